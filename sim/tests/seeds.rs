@@ -8,12 +8,20 @@ const FAILED_ONCE: &[&str] = &[
     "60035803/none/4/bulk+idle+half-close+slow+handover+stranger+shared",
     "60037044/registration/0/slow/ipv6",
     "60049182/duplication+nic_reset/3/half-close+shared",
+    "60091935/duplication+rx_exhausted/4/multicast+handover+shared+probes",
+    "60101771/send_error+send_full/1/bulk+abort+udp+stranger",
     "60112438/none/5/slow+handover+shared",
+    "60190956/reordering+burst_loss+send_full/4/abort+epoll",
     "60217215/crash+forge/10/half-close",
     "60226984/duplication+burst_loss/0/idle+slow+shared+probes",
+    "60244874/burst_loss+send_full/2/request+overflow+udp+probes",
     "60291753/registration/0/churn+half-close",
     "60354907/duplication/0/abort+multicast+stranger+shared+probes",
+    "60373601/loss+reordering+mtu/10/abort+epoll",
+    "60469703/duplication+reordering+corruption+send_error+send_full/3/bulk+slow+stranger",
+    "60476368/loss+reordering+burst_loss+send_full/4/slow",
     "60477960/registration/0/request",
+    "60499277/loss+partition+clock+neighbour/0/idle+abort+overflow",
 ];
 
 #[test]

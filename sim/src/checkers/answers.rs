@@ -68,6 +68,25 @@ pub(super) struct State {
     stirred: bool,
 }
 
+impl State {
+    /// Forgets half of what it remembers, if that is too much. What somebody heard is forgotten first, since it is hardly ever answered: a host that takes many
+    /// datagrams may owe somebody else an answer all the while, which its device refuses.
+    fn make_room(&mut self) {
+        if self.asked.len() < REMEMBERED_MAX {
+            return;
+        }
+        let mut room = 0;
+        self.asked.retain(|one| {
+            let goes = one.heard && room < REMEMBERED_MAX / 2;
+            room += usize::from(goes);
+            !goes
+        });
+        if room == 0 {
+            self.asked.drain(..REMEMBERED_MAX / 2);
+        }
+    }
+}
+
 impl Checkers {
     /// A frame reached a host.
     pub(super) fn asks(&mut self, now: Instant, host: usize, frame: &Frame) {
@@ -86,9 +105,7 @@ impl Checkers {
         // (RFC 4443 s2.4 (f): how many errors are sent is limited.)
         let is_limited = own.is_ipv6() && matches!(answer, Answer::Nobody(..));
         let state = &mut self.answers[host];
-        if state.asked.len() >= REMEMBERED_MAX {
-            state.asked.drain(..REMEMBERED_MAX / 2);
-        }
+        state.make_room();
         state.asked.push(Asked {
             at: moment.at,
             answer,

@@ -270,7 +270,8 @@ impl Checkers {
             let excused = core::mem::replace(&mut sock.end_excused, true);
             if let Some(id) = sock.endpoint {
                 let moment = self.moment(place, None);
-                shadow::errors::told(&moment, self.flows.at(id), error);
+                let asked_at = self.questions.get(&(moment.host, self.flows.at(id).tuple.1.ip())).map(|question| question.by_clock);
+                shadow::errors::told(&moment, self.flows.at(id), error, asked_at);
                 if !excused {
                     forged::told(&moment, self.flows.at(id), error);
                 }

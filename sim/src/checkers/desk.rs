@@ -97,6 +97,8 @@ pub(super) struct Desk {
     pub(super) excused: Instant,
     /// Until when it was paused, or its device in trouble: frames may wait, and timers find themselves overdue.
     pub(super) hampered: Instant,
+    /// When that began.
+    pub(super) hampered_since: Instant,
     /// Its receive buffers were short at a poll since the last service, and its device refuses frames.
     pub(super) scarce: bool,
     pub(super) refused: bool,

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use ringway_stack::Instant;
 use ringway_stack::ring::FlowId;
 
+use super::Moment;
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
 use super::{forged, info, rto, sequence, shadow, stream, timers, window};
@@ -218,7 +219,8 @@ impl Endpoint {
     }
 
     /// A segment for it arrived. All that is noted only ever lets it do more.
-    pub(super) fn delivered(&mut self, at: Instant, segment: &Segment, peer_scale: u8) {
+    pub(super) fn delivered(&mut self, moment: &Moment, segment: &Segment, peer_scale: u8) {
+        let at = moment.at;
         self.rx_at = at;
         self.rto.delivered();
         let acks = segment.has(ACK) && before(self.iss, segment.ack) && !before(self.nxt, segment.ack);
@@ -238,6 +240,7 @@ impl Endpoint {
         if segment.has(SYN) && acks && self.irs.is_some_and(|irs| irs != segment.seq) && !self.sequence.has_acknowledged() {
             self.irs_other = Some(segment.seq);
         }
+        let repeats = self.irs.is_some() && before(segment.seq, self.rx.next) && !before(self.rx.next, segment.end());
         if self.irs.is_some() {
             // (What lies before all that arrived is an earlier connection's, or comes again.)
             let ends = segment.has(FIN) && !before(segment.end().wrapping_sub(1), self.rx.next);
@@ -247,10 +250,11 @@ impl Endpoint {
             }
         }
         if acks {
-            self.info.delivered(self.una, self.nxt, segment, self.lawless);
+            self.info.delivered((self.una, self.nxt), segment, self.lawless, repeats);
             if before(self.una, segment.ack) {
                 self.una = segment.ack;
                 self.una_at = at;
+                self.rto.acknowledged(moment);
             }
         }
         if segment.has(ACK) {
@@ -417,6 +421,16 @@ impl Flows {
     /// be an answer to that.
     pub(super) fn heard(&mut self, host: usize) {
         for endpoint in self.endpoints.iter_mut().filter(|endpoint| endpoint.host == host) {
+            endpoint.rto.delivered();
+            endpoint.shadow.sender.told();
+        }
+    }
+
+    /// A host was told that a segment of a connection's was too long for its path: that one may send again at once, and no other on the same path (RFC 1191
+    /// s6.4, RFC 8201 s5.4).
+    pub(super) fn heard_by(&mut self, host: usize, tuple: Tuple) {
+        let id = self.id(tuple).filter(|&id| self.endpoints[id].host == host);
+        if let Some(endpoint) = id.map(|id| &mut self.endpoints[id]) {
             endpoint.rto.delivered();
             endpoint.shadow.sender.told();
         }

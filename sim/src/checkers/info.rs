@@ -31,6 +31,8 @@ pub(super) struct State {
     first_at: Option<Instant>,
     /// Acknowledged since the last service: the window may have grown by as much before it fell.
     acknowledged: u32,
+    /// What was acknowledged before a segment acknowledged more that may have been dropped for its number (RFC 9293 s3.10.7.4), as of all that came since.
+    surely: Option<u32>,
     /// Something was lost behind the wire, and may have been an acknowledgment: the next one that arrives is one of both to the stack.
     unheard: bool,
     /// What was acknowledged by then.
@@ -50,15 +52,21 @@ pub(super) struct State {
 
 impl State {
     /// An acknowledgment arrived at an endpoint with `una..nxt` in flight. `lawless`: it may have acknowledged more before, in a segment that
-    /// was none of the connection's.
-    pub(super) fn delivered(&mut self, una: u32, nxt: u32, segment: &Segment, lawless: bool) {
+    /// was none of the connection's. `repeats`: all that it brings had come before.
+    pub(super) fn delivered(&mut self, (una, nxt): (u32, u32), segment: &Segment, lawless: bool, repeats: bool) {
         let advance = segment.ack.wrapping_sub(una);
         if before(una, segment.ack) {
             self.acknowledged = self.acknowledged.saturating_add(advance);
             self.recover = self.recover.filter(|&recover| before(segment.ack, recover));
         }
         // (Even with nothing in flight: by the time that the stack looks at it, there may be.)
-        let duplicate = (segment.ack == una || lawless && before(segment.ack, una)) && segment.span() == 0;
+        let same = segment.ack == una || self.surely == Some(segment.ack) || lawless && before(segment.ack, una);
+        let duplicate = same && segment.span() == 0;
+        self.surely = match self.surely {
+            None => Some(una).filter(|_| repeats && before(una, segment.ack)),
+            Some(surely) if repeats || !before(surely, segment.ack) => Some(surely),
+            Some(_) => Some(segment.ack).filter(|&ack| before(ack, una)),
+        };
         if duplicate || !segment.options.sack().is_empty() {
             (self.recover, self.left) = (Some(nxt), true);
         }

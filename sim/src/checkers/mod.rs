@@ -115,6 +115,8 @@ struct Moment {
     excused: Instant,
     /// When it last was paused, or its device refused frames, or will have.
     hampered: Instant,
+    /// When that began: until then, frames went.
+    hampered_since: Instant,
     frame: Option<u64>,
     connection: Option<Tuple>,
 }
@@ -125,7 +127,7 @@ impl Moment {
     fn after(millis: u64) -> Self {
         let zero = Instant::ZERO;
         let at = zero + Duration::from_millis(millis);
-        Self { place: 0, host: 0, ip: None, at, excused: zero, hampered: zero, frame: None, connection: None }
+        Self { place: 0, host: 0, ip: None, at, excused: zero, hampered: zero, hampered_since: zero, frame: None, connection: None }
     }
 
     /// The same, about a connection of the host's.
@@ -146,8 +148,9 @@ impl Moment {
 struct Question {
     /// How often, in a row.
     asked: u32,
-    /// When last.
+    /// When last, and that by the host's clock.
     at: Instant,
+    by_clock: Instant,
 }
 
 /// All checkers of a world, and what they remember.
@@ -238,8 +241,9 @@ impl Checkers {
     fn moment(&self, place: usize, frame: Option<u64>) -> Moment {
         let desk = self.desks.get(place);
         let (host, ip, at) = desk.map_or((usize::MAX, None, Instant::ZERO), |d| (d.host, d.ip, d.now));
-        let (excused, hampered) = desk.map_or((Instant::ZERO, Instant::ZERO), |d| (d.excused, d.hampered));
-        Moment { place, host, ip, at, excused, hampered, frame, connection: None }
+        let zero = Instant::ZERO;
+        let (excused, hampered, hampered_since) = desk.map_or((zero, zero, zero), |d| (d.excused, d.hampered, d.hampered_since));
+        Moment { place, host, ip, at, excused, hampered, hampered_since, frame, connection: None }
     }
 }
 

@@ -18,7 +18,7 @@ const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Linux's TCP_RTO_MAX.
 const RTO_MAX: Duration = Duration::from_secs(120);
 /// How long a frame may wait for a device that refuses it: the ring tries again after 5 ms at the latest.
-const STALL_MAX: Duration = Duration::from_millis(10);
+pub(super) const STALL_MAX: Duration = Duration::from_millis(10);
 /// RFC 7323 s5.4: a timestamp clock's slowest.
 const TIMESTAMP_TICK_MAX: Duration = Duration::from_secs(1);
 /// A timer wheel's tick.
@@ -33,6 +33,10 @@ pub(super) struct State {
     heard: bool,
     /// Since when bytes are sent again, with none sent for the first time that is the oldest in flight.
     resends_since: Option<Instant>,
+    /// When the timer may have begun that watches what is sent again since then.
+    timed_since: Option<Instant>,
+    /// Since it sent something last: when something new was acknowledged last, or first since the device refuses frames.
+    acked_at: Option<Instant>,
     /// Timeouts in a row without a word from the peer, and when the first one's timer began.
     timeouts: u32,
     since: Instant,
@@ -42,6 +46,13 @@ impl State {
     /// Something arrived.
     pub(super) fn delivered(&mut self) {
         self.heard = true;
+    }
+
+    /// Something new was acknowledged.
+    pub(super) fn acknowledged(&mut self, moment: &Moment) {
+        if self.acked_at.is_none_or(|at| at < moment.hampered_since) || moment.at > moment.hampered + STALL_MAX {
+            self.acked_at = Some(moment.at);
+        }
     }
 
     /// What is sent again next has another reason than the timer.
@@ -62,12 +73,16 @@ impl State {
 
 /// An endpoint sent a segment, which is no reset.
 pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
+    let acked_at = own.rto.acked_at.take();
     if segment.span() == 0 {
         return;
     }
     let again = before(segment.seq, own.nxt);
-    if again {
-        own.rto.resends_since.get_or_insert(moment.at);
+    if again && own.rto.resends_since.is_none() {
+        // RFC 6582 s3.2 step 3: "For the first partial ACK that arrives during fast recovery, also reset the retransmit timer". That is when it arrives: what
+        // it asks for may wait for a device that refuses it.
+        let acked_at = acked_at.filter(|&at| at >= moment.hampered_since && at <= moment.hampered);
+        (own.rto.resends_since, own.rto.timed_since) = (Some(moment.at), Some(acked_at.unwrap_or(moment.at)));
     }
     if segment.seq != own.una {
         return;
@@ -81,7 +96,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         // s3.2 step 3).
         let since = match again {
             true if segment.has(SYN) => state.since,
-            true => state.resends_since.unwrap_or(moment.at),
+            true => state.timed_since.unwrap_or(moment.at),
             false => moment.at,
         };
         (state.timeouts, state.since) = (0, since);
@@ -100,7 +115,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     (own.rto.sent_at, own.rto.heard) = (moment.at, false);
     if !again {
-        own.rto.resends_since = None;
+        (own.rto.resends_since, own.rto.timed_since) = (None, None);
     }
 }
 
@@ -144,3 +159,6 @@ pub(super) fn reused(moment: &Moment, waiting: Waiting, timestamps: bool) {
         moment.breach(NAME, "RFC 9293 s3.6.1, RFC 6191 s2: a pair of addresses in TIME-WAIT was used again, without timestamps to tell");
     }
 }
+
+#[cfg(test)]
+mod tests;

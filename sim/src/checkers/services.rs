@@ -159,9 +159,9 @@ impl Checkers {
             let (place, peer) = (own.owner.map_or(usize::MAX, |(place, _)| place), peer.map(|peer| &*peer));
             let desk = self.desks.get(place).or(self.desks.get(self.places[host][0]));
             let (ip, at, excused) = desk.map_or((None, Instant::ZERO, Instant::ZERO), |desk| (desk.ip, desk.now, desk.excused));
-            let hampered = desk.map_or(Instant::ZERO, |desk| desk.hampered);
+            let (hampered, hampered_since) = desk.map_or((Instant::ZERO, Instant::ZERO), |desk| (desk.hampered, desk.hampered_since));
             let steady = desk.is_some_and(|desk| !desk.balked);
-            let moment = Moment { place, host, ip, at, excused, hampered, frame: None, connection: Some(own.tuple) };
+            let moment = Moment { place, host, ip, at, excused, hampered, hampered_since, frame: None, connection: Some(own.tuple) };
             let received = own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
             shadow::serviced(&moment, own, peer, service);
             own.free = service.free;

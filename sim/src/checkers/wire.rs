@@ -176,12 +176,13 @@ impl Checkers {
             return;
         }
         self.excuse(now, host, ARP_RETRY);
-        let Question { asked, at } = self.questions.entry((host, target)).or_default();
+        let by_its_clock = self.at(now, host, None).at;
+        let Question { asked, at, by_clock } = self.questions.entry((host, target)).or_default();
         if now > *at + 2 * ARP_RETRY {
             // That one was answered, or given up.
             *asked = 0;
         }
-        (*asked, *at) = (*asked + 1, now);
+        (*asked, *at, *by_clock) = (*asked + 1, now, by_its_clock);
         // RFC 1122 s2.3.2.2: what waited for it is thrown away in the end. Which ring asked is not to be seen.
         if *asked >= ARP_TRIES {
             self.flows.lose_silently(host, target);
@@ -211,7 +212,11 @@ impl Checkers {
     fn hamper(&mut self, now: Instant, host: usize, time: Duration) {
         for &place in &self.places[host] {
             let desk = &mut self.desks[place];
-            desk.hampered = desk.hampered.max(now + desk.ahead + time);
+            let at = now + desk.ahead;
+            if desk.hampered == Instant::ZERO || at > desk.hampered + rto::STALL_MAX {
+                desk.hampered_since = at;
+            }
+            desk.hampered = desk.hampered.max(at + time);
         }
         self.excuse(now, host, time);
     }
@@ -347,15 +352,18 @@ impl Checkers {
         match ip.protocol {
             // RFC 1191: what was too long for its path is sent again in smaller pieces.
             _ if ip.is_icmp() => {
-                if let Some((tuple, _)) = forged::quoted(bytes, &ip)
-                    && dissect::is_too_big(bytes, &ip)
-                {
+                let too_big = forged::quoted(bytes, &ip).map(|(tuple, _)| tuple).filter(|_| dissect::is_too_big(bytes, &ip));
+                if let Some(tuple) = too_big {
                     self.flows.narrowed(host, tuple.1.ip());
                     self.note_narrowed();
                 }
                 let moment = self.at(now, host, None);
                 self.error_delivered(&moment, bytes, &ip);
-                if is_forged { self.error_forged(host, bytes, &ip) } else { self.flows.heard(host) }
+                match too_big {
+                    _ if is_forged => self.error_forged(host, bytes, &ip),
+                    Some(tuple) => self.flows.heard_by(host, tuple),
+                    None => self.flows.heard(host),
+                }
             }
             TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
@@ -429,7 +437,7 @@ impl Checkers {
                 }
             }
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
-            own.delivered(moment.at, segment, scale);
+            own.delivered(&moment, segment, scale);
             shadow::delivered(segment, own);
             if is_tainted(frame.marks) {
                 own.stream.taint();

@@ -53,6 +53,8 @@ macro_rules! with_ring {
             ProtocolUnreachableIsSoft,
             /// What a path carries is not remembered for the next connection (RFC 1191 s5.2).
             PathMtuOfOne,
+            /// What all connections on a path have on its way goes again for what ICMP says of one (RFC 1191 s6.4).
+            PathMtuResendsAll,
             /// Who asks whether an address is free gets no answer (RFC 5227 s2.1.1).
             ProbeUnanswered,
             /// Forgetting a neighbour forgets the question that others wait for.

@@ -15,6 +15,7 @@ use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
 use crate::wire::checksum::Checksum;
+use crate::wire::tcp::SeqNumber;
 use crate::wire::{ethernet, icmp, ipv4};
 
 impl<Q: Queues> Ring<Q> {
@@ -127,7 +128,7 @@ impl<Q: Queues> Ring<Q> {
                     return None;
                 }
                 let least = if self.config.is(Mutant::BelieveTinyPath) { 68 } else { tcp::Family::V4.path_mtu_min() };
-                self.path_shrank(now, remote.ip(), mtu.max(least));
+                self.path_shrank(now, (index, quoted.seq()), remote.ip(), mtu.max(least));
                 Some(())
             }
             // Nothing here cuts datagrams up, so that there is nothing to remember: as with Linux's IP_PMTUDISC_DO, the program is told.
@@ -140,8 +141,9 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// All connections to a destination share its path (RFC 1191 s6.1), those to come included.
-    pub(super) fn path_shrank(&mut self, now: Instant, destination: IpAddr, mtu: u16) {
+    /// All connections to a destination share its path (RFC 1191 s6.1), those to come included; but the segment that did not pass, which began at `seq`, was one
+    /// connection's, which alone sends again what is on its way (s6.4).
+    pub(super) fn path_shrank(&mut self, now: Instant, (quoted, seq): (u32, SeqNumber), destination: IpAddr, mtu: u16) {
         if !self.config.is(Mutant::PathMtuOfOne) {
             self.paths.learn(now, destination, mtu);
         }
@@ -151,7 +153,11 @@ impl<Q: Queues> Ring<Q> {
         });
         for index in sharers.collect::<Vec<_>>() {
             if let Some(stream) = self.slots.stream_at(index) {
-                stream.connection.set_path_mtu(now, mtu);
+                if index == quoted || self.config.is(Mutant::PathMtuResendsAll) {
+                    stream.connection.on_packet_too_big(now, seq, mtu);
+                } else {
+                    stream.connection.set_path_mtu(now, mtu);
+                }
                 self.after_input(now, index);
             }
         }

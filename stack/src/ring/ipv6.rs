@@ -187,7 +187,7 @@ impl<Q: Queues> Ring<Q> {
                 return None;
             }
             if !self.config.is(Mutant::PacketTooBigIgnored) {
-                self.path_shrank(now, remote.ip(), mtu);
+                self.path_shrank(now, (index, quoted.seq()), remote.ip(), mtu);
             }
             return Some(());
         }

@@ -115,3 +115,22 @@ fn a_refusal_quotes_options() {
 fn a_refusal_quotes_no_options() {
     refusal_of_options(false);
 }
+
+/// A device that refuses frames may have an answer wait for longer than it takes to hear a lot of datagrams (as in the seeds 60101771 and 60244874).
+#[test]
+fn who_asked_is_remembered_whoever_else_is_heard() {
+    let datagram = crate::frames::udp("10.0.0.2:90".parse().unwrap(), "10.0.0.1:80".parse().unwrap(), b"bytes");
+    let datagram = [&STATIONS[0].0[..], &STATIONS[1].0, &datagram[12..]].concat();
+    let mut checkers = checkers();
+    arrives(&mut checkers, arp(1, FORTH, ASKER, OWN));
+    for _ in 0..2 * REMEMBERED_MAX {
+        arrives(&mut checkers, datagram.clone());
+        let one = checkers.answers[0].asked.last_mut().unwrap();
+        (one.heard, one.owed) = (true, false);
+    }
+    assert!(checkers.answers[0].asked.len() <= REMEMBERED_MAX);
+    leaves(&mut checkers, &arp(2, BACK, OWN, ASKER));
+    // What nobody heard is not forgotten for it; if there is too much of that, the oldest is.
+    (0..2 * REMEMBERED_MAX).for_each(|_| arrives(&mut checkers, datagram.clone()));
+    assert!(checkers.answers[0].asked.len() <= REMEMBERED_MAX);
+}

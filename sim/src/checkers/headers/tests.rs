@@ -13,7 +13,7 @@ const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 fn moment() -> Moment {
     let at = Instant::ZERO + Duration::from_secs(1);
-    Moment { place: 0, host: 0, ip: Some(OWN), at, excused: Instant::ZERO, hampered: Instant::ZERO, frame: None, connection: None }
+    Moment { ip: Some(OWN), at, ..Moment::after(0) }
 }
 
 /// What is said of a datagram after this change; the header's checksum is filled in anew.

@@ -44,3 +44,35 @@ fn what_duplicates_let_go_is_no_more_than_is_told() {
     assert_eq!(side.flows.at(id).info.recover, None);
     side.breaks("and 17376 are told", |side| sends(side, 12..30));
 }
+
+/// Ten segments of ten that are told have gone, and a segment has acknowledged the first two; then the acknowledgment `ack` comes. `repeats`: what that segment
+/// brought had come before, so that it was dropped for its number.
+fn after_an_acknowledgment(repeats: bool, ack: u32) -> Side {
+    let mut side = Side::new();
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 100));
+    let at = side.moment().at;
+    side.own().info.sampled(at, 10 * MSS as usize);
+    side.passes(1);
+    sends(&mut side, 0..10);
+    side.passes(10);
+    side.comes(&Side::of_peer(2, if repeats { IRS + 1 } else { IRS + 101 }, ISS + 1 + 2 * MSS, ACK, 100));
+    side.own().info.acknowledged = 0;
+    side.comes(&Side::of_peer(2, IRS + if repeats { 101 } else { 201 }, ISS + 1 + ack, ACK, 0));
+    side
+}
+
+/// RFC 9293 s3.10.7.4: what a segment acknowledged that was dropped for its number is not acknowledged, so that the acknowledgment before it is no old one but a
+/// duplicate, and lets another segment go (RFC 3042; as in the seed 60091935).
+#[test]
+fn what_was_dropped_acknowledges_nothing() {
+    let sends_more = |side: &mut Side| sends(side, 10..13);
+    sends_more(&mut after_an_acknowledgment(true, 0));
+    after_an_acknowledgment(false, 0).breaks("bytes in flight, and 14480 are told", sends_more);
+    after_an_acknowledgment(true, MSS).breaks("bytes in flight, and 14480 are told", sends_more);
+    // What acknowledges as much for certain leaves nothing to be a duplicate of.
+    let mut side = after_an_acknowledgment(true, 2 * MSS);
+    side.own().info.left = false;
+    side.own().info.recover = None;
+    side.comes(&Side::of_peer(2, IRS + 101, ISS + 1, ACK, 0));
+    side.breaks("bytes in flight, and 14480 are told", sends_more);
+}

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use ringway_stack::Error;
+use ringway_stack::{Error, Instant};
 
 use super::super::Moment;
 use super::super::flow::Endpoint;
@@ -22,9 +22,11 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Probes of a shut window are no further apart than that (Linux's TCP_RTO_MAX).
 const PROBES_APART_MAX: Duration = Duration::from_secs(100);
 
-/// A program was told of an error.
-pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error) {
+/// A program was told of an error. `asked_at`: when its host last asked for the station of the peer, of whom it has not heard since.
+pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error, asked_at: Option<Instant>) {
     let shadow = &own.shadow;
+    // What is sent again then, or asks whether the peer is there, waits for that, and is not seen.
+    let asks = asked_at.is_some_and(|at| at > own.tx_at && at > own.rx_at);
     if shadow.blurred || own.moved || own.left_at.is_some() || own.lawless {
         return;
     }
@@ -47,7 +49,7 @@ pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error) {
             );
         }
         // (What a device refused of it while the clock ran ahead was never seen.)
-        Error::TimedOut if own.calm && !shadow.sender.retried() && !shadow.probed && !own.lost => {
+        Error::TimedOut if own.calm && !shadow.sender.retried() && !shadow.probed && !own.lost && !asks => {
             moment.breach(
                 NAME,
                 format_args!("RFC 9293 s3.8.3: a connection timed out, of which nothing was ever sent again: {:?}", own.tuple),

@@ -132,7 +132,7 @@ pub(in crate::checkers) struct State {
 impl State {
     /// The host was told that the path is narrow.
     pub(in crate::checkers) fn narrow(&mut self) {
-        self.narrow = true;
+        (self.narrow, self.shrunk) = (true, true);
     }
 
     /// The host heard something beside segments.

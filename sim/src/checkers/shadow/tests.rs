@@ -104,8 +104,7 @@ impl Side {
     }
 
     pub(in crate::checkers) fn moment(&self) -> Moment {
-        let (excused, hampered) = (Instant::ZERO, Instant::ZERO);
-        Moment { place: 0, host: 0, ip: None, at: self.now, excused, hampered, frame: None, connection: None }
+        Moment { at: self.now, ..Moment::after(0) }
     }
 
     pub(in crate::checkers) fn passes(&mut self, millis: u64) {
@@ -138,8 +137,8 @@ impl Side {
     }
 
     pub(in crate::checkers) fn comes(&mut self, segment: &Segment) {
-        let at = self.now;
-        self.own().delivered(at, segment, 7);
+        let moment = self.moment();
+        self.own().delivered(&moment, segment, 7);
         super::delivered(segment, self.own());
         self.flows.pair(self.own);
     }
@@ -440,7 +439,7 @@ fn what_a_program_accepts_may_have_been_followed_already() {
         let id = flows.sender(1, now, &answer).unwrap();
         flows.sent(id, now, &answer);
         if acknowledged {
-            flows.at_mut(id).delivered(now, &segment(OWN, PEER, ISS + 1, iss + 1, ACK, 0), 7);
+            flows.at_mut(id).delivered(&Moment { at: now, ..Moment::after(0) }, &segment(OWN, PEER, ISS + 1, iss + 1, ACK, 0), 7);
         }
         id
     };
@@ -535,7 +534,7 @@ fn resets_answer_something() {
 fn who_is_given_up_or_refused() {
     Side::new().breaks("is refused, and not reset", |side| {
         side.own().irs = None;
-        errors::told(&side.moment(), side.flows.at(side.own), Error::Reset);
+        errors::told(&side.moment(), side.flows.at(side.own), Error::Reset, None);
     });
     let gives_up = |after: u64| {
         let mut side = Side::new();
@@ -544,7 +543,7 @@ fn who_is_given_up_or_refused() {
         side.passes(after);
         // It did ask, and was not answered any more.
         side.own().shadow.probed = true;
-        catch_unwind(AssertUnwindSafe(|| errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut))).is_err()
+        catch_unwind(AssertUnwindSafe(|| errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut, None))).is_err()
     };
     assert_eq!([gives_up(30_000), gives_up(90_000)], [true, false]);
 }
@@ -585,8 +584,8 @@ fn a_syn_that_crosses_is_answered() {
 
 #[test]
 fn errors_and_probes_have_a_cause() {
-    Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::Reset));
-    Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut));
+    Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::Reset, None));
+    Side::new().breaks("checker errors", |side| errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut, None));
     let mut side = Side::new();
     let mut inexact = segment(PEER, OWN, IRS + 5, 0, RST, 0);
     side.service();
@@ -594,7 +593,15 @@ fn errors_and_probes_have_a_cause() {
     assert!(!side.own().shadow.reset);
     inexact.seq = IRS + 1;
     side.comes(&inexact);
-    errors::told(&side.moment(), side.flows.at(side.own), Error::Reset);
+    errors::told(&side.moment(), side.flows.at(side.own), Error::Reset, None);
+    // What its host asks about the peer's station now holds up what is sent; what it asked before did not (as in the seed 60499277).
+    let mut side = Side::new();
+    side.passes(100_000);
+    let (asked_at, earlier) = (side.moment().at, Instant::ZERO + Duration::from_millis(500));
+    errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut, Some(asked_at));
+    side.breaks("nothing was ever sent again", |side| {
+        errors::told(&side.moment(), side.flows.at(side.own), Error::TimedOut, Some(earlier))
+    });
 
     let seconds = Duration::from_secs;
     let keepalive = Some(Keepalive { idle: seconds(10), interval: seconds(2), count: 2 });

@@ -147,16 +147,26 @@ fn longest(host: &mut Host<'_>, port: u16, remote: SocketAddrV4) -> (PeerEnd, u3
     (stream, most, sent.into_iter().find(|frame| len(frame) == Some(most)))
 }
 
-/// RFC 1191 s5.2, s6.3: what a path carries is remembered for all connections of that destination, for five minutes at least; and for no other.
+/// RFC 1191 s5.2, s6.3: what a path carries is remembered for all connections of that destination, for five minutes at least; and for no other. What is on its
+/// way goes again for it only of the connection that the message is about (s6.4).
 pub(in crate::drills) fn remembered(bench: &mut Bench) {
     let mut host = super::host(bench);
     let (near, far) = (address(2, 80), address(3, 80));
     let (first, len, full) = longest(&mut host, 3000, near);
     host.must(len == 1460, format_args!("RFC 9293 s3.7.1: segments of {len} bytes at most, of an MSS of 1460"));
     let mtu = host.bench.between(600, 1400) as u16;
+    let bystander = PeerEnd::connect(&mut host, 3003, near, &plain());
+    let bytes = vec![7; host.bench.between(1, 4000) as usize];
+    let wrote = host.ring.tcp_send(host.now, bystander.socket, &[std::io::IoSlice::new(&bytes)], SendFlags::empty());
+    host.must(wrote == Ok(bytes.len()), format_args!("send(2): {wrote:?}"));
+    host.sent();
     if let Some(full) = full {
         host.give(error(&full, 3, 4, mtu));
     }
+    let sent = host.sent();
+    let from = |frame: &Sent| Some(crate::segment::Segment::parse(&frame.bytes, &frame.ip()?)?.src.port());
+    let again = sent.iter().filter(|frame| from(frame) == Some(3003)).count();
+    host.must(again == 0, format_args!("RFC 1191 s6.4: {again} segments go again that another connection has on its way"));
     // (For longer, or none, a stack may try again.)
     let pause = host.bench.below(290);
     let closes_first = host.bench.chance(2);
@@ -172,7 +182,7 @@ pub(in crate::drills) fn remembered(bench: &mut Bench) {
     );
     let (third, len, _) = longest(&mut host, 3002, far);
     host.must(len == 1460, format_args!("RFC 1191 s5.2: segments of {len} bytes to a destination of which nothing is known"));
-    for stream in [first, second, third] {
+    for stream in [first, bystander, second, third] {
         host.ring.close(host.now, stream.socket, true);
     }
     host.is_empty();

@@ -69,6 +69,23 @@ fn a_true_report_shrinks_every_connection_to_that_host() {
     assert_eq!((mss(&pair, client), mss(&pair, later)), (1448, 1448), "ten minutes later it is tried again");
 }
 
+/// RFC 1191 s6.4: only the connection that the message is about sends again at once.
+#[test]
+fn a_report_makes_only_whom_it_is_about_send_again() {
+    let mut pair = Pair::new();
+    let (client, _, listener) = pair.connected();
+    let other = pair.connect(5001);
+    pair.settle();
+    pair.b.tcp_accept(listener).unwrap();
+    write(&mut pair.a, pair.now, other, b"short").unwrap();
+    let frame = in_flight(&mut pair, client);
+    let report = error(&pair, &frame, icmp::CODE_FRAGMENTATION_NEEDED, 1200, None);
+    to_a(&mut pair, report);
+    let resent = |socket| pair.a.info(socket).unwrap().counters.retransmissions > 0;
+    assert_eq!([client, other].map(resent), [true, false]);
+    assert_eq!([client, other].map(|socket| mss(&pair, socket)), [1148, 1148]);
+}
+
 #[test]
 fn a_forged_report_changes_nothing() {
     let mut pair = Pair::new();

@@ -278,6 +278,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.congestion.on_timeout(self.in_flight(), first);
         }
         self.phase = Phase::Loss;
+        self.oversized = None;
         self.recover = self.snd_nxt;
         if !self.config.is(Mutant::TimeoutKeepsHighRxt) {
             self.high_rxt = self.snd_una;

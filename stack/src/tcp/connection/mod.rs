@@ -141,6 +141,8 @@ pub struct Connection<R, T> {
     persist_backoff: u8,
     unanswered_probes: u32,
     path_mss: u16,
+    /// What was sent before this may have been in segments that are longer than the path carries, and was not sent again.
+    oversized: Option<SeqNumber>,
     error: Option<Error>,
     soft_error: Option<Error>,
     config: Config,
@@ -210,6 +212,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             persist_backoff: 0,
             unanswered_probes: 0,
             path_mss: u16::MAX,
+            oversized: None,
             error: None,
             soft_error: None,
             config: config.clone(),

@@ -20,14 +20,31 @@ const BLACK_HOLE_MSS: u16 = 1024;
 const BLACK_HOLE_TIMEOUTS: u32 = 2;
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
-    /// The path carries packets of at most `mtu` bytes (RFC 1191): larger ones that are on their way are lost, and are sent again
-    /// at once. It is no sign of congestion (RFC 8201 s5.4).
+    /// The path carries packets of at most `mtu` bytes (RFC 1191), as somebody else was told: what is sent from now on has no more. What is on its way may be as
+    /// short, or has passed: of that a message of its own will tell ([`Connection::on_packet_too_big`]), or the timer.
     pub fn set_path_mtu(&mut self, now: Instant, mtu: u16) {
-        let (headers, least) = (self.config.family.headers(), self.config.family.path_mtu_min());
-        let least = if self.config.is(Mutant::BelieveTinyPath) { headers + Config::MSS_MIN } else { least };
-        if self.limit_path(now, mtu.max(least) - headers) && !self.config.is(Mutant::PathMtuResendsNothing) {
+        if self.limit_path(now, self.path_mss_of(mtu)) {
+            self.oversized = Some(self.snd_nxt);
+        }
+    }
+
+    /// ICMP says that a segment of ours, which began at `seq` and is on its way, was too long for a path that carries packets of at most `mtu` bytes
+    /// (RFC 1191): it is lost, with all others like it, and they are sent again at once. It is no sign of congestion (RFC 8201 s5.4). RFC 1191 s6.4: that
+    /// is for the connection alone that the message is about, and for the first of several such messages.
+    pub fn on_packet_too_big(&mut self, now: Instant, seq: SeqNumber, mtu: u16) {
+        let news = self.limit_path(now, self.path_mss_of(mtu));
+        // Somebody else's message may have come first.
+        let oversized = self.oversized.is_some_and(|end| seq.lt(end) && end.le(self.snd_nxt));
+        if (news || oversized) && !self.config.is(Mutant::PathMtuResendsNothing) {
             self.resend_flight();
         }
+    }
+
+    /// Payload bytes and options of a segment on a path that carries packets of at most `mtu` bytes.
+    fn path_mss_of(&self, mtu: u16) -> u16 {
+        let (headers, least) = (self.config.family.headers(), self.config.family.path_mtu_min());
+        let least = if self.config.is(Mutant::BelieveTinyPath) { headers + Config::MSS_MIN } else { least };
+        mtu.max(least) - headers
     }
 
     /// A path MTU was believed long enough: whatever the device and the peer can take is tried again.
@@ -120,6 +137,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.is(Mutant::MtuCutTakenForCongestion) {
             self.congestion.on_timeout(self.in_flight(), true);
         }
+        self.oversized = None;
         self.phase = Phase::Loss;
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;

@@ -26,12 +26,41 @@ fn a_smaller_path_takes_effect_at_once_and_is_no_congestion() {
     let (cwnd, first) = (pair.a.cwnd(), pair.sent(A)[0].clone());
     assert!(pair.a.believes_path_mtu(first.header.seq, 1500, 1000));
     let now = pair.now;
-    pair.a.set_path_mtu(now, 1000);
+    pair.a.on_packet_too_big(now, first.header.seq, 1000);
     // Well before any timeout.
     pair.run(ms(20));
     assert_eq!(pair.read(B), data);
     assert!(pair.a.cwnd() >= cwnd, "a smaller path is no congestion");
     assert_eq!(pair.a.mss(), 948);
+}
+
+/// RFC 1191 s6.4: a message makes the connection send again that it is about, if that sent what is too long before it knew.
+#[test]
+fn what_another_connection_was_told_sends_nothing_again() {
+    let mut pair = Pair::plain();
+    let data = pattern(14_480);
+    narrow(&mut pair, 1000);
+    pair.write(A, &data).unwrap();
+    pair.run(ms(2));
+    let (first, resent) = (pair.sent(A)[0].header.seq, pair.a.counters().retransmissions);
+    let now = pair.now;
+    pair.a.set_path_mtu(now, 1000);
+    pair.run(ms(20));
+    assert_eq!((pair.a.mss(), pair.a.counters().retransmissions), (948, resent));
+    // Its own message comes, and another of a burst.
+    let now = pair.now;
+    pair.a.on_packet_too_big(now, first, 1000);
+    pair.run(ms(20));
+    assert_eq!(pair.read(B), data);
+    let resent = pair.a.counters().retransmissions;
+    pair.lose(|packet| packet.from == B);
+    pair.write(A, &pattern(2000)).unwrap();
+    pair.run(ms(2));
+    let (now, seq) = (pair.now, first + data.len());
+    assert!(pair.a.believes_path_mtu(seq, 1500, 1000));
+    pair.a.on_packet_too_big(now, seq, 1000);
+    pair.run(ms(20));
+    assert_eq!(pair.a.counters().retransmissions, resent, "what was sent since is as short as the path wants it");
 }
 
 #[test]
