@@ -298,17 +298,19 @@ impl Flows {
         self.ids.get(&tuple).copied()
     }
 
-    /// The endpoint of a connection that the program has just accepted. A SYN that came again may have begun another one with its addresses since. `None`:
-    /// it may be either.
-    pub(super) fn accepted(&self, tuple: Tuple, host: usize) -> Option<usize> {
-        let current = self.id(tuple)?;
+    /// A connection with these addresses was accepted. A SYN that came again, or a client that did, may have begun another one since: where both wait to be
+    /// accepted, or the first does, it is not known which of them it is.
+    pub(super) fn accepted(&mut self, tuple: Tuple, host: usize) {
+        let Some(current) = self.id(tuple) else { return };
         let waits = |&id: &usize| {
             let own = &self.endpoints[id];
             own.host == host && own.passive && own.owner.is_none() && own.una != own.iss
         };
-        match self.endpoints[current].previous.filter(waits) {
-            Some(_) if waits(&current) => None,
-            previous => previous.or(Some(current)),
+        let doubtful = self.endpoints[current].previous.is_some_and(|previous| waits(&previous));
+        if doubtful {
+            // What the program is told of may have befallen the other.
+            self.endpoints[current].shadow.blurred = true;
+            self.endpoints[current].forged.reset();
         }
     }
 

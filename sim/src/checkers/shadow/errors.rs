@@ -101,11 +101,11 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
             format_args!("RFC 9293 s3.8.6.1: a shut window is probed {apart:?} after a probe that was {:?} after its own", before.0),
         );
     }
-    let Some(config) = &own.shadow.config else { return };
     let unsent = own.stream.is_watched() && own.offset(own.nxt) < own.stream.written();
     let (probes, heard_at) = (own.shadow.probes, own.shadow.heard_at);
     own.shadow.probes += 1;
     (own.shadow.probed_at, own.shadow.probed) = (moment.at, true);
+    let Some(config) = &own.shadow.config else { return };
     if shut || unsent || !own.calm || !State::is_known(own) || own.shadow.reconfigured || !own.shadow.arrivals.is_empty() {
         return;
     }
