@@ -58,12 +58,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Takes the peer's window from the segment of `len` payload bytes, unless an older one is newer (RFC 9293 s3.10.7.4). Whether it changed.
     fn update_window(&mut self, header: &Header, len: usize) -> bool {
-        let ack = header.ack;
-        // What repeats old bytes before new ones counts from the new ones: RFC 9293 s3.10.7.4 compares "the idealized segment that begins at RCV.NXT". A
-        // device that merges a retransmission with what follows it makes such segments.
-        let nxt = self.window.nxt;
-        let straddles = header.seq.lt(nxt) && (header.seq + len).gt(nxt);
-        let seq = if straddles { nxt } else { header.seq };
+        let (seq, ack) = (self.window_number(header, len), header.ack);
         // A retransmission that acknowledges more comes with an old number and a new window: with the old one kept, the right edge
         // would move by what was acknowledged (Linux's tcp_may_update_window).
         let newer = ack.gt(self.snd_una) || self.snd_wl1.lt(seq) || (self.snd_wl1 == seq && self.snd_wl2.le(ack));
@@ -75,6 +70,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.snd_wl1 = seq;
         self.snd_wl2 = ack;
         self.set_send_window(self.window_of(header))
+    }
+
+    /// The number that a segment of `len` payload bytes has in the comparison of SND.WL1. What repeats old bytes before new ones counts from the new ones:
+    /// RFC 9293 s3.10.7.4 compares "the idealized segment that begins at RCV.NXT". And of several that the device merged, the window is the last one's,
+    /// which is no longer than the others. (A retransmission that is merged with what follows it is both.)
+    fn window_number(&self, header: &Header, len: usize) -> SeqNumber {
+        let (end, nxt) = (header.seq + len, self.window.nxt);
+        let last = end - len / usize::from(self.acks.segments.max(1));
+        let first = if self.acks.segments > 1 { last } else { header.seq };
+        if first.lt(nxt) && end.gt(nxt) { nxt } else { first }
     }
 
     /// A segment's window in bytes. A SYN's is never scaled (RFC 7323 s2.2), nor is that of the SYN-ACK that ends a simultaneous open.

@@ -200,6 +200,30 @@ fn what_repeats_old_bytes_before_new_ones_brings_the_window_of_the_new_ones() {
     assert_eq!(sent, 1000, "the window that came with new bytes is used");
 }
 
+/// Found by the simulator's duties, as the one before: the window that comes with merged segments is the last one's.
+#[test]
+fn merged_segments_bring_the_window_of_the_last_one() {
+    let config = Config { window_scaling: false, timestamps: false, nodelay: true, ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.lose(|packet| packet.from == B);
+    for bytes in [b"sent again", b"sent first"] {
+        pair.write(B, bytes).unwrap();
+        pair.transmit();
+    }
+    let mut packets = pair.sent(B);
+    packets.retain(|packet| !packet.payload.is_empty());
+    assert_eq!(packets.len(), 2);
+    let later = packets[1].header;
+    pair.deliver(A, &Header { window: 100, ..later }, b"");
+    packets.iter_mut().for_each(|packet| packet.header.window = 10_000);
+    pair.deliver_merged(A, &packets);
+    assert_eq!(pair.read(A), b"sent againsent first");
+    pair.write(A, &pattern(1000)).unwrap();
+    pair.transmit();
+    let sent: usize = pair.sent(A).iter().map(|packet| packet.payload.len()).sum();
+    assert_eq!(sent, 1000, "the window that came with the last is used");
+}
+
 /// Found by the simulator's window checker: a writer that waited for its persist timer, though the reader had read everything.
 #[test]
 fn rounding_a_small_window_to_units_stalls_nobody() {
