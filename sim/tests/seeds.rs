@@ -22,6 +22,9 @@ const FAILED_ONCE: &[&str] = &[
     "60476368/loss+reordering+burst_loss+send_full/4/slow",
     "60477960/registration/0/request",
     "60499277/loss+partition+clock+neighbour/0/idle+abort+overflow",
+    "61012660/reordering+corruption+partition+crash+neighbour/0/epoll",
+    "61029491/burst_loss/10/slow+meeting",
+    "62003742/partition+one_way/5/udp+shared",
 ];
 
 #[test]

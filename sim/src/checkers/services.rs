@@ -224,7 +224,8 @@ impl Checkers {
             if let Some(info) = &info {
                 info::told(&moment.about(own.tuple), own, *info);
             }
-            window::serviced(moment.at, own, stalled);
+            let asks = own.window.is_shut() && self.questions.contains_key(&(moment.host, own.tuple.1.ip()));
+            window::serviced(moment.at, own, stalled, asks);
             self.schedule(moment.place, id);
         }
         let desk = &mut self.desks[moment.place];

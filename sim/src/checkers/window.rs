@@ -29,6 +29,8 @@ pub(super) struct State {
     zero_since: Option<Instant>,
     /// Since when that has no cause.
     causeless_since: Option<Instant>,
+    /// Another announcement may have waited for the peer's station, and been given up with the question for it.
+    untold: bool,
     /// The most that may ever wait for the reader; `None`: nobody knows, or there is no reader any more.
     receive_max: Option<usize>,
     /// Bytes that the reader took by reference, and has not given back.
@@ -44,6 +46,11 @@ impl State {
     /// Whether nothing was offered for so long: once for each time.
     pub(super) fn shut_for(&mut self, time: Duration, at: Instant) -> bool {
         self.zero_since.take_if(|since| at.since(*since) >= time).is_some()
+    }
+
+    /// Whether what was announced last is too little for a peer that avoids silly windows.
+    pub(super) fn is_shut(&self) -> bool {
+        self.shut
     }
 
     /// The highest right edge that it announced.
@@ -117,7 +124,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     let shut = room < own.syn.mss.map_or(0, u32::from).min(state.most / 2);
     let opened = state.shut && !shut;
     state.zero_since = if room > 0 { None } else { state.zero_since.or(Some(moment.at)) };
-    state.shut = shut;
+    (state.shut, state.untold) = (shut, false);
     if let Some(since) = state.causeless_since.take_if(|_| opened)
         && moment.at > since.max(moment.excused) + SHUT_MAX
     {
@@ -126,11 +133,13 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     }
 }
 
-/// A host was serviced: is a window shut without a cause? `stalled`: the device may be refusing frames. (What arrived and was not read may wait for its
+/// A host was serviced: is a window shut without a cause? `stalled`: the device may be refusing frames. `asks`: the host asks for the peer's station, which
+/// what it has to say waits for, if that is not given up. (What arrived and was not read may wait for its
 /// reader, or for its program to decide about it, or have been lost by the device: nobody need make room for that yet.)
-pub(super) fn serviced(at: Instant, own: &mut Endpoint, stalled: bool) {
+pub(super) fn serviced(at: Instant, own: &mut Endpoint, stalled: bool, asks: bool) {
     let receiving = own.irs.is_some() && !own.peer_ended() && own.goes_on();
-    let causeless = own.window.shut && !own.has_unread() && own.window.lent == 0 && receiving && !stalled;
+    own.window.untold |= asks && own.window.shut;
+    let causeless = own.window.shut && !own.window.untold && !own.has_unread() && own.window.lent == 0 && receiving && !stalled;
     match (&mut own.window.causeless_since, causeless) {
         (since @ None, true) => *since = Some(at),
         (since, false) => *since = None,

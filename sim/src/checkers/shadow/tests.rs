@@ -12,6 +12,7 @@ use ringway_stack::{Error, Instant};
 use super::super::Moment;
 use super::super::flow::{Endpoint, Flows};
 use super::super::segment::{ACK, FIN, Options, PSH, RST, SYN, Segment, URG};
+use super::super::window;
 use super::{Service, duties, errors, format, resets};
 
 pub(in crate::checkers) const MSS: u32 = 1448;
@@ -148,11 +149,11 @@ impl Side {
         super::attacked(segment, self.own());
     }
 
-    /// What it last announced reaches as far as a window goes.
-    fn announces(&mut self) {
-        let (moment, segment) = (self.moment(), self.out(ISS + 1, IRS + 1, ACK, 0));
+    /// It acknowledges so many bytes, and announces a window, in units of its scale.
+    fn announces(&mut self, received: u32, window: u16) {
+        let (moment, segment) = (self.moment(), Segment { window, ..self.out(ISS + 1, IRS + 1 + received, ACK, 0) });
         let (own, peer) = self.flows.both(self.own);
-        super::super::window::sent(&moment, &segment, own, peer.map(|peer| &*peer));
+        window::sent(&moment, &segment, own, peer.map(|peer| &*peer));
     }
 
     pub(in crate::checkers) fn service(&mut self) {
@@ -430,6 +431,23 @@ fn a_timeout_that_nobody_saw_leaves_a_window_of_its_own() {
     sends_two_more(250, true).service();
 }
 
+/// RFC 9293 s3.8.6.2.2: a window opens when its reader has read; but word of it may wait for the station of the peer, and be given up with that.
+#[test]
+fn a_window_that_opens_unheard() {
+    let opens = |asks: bool| {
+        let mut side = Side::new();
+        side.announces(0, 512);
+        side.announces(512 << 7, 0);
+        let now = side.now;
+        window::serviced(now, side.own(), false, asks);
+        side.passes(200);
+        window::serviced(side.now, side.own(), false, false);
+        side.announces(512 << 7, 512);
+    };
+    opens(true);
+    assert!(catch_unwind(|| opens(false)).is_err());
+}
+
 /// A SYN that came twice begins another connection with the addresses of one that was reset before its program accepted it.
 #[test]
 fn what_a_program_accepts_may_have_been_followed_already() {
@@ -655,7 +673,7 @@ fn errors_and_probes_have_a_cause() {
 fn attacks_are_challenged_once_in_an_interval() {
     let attacked = || {
         let mut side = Side::new();
-        side.announces();
+        side.announces(0, 512);
         side.comes(&Side::of_peer(1, IRS + 1, ISS + 1, ACK, 0));
         side.service();
         side.passes(600);
