@@ -247,12 +247,18 @@ pub(crate) fn extend_with_ip(frame: &mut Vec<u8>, ends: (IpAddr, IpAddr), protoc
     let len = |more: usize| u16::try_from(len + more).unwrap_or(u16::MAX).to_be_bytes();
     match ends {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            frame.extend(ETHERTYPE_IPV4.to_be_bytes());
-            frame.extend([&[0x45, 0][..], &len(20), &[0, 0, 0x40, 0, 64, protocol, 0, 0], &src.octets(), &dst.octets()].concat());
+            frame.extend_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
+            let [high, low] = len(20);
+            frame.extend_from_slice(&[0x45, 0, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0]);
+            frame.extend_from_slice(&src.octets());
+            frame.extend_from_slice(&dst.octets());
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            frame.extend(ETHERTYPE_IPV6.to_be_bytes());
-            frame.extend([&[0x60, 0, 0, 0][..], &len(0), &[protocol, 64], &src.octets(), &dst.octets()].concat());
+            frame.extend_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
+            let [high, low] = len(0);
+            frame.extend_from_slice(&[0x60, 0, 0, 0, high, low, protocol, 64]);
+            frame.extend_from_slice(&src.octets());
+            frame.extend_from_slice(&dst.octets());
         }
         (src, dst) => panic!("no packet goes from {src} to {dst}"),
     }

@@ -12,7 +12,7 @@ pub(crate) const BUFFER_BYTES: usize = 2048;
 /// Received bytes: a part of a frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    frame: Rc<[u8]>,
+    frame: Rc<Vec<u8>>,
     from: usize,
     len: usize,
 }
@@ -28,7 +28,7 @@ impl Received {
         slot.head[..head].copy_from_slice(&frame[..head]);
         slot.head_len = head as u16;
         let len = frame.len() - head;
-        slot.body = (len > 0).then(|| Self { frame: frame.into(), from: head, len });
+        slot.body = (len > 0).then(|| Self { frame: Rc::new(frame), from: head, len });
     }
 }
 
@@ -58,13 +58,26 @@ pub(crate) struct Buffer(Rc<Lent>);
 /// They count until the last one lets go of them.
 #[derive(Debug)]
 struct Lent {
+    /// As far as they were written; behind that are zeros.
     bytes: RefCell<Vec<u8>>,
+    capacity: usize,
     count: Rc<Cell<usize>>,
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         self.count.set(self.count.get() - 1);
+    }
+}
+
+impl Lent {
+    /// Its first `len` bytes are there.
+    fn grow(&self, len: usize) {
+        assert!(len <= self.capacity, "bytes beyond their buffer");
+        let mut bytes = self.bytes.borrow_mut();
+        if bytes.len() < len {
+            bytes.resize(len, 0);
+        }
     }
 }
 
@@ -77,31 +90,35 @@ impl Buffer {
     /// As [`Buffer::lend`], of `len` bytes.
     pub(crate) fn lend_of(count: &Rc<Cell<usize>>, len: usize) -> Self {
         count.set(count.get() + 1);
-        Self(Rc::new(Lent { bytes: RefCell::new(vec![0; len]), count: count.clone() }))
+        Self(Rc::new(Lent { bytes: RefCell::new(Vec::new()), capacity: len, count: count.clone() }))
     }
 }
 
 impl TxBuffer for Buffer {
     fn capacity(&self) -> usize {
-        self.0.bytes.borrow().len()
+        self.0.capacity
     }
 
     fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.0.grow(offset + bytes.len());
         self.0.bytes.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
     fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        self.0.grow(offset + out.len());
         out.copy_from_slice(&self.0.bytes.borrow()[offset..offset + out.len()]);
     }
 
     fn checksum(&self, offset: usize, len: usize) -> u16 {
+        self.0.grow(offset + len);
         checksum::sum(0, &self.0.bytes.borrow()[offset..offset + len])
     }
 }
 
 /// A frame that a stack sends, in one piece.
 pub(crate) fn gathered(frame: &TxFrame<'_, Buffer>) -> Vec<u8> {
-    let mut bytes = frame.head.to_vec();
+    let mut bytes = Vec::with_capacity(frame.head.len() + frame.body.iter().map(|slice| slice.len).sum::<usize>());
+    bytes.extend_from_slice(frame.head);
     for slice in frame.body {
         let at = bytes.len();
         bytes.resize(at + slice.len, 0);

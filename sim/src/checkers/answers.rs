@@ -89,15 +89,14 @@ impl State {
 
 impl Checkers {
     /// A frame reached a host.
-    pub(super) fn asks(&mut self, now: Instant, host: usize, frame: &Frame) {
-        let bytes = &frame.bytes[..];
-        let moment = self.at(now, host, None);
+    pub(super) fn asks(&mut self, moment: &Moment, frame: &Frame, payload: &Payload) {
+        let (bytes, host) = (&frame.bytes[..], moment.host);
         let Some(own) = moment.ip else { return };
         // (A frame that was damaged where no checksum tells may or may not be seen to be.)
         let is_certain = !frame.marks.intersects(Marks::CORRUPTED | Marks::HIDDEN | Marks::FORGED);
-        let asked = match dissect::payload(bytes) {
-            Payload::Lookup(lookup) => request(bytes, &lookup, own).map(|answer| (answer, None)),
-            Payload::Ip(ip) if ip.dst == own && !ip.fragment && (ip.is_icmp() || ip.protocol == UDP) => Self::question(bytes, &ip),
+        let asked = match payload {
+            Payload::Lookup(lookup) => request(bytes, lookup, own).map(|answer| (answer, None)),
+            Payload::Ip(ip) if ip.dst == own && !ip.fragment && (ip.is_icmp() || ip.protocol == UDP) => Self::question(bytes, ip),
             _ => None,
         };
         let Some((answer, ends)) = asked else { return };
@@ -148,12 +147,12 @@ impl Checkers {
     }
 
     /// A host sent a frame: an answer, perhaps.
-    pub(super) fn answers(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8]) {
-        let moment = self.at(now, host, frame);
+    pub(super) fn answers(&mut self, moment: &Moment, bytes: &[u8], payload: &Payload) {
+        let host = moment.host;
         let Some(to) = dissect::mac_at(bytes, 0) else { return };
-        let answer = match dissect::payload(bytes) {
-            Payload::Lookup(lookup) => reply(&moment, bytes, &lookup),
-            Payload::Ip(ip) if ip.is_icmp() => said(&moment, bytes, &ip, to),
+        let answer = match payload {
+            Payload::Lookup(lookup) => reply(moment, bytes, lookup),
+            Payload::Ip(ip) if ip.is_icmp() => said(moment, bytes, ip, to),
             _ => None,
         };
         let Some(answer) = answer else { return };

@@ -70,6 +70,63 @@ impl Sock {
     }
 }
 
+/// The sockets of a ring. Slots are few and are used again, so that the slot's number finds the socket at once; one that is gone for its ring may be remembered beside
+/// the one that has its slot now.
+#[derive(Debug, Default)]
+pub(super) struct Socks {
+    slots: Vec<Vec<(u32, Sock)>>,
+}
+
+impl Socks {
+    fn slot(&self, socket: FlowId) -> &[(u32, Sock)] {
+        self.slots.get(socket.index as usize).map_or(&[], |slot| &slot[..])
+    }
+
+    pub(super) fn get(&self, socket: &FlowId) -> Option<&Sock> {
+        self.slot(*socket).iter().find(|(generation, _)| *generation == socket.generation).map(|(_, sock)| sock)
+    }
+
+    pub(super) fn get_mut(&mut self, socket: &FlowId) -> Option<&mut Sock> {
+        let slot = self.slots.get_mut(socket.index as usize)?;
+        slot.iter_mut().find(|(generation, _)| *generation == socket.generation).map(|(_, sock)| sock)
+    }
+
+    pub(super) fn insert(&mut self, socket: FlowId, sock: Sock) {
+        let at = socket.index as usize;
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, Vec::new);
+        }
+        match self.get_mut(&socket) {
+            Some(known) => *known = sock,
+            None => self.slots[at].push((socket.generation, sock)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, socket: &FlowId) -> Option<Sock> {
+        let slot = self.slots.get_mut(socket.index as usize)?;
+        let at = slot.iter().position(|(generation, _)| *generation == socket.generation)?;
+        Some(slot.swap_remove(at).1)
+    }
+
+    /// Keeps those of which this is true.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(FlowId) -> bool) {
+        for (slot, index) in self.slots.iter_mut().zip(0..) {
+            slot.retain(|&(generation, _)| is_kept(FlowId { index, generation }));
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Sock)> + '_ {
+        self.slots
+            .iter()
+            .zip(0..)
+            .flat_map(|(slot, index)| slot.iter().map(move |(generation, sock)| (FlowId { index, generation: *generation }, sock)))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.iter().all(Vec::is_empty)
+    }
+}
+
 /// A ring of a host.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
@@ -79,7 +136,7 @@ pub(super) struct Desk {
     /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
     pub(super) now: Instant,
     pub(super) ahead: Duration,
-    pub(super) sockets: HashMap<FlowId, Sock, BuildHasherDefault<TupleHasher>>,
+    pub(super) sockets: Socks,
     /// Listeners (`true`) and UDP sockets by port.
     pub(super) bound: HashMap<(bool, u16), sharing::Port, BuildHasherDefault<TupleHasher>>,
     /// What its UDP sockets are members of.

@@ -1,6 +1,6 @@
 //! Connections as the wire shows them: one [`Endpoint`] a side and incarnation.
 
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::{BuildHasherDefault, Hash, Hasher};
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -26,8 +26,9 @@ pub(super) struct Endpoint {
     pub(super) owner: Option<(usize, FlowId)>,
     /// The other side's endpoint.
     pub(super) peer: Option<usize>,
-    /// The one that had these addresses before.
+    /// The one that had these addresses before; and whether this one is another's by now.
     previous: Option<usize>,
+    pub(super) succeeded: bool,
 
     /// What its first SYN said.
     pub(super) iss: u32,
@@ -98,6 +99,7 @@ impl Endpoint {
             owner: None,
             peer: None,
             previous: None,
+            succeeded: false,
             iss: segment.seq,
             syn: segment.options,
             syn_window: segment.window,
@@ -283,10 +285,26 @@ impl Endpoint {
     }
 }
 
+/// Addresses as a key. Those of IPv4 are hashed as two words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key(Tuple);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.0 {
+            (SocketAddr::V4(local), SocketAddr::V4(remote)) => {
+                state.write_u64(u64::from(local.ip().to_bits()) << 32 | u64::from(remote.ip().to_bits()));
+                state.write_u64(u64::from(local.port()) << 16 | u64::from(remote.port()));
+            }
+            others => others.hash(state),
+        }
+    }
+}
+
 /// All endpoints.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    ids: HashMap<Tuple, usize, BuildHasherDefault<TupleHasher>>,
+    ids: HashMap<Key, usize, BuildHasherDefault<TupleHasher>>,
     endpoints: Vec<Endpoint>,
     free: Vec<usize>,
     /// Paths that somebody called narrow: their hosts know it for connections to come as well.
@@ -295,7 +313,7 @@ pub(super) struct Flows {
 
 impl Flows {
     pub(super) fn id(&self, tuple: Tuple) -> Option<usize> {
-        self.ids.get(&tuple).copied()
+        self.ids.get(&Key(tuple)).copied()
     }
 
     /// A connection with these addresses was accepted. A SYN that came again, or a client that did, may have begun another one since: where both wait to be
@@ -339,9 +357,9 @@ impl Flows {
     }
 
     /// The endpoint that sends `segment`: a SYN with a new number begins one.
-    pub(super) fn sender(&mut self, host: usize, at: Instant, segment: &Segment) -> Option<usize> {
+    /// `current`: the one that has its addresses.
+    pub(super) fn sender(&mut self, current: Option<usize>, host: usize, at: Instant, segment: &Segment) -> Option<usize> {
         let tuple = (segment.src, segment.dst);
-        let current = self.id(tuple);
         if !segment.has(SYN) || segment.has(RST) {
             return current;
         }
@@ -355,6 +373,9 @@ impl Flows {
         }
         let mut endpoint = Endpoint::new(host, at, segment);
         endpoint.previous = current;
+        if let Some(id) = current {
+            self.endpoints[id].succeeded = true;
+        }
         if self.narrow.contains(&(host, tuple.1.ip())) {
             endpoint.shadow.sender.narrow();
         }
@@ -371,7 +392,7 @@ impl Flows {
                 self.endpoints.len() - 1
             }
         };
-        self.ids.insert(tuple, id);
+        self.ids.insert(Key(tuple), id);
         Some(id)
     }
 

@@ -195,11 +195,12 @@ impl Checkers {
 
     /// A host has been serviced. `judged`: it had no excuse for what it did not do.
     pub(super) fn settle_groups(&mut self, host: usize, judged: bool) {
-        let moment = self.moment(self.first(host), None);
         let is_shared = self.places[host].len() > 1;
         for &place in &self.places[host] {
             let groups = &mut self.desks[place].groups;
-            groups.just_left.clear();
+            if !groups.just_left.is_empty() {
+                groups.just_left.clear();
+            }
             if groups.groups.is_empty() && groups.unsaid.is_empty() {
                 continue;
             }
@@ -208,7 +209,7 @@ impl Checkers {
             if groups.doubtful {
                 groups.unsaid.clear();
             } else {
-                groups.check(&moment);
+                self.desks[place].groups.check(&self.moment(self.first(host), None));
             }
         }
     }

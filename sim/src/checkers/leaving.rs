@@ -25,7 +25,7 @@ impl Checkers {
     pub(crate) fn dissolves(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple) {
         let desk = &mut self.desks[place];
         desk.now = now;
-        let mut candidates: Vec<_> = desk.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(&socket, _)| socket).collect();
+        let mut candidates: Vec<_> = desk.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(socket, _)| socket).collect();
         candidates.sort_unstable();
         let before = |socket: FlowId| {
             ring.info(socket)?;

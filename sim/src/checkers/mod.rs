@@ -171,8 +171,8 @@ pub struct Checkers {
     /// What each host may know of its neighbours; and whether they were introduced to one another, so that nobody need ask.
     neighbours: BTreeMap<(usize, IpAddr), link::Neighbour>,
     introduced: bool,
-    /// Endpoints that something came to or went from since their host was serviced.
-    stirred: Vec<usize>,
+    /// Endpoints of each host that something came to or went from since it was serviced.
+    stirred: Vec<Vec<usize>>,
     /// What came lately to each host, for which it may have no connection.
     strays: Vec<shadow::resets::State>,
     /// What each host was told of its neighbours, and wants of them.
@@ -208,11 +208,12 @@ impl Checkers {
             self.flows.forget(host);
             // What it knew, or was owed, went with it; so did what it owed.
             self.lied_to.insert(host);
-            self.strays[host] = core::mem::take(&mut self.strays[host]).serviced();
+            self.strays[host].serviced();
         }
         if self.strays.len() <= host {
             self.strays.resize_with(host + 1, shadow::resets::State::default);
             self.answers.resize_with(host + 1, answers::State::default);
+            self.stirred.resize_with(host + 1, Vec::new);
             self.acquaintances.resize_with(host + 1, neighbours::State::default);
         }
         self.forget_neighbours(host);

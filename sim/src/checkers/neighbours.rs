@@ -214,10 +214,10 @@ impl Checkers {
     }
 
     /// A frame reached a host: who claims what?
-    pub(super) fn claimed(&mut self, moment: &Moment, bytes: &[u8], sender: IpAddr, by_arp: bool) {
-        let (mac, asks_us) = match dissect::payload(bytes) {
-            Payload::Lookup(lookup) => (lookup.mac, lookup.asks && Some(lookup.target) == moment.ip),
-            _ => (dissect::mac_at(bytes, 6), false),
+    pub(super) fn claimed(&mut self, moment: &Moment, bytes: &[u8], payload: &Payload, sender: IpAddr) {
+        let (by_arp, mac, asks_us) = match payload {
+            Payload::Lookup(lookup) => (true, lookup.mac, lookup.asks && Some(lookup.target) == moment.ip),
+            _ => (false, dissect::mac_at(bytes, 6), false),
         };
         if let Some(mac) = mac.filter(|mac| !mac.is_multicast() && !sender.is_unspecified()) {
             self.acquaintances[moment.host].claimed(moment.at, sender, mac, by_arp, asks_us);
@@ -261,8 +261,11 @@ impl Checkers {
 
     /// A host that got another station was serviced: it has said so (RFC 5227 s3).
     pub(super) fn settle_move(&mut self, host: usize, free: bool) {
-        let moment = self.moment(self.first(host), None);
-        if core::mem::take(&mut self.acquaintances[host].moved) && free && moment.at > moment.hampered {
+        if core::mem::take(&mut self.acquaintances[host].moved)
+            && free
+            && let moment = self.moment(self.first(host), None)
+            && moment.at > moment.hampered
+        {
             moment.breach(NAME, "RFC 5227 s3: it has another station, and nobody is told");
         }
     }

@@ -144,64 +144,71 @@ impl Checkers {
             self.settle_neighbours(host, false);
             self.settle_move(host, false);
         }
-        let mut stirred = core::mem::take(&mut self.stirred);
-        stirred.retain(|&id| {
-            let own = self.flows.at(id);
-            if own.host != host {
-                return true;
-            }
-            if self.flows.id(own.tuple) != Some(id) {
-                // Its addresses are already another connection's, which the program began as soon as this one had left the ring.
-                return false;
-            }
-            let (own, peer) = self.flows.both(id);
-            (own.merges, own.calm) = (service.merges, service.calm);
-            let (place, peer) = (own.owner.map_or(usize::MAX, |(place, _)| place), peer.map(|peer| &*peer));
-            let desk = self.desks.get(place).or(self.desks.get(self.places[host][0]));
-            let (ip, at, excused) = desk.map_or((None, Instant::ZERO, Instant::ZERO), |desk| (desk.ip, desk.now, desk.excused));
-            let (hampered, hampered_since) = desk.map_or((Instant::ZERO, Instant::ZERO), |desk| (desk.hampered, desk.hampered_since));
-            let steady = desk.is_some_and(|desk| !desk.balked);
-            let moment = Moment { place, host, ip, at, excused, hampered, hampered_since, frame: None, connection: Some(own.tuple) };
-            let received = own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
-            shadow::serviced(&moment, own, peer, service);
-            own.free = service.free;
-            if let Some(peer) = peer {
-                info::serviced(&moment, own, peer, service, steady);
-            }
-            let more = received.is_some() && received < own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
-            if let Some((place, socket)) = own.owner
-                && let Some(sock) = self.desks[place].sockets.get_mut(&socket).filter(|sock| sock.closed.is_none())
-            {
-                sock.edges.serviced(&moment, own, more && sock.since < moment.at);
-            }
-            if let Some(since) = shadow::begins_waiting(own)
-                && let Some((place, socket)) = own.owner
-                && let desk = &mut self.desks[place]
-                && let Some(sock) = desk.sockets.get_mut(&socket)
-            {
-                sock.waiting = Some(rto::Waiting { since, time: desk.time_wait });
-                desk.waiting.push(socket);
-            }
-            false
-        });
-        self.stirred = stirred;
+        let mut stirred = core::mem::take(&mut self.stirred[host]);
+        for id in stirred.drain(..) {
+            self.settle_shadow(host, id, service);
+        }
+        self.stirred[host] = stirred;
+    }
+
+    /// An endpoint of a host that was serviced, which something came to or went from since the service before.
+    fn settle_shadow(&mut self, host: usize, id: usize, service: shadow::Service) {
+        let own = self.flows.at(id);
+        // Its addresses may already be another connection's, which the program began as soon as this one had left the ring; and its place another host's.
+        if own.host != host || own.succeeded {
+            return;
+        }
+        let (own, peer) = self.flows.both(id);
+        (own.merges, own.calm) = (service.merges, service.calm);
+        let (place, peer) = (own.owner.map_or(usize::MAX, |(place, _)| place), peer.map(|peer| &*peer));
+        let desk = self.desks.get(place).or(self.desks.get(self.places[host][0]));
+        let (ip, at, excused) = desk.map_or((None, Instant::ZERO, Instant::ZERO), |desk| (desk.ip, desk.now, desk.excused));
+        let (hampered, hampered_since) = desk.map_or((Instant::ZERO, Instant::ZERO), |desk| (desk.hampered, desk.hampered_since));
+        let steady = desk.is_some_and(|desk| !desk.balked);
+        let moment = Moment { place, host, ip, at, excused, hampered, hampered_since, frame: None, connection: Some(own.tuple) };
+        let received = own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
+        shadow::serviced(&moment, own, peer, service);
+        own.free = service.free;
+        if let Some(peer) = peer {
+            info::serviced(&moment, own, peer, service, steady);
+        }
+        let more = received.is_some() && received < own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
+        if let Some((place, socket)) = own.owner
+            && let Some(sock) = self.desks[place].sockets.get_mut(&socket).filter(|sock| sock.closed.is_none())
+        {
+            sock.edges.serviced(&moment, own, more && sock.since < moment.at);
+        }
+        if let Some(since) = shadow::begins_waiting(own)
+            && let Some((place, socket)) = own.owner
+            && let desk = &mut self.desks[place]
+            && let Some(sock) = desk.sockets.get_mut(&socket)
+        {
+            sock.waiting = Some(rto::Waiting { since, time: desk.time_wait });
+            desk.waiting.push(socket);
+        }
     }
 
     /// Whoever spoke to nobody was told so (RFC 9293 s3.10.7.1). `judged`: the host has no excuse.
     fn settle_strays(&mut self, host: usize, judged: bool) {
-        let strays = core::mem::take(&mut self.strays[host]);
+        if judged && self.strays[host].has_unknown() && !self.places[host].iter().any(|&place| self.desks[place].raw) {
+            self.judge_strays(host);
+        }
+        self.strays[host].serviced();
+    }
+
+    fn judge_strays(&self, host: usize) {
         let moment = self.moment(self.first(host), None);
-        let judged = judged && !self.places[host].iter().any(|&place| self.desks[place].raw);
-        for (tuple, segment) in strays.arrivals().iter().filter(|_| judged) {
-            let local = tuple.0;
-            let listens = self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(true, local.port())));
-            let unknown = self.flows.id(*tuple).is_none() && self.flows.id((tuple.1, tuple.0)).is_none_or(|id| !self.flows.at(id).lawless);
-            let ours = moment.ip == Some(local.ip()) && !self.strangers.contains(&local) && !self.strangers.contains(&tuple.1);
-            if unknown && ours && !listens && !self.begun.contains(tuple) && !self.opened_at.contains_key(&(host, local.port())) {
-                strays.must_reset(&moment, *tuple, segment);
+        for stray in self.strays[host].unknown() {
+            let (local, remote) = stray.tuple;
+            let listens = || self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(true, local.port())));
+            let is_known =
+                || self.flows.id(stray.tuple).is_some() || self.flows.id((remote, local)).is_some_and(|id| self.flows.at(id).lawless);
+            let ours = moment.ip == Some(local.ip()) && !self.strangers.contains(&local) && !self.strangers.contains(&remote);
+            let once = || self.begun.contains(&stray.tuple) || self.opened_at.contains_key(&(host, local.port()));
+            if ours && !listens() && !is_known() && !once() {
+                self.strays[host].must_reset(&moment, stray);
             }
         }
-        self.strays[host] = strays.serviced();
     }
 
     /// Time has passed, perhaps without the host noticing: what it should have asked to be woken for is overdue.
@@ -348,7 +355,7 @@ impl Checkers {
         let mut busy = false;
         for sockets in rings {
             let Some(desk) = self.desks.get_mut(sockets.place()) else { return };
-            desk.sockets.retain(|&socket, _| sockets.info(socket).is_some());
+            desk.sockets.retain(|socket| sockets.info(socket).is_some());
             busy |= !desk.sockets.is_empty() || sockets.occupied() > 0 || sockets.holds_loans();
         }
         let moment = self.moment(self.first(host), None);

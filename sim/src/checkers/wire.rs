@@ -24,6 +24,23 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ARP_RETRY: Duration = Duration::from_secs(1);
 const ARP_TRIES: u32 = 3;
 
+/// What a packet carries, if it is whole.
+enum Carried {
+    Segment(Segment),
+    Datagram(Datagram),
+    Other,
+}
+
+impl Carried {
+    fn of(bytes: &[u8], payload: &Payload) -> Self {
+        match payload {
+            Payload::Ip(ip) if ip.protocol == TCP => Segment::parse(bytes, ip).map_or(Self::Other, Self::Segment),
+            Payload::Ip(ip) if ip.protocol == UDP => datagram(bytes, ip).map_or(Self::Other, Self::Datagram),
+            _ => Self::Other,
+        }
+    }
+}
+
 impl Checkers {
     /// A host's ring sent a frame; `frame`: its number on the wire, if it is there already.
     pub(crate) fn sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8]) {
@@ -31,17 +48,18 @@ impl Checkers {
         if is_probers(bytes) {
             return self.probed(now, host, bytes, &payload);
         }
-        self.looked_up(now, host, frame, bytes, &payload);
-        self.formed(now, host, frame, bytes, &payload);
+        let moment = self.at(now, host, frame);
+        let carried = Carried::of(bytes, &payload);
+        self.looked_up(&moment, bytes, &payload, &carried);
+        self.formed(&moment, bytes, &payload);
         match payload {
             Payload::Ip(ip) if ip.protocol == TCP => {
-                if let Some(segment) = Segment::parse(bytes, &ip) {
-                    self.segment_sent(now, host, frame, bytes, &segment);
+                if let Carried::Segment(segment) = &carried {
+                    self.segment_sent(moment, bytes, segment);
                 }
             }
             Payload::Ip(ip) if ip.protocol == UDP => {
-                if let Some(datagram) = datagram(bytes, &ip) {
-                    let moment = self.at(now, host, frame);
+                if let Carried::Datagram(datagram) = carried {
                     let port = dissect::be16(bytes, ip.l4).unwrap_or(0);
                     let watched = self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(false, port)));
                     self.datagrams.sent(&moment, datagram, watched);
@@ -64,58 +82,58 @@ impl Checkers {
     }
 
     /// What a stack sent has the form that it must have, and answers something if it is an answer.
-    fn formed(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], payload: &Payload) {
+    fn formed(&mut self, moment: &Moment, bytes: &[u8], payload: &Payload) {
+        let host = moment.host;
         if self.is_raw(host) {
             return;
         }
-        let moment = self.at(now, host, frame);
         match payload {
             Payload::Ip(ip) => {
-                headers::sent(&moment, bytes, ip);
+                headers::sent(moment, bytes, ip);
                 match ip.protocol {
-                    _ if ip.is_icmp() => self.answers(now, host, frame, bytes),
-                    headers::IGMP => self.reported(&moment, bytes, ip),
+                    _ if ip.is_icmp() => self.answers(moment, bytes, payload),
+                    headers::IGMP => self.reported(moment, bytes, ip),
                     UDP => {
                         let (port, places) = (dissect::be16(bytes, ip.l4).unwrap_or(0), &self.places[host]);
                         let options = places.iter().flat_map(|&place| self.desks[place].options_of(port));
-                        headers::datagram(&moment, bytes, ip, options);
+                        headers::datagram(moment, bytes, ip, options);
                     }
                     _ => {}
                 }
             }
-            Payload::Lookup(_) => self.answers(now, host, frame, bytes),
-            Payload::Other(ETHERTYPE_IPV4 | ETHERTYPE_IPV6) => headers::unknown(&moment),
+            Payload::Lookup(_) => self.answers(moment, bytes, payload),
+            Payload::Other(ETHERTYPE_IPV4 | ETHERTYPE_IPV6) => headers::unknown(moment),
             Payload::Other(_) => {}
         }
     }
 
     /// What was sent says whom its host asked for, and whom it believes to know.
-    fn looked_up(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], payload: &Payload) {
-        let moment = self.at(now, host, frame);
+    fn looked_up(&mut self, moment: &Moment, bytes: &[u8], payload: &Payload, carried: &Carried) {
+        let host = moment.host;
         match payload {
             &Payload::Lookup(Lookup { asks, sender, target, .. }) => {
-                link::claims(&moment, sender);
+                link::claims(moment, sender);
                 let is_question = asks && sender != target;
                 if let Some(to) = dissect::mac_at(bytes, 0).filter(|_| is_question && self.asks_alone(host)) {
-                    self.neighbours.entry((host, target)).or_default().asked(&moment, target, to);
+                    self.neighbours.entry((host, target)).or_default().asked(moment, target, to);
                     if to.is_multicast() {
-                        self.asked_for(&moment, target);
+                        self.asked_for(moment, target);
                     }
                 }
                 if sender == target {
                     self.acquaintances[host].moved = false;
                 }
             }
-            Payload::Ip(ip) if ip.is_icmp() && dissect::is_icmp_error(bytes) => link::error_sent(&moment, bytes, ip),
+            Payload::Ip(ip) if ip.is_icmp() && dissect::is_icmp_error(bytes) => link::error_sent(moment, bytes, ip),
             // (A reset goes back to where it is asked for.)
-            Payload::Ip(ip)
-                if ip.protocol == UDP || ip.protocol == TCP && Segment::parse(bytes, ip).is_some_and(|segment| !segment.has(RST)) =>
-            {
-                if let Some(neighbour) = self.neighbours.get(&(host, ip.dst)).filter(|_| self.asks_alone(host)) {
-                    neighbour.used(&moment, ip.dst);
+            Payload::Ip(ip) if ip.protocol == UDP || matches!(carried, Carried::Segment(segment) if !segment.has(RST)) => {
+                if self.asks_alone(host)
+                    && let Some(neighbour) = self.neighbours.get(&(host, ip.dst))
+                {
+                    neighbour.used(moment, ip.dst);
                 }
-                let said = datagram(bytes, ip).filter(|_| ip.protocol == UDP);
-                self.went_to(&moment, bytes, ip.dst, said);
+                let said = if let Carried::Datagram(datagram) = carried { Some(*datagram) } else { None };
+                self.went_to(moment, bytes, ip.dst, said);
             }
             _ => {}
         }
@@ -144,22 +162,18 @@ impl Checkers {
     }
 
     /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins. `lost`: its checksum is wrong.
-    fn learned(&mut self, now: Instant, host: usize, bytes: &[u8], lost: bool) {
-        let payload = dissect::payload(bytes);
-        let moment = self.at(now, host, None);
-        let sender = match &payload {
+    fn learned(&mut self, moment: &Moment, bytes: &[u8], payload: &Payload, lost: bool) {
+        let sender = match payload {
             Payload::Lookup(lookup) => Some(lookup.sender).filter(|_| lookup.tells(moment.ip)),
             Payload::Ip(ip) if ip.protocol == TCP && bytes.get(ip.l4 + 13).is_some_and(|flags| flags & SYN != 0) => {
                 Some(ip.src).filter(|_| !lost)
             }
             _ => None,
         };
-        let at = moment.at;
-        if let Some(sender) = sender {
-            self.claimed(&moment, bytes, sender, matches!(payload, Payload::Lookup(_)));
-        }
-        if let Some(neighbour) = sender.and_then(|sender| self.neighbours.get_mut(&(host, sender))) {
-            neighbour.heard(at);
+        let Some(sender) = sender else { return };
+        self.claimed(moment, bytes, payload, sender);
+        if let Some(neighbour) = self.neighbours.get_mut(&(moment.host, sender)) {
+            neighbour.heard(moment.at);
         }
     }
 
@@ -239,14 +253,14 @@ impl Checkers {
         self.hamper(now, host, Duration::ZERO);
     }
 
-    fn segment_sent(&mut self, now: Instant, host: usize, frame: Option<u64>, bytes: &[u8], segment: &Segment) {
-        let moment = self.at(now, host, frame).about((segment.src, segment.dst));
+    fn segment_sent(&mut self, moment: Moment, bytes: &[u8], segment: &Segment) {
+        let (host, moment) = (moment.host, moment.about((segment.src, segment.dst)));
         if self.strangers.contains(&segment.src) {
             return self.stranger_sent(host, moment.at, segment);
         }
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
         let before = self.flows.id((segment.src, segment.dst));
-        let sender = self.flows.sender(host, moment.at, segment);
+        let sender = self.flows.sender(before, host, moment.at, segment);
         if let Some(id) = sender {
             self.note_begun(moment.at, before, id);
         }
@@ -311,7 +325,7 @@ impl Checkers {
     /// What a stranger says of itself in its first SYN is all that is noted: the law is its peer's to keep.
     fn stranger_sent(&mut self, host: usize, at: Instant, segment: &Segment) {
         if self.flows.id((segment.src, segment.dst)).is_none()
-            && let Some(id) = self.flows.sender(host, at, segment)
+            && let Some(id) = self.flows.sender(None, host, at, segment)
         {
             self.flows.at_mut(id).shadow.blurred = true;
             self.flows.sent(id, at, segment);
@@ -324,21 +338,22 @@ impl Checkers {
         // (One that was changed behind a checksum's back as well is judged by that.)
         let corrupted = frame.marks.contains(Marks::CORRUPTED);
         let lost = corrupted && (!is_tainted(frame.marks) || checksum::verify(&frame.bytes) == ChecksumVerdict::Bad);
-        self.learned(now, host, &frame.bytes, lost);
-        self.asks(now, host, frame);
+        let bytes = &frame.bytes[..];
+        let (moment, payload) = (self.at(now, host, None), dissect::payload(bytes));
+        self.learned(&moment, bytes, &payload, lost);
+        self.asks(&moment, frame, &payload);
         if corrupted {
-            self.garbled(host, &frame.bytes);
+            self.garbled(host, &payload);
         }
         if lost {
             return;
         }
-        let bytes = &frame.bytes[..];
         let is_forged = frame.marks.contains(Marks::FORGED);
-        let ip = match dissect::payload(bytes) {
+        let ip = match payload {
             Payload::Ip(ip) => ip,
             Payload::Lookup(lookup) => {
                 // Of several rings, one may have asked and had no room for the answer.
-                if self.places[host].len() == 1 && lookup.tells(self.at(now, host, None).ip) {
+                if self.places[host].len() == 1 && lookup.tells(moment.ip) {
                     self.questions.remove(&(host, lookup.sender));
                 }
                 if is_forged {
@@ -357,7 +372,6 @@ impl Checkers {
                     self.flows.narrowed(host, tuple.1.ip());
                     self.note_narrowed();
                 }
-                let moment = self.at(now, host, None);
                 self.error_delivered(&moment, bytes, &ip);
                 match too_big {
                     _ if is_forged => self.error_forged(host, bytes, &ip),
@@ -367,17 +381,16 @@ impl Checkers {
             }
             TCP => {
                 if let Some(segment) = Segment::parse(bytes, &ip) {
-                    self.segment_delivered(now, host, frame, &segment);
+                    self.segment_delivered(moment, frame, &segment);
                 }
             }
             UDP => {
                 // (What is for another address is not the host's, whoever's station it was sent to; and what its checksum contradicts has not come.)
-                let ours = ip.dst.is_multicast() || self.at(now, host, None).ip == Some(ip.dst);
+                let ours = ip.dst.is_multicast() || moment.ip == Some(ip.dst);
                 let sound = || frame.sound || checksum::verify(bytes) != ChecksumVerdict::Bad;
                 if let Some(datagram) = datagram(bytes, &ip).filter(|_| ours && sound()) {
                     let port = dissect::be16(bytes, ip.l4 + 2).unwrap_or(0);
                     self.datagrams.delivered(host, datagram, is_tainted(frame.marks), is_forged);
-                    let moment = self.at(now, host, None);
                     self.datagram_delivered(&moment, frame, &ip, datagram);
                     if is_forged && dissect::be16(bytes, ip.l4 + 6) == Some(0) {
                         self.unsummed_delivered(host, now, &dissect::ports(bytes, &ip), datagram);
@@ -385,17 +398,14 @@ impl Checkers {
                     self.touch_bound(host, false, port);
                 }
             }
-            headers::IGMP => {
-                let moment = self.at(now, host, None);
-                self.asked_about_groups(&moment, bytes, &ip);
-            }
+            headers::IGMP => self.asked_about_groups(&moment, bytes, &ip),
             _ => {}
         }
     }
 
     /// A frame reached a host that may be damaged where nobody looks (a short one's padding), or not.
-    fn garbled(&mut self, host: usize, bytes: &[u8]) {
-        match dissect::payload(bytes) {
+    fn garbled(&mut self, host: usize, payload: &Payload) {
+        match payload {
             Payload::Ip(ip) if ip.is_icmp() || matches!(ip.protocol, TCP | UDP) => {}
             Payload::Lookup(_) => drop(self.lied_to.insert(host)),
             _ => self.doubt_groups(host),
@@ -407,9 +417,10 @@ impl Checkers {
         self.flows.heard(host);
     }
 
-    fn segment_delivered(&mut self, now: Instant, host: usize, frame: &Frame, segment: &Segment) {
-        let moment = self.at(now, host, Some(frame.id)).about((segment.dst, segment.src));
-        let known = self.flows.id((segment.dst, segment.src)).filter(|&id| self.flows.at(id).host == host);
+    fn segment_delivered(&mut self, moment: Moment, frame: &Frame, segment: &Segment) {
+        let host = moment.host;
+        let of_these = self.flows.id((segment.dst, segment.src));
+        let known = of_these.filter(|&id| self.flows.at(id).host == host);
         let lawless = self.strangers.contains(&segment.src);
         let calm = self.is_calm(host);
         let segment = &mut Cow::Borrowed(segment);
@@ -450,7 +461,7 @@ impl Checkers {
             self.note_refused(id, segment);
             self.stir(id);
         }
-        self.strays[host].delivered(segment);
+        self.strays[host].delivered(segment, of_these.is_some());
         if frame.marks.contains(Marks::FORGED) {
             self.strays[host].forged(segment);
         }
@@ -472,7 +483,7 @@ impl Checkers {
     fn stir(&mut self, id: usize) {
         let own = self.flows.at_mut(id);
         if !core::mem::replace(&mut own.shadow.stirred, true) {
-            self.stirred.push(id);
+            self.stirred[own.host].push(id);
         }
     }
 

@@ -101,10 +101,14 @@ impl Peer {
 }
 
 /// A line of what happened, which is written out when somebody wants to read it.
-enum Line {
+pub(super) enum Line {
     Given(Segment),
     Heard(Segment),
-    Called(String),
+    /// A frame of so many bytes comes, or is sent.
+    Comes(usize),
+    Sent(usize),
+    Wrote(usize, Result<usize, Error>),
+    Read(usize, Result<usize, Error>),
 }
 
 /// The bench.
@@ -115,6 +119,8 @@ pub(super) struct Bench {
     dice: SplitMix,
     heard: VecDeque<Heard>,
     log: VecDeque<(Instant, Line)>,
+    /// What the program reads into.
+    room: Vec<u8>,
     name: &'static str,
     mutant: Mutant,
     listener: Option<FlowId>,
@@ -137,8 +143,8 @@ impl Bench {
         // (With dice of their own, so that drills draw what they drew before.)
         let mut wraps = SplitMix(!seed);
         let wraps = (scale(wraps.next(), 3) == 0).then_some(wraps);
-        let (heard, log, listener, has_begun) = (VecDeque::new(), VecDeque::new(), None, false);
-        Self { ring, now, wire, dice, heard, log, name, mutant, listener, port: 20_000, polls: 0, wraps, has_begun }
+        let (heard, log, room, listener, has_begun) = (VecDeque::new(), VecDeque::new(), Vec::new(), None, false);
+        Self { ring, now, wire, dice, heard, log, room, name, mutant, listener, port: 20_000, polls: 0, wraps, has_begun }
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
@@ -171,16 +177,14 @@ impl Bench {
             match line {
                 Line::Given(segment) => format!("{at:>12} us < {}", describe(segment)),
                 Line::Heard(segment) => format!("{at:>12} us > {}", describe(segment)),
-                Line::Called(call) => format!("{at:>12} us   {call}"),
+                Line::Comes(len) => format!("{at:>12} us   a frame of {len} bytes comes"),
+                Line::Sent(len) => format!("{at:>12} us   a frame of {len} bytes is sent"),
+                Line::Wrote(len, wrote) => format!("{at:>12} us   write {len}: {wrote:?}"),
+                Line::Read(len, read) => format!("{at:>12} us   read {len}: {read:?}"),
             }
         };
         let log: Vec<_> = self.log.iter().map(line).collect();
         panic!("checker drills: {law} ({} at {} us)\n{}", self.name, self.now.as_nanos() / 1000, log.join("\n"));
-    }
-
-    /// Notes what was done, for whoever reads of a breach.
-    pub(super) fn called(&mut self, call: String) {
-        self.note(Line::Called(call));
     }
 
     /// The ring, with the bench's mutant.
@@ -193,7 +197,8 @@ impl Bench {
         super::infected_raw(RawQueue::new(queues), self.mutant)
     }
 
-    fn note(&mut self, line: Line) {
+    /// Notes what was done, for whoever reads of a breach.
+    pub(super) fn note(&mut self, line: Line) {
         if self.log.len() >= LOG_MAX {
             self.log.pop_front();
         }
@@ -327,7 +332,7 @@ impl Bench {
 
     #[expect(clippy::too_many_arguments, reason = "a segment's fields")]
     pub(super) fn give_stamped(&mut self, peer: &Peer, seq: u32, ack: u32, flags: u8, len: u32, more: &[u8], value: u32) {
-        let mut options = Vec::new();
+        let mut options = Vec::with_capacity(12 + more.len());
         if peer.stamps && flags & RST == 0 {
             options.extend([1, 1, 8, 10]);
             options.extend(value.to_be_bytes());
@@ -335,7 +340,7 @@ impl Bench {
         }
         options.extend(more);
         let first = peer.iss.wrapping_add(1);
-        let payload: Vec<u8> = (0..len).map(|at| byte_at(seq.wrapping_add(at).wrapping_sub(first))).collect();
+        let payload = bytes_at(seq.wrapping_sub(first), len as usize);
         self.queue((peer.remote, peer.local), seq, ack, flags, peer.window, &options, &payload);
         self.poll();
     }
@@ -353,14 +358,8 @@ impl Bench {
         payload: &[u8],
     ) {
         let ack = if flags & ACK == 0 { 0 } else { ack };
-        let (head, payload) = Departing { seq, ack, flags, window, options, payload }.frame(&Ends {
-            from: PEER,
-            to: OWN,
-            vlan: None,
-            src: src.into(),
-            dst: dst.into(),
-        });
-        let bytes = [&head, payload].concat();
+        let ends = Ends { from: PEER, to: OWN, vlan: None, src: src.into(), dst: dst.into() };
+        let bytes = Departing { seq, ack, flags, window, options, payload }.whole(&ends);
         if let Payload::Ip(ip) = dissect::payload(&bytes)
             && let Some(segment) = Segment::parse(&bytes, &ip)
         {
@@ -585,15 +584,16 @@ impl Bench {
     /// What is sent is what was written.
     pub(super) fn bytes_are_right(&self, peer: &Peer, heard: &Heard) {
         let first = heard.seq.wrapping_sub(peer.irs).wrapping_sub(1);
-        let right = heard.bytes[heard.payload.clone()].iter().zip(0..).all(|(&byte, at)| byte == byte_at(first.wrapping_add(at)));
+        let sent = &heard.bytes[heard.payload.clone()];
+        let right = sent == bytes_at(first, sent.len());
         self.must(right, "RFC 9293 s3.7: other bytes are sent than were written");
     }
 
     /// The program writes `len` bytes, `written` after its first.
     pub(super) fn write(&mut self, peer: &Peer, written: usize, len: usize, flags: SendFlags) -> usize {
-        let bytes: Vec<u8> = (written..written + len).map(|at| byte_at(at as u32)).collect();
+        let bytes = bytes_at(written as u32, len);
         let wrote = self.ring.tcp_send(self.now, peer.id(), &[IoSlice::new(&bytes)], flags);
-        self.note(Line::Called(format!("write {len}: {wrote:?}")));
+        self.note(Line::Wrote(len, wrote));
         self.poll();
         match wrote {
             Ok(wrote) => wrote,
@@ -606,9 +606,12 @@ impl Bench {
 
     /// The program reads.
     pub(super) fn read(&mut self, peer: &Peer, len: usize) -> Result<usize, Error> {
-        let mut bytes = vec![0; len];
-        let read = self.ring.tcp_recv(self.now, peer.id(), &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
-        self.note(Line::Called(format!("read {len}: {read:?}")));
+        if self.room.len() < len {
+            self.room.resize(len, 0);
+        }
+        let room = &mut self.room[..len];
+        let read = self.ring.tcp_recv(self.now, peer.id(), &mut [IoSliceMut::new(room)], RecvFlags::empty());
+        self.note(Line::Read(len, read));
         self.poll();
         read
     }
@@ -619,9 +622,16 @@ impl Bench {
     }
 }
 
-/// What both streams consist of.
-pub(super) fn byte_at(place: u32) -> u8 {
-    (place.wrapping_mul(0x9e37_79b1) >> 13) as u8
+/// What both streams consist of: `len` bytes, from a place on.
+pub(super) fn bytes_at(place: u32, len: usize) -> Vec<u8> {
+    const STEP: u32 = 0x9e37_79b1;
+    let mut next = place.wrapping_mul(STEP);
+    let mut bytes = vec![0; len];
+    for byte in &mut bytes {
+        *byte = (next >> 13) as u8;
+        next = next.wrapping_add(STEP);
+    }
+    bytes
 }
 
 fn describe(segment: &Segment) -> String {

@@ -8,7 +8,7 @@ use ringway_stack::ring::{FlowId, Readiness, SendFlags, Shutdown};
 use ringway_stack::tcp::{Keepalive, State};
 
 use super::Drill;
-use super::bench::{Bench, Peer, TICK, byte_at};
+use super::bench::{Bench, Peer, TICK, bytes_at};
 use super::paths::unreachable;
 use crate::addresses::v4;
 use crate::segment::{ACK, FIN, RST, SYN};
@@ -54,7 +54,7 @@ fn queue(bench: &mut Bench, peer: &mut Peer, ack: u32, flags: u8, len: u32) {
         options.extend(peer.echo.to_be_bytes());
     }
     let first = peer.nxt.wrapping_sub(peer.iss).wrapping_sub(1);
-    let payload: Vec<u8> = (0..len).map(|at| byte_at(first.wrapping_add(at))).collect();
+    let payload = bytes_at(first, len as usize);
     bench.queue((peer.remote, peer.local), peer.nxt, ack, flags, peer.window, &options, &payload);
     peer.nxt = peer.nxt.wrapping_add(len + u32::from(flags & FIN != 0));
 }
@@ -142,7 +142,7 @@ fn polls(bench: &mut Bench) {
             }
             _ if !known.write_ended && !known.is_full => {
                 loop {
-                    let bytes: Vec<u8> = (written..written + 2000).map(|at| byte_at(at as u32)).collect();
+                    let bytes = bytes_at(written as u32, 2000);
                     match bench.ring.tcp_send(bench.now, socket, &[IoSlice::new(&bytes)], SendFlags::empty()) {
                         Ok(wrote) => written += wrote,
                         Err(error) => {

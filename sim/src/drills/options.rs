@@ -179,7 +179,7 @@ fn beside_data(bench: &mut Bench) {
         let flags = ACK | bench.pick(&[0, PSH]) | bench.pick(&[0, ECE, CWR, ECE | CWR]);
         let len = bench.between(1, 200) as u32;
         let first = peer.nxt.wrapping_sub(peer.iss).wrapping_sub(1);
-        let payload: Vec<u8> = (0..len).map(|at| super::bench::byte_at(first.wrapping_add(at))).collect();
+        let payload = super::bench::bytes_at(first, len as usize);
         bench.queue((peer.remote, peer.local), peer.nxt, peer.rcv, flags, peer.window, &options, &payload);
         peer.nxt = peer.nxt.wrapping_add(len);
         waiting += len as usize;

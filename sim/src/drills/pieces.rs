@@ -8,7 +8,7 @@ use ringway_stack::ring::{RecvFlags, SendFlags, Shutdown};
 use ringway_stack::tcp::State;
 
 use super::Drill;
-use super::bench::{Bench, Peer, byte_at};
+use super::bench::{Bench, Peer, bytes_at};
 use crate::segment::{ACK, FIN, PSH, SYN, before};
 
 pub(super) const DRILLS: &[Drill] = &[
@@ -98,7 +98,7 @@ fn overlaps(bench: &mut Bench) {
     }
     let mut bytes = vec![0; room + 1];
     let read = bench.ring.tcp_recv(bench.now, peer.id(), &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
-    let right = bytes[..room].iter().zip(0..).all(|(&byte, at)| byte == byte_at(at));
+    let right = bytes[..room] == bytes_at(0, room);
     bench.must(read == Ok(room) && right, format_args!("recv(2): {read:?} of {room} bytes, which are right ({right})"));
     bench.ring.close(bench.now, peer.id(), true);
 }

@@ -10,6 +10,8 @@ use crate::dissect::{self, Payload, TCP, be16, be32, mac_at};
 const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0];
 /// Bytes of a TCP header without options.
 const TCP_LEN: usize = 20;
+/// Bytes before that, at most: of Ethernet with a VLAN tag, and of IPv6.
+const HEADERS_MAX: usize = dissect::ETHERNET_LEN + 4 + 40;
 
 /// Between whom a frame goes.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +38,18 @@ pub(crate) struct Departing<'a> {
 impl<'a> Departing<'a> {
     /// Its headers, checksums included, and what follows them.
     pub(crate) fn frame(&self, ends: &Ends) -> (Vec<u8>, &'a [u8]) {
+        let mut frame = self.whole(ends);
+        frame.truncate(frame.len() - self.payload.len());
+        (frame, self.payload)
+    }
+
+    /// The same in one piece.
+    pub(crate) fn whole(&self, ends: &Ends) -> Vec<u8> {
         let tcp_len = TCP_LEN + self.options.len();
         let len = tcp_len + self.payload.len();
-        let mut frame = [ends.to.0, ends.from.0].concat();
+        let mut frame = Vec::with_capacity(HEADERS_MAX + len);
+        frame.extend_from_slice(&ends.to.0);
+        frame.extend_from_slice(&ends.from.0);
         if let Some(vlan) = ends.vlan {
             frame.extend(ETHERTYPE_VLAN);
             frame.extend(vlan.to_be_bytes());
@@ -52,11 +63,9 @@ impl<'a> Departing<'a> {
         frame.extend(self.window.to_be_bytes());
         frame.extend([0; 4]);
         frame.extend(self.options);
-        let head_len = frame.len();
         frame.extend(self.payload);
         checksum::fill(&mut frame);
-        frame.truncate(head_len);
-        (frame, self.payload)
+        frame
     }
 }
 

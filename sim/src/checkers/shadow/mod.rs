@@ -121,8 +121,9 @@ impl State {
     }
 
     /// Whether a segment says anything to a connection that goes on: it is no reset, and no SYN but the handshake's.
-    fn counts(own: &Endpoint, arrival: &Segment) -> bool {
-        !arrival.has(RST) && (!arrival.has(SYN) || own.irs == Some(arrival.seq))
+    /// `irs`: the number that its peer began with.
+    fn counts(irs: Option<u32>, arrival: &Segment) -> bool {
+        !arrival.has(RST) && (!arrival.has(SYN) || irs == Some(arrival.seq))
     }
 }
 

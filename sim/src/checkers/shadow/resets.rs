@@ -11,11 +11,24 @@ const NAME: &str = "resets";
 /// What came to a host lately for whom.
 #[derive(Debug, Default)]
 pub(in crate::checkers) struct State {
-    arrivals: Vec<(Tuple, Segment)>,
+    arrivals: Vec<Stray>,
+    /// Some of them came between addresses that nobody had.
+    has_unknown: bool,
     /// Those of them that somebody forged, who need not be told anything.
     forged: Vec<Tuple>,
     /// Who was sent a reset since.
     resets: Vec<Tuple>,
+}
+
+/// What came, as far as a reset must answer it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::checkers) struct Stray {
+    /// Whose it was: the host's address, and the sender's.
+    pub(in crate::checkers) tuple: Tuple,
+    flags: u8,
+    ack: u32,
+    end: u32,
+    is_known: bool,
 }
 
 /// Most that are remembered.
@@ -23,9 +36,11 @@ const REMEMBERED_MAX: usize = 4096;
 
 impl State {
     /// A segment came, which may be answered by a reset.
-    pub(in crate::checkers) fn delivered(&mut self, segment: &Segment) {
+    /// `is_known`: its addresses are, or were, a connection's.
+    pub(in crate::checkers) fn delivered(&mut self, segment: &Segment, is_known: bool) {
         if !segment.has(RST) && self.arrivals.len() < REMEMBERED_MAX {
-            self.arrivals.push(((segment.dst, segment.src), segment.clone()));
+            self.arrivals.push(Stray::of(segment, is_known));
+            self.has_unknown |= !is_known;
         }
     }
 
@@ -37,11 +52,11 @@ impl State {
     }
 
     /// The host has looked at all of it.
-    pub(in crate::checkers) fn serviced(mut self) -> Self {
+    pub(in crate::checkers) fn serviced(&mut self) {
         self.arrivals.clear();
         self.resets.clear();
         self.forged.clear();
-        self
+        self.has_unknown = false;
     }
 
     /// The host sent a reset.
@@ -50,10 +65,9 @@ impl State {
     }
 
     /// A segment came for an address where nobody ever was.
-    pub(in crate::checkers) fn must_reset(&self, moment: &Moment, tuple: Tuple, segment: &Segment) {
-        if !self.resets.contains(&tuple) && !self.forged.contains(&tuple) && !self.is_full() {
-            let (local, remote) = tuple;
-            let flags = segment.flags;
+    pub(in crate::checkers) fn must_reset(&self, moment: &Moment, stray: &Stray) {
+        if !self.resets.contains(&stray.tuple) && !self.forged.contains(&stray.tuple) && !self.is_full() {
+            let Stray { tuple: (local, remote), flags, .. } = stray;
             moment.breach(
                 NAME,
                 format_args!(
@@ -67,8 +81,20 @@ impl State {
         self.arrivals.len() >= REMEMBERED_MAX
     }
 
-    pub(in crate::checkers) fn arrivals(&self) -> &[(Tuple, Segment)] {
-        &self.arrivals
+    /// Whether anything came between addresses that nobody had.
+    pub(in crate::checkers) fn has_unknown(&self) -> bool {
+        self.has_unknown
+    }
+
+    /// What came so.
+    pub(in crate::checkers) fn unknown(&self) -> impl Iterator<Item = &Stray> {
+        self.arrivals.iter().filter(|stray| !stray.is_known)
+    }
+}
+
+impl Stray {
+    pub(in crate::checkers) fn of(segment: &Segment, is_known: bool) -> Self {
+        Self { tuple: (segment.dst, segment.src), flags: segment.flags, ack: segment.ack, end: segment.end(), is_known }
     }
 }
 
@@ -90,7 +116,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: Option<
     if own.is_some_and(|own| ends(own) || own.forged.is_impersonated()) || state.is_full() {
         return;
     }
-    let answers = |&(tuple, ref arrival): &(Tuple, Segment)| tuple == (segment.src, segment.dst) && is_answer(segment, arrival);
+    let answers = |arrival: &Stray| arrival.tuple == (segment.src, segment.dst) && is_answer(segment, arrival);
     if !state.arrivals.iter().any(answers) {
         let (src, dst): (SocketAddr, SocketAddr) = (segment.src, segment.dst);
         moment.breach(
@@ -107,10 +133,10 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: Option<
 
 /// "If the ACK bit is off, sequence number zero is used, <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>. If the ACK bit is on,
 /// <SEQ=SEG.ACK><CTL=RST>."
-pub(in crate::checkers) fn is_answer(reset: &Segment, arrival: &Segment) -> bool {
-    match arrival.has(ACK) {
+pub(in crate::checkers) fn is_answer(reset: &Segment, arrival: &Stray) -> bool {
+    match arrival.flags & ACK != 0 {
         true => reset.seq == arrival.ack && !reset.has(ACK),
-        false => reset.has(ACK) && reset.seq == 0 && reset.ack == arrival.end(),
+        false => reset.has(ACK) && reset.seq == 0 && reset.ack == arrival.end,
     }
 }
 

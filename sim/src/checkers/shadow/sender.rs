@@ -562,10 +562,9 @@ pub(in crate::checkers) fn serviced(
             && own.shadow.sender.phase != Phase::Open
     });
     let edge = own.shadow.receiver.acked_before;
-    let echoes = own.shadow.receiver.echoes().to_vec();
+    let (echoes, receives_from) = (own.shadow.receiver.echoes(), own.irs);
     // An acknowledgment in a segment before the window is dropped with it (RFC 9293 s3.10.7.4).
-    let lawful = |arrival: &&Segment| super::State::counts(own, arrival) && edge.is_none_or(|edge| !before(arrival.end(), edge));
-    let lawful: Vec<&Segment> = arrivals.iter().filter(lawful).collect();
+    let lawful = |arrival: &&Segment| super::State::counts(receives_from, arrival) && edge.is_none_or(|edge| !before(arrival.end(), edge));
     let several = arrivals.len() > 1;
     // (What lies before all that came may have lain before the window.)
     let behind = own.rx.next;
@@ -573,7 +572,7 @@ pub(in crate::checkers) fn serviced(
     let nxt_before = state.nxt.unwrap_or(nxt);
     // Duplicates, those included that may have been dropped for their number or timestamp.
     let mut hints = state.dups;
-    for (at, arrival) in lawful.iter().enumerate() {
+    for (at, arrival) in arrivals.iter().enumerate().filter(|(_, arrival)| lawful(arrival)) {
         if !arrival.has(ACK) || !before(iss, arrival.ack) || before(nxt, arrival.ack) {
             continue;
         }
@@ -614,7 +613,7 @@ pub(in crate::checkers) fn serviced(
             state.edge = state.edge.map(|known| if before(edge, known) { edge } else { known });
         }
         // (What repeats what another of them brought may have been dropped for its number.)
-        let repeats = arrival.span() > 0 && lawful[..at].iter().any(|earlier| !before(earlier.end(), arrival.end()));
+        let repeats = arrival.span() > 0 && arrivals[..at].iter().filter(lawful).any(|earlier| !before(earlier.end(), arrival.end()));
         if repeats && before(una, arrival.ack) {
             state.unsure = Some(arrival.ack);
         } else if !repeats {

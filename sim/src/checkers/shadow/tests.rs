@@ -62,13 +62,13 @@ impl Side {
         let now = Instant::ZERO + Duration::from_secs(1);
         let syn = Segment { options, ..segment(OWN, PEER, ISS, 0, SYN, 0) };
         let mut flows = Flows::default();
-        let own = flows.sender(0, now, &syn).unwrap();
+        let own = flows.sender(None, 0, now, &syn).unwrap();
         let mut side = Self { flows, own, now, stamps: (1, 1) };
         side.flows.at_mut(own).calm = true;
         side.flows.at_mut(own).shadow.config = Some(Rc::new(config));
         side.sends(syn);
         let answer = Segment { options, ..segment(PEER, OWN, IRS, ISS + 1, SYN | ACK, 0) };
-        let peer = side.flows.sender(1, now, &answer).unwrap();
+        let peer = side.flows.sender(None, 1, now, &answer).unwrap();
         side.flows.sent(peer, now, &answer);
         side.comes(&answer);
         side.own().stream.watch();
@@ -454,7 +454,8 @@ fn what_a_program_accepts_may_have_been_followed_already() {
     let now = Instant::ZERO + Duration::from_secs(1);
     let opens = |flows: &mut Flows, iss: u32, acknowledged: bool| {
         let answer = segment(PEER, OWN, iss, ISS + 1, SYN | ACK, 0);
-        let id = flows.sender(1, now, &answer).unwrap();
+        let before = flows.id((answer.src, answer.dst));
+        let id = flows.sender(before, 1, now, &answer).unwrap();
         flows.sent(id, now, &answer);
         if acknowledged {
             flows.at_mut(id).delivered(&Moment { at: now, ..Moment::after(0) }, &segment(OWN, PEER, ISS + 1, iss + 1, ACK, 0), 7);
@@ -534,18 +535,21 @@ fn resets_answer_something() {
     let reset = segment(PEER, OWN, 77, 0, RST, 0);
     let judge = |strays: &resets::State, reset: &Segment| catch_unwind(|| resets::sent(&side.moment(), reset, None, strays)).is_ok();
     assert!(!judge(&strays, &reset));
-    strays.delivered(&segment(OWN, PEER, 5, 77, ACK, 3));
+    strays.delivered(&segment(OWN, PEER, 5, 77, ACK, 3), true);
     assert!(
         judge(&strays, &reset)
             && !judge(&strays, &segment(PEER, OWN, 78, 0, RST, 0))
             && !judge(&strays, &segment(PEER, OWN, 77, 0, RST, 4))
     );
-    strays.delivered(&segment(OWN, PEER, 5, 0, SYN, 0));
+    strays.delivered(&segment(OWN, PEER, 5, 0, SYN, 0), false);
     assert!(judge(&strays, &segment(PEER, OWN, 0, 6, RST | ACK, 0)) && !judge(&strays, &segment(PEER, OWN, 0, 5, RST | ACK, 0)));
     let tuple = (address(PEER), address(OWN));
-    assert!(catch_unwind(|| strays.must_reset(&side.moment(), tuple, &reset)).is_err());
+    let stray = *strays.unknown().next().unwrap();
+    assert!(stray.tuple == tuple && strays.has_unknown() && catch_unwind(|| strays.must_reset(&side.moment(), &stray)).is_err());
     strays.reset(tuple);
-    strays.must_reset(&side.moment(), tuple, &reset);
+    strays.must_reset(&side.moment(), &stray);
+    strays.serviced();
+    assert!(!strays.has_unknown() && strays.unknown().next().is_none());
 }
 
 #[test]

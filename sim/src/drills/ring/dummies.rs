@@ -10,7 +10,7 @@ use ringway_stack::ring::{NextHop, SendFlags, UdpOptions};
 use super::host::{OURS, Packet, address, udp};
 use super::streams::{PeerEnd, plain, segment};
 use crate::dissect::UDP;
-use crate::drills::bench::{Bench, byte_at};
+use crate::drills::bench::{Bench, bytes_at};
 use crate::drills::card::PEER;
 use crate::segment::ACK;
 use crate::{HostConfig, NicConfig, World, WorldConfig};
@@ -24,7 +24,7 @@ pub(in crate::drills) fn dummies(bench: &mut Bench) {
     let (mut written, mut taken) = (0_u32, [0; 2]);
     for _ in 0..20 {
         let len = host.bench.between(1, 1400) as usize;
-        let bytes: Vec<u8> = (written..written + len as u32).map(byte_at).collect();
+        let bytes = bytes_at(written, len);
         let which = host.bench.below(2) as usize;
         if host.bench.chance(2) {
             let is_full = host.bench.chance(3);
@@ -80,7 +80,7 @@ pub(in crate::drills) fn memory(bench: &mut Bench) {
     let steered = to.steer(&FlowRule::any());
     bench.must(steered.is_ok(), format_args!("{steered:?} of a queue that takes everything"));
     let total = 4 * bench.between(1, 500) as usize;
-    let bytes: Vec<u8> = (0..total as u32).map(byte_at).collect();
+    let bytes = bytes_at(0, total);
     let Ok(memory) = from.memory(total) else { return bench.must(false, format_args!("no {total} bytes of device memory")) };
     let written = from.write_memory(memory, 0, &bytes);
     bench.must(written.is_ok(), format_args!("{written:?} of {total} bytes to device memory"));

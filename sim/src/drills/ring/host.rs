@@ -15,7 +15,7 @@ use super::adapter::{Adapter, Port};
 use crate::addresses::v4;
 use crate::checksum;
 use crate::dissect::{self, Ip, Payload, UDP, be16};
-use crate::drills::bench::Bench;
+use crate::drills::bench::{Bench, Line};
 use crate::drills::card::{OWN, PEER};
 
 pub(super) const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
@@ -136,7 +136,7 @@ impl<'b> Host<'b> {
 
     /// A frame comes, and the stack does what is due.
     pub(super) fn give(&mut self, frame: Vec<u8>) {
-        self.bench.called(format!("a frame of {} bytes comes", frame.len()));
+        self.bench.note(Line::Comes(frame.len()));
         self.port.borrow_mut().to_stack.push_back(frame);
         self.poll();
     }
@@ -168,7 +168,7 @@ impl<'b> Host<'b> {
             let from = dissect::mac_at(&bytes, 6);
             let station = self.port.borrow().mac;
             self.must(from == Some(station), format_args!("IEEE 802.3: a frame is sent from {from:?}, by {station}"));
-            self.bench.called(format!("a frame of {} bytes is sent", bytes.len()));
+            self.bench.note(Line::Sent(bytes.len()));
             self.sent.push(Sent { at: self.now, bytes });
         }
     }
@@ -306,7 +306,9 @@ impl Packet {
 
     /// Its frame, with the IP header's checksum.
     pub(super) fn frame(&self) -> Vec<u8> {
-        let mut frame = [&self.to.0[..], &self.from.0[..]].concat();
+        let mut frame = Vec::with_capacity(dissect::ETHERNET_LEN + 4 + 20 + self.options.len() + self.body.len());
+        frame.extend_from_slice(&self.to.0);
+        frame.extend_from_slice(&self.from.0);
         if let Some(tag) = self.vlan {
             frame.extend([0x81, 0]);
             frame.extend(tag.to_be_bytes());
@@ -334,7 +336,7 @@ impl Packet {
 
 /// A UDP header and what follows it; the checksum is still to be filled in.
 pub(super) fn udp(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
-    let mut body = Vec::new();
+    let mut body = Vec::with_capacity(8 + payload.len());
     [from, to, 8 + payload.len() as u16, 0].iter().for_each(|field| body.extend(field.to_be_bytes()));
     body.extend(payload);
     body

@@ -11,7 +11,7 @@ use ringway_stack::tcp::State;
 use super::adapter::Adapter;
 use super::host::{Host, Link, OURS, address};
 use super::streams::{PeerEnd, plain, segment};
-use crate::drills::bench::{Bench, byte_at};
+use crate::drills::bench::{Bench, bytes_at};
 use crate::drills::card::PEER;
 use crate::segment::{ACK, FIN, RST};
 
@@ -27,7 +27,7 @@ fn another(host: &Host<'_>) -> Ring<Adapter> {
 fn read(host: &mut Host<'_>, socket: FlowId, first: u32, len: u32) {
     let mut bytes = vec![0; len as usize + 1];
     let read = host.ring.tcp_recv(host.now, socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
-    let right = (0..len).all(|at| bytes[at as usize] == byte_at(first.wrapping_add(at)));
+    let right = bytes[..len as usize] == bytes_at(first, len as usize);
     host.must(read == Ok(len as usize) && right, format_args!("recv(2): {read:?} of {len} bytes that came before a connection moved"));
     host.poll();
 }
@@ -66,7 +66,7 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
     let is_full = host.bench.chance(3);
     host.port.borrow_mut().room = is_full.then_some(0);
     let unacked = host.bench.below(3) as u32 * 700;
-    let bytes: Vec<u8> = (0..unacked).map(byte_at).collect();
+    let bytes = bytes_at(0, unacked as usize);
     if unacked > 0 {
         let wrote = host.ring.tcp_send(host.now, stream.socket, &[IoSlice::new(&bytes)], SendFlags::empty());
         host.must(wrote == Ok(bytes.len()), format_args!("send(2): {wrote:?}"));
@@ -217,7 +217,7 @@ pub(in crate::drills) fn screened(bench: &mut Bench) {
             let (first, its) = segments.remove(0);
             len = len.saturating_sub(its as usize);
             match decision {
-                Decision::Admit => admitted.extend((0..its).map(|at| byte_at(first.wrapping_add(at)))),
+                Decision::Admit => admitted.extend(bytes_at(first, its as usize)),
                 Decision::Hold => held += its as usize,
                 Decision::Drop => {}
             }
@@ -235,7 +235,7 @@ pub(in crate::drills) fn screened(bench: &mut Bench) {
     let edges = host.edges(stream.socket);
     host.must(edges.contains(Readiness::IN) || segments.is_empty(), "epoll(7): what was undecided can be read, and nobody is told");
     for (first, len) in segments {
-        admitted.extend((0..len).map(|at| byte_at(first.wrapping_add(at))));
+        admitted.extend(bytes_at(first, len as usize));
     }
     let mut bytes = vec![0; admitted.len() + 10];
     let read = host.ring.tcp_recv(host.now, stream.socket, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty());
@@ -318,7 +318,7 @@ pub(in crate::drills) fn buffers(bench: &mut Bench) {
     let mut first = 0_u32;
     for _ in 0..2000 {
         if written < total {
-            let bytes: Vec<u8> = (written..total).map(|at| byte_at(at as u32)).collect();
+            let bytes = bytes_at(written as u32, total - written);
             match host.ring.tcp_send(host.now, stream.socket, &[IoSlice::new(&bytes)], SendFlags::empty()) {
                 Ok(more) => written += more,
                 Err(error) => host.must(error == Error::WouldBlock, format_args!("send(2), EAGAIN: {error:?} where buffers are used up")),

@@ -7,7 +7,7 @@ use ringway_stack::tcp;
 
 use super::host::{Host, OURS};
 use crate::apps::by_hand::{Departing, Ends};
-use crate::drills::bench::byte_at;
+use crate::drills::bench::bytes_at;
 use crate::drills::card::{OWN, PEER};
 use crate::segment::{ACK, SYN, Segment};
 
@@ -65,7 +65,7 @@ impl PeerEnd {
 
     /// The peer sends so many bytes.
     pub(super) fn give(&mut self, host: &mut Host<'_>, flags: u8, len: u32) {
-        let payload: Vec<u8> = (0..len).map(|at| byte_at(self.nxt.wrapping_add(at))).collect();
+        let payload = bytes_at(self.nxt, len as usize);
         host.give(segment(self.remote, self.local, self.nxt, self.rcv, flags | ACK, &payload));
         self.nxt = self.nxt.wrapping_add(len);
     }
