@@ -504,7 +504,11 @@ impl Rendezvous {
                 self.hang_up(&socket);
             }
         }
-        state.rules.clear();
+        // Peers look here before they hear of the end: what is theirs to find must not be who has left, while another has the address too.
+        let State { rules, table, .. } = &mut *state;
+        for (_, Published { rule, place, .. }) in rules.drain() {
+            table.remove(&*self.member.segment, &rule, place);
+        }
         let names = state.names.drain().map(|(_, name)| name.socket).collect::<Vec<_>>();
         let incoming = state.incoming.drain(..).map(|incoming| incoming.socket).collect::<Vec<_>>();
         let clients = state.clients.drain(..).map(|client| client.socket).collect::<Vec<_>>();

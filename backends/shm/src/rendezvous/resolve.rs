@@ -26,8 +26,6 @@ const RETRY: Duration = Duration::from_millis(1);
 
 /// How long a listener's backlog may stay full.
 const FULL_FOR: Duration = Duration::from_millis(100);
-/// How long somebody is waited for who did not answer before.
-const SECOND_PATIENCE: Duration = Duration::from_millis(50);
 /// How long a process that is killed may take to lose all that it has open.
 const DYING: Duration = Duration::from_millis(20);
 /// Whoever was given less time than this is not called silent.
@@ -266,7 +264,7 @@ impl Rendezvous {
         }
     }
 
-    fn note_silence(&self, name: &str, pid: Option<i32>) {
+    pub(super) fn note_silence(&self, name: &str, pid: Option<i32>) {
         self.lock().silences.note(name, pid, Instant::now());
         self.any_silent.store(true, Ordering::Relaxed);
     }
@@ -333,9 +331,10 @@ impl Rendezvous {
     fn connect(&self, name: &str, deadline: Instant) -> Result<Outcome, ResolveError> {
         let began = Instant::now();
         let silence = self.silence(name);
-        let deadline = if silence.is_some() { deadline.min(began + SECOND_PATIENCE) } else { deadline };
+        // Who did not answer is not waited for as long again.
+        let soon = silence.map_or(deadline, |silence| deadline.min(began + silence.patience()));
         let is_believed = |pid| silence.is_some_and(|silence| silence.is_believed(began) && silence.pid == pid);
-        let full_until = if is_believed(None) { began } else { deadline.min(began + FULL_FOR) };
+        let full_until = if is_believed(None) { began } else { soon.min(began + FULL_FOR) };
         let (outcome, pid) = match dial_until(name, full_until)? {
             Dialled::Nobody => (Ok(Outcome::Nobody), None),
             Dialled::Full => (Ok(Outcome::Silent), None),
@@ -344,7 +343,8 @@ impl Rendezvous {
                 if is_believed(Some(who.pid)) {
                     return Ok(Outcome::Silent);
                 }
-                (self.greet(socket, who, deadline), Some(who.pid))
+                let is_new = silence.is_some_and(|silence| silence.is_of_another(who.pid));
+                (self.greet(socket, who, if is_new { deadline } else { soon }), Some(who.pid))
             }
         };
         match outcome {

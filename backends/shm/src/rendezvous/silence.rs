@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 /// How long a first silence is believed; each further one is believed for twice as long as the last.
 const SPELL_MIN: Duration = Duration::from_secs(1);
 const SPELL_MAX: Duration = Duration::from_secs(16);
+/// Which part of the spell before it a further question may take.
+const PATIENCE_SHARE: u32 = 20;
 /// Names that are remembered. Beyond that, those whose time is over go, and then all of them.
 const NAMES_MAX: usize = 256;
 
@@ -29,6 +31,17 @@ impl Silence {
     pub(super) fn is_believed(&self, now: Instant) -> bool {
         now < self.until
     }
+
+    /// Whether another process than this one was silent: that says nothing about this one.
+    pub(super) fn is_of_another(&self, pid: i32) -> bool {
+        self.pid.is_some_and(|silent| silent != pid)
+    }
+
+    /// How long its holder is waited for when it is asked again: the longer, the longer nobody has asked. A process that is stopped takes
+    /// the same small part of everybody's time at every age, and one that is only slow, on a busy machine, is found in the end.
+    pub(super) fn patience(&self) -> Duration {
+        self.spell / PATIENCE_SHARE
+    }
 }
 
 impl Silences {
@@ -42,7 +55,8 @@ impl Silences {
 
     /// Who has that name did not answer.
     pub(super) fn note(&mut self, name: &str, pid: Option<i32>, now: Instant) {
-        let spell = self.find(name).map_or(SPELL_MIN, |before| (before.spell * 2).min(SPELL_MAX));
+        let before = self.find(name).filter(|before| pid.is_none_or(|pid| !before.is_of_another(pid)));
+        let spell = before.map_or(SPELL_MIN, |before| (before.spell * 2).min(SPELL_MAX));
         if self.by_name.len() >= NAMES_MAX && !self.by_name.contains_key(name) {
             self.by_name.retain(|_, silence| silence.is_believed(now));
             if self.by_name.len() >= NAMES_MAX {
@@ -84,6 +98,27 @@ mod tests {
         assert_eq!((silences.find("a"), silences.find("b").is_some()), (None, true));
         silences.note("a", Some(7), start);
         assert!(!believed(&silences, ms(1000)), "it begins anew");
+    }
+
+    #[test]
+    fn a_silence_is_one_processs_and_is_asked_about_for_longer_each_time() {
+        let mut silences = Silences::default();
+        let start = Instant::now();
+        let patience = |silences: &Silences| silences.find("a").unwrap().patience();
+        let ms = Duration::from_millis;
+        let expected = [50, 100, 200, 400, 800, 800];
+        for expected in expected {
+            silences.note("a", Some(7), start);
+            assert_eq!(patience(&silences), ms(expected));
+        }
+        // Whose backlog is full may be the same.
+        silences.note("a", None, start);
+        assert_eq!(patience(&silences), ms(800));
+        silences.note("a", Some(7), start);
+        silences.note("a", Some(8), start);
+        assert_eq!(patience(&silences), ms(50), "another process has done nothing yet");
+        let silence = silences.find("a").unwrap();
+        assert!(silence.is_of_another(7) && !silence.is_of_another(8));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One spinner a core, of all connected members.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use ringway_stack::device::{DeviceEvent, Queues};
 
@@ -76,15 +77,22 @@ fn a_peer_that_claims_every_core_keeps_spinners_away_and_nothing_else() {
     assert!(third.device.claim_core(CORE));
 }
 
-/// Never do two members have a core at once, on real processors. They begin every round together.
+/// Never do two members have a core at once, on real processors. They begin every round together, and play as many as there is time for: where
+/// each has to wait for a processor first, a round takes as long as that.
 #[test]
 fn members_that_claim_at_the_same_time_never_both_get_it() {
     const ROUNDS: u32 = 50_000;
+    const TIME: Duration = Duration::from_secs(10);
     let (mut a, mut b, _) = pair();
-    let (arrived, inside) = (AtomicU32::new(0), AtomicU32::new(0));
-    let claim = |node: &mut Node| {
+    let (arrived, inside, last) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(ROUNDS));
+    let begin = Instant::now();
+    let claim = |node: &mut Node, says_when: bool| {
         let (mut got, mut shared) = (0, 0);
         for round in 1..=ROUNDS {
+            // Said before the round begins, which both play then.
+            if says_when && begin.elapsed() > TIME {
+                last.store(round, Ordering::SeqCst);
+            }
             arrived.fetch_add(1, Ordering::SeqCst);
             while arrived.load(Ordering::Relaxed) < 2 * round {
                 std::thread::yield_now();
@@ -97,12 +105,15 @@ fn members_that_claim_at_the_same_time_never_both_get_it() {
                 inside.fetch_sub(1, Ordering::Relaxed);
                 node.device.release_core(CORE);
             }
+            if round >= last.load(Ordering::SeqCst) {
+                break;
+            }
         }
         (got, shared)
     };
     let (one, other): ((u32, u32), _) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| claim(&mut b));
-        (claim(&mut a), other.join().unwrap())
+        let other = scope.spawn(|| claim(&mut b, false));
+        (claim(&mut a, true), other.join().unwrap())
     });
     assert_eq!((one.1, other.1), (0, 0), "two had it at once");
     assert!(one.0 + other.0 > 0, "nobody ever got it");

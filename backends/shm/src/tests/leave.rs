@@ -1,6 +1,9 @@
 //! The last one to leave leaves nothing behind. In a process of its own: the other tests' members would be counted.
 
-use super::{pair, pattern, until};
+use ringway_stack::device::{Protocol, Queues as _};
+
+use super::{Node, find, fresh_address, pair, pattern, small, tcp, until};
+use crate::attach;
 
 /// Descriptors and shared mappings of this process, and its names in the kernel's table.
 fn possessions() -> (usize, usize, usize) {
@@ -39,4 +42,25 @@ fn nothing_is_left_behind() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A peer's progress thread may be slow to hear of it.
+#[test]
+fn who_has_left_is_not_found_by_one_who_has_not_heard_of_it() {
+    let (a, b) = (Node::new(), Node::new());
+    let (_device, unserved) = attach(&small()).unwrap();
+    let address = fresh_address();
+    for node in [&a, &b] {
+        node.device.steer(&tcp(address).shared()).unwrap();
+    }
+    let turns = [(); 2].map(|()| find(&unserved, Protocol::Tcp, address).unwrap().mac);
+    assert_ne!(turns[0], turns[1]);
+    drop(b);
+    assert_eq!(unserved.peers().len(), 2, "it has not heard of the end");
+    for _ in 0..4 {
+        let found = find(&unserved, Protocol::Tcp, address).expect("the one that is left");
+        assert_eq!(unserved.station_of(found.mac).unwrap().id(), a.rendezvous.station().id());
+    }
+    drop(a);
+    assert!(find(&unserved, Protocol::Tcp, address).is_none());
 }

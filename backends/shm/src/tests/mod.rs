@@ -34,8 +34,9 @@ pub(crate) fn tcp(local: impl Into<std::net::SocketAddr>) -> FlowRule {
     FlowRule::flow(Protocol::Tcp, local.into(), None)
 }
 
+/// Those of a small member, which waits for others as long as a busy machine or an emulator may need.
 pub(crate) fn small() -> Settings {
-    Settings { pool_bytes: 8 << 20, peers_max: 64, ..Settings::default() }
+    Settings { pool_bytes: 8 << 20, peers_max: 64, resolve_timeout: Duration::from_secs(30), ..Settings::default() }
 }
 
 /// Whoever polls, until `done` gives something; fails after a minute, which a busy machine or an emulator may need.
