@@ -68,6 +68,13 @@ pub(super) struct State {
     stirred: bool,
 }
 
+impl State {
+    /// Whether it was asked anything since its last service.
+    pub(super) fn is_stirred(&self) -> bool {
+        self.stirred
+    }
+}
+
 impl Checkers {
     /// A frame reached a host.
     pub(super) fn asks(&mut self, moment: &Moment, frame: &Frame, payload: &Payload) {
