@@ -153,13 +153,14 @@ impl Sockets {
     fn settle_loans(&mut self, now: Instant, socket: FlowId, may_outlive: bool) {
         let Some(loans) = &mut self.loans else { return };
         for loan in loans.take_of(now, socket, may_outlive) {
-            self.return_loan(now, loan);
+            self.return_loan(now, Box::new(loan));
         }
     }
 
-    fn return_loan(&mut self, now: Instant, loan: Loan) {
+    fn return_loan(&mut self, now: Instant, loan: Box<Loan>) {
         self.note(|checkers, place, _| checkers.gives_back(place, now, loan.socket, loan.read(), &loan.held()));
         let (socket, len) = loan.done();
+        drop(loan);
         self.ring.give_back(now, socket, len);
         self.note(|checkers, place, ring| checkers.gave_back(place, ring, socket));
     }
@@ -167,10 +168,13 @@ impl Sockets {
     /// Tells the checkers what the read before took by reference, and gives back what is not held for any time.
     fn note_loans(&mut self, now: Instant, socket: FlowId) {
         let Some(taken) = self.loans.as_mut().map(|loans| loans.take_taken()) else { return };
-        for (len, copied) in taken {
+        for &(len, copied) in &taken {
             self.note(|checkers, place, ring| checkers.lent(place, ring, socket, len, copied));
         }
         self.give_back_due(now);
+        if let Some(loans) = &mut self.loans {
+            loans.reuse(taken);
+        }
     }
 
     /// See [`Ring::readiness`]. Who decides before reading is ready to read when there is something to decide.

@@ -460,7 +460,7 @@ impl World {
         // Checkers see what a stack sends when it does, even if its NIC loses it.
         let nic = self.hosts[host].nic();
         let early = nic.holds_frames();
-        for bytes in nic.take_handed() {
+        while early && let Some(bytes) = self.hosts[host].nic().take_handed() {
             self.network.show_handed(host, bytes);
         }
         while let Some(departure) = self.hosts[host].nic().depart(now) {

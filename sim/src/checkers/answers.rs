@@ -69,6 +69,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether it was asked anything since its last service.
+    pub(super) fn is_stirred(&self) -> bool {
+        self.stirred
+    }
+
     /// Forgets half of what it remembers, if that is too much. What somebody heard is forgotten first, since it is hardly ever answered: a host that takes many
     /// datagrams may owe somebody else an answer all the while, which its device refuses.
     fn make_room(&mut self) {

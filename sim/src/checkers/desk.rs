@@ -70,79 +70,106 @@ impl Sock {
     }
 }
 
-/// The sockets of a ring. Slots are few and are used again, so that the slot's number finds the socket at once; one that is gone for its ring may be remembered beside
-/// the one that has its slot now.
+/// The sockets of a ring. Slots are few and are used again, so that the slot's number finds the socket at once; those that are gone for their ring, and still
+/// remembered when their slots have others, stand apart.
 #[derive(Debug, Default)]
 pub(super) struct Socks {
-    slots: Vec<Vec<(u32, Sock)>>,
+    slots: Vec<Option<(u32, Box<Sock>)>>,
+    gone: Vec<(FlowId, Box<Sock>)>,
 }
 
 impl Socks {
-    fn slot(&self, socket: FlowId) -> &[(u32, Sock)] {
-        self.slots.get(socket.index as usize).map_or(&[], |slot| &slot[..])
-    }
-
     pub(super) fn get(&self, socket: &FlowId) -> Option<&Sock> {
-        self.slot(*socket).iter().find(|(generation, _)| *generation == socket.generation).map(|(_, sock)| sock)
+        match self.slots.get(socket.index as usize) {
+            Some(Some((generation, sock))) if *generation == socket.generation => Some(sock),
+            _ => self.gone.iter().find(|(gone, _)| gone == socket).map(|(_, sock)| &**sock),
+        }
     }
 
     pub(super) fn get_mut(&mut self, socket: &FlowId) -> Option<&mut Sock> {
-        let slot = self.slots.get_mut(socket.index as usize)?;
-        slot.iter_mut().find(|(generation, _)| *generation == socket.generation).map(|(_, sock)| sock)
+        match self.slots.get_mut(socket.index as usize) {
+            Some(Some((generation, sock))) if *generation == socket.generation => Some(sock),
+            _ => self.gone.iter_mut().find(|(gone, _)| gone == socket).map(|(_, sock)| &mut **sock),
+        }
     }
 
+    /// One that is new.
     pub(super) fn insert(&mut self, socket: FlowId, sock: Sock) {
-        let at = socket.index as usize;
+        let (at, generation) = (socket.index as usize, socket.generation);
         if self.slots.len() <= at {
-            self.slots.resize_with(at + 1, Vec::new);
+            self.slots.resize_with(at + 1, || None);
         }
-        match self.get_mut(&socket) {
-            Some(known) => *known = sock,
-            None => self.slots[at].push((socket.generation, sock)),
+        if let Some((before, sock)) = self.slots[at].replace((generation, Box::new(sock)))
+            && before != generation
+        {
+            self.gone.push((FlowId { generation: before, ..socket }, sock));
         }
     }
 
     pub(super) fn remove(&mut self, socket: &FlowId) -> Option<Sock> {
-        let slot = self.slots.get_mut(socket.index as usize)?;
-        let at = slot.iter().position(|(generation, _)| *generation == socket.generation)?;
-        Some(slot.swap_remove(at).1)
+        let slot = self.slots.get_mut(socket.index as usize);
+        if let Some((_, sock)) = slot.and_then(|slot| slot.take_if(|(generation, _)| *generation == socket.generation)) {
+            return Some(*sock);
+        }
+        let at = self.gone.iter().position(|(gone, _)| gone == socket)?;
+        Some(*self.gone.swap_remove(at).1)
     }
 
     /// Keeps those of which this is true.
     pub(super) fn retain(&mut self, is_kept: impl Fn(FlowId) -> bool) {
         for (slot, index) in self.slots.iter_mut().zip(0..) {
-            slot.retain(|&(generation, _)| is_kept(FlowId { index, generation }));
+            slot.take_if(|&mut (generation, _)| !is_kept(FlowId { index, generation }));
         }
+        self.gone.retain(|&(socket, _)| is_kept(socket));
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Sock)> + '_ {
-        self.slots
-            .iter()
-            .zip(0..)
-            .flat_map(|(slot, index)| slot.iter().map(move |(generation, sock)| (FlowId { index, generation: *generation }, sock)))
+        let named = |(slot, index): (&'_ Option<(u32, Box<Sock>)>, u32)| slot.as_ref().map(|slot| FlowId { index, generation: slot.0 });
+        let slots = self.slots.iter().zip(0..).filter_map(named).chain(self.gone.iter().map(|&(socket, _)| socket));
+        slots.filter_map(|socket| Some((socket, self.get(&socket)?)))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.iter().all(Vec::is_empty)
+        self.gone.is_empty() && self.slots.iter().all(Option::is_none)
     }
 }
 
-/// A ring of a host.
+/// A ring of a host. What is looked at for every frame comes first, and lies together.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Desk {
     pub(super) host: usize,
     pub(super) ip: Option<IpAddr>,
-    pub(super) time_wait: Duration,
+    /// A program's calls are not seen.
+    pub(super) unseen: bool,
+    /// A program beside the stack takes frames from that NIC, too.
+    pub(super) raw: bool,
+    /// Its host's Ethernet address changed: what still comes for the old one is dropped.
+    pub(super) readdressed: bool,
+    /// Its receive buffers were short at a poll since the last service, and its device refuses frames.
+    pub(super) scarce: bool,
+    pub(super) refused: bool,
+    /// It ever did, or threw frames away.
+    pub(super) balked: bool,
+    /// It has thrown frames away since strangers were looked at last.
+    pub(super) dropped: bool,
+    /// Its NIC may merge segments.
+    pub(super) merges: bool,
     /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
     pub(super) now: Instant,
     pub(super) ahead: Duration,
+    /// When it last had a reason to be late: a neighbour had to be asked for, or its clock jumped.
+    pub(super) excused: Instant,
+    /// Until when it was paused, or its device in trouble: frames may wait, and timers find themselves overdue.
+    pub(super) hampered: Instant,
+    /// When that began.
+    pub(super) hampered_since: Instant,
+    /// Sockets to look at after this service; and those of UDP among them.
+    pub(super) touched: Vec<FlowId>,
+    pub(super) hearers: Vec<FlowId>,
     pub(super) sockets: Socks,
     /// Listeners (`true`) and UDP sockets by port.
     pub(super) bound: HashMap<(bool, u16), sharing::Port, BuildHasherDefault<TupleHasher>>,
-    /// What its UDP sockets are members of.
-    pub(super) groups: groups::Groups,
-    /// Sockets to look at after this service.
-    pub(super) touched: Vec<FlowId>,
     /// When which endpoint must have done something.
     pub(super) agenda: BTreeSet<(Instant, usize)>,
     /// When which closed socket must be gone.
@@ -150,31 +177,15 @@ pub(super) struct Desk {
     /// Connections in TIME-WAIT, which take turns at being looked at.
     pub(super) waiting: Vec<FlowId>,
     pub(super) turn: usize,
-    /// When it last had a reason to be late: a neighbour had to be asked for, or its clock jumped.
-    pub(super) excused: Instant,
-    /// Until when it was paused, or its device in trouble: frames may wait, and timers find themselves overdue.
-    pub(super) hampered: Instant,
-    /// When that began.
-    pub(super) hampered_since: Instant,
-    /// Its receive buffers were short at a poll since the last service, and its device refuses frames.
-    pub(super) scarce: bool,
-    pub(super) refused: bool,
-    /// It ever did, or threw frames away.
-    pub(super) balked: bool,
-    /// How many frames it has thrown away for that, and whether any since strangers were looked at last.
+    pub(super) time_wait: Duration,
+    /// How many frames it has thrown away because its device refused them.
     pub(super) tx_drops: u64,
-    pub(super) dropped: bool,
-    /// Its host's Ethernet address changed: what still comes for the old one is dropped.
-    pub(super) readdressed: bool,
+    /// The longest packet that its NIC carries.
+    pub(super) mtu: usize,
     /// ICMP errors that arrived about what no socket is known to have sent.
     pub(super) errors_under_way: ErrorsUnderWay,
-    /// Its NIC may merge segments; and the longest packet that it carries.
-    pub(super) merges: bool,
-    pub(super) mtu: usize,
-    /// A program's calls are not seen.
-    pub(super) unseen: bool,
-    /// A program beside the stack takes frames from that NIC, too.
-    pub(super) raw: bool,
+    /// What its UDP sockets are members of.
+    pub(super) groups: groups::Groups,
 }
 
 impl Desk {
@@ -192,6 +203,9 @@ impl Desk {
         {
             sock.touched = true;
             self.touched.push(socket);
+            if sock.hearing.options.is_some() {
+                self.hearers.push(socket);
+            }
         }
     }
 }

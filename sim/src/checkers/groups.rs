@@ -54,6 +54,11 @@ impl Groups {
         self.groups.get(&group).into_iter().flat_map(|group| group.sockets.iter().copied())
     }
 
+    /// Whether there is none, and nothing is to be said of any.
+    pub(super) fn are_quiet(&self) -> bool {
+        self.groups.is_empty() && self.unsaid.is_empty() && self.just_left.is_empty()
+    }
+
     fn join(&mut self, now: Instant, group: IpAddr, socket: FlowId) {
         let known = self.groups.entry(group).or_default();
         let is_first = known.sockets.is_empty();

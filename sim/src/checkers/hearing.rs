@@ -278,8 +278,8 @@ impl Checkers {
         }
         let calm = self.is_calm(moment.host);
         let desk = &mut self.desks[moment.place];
-        for at in 0..desk.touched.len() {
-            if let Some(sock) = desk.sockets.get_mut(&desk.touched[at]) {
+        for socket in &desk.hearers {
+            if let Some(sock) = desk.sockets.get_mut(socket) {
                 sock.hearing.polled(moment, calm);
             }
         }

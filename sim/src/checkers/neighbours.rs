@@ -74,6 +74,11 @@ impl State {
         *self = Self::default();
     }
 
+    /// Whether one is asked for, or something waits.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
     /// Somebody claimed an address: by ARP, or by a SYN.
     fn claimed(&mut self, at: Instant, ip: IpAddr, mac: MacAddr, by_arp: bool, asks_us: bool) {
         let neighbour = self.known.entry(ip).or_default();

@@ -24,15 +24,15 @@ impl Checkers {
     pub(crate) fn polls(&mut self, place: usize, now: Instant, ring: &R) {
         let desk = &mut self.desks[place];
         desk.now = now;
-        for &socket in &desk.touched {
+        for &socket in &desk.hearers {
             if let Some(sock) = desk.sockets.get_mut(&socket) {
                 sock.hearing.polls();
             }
         }
-        let nic = ring.queues().nic();
-        desk.scarce |= ring.queues().rx_scarce() || nic.rx_buffers_max() <= FEW_BUFFERS;
-        desk.merges = nic.merges();
-        desk.raw |= nic.has_raw_ring();
+        let standing = ring.queues().standing();
+        desk.scarce |= standing.scarce || standing.rx_buffers_max <= FEW_BUFFERS;
+        desk.merges = standing.merges;
+        desk.raw |= standing.has_raw_ring;
         desk.mtu = ring.queues().capabilities().mtu;
     }
 
@@ -67,8 +67,12 @@ impl Checkers {
 
     /// All events of a poll were taken: each socket that something came for is looked at.
     pub(crate) fn polled(&mut self, place: usize, ring: &R) {
+        let desk = &mut self.desks[place];
+        desk.errors_under_way.polled(desk.now);
+        if desk.touched.is_empty() {
+            return;
+        }
         let moment = self.moment(place, None);
-        self.desks[place].errors_under_way.polled(moment.at);
         self.datagrams_polled(&moment, ring);
         for at in 0..self.desks[place].touched.len() {
             let socket = self.desks[place].touched[at];
@@ -106,6 +110,7 @@ impl Checkers {
             self.look(&moment, socket, ring, stalled);
         }
         self.desks[place].touched = touched;
+        self.desks[place].hearers.clear();
         self.take_turn(&moment, ring);
         self.settle(&moment, ring);
         let drops = ring.counters().tx_drops;
@@ -120,6 +125,9 @@ impl Checkers {
 
     /// A host's rings have all been serviced: what they owe for all that came is on the wire.
     fn settle_shadows(&mut self, host: usize) {
+        if self.was_idle(host) {
+            return self.settle_idle(host);
+        }
         let mut service = shadow::Service { calm: self.is_calm(host), free: true, ..shadow::Service::default() };
         for &place in &self.places[host] {
             let desk = &mut self.desks[place];
@@ -149,6 +157,27 @@ impl Checkers {
             self.settle_shadow(host, id, service);
         }
         self.stirred[host] = stirred;
+    }
+
+    /// Whether nothing came to a host, or went from it, since the service before, and nothing is awaited of it.
+    fn was_idle(&self, host: usize) -> bool {
+        let acquaintances = &self.acquaintances[host];
+        self.stirred[host].is_empty()
+            && self.strays[host].is_empty()
+            && !self.answers[host].is_stirred()
+            && !acquaintances.is_busy()
+            && !acquaintances.moved
+            && self.places[host].iter().all(|&place| self.desks[place].groups.are_quiet())
+    }
+
+    /// As [`Checkers::settle_shadows`], where only what is noted of the device is to be forgotten.
+    fn settle_idle(&mut self, host: usize) {
+        let free = !self.places[host].iter().any(|&place| self.desks[place].refused);
+        for &place in &self.places[host] {
+            let desk = &mut self.desks[place];
+            desk.scarce = false;
+            desk.dropped &= !free;
+        }
     }
 
     /// An endpoint of a host that was serviced, which something came to or went from since the service before.

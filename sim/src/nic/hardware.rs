@@ -35,8 +35,8 @@ pub(super) struct Hardware {
     pub(super) trouble: Trouble,
     /// Frames on their way to the wire.
     wire: VecDeque<Leaving>,
-    /// What was handed over and may yet be lost on the NIC, since [`Hardware::take_handed`].
-    handed: Vec<Rc<[u8]>>,
+    /// What was handed over and may yet be lost on the NIC, until [`Hardware::take_handed`].
+    handed: VecDeque<Rc<[u8]>>,
     /// The ring whose turn it is to send.
     turn: usize,
     /// After a reset: until when nothing works.
@@ -68,7 +68,7 @@ impl Hardware {
             memory: OnDevice::new(config.device_memory),
             trouble: Trouble::new(config.faults, seed, host),
             wire: VecDeque::new(),
-            handed: Vec::new(),
+            handed: VecDeque::new(),
             turn: 0,
             down_until: None,
             scratch: Vec::new(),
@@ -282,16 +282,16 @@ impl Hardware {
     pub(super) fn hand_over(&mut self, ring: usize, ready_at: Instant) {
         let shown = self.holds_frames();
         let ring = &mut self.rings[ring];
-        for frame in ring.queued.drain(..) {
+        for mut frame in ring.queued.drain(..) {
             if shown && !frame.dummy {
-                frame.clone().emit_all(&mut self.scratch, &mut self.handed);
+                frame.emit_all(&mut self.scratch, &mut self.handed);
             }
             ring.posted.push_back((ready_at, frame));
         }
     }
 
-    pub(super) fn take_handed(&mut self) -> Vec<Rc<[u8]>> {
-        core::mem::take(&mut self.handed)
+    pub(super) fn take_handed(&mut self) -> Option<Rc<[u8]>> {
+        self.handed.pop_front()
     }
 
     pub(super) fn complete(&mut self) -> bool {

@@ -168,9 +168,9 @@ impl Nic {
         self.hardware().holds_frames()
     }
 
-    /// The frames that were handed over since the last call, as they will be on the wire if they get there; none unless
+    /// The oldest frame that was handed over and has not been taken yet, as it will be on the wire if it gets there; none unless
     /// [`Nic::holds_frames`].
-    pub(crate) fn take_handed(&self) -> Vec<Rc<[u8]>> {
+    pub(crate) fn take_handed(&self) -> Option<Rc<[u8]>> {
         self.hardware().take_handed()
     }
 
@@ -190,17 +190,6 @@ impl Nic {
     /// Lets complete what has left by `now`. Whether someone waits for room.
     pub(crate) fn settle(&self, now: Instant) -> bool {
         self.hardware().settle(now)
-    }
-
-    /// Whether it may merge segments of what it receives.
-    pub(crate) fn merges(&self) -> bool {
-        let hardware = self.hardware();
-        hardware.config.lro && hardware.config.rx_checksum
-    }
-
-    /// Whether a program speaks Ethernet itself on one of its rings ([`Nic::steered_ring`]).
-    pub(crate) fn has_raw_ring(&self) -> bool {
-        self.hardware().rings.iter().any(|ring| ring.open && ring.steered_only)
     }
 
     /// Whether no fault of its own ever strikes it.

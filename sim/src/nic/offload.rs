@@ -1,5 +1,6 @@
 //! What the NIC does to a frame on its way out: gathers it, cuts it, tags it, fills in its checksums, pads it.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use ringway_stack::device::TxBuffer;
@@ -135,15 +136,17 @@ impl Queued {
         emitted
     }
 
-    /// Makes all of its frames.
-    pub(super) fn emit_all(mut self, scratch: &mut Vec<u8>, frames: &mut Vec<Rc<[u8]>>) {
+    /// Makes all of its frames; it can still be emitted.
+    pub(super) fn emit_all(&mut self, scratch: &mut Vec<u8>, frames: &mut VecDeque<Rc<[u8]>>) {
+        let cut = self.cut;
         loop {
             let Emitted { last, .. } = self.emit(scratch);
-            frames.push(scratch[..].into());
+            frames.push_back(scratch[..].into());
             if last {
-                return;
+                break;
             }
         }
+        self.cut = cut;
     }
 
     fn emit_segment(&mut self, mut cut: Cut, out: &mut Vec<u8>) -> Emitted {

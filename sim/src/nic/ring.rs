@@ -26,6 +26,17 @@ pub struct SimQueues {
     ring: usize,
 }
 
+/// How a ring and its NIC stand, as far as it bears on laws.
+pub(crate) struct Standing {
+    /// Its receive buffers are short.
+    pub(crate) scarce: bool,
+    pub(crate) rx_buffers_max: usize,
+    /// The NIC may merge segments of what it receives.
+    pub(crate) merges: bool,
+    /// A program speaks Ethernet itself on one of the NIC's rings ([`Nic::steered_ring`]).
+    pub(crate) has_raw_ring: bool,
+}
+
 impl SimQueues {
     /// The only ring of a NIC of its own.
     pub fn new(mac: MacAddr, config: NicConfig) -> Self {
@@ -39,6 +50,18 @@ impl SimQueues {
     /// The NIC that it is a ring of.
     pub fn nic(&self) -> &Nic {
         &self.nic
+    }
+
+    /// What checkers want to know of it before each poll.
+    pub(crate) fn standing(&self) -> Standing {
+        let hardware = self.nic.hardware();
+        let ring = &hardware.rings[self.ring];
+        Standing {
+            scarce: ring.suffers(NicFault::RxExhausted, hardware.now) || ring.rx_scarce(),
+            rx_buffers_max: hardware.config.rx_buffers_max,
+            merges: hardware.config.lro && hardware.config.rx_checksum,
+            has_raw_ring: hardware.rings.iter().any(|ring| ring.open && ring.steered_only),
+        }
     }
 
     /// Whether it has lent every frame's head since it was asked to ([`Queues::lend_heads`]), for all that was received then.

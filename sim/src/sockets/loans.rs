@@ -57,8 +57,8 @@ impl Loan {
         bytes
     }
 
-    /// Lets go of it. Whose it was, and its length, by which it is to be given back.
-    pub(super) fn done(self) -> (FlowId, usize) {
+    /// Whose it is, and its length, by which it is to be given back.
+    pub(super) fn done(&self) -> (FlowId, usize) {
         (self.socket, self.copy.len())
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct Loans {
     stream: RandomStream,
     now: Instant,
     /// By when it is given back, and a number.
-    held: BTreeMap<(Instant, u64), Loan>,
+    held: BTreeMap<(Instant, u64), Box<Loan>>,
     made: u64,
     loans_max: usize,
     /// What was taken since the checkers were told: how long it is, and whether any of it is a copy that ought not to have been made.
@@ -124,7 +124,7 @@ impl Loans {
     }
 
     /// A loan that has been held for long enough, or is one too many.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Loan> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Box<Loan>> {
         self.now = now;
         let due = self.next_at().is_some_and(|at| at <= now) || self.held.len() > self.loans_max;
         if due { self.held.pop_first().map(|(_, loan)| loan) } else { None }
@@ -143,7 +143,7 @@ impl Loans {
                 let until = now + self.drawn_hold();
                 self.hold(until, loan);
             } else {
-                back.push(loan);
+                back.push(*loan);
             }
         }
         back
@@ -157,6 +157,12 @@ impl Loans {
     /// What was taken since the last call, in order.
     pub(super) fn take_taken(&mut self) -> Vec<(usize, bool)> {
         mem::take(&mut self.taken)
+    }
+
+    /// The memory of that, to be used again.
+    pub(super) fn reuse(&mut self, mut taken: Vec<(usize, bool)>) {
+        taken.clear();
+        self.taken = taken;
     }
 
     /// As [`Ring::tcp_recv`], by reference.
@@ -311,18 +317,18 @@ impl Loans {
 
     /// Notes a loan; its bytes.
     fn lent(&mut self, socket: FlowId, pieces: LentPieces<SimRx>, needlessly_copied: bool) -> &[u8] {
-        let mut copy = Vec::new();
+        let mut copy = Vec::with_capacity(pieces.iter().map(len_of).sum());
         pieces.iter().for_each(|piece| append(piece, &mut copy));
         self.taken.push((copy.len(), needlessly_copied));
         let until = match self.kept_until(socket) {
             Some(until) if until > self.now => until,
             _ => self.now + self.drawn_hold(),
         };
-        let key = self.hold(until, Loan { socket, pieces, copy });
-        self.held.get(&key).map_or(&[], Loan::read)
+        let key = self.hold(until, Box::new(Loan { socket, pieces, copy }));
+        self.held.get(&key).map_or(&[], |loan| loan.read())
     }
 
-    fn hold(&mut self, until: Instant, loan: Loan) -> (Instant, u64) {
+    fn hold(&mut self, until: Instant, loan: Box<Loan>) -> (Instant, u64) {
         self.made += 1;
         self.held.insert((until, self.made), loan);
         (until, self.made)
@@ -343,6 +349,13 @@ impl Loans {
         }
         let most = u64::try_from(self.lending.hold_max.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.stream.magnitude(1_000.min(most), most))
+    }
+}
+
+fn len_of(piece: &Lent<SimRx>) -> usize {
+    match piece {
+        Lent::Copied(bytes) => bytes.len(),
+        Lent::Buffer(buffer) => buffer.len(),
     }
 }
 

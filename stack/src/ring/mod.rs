@@ -212,9 +212,13 @@ impl<Q: Queues> Ring<Q> {
             self.report_groups(now);
         }
         if !self.dirty.is_empty() {
-            for index in core::mem::take(&mut self.dirty) {
+            let mut dirty = core::mem::take(&mut self.dirty);
+            for index in dirty.drain(..) {
                 self.transmit(now, index);
             }
+            // The memory is used again.
+            dirty.append(&mut self.dirty);
+            self.dirty = dirty;
         }
         if frames > 0 && self.output.lent {
             // After a single frame the program has something to do that is more urgent, and time for this when it waits.

@@ -287,8 +287,10 @@ impl<Q: Queues> Ring<Q> {
                 self.transmit_now(now, index);
             }
         }
-        let refused = core::mem::replace(&mut self.stalled, waiting.split_off(tried));
-        self.stalled.extend(refused);
+        // (In the same memory: nearly always there is nothing left, and more to come.)
+        waiting.drain(..tried);
+        waiting.append(&mut self.stalled);
+        self.stalled = waiting;
     }
 
     #[inline]

@@ -36,11 +36,13 @@ fn icmp(kind: u8, [from, to]: [MacAddr; 2], src: IpAddr, dst: IpAddr, data: &[u8
 
 fn arrives(checkers: &mut Checkers, bytes: Vec<u8>) {
     let frame = Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false, quiet: false };
-    checkers.asks(Instant::ZERO, 0, &frame);
+    let (moment, payload) = (checkers.at(Instant::ZERO, 0, None), dissect::payload(&frame.bytes));
+    checkers.asks(&moment, &frame, &payload);
 }
 
 fn leaves(checkers: &mut Checkers, bytes: &[u8]) {
-    checkers.answers(Instant::ZERO, 0, None, bytes);
+    let moment = checkers.at(Instant::ZERO, 0, None);
+    checkers.answers(&moment, bytes, &dissect::payload(bytes));
 }
 
 const BACK: [MacAddr; 2] = STATIONS;

@@ -81,6 +81,11 @@ impl State {
         self.arrivals.len() >= REMEMBERED_MAX
     }
 
+    /// Whether nothing came, and nothing was sent.
+    pub(in crate::checkers) fn is_empty(&self) -> bool {
+        self.arrivals.is_empty() && self.forged.is_empty() && self.resets.is_empty()
+    }
+
     /// Whether anything came between addresses that nobody had.
     pub(in crate::checkers) fn has_unknown(&self) -> bool {
         self.has_unknown
