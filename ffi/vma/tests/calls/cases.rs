@@ -317,6 +317,26 @@ pub(crate) fn witnesses() -> Vec<Told> {
                 Step(0, 1, SendTo(0, SendBy::SendTo, 190, Target::Of(1, 0))),
             ],
         ),
+        (
+            "restarted-patience",
+            vec![
+                Step(1, 0, Socket(Tcp, false)),
+                Step(1, 0, Bind(0, At(5001))),
+                Step(1, 0, Listen(0, 8)),
+                Step(1, 0, Accept(0, AcceptBy::Accept)),
+                Step(1, 1, Op::Set(0, Setting::RecvTimeout(12))),
+                Step(1, 0, Op::Interrupt(0, true)),
+            ],
+        ),
+        (
+            "moved-patience",
+            connected(&[
+                Step(1, 1, Recv(1, RecvBy::Recv, 10, PLAIN)),
+                Step(1, 0, Op::Set(1, Setting::RecvTimeout(12))),
+                Step(1, 0, Fork),
+                Step(2, 1, Send(1, SendBy::Send, 15, FLAGS)),
+            ]),
+        ),
         ("disconnected", connected(&[Step(0, 0, Connect(0, Nobody))])),
         ("closed-in-use", connected(&[Step(1, 0, Recv(1, RecvBy::Recv, 10, PLAIN)), Step(1, 1, Close(1))])),
         (

@@ -118,6 +118,30 @@ pub(crate) const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "restarted-patience",
+        reason: "SO_RCVTIMEO that another thread sets while a call waits for ever: when a handler with SA_RESTART has run, Linux begins the call \
+                 again, which is given up after that time; Ringway's goes on as it began",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            at == Where::Returned
+                && matches!(last.step.2, Op::Interrupt(_, true))
+                && gives_up_alone(&last.kernel, &last.ringway)
+                && steps.iter().any(sets_others_patience)
+        },
+    },
+    Known {
+        id: "moved-patience",
+        reason: "SO_RCVTIMEO that another thread sets while a call waits for ever, whose connection then moves to the kernel for a fork's child: \
+                 Linux's call goes on as it began; Ringway's goes on in the kernel, which gives it up after that time",
+        applies: |steps, at| {
+            let last = steps.last().expect("there is a step");
+            at == Where::Returned
+                && gives_up_alone(&last.ringway, &last.kernel)
+                && steps.iter().any(sets_others_patience)
+                && forks(steps).next().is_some()
+        },
+    },
+    Known {
         id: "part-of-a-set",
         reason: "a wait that finds something ready on the ring asks the kernel for its part, of the set or of a UDP socket, only every so often \
                  (VMA_SELECT_POLL_OS_RATIO): what it names is ready, but need not be all that is",
@@ -352,6 +376,18 @@ fn slots(step: &Step, who: Who) -> Vec<(u8, u8)> {
         Op::Socket(..) | Op::EpollCreate | Op::Interrupt(..) | Op::Fork | Op::Kill | Op::Exit => Vec::new(),
     };
     some.into_iter().map(|slot| (who.0, slot)).collect()
+}
+
+/// Whether all calls that returned in one world alone did so for their time was over, and there are such calls.
+fn gives_up_alone(one: &Seen, other: &Seen) -> bool {
+    let mut alone = one.returned.iter().filter(|(who, _)| !other.returned.contains_key(who)).peekable();
+    let is_contained = other.returned.keys().all(|who| one.returned.contains_key(who));
+    is_contained && alone.peek().is_some() && alone.all(|(_, outcome)| outcome.error == libc::EAGAIN)
+}
+
+/// Whether the step changes for how long calls wait, with one under way.
+fn sets_others_patience(done: &Done) -> bool {
+    matches!(done.step.2, Op::Set(_, Setting::RecvTimeout(_))) && !done.before.busy.is_empty()
 }
 
 /// Whether what one wait found is some of what another did.
