@@ -25,6 +25,8 @@ const FAILED_ONCE: &[&str] = &[
     "61012660/reordering+corruption+partition+crash+neighbour/0/epoll",
     "61029491/burst_loss/10/slow+meeting",
     "62003742/partition+one_way/5/udp+shared",
+    "64018933/none/9/half-close+epoll+meeting+probes",
+    "64025183/forge/8/bulk+request",
 ];
 
 #[test]

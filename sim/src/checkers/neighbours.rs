@@ -54,6 +54,8 @@ struct Neighbour {
     asks: u32,
     /// When it was asked for last, though something that came may have been the answer.
     asked_last: Option<Instant>,
+    /// Whether a question goes on that the device refused for long, or another has begun, is not known.
+    unsure: bool,
     /// What programs said to it that has not been sent, and when they last said anything.
     waiting: VecDeque<Waiting>,
     said_at: Option<Instant>,
@@ -109,7 +111,9 @@ impl State {
     /// Everybody is asked for an address. `stranger`: no host has it.
     fn asked(&mut self, moment: &Moment, ip: IpAddr, stranger: bool) {
         let neighbour = self.known.entry(ip).or_default();
-        let goes_on = neighbour.asked_last.is_some_and(|before| moment.at <= before + AGAIN);
+        let within = |time: Duration| neighbour.asked_last.is_some_and(|before| moment.at <= before + time);
+        let (goes_on, is_soon) = (within(AGAIN), within(2 * AGAIN));
+        neighbour.unsure = is_soon && (neighbour.unsure || !goes_on);
         neighbour.asked_last = Some(moment.at);
         neighbour.asks = if goes_on { neighbour.asks + 1 } else { 1 };
         if !goes_on && neighbour.asked_at.is_some() {
@@ -188,11 +192,11 @@ impl State {
             }
             match neighbour.asked_at {
                 Some(at) if moment.at > at + AGAIN => {
-                    if judged && neighbour.asks < TRIES {
+                    if judged && neighbour.asks < TRIES && !neighbour.unsure {
                         moment
                             .breach(NAME, format_args!("RFC 826: {ip} was asked for {} times, and is not asked for again", neighbour.asks));
                     }
-                    (neighbour.asked_at, neighbour.asked_last, neighbour.asks) = (None, None, 0);
+                    (neighbour.asked_at, neighbour.asks) = (None, 0);
                     neighbour.waiting.iter_mut().for_each(|waiting| waiting.lost = true);
                 }
                 Some(_) => self.busy = true,

@@ -42,6 +42,18 @@ fn what_waits_is_sent_to_who_answers_and_goes_where_that_moves() {
     state.sent(&at(9001), OTHER, ANOTHER);
 }
 
+/// A device that refuses the second question for long: it is the second all the same, and two more make three.
+#[test]
+fn a_question_that_the_device_refuses_for_long() {
+    let ends = |second: u64| {
+        let mut state = State::default();
+        [0, second, second + 1000].iter().for_each(|millis| state.asked(&at(1000 + millis), OTHER, true));
+        state.settle(&at(1000 + second + 3000), true);
+    };
+    ends(1105);
+    assert!(std::panic::catch_unwind(|| ends(3000)).is_err(), "another question, asked twice");
+}
+
 #[test]
 #[should_panic(expected = "10.0.0.2 was asked for 1 times, and is not asked for again")]
 fn a_neighbour_is_asked_for_once() {

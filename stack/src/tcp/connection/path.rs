@@ -126,7 +126,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let long = if self.config.is(Mutant::PathMtuForever) { 1000 } else { 1 };
             self.timers.set(Timer::PathMtu, now + PATH_MTU_TIME * long);
         }
-        news && self.mss < before
+        let shorter = news && self.mss < before;
+        // What a cork or Nagle's algorithm holds may be a full segment now.
+        self.tx_pending |= shorter;
+        shorter
     }
 
     /// Everything on its way counts as lost, though not for congestion.

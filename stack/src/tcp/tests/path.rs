@@ -63,6 +63,20 @@ fn what_another_connection_was_told_sends_nothing_again() {
     assert_eq!(pair.a.counters().retransmissions, resent, "what was sent since is as short as the path wants it");
 }
 
+/// Found by the simulator's sleepers: nobody wakes who sleeps for an acknowledgment that bytes do not wait for.
+#[test]
+fn what_a_narrow_path_makes_a_full_segment_waits_no_longer() {
+    let mut pair = Pair::open(&Config { cork: true, timestamps: false, ..Config::default() }, &Config::default());
+    pair.write(A, &pattern(604)).unwrap();
+    pair.transmit();
+    assert!(pair.sent(A).iter().all(|packet| packet.payload.is_empty()), "a cork holds it");
+    let now = pair.now;
+    pair.a.set_path_mtu(now, 576);
+    pair.transmit();
+    let sent: Vec<_> = pair.sent(A).iter().map(|packet| packet.payload.len()).filter(|&len| len > 0).collect();
+    assert_eq!(sent, [536]);
+}
+
 #[test]
 fn only_what_is_in_flight_and_was_longer_is_believed() {
     let mut pair = Pair::plain();
