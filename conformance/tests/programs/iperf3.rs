@@ -32,13 +32,13 @@ fn udp() {
     udp_to("127.0.0.1", "iperf3-udp");
 }
 
-/// Datagrams at a rate of which a receiver's buffer holds 80 ms: for so long it may wait for a processor, and lose nothing.
+/// Datagrams at a rate of which a receiver's buffer holds 17 ms: who waits longer for a processor loses some, on the kernel as well.
 pub(crate) fn udp_to(host: &str, name: &str) {
     let case = Case::new(name);
-    let answer = exchange_with(host, &case, None, "-u -b 20M -l 1400");
+    let answer = exchange_with(host, &case, None, "-u -b 100M -l 1400");
     let sum = &answer["end"]["sum"];
     let (packets, lost) = (sum["packets"].as_u64().expect("packets"), sum["lost_percent"].as_f64().expect("loss"));
-    assert!(packets > 2_000, "{packets} packets in two seconds");
+    assert!(packets > 10_000, "{packets} packets in two seconds");
     assert!(lost < 5.0, "{lost} % were lost");
     case.offloaded(&["iperf3"], packets * 1_000, packets * 9 / 10);
 }

@@ -77,8 +77,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// which is no longer than the others. (A retransmission that is merged with what follows it is both.)
     fn window_number(&self, header: &Header, len: usize) -> SeqNumber {
         let (end, nxt) = (header.seq + len, self.window.nxt);
-        let last = end - len / usize::from(self.acks.segments.max(1));
-        let first = if self.acks.segments > 1 { last } else { header.seq };
+        let first = match self.acks.segments {
+            0 | 1 => header.seq,
+            segments => end - len / usize::from(segments),
+        };
         if first.lt(nxt) && end.gt(nxt) { nxt } else { first }
     }
 

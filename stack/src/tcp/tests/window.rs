@@ -162,66 +162,63 @@ fn a_window_comes_with_the_acknowledgment_that_moves_it() {
     assert!(ends.iter().all(|end| end.le(right)), "{ends:?} beyond {right:?}");
 }
 
+/// A connection whose windows are bytes, and from whose B nothing arrives but what is delivered by hand.
+fn heard_by_hand() -> Pair {
+    let config = Config { window_scaling: false, timestamps: false, nodelay: true, ..Config::default() };
+    let mut pair = Pair::open(&config, &config);
+    pair.lose(|packet| packet.from == B);
+    pair
+}
+
+/// What B's program writes, as B sends it.
+fn says(pair: &mut Pair, bytes: &[u8]) -> super::pair::Packet {
+    pair.write(B, bytes).unwrap();
+    pair.transmit();
+    pair.sent(B).pop().unwrap()
+}
+
+/// How much of a thousand bytes A sends at once.
+fn sends_of_a_thousand(pair: &mut Pair) -> usize {
+    pair.write(A, &pattern(1000)).unwrap();
+    pair.transmit();
+    pair.sent(A).iter().map(|packet| packet.payload.len()).sum()
+}
+
 /// Found by the simulator's recovery checker: the next segment of the stream was sent before a pure acknowledgment that overtook it.
 #[test]
 fn an_overtaken_segment_brings_back_no_older_window() {
-    let config = Config { window_scaling: false, timestamps: false, ..Config::default() };
-    let mut pair = Pair::open(&config, &config);
-    pair.lose(|packet| packet.from == B);
-    pair.write(B, b"x").unwrap();
-    pair.transmit();
-    let late = pair.sent(B).pop().unwrap().header;
+    let mut pair = heard_by_hand();
+    let late = says(&mut pair, b"x").header;
     pair.deliver(A, &Header { seq: late.seq + 1, window: 10_000, ..late }, b"");
     pair.deliver(A, &Header { window: 100, ..late }, b"x");
     assert_eq!(pair.read(A), b"x");
-    pair.write(A, &pattern(1000)).unwrap();
-    pair.transmit();
-    let sent: usize = pair.sent(A).iter().map(|packet| packet.payload.len()).sum();
-    assert_eq!(sent, 1000, "the newer window holds");
+    assert_eq!(sends_of_a_thousand(&mut pair), 1000, "the newer window holds");
 }
 
 /// Found by the simulator's duties: a NIC merged a retransmission with the next segment, whose window nobody saw (RFC 9293 s3.10.7.4, "the idealized
 /// segment that begins at RCV.NXT").
 #[test]
 fn what_repeats_old_bytes_before_new_ones_brings_the_window_of_the_new_ones() {
-    let config = Config { window_scaling: false, timestamps: false, ..Config::default() };
-    let mut pair = Pair::open(&config, &config);
-    pair.lose(|packet| packet.from == B);
-    pair.write(B, b"old").unwrap();
-    pair.transmit();
-    let old = pair.sent(B).pop().unwrap().header;
+    let mut pair = heard_by_hand();
+    let old = says(&mut pair, b"old").header;
     pair.deliver(A, &old, b"old");
     pair.deliver(A, &Header { seq: old.seq + 3, window: 100, ..old }, b"");
     pair.deliver(A, &Header { window: 10_000, ..old }, b"old, new");
     assert_eq!(pair.read(A), b"old, new");
-    pair.write(A, &pattern(1000)).unwrap();
-    pair.transmit();
-    let sent: usize = pair.sent(A).iter().map(|packet| packet.payload.len()).sum();
-    assert_eq!(sent, 1000, "the window that came with new bytes is used");
+    assert_eq!(sends_of_a_thousand(&mut pair), 1000, "the window that came with new bytes is used");
 }
 
 /// Found by the simulator's duties, as the one before: the window that comes with merged segments is the last one's.
 #[test]
 fn merged_segments_bring_the_window_of_the_last_one() {
-    let config = Config { window_scaling: false, timestamps: false, nodelay: true, ..Config::default() };
-    let mut pair = Pair::open(&config, &config);
-    pair.lose(|packet| packet.from == B);
-    for bytes in [b"sent again", b"sent first"] {
-        pair.write(B, bytes).unwrap();
-        pair.transmit();
-    }
-    let mut packets = pair.sent(B);
-    packets.retain(|packet| !packet.payload.is_empty());
-    assert_eq!(packets.len(), 2);
+    let mut pair = heard_by_hand();
+    let mut packets = [says(&mut pair, b"sent again"), says(&mut pair, b"sent first")];
     let later = packets[1].header;
     pair.deliver(A, &Header { window: 100, ..later }, b"");
     packets.iter_mut().for_each(|packet| packet.header.window = 10_000);
     pair.deliver_merged(A, &packets);
     assert_eq!(pair.read(A), b"sent againsent first");
-    pair.write(A, &pattern(1000)).unwrap();
-    pair.transmit();
-    let sent: usize = pair.sent(A).iter().map(|packet| packet.payload.len()).sum();
-    assert_eq!(sent, 1000, "the window that came with the last is used");
+    assert_eq!(sends_of_a_thousand(&mut pair), 1000, "the window that came with the last is used");
 }
 
 /// Found by the simulator's window checker: a writer that waited for its persist timer, though the reader had read everything.
