@@ -79,8 +79,9 @@ fn observe(name: &str, program: &Path) -> String {
         }
     }
     lines.for_each(|extra| differences += &format!("ring only: {extra}\n"));
-    assert!(differences.is_empty(), "{name} can tell:\n{differences}");
-    assert_eq!(ring.status.code(), kernel.status.code(), "{}", String::from_utf8_lossy(&ring.stderr));
+    let ended = format!("{:?}, on the kernel {:?}\n{}", ring.status, kernel.status, String::from_utf8_lossy(&ring.stderr));
+    assert!(differences.is_empty(), "{name} can tell: it ended with {ended}\n{differences}");
+    assert_eq!(ring.status.code(), kernel.status.code(), "{ended}");
     assert!(kernel_says.lines().count() > 10, "{name} observed something");
     let report = std::fs::read_to_string(&statistics).expect("the preloaded program wrote its statistics");
     let carried: u64 = report

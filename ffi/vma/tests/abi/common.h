@@ -65,6 +65,19 @@ static inline struct sockaddr_in loopback(int port) {
 
 #define SA(a) ((struct sockaddr *)&(a))
 
+// A port that nobody has, another one each time, from below those that the kernel hands out: whoever connects meanwhile gets none of these.
+static inline int unused_port(int kind) {
+    static int n;
+    for (;;) {
+        int port = 10000 + (getpid() * 37 + n++ * 101) % 20000, fd = MUST(socket(AF_INET, kind, 0));
+        struct sockaddr_in a = loopback(port);
+        a.sin_addr = INET_EVERYWHERE;
+        int is_unused = bind(fd, SA(a), sizeof a) == 0;
+        MUST(close(fd));
+        if (is_unused) return port;
+    }
+}
+
 // With -DBOTH, listeners take both families, and their clients are IPv4's.
 #ifdef BOTH
 static inline int listener(struct sockaddr_in *where) {

@@ -57,31 +57,14 @@ static void unasked(void) {
     MUST(close(l));
 }
 
-// A port of IPv6's whose namesake of IPv4's is free, too.
-static int free_on_both(struct sockaddr_in *four) {
-    for (int one = 1, tries = 0;; tries++) {
-        int six = socket(AF_INET6, SOCK_STREAM, 0);
-        if (six < 0)
-            return six;
-        struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_ANY_INIT};
-        socklen_t len = sizeof any;
-        MUST(setsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one));
-        MUST(bind(six, SA(any), sizeof any));
-        MUST(getsockname(six, SA(any), &len));
-        *four = loopback(ntohs(any.sin6_port));
-        int probe = MUST(socket(AF_INET, SOCK_STREAM, 0)), bound = bind(probe, SA(*four), sizeof *four);
-        MUST(close(probe));
-        if (bound == 0 || tries == 20)
-            return six;
-        MUST(close(six));
-    }
-}
-
 static void v6_only(void) {
-    struct sockaddr_in where;
-    int one = 1, six = free_on_both(&where);
+    int one = 1, six = socket(AF_INET6, SOCK_STREAM, 0);
     if (six < 0)
         return;
+    struct sockaddr_in where = loopback(unused_port(SOCK_STREAM));
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = where.sin_port};
+    MUST(setsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one));
+    MUST(bind(six, SA(any), sizeof any));
     MUST(listen(six, 4));
     int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
     SHOW(connect(fd, SA(where), sizeof where));

@@ -196,7 +196,7 @@ static void both_families(void) {
 }
 
 static void one_family(void) {
-    int l = listen_at("::", 0, 1), port = port_of(l), one = 1;
+    int port = unused_port(SOCK_STREAM), l = listen_at("::", port, 1), one = 1;
     visit("IPv6", l, AF_INET6, "::1", NULL, port);
     visit("IPv4, refused", l, AF_INET, "::", NULL, port);
     visit("mapped, refused", l, AF_INET6, "::ffff:127.0.0.1", NULL, port);
@@ -370,10 +370,8 @@ static void datagrams(void) {
 }
 
 static void datagrams_of_both(void) {
-    int s = datagram_at("::", 0, 0), one = 1, port = port_of(s);
     // (A port that is named stays when the socket is disconnected.)
-    close(s);
-    s = datagram_at("::", port, 0);
+    int port = unused_port(SOCK_DGRAM), s = datagram_at("::", port, 0), one = 1;
     SHOW(setsockopt(s, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one, sizeof one));
     struct sockaddr_in6 to = at6("::1", port), mapped = at6("::ffff:127.0.0.1", port), any = at6("::", port);
     struct sockaddr_in to4 = loopback(port), own4;

@@ -4,22 +4,9 @@
 #define CLIENTS 400
 #define LISTENERS 4
 
-// A port that nobody has, another one each time, from below those that the kernel hands out: whoever connects meanwhile gets none of these.
-static int unused(int kind) {
-    static int n;
-    for (;;) {
-        int port = 10000 + (getpid() * 37 + n++ * 101) % 20000, fd = MUST(socket(AF_INET, kind, 0));
-        struct sockaddr_in a = loopback(port);
-        a.sin_addr = INET_EVERYWHERE;
-        int is_unused = bind(fd, SA(a), sizeof a) == 0;
-        MUST(close(fd));
-        if (is_unused) return port;
-    }
-}
-
 static int sharing(int kind, in_addr_t host, int port) {
     int on = 1, fd = MUST(socket(AF_INET, kind, 0));
-    struct sockaddr_in a = loopback(port ? port : unused(kind));
+    struct sockaddr_in a = loopback(port ? port : unused_port(kind));
     if (host == INADDR_ANY) a.sin_addr = INET_EVERYWHERE;
     MUST(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on));
     MUST(bind(fd, SA(a), sizeof a));
