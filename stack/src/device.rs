@@ -12,6 +12,7 @@
 
 mod card;
 mod cyclic;
+mod lend;
 mod memory;
 mod queues;
 mod rule;
@@ -21,6 +22,7 @@ mod tx;
 pub use crate::addr::MacAddr;
 pub use card::{Attached, Device, OpenError, QueueId, QueuesConfig, SingleQueue, Target};
 pub use cyclic::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
+pub use lend::LendBuffer;
 pub use memory::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
 pub use queues::{Moderation, Pacing, Queues, Wake};
 pub use rule::{

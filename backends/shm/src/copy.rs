@@ -14,7 +14,7 @@ static BULK: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that were copied into and out of shared memory, in copies of 1 KiB and more: small messages are not to pay for a counter.
 #[must_use]
-pub fn bulk_copied() -> u64 {
+pub(crate) fn bulk_copied() -> u64 {
     BULK.load(Ordering::Relaxed)
 }
 

@@ -8,9 +8,11 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::Arc;
 
+use ringway_host::HeadMemory;
+
 use crate::pool::release;
 use crate::protocol::Returned;
-use crate::settings::{HeadMemory, Settings};
+use crate::settings::Settings;
 
 /// Bytes of a buffer: the longest head.
 const HEAD_BYTES: usize = ringway_stack::device::HEAD_MAX;

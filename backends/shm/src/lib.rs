@@ -53,18 +53,12 @@ mod user;
 mod wakeups;
 mod window;
 
-pub use copy::bulk_copied;
 pub use device::ShmDevice;
 pub use error::{AttachError, ResolveError};
 pub use fd::{Fd, is_internal};
 pub use members::{MemberName, members, query};
 pub use pool::TxBuf;
-pub use queues::{SLEPT_MAX, ShmQueues, attach};
+pub use queues::{ShmQueues, attach};
 pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Search, Station, Talk, WORDS_MAX};
 pub use rx_buf::RxBuf;
-pub use settings::{HeadMemory, Settings};
-pub use wakeups::BESIDE;
-pub use window::{are_copies_lent, copy_on_write, lend_copies};
-
-/// Frames that wait in one direction between two members, at most.
-pub const QUEUE_FRAMES: usize = layout::SLOTS;
+pub use settings::Settings;

@@ -1,11 +1,11 @@
 //! One ring's queues, made of the channels to all peers.
 
-mod core_claims;
-mod pauses;
+mod host;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use ringway_host::HostQueues;
 use ringway_stack::Instant;
 use ringway_stack::device::{DeviceEvent, FiveTuple, MacAddr, Queues, RxBatch, SendError, TxFrame, Unsupported, Wake};
 
@@ -29,8 +29,6 @@ const QUOTA: usize = 32;
 /// Between two looks at peers that wait for buffers, in polls. Slots are told of at once; only handles dropped while
 /// nothing is received need this.
 const POLLS_PER_SWEEP: u32 = 1024;
-/// Room for the events that a thread which sleeps in epoll_wait on the device's descriptor is to have.
-pub const SLEPT_MAX: usize = 16;
 
 /// Ids that are tried until one has its names. (The second is needed by nobody who draws 64 bits.)
 const IDS_TRIED: usize = 8;
@@ -97,7 +95,7 @@ pub struct ShmQueues {
     polls: u32,
     /// The thread that slept has taken the wake-ups.
     slept_out: bool,
-    /// See [`ShmQueues::begin_sleep`].
+    /// See [`HostQueues::begin_sleep`].
     has_sleeper: bool,
 }
 
@@ -235,40 +233,6 @@ impl ShmQueues {
             && let Some(connection) = &channel.link.connection
         {
             channel.wake_ups.add_one(connection);
-        }
-    }
-
-    /// A thread is about to sleep in epoll_wait on [`Queues::wait_fd`]: the eventfd by which others of this process wake it. There is one such thread
-    /// at a time, until [`ShmQueues::end_sleep`].
-    pub fn begin_sleep(&mut self) -> i32 {
-        self.has_sleeper = true;
-        self.member.wake_ups.sleeper_fd()
-    }
-
-    /// That thread has seen that it was woken. Nobody else takes its wake-up back.
-    pub fn clear_sleeper(&mut self) {
-        self.member.wake_ups.clear_sleeper();
-    }
-
-    /// That thread is awake. (Who wakes it too late, without a lock, wakes the next one in vain, or nobody.)
-    pub fn end_sleep(&mut self) {
-        self.has_sleeper = false;
-    }
-
-    /// Whether the data of an event says that the descriptor of [`ShmQueues::begin_sleep`] was signalled.
-    pub const fn is_of_sleeper(event: u64) -> bool {
-        WakeUps::is_of_sleeper(event)
-    }
-
-    /// A thread slept in epoll_wait on [`Queues::wait_fd`], and this is the data of the events that ended the sleep: what the device would ask for once
-    /// more when it is disarmed. None: the thread has found that the descriptor is not readable.
-    pub fn slept(&mut self, events: impl ExactSizeIterator<Item = u64>) {
-        // (As many as there was room for: perhaps there are more.)
-        self.slept_out = events.len() < SLEPT_MAX && self.armer.is_armed() && !self.member.is_forked();
-        for slot in events {
-            if !self.member.wake_ups.is_own(slot) {
-                self.woken_by(slot);
-            }
         }
     }
 

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use ringway_stack::device::RxBuffer;
+use ringway_stack::device::{LendBuffer, RxBuffer};
 
 use crate::copy::{self, Sum};
 use crate::error::Forged;
@@ -103,34 +103,6 @@ impl RxBuf {
         Self { source: Source::Copied(bytes), start: 0, len: self.len }
     }
 
-    /// To be called before the program is told where the bytes lie ([`RxBuf::for_each_piece`]), for it may write there. A peer's bytes
-    /// stay where they are, and are copied by the first write to them ([`crate::copy_on_write`]); once the program has made
-    /// one, they are copied here.
-    #[inline]
-    pub fn make_writable(&mut self) {
-        if let Source::Peer { link, .. } = &self.source
-            && (window::are_copies_lent() || !link.peer.window.is_listed())
-        {
-            self.copy();
-        }
-    }
-
-    /// Takes over what the program has written to bytes that were lent where they lie in a peer's memory: nobody else sees that.
-    pub fn take_written(&mut self) {
-        if !matches!(self.source, Source::Peer { .. }) {
-            return;
-        }
-        let mut written: Arc<[u8]> = core::iter::repeat_n(0, self.len as usize).collect();
-        let mut left = Arc::get_mut(&mut written).unwrap_or_default();
-        self.for_each_piece(|from, len| {
-            let (to, rest) = core::mem::take(&mut left).split_at_mut(len);
-            // SAFETY: both are `len` bytes: of a window, or the view behind it, which last as long as this handle; and of a slice elsewhere.
-            unsafe { copy::opaque(from, to.as_mut_ptr(), len) };
-            left = rest;
-        });
-        *self = Self { source: Source::Copied(written), start: 0, len: self.len };
-    }
-
     #[cold]
     fn copy(&mut self) {
         window::tell();
@@ -141,43 +113,6 @@ impl RxBuf {
     /// The first `len` bytes of a receive buffer.
     pub(crate) fn of_head(head: Head, len: usize) -> Self {
         Self { source: Source::Head(head), start: 0, len: len as u32 }
-    }
-
-    /// Where all of the bytes lie, if that is one place: as [`RxBuf::for_each_piece`] would tell, at less cost.
-    #[inline]
-    pub fn only_piece(&self) -> Option<(*const u8, usize)> {
-        let (start, len) = (self.start as usize, self.len as usize);
-        match &self.source {
-            Source::Head(head) => Some((head.bytes()[start..start + len].as_ptr(), len)),
-            Source::Copied(bytes) => Some((bytes[start..start + len].as_ptr(), len)),
-            Source::Peer { .. } => None,
-        }
-    }
-
-    /// Where the bytes lie, for the program: address and length of each piece, in order. They stay there, and (the peer's own doing apart) as they
-    /// are, until the last handle is dropped.
-    pub fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
-        let (mut skip, mut left) = (self.start as usize, self.len as usize);
-        match &self.source {
-            Source::Copied(bytes) => piece(bytes[skip..skip + left].as_ptr(), left),
-            Source::Head(head) => piece(head.bytes()[skip..skip + left].as_ptr(), left),
-            Source::Peer { link, flight } => {
-                // SAFETY: this handle is counted, so the table isn't written.
-                let pieces = unsafe { &*link.flights.pieces[usize::from(*flight)].get() };
-                for &Piece { offset, len } in pieces {
-                    let len = len as usize;
-                    let from = skip.min(len);
-                    let taken = (len - from).min(left);
-                    if taken > 0 {
-                        let at = POOL_AT + offset as usize + from;
-                        let address = link.peer.window.address(at, taken).unwrap_or_else(|| link.peer.view.address(at, taken));
-                        piece(address, taken);
-                    }
-                    skip -= from;
-                    left -= taken;
-                }
-            }
-        }
     }
 
     #[inline]
@@ -240,6 +175,80 @@ impl RxBuffer for RxBuf {
         self.start += offset as u32;
         self.len = len as u32;
         self
+    }
+}
+
+impl LendBuffer for RxBuf {
+    /// A peer's bytes stay where they are, and are copied by the first write to them; once the program has made one, they are copied here.
+    #[inline]
+    fn make_writable(&mut self) {
+        if let Source::Peer { link, .. } = &self.source
+            && (window::are_copies_lent() || !link.peer.window.is_listed())
+        {
+            self.copy();
+        }
+    }
+
+    fn take_written(&mut self) {
+        if !matches!(self.source, Source::Peer { .. }) {
+            return;
+        }
+        let mut written: Arc<[u8]> = core::iter::repeat_n(0, self.len as usize).collect();
+        let mut left = Arc::get_mut(&mut written).unwrap_or_default();
+        self.for_each_piece(|from, len| {
+            let (to, rest) = core::mem::take(&mut left).split_at_mut(len);
+            // SAFETY: both are `len` bytes: of a window, or the view behind it, which last as long as this handle; and of a slice elsewhere.
+            unsafe { copy::opaque(from, to.as_mut_ptr(), len) };
+            left = rest;
+        });
+        *self = Self { source: Source::Copied(written), start: 0, len: self.len };
+    }
+
+    #[inline]
+    fn only_piece(&self) -> Option<(*const u8, usize)> {
+        let (start, len) = (self.start as usize, self.len as usize);
+        match &self.source {
+            Source::Head(head) => Some((head.bytes()[start..start + len].as_ptr(), len)),
+            Source::Copied(bytes) => Some((bytes[start..start + len].as_ptr(), len)),
+            Source::Peer { .. } => None,
+        }
+    }
+
+    fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
+        let (mut skip, mut left) = (self.start as usize, self.len as usize);
+        match &self.source {
+            Source::Copied(bytes) => piece(bytes[skip..skip + left].as_ptr(), left),
+            Source::Head(head) => piece(head.bytes()[skip..skip + left].as_ptr(), left),
+            Source::Peer { link, flight } => {
+                // SAFETY: this handle is counted, so the table isn't written.
+                let pieces = unsafe { &*link.flights.pieces[usize::from(*flight)].get() };
+                for &Piece { offset, len } in pieces {
+                    let len = len as usize;
+                    let from = skip.min(len);
+                    let taken = (len - from).min(left);
+                    if taken > 0 {
+                        let at = POOL_AT + offset as usize + from;
+                        let address = link.peer.window.address(at, taken).unwrap_or_else(|| link.peer.view.address(at, taken));
+                        piece(address, taken);
+                    }
+                    skip -= from;
+                    left -= taken;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn are_copies_lent() -> bool {
+        window::are_copies_lent()
+    }
+
+    fn lend_copies() {
+        window::lend_copies();
+    }
+
+    fn copy_on_write(address: usize) -> bool {
+        window::copy_on_write(address)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What may be chosen when a process joins.
 
-use core::ffi::c_void;
 use std::time::Duration;
+
+use ringway_host::HeadMemory;
 
 use crate::layout;
 
@@ -27,15 +28,6 @@ pub struct Settings {
     /// Memory of the program's for the small frames that are kept while the ring lends them. (Everything else lies in memory that other
     /// processes see too.)
     pub head_memory: Option<HeadMemory>,
-}
-
-/// A program's allocator.
-#[derive(Clone, Copy, Debug)]
-pub struct HeadMemory {
-    /// Gives so many bytes, aligned or not, or null. It is called with the ring locked: it must not use sockets.
-    pub allocate: unsafe extern "C" fn(usize) -> *mut c_void,
-    /// Takes back what `allocate` gave; from any thread.
-    pub free: unsafe extern "C" fn(*mut c_void),
 }
 
 impl Settings {

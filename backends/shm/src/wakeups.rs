@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 use arrayvec::ArrayVec;
+use ringway_host::queues::BESIDE;
 
 use crate::fd::Fd;
 use crate::sys::{self, Epoll};
@@ -18,8 +19,7 @@ use crate::sys::{self, Epoll};
 const OWN: u64 = u64::MAX;
 /// What its threads signal the one that sleeps on the ring.
 const SLEEPER: u64 = u64::MAX - 1;
-/// The data of a descriptor that the owner of a device adds to its wait descriptor: the device leaves its events to whoever sleeps there.
-pub const BESIDE: u64 = u64::MAX - 2;
+const _: () = assert!(SLEEPER > BESIDE, "the owner of a device has an event of its own beside these");
 /// Peers that are told of in one go.
 const READY_MAX: usize = 16;
 /// Wake-ups of one peer that are left in its connection until they are taken out together. The smallest send buffer that the system can be

@@ -4,7 +4,7 @@
 //! addresses in a request and send it back. So a window is copied on write. A window's pages are the peer's own until the program's first write
 //! to one of them faults; whoever handles SIGSEGV asks [`copy_on_write`], which puts a private copy of that page in its place. That
 //! costs a program which only reads nothing. One that has written will do so again, so that what it is lent
-//! from then on is copied beforehand ([`RxBuf::make_writable`](crate::RxBuf::make_writable)), and no page of a window is lent again after it has become private: what
+//! from then on is copied beforehand ([`LendBuffer::make_writable`](ringway_stack::device::LendBuffer::make_writable)), and no page of a window is lent again after it has become private: what
 //! the peer sends through that page later would not be seen there.
 //!
 //! The device itself never reads a window, so that what a program writes is its own affair.
@@ -137,7 +137,7 @@ impl Drop for Listing {
 }
 
 /// Payload of other processes is copied before it is lent, from now on, as if the program had written into some.
-pub fn lend_copies() {
+pub(crate) fn lend_copies() {
     TOLD.store(true, Ordering::Relaxed);
     WRITTEN.store(true, Ordering::SeqCst);
 }
@@ -145,7 +145,7 @@ pub fn lend_copies() {
 /// Whether copies are lent: the program has written into what was lent to it by reference, or [`lend_copies`] was called.
 #[inline]
 #[must_use]
-pub fn are_copies_lent() -> bool {
+pub(crate) fn are_copies_lent() -> bool {
     WRITTEN.load(Ordering::SeqCst)
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn tell() {
 ///
 /// `false`: the address is none that this crate has lent, or there is no memory.
 #[must_use]
-pub fn copy_on_write(address: usize) -> bool {
+pub(crate) fn copy_on_write(address: usize) -> bool {
     let Ok(pid) = usize::try_from(sys::pid()) else { return false };
     for entry in &ENTRIES {
         let base = entry.base.load(Ordering::Acquire);

@@ -22,6 +22,7 @@ mod cancel;
 mod cmsg;
 mod crash;
 mod descendants;
+mod devices;
 mod errno;
 mod exit;
 pub mod exports;

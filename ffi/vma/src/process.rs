@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringway_host::{Addresses, Clock, Pidfd};
 use ringway_report::ClosedSockets;
-use ringway_shm::{Rendezvous, ShmQueues};
-use ringway_stack::device::Queues;
+use ringway_shm::Rendezvous;
+use ringway_stack::device::{LendBuffer, Queues};
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{FlowId, Ring, RingConfig};
+use ringway_stack::ring::{FlowId, RingConfig};
 use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
+use crate::devices::{Ring, RxBuf};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
 use crate::lock::{Guard, Lock};
@@ -54,7 +55,7 @@ pub(crate) struct Process {
 
 /// What the lock protects.
 pub(crate) struct Offload {
-    pub(crate) ring: Ring<ShmQueues>,
+    pub(crate) ring: Ring,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) mux: mux::State,
     /// The ring's socket slot -> our socket's index; `u32::MAX` where there is none.
@@ -215,7 +216,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
         crash::install();
     }
     if params.lend_copies {
-        ringway_shm::lend_copies();
+        RxBuf::lend_copies();
     }
     params::admissible()?;
     rules::load();

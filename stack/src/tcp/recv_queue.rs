@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 
 use super::payload::RxPayload;
 use super::screen::{Decision, LentPieces, Screen};
-use crate::device::RxBuffer;
+use crate::device::{LendBuffer, RxBuffer};
 
 /// Up to this many bytes are copied rather than held by their buffer: cheaper for the processor, and a sender of tiny segments
 /// cannot pin a buffer with each.
@@ -68,6 +68,23 @@ impl<R: RxBuffer> Lent<R> {
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl<R: LendBuffer> Lent<R> {
+    /// Where the bytes lie: [`LendBuffer::for_each_piece`].
+    pub fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
+        match self {
+            Self::Buffer(buffer) => buffer.for_each_piece(piece),
+            Self::Copied(bytes) => piece(bytes.as_ptr(), bytes.len()),
+        }
+    }
+
+    /// The program may write to them, once it is told: [`LendBuffer::make_writable`].
+    pub fn make_writable(&mut self) {
+        if let Self::Buffer(buffer) = self {
+            buffer.make_writable();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use ringway_host::HostQueues;
 use ringway_stack::device::{DeviceEvent, Queues};
 
 use super::{Node, fresh_address, pair, tcp};

@@ -5,6 +5,7 @@ use std::net::SocketAddrV4;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ringway_host::HostQueues;
 use ringway_stack::device::{Device as _, DeviceEvent, Protocol, Queues, SendError, Wake};
 
 use super::{Node, fresh_address, pattern, small, tcp, until};

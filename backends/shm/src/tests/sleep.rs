@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ringway_host::HostQueues;
 use ringway_stack::device::{Queues, SendError, Wake};
 
 use super::{Node, fresh_address, pair, tcp, until};

@@ -17,12 +17,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 
 use libc::{iovec, size_t};
-use ringway_shm::RxBuf;
+use ringway_stack::device::LendBuffer;
 use ringway_stack::device::Protocol;
 use ringway_stack::ring::{Decision, FlowId, Lent, Shown};
 use ringway_stack::time::Instant;
 
 use super::abi::Info;
+use crate::devices::RxBuf;
 use crate::fdtable::{self, Entry};
 use crate::process::{self, Offload, Process, process_or_init};
 use crate::slab::Key;
@@ -250,7 +251,7 @@ impl Offload {
         while !is_datagram && stack.has_candidate(ring) && stack.info(ring).is_some_and(|info| info.recv_queue > 0) {
             let _ = stack.decide(process.now(), ring, Decision::Admit);
         }
-        if ringway_shm::are_copies_lent() {
+        if RxBuf::are_copies_lent() {
             // The very copies that the callback may write to are what its reader gets.
             stack.change_candidate(ring, RxBuf::make_writable);
         }
@@ -278,7 +279,7 @@ impl Offload {
         if decision != Decision::Hold {
             self.loans.forget(packet);
         }
-        if decision == Decision::Admit && ringway_shm::are_copies_lent() {
+        if decision == Decision::Admit && RxBuf::are_copies_lent() {
             // (It may have been the first to write to anything that was lent.)
             self.ring.change_candidate(running.ring, RxBuf::take_written);
         }

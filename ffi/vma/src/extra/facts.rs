@@ -1,6 +1,7 @@
 //! What people look for in the log of a run at VMA_TRACELEVEL=debug: the queues that were made, and what they can do (seed 001, "Verifying
 //! 'Dummy Send' capability in HW").
 
+use ringway_host::HostQueues;
 use ringway_stack::device::Queues;
 
 use crate::process::Process;
@@ -15,7 +16,7 @@ pub(crate) fn tell(process: &Process) {
     tracing::debug!("qpm[{member}]:configure() Creating QP of transport type 'ETH' on device '{kind}' [{member}] on port 1");
     tracing::debug!("qpm[{member}]:configure() HW Dummy send support for QP = {}", u8::from(capabilities.dummy));
     for direction in ["Rx", "Tx"] {
-        let size = ringway_shm::QUEUE_FRAMES;
+        let size = device.queue_frames();
         tracing::debug!("cqm[{member}]:cq_mgr() Created CQ as {direction} with fd[{fd}] and of size {size} elements (for each peer)");
     }
 }

@@ -5,7 +5,7 @@ use core::mem::size_of;
 use std::sync::OnceLock;
 
 use libc::size_t;
-use ringway_shm::HeadMemory;
+use ringway_host::HeadMemory;
 
 use crate::errno::Errno;
 use crate::{cmsg, errno, process};

@@ -4,9 +4,9 @@ use core::ffi::{c_int, c_void};
 
 use arrayvec::ArrayVec;
 use libc::iovec;
-use ringway_shm::RxBuf;
 use ringway_stack::ring::{FlowId, Lent};
 
+use crate::devices::RxBuf;
 use crate::exports::signal::faults;
 use crate::process::{Offload, Process};
 use crate::slab::{Key, Slab};
@@ -145,13 +145,8 @@ pub(super) unsafe fn write_iovecs(pieces: &mut [Lent<RxBuf>], out: *mut iovec, r
         }
     };
     for piece in pieces {
-        match piece {
-            Lent::Buffer(buffer) => {
-                buffer.make_writable();
-                buffer.for_each_piece(&mut write);
-            }
-            Lent::Copied(copy) => write(copy.as_ptr(), copy.len()),
-        }
+        piece.make_writable();
+        piece.for_each_piece(&mut write);
     }
     (count, bytes)
 }

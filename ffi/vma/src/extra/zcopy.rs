@@ -8,12 +8,13 @@ use core::mem::size_of;
 use core::ptr;
 
 use libc::{iovec, size_t, sockaddr, socklen_t};
-use ringway_shm::RxBuf;
+use ringway_stack::device::LendBuffer;
 use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::{Error, Instant};
 
 use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
 use super::loans::{Loan, write_iovecs};
+use crate::devices::RxBuf;
 use crate::errno::{self, Errno, to_int};
 use crate::exports::receive::{Sort, recvfrom, wait_for_data};
 use crate::fdtable::{self, Entry};
@@ -214,7 +215,7 @@ impl Out {
             if packets > 0 && offload.ring.info(id).is_none_or(|info| info.recv_queue == 0) {
                 break;
             }
-            let take = |buffer: &RxBuf| leading(buffer, room);
+            let take = |buffer: &RxBuf| buffer.leading(room);
             let piece = match offload.ring.tcp_lend(id, take) {
                 Ok(Some(piece)) => piece,
                 Ok(None) | Err(_) if packets > 0 => break,
@@ -276,18 +277,6 @@ impl Out {
         // SAFETY: the caller's promise; packed, so that it may lie anywhere.
         unsafe { self.buffer.cast::<Packets>().write(Packets { n_packet_num: packets }) };
     }
-}
-
-/// Bytes of a buffer's first so many pieces.
-fn leading(buffer: &RxBuf, pieces: usize) -> usize {
-    let (mut count, mut bytes) = (0, 0);
-    buffer.for_each_piece(|_, len| {
-        if count < pieces {
-            count += 1;
-            bytes += len;
-        }
-    });
-    bytes
 }
 
 fn would_block(error: Error) -> Errno {

@@ -13,13 +13,14 @@ use std::io;
 use std::net::SocketAddr;
 
 use ringway_host::Blocked;
-use ringway_shm::{Fd, ShmQueues, Station, Talk};
+use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, Handover, NextHop};
 use ringway_stack::tcp::State;
 
 use super::{ANSWER, memfd, owner, peer};
 use crate::descendants;
+use crate::devices::RingQueues;
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 
@@ -53,9 +54,9 @@ enum Stage {
     /// It is on our ring.
     Waiting(FlowId),
     /// The child has taken a copy, in this talk.
-    Given(u64, Handover<ShmQueues>),
+    Given(u64, Handover<RingQueues>),
     /// The peer is being told. No talk: the child has hung up meanwhile.
-    Telling(Option<u64>, Handover<ShmQueues>),
+    Telling(Option<u64>, Handover<RingQueues>),
     /// It is the child's, who is to hear of that in this talk.
     Gone(u64),
 }
@@ -183,7 +184,7 @@ pub(super) fn hand_over(
     "wait"
 }
 
-fn station_of(process: &Process, handover: &Handover<ShmQueues>) -> Option<Station> {
+fn station_of(process: &Process, handover: &Handover<RingQueues>) -> Option<Station> {
     let NextHop::Station(mac) = handover.hop() else { return None };
     process.rendezvous.station_of(mac)
 }

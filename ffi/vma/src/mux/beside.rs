@@ -9,8 +9,8 @@
 use std::os::fd::RawFd;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
+use ringway_host::queues::BESIDE;
 use ringway_host::sleep::epoll_ctl;
-use ringway_shm::BESIDE;
 
 use super::wait::Waiting;
 use crate::process::{self, Offload};

@@ -21,9 +21,9 @@ pub(crate) mod wait;
 use std::os::fd::RawFd;
 
 use ringway_host::spin::Cores;
-use ringway_shm::ShmQueues;
-use ringway_stack::ring::{FlowId, Readiness, Ring};
+use ringway_stack::ring::{FlowId, Readiness};
 
+use crate::devices::Ring;
 use crate::process::Offload;
 use crate::slab::Slab;
 use crate::socket::{Socket, refused};
@@ -214,7 +214,7 @@ pub(crate) const fn expand(bits: u32) -> u32 {
 
 /// What the ring knows of a socket's readiness, in epoll's bits. The kernel's half is the kernel's to say.
 #[inline]
-pub(crate) fn readiness(ring: &Ring<ShmQueues>, socket: &Socket) -> u32 {
+pub(crate) fn readiness(ring: &Ring, socket: &Socket) -> u32 {
     let ready = match socket.source() {
         Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(ring, socket, id).bits()),
         Source::Ring(id) => expand(ring.readiness(id).bits()),
@@ -231,7 +231,7 @@ pub(crate) fn readiness(ring: &Ring<ShmQueues>, socket: &Socket) -> u32 {
 
 /// SO_RCVLOWAT: fewer bytes are nothing to read, unless no more will come (tcp_poll).
 #[cold]
-fn above_low_water(ring: &Ring<ShmQueues>, socket: &Socket, id: FlowId) -> Readiness {
+fn above_low_water(ring: &Ring, socket: &Socket, id: FlowId) -> Readiness {
     let ready = ring.readiness(id);
     let ended = ready.intersects(Readiness::RDHUP | Readiness::HUP | Readiness::ERR);
     let there = ring.info(id).map_or(usize::MAX, |info| info.recv_queue);

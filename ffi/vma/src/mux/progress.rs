@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use ringway_host::{Pidfd, Plan, Progress, Work};
+use ringway_host::{HostQueues, Pidfd, Plan, Progress, Work};
 use ringway_params::Id;
 use ringway_shm::Rendezvous;
 use ringway_stack::device::Queues;
@@ -34,7 +34,7 @@ struct Service {
     calls: u64,
     /// [`crate::mux::State::sleeps`] then.
     sleeps: u64,
-    /// The ring was left to the senders then ([`ringway_shm::ShmQueues::pause`]).
+    /// The ring was left to the senders then ([`HostQueues::pause`]).
     pauses: bool,
     next_tick: Instant,
     /// [`Rendezvous::losses`] when routes were last gone through.

@@ -11,6 +11,7 @@
 use core::time::Duration;
 use std::os::fd::RawFd;
 
+use ringway_host::HostQueues;
 use ringway_host::spin::current_core;
 use ringway_stack::device::{Queues, Wake};
 use ringway_stack::time::Instant;

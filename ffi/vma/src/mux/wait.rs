@@ -10,15 +10,16 @@ use core::time::Duration;
 
 use arrayvec::ArrayVec;
 use ringway_host::Blocked;
+use ringway_host::queues::{BESIDE, HostQueues, SLEPT_MAX};
 use ringway_host::sleep::{epoll_wait, ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
-use ringway_shm::{BESIDE, SLEPT_MAX, ShmQueues};
 use ringway_stack::device::Queues;
 use ringway_stack::time::Instant;
 
 use super::sleepers::DOZE;
 use super::thread::{self, Marks, Thread};
 pub(crate) use super::thread::{in_handler, note_signal, run_handler};
+use crate::devices::RingQueues;
 use crate::errno;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
@@ -571,7 +572,7 @@ impl Offload {
         if leads && slept.is_ring_known {
             self.ring.queues_mut().slept(slept.ring.iter().copied());
         }
-        if asleep.is_in_ring && slept.ring.iter().any(|&event| ShmQueues::is_of_sleeper(event)) {
+        if asleep.is_in_ring && slept.ring.iter().any(|&event| RingQueues::is_of_sleeper(event)) {
             self.ring.queues_mut().clear_sleeper();
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::c_int;
+use ringway_host::HostQueues;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, TcpReport, WaitReport};
 use ringway_stack::device::{Protocol, Queues};
 use ringway_stack::offload::Reason;
@@ -66,6 +67,7 @@ pub(super) fn ring(offload: &mut Offload) -> RingReport {
     let counters = offload.ring.counters();
     let (batches, usage) = (offload.ring.batches(), offload.ring.usage());
     let device = offload.ring.queues_mut();
+    let (buffers, in_use) = device.tx_buffers();
     RingReport {
         rx_packets: counters.rx_packets,
         rx_bytes: counters.rx_bytes,
@@ -74,7 +76,7 @@ pub(super) fn ring(offload: &mut Offload) -> RingReport {
         tx_bytes: counters.tx_bytes,
         tx_drops: counters.tx_drops,
         retransmissions: counters.retransmissions,
-        copied_bytes: ringway_shm::bulk_copied(),
+        copied_bytes: device.copied_bytes(),
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
         core_claims: offload.mux.core_claims,
@@ -83,8 +85,8 @@ pub(super) fn ring(offload: &mut Offload) -> RingReport {
         batch_max: batches.max as u64,
         sockets: usage.flows as u64,
         flows: usage.addresses as u64,
-        tx_buffers: device.buffers() as u64,
-        tx_buffers_used: device.buffers_in_use() as u64,
+        tx_buffers: buffers as u64,
+        tx_buffers_used: in_use as u64,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use ringway_host::HostQueues;
 use ringway_stack::device::{
     Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };

@@ -1,4 +1,4 @@
-//! SIGSEGV, once the program has been lent something: a write into what it was lent is allowed ([`ringway_shm::copy_on_write`]), and any other fault goes
+//! SIGSEGV, once the program has been lent something: a write into what it was lent is allowed ([`LendBuffer::copy_on_write`]), and any other fault goes
 //! the way that it went before, to the program's handler or its end.
 
 use core::ffi::{c_int, c_void};
@@ -9,7 +9,9 @@ use libc::{SA_ONSTACK, SA_RESETHAND, SA_SIGINFO, SIG_DFL, SIG_IGN, SIG_SETMASK, 
 use ringway_host::all_but_faults;
 
 use super::{CHANGING, handler, lock, trampoline};
+use crate::devices::RxBuf;
 use crate::{errno, real};
+use ringway_stack::device::LendBuffer;
 
 /// sigaction(2): the mapping does not allow it. (libc has no name for it.)
 const SEGV_ACCERR: c_int = 2;
@@ -115,7 +117,7 @@ pub(super) unsafe fn is_mended(info: *const siginfo_t, context: *const c_void) -
         (*info).si_addr().addr()
     };
     let saved = errno::current();
-    let is_mended = ringway_shm::copy_on_write(address);
+    let is_mended = RxBuf::copy_on_write(address);
     errno::set(saved);
     is_mended
 }

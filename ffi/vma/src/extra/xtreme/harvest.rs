@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use ringway_shm::RxBuf;
-use ringway_stack::device::RxBuffer;
+use ringway_stack::device::LendBuffer;
 use ringway_stack::ring::{FlowId, Lent, Readiness};
 
 use super::abi::{Completed, PACKET};
 use super::buffers::{Owner, PACKET_NODES};
 use super::kernel::CHARGE;
+use crate::devices::RxBuf;
 use crate::errno::Errno;
 use crate::extra::rings::options::default_user_data;
 use crate::process::Offload;
@@ -190,7 +190,7 @@ fn gather(offload: &mut Offload, key: Key, id: FlowId, pieces: &mut Vec<Lent<RxB
         let next = match waiting(offload, key).and_then(|waiting| waiting.rest.pop_front()) {
             // (A read that finds nothing takes the error, which is SO_ERROR's.)
             None if offload.ring.readiness(id).contains(Readiness::ERR) && !has_bytes(offload, id) => return,
-            None => match offload.ring.tcp_lend(id, |buffer| leading(buffer, room)) {
+            None => match offload.ring.tcp_lend(id, |buffer| buffer.leading(1).min(room)) {
                 Ok(Some(piece)) => piece,
                 _ => return,
             },
@@ -213,17 +213,6 @@ fn gather(offload: &mut Offload, key: Key, id: FlowId, pieces: &mut Vec<Lent<RxB
 
 fn has_bytes(offload: &Offload, id: FlowId) -> bool {
     offload.ring.info(id).is_some_and(|info| info.recv_queue > 0)
-}
-
-/// Bytes of a buffer's first piece, of which there is room for so many.
-fn leading(buffer: &RxBuf, room: usize) -> usize {
-    let mut first = 0;
-    buffer.for_each_piece(|_, len| {
-        if first == 0 {
-            first = len;
-        }
-    });
-    first.min(room).min(buffer.len())
 }
 
 /// A completion for each datagram; an error in one of its own.

@@ -6,8 +6,6 @@ use std::os::fd::RawFd;
 
 use libc::epoll_event;
 use ringway_host::sleep::{epoll_ctl, epoll_wait};
-use ringway_shm::ShmQueues;
-use ringway_stack::ring::Ring;
 use ringway_stack::time::Instant;
 
 use super::super::interest::{Item, Target};
@@ -16,6 +14,7 @@ use super::super::{IN, readiness, thread};
 use super::{
     Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, await_adopted, is_plain, registered_event, token,
 };
+use crate::devices::Ring;
 use crate::errno::Errno;
 use crate::extra::resume::{self, Resume};
 use crate::fdtable::{self, Entry};
@@ -28,13 +27,7 @@ const KERNEL_EVERY: Duration = Duration::from_millis(1);
 
 /// What an item's target is ready for, as far as we carry it.
 #[inline]
-pub(super) fn target_readiness(
-    ring: &Ring<ShmQueues>,
-    sockets: &Slab<Socket>,
-    epolls: &mut Slab<Epoll>,
-    target: Target,
-    depth: u32,
-) -> u32 {
+pub(super) fn target_readiness(ring: &Ring, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, target: Target, depth: u32) -> u32 {
     match target {
         Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(ring, socket)),
         Target::Epoll(inner) => nested_readiness(ring, sockets, epolls, inner, depth),
@@ -43,7 +36,7 @@ pub(super) fn target_readiness(
     }
 }
 
-fn nested_readiness(ring: &Ring<ShmQueues>, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
+fn nested_readiness(ring: &Ring, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
     let Some(instance) = epolls.get_mut(index).filter(|instance| depth < NESTING_MAX && instance.interest.may_be_ready()) else { return 0 };
     let mut interest = std::mem::take(&mut instance.interest);
     let ready = interest.is_ready(|item| target_readiness(ring, sockets, epolls, item.target, depth + 1));
