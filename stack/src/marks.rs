@@ -171,6 +171,8 @@ marks! {
     RuleMoved,
     /// A frame's flow tag named its connection.
     FoundByTag,
+    /// A frame's flow tag named its UDP socket.
+    DatagramFoundByTag,
     /// A listener ended, and connections that came by its rule got rules of their own.
     AcceptedSteered,
     /// A connection left the ring for another carrier, in the middle of its life.

@@ -71,6 +71,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("a listener whose connections outlive it", steering::accepted),
     ("a connection that waits for its rule", steering::opening),
     ("frames with flow tags", steering::tags),
+    ("datagrams with flow tags", steering::datagram_tags),
     ("a connection that moves with its rule", steering::moved),
 ];
 

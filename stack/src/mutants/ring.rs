@@ -83,6 +83,8 @@ macro_rules! with_ring {
             AdoptedRuleStays,
             /// A flow tag is believed, whatever the frame's addresses are.
             TagTrusted,
+            /// A datagram's flow tag counts where another socket with its port fits the addresses better.
+            DatagramTagPreferred,
             /// Connections that a listener accepted have no flow rule once it ends.
             AcceptedEndWithListener,
             /// A closed socket's name finds the one that has its slot now.

@@ -1,6 +1,7 @@
 //! Demultiplexing: from a frame's addresses to the slot of its flow, in constant time.
 
 use core::hash::{BuildHasher, Hasher};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
@@ -56,6 +57,15 @@ impl FlowKey {
     /// The key of a listener or a bound UDP socket.
     pub(super) fn bound(protocol: Protocol, local: SocketAddr) -> Self {
         Self::new(protocol, local, any_of(local))
+    }
+
+    /// Of UDP: the family, and the local port.
+    fn datagram_port(self) -> Option<(bool, u16)> {
+        let (is_v4, ports) = match self {
+            Self::V4(key) => (true, key.ports),
+            Self::V6(key) => (false, key.ports),
+        };
+        (ports >> 32 == 17).then_some((is_v4, (ports >> 16) as u16))
     }
 
     /// The key as words, for a keyed hash over all of it.
@@ -201,6 +211,9 @@ pub(super) struct Demux {
     free_groups: Vec<u32>,
     /// Sockets of groups beyond the first of each.
     sharers: usize,
+    /// How many UDP sockets there are of each family and port, and how many ports have more than one.
+    datagram_ports: BTreeMap<(bool, u16), u32>,
+    shared_datagram_ports: usize,
     /// The flow that the last frame was for: the next one's often too.
     last: Option<(FlowKey, u32)>,
     pub(super) strain: Strain,
@@ -209,7 +222,16 @@ pub(super) struct Demux {
 impl Demux {
     pub(super) fn new(key: u64) -> Self {
         let flows = Table { v4: HashMap::with_hasher(FlowHash { key }), v6: HashMap::with_hasher(FlowHash { key }) };
-        Self { flows, groups: Vec::new(), free_groups: Vec::new(), sharers: 0, last: None, strain: Strain::HEALTHY }
+        Self {
+            flows,
+            groups: Vec::new(),
+            free_groups: Vec::new(),
+            sharers: 0,
+            datagram_ports: BTreeMap::new(),
+            shared_datagram_ports: 0,
+            last: None,
+            strain: Strain::HEALTHY,
+        }
     }
 
     /// `false`: that key is taken.
@@ -218,6 +240,7 @@ impl Demux {
             return false;
         }
         self.flows.insert(key, slot);
+        self.count_port(key, true);
         // A new, more specific flow may shadow what the cache remembers.
         if !self.strain.is(Mutant::CachedFlowShadows) {
             self.last = None;
@@ -257,6 +280,7 @@ impl Demux {
         let group = &mut self.groups[index as usize];
         group.members.push((slot, reuse));
         group.settle();
+        self.count_port(key, true);
         if !self.strain.is(Mutant::SharedJoinLeavesCache) {
             self.last = None;
         }
@@ -270,6 +294,7 @@ impl Demux {
         if entry & GROUP == 0 {
             if entry == slot {
                 self.flows.remove(&key);
+                self.count_port(key, false);
             }
             return;
         }
@@ -280,7 +305,9 @@ impl Demux {
         if !self.strain.is(Mutant::ShareLeaverFound) {
             group.settle();
         }
-        if group.members.is_empty() {
+        let is_empty = group.members.is_empty();
+        self.count_port(key, false);
+        if is_empty {
             self.flows.remove(&key);
             self.free_groups.push(index);
         } else {
@@ -293,6 +320,29 @@ impl Demux {
         if !self.strain.is(Mutant::CachedFlowOutlives) {
             self.last = None;
         }
+    }
+
+    /// A UDP socket has come, or has gone.
+    fn count_port(&mut self, key: FlowKey, comes: bool) {
+        let Some(port) = key.datagram_port() else { return };
+        let count = self.datagram_ports.entry(port).or_default();
+        match (comes, *count) {
+            (true, before) => {
+                *count += 1;
+                self.shared_datagram_ports += usize::from(before == 1);
+            }
+            (false, 2) => {
+                *count = 1;
+                self.shared_datagram_ports -= 1;
+            }
+            (false, 3..) => *count -= 1,
+            (false, _) => _ = self.datagram_ports.remove(&port),
+        }
+    }
+
+    /// Whether every UDP socket has its port alone: then a datagram for that port is its own, or nobody's.
+    pub(super) fn has_datagram_ports_apart(&self) -> bool {
+        self.shared_datagram_ports == 0
     }
 
     /// How many sockets have a key here.

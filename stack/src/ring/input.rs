@@ -437,7 +437,8 @@ impl<Q: Queues> Ring<Q> {
         if local.ip().is_multicast() {
             return self.deliver(now, remote, local, &packet.payload(at, len)).then_some(());
         }
-        let mut index = self.demux.find(Protocol::Udp, local, remote);
+        let tagged = self.tagged_datagram(packet.frame.meta.flow_tag, local, remote);
+        let mut index = tagged.or_else(|| self.demux.find(Protocol::Udp, local, remote));
         if index.is_none() && self.config.is(Mutant::ConnectedHearsAll) {
             index = self.slots.iter().find_map(|(id, flow)| match flow {
                 Flow::Udp(udp) if udp.local.port() == local.port() => Some(id.index),

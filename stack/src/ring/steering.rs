@@ -7,7 +7,9 @@
 //! The connections that a listener accepts come by its rule, and have a share in it. When the listener ends, each of them gets a rule of its own, so
 //! that another may listen there. (Members of a group do not rely on it: who joins or leaves would take their connections elsewhere.)
 //!
-//! A connection's own rule has a flow tag, which names its slot and saves the search for it. It is verified against the frame's addresses.
+//! A connection's own rule has a flow tag, which names its slot and saves the search for it; so has the rule of a UDP socket that does not share its
+//! address. A tag is verified against the frame's addresses. A UDP socket may have a rule that matches what is another one's (everything for a port, beside one
+//! address of it), and where a ring has two sockets with one port, no tag of UDP's is looked at.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -116,7 +118,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// The flow tag that names a slot; zero where the device has none, or none so large.
-    fn tag_of(&self, index: u32) -> u32 {
+    pub(super) fn tag_of(&self, index: u32) -> u32 {
         let has_tags = self.output.caps.steering.contains(Steering::TAG);
         index.checked_add(1).filter(|tag| has_tags && *tag <= TAG_MAX).unwrap_or(0)
     }
@@ -133,6 +135,25 @@ impl<Q: Queues> Ring<Q> {
         let hears = stream.rule.is_some() && !stream.connection.is_finished();
         if is_its && hears {
             mark!(self, FoundByTag);
+            return Some(index);
+        }
+        None
+    }
+
+    /// The UDP socket that a frame's flow tag names, if what goes from there to there is its own.
+    #[inline]
+    pub(super) fn tagged_datagram(&mut self, tag: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+        let index = tag.checked_sub(1)?;
+        if !self.demux.has_datagram_ports_apart() && !self.config.is(Mutant::DatagramTagPreferred) {
+            return None;
+        }
+        let Some(Flow::Udp(udp)) = self.slots.at(index) else { return None };
+        let is_address = udp.local.port() == local.port() && (udp.local.ip() == local.ip() || udp.local.ip().is_unspecified());
+        let is_its = is_address && udp.local.is_ipv4() == local.is_ipv4() && udp.remote.is_none_or(|(peer, _)| peer == remote);
+        // (One whose receiving side was shut down is found by nobody.)
+        let hears = udp.rule.is_some();
+        if hears && (is_its || self.config.is(Mutant::TagTrusted)) {
+            mark!(self, DatagramFoundByTag);
             return Some(index);
         }
         None

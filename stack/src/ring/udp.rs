@@ -546,10 +546,10 @@ fn among_equals(reuse: Reuse, has_peer: bool) -> Reuse {
     if has_peer && reuse == Reuse::Port { Reuse::Address } else { reuse }
 }
 
-/// What has a UDP socket's datagrams come to this ring.
-fn udp_rule(local: SocketAddr, options: &UdpOptions) -> FlowRule {
+/// What has a UDP socket's datagrams come to this ring, under its tag. (A rule that is shared is a group's.)
+fn udp_rule(local: SocketAddr, options: &UdpOptions, tag: u32) -> FlowRule {
     let shared = options.reuse != Reuse::No;
-    FlowRule { shared, cookie: options.cookie, ..FlowRule::flow(Protocol::Udp, local, None) }
+    FlowRule { shared, cookie: options.cookie, ..FlowRule::flow(Protocol::Udp, local, None) }.tag(if shared { 0 } else { tag })
 }
 
 pub(super) fn rule_error(error: RuleError) -> Error {

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 use std::io::IoSliceMut;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ringway_stack::device::{DeviceEvent, RuleError, RuleId};
-use ringway_stack::ring::{NextHop, RecvFlags, Ring, RingConfig};
+use ringway_stack::ring::{NextHop, RecvFlags, Ring, RingConfig, UdpOptions};
 use ringway_stack::{Error, tcp};
 
 use super::adapter::Adapter;
@@ -143,6 +143,42 @@ pub(in crate::drills) fn tags(bench: &mut Bench) {
     for socket in host.ring.open_flows() {
         host.ring.close(host.now, socket, true);
     }
+    host.sent();
+    host.is_empty();
+}
+
+/// The same of datagrams: whatever the tag says, a datagram is for the socket that its addresses fit best, or for nobody.
+pub(in crate::drills) fn datagram_tags(bench: &mut Bench) {
+    let mut host = host(bench);
+    let (everywhere, here) = (SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 700), address(1, 700));
+    let mut sockets = vec![
+        (host.open(everywhere, UdpOptions::default()), everywhere),
+        (host.open(address(1, 701), UdpOptions::default()), address(1, 701)),
+    ];
+    let tags: Vec<u32> = host.port.borrow().rules.values().map(|rule| rule.tag).collect();
+    host.must(!tags.contains(&0), format_args!("{tags:?}: tags of sockets' rules, on a device that has tags"));
+    for _ in 0..host.bench.between(4, 16) {
+        match sockets.iter().position(|(_, local)| *local == here) {
+            Some(at) if host.bench.chance(3) => host.close(sockets.remove(at).0),
+            None if host.bench.chance(3) => sockets.push((host.open(here, UdpOptions::default()), here)),
+            _ => {}
+        }
+        let to = address(1, host.bench.pick(&[700, 700, 701, 702]));
+        let tag = host.bench.pick(&[tags[0], tags[1], tags[1] + 1, 0, 77, u32::MAX]);
+        let best = |exact: bool| {
+            sockets.iter().find(|(_, local)| local.port() == to.port() && (!exact || *local == to)).map(|(socket, _)| *socket)
+        };
+        let expected = best(true).or_else(|| best(false));
+        host.port.borrow_mut().tag = tag;
+        host.hand(address(2, 600), to, b"datagram");
+        let heard: Vec<_> = sockets.iter().filter(|&&(socket, _)| host.take(socket).is_some()).map(|(socket, _)| *socket).collect();
+        host.must(
+            heard == expected.into_iter().collect::<Vec<_>>(),
+            format_args!("bind(2): {heard:?} of {sockets:?} heard a datagram for {to} with the flow tag {tag}, of {tags:?}"),
+        );
+    }
+    host.port.borrow_mut().tag = 0;
+    sockets.into_iter().for_each(|(socket, _)| host.close(socket));
     host.sent();
     host.is_empty();
 }

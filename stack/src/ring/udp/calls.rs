@@ -37,7 +37,7 @@ impl<Q: Queues> Ring<Q> {
         // A group's datagrams come with its first member.
         let attached = match local.ip().is_multicast() {
             true => None,
-            false => Some(self.attach(&udp_rule(local, options)).map_err(rule_error)?),
+            false => Some(self.attach(&udp_rule(local, options, self.tag_of(self.slots.next_index()))).map_err(rule_error)?),
         };
         let flow = UdpFlow {
             bound: local,
@@ -104,7 +104,8 @@ impl<Q: Queues> Ring<Q> {
         if !self.demux.admits(after, options.reuse) {
             return Err(Error::AddressInUse);
         }
-        let attached = if moves { Some(self.attach(&udp_rule(local, &options)).map_err(rule_error)?) } else { None };
+        let tag = self.tag_of(id.index);
+        let attached = if moves { Some(self.attach(&udp_rule(local, &options, tag)).map_err(rule_error)?) } else { None };
         if !stays {
             self.demux.leave(before, id.index);
         }
@@ -141,9 +142,10 @@ impl<Q: Queues> Ring<Q> {
         // (The device may not have both rules at once.)
         self.detach(rule);
         let admitted = if self.demux.admits(key, options.reuse) { Ok(()) } else { Err(Error::AddressInUse) };
-        let (attached, now, result) = match admitted.and_then(|()| self.attach(&udp_rule(local, &options)).map_err(rule_error)) {
+        let tag = self.tag_of(id.index);
+        let (attached, now, result) = match admitted.and_then(|()| self.attach(&udp_rule(local, &options, tag)).map_err(rule_error)) {
             Ok(attached) => (Some(attached), options, Ok(())),
-            Err(error) => (self.attach(&udp_rule(local, &before)).ok(), before, Err(error)),
+            Err(error) => (self.attach(&udp_rule(local, &before, tag)).ok(), before, Err(error)),
         };
         if attached.is_some() {
             self.demux.join(key, id.index, among_equals(now.reuse, has_peer));
