@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ringway_stack::offload::Reason;
+
 /// Why [`crate::attach`] failed. The process then runs on the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
@@ -64,6 +66,18 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
+    /// Why a program's socket that wants to go there is left to the kernel.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::OtherUser { .. } => Reason::OtherUser,
+            Self::Silent => Reason::PeerSilent,
+            Self::Unverified | Self::Unbound => Reason::PeerUnverified,
+            Self::Full => Reason::TooManyPeers,
+            Self::Incompatible => Reason::NoOffloadedPeer,
+            Self::System { .. } => Reason::NoResources,
+        }
+    }
+
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { what, source }
     }

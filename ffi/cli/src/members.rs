@@ -35,7 +35,15 @@ pub fn reports(pids: &[u32], request: &str) -> Result<Vec<ProcessReport>> {
     Ok(reports)
 }
 
+/// Has a process answer to `request` over its control socket, of that name.
+///
+/// # Errors
+/// There is no such socket, or it does not answer in time.
+pub fn query(name: &str, request: &str, patience: Duration) -> std::io::Result<String> {
+    ringway_shm::query(name, request, patience)
+}
+
 fn ask(name: &str, request: &str) -> Result<ProcessReport> {
-    let answer = ringway_shm::query(name, request, PATIENCE)?;
+    let answer = query(name, request, PATIENCE)?;
     serde_json::from_str(&answer).context("its answer is not a report")
 }

@@ -23,7 +23,7 @@ pub fn sample(published: &mut Published, request: Request) -> Result<Snapshot, R
     if published.may_ask() || request != Request::default() {
         published.ask(request)?;
         // In another network namespace it does not hear; it looks by itself now and then, if it does anything.
-        let _ = ringway_shm::query(published.control(), LOOK, PATIENCE);
+        let _ = crate::members::query(published.control(), LOOK, PATIENCE);
     }
     published.read(PATIENCE)
 }

@@ -1,7 +1,17 @@
-//! The devices that a process may have rings on.
+//! The devices that a process may have rings on: the one module of the library that names their crates.
+//!
+//! What a ring, its queues and its buffers do is the contract's (`ringway_stack::device`, `ringway_host::queues`), and the rest of the library knows
+//! them by the names below. What is shared memory's alone stands behind these names as well, until another device needs its own: who has an
+//! address, and is connected ([`Rendezvous`]); and what processes tell each other about a connection that changes its owner ([`Talk`]).
+
+use std::sync::Arc;
 
 use ringway_stack::device::Queues;
 use ringway_stack::ring;
+
+pub(crate) use ringway_shm::{AttachError, Correspondent, Fd, Rendezvous, ResolveError, Resolved, Search, Station, Talk, is_internal};
+
+use crate::params::Params;
 
 /// One ring's queues.
 pub(crate) type RingQueues = ringway_shm::ShmQueues;
@@ -11,3 +21,47 @@ pub(crate) type Ring = ring::Ring<RingQueues>;
 
 /// A handle on received bytes.
 pub(crate) type RxBuf = <RingQueues as Queues>::Rx;
+
+/// Attaches to shared memory.
+///
+/// # Errors
+/// [`AttachError`].
+pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
+    ringway_shm::attach(&settings(params))
+}
+
+/// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones
+/// (32 KiB): 19 buffers are 128 KiB.
+fn settings(params: &Params) -> ringway_shm::Settings {
+    ringway_shm::Settings {
+        pool_bytes: (params.tx_bufs * (128 << 10)).div_ceil(19),
+        listeners_are_bound: true,
+        huge_pages: params.huge_pages,
+        heads_max: params.rx_bufs,
+        head_memory: crate::extra::ioctl::head_memory(),
+        ..ringway_shm::Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::tests::with;
+
+    #[test]
+    fn nothing_set_means_what_shared_memory_means_by_itself() {
+        let (set, plain) = (settings(&with(&[])), ringway_shm::Settings::default());
+        assert_eq!((set.pool_bytes, set.heads_max), (plain.pool_bytes, plain.heads_max));
+    }
+
+    #[test]
+    fn buffers_are_as_many_as_is_said() {
+        for count in ["1", "19", "512", "8192", "311296"] {
+            let bytes = settings(&with(&[("VMA_TX_BUFS", count)])).pool_bytes;
+            let (small, large) = (bytes / 4 / 2048, bytes * 3 / 4 / 32_768);
+            let count: usize = count.parse().expect("a number");
+            assert!((small + large).abs_diff(count) <= 2, "{count}: {small} and {large}");
+            assert!(bytes <= ringway_shm::Settings::POOL_BYTES_MAX);
+        }
+    }
+}

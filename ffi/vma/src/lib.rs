@@ -1,7 +1,7 @@
 //! `libvma.so`: unmodified socket programs on Ringway.
 //!
 //! Preloaded, this library puts its own functions in front of libc's socket calls. TCP and UDP sockets whose peers can be
-//! reached by shared memory are carried by a [`ringway_stack::ring::Ring`] over [`ringway_shm`]; every other socket, and
+//! reached by shared memory are carried by a [`ringway_stack::ring::Ring`] over it; every other socket, and
 //! every descriptor that is no socket at all, goes straight to libc. Each offloaded socket keeps a kernel descriptor as its
 //! placeholder: numbers, `dup`, close-on-exec and falling back to the kernel stay true, and listeners and UDP sockets
 //! receive from both worlds.

@@ -120,19 +120,6 @@ impl Params {
         }
     }
 
-    /// What the shared-memory device is to be attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones
-    /// (32 KiB): 19 buffers are 128 KiB.
-    pub(crate) fn shm_settings(&self) -> ringway_shm::Settings {
-        ringway_shm::Settings {
-            pool_bytes: (self.tx_bufs * (128 << 10)).div_ceil(19),
-            listeners_are_bound: true,
-            huge_pages: self.huge_pages,
-            heads_max: self.rx_bufs,
-            head_memory: crate::extra::ioctl::head_memory(),
-            ..ringway_shm::Settings::default()
-        }
-    }
-
     /// What TCP connections start with, over a device whose packets have up to `mtu` bytes in up to `gather_max` pieces.
     pub(crate) fn tcp_defaults(&self, mtu: usize, gather_max: usize) -> tcp::Config {
         let defaults = tcp::Config::default();
@@ -219,4 +206,4 @@ pub(crate) fn random_seed() -> io::Result<[u8; 32]> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

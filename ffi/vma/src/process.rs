@@ -9,14 +9,13 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringway_host::{Addresses, Clock, Pidfd};
 use ringway_report::ClosedSockets;
-use ringway_shm::Rendezvous;
 use ringway_stack::device::{LendBuffer, Queues};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, RingConfig};
 use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
-use crate::devices::{Ring, RxBuf};
+use crate::devices::{self, Rendezvous, Ring, RxBuf};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
 use crate::lock::{Guard, Lock};
@@ -223,7 +222,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     let no_resources = |e: &dyn core::fmt::Display| (Reason::NoResources, e.to_string());
 
     let clock = Clock::new();
-    let (device, rendezvous) = ringway_shm::attach(&params.shm_settings()).map_err(|e| no_resources(&e))?;
+    let (device, rendezvous) = devices::attach(params).map_err(|e| no_resources(&e))?;
     let capabilities = device.capabilities();
     let tcp_defaults = params.tcp_defaults(capabilities.mtu, capabilities.gather_max);
     let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };

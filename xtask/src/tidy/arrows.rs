@@ -1,4 +1,5 @@
-//! Who may name whom inside `stack`: its modules stand in layers, and an arrow upwards would tie what is below to what is above it.
+//! Who may name whom. Inside `stack`, modules stand in layers, and an arrow upwards would tie what is below to what is above it. In `ffi`, the crates of
+//! devices are named by the lists of devices alone, so that another device can be added there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,8 +32,34 @@ const MAY_NAME: [(&str, &[&str]); 19] = [
     ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mutants", "offload", "tcp", "time", "timer", "wire"]),
 ];
 
-/// Adds a finding for each arrow that is not in the table, and for a module that has no place in it. (Comments may name whom they like.)
+/// The crates of devices.
+const DEVICES: [&str; 1] = ["ringway_shm"];
+
+/// Where they may be named in `ffi`, beside tests: the library's list of devices, and the command's list of who is on them.
+const LISTS_OF_DEVICES: [&str; 2] = ["ffi/vma/src/devices.rs", "ffi/cli/src/members.rs"];
+
+/// Adds a finding for each arrow that is not in the tables, and for a module of `stack` that has no place there. (Comments may name whom they like.)
 pub(super) fn check(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {
+    layers(texts, findings);
+    devices(texts, findings);
+}
+
+fn devices(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {
+    for (file, text) in texts {
+        let is_source = file.starts_with("ffi") && file.components().nth(2).is_some_and(|part| part.as_os_str() == "src");
+        if !is_source || LISTS_OF_DEVICES.iter().any(|list| file == Path::new(list)) {
+            continue;
+        }
+        for (number, line) in numbered(text) {
+            let code = line.split("//").next().unwrap_or_default();
+            if let Some(device) = DEVICES.iter().find(|device| code.contains(**device)) {
+                findings.push(format!("{}:{number}: {device} is named outside of the list of devices", file.display()));
+            }
+        }
+    }
+}
+
+fn layers(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {
     for (file, text) in texts {
         let Some(module) = module_of(file) else { continue };
         let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == module) else {

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_uint, c_ulong};
 use ringway_stack::ring::FlowId;
 
 use super::exec;
+use crate::devices;
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::fork::tables_are_ours;
@@ -35,7 +36,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 
 /// Whether a descriptor is the library's own, of which the program does not know.
 fn is_internal(fd: c_int) -> bool {
-    ringway_shm::is_internal(fd) || ringway_host::is_internal(fd) || fdtable::peek(fd) == Entry::Internal
+    devices::is_internal(fd) || ringway_host::is_internal(fd) || fdtable::peek(fd) == Entry::Internal
 }
 
 /// Calls `body` with the parts of a range of descriptors between the library's own, until one fails.

@@ -5,13 +5,13 @@ use core::time::Duration;
 use std::time::Instant;
 
 use ringway_host::Blocked;
-use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{FlowId, NextHop};
 
 use super::inherited::InheritedConnection;
 use super::{ANSWER, PATIENCE, memfd, pause};
 use crate::descendants;
+use crate::devices::{Fd, Station, Talk};
 use crate::extra::threads;
 use crate::fdtable::{self, Entry};
 use crate::process::{self, Process};

@@ -13,7 +13,6 @@ use std::io;
 use std::net::SocketAddr;
 
 use ringway_host::Blocked;
-use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, Handover, NextHop};
 use ringway_stack::tcp::State;
@@ -21,6 +20,7 @@ use ringway_stack::tcp::State;
 use super::{ANSWER, memfd, owner, peer};
 use crate::descendants;
 use crate::devices::RingQueues;
+use crate::devices::{Fd, Station, Talk};
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use ringway_host::Blocked;
 use ringway_host::sleep::EventFd;
-use ringway_shm::Fd;
 
 use super::pair;
 use crate::descendants;
+use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::exit;
 use crate::process::{Offload, Process};

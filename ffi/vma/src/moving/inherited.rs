@@ -5,10 +5,9 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 use std::net::SocketAddr;
 
-use ringway_shm::{Station, Talk};
-
 use super::{ANSWER, PATIENCE, pair, pause};
 use crate::descendants;
+use crate::devices::{Station, Talk};
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::process::Process;

@@ -5,7 +5,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ringway_shm::{Fd, Station, Talk};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Remains;
@@ -13,6 +12,7 @@ use ringway_stack::tcp::Remains;
 use super::backlog::{self, Backlog};
 use super::giving_up::File;
 use super::{ANSWER, Role, memfd, owner, pair, peer};
+use crate::devices::{Fd, Station, Talk};
 use crate::errno::Errno;
 use crate::exit;
 use crate::process::{Offload, Process};

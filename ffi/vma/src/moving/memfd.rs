@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::FromRawFd as _;
 
-use ringway_shm::Fd;
 use ringway_stack::tcp::Remains;
 use ringway_stack::wire::tcp::SeqNumber;
+
+use crate::devices::Fd;
 
 /// More than both queues of a connection ever hold.
 const BYTES_MAX: u64 = 256 << 20;

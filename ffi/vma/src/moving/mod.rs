@@ -19,7 +19,7 @@
 //! - a process ends, or becomes another program, while a peer of its does not read what it has written ([`crate::exit`]): the kernel keeps
 //!   that, and what the kernel has no room for, the peer's process.
 //!
-//! The words of the talk (see [`ringway_shm::Talk`]; addresses are the asked side's own, then the other's):
+//! The words of the talk (see [`Talk`](crate::devices::Talk); addresses are the asked side's own, then the other's):
 //! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
 //!   child's own is the kernel's by now, or there is no such connection
 //! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
@@ -61,6 +61,7 @@ use std::sync::Arc;
 use giving_up::File;
 use ringway_stack::offload::Reason;
 
+use crate::devices::Fd;
 use crate::exit::Patience;
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
@@ -93,7 +94,7 @@ impl Move {
 pub(crate) struct FormerDescriptor {
     local: SocketAddr,
     remote: SocketAddr,
-    fd: ringway_shm::Fd,
+    fd: Fd,
     birth: u32,
     /// The connection need not have moved yet.
     is_early: bool,

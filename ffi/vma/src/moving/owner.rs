@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringway_host::Blocked;
-use ringway_shm::Fd;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, FlowInfo, NextHop};
 use ringway_stack::tcp;
@@ -16,6 +15,7 @@ use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
 use super::{Move, Role, awaiting_child, pair, peer};
 use crate::descendants;
+use crate::devices::Fd;
 use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
 use crate::mux;

@@ -5,8 +5,8 @@ use core::mem::size_of;
 use std::net::SocketAddr;
 
 use libc::socklen_t;
-use ringway_shm::Fd;
 
+use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::real;
 use crate::socket::address::{self, Raw};

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringway_host::Blocked;
-use ringway_shm::{Correspondent, Fd};
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
@@ -13,6 +12,7 @@ use super::backlog::{self, Backlog, Taken};
 use super::giving_up::File;
 use super::{FormerDescriptor, Move, Role, addresses, awaiting_child, memfd, owner, pair, retreat};
 use crate::descendants;
+use crate::devices::{Correspondent, Fd};
 use crate::fdtable;
 use crate::fork::sharing;
 use crate::process::{Offload, Process};

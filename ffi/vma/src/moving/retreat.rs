@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use ringway_host::Blocked;
-use ringway_shm::{Station, Talk};
 use ringway_stack::ring::{FlowId, NextHop};
 
 use super::{ANSWER, PATIENCE, owner, peer};
 use crate::descendants;
+use crate::devices::{Station, Talk};
 use crate::exit::Patience;
 use crate::process::{Offload, Process};
 use crate::slab::Key;

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use ringway_host::{HostQueues, Pidfd, Plan, Progress, Work};
 use ringway_params::Id;
-use ringway_shm::Rendezvous;
 use ringway_stack::device::Queues;
 use ringway_stack::time::Instant;
 
 use super::held::{self, Watch};
+use crate::devices::Rendezvous;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::{fork, params};

@@ -1,6 +1,7 @@
 use super::*;
 
-fn with(set: &[(&str, &str)]) -> Params {
+/// As if these were set in the environment.
+pub(crate) fn with(set: &[(&str, &str)]) -> Params {
     let settings = Settings::read(|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()));
     assert_eq!(settings.warnings(), [""; 0]);
     Params::of(&settings)
@@ -15,8 +16,6 @@ fn tcp_of(params: &Params) -> tcp::Config {
 fn nothing_set_means_what_the_parts_mean_by_themselves() {
     let params = with(&[]);
     assert_eq!((params.rx_poll_us, params.select_poll_us), (None, None));
-    let (shm, plain) = (params.shm_settings(), ringway_shm::Settings::default());
-    assert_eq!((shm.pool_bytes, shm.heads_max), (plain.pool_bytes, plain.heads_max));
     let defaults = tcp::Config::default();
     assert_eq!(tcp_of(&params), tcp::Config { mss_max: 65_495, gather_max: 8, ..defaults });
     let (udp, plain) = (params.udp_defaults(), UdpOptions::default());
@@ -47,15 +46,4 @@ fn receive_buffers_have_a_floor() {
     let config = tcp_of(&params);
     assert_eq!((config.rcvbuf_initial, config.rcvbuf_max), (16_000_000, 16_000_000));
     assert_eq!(params.udp_defaults().rcvbuf, 16_000_000);
-}
-
-#[test]
-fn buffers_are_as_many_as_is_said() {
-    for count in ["1", "19", "512", "8192", "311296"] {
-        let bytes = with(&[("VMA_TX_BUFS", count)]).shm_settings().pool_bytes;
-        let (small, large) = (bytes / 4 / 2048, bytes * 3 / 4 / 32_768);
-        let count: usize = count.parse().expect("a number");
-        assert!((small + large).abs_diff(count) <= 2, "{count}: {small} and {large}");
-        assert!(bytes <= ringway_shm::Settings::POOL_BYTES_MAX);
-    }
 }

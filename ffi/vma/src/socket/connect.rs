@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
-use ringway_shm::{ResolveError, Resolved, Search};
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, NextHop};
@@ -14,6 +13,7 @@ use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
 use super::{Family, Kind, common, datagram, greeting, lifecycle, ports, stream};
+use crate::devices::{ResolveError, Resolved, Search};
 use crate::errno::{Errno, THEIRS};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -130,7 +130,7 @@ pub(crate) fn reachable(process: &Process, from: SocketAddr, to: Address, waits:
 /// Why an address is the kernel's that could not be resolved.
 pub(super) fn unreachable(remote: SocketAddr, error: &ResolveError) -> Unreachable {
     tracing::debug!("{remote} cannot be reached by shared memory: {error}");
-    Unreachable::Because(super::reason_of(error))
+    Unreachable::Because(error.reason())
 }
 
 /// An address that an offloaded process may have.

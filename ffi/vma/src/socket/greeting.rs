@@ -8,13 +8,13 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use ringway_host::Blocked;
-use ringway_shm::ResolveError;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, NextHop};
 
 use super::address::Raw;
-use super::{Kind, common, reason_of};
+use super::{Kind, common};
+use crate::devices::ResolveError;
 use crate::errno::{self, Errno};
 use crate::mux;
 use crate::process::{self, Offload, Process};
@@ -111,7 +111,7 @@ pub(super) fn settle(process: &Process, offload: &mut Offload, key: Key, to: Soc
     // (Of several that share an address, each connection has the next one.)
     let found = error.map_or_else(|| process.rendezvous.search(Protocol::Tcp, to).ok()?.found, |_| None);
     let Some(hop) = found else {
-        leave(process, offload, key, error.map_or(Reason::NoOffloadedPeer, reason_of));
+        leave(process, offload, key, error.map_or(Reason::NoOffloadedPeer, ResolveError::reason));
         return;
     };
     match offload.ring.tcp_route(process.now(), id, NextHop::Station(hop.mac)) {

@@ -162,18 +162,6 @@ pub(crate) struct Socket {
     pub(crate) rare: Option<Box<rare::Rare>>,
 }
 
-/// Why an address that could not be resolved is the kernel's.
-pub(crate) fn reason_of(error: &ringway_shm::ResolveError) -> Reason {
-    match error {
-        ringway_shm::ResolveError::OtherUser { .. } => Reason::OtherUser,
-        ringway_shm::ResolveError::Silent => Reason::PeerSilent,
-        ringway_shm::ResolveError::Unverified | ringway_shm::ResolveError::Unbound => Reason::PeerUnverified,
-        ringway_shm::ResolveError::Full => Reason::TooManyPeers,
-        ringway_shm::ResolveError::Incompatible => Reason::NoOffloadedPeer,
-        ringway_shm::ResolveError::System { .. } => Reason::NoResources,
-    }
-}
-
 /// Ancillary data that a socket was asked to deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ancillary {

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use ringway_shm::Rendezvous;
-
 use super::Socket;
 use super::datagram::Route;
+
+use crate::devices::Rendezvous;
 
 /// Destinations that are remembered. (A station's memory is let go of when it is gone: what is bounded here are addresses.)
 const MOST: usize = 1024;
