@@ -7,6 +7,7 @@
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
 //! - [`sim`]: the simulator's own speed
 //! - [`stages`]: the instructions of a small message, by the parts of the library that execute them
+//! - [`threads`]: what a thread gets done, beside a process
 //! - [`vma`]: the ways of receiving that the VMA Extra API has beside the socket calls
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod cacheline;
 mod row;
 mod sim;
 mod stages;
+mod threads;
 mod vma;
 
 use std::path::PathBuf;
@@ -46,6 +48,8 @@ enum Bench {
     Sim(sim::Options),
     /// Where the instructions of a small message go (callgrind).
     Stages,
+    /// What each of several threads gets done, beside as many processes.
+    Threads(threads::Options),
     /// Small datagrams by recvfrom, recvmmsg, recvfrom_zcopy, SocketXtreme and cyclic buffers.
     Vma(vma::Options),
 }
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
         Bench::Sim(options) => sim::run(&arguments.output, &options),
         Bench::Stages => stages::run(&arguments.library, &arguments.output),
+        Bench::Threads(options) => threads::run(&arguments.library, &arguments.output, &options),
         Bench::Vma(options) => vma::run(&arguments.library, &arguments.output, &options),
         Bench::Cacheline => cacheline::round_trip_ns().map(|ns| println!("{ns:.1} ns")),
     };

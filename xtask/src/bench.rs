@@ -10,7 +10,7 @@ use crate::workspace::{self, Workspace, run_command};
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The bench, and its options: `apps`, `cacheline`, `sim`, `stages`, `vma`; `apps --help` tells more.
+    /// The bench, and its options: `apps`, `cacheline`, `sim`, `stages`, `threads`, `vma`; `apps --help` tells more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }

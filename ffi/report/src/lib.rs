@@ -87,6 +87,8 @@ pub struct RingReport {
     pub polls: u64,
     /// Times that a wait stopped spinning and slept.
     pub sleeps: u64,
+    /// Times that a thread found the library's state locked by another one.
+    pub lock_contended: u64,
     /// Times that a wait which spun for a while claimed its core.
     pub core_claims: u64,
     /// Times that it found its core claimed, by this process or another one.

@@ -54,6 +54,8 @@ pub(crate) struct Lock<T> {
     word: AtomicU32,
     /// Threads that wait for it.
     waiters: AtomicU32,
+    /// How often one had to.
+    contended: AtomicU64,
     value: UnsafeCell<T>,
 }
 
@@ -64,7 +66,7 @@ unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(FREE), waiters: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Self { word: AtomicU32::new(FREE), waiters: AtomicU32::new(0), contended: AtomicU64::new(0), value: UnsafeCell::new(value) }
     }
 
     #[inline]
@@ -86,8 +88,14 @@ impl<T> Lock<T> {
         self.waiters.load(Ordering::Relaxed) != 0
     }
 
+    /// How often a thread found it taken.
+    pub(crate) fn contended(&self) -> u64 {
+        self.contended.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn lock_contended(&self) {
+        self.contended.fetch_add(1, Ordering::Relaxed);
         self.waiters.fetch_add(1, Ordering::Relaxed);
         self.lock_by_waiting();
         self.waiters.fetch_sub(1, Ordering::Relaxed);

@@ -101,7 +101,7 @@ pub(crate) fn last(process: &Process) -> Option<ProcessReport> {
 
 /// Appends the report, with the ring's totals as they are now, in one write; and the sockets that are open to the other file.
 pub(crate) fn append(process: &Process, mut report: ProcessReport) {
-    report.ring = gather::ring(&mut process.lock());
+    report.ring = gather::ring(process, &mut process.lock());
     if let Some(path) = sockets_file() {
         append_lines(&path, &report.sockets);
     }

@@ -44,7 +44,7 @@ pub(super) fn process(process: &Process, most: usize) -> ProcessReport {
 fn overall(process: &Process) -> ProcessReport {
     let peers = u32::try_from(process.rendezvous.peers().len()).unwrap_or(u32::MAX);
     let mut guard = process.lock();
-    let ring = ring(&mut guard);
+    let ring = ring(process, &mut guard);
     let offload = &*guard;
     let device = offload.ring.queues();
     let capabilities = device.capabilities();
@@ -63,7 +63,7 @@ fn overall(process: &Process) -> ProcessReport {
 }
 
 /// The ring's totals.
-pub(super) fn ring(offload: &mut Offload) -> RingReport {
+pub(super) fn ring(process: &Process, offload: &mut Offload) -> RingReport {
     let counters = offload.ring.counters();
     let (batches, usage) = (offload.ring.batches(), offload.ring.usage());
     let device = offload.ring.queues_mut();
@@ -79,6 +79,7 @@ pub(super) fn ring(offload: &mut Offload) -> RingReport {
         copied_bytes: device.copied_bytes(),
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
+        lock_contended: process.state().contended(),
         core_claims: offload.mux.core_claims,
         core_claims_refused: offload.mux.core_claims_refused,
         batches: batches.count,

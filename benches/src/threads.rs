@@ -1,0 +1,87 @@
+//! Threads beside processes: what each of several threads of one process gets done with connections of its own, and what each of as many processes does.
+//!
+//! Each thread has both ends of its connections, so that nobody waits for anybody, and whatever a second thread costs the first is what they share
+//! inside the library. How often a thread found the library's lock taken is printed beside.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use ringway_report::ProcessReport;
+
+use crate::apps::program::{Programs, World};
+use crate::row::{self, Row, median};
+
+/// How often, and how long.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Rounds: each measures threads and processes once.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+/// What a thread does: the program's words, and the figure's name and unit.
+const WORK: [(&str, &str, &str); 8] = [
+    ("tcp ping plain", "exchanges of 64 B", "/s"),
+    ("tcp ping epoll", "exchanges of 64 B", "/s"),
+    ("tcp bulk plain", "throughput, 64 KiB at a time", "MB/s"),
+    ("tcp bulk epoll", "throughput, 64 KiB at a time", "MB/s"),
+    ("udp ping plain", "exchanges of 64 B", "/s"),
+    ("udp ping epoll", "exchanges of 64 B", "/s"),
+    ("udp bulk plain", "throughput, 16 datagrams of 1,400 B at a time", "MB/s"),
+    ("udp bulk epoll", "throughput, 16 datagrams of 1,400 B at a time", "MB/s"),
+];
+
+/// Rows' names: with so many threads.
+const NAMES: [[&str; 3]; 8] = [
+    ["tcp, 1 thread", "tcp, 2 threads", "tcp, 4 threads"],
+    ["tcp by epoll, 1 thread", "tcp by epoll, 2 threads", "tcp by epoll, 4 threads"],
+    ["tcp, 1 thread", "tcp, 2 threads", "tcp, 4 threads"],
+    ["tcp by epoll, 1 thread", "tcp by epoll, 2 threads", "tcp by epoll, 4 threads"],
+    ["udp, 1 thread", "udp, 2 threads", "udp, 4 threads"],
+    ["udp by epoll, 1 thread", "udp by epoll, 2 threads", "udp by epoll, 4 threads"],
+    ["udp, 1 thread", "udp, 2 threads", "udp, 4 threads"],
+    ["udp by epoll, 1 thread", "udp by epoll, 2 threads", "udp by epoll, 4 threads"],
+];
+const COUNTS: [usize; 3] = [1, 2, 4];
+const PEERS: [&str; 3] = ["a process", "each of 2 processes", "each of 4 processes"];
+
+/// Measures, writes `threads.jsonl`, prints the table.
+///
+/// # Errors
+/// The program failed, or was not offloaded.
+pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()> {
+    let programs = Programs::new(library, output)?;
+    let [source, program] = [programs.scratch("threads.c"), programs.scratch("threads")];
+    std::fs::write(&source, include_str!("threads/threads.c"))?;
+    let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source).status().context("cc")?;
+    ensure!(status.success(), "threads.c does not compile");
+    let cores = std::thread::available_parallelism()?.get();
+    let (mut rows, mut contended) = (Vec::new(), String::new());
+    for ((words, metric, unit), names) in WORK.into_iter().zip(NAMES) {
+        for (place, count) in COUNTS.into_iter().enumerate().filter(|(_, count)| *count <= cores) {
+            let [mut threads, mut processes, mut taken] = [Vec::new(), Vec::new(), Vec::new()];
+            for _ in 0..options.rounds {
+                let rate = |how: &str| -> Result<(f64, Vec<ProcessReport>)> {
+                    programs.forget_reports();
+                    let line = format!("{} {words} {how} {count} {}", program.display(), options.seconds);
+                    let rate = programs.ask(World::Ringway, None, &line)?.trim().parse().context("a rate")?;
+                    Ok((rate, programs.check_offloaded(&line)?))
+                };
+                let (rate_of_threads, reports) = rate("threads")?;
+                threads.push(rate_of_threads);
+                taken.push(reports.iter().map(|report| report.ring.lock_contended).sum::<u64>() as f64);
+                processes.push(rate("processes")?.0);
+            }
+            rows.push(Row::new(names[place], metric, unit, &threads, PEERS[place], &processes));
+            writeln!(contended, "{words}, {count}: the lock was taken {:.0} times", median(&taken))?;
+        }
+        row::write(&rows, output, "threads")?;
+    }
+    print!("{}\n{contended}", row::markdown(&rows));
+    Ok(())
+}
