@@ -27,6 +27,7 @@ const FAILED_ONCE: &[&str] = &[
     "62003742/partition+one_way/5/udp+shared",
     "64018933/none/9/half-close+epoll+meeting+probes",
     "64025183/forge/8/bulk+request",
+    "65026931/corruption+bandwidth/10/bulk+churn+udp+epoll",
 ];
 
 #[test]
