@@ -12,7 +12,7 @@ use ringway_stack::{Error, Instant};
 use super::super::Moment;
 use super::super::flow::{Endpoint, Flows};
 use super::super::segment::{ACK, FIN, Options, PSH, RST, SYN, Segment, URG};
-use super::super::window;
+use super::super::{stream, window};
 use super::{Service, duties, errors, format, resets};
 
 pub(in crate::checkers) const MSS: u32 = 1448;
@@ -474,6 +474,31 @@ fn what_a_program_accepts_may_have_been_followed_already() {
     flows.at_mut(ids[0]).owner = Some((0, FlowId { index: 0, generation: 0 }));
     flows.accepted(tuple, 1);
     assert!(!flows.at(ids[1]).shadow.blurred, "the first was accepted before");
+}
+
+/// It is the first that the program has, whose bytes came corrupted where no checksum tells.
+#[test]
+fn what_a_program_accepts_may_be_as_corrupted_as_what_it_was_followed_by_is_not() {
+    let bytes = |tainted: bool, byte: u8| {
+        let mut side = Side::new();
+        let moment = side.moment();
+        side.peer().stream.watch();
+        side.peer().stream.write(&[std::io::IoSlice::new(b"x")], 1);
+        let tuple = (address(OWN), address(PEER));
+        side.own().passive = true;
+        if tainted {
+            side.own().stream.taint();
+        }
+        let again = side.flows.sender(Some(side.id()), 0, moment.at, &segment(OWN, PEER, ISS + 5000, IRS + 1, SYN | ACK, 0)).unwrap();
+        side.flows.sent(again, moment.at, &segment(OWN, PEER, ISS + 5000, IRS + 1, SYN | ACK, 0));
+        side.flows.accepted(tuple, 0);
+        let (own, peer) = side.flows.both(again);
+        assert!(peer.is_some(), "of the same client");
+        stream::read(&moment, own, peer, [&[byte][..]].into_iter(), 1, false);
+    };
+    bytes(false, b'x');
+    bytes(true, b'y');
+    assert!(catch_unwind(|| bytes(false, b'y')).is_err(), "neither of the two is corrupted");
 }
 
 /// RFC 9293 s3.10.7.4: what repeats old bytes may bring the window of the new ones that it ends with, or not.
