@@ -28,6 +28,7 @@ const FAILED_ONCE: &[&str] = &[
     "64018933/none/9/half-close+epoll+meeting+probes",
     "64025183/forge/8/bulk+request",
     "65004145/duplication+hidden_corruption/0/shared",
+    "65006562/forge/8/handover",
     "65026931/corruption+bandwidth/10/bulk+churn+udp+epoll",
     "66217590/duplication+corruption+burst_loss+hidden_corruption/4/half-close+overflow+shared/ipv6",
 ];

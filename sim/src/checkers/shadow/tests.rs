@@ -164,7 +164,7 @@ impl Side {
         let moment = self.moment();
         let (own, peer) = self.flows.both(self.own);
         super::serviced(&moment, own, peer.map(|peer| &*peer), service);
-        own.free = true;
+        own.free = service.free;
     }
 
     /// Ten full segments go out.
@@ -743,6 +743,15 @@ fn attacks_are_challenged_once_in_an_interval() {
     side.passes(350);
     let again = catch_unwind(AssertUnwindSafe(|| challenge(&mut side))).unwrap_err();
     assert!(again.downcast_ref::<String>().unwrap().contains("RFC 5961 s7"));
+    // What a full device refused by the last service is an answer to what came before that, and says nothing of the limit.
+    let mut side = attacked();
+    challenge(&mut side);
+    side.passes(2);
+    side.comes(&Side::of_peer(2, IRS + 100, ISS + 1, ACK, 10));
+    side.service_with(Service { free: false, ..CALM });
+    challenge(&mut side);
+    side.passes(2);
+    assert!(catch_unwind(AssertUnwindSafe(|| challenge(&mut side))).is_err(), "the device takes all now");
     let mut side = attacked();
     challenge(&mut side);
     side.passes(600);
