@@ -33,6 +33,7 @@ const FAILED_ONCE: &[&str] = &[
     "65035223/loss+duplication+reordering+corruption+partition+send_error+registration+clock+neighbour+icmp/6/request+idle+half-close+udp+meeting+stranger+shared",
     "65050635/send_full/9/churn+epoll+slow+handover+meeting+probes",
     "66217590/duplication+corruption+burst_loss+hidden_corruption/4/half-close+overflow+shared/ipv6",
+    "66243726/none/10/slow",
 ];
 
 #[test]

@@ -390,6 +390,26 @@ fn holes_that_are_reported_after_what_may_have_been_a_timeout() {
     assert_eq!([sent_again(true), sent_again(false)], [true, false]);
 }
 
+/// RFC 2018 s5, RFC 6675 s4: what is reported is not sent again in a recovery, as far as a sender keeps so many ranges (as in the seed 66243726).
+#[test]
+fn more_reports_than_anybody_keeps() {
+    let sent_again = |ranges: u32| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        let start = |n: u32| ISS + 1 + MSS + 20 * n;
+        for n in 0..ranges {
+            side.comes(&sacks(Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0), &[(start(n), start(n) + 10)]));
+            if n == 2 {
+                side.sends(side.out(ISS + 1, IRS + 1, ACK, MSS as usize));
+            }
+            side.service();
+        }
+        catch_unwind(AssertUnwindSafe(|| side.sends(side.out(start(ranges - 1), IRS + 1, ACK, 10)))).is_ok()
+    };
+    assert_eq!([256, 257].map(sent_again), [false, true]);
+}
+
 /// RFC 6582 s3.2 step 3: a recovery that begins and ends with what comes at a time leaves room for two segments.
 #[test]
 fn what_tells_of_a_loss_and_acknowledges_it_leaves_a_window_of_its_own() {
