@@ -59,6 +59,7 @@ const DRILLS: &[&[Drill]] = &[
         ("a device that is full again", sending::refused_again),
         ("a listener's rate", handshakes::rate),
         ("a datagram with options for nobody", datagrams::options_for_nobody),
+        ("a window of small pieces", congestion::small_pieces),
     ],
 ];
 

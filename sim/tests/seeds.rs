@@ -27,6 +27,13 @@ const FAILED_ONCE: &[&str] = &[
     "62003742/partition+one_way/5/udp+shared",
     "64018933/none/9/half-close+epoll+meeting+probes",
     "64025183/forge/8/bulk+request",
+    "65004145/duplication+hidden_corruption/0/shared",
+    "65006562/forge/8/handover",
+    "65026931/corruption+bandwidth/10/bulk+churn+udp+epoll",
+    "65035223/loss+duplication+reordering+corruption+partition+send_error+registration+clock+neighbour+icmp/6/request+idle+half-close+udp+meeting+stranger+shared",
+    "65050635/send_full/9/churn+epoll+slow+handover+meeting+probes",
+    "66217590/duplication+corruption+burst_loss+hidden_corruption/4/half-close+overflow+shared/ipv6",
+    "66243726/none/10/slow",
 ];
 
 #[test]

@@ -46,8 +46,8 @@ impl State {
         }
     }
 
-    /// A look after a poll, in which these events came, and an acknowledgment, perhaps.
-    pub(super) fn polled(&mut self, moment: &Moment, local: SocketAddr, now: (Readiness, u64), edges: Readiness, acknowledged: bool) {
+    /// A look after a poll, in which these events came. `had_room`: there may have been room to write, and be none any more.
+    pub(super) fn polled(&mut self, moment: &Moment, local: SocketAddr, now: (Readiness, u64), edges: Readiness, had_room: bool) {
         let (ready, arrived) = now;
         let gained = ready - self.ready;
         if !edges.contains(gained) {
@@ -56,8 +56,9 @@ impl State {
         if arrived > self.arrivals && !edges.contains(Readiness::IN) {
             moment.breach(NAME, format_args!("a socket ({local}) received something, and the event says {edges:?}"));
         }
-        // What an acknowledgment made room for, a loss that the next one told of may have taken away: room follows from cwnd.
-        let mut ever = self.ever | ready | if acknowledged { Readiness::OUT } else { Readiness::empty() };
+        // Room follows from cwnd. What an acknowledgment made room for, a loss that the next one told of may have taken away; and what there was when a timer
+        // told a writer that there may be buffers again, the restart after an idle time (RFC 5681 s4.1), if what that poll sent was the first for long.
+        let mut ever = self.ever | ready | if had_room { Readiness::OUT } else { Readiness::empty() };
         // An error ends every wait: whoever waits to read or to write is told of it.
         if edges.contains(Readiness::ERR) {
             ever |= Readiness::IN | Readiness::OUT;
@@ -74,4 +75,24 @@ impl State {
 /// An event came for a socket that its program had closed.
 pub(super) fn after_close(moment: &Moment, edges: Readiness) {
     moment.breach(NAME, format_args!("an event ({edges:?}) of a socket that was closed"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a poll's events say is excused by room that there was until cwnd fell, and nothing else is.
+    #[test]
+    fn an_event_says_what_there_was() {
+        let says = |edges: Readiness, had_room: bool| {
+            let mut state = State::default();
+            state.looked(Readiness::IN, 1);
+            state.polled(&Moment::after(1), SocketAddr::from(([10, 0, 0, 1], 1)), (Readiness::IN, 1), edges, had_room);
+        };
+        let breaks = |edges: Readiness, had_room: bool| std::panic::catch_unwind(|| says(edges, had_room)).is_err();
+        assert!(!breaks(Readiness::IN, false));
+        assert!(!breaks(Readiness::OUT, true));
+        assert!(breaks(Readiness::OUT, false));
+        assert!(breaks(Readiness::RDHUP, true));
+    }
 }

@@ -324,11 +324,15 @@ impl Flows {
             let own = &self.endpoints[id];
             own.host == host && own.passive && own.owner.is_none() && own.una != own.iss
         };
-        let doubtful = self.endpoints[current].previous.is_some_and(|previous| waits(&previous));
-        if doubtful {
-            // What the program is told of may have befallen the other.
-            self.endpoints[current].shadow.blurred = true;
-            self.endpoints[current].forged.reset();
+        if let Some(first) = self.endpoints[current].previous.filter(waits) {
+            // What the program is told of may have befallen the other, and so may what it reads.
+            let tainted = self.endpoints[first].stream.is_tainted();
+            let own = &mut self.endpoints[current];
+            own.shadow.blurred = true;
+            own.forged.reset();
+            if tainted {
+                own.stream.taint();
+            }
         }
     }
 

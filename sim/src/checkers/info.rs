@@ -87,8 +87,9 @@ impl State {
         self.timed_out = true;
     }
 
-    /// The congestion window is said to be `cwnd` now.
-    pub(super) fn sampled(&mut self, at: Instant, cwnd: usize) {
+    /// The congestion window is said to be `cwnd` now. Whether it was said to be larger before.
+    pub(super) fn sampled(&mut self, at: Instant, cwnd: usize) -> bool {
+        let fell = cwnd < self.latest;
         if at.since(self.turned_at) > MEMORY {
             // The last one held until now: what was sent under it may be seen after the timer that ends it.
             self.largest = [self.latest, if at.since(self.turned_at) > 2 * MEMORY { 0 } else { self.largest[0] }];
@@ -97,6 +98,7 @@ impl State {
         self.first_at.get_or_insert(at);
         self.latest = cwnd;
         self.largest[0] = self.largest[0].max(cwnd);
+        fell
     }
 }
 

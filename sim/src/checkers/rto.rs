@@ -84,6 +84,12 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         let acked_at = acked_at.filter(|&at| at >= moment.hampered_since && at <= moment.hampered);
         (own.rto.resends_since, own.rto.timed_since) = (Some(moment.at), Some(acked_at.unwrap_or(moment.at)));
     }
+    if before(segment.seq, own.una) {
+        // What is sent again here has not been acknowledged to the stack, though an acknowledgment of it arrived: in a segment that was dropped for its number
+        // (RFC 9293 s3.10.7.4). This is its oldest byte in flight, and what follows is no timeout of its own.
+        own.rto.forgive();
+        return;
+    }
     if segment.seq != own.una {
         return;
     }

@@ -78,18 +78,18 @@ impl Checkers {
             let socket = self.desks[place].touched[at];
             let endpoint = self.endpoint(place, socket);
             let Some(info) = ring.info(socket) else { continue };
-            let mut acknowledged = false;
+            let mut had_room = false;
             if let Some(id) = endpoint {
                 let own = self.flows.at_mut(id);
-                acknowledged = own.info.progressed();
-                own.info.sampled(moment.at, info.cwnd);
+                had_room = own.info.progressed();
+                had_room |= own.info.sampled(moment.at, info.cwnd);
             }
             let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { continue };
             let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
             if sock.closed.is_none() {
                 sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
                 let now = (readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
-                sock.edges.polled(&moment, info.local, now, raised, acknowledged);
+                sock.edges.polled(&moment, info.local, now, raised, had_room);
             }
         }
     }

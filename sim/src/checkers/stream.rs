@@ -65,6 +65,11 @@ impl State {
         self.tainted = true;
     }
 
+    /// Whether what arrived may be corrupted.
+    pub(super) fn is_tainted(&self) -> bool {
+        self.tainted
+    }
+
     pub(super) fn written(&self) -> u64 {
         self.base + (self.bytes.len() - self.start) as u64
     }

@@ -14,6 +14,9 @@ use crate::heap::{self, Buffer, Received};
 pub(super) const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(super) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
+/// Buffers that a frame is gathered from, at most.
+pub(super) const GATHER_MAX: usize = 4;
+
 /// Frames both ways.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
@@ -29,6 +32,8 @@ pub(super) struct Wire {
     pub(super) events: VecDeque<DeviceEvent>,
     /// Send buffers that the stack has.
     pub(super) buffers: Rc<Cell<usize>>,
+    /// Bytes of each that it is given; `None`: more than a frame has.
+    pub(super) buffer_bytes: Option<usize>,
 }
 
 /// The device.
@@ -44,7 +49,7 @@ impl Card {
     }
 
     fn with(wire: &Rc<RefCell<Wire>>, point_to_point: bool) -> Self {
-        let capabilities = Capabilities { point_to_point, gather_max: 4, ..Capabilities::least(DeviceKind::Sim, 1500) };
+        let capabilities = Capabilities { point_to_point, gather_max: GATHER_MAX, ..Capabilities::least(DeviceKind::Sim, 1500) };
         Self { card: SingleQueue::new(capabilities), wire: wire.clone() }
     }
 
@@ -86,7 +91,8 @@ impl Queues for Card {
     }
 
     fn tx_alloc(&mut self, _len: usize) -> Option<Buffer> {
-        Some(Buffer::lend(&self.wire.borrow().buffers))
+        let wire = self.wire.borrow();
+        Some(wire.buffer_bytes.map_or_else(|| Buffer::lend(&wire.buffers), |len| Buffer::lend_of(&wire.buffers, len)))
     }
 
     fn send(&mut self, frame: &TxFrame<'_, Buffer>) -> Result<(), SendError> {

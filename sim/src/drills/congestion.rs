@@ -7,6 +7,7 @@ use ringway_stack::tcp::Keepalive;
 
 use super::Drill;
 use super::bench::{Bench, Peer};
+use super::card::GATHER_MAX;
 use super::sending::{drain, flight, roomy};
 use crate::segment::ACK;
 
@@ -143,6 +144,41 @@ fn changes(bench: &mut Bench) {
             found == right,
             format_args!("RFC 5681 s3.1: {found} segments in flight after {number} acknowledgments, and {right} may be"),
         );
+    }
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 5681 s3.1: a congestion window counts bytes. Where these lie in more buffers than the device gathers, there is room for several segments in a window of
+/// a full one, and all of it is used: less than half of it is no reason to grow (RFC 7661 s1), and would leave a segment a round trip for ever.
+pub(super) fn small_pieces(bench: &mut Bench) {
+    let mut peer = roomy(bench);
+    let full = peer.mss;
+    let buffer = bench.between(4, u64::from(full / 4) / GATHER_MAX as u64 - 1) as usize;
+    bench.wire.borrow_mut().buffer_bytes = Some(buffer);
+    let piece = (buffer * GATHER_MAX) as u32;
+    let una = peer.rcv;
+    write_more(bench, &peer, piece as usize);
+    bench.receive(&mut peer);
+    let again = bench.await_segment(LONG);
+    bench.must(again.is_some_and(|again| again.seq == una && again.end() == peer.rcv), "RFC 6298 s5.4: the earliest is sent again");
+    bench.pass(Duration::from_millis(5));
+    let mut una = peer.rcv;
+    bench.give(&peer, peer.nxt, una, ACK, 0);
+    write_more(bench, &peer, 400 * full as usize);
+    bench.receive(&mut peer);
+    let mut window = Window { cwnd: full, ssthresh: 2 * full, counted: 0, full: piece };
+    for round in 0..4 {
+        bench.pass(Duration::from_millis(5));
+        let sent = peer.rcv;
+        while una != sent {
+            let found = peer.rcv.wrapping_sub(una);
+            let law = format_args!("RFC 5681 s3.1: {found} bytes in segments of {piece} are in flight in round {round}, of {window:?}");
+            bench.must(found + piece > window.cwnd, law);
+            una = una.wrapping_add(piece);
+            bench.give(&peer, peer.nxt, una, ACK, 0);
+            window.cwnd = (window.cwnd + piece).min(window.ssthresh);
+            bench.receive(&mut peer);
+        }
     }
     bench.ring.close(bench.now, peer.id(), true);
 }

@@ -82,6 +82,8 @@ macro_rules! with_slips {
             DummySticksWhenRefused,
             /// A frame's payload in the device's memory is what that begins with, wherever it was to begin.
             RawMemoryOffsetIgnored,
+            /// A segment that lies in more buffers than the device gathers counts as a full one where the congestion window is small (RFC 5681 s3.1).
+            CwndCountsWhatIsNotGathered,
             $($others)*
         }
     };

@@ -38,7 +38,8 @@ fn what_duplicates_let_go_is_no_more_than_is_told() {
     sends(&mut side, 10..12);
     side.own().info.left = false;
     side.own().info.acknowledged = 0;
-    side.own().info.sampled(at, 2 * MSS as usize);
+    assert!(side.own().info.sampled(at, 2 * MSS as usize), "it fell");
+    assert!(!side.own().info.sampled(at, 2 * MSS as usize), "it stays");
     side.passes(10);
     side.comes(&Side::of_peer(3, IRS + 1, ISS + 1 + 12 * MSS, ACK, 0));
     assert_eq!(side.flows.at(id).info.recover, None);

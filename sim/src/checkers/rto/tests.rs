@@ -63,3 +63,23 @@ fn a_refused_frame_is_watched_since_it_was_asked_for() {
         });
     }
 }
+
+/// RFC 9293 s3.10.7.4: an acknowledgment in a segment outside the window is none, and the oldest in flight is what was before that (as in the seed 65035223).
+#[test]
+fn what_was_acknowledged_by_what_was_dropped_times_out_first() {
+    let after_an_acknowledgment = |first: u32| {
+        let mut side = Side::new();
+        (0..2).for_each(|n| sends(&mut side, n, FREE));
+        side.passes(30);
+        acks(&mut side, 2, FREE);
+        side.passes(150);
+        sends(&mut side, 2, FREE);
+        side.passes(50);
+        // The timer that began with the first of all runs out, and all of it goes again.
+        (first..3).for_each(|n| sends(&mut side, n, FREE));
+        side
+    };
+    after_an_acknowledgment(0);
+    let alone = std::panic::catch_unwind(|| after_an_acknowledgment(2));
+    assert!(alone.is_err(), "what is sent again alone was the oldest, and is early");
+}

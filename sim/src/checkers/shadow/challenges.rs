@@ -109,7 +109,7 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (a
     let inexact = |arrival: &Segment| arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next;
     let strange = |arrival: &Segment| arrival.len() == 0 && (inexact(arrival) || stale(arrival) || ancient(arrival));
     let perhaps = !own.shadow.challenges.answers.is_empty() || arrivals.iter().any(strange);
-    let (nxt, owes) = (own.nxt, own.shadow.receiver.owed_since.is_some());
+    let (nxt, owes, took_all) = (own.nxt, own.shadow.receiver.owed_since.is_some(), own.free);
     let state = &mut own.shadow.challenges;
     let answers = core::mem::take(&mut state.answers);
     let said = state.said;
@@ -131,8 +131,9 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (a
             moment.breach(NAME, format_args!("{law}: {:?} sent nothing for {} such segments", own.tuple, answers.len()));
         }
     }
-    // What says nothing new answers what came; and where that was nothing else, it is a challenge.
-    if owes || !arrivals.is_empty() || answers.iter().any(|answer| matches!(answer, Answer::Always(_))) {
+    // What says nothing new answers what came; and where that was nothing else, it is a challenge. (A device that was full by the last service may have
+    // refused an answer to what came before, which RFC 5681 s4.2 owes to each segment behind a gap: that goes now.)
+    if owes || !took_all || !arrivals.is_empty() || answers.iter().any(|answer| matches!(answer, Answer::Always(_))) {
         return;
     }
     let pure = |segment: &Segment| segment.span() == 0 && segment.seq == nxt && Some((segment.ack, segment.window)) == said;

@@ -35,6 +35,10 @@ const PATH_LEAST: u32 = 552 - 40 - 40;
 /// For so many acknowledgments, what the host was told may be why something is sent again.
 const TOLD_FOR: u8 = 4;
 
+/// Separate ranges that a sender keeps of what SACK reported, which the stack declares. RFC 2018 s5 has it keep what is reported ("SHOULD"), but nothing that
+/// a peer says may make it keep any number of ranges: what is not kept is sent once more than needed.
+const RANGES_MAX: usize = 256;
+
 /// Segments whose round trips are measured at a time.
 const TIMED_MAX: usize = 4096;
 /// A device that refuses frames is tried again within this time.
@@ -233,6 +237,9 @@ impl State {
             apart
         });
         self.sacked.push((start, end));
+        if self.sacked.len() > RANGES_MAX {
+            self.doubted = nxt;
+        }
         true
     }
 

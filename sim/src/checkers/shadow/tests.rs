@@ -12,7 +12,7 @@ use ringway_stack::{Error, Instant};
 use super::super::Moment;
 use super::super::flow::{Endpoint, Flows};
 use super::super::segment::{ACK, FIN, Options, PSH, RST, SYN, Segment, URG};
-use super::super::window;
+use super::super::{stream, window};
 use super::{Service, duties, errors, format, resets};
 
 pub(in crate::checkers) const MSS: u32 = 1448;
@@ -164,7 +164,7 @@ impl Side {
         let moment = self.moment();
         let (own, peer) = self.flows.both(self.own);
         super::serviced(&moment, own, peer.map(|peer| &*peer), service);
-        own.free = true;
+        own.free = service.free;
     }
 
     /// Ten full segments go out.
@@ -390,6 +390,26 @@ fn holes_that_are_reported_after_what_may_have_been_a_timeout() {
     assert_eq!([sent_again(true), sent_again(false)], [true, false]);
 }
 
+/// RFC 2018 s5, RFC 6675 s4: what is reported is not sent again in a recovery, as far as a sender keeps so many ranges (as in the seed 66243726).
+#[test]
+fn more_reports_than_anybody_keeps() {
+    let sent_again = |ranges: u32| {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        let start = |n: u32| ISS + 1 + MSS + 20 * n;
+        for n in 0..ranges {
+            side.comes(&sacks(Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0), &[(start(n), start(n) + 10)]));
+            if n == 2 {
+                side.sends(side.out(ISS + 1, IRS + 1, ACK, MSS as usize));
+            }
+            side.service();
+        }
+        catch_unwind(AssertUnwindSafe(|| side.sends(side.out(start(ranges - 1), IRS + 1, ACK, 10)))).is_ok()
+    };
+    assert_eq!([256, 257].map(sent_again), [false, true]);
+}
+
 /// RFC 6582 s3.2 step 3: a recovery that begins and ends with what comes at a time leaves room for two segments.
 #[test]
 fn what_tells_of_a_loss_and_acknowledges_it_leaves_a_window_of_its_own() {
@@ -474,6 +494,31 @@ fn what_a_program_accepts_may_have_been_followed_already() {
     flows.at_mut(ids[0]).owner = Some((0, FlowId { index: 0, generation: 0 }));
     flows.accepted(tuple, 1);
     assert!(!flows.at(ids[1]).shadow.blurred, "the first was accepted before");
+}
+
+/// It is the first that the program has, whose bytes came corrupted where no checksum tells.
+#[test]
+fn what_a_program_accepts_may_be_as_corrupted_as_what_it_was_followed_by_is_not() {
+    let bytes = |tainted: bool, byte: u8| {
+        let mut side = Side::new();
+        let moment = side.moment();
+        side.peer().stream.watch();
+        side.peer().stream.write(&[std::io::IoSlice::new(b"x")], 1);
+        let tuple = (address(OWN), address(PEER));
+        side.own().passive = true;
+        if tainted {
+            side.own().stream.taint();
+        }
+        let again = side.flows.sender(Some(side.id()), 0, moment.at, &segment(OWN, PEER, ISS + 5000, IRS + 1, SYN | ACK, 0)).unwrap();
+        side.flows.sent(again, moment.at, &segment(OWN, PEER, ISS + 5000, IRS + 1, SYN | ACK, 0));
+        side.flows.accepted(tuple, 0);
+        let (own, peer) = side.flows.both(again);
+        assert!(peer.is_some(), "of the same client");
+        stream::read(&moment, own, peer, [&[byte][..]].into_iter(), 1, false);
+    };
+    bytes(false, b'x');
+    bytes(true, b'y');
+    assert!(catch_unwind(|| bytes(false, b'y')).is_err(), "neither of the two is corrupted");
 }
 
 /// RFC 9293 s3.10.7.4: what repeats old bytes may bring the window of the new ones that it ends with, or not.
@@ -718,6 +763,15 @@ fn attacks_are_challenged_once_in_an_interval() {
     side.passes(350);
     let again = catch_unwind(AssertUnwindSafe(|| challenge(&mut side))).unwrap_err();
     assert!(again.downcast_ref::<String>().unwrap().contains("RFC 5961 s7"));
+    // What a full device refused by the last service is an answer to what came before that, and says nothing of the limit.
+    let mut side = attacked();
+    challenge(&mut side);
+    side.passes(2);
+    side.comes(&Side::of_peer(2, IRS + 100, ISS + 1, ACK, 10));
+    side.service_with(Service { free: false, ..CALM });
+    challenge(&mut side);
+    side.passes(2);
+    assert!(catch_unwind(AssertUnwindSafe(|| challenge(&mut side))).is_err(), "the device takes all now");
     let mut side = attacked();
     challenge(&mut side);
     side.passes(600);

@@ -177,9 +177,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Some((start, end)) = hole else { return Ok(false) };
         let data_end = self.send.end();
         let len = end.min(data_end).since(start).min(self.segment_max());
-        let pipe = self.pipe();
         let freely = self.config.is(Mutant::RetransmitsBeyondCwnd);
-        if !self.retransmit_now && pipe > 0 && pipe + len > self.congestion.cwnd() && !freely {
+        if !self.retransmit_now && !freely && self.exceeds_cwnd(self.congestion.cwnd(), start, len) {
             return Ok(false);
         }
         let fin = end.gt(data_end) && start + len == data_end;
@@ -256,13 +255,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Why a new segment of `len` bytes must not go out, if so (RFC 9293 s3.8.6.2.1 and s3.7.4, RFC 5681 s3.1).
     #[inline]
     fn holds_back(&mut self, len: usize, unsent: usize, full: usize, fin_due: bool) -> Option<Stop> {
-        let pipe = self.pipe();
         if unsent > 0 && len == 0 {
             mark!(self, WindowLimited);
             return Some(Stop::Window);
         }
         let cwnd = self.congestion.cwnd() * if self.config.is(Mutant::CwndTwice) { 2 } else { 1 };
-        if pipe > 0 && pipe + len > cwnd && !self.config.is(Mutant::IgnoreCwnd) {
+        if self.exceeds_cwnd(cwnd, self.snd_nxt, len) && !self.config.is(Mutant::IgnoreCwnd) {
             mark!(self, CongestionLimited);
             return Some(Stop::Acknowledgment);
         }
@@ -297,6 +295,25 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, NagleHeld);
         }
         held.then_some(Stop::Acknowledgment)
+    }
+
+    /// Whether a segment with up to `len` bytes from `seq` on is more than the congestion window has room for, beside what is on its way (RFC 5681 s3.1). What
+    /// counts is what would go: where the bytes lie in more buffers than the device gathers, that is less than a full segment, of which a window of one
+    /// takes several. (If it took but the first, less than half of the window would be used, and it would never grow.)
+    #[inline]
+    fn exceeds_cwnd(&self, cwnd: usize, seq: SeqNumber, len: usize) -> bool {
+        let pipe = self.pipe();
+        if pipe == 0 || pipe + len <= cwnd {
+            return false;
+        }
+        let Some(room) = cwnd.checked_sub(pipe).filter(|&room| room > 0) else { return true };
+        self.config.is(Mutant::CwndCountsWhatIsNotGathered) || self.gathers_more_than(seq, room)
+    }
+
+    /// Whether the device gathers more than `room` bytes from `seq` on.
+    #[inline(never)]
+    fn gathers_more_than(&self, seq: SeqNumber, room: usize) -> bool {
+        self.send.gather(seq, room + 1, self.config.gather_max, &mut ArrayVec::new()) > room
     }
 
     /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.

@@ -4,8 +4,8 @@ use super::pair::Side::{A, B};
 use super::pair::{Pair, ms, pattern};
 use crate::error::Error;
 use crate::flow::Readiness;
-use crate::tcp::Config;
 use crate::tcp::test_util::TestTx;
+use crate::tcp::{Config, State};
 use crate::wire::tcp::Flags;
 
 #[test]
@@ -51,6 +51,28 @@ fn a_segment_gathers_no_more_slices_than_the_device() {
     let data = pattern(5000);
     assert_eq!(pair.transfer(A, &data), data);
     assert!(pair.sent(A).iter().all(|p| p.payload.len() <= 300));
+}
+
+/// Found by the simulator: a segment a round trip for ever, where a window of one full segment had room for three such.
+#[test]
+fn a_small_window_has_room_for_several_segments_of_few_slices() {
+    let config = Config { gather_max: 2, timestamps: false, ..Config::default() };
+    let mut pair = Pair::new(&config, &Config::default());
+    pair.buffer = 208;
+    let mut syns = 0;
+    pair.lose(move |packet| {
+        syns += usize::from(packet.from == A && packet.is(Flags::SYN));
+        packet.is(Flags::SYN) && syns < 3
+    });
+    pair.run(ms(4000));
+    assert_eq!((pair.state(A), pair.a.cwnd()), (State::Established, 1460), "RFC 5681 s3.1: two SYNs were lost");
+    pair.write(A, &pattern(50_000)).unwrap();
+    pair.transmit();
+    let sent: Vec<_> = pair.sent(A).iter().map(|packet| packet.payload.len()).filter(|&len| len > 0).collect();
+    assert_eq!(sent, [416; 3]);
+    pair.run(ms(2000));
+    assert_eq!(pair.a.send_queue(), 0);
+    assert!(pair.a.cwnd() > 10_000, "{}", pair.a.cwnd());
 }
 
 #[test]
