@@ -190,7 +190,13 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
     // SAFETY: the program's promise to getsockopt(2), both times.
     route(
         fd,
-        || unsafe { real::getsockopt(fd, level, name, value, len) },
+        || unsafe {
+            let result = real::getsockopt(fd, level, name, value, len);
+            if result == 0 && (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
+                crate::boundary!((), names::correct_domain(fd, value, len));
+            }
+            result
+        },
         |process, key| unsafe { options::get(process, fd, key, (level, name), value, len) },
     )
 }
