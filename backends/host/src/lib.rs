@@ -10,6 +10,7 @@
 pub mod addresses;
 pub mod clock;
 pub mod netlink;
+pub mod numbers;
 pub mod progress;
 pub mod queues;
 mod signals;
@@ -23,4 +24,4 @@ pub use netlink::Monitor;
 pub use progress::{Plan, Progress, Work};
 pub use queues::{HeadMemory, HostQueues};
 pub use signals::{Blocked, all_but_faults};
-pub use sleep::{EventFd, Pidfd, internal_fd, is_internal};
+pub use sleep::{EventFd, Pidfd, is_internal};

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::RawFd;
 
-use crate::syscall;
+use crate::{numbers, syscall};
 
 /// Internal descriptors are numbered from here on, where the limit allows: a program's own numbers stay as they are on the
 /// kernel.
@@ -90,15 +90,18 @@ fn remember(fd: RawFd, ours: bool) {
     }
 }
 
-/// Moves an internal descriptor to a high number, close-on-exec. If there is no room, it stays where it is.
-pub fn internal_fd(fd: RawFd) -> RawFd {
-    match syscall::dup_above(fd, INTERNAL_FROM) {
-        Ok(high) => {
-            syscall::close(fd);
-            high
-        }
-        Err(_) => fd,
-    }
+/// Makes an internal descriptor, and moves it to a high number, close-on-exec. If there is no room, it stays where it is.
+pub(crate) fn internal_fd(make: impl FnOnce() -> io::Result<libc::c_long>) -> io::Result<RawFd> {
+    numbers::make_internal(|| {
+        let fd = i32::try_from(make()?).unwrap_or(-1);
+        Ok(match syscall::dup_above(fd, INTERNAL_FROM) {
+            Ok(high) => {
+                syscall::close(fd);
+                high
+            }
+            Err(_) => fd,
+        })
+    })
 }
 
 /// An eventfd: what one thread writes to wake another that sleeps. Non-blocking, close-on-exec, numbered high.
@@ -112,8 +115,7 @@ impl EventFd {
     /// EMFILE, ENFILE, ENOMEM.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no memory is passed.
-        let fd = syscall::check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-        let fd = internal_fd(i32::try_from(fd).unwrap_or(-1));
+        let fd = internal_fd(|| syscall::check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) }))?;
         remember(fd, true);
         Ok(Self(fd))
     }
@@ -172,8 +174,7 @@ impl Pidfd {
     /// ESRCH: it has ended, and was waited for. EMFILE, ENFILE, ENOMEM, ENOSYS (before Linux 5.3).
     pub fn new(pid: i32) -> io::Result<Self> {
         // SAFETY: no memory is passed. The descriptor is close-on-exec without a flag.
-        let fd = syscall::check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-        let fd = internal_fd(i32::try_from(fd).unwrap_or(-1));
+        let fd = internal_fd(|| syscall::check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }))?;
         remember(fd, true);
         Ok(Self(fd))
     }

@@ -20,3 +20,13 @@ pub(crate) fn dup_above(fd: RawFd, at_least: RawFd) -> io::Result<RawFd> {
     let new = check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, at_least) })?;
     Ok(i32::try_from(new).unwrap_or(-1))
 }
+
+/// A duplicate with the lowest number, close-on-exec as the descriptor is.
+pub(crate) fn dup_lowest(fd: RawFd) -> io::Result<RawFd> {
+    // SAFETY: no memory is passed.
+    let flags = check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) })?;
+    let command = if flags & libc::c_long::from(libc::FD_CLOEXEC) != 0 { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+    // SAFETY: no memory is passed.
+    let new = check(unsafe { libc::syscall(libc::SYS_fcntl, fd, command, 0) })?;
+    Ok(i32::try_from(new).unwrap_or(-1))
+}

@@ -3,6 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 
+use ringway_host::numbers;
+
 use crate::{closing, sys};
 
 /// The highest descriptor number that can be remembered, plus one.
@@ -76,11 +78,26 @@ impl Table {
 pub struct Fd(i32);
 
 impl Fd {
-    /// Takes ownership of `raw`, under a high number: the program's own descriptors are to be numbered as on the kernel.
+    /// Takes ownership of what `make` makes, under a high number: the program's own descriptors are to be numbered as on the kernel.
     ///
     /// # Errors
-    /// EMFILE: a number beyond those that can be remembered.
-    pub fn new(raw: i32) -> io::Result<Self> {
+    /// Those of `make`. EMFILE: a number beyond those that can be remembered.
+    pub fn make(make: impl FnOnce() -> io::Result<i32>) -> io::Result<Self> {
+        numbers::make_internal(|| Self::moved(make()?))
+    }
+
+    /// As [`Fd::make`], of both ends of something.
+    ///
+    /// # Errors
+    /// As [`Fd::make`].
+    pub fn make_pair(make: impl FnOnce() -> io::Result<[i32; 2]>) -> io::Result<[Self; 2]> {
+        numbers::make_internal(|| {
+            let [first, second] = make()?.map(Self::moved);
+            Ok([first?, second?])
+        })
+    }
+
+    fn moved(raw: i32) -> io::Result<Self> {
         Self::remember(if raw < HIGH { sys::move_above(raw, HIGH) } else { raw })
     }
 
@@ -104,6 +121,10 @@ impl Fd {
     /// Takes ownership of what another process passed. Until it is [`Fd::recognised`], it keeps its number (closing even a copy may take long), and
     /// whoever drops it leaves its close to a thread of its own.
     pub(crate) fn passed(raw: i32) -> io::Result<Self> {
+        // (Memory, as members pass it.)
+        if sys::has_seals(raw) {
+            return Self::moved(raw);
+        }
         let fd = Self::remember(raw)?;
         closing::set_slow(raw);
         Ok(fd)
@@ -122,13 +143,13 @@ impl Fd {
     /// It is of a kind that is closed at once, or is not the last descriptor of its file.
     ///
     /// # Errors
-    /// As [`Fd::new`].
+    /// As [`Fd::make`].
     pub fn recognised(self) -> io::Result<Self> {
         let raw = self.0;
         closing::set_at_once(raw);
         forget(raw);
         core::mem::forget(self);
-        Self::new(raw)
+        Self::moved(raw)
     }
 }
 
@@ -146,6 +167,7 @@ fn forget(raw: i32) -> bool {
 /// Closes every descriptor of this crate's in a fork's child. Async-signal-safe.
 pub(crate) fn close_all_in_child() {
     closing::forget_all_in_child();
+    numbers::forget_all_in_child();
     TWICE.clear();
     for (i, word) in OURS.0.iter().enumerate() {
         // (Pages of zeros stay unwritten.)

@@ -6,7 +6,7 @@ pub(crate) const MEMBER_MAGIC: u64 = u64::from_le_bytes(*b"RWmember");
 /// First word of a channel.
 pub(crate) const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"RWchannl");
 /// Of everything in this file, and of the greeting.
-pub(crate) const VERSION: u64 = 8;
+pub(crate) const VERSION: u64 = 9;
 
 /// Offsets common to both kinds of segment.
 pub(crate) const MAGIC_AT: usize = 0;
@@ -34,7 +34,7 @@ pub(crate) const CORE_CLAIMS_AT: usize = 384;
 pub(crate) const CORE_CLAIM_WORDS: usize = 16;
 /// Member segment: the rule table of IPv4.
 pub(crate) const RULES_AT: usize = 4096;
-/// Entries: what a rule matches, and the kernel's name of the socket beside it.
+/// Entries: what a rule matches, and the kernel's name of the socket beside it, or a listener's stamp.
 pub(crate) const RULES_MAX: usize = 4096;
 /// Bytes of an entry.
 pub(crate) const RULE_BYTES: usize = 16;

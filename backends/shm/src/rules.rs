@@ -18,7 +18,8 @@ const TRIES: usize = 16;
 const SHARED_SOCKET: u64 = 1 << 63;
 
 /// What a rule matches. The first word: in use (bit 56), protocol (bits 48..), port (32..), and the address, if it is IPv4's. Never zero, which is a
-/// free entry. (Whether it is shared stands beside the kernel's name of its socket, which has 63 bits.)
+/// free entry. (Beside it, of a UDP socket: the kernel's name of it, which has 63 bits, and whether it is shared. Of a listener: its stamp, a number that
+/// no other rule of the member has had; a new one says that the members who share the address are others than before.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Entry {
     V4(u64),
@@ -37,6 +38,10 @@ impl Entry {
             IpAddr::V4(ip) => Self::V4(word | u64::from(ip.to_bits())),
             IpAddr::V6(ip) => Self::V6(word, [(ip.to_bits() >> 64) as u64, ip.to_bits() as u64]),
         }
+    }
+
+    const fn is_udp(word: u64) -> bool {
+        word >> 48 & 0xff == 17
     }
 
     const fn family(&self) -> Family {
@@ -90,8 +95,8 @@ pub(crate) struct RuleTable {
     version: u64,
     v4: Places,
     v6: Places,
-    /// What is published, and how often.
-    entries: HashMap<Entry, usize>,
+    /// What is published, how often, and its newest stamp.
+    entries: HashMap<Entry, (usize, u64)>,
     /// Sockets of the kernel's that rules of a family are for: how many are (two, while one takes another's place), and whether the last one is
     /// shared.
     sockets: HashMap<(Family, u64), (usize, bool)>,
@@ -122,26 +127,38 @@ pub(crate) struct Rule {
     pub(crate) cookie: u64,
 }
 
-impl Rule {
-    /// The entry's second word.
-    const fn socket(&self) -> u64 {
-        self.cookie | if self.is_shared { SHARED_SOCKET } else { 0 }
-    }
-}
-
 impl RuleTable {
     /// Adds a rule; its place, or none if the table is full.
     pub(crate) fn insert(&mut self, own: &impl WriteWords, rule: &Rule) -> Option<u16> {
         let entry = Entry::of(rule.protocol, rule.address);
         let place = self.places(entry.family()).take()?;
-        self.store(own, (entry.family(), place), Some((entry, rule.socket())));
+        let stamp = self.version;
+        self.store(own, (entry.family(), place), Some((entry, self.beside(rule))));
         if rule.cookie != 0 {
             let (count, is_shared) = self.sockets.entry((entry.family(), rule.cookie)).or_default();
             *count += 1;
             *is_shared = rule.is_shared;
         }
-        *self.entries.entry(entry).or_default() += 1;
+        let (count, newest) = self.entries.entry(entry).or_default();
+        (*count, *newest) = (*count + 1, stamp);
         Some(place)
+    }
+
+    /// The entry's second word.
+    const fn beside(&self, rule: &Rule) -> u64 {
+        match rule.protocol {
+            Protocol::Tcp => self.version,
+            Protocol::Udp => rule.cookie | if rule.is_shared { SHARED_SOCKET } else { 0 },
+        }
+    }
+
+    /// Another member has a listener there now as well: whoever knows the rule at `place`, which is a listener's, looks for the others again.
+    pub(crate) fn stamp(&mut self, own: &impl WriteWords, rule: &Rule, place: u16) {
+        let entry = Entry::of(rule.protocol, rule.address);
+        if let Some((_, newest)) = self.entries.get_mut(&entry) {
+            *newest = self.version;
+        }
+        self.store(own, (entry.family(), place), Some((entry, self.beside(rule))));
     }
 
     fn places(&mut self, family: Family) -> &mut Places {
@@ -162,8 +179,8 @@ impl RuleTable {
             }
         }
         if let hash_map::Entry::Occupied(mut count) = self.entries.entry(entry) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
+            count.get_mut().0 -= 1;
+            if count.get().0 == 0 {
                 count.remove();
             }
         }
@@ -172,8 +189,9 @@ impl RuleTable {
 
     /// Looks for the rules of our own that match `address`.
     pub(crate) fn find(&self, protocol: Protocol, address: SocketAddr) -> Found {
-        let count = |address| self.entries.get(&Entry::of(protocol, address)).copied().unwrap_or(0);
-        Found { exact: count(address), wildcard: count(wildcard_of(address)), version: self.version }
+        let count = |address| self.entries.get(&Entry::of(protocol, address)).copied().unwrap_or((0, 0));
+        let ((exact, stamp), (wildcard, other)) = (count(address), count(wildcard_of(address)));
+        Found { exact, wildcard, stamps: stamp.wrapping_add(other), version: self.version }
     }
 
     /// Whether a rule of our own is for what comes to that socket of the kernel's by that family, and whether it is shared.
@@ -228,8 +246,21 @@ pub(crate) struct Found {
     pub(crate) exact: usize,
     /// How many there are for that port on every address.
     pub(crate) wildcard: usize,
+    /// The sum of the stamps of those that are listeners': as long as the numbers above and this one are the same, so are the rules.
+    pub(crate) stamps: u64,
     /// The table's generation.
     pub(crate) version: u64,
+}
+
+impl Found {
+    #[inline]
+    fn count(&mut self, is_exact: bool, is_wildcard: bool, stamp: impl FnOnce() -> u64) {
+        if is_exact || is_wildcard {
+            self.exact += usize::from(is_exact);
+            self.wildcard += usize::from(is_wildcard);
+            self.stamps = self.stamps.wrapping_add(stamp());
+        }
+    }
 }
 
 /// Looks for the rules that match `address`.
@@ -239,16 +270,14 @@ pub(crate) fn find(table: &impl ReadWords, protocol: Protocol, address: SocketAd
         (Entry::V4(exact), Entry::V4(wildcard)) => read(table, |found: &mut Found| {
             each(table, Family::V4, |at| {
                 let word = table.load(at, Ordering::Relaxed);
-                found.exact += usize::from(word == exact);
-                found.wildcard += usize::from(word == wildcard);
+                found.count(word == exact, word == wildcard, || table.load(at + 8, Ordering::Relaxed));
             });
         }),
         _ => read(table, |found: &mut Found| {
             each(table, Family::V6, |at| {
                 let [word, high, low] = [at, at + 16, at + 24].map(|at| table.load(at, Ordering::Relaxed));
                 let entry = Entry::V6(word, [high, low]);
-                found.exact += usize::from(entry == exact);
-                found.wildcard += usize::from(entry == wildcard);
+                found.count(entry == exact, entry == wildcard, || table.load(at + 8, Ordering::Relaxed));
             });
         }),
     };
@@ -261,7 +290,7 @@ pub(crate) fn find_socket(table: &impl ReadWords, family: Family, cookie: u64) -
     let (found, version) = read(table, |found: &mut Option<bool>| {
         each(table, family, |at| {
             let [word, socket] = [at, at + 8].map(|at| table.load(at, Ordering::Relaxed));
-            if word != 0 && socket & !SHARED_SOCKET == cookie {
+            if Entry::is_udp(word) && socket & !SHARED_SOCKET == cookie {
                 *found = Some(socket & SHARED_SOCKET != 0);
             }
         });
@@ -378,11 +407,38 @@ mod tests {
         table.remove(&own, &rule(Protocol::Tcp, to), exact);
         let second = find(&view, Protocol::Tcp, to);
         assert!((second.exact, second.wildcard) == (0, 2) && second.version != first.version);
-        assert_eq!(table.find(Protocol::Tcp, to), second);
+        assert_eq!(table.find(Protocol::Tcp, to), Found { stamps: table.find(Protocol::Tcp, to).stamps, ..second });
         table.remove(&own, &rule(Protocol::Tcp, any), one);
         let third = find(&view, Protocol::Tcp, address("10.1.2.3:80"));
         assert_eq!((third.exact, third.wildcard), (0, 1));
-        assert_eq!(table.find(Protocol::Tcp, to), third);
+        assert_eq!(table.find(Protocol::Tcp, to), Found { stamps: table.find(Protocol::Tcp, to).stamps, ..third });
+    }
+
+    /// Both to who reads it and to its owner.
+    #[test]
+    fn a_listener_that_is_opened_again_has_another_stamp_and_so_has_one_that_is_joined() {
+        let (own, fd) = memfd::create(c"rules-test", POOL_AT).unwrap();
+        let view = memfd::open(&fd, Some(POOL_AT), POOL_AT).unwrap();
+        let mut table = RuleTable::default();
+        let (to, mut seen) = (address("127.0.0.1:80"), Vec::new());
+        let listener = rule(Protocol::Tcp, to);
+        let mut look = |table: &RuleTable, is_new: bool| {
+            let both = [find(&view, Protocol::Tcp, to), table.find(Protocol::Tcp, to)].map(|found| (found.exact, found.stamps));
+            assert_eq!(seen.iter().all(|other: &[_; 2]| both[0] != other[0] && both[1] != other[1]), is_new, "{both:?} after {seen:?}");
+            seen.push(both);
+        };
+        let place = table.insert(&own, &listener).unwrap();
+        look(&table, true);
+        table.remove(&own, &listener, place);
+        let place = table.insert(&own, &listener).unwrap();
+        look(&table, true);
+        table.stamp(&own, &listener, place);
+        look(&table, true);
+        // What it has beside is none of that one's.
+        table.insert(&own, &Rule { cookie: 4, ..rule(Protocol::Udp, to) }).unwrap();
+        table.insert(&own, &rule(Protocol::Tcp, address("127.0.0.1:81"))).unwrap();
+        look(&table, false);
+        assert_eq!(find_socket(&view, Family::V4, 2), None, "a stamp is no socket's name");
     }
 
     #[test]
@@ -418,15 +474,17 @@ mod tests {
         let place = table.insert(&own, &v6).unwrap();
         let counts = |to: &str| {
             let found = find(&view, Protocol::Tcp, address(to));
-            assert_eq!(table.find(Protocol::Tcp, address(to)), found);
+            let own = table.find(Protocol::Tcp, address(to));
+            assert_eq!((own.exact, own.wildcard), (found.exact, found.wildcard));
             (found.exact, found.wildcard)
         };
         assert_eq!(["[::1]:80", "[::]:80", "127.0.0.1:80", "[::1]:81"].map(counts), [(0, 1), (1, 1), (0, 0), (0, 0)]);
         table.insert(&own, &v4).unwrap();
         // Addresses that differ in one half only.
         for other in ["[::1]:80", "[1::1]:80", "[1::]:80"] {
-            table.insert(&own, &Rule { cookie: 9, ..rule(Protocol::Tcp, address(other)) }).unwrap();
+            table.insert(&own, &rule(Protocol::Tcp, address(other))).unwrap();
         }
+        table.insert(&own, &Rule { cookie: 9, ..rule(Protocol::Udp, address("[::1]:80")) }).unwrap();
         table.remove(&own, &v6, place);
         let counts = |to: &str| {
             let found = find(&view, Protocol::Tcp, address(to));

@@ -11,6 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use ringway_host::numbers;
 
 use crate::fd::Fd;
 
@@ -90,10 +91,10 @@ pub(crate) fn memfd_create(name: &CStr) -> io::Result<Fd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: `name` is a C string.
     let call = |flags: u32| check(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) });
-    match call(flags | MFD_NOEXEC_SEAL) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Fd::new(call(flags)?),
-        result => Fd::new(result?),
-    }
+    Fd::make(|| match call(flags | MFD_NOEXEC_SEAL) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => call(flags),
+        result => result,
+    })
 }
 
 pub(crate) fn ftruncate(fd: &Fd, len: usize) -> io::Result<()> {
@@ -149,7 +150,7 @@ fn file_system(fd: &Fd) -> io::Result<u64> {
 pub(crate) fn timer(seconds: i64) -> io::Result<Fd> {
     let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
     // SAFETY: no memory is involved.
-    let timer = Fd::new(check(unsafe { libc::syscall(libc::SYS_timerfd_create, libc::CLOCK_MONOTONIC, flags) })?)?;
+    let timer = Fd::make(|| check(unsafe { libc::syscall(libc::SYS_timerfd_create, libc::CLOCK_MONOTONIC, flags) }))?;
     let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let once = libc::itimerspec { it_interval: none, it_value: libc::timespec { tv_sec: seconds, ..none } };
     // SAFETY: a readable value; no old one is asked for.
@@ -159,7 +160,7 @@ pub(crate) fn timer(seconds: i64) -> io::Result<Fd> {
 
 pub(crate) fn eventfd() -> io::Result<Fd> {
     // SAFETY: no memory is involved.
-    Fd::new(check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?)
+    Fd::make(|| check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }))
 }
 
 /// Makes an eventfd readable. (A full counter is readable too, so a failure changes nothing.)
@@ -196,7 +197,7 @@ pub(crate) fn file_size_limit() -> u64 {
 pub(crate) fn unix_socket(kind: i32) -> io::Result<Fd> {
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is involved.
-    let socket = Fd::new(check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) })?)?;
+    let socket = Fd::make(|| check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) }))?;
     #[cfg(test)]
     if crate::closing::IS_OLD_KERNEL.get() {
         return Ok(socket);
@@ -223,7 +224,7 @@ pub(crate) fn takes_rights(fd: &Fd) -> bool {
 pub(crate) fn netlink_socket(family: i32) -> io::Result<Fd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is involved.
-    Fd::new(check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, family) })?)
+    Fd::make(|| check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, family) }))
 }
 
 /// What the kernel calls a socket (socket(7), SO_COOKIE).
@@ -272,7 +273,7 @@ pub(crate) fn accept(fd: &Fd) -> io::Result<Fd> {
     let null = core::ptr::null_mut::<u8>();
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: null address: none is written.
-    let socket = Fd::new(retry(|| unsafe { libc::syscall(libc::SYS_accept4, fd.raw(), null, null, flags) })?)?;
+    let socket = Fd::make(|| retry(|| unsafe { libc::syscall(libc::SYS_accept4, fd.raw(), null, null, flags) }))?;
     if takes_rights(&socket) {
         socket.set_slow();
     }
@@ -302,18 +303,12 @@ pub(crate) fn peer_pidfd(fd: &Fd) -> io::Result<Fd> {
     const SO_PEERPIDFD: i32 = 77;
     let mut pidfd = -1i32;
     let mut len = mem::size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the number is writable for `len` bytes.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_getsockopt,
-            fd.raw(),
-            libc::SOL_SOCKET,
-            SO_PEERPIDFD,
-            core::ptr::from_mut(&mut pidfd),
-            core::ptr::from_mut(&mut len),
-        )
-    })?;
-    Fd::new(pidfd)
+    let (value, size) = (&raw mut pidfd, &raw mut len);
+    Fd::make(|| {
+        // SAFETY: the number is writable for `len` bytes.
+        check(unsafe { libc::syscall(libc::SYS_getsockopt, fd.raw(), libc::SOL_SOCKET, SO_PEERPIDFD, value, size) })?;
+        Ok(pidfd)
+    })
 }
 
 /// The inode that is a process's own in all namespaces, and for all time.
@@ -427,6 +422,10 @@ pub(crate) type Passed = ArrayVec<Fd, { CONTROL_BYTES / 4 }>;
 /// The system's; EMFILE, where there was no room for all of a greeting's descriptors (unix(7): the rest is lost, with MSG_CTRUNC).
 pub(crate) fn receive_with(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passed)> {
     visible();
+    numbers::make_internal(|| receive_passed(fd, into))
+}
+
+fn receive_passed(fd: &Fd, into: &mut [u8]) -> io::Result<(usize, Passed)> {
     let mut iov = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let mut control = [0u64; CONTROL_BYTES / 8];
     // SAFETY: all zeroes is a valid msghdr.
@@ -485,7 +484,7 @@ pub(crate) struct Epoll(Fd);
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no memory is involved.
-        Fd::new(check(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?).map(Self)
+        Fd::make(|| check(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })).map(Self)
     }
 
     pub(crate) fn raw(&self) -> i32 {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Case, Output, Side, free_port};
+use crate::harness::{Case, Launch, Output, Side, World, free_port};
 
 /// The most payload that one segment of the kernel's loopback carries.
 const SEGMENT: u64 = 65_483;
@@ -32,15 +32,45 @@ fn udp() {
     udp_to("127.0.0.1", "iperf3-udp");
 }
 
-/// Datagrams at a rate of which a receiver's buffer holds 17 ms: who waits longer for a processor loses some, on the kernel as well.
+/// How often the library may lose more than the kernel does a moment later: three times in a row is no chance.
+const ATTEMPTS: usize = 3;
+
+/// Datagrams at a rate of which a receiver's buffer holds 17 ms: who waits longer for a processor loses some, on the kernel as well, which is then asked
+/// how much.
 pub(crate) fn udp_to(host: &str, name: &str) {
-    let case = Case::new(name);
-    let answer = exchange_with(host, &case, None, "-u -b 100M -l 1400");
-    let sum = &answer["end"]["sum"];
-    let (packets, lost) = (sum["packets"].as_u64().expect("packets"), sum["lost_percent"].as_f64().expect("loss"));
-    assert!(packets > 10_000, "{packets} packets in two seconds");
-    assert!(lost < 5.0, "{lost} % were lost");
-    case.offloaded(&["iperf3"], packets * 1_000, packets * 9 / 10);
+    const OPTIONS: &str = "-u -b 100M -l 1400";
+    let mut worse = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let case = Case::new(name);
+        let world = case.world();
+        let ours = Datagrams::of(&exchange_with(host, &case, None, OPTIONS));
+        case.offloaded(&["iperf3"], ours.sent * 500, ours.sent * 9 / 10);
+        if world == World::Kernel || ours.sent > 10_000 && ours.lost_percent < 5.0 {
+            return;
+        }
+        let beside = Case::new(&format!("{name}-beside"));
+        let kernels = Datagrams::of(&between(host, (beside.plain("iperf3"), beside.plain("iperf3")), OPTIONS));
+        beside.done();
+        if ours.sent >= kernels.sent / 2 && ours.lost_percent < kernels.lost_percent + 5.0 {
+            return;
+        }
+        worse.push((ours, kernels));
+    }
+    panic!("in two seconds, and the kernel's right after: {worse:?}");
+}
+
+/// What a client of UDP says.
+#[derive(Debug)]
+struct Datagrams {
+    sent: u64,
+    lost_percent: f64,
+}
+
+impl Datagrams {
+    fn of(answer: &Value) -> Self {
+        let sum = &answer["end"]["sum"];
+        Self { sent: sum["packets"].as_u64().expect("packets"), lost_percent: sum["lost_percent"].as_f64().expect("loss") }
+    }
 }
 
 fn tcp(name: &str, options: &str) {
@@ -58,10 +88,14 @@ pub(crate) fn exchange(case: &Case, preloaded: Option<Side>, options: &str) -> V
 
 /// As [`exchange`], with a server that is found at `host`; it listens at every address of both families.
 pub(crate) fn exchange_with(host: &str, case: &Case, preloaded: Option<Side>, options: &str) -> Value {
-    let (server, client) = match preloaded {
+    let programs = match preloaded {
         None => (case.program("iperf3"), case.program("iperf3")),
         Some(side) => (case.server(side, "iperf3"), case.client(side, "iperf3")),
     };
+    between(host, programs, options)
+}
+
+fn between(host: &str, (server, client): (Launch<'_>, Launch<'_>), options: &str) -> Value {
     let port = free_port();
     let server = server.args(&format!("-s -1 -p {port}")).serve(port);
     let Output { stdout, .. } = client.args(&format!("-c {host} -p {port} -t 2 -J {options}")).run();

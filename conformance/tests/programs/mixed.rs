@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{Case, PYTHON, Side, World, free_port};
+use crate::harness::{Case, Launch, PYTHON, Side, World, free_port};
 use crate::{http, iperf3, redis, sockperf};
 
 #[test]
@@ -73,11 +73,18 @@ fn http_server() {
 fn sockperf_ping_pong() {
     for (side, common) in Side::BOTH.into_iter().flat_map(|side| [(side, "--tcp"), (side, "")]) {
         let case = Case::new("mixed-sockperf");
-        let port = free_port();
-        let server = case.server(side, "sockperf").args(&format!("server -i 127.0.0.1 -p {port} {common}")).serve(port);
-        let client = case.client(side, "sockperf").args(&format!("ping-pong -i 127.0.0.1 -p {port} -t 1 {common}"));
-        sockperf::right(&client.run(), "ping-pong");
-        server.stop(Signal::INT);
-        case.on_the_kernel(5_000);
+        let exchanges = |server: Launch<'_>, client: Launch<'_>| {
+            let port = free_port();
+            let server = server.args(&format!("server -i 127.0.0.1 -p {port} {common}")).serve(port);
+            let said = client.args(&format!("ping-pong -i 127.0.0.1 -p {port} -t 1 {common}")).run();
+            sockperf::right(&said, "ping-pong");
+            server.stop(Signal::INT);
+            sockperf::count(&said.stdout, "ReceivedMessages")
+        };
+        let of_kernel = exchanges(case.plain("sockperf"), case.plain("sockperf"));
+        let mixed = exchanges(case.server(side, "sockperf"), case.client(side, "sockperf"));
+        // (A wait that ends by a timer alone has a hundred a second.)
+        assert!(mixed * sockperf::SLOWER_MAX >= of_kernel, "{mixed} exchanges, the kernel's {of_kernel}");
+        case.on_the_kernel(2 * (of_kernel + mixed));
     }
 }

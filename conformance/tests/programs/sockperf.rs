@@ -68,6 +68,17 @@ fn run(name: &str, common: &str, client: &str, packets: u64) {
     case.offloaded(&["sockperf"], packets * 16, packets);
 }
 
+/// How many times as many exchanges the kernel may have in the same time, on a machine that has other things to do in between. (A quiet one has some ten
+/// thousands a second, and a hundred where each waits for a timer.)
+pub(crate) const SLOWER_MAX: u64 = 20;
+
+/// The number after `what` in what sockperf said.
+pub(crate) fn count(said: &str, what: &str) -> u64 {
+    let digits = |text: &str| text.trim_start_matches(['=', ' ', ':']).chars().take_while(char::is_ascii_digit).collect::<String>();
+    let found = said.split(what).skip(1).find_map(|rest| digits(rest).parse().ok());
+    found.unwrap_or_else(|| panic!("no count of {what}:\n{said}"))
+}
+
 /// sockperf ends with 0 whatever it measured, so its own words are what counts.
 pub(crate) fn right(client: &Output, mode: &str) {
     let said = &client.stdout;

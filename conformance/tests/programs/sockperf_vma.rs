@@ -7,14 +7,15 @@ use ringway_report::{STATS_FILE_ENV, SocketReport};
 use rustix::process::Signal;
 
 use crate::harness::{Case, World, free_port, library};
-use crate::sockperf::right;
+use crate::sockperf::{SLOWER_MAX, count, right};
 
 /// The library is not preloaded: sockperf opens it, and calls its functions by their addresses.
 #[test]
 fn load_vma() {
     let by_path = format!("--load-vma={}", library().display());
     for (name, how) in [("sockperf-load-vma-path", by_path.as_str()), ("sockperf-load-vma", "--load-vma")] {
-        for (protocol, packets) in [("--tcp", 5_000), ("", 5_000)] {
+        for protocol in ["--tcp", ""] {
+            let of_kernel = exchanges_of_kernel(protocol);
             let case = Case::new(name);
             if case.world() == World::Kernel {
                 return case.done();
@@ -24,20 +25,37 @@ fn load_vma() {
             let port = free_port();
             let server = loading().args(&format!("server -i 127.0.0.1 -p {port} {protocol} {how}")).serve(port);
             let client = format!("ping-pong -i 127.0.0.1 -p {port} {protocol} {how} -t 1 --mps 5000000 -m 64");
-            right(&loading().args(&client).run(), "ping-pong");
+            let said = loading().args(&client).run();
+            right(&said, "ping-pong");
             server.stop(Signal::INT);
-            case.offloaded(&["sockperf"], packets * 16, packets);
+            let exchanges = count(&said.stdout, "ReceivedMessages");
+            assert!(exchanges * SLOWER_MAX >= of_kernel, "{exchanges} exchanges, the kernel's {of_kernel}");
+            // (Messages of 64 bytes, both ways.)
+            case.offloaded(&["sockperf"], exchanges * 64, exchanges);
         }
     }
+}
+
+/// How many exchanges two programs without the library have in a second, now.
+fn exchanges_of_kernel(protocol: &str) -> u64 {
+    let case = Case::new("sockperf-beside");
+    let port = free_port();
+    let server = case.plain("sockperf").args(&format!("server -i 127.0.0.1 -p {port} {protocol}")).serve(port);
+    let client = format!("ping-pong -i 127.0.0.1 -p {port} {protocol} -t 1 --mps 5000000 -m 64");
+    let said = case.plain("sockperf").args(&client).run();
+    server.stop(Signal::INT);
+    case.done();
+    count(&said.stdout, "ReceivedMessages")
 }
 
 /// Between its messages the client sends dummies: they are counted, and nothing of them arrives.
 #[test]
 fn dummy_send() {
+    // So few messages that there is time between them on a busy machine too, where each waits for both programs' turns.
     for (protocol, mode) in [
-        ("--tcp", "ping-pong -t 1 --mps 2000 -m 64"),
-        ("", "ping-pong -t 1 --mps 2000 -m 64"),
-        ("", "under-load -t 1 --mps 2000 --reply-every 2 -m 64"),
+        ("--tcp", "ping-pong -t 2 --mps 20 -m 64"),
+        ("", "ping-pong -t 2 --mps 20 -m 64"),
+        ("", "under-load -t 2 --mps 100 --reply-every 2 -m 64"),
     ] {
         let case = Case::new("sockperf-dummy-send");
         if case.world() == World::Kernel {
@@ -54,12 +72,12 @@ fn dummy_send() {
         let text = fs::read_to_string(&sockets).expect("the client's sockets left their statistics");
         let sockets: Vec<SocketReport> = text.lines().map(|line| serde_json::from_str(line).expect("a socket")).collect();
         let dummies: u64 = sockets.iter().map(|socket| socket.tx_dummies).sum();
-        // Ten of them fit between two messages.
+        // Of those that fit between two messages (a thousand, and two hundred) one at least was sent.
         assert!(dummies >= messages, "{dummies} dummies, {messages} messages: {text}");
         // The server counts each message that reached it (the warm-up's too): had a dummy come, it would be a duplicate.
         let total = count(&answered.stdout, "Total");
         assert!(total >= messages && total < messages + 2_000, "{messages} sent: {}", answered.stdout);
-        case.offloaded(&["sockperf"], 500 * 16, 500);
+        case.offloaded(&["sockperf"], messages * 16, messages);
     }
 }
 
@@ -97,11 +115,4 @@ fn what_debians_build_has_not() {
         assert!(refused, "this sockperf may have `{switch}`: it is to have a case of its own. It said ({}): {said}", answer.status);
     }
     case.done();
-}
-
-/// The number after `what` in what sockperf said.
-fn count(said: &str, what: &str) -> u64 {
-    let digits = |text: &str| text.trim_start_matches(['=', ' ', ':']).chars().take_while(char::is_ascii_digit).collect::<String>();
-    let found = said.split(what).skip(1).find_map(|rest| digits(rest).parse().ok());
-    found.unwrap_or_else(|| panic!("no count of {what}:\n{said}"))
 }

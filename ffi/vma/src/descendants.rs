@@ -7,6 +7,8 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use ringway_host::numbers;
+
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
 use crate::real;
@@ -15,7 +17,7 @@ use crate::real;
 const KNOWN_MAX: usize = 256;
 
 /// Where the descriptors are numbered from, if there is room.
-const HIGH: usize = 600;
+pub(crate) const HIGH: usize = 600;
 
 #[derive(Debug, Default)]
 struct Descendants {
@@ -94,11 +96,8 @@ pub(crate) fn before(copied: bool) {
         return;
     }
     descendants.bury();
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for both numbers.
-    if descendants.children.len() < KNOWN_MAX && unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == 0 {
-        descendants.pending = Some(ends.map(out_of_the_way));
-    } else {
+    descendants.pending = if descendants.children.len() < KNOWN_MAX { pipe_out_of_the_way() } else { None };
+    if descendants.pending.is_none() {
         descendants.unknown = descendants.forks;
     }
 }
@@ -172,8 +171,25 @@ pub(crate) fn copy_out_of_the_way(fd: c_int) -> Option<c_int> {
     })
 }
 
+/// What `make` makes, [`out_of_the_way`].
+///
+/// # Errors
+/// Those of `make`.
+pub(crate) fn make_out_of_the_way<E>(make: impl FnOnce() -> Result<c_int, E>) -> Result<c_int, E> {
+    numbers::make_internal(|| make().map(out_of_the_way))
+}
+
+/// A pipe out of the way: the ends to read from and to write to. `None`: there is none to be had.
+pub(crate) fn pipe_out_of_the_way() -> Option<[c_int; 2]> {
+    numbers::make_internal(|| {
+        let mut ends = [0; 2];
+        // SAFETY: the array has room for both numbers.
+        (unsafe { real::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == 0).then(|| ends.map(out_of_the_way))
+    })
+}
+
 /// Under a high number, and safe from closefrom.
-pub(crate) fn out_of_the_way(fd: c_int) -> c_int {
+fn out_of_the_way(fd: c_int) -> c_int {
     // SAFETY: plain integers.
     let high = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, HIGH) };
     let fd = if high < 0 {

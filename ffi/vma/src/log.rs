@@ -8,7 +8,7 @@ use core::fmt::{self, Write as _};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Once;
 
@@ -179,14 +179,13 @@ impl Output {
     fn open(path: Option<String>) -> (Self, Option<io::Error>) {
         let Some(path) = path else { return (Self::StandardError, None) };
         // (A FIFO that nobody reads is not to be waited for.)
-        let file = match File::options().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path) {
-            Ok(file) => file,
-            Err(error) => return (Self::StandardError, Some(error)),
-        };
+        let open = || File::options().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path);
         // The program counts on the lowest numbers.
-        let fd = descendants::out_of_the_way(file.into_raw_fd());
-        // SAFETY: the file's own descriptor, under another number, which nobody else knows of.
-        (Self::File(unsafe { File::from_raw_fd(fd) }), None)
+        match descendants::make_out_of_the_way(|| open().map(IntoRawFd::into_raw_fd)) {
+            // SAFETY: the file's own descriptor, under another number, which nobody else knows of.
+            Ok(fd) => (Self::File(unsafe { File::from_raw_fd(fd) }), None),
+            Err(error) => (Self::StandardError, Some(error)),
+        }
     }
 
     fn is_a_terminal(&self) -> bool {

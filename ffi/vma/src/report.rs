@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::process::{Offload, Process};
 use crate::socket::Socket;
-use crate::{params, real};
+use crate::{descendants, fdtable, params, real};
 
 pub(crate) use gather::{all, one};
 pub(crate) use published::Published;
@@ -62,12 +62,14 @@ fn append_lines<T: Serialize>(path: &str, values: &[T]) {
 fn append_to(path: &str, bytes: &[u8]) -> io::Result<()> {
     let path = CString::new(path)?;
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: a C string and plain integers; the pointer and length are a slice's; the descriptor was made here.
+    // SAFETY: a C string and plain integers.
+    let open = || unsafe { real::open(path.as_ptr(), flags, 0o666) };
+    let fd = descendants::make_out_of_the_way(|| match open() {
+        fd @ 0.. => Ok(fd),
+        _ => Err(io::Error::last_os_error()),
+    })?;
+    // SAFETY: plain integers; the pointer and length are a slice's; the descriptor was made here.
     unsafe {
-        let fd = real::open(path.as_ptr(), flags, 0o666);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
         // (To be opened, a FIFO needs a reader; but who reads one may be slow.)
         real::fcntl(fd, libc::F_SETFL, (libc::O_WRONLY | libc::O_APPEND) as usize);
         let result = match usize::try_from(real::write(fd, bytes.as_ptr().cast(), bytes.len())) {
@@ -75,6 +77,7 @@ fn append_to(path: &str, bytes: &[u8]) -> io::Result<()> {
             Ok(_) => Err(io::ErrorKind::WriteZero.into()),
             Err(_) => Err(io::Error::last_os_error()),
         };
+        fdtable::clear(fd);
         real::close(fd);
         result
     }

@@ -404,6 +404,11 @@ fn numbers() {
 }
 
 #[test]
+fn numbers_while_the_library_makes_descriptors_of_its_own() {
+    same_on_both("lowest");
+}
+
+#[test]
 fn cancellation() {
     same_on_both("cancel");
 }

@@ -17,8 +17,8 @@ impl Socket {
     pub(super) fn open() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is involved.
-        let fd = check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
-        let socket = Self { fd: internal_fd(i32::try_from(fd).unwrap_or(-1)) };
+        let fd = internal_fd(|| check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) }))?;
+        let socket = Self { fd };
         // SAFETY: all zeroes is a valid sockaddr_nl.
         let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;

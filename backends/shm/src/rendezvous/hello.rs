@@ -1,5 +1,5 @@
 //! What members say to each other, once: the listener greets (so that the connector knows whom it has), the connector
-//! offers its descriptors, the listener answers with its own.
+//! offers its descriptors, the listener answers with its own. (Or the connector says that it listens there too.)
 
 use std::io;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Offer = 2,
     /// The listener's.
     Answer = 3,
+    /// Instead of an offer: the connector has a listener at that address as well. Answered by closing the connection.
+    Joined = 4,
 }
 
 /// A received message.
@@ -40,7 +42,7 @@ pub(super) struct Message {
     pub(super) passed: Passed,
 }
 
-/// Sends a message, with descriptors unless it is a greeting.
+/// Sends a message, with descriptors if it is an offer or an answer.
 pub(crate) fn send(socket: &Fd, kind: Kind, id: u64, passed: &[i32]) -> io::Result<()> {
     let mut bytes = [0; BYTES];
     for (to, word) in bytes.chunks_exact_mut(8).zip([MAGIC, VERSION, kind as u64, id]) {
@@ -81,6 +83,7 @@ pub(super) fn receive(socket: &Fd) -> Incoming {
         1 => Kind::Greeting,
         2 => Kind::Offer,
         3 => Kind::Answer,
+        4 => Kind::Joined,
         _ => return Incoming::Garbage,
     };
     if len != BYTES || word(0) != MAGIC || word(1) != VERSION {

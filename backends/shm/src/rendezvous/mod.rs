@@ -15,6 +15,7 @@
 
 mod bound;
 mod control;
+mod groups;
 mod held;
 mod hello;
 mod links;
@@ -195,7 +196,7 @@ struct State {
     table: RuleTable,
     clients: VecDeque<Client>,
     talks: Talks,
-    groups: resolve::Groups,
+    groups: groups::Groups,
     bound: Bound,
     silences: Silences,
     /// Numbers rules, names, incoming connections and clients; never reused.
@@ -232,6 +233,8 @@ impl Key {
 struct Name {
     socket: Fd,
     key: Key,
+    /// Which of its group's it is.
+    place: usize,
     rules: usize,
     is_shared: bool,
 }
@@ -350,7 +353,8 @@ impl Rendezvous {
         self.losses.load(Ordering::Relaxed)
     }
 
-    /// Publishes a rule: from now on, this member is found under its address. A rule with a remote address is of one flow,
+    /// Publishes a rule: from now on, this member is found under its address, and after [`Rendezvous::await_joined`] also by those who knew before that others
+    /// have it. A rule with a remote address is of one flow,
     /// whose peer knows this station already, and is not published. One that is shared may be published several times: of what the
     /// members of its group get, this one gets as many shares.
     ///
@@ -379,6 +383,10 @@ impl Rendezvous {
             return Err(RuleError::Full);
         };
         state.rules.insert(number, Published { rule, name, place });
+        // (Where it has listeners there already, whoever knows them sees that there is one more.)
+        if rule.is_shared && rule.protocol == Protocol::Tcp && state.names.get(&name).is_some_and(|name| name.rules == 1) {
+            self.tell_joined(&mut state, rule.address);
+        }
         Ok(RuleId(number))
     }
 
@@ -396,10 +404,10 @@ impl Rendezvous {
             name.rules += 1;
             return Ok(number);
         }
-        let socket = self.claim(key, if rule.is_shared { names::GROUP_MAX } else { 1 })?;
+        let (socket, place) = self.claim(key, if rule.is_shared { names::GROUP_MAX } else { 1 })?;
         let number = state.number();
         self.epoll.add(&socket, libc::EPOLLIN, Token::Rule(number).pack()).map_err(|_| RuleError::Full)?;
-        state.names.insert(number, Name { socket, key, rules: 1, is_shared: rule.is_shared });
+        state.names.insert(number, Name { socket, key, place, rules: 1, is_shared: rule.is_shared });
         state.named.insert(key, number);
         Ok(number)
     }
@@ -417,7 +425,7 @@ impl Rendezvous {
     }
 
     /// Takes the name, or another one of its group's.
-    fn claim(&self, key: Key, places: usize) -> Result<Fd, RuleError> {
+    fn claim(&self, key: Key, places: usize) -> Result<(Fd, usize), RuleError> {
         let uid = self.member.uid;
         let (name, places): (Box<dyn Fn(usize) -> String>, _) = match key {
             Key::Address(protocol, local) => (Box::new(move |place| names::rule_at(uid, protocol, local, place)), places),
@@ -426,7 +434,7 @@ impl Rendezvous {
         for place in 0..places {
             let socket = sys::unix_socket(libc::SOCK_SEQPACKET).map_err(|_| RuleError::Full)?;
             match sys::listen_abstract(&socket, &name(place), BACKLOG) {
-                Ok(()) => return Ok(socket),
+                Ok(()) => return Ok((socket, place)),
                 Err(e) if e.raw_os_error() == Some(libc::EADDRINUSE) => {}
                 Err(_) => return Err(RuleError::Full),
             }

@@ -1,13 +1,11 @@
 //! The connecting side: from an address to a peer.
 
 use core::sync::atomic::Ordering;
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use ringway_stack::device::{MacAddr, Protocol};
 
 use super::hello::{self, Half, Incoming, Kind, Message, PeerHalf};
@@ -45,25 +43,6 @@ enum Outcome {
 /// How long a member is waited for that is to be unsettled. (One that is stopped receives nothing, and its senders ask again by themselves soon.)
 const UNSETTLE_TIME: Duration = Duration::from_millis(20);
 
-/// How long it is believed that nobody joined or left an address.
-const GROUP_TIME: Duration = Duration::from_secs(1);
-/// Addresses whose groups are remembered.
-const GROUPS_MAX: usize = 1024;
-
-/// When the members of an address were last looked for, and whose turn it is to get a connection.
-#[derive(Default)]
-pub(super) struct Groups {
-    looked: HashMap<SocketAddr, Instant>,
-    turn: usize,
-}
-
-impl Groups {
-    /// Whether nobody has looked of late for those of this address.
-    fn is_due(&self, to: SocketAddr) -> bool {
-        self.looked.get(&to).is_none_or(|&looked| looked.elapsed() >= GROUP_TIME)
-    }
-}
-
 /// Where an address leads: none in particular means this host. (A scope is not part of it: names and rules know none.)
 fn destination(to: SocketAddr) -> SocketAddr {
     let ip = match to.ip() {
@@ -77,7 +56,7 @@ fn destination(to: SocketAddr) -> SocketAddr {
 pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<Option<Resolved>, ResolveError> {
     let to = destination(to);
     if let Some(known) = rendezvous.known(protocol, to)? {
-        return Ok(Some(known));
+        return Ok(Some(Resolved::new(&known)));
     }
     rendezvous.if_bound(protocol, to, find(rendezvous, protocol, to)?)
 }
@@ -86,7 +65,9 @@ pub(super) fn resolve(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAdd
 fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<Option<Resolved>, ResolveError> {
     let deadline = Instant::now() + rendezvous.timeout;
     if protocol == Protocol::Tcp {
-        rendezvous.find_group(to, deadline);
+        rendezvous.look_for_group(to, |name| {
+            let _ = rendezvous.connect(name, deadline);
+        });
     }
     if let Some(link) = rendezvous.look_up(protocol, to)? {
         return Ok(Some(Resolved::new(&link)));
@@ -109,7 +90,7 @@ fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<O
 pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<Search, ResolveError> {
     let to = destination(to);
     if let Some(known) = rendezvous.known(protocol, to)? {
-        return Ok(Search { found: Some(known), unasked: false });
+        return Ok(Search { found: Some(Resolved::new(&known)), unasked: false });
     }
     let is_due = protocol == Protocol::Tcp && rendezvous.group_is_due(to);
     if let Some(link) = rendezvous.look_up(protocol, to)? {
@@ -129,7 +110,7 @@ pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr
         }
     }
     if is_due {
-        rendezvous.claim_group(to);
+        rendezvous.look_for_group(to, |_| ());
     }
     refused.map_or(Ok(Search { found: None, unasked: false }), Err)
 }
@@ -199,41 +180,6 @@ impl Rendezvous {
         Ok(found.map(|(link, (is_shared, generation))| Resolved { is_shared, generation, ..Resolved::new(link) }))
     }
 
-    /// The answer for TCP of which nothing remains to be found out: all in one hold of the lock, for a hold costs two system calls.
-    fn known(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Resolved>, ResolveError> {
-        let mut state = self.lock();
-        if protocol != Protocol::Tcp || state.groups.is_due(to) {
-            return Ok(None);
-        }
-        let turn = state.groups.turn;
-        let Some(link) = self.look_up_in(&mut state, protocol, to)? else { return Ok(None) };
-        if self.listeners_are_bound && link.peer.id != self.member.id && !state.bound.is_known(to) {
-            // Whose turn it was, it is still.
-            state.groups.turn = turn;
-            return Ok(None);
-        }
-        Ok(Some(Resolved::new(&link)))
-    }
-
-    /// Whether nobody has looked of late for the members that share an address.
-    fn group_is_due(&self, to: SocketAddr) -> bool {
-        self.lock().groups.is_due(to)
-    }
-
-    /// Whoever calls looks for them now. `false`: somebody has, of late.
-    fn claim_group(&self, to: SocketAddr) -> bool {
-        let now = Instant::now();
-        let mut state = self.lock();
-        if !state.groups.is_due(to) {
-            return false;
-        }
-        if state.groups.looked.len() >= GROUPS_MAX {
-            state.groups.looked.clear();
-        }
-        state.groups.looked.insert(to, now);
-        true
-    }
-
     /// Whether somebody has that name, who would have to be asked for more.
     fn attempt(&self, name: &str) -> Result<Attempt, ResolveError> {
         let silence = self.silence(name);
@@ -276,55 +222,6 @@ impl Rendezvous {
             return Err(ResolveError::OtherUser { uid: who.uid });
         }
         Ok(who)
-    }
-
-    /// Connects to the members that share an address, if nobody has looked for them of late. What goes wrong is the matter of
-    /// whoever asks for one of them by name.
-    fn find_group(&self, to: SocketAddr, deadline: Instant) {
-        if !self.claim_group(to) {
-            return;
-        }
-        for address in [to, wildcard_of(to)] {
-            for place in 0..names::GROUP_MAX {
-                let name = names::rule_at(self.member.uid, Protocol::Tcp, address, place);
-                // Workers that ended leave gaps, so every name is tried.
-                let _ = self.connect(&name, deadline);
-            }
-        }
-    }
-
-    /// Looks into our own table and those of connected peers. An exact rule wins over one for every address; of several members with
-    /// an equally good one, each has its turn. (A peer that is not connected yet might have an exact rule beside a connected
-    /// one's wildcard: TCP's groups have been looked for, and for datagrams the kernel is asked, where it answers.)
-    fn look_up(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Arc<Link>>, ResolveError> {
-        self.look_up_in(&mut self.lock(), protocol, to)
-    }
-
-    fn look_up_in(&self, state: &mut State, protocol: Protocol, to: SocketAddr) -> Result<Option<Arc<Link>>, ResolveError> {
-        if state.has_left {
-            return Ok(None);
-        }
-        let mine = state.table.find(protocol, to);
-        let (mut exact, mut wildcard) = (Candidates::default(), Candidates::default());
-        exact.myself = mine.exact;
-        wildcard.myself = mine.wildcard;
-        for entry in state.links.iter().flatten().filter(|entry| entry.link.is_alive() && entry.link.peer.id != self.member.id) {
-            let found = rules::find(&entry.link.peer.view, protocol, to);
-            if found.exact > 0 {
-                exact.add(&entry.link, found.exact);
-            } else if found.wildcard > 0 {
-                wildcard.add(&entry.link, found.wildcard);
-            }
-        }
-        let candidates = if exact.is_empty() { wildcard } else { exact };
-        if candidates.is_empty() {
-            return Ok(None);
-        }
-        state.groups.turn = state.groups.turn.wrapping_add(1);
-        match candidates.at(state.groups.turn) {
-            Some(link) => Ok(Some(link)),
-            None => self.to_myself(state).map(Some).map_err(ResolveError::system("channel to itself")),
-        }
     }
 
     /// Connects to who bound `name`.
@@ -510,36 +407,6 @@ impl Rendezvous {
                 Err(e)
             }
         }
-    }
-}
-
-/// Members with equally good rules, and how many each of them has: a connection is shared out among sockets, not among members.
-#[derive(Default)]
-struct Candidates {
-    others: ArrayVec<(Arc<Link>, usize), { names::GROUP_MAX }>,
-    myself: usize,
-}
-
-impl Candidates {
-    fn add(&mut self, link: &Arc<Link>, rules: usize) {
-        // More than a group has are liars.
-        let _ = self.others.try_push((link.clone(), rules));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.others.is_empty() && self.myself == 0
-    }
-
-    /// Whose turn it is; `None`: ours.
-    fn at(&self, turn: usize) -> Option<Arc<Link>> {
-        let all = self.others.iter().map(|(_, rules)| rules).sum::<usize>() + self.myself;
-        let mut turn = turn % all.max(1);
-        let whose = |(link, rules): &(Arc<Link>, usize)| {
-            let is_its = turn < *rules;
-            turn = turn.wrapping_sub(*rules);
-            is_its.then(|| link.clone())
-        };
-        self.others.iter().find_map(whose)
     }
 }
 

@@ -76,6 +76,8 @@ impl Token {
 /// A connection that was greeted.
 pub(super) struct Incoming {
     number: u64,
+    /// The number of the name that it asked for; `None`: it came to the station.
+    name: Option<u64>,
     pub(super) socket: Fd,
     who: Identity,
 }
@@ -193,12 +195,12 @@ impl Rendezvous {
             if !state.silences.is_empty() {
                 state.silences.heard_of(who.pid);
             }
-            self.welcome(state, socket, who);
+            self.welcome(state, socket, who, Some(rule));
         }
     }
 
     /// Greets a process of this user that wants a link.
-    pub(super) fn welcome(&self, state: &mut State, socket: Fd, who: Identity) {
+    pub(super) fn welcome(&self, state: &mut State, socket: Fd, who: Identity, name: Option<u64>) {
         let number = state.number();
         // Those of its offer.
         let _ = sys::set_takes_rights(&socket, true);
@@ -212,7 +214,7 @@ impl Rendezvous {
         {
             self.discard(oldest.socket);
         }
-        state.incoming.push_back(Incoming { number, socket, who });
+        state.incoming.push_back(Incoming { number, name, socket, who });
     }
 
     /// A greeted connection has said something, or ended.
@@ -225,10 +227,13 @@ impl Rendezvous {
         let Some(incoming) = state.incoming.remove(at) else { return };
         self.epoll.remove(&incoming.socket);
         let _ = sys::set_takes_rights(&incoming.socket, false);
-        if let hello::Incoming::Message(message) = received
-            && message.kind == Kind::Offer
-        {
-            self.consider(state, Deferred { socket: incoming.socket, id: message.id, who: incoming.who, passed: message.passed });
+        let hello::Incoming::Message(message) = received else { return };
+        match message.kind {
+            Kind::Offer => {
+                self.consider(state, Deferred { socket: incoming.socket, id: message.id, who: incoming.who, passed: message.passed });
+            }
+            Kind::Joined => self.note_joined(state, incoming.name),
+            Kind::Greeting | Kind::Answer => {}
         }
     }
 

@@ -282,7 +282,7 @@ impl Rendezvous {
             Heard::Words(words, passed) if words == MEET && passed.is_empty() => {
                 let UnderWay { socket, who, .. } = state.talks.under_way.remove(at)?;
                 self.epoll.remove(&socket);
-                self.welcome(state, socket, who);
+                self.welcome(state, socket, who, None);
                 // As a talk, it is over.
                 Some(Matter::End(number))
             }

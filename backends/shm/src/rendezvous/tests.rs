@@ -99,6 +99,46 @@ fn a_member_that_has_a_shared_rule_several_times_has_as_many_turns() {
     assert_eq!(turns(4), [4]);
 }
 
+/// Without a look that is due: the look before was just now.
+#[test]
+fn who_knows_a_group_learns_at_once_that_another_member_joins_or_comes_again() {
+    let (a, b, c, d) = (Node::new(), Node::new(), Node::new(), Node::new());
+    let address = fresh_address();
+    let shared = tcp(address).shared();
+    let first = a.device.steer(&shared).unwrap();
+    let of_a = c.find(address).unwrap().mac;
+    let members = |count: usize| (0..count).map(|_| c.find(address).unwrap().mac).collect::<std::collections::BTreeSet<_>>().len();
+    assert_eq!(members(4), 1);
+    // One more.
+    b.device.steer(&shared).unwrap();
+    b.rendezvous.await_joined();
+    assert_eq!(members(4), 2);
+    // The one whom the other has told goes, and another one takes its place.
+    a.device.device().detach(first.rule);
+    d.device.steer(&shared).unwrap();
+    d.rendezvous.await_joined();
+    assert_eq!(members(4), 2);
+    assert!((0..4).all(|_| c.find(address).unwrap().mac != of_a));
+    // Where all were looked for, nobody is asked again.
+    let greeted = c.rendezvous.peers().len();
+    a.device.steer(&shared).unwrap();
+    a.rendezvous.await_joined();
+    assert_eq!((members(6), c.rendezvous.peers().len()), (3, greeted));
+}
+
+/// One that has the exact address gets all of it from those whose address is every one, although they were known first.
+#[test]
+fn who_joins_with_a_better_address_is_found_at_once() {
+    let (a, b, c) = (Node::new(), Node::new(), Node::new());
+    let address = SocketAddrV4::new(*fresh_address().ip(), 40_000 + fresh_address().port());
+    a.device.steer(&tcp(SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, address.port())).shared()).unwrap();
+    let of_a = c.find(address).unwrap().mac;
+    assert!((0..3).all(|_| c.find(address).unwrap().mac == of_a));
+    b.device.steer(&tcp(address).shared()).unwrap();
+    b.rendezvous.await_joined();
+    assert!((0..3).all(|_| c.find(address).unwrap().mac != of_a));
+}
+
 #[test]
 fn datagrams_go_to_the_member_whose_socket_the_kernel_names() {
     let (a, b, c) = (Node::new(), Node::new(), Node::new());

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 
 use libc::{epoll_event, sigset_t, timespec};
+use ringway_host::numbers;
 
 use super::timeout::{from_ms, from_timespec};
 use crate::errno::{self, Errno, fail, to_int};
@@ -17,14 +18,14 @@ use crate::{boundary, real};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: no memory is passed.
-    created(unsafe { real::epoll_create(size) })
+    created(numbers::lowest(|| unsafe { real::epoll_create(size) }))
 }
 
 /// `epoll_create1(2)`: a new instance; `flags` may be EPOLL_CLOEXEC. -1 with errno EINVAL, EMFILE, ENFILE, ENOMEM.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: no memory is passed.
-    created(unsafe { real::epoll_create1(flags) })
+    created(numbers::lowest(|| unsafe { real::epoll_create1(flags) }))
 }
 
 fn created(fd: c_int) -> c_int {

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_ulong};
 
+use ringway_host::numbers;
 use ringway_stack::ring::FlowId;
 
 use super::exec;
@@ -129,7 +130,7 @@ fn close_tracked(first: c_uint, last: c_uint) {
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     before_duplicating(fd);
     // SAFETY: plain integers.
-    duplicate(fd, unsafe { real::dup(fd) })
+    duplicate(fd, numbers::lowest(|| unsafe { real::dup(fd) }))
 }
 
 /// A vfork child's duplicate is to be of the connection's own descriptor.
@@ -161,7 +162,7 @@ fn duplicate(fd: c_int, copy: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: plain integers.
-    onto(old, new, || unsafe { real::dup2(old, new) })
+    onto(old, new, || numbers::lowest(|| unsafe { real::dup2(old, new) }))
 }
 
 /// dup3(2).
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: plain integers.
-    let kernel = || unsafe { real::dup3(old, new, flags) };
+    let kernel = || numbers::lowest(|| unsafe { real::dup3(old, new, flags) });
     // What the kernel refuses must leave `new` open, here as well.
     if flags & !libc::O_CLOEXEC != 0 { kernel() } else { onto(old, new, kernel) }
 }
@@ -211,7 +212,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize
         return result;
     }
     // SAFETY: the program's promise to fcntl(2).
-    control(fd, command, argument, unsafe { real::fcntl(fd, command, argument) })
+    control(fd, command, argument, numbered(command, || unsafe { real::fcntl(fd, command, argument) }))
 }
 
 /// fcntl(2), as programs with 64-bit offsets call it.
@@ -227,7 +228,12 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
         return result;
     }
     // SAFETY: the program's promise to fcntl(2).
-    control(fd, command, argument, unsafe { real::fcntl64(fd, command, argument) })
+    control(fd, command, argument, numbered(command, || unsafe { real::fcntl64(fd, command, argument) }))
+}
+
+/// Commands that make a descriptor give it the lowest number. (Others may wait: locks, pipes.)
+fn numbered(command: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { numbers::lowest(kernel) } else { kernel() }
 }
 
 /// fcntl of a connection whose placeholder others have too: O_NONBLOCK puts it onto another; what else is the open file's own needs one of

@@ -4,6 +4,7 @@
 use core::ffi::{c_char, c_int, c_uint};
 
 use libc::sigset_t;
+use ringway_host::numbers;
 
 use crate::real;
 use crate::socket::lifecycle;
@@ -26,7 +27,7 @@ macro_rules! openers {
         #[cfg_attr(not(test), unsafe(export_name = $symbol))]
         pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
             // SAFETY: the program's promise to the function.
-            new(unsafe { real::$real($($pass),*) })
+            new(numbers::lowest_if_at_once(|| unsafe { real::$real($($pass),*) }))
         }
     )*};
 }
@@ -71,7 +72,7 @@ openers! {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int) -> c_int {
     // SAFETY: the program's promise to signalfd(2).
-    let result = unsafe { real::signalfd(fd, mask, flags) };
+    let result = numbers::lowest(|| unsafe { real::signalfd(fd, mask, flags) });
     if fd == -1 { new(result) } else { result }
 }
 
@@ -93,7 +94,7 @@ unsafe fn pair(result: c_int, ends: *const c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
     // SAFETY: the program's promise to pipe(2).
-    unsafe { pair(real::pipe2(ends, 0), ends) }
+    unsafe { pair(numbers::lowest(|| real::pipe2(ends, 0)), ends) }
 }
 
 /// pipe2(2).
@@ -103,7 +104,7 @@ pub unsafe extern "C-unwind" fn pipe(ends: *mut c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
     // SAFETY: the program's promise to pipe2(2).
-    unsafe { pair(real::pipe2(ends, flags), ends) }
+    unsafe { pair(numbers::lowest(|| real::pipe2(ends, flags)), ends) }
 }
 
 /// socketpair(2).
@@ -113,5 +114,5 @@ pub unsafe extern "C-unwind" fn pipe2(ends: *mut c_int, flags: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn socketpair(domain: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int {
     // SAFETY: the program's promise to socketpair(2).
-    unsafe { pair(real::socketpair(domain, kind, protocol, ends), ends) }
+    unsafe { pair(numbers::lowest(|| real::socketpair(domain, kind, protocol, ends)), ends) }
 }

@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use libc::{sockaddr, socklen_t};
+use ringway_host::numbers;
 
 use crate::errno::{self, Errno, THEIRS, to_int};
 use crate::extra;
@@ -55,7 +56,7 @@ fn route_if(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: plain integers.
-    let fd = unsafe { real::socket(domain, kind, protocol) };
+    let fd = numbers::lowest(|| unsafe { real::socket(domain, kind, protocol) });
     if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
         let saved = errno::current();
         crate::boundary!((), lifecycle::opened(fd, domain, kind, protocol));
@@ -106,7 +107,7 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *
         // SAFETY: the program's promise to accept(2), both times.
         route_often(
             fd,
-            || unsafe { real::accept(fd, address, len) },
+            || lifecycle::lowest_after_waiting(|| unsafe { real::accept(fd, address, len) }),
             |process, key| unsafe { accept::accept(process, fd, key, address, len, 0) },
         )
     })
@@ -122,7 +123,7 @@ pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: 
         // SAFETY: the program's promise to accept4(2), both times.
         route_often(
             fd,
-            || unsafe { real::accept4(fd, address, len, flags) },
+            || lifecycle::lowest_after_waiting(|| unsafe { real::accept4(fd, address, len, flags) }),
             |process, key| unsafe { accept::accept(process, fd, key, address, len, flags) },
         )
     })
@@ -189,7 +190,13 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
     // SAFETY: the program's promise to getsockopt(2), both times.
     route(
         fd,
-        || unsafe { real::getsockopt(fd, level, name, value, len) },
+        || unsafe {
+            let result = real::getsockopt(fd, level, name, value, len);
+            if result == 0 && (level, name) == (libc::SOL_SOCKET, libc::SO_DOMAIN) {
+                crate::boundary!((), names::correct_domain(fd, value, len));
+            }
+            result
+        },
         |process, key| unsafe { options::get(process, fd, key, (level, name), value, len) },
     )
 }

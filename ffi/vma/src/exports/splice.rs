@@ -5,13 +5,13 @@
 //! connection as one look says that there is room for. Several splices at once on one pipe may block where the kernel's would not.
 
 use core::ffi::{c_int, c_uint};
-use core::ptr;
 use std::io::IoSliceMut;
 
 use libc::{off64_t, size_t, ssize_t};
 
 use super::{receive, send};
 use crate::cancel::Masked;
+use crate::descendants;
 use crate::errno::{self, Errno, to_ssize};
 use crate::extra::resume::{self, DUE};
 use crate::fdtable::{self, Entry};
@@ -187,12 +187,8 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Result<Self, Errno> {
-        let mut ends = [-1; 2];
-        // SAFETY: room for both.
-        if unsafe { super::open::pipe2(ptr::from_mut(&mut ends).cast(), libc::O_CLOEXEC) } != 0 {
-            return Err(Errno::last());
-        }
-        Ok(Self { read: ends[0], write: ends[1] })
+        let [read, write] = descendants::pipe_out_of_the_way().ok_or_else(Errno::last)?;
+        Ok(Self { read, write })
     }
 }
 
@@ -200,6 +196,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let saved = errno::current();
         let _masked = Masked::new();
+        [self.read, self.write].into_iter().for_each(|fd| _ = fdtable::clear(fd));
         // SAFETY: both were made here.
         unsafe {
             real::close(self.read);

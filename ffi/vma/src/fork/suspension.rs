@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use crate::descendants::out_of_the_way;
+use crate::descendants::pipe_out_of_the_way;
 use crate::fdtable;
 use crate::real;
 
@@ -23,12 +23,7 @@ fn me() -> usize {
 
 /// Before the fork. `None`: no descriptor is to be had, and nobody waits.
 pub(crate) fn begin() -> Option<Suspension> {
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for both numbers.
-    if unsafe { real::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return None;
-    }
-    let [reading, writing] = ends.map(out_of_the_way);
+    let [reading, writing] = pipe_out_of_the_way()?;
     CHILDS.store(writing, Ordering::Relaxed);
     FORKER.store(me(), Ordering::Relaxed);
     Some(Suspension(reading))

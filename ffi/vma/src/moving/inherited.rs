@@ -133,13 +133,8 @@ pub(crate) fn announce() {
     if !fdtable::entries().any(|(_, entry)| matches!(entry, Entry::Inherited(_))) {
         return;
     }
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for both numbers.
-    if unsafe { real::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return;
-    }
     // Ours is closed by exec, and by the end of the process.
-    let [reading, _] = ends.map(descendants::out_of_the_way);
+    let Some([reading, _]) = descendants::pipe_out_of_the_way() else { return };
     let told =
         Talk::begin(&parent.rendezvous.station(), ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
     if told.is_none() {

@@ -8,6 +8,7 @@ use ringway_stack::tcp::Remains;
 use ringway_stack::wire::tcp::SeqNumber;
 
 use crate::devices::Fd;
+use crate::real;
 
 /// More than both queues of a connection ever hold.
 const BYTES_MAX: u64 = 256 << 20;
@@ -23,12 +24,11 @@ const OVER: u32 = 32;
 
 /// A file that holds the bytes.
 pub(super) fn holding(bytes: &[&[u8]]) -> io::Result<Fd> {
-    // SAFETY: the name is a C string.
-    let raw = unsafe { libc::memfd_create(c"ringway-move".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    if raw < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let fd = Fd::new(raw)?;
+    let fd = Fd::make(|| {
+        // SAFETY: the name is a C string.
+        let raw = unsafe { real::memfd_create(c"ringway-move".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if raw < 0 { Err(io::Error::last_os_error()) } else { Ok(raw) }
+    })?;
     let mut file = borrow(&fd);
     for part in bytes {
         file.write_all(part)?;

@@ -55,6 +55,7 @@ pub(crate) mod retreat;
 pub(crate) use backlog::{Backlogs, Taken};
 
 use core::time::Duration;
+pub(crate) use peer::copy_of;
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -20,7 +20,6 @@ use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
 use crate::mux;
 use crate::process::{Offload, Process};
-use crate::real;
 use crate::slab::Key;
 use crate::socket::{Family, Kind, Socket, common, greeting};
 
@@ -262,9 +261,7 @@ fn start(
         known.key = key;
         return true;
     }
-    // SAFETY: plain integers.
-    let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
-    let Ok(placeholder) = Fd::new(copy) else { return false };
+    let Some(placeholder) = peer::copy_of(fd) else { return false };
     let peer = match offload.ring.tcp_hop(id) {
         Some(NextHop::Station(mac)) => process.rendezvous.station_of(mac),
         _ => None,

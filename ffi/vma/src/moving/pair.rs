@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
+use std::io;
 use std::net::SocketAddr;
 
 use libc::socklen_t;
@@ -128,20 +129,26 @@ pub(super) fn end_in_order(fd: &Fd) {
     };
 }
 
+/// What a call of libc's returned.
+fn called(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn made<T>(result: io::Result<T>) -> Result<T, Errno> {
+    result.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))
+}
+
 pub(super) fn socket(family: Family) -> Result<Fd, Errno> {
     // (Its number is gone again at once, so nothing is to be known of who had it.)
     // SAFETY: plain integers.
-    let raw = kernel_result(unsafe { real::socket(crate::socket::lifecycle::domain(family), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
-    Fd::new(raw).map_err(|_| Errno(libc::EMFILE))
+    made(Fd::make(|| called(unsafe { real::socket(crate::socket::lifecycle::domain(family), libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })))
 }
 
 /// A pipe's two ends, of which the second is written to, or closed.
 pub(super) fn pipe() -> Result<(Fd, Fd), Errno> {
     let mut raw = [0; 2];
     // SAFETY: the array has room for both.
-    kernel_result(unsafe { real::pipe2(raw.as_mut_ptr(), libc::O_CLOEXEC) })?;
-    let [reads, writes] = raw.map(Fd::new);
-    reads.and_then(|reads| Ok((reads, writes?))).map_err(|_| Errno(libc::EMFILE))
+    made(Fd::make_pair(|| called(unsafe { real::pipe2(raw.as_mut_ptr(), libc::O_CLOEXEC) }).map(|_| raw))).map(Into::into)
 }
 
 /// Whether a descriptor is one of a pipe, which closing never waits for.
@@ -188,9 +195,9 @@ fn accept(waiting: &Fd, family: Family, from: SocketAddr) -> Result<Fd, Errno> {
     const STRANGERS_MAX: u32 = 64;
     for _ in 0..STRANGERS_MAX {
         wait_for(waiting.raw(), libc::POLLIN)?;
+        let null = core::ptr::null_mut::<socklen_t>();
         // SAFETY: null addresses: none is written.
-        let raw = kernel_result(unsafe { real::accept4(waiting.raw(), core::ptr::null_mut(), core::ptr::null_mut(), libc::SOCK_CLOEXEC) })?;
-        let accepted = Fd::new(raw).map_err(|_| Errno(libc::EMFILE))?;
+        let accepted = made(Fd::make(|| called(unsafe { real::accept4(waiting.raw(), null.cast(), null, libc::SOCK_CLOEXEC) })))?;
         if address::of_peer(accepted.raw(), family) == Some(from) {
             return Ok(accepted);
         }

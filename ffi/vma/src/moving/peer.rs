@@ -154,9 +154,14 @@ fn keep_for_child(offload: &mut Offload) {
     }
 }
 
-pub(super) fn copy_of(fd: i32) -> Option<Fd> {
-    // SAFETY: plain integers.
-    Fd::new(unsafe { crate::real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) }).ok()
+/// Another descriptor of a program's file, for the library.
+pub(crate) fn copy_of(fd: i32) -> Option<Fd> {
+    let copy = |least| {
+        // SAFETY: plain integers.
+        let copy = unsafe { crate::real::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };
+        if copy < 0 { Err(std::io::Error::last_os_error()) } else { Ok(copy) }
+    };
+    Fd::make(|| copy(descendants::HIGH).or_else(|_| copy(0))).ok()
 }
 
 /// The other end's owner takes the connection to the kernel.

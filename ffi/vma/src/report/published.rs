@@ -11,6 +11,7 @@ use std::io;
 use std::sync::Mutex;
 
 use libc::c_int;
+use ringway_host::numbers;
 use ringway_params::{Id, Level};
 use ringway_report::birth::Birth;
 use ringway_report::published::{BODY, BODY_MAX, FILE_PREFIX, HEADER, Header, REQUEST, Request, checksum};
@@ -213,11 +214,11 @@ fn make(path: &CString, header: &Header) -> io::Result<c_int> {
         unsafe { libc::unlink(path.as_ptr()) };
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         // SAFETY: a C string and plain integers.
-        let fd = unsafe { real::open(path.as_ptr(), flags, 0o644) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let fd = descendants::out_of_the_way(fd);
+        let open = || unsafe { real::open(path.as_ptr(), flags, 0o644) };
+        let fd = descendants::make_out_of_the_way(|| match open() {
+            fd @ 0.. => Ok(fd),
+            _ => Err(io::Error::last_os_error()),
+        })?;
         let lock = whole_file(libc::F_WRLCK);
         // SAFETY: a lock's description, which outlives the call.
         let is_locked = unsafe { real::fcntl(fd, libc::F_OFD_SETLK, (&raw const lock).addr()) } == 0;
@@ -243,6 +244,10 @@ fn make(path: &CString, header: &Header) -> io::Result<c_int> {
 /// Whether the file under this process's name is a living one's in another pid namespace. (A lock on what this very number's left, where it counts, is
 /// a clone's that has outlived it.)
 fn is_anothers(path: &CString, namespace: u32) -> bool {
+    numbers::make_internal(|| has_anothers(path, namespace))
+}
+
+fn has_anothers(path: &CString, namespace: u32) -> bool {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     // SAFETY: a C string and plain integers.
     let fd = unsafe { real::open(path.as_ptr(), flags, 0) };
@@ -266,6 +271,10 @@ fn whole_file(kind: c_int) -> libc::flock {
 
 /// Which of all processes with its number this one is.
 fn birth() -> Birth {
+    numbers::make_internal(read_birth)
+}
+
+fn read_birth() -> Birth {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let mut stat = [0; 1024];
     // SAFETY: C strings, plain integers, an array with its length, and all of a structure; the descriptor was made here.

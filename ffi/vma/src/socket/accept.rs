@@ -214,8 +214,8 @@ unsafe fn from_kernel(
     flags: c_int,
     blocking: Option<Option<Duration>>,
 ) -> Result<c_int, Errno> {
-    // SAFETY: the caller's promise.
-    let accept = || kernel_result(unsafe { real::accept4(fd, out, len, flags) });
+    // SAFETY: the caller's promise. (It never waits: see below.)
+    let accept = || kernel_result(lifecycle::lowest_after_waiting(|| unsafe { real::accept4(fd, out, len, flags) }));
     let accepted = match blocking {
         None => accept()?,
         // (One system call, where the turn would take four and more.)

@@ -9,6 +9,7 @@
 use core::ffi::{c_int, c_void};
 
 use libc::socklen_t;
+use ringway_host::numbers;
 
 use super::connect::kernel_result;
 use super::{Family, lifecycle};
@@ -105,7 +106,7 @@ pub(super) fn accepted(process: &Process, listener: Key, flags: c_int) -> Result
     let Placeholder { fd: source, identity } = process.lock().option_sets.placeholder(place);
     let command = if flags & libc::SOCK_CLOEXEC == 0 { libc::F_DUPFD } else { libc::F_DUPFD_CLOEXEC };
     // SAFETY: plain integers.
-    let fd = kernel_result(unsafe { real::fcntl(source, command, 0) })?;
+    let fd = kernel_result(numbers::lowest(|| unsafe { real::fcntl(source, command, 0) }))?;
     lifecycle::arriving(fd);
     Ok((fd, Some(Common { place, identity })))
 }
@@ -121,7 +122,7 @@ fn place_of(process: &Process, option_set: OptionSet) -> Result<Option<u8>, Errn
         }
     }
     let nonblocking = if option_set.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
-    let fd = descendants::out_of_the_way(lifecycle::placeholder(option_set.family, libc::SOCK_CLOEXEC | nonblocking)?);
+    let fd = descendants::make_out_of_the_way(|| lifecycle::placeholder(option_set.family, libc::SOCK_CLOEXEC | nonblocking))?;
     option_set.settings.iter().for_each(|setting| setting.apply(fd));
     let placeholder = Placeholder { fd, identity: fdtable::identity(fd) };
     let mut guard = process.lock();
@@ -136,7 +137,7 @@ fn scratch(process: &Process, family: Family) -> Result<c_int, Errno> {
     if let Some(fd) = process.lock().option_sets.scratch[place] {
         return Ok(fd);
     }
-    let fd = descendants::out_of_the_way(lifecycle::placeholder(family, libc::SOCK_CLOEXEC)?);
+    let fd = descendants::make_out_of_the_way(|| lifecycle::placeholder(family, libc::SOCK_CLOEXEC))?;
     process.lock().option_sets.scratch[place] = Some(fd);
     Ok(fd)
 }
@@ -219,6 +220,10 @@ fn change(process: &Process, key: Key, option_set: OptionSet) -> Result<Option<c
 /// Makes the placeholder of a connection its own, if it is not: `false`: there is none to be had.
 pub(crate) fn own(offload: &mut Offload, key: Key) -> bool {
     let Some(place) = offload.sockets.find(key).and_then(|socket| socket.common) else { return true };
+    numbers::make_internal(|| make_own(offload, key, place))
+}
+
+fn make_own(offload: &mut Offload, key: Key, place: u8) -> bool {
     let (option_set, _) = &offload.option_sets.known[usize::from(place)];
     let nonblocking = if option_set.nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     let domain = lifecycle::domain(option_set.family);

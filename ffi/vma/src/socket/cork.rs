@@ -20,6 +20,27 @@ const fn datagram_max(to: SocketAddr) -> usize {
     if to.is_ipv4() { 65_507 } else { 65_527 }
 }
 
+/// A datagram of which pieces are there.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    bytes: Vec<u8>,
+    to: SocketAddr,
+    /// A piece named that, or the socket has been connected elsewhere since: it is not just the peer's address.
+    is_named: bool,
+}
+
+impl Gathered {
+    /// The socket is connected elsewhere now. (Linux keeps a datagram's flow in the socket: connecting by IPv4 looks its route up in that very place,
+    /// so that what was gathered goes to the new peer; by IPv6 in one of its own, and so it goes where its first piece was to go. What is disconnected
+    /// looks up nothing: __ip4_datagram_connect, ip6_datagram_dst_update, __udp_disconnect.)
+    pub(super) fn reconnected(&mut self, peer: Option<SocketAddr>) {
+        match peer {
+            Some(peer) if peer.is_ipv4() && self.to.is_ipv4() => (self.to, self.is_named) = (peer, false),
+            peer => self.is_named |= peer != Some(self.to),
+        }
+    }
+}
+
 /// Whether a send on a UDP socket is a piece of a datagram.
 #[inline]
 pub(crate) fn concerns(offload: &Offload, key: Key, flags: c_int) -> bool {
@@ -47,21 +68,18 @@ pub(crate) fn send(
     }
     let peer = socket.peer;
     let rare = socket.rare();
-    let corked = &mut rare.corked;
-    let to = match (to, &corked) {
-        // The first piece says where to; the others' addresses are not looked at.
-        (_, Some((_, first))) => *first,
-        (Some(Address::Ip(to)), None) => Some(address::destination(to)),
-        (None, None) if peer.is_some() => None,
-        (None, None) => return Err(Errno(libc::EDESTADDRREQ)),
-        (Some(_), None) => return Err(Errno(libc::EAFNOSUPPORT)),
+    let gathered = match (rare.corked.take(), to) {
+        // The first piece says where to: the others' addresses are not looked at.
+        (Some(gathered), _) => gathered,
+        (None, Some(Address::Ip(to))) => Gathered { bytes: Vec::new(), to: address::destination(to), is_named: true },
+        (None, None) => Gathered { bytes: Vec::new(), to: peer.ok_or(Errno(libc::EDESTADDRREQ))?, is_named: false },
+        (None, Some(_)) => return Err(Errno(libc::EAFNOSUPPORT)),
     };
-    let (bytes, _) = corked.get_or_insert_with(|| (Vec::new(), to));
     let count = vectors::total(data);
-    if to.or(peer).is_none_or(|to| bytes.len() + count > datagram_max(to)) {
-        *corked = None;
+    if gathered.bytes.len() + count > datagram_max(gathered.to) {
         return Err(Errno(libc::EMSGSIZE));
     }
+    let Gathered { bytes, .. } = rare.corked.insert(gathered);
     data.iter().for_each(|piece| bytes.extend_from_slice(piece));
     if rare.cork || flags & libc::MSG_MORE != 0 {
         return Ok(count);
@@ -77,7 +95,8 @@ pub(crate) fn send(
 pub(crate) fn push(process: &Process, mut guard: Guard<'_, Offload>, fd: c_int, key: Key, flags: c_int) -> Result<(), Errno> {
     let Some(socket) = guard.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     let family = socket.family;
-    let Some((bytes, to)) = socket.rare.as_mut().and_then(|rare| rare.corked.take()) else { return Ok(()) };
+    let Some(Gathered { bytes, to, is_named }) = socket.rare.as_mut().and_then(|rare| rare.corked.take()) else { return Ok(()) };
+    let to = is_named.then_some(to);
     let kernel = || by_kernel(fd, &bytes, flags & !libc::MSG_MORE, to, family);
     datagram::send(process, guard, process.now(), (fd, key), &[IoSlice::new(&bytes)], (to.map(Address::Ip), flags), &kernel).map(drop)
 }

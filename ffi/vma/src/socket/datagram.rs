@@ -238,6 +238,9 @@ pub(crate) unsafe fn connect(
         _ => None,
     };
     socket.peer = peer;
+    if let Some(gathered) = socket.rare.as_mut().and_then(|rare| rare.corked.as_mut()) {
+        gathered.reconnected(peer);
+    }
     socket.route = Route { to: peer, by: By::Unknown };
     match found {
         Ok((_, hop)) => socket.route.by = By::station(hop, process.now()),

@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 use core::time::Duration;
 
+use ringway_host::numbers;
 use ringway_report::SocketReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
@@ -62,21 +63,37 @@ fn no_multicast_loop(fd: c_int, family: Family) {
     }
 }
 
+/// What a call that waits in the kernel made, under the lowest number ([`numbers::lowest_after_waiting`]).
+pub(crate) fn lowest_after_waiting(make: impl FnOnce() -> c_int) -> c_int {
+    numbers::lowest_after_waiting(|| {
+        let fd = make();
+        if fd >= 0 {
+            // (What duplicates it takes it for nothing that it was before.)
+            let saved = errno::current();
+            arriving(fd);
+            errno::set(saved);
+        }
+        fd
+    })
+}
+
 /// A fresh kernel socket to stand for a connection of the ring.
 pub(crate) fn placeholder(family: Family, flags: c_int) -> Result<c_int, Errno> {
     // SAFETY: plain integers.
-    let fd = kernel_result(unsafe { real::socket(domain(family), libc::SOCK_STREAM | flags, 0) })?;
+    let fd = kernel_result(numbers::lowest(|| unsafe { real::socket(domain(family), libc::SOCK_STREAM | flags, 0) }))?;
     arriving(fd);
     Ok(fd)
 }
 
 /// Whether IPv6 sockets leave IPv4 alone that have not been told anything (net.ipv6.bindv6only).
 pub(crate) fn is_v6_only_from_the_start() -> bool {
-    let Ok(fd) = placeholder(Family::V6, libc::SOCK_CLOEXEC) else { return false };
-    let is_v6_only = super::address::is_v6_only(fd, Family::V6);
-    // SAFETY: the descriptor was made above, and nobody knows of it.
-    unsafe { real::close(fd) };
-    is_v6_only
+    numbers::make_internal(|| {
+        let Ok(fd) = placeholder(Family::V6, libc::SOCK_CLOEXEC) else { return false };
+        let is_v6_only = super::address::is_v6_only(fd, Family::V6);
+        // SAFETY: the descriptor was made above, and nobody knows of it.
+        unsafe { real::close(fd) };
+        is_v6_only
+    })
 }
 
 pub(crate) const fn domain(family: Family) -> c_int {
@@ -92,12 +109,14 @@ pub(crate) fn renew_placeholder(process: &Process, fd: c_int, key: Key) -> Resul
     let (status, descriptor) = unsafe { (real::fcntl(fd, libc::F_GETFL, 0), real::fcntl(fd, libc::F_GETFD, 0)) };
     let nonblocking = if status & libc::O_NONBLOCK != 0 { libc::SOCK_NONBLOCK } else { 0 };
     let family = process.lock().sockets.find(key).ok_or(Errno(libc::EBADF))?.family;
-    let fresh = placeholder(family, libc::SOCK_CLOEXEC | nonblocking)?;
     let cloexec = if descriptor & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-    let replaced = fdtable::renew(fd, fresh, cloexec);
-    // SAFETY: the fresh one was made here, and nobody knows of it.
-    unsafe { real::close(fresh) };
-    replaced?;
+    numbers::make_internal(|| {
+        let fresh = placeholder(family, libc::SOCK_CLOEXEC | nonblocking)?;
+        let replaced = fdtable::renew(fd, fresh, cloexec);
+        // SAFETY: the fresh one was made here, and nobody knows of it.
+        unsafe { real::close(fresh) };
+        replaced
+    })?;
     if let Some(socket) = process.lock().sockets.find(key) {
         replay_options(socket);
     }

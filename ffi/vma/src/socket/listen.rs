@@ -11,6 +11,7 @@ use ringway_stack::{Error, tcp};
 use super::address::{self};
 use super::connect::kernel_result;
 use super::{Kind, Socket, datagram, sharing};
+use crate::cancel::Masked;
 use crate::errno::{self, Errno};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -77,7 +78,13 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
             socket.bound = address::of_placeholder(fd, socket.family);
             inherit_v6_only(socket);
             socket.waited |= socket.watch.is_watched();
+            let is_shared = socket.reuse_port;
             publish(offload, key);
+            drop(guard);
+            if is_shared {
+                let _masked = Masked::new();
+                process.rendezvous.await_joined();
+            }
         }
         Kind::Listener(Some(_)) => {
             let (backlog, flows) = (socket.backlog as usize, socket.flows());

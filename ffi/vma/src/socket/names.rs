@@ -1,13 +1,14 @@
 //! getsockname(2) and getpeername(2).
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
+use std::net::SocketAddr;
 
 use libc::{sockaddr, socklen_t};
 use ringway_stack::tcp;
 
-use super::Kind;
 use super::address::Raw;
 use super::connect::kernel_result;
+use super::{Family, Kind, lifecycle};
 use crate::errno::{Errno, to_int};
 use crate::fdtable::{self, Entry};
 use crate::moving::inherited;
@@ -41,6 +42,32 @@ pub(crate) unsafe fn local(process: &Process, fd: c_int, key: Key, out: *mut soc
     }
 }
 
+/// SO_DOMAIN of a connection that moved to the kernel, where it is one of two sockets of one family: the program's is the one that it made.
+/// (The kernel has answered.)
+///
+/// # Safety
+/// `value` is valid for writing `len` bytes, which is valid for reading.
+pub(crate) unsafe fn correct_domain(fd: c_int, value: *mut c_void, len: *const socklen_t) {
+    let Some((.., family)) = ends_of_moved(fd) else { return };
+    let domain = lifecycle::domain(family).to_ne_bytes();
+    // SAFETY: the caller's promise.
+    unsafe { value.copy_from_nonoverlapping(domain.as_ptr().cast(), domain.len().min(len.read() as usize)) };
+}
+
+/// What the program knows of a connection that moved to the kernel: its addresses, its own first, and the family of its socket.
+fn ends_of_moved(fd: c_int) -> Option<(SocketAddr, SocketAddr, Family)> {
+    match fdtable::lookup(fd) {
+        Entry::Kernel(key) => {
+            // (In a child of a fork, also what its parent moved before.)
+            let guard = process::process_or_init()?.lock();
+            let socket = guard.sockets.find(key).filter(|socket| socket.moved)?;
+            Some((socket.bound?, socket.peer?, socket.family))
+        }
+        Entry::None => inherited::names(fd),
+        _ => None,
+    }
+}
+
 /// Which of a connection's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
@@ -60,16 +87,7 @@ pub(crate) unsafe fn of_moved(
     kernel: unsafe fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
     which: Which,
 ) -> Option<c_int> {
-    let (local, remote, family) = match fdtable::lookup(fd) {
-        Entry::Kernel(key) => {
-            // (In a child of a fork, also what its parent moved before.)
-            let guard = process::process_or_init()?.lock();
-            let socket = guard.sockets.find(key).filter(|socket| socket.moved)?;
-            (socket.bound?, socket.peer?, socket.family)
-        }
-        Entry::None => inherited::names(fd)?,
-        _ => return None,
-    };
+    let (local, remote, family) = ends_of_moved(fd)?;
     let known = match which {
         Which::Local => local,
         Which::Remote => remote,

@@ -1,11 +1,11 @@
 //! What few sockets have: kept apart, so that the others stay small.
 
 use core::cell::Cell;
-use std::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use libc::c_int;
 
+use super::cork::Gathered;
 use super::groups::Groups;
 use super::routes::Routes;
 use crate::extra::{Callback, OnRings};
@@ -28,8 +28,8 @@ pub(crate) struct Rare {
     pub(crate) groups: Groups,
     /// UDP_CORK.
     pub(crate) cork: bool,
-    /// A datagram that is not complete, and where it is to go; no address: to the connected peer.
-    pub(crate) corked: Option<(Vec<u8>, Option<SocketAddr>)>,
+    /// A datagram that is not complete.
+    pub(crate) corked: Option<Gathered>,
     /// SO_VMA_FLOW_TAG; zero: none.
     pub(crate) flow_tag: u32,
     /// Where it sent to before.

@@ -72,6 +72,28 @@ static void more(void) {
     MUST(close(u));
 }
 
+// Connected elsewhere, or nowhere, between the pieces: who gets the whole. `named`: the first piece says where to.
+static void connected_between(int named, int again, int longer) {
+    struct sockaddr_in other, third, mine, no = {.sin_family = AF_UNSPEC};
+    int u = datagram(&where), w = datagram(&other), x = datagram(&third), v = datagram(&mine);
+    char b[64];
+    MUST(connect(v, SA(where), sizeof where));
+    SHOW(send(v, "warm", 4, 0));
+    SHOW(next(u, b, sizeof b));
+    SHOW(named ? sendto(v, "one ", 4, MSG_MORE, SA(third), sizeof third) : send(v, "one ", 4, MSG_MORE));
+    SHOW(again ? connect(v, SA(other), sizeof other) : connect(v, SA(no), sizeof no));
+    if (longer) SHOW(send(v, "two ", 4, MSG_MORE));
+    SHOW(send(v, "three", 5, 0));
+    SHOW(next(u, b, sizeof b));
+    SHOW(next(w, b, sizeof b));
+    SHOW(next(x, b, sizeof b));
+    // And the next one goes to the peer.
+    SHOW(send(v, "plain", 5, 0));
+    SHOW(next(u, b, sizeof b));
+    SHOW(next(w, b, sizeof b));
+    for (int i = 0, all[] = {u, w, x, v}; i < 4; i++) MUST(close(all[i]));
+}
+
 static void connected(void) {
     struct sockaddr_in other, name, no = {.sin_family = AF_UNSPEC};
     char b[64];
@@ -186,6 +208,7 @@ int main(void) {
     int on = 1, first = MUST(socket(AF_INET, SOCK_DGRAM, 0));
     MUST(setsockopt(first, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on));
     more();
+    for (int i = 0; i < 8; i++) connected_between(i & 1, i & 2, i & 4);
     connected();
     times(SO_TIMESTAMP, 1);
     times(SO_TIMESTAMPNS, 1);

@@ -135,8 +135,9 @@ static void busy_first(void) {
     for (int i = 0; i < LISTENERS; i++) MUST(close(fds[i]));
 }
 
-// Three listeners of one process and one of another: by listeners, not by processes.
-static void two_processes(void) {
+// Three listeners of one process and one of another: by listeners, not by processes. `is_known`: the address had listeners just now, and those that it has
+// get connections before the other process has one.
+static void two_processes(int is_known) {
     int told[2], done[2], fds[3], counts[4] = {0};
     MUST(pipe(told));
     MUST(pipe(done));
@@ -155,7 +156,15 @@ static void two_processes(void) {
     }
     fds[0] = sharing(SOCK_STREAM, INADDR_LOOPBACK, 0);
     int port = port_of(fds[0]);
+    if (is_known) {
+        int before = 0;
+        SHOW(clients(port, fds, 1, &before));
+        MUST(close(fds[0]));
+        fds[0] = sharing(SOCK_STREAM, INADDR_LOOPBACK, port);
+    }
     for (int i = 1; i < 3; i++) fds[i] = sharing(SOCK_STREAM, INADDR_LOOPBACK, port);
+    if (is_known) SHOW(clients(port, fds, 3, counts));
+    memset(counts, 0, sizeof counts);
     char ready;
     MUST(write(told[1], &port, sizeof port));
     MUST(read(done[0], &ready, 1));
@@ -177,6 +186,7 @@ int main(void) {
     exact_and_wildcard(INADDR_LOOPBACK, INADDR_ANY);
     closed_with_waiting();
     busy_first();
-    two_processes();
+    two_processes(0);
+    two_processes(1);
     return 0;
 }

@@ -28,6 +28,20 @@ fn connected(steps: &[Step]) -> Vec<Step> {
     all
 }
 
+/// 1.0 listens for both families, and has accepted 1.1 from 0.0, which is one of IPv4; then `steps`.
+fn mapped(steps: &[Step]) -> Vec<Step> {
+    let mut all = vec![
+        Step(1, 0, Socket(Kind::Tcp6, false)),
+        Step(1, 0, Bind(0, Place::WildAt(5001))),
+        Step(1, 0, Listen(0, 8)),
+        Step(0, 0, Socket(Tcp, false)),
+        Step(0, 0, Connect(0, Port(5001))),
+        Step(1, 0, Accept(0, AcceptBy::Accept)),
+    ];
+    all.extend_from_slice(steps);
+    all
+}
+
 /// Programs that come to the same in both worlds.
 pub(crate) fn alike() -> Vec<Told> {
     vec![
@@ -48,6 +62,24 @@ pub(crate) fn alike() -> Vec<Told> {
                 Step(1, 1, Connect(0, Port(5002))),
                 Step(1, 1, Shutdown(0, How::Both)),
             ],
+        ),
+        (
+            "a connection between two families that moved to the kernel is of its own, in its owner and in a child",
+            mapped(&[
+                Step(0, 0, Fork),
+                Step(1, 0, Op::Ask(1, Question::Domain)),
+                Step(0, 0, Op::Ask(0, Question::Domain)),
+                Step(2, 0, Op::Ask(0, Question::Domain)),
+            ]),
+        ),
+        (
+            "and so it is where the accepting side forks",
+            mapped(&[
+                Step(1, 0, Fork),
+                Step(2, 0, Op::Ask(1, Question::Domain)),
+                Step(1, 0, Op::Ask(1, Question::Domain)),
+                Step(0, 0, Op::Ask(0, Question::Domain)),
+            ]),
         ),
         ("an accepted connection is bound", connected(&[Step(1, 1, Bind(1, At(5002))), Step(1, 0, Bind(1, At(5001)))])),
         (
@@ -290,19 +322,7 @@ pub(crate) fn alike() -> Vec<Told> {
 /// Programs that show a known difference, by its name.
 pub(crate) fn witnesses() -> Vec<Told> {
     vec![
-        (
-            "mapped-and-moved",
-            vec![
-                Step(1, 0, Socket(Kind::Tcp6, false)),
-                Step(1, 0, Bind(0, Place::WildAt(5001))),
-                Step(1, 0, Listen(0, 8)),
-                Step(0, 0, Socket(Tcp, false)),
-                Step(0, 0, Connect(0, Port(5001))),
-                Step(1, 0, Accept(0, AcceptBy::Accept)),
-                Step(0, 0, Fork),
-                Step(1, 0, Bind(1, Place::WildAt(5001))),
-            ],
-        ),
+        ("mapped-and-moved", mapped(&[Step(0, 0, Fork), Step(1, 0, Bind(1, Place::WildAt(5001)))])),
         (
             "alone-since-connected",
             connected(&[Step(0, 0, Fork), Step(2, 0, Op::Ask(0, Question::V6Only))]).iter().map(Step::by_ipv6).collect(),

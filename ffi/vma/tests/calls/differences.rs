@@ -196,13 +196,10 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         id: "mapped-and-moved",
         reason: "a connection between an IPv6 socket and one of IPv4 that moved to the kernel is one of two sockets of one family there: what \
-                 depends on the socket's family (SO_DOMAIN, an address for it, an option of IPv6's level) is answered by that one",
+                 depends on the socket's family (an address for it, an option of IPv6's level) is answered by that one",
         applies: |steps, at| {
             let last = steps.last().expect("there is a step");
             let Where::Outcome(who) = at else { return false };
-            if let Op::Ask(slot, Question::Domain) = last.step.2 {
-                return role(last, slot) == Some(Role::Stream) && forks(steps).next().is_some();
-            }
             let (Op::Bind(slot, _) | Op::Set(slot, Setting::V6Only(_)) | Op::Ask(slot, Question::V6Only)) = last.step.2 else {
                 return false;
             };

@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 
 use libc::{sockaddr, socklen_t};
+use ringway_host::numbers;
 use ringway_stack::device::Protocol;
 
 use super::Direction;
@@ -123,7 +124,7 @@ fn descriptor_of(process: &Process, ring: Key) -> Result<c_int, Errno> {
         return Ok(fd);
     }
     // SAFETY: no memory is passed.
-    let fd = unsafe { real::epoll_create1(libc::EPOLL_CLOEXEC) };
+    let fd = numbers::lowest(|| unsafe { real::epoll_create1(libc::EPOLL_CLOEXEC) });
     if fd < 0 {
         return Err(Errno::last());
     }

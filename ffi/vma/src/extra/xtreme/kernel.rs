@@ -22,6 +22,7 @@ use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::extra::rings::options::default_user_data;
 use crate::fdtable::{self, Entry};
+use crate::moving;
 use crate::mux::epoll::ring as descriptor;
 use crate::process::{Offload, Process};
 use crate::real;
@@ -216,10 +217,7 @@ fn another_number(process: &Process, listener: &Source) -> Option<Fd> {
         if !is_its || fdtable::peek(listener.fd).socket() != Some(listener.key) {
             return None;
         }
-        // SAFETY: plain integers.
-        let copy = unsafe { real::fcntl(listener.fd, libc::F_DUPFD_CLOEXEC, 0) };
-        drop(guard);
-        Fd::new(copy).ok()
+        moving::copy_of(listener.fd)
     })
 }
 
