@@ -353,8 +353,8 @@ impl Rendezvous {
         self.losses.load(Ordering::Relaxed)
     }
 
-    /// Publishes a rule: from now on, this member is found under its address, and after [`Rendezvous::await_joined`] also by those who knew before that others
-    /// have it. A rule with a remote address is of one flow,
+    /// Publishes a rule: from now on, this member is found under its address, and after [`Rendezvous::await_joined`] also by those who knew
+    /// before that others have it. A rule with a remote address is of one flow,
     /// whose peer knows this station already, and is not published. One that is shared may be published several times: of what the
     /// members of its group get, this one gets as many shares.
     ///

@@ -40,8 +40,9 @@ enum Outcome {
     Peer(Arc<Link>),
 }
 
-/// How long a member is waited for that is to be unsettled. (One that is stopped receives nothing, and its senders ask again by themselves soon.)
-const UNSETTLE_TIME: Duration = Duration::from_millis(20);
+/// How long a member is waited for that is to be unsettled. (One that is stopped receives nothing, and its senders ask again by themselves soon. In tests, none
+/// is.)
+const UNSETTLE_TIME: Duration = Duration::from_millis(if cfg!(test) { 5000 } else { 20 });
 
 /// Where an address leads: none in particular means this host. (A scope is not part of it: names and rules know none.)
 fn destination(to: SocketAddr) -> SocketAddr {
