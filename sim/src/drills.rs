@@ -15,6 +15,7 @@ mod datagrams;
 mod ends;
 mod handshakes;
 mod link;
+mod moves;
 mod options;
 mod paths;
 mod pieces;
@@ -61,6 +62,8 @@ const DRILLS: &[&[Drill]] = &[
         ("a datagram with options for nobody", datagrams::options_for_nobody),
         ("a window of small pieces", congestion::small_pieces),
     ],
+    moves::DRILLS,
+    &[("bytes that are lent and given back", windows::given_back)],
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.

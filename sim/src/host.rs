@@ -147,6 +147,9 @@ pub struct Host {
     lending: Vec<Option<Lending>>,
     /// With the number of the ring that the program is to use.
     factories: Vec<(usize, Factory)>,
+    /// How often connections of it were written down and read in again, if they are in each service.
+    #[cfg(feature = "mutants")]
+    rewritten: Option<usize>,
     /// When the agenda wakes it.
     pub(crate) wake: Alarm,
     /// When the agenda looks at its NIC.
@@ -194,6 +197,8 @@ impl Host {
             ring_config,
             lending: config.lending,
             factories: Vec::new(),
+            #[cfg(feature = "mutants")]
+            rewritten: None,
             wake: Alarm::default(),
             nic_alarm: Alarm::default(),
             events: Vec::new(),
@@ -330,6 +335,18 @@ impl Host {
         self.ring_config.mutant = mutant;
     }
 
+    /// From now on its connections are written down and read in again in each service.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn rewrite(&mut self) {
+        self.rewritten = Some(0);
+    }
+
+    /// How often connections were.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn rewritten(&self) -> usize {
+        self.rewritten.unwrap_or(0)
+    }
+
     pub(crate) fn rings_mut(&mut self) -> &mut [Sockets] {
         &mut self.rings
     }
@@ -376,6 +393,10 @@ impl Host {
     /// Polls one ring and steps its programs, once. Whether there was anything to do.
     fn round(&mut self, now: Instant, ring: usize, news: bool, tainted: bool) -> bool {
         let polled = self.rings[ring].poll(now);
+        #[cfg(feature = "mutants")]
+        if let Some(rewritten) = &mut self.rewritten {
+            *rewritten += self.rings[ring].rewrite_streams(now);
+        }
         self.events.clear();
         while let Some(event) = self.rings[ring].take_event() {
             self.events.push(event);

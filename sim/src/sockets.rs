@@ -425,7 +425,7 @@ impl Sockets {
         Ok(socket)
     }
 
-    /// See [`Ring::adopt_snapshot`]: the same connection, by way of bytes, if it can be written down.
+    /// See [`Ring::adopt_snapshot`]: the same connection, by way of bytes, if it can be written down. `unnoticed`: nothing that is on its way is sent again.
     ///
     /// # Errors
     /// The ring's; the connection comes back.
@@ -435,8 +435,9 @@ impl Sockets {
         mut handover: Handover<SimQueues>,
         hop: NextHop,
         config: &tcp::Config,
+        unnoticed: bool,
     ) -> Result<FlowId, (Error, Handover<SimQueues>)> {
-        let Some(bytes) = handover.snapshot(now) else { return self.adopt(now, handover) };
+        let Some(bytes) = handover.snapshot() else { return self.adopt(now, handover) };
         let tuple = (handover.local(), handover.remote());
         handover.end_rule();
         let socket = match self.ring.adopt_snapshot(now, (tuple.0, tuple.1), hop, config, &bytes) {
@@ -449,8 +450,13 @@ impl Sockets {
             loans.adopted(socket);
         }
         self.note(|checkers, place, ring| checkers.adopted(place, now, ring, tuple, socket));
-        self.note(|checkers, place, _| checkers.continued(place, socket));
-        self.ring.tcp_retarget(now, socket, hop).expect("it has just been taken");
+        let goes_on = if unnoticed {
+            self.ring.tcp_go_on(now, socket)
+        } else {
+            self.note(|checkers, place, _| checkers.continued(place, socket));
+            self.ring.tcp_retarget(now, socket, hop)
+        };
+        goes_on.expect("it has just been taken");
         Ok(socket)
     }
 

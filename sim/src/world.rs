@@ -495,6 +495,18 @@ impl World {
         }
     }
 
+    /// All connections are written down and read in again in each service, which nobody must notice.
+    #[cfg(feature = "mutants")]
+    pub fn rewrite(&mut self) {
+        self.hosts.iter_mut().for_each(Host::rewrite);
+    }
+
+    /// How often that was done to a connection.
+    #[cfg(feature = "mutants")]
+    pub fn rewritten(&self) -> usize {
+        self.hosts.iter().map(Host::rewritten).sum()
+    }
+
     /// Nobody may have forgotten to ask for being woken.
     fn check_overdue(&self) {
         if let Some(checkers) = &self.network.checkers {

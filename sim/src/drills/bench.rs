@@ -147,6 +147,11 @@ impl Bench {
         Self { ring, now, wire, dice, heard, log, room, name, mutant, listener, port: 20_000, polls: 0, wraps, has_begun }
     }
 
+    /// Another bench, with the same mutant.
+    pub(super) fn another(&self, seed: u64) -> Self {
+        Self::new(self.name, seed, self.mutant)
+    }
+
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         scale(self.dice.next(), bound.max(1))
     }
@@ -634,7 +639,7 @@ pub(super) fn bytes_at(place: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn describe(segment: &Segment) -> String {
+pub(super) fn describe(segment: &Segment) -> String {
     let names = [(SYN, "S"), (FIN, "F"), (RST, "R"), (PSH, "P"), (ACK, ".")];
     let flags: String = names.iter().filter(|&&(flag, _)| segment.has(flag)).map(|&(_, name)| name).collect();
     let sack = if segment.options.sack().is_empty() { String::new() } else { format!(" sack {:?}", segment.options.sack()) };

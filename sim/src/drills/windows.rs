@@ -433,3 +433,34 @@ fn full(bench: &mut Bench) {
     bench.must(again == 0, "RFC 9293 s3.10.7.4: an acknowledgment counts though its bytes have no room");
     bench.ring.close(bench.now, peer.id(), true);
 }
+
+/// RFC 9293 s3.8.6: what a program was lent counts against the window, and no longer once it is given back.
+pub(super) fn given_back(bench: &mut Bench) {
+    const LEN: u32 = 1000;
+    let mut setup = bench.setup();
+    setup.config.rcvbuf = Some(bench.between(8_000, 20_000) as usize);
+    let mut peer = bench.connect(&setup);
+    for _ in 0..60 {
+        let open = peer.edge.wrapping_sub(peer.nxt).cast_signed();
+        bench.must(
+            open >= LEN.cast_signed(),
+            format_args!("RFC 9293 s3.8.6: the window has {open} bytes, and all that was lent was given back"),
+        );
+        bench.give(&peer, peer.nxt, peer.rcv, ACK, LEN);
+        peer.nxt = peer.nxt.wrapping_add(LEN);
+        let mut lent = Vec::new();
+        while let Ok(Some(piece)) = bench.ring.tcp_lend(peer.id(), |_| usize::MAX) {
+            lent.push(piece.len());
+        }
+        bench.must(lent.iter().sum::<usize>() == LEN as usize, format_args!("{lent:?} bytes are lent of {LEN} that came"));
+        for len in lent {
+            bench.ring.give_back(bench.now, peer.id(), len);
+        }
+        // (A delayed acknowledgment says so, too.)
+        bench.pass(Duration::from_millis(200));
+        for heard in bench.take() {
+            bench.note_window(&mut peer, &heard);
+        }
+    }
+    bench.ring.close(bench.now, peer.id(), true);
+}

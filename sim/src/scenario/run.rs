@@ -119,6 +119,12 @@ impl Stage {
         self.world.infect(mutant);
     }
 
+    /// From now on, all connections are written down and read in again in each service: see [`World::rewrite`].
+    #[cfg(feature = "mutants")]
+    pub fn rewrite(&mut self) {
+        self.world.rewrite();
+    }
+
     /// The world, for a look.
     pub fn world(&self) -> &World {
         &self.world

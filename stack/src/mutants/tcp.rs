@@ -82,6 +82,24 @@ macro_rules! with_tcp {
             RetransmissionsUncounted,
             /// A connection from another process begins its timestamps anew (RFC 7323 s5.4).
             ResumeRestartsTimestamps,
+            /// Of a connection that is written down, what came out of order is lost, and what was reported of it (RFC 2018 s8).
+            SnapshotForgetsHeld,
+            /// Of a connection that is written down, what its peer has reported is forgotten, and sent again (RFC 2018 s5).
+            SnapshotForgetsReported,
+            /// A connection from another process takes its retransmission timeout for the first one (RFC 6298 s5.5).
+            SnapshotForgetsBackoff,
+            /// A connection from another process has no timers until something sets them (RFC 6298 s5).
+            SnapshotForgetsTimers,
+            /// A connection from another process begins with the initial window (RFC 5681 s3.1).
+            ResumeRestoresInitialWindow,
+            /// A connection from another process sends again what is on its way (RFC 5681 s3.1).
+            MoveTakenForLoss,
+            /// A connection from another process sends what MSG_MORE holds (send(2)).
+            SnapshotForgetsMore,
+            /// Of a connection that is written down, what its path carries is forgotten (RFC 1191 s6.3).
+            SnapshotForgetsPath,
+            /// Of a connection that is written down, what it has counted is forgotten (tcp(7), TCP_INFO).
+            SnapshotForgetsCounters,
             /// A closed listener's address stays taken (bind(2)).
             ListenerKeepsAddress,
             /// A round trip is measured from the last segment that was sent (RFC 6298 s3).

@@ -90,8 +90,8 @@ impl<Q: Queues> Handover<Q> {
 
     /// The connection as bytes, for a ring of another process ([`Ring::adopt_snapshot`]). `None`: it is over, or about to be, or the program
     /// has borrowed bytes of it.
-    pub fn snapshot(&self, now: Instant) -> Option<Vec<u8>> {
-        self.stream.connection.snapshot(now).map(|snapshot| snapshot.to_bytes())
+    pub fn snapshot(&self) -> Option<Vec<u8>> {
+        self.stream.connection.snapshot().map(|snapshot| snapshot.to_bytes())
     }
 }
 
@@ -213,7 +213,23 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
     /// connection comes back whole.
-    pub fn adopt(&mut self, now: Instant, mut handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
+    pub fn adopt(&mut self, now: Instant, handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
+        let deadline = handover.stream.connection.deadline();
+        let id = self.place(handover)?;
+        if let Some(deadline) = deadline
+            && let Some(stream) = self.slots.stream_at(id.index)
+            && stream.needs_wheel(deadline)
+            && !self.config.is(Mutant::AdoptedTimerLost)
+        {
+            self.wheel.insert(deadline, (id.index, deadline));
+        }
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.queues);
+        Ok(id)
+    }
+
+    /// Gives a connection a place here, with its rule and its addresses. Nothing is sent, and no timer runs, before it is heard of.
+    fn place(&mut self, mut handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
         let (local, remote) = (handover.local(), handover.remote());
         let key = FlowKey::new(Protocol::Tcp, local, remote);
         if self.demux.exact(key).is_some() {
@@ -230,15 +246,8 @@ impl<Q: Queues> Ring<Q> {
         carried.rule = None;
         stream.rule = Some(attached.rule);
         let readiness = stream.connection.readiness();
-        let deadline = stream.connection.deadline();
-        if let Some(deadline) = deadline {
-            stream.needs_wheel(deadline);
-        }
         let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
         self.hold(attached, Holder::Flow(id.index), None);
-        if let Some(deadline) = deadline.filter(|_| !self.config.is(Mutant::AdoptedTimerLost)) {
-            self.wheel.insert(deadline, (id.index, deadline));
-        }
         self.demux.insert(key, id.index);
         if !self.config.is(Mutant::ReturnedStillHandedOver) {
             self.handed_over.remove(local, remote);
@@ -246,8 +255,6 @@ impl<Q: Queues> Ring<Q> {
         if !readiness.is_empty() && !self.config.is(Mutant::AdoptedRaisesNothing) {
             self.raise(id.index, readiness);
         }
-        self.transmit(now, id.index);
-        self.output.flush(&mut self.queues);
         Ok(id)
     }
 
@@ -322,8 +329,9 @@ impl<Q: Queues> Ring<Q> {
 
 impl<Q: Queues> Ring<Q> {
     /// Takes a connection that a ring of another process gave away ([`Handover::snapshot`]), between these addresses (ours, the peer's), as
-    /// [`Ring::adopt`] does. It says nothing, so that the other ring may still take it back, until it goes on ([`Ring::tcp_retarget`]) or
-    /// hears its peer. The peer's frames come here by the rule, or because the peer is told.
+    /// [`Ring::adopt`] does, and whose clock is `now`'s. It says nothing and its timers stand still, so that the other ring may still take it back, until it goes
+    /// on ([`Ring::tcp_go_on`], [`Ring::tcp_retarget`]), hears its peer, or is used. The peer's frames come here by the rule, or because the peer is told. What the
+    /// program has set of it comes with it, and the rest of `config` counts.
     ///
     /// # Errors
     /// [`Error::Invalid`] (no connection is written there), [`Error::AddressInUse`], [`Error::NoBuffers`].
@@ -335,7 +343,7 @@ impl<Q: Queues> Ring<Q> {
         config: &Config,
         bytes: &[u8],
     ) -> Result<FlowId, Error> {
-        let snapshot = Snapshot::from_bytes(bytes).ok_or(Error::Invalid)?;
+        let snapshot = Snapshot::from_bytes(bytes).map_err(|_| Error::Invalid)?;
         let ports = (local.port(), remote.port());
         // What the device gathers, and cuts, is this ring's, not the one's that the connection comes from.
         let config = self.limited(remote.ip(), config);
@@ -352,10 +360,36 @@ impl<Q: Queues> Ring<Q> {
         let stream =
             Stream { connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted };
         let carried = Carried { device: self.queues.device().clone(), rule: None };
-        let id = self.adopt(now, Handover { stream: Box::new(stream), carried }).map_err(|(error, _)| error)?;
+        let id = self.place(Handover { stream: Box::new(stream), carried }).map_err(|(error, _)| error)?;
         self.renote(id.index);
         mark!(self, AdoptedWritten);
         Ok(id)
+    }
+
+    /// A connection that this ring has just taken ([`Ring::adopt_snapshot`]) goes on as if it had not moved: nothing that is on its way is sent again, and its
+    /// timers run as they were set.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    pub fn tcp_go_on(&mut self, now: Instant, id: FlowId) -> Result<(), Error> {
+        let stream = self.slots.stream(id)?;
+        if self.config.is(Mutant::MoveTakenForLoss) {
+            stream.connection.go_on_elsewhere(now);
+        }
+        self.transmit(now, id.index);
+        self.output.flush(&mut self.queues);
+        Ok(())
+    }
+
+    /// Writes each connection down and reads it in again, where it is; those that cannot be now stay as they are. How many it was. A simulator that tells one story
+    /// twice, once with this in each service, shows by it that nothing is missing from what is written.
+    #[cfg(feature = "mutants")]
+    pub fn rewrite_streams(&mut self, now: Instant) -> usize {
+        let rewritten = self.slots.iter_mut().filter_map(|flow| match flow {
+            Flow::Stream(stream) => stream.connection.rewrite(now).then_some(()),
+            _ => None,
+        });
+        rewritten.count()
     }
 
     /// A connection goes on between two rings that know each other: this one has just taken it ([`Ring::adopt_snapshot`]), or its peer is at

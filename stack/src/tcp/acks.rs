@@ -1,6 +1,7 @@
 //! When to acknowledge: at once, or later in the hope of something to ride on (RFC 9293 s3.8.6.3, Linux's quick-ACK and
 //! interactive modes).
 
+use super::fields::{Fields, SnapshotError};
 use crate::time::Instant;
 
 /// Acknowledgments sent at once at a connection's start, at most: the peer's slow start needs them (Linux's TCP_MAX_QUICKACKS).
@@ -19,7 +20,7 @@ enum Pattern {
 }
 
 /// The acknowledgment policy of one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AckPolicy {
     /// One must be sent now.
     pub(super) now: bool,
@@ -50,6 +51,18 @@ impl AckPolicy {
             pushed: false,
             data_at: Instant::ZERO,
         }
+    }
+
+    /// What it consists of, for a snapshot. (How many segments a frame was is of that frame.)
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { now, asks, quick, pattern, peer_mss, segments: _, pushed, data_at } = self;
+        for flag in [now, asks, pushed] {
+            fields.flag(flag)?;
+        }
+        fields.byte(quick)?;
+        fields.one_of(pattern, &[Pattern::Unknown, Pattern::Interactive, Pattern::OneWay])?;
+        fields.size(peer_mss)?;
+        fields.instant(data_at)
     }
 
     /// `len` bytes arrived in order; `unacknowledged` bytes have now. Whether to acknowledge at once.

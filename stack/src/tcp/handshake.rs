@@ -1,6 +1,7 @@
 //! What SYNs offer and what both sides then agree on (RFC 9293 s3.7.1, RFC 7323, RFC 2018).
 
 use super::config::Config;
+use super::fields::{Fields, SnapshotError};
 use crate::mutants::Mutant;
 use crate::wire::tcp::{Header, Options};
 
@@ -10,7 +11,7 @@ const SCALE_MAX: u8 = 14;
 pub(super) const TIMESTAMPS_LEN: usize = 12;
 
 /// What is in force on a connection; before its handshake, what we offer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreement {
     /// The largest segment that the peer takes, options included.
     pub(super) peer_mss: u16,
@@ -34,6 +35,23 @@ impl Agreement {
             timestamps: config.timestamps,
             sack: config.sack,
         }
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { peer_mss, send_scale, receive_scale, scaling, timestamps, sack } = self;
+        fields.short(peer_mss)?;
+        fields.byte(send_scale)?;
+        fields.byte(receive_scale)?;
+        for flag in [scaling, timestamps, sack] {
+            fields.flag(flag)?;
+        }
+        Ok(())
+    }
+
+    /// Whether two ends can have agreed on it.
+    pub(super) fn is_possible(&self) -> bool {
+        self.peer_mss >= Config::MSS_MIN && self.send_scale <= SCALE_MAX && self.receive_scale <= SCALE_MAX
     }
 
     /// The peer's SYN came: each option is in force if both sides sent it.

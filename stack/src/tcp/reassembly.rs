@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 
+use super::fields::{Fields, SnapshotError};
 use super::payload::RxPayload;
 use super::recv_queue::{COPY_BREAK, RecvQueue};
 use crate::device::RxBuffer;
@@ -55,6 +56,55 @@ impl<R: RxBuffer> Block<R> {
             Some(Piece::Bytes(last)) if last.len() + bytes.len() <= PIECE_BYTES_MAX => last.extend_from_slice(bytes),
             _ => self.pieces.push_back(Piece::Bytes(bytes.to_vec())),
         }
+    }
+}
+
+/// The out-of-order queue as a snapshot has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Where the blocks lie: in order, disjoint, not adjacent, none empty.
+    pub(super) blocks: Vec<SackBlock>,
+    /// What is to be reported of them: see [`Reassembly`].
+    recent: Vec<SackBlock>,
+    newest: Option<SackBlock>,
+    dropped: Option<SackBlock>,
+    duplicate: Option<SackBlock>,
+    pub(super) fin: Option<SeqNumber>,
+}
+
+impl Held {
+    /// What it consists of.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { blocks, recent, newest, dropped, duplicate, fin } = self;
+        fields.ranges(blocks, BLOCKS_MAX)?;
+        fields.ranges(recent, 4)?;
+        for one in [newest, dropped, duplicate] {
+            fields.option(one, |fields, range| fields.range(range))?;
+        }
+        fields.option(fin, |fields, number| fields.number(number))
+    }
+
+    /// Bytes of the blocks.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.iter().map(|block| block.end.since(block.start)).sum()
+    }
+
+    /// Whether no bytes are in it.
+    pub(super) fn is_bare(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Whether it can lie in the window `(nxt, adv]`.
+    pub(super) fn is_within(&self, nxt: SeqNumber, adv: SeqNumber) -> bool {
+        let mut behind = nxt;
+        let in_order = self.blocks.iter().all(|block| {
+            let fits = block.start.gt(behind) && block.end.gt(block.start) && block.end.le(adv);
+            behind = block.end;
+            fits
+        });
+        // What is reported need not be held any more; a range it must be.
+        let mut reported = self.recent.iter().chain(&self.newest).chain(&self.dropped).chain(&self.duplicate);
+        in_order && reported.all(|range| range.start.lt(range.end)) && self.fin.is_none_or(|fin| fin.gt(nxt) && fin.ge(behind))
     }
 }
 
@@ -242,6 +292,48 @@ impl<R: RxBuffer> Reassembly<R> {
             blocks.push(*block);
         }
         blocks
+    }
+
+    /// For a snapshot: where the blocks lie and what is to be reported, and the blocks' bytes, one behind the other.
+    pub(super) fn written(&self) -> (Held, Vec<u8>) {
+        // How the bytes lie in pieces is the device's, and how they come from now on; so is whether they are lent.
+        let Self { blocks, recent, newest, dropped, duplicate, fin, lends: _, strain: _ } = self;
+        let mut bytes = Vec::new();
+        for piece in blocks.iter().flat_map(|block| &block.pieces) {
+            match piece {
+                Piece::Bytes(copied) => bytes.extend_from_slice(copied),
+                Piece::Buffer(buffer) => {
+                    let at = bytes.len();
+                    bytes.resize(at + buffer.len(), 0);
+                    buffer.copy_to(0, &mut bytes[at..]);
+                }
+            }
+        }
+        let held = Held {
+            blocks: blocks.iter().map(|block| SackBlock { start: block.start, end: block.end }).collect(),
+            recent: recent.to_vec(),
+            newest: *newest,
+            dropped: *dropped,
+            duplicate: *duplicate,
+            fin: *fin,
+        };
+        (held, bytes)
+    }
+
+    /// What [`Reassembly::written`] gave. `bytes` has as many as the blocks.
+    pub(super) fn resume(held: &Held, mut bytes: &[u8]) -> Self {
+        let Held { blocks, recent, newest, dropped, duplicate, fin } = held;
+        let mut reassembly = Self::new();
+        for &SackBlock { start, end } in blocks {
+            let Some((its, rest)) = bytes.split_at_checked(end.since(start)) else { break };
+            bytes = rest;
+            let mut block = Block { start, end, pieces: VecDeque::new() };
+            its.chunks(PIECE_BYTES_MAX).for_each(|piece| block.append_bytes(piece));
+            reassembly.blocks.push_back(block);
+        }
+        reassembly.recent = recent.iter().copied().take(4).collect();
+        (reassembly.newest, reassembly.dropped, reassembly.duplicate, reassembly.fin) = (*newest, *dropped, *duplicate, *fin);
+        reassembly
     }
 
     /// How many separate ranges are kept.

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::fields::{Fields, SnapshotError};
 use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
@@ -16,7 +17,7 @@ const RTO_INITIAL_NS: u64 = 1_000_000_000;
 const RTO_AFTER_LOST_SYN_NS: u64 = 3_000_000_000;
 
 /// The estimator. Times one segment at a time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rtt {
     /// Smoothed; zero: no sample yet.
     srtt_ns: u64,
@@ -49,13 +50,21 @@ impl Rtt {
         Self { strain, ..self }
     }
 
-    /// One that was measured before, elsewhere; zeros: it was not.
-    pub(super) fn known(srtt_ns: u64, var_ns: u64) -> Self {
-        if srtt_ns == 0 {
-            return Self::new();
-        }
-        let (srtt_ns, var_ns) = (srtt_ns.min(RTO_MAX_NS), var_ns.min(RTO_MAX_NS));
-        Self { srtt_ns, var_ns, rto_ns: srtt_ns + (4 * var_ns).max(RTO_MIN_NS), ..Self::new() }
+    /// What it consists of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { srtt_ns, var_ns, rto_ns, backoff, timing, timed_end, timed_at, strain: _ } = self;
+        fields.at_most(srtt_ns, RTO_MAX_NS)?;
+        fields.at_most(var_ns, RTO_MAX_NS)?;
+        fields.at_most(rto_ns, 5 * RTO_MAX_NS)?;
+        fields.word(backoff)?;
+        fields.flag(timing)?;
+        fields.number(timed_end)?;
+        fields.instant(timed_at)
+    }
+
+    /// The timeout was never doubled: what a mutant forgets.
+    pub(super) fn without_backoff(self) -> Self {
+        Self { backoff: 0, ..self }
     }
 
     /// The smoothed round-trip time; zero if unknown.

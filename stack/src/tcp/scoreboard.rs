@@ -4,7 +4,7 @@ use crate::mutants::{Mutant, Strain};
 use crate::wire::tcp::{SackBlock, SeqNumber};
 
 /// The most separate ranges that are remembered; further reports are ignored (the bytes are then sent once more than needed).
-const RANGES_MAX: usize = 256;
+pub(super) const RANGES_MAX: usize = 256;
 
 /// The reported ranges above `snd_una`.
 #[derive(Debug, Default)]
@@ -23,6 +23,13 @@ impl Scoreboard {
 
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// The reported ranges, in order.
+    pub(super) fn ranges(&self) -> &[SackBlock] {
+        // (How many bytes they have, follows.)
+        let Self { ranges, bytes: _, strain: _ } = self;
+        ranges
     }
 
     /// Bytes reported.

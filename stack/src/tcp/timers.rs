@@ -1,5 +1,6 @@
 //! A connection's timers: plain deadlines, so that setting one is a store.
 
+use super::fields::{Fields, SnapshotError};
 use crate::time::Instant;
 
 /// What a timer is for.
@@ -27,7 +28,7 @@ const COUNT: usize = Timer::PathMtu as usize + 1;
 const NEVER: u64 = u64::MAX;
 
 /// The deadlines in nanoseconds, one for each [`Timer`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Timers {
     at: [u64; COUNT],
     /// The earliest deadline set since [`Timers::take_sooner`], whether or not it was stopped again.
@@ -48,6 +49,19 @@ impl Timers {
 
     pub(super) const fn new() -> Self {
         Self { at: [NEVER; COUNT], sooner: NEVER }
+    }
+
+    /// What they consist of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        // (What was set lately is news to the ring that takes them: see [`Timers::resume`].)
+        let Self { at, sooner: _ } = self;
+        at.iter_mut().try_for_each(|at| fields.long(at))
+    }
+
+    /// As they were elsewhere, and all of them set just now.
+    pub(super) fn resume(&mut self, from: &Self) {
+        *self = from.clone();
+        self.sooner = self.at.iter().copied().min().unwrap_or(NEVER);
     }
 
     #[inline]
@@ -88,6 +102,12 @@ impl Timers {
     pub(super) fn take_sooner(&mut self) -> Option<Instant> {
         let sooner = core::mem::replace(&mut self.sooner, NEVER);
         (sooner != NEVER).then_some(Instant::from_nanos(sooner))
+    }
+
+    /// The ring has yet to hear of this deadline.
+    #[cfg(feature = "mutants")]
+    pub(super) fn hasten(&mut self, at: Instant) {
+        self.sooner = self.sooner.min(at.as_nanos());
     }
 
     /// The earliest deadline.

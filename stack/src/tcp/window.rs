@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::fields::{Fields, SnapshotError};
 use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
@@ -10,7 +11,7 @@ use crate::wire::tcp::SeqNumber;
 const MEASURE_NS_MIN: u64 = 1_000_000;
 
 /// The receive side's sequence numbers and buffer limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReceiveWindow {
     /// `RCV.NXT`.
     pub(super) nxt: SeqNumber,
@@ -45,12 +46,27 @@ impl ReceiveWindow {
         self.adv = nxt;
     }
 
-    /// As it was elsewhere: what was expected next, offered, and acknowledged.
-    pub(super) fn resume(&mut self, nxt: SeqNumber, adv: SeqNumber, wup: SeqNumber, scale: u8) {
-        (self.nxt, self.adv, self.wup, self.scale) = (nxt, adv, wup, scale);
-        // What was offered was promised.
-        self.limit = self.limit.max(self.offered());
-        self.limit_max = self.limit_max.max(self.limit);
+    /// What it consists of, for a snapshot. (The largest limit is the configuration's.)
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { nxt, adv, wup, scale, limit, limit_max: _, copied, space, measured_at, strain: _ } = self;
+        for number in [nxt, adv, wup] {
+            fields.number(number)?;
+        }
+        fields.byte(scale)?;
+        for size in [limit, copied, space] {
+            fields.size(size)?;
+        }
+        fields.instant(measured_at)
+    }
+
+    /// As it was elsewhere: what was expected next, offered and acknowledged, and how far its buffer had grown.
+    pub(super) fn resume(&mut self, from: &Self) {
+        let Self { nxt, adv, wup, scale, limit, limit_max: _, copied, space, measured_at, strain: _ } = from;
+        (self.nxt, self.adv, self.wup, self.scale) = (*nxt, *adv, *wup, *scale);
+        (self.copied, self.space, self.measured_at) = (*copied, *space, *measured_at);
+        if self.limit < self.limit_max {
+            self.limit = (*limit).clamp(self.limit, self.limit_max);
+        }
     }
 
     /// The program changed its limits. What was offered stays offered.

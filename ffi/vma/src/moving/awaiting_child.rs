@@ -144,7 +144,7 @@ pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, 
     let now = process.now();
     offload.poll_if_due(now);
     let handover = offload.ring.detach_stream(now, id).ok()?;
-    let written = handover.snapshot(now).and_then(|bytes| memfd::holding(&[&bytes]).ok());
+    let written = handover.snapshot().and_then(|bytes| memfd::holding(&[&bytes]).ok());
     (offload.awaiting_child[at].stage, offload.awaiting_child[at].since) = (Stage::Given(talk, handover), now);
     if written.is_none() {
         take_back(process, offload, at);

@@ -86,7 +86,7 @@ pub(in crate::drills) fn moves(bench: &mut Bench) {
     let mut old = core::mem::replace(&mut host.ring, elsewhere);
     let is_written = host.bench.chance(2);
     let adopted = if is_written {
-        let written = handover.snapshot(host.now);
+        let written = handover.snapshot();
         drop(handover);
         written
             .ok_or(Error::Invalid)

@@ -54,7 +54,7 @@ fn a_stream_goes_on_where_it_was() {
 fn moved_as_bytes(pair: &mut Pair, server: FlowId) -> (Ring<Cable>, FlowId) {
     let hop = pair.b.tcp_hop(server).unwrap();
     let handover = pair.b.detach_stream(pair.now, server).unwrap();
-    let (ends, bytes) = ((handover.local(), handover.remote()), handover.snapshot(pair.now).unwrap());
+    let (ends, bytes) = ((handover.local(), handover.remote()), handover.snapshot().unwrap());
     drop(handover);
     let mut other = Pair::new();
     core::mem::swap(&mut other.b.queues_mut().inward, &mut pair.b.queues_mut().inward);

@@ -2,11 +2,14 @@
 
 use super::Controller;
 use crate::mutants::{Mutant, Strain};
+use crate::tcp::fields::{Fields, SnapshotError};
 
 const INITIAL_SEGMENTS: usize = 10;
+/// What a snapshot calls this controller.
+const NUMBER: u32 = 1;
 
 /// The controller's state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewReno {
     cwnd: usize,
     ssthresh: usize,
@@ -24,6 +27,27 @@ impl NewReno {
     /// The same as a mutant.
     pub(crate) const fn of(self, strain: Strain) -> Self {
         Self { strain, ..self }
+    }
+
+    /// What it consists of, for a snapshot; which controller it is comes first. (The segments' size follows from what both ends and the path take.)
+    pub(crate) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { cwnd, ssthresh, counted, mss: _, strain: _ } = self;
+        let mut number = NUMBER;
+        fields.word(&mut number)?;
+        if number != NUMBER {
+            return Err(SnapshotError::Value);
+        }
+        fields.size(cwnd)?;
+        let mut known = Some(*ssthresh).filter(|ssthresh| *ssthresh != usize::MAX);
+        fields.option(&mut known, |fields, ssthresh| fields.size(ssthresh))?;
+        *ssthresh = known.unwrap_or(usize::MAX);
+        fields.size(counted)
+    }
+
+    /// As it was elsewhere, for segments of this one's size: one of them always goes.
+    pub(crate) fn resume(&mut self, from: &Self) {
+        let Self { cwnd, ssthresh, counted, mss: _, strain: _ } = *from;
+        (self.cwnd, self.ssthresh, self.counted) = (cwnd.max(self.mss), ssthresh, counted);
     }
 
     /// The slow-start threshold in bytes; `None`: nothing was lost yet.

@@ -15,7 +15,7 @@ mod transmit;
 
 pub(crate) use path::PATH_MTU_TIME;
 pub use remains::Remains;
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, SnapshotError};
 
 use core::time::Duration;
 

@@ -17,7 +17,7 @@ use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, SeqNumber};
 
 /// Linux's tcp_invalid_ratelimit: answers to segments that don't belong here are no more frequent.
-const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 /// RFC 7323 s5.5: a timestamp that is older than this says nothing.
 const TS_RECENT_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -606,7 +606,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    fn reassembly_mut(&mut self) -> &mut Reassembly<R> {
+    pub(super) fn reassembly_mut(&mut self) -> &mut Reassembly<R> {
         let lends = self.recv.lends();
         let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
         reassembly.strain = self.config.strain();

@@ -1,298 +1,250 @@
-//! A connection as bytes, for a ring of another process: what the two ends have agreed on and how far both streams got, with the bytes of
-//! both queues. What can be found out anew begins anew: the congestion window, which segments of those on their way have arrived, bytes
-//! that came out of order.
+//! A connection as bytes, for a ring of another process: all that it is, so that it goes on there as if it had not moved, and its peer can't tell. Its times are
+//! on the host's clock, which both processes read, and so the time of the move counts.
+//!
+//! Nothing is left out by oversight: [`Connection::snapshot`] names each of the connection's variables, and so does each part of those that it has.
+//!
+//! Not in it, since it is not the connection's: addresses and next hop, which travel beside it; what the ring and its device give each connection (the largest
+//! segment, how much they gather and cut, the default sizes of buffers); and in which of the device's buffers bytes lie.
 
-use core::time::Duration;
+mod parts;
+mod resume;
 
-use super::path::PATH_MTU_TIME;
-use super::{Config, Connection, Opening, State};
+use super::{Connection, State};
 use crate::device::{RxBuffer, TxBuffer};
-use crate::error::Error;
+use crate::flow::Counters;
 use crate::mutants::Mutant;
+use crate::tcp::acks::AckPolicy;
+use crate::tcp::congestion::NewReno;
+use crate::tcp::fields::{LONGEST, Reader, Writer};
 use crate::tcp::handshake::Agreement;
+use crate::tcp::reassembly::Held;
 use crate::tcp::rtt::Rtt;
-use crate::tcp::send_buffer::SendBuffer;
-use crate::tcp::timers::Timer;
-use crate::time::Instant;
-use crate::wire::tcp::SeqNumber;
+use crate::tcp::timers::Timers;
+use crate::tcp::window::ReceiveWindow;
+use crate::wire::tcp::{SackBlock, SeqNumber};
+
+pub use crate::tcp::fields::SnapshotError;
+
+use self::parts::{Clock, Flags, Loss, Path, Sending, Silence, SocketOptions};
 
 /// The layout's number, first of all.
-const VERSION: u32 = 1;
-
-const TIMESTAMPS: u32 = 1;
-const SACK: u32 = 2;
-const SCALING: u32 = 4;
-const FIN_QUEUED: u32 = 8;
-const PEER_FIN: u32 = 16;
-const READ_SHUT: u32 = 32;
-
-/// RFC 7323 s2.3.
-const SCALE_MAX: u32 = 14;
-
-/// A connection between two processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    state: State,
-    flags: u32,
-    peer_mss: u16,
-    path_mss: u16,
-    send_scale: u8,
-    receive_scale: u8,
-    snd_una: SeqNumber,
-    snd_nxt: SeqNumber,
-    /// Behind the last byte that was written.
-    written: SeqNumber,
-    snd_small: SeqNumber,
-    snd_wl1: SeqNumber,
-    snd_wl2: SeqNumber,
-    snd_wnd: u32,
-    snd_wnd_max: u32,
-    rcv_nxt: SeqNumber,
-    rcv_adv: SeqNumber,
-    rcv_wup: SeqNumber,
-    /// What our timestamp clock said.
-    clock: u32,
-    ts_recent: u32,
-    ts_recent_age_ms: u32,
-    srtt_ns: u64,
-    var_ns: u64,
-    unacknowledged: Vec<u8>,
-    unread: Vec<u8>,
-}
+const VERSION: u32 = 2;
 
 /// The states in which a connection can be written down.
 const STATES: [State; 6] = [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck];
 
+/// A connection between two processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// All but the bytes.
+    variables: Variables,
+    unacknowledged: Vec<u8>,
+    unread: Vec<u8>,
+    /// What arrived out of order: the bytes of all blocks, one behind the other.
+    held: Vec<u8>,
+}
+
+/// Everything of fixed size, or nearly so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variables {
+    state: State,
+    agreement: Agreement,
+    path: Path,
+    sending: Sending,
+    window: ReceiveWindow,
+    acks: AckPolicy,
+    clock: Clock,
+    silence: Silence,
+    timers: Timers,
+    rtt: Rtt,
+    congestion: NewReno,
+    loss: Loss,
+    /// What the peer has reported of what is in flight.
+    reported: Vec<SackBlock>,
+    /// What arrived out of order, but for its bytes; `None`: nothing did.
+    held: Option<Held>,
+    flags: Flags,
+    options: SocketOptions,
+    counters: Counters,
+}
+
 impl Snapshot {
     /// The bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let state = STATES.iter().position(|state| *state == self.state).unwrap_or(0) as u32;
-        let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let (high, low) = (|word: u64| (word >> 32) as u32, |word: u64| word as u32);
-        let words = [
-            VERSION,
-            state,
-            self.flags,
-            u32::from(self.peer_mss),
-            u32::from(self.path_mss),
-            u32::from(self.send_scale),
-            u32::from(self.receive_scale),
-            self.snd_una.0,
-            self.snd_nxt.0,
-            self.written.0,
-            self.snd_small.0,
-            self.snd_wl1.0,
-            self.snd_wl2.0,
-            self.snd_wnd,
-            self.snd_wnd_max,
-            self.rcv_nxt.0,
-            self.rcv_adv.0,
-            self.rcv_wup.0,
-            self.clock,
-            self.ts_recent,
-            self.ts_recent_age_ms,
-            low(self.srtt_ns),
-            high(self.srtt_ns),
-            low(self.var_ns),
-            high(self.var_ns),
-            len(&self.unacknowledged),
-            len(&self.unread),
-        ];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes.extend_from_slice(&self.unacknowledged);
-        bytes.extend_from_slice(&self.unread);
-        bytes
+        let queues = [&self.unacknowledged, &self.unread, &self.held];
+        let mut writer = Writer(Vec::with_capacity(1024 + queues.iter().map(|queue| queue.len()).sum::<usize>()));
+        let mut lens = queues.map(|queue| u32::try_from(queue.len()).unwrap_or(u32::MAX));
+        let walked = parts::walk_all(&mut self.variables.clone(), &mut lens, &mut writer);
+        debug_assert_eq!(walked, Ok(()), "a writer refuses nothing");
+        queues.iter().for_each(|queue| writer.0.extend_from_slice(queue));
+        writer.0
     }
 
-    /// Reads what [`Snapshot::to_bytes`] wrote. `None`: it is not that, or no connection can be so.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    /// Reads what [`Snapshot::to_bytes`] wrote. It takes no more memory than the bytes are long.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]: it is not that, or no connection can be so.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SnapshotError> {
         let mut reader = Reader(bytes);
-        if reader.word()? != VERSION {
-            return None;
+        let (mut variables, mut lens) = (Variables::blank(), [0; 3]);
+        parts::walk_all(&mut variables, &mut lens, &mut reader)?;
+        let [unacknowledged, unread, held] = lens;
+        let unacknowledged = reader.bytes(unacknowledged)?.to_vec();
+        let unread = reader.bytes(unread)?.to_vec();
+        let held = reader.bytes(held)?.to_vec();
+        if !reader.0.is_empty() {
+            return Err(SnapshotError::Length);
         }
-        let mut snapshot = Self {
-            state: *STATES.get(reader.word()? as usize)?,
-            flags: reader.word()?,
-            peer_mss: u16::try_from(reader.word()?).ok().filter(|mss| *mss >= Config::MSS_MIN)?,
-            path_mss: u16::try_from(reader.word()?).ok()?,
-            send_scale: reader.scale()?,
-            receive_scale: reader.scale()?,
-            snd_una: reader.number()?,
-            snd_nxt: reader.number()?,
-            written: reader.number()?,
-            snd_small: reader.number()?,
-            snd_wl1: reader.number()?,
-            snd_wl2: reader.number()?,
-            snd_wnd: reader.word()?,
-            snd_wnd_max: reader.word()?,
-            rcv_nxt: reader.number()?,
-            rcv_adv: reader.number()?,
-            rcv_wup: reader.number()?,
-            clock: reader.word()?,
-            ts_recent: reader.word()?,
-            ts_recent_age_ms: reader.word()?,
-            srtt_ns: reader.long()?,
-            var_ns: reader.long()?,
-            unacknowledged: Vec::new(),
-            unread: Vec::new(),
-        };
-        let (unacknowledged, unread) = (reader.word()? as usize, reader.word()? as usize);
-        let (first, second) = reader.0.split_at_checked(unacknowledged)?;
-        if second.len() != unread {
-            return None;
-        }
-        (snapshot.unacknowledged, snapshot.unread) = (first.to_vec(), second.to_vec());
-        snapshot.is_consistent().then_some(snapshot)
+        let snapshot = Self { variables, unacknowledged, unread, held };
+        if snapshot.is_consistent() { Ok(snapshot) } else { Err(SnapshotError::Inconsistent) }
     }
 
-    /// Whether the numbers can be a connection's: what was sent is what was written, and a FIN behind it if there is one.
+    /// Whether the numbers can be a connection's.
     fn is_consistent(&self) -> bool {
-        let fin = u32::from(self.flags & FIN_QUEUED != 0);
-        let peer_fin = self.flags & PEER_FIN != 0;
-        let acknowledged_fin = self.state == State::FinWait2;
-        let begins = SeqNumber(self.written.0.wrapping_sub(self.unacknowledged.len() as u32));
-        (if acknowledged_fin { begins + 1usize == self.snd_una && self.unacknowledged.is_empty() } else { begins == self.snd_una })
-            && self.snd_nxt.ge(self.snd_una)
-            && self.snd_nxt.le(SeqNumber(self.written.0.wrapping_add(fin)))
-            && self.rcv_adv.ge(self.rcv_nxt)
-            && self.rcv_adv.since(self.rcv_nxt) <= 65_536 << SCALE_MAX
-            && (fin == 1) == matches!(self.state, State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck)
-            && peer_fin == matches!(self.state, State::CloseWait | State::Closing | State::LastAck)
-            && self.snd_wnd <= 65_535 << SCALE_MAX
-            && self.snd_wnd_max <= 65_535 << SCALE_MAX
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn word(&mut self) -> Option<u32> {
-        let (word, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u32::from_le_bytes(*word))
+        let Variables { state, agreement, sending, window, acks, loss, held, flags, .. } = &self.variables;
+        let lens_fit = self.unacknowledged.len() <= LONGEST && self.unread.len() <= LONGEST;
+        let held_fits = match held {
+            Some(held) => held.len() == self.held.len() && held.is_within(window.nxt, window.adv) && (held.is_bare() || state.receives()),
+            None => self.held.is_empty(),
+        };
+        agreement.is_possible()
+            && window.scale == agreement.receive_scale
+            && acks.peer_mss > 0
+            && lens_fit
+            && held_fits
+            && window.adv.ge(window.nxt)
+            && window.adv.since(window.nxt) <= LONGEST
+            && sending.snd_nxt.ge(sending.snd_una)
+            && loss.fits(sending.snd_una, sending.snd_nxt)
+            && flags.fit(*state)
+            && self.sent_is_written()
+            && self.reported_was_sent()
     }
 
-    fn long(&mut self) -> Option<u64> {
-        Some(u64::from(self.word()?) | u64::from(self.word()?) << 32)
+    /// What was sent is what was written, and a FIN behind it if there is one.
+    fn sent_is_written(&self) -> bool {
+        let Variables { state, sending, flags, .. } = &self.variables;
+        let begins = self.begins();
+        let is_fin_acknowledged = *state == State::FinWait2;
+        let from = if is_fin_acknowledged { begins + 1usize } else { begins };
+        from == sending.snd_una
+            && (!is_fin_acknowledged || self.unacknowledged.is_empty())
+            && sending.snd_nxt.le(sending.written + usize::from(flags.fin_queued))
     }
 
-    fn number(&mut self) -> Option<SeqNumber> {
-        self.word().map(SeqNumber)
+    /// The first byte that is not acknowledged, if there is one.
+    fn begins(&self) -> SeqNumber {
+        SeqNumber(self.variables.sending.written.0.wrapping_sub(self.unacknowledged.len() as u32))
     }
 
-    fn scale(&mut self) -> Option<u8> {
-        self.word().filter(|scale| *scale <= SCALE_MAX).map(|scale| scale as u8)
+    fn reported_was_sent(&self) -> bool {
+        let Sending { snd_una, snd_nxt, .. } = self.variables.sending;
+        let ranges = &self.variables.reported;
+        let are_apart = ranges.windows(2).all(|pair| pair[0].end.lt(pair[1].start));
+        are_apart && ranges.iter().all(|range| range.start.ge(snd_una) && range.end.gt(range.start) && range.end.le(snd_nxt))
     }
 }
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
-    /// The connection as it is. `None`: it is over, or about to be; or the program has borrowed some of its bytes.
-    pub fn snapshot(&self, now: Instant) -> Option<Snapshot> {
-        let is_whole = self.error.is_none() && !self.orphaned && self.recv.charged() == self.recv.len() && self.recv.undecided() == 0;
-        if !is_whole || !STATES.contains(&self.state) {
+    /// The connection as it is. `None`: it is over, or about to be, or has yet to begin; or the program has borrowed some of its bytes, or has yet to decide
+    /// about some.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let stands = STATES.contains(&self.state) && !self.syn_due && !self.reset_due && self.error.is_none() && !self.orphaned;
+        if !stands || self.recv.charged() != self.recv.len() || self.recv.undecided() > 0 {
             return None;
         }
-        let flag = |set, flag| if set { flag } else { 0 };
-        let bound = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-        Some(Snapshot {
-            state: self.state,
-            flags: flag(self.agreement.timestamps, TIMESTAMPS)
-                | flag(self.agreement.sack, SACK)
-                | flag(self.agreement.scaling, SCALING)
-                | flag(self.fin_queued, FIN_QUEUED)
-                | flag(self.peer_fin, PEER_FIN)
-                | flag(self.read_shut && !self.config.is(Mutant::SnapshotForgetsReadShut), READ_SHUT),
-            peer_mss: self.agreement.peer_mss,
-            path_mss: self.path_mss,
-            send_scale: self.agreement.send_scale,
-            receive_scale: self.agreement.receive_scale,
-            snd_una: self.snd_una,
-            snd_nxt: self.snd_nxt,
-            written: self.send.end(),
-            snd_small: self.snd_small,
-            snd_wl1: self.snd_wl1,
-            snd_wl2: self.snd_wl2,
-            snd_wnd: bound(self.snd_wnd),
-            snd_wnd_max: bound(self.snd_wnd_max),
-            rcv_nxt: self.window.nxt,
-            rcv_adv: if self.config.is(Mutant::SnapshotForgetsWindow) { self.window.nxt } else { self.window.adv },
-            rcv_wup: self.window.wup,
-            clock: self.timestamp(now),
-            ts_recent: self.ts_recent,
-            ts_recent_age_ms: u32::try_from(now.since(self.ts_recent_at).as_millis()).unwrap_or(u32::MAX),
-            srtt_ns: self.rtt.srtt().as_nanos() as u64,
-            var_ns: self.rtt.var().as_nanos() as u64,
-            unacknowledged: self.send.to_vec(),
-            unread: if self.config.is(Mutant::SnapshotLosesUnread) { Vec::new() } else { self.recv.to_vec() },
-        })
+        let (mut variables, mut held) = self.written();
+        let mut unread = self.recv.to_vec();
+        self.forget_as_a_mutant(&mut variables, &mut unread, &mut held);
+        Some(Snapshot { variables, unacknowledged: self.send.to_vec(), unread, held })
     }
 
-    /// A connection that was written down elsewhere, at rest: it goes on with `go_on_elsewhere`, or when its peer is heard. `alloc`
-    /// gives buffers for what is still to be sent.
-    ///
-    /// # Errors
-    /// [`Error::NoBuffers`].
-    pub fn resume(
-        now: Instant,
-        config: &Config,
-        (local_port, remote_port): (u16, u16),
-        from: &Snapshot,
-        alloc: &mut impl FnMut(usize) -> Option<T>,
-    ) -> Result<Self, Error> {
-        let clock = if config.is(Mutant::ResumeRestartsTimestamps) { 0 } else { from.clock };
-        let opening = Opening { iss: from.snd_una, timestamp_offset: clock.wrapping_sub(now.as_millis() as u32) };
-        let mut connection = Self::new(now, config, (local_port, remote_port), opening, from.state);
-        let has = |flag| from.flags & flag != 0;
-        connection.syn_due = false;
-        connection.agreement = Agreement {
-            peer_mss: from.peer_mss,
-            send_scale: from.send_scale,
-            receive_scale: from.receive_scale,
-            scaling: has(SCALING),
-            timestamps: has(TIMESTAMPS),
-            sack: has(SACK),
+    /// Its variables, and the bytes that came out of order.
+    fn written(&self) -> (Variables, Vec<u8>) {
+        #[rustfmt::skip]
+        let &Self {
+            state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved,
+            agreement, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, ref window,
+            ref acks, ts_recent, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
+            ref scoreboard, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
+            // One that begins, is over or that nobody has any more is not written down.
+            syn_due: _, reset_due: _, orphaned: _, error: _,
+            // The ring has been told what newly happened, and tells the program all that it finds when it takes the connection.
+            edges: _,
+            // It follows from what both ends and the path take.
+            mss: _,
+            // Beside the variables, or outside of the snapshot.
+            recv: _, local_port: _, remote_port: _,
+            #[cfg(feature = "marks")]
+            marks: _,
+        } = self;
+        let (out_of_order, bytes) = reassembly.as_ref().map(|reassembly| reassembly.written()).unzip();
+        let variables = Variables {
+            state,
+            agreement,
+            path: Path { mss: path_mss, oversized },
+            sending: Sending { snd_una, snd_nxt, written: send.end(), snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max },
+            window: window.clone(),
+            acks: acks.clone(),
+            clock: Clock { ts_offset, ts_recent, ts_recent_at },
+            silence: Silence { last_rx, last_tx, last_data_tx, challenge_at, stalled_since, persist_backoff, unanswered_probes },
+            timers: timers.clone(),
+            rtt: rtt.clone(),
+            congestion: congestion.clone(),
+            loss: Loss { phase, recover, high_rxt, partially_acked, retransmit_now, dupacks, retries },
+            reported: scoreboard.ranges().to_vec(),
+            held: out_of_order,
+            flags: Flags {
+                fin_queued,
+                peer_fin,
+                read_shut,
+                peer_exited,
+                tx_pending,
+                probe_due,
+                push,
+                more,
+                held,
+                write_blocked,
+                starved,
+                soft_error,
+            },
+            options: SocketOptions::of(config),
+            counters,
         };
-        (connection.fin_queued, connection.peer_fin, connection.read_shut) = (has(FIN_QUEUED), has(PEER_FIN), has(READ_SHUT));
-        (connection.snd_nxt, connection.snd_small) = (from.snd_nxt, from.snd_small);
-        (connection.snd_wl1, connection.snd_wl2) = (from.snd_wl1, from.snd_wl2);
-        (connection.snd_wnd, connection.snd_wnd_max) = (from.snd_wnd as usize, from.snd_wnd_max as usize);
-        connection.window.resume(from.rcv_nxt, from.rcv_adv, from.rcv_wup, from.receive_scale);
-        connection.ts_recent = from.ts_recent;
-        let age = Duration::from_millis(u64::from(from.ts_recent_age_ms));
-        connection.ts_recent_at = Instant::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64));
-        connection.path_mss = from.path_mss;
-        connection.rtt = Rtt::known(from.srtt_ns, from.var_ns);
-        connection.update_mss();
-        let begins = SeqNumber(from.written.0.wrapping_sub(from.unacknowledged.len() as u32));
-        connection.send = SendBuffer::new(begins);
-        let bytes = std::io::IoSlice::new(&from.unacknowledged);
-        if connection.send.write(&[bytes], usize::MAX, alloc) < from.unacknowledged.len() {
-            return Err(Error::NoBuffers);
-        }
-        connection.recv.push_bytes(&from.unread);
-        connection.start_keepalive(now);
-        if connection.path_mss < u16::MAX {
-            // What was believed of the path is believed as long as if it had just been heard (RFC 1191 s6.3).
-            connection.timers.set(Timer::PathMtu, now + PATH_MTU_TIME);
-        }
-        // A writer that waits for room waits here now.
-        connection.write_blocked = !connection.is_writable();
-        // It says nothing by itself: until the peer knows where it is, a peer would refuse what comes from there.
-        connection.tx_pending = false;
-        Ok(connection)
+        (variables, bytes.unwrap_or_default())
     }
 
-    /// One of the two ends is elsewhere from now on, and each knows where the other is: what was on its way is lost, and is sent again without
-    /// waiting for the timer; and what was received is told again.
-    pub(crate) fn go_on_elsewhere(&mut self, now: Instant) {
-        if !self.state.is_synchronized() || self.state == State::TimeWait {
-            return;
+    fn forget_as_a_mutant(&self, variables: &mut Variables, unread: &mut Vec<u8>, held: &mut Vec<u8>) {
+        let is = |mutant| self.config.is(mutant);
+        if is(Mutant::SnapshotLosesUnread) {
+            unread.clear();
         }
-        if self.in_flight() > 0 {
-            self.enter_loss();
-            self.timers.set(Timer::Retransmit, now + self.rtt.rto());
+        if is(Mutant::SnapshotForgetsHeld) {
+            held.clear();
+            variables.held = None;
         }
-        self.ack_now();
+        if is(Mutant::SnapshotForgetsReported) {
+            variables.reported.clear();
+        }
+        // (What came out of order lies in the window.)
+        if is(Mutant::SnapshotForgetsWindow) && variables.held.is_none() {
+            variables.window.adv = variables.window.nxt;
+        }
+        if is(Mutant::SnapshotForgetsTimers) {
+            variables.timers = Timers::new();
+        }
+        if is(Mutant::SnapshotForgetsBackoff) {
+            variables.rtt = variables.rtt.clone().without_backoff();
+            (variables.loss.retries, variables.silence.persist_backoff) = (0, 0);
+        }
+        if is(Mutant::SnapshotForgetsPath) {
+            variables.path = Path::default();
+        }
+        if is(Mutant::SnapshotForgetsCounters) {
+            variables.counters = Counters::default();
+        }
+        variables.flags.read_shut &= !is(Mutant::SnapshotForgetsReadShut);
+        variables.flags.more &= !is(Mutant::SnapshotForgetsMore);
     }
 }
 

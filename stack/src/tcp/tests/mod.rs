@@ -6,6 +6,7 @@ mod data;
 mod handshake;
 mod hostile;
 mod loss;
+mod moves;
 mod offload;
 mod pair;
 mod path;

@@ -43,7 +43,7 @@ impl Side {
 }
 
 /// A segment on the wire.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) from: Side,
     pub(super) header: Header,
@@ -56,6 +56,9 @@ impl Packet {
         self.header.flags.contains(flags)
     }
 }
+
+/// An end that was written down and read in again, if it moves now.
+pub(super) type Moves = Box<dyn FnMut(Side, Instant, &Conn) -> Option<Conn>>;
 
 /// Decides what happens to a packet: how often and after which delays it arrives, given the wire's latency.
 pub(super) type Fate = Box<dyn FnMut(&Packet, Duration) -> Vec<Duration>>;
@@ -79,6 +82,8 @@ pub(super) struct Pair {
     pub(super) device_room: usize,
     /// Segments that were left to the device to cut.
     pub(super) cuts: u64,
+    /// What takes the place of an end before it sends, if anything.
+    pub(super) moves: Option<Moves>,
 }
 
 pub(super) const OPENING_A: Opening = Opening { iss: SeqNumber(0xffff_fff0), timestamp_offset: 0x8000_0000 };
@@ -101,6 +106,7 @@ impl Pair {
             buffer: 2048,
             device_room: usize::MAX,
             cuts: 0,
+            moves: None,
         }
     }
 
@@ -186,6 +192,9 @@ impl Pair {
                     None => continue,
                 },
             };
+            if let Some(moved) = self.moves.as_mut().and_then(|moves| moves(side, now, conn)) {
+                *conn = moved;
+            }
             let mut out = Vec::new();
             let mut room = self.device_room;
             let mut cuts = 0;
