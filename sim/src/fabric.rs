@@ -102,8 +102,8 @@ pub(crate) struct Frame {
     pub(crate) marks: Marks,
     /// The sender's NIC filled in its checksums, and these are the very bytes: they are right, and nobody needs to sum them up again.
     pub(crate) sound: bool,
-    /// Its sender says that it may wait ([`ringway_stack::device::TxOffload::quiet`]).
-    pub(crate) quiet: bool,
+    /// Its sender says that it may wait ([`ringway_stack::device::TxOffload::unsolicited`]).
+    pub(crate) unsolicited: bool,
 }
 
 impl Frame {

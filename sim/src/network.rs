@@ -87,8 +87,8 @@ impl Network {
     }
 
     /// A host's NIC puts a frame on its wire, and is told when it will have left; `show`: the checkers have not seen it yet.
-    pub(crate) fn send(&mut self, host: usize, Departure { bytes, sound, quiet }: Departure, show: bool) -> Instant {
-        let frame = Frame { sound, quiet, ..self.frame(bytes, Marks::default()) };
+    pub(crate) fn send(&mut self, host: usize, Departure { bytes, sound, unsolicited }: Departure, show: bool) -> Instant {
+        let frame = Frame { sound, unsolicited, ..self.frame(bytes, Marks::default()) };
         if let Some(tap) = self.taps.get_mut(&host)
             && let Some(quote) = icmp::quote_of(&frame.bytes)
         {
@@ -190,7 +190,7 @@ impl Network {
     fn frame(&mut self, bytes: Rc<[u8]>, marks: Marks) -> Frame {
         let id = self.frames;
         self.frames += 1;
-        Frame { id, bytes, marks, sound: false, quiet: false }
+        Frame { id, bytes, marks, sound: false, unsolicited: false }
     }
 
     /// Records what a NIC made of a frame.

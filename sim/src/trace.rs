@@ -212,7 +212,7 @@ impl Trace {
     /// Something befell a host or its link as a whole.
     pub(crate) fn befell(&mut self, at: Instant, host: usize, mishap: Mishap) {
         // No frame has this number, nor these bytes.
-        let none = Frame { id: u64::MAX, bytes: Rc::new([]), marks: Marks::default(), sound: false, quiet: false };
+        let none = Frame { id: u64::MAX, bytes: Rc::new([]), marks: Marks::default(), sound: false, unsolicited: false };
         let (last_at, silence_max) = (self.last_at, self.silence_max);
         self.record(at, host, What::Befell(mishap), &none);
         // The wire was silent all the same.

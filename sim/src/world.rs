@@ -384,7 +384,7 @@ impl World {
             }
             Event::AtHost { host, frame } => {
                 let target = &mut self.hosts[host];
-                let reception = target.nic().arrive(now, &frame.bytes, frame.sound, frame.quiet);
+                let reception = target.nic().arrive(now, &frame.bytes, frame.sound, frame.unsolicited);
                 let poll_at = reception.wake_at.map(|at| at + target.poll_delay());
                 let calm = target.nic().is_calm();
                 self.network.received(host, &frame, reception.outcome);

@@ -16,7 +16,7 @@ pub(crate) const OWNER_AT: usize = 16;
 
 /// Member segment: bytes of its pool.
 pub(crate) const POOL_LEN_AT: usize = 24;
-/// Member segment: the wake-up generation, odd while the member sleeps; its highest bit says that quiet frames do not wake the member. Its own
+/// Member segment: the wake-up generation, odd while the member sleeps; its highest bit says that unsolicited frames do not wake the member. Its own
 /// pair of cache lines, because processors prefetch lines in pairs.
 pub(crate) const ARMED_AT: usize = 128;
 /// Member segment: the generation of the member's pauses, odd while it neither polls nor sleeps on an armed ring: then whoever fills half a

@@ -376,10 +376,10 @@ impl Queues for ShmQueues {
                 if !frame.offload.dummy {
                     if !channel.tx.is_touched {
                         channel.tx.is_touched = true;
-                        channel.tx.is_quiet = true;
+                        channel.tx.is_unsolicited = true;
                         self.touched.push(slot as u16);
                     }
-                    channel.tx.is_quiet &= frame.offload.quiet;
+                    channel.tx.is_unsolicited &= frame.offload.unsolicited;
                 }
                 Ok(())
             }

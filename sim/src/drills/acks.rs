@@ -248,7 +248,7 @@ fn challenges(bench: &mut Bench) {
     bench.ring.close(bench.now, peer.id(), true);
 }
 
-/// RFC 5681 s4.2, and the device's contract (`TxOffload::quiet`): an acknowledgment that tells of a gap wakes its sender, whatever else it acknowledges.
+/// RFC 5681 s4.2, and the device's contract (`TxOffload::unsolicited`): an acknowledgment that tells of a gap wakes its sender, whatever else it acknowledges.
 fn gap_is_heard(bench: &mut Bench) {
     let delay = Duration::from_millis(bench.between(10, 100));
     let mut peer = settled(bench, delay);
@@ -257,11 +257,11 @@ fn gap_is_heard(bench: &mut Bench) {
     bench.give(&peer, peer.nxt.wrapping_add(30), peer.rcv, ACK, 20);
     let ack = bench.one("RFC 5681 s4.2: an out-of-order segment is acknowledged at once");
     bench.is_ack(&ack, &peer, "RFC 5681 s4.2: an out-of-order segment");
-    bench.must(!bench.wire.borrow().is_quiet, "RFC 5681 s4.2: nobody is woken for a gap that he has to fill");
+    bench.must(!bench.wire.borrow().is_unsolicited, "RFC 5681 s4.2: nobody is woken for a gap that he has to fill");
     bench.ring.close(bench.now, peer.id(), true);
 }
 
-/// RFC 5961 s3.2, s4.2, s5.2, and the device's contract (`TxOffload::quiet`): a challenge asks for an answer, and wakes its peer, whatever it acknowledges beside.
+/// RFC 5961 s3.2, s4.2, s5.2, and the device's contract (`TxOffload::unsolicited`): a challenge asks for an answer, and wakes its peer, whatever it acknowledges beside.
 pub(super) fn challenge_is_heard(bench: &mut Bench) {
     let delay = Duration::from_millis(bench.between(10, 100));
     let mut peer = settled(bench, delay);
@@ -279,7 +279,7 @@ pub(super) fn challenge_is_heard(bench: &mut Bench) {
     bench.give(&peer, seq, ack, flags, 0);
     let challenge = bench.one("RFC 5961: a challenge");
     bench.is_ack(&challenge, &peer, "RFC 5961: a challenge");
-    bench.must(!bench.wire.borrow().is_quiet, "RFC 5961 s3.2: nobody is woken for a challenge, which asks for an answer");
+    bench.must(!bench.wire.borrow().is_unsolicited, "RFC 5961 s3.2: nobody is woken for a challenge, which asks for an answer");
     bench.ring.close(bench.now, peer.id(), true);
 }
 

@@ -26,8 +26,8 @@ pub(super) struct Wire {
     pub(super) room: Option<usize>,
     /// Frames were queued, and the device was not told.
     pub(super) queued: bool,
-    /// The last frame need not wake a peer that sleeps ([`ringway_stack::device::TxOffload::quiet`]).
-    pub(super) is_quiet: bool,
+    /// The last frame need not wake a peer that sleeps ([`ringway_stack::device::TxOffload::unsolicited`]).
+    pub(super) is_unsolicited: bool,
     /// What befalls the device.
     pub(super) events: VecDeque<DeviceEvent>,
     /// Send buffers that the stack has.
@@ -103,7 +103,7 @@ impl Queues for Card {
             None => {}
         }
         wire.from_stack.push_back(heap::gathered(frame));
-        (wire.queued, wire.is_quiet) = (true, frame.offload.quiet);
+        (wire.queued, wire.is_unsolicited) = (true, frame.offload.unsolicited);
         Ok(())
     }
 

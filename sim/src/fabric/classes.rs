@@ -123,7 +123,7 @@ impl Classes {
             copy.at += after;
             copy.frame.marks |= Marks::DUPLICATE;
             // Its sender may have said that the frame can wait, but of a copy it knows nothing: three acknowledgments of the same are a loss.
-            copy.frame.quiet = false;
+            copy.frame.unsolicited = false;
             passage.arrivals.push(copy);
         }
         if let Some(detail) = reordering {

@@ -4,7 +4,7 @@ use crate::frames;
 use ringway_stack::device::ChecksumVerdict;
 
 fn frame(bytes: Vec<u8>) -> Frame {
-    Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false, quiet: false }
+    Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false, unsolicited: false }
 }
 
 fn datagram() -> Frame {

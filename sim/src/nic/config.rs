@@ -64,7 +64,7 @@ pub struct NicConfig {
     /// are copied from then on, lest a program that holds many starve its ring.)
     pub lends_heads: bool,
     /// How long who sleeps on a ring and waits for no acknowledgment sleeps on when one comes that may wait
-    /// ([`Wake::NotQuiet`](ringway_stack::device::Wake::NotQuiet)).
+    /// ([`Wake::Solicited`](ringway_stack::device::Wake::Solicited)).
     pub nap: Duration,
     /// What goes wrong with it.
     pub faults: NicFaults,

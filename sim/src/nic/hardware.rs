@@ -131,7 +131,7 @@ impl Hardware {
         self.down_until.is_some_and(|until| until > self.now)
     }
 
-    pub(super) fn receive(&mut self, now: Instant, bytes: &Rc<[u8]>, sound: bool, quiet: bool) -> Reception {
+    pub(super) fn receive(&mut self, now: Instant, bytes: &Rc<[u8]>, sound: bool, unsolicited: bool) -> Reception {
         self.now = self.now.max(now);
         if self.is_down() {
             return Reception { outcome: Err(RxDrop::Down), wake_at: None };
@@ -145,7 +145,7 @@ impl Hardware {
         let steered = if fields.dst.is_multicast() { None } else { self.steering.target(&fields, bytes) };
         let alone = || (!fields.dst.is_multicast() && !concerns_all(&fields, bytes)).then(|| self.stacks().next()).flatten();
         if let Some(target) = steered.or_else(alone) {
-            match Some(target).map(|target| self.deliver(now, target, bytes, (sound, quiet))) {
+            match Some(target).map(|target| self.deliver(now, target, bytes, (sound, unsolicited))) {
                 Some(Ok(wake_at)) => reception = Reception { outcome: Ok(()), wake_at },
                 Some(Err(drop)) => reception.outcome = Err(drop),
                 None => {}
@@ -153,7 +153,7 @@ impl Hardware {
             return reception;
         }
         for (i, target) in self.targets(&fields, bytes).into_iter().enumerate() {
-            match self.deliver(now, target, bytes, (sound, quiet)) {
+            match self.deliver(now, target, bytes, (sound, unsolicited)) {
                 Ok(wake_at) => {
                     reception.outcome = Ok(());
                     reception.wake_at = [reception.wake_at, wake_at].into_iter().flatten().min();
@@ -179,7 +179,13 @@ impl Hardware {
         stacks.map(|(ring, _)| Aim { ring, queue: None, tag: 0 })
     }
 
-    fn deliver(&mut self, now: Instant, target: Aim, bytes: &Rc<[u8]>, (sound, quiet): (bool, bool)) -> Result<Option<Instant>, RxDrop> {
+    fn deliver(
+        &mut self,
+        now: Instant,
+        target: Aim,
+        bytes: &Rc<[u8]>,
+        (sound, unsolicited): (bool, bool),
+    ) -> Result<Option<Instant>, RxDrop> {
         let overruns = self.trouble.strikes(NicFault::CqOverrun, target.ring, now);
         let exhausts = self.trouble.strikes(NicFault::RxExhausted, target.ring, now);
         let ring = &mut self.rings[target.ring];
@@ -212,7 +218,7 @@ impl Hardware {
             Some(cyclic) => cyclic.fill(bytes, meta).then_some(()).ok_or(RxDrop::NoBuffer)?,
             None => ring.push(&self.config, bytes, meta)?,
         }
-        Ok(ring.announce(now, quiet.then_some(self.config.nap)))
+        Ok(ring.announce(now, unsolicited.then_some(self.config.nap)))
     }
 
     pub(super) fn transmit(&mut self, now: Instant) -> Option<Departure> {
@@ -254,15 +260,15 @@ impl Hardware {
             if let Some(bucket) = &mut ring.bucket {
                 bucket.take(now, len);
             }
-            let quiet = frame.quiet;
+            let unsolicited = frame.unsolicited;
             let (departure, last) = match frame.plain_len() {
                 Some(len) => {
                     let (bytes, sound) = self.recycling.make(len, |out| frame.emit_plain(out));
-                    (Departure { bytes, sound, quiet }, true)
+                    (Departure { bytes, sound, unsolicited }, true)
                 }
                 None => {
                     let Emitted { last, sound } = frame.emit(&mut self.scratch);
-                    (Departure { bytes: self.scratch[..].into(), sound, quiet }, last)
+                    (Departure { bytes: self.scratch[..].into(), sound, unsolicited }, last)
                 }
             };
             let done = if last { ring.posted.pop_front().map(|(_, frame)| frame) } else { None };

@@ -99,7 +99,7 @@ pub(crate) struct Departure {
     /// The NIC filled in all of its checksums, over and inside whatever it tunnels.
     pub(crate) sound: bool,
     /// It may wait, says its sender.
-    pub(crate) quiet: bool,
+    pub(crate) unsolicited: bool,
 }
 
 /// A simulated NIC: a handle, whose clones are of the same one. The drivers' side are [`Device`](ringway_stack::device::Device), and [`SimQueues`] for each ring.
@@ -148,9 +148,9 @@ impl Nic {
         self.arrive(now, bytes, false, false)
     }
 
-    /// As [`Nic::receive`]. `sound`: the checksums are known to be right; `quiet`: the sender says that it may wait.
-    pub(crate) fn arrive(&self, now: Instant, bytes: &Rc<[u8]>, sound: bool, quiet: bool) -> Reception {
-        self.hardware().receive(now, bytes, sound, quiet)
+    /// As [`Nic::receive`]. `sound`: the checksums are known to be right; `unsolicited`: the sender says that it may wait.
+    pub(crate) fn arrive(&self, now: Instant, bytes: &Rc<[u8]>, sound: bool, unsolicited: bool) -> Reception {
+        self.hardware().receive(now, bytes, sound, unsolicited)
     }
 
     /// The wire's side: the next frame that leaves now, read out of the stack's buffers. Dummies complete on the way.

@@ -27,7 +27,7 @@ pub(super) struct Queued {
     pub(super) inner_checksum: bool,
     pub(super) vlan: Option<u16>,
     pub(super) dummy: bool,
-    pub(super) quiet: bool,
+    pub(super) unsolicited: bool,
     pub(super) cut: Option<Cut>,
 }
 

@@ -198,10 +198,10 @@ impl RingState {
         Ok(())
     }
 
-    /// Notes that there is something to poll, and says when the ring's owner is to be woken for it. A quiet frame has a `nap`.
+    /// Notes that there is something to poll, and says when the ring's owner is to be woken for it. An unsolicited frame has a `nap`.
     pub(super) fn announce(&mut self, now: Instant, nap: Option<Duration>) -> Option<Instant> {
         self.news = true;
-        let nap = nap.filter(|_| self.wake == Wake::NotQuiet);
+        let nap = nap.filter(|_| self.wake == Wake::Solicited);
         self.is_slept_through = nap.is_some() && (self.is_slept_through || self.rx.len() == 1);
         if let Some(nap) = nap {
             return Some(now + nap);

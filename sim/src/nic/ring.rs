@@ -208,11 +208,11 @@ impl Queues for SimQueues {
             ring.starved = true;
             return Err(SendError::Full);
         }
-        let TxOffload { checksum, vlan, dummy, quiet, .. } = frame.offload;
+        let TxOffload { checksum, vlan, dummy, unsolicited, .. } = frame.offload;
         let mut queued = ring.blank();
         queued.inline.extend_from_slice(frame.head);
         (queued.checksum, queued.inner_checksum, queued.vlan, queued.dummy, queued.cut) = (checksum, inner_checksum, vlan, dummy, cut);
-        queued.quiet = quiet;
+        queued.unsolicited = unsolicited;
         ring.spoken += u64::from(speaks(frame));
         for slice in frame.body {
             slice.buffer.seal(slice.offset, slice.len);

@@ -7,7 +7,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use std::collections::BTreeSet;
 
 fn record(trace: &mut Trace, at_us: u64, host: usize, what: What, marks: Marks, bytes: &[u8]) {
-    let frame = Frame { id: 3, bytes: bytes.into(), marks, sound: false, quiet: false };
+    let frame = Frame { id: 3, bytes: bytes.into(), marks, sound: false, unsolicited: false };
     trace.record(Instant::from_nanos(at_us * 1000), host, what, &frame);
 }
 
@@ -87,7 +87,7 @@ fn a_capture_has_both_ends_and_every_strike() {
 fn a_failure_stands_with_its_frame() {
     let mut trace = sample();
     let later = frames::udp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap(), b"later");
-    let frame = Frame { id: 4, bytes: later[..].into(), marks: Marks::default(), sound: false, quiet: false };
+    let frame = Frame { id: 4, bytes: later[..].into(), marks: Marks::default(), sound: false, unsolicited: false };
     trace.record(Instant::from_nanos(1_000_030_000), 0, What::Sent, &frame);
     trace.fail(
         Instant::from_nanos(1_000_040_000),

@@ -32,9 +32,10 @@ pub struct Moderation {
 pub enum Wake {
     /// Every frame.
     Any,
-    /// Not those of which nobody waits for what they say: their sender has marked them ([`super::TxOffload::quiet`]). They are found when something else
-    /// ends the sleep. (A device that cannot tell them apart signals for all.)
-    NotQuiet,
+    /// Those that their sender has not marked as [unsolicited](super::TxOffload::unsolicited), as with the solicited events of verbs (ibv_req_notify_cq(3)): of the
+    /// others, nobody waits for what they say, and they are found when something else ends the sleep. (A device that cannot tell them apart signals
+    /// for all.)
+    Solicited,
 }
 
 /// One ring of a [`Device`]: a receive queue, a send queue, their completions and their buffers.

@@ -46,9 +46,9 @@ pub struct TxOffload {
     pub tso_mss: Option<u16>,
     /// Insert this VLAN tag.
     pub vlan: Option<u16>,
-    /// It says nothing but what has arrived (a pure acknowledgment): who sleeps need not be woken for it, unless that was asked for
-    /// ([`super::Wake`]). A device that cannot tell its peers ignores it.
-    pub quiet: bool,
+    /// It raises no solicited event: it says nothing but what has arrived (a pure acknowledgment), and who sleeps need not be woken for it, unless that
+    /// was asked for ([`super::Wake`]). A device that cannot tell its peers ignores it.
+    pub unsolicited: bool,
     /// Take the frame down the whole path, but never put it on the wire (VMA's dummy send: warms caches).
     pub dummy: bool,
 }

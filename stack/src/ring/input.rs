@@ -400,7 +400,7 @@ impl<Q: Queues> Ring<Q> {
                 reset.flags -= wire_tcp::Flags::ACK;
             }
             let to = Self::envelope_back(packet);
-            let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, quiet: false };
+            let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, unsolicited: false };
             if self.output.tcp(&mut self.queues, &to, &reset).is_err() {
                 self.output.counters.tx_drops += 1;
             }

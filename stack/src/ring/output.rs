@@ -56,7 +56,7 @@ impl Output {
         Self {
             mac,
             vlan_in_head,
-            offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, quiet: false, dummy: false },
+            offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, unsolicited: false, dummy: false },
             link_len,
             inline_max: caps.inline_max.min(HEAD_MAX),
             scratch: None,
@@ -165,9 +165,9 @@ impl Output {
         head: &[u8],
         body: &[TxSlice<'_, Q::Tx>],
         payload_len: usize,
-        (tso_mss, quiet): (Option<u16>, bool),
+        (tso_mss, unsolicited): (Option<u16>, bool),
     ) -> Result<(), SendError> {
-        let frame = TxFrame { head, body, offload: TxOffload { tso_mss, quiet, ..self.offload } };
+        let frame = TxFrame { head, body, offload: TxOffload { tso_mss, unsolicited, ..self.offload } };
         match queues.send(&frame) {
             // Slots that the hardware is done with are only free again once they are reaped.
             Err(SendError::Full) => {
@@ -196,7 +196,7 @@ impl Output {
     /// One TCP segment, or one for the device to cut.
     #[inline]
     pub(super) fn tcp<Q: Queues>(&mut self, queues: &mut Q, to: &Envelope, segment: &Segment<'_, Q::Tx>) -> Result<(), SendError> {
-        let &Segment { ref header, payload, payload_len, cut, quiet } = segment;
+        let &Segment { ref header, payload, payload_len, cut, unsolicited } = segment;
         let mut head = [0; 128];
         let header_len = header.header_len();
         let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
@@ -208,7 +208,7 @@ impl Output {
             let field = at + tcp::CHECKSUM_OFFSET;
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
-        self.send_cut(queues, &head[..end], payload, payload_len, (cut, quiet))
+        self.send_cut(queues, &head[..end], payload, payload_len, (cut, unsolicited))
     }
 
     /// The headers of a packet without payload, whatever a socket of that protocol sends.

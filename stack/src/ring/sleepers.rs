@@ -1,4 +1,4 @@
-//! Who sleeps on the ring, and does not wait for acknowledgments ([`Wake::NotQuiet`]).
+//! Who sleeps on the ring, and does not wait for acknowledgments ([`Wake::Solicited`]).
 
 use super::Ring;
 use super::slots::Flow;
@@ -24,7 +24,7 @@ impl<Q: Queues> Ring<Q> {
                 break;
             }
         }
-        Wake::NotQuiet
+        Wake::Solicited
     }
 
     /// Whether [`Ring::wake`] may say that every frame is waited for.

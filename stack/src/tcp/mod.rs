@@ -61,8 +61,8 @@ pub struct Segment<'a, T> {
     pub payload_len: usize,
     /// Longer than a segment may be: the device cuts the payload into pieces of this many bytes. (Only with [`Config::tso_max`].)
     pub cut: Option<u16>,
-    /// A pure acknowledgment, which asks for no answer: [`crate::device::TxOffload::quiet`].
-    pub quiet: bool,
+    /// A pure acknowledgment, which asks for no answer: [`crate::device::TxOffload::unsolicited`].
+    pub unsolicited: bool,
 }
 
 /// The answer to a segment that no connection matches (RFC 9293 s3.10.7.1). To a reset there is none: the caller must not ask.

@@ -40,8 +40,8 @@ pub(crate) struct Sender {
     free_flights: Vec<u16>,
     /// Written to since the last doorbell.
     pub(crate) is_touched: bool,
-    /// All that was written to since then may wait ([`ringway_stack::device::TxOffload::quiet`]).
-    pub(crate) is_quiet: bool,
+    /// All that was written to since then may wait ([`ringway_stack::device::TxOffload::unsolicited`]).
+    pub(crate) is_unsolicited: bool,
     /// A frame was refused for want of room since the last sleep.
     pub(crate) is_blocked: bool,
 }
@@ -57,7 +57,7 @@ impl Default for Sender {
             flights: Vec::new(),
             free_flights: Vec::new(),
             is_touched: false,
-            is_quiet: false,
+            is_unsolicited: false,
             is_blocked: false,
         }
     }
@@ -68,7 +68,7 @@ impl Sender {
     /// channel: the other half is for what has to wake the peer.
     #[inline]
     pub(crate) fn may_wait(&mut self, link: &Link) -> bool {
-        self.is_quiet && !self.slots.is_half_full(&link.theirs)
+        self.is_unsolicited && !self.slots.is_half_full(&link.theirs)
     }
 
     /// Whether the peer is to be woken because its channel fills while it pauses. The caller has put a sequentially consistent fence between what it

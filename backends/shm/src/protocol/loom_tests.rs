@@ -145,12 +145,12 @@ fn loom_who_begins_to_wait_for_quiet_frames_misses_none() {
             })
         };
         let mut armer = Armer::default();
-        armer.arm(&sleeper, Wake::NotQuiet);
+        armer.arm(&sleeper, Wake::Solicited);
         // (The sleeper sleeps, when another thread begins to wait.)
         armer.arm(&sleeper, Wake::Any);
         let found = SlotReader::default().is_ready(&sender);
         let kicked = sending.join().unwrap();
-        assert!(found || kicked, "slept beside a quiet frame that somebody waits for");
+        assert!(found || kicked, "slept beside an unsolicited frame that somebody waits for");
     });
 }
 
@@ -163,16 +163,16 @@ fn loom_no_wake_up_for_what_may_not_wait_is_lost_behind_a_quiet_frame() {
             thread::spawn(move || {
                 let (mut writer, mut kicker) = (SlotWriter::default(), Kicker::default());
                 let mut kicked = false;
-                for is_quiet in [true, false] {
+                for is_unsolicited in [true, false] {
                     writer.publish(&sender, WORD);
                     fence(Ordering::SeqCst);
-                    kicked |= kicker.must_kick(&sleeper, is_quiet);
+                    kicked |= kicker.must_kick(&sleeper, is_unsolicited);
                 }
                 kicked
             })
         };
         let mut armer = Armer::default();
-        armer.arm(&sleeper, Wake::NotQuiet);
+        armer.arm(&sleeper, Wake::Solicited);
         let found = SlotReader::default().is_ready(&sender);
         let kicked = sending.join().unwrap();
         assert!(found || kicked, "slept beside a frame that may not wait");

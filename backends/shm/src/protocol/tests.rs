@@ -119,10 +119,10 @@ fn one_kick_a_sleep() {
 fn a_quiet_frame_ends_no_sleep_but_one_that_is_for_it() {
     let memory = Memory::default();
     let (mut armer, mut kicker) = (Armer::default(), Kicker::default());
-    armer.arm(&memory, Wake::NotQuiet);
+    armer.arm(&memory, Wake::Solicited);
     assert!(armer.is_armed());
     assert!(!kicker.must_kick(&memory, true));
-    assert!(kicker.must_kick(&memory, false), "the quiet one before has not used the sleep up");
+    assert!(kicker.must_kick(&memory, false), "the unsolicited one before has not used the sleep up");
     assert!(!kicker.must_kick(&memory, false));
     armer.arm(&memory, Wake::Any);
     assert!(kicker.must_kick(&memory, true), "it is a new sleep, for all frames");

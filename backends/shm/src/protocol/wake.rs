@@ -11,8 +11,8 @@ use super::{ReadWords, WriteWords};
 use crate::layout::{ARMED_AT, PAUSED_AT};
 use crate::sync::{Ordering, fence};
 
-/// In a generation: quiet frames do not end this sleep.
-const NOT_QUIET: u64 = 1 << 63;
+/// In a generation: unsolicited frames do not end this sleep.
+const SOLICITED: u64 = 1 << 63;
 
 /// The end that sleeps.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl Armer {
     /// Announces the sleep. The caller looks once more for work, and takes it back if there is any.
     pub(crate) fn arm(&mut self, own: &impl WriteWords, wake: Wake) {
         self.generation += 1 + (self.generation & 1);
-        let not_quiet = if wake == Wake::NotQuiet { NOT_QUIET } else { 0 };
-        own.store(self.at, self.generation | not_quiet, Ordering::Relaxed);
+        let solicited = if wake == Wake::Solicited { SOLICITED } else { 0 };
+        own.store(self.at, self.generation | solicited, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -73,11 +73,11 @@ impl Kicker {
     }
 
     /// Whether the peer sleeps and was not woken from this sleep yet; then the caller must wake it. The caller has put
-    /// a sequentially consistent fence between what it published and this. `is_quiet`: what it published may wait.
+    /// a sequentially consistent fence between what it published and this. `is_unsolicited`: what it published may wait.
     #[inline]
-    pub(crate) fn must_kick(&mut self, peer: &impl ReadWords, is_quiet: bool) -> bool {
+    pub(crate) fn must_kick(&mut self, peer: &impl ReadWords, is_unsolicited: bool) -> bool {
         let generation = peer.load(self.at, Ordering::Relaxed);
-        self.is_kicked_by(generation, || !is_quiet || generation & NOT_QUIET == 0)
+        self.is_kicked_by(generation, || !is_unsolicited || generation & SOLICITED == 0)
     }
 
     /// The same, where there is a reason to, which is asked for only if the peer sleeps.

@@ -148,8 +148,8 @@ impl Node {
     }
 
     /// A frame that may wait.
-    pub(crate) fn send_quietly(&mut self, to: MacAddr, payload: &[u8]) -> Result<(), SendError> {
-        self.send_with(to, payload, TxOffload { quiet: true, ..TxOffload::default() })
+    pub(crate) fn send_unsolicited(&mut self, to: MacAddr, payload: &[u8]) -> Result<(), SendError> {
+        self.send_with(to, payload, TxOffload { unsolicited: true, ..TxOffload::default() })
     }
 
     fn send_with(&mut self, to: MacAddr, payload: &[u8], offload: TxOffload) -> Result<(), SendError> {

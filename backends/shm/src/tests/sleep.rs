@@ -53,26 +53,26 @@ fn a_frame_wakes_a_sleeper_once_and_nobody_else() {
 fn a_frame_that_may_wait_wakes_only_who_waits_for_it() {
     let (mut a, mut b, to_b) = pair();
     settle(&mut b);
-    assert!(b.device.arm(Wake::NotQuiet));
-    a.send_quietly(to_b, b"1").unwrap();
+    assert!(b.device.arm(Wake::Solicited));
+    a.send_unsolicited(to_b, b"1").unwrap();
     a.device.doorbell();
     assert!(!wakes(&b, Duration::from_millis(20)), "it may wait, and nobody waits for it");
     // Whoever begins to wait for it finds it there already, and is woken for the next.
     assert!(!b.device.arm(Wake::Any), "there is a frame");
     assert_eq!(b.poll().len(), 1);
-    assert!(b.device.arm(Wake::NotQuiet));
+    assert!(b.device.arm(Wake::Solicited));
     assert!(b.device.arm(Wake::Any), "armed for more than before");
-    a.send_quietly(to_b, b"2").unwrap();
+    a.send_unsolicited(to_b, b"2").unwrap();
     a.device.doorbell();
     assert!(wakes(&b, PATIENCE), "somebody waits for it");
     b.device.disarm();
     assert_eq!(b.poll().len(), 1);
 
     // The same doorbell hands over what may not wait, before it or behind it.
-    for quiet_first in [true, false] {
-        assert!(b.device.arm(Wake::NotQuiet));
-        for quiet in [quiet_first, !quiet_first] {
-            if quiet { a.send_quietly(to_b, b"3") } else { a.send(to_b, b"4") }.unwrap();
+    for unsolicited_first in [true, false] {
+        assert!(b.device.arm(Wake::Solicited));
+        for unsolicited in [unsolicited_first, !unsolicited_first] {
+            if unsolicited { a.send_unsolicited(to_b, b"3") } else { a.send(to_b, b"4") }.unwrap();
         }
         a.device.doorbell();
         assert!(wakes(&b, PATIENCE), "one of the two may not wait");
@@ -86,13 +86,13 @@ fn frames_that_may_wait_leave_half_of_a_channel_to_those_that_may_not() {
     let (mut a, mut b, to_b) = pair();
     settle(&mut b);
     for round in 0..3 {
-        assert!(b.device.arm(Wake::NotQuiet));
+        assert!(b.device.arm(Wake::Solicited));
         for _ in 1..SLOTS / 2 {
-            a.send_quietly(to_b, b"quiet").unwrap();
+            a.send_unsolicited(to_b, b"unsolicited").unwrap();
             a.device.doorbell();
         }
         assert!(!wakes(&b, Duration::from_millis(20)), "round {round}: there is room for half a channel more");
-        a.send_quietly(to_b, b"quiet").unwrap();
+        a.send_unsolicited(to_b, b"unsolicited").unwrap();
         a.device.doorbell();
         assert!(wakes(&b, PATIENCE), "round {round}: half of the channel is full");
         b.device.disarm();

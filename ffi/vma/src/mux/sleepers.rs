@@ -256,7 +256,7 @@ impl Offload {
         if !self.mux.watch.armed {
             let wake = self.ring.wake();
             self.mux.watch.armed = self.ring.queues_mut().arm(wake);
-            self.mux.watch.sleeps_through_acknowledgments = wake == Wake::NotQuiet;
+            self.mux.watch.sleeps_through_acknowledgments = wake == Wake::Solicited;
         }
         self.mux.watch.armed
     }
@@ -275,7 +275,7 @@ impl Offload {
     /// sleeper too.
     #[cold]
     pub(super) fn await_acknowledgments(&mut self) {
-        if self.ring.wake() == Wake::NotQuiet {
+        if self.ring.wake() == Wake::Solicited {
             return;
         }
         self.mux.watch.armed = false;

@@ -35,7 +35,7 @@ fn icmp(kind: u8, [from, to]: [MacAddr; 2], src: IpAddr, dst: IpAddr, data: &[u8
 }
 
 fn arrives(checkers: &mut Checkers, bytes: Vec<u8>) {
-    let frame = Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false, quiet: false };
+    let frame = Frame { id: 0, bytes: bytes.into(), marks: Marks::default(), sound: false, unsolicited: false };
     let (moment, payload) = (checkers.at(Instant::ZERO, 0, None), dissect::payload(&frame.bytes));
     checkers.asks(&moment, &frame, &payload);
 }

@@ -74,7 +74,7 @@ pub(in crate::ring) struct Cable {
     /// Frames that were queued since the last doorbell.
     pub(in crate::ring) unrung: usize,
     /// Whether what it sent last may wait.
-    pub(in crate::ring) quiet: bool,
+    pub(in crate::ring) unsolicited: bool,
 }
 
 /// The card of a cable's end.
@@ -113,7 +113,7 @@ impl Cable {
             lends: false,
             dummies: Vec::new(),
             unrung: 0,
-            quiet: false,
+            unsolicited: false,
         }
     }
 
@@ -215,7 +215,7 @@ impl Queues for Cable {
             bytes.resize(at + slice.len, 0);
             slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
         }
-        self.quiet = frame.offload.quiet;
+        self.unsolicited = frame.offload.unsolicited;
         self.out.lock().unwrap().push_back(bytes);
         Ok(())
     }

@@ -10,17 +10,17 @@ fn config() -> tcp::Config {
 #[test]
 fn who_waits_for_no_acknowledgment_is_woken_for_none() {
     let mut pair = Pair::new();
-    assert_eq!(pair.a.wake(), Wake::NotQuiet);
+    assert_eq!(pair.a.wake(), Wake::Solicited);
     let (client, server, _) = pair.connected_with(&config());
-    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
+    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::Solicited, Wake::Solicited));
     write(&mut pair.a, pair.now, client, b"in flight").unwrap();
-    assert_eq!(pair.a.wake(), Wake::NotQuiet, "bytes that are in flight are nothing to wait for");
-    assert!(!pair.a.queues().quiet, "bytes may not wait");
+    assert_eq!(pair.a.wake(), Wake::Solicited, "bytes that are in flight are nothing to wait for");
+    assert!(!pair.a.queues().unsolicited, "bytes may not wait");
     pair.b.poll(pair.now);
-    assert!(pair.b.queues().quiet, "a pure acknowledgment may");
+    assert!(pair.b.queues().unsolicited, "a pure acknowledgment may");
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, server, 64).unwrap(), b"in flight");
-    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
+    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::Solicited, Wake::Solicited));
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn a_handshake_is_waited_for_at_both_ends() {
     assert_eq!(pair.a.wake(), Wake::Any);
     pair.b.poll(pair.now);
     assert_eq!(pair.b.wake(), Wake::Any, "the accept waits for the third segment");
-    assert!(!pair.b.queues().quiet);
+    assert!(!pair.b.queues().unsolicited);
     pair.settle();
-    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
+    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::Solicited, Wake::Solicited));
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn what_nagle_holds_waits_for_an_acknowledgment() {
     let mut pair = Pair::new();
     let (client, ..) = pair.connected_with(&config());
     write(&mut pair.a, pair.now, client, b"first").unwrap();
-    assert_eq!(pair.a.wake(), Wake::NotQuiet);
+    assert_eq!(pair.a.wake(), Wake::Solicited);
     write(&mut pair.a, pair.now, client, b"held").unwrap();
     assert!(pair.a.may_await_acknowledgment());
     assert_eq!(pair.a.wake(), Wake::Any);
     pair.settle();
-    assert_eq!(pair.a.wake(), Wake::NotQuiet);
+    assert_eq!(pair.a.wake(), Wake::Solicited);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_shut_window_waits_for_its_opening() {
     let mut pair = Pair::new();
     let listening = tcp::Config { rcvbuf: Some(2304), ..config() };
     let (client, server, _) = pair.connected_with(&listening);
-    while write(&mut pair.a, pair.now, client, &[7; 1000]).is_ok_and(|wrote| wrote == 1000) && pair.a.wake() == Wake::NotQuiet {
+    while write(&mut pair.a, pair.now, client, &[7; 1000]).is_ok_and(|wrote| wrote == 1000) && pair.a.wake() == Wake::Solicited {
         pair.settle();
     }
     pair.settle();
@@ -64,7 +64,7 @@ fn a_shut_window_waits_for_its_opening() {
     while read(&mut pair.b, pair.now, server, 64 << 10).is_ok() {
         pair.settle();
     }
-    assert_eq!(pair.a.wake(), Wake::NotQuiet, "all of them were read");
+    assert_eq!(pair.a.wake(), Wake::Solicited, "all of them were read");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_writer_waits_for_room() {
         pair.settle();
     }
     assert!(pair.a.readiness(client).contains(Readiness::OUT));
-    assert_eq!(pair.a.wake(), Wake::NotQuiet);
+    assert_eq!(pair.a.wake(), Wake::Solicited);
 }
 
 #[test]
@@ -98,13 +98,13 @@ fn the_end_of_a_stream_is_waited_for_while_the_program_has_the_socket() {
             false => pair.a.shutdown(pair.now, client, Shutdown::Write).unwrap(),
             true => pair.a.close(pair.now, client, false),
         }
-        assert_eq!(pair.a.wake(), if closes { Wake::NotQuiet } else { Wake::Any }, "closed: {closes}");
+        assert_eq!(pair.a.wake(), if closes { Wake::Solicited } else { Wake::Any }, "closed: {closes}");
         pair.settle();
-        assert_eq!(pair.a.wake(), Wake::NotQuiet, "the end is acknowledged");
+        assert_eq!(pair.a.wake(), Wake::Solicited, "the end is acknowledged");
         pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
         assert_eq!(pair.b.wake(), Wake::Any, "a poll for the hang-up waits for the last acknowledgment");
         pair.settle();
-        assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
+        assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::Solicited, Wake::Solicited));
     }
 }
 
@@ -115,15 +115,15 @@ fn a_loss_is_waited_for_and_what_tells_of_it_may_not_wait() {
     pair.a.tcp_configure(pair.now, client, |config| config.nodelay = true).unwrap();
     write(&mut pair.a, pair.now, client, b"lost").unwrap();
     pair.b.queues().inward.lock().unwrap().clear();
-    assert_eq!(pair.a.wake(), Wake::NotQuiet);
+    assert_eq!(pair.a.wake(), Wake::Solicited);
     write(&mut pair.a, pair.now, client, b"found").unwrap();
     pair.b.poll(pair.now);
-    assert!(!pair.b.queues().quiet, "it tells of a gap");
+    assert!(!pair.b.queues().unsolicited, "it tells of a gap");
     pair.a.poll(pair.now);
     assert_eq!(pair.a.wake(), Wake::Any, "something may be lost");
     pair.pass(Duration::from_secs(2));
     assert_eq!(read(&mut pair.b, pair.now, server, 64).unwrap(), b"lostfound");
-    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::NotQuiet, Wake::NotQuiet));
+    assert_eq!((pair.a.wake(), pair.b.wake()), (Wake::Solicited, Wake::Solicited));
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn a_probe_and_a_challenge_may_not_wait() {
     pair.a.tcp_configure(pair.now, client, |config| config.keepalive = Some(keepalive)).unwrap();
     pair.now += Duration::from_millis(1500);
     pair.a.poll(pair.now);
-    assert!(!pair.b.queues().inward.lock().unwrap().is_empty() && !pair.a.queues().quiet, "a probe asks for an answer");
-    assert_eq!(pair.a.wake(), Wake::NotQuiet, "which nobody waits for but a timer");
+    assert!(!pair.b.queues().inward.lock().unwrap().is_empty() && !pair.a.queues().unsolicited, "a probe asks for an answer");
+    assert_eq!(pair.a.wake(), Wake::Solicited, "which nobody waits for but a timer");
     pair.settle();
 
     // RFC 5961 s4: a SYN in an open connection. (Half a second after the answer to the probe, which counts as one, too.)
@@ -146,7 +146,7 @@ fn a_probe_and_a_challenge_may_not_wait() {
     assert_eq!(other.a.tcp_state(local, remote), Some(tcp::State::SynSent));
     pair.b.queues().inward.lock().unwrap().push_back(syn);
     pair.b.poll(pair.now);
-    assert!(!pair.a.queues().inward.lock().unwrap().is_empty() && !pair.b.queues().quiet, "a challenge asks for an answer");
+    assert!(!pair.a.queues().inward.lock().unwrap().is_empty() && !pair.b.queues().unsolicited, "a challenge asks for an answer");
 }
 
 /// Of many acknowledgments that a process slept through, each is looked at before the timer that it stops.

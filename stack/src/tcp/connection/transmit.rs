@@ -368,7 +368,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Whether a pure acknowledgment at `seq` says nothing that somebody would have to be woken for unless he waits for it: it is no probe (which lies
     /// below the window), no challenge (both ask for an answer), tells of no gap, and is no duplicate, of which three make a sender send again.
-    fn is_quiet(&self, seq: SeqNumber, edge: SeqNumber) -> bool {
+    fn is_unsolicited(&self, seq: SeqNumber, edge: SeqNumber) -> bool {
         let is_new = self.window.nxt != self.window.wup || edge != self.window.adv;
         is_new && seq == self.snd_nxt && !self.acks.asks && (self.reassembly.is_none() || self.config.is(Mutant::QuietAboutGaps))
     }
@@ -412,8 +412,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
         }
         let (header, edge) = self.header(now, seq, flags);
-        let quiet = sent == 0 && flags == Flags::ACK && self.is_quiet(seq, edge);
-        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent, cut, quiet });
+        let unsolicited = sent == 0 && flags == Flags::ACK && self.is_unsolicited(seq, edge);
+        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent, cut, unsolicited });
         drop(slices);
         match emitted {
             Err(SendError::Full) => return Err(SendError::Full),
