@@ -127,6 +127,13 @@ fn descriptors() {
     search_with_few(&mut node);
 }
 
+/// Whether a socket listens under a name that ends so: it has the name before that, and refuses connections. (proc(5): the fourth field is the
+/// kernel's flags, of which __SO_ACCEPTCON says so.)
+fn is_listened_on(name: &str) -> bool {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    sockets.lines().any(|line| line.ends_with(name) && line.split_ascii_whitespace().nth(3) == Some("00010000"))
+}
+
 /// The other way round: who looks has too few.
 fn search_with_few(node: &mut Member) {
     let mut came_through = 0;
@@ -141,7 +148,7 @@ fn search_with_few(node: &mut Member) {
             }
         });
         let name = format!("tcp/{there}");
-        until("its name", || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&name).then_some(()));
+        until("its name", || is_listened_on(&name).then_some(()));
         let at_rest = descriptors_in_use();
         let files = fill(free);
         let begin = Instant::now();
