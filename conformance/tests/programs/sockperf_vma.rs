@@ -72,8 +72,8 @@ fn dummy_send() {
         let text = fs::read_to_string(&sockets).expect("the client's sockets left their statistics");
         let sockets: Vec<SocketReport> = text.lines().map(|line| serde_json::from_str(line).expect("a socket")).collect();
         let dummies: u64 = sockets.iter().map(|socket| socket.tx_dummies).sum();
-        // Of those that fit between two messages (a thousand, and two hundred) one at least was sent.
-        assert!(dummies >= messages, "{dummies} dummies, {messages} messages: {text}");
+        // Of those that fit between two messages (a thousand, and two hundred). Beside a load of eight a core it was more than half.
+        assert!(dummies >= messages * 20, "{dummies} dummies, {messages} messages: {text}");
         // The server counts each message that reached it (the warm-up's too): had a dummy come, it would be a duplicate.
         let total = count(&answered.stdout, "Total");
         assert!(total >= messages && total < messages + 2_000, "{messages} sent: {}", answered.stdout);
