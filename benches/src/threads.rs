@@ -24,29 +24,28 @@ pub(crate) struct Options {
     seconds: f64,
 }
 
-/// What a thread does: the program's words, and the figure's name and unit.
-const WORK: [(&str, &str, &str); 8] = [
-    ("tcp ping plain", "exchanges of 64 B", "/s"),
-    ("tcp ping epoll", "exchanges of 64 B", "/s"),
-    ("tcp bulk plain", "throughput, 64 KiB at a time", "MB/s"),
-    ("tcp bulk epoll", "throughput, 64 KiB at a time", "MB/s"),
-    ("udp ping plain", "exchanges of 64 B", "/s"),
-    ("udp ping epoll", "exchanges of 64 B", "/s"),
-    ("udp bulk plain", "throughput, 16 datagrams of 1,400 B at a time", "MB/s"),
-    ("udp bulk epoll", "throughput, 16 datagrams of 1,400 B at a time", "MB/s"),
+/// Rows' names: with so many threads ([`COUNTS`]).
+const TCP: [&str; 3] = ["tcp, 1 thread", "tcp, 2 threads", "tcp, 4 threads"];
+const TCP_BY_EPOLL: [&str; 3] = ["tcp by epoll, 1 thread", "tcp by epoll, 2 threads", "tcp by epoll, 4 threads"];
+const UDP: [&str; 3] = ["udp, 1 thread", "udp, 2 threads", "udp, 4 threads"];
+const UDP_BY_EPOLL: [&str; 3] = ["udp by epoll, 1 thread", "udp by epoll, 2 threads", "udp by epoll, 4 threads"];
+
+const EXCHANGES: (&str, &str) = ("exchanges of 64 B", "/s");
+const STREAM: (&str, &str) = ("throughput, 64 KiB at a time", "MB/s");
+const DATAGRAMS: (&str, &str) = ("throughput, 16 datagrams of 1,400 B at a time", "MB/s");
+
+/// What a thread does: the program's words, the rows' names, and the figure's name and unit.
+const WORK: [(&str, [&str; 3], (&str, &str)); 8] = [
+    ("tcp ping plain", TCP, EXCHANGES),
+    ("tcp ping epoll", TCP_BY_EPOLL, EXCHANGES),
+    ("tcp bulk plain", TCP, STREAM),
+    ("tcp bulk epoll", TCP_BY_EPOLL, STREAM),
+    ("udp ping plain", UDP, EXCHANGES),
+    ("udp ping epoll", UDP_BY_EPOLL, EXCHANGES),
+    ("udp bulk plain", UDP, DATAGRAMS),
+    ("udp bulk epoll", UDP_BY_EPOLL, DATAGRAMS),
 ];
 
-/// Rows' names: with so many threads.
-const NAMES: [[&str; 3]; 8] = [
-    ["tcp, 1 thread", "tcp, 2 threads", "tcp, 4 threads"],
-    ["tcp by epoll, 1 thread", "tcp by epoll, 2 threads", "tcp by epoll, 4 threads"],
-    ["tcp, 1 thread", "tcp, 2 threads", "tcp, 4 threads"],
-    ["tcp by epoll, 1 thread", "tcp by epoll, 2 threads", "tcp by epoll, 4 threads"],
-    ["udp, 1 thread", "udp, 2 threads", "udp, 4 threads"],
-    ["udp by epoll, 1 thread", "udp by epoll, 2 threads", "udp by epoll, 4 threads"],
-    ["udp, 1 thread", "udp, 2 threads", "udp, 4 threads"],
-    ["udp by epoll, 1 thread", "udp by epoll, 2 threads", "udp by epoll, 4 threads"],
-];
 const COUNTS: [usize; 3] = [1, 2, 4];
 const PEERS: [&str; 3] = ["a process", "each of 2 processes", "each of 4 processes"];
 
@@ -62,7 +61,7 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
     ensure!(status.success(), "threads.c does not compile");
     let cores = std::thread::available_parallelism()?.get();
     let (mut rows, mut contended) = (Vec::new(), String::new());
-    for ((words, metric, unit), names) in WORK.into_iter().zip(NAMES) {
+    for (words, names, (metric, unit)) in WORK {
         for (place, count) in COUNTS.into_iter().enumerate().filter(|(_, count)| *count <= cores) {
             let [mut threads, mut processes, mut taken] = [Vec::new(), Vec::new(), Vec::new()];
             for _ in 0..options.rounds {

@@ -63,7 +63,7 @@ const FIXED_SEEDS: u64 = 1000;
 const FRESH_SEEDS: u64 = 200;
 
 /// Features that no other step has: what is built with them is no stack to be used.
-const MUTANTS: [&str; 11] = [
+const MUTANTS: [&str; 13] = [
     "test",
     "--quiet",
     "--no-fail-fast",
@@ -75,6 +75,8 @@ const MUTANTS: [&str; 11] = [
     "mutants",
     "--test",
     "marks",
+    "--test",
+    "moves",
 ];
 
 const PROGRAMS: [Package; 22] = [

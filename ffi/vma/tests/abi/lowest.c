@@ -1,22 +1,11 @@
 // POSIX: a call that makes a descriptor gives it the lowest number that is free, whatever the library has and makes meanwhile in other threads.
 #include "common.h"
+#include "unseen.h"
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 
 static volatile int is_over;
-
-// A system call that no library sees.
-static long unseen(long number, long a, long b, long c) {
-    long result;
-#if defined __x86_64__
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-#else
-    result = syscall(number, a, b, c);
-#endif
-    return result;
-}
 
 // Each time that it is connected to a socket which the library has not seen, the library looks for whoever has that, by sockets of its own. (The program
 // makes none meanwhile.)

@@ -1,19 +1,8 @@
 // Numbers: descriptors that are closed behind the library's back and handed out anew, ranges that are closed, duplicates.
 #include "common.h"
+#include "unseen.h"
 #include <linux/close_range.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
-
-// A system call that no library sees.
-static long unseen(long number, long a, long b, long c) {
-    long result;
-#if defined __x86_64__
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
-#else
-    result = syscall(number, a, b, c);
-#endif
-    return result;
-}
 
 // The number that `fd` had is the descriptor that the next call gives.
 static void is_a_pipe(int number, int ends[2]) {

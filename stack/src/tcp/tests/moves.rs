@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::pair::Side::{A, B};
 use super::pair::{Conn, Packet, Pair, Side, ms, pattern};
+use super::properties::Dice;
 use crate::device::GATHER_LIMIT;
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
@@ -15,22 +16,6 @@ use crate::time::Instant;
 
 /// Bytes of a send buffer: segments are never cut short for lying in too many.
 const BUFFER: usize = 64 << 10;
-
-/// A small generator, so that a failing case replays from its seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.roll(100) < percent
-    }
-}
 
 /// Everything that there was to see: frames and when they were sent, what was read, and how both ends stood after each step.
 #[derive(Debug, Default, PartialEq)]

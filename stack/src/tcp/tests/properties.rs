@@ -9,14 +9,18 @@ use super::pair::{Pair, pattern};
 use crate::tcp::{Config, State};
 
 /// A small generator, so that a failing case replays from its seed.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(super) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % sides
+    }
+
+    pub(super) fn chance(&mut self, percent: u64) -> bool {
+        self.roll(100) < percent
     }
 }
 
