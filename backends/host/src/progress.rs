@@ -11,11 +11,11 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::sleep::{EventFd, ppoll};
 
-/// On what, and how long at most, the thread sleeps after a turn. Negative descriptors are ignored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// On what, and how long at most, the thread sleeps after a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Readable descriptors that end the sleep.
-    pub descriptors: [Option<RawFd>; 3],
+    /// Readable descriptors that end the sleep. Negative ones are ignored.
+    pub descriptors: Vec<RawFd>,
     /// The longest sleep; `None`: until woken.
     pub timeout: Option<Duration>,
 }
@@ -92,6 +92,7 @@ impl Drop for Progress {
 }
 
 fn run(shared: &Shared, work: &mut impl Work) {
+    let mut fds = Vec::new();
     while !shared.stop.load(Ordering::Acquire) {
         let errand = shared.errand.swap(core::ptr::null_mut(), Ordering::Acquire);
         if !errand.is_null() {
@@ -100,10 +101,9 @@ fn run(shared: &Shared, work: &mut impl Work) {
             errand();
         }
         let plan = work.turn();
-        let mut fds = [libc::pollfd { fd: shared.wake.fd(), events: libc::POLLIN, revents: 0 }; 4];
-        for (slot, descriptor) in fds[1..].iter_mut().zip(plan.descriptors) {
-            slot.fd = descriptor.unwrap_or(-1);
-        }
+        fds.clear();
+        let all = [shared.wake.fd()].into_iter().chain(plan.descriptors);
+        fds.extend(all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }));
         match ppoll(&mut fds, plan.timeout, None) {
             Ok(_) if fds[0].revents != 0 => shared.wake.clear(),
             Ok(_) => {}

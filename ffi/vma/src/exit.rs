@@ -150,12 +150,12 @@ fn flush(process: &'static Process, is_left: bool, patience: &mut Patience) {
         let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger, s.twin)).collect();
         for (kind, linger, twin) in open {
             if let Some(twin) = twin {
-                offload.ring.close(now, twin, false);
+                offload.rings.of_mut(twin).close(now, twin, false);
             }
             match kind {
                 // As when the program closes them: by a reset where it has not read everything, or has an SO_LINGER of zero.
-                Kind::Stream(id) | Kind::Connecting(id) => offload.ring.close(now, id, linger == Some(Duration::ZERO)),
-                Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => offload.ring.close(now, id, false),
+                Kind::Stream(id) | Kind::Connecting(id) => offload.rings.of_mut(id).close(now, id, linger == Some(Duration::ZERO)),
+                Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => offload.rings.of_mut(id).close(now, id, false),
                 _ => {}
             }
         }
@@ -171,14 +171,14 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
         let mut guard = process.lock();
         let offload = &mut *guard;
         let now = process.now();
-        offload.ring.poll(now);
+        offload.rings.poll(now);
         offload.dispatch();
         // (Whoever takes a connection to the kernel just now is to leave its ring before it sees this one go.)
-        if !offload.ring.lingering() && !moving::owner::waits(offload) {
+        if !offload.rings.iter().any(|own| own.ring.lingering()) && !moving::owner::waits(offload) {
             return;
         }
         // Only what the peers acknowledge is progress: what they send is not wanted any more.
-        let still = offload.ring.lingering_bytes();
+        let still = offload.rings.iter().map(|own| own.ring.lingering_bytes()).sum();
         if still != left {
             left = still;
             pulse();
@@ -189,7 +189,7 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
         if patience.stood_still() > UNREAD || now.since(started) > SLOW || !left_to_peers.is_empty() {
             moving::owner::leave_to_peer(process, offload, &mut left_to_peers);
         }
-        let ready = offload.ring.queues().rx_ready();
+        let ready = offload.rings.iter().any(|own| own.ring.queues().rx_ready());
         drop(guard);
         if !ready {
             pause();
@@ -199,7 +199,7 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
 
 fn give_up(offload: &mut Offload) {
     // (A process may have thousands of them: one line says so.)
-    let mut lost: Vec<_> = offload.ring.lingering_streams().into_iter().filter_map(|id| offload.ring.info(id)).collect();
+    let mut lost: Vec<_> = offload.rings.lingering_streams().filter_map(|id| offload.rings.of(id).info(id)).collect();
     lost.sort_by_key(|info| core::cmp::Reverse(info.send_queue));
     if let Some(most) = lost.first() {
         let (local, remote, bytes) = (most.local, most.remote, most.send_queue);

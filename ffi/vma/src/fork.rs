@@ -22,6 +22,7 @@ use ringway_host::Pidfd;
 use ringway_stack::offload::Reason;
 
 use crate::descendants;
+use crate::devices::Rendezvous;
 use crate::exports::signal;
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;
@@ -159,7 +160,7 @@ fn inherit() {
         inherited::inherit(old);
         descendants::after_in_child();
         old.published.leave_to_parent();
-        old.rendezvous.after_fork_in_child();
+        old.rendezvous_of_all().for_each(Rendezvous::after_fork_in_child);
     }
 }
 
@@ -185,7 +186,7 @@ pub(crate) fn notice() {
     // Nobody can tell what that call has done of its work.
     if let Some(old) = process::take_for_child() {
         old.published.leave_to_parent();
-        old.rendezvous.after_fork_in_child();
+        old.rendezvous_of_all().for_each(Rendezvous::after_fork_in_child);
     }
     for (fd, entry) in fdtable::entries() {
         if entry.socket().is_some() || matches!(entry, Entry::Epoll(_)) {
@@ -267,9 +268,7 @@ fn wait_for_rules(process: &Process, offload: &mut Offload, owner: i32) {
     match Pidfd::new(owner) {
         Ok(parent) => {
             offload.parent = Some(parent);
-            if let Some(progress) = offload.mux.watch.progress {
-                ringway_host::sleep::signal(progress);
-            }
+            offload.mux.call_progress();
         }
         Err(error) => {
             tracing::debug!(%error, "the parent cannot be watched");

@@ -39,6 +39,7 @@ mod params;
 mod process;
 mod real;
 mod report;
+mod rings;
 mod rules;
 mod slab;
 mod socket;

@@ -82,7 +82,7 @@ pub(crate) fn declined(reason: Reason, detail: &str) {
 
 /// What was set up, for whoever asked for it.
 pub(crate) fn offloading(process: &Process) {
-    tracing::info!("offloading over {} as {}", "shm", process.rendezvous.member_name());
+    tracing::info!("offloading over {} as {}", "shm", process.rendezvous().member_name());
     crate::extra::facts::tell(process);
 }
 

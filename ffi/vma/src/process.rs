@@ -1,4 +1,4 @@
-//! The process's offloaded state: one ring, its sockets and epoll instances, behind one lock.
+//! The process's offloaded state: its rings, sockets and epoll instances, behind one lock.
 //!
 //! It is made by the first call that could use it, is never freed (a call may be under way in any thread), and is
 //! replaced after a fork. If it cannot be made, the whole process stays on the kernel, and one log line says why.
@@ -15,11 +15,12 @@ use ringway_stack::ring::{FlowId, RingConfig};
 use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
-use crate::devices::{self, Rendezvous, Ring, RxBuf};
+use crate::devices::{self, Rendezvous, Ring, RxBuf, Station};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
 use crate::lock::{Guard, Lock};
 use crate::params::{self, Params};
+use crate::rings::{RINGS_MAX, RingSet, Rings};
 use crate::slab::{Key, Slab};
 use crate::socket::Socket;
 use crate::unseen::{self, Wiped};
@@ -41,7 +42,8 @@ pub(crate) struct Process {
     pub(crate) owner_pid: i32,
     pub(crate) clock: Clock,
     pub(crate) params: &'static Params,
-    pub(crate) rendezvous: Arc<Rendezvous>,
+    /// What each ring is to its peers, by its number.
+    rendezvous: [OnceLock<Arc<Rendezvous>>; RINGS_MAX],
     pub(crate) addresses: Addresses,
     /// What TCP connections start with.
     pub(crate) tcp_defaults: tcp::Config,
@@ -54,11 +56,9 @@ pub(crate) struct Process {
 
 /// What the lock protects.
 pub(crate) struct Offload {
-    pub(crate) ring: Ring,
+    pub(crate) rings: Rings,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) mux: mux::State,
-    /// The ring's socket slot -> our socket's index; `u32::MAX` where there is none.
-    by_ring: Vec<u32>,
     /// Sums over closed sockets.
     pub(crate) closed: ClosedSockets,
     /// What was decided, per call and reason.
@@ -96,7 +96,7 @@ pub(crate) struct Offload {
     /// What sees first what arrives.
     pub(crate) callbacks: crate::extra::Callbacks,
     /// The Extra API's rings.
-    pub(crate) rings: crate::extra::Rings,
+    pub(crate) extra_rings: crate::extra::Rings,
     /// Those of them that are cyclic.
     pub(crate) cyclic: crate::extra::Cyclic,
     /// What SocketXtreme has lent.
@@ -232,15 +232,14 @@ fn make() -> Result<&'static Process, (Reason, String)> {
         clock,
         params,
         published: report::Published::new(&rendezvous.member_name()),
-        rendezvous,
+        rendezvous: first(rendezvous),
         addresses: Addresses::new(),
         tcp_defaults,
         progress: Mutex::new(None),
         state: Lock::new(Offload {
-            ring,
+            rings: Rings::new(ring),
             sockets: Slab::new(),
             mux: mux::State::default(),
-            by_ring: Vec::new(),
             closed: ClosedSockets::default(),
             decisions: Vec::new(),
             greetings: Vec::new(),
@@ -254,7 +253,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             retreating: false,
             loans: crate::extra::Loans::new(),
             callbacks: crate::extra::Callbacks::default(),
-            rings: crate::extra::Rings::new(params::settings()),
+            extra_rings: crate::extra::Rings::new(params::settings()),
             cyclic: crate::extra::Cyclic::default(),
             buffers: crate::extra::Buffers::default(),
             ending: false,
@@ -291,7 +290,42 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     Ok(process)
 }
 
+/// A table of what there may be several of, with the first.
+fn first<T>(first: T) -> [OnceLock<T>; RINGS_MAX] {
+    let mut table = [const { OnceLock::new() }; RINGS_MAX];
+    table[0] = first.into();
+    table
+}
+
 impl Process {
+    /// What the ring that has a flow is to its peers.
+    #[inline]
+    pub(crate) fn rendezvous_of(&self, flow: FlowId) -> &Arc<Rendezvous> {
+        self.rendezvous_at(flow.ring)
+    }
+
+    /// As [`Process::rendezvous_of`], by the ring's number.
+    #[inline]
+    pub(crate) fn rendezvous_at(&self, ring: u16) -> &Arc<Rendezvous> {
+        // (It is there before the ring is.)
+        self.rendezvous[usize::from(ring)].get().unwrap_or_else(|| self.rendezvous())
+    }
+
+    /// That of the ring which the process began with, and is known by.
+    pub(crate) fn rendezvous(&self) -> &Arc<Rendezvous> {
+        self.rendezvous[0].get().expect("it is made with the process")
+    }
+
+    /// Whether one of its rings is known by that name.
+    pub(crate) fn is_own(&self, station: &Station) -> bool {
+        self.rendezvous_of_all().any(|own| own.station() == *station)
+    }
+
+    /// Of each ring.
+    pub(crate) fn rendezvous_of_all(&self) -> impl Iterator<Item = &Rendezvous> {
+        self.rendezvous.iter().map_while(|rendezvous| rendezvous.get().map(|rendezvous| &**rendezvous))
+    }
+
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, Offload> {
         self.state.lock()
@@ -325,11 +359,17 @@ impl Process {
 }
 
 impl Offload {
-    /// Polls the ring if it has anything to do, and hands its events on.
+    /// Polls the rings that have anything to do, and hands their events on.
     #[inline]
     pub(crate) fn poll_if_due(&mut self, now: Instant) {
-        if self.ring.is_due(now) {
-            self.ring.poll(now);
+        let mut has_polled = false;
+        for own in self.rings.iter_mut() {
+            if own.ring.is_due(now) {
+                own.ring.poll(now);
+                has_polled = true;
+            }
+        }
+        if has_polled {
             self.dispatch();
         }
     }
@@ -343,25 +383,24 @@ impl Offload {
         }
     }
 
-    /// Our socket that stands above a ring's socket.
+    /// Our socket that stands above a flow.
     #[inline]
-    pub(crate) fn socket_of(&self, id: FlowId) -> Option<u32> {
-        let index = *self.by_ring.get(id.index as usize)?;
+    pub(crate) fn socket_of(&self, flow: FlowId) -> Option<u32> {
+        let index = self.rings.socket_above(flow)?;
         let socket = self.sockets.get(index)?;
-        (socket.ring_id() == Some(id) || socket.twin == Some(id)).then_some(index)
+        (socket.ring_id() == Some(flow) || socket.twin == Some(flow)).then_some(index)
     }
 
-    /// Remembers which of our sockets stands above a ring's socket.
-    pub(crate) fn link(&mut self, id: FlowId, index: u32) {
-        let slot = id.index as usize;
-        if slot >= self.by_ring.len() {
-            self.by_ring.resize(slot + 1, u32::MAX);
+    /// Remembers which of our sockets stands above a flow.
+    pub(crate) fn link(&mut self, flow: FlowId, index: u32) {
+        self.rings.put_above(flow, index);
+        if let Some(socket) = self.sockets.get(index) {
+            socket.watch.concerns(&mut self.mux, RingSet::of(flow.ring));
         }
-        self.by_ring[slot] = index;
         if let Some(key) = self.sockets.key_at(index) {
             self.screen(key);
         }
-        self.put_on_ring(id, index);
+        self.put_on_ring(flow, index);
     }
 
     /// Counts a decision for (`None`) or against offloading.

@@ -86,7 +86,7 @@ fn append_to(path: &str, bytes: &[u8]) -> io::Result<()> {
 /// Answers the control socket with the report.
 pub(crate) fn serve(process: &'static Process) {
     stats_file();
-    process.rendezvous.set_control_handler(Box::new(move |request| {
+    process.rendezvous().set_control_handler(Box::new(move |request| {
         // A question lies in the file, and is answered there.
         if request == LOOK {
             process.published.look(process, true);

@@ -118,13 +118,13 @@ impl Socks {
     /// Keeps those of which this is true.
     pub(super) fn retain(&mut self, is_kept: impl Fn(FlowId) -> bool) {
         for (slot, index) in self.slots.iter_mut().zip(0..) {
-            slot.take_if(|&mut (generation, _)| !is_kept(FlowId { index, generation }));
+            slot.take_if(|&mut (generation, _)| !is_kept(FlowId { ring: 0, index, generation }));
         }
         self.gone.retain(|&(socket, _)| is_kept(socket));
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Sock)> + '_ {
-        let named = |(slot, index): (&'_ Option<(u32, Box<Sock>)>, u32)| slot.as_ref().map(|slot| FlowId { index, generation: slot.0 });
+        let named = |(slot, index): (&'_ Option<(u32, Box<Sock>)>, u32)| slot.as_ref().map(|slot| FlowId { ring: 0, index, generation: slot.0 });
         let slots = self.slots.iter().zip(0..).filter_map(named).chain(self.gone.iter().map(|&(socket, _)| socket));
         slots.filter_map(|socket| Some((socket, self.get(&socket)?)))
     }

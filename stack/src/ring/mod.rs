@@ -136,7 +136,7 @@ impl<Q: Queues> Ring<Q> {
         let (mac, caps) = (queues.mac(), queues.capabilities().clone());
         Self {
             mac,
-            slots: Slots::new(config.flows_max),
+            slots: Slots::new(config.number, config.flows_max),
             demux: Demux::new(rng.next_u64()),
             rules: Rules::default(),
             wheel: Wheel::default(),

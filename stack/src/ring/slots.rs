@@ -142,12 +142,14 @@ pub(super) struct Slots<Q: Queues> {
     slots: Vec<Slot<Q>>,
     free: Vec<u32>,
     max: usize,
+    /// The ring's number.
+    ring: u16,
     pub(super) strain: Strain,
 }
 
 impl<Q: Queues> Slots<Q> {
-    pub(super) fn new(max: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), max, strain: Strain::HEALTHY }
+    pub(super) fn new(ring: u16, max: usize) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), max, ring, strain: Strain::HEALTHY }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -174,7 +176,7 @@ impl<Q: Queues> Slots<Q> {
         }
         slot.flow = Some(flow);
         slot.edges = Readiness::empty();
-        Ok(FlowId { index, generation: slot.generation })
+        Ok(FlowId { ring: self.ring, index, generation: slot.generation })
     }
 
     pub(super) fn remove(&mut self, index: u32) -> Option<Flow<Q>> {
@@ -205,14 +207,14 @@ impl<Q: Queues> Slots<Q> {
 
     #[inline]
     pub(super) fn find(&self, id: FlowId) -> Option<&Flow<Q>> {
-        self.slots.get(id.index as usize).filter(|s| s.generation == id.generation)?.flow.as_ref()
+        self.slots.get(id.index as usize).filter(|s| s.generation == id.generation && id.ring == self.ring)?.flow.as_ref()
     }
 
     #[inline]
     pub(super) fn find_mut(&mut self, id: FlowId) -> Result<&mut Flow<Q>, Error> {
         self.slots
             .get_mut(id.index as usize)
-            .filter(|s| s.generation == id.generation)
+            .filter(|s| s.generation == id.generation && id.ring == self.ring)
             .and_then(|s| s.flow.as_mut())
             .ok_or(Error::BadSocket)
     }
@@ -242,7 +244,7 @@ impl<Q: Queues> Slots<Q> {
     }
 
     pub(super) fn id_at(&self, index: u32) -> FlowId {
-        FlowId { index, generation: self.slots[index as usize].generation }
+        FlowId { ring: self.ring, index, generation: self.slots[index as usize].generation }
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Flow<Q>> {
@@ -252,7 +254,7 @@ impl<Q: Queues> Slots<Q> {
     pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow<Q>)> {
         (0u32..)
             .zip(&self.slots)
-            .filter_map(|(index, slot)| slot.flow.as_ref().map(|flow| (FlowId { index, generation: slot.generation }, flow)))
+            .filter_map(|(index, slot)| slot.flow.as_ref().map(|flow| (FlowId { ring: self.ring, index, generation: slot.generation }, flow)))
     }
 }
 

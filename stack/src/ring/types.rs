@@ -8,9 +8,11 @@ use crate::mutants::{Mutant, Strain};
 use crate::tcp;
 use crate::time::Instant;
 
-/// Names a flow of one ring. Slots are used again, generations are not: a stale id is recognised.
+/// Names a flow, and the ring that has it. Slots are used again, generations are not: a stale id is recognised, and so is one of another ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId {
+    /// Its ring's number ([`RingConfig::number`]).
+    pub ring: u16,
     /// The slot; dense, so that a caller can keep its own table beside the ring's.
     pub index: u32,
     /// Which use of the slot.
@@ -131,6 +133,8 @@ impl Default for UdpOptions {
 /// A ring's configuration.
 #[derive(Clone, Debug)]
 pub struct RingConfig {
+    /// Which of its owner's rings it is: names of its flows say so. Where there is one ring, zero will do.
+    pub number: u16,
     /// The addresses that the ring answers ARP and pings for. Packets for other addresses are dropped;
     /// with no address named, packets for any address are ours (a medium that steers by flow rules alone).
     pub addresses: Vec<IpAddr>,
@@ -152,6 +156,7 @@ pub struct RingConfig {
 impl Default for RingConfig {
     fn default() -> Self {
         Self {
+            number: 0,
             addresses: Vec::new(),
             vlan: None,
             flows_max: 1 << 20,

@@ -19,7 +19,7 @@ impl Work for Reporter {
             libc::sigismember(&raw const mask, libc::SIGTERM) == 1
         };
         let _ = self.turns.send(blocked);
-        self.plan
+        self.plan.clone()
     }
 }
 
@@ -27,7 +27,7 @@ impl Work for Reporter {
 fn turns_come_at_the_start_by_waking_by_descriptor_and_by_time() {
     let (turns, turned) = channel();
     let ready = EventFd::new().expect("eventfd");
-    let plan = Plan { descriptors: [None, Some(ready.fd()), None], timeout: None };
+    let plan = Plan { descriptors: vec![-1, ready.fd()], timeout: None };
     let progress = Progress::start("test", Reporter { turns, plan }).expect("thread");
     assert_eq!(turned.recv_timeout(LONG), Ok(true), "signals are blocked");
     progress.wake();
@@ -42,7 +42,7 @@ fn turns_come_at_the_start_by_waking_by_descriptor_and_by_time() {
     drop(progress);
 
     let (turns, turned) = channel();
-    let plan = Plan { descriptors: [None; 3], timeout: Some(Duration::from_millis(1)) };
+    let plan = Plan { descriptors: Vec::new(), timeout: Some(Duration::from_millis(1)) };
     let _progress = Progress::start("test", Reporter { turns, plan }).expect("thread");
     assert!((0..3).all(|_| turned.recv_timeout(LONG).is_ok()));
 }

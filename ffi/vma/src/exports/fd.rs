@@ -361,10 +361,10 @@ fn queued(process: &Process, key: Key, request: c_ulong) -> Option<c_int> {
     let now = process.now();
     guard.poll_if_due(now);
     let id = if is_datagram { guard.turn(key).unwrap_or(id) } else { id };
-    let info = guard.ring.info(id)?;
+    let info = guard.rings.of(id).info(id)?;
     let bytes = match request {
         libc::TIOCOUTQ => info.send_queue,
-        SIOCOUTQNSD => guard.ring.tcp_details(now, id)?.not_sent,
+        SIOCOUTQNSD => guard.rings.of(id).tcp_details(now, id)?.not_sent,
         _ => info.next_len,
     };
     // Nothing of the ring's waits on a UDP socket: the kernel's half may have some.

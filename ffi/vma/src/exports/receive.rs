@@ -60,7 +60,7 @@ fn receive_uncounted(
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();
-    if guard.rings.migrate[Direction::Rx as usize] {
+    if guard.extra_rings.migrate[Direction::Rx as usize] {
         guard.note_use(key, Direction::Rx);
     }
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
@@ -564,8 +564,8 @@ fn asked_of_stream(key: Key) -> Option<(Ancillary, Option<c_int>)> {
         let Some(id) = id else { return 1 };
         let now = process.now();
         guard.poll_if_due(now);
-        let bytes = guard.ring.info(id).map_or(0, |info| info.recv_queue);
-        let has_ended = guard.ring.tcp_details(now, id).is_some_and(|details| details.peer_ended);
+        let bytes = guard.rings.of(id).info(id).map_or(0, |info| info.recv_queue);
+        let has_ended = guard.rings.of(id).tcp_details(now, id).is_some_and(|details| details.peer_ended);
         c_int::try_from(bytes + usize::from(has_ended)).unwrap_or(c_int::MAX)
     });
     Some((asked, waiting))
@@ -652,7 +652,7 @@ fn drops_of_both(key: Key, kernel: u32) -> u32 {
         *drops = kernel;
     }
     // (Not those that a datagram of the ring's will tell of which is read later: the count never falls.)
-    let drops = socket.flows().filter_map(|id| offload.ring.udp_backlog(id)).map(|backlog| backlog.drops);
+    let drops = socket.flows().filter_map(|id| offload.rings.of(id).udp_backlog(id)).map(|backlog| backlog.drops);
     let ring = drops.fold(0, u32::wrapping_add);
     kernel.wrapping_add(ring)
 }
@@ -715,5 +715,5 @@ fn pending_error(key: Key) -> Option<Errno> {
     let mut guard = process.lock();
     let (Kind::Stream(id) | Kind::Connecting(id)) = guard.sockets.find(key)?.kind else { return None };
     guard.poll_if_due(process.now());
-    guard.ring.take_error(id).map(Errno::from)
+    guard.rings.of_mut(id).take_error(id).map(Errno::from)
 }

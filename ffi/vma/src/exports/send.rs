@@ -55,7 +55,7 @@ fn send_uncounted(
         return by_kernel(fd, kernel);
     }
     let mut guard = process.lock();
-    if guard.rings.migrate[Direction::Tx as usize] {
+    if guard.extra_rings.migrate[Direction::Tx as usize] {
         guard.note_use(key, Direction::Tx);
     }
     let Some(socket) = guard.sockets.find(key) else { return Err(Errno(libc::EBADF)) };

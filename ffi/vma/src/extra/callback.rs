@@ -186,7 +186,7 @@ impl Offload {
         if let (Some(_), Some(id)) = (socket.callback(), socket.ring_id()) {
             self.callbacks.used = true;
             // (A listener has nothing to look at.)
-            let _ = self.ring.screen(id, true);
+            let _ = self.rings.of_mut(id).screen(id, true);
         }
     }
 
@@ -195,7 +195,7 @@ impl Offload {
         if socket.rare.as_mut().and_then(|rare| rare.callback.take()).is_some()
             && let Some(id) = socket.ring_id()
         {
-            let _ = self.ring.screen(id, false);
+            let _ = self.rings.of_mut(id).screen(id, false);
             self.dispatch();
         }
     }
@@ -214,11 +214,11 @@ impl Offload {
     /// Has some thread look at a socket's packets, if there are any and none does.
     #[cold]
     fn list(&mut self, key: Key) {
-        let Self { callbacks, sockets, ring, mux, .. } = self;
+        let Self { callbacks, sockets, rings, mux, .. } = self;
         let Some(socket) = sockets.find_mut(key) else { return };
         let id = socket.ring_id();
         let Some(callback) = socket.rare.as_mut().and_then(|rare| rare.callback.as_mut()) else { return };
-        if !callback.listed && !callbacks.runs(key) && id.is_some_and(|id| ring.has_candidate(id)) {
+        if !callback.listed && !callbacks.runs(key) && id.is_some_and(|id| rings.of(id).has_candidate(id)) {
             callback.listed = true;
             callbacks.due.push_back(key);
             mux.activity += 1;
@@ -238,7 +238,7 @@ impl Offload {
     /// The same of one socket, which is not listed any more.
     #[inline]
     fn candidate_of(&mut self, process: &Process, key: Key, mut take: impl FnMut(Lent<RxBuf>)) -> Option<Next> {
-        let Self { sockets, ring: stack, .. } = self;
+        let Self { sockets, rings, .. } = self;
         let socket = sockets.find_mut(key)?;
         let (ring, protocol, fd) = (socket.ring_id(), socket.protocol, socket.fd);
         let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.timestamping != 0;
@@ -246,7 +246,7 @@ impl Offload {
         callback.listed = false;
         let (ring, function, context) = (ring?, callback.function?, callback.context);
         let fd = if fdtable::peek(callback.fd).socket() == Some(key) { callback.fd } else { fd };
-        let is_datagram = protocol == Protocol::Udp;
+        let (is_datagram, stack) = (protocol == Protocol::Udp, rings.of_mut(ring));
         // vma.md s2.1: of a stream, what comes behind bytes that wait to be read waits there too, so that their order is kept.
         while !is_datagram && stack.has_candidate(ring) && stack.info(ring).is_some_and(|info| info.recv_queue > 0) {
             let _ = stack.decide(process.now(), ring, Decision::Admit);
@@ -281,9 +281,9 @@ impl Offload {
         }
         if decision == Decision::Admit && RxBuf::are_copies_lent() {
             // (It may have been the first to write to anything that was lent.)
-            self.ring.change_candidate(running.ring, RxBuf::take_written);
+            self.rings.of_mut(running.ring).change_candidate(running.ring, RxBuf::take_written);
         }
-        let _ = self.ring.decide(process.now(), running.ring, decision);
+        let _ = self.rings.of_mut(running.ring).decide(process.now(), running.ring, decision);
         if decision == Decision::Hold {
             self.tell_of_held(running.socket);
         }
@@ -300,7 +300,7 @@ impl Offload {
     /// callback may wait for them; who looks by itself is told to look, and the ring's event waits until the turn is over.
     fn tell_of_decided(&mut self, key: Key) {
         let is_plain = |socket: &Socket| !socket.watch.is_watched() && !socket.watch.is_slept_for();
-        if !self.rings.has_completions && self.sockets.find(key).is_some_and(is_plain) {
+        if !self.extra_rings.has_completions && self.sockets.find(key).is_some_and(is_plain) {
             self.mux.activity += 1;
             self.mux.calls += 1;
         } else {
@@ -319,7 +319,7 @@ impl Offload {
     /// A socket is about to be closed: what a callback is looking at was read, so that a stream's end is no reset for its sake.
     pub(crate) fn drop_shown(&mut self, now: Instant, key: Key, id: FlowId) {
         if self.callbacks.runs(key) {
-            let _ = self.ring.decide(now, id, Decision::Drop);
+            let _ = self.rings.of_mut(id).decide(now, id, Decision::Drop);
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn send(
             if flags & libc::MSG_MORE != 0 || parts != 1 {
                 return Err(Errno(libc::EAGAIN));
             }
-            guard.ring.tcp_dummy(now, id, data).map_err(refusal)
+            guard.rings.of_mut(id).tcp_dummy(now, id, data).map_err(refusal)
         }
         Kind::Datagram(_) => {
             drop(guard);
@@ -67,7 +67,7 @@ pub(crate) fn send(
             errno::set(saved);
             let (id, station, to) = way.ok_or(Errno(libc::EINVAL))?;
             let source = address::source_for(to.ip());
-            process.lock().ring.udp_dummy(id, data, source, Some((to, NextHop::Station(station)))).map_err(refusal)
+            process.lock().rings.of_mut(id).udp_dummy(id, data, source, Some((to, NextHop::Station(station)))).map_err(refusal)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => Err(Errno(libc::EINVAL)),
     }

@@ -9,9 +9,9 @@ use crate::process::Process;
 /// Says it.
 pub(crate) fn tell(process: &Process) {
     let guard = process.lock();
-    let device = guard.ring.queues();
+    let device = guard.rings.first().ring.queues();
     let capabilities = device.capabilities();
-    let (kind, member) = (capabilities.kind, process.rendezvous.member_name());
+    let (kind, member) = (capabilities.kind, process.rendezvous().member_name());
     let fd = device.wait_fd().unwrap_or(-1);
     tracing::debug!("qpm[{member}]:configure() Creating QP of transport type 'ETH' on device '{kind}' [{member}] on port 1");
     tracing::debug!("qpm[{member}]:configure() HW Dummy send support for QP = {}", u8::from(capabilities.dummy));

@@ -15,7 +15,7 @@ use crate::slab::{Key, Slab};
 pub(super) type Pieces = ArrayVec<Lent<RxBuf>, 3>;
 
 /// What is lent to a callback is nobody's to be given back before it is held.
-const NOBODY: FlowId = FlowId { index: u32::MAX, generation: 0 };
+const NOBODY: FlowId = FlowId { ring: 0, index: u32::MAX, generation: 0 };
 
 /// A packet that the program has.
 #[derive(Debug)]
@@ -106,7 +106,8 @@ impl Offload {
         if !self.loans.lends {
             self.loans.lends = true;
             faults::watch();
-            if !self.ring.lend_from_now_on() {
+            let keeps_small = self.rings.iter_mut().map(|own| own.ring.lend_from_now_on()).fold(true, |all, keeps| all & keeps);
+            if !keeps_small {
                 tracing::info!("this device keeps no small packets: they are copied once before they are lent");
             }
         }
@@ -117,8 +118,8 @@ impl Offload {
         let Self { loans, sockets, .. } = self;
         let Some((ring, len)) = loans.take(id, fd, socket, |key| sockets.find(key).is_some()) else { return false };
         // (Most are datagrams, and those need no clock.)
-        if !self.ring.udp_give_back(ring, len) {
-            self.ring.give_back(process.now(), ring, len);
+        if !self.rings.of_mut(ring).udp_give_back(ring, len) {
+            self.rings.of_mut(ring).give_back(process.now(), ring, len);
         }
         true
     }

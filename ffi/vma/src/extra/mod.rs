@@ -45,7 +45,7 @@ impl Offload {
     /// Whether anybody here is to hear of what happens to sockets: two looks for each event of programs that know nothing of this.
     #[inline]
     pub(crate) fn is_heard(&self) -> bool {
-        self.callbacks.are_used() || self.rings.has_completions
+        self.callbacks.are_used() || self.extra_rings.has_completions
     }
 
     /// Something happened to a socket, by its index.

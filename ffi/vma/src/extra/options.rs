@@ -66,14 +66,14 @@ fn shut_rx(process: &Process, offload: &mut Offload, key: Key) -> Result<c_int, 
     match socket.kind {
         Kind::Listener(Some(id)) => {
             socket.kind = Kind::Listener(None);
-            offload.ring.close(process.now(), id, false);
+            offload.rings.of_mut(id).close(process.now(), id, false);
             offload.close_twin(key);
             mux::refresh(offload, key.index);
             offload.dispatch();
         }
         Kind::Datagram(Some(_)) | Kind::Stream(_) | Kind::Connecting(_) => {
             for id in socket.flows() {
-                offload.ring.shutdown_rx(id)?;
+                offload.rings.of_mut(id).shutdown_rx(id)?;
             }
         }
         Kind::Fresh | Kind::Listener(None) | Kind::Datagram(None) | Kind::Kernel | Kind::Moving => {}
@@ -84,7 +84,7 @@ fn shut_rx(process: &Process, offload: &mut Offload, key: Key) -> Result<c_int, 
 /// SO_MAX_PACING_RATE: the short forms are the kernel's own, which takes them for what the kernel sends.
 fn pace(offload: &Offload, len: usize) -> Option<Result<c_int, Errno>> {
     static TOLD: Once = Once::new();
-    let capabilities = offload.ring.queues().capabilities();
+    let capabilities = offload.rings.first().ring.queues().capabilities();
     match len {
         RATE_INT | RATE_LONG | RATE_VMA => TOLD.call_once(|| {
             tracing::warn!("SO_MAX_PACING_RATE: the device {} does not pace what it sends", capabilities.kind);

@@ -135,7 +135,7 @@ impl Out {
         let key = self.key;
         let has_some = |offload: &mut Offload| {
             let own = offload.turn(key).or_else(|| offload.sockets.find(key).and_then(Socket::ring_id));
-            own.is_some_and(|id| offload.ring.readiness(id).intersects(Readiness::IN | Readiness::ERR))
+            own.is_some_and(|id| offload.rings.of(id).readiness(id).intersects(Readiness::IN | Readiness::ERR))
         };
         let finds_nothing = !has_some(offload) && {
             offload.poll_if_due(now);
@@ -175,7 +175,8 @@ impl Out {
         if self.len < ROOM_UDP {
             return Err(Errno(libc::ENOBUFS));
         }
-        let Offload { ring, loans, .. } = offload;
+        let Offload { rings, loans, .. } = offload;
+        let ring = rings.of_mut(id);
         let take = |loan: &mut Loan| {
             let datagram = ring.udp_lend_each(id, |piece| loan.pieces.push(piece))?;
             (loan.ring, loan.len) = (id, datagram.len);
@@ -212,11 +213,11 @@ impl Out {
         let (mut at, mut packets, mut total) = (0, 0, 0);
         while let Some(room) = self.iovecs_at(at).filter(|&room| room > 0) {
             // (Asked for more than there is, it would give its error away, which is the next call's to tell.)
-            if packets > 0 && offload.ring.info(id).is_none_or(|info| info.recv_queue == 0) {
+            if packets > 0 && offload.rings.of(id).info(id).is_none_or(|info| info.recv_queue == 0) {
                 break;
             }
             let take = |buffer: &RxBuf| buffer.leading(room);
-            let piece = match offload.ring.tcp_lend(id, take) {
+            let piece = match offload.rings.of_mut(id).tcp_lend(id, take) {
                 Ok(Some(piece)) => piece,
                 Ok(None) | Err(_) if packets > 0 => break,
                 Ok(None) => return Ok(None),

@@ -26,12 +26,12 @@ pub(crate) fn begin(offload: &mut Offload, now: Instant) {
     let streams = offload.sockets.iter().filter_map(|(_, socket)| socket.kind.stream());
     let mut is_any = false;
     for id in streams {
-        is_any |= offload.ring.tcp_share(id, true).is_ok();
+        is_any |= offload.rings.of_mut(id).tcp_share(id, true).is_ok();
     }
     if is_any {
         offload.sharing.next = Some((now + LOOK_MIN, LOOK_MIN));
         // (The progress thread looks, and may be asleep for longer.)
-        offload.mux.watch.progress.into_iter().for_each(ringway_host::sleep::signal);
+        offload.mux.call_progress();
     }
 }
 
@@ -46,9 +46,9 @@ pub(crate) fn look_after(offload: &mut Offload, now: Instant) -> Option<Duration
     for (_, socket) in offload.sockets.iter() {
         let Some(id) = socket.kind.stream() else { continue };
         let is_shared = socket.birth < youngest;
-        is_any |= is_shared && offload.ring.tcp_share(id, is_shared).is_ok();
+        is_any |= is_shared && offload.rings.of_mut(id).tcp_share(id, is_shared).is_ok();
         if !is_shared {
-            let _ended = offload.ring.tcp_share(id, false);
+            let _ended = offload.rings.of_mut(id).tcp_share(id, false);
         }
     }
     let pause = (pause * 2).min(LOOK_MAX);

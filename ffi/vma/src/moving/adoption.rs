@@ -47,7 +47,7 @@ impl InheritedConnection {
         }
         let talk = Talk::begin(&self.owner, ANSWER).ok()??;
         let peer = self.await_parting(&talk)?;
-        let mac = process.rendezvous.meet(&peer).ok()??;
+        let mac = process.rendezvous().meet(&peer).ok()??;
         let id = self.take(process, &talk, mac)?;
         match self.await_peer(process, &talk) {
             Outcome::Ours => return Some(self.enter(process, id, mac, fd, inherited)),
@@ -55,13 +55,13 @@ impl InheritedConnection {
             Outcome::Back => {
                 let mut guard = process.lock();
                 guard.adopting = None;
-                drop(guard.ring.detach_stream(process.now(), id));
+                drop(guard.rings.of_mut(id).detach_stream(process.now(), id));
             }
             // If the peer sends to us by now, it sees a reset.
             Outcome::Unknown => {
                 let mut guard = process.lock();
                 guard.adopting = None;
-                guard.ring.close(process.now(), id, true);
+                guard.rings.of_mut(id).close(process.now(), id, true);
                 guard.dispatch();
             }
         }
@@ -105,14 +105,14 @@ impl InheritedConnection {
         let bytes = passed.first().filter(|_| answer == "given").and_then(|file| memfd::read(file).ok())?;
         let (ends, hop) = ((self.local, self.remote), NextHop::Station(mac));
         let mut guard = process.lock();
-        let id = guard.ring.adopt_snapshot(process.now(), ends, hop, &self.socket.tcp, &bytes).ok()?;
+        let id = guard.rings.first_mut().ring.adopt_snapshot(process.now(), ends, hop, &self.socket.tcp, &bytes).ok()?;
         guard.adopting = Some((self.local, self.remote));
         Some(id)
     }
 
     /// Waits until the peer sends to us.
     fn await_peer(&self, process: &Process, talk: &Talk) -> Outcome {
-        let member = format!(" {:016x}", process.rendezvous.station().id());
+        let member = format!(" {:016x}", process.rendezvous().station().id());
         let started = Instant::now();
         while let Some((answer, _)) = self.ask(talk, "handover", &member)
             && started.elapsed() < PATIENCE
@@ -144,7 +144,7 @@ impl InheritedConnection {
             fdtable::change_if(number, Entry::Inherited(inherited), Entry::Socket(key));
         }
         // (What fails here is found by the program's next call.)
-        let _ = offload.ring.tcp_retarget(process.now(), id, NextHop::Station(mac));
+        let _ = offload.rings.of_mut(id).tcp_retarget(process.now(), id, NextHop::Station(mac));
         offload.dispatch();
         tracing::debug!("the connection {} - {}, inherited from process {}, is ours", self.local, self.remote, self.owner.pid());
         Entry::Socket(key)

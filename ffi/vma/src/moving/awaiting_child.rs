@@ -41,6 +41,8 @@ const TAKING: Duration = ANSWER;
 pub(crate) struct AwaitingChild {
     local: SocketAddr,
     remote: SocketAddr,
+    /// The ring that it is, or was, on.
+    ring: u16,
     /// The fork whose child has it.
     child: u32,
     placeholder: Fd,
@@ -98,7 +100,7 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     let Kind::Stream(id) = socket.kind else { return false };
     let Some(child) = descendants::sole_child_since(socket.birth) else { return false };
     let is_plain = socket.shut == Shut::default() && socket.common.is_none() && socket.rare.is_none() && !offload.is_heard();
-    let Some(info) = offload.ring.info(id) else { return false };
+    let Some(info) = offload.rings.of(id).info(id) else { return false };
     let is_open = matches!(info.state, Some(State::Established | State::CloseWait)) && info.recv_queue <= UNREAD_MAX;
     let Some(remote) = info.remote.filter(|_| is_plain && is_open && !offload.ending && offload.awaiting_child.len() < AWAITING_CHILD_MAX)
     else {
@@ -112,17 +114,24 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
     offload.closed.tx_bytes += info.counters.tx_bytes;
     offload.closed.offloaded += 1;
     let (local, family, since) = (info.local, socket.family, process.now());
-    offload.awaiting_child.push(AwaitingChild { local, remote, child, placeholder, family, since, stage: Stage::Waiting(id) });
-    if let Some(progress) = offload.mux.watch.progress {
-        ringway_host::sleep::signal(progress);
-    }
+    offload.awaiting_child.push(AwaitingChild {
+        local,
+        remote,
+        ring: id.ring,
+        child,
+        placeholder,
+        family,
+        since,
+        stage: Stage::Waiting(id),
+    });
+    offload.mux.call_progress();
     true
 }
 
 /// Who is at the other end, if it is another process, and lives.
 fn peer_of(process: &Process, offload: &Offload, id: FlowId) -> Option<Station> {
-    let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(id) else { return None };
-    process.rendezvous.station_of(mac).filter(|station| *station != process.rendezvous.station())
+    let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return None };
+    process.rendezvous_of(id).station_of(mac).filter(|station| !process.is_own(station))
 }
 
 /// The child asks whether it can have a connection.
@@ -143,7 +152,7 @@ pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, 
     let Stage::Waiting(id) = offload.awaiting_child[at].stage else { return None };
     let now = process.now();
     offload.poll_if_due(now);
-    let handover = offload.ring.detach_stream(now, id).ok()?;
+    let handover = offload.rings.of_mut(id).detach_stream(now, id).ok()?;
     let written = handover.snapshot().and_then(|bytes| memfd::holding(&[&bytes]).ok());
     (offload.awaiting_child[at].stage, offload.awaiting_child[at].since) = (Stage::Given(talk, handover), now);
     if written.is_none() {
@@ -165,7 +174,7 @@ pub(super) fn hand_over(
         Stage::Telling(..) => return "wait",
         Stage::Gone(_) => return "yours",
         Stage::Waiting(_) => return "back",
-        Stage::Given(_, handover) => station_of(process, handover),
+        Stage::Given(_, handover) => station_of(process, offload.awaiting_child[at].ring, handover),
     };
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = Blocked::new();
@@ -184,9 +193,9 @@ pub(super) fn hand_over(
     "wait"
 }
 
-fn station_of(process: &Process, handover: &Handover<RingQueues>) -> Option<Station> {
+fn station_of(process: &Process, ring: u16, handover: &Handover<RingQueues>) -> Option<Station> {
     let NextHop::Station(mac) = handover.hop() else { return None };
-    process.rendezvous.station_of(mac)
+    process.rendezvous_at(ring).station_of(mac)
 }
 
 /// Tells the peer; a thread's work.
@@ -212,10 +221,10 @@ fn tell(process: &'static Process, station: &Station, ends: (SocketAddr, SocketA
         },
         // Both ends see a reset, whichever of them the peer is with.
         Told::Unknown => {
-            if let Stage::Telling(_, handover) = offload.awaiting_child.swap_remove(at).stage
-                && let Ok(id) = offload.ring.adopt(process.now(), handover)
+            if let AwaitingChild { ring, stage: Stage::Telling(_, handover), .. } = offload.awaiting_child.swap_remove(at)
+                && let Ok(id) = offload.rings.at_mut(ring).ring.adopt(process.now(), handover)
             {
-                offload.ring.close(process.now(), id, true);
+                offload.rings.of_mut(id).close(process.now(), id, true);
                 offload.dispatch();
             }
         }
@@ -226,7 +235,7 @@ fn tell(process: &'static Process, station: &Station, ends: (SocketAddr, SocketA
 fn take_back(process: &'static Process, offload: &mut Offload, at: usize) {
     let mut awaiting_child = offload.awaiting_child.swap_remove(at);
     let (Stage::Given(_, handover) | Stage::Telling(_, handover)) = awaiting_child.stage else { return };
-    match offload.ring.adopt(process.now(), handover) {
+    match offload.rings.at_mut(awaiting_child.ring).ring.adopt(process.now(), handover) {
         Ok(id) => {
             awaiting_child.stage = Stage::Waiting(id);
             leave(process, offload, awaiting_child);
@@ -246,7 +255,7 @@ fn leave(process: &'static Process, offload: &mut Offload, awaiting_child: Await
         return;
     }
     offload.catch_up(process.now());
-    offload.ring.close(process.now(), id, false);
+    offload.rings.of_mut(id).close(process.now(), id, false);
     offload.dispatch();
     offload.watch_held(process.now(), id);
 }
@@ -291,10 +300,10 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
     while let Some(at) = offload.awaiting_child.iter().position(is_stuck) {
         take_back(process, offload, at);
     }
-    let Offload { awaiting_child, ring, .. } = offload;
+    let Offload { awaiting_child, rings, .. } = offload;
     let is_due = |awaiting_child: &mut AwaitingChild| {
         let Stage::Waiting(id) = awaiting_child.stage else { return false };
-        let is_full = ring.info(id).is_none_or(|info| info.recv_queue > UNREAD_MAX);
+        let is_full = rings.of(id).info(id).is_none_or(|info| info.recv_queue > UNREAD_MAX);
         is_full || now.since(awaiting_child.since) >= PROMPT || !descendants::is_alive(awaiting_child.child)
     };
     let due: Vec<AwaitingChild> = awaiting_child.extract_if(.., is_due).collect();
@@ -324,13 +333,13 @@ pub(super) fn follow(
         _ => None,
     };
     let Some(id) = open.or_else(kept) else { return "no" };
-    let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(id) else { return "no" };
+    let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return "no" };
     // Only who is at the other end may give it away.
-    if from.is_none() || process.rendezvous.station_of(mac).map(|station| station.id()) != from {
+    if from.is_none() || process.rendezvous_of(id).station_of(mac).map(|station| station.id()) != from {
         return "no";
     }
-    let Some(child) = process.rendezvous.peers().into_iter().find(|peer| peer.id == child) else { return "no" };
-    let is_told = offload.ring.tcp_retarget(now, id, NextHop::Station(child.mac)).is_ok();
+    let Some(child) = process.rendezvous_of(id).peers().into_iter().find(|peer| peer.id == child) else { return "no" };
+    let is_told = offload.rings.of_mut(id).tcp_retarget(now, id, NextHop::Station(child.mac)).is_ok();
     offload.dispatch();
     if is_told { "follows" } else { "no" }
 }

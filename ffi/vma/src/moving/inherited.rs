@@ -65,7 +65,7 @@ fn inherited_connection(key: Key) -> Option<InheritedConnection> {
     let key = Key { index: key.index & ((1 << GENERATION_SHIFT) - 1), generation: key.generation };
     // SAFETY: as in `inherit`; nobody in this process writes it but `fork::adopt`, which leaves sockets' addresses alone.
     let socket = unsafe { parent.state().value_of_the_dead() }.sockets.find(key)?;
-    let (owner, family, is_common) = (parent.rendezvous.station(), socket.family, socket.common.is_some());
+    let (owner, family, is_common) = (parent.rendezvous().station(), socket.family, socket.common.is_some());
     Some(InheritedConnection { owner, socket, family, local: socket.bound?, remote: socket.peer?, is_common })
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn announce() {
     // Ours is closed by exec, and by the end of the process.
     let Some([reading, _]) = descendants::pipe_out_of_the_way() else { return };
     let told =
-        Talk::begin(&parent.rendezvous.station(), ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
+        Talk::begin(&parent.rendezvous().station(), ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
     if told.is_none() {
         tracing::debug!("the parent, process {}, does not hear of its child", parent.owner_pid);
     }
@@ -154,7 +154,7 @@ pub(crate) fn share_listeners(which: impl Fn(c_int) -> bool) {
         if let Entry::Socket(key) = entry
             && let Some(local) = sockets.find(key).filter(|s| matches!(s.kind, Kind::Listener(_))).and_then(|s| s.bound)
             && which(fd)
-            && let Ok(Some(talk)) = Talk::begin(&parent.rendezvous.station(), ANSWER)
+            && let Ok(Some(talk)) = Talk::begin(&parent.rendezvous().station(), ANSWER)
         {
             let _ = talk.ask(format!("share {local}").as_bytes(), &[], ANSWER);
         }

@@ -64,7 +64,7 @@ pub(super) enum Conversation {
 impl Conversation {
     pub(super) fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
         let (words, passed) = match self {
-            Self::Ourselves(talk) => peer::answer(process, *talk, Some(process.rendezvous.station().id()), words, passed),
+            Self::Ourselves(talk) => peer::answer(process, *talk, Some(process.rendezvous().station().id()), words, passed),
             Self::Other(talk) => {
                 let raw: Vec<i32> = passed.iter().map(Fd::raw).collect();
                 let (words, passed) = talk.ask(words.as_bytes(), &raw, ANSWER).ok()?;
@@ -159,9 +159,7 @@ impl Job {
             }
             let talk = match self.peer {
                 None => return Left::Nobody,
-                Some(station) if station == self.process.rendezvous.station() => {
-                    Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed))
-                }
+                Some(station) if self.process.is_own(&station) => Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed)),
                 Some(station) => match Talk::begin(&station, ANSWER) {
                     Ok(Some(talk)) => Conversation::Other(talk),
                     Ok(None) => return Left::Nobody,
@@ -201,7 +199,7 @@ impl Job {
         if !self.is_ours(offload) {
             return Err(Errno(libc::EBADF));
         }
-        let remains = offload.ring.dissolve(now, self.local, self.remote);
+        let remains = offload.rings.dissolve(now, self.local, self.remote);
         let mut key = None;
         for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
             moving.role = Role::Owner;
@@ -284,8 +282,9 @@ impl Job {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         let is_it = |id: &FlowId| owner::ends(offload, *id) == Some((self.local, self.remote));
-        if let Some(id) = offload.ring.open_flows().into_iter().find(is_it) {
-            offload.ring.close(self.process.now(), id, true);
+        let found = offload.rings.open_flows().find(is_it);
+        if let Some(id) = found {
+            offload.rings.of_mut(id).close(self.process.now(), id, true);
             offload.dispatch();
         }
         Err(Errno(libc::ETIMEDOUT))

@@ -161,7 +161,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// Sets who answers other processes.
 pub(crate) fn serve(process: &'static Process) {
-    process.rendezvous.set_correspondent(std::sync::Arc::new(peer::Answers(process)));
+    process.rendezvous().set_correspondent(std::sync::Arc::new(peer::Answers(process)));
 }
 
 /// Another process is about to get a descriptor, or only the kernel can do what is asked: waits until the connection is the kernel's.

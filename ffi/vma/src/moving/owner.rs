@@ -63,9 +63,7 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
         // The parent's numbers get a placeholder of its own; the child's do not.
         let claimed = socket.common.and(socket.bound.zip(socket.peer));
         guard.lent.push(key);
-        if let Some(progress) = guard.mux.watch.progress {
-            ringway_host::sleep::signal(progress);
-        }
+        guard.mux.call_progress();
         claimed
     };
     let started = std::time::Instant::now();
@@ -73,7 +71,7 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
         super::pause();
     }
     if let Some((local, remote)) = claimed {
-        super::inherited::claim_moved(&process.rendezvous.station(), fd, local, remote);
+        super::inherited::claim_moved(&process.rendezvous().station(), fd, local, remote);
     }
 }
 
@@ -88,7 +86,7 @@ pub(crate) fn begin_lent(process: &'static Process, offload: &mut Offload) {
 pub(crate) fn begin_closed(process: &'static Process, offload: &mut Offload, socket: &Socket, fd: c_int) -> bool {
     let (Kind::Stream(id) | Kind::Connecting(id)) = socket.kind else { return false };
     // (It had to get one of its own before the fork, and could not. Or nobody is at its other end yet.)
-    if socket.common.is_some() || offload.ring.tcp_hop(id) == Some(NextHop::Pending) {
+    if socket.common.is_some() || offload.rings.of(id).tcp_hop(id) == Some(NextHop::Pending) {
         return false;
     }
     start(process, offload, id, None, (fd, socket.family, socket.shut.read))
@@ -202,23 +200,23 @@ pub(crate) fn give_up(offload: &mut Offload) {
 
 /// Both addresses of a connection of the ring.
 pub(super) fn ends(offload: &Offload, id: FlowId) -> Option<(SocketAddr, SocketAddr)> {
-    let info = offload.ring.info(id)?;
+    let info = offload.rings.of(id).info(id)?;
     Some((info.local, info.remote?))
 }
 
 /// The process is about to end: what its closed connections have not got rid of is to be the kernel's. `tried`: those that have been
 /// moved, or could not be; each is tried once.
 pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tried: &mut HashSet<FlowId>) {
-    for id in offload.ring.lingering_streams() {
+    for id in offload.rings.lingering_streams().collect::<Vec<_>>() {
         if offload.moves.len() >= LEFT_TO_PEERS_MAX {
             return;
         }
         if !tried.insert(id) {
             continue;
         }
-        let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.ring.tcp_hop(id)) else { continue };
+        let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.rings.of(id).tcp_hop(id)) else { continue };
         // Who is dead reads no more, and our own other ends die with us.
-        let peer = process.rendezvous.station_of(mac).filter(|&station| station != process.rendezvous.station());
+        let peer = process.rendezvous_of(id).station_of(mac).filter(|station| !process.is_own(station));
         if peer.is_none() || offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
             continue;
         }
@@ -262,8 +260,8 @@ fn start(
         return true;
     }
     let Some(placeholder) = peer::copy_of(fd) else { return false };
-    let peer = match offload.ring.tcp_hop(id) {
-        Some(NextHop::Station(mac)) => process.rendezvous.station_of(mac),
+    let peer = match offload.rings.of(id).tcp_hop(id) {
+        Some(NextHop::Station(mac)) => process.rendezvous_of(id).station_of(mac),
         _ => None,
     };
     let listener = listener_beside(offload, local);
@@ -299,14 +297,14 @@ fn launch(offload: &mut Offload, key: Option<Key>, job: Job) -> bool {
 impl Offload {
     /// Whether a connection of the ring's ended, or was reset, on both sides.
     pub(super) fn is_over(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
+        let of = |socket: &Socket| socket.ring_id().and_then(|id| self.rings.of(id).info(id));
         let is_it = |info: &FlowInfo| (info.local, info.remote) == (local, Some(remote));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| is_it(&info) && info.state == Some(tcp::State::Closed))
     }
 
     /// Whether the connection's handshake is under way here.
     pub(super) fn handshakes(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        let of = |socket: &Socket| socket.ring_id().and_then(|id| self.ring.info(id));
+        let of = |socket: &Socket| socket.ring_id().and_then(|id| self.rings.of(id).info(id));
         self.sockets.iter().filter_map(|(_, socket)| of(socket)).any(|info| {
             (info.local, info.remote) == (local, Some(remote)) && matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived))
         })
@@ -316,7 +314,7 @@ impl Offload {
     pub(super) fn on_its_way(&mut self, key: Key) {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         if let Some(id) = socket.ring_id()
-            && let Some(info) = self.ring.info(id)
+            && let Some(info) = self.rings.of(id).info(id)
         {
             self.closed.rx_bytes += info.counters.rx_bytes;
             self.closed.tx_bytes += info.counters.tx_bytes;

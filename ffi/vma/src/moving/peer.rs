@@ -184,7 +184,7 @@ fn leave(
     if !is_at_other_end(process, offload, &asker, begun.and_then(|at| offload.moves[at].key), (local, remote)) {
         return ("gone", None);
     }
-    let own = process.rendezvous.station().id();
+    let own = process.rendezvous().station().id();
     let mut key = None;
     if let Some(at) = begun {
         // Both ends have begun: one gives way, and both must agree which. Not one whose program has closed it, for then nobody could take
@@ -211,7 +211,7 @@ fn leave(
             return ("wait", None);
         }
     }
-    let remains = match offload.ring.dissolve(now, local, remote) {
+    let remains = match offload.rings.dissolve(now, local, remote) {
         Ok(remains) => remains,
         Err(Error::NotConnected) => return ("wait", None),
         Err(_) => return ("gone", None),
@@ -240,11 +240,10 @@ fn leave(
 /// Only who is at the other end may take a connection along. `key`: its socket, if that is known already.
 fn is_at_other_end(process: &Process, offload: &Offload, asker: &Asker, key: Option<Key>, ends: (SocketAddr, SocketAddr)) -> bool {
     let socket = key.or_else(|| socket_between(offload, ends.0, ends.1)).and_then(|key| offload.sockets.find(key));
-    let closed = || offload.ring.lingering_streams().into_iter().find(|&id| owner::ends(offload, id) == Some(ends));
-    let Some(NextHop::Station(mac)) = socket.and_then(Socket::ring_id).or_else(closed).and_then(|id| offload.ring.tcp_hop(id)) else {
-        return true;
-    };
-    process.rendezvous.station_of(mac).is_none_or(|station| Some(station.id()) == asker.member)
+    let closed = || offload.rings.lingering_streams().find(|&id| owner::ends(offload, id) == Some(ends));
+    let Some(id) = socket.and_then(Socket::ring_id).or_else(closed) else { return true };
+    let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return true };
+    process.rendezvous_of(id).station_of(mac).is_none_or(|station| Some(station.id()) == asker.member)
 }
 
 /// The descriptor that goes on in place of the ring's connection, and what is to be written into it first.

@@ -65,11 +65,11 @@ pub(crate) fn close(process: &'static Process, offload: &mut Offload, socket: &S
 }
 
 fn withdraw(process: &'static Process, offload: &mut Offload, id: FlowId) {
-    offload.ring.tcp_withdraw(id);
+    offload.rings.of_mut(id).tcp_withdraw(id);
     if begin_for(process, Which::Closed(id)) {
         offload.retreats += 1;
     } else {
-        offload.ring.close(process.now(), id, false);
+        offload.rings.of_mut(id).close(process.now(), id, false);
         offload.dispatch();
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
     if !offload.shares_listeners && descendants::forks() == 0 {
         return None;
     }
-    if shared(offload).iter().all(|&(_, id)| offload.ring.tcp_waiting(id).is_empty()) {
+    if shared(offload).iter().all(|&(_, id)| offload.rings.of(id).tcp_waiting(id).is_empty()) {
         offload.waiting_since = None;
         return None;
     }
@@ -157,8 +157,8 @@ fn run(process: &'static Process, which: Which) {
             Which::Closed(id) => vec![(None, id)],
         };
         for (key, id) in listeners {
-            let streams = offload.ring.tcp_waiting(id);
-            let handshakes = offload.ring.tcp_half_open(id);
+            let streams = offload.rings.of(id).tcp_waiting(id);
+            let handshakes = offload.rings.of(id).tcp_half_open(id);
             if which != Which::Shared {
                 half_open += handshakes;
             }
@@ -173,7 +173,7 @@ fn run(process: &'static Process, which: Which) {
         if let Which::Closed(id) = which
             && (waiting.is_empty() && half_open == 0 && started.elapsed() > GRACE || started.elapsed() > PATIENCE)
         {
-            offload.ring.close(now, id, false);
+            offload.rings.of_mut(id).close(now, id, false);
             offload.retreats -= 1;
             offload.dispatch();
             return;
@@ -208,14 +208,14 @@ struct Caller {
 
 impl Caller {
     fn of(process: &Process, offload: &Offload, stream: FlowId) -> Option<Self> {
-        let info = offload.ring.info(stream)?;
-        let Some(NextHop::Station(mac)) = offload.ring.tcp_hop(stream) else { return None };
-        Some(Self { station: process.rendezvous.station_of(mac)?, local: info.remote?, remote: info.local })
+        let info = offload.rings.of(stream).info(stream)?;
+        let Some(NextHop::Station(mac)) = offload.rings.of(stream).tcp_hop(stream) else { return None };
+        Some(Self { station: process.rendezvous_of(stream).station_of(mac)?, local: info.remote?, remote: info.local })
     }
 
     /// Asks it to move its end, as a child would.
     fn call(&self, process: &'static Process) {
-        if self.station == process.rendezvous.station() {
+        if process.is_own(&self.station) {
             let mut guard = process.lock();
             if let Some(key) = peer::socket_between(&guard, self.local, self.remote) {
                 owner::begin(process, &mut guard, key);

@@ -14,6 +14,7 @@ use ringway_host::sleep::epoll_ctl;
 
 use super::wait::Waiting;
 use crate::process::{self, Offload};
+use crate::rings::ProcessRing;
 use crate::slab::Key;
 use crate::{descendants, fdtable, real};
 
@@ -21,7 +22,7 @@ use crate::{descendants, fdtable, real};
 const OTHERS_MAX: u32 = 16;
 
 /// Which instance has the place beside the ring, if any.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Beside {
     member: Option<Member>,
     /// Sleeps of others since its own last.
@@ -38,9 +39,15 @@ struct Member {
     is_watched: bool,
 }
 
+impl Beside {
+    pub(super) const fn new() -> Self {
+        Self { member: None, others: 0, refused: None }
+    }
+}
+
 impl Offload {
-    /// A thread is about to sleep on the ring, and on what its wait names. Whether the ring's descriptor tells it of all that.
-    pub(super) fn sleeps_on_ring_alone(&mut self, w: &Waiting<'_>, ring: RawFd) -> bool {
+    /// A thread is about to sleep on a ring, and on what its wait names. Whether the ring's descriptor tells it of all that.
+    pub(super) fn sleeps_on_ring_alone(&mut self, w: &Waiting<'_>, ring: u16) -> bool {
         let instance = match (w.epolls, &*w.kernel) {
             (&[index], &[half]) if w.sockets.is_empty() && half.events == libc::POLLIN => {
                 self.mux.epolls.get(index).filter(|epoll| epoll.is_named(half.fd)).and_then(|_| self.mux.epolls.key_at(index))
@@ -50,109 +57,112 @@ impl Offload {
         if let Some(key) = instance {
             return self.put_beside(key, ring);
         }
-        self.watch_beside(false);
+        self.rings.at_mut(ring).watch_beside(false);
         w.kernel.is_empty()
     }
 
-    fn put_beside(&mut self, epoll: Key, ring: RawFd) -> bool {
+    fn put_beside(&mut self, epoll: Key, ring: u16) -> bool {
+        let Self { rings, mux, .. } = self;
+        let own = rings.at_mut(ring);
         // (The progress thread sleeps on the ring as well, and what is the instance's concerns it not.)
-        let is_deep = self.mux.watch.is_deep();
-        let beside = &mut self.mux.watch.beside;
+        let is_deep = own.watch.is_deep();
+        let beside = &mut own.watch.beside;
         if is_deep || beside.refused == Some(epoll) {
-            self.watch_beside(false);
+            own.watch_beside(false);
             return false;
         }
         match beside.member {
             Some(member) if member.epoll == epoll => beside.others = 0,
             Some(_) if beside.others < OTHERS_MAX => {
                 beside.others += 1;
-                self.watch_beside(false);
+                own.watch_beside(false);
                 return false;
             }
             Some(_) | None => {
-                self.empty_place();
-                let Some(instance) = self.mux.epolls.find(epoll) else { return false };
-                let added = add(ring, instance.fd());
-                let beside = &mut self.mux.watch.beside;
-                match added {
-                    Some(fd) => beside.member = Some(Member { epoll, fd, is_watched: true }),
-                    None => beside.refused = Some(epoll),
+                own.empty_place();
+                let Some(instance) = mux.epolls.find(epoll) else { return false };
+                match add(own.wait_fd(), instance.fd()) {
+                    Some(fd) => own.watch.beside.member = Some(Member { epoll, fd, is_watched: true }),
+                    None => own.watch.beside.refused = Some(epoll),
                 }
             }
         }
-        self.watch_beside(true)
+        own.watch_beside(true)
     }
 
-    /// Whether the sleeper on the ring is to be told of it from now on. `false`: it is not told.
-    pub(super) fn watch_beside(&mut self, is_watched: bool) -> bool {
-        let Some(member) = self.mux.watch.beside.member.filter(|member| member.is_watched != is_watched) else {
-            return is_watched && self.mux.watch.beside.member.is_some();
-        };
-        let ring = ring_fd(self);
-        if epoll_ctl(ring, EPOLL_CTL_MOD, member.fd, Some(event(is_watched))).is_err() {
-            self.empty_place();
-            return false;
-        }
-        if let Some(member) = &mut self.mux.watch.beside.member {
-            member.is_watched = is_watched;
-        }
-        is_watched
-    }
-
-    /// Somebody sleeps on the ring, and perhaps nobody of those who wait in the instance does.
+    /// Somebody sleeps on the rings, and perhaps nobody of those who wait in the instances does.
     pub(super) fn leave_beside_to_its_sleeper(&mut self) {
-        if self.mux.watch.in_ring.is_none() {
-            self.watch_beside(false);
+        for own in self.rings.iter_mut().filter(|own| own.watch.in_ring.is_none()) {
+            own.watch_beside(false);
         }
     }
 
-    /// Whether its sleeper, whom nobody else may take it from, is told of it.
+    /// Whether some instance's sleeper, whom nobody else may take it from, is told of it.
     pub(super) fn is_told_of_beside(&self) -> bool {
-        self.mux.watch.beside.member.is_some_and(|member| member.is_watched)
+        self.rings.iter().any(|own| own.watch.beside.member.is_some_and(|member| member.is_watched))
     }
 
     /// An instance ends.
     pub(super) fn forget_beside(&mut self, epoll: Key) {
-        let beside = &mut self.mux.watch.beside;
-        beside.refused.take_if(|refused| *refused == epoll);
-        if beside.member.is_some_and(|member| member.epoll == epoll) {
-            self.empty_place();
+        for own in self.rings.iter_mut() {
+            own.watch.beside.refused.take_if(|refused| *refused == epoll);
+            if own.watch.beside.member.is_some_and(|member| member.epoll == epoll) {
+                own.empty_place();
+            }
         }
+    }
+}
+
+impl ProcessRing {
+    /// Whether the sleeper on the ring is to be told of it from now on. `false`: it is not told.
+    fn watch_beside(&mut self, is_watched: bool) -> bool {
+        let ring = self.wait_fd();
+        let Some(member) = &mut self.watch.beside.member else { return false };
+        if member.is_watched == is_watched {
+            return is_watched;
+        }
+        if epoll_ctl(ring, EPOLL_CTL_MOD, member.fd, Some(event(is_watched))).is_err() {
+            self.empty_place();
+            return false;
+        }
+        member.is_watched = is_watched;
+        is_watched
     }
 
     fn empty_place(&mut self) {
-        self.mux.watch.beside.others = 0;
-        if let Some(member) = self.mux.watch.beside.member.take() {
+        self.watch.beside.others = 0;
+        if let Some(member) = self.watch.beside.member.take() {
             // (Closing is not enough: the program, or a child, may have the instance still.)
-            let _ = epoll_ctl(ring_fd(self), EPOLL_CTL_DEL, member.fd, None);
+            let _ = epoll_ctl(self.wait_fd(), EPOLL_CTL_DEL, member.fd, None);
             close(member.fd);
         }
     }
 }
 
-/// The kernel would not have one instance of the program's in another: epoll instances nest five deep at most, and the ring's was one of them. Whether
-/// it was: now it is not.
+/// The kernel would not have one instance of the program's in another: epoll instances nest five deep at most, and a ring's was one of them. Whether
+/// one was: now it is not.
 pub(crate) fn makes_way() -> bool {
     let Some(process) = process::process() else { return false };
     let mut offload = process.lock();
-    let Some(member) = offload.mux.watch.beside.member else { return false };
-    offload.empty_place();
-    offload.mux.watch.beside.refused = Some(member.epoll);
-    true
+    let mut has_been = false;
+    for own in offload.rings.iter_mut() {
+        if let Some(member) = own.watch.beside.member {
+            own.empty_place();
+            own.watch.beside.refused = Some(member.epoll);
+            has_been = true;
+        }
+    }
+    has_been
 }
 
-/// In the child of a fork: the copy of a number that is its parent's. (The ring's epoll is shared with the parent, and is left as it is.)
+/// In the child of a fork: the copies of numbers that are its parent's. (The rings' epolls are shared with the parent, and are left as they are.)
 /// Async-signal-safe.
 pub(crate) fn leave_to_parent(parent: &Offload) {
-    if let Some(member) = parent.mux.watch.beside.member
-        && fdtable::peek(member.fd) == fdtable::Entry::Internal
-    {
-        close(member.fd);
+    for member in parent.rings.iter().filter_map(|own| own.watch.beside.member) {
+        if fdtable::peek(member.fd) == fdtable::Entry::Internal {
+            close(member.fd);
+        }
     }
-}
-
-fn ring_fd(offload: &Offload) -> RawFd {
-    ringway_stack::device::Queues::wait_fd(offload.ring.queues()).unwrap_or(-1)
 }
 
 /// The library's own number for the instance, which is a member from now on.

@@ -20,6 +20,7 @@ use super::{Source, State, Watcher};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry, UNREGISTERED};
 use crate::process::{Offload, fork_generation, process, process_or_init};
+use crate::rings::RingSet;
 use crate::slab::Slab;
 use crate::socket::{Socket, listen};
 
@@ -72,6 +73,8 @@ pub(crate) struct Epoll {
     adopted: bool,
     /// It is the descriptor of a ring of the Extra API.
     ring: Option<ring::End>,
+    /// The process's rings on which what it watches has, or had, flows.
+    pub(super) rings: RingSet,
 }
 
 impl Epoll {
@@ -90,6 +93,7 @@ impl Epoll {
             generation: fork_generation(),
             adopted: false,
             ring: None,
+            rings: RingSet::NONE,
         }
     }
 }
@@ -282,6 +286,22 @@ fn note_kernel_member(epfd: RawFd, index: u32) {
 }
 
 impl State {
+    /// What an instance watches is on these rings, too: who waits in it, or in one that it is nested in, waits for them.
+    pub(super) fn concerns(&mut self, index: u32, rings: RingSet, depth: u32) {
+        let Some(instance) = self.epolls.get_mut(index).filter(|instance| depth < NESTING_MAX && !instance.rings.has(rings)) else {
+            return;
+        };
+        instance.rings = instance.rings.with(rings);
+        // Who sleeps there looks anew for what to sleep on.
+        for sleeper in instance.sleepers.clone() {
+            self.wake(sleeper);
+        }
+        let parents = self.epolls.get(index).map_or(Vec::new(), |instance| instance.parents.clone());
+        for parent in parents {
+            self.concerns(parent.epoll, rings, depth + 1);
+        }
+    }
+
     /// Threads that sleep without the real epoll must look at it from now on.
     fn has_kernel_members(&mut self, index: u32) {
         let Some(instance) = self.epolls.get_mut(index) else { return };
@@ -338,7 +358,7 @@ fn destroy(offload: &mut Offload, index: u32) {
         offload.mux.wake(sleeper);
     }
     if let Some(end) = instance.ring {
-        offload.rings.lost_descriptor(end.ring);
+        offload.extra_rings.lost_descriptor(end.ring);
     }
     if let Some(event) = instance.registered {
         fdtable::clear(event.fd());
@@ -383,6 +403,15 @@ fn source(offload: &Offload, target: Target) -> Source {
     }
 }
 
+/// The rings that a target's readiness comes from.
+fn rings_of(offload: &Offload, target: Target) -> RingSet {
+    match target {
+        Target::Socket(socket) | Target::KernelHalf(socket) => offload.sockets.get(socket).map_or(RingSet::NONE, Socket::rings),
+        Target::Epoll(inner) => offload.mux.epolls.get(inner).map_or(RingSet::NONE, |inner| inner.rings),
+        Target::Ring(_) | Target::Kernel => RingSet::NONE,
+    }
+}
+
 fn token(interest: &Interest, item: u32) -> u64 {
     TOKEN_TAG << TOKEN_TAG_SHIFT | u64::from(interest.generation(item)) << GENERATION_SHIFT | u64::from(item)
 }
@@ -415,6 +444,7 @@ fn add(offload: &mut Offload, epoll: u32, epfd: RawFd, target: Target, fd: RawFd
     if let Some(watchers) = watchers(offload, target) {
         watchers.push(Watcher { epoll, item, fd });
     }
+    offload.mux.concerns(epoll, rings_of(offload, target), 0);
     reevaluate(offload, epoll, item, target);
     Ok(())
 }
@@ -478,8 +508,8 @@ pub(super) fn drop_item(mux: &mut State, watcher: Watcher) {
 
 /// After adding and modifying: is it ready now?
 fn reevaluate(offload: &mut Offload, epoll: u32, item: u32, target: Target) {
-    let Offload { ring, sockets, mux, .. } = offload;
-    let ready = target_readiness(ring, sockets, &mut mux.epolls, target, 0);
+    let Offload { rings, sockets, mux, .. } = offload;
+    let ready = target_readiness(rings, sockets, &mut mux.epolls, target, 0);
     mux.edge(epoll, item, ready);
 }
 

@@ -97,8 +97,8 @@ impl Offload {
     /// first: mostly it is what was waited for.
     #[cold]
     pub(crate) fn watch_held(&mut self, now: Instant, id: FlowId) {
-        let calls = self.mux.watch.held.calls.one(now, DOZE);
-        if calls > CALLS_MAX && self.mux.watch.held.connections.contains(&id) {
+        let calls = self.mux.held.calls.one(now, DOZE);
+        if calls > CALLS_MAX && self.mux.held.connections.contains(&id) {
             if calls == CALLS_MAX + 1 {
                 // The thread, which finds the lock taken by these calls as often as not, is not to come again and again.
                 CALLED.store(Watch::Clock as u8, Ordering::Release);
@@ -106,10 +106,10 @@ impl Offload {
             return;
         }
         self.catch_up(now);
-        if !self.ring.is_held(id) {
+        if !self.rings.of(id).is_held(id) {
             return;
         }
-        let held = &mut self.mux.watch.held;
+        let held = &mut self.mux.held;
         if !held.connections.contains(&id) {
             if held.connections.len() >= WATCHED_MAX {
                 held.connections.remove(0);
@@ -118,20 +118,20 @@ impl Offload {
         }
         // A thread that was called comes by itself until nothing is held any more.
         let called = CALLED.fetch_max(Watch::Ring as u8, Ordering::AcqRel) != 0;
-        if self.mux.watch.is_deep() {
+        if self.rings.at(id.ring).watch.is_deep() {
             self.attend(now);
         } else if !called {
-            self.mux.rouse_progress();
+            self.rouse_progress();
         }
     }
 
     /// What the progress thread is to go by on behalf of what is held, if anything is.
     pub(super) fn still_held(&mut self, now: Instant) -> Option<Watch> {
-        let Self { mux, ring, .. } = self;
-        let held = &mut mux.watch.held;
+        let Self { mux, rings, .. } = self;
+        let held = &mut mux.held;
         let rushes = held.calls.so_far(now, DOZE) > CALLS_MAX;
         // (What a program that writes as fast as it can has sent just now is followed by more, which would call the thread again.)
-        held.connections.retain(|&id| rushes || ring.is_held(id));
+        held.connections.retain(|&id| rushes || rings.of(id).is_held(id));
         let by = match held.connections.is_empty() {
             true => None,
             false if held.turns.one(now, PERIOD) > TURNS_MAX || rushes => Some(Watch::Clock),

@@ -23,8 +23,8 @@ use std::os::fd::RawFd;
 use ringway_host::spin::Cores;
 use ringway_stack::ring::{FlowId, Readiness};
 
-use crate::devices::Ring;
 use crate::process::Offload;
+use crate::rings::{RingSet, Rings};
 use crate::slab::Slab;
 use crate::socket::{Socket, refused};
 use epoll::Epoll;
@@ -87,6 +87,17 @@ impl Watch {
         !self.items.is_empty()
     }
 
+    /// What is watched has a flow on these rings now.
+    pub(crate) fn concerns(&self, mux: &mut State, rings: RingSet) {
+        for watcher in &self.items {
+            mux.concerns(watcher.epoll, rings, 0);
+        }
+        // Who sleeps for it may not sleep on them.
+        for &sleeper in &self.sleepers {
+            mux.wake(sleeper);
+        }
+    }
+
     /// Whether a thread sleeps for it.
     pub(crate) const fn is_slept_for(&self) -> bool {
         !self.sleepers.is_empty()
@@ -98,14 +109,17 @@ impl Watch {
 pub(crate) struct State {
     pub(crate) epolls: Slab<Epoll>,
     pub(crate) sleepers: Slab<Sleeper>,
-    pub(crate) watch: RingWatch,
+    /// The progress thread's eventfd.
+    pub(super) progress: Option<RawFd>,
+    /// What that thread looks after until it is sent.
+    held: held::Held,
     /// Where threads spin.
     cores: Cores,
     /// Moves whenever something that a wait looks at may have become ready.
     pub(crate) activity: u64,
     /// Moves whenever a descriptor's readiness comes from elsewhere than before.
     pub(crate) changes: u64,
-    /// Moves with every call that touches the ring.
+    /// Moves with every call that touches a ring.
     pub(crate) calls: u64,
     /// Times that a wait stopped spinning and slept.
     pub(crate) sleeps: u64,
@@ -120,7 +134,8 @@ impl Default for State {
         Self {
             epolls: Slab::new(),
             sleepers: Slab::new(),
-            watch: RingWatch::default(),
+            progress: None,
+            held: held::Held::default(),
             cores: Cores::new(),
             activity: 0,
             changes: 0,
@@ -169,11 +184,18 @@ impl State {
 }
 
 impl Offload {
-    /// Hands on what the ring has to tell. Every call that touched the ring ends with it, under the same lock.
+    /// Hands on what the rings have to tell. Every call that touched one ends with it, under the same lock.
     #[inline]
     pub(crate) fn dispatch(&mut self) {
         self.mux.calls += 1;
-        while let Some(event) = self.ring.take_event() {
+        for ring in self.rings.all().iter() {
+            self.dispatch_from(ring);
+        }
+    }
+
+    #[inline]
+    fn dispatch_from(&mut self, ring: u16) {
+        while let Some(event) = self.rings.at_mut(ring).ring.take_event() {
             if let Some(socket) = self.socket_of(event.flow) {
                 if self.is_heard() {
                     self.hear(socket, event.edges);
@@ -183,11 +205,13 @@ impl Offload {
                 }
             }
         }
-        if self.mux.watch.is_deep() {
+        let own = self.rings.at(ring);
+        if own.watch.is_deep() {
             self.check_deep_sleep();
         }
-        if self.ring.may_await_acknowledgment() && self.mux.watch.ignores_acknowledgments() {
-            self.await_acknowledgments();
+        let own = self.rings.at(ring);
+        if own.ring.may_await_acknowledgment() && own.watch.ignores_acknowledgments() {
+            self.await_acknowledgments(ring);
         }
     }
 
@@ -212,15 +236,15 @@ pub(crate) const fn expand(bits: u32) -> u32 {
     bits | input | output
 }
 
-/// What the ring knows of a socket's readiness, in epoll's bits. The kernel's half is the kernel's to say.
+/// What its ring knows of a socket's readiness, in epoll's bits. The kernel's half is the kernel's to say.
 #[inline]
-pub(crate) fn readiness(ring: &Ring, socket: &Socket) -> u32 {
+pub(crate) fn readiness(rings: &Rings, socket: &Socket) -> u32 {
     let ready = match socket.source() {
-        Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(ring, socket, id).bits()),
-        Source::Ring(id) => expand(ring.readiness(id).bits()),
+        Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(rings, socket, id).bits()),
+        Source::Ring(id) => expand(rings.of(id).readiness(id).bits()),
         Source::Both(Some(id)) => {
-            let twins = socket.twin.map_or(Readiness::empty(), |twin| ring.readiness(twin));
-            expand((ring.readiness(id) | twins).bits())
+            let twins = socket.twin.map_or(Readiness::empty(), |twin| rings.of(twin).readiness(twin));
+            expand((rings.of(id).readiness(id) | twins).bits())
         }
         Source::Fresh if socket.shut.read => FRESH | IN | libc::EPOLLRDHUP as u32,
         Source::Fresh => FRESH,
@@ -231,10 +255,10 @@ pub(crate) fn readiness(ring: &Ring, socket: &Socket) -> u32 {
 
 /// SO_RCVLOWAT: fewer bytes are nothing to read, unless no more will come (tcp_poll).
 #[cold]
-fn above_low_water(ring: &Ring, socket: &Socket, id: FlowId) -> Readiness {
-    let ready = ring.readiness(id);
+fn above_low_water(rings: &Rings, socket: &Socket, id: FlowId) -> Readiness {
+    let ready = rings.of(id).readiness(id);
     let ended = ready.intersects(Readiness::RDHUP | Readiness::HUP | Readiness::ERR);
-    let there = ring.info(id).map_or(usize::MAX, |info| info.recv_queue);
+    let there = rings.of(id).info(id).map_or(usize::MAX, |info| info.recv_queue);
     if ended || there >= socket.receive_low_water { ready } else { ready - Readiness::IN }
 }
 
@@ -248,7 +272,7 @@ pub(crate) fn refresh(offload: &mut Offload, index: u32) {
         epoll::resettle(offload, index, watcher, source);
     }
     let Some(socket) = offload.sockets.get(index) else { return };
-    let ready = readiness(&offload.ring, socket);
+    let ready = readiness(&offload.rings, socket);
     offload.announce(index, ready);
 }
 

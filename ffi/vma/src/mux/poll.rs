@@ -176,7 +176,7 @@ fn examine(offload: &mut Offload, fds: &mut [pollfd]) -> usize {
     let mut ready = 0;
     for fd in fds {
         let found = match fdtable::peek(fd.fd) {
-            Entry::Socket(key) => offload.sockets.find(key).map_or(0, |socket| readiness(&offload.ring, socket)),
+            Entry::Socket(key) => offload.sockets.find(key).map_or(0, |socket| readiness(&offload.rings, socket)),
             Entry::Epoll(index) if !epoll::is_plain(index) && epoll::is_readable(offload, index) => super::IN,
             _ => 0,
         };

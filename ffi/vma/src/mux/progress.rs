@@ -9,17 +9,16 @@ use core::time::Duration;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::Arc;
 
 use ringway_host::{HostQueues, Pidfd, Plan, Progress, Work};
 use ringway_params::Id;
-use ringway_stack::device::Queues;
 use ringway_stack::time::Instant;
 
 use super::held::{self, Watch};
 use crate::devices::Rendezvous;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
+use crate::rings::ProcessRing;
 use crate::{fork, params};
 
 /// Ticks without a call of the program's that touched the ring, before the thread sleeps deeply.
@@ -27,17 +26,16 @@ const QUIET_TICKS: u32 = 2;
 
 struct Service {
     process: &'static Process,
-    rendezvous: Arc<Rendezvous>,
     interval: Duration,
     quiet: u32,
     /// [`crate::mux::State::calls`] at the end of the last turn.
     calls: u64,
     /// [`crate::mux::State::sleeps`] then.
     sleeps: u64,
-    /// The ring was left to the senders then ([`HostQueues::pause`]).
+    /// The rings were left to the senders then ([`HostQueues::pause`]).
     pauses: bool,
     next_tick: Instant,
-    /// [`Rendezvous::losses`] when routes were last gone through.
+    /// The sum of [`Rendezvous::losses`] when routes were last gone through.
     losses: u64,
     /// The thread is where the parameters want it.
     settled: bool,
@@ -47,7 +45,6 @@ struct Service {
 pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
     let service = Service {
         process,
-        rendezvous: Arc::clone(&process.rendezvous),
         interval: Duration::from_millis(process.params.progress_engine_interval_ms.into()),
         quiet: 0,
         calls: 0,
@@ -59,7 +56,7 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
     };
     let progress = Progress::start("ringway", service)?;
     fdtable::set(progress.descriptor(), Entry::Internal);
-    process.lock().mux.watch.progress = Some(progress.descriptor());
+    process.lock().mux.progress = Some(progress.descriptor());
     Ok(progress)
 }
 
@@ -76,9 +73,12 @@ impl Service {
         if !core::mem::replace(&mut self.settled, true) {
             settle();
         }
-        self.rendezvous.service();
-        let greetings = Some(self.rendezvous.epoll_fd());
         let process = self.process;
+        let mut descriptors = Vec::new();
+        for rendezvous in process.rendezvous_of_all() {
+            rendezvous.service();
+            descriptors.push(rendezvous.epoll_fd());
+        }
         let now = process.now();
         let Some(mut offload) = process.try_lock() else {
             // Whoever holds it polls the ring.
@@ -86,22 +86,18 @@ impl Service {
             // (A sender may have ended the pause, and does so once.)
             let patience = if self.pauses { Duration::ZERO } else { self.interval };
             let tick = held::called().map_or(patience.max(Duration::from_millis(1)), Watch::again);
-            return Plan { descriptors: [greetings, None, None], timeout: Some(tick) };
+            return Plan { descriptors, timeout: Some(tick) };
         };
         fork::look_after_parent(process, &mut offload);
         crate::moving::owner::begin_lent(process, &mut offload);
-        let parent = offload.parent.as_ref().map(Pidfd::fd);
+        descriptors.extend(offload.parent.as_ref().map(Pidfd::fd));
         self.pauses = false;
-        let woken = offload.mux.watch.is_deep() | offload.ring.queues_mut().resume() | held::called().is_some();
+        let resumed = offload.rings.iter_mut().fold(false, |any, own| any | own.ring.queues_mut().resume());
+        let woken = offload.rings.iter().any(|own| own.watch.is_deep()) | resumed | held::called().is_some();
         offload.wake_from_deep();
-        let losses = self.rendezvous.losses();
+        let losses = process.rendezvous_of_all().map(Rendezvous::losses).sum();
         if core::mem::replace(&mut self.losses, losses) != losses {
-            for (_, socket) in offload.sockets.iter_mut() {
-                socket.route.forget_dead(&self.rendezvous);
-                if let Some(rare) = &mut socket.rare {
-                    rare.routes.forget_dead(&self.rendezvous);
-                }
-            }
+            forget_dead_routes(process, &mut offload);
         }
         let active = offload.mux.calls != self.calls;
         let served = (woken || now >= self.next_tick) && serve(&mut offload, now, process.params.progress_engine_frames_max);
@@ -124,9 +120,10 @@ impl Service {
         offload.attend(now);
         self.calls = offload.mux.calls;
         if deeply {
-            let deadline = offload.ring.sleep_deadline().map(|deadline| deadline.since(now));
-            let timeout = [deadline, shared].into_iter().flatten().min();
-            return Plan { descriptors: [greetings, offload.ring.queues().wait_fd(), parent], timeout };
+            let deadlines = offload.rings.iter_mut().filter_map(|own| own.ring.sleep_deadline());
+            let timeout = deadlines.map(|deadline| deadline.since(now)).chain(shared).min();
+            descriptors.extend(offload.rings.iter().map(ProcessRing::wait_fd));
+            return Plan { descriptors, timeout };
         }
         let tick = match held {
             // A frame came just now.
@@ -140,17 +137,29 @@ impl Service {
         self.pauses = sleeps == offload.mux.sleeps && !self.interval.is_zero() && offload.is_unwatched();
         if self.pauses {
             offload.leave_beside_to_its_sleeper();
-            offload.ring.queues_mut().pause();
+            offload.rings.iter_mut().for_each(|own| own.ring.queues_mut().pause());
+            descriptors.extend(offload.rings.iter().map(ProcessRing::wait_fd));
         }
-        let ring = if self.pauses { offload.ring.queues().wait_fd() } else { None };
-        Plan { descriptors: [greetings, ring, parent], timeout: Some(tick) }
+        Plan { descriptors, timeout: Some(tick) }
     }
 }
 
-/// Polls the ring until it has nothing more, or a fair share was served: VMA_PROGRESS_ENGINE_WCE_MAX's frames.
+/// Some peer is gone: what sockets remember of its addresses is forgotten.
+fn forget_dead_routes(process: &Process, offload: &mut Offload) {
+    for (_, socket) in offload.sockets.iter_mut() {
+        let Some(flow) = socket.ring_id() else { continue };
+        let rendezvous = process.rendezvous_of(flow);
+        socket.route.forget_dead(rendezvous);
+        if let Some(rare) = &mut socket.rare {
+            rare.routes.forget_dead(rendezvous);
+        }
+    }
+}
+
+/// Polls the rings until they have nothing more, or a fair share was served: VMA_PROGRESS_ENGINE_WCE_MAX's frames.
 fn serve(offload: &mut Offload, now: Instant, frames_max: usize) -> bool {
     share(frames_max, || {
-        let frames = offload.ring.poll(now);
+        let frames = offload.rings.poll(now);
         if frames != 0 {
             offload.dispatch();
         }

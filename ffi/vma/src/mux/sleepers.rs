@@ -1,6 +1,6 @@
-//! Who watches the ring: spinning threads, sleeping threads, the progress thread.
+//! Who watches a ring: spinning threads, sleeping threads, the progress thread.
 //!
-//! While a thread spins, it polls the ring, and the ring is not armed: peers need not wake anybody. Of the threads that
+//! Each ring has its watchers, and a thread is one of those of the rings that its wait concerns. While a thread spins, it polls the ring, and the ring is not armed: peers need not wake anybody. Of the threads that
 //! sleep, one (the *leader*) sleeps on the ring's descriptor as well as on its own; the ring is armed for it. The
 //! leader hands on what it finds to the others, each through its own eventfd; when it goes back to the program, another
 //! sleeper is woken and takes the lead. When other threads come and go so often that they see everything soon anyhow, the leader is
@@ -13,14 +13,14 @@ use std::os::fd::RawFd;
 
 use ringway_host::HostQueues;
 use ringway_host::spin::current_core;
-use ringway_stack::device::{Queues, Wake};
+use ringway_stack::device::{Queues as _, Wake};
 use ringway_stack::time::Instant;
 
 use super::State;
 use super::beside::Beside;
-use super::held::Held;
 use super::thread::Thread;
 use crate::process::{Offload, fork_generation};
+use crate::rings::{ProcessRing, RingSet};
 use crate::slab::Key;
 
 /// A ring that receives faster than this many polls can drain does not let itself be armed: whoever wakes next polls on.
@@ -45,15 +45,19 @@ pub(crate) struct Sleeper {
     pub(crate) signalled: bool,
     /// It is not to lead: others are busy.
     pub(super) told_to_doze: bool,
+    /// The rings that it sleeps for.
+    pub(super) rings: RingSet,
 }
 
-/// How the ring is watched. See the module's documentation.
-#[derive(Debug, Default)]
+/// How a ring is watched. See the module's documentation.
+#[derive(Debug)]
 pub(crate) struct RingWatch {
     /// Threads that spin.
-    pub(crate) spinning: u32,
+    pub(super) spinning: u32,
+    /// Threads that sleep for it.
+    pub(super) sleepers: u32,
     /// The sleeper that sleeps on the ring.
-    pub(crate) leader: Option<u32>,
+    pub(super) leader: Option<u32>,
     /// The sleeper that sleeps in epoll_wait on the ring's descriptor, and on no other, and takes its wake-ups there.
     pub(super) in_ring: Option<Key>,
     /// The sleeper that dozes. Invariant: it wakes within a [`DOZE`].
@@ -69,12 +73,8 @@ pub(crate) struct RingWatch {
     /// But not for frames that bring nothing but an acknowledgment, since nobody waited for one when the ring was armed.
     sleeps_through_acknowledgments: bool,
     deep: Option<Deep>,
-    /// The progress thread's eventfd.
-    pub(crate) progress: Option<RawFd>,
     /// The epoll instance that the ring's descriptor tells of as well.
     pub(super) beside: Beside,
-    /// What the progress thread looks after until it is sent.
-    pub(super) held: Held,
 }
 
 /// The progress thread's deep sleep.
@@ -86,6 +86,23 @@ struct Deep {
 }
 
 impl RingWatch {
+    pub(crate) const fn new() -> Self {
+        Self {
+            spinning: 0,
+            sleepers: 0,
+            leader: None,
+            in_ring: None,
+            dozer: None,
+            busy_until: Instant::ZERO,
+            busy_since: Instant::ZERO,
+            attended: 0,
+            armed: false,
+            sleeps_through_acknowledgments: false,
+            deep: None,
+            beside: Beside::new(),
+        }
+    }
+
     /// Whether the progress thread sleeps on the ring.
     #[inline]
     pub(crate) const fn is_deep(&self) -> bool {
@@ -107,6 +124,12 @@ impl RingWatch {
         if self.attended > LEADER_ARMS_MAX {
             self.busy_until = now + 2 * DOZE;
         }
+    }
+
+    /// Whether somebody sleeps until the ring wakes it, which nothing sees to.
+    #[inline]
+    const fn is_relied_on(&self) -> bool {
+        self.spinning == 0 && !self.armed && (self.deep.is_some() || self.leader.is_some() || self.sleepers != 0)
     }
 
     /// Whether such threads are so many that nobody needs to lead.
@@ -137,38 +160,50 @@ impl State {
         told
     }
 
-    fn wake_any(&mut self) -> bool {
-        let awake = self.sleepers.iter().find(|(_, sleeper)| !sleeper.signalled).map(|(key, _)| key.index);
-        awake.inspect(|&sleeper| self.wake(sleeper)).is_some()
+    /// Wakes one of those that sleep for a ring.
+    fn wake_any(&mut self, ring: u16) {
+        let awake = self.sleepers.iter().find(|(_, sleeper)| !sleeper.signalled && sleeper.rings.contains(ring));
+        if let Some(sleeper) = awake.map(|(key, _)| key.index) {
+            self.wake(sleeper);
+        }
     }
 
-    /// The progress thread is to tick again.
-    #[cold]
-    pub(super) fn rouse_progress(&mut self) {
-        self.watch.deep = None;
-        if let Some(progress) = self.watch.progress {
+    /// Calls the progress thread.
+    pub(crate) fn call_progress(&self) {
+        if let Some(progress) = self.progress {
             ringway_host::sleep::signal(progress);
         }
     }
 }
 
 impl Offload {
-    /// A thread begins to spin.
+    /// The progress thread is to tick again.
+    #[cold]
+    pub(super) fn rouse_progress(&mut self) {
+        self.rings.iter_mut().for_each(|own| own.watch.deep = None);
+        self.mux.call_progress();
+    }
+
+    /// A thread begins to spin on these rings.
     #[inline]
-    pub(super) fn begin_spin(&mut self, thread: &Thread) {
+    pub(super) fn begin_spin(&mut self, thread: &Thread, rings: RingSet) {
         thread.generation.set(fork_generation());
-        thread.spinning.set(true);
-        self.mux.watch.spinning += 1;
-        self.disarm();
-        self.ring.tidy();
+        thread.spinning.set(rings);
+        for ring in rings.iter() {
+            let own = self.rings.at_mut(ring);
+            own.watch.spinning += 1;
+            own.disarm();
+            own.ring.tidy();
+        }
     }
 
     /// A thread stops spinning; what remains to be watched is watched by others.
     #[inline]
     pub(super) fn end_spin(&mut self, thread: &Thread, now: Instant) {
         // Not if a handler waited meanwhile, and took this wait for one that was left.
-        if thread.spinning.take() {
-            self.mux.watch.spinning -= 1;
+        let rings = thread.spinning.take();
+        if !rings.is_empty() {
+            rings.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
             self.stand_up(thread);
         }
         self.attend(now);
@@ -177,14 +212,12 @@ impl Offload {
     /// The calling thread, which spins, claims the core that it runs on, and gives up the one that it has.
     /// `false`: somebody spins there already, of this process or of a connected one.
     pub(super) fn sit(&mut self, thread: &Thread) -> bool {
-        if !thread.spinning.get() {
-            // A handler waited meanwhile, and took this wait for one that was left: nobody would stand up for it.
-            return true;
-        }
+        // (Where it spins no more, a handler waited meanwhile, and took this wait for one that was left: nobody would stand up for it.)
+        let Some(ring) = thread.spinning.get().iter().next() else { return true };
         self.stand_up(thread);
-        let device = self.ring.queues_mut();
-        let claim = self.mux.cores.claim(current_core(), |core| device.claim_core(core));
-        thread.claim.set(claim);
+        let queues = self.rings.at_mut(ring).ring.queues_mut();
+        let claim = self.mux.cores.claim(current_core(), |core| queues.claim_core(core));
+        thread.claim.set(claim.map(|claim| (ring, claim)));
         match claim {
             Some(_) => self.mux.core_claims += 1,
             None => self.mux.core_claims_refused += 1,
@@ -194,9 +227,9 @@ impl Offload {
 
     #[inline]
     fn stand_up(&mut self, thread: &Thread) {
-        if let Some(claim) = thread.claim.take() {
-            let device = self.ring.queues_mut();
-            self.mux.cores.release(claim, |core| device.release_core(core));
+        if let Some((ring, claim)) = thread.claim.take() {
+            let queues = self.rings.at_mut(ring).ring.queues_mut();
+            self.mux.cores.release(claim, |core| queues.release_core(core));
         }
     }
 
@@ -211,11 +244,9 @@ impl Offload {
             return;
         }
         self.stand_up(thread);
-        if spun {
-            self.mux.watch.spinning -= 1;
-        }
+        spun.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
         if let Some(key) = slept
-            && self.mux.sleepers.remove(key).is_some()
+            && let Some(sleeper) = self.mux.sleepers.remove(key)
         {
             for (_, socket) in self.sockets.iter_mut() {
                 socket.watch.sleepers.retain(|&sleeper| sleeper != key.index);
@@ -223,142 +254,155 @@ impl Offload {
             for (_, epoll) in self.mux.epolls.iter_mut() {
                 epoll.sleepers.retain(|&sleeper| sleeper != key.index);
             }
-            self.stop_watching(key.index);
+            self.stop_watching(key.index, sleeper.rings);
         }
         self.attend(now);
     }
 
-    /// A sleeper neither leads nor dozes any more.
-    pub(super) fn stop_watching(&mut self, sleeper: u32) {
-        let watch = &mut self.mux.watch;
-        watch.dozer = watch.dozer.filter(|&dozer| dozer != sleeper);
-        if watch.in_ring.take_if(|key| key.index == sleeper).is_some() {
-            self.ring.queues_mut().end_sleep();
+    /// A sleeper neither sleeps for these rings any more, nor leads, nor dozes.
+    pub(super) fn stop_watching(&mut self, sleeper: u32, rings: RingSet) {
+        for ring in rings.iter() {
+            let own = self.rings.at_mut(ring);
+            own.watch.sleepers -= 1;
+            own.watch.dozer.take_if(|dozer| *dozer == sleeper);
+            if own.watch.in_ring.take_if(|key| key.index == sleeper).is_some() {
+                own.ring.queues_mut().end_sleep();
+            }
+            if own.watch.leader.take_if(|leader| *leader == sleeper).is_some() {
+                own.disarm();
+            }
         }
-        let watch = &mut self.mux.watch;
-        if watch.leader == Some(sleeper) {
-            watch.leader = None;
-            self.disarm();
-        }
-    }
-
-    /// Ends what [`Offload::arm`] began.
-    #[inline]
-    pub(crate) fn disarm(&mut self) {
-        if self.mux.watch.armed {
-            self.mux.watch.armed = false;
-            self.ring.queues_mut().disarm();
-        }
-    }
-
-    /// Makes the ring signal its descriptor. `false`: it has something to poll right now.
-    pub(crate) fn arm(&mut self) -> bool {
-        if !self.mux.watch.armed {
-            let wake = self.ring.wake();
-            self.mux.watch.armed = self.ring.queues_mut().arm(wake);
-            self.mux.watch.sleeps_through_acknowledgments = wake == Wake::Solicited;
-        }
-        self.mux.watch.armed
     }
 
     /// Before a thread goes back to the program: makes sure that whoever relies on being woken will be.
     #[inline]
     pub(crate) fn attend(&mut self, now: Instant) {
-        let watch = &self.mux.watch;
-        let relied_on = watch.deep.is_some() || watch.leader.is_some();
-        if watch.spinning == 0 && !watch.armed && (relied_on || self.mux.sleepers.len() != 0) {
-            self.attend_others(now);
+        for ring in self.rings.all().iter() {
+            if self.rings.at(ring).watch.is_relied_on() {
+                self.attend_others(ring, now);
+            }
         }
     }
 
-    /// A call has left something that waits for an acknowledgment, while whoever sleeps on the ring sleeps through those: from now on, they wake the
-    /// sleeper too.
+    /// A call has left something on a ring that waits for an acknowledgment, while whoever sleeps on it sleeps through those: from now on, they
+    /// wake the sleeper too.
     #[cold]
-    pub(super) fn await_acknowledgments(&mut self) {
-        if self.ring.wake() == Wake::Solicited {
+    pub(super) fn await_acknowledgments(&mut self, ring: u16) {
+        let own = self.rings.at_mut(ring);
+        if own.ring.wake() == Wake::Solicited {
             return;
         }
-        self.mux.watch.armed = false;
-        if self.arm() {
-            return;
-        }
-        // Some lie there.
-        match self.mux.watch.leader {
-            Some(leader) => self.mux.wake(leader),
-            None => self.mux.rouse_progress(),
+        own.watch.armed = false;
+        if !own.arm() {
+            // Some lie there.
+            self.wake_watcher(ring);
         }
     }
 
-    fn attend_others(&mut self, now: Instant) {
-        let watch = &mut self.mux.watch;
+    /// The leader, or else the progress thread, is to look.
+    fn wake_watcher(&mut self, ring: u16) {
+        match self.rings.at(ring).watch.leader {
+            Some(leader) => self.mux.wake(leader),
+            None => self.rouse_progress(),
+        }
+    }
+
+    fn attend_others(&mut self, ring: u16, now: Instant) {
+        let Self { rings, mux, .. } = self;
+        let watch = &mut rings.at_mut(ring).watch;
         match (watch.leader, watch.dozer) {
             (None, None) => {}
             (None, Some(_)) => return watch.attended(now),
             (Some(leader), _) => {
                 watch.attended(now);
-                if watch.is_busy(now) && self.mux.tell_to_doze(leader) {
+                if watch.is_busy(now) && mux.tell_to_doze(leader) {
                     return;
                 }
             }
         }
-        if self.mux.watch.leader.is_none() && self.mux.sleepers.len() != 0 {
+        if watch.leader.is_none() && watch.sleepers != 0 {
             // The one who wakes takes the lead; meanwhile the progress thread, if deep asleep, relies on the ring as well.
-            self.mux.wake_any();
+            mux.wake_any(ring);
         }
-        if let Some(deep) = &mut self.mux.watch.deep {
+        if let Some(deep) = &mut watch.deep {
             deep.arms += 1;
             if deep.arms > DEEP_ARMS_MAX {
-                self.mux.rouse_progress();
+                self.rouse_progress();
             }
         }
-        if self.mux.watch.leader.is_none() && self.mux.watch.deep.is_none() {
+        let watch = &self.rings.at(ring).watch;
+        if watch.leader.is_none() && watch.deep.is_none() {
             return;
         }
         for _ in 0..ARM_TRIES {
-            if self.arm() {
+            if self.rings.at_mut(ring).arm() {
                 return;
             }
-            self.ring.poll(now);
+            self.rings.at_mut(ring).ring.poll(now);
             self.dispatch();
         }
-        match self.mux.watch.leader {
-            Some(leader) => self.mux.wake(leader),
-            None => self.mux.rouse_progress(),
-        }
+        self.wake_watcher(ring);
     }
 
-    /// Whether no thread spins, nor sleeps until the ring wakes it.
+    /// Whether no thread spins on a ring, nor sleeps until one wakes it.
     pub(super) fn is_unwatched(&self) -> bool {
-        self.mux.watch.spinning == 0 && !self.mux.watch.armed && self.mux.sleepers.len() == 0
+        self.mux.sleepers.len() == 0 && self.rings.iter().all(|own| own.watch.spinning == 0 && !own.watch.armed)
     }
 
-    /// The progress thread goes to sleep on the ring. `false`: there is something to do first.
+    /// The progress thread goes to sleep on all rings. `false`: there is something to do first.
     pub(crate) fn sleep_deeply(&mut self) -> bool {
-        if self.mux.watch.spinning == 0 && !self.arm() {
-            return false;
+        for ring in self.rings.all().iter() {
+            let own = self.rings.at_mut(ring);
+            if own.watch.spinning == 0 && !own.arm() {
+                return false;
+            }
         }
         self.leave_beside_to_its_sleeper();
-        self.mux.watch.deep = Some(Deep { until: self.ring.sleep_deadline(), arms: 0 });
+        for own in self.rings.iter_mut() {
+            own.watch.deep = Some(Deep { until: own.ring.sleep_deadline(), arms: 0 });
+        }
         true
     }
 
     /// The progress thread is awake.
     pub(crate) fn wake_from_deep(&mut self) {
-        if self.mux.watch.deep.take().is_some() {
-            self.disarm();
+        for own in self.rings.iter_mut() {
+            if own.watch.deep.take().is_some() {
+                own.disarm();
+            }
         }
     }
 
     /// A call set a timer that ends before the progress thread's sleep does.
     pub(crate) fn check_deep_sleep(&mut self) {
-        let Some(deep) = &self.mux.watch.deep else { return };
-        let sooner = match (self.ring.sleep_deadline(), deep.until) {
-            (Some(deadline), Some(until)) => deadline < until,
-            (deadline, None) => deadline.is_some(),
-            (None, Some(_)) => false,
+        let sooner = |own: &mut ProcessRing| match (own.ring.sleep_deadline(), own.watch.deep.as_ref()?.until) {
+            (Some(deadline), Some(until)) => (deadline < until).then_some(()),
+            (deadline, None) => deadline.map(|_| ()),
+            (None, Some(_)) => None,
         };
-        if sooner {
-            self.mux.rouse_progress();
+        if self.rings.iter_mut().any(|own| own.watch.deep.is_some() && sooner(own).is_some()) {
+            self.rouse_progress();
         }
+    }
+}
+
+impl ProcessRing {
+    /// Ends what [`ProcessRing::arm`] began.
+    #[inline]
+    fn disarm(&mut self) {
+        if self.watch.armed {
+            self.watch.armed = false;
+            self.ring.queues_mut().disarm();
+        }
+    }
+
+    /// Makes the ring signal its descriptor. `false`: it has something to poll right now.
+    pub(super) fn arm(&mut self) -> bool {
+        if !self.watch.armed {
+            let wake = self.ring.wake();
+            self.watch.armed = self.ring.queues_mut().arm(wake);
+            self.watch.sleeps_through_acknowledgments = wake == Wake::Solicited;
+        }
+        self.watch.armed
     }
 }

@@ -1,9 +1,10 @@
 use super::*;
+use crate::rings::RingSet;
 
 const WANTED: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
 fn id() -> FlowId {
-    FlowId { index: 3, generation: 1 }
+    FlowId { ring: 0, index: 3, generation: 1 }
 }
 
 #[test]
@@ -27,7 +28,7 @@ fn readiness_has_the_kernels_synonyms() {
 fn a_sleeper_is_signalled_once() {
     let event = ringway_host::EventFd::new().expect("eventfd");
     let mut state = State::default();
-    let key = state.sleepers.insert(Sleeper { waker: event.fd(), signalled: false, told_to_doze: false });
+    let key = state.sleepers.insert(Sleeper { waker: event.fd(), signalled: false, told_to_doze: false, rings: RingSet::NONE });
     let readable = || {
         let mut fds = [libc::pollfd { fd: event.fd(), events: libc::POLLIN, revents: 0 }];
         ringway_host::sleep::ppoll(&mut fds, Some(core::time::Duration::ZERO), None).expect("ppoll") == 1

@@ -11,6 +11,7 @@ use super::turns::{Ratio, Turns};
 use crate::extra::resume::Resume;
 use crate::fdtable::{self, Entry};
 use crate::process::fork_generation;
+use crate::rings::RingSet;
 use crate::slab::Key;
 
 /// Invariant: no destructor, so that a signal handler may use it at any time of the thread's life.
@@ -35,10 +36,10 @@ pub(crate) struct Thread {
     sleeping_on: AtomicI32,
     /// Handlers of the program that run. One that left by longjmp counts for ever.
     handlers: Cell<u32>,
-    /// How the thread is entered with [`super::RingWatch`] and among the sleepers. A handler may leave a wait by longjmp; then
+    /// The rings on which the thread spins, as their [`super::RingWatch`]es have it, and its place among the sleepers. A handler may leave a wait by longjmp; then
     /// whoever finds this set puts the tables right ([`crate::process::Offload::forsake`]). Changed under the state's lock, where
     /// no handler runs.
-    pub(super) spinning: Cell<bool>,
+    pub(super) spinning: Cell<RingSet>,
     pub(super) asleep: Cell<Option<Key>>,
     /// The [`fork_generation`] of the tables that these two speak of.
     pub(super) generation: Cell<u32>,
@@ -46,8 +47,9 @@ pub(crate) struct Thread {
     pub(crate) resume: Cell<Option<Resume>>,
     /// Callbacks run in a call that waits for readiness, rather than receives.
     pub(crate) polls: Cell<bool>,
-    /// Its claim on the core where it spins. Invariant: none unless `spinning`, so that who ends the one ends the other.
-    pub(super) claim: Cell<Option<CoreClaim>>,
+    /// Its claim on the core where it spins, and the ring whose peers are told. Invariant: none unless `spinning`, so that who ends the one ends
+    /// the other.
+    pub(super) claim: Cell<Option<(u16, CoreClaim)>>,
 }
 
 thread_local! {
@@ -64,7 +66,7 @@ thread_local! {
             unsure: Cell::new(false),
             sleeping_on: AtomicI32::new(-1),
             handlers: Cell::new(0),
-            spinning: Cell::new(false),
+            spinning: Cell::new(RingSet::NONE),
             asleep: Cell::new(None),
             generation: Cell::new(0),
             resume: Cell::new(None),
@@ -252,13 +254,13 @@ impl Thread {
     /// Whether the tables of who waits name this thread.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
-        self.spinning.get() || self.asleep.get().is_some()
+        !self.spinning.get().is_empty() || self.asleep.get().is_some()
     }
 
     /// Whether it was moved to another core than it has its claim on.
     #[inline]
     pub(super) fn has_moved(&self) -> bool {
-        self.claim.get().is_some_and(CoreClaim::is_left)
+        self.claim.get().is_some_and(|(_, claim)| claim.is_left())
     }
 
     /// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.

@@ -23,9 +23,11 @@ use crate::devices::RingQueues;
 use crate::errno;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
+use crate::rings::{RINGS_MAX, RingSet};
+use crate::socket::Socket;
 use crate::{fd_counters, real};
 
-/// Looks at the ring in one hold of the lock, unless another thread asks for it. (Without pauses in between: on
+/// Looks at the rings in one hold of the lock, unless another thread asks for it. (Without pauses in between: on
 /// recent processors a pause costs as much as a line's way from core to core.)
 const LOOKS: u32 = 64;
 
@@ -290,7 +292,8 @@ fn spin<T>(
     let _spinning = Spinning { process, thread };
     let mut seen = {
         let mut offload = process.lock();
-        offload.begin_spin(thread);
+        let rings = offload.rings_of(w);
+        offload.begin_spin(thread, rings);
         // What happened since the first look is looked at in the first round.
         offload.mux.activity.wrapping_sub(1)
     };
@@ -381,7 +384,7 @@ struct Spinning<'a> {
 impl Drop for Spinning<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.thread.spinning.get() {
+        if !self.thread.spinning.get().is_empty() {
             crate::boundary!((), self.process.lock().end_spin(self.thread, self.process.now()));
         }
     }
@@ -468,13 +471,13 @@ fn sleep<T>(
                 offload.slept(thread, &asleep, slept);
             }
             let (woken, told) = offload.wake_up(thread, w, &asleep);
-            dozes = told || dozes && offload.mux.watch.is_busy(now);
+            dozes = told || dozes && offload.is_any_busy(asleep.rings, now);
             offload.poll_if_due(now);
             let found = w.look(&mut offload, now, check);
             offload.attend(now);
             (woken, found)
         };
-        if !asleep.is_in_ring && (woken || matches!(slept, Some(Ok(Slept { waker: true, .. })) | None)) {
+        if asleep.in_ring.is_none() && (woken || matches!(slept, Some(Ok(Slept { waker: true, .. })) | None)) {
             thread::clear_waker();
         }
         if let Some(found) = found {
@@ -506,35 +509,61 @@ fn sleep<T>(
 struct Asleep {
     key: Option<crate::slab::Key>,
     waker: i32,
-    /// The ring's descriptor, if this thread is the leader.
-    ring: i32,
-    /// The thread sleeps on that descriptor alone, in epoll_wait, and is woken by the device's own eventfd. (What its wait names of the kernel's is
-    /// beside it: [`super::beside`].)
-    is_in_ring: bool,
+    /// The rings that it sleeps for.
+    rings: RingSet,
+    /// The descriptors of those whose leader this thread is.
+    led: ArrayVec<i32, RINGS_MAX>,
+    /// The ring on whose descriptor alone the thread sleeps, in epoll_wait; it is woken by the device's own eventfd. (What its wait names of the
+    /// kernel's is beside it: [`super::beside`].)
+    in_ring: Option<u16>,
     timeout: Option<Duration>,
 }
 
 impl Offload {
-    /// Enters the calling thread among the sleepers. `dozes`: it is not to lead. `None`: the ring has something, look again.
+    /// The rings that a wait concerns: of one that concerns none, all.
+    fn rings_of(&self, w: &Waiting<'_>) -> RingSet {
+        let all = self.rings.all();
+        if all.only().is_some() {
+            return all;
+        }
+        let of_sockets = w.sockets.iter().filter_map(|&socket| self.sockets.get(socket)).map(Socket::rings);
+        let of_epolls = w.epolls.iter().filter_map(|&epoll| self.mux.epolls.get(epoll)).map(|instance| instance.rings);
+        // (A child has its parent's instances, and rings of its own.)
+        let rings = of_sockets.chain(of_epolls).fold(RingSet::NONE, RingSet::with).and(all);
+        if rings.is_empty() { all } else { rings }
+    }
+
+    /// Whether threads come and go on one of these rings so often that nobody needs to lead.
+    fn is_any_busy(&self, rings: RingSet, now: Instant) -> bool {
+        rings.iter().any(|ring| self.rings.at(ring).watch.is_busy(now))
+    }
+
+    /// The rings, of these, that nobody leads. (A leader that was woken is about to let go.)
+    fn without_leader(&self, rings: RingSet) -> RingSet {
+        let is_led = |leader: u32| self.mux.sleepers.get(leader).is_some_and(|leader| !leader.signalled);
+        rings.iter().filter(|&ring| !self.rings.at(ring).watch.leader.is_some_and(is_led)).collect()
+    }
+
+    /// Enters the calling thread among the sleepers. `dozes`: it is not to lead. `None`: a ring has something, look again.
     fn fall_asleep(&mut self, thread: &Thread, w: &Waiting<'_>, waker: Option<i32>, now: Instant, dozes: bool) -> Option<Asleep> {
-        // (A leader that was woken is about to let go.)
-        let led = self.mux.watch.leader.is_some_and(|leader| self.mux.sleepers.get(leader).is_some_and(|leader| !leader.signalled));
-        let leads = !led && !dozes && waker.is_some();
-        if leads && self.mux.watch.spinning == 0 && !self.arm() {
-            return None;
+        let rings = self.rings_of(w);
+        let leads = if dozes || waker.is_none() { RingSet::NONE } else { self.without_leader(rings) };
+        for ring in leads.iter() {
+            let own = self.rings.at_mut(ring);
+            if own.watch.spinning == 0 && !own.arm() {
+                return None;
+            }
         }
         self.mux.sleeps += 1;
-        let mut timeout = w.deadline.map(|deadline| deadline.since(now));
+        let timeout = w.deadline.map(|deadline| deadline.since(now));
         let Some(waker) = waker else {
             let timeout = Some(timeout.unwrap_or(WITHOUT_WAKER).min(WITHOUT_WAKER));
-            return Some(Asleep { key: None, waker: -1, ring: -1, is_in_ring: false, timeout });
+            return Some(Asleep { key: None, waker: -1, rings, led: ArrayVec::new(), in_ring: None, timeout });
         };
-        // (One at a time: a leader that was woken has its wake-up yet to take.)
-        let is_free = self.mux.watch.in_ring.is_none();
-        let ring = if leads && is_free { self.ring.queues().wait_fd().unwrap_or(-1) } else { -1 };
-        let is_in_ring = ring >= 0 && self.sleeps_on_ring_alone(w, ring);
-        let waker = if is_in_ring { self.ring.queues_mut().begin_sleep() } else { waker };
-        let key = self.mux.sleepers.insert(super::Sleeper { waker, signalled: false, told_to_doze: false });
+        let mut asleep = Asleep { key: None, waker, rings, led: ArrayVec::new(), in_ring: None, timeout };
+        self.lie_down(&mut asleep, leads, w, now);
+        let key = self.mux.sleepers.insert(super::Sleeper { waker: asleep.waker, signalled: false, told_to_doze: false, rings });
+        asleep.key = Some(key);
         thread.generation.set(fork_generation());
         thread.asleep.set(Some(key));
         for &socket in w.sockets {
@@ -547,33 +576,56 @@ impl Offload {
                 epoll.sleepers.push(key.index);
             }
         }
-        if is_in_ring {
-            self.mux.watch.in_ring = Some(key);
+        for ring in rings.iter() {
+            let watch = &mut self.rings.at_mut(ring).watch;
+            watch.sleepers += 1;
+            if asleep.in_ring == Some(ring) {
+                watch.in_ring = Some(key);
+            }
+            if leads.contains(ring) {
+                watch.leader = Some(key.index);
+            }
+            if dozes && watch.dozer.is_none() {
+                watch.dozer = Some(key.index);
+                asleep.wake_within(DOZE);
+            }
         }
-        if leads {
-            self.mux.watch.leader = Some(key.index);
-            let timer = self.ring.sleep_deadline().map(|deadline| deadline.since(now));
-            let soon = (!is_free).then_some(WAKEUP_IS_TAKEN);
-            timeout = [timeout, timer, soon].into_iter().flatten().min();
+        Some(asleep)
+    }
+
+    /// On what the thread sleeps that leads these rings, and how long.
+    fn lie_down(&mut self, asleep: &mut Asleep, leads: RingSet, w: &Waiting<'_>, now: Instant) {
+        for ring in leads.iter() {
+            let own = self.rings.at_mut(ring);
+            if let Some(deadline) = own.ring.sleep_deadline() {
+                asleep.wake_within(deadline.since(now));
+            }
+            // (One at a time: a leader that was woken has its wake-up yet to take.)
+            if own.watch.in_ring.is_some() {
+                asleep.wake_within(WAKEUP_IS_TAKEN);
+                continue;
+            }
+            asleep.led.extend(own.ring.queues().wait_fd());
         }
-        if dozes && self.mux.watch.dozer.is_none() {
-            self.mux.watch.dozer = Some(key.index);
-            timeout = Some(timeout.map_or(DOZE, |timeout| timeout.min(DOZE)));
+        if let Some(ring) = asleep.rings.only().filter(|_| !asleep.led.is_empty())
+            && self.sleeps_on_ring_alone(w, ring)
+        {
+            asleep.in_ring = Some(ring);
+            asleep.waker = self.rings.at_mut(ring).ring.queues_mut().begin_sleep();
         }
-        Some(Asleep { key: Some(key), waker, ring, is_in_ring, timeout })
     }
 
     /// Tells the device what the leader has seen of its descriptor, which saves it asking.
     fn slept(&mut self, thread: &Thread, asleep: &Asleep, slept: &Slept) {
-        if asleep.key.is_none() || thread.asleep.get() != asleep.key {
-            return;
+        let Some(key) = asleep.key.filter(|_| thread.asleep.get() == asleep.key) else { return };
+        // (Of several, each asks for itself.)
+        let Some(ring) = asleep.rings.only() else { return };
+        let own = self.rings.at_mut(ring);
+        if own.watch.leader == Some(key.index) && slept.is_ring_known {
+            own.ring.queues_mut().slept(slept.ring.iter().copied());
         }
-        let leads = asleep.key.is_some_and(|key| self.mux.watch.leader == Some(key.index));
-        if leads && slept.is_ring_known {
-            self.ring.queues_mut().slept(slept.ring.iter().copied());
-        }
-        if asleep.is_in_ring && slept.ring.iter().any(|&event| RingQueues::is_of_sleeper(event)) {
-            self.ring.queues_mut().clear_sleeper();
+        if asleep.in_ring.is_some() && slept.ring.iter().any(|&event| RingQueues::is_of_sleeper(event)) {
+            own.ring.queues_mut().clear_sleeper();
         }
     }
 
@@ -594,8 +646,14 @@ impl Offload {
                 epoll.sleepers.retain(|&sleeper| sleeper != key.index);
             }
         }
-        self.stop_watching(key.index);
+        self.stop_watching(key.index, asleep.rings);
         self.mux.sleepers.remove(key).map_or((false, false), |sleeper| (sleeper.signalled, sleeper.told_to_doze))
+    }
+}
+
+impl Asleep {
+    fn wake_within(&mut self, longest: Duration) {
+        self.timeout = Some(self.timeout.map_or(longest, |timeout| timeout.min(longest)));
     }
 }
 
@@ -609,28 +667,30 @@ struct Slept {
 }
 
 fn sleep_on(kernel: &mut [libc::pollfd], asleep: &Asleep, sigmask: Option<&libc::sigset_t>) -> std::io::Result<Slept> {
-    if asleep.is_in_ring {
+    if asleep.in_ring.is_some() {
         return sleep_in_ring(asleep, sigmask);
     }
     let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let (own, few) = ([readable(asleep.waker), readable(asleep.ring)], kernel.len() <= FEW);
-    let mut on_stack = [readable(-1); FEW + 2];
+    // The thread's own, the rings' that it leads, and the kernel's that its wait names.
+    let (first, count) = (1 + asleep.led.len(), 1 + asleep.led.len() + kernel.len());
+    let mut on_stack = [readable(asleep.waker); FEW + 2];
     let mut on_heap = Vec::new();
-    let count = kernel.len() + own.len();
-    let fds = if few {
+    let fds = if count <= on_stack.len() {
         &mut on_stack[..count]
     } else {
-        on_heap.resize(count, readable(-1));
+        on_heap.resize(count, readable(asleep.waker));
         &mut on_heap[..]
     };
-    fds[..own.len()].copy_from_slice(&own);
-    fds[own.len()..].copy_from_slice(kernel);
+    for (slot, &ring) in fds[1..].iter_mut().zip(&asleep.led) {
+        *slot = readable(ring);
+    }
+    fds[first..].copy_from_slice(kernel);
     ppoll(fds, asleep.timeout, sigmask)?;
-    kernel.copy_from_slice(&fds[own.len()..]);
+    kernel.copy_from_slice(&fds[first..]);
     Ok(Slept {
         kernel: kernel.iter().any(|fd| fd.revents != 0),
         waker: fds[0].revents != 0,
-        is_ring_known: asleep.ring >= 0 && fds[1].revents == 0,
+        is_ring_known: asleep.led.len() == 1 && fds[1].revents == 0,
         ring: ArrayVec::new(),
     })
 }
@@ -639,7 +699,8 @@ fn sleep_on(kernel: &mut [libc::pollfd], asleep: &Asleep, sigmask: Option<&libc:
 /// finish what it does; a thread in poll(2) on an epoll instance takes its core away.)
 fn sleep_in_ring(asleep: &Asleep, sigmask: Option<&libc::sigset_t>) -> std::io::Result<Slept> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; SLEPT_MAX];
-    let count = epoll_wait(asleep.ring, &mut events, asleep.timeout, sigmask)?;
+    let ring = asleep.led.first().copied().unwrap_or(-1);
+    let count = epoll_wait(ring, &mut events, asleep.timeout, sigmask)?;
     let kernel = events.iter().take(count).any(|event| event.u64 == BESIDE);
     let ring = events.iter().take(count).map(|event| event.u64).collect();
     Ok(Slept { kernel, waker: false, is_ring_known: count != 0, ring })

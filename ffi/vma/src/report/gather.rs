@@ -12,6 +12,7 @@ use ringway_stack::ring::{Backlog, FlowInfo};
 use ringway_stack::{Instant, tcp};
 
 use super::kernels;
+use crate::devices::Ring;
 use crate::extra::rings::{self, Direction};
 use crate::fd_counters::{self, Count, Sums, Way};
 use crate::fdtable::{self, Entry};
@@ -42,11 +43,11 @@ pub(super) fn process(process: &Process, most: usize) -> ProcessReport {
 
 /// What is not of one socket.
 fn overall(process: &Process) -> ProcessReport {
-    let peers = u32::try_from(process.rendezvous.peers().len()).unwrap_or(u32::MAX);
+    let peers = u32::try_from(process.rendezvous().peers().len()).unwrap_or(u32::MAX);
     let mut guard = process.lock();
     let ring = ring(process, &mut guard);
     let offload = &*guard;
-    let device = offload.ring.queues();
+    let device = offload.rings.first().ring.queues();
     let capabilities = device.capabilities();
     ProcessReport {
         device: Some(DeviceReport {
@@ -62,32 +63,40 @@ fn overall(process: &Process) -> ProcessReport {
     }
 }
 
-/// The ring's totals.
+/// The rings' totals.
 pub(super) fn ring(process: &Process, offload: &mut Offload) -> RingReport {
-    let counters = offload.ring.counters();
-    let (batches, usage) = (offload.ring.batches(), offload.ring.usage());
-    let device = offload.ring.queues_mut();
-    let (buffers, in_use) = device.tx_buffers();
-    RingReport {
-        rx_packets: counters.rx_packets,
-        rx_bytes: counters.rx_bytes,
-        rx_drops: counters.rx_drops,
-        tx_packets: counters.tx_packets,
-        tx_bytes: counters.tx_bytes,
-        tx_drops: counters.tx_drops,
-        retransmissions: counters.retransmissions,
-        copied_bytes: device.copied_bytes(),
+    let of_all = RingReport {
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
         lock_contended: process.state().contended(),
         core_claims: offload.mux.core_claims,
         core_claims_refused: offload.mux.core_claims_refused,
-        batches: batches.count,
-        batch_max: batches.max as u64,
-        sockets: usage.flows as u64,
-        flows: usage.addresses as u64,
-        tx_buffers: buffers as u64,
-        tx_buffers_used: in_use as u64,
+        ..RingReport::default()
+    };
+    offload.rings.iter_mut().fold(of_all, |sum, own| add(sum, &mut own.ring))
+}
+
+/// A ring's own totals, on top of others'.
+fn add(sum: RingReport, ring: &mut Ring) -> RingReport {
+    let (counters, batches, usage) = (ring.counters(), ring.batches(), ring.usage());
+    let device = ring.queues_mut();
+    let (buffers, in_use) = device.tx_buffers();
+    RingReport {
+        rx_packets: sum.rx_packets + counters.rx_packets,
+        rx_bytes: sum.rx_bytes + counters.rx_bytes,
+        rx_drops: sum.rx_drops + counters.rx_drops,
+        tx_packets: sum.tx_packets + counters.tx_packets,
+        tx_bytes: sum.tx_bytes + counters.tx_bytes,
+        tx_drops: sum.tx_drops + counters.tx_drops,
+        retransmissions: sum.retransmissions + counters.retransmissions,
+        copied_bytes: sum.copied_bytes + device.copied_bytes(),
+        batches: sum.batches + batches.count,
+        batch_max: sum.batch_max.max(batches.max as u64),
+        sockets: sum.sockets + usage.flows as u64,
+        flows: sum.flows + usage.addresses as u64,
+        tx_buffers: sum.tx_buffers + buffers as u64,
+        tx_buffers_used: sum.tx_buffers_used + in_use as u64,
+        ..sum
     }
 }
 
@@ -277,14 +286,14 @@ impl Sample {
             reason: socket.reason,
             rule: socket.rare.as_ref().and_then(|rare| rare.rule.clone()),
             info: info_of(offload, socket),
-            tcp: id.and_then(|id| offload.ring.tcp_details(now, id)),
+            tcp: id.and_then(|id| offload.rings.of(id).tcp_details(now, id)),
             backlog: backlog_of(offload, socket),
             groups: {
-                let on_ring = id.map_or(&[][..], |id| offload.ring.udp_groups(id)).iter().copied();
+                let on_ring = id.map_or(&[][..], |id| offload.rings.of(id).udp_groups(id)).iter().copied();
                 on_ring.chain(socket.rare.iter().flat_map(|rare| rare.groups.members.iter().copied().map(IpAddr::V4))).collect()
             },
             multicast_interface: socket.rare.as_ref().and_then(|rare| rare.groups.interface),
-            rings: [Direction::Rx, Direction::Tx].map(|direction| offload.rings.told(socket, direction)),
+            rings: [Direction::Rx, Direction::Tx].map(|direction| offload.extra_rings.told(socket, direction)),
         }
     }
 
@@ -352,8 +361,8 @@ impl Sample {
 
 /// What the ring says of a socket: of both its flows, if it has two.
 fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
-    let mut info = socket.ring_id().and_then(|id| offload.ring.info(id))?;
-    if let Some(twin) = socket.twin.and_then(|id| offload.ring.info(id)) {
+    let mut info = socket.ring_id().and_then(|id| offload.rings.of(id).info(id))?;
+    if let Some(twin) = socket.twin.and_then(|id| offload.rings.of(id).info(id)) {
         let (all, more) = (&mut info.counters, &twin.counters);
         all.rx_packets += more.rx_packets;
         all.rx_bytes += more.rx_bytes;
@@ -367,8 +376,8 @@ fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
 
 /// Likewise. (The limit is each flow's.)
 fn backlog_of(offload: &Offload, socket: &Socket) -> Option<Backlog> {
-    let mut backlog = socket.ring_id().and_then(|id| offload.ring.udp_backlog(id))?;
-    if let Some(twin) = socket.twin.and_then(|id| offload.ring.udp_backlog(id)) {
+    let mut backlog = socket.ring_id().and_then(|id| offload.rings.of(id).udp_backlog(id))?;
+    if let Some(twin) = socket.twin.and_then(|id| offload.rings.of(id).udp_backlog(id)) {
         backlog.packets += twin.packets;
         backlog.packets_max += twin.packets_max;
         backlog.bytes_max += twin.bytes_max;

@@ -124,7 +124,7 @@ pub(crate) unsafe fn accept(
 }
 
 fn waits(offload: &Offload, id: FlowId) -> bool {
-    offload.ring.readiness(id).contains(Readiness::IN)
+    offload.rings.of(id).readiness(id).contains(Readiness::IN)
 }
 
 /// Takes a connection for the program, which has not asked for it: its descriptor, and its peer's address.
@@ -158,7 +158,7 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     let (fd, common) = common::accepted(process, listener, flags)?;
     let mut guard = process.lock();
     let offload = &mut *guard;
-    let accepted = match offload.ring.tcp_accept(id) {
+    let accepted = match offload.rings.of_mut(id).tcp_accept(id) {
         Ok(accepted) => accepted,
         Err(error) => {
             drop(guard);
@@ -167,7 +167,7 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
             return Err(if error == Error::WouldBlock { Errno(libc::EAGAIN) } else { Errno(libc::EINVAL) });
         }
     };
-    let info = offload.ring.info(accepted);
+    let info = offload.rings.of(accepted).info(accepted);
     let Some(parent) = offload.sockets.find(listener) else { return Err(Errno(libc::EBADF)) };
     let mut socket = Socket::accepted(parent, fd, flags & libc::SOCK_NONBLOCK != 0);
     socket.kind = Kind::Stream(accepted);
@@ -187,7 +187,7 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     let entry = Entry::Socket(key);
     if !common.map_or_else(|| fdtable::set(fd, entry), |common| fdtable::set_of(fd, entry, common.identity)) {
         offload.sockets.remove(key);
-        offload.ring.close(process.now(), accepted, true);
+        offload.rings.of_mut(accepted).close(process.now(), accepted, true);
         return Err(Errno(libc::EMFILE));
     }
     Ok((fd, peer))

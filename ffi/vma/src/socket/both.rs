@@ -71,7 +71,7 @@ impl Offload {
         let twin = match twin.transpose() {
             Ok(twin) => twin,
             Err(error) => {
-                self.ring.close(now(), id, false);
+                self.rings.of_mut(id).close(now(), id, false);
                 return Err(error);
             }
         };
@@ -97,9 +97,9 @@ impl Offload {
             // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
             Protocol::Tcp => {
                 let config = tcp::Config { reuse_port: true, ..socket.tcp.clone() };
-                self.ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
+                self.rings.at_mut(socket.ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
             }
-            Protocol::Udp => self.ring.udp_open(local, &socket.udp),
+            Protocol::Udp => self.rings.at_mut(socket.ring).ring.udp_open(local, &socket.udp),
         }
     }
 
@@ -107,7 +107,7 @@ impl Offload {
     #[cold]
     pub(crate) fn turn(&mut self, key: Key) -> Option<FlowId> {
         let (own, twin) = self.flows_of(key)?;
-        let gives = |id| self.ring.readiness(id).intersects(GIVES);
+        let gives = |id| self.rings.of(id).readiness(id).intersects(GIVES);
         if !gives(own) && gives(twin) {
             return self.change_places(key);
         }
@@ -118,7 +118,7 @@ impl Offload {
     #[cold]
     pub(crate) fn pass_turn(&mut self, key: Key) {
         if let Some((_, twin)) = self.flows_of(key)
-            && self.ring.readiness(twin).intersects(GIVES)
+            && self.rings.of(twin).readiness(twin).intersects(GIVES)
         {
             self.change_places(key);
         }
@@ -176,7 +176,7 @@ impl Offload {
     /// Closes the other flow of a socket whose own one is being closed.
     pub(crate) fn close_twin(&mut self, key: Key) {
         if let Some(twin) = self.sockets.find_mut(key).and_then(|socket| socket.twin.take()) {
-            self.ring.close(now(), twin, false);
+            self.rings.of_mut(twin).close(now(), twin, false);
         }
     }
 

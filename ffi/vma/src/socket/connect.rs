@@ -12,6 +12,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
+use super::greeting::Question;
 use super::{Family, Kind, common, datagram, greeting, lifecycle, ports, stream};
 use crate::devices::{ResolveError, Resolved, Search};
 use crate::errno::{Errno, THEIRS};
@@ -95,16 +96,17 @@ fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Addres
 /// connection goes on from there ([`greeting`]).
 fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddr, NextHop), Unreachable> {
     let remote = candidate(process, to)?;
-    let waits = process.lock().sockets.find(key).is_none_or(|socket| !socket.is_nonblocking());
+    let (waits, ring) = process.lock().sockets.find(key).map_or((true, 0), |socket| (!socket.is_nonblocking(), socket.ring));
+    let rendezvous = process.rendezvous_at(ring);
     if waits {
-        return match process.rendezvous.resolve(Protocol::Tcp, remote) {
+        return match rendezvous.resolve(Protocol::Tcp, remote) {
             Ok(Some(hop)) => Ok((remote, NextHop::Station(hop.mac))),
             Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
             Err(error) => Err(unreachable(remote, &error)),
         };
     }
-    let Search { found, unasked } = process.rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
-    let is_asked = unasked && greeting::begin(process, None, remote);
+    let Search { found, unasked } = rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
+    let is_asked = unasked && greeting::begin(process, Question { ring, from: None, to: remote });
     match found {
         Some(hop) => Ok((remote, NextHop::Station(hop.mac))),
         None if is_asked => Ok((remote, NextHop::Pending)),
@@ -113,14 +115,20 @@ fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddr, NextHop
     }
 }
 
-/// Whether an offloaded process gets the datagrams from there to there, and where it is. Takes no longer than a datagram may: `waits` says whether
-/// its sender may block.
-pub(crate) fn reachable(process: &Process, from: SocketAddr, to: Address, waits: bool) -> Result<(SocketAddr, Resolved), Unreachable> {
+/// Whether an offloaded process gets the datagrams from a socket on that ring, and from there, to there, and where it is. Takes no longer than a
+/// datagram may: `waits` says whether its sender may block.
+pub(crate) fn reachable(
+    process: &Process,
+    (ring, from): (u16, SocketAddr),
+    to: Address,
+    waits: bool,
+) -> Result<(SocketAddr, Resolved), Unreachable> {
     let remote = candidate(process, to)?;
-    let search = || process.rendezvous.search_datagram(from, remote).map_err(|error| unreachable(remote, &error));
+    let question = Question { ring, from: Some(from), to: remote };
+    let search = || process.rendezvous_at(ring).search_datagram(from, remote).map_err(|error| unreachable(remote, &error));
     let mut known = search()?;
-    if known.found.is_none() && known.unasked && greeting::begin(process, Some(from), remote) {
-        greeting::await_end(process, Some(from), remote, waits);
+    if known.found.is_none() && known.unasked && greeting::begin(process, question) {
+        greeting::await_end(process, question, waits);
         known = search()?;
     }
     let nobody = if known.unasked { Unreachable::Unasked } else { Unreachable::Because(Reason::NoOffloadedPeer) };
@@ -172,7 +180,7 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddr, hop: NextHop
         }
         let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
         let replaceable = socket.fds == 1 && !chosen_by_program;
-        match offload.ring.tcp_connect(process.now(), local, remote, hop, &socket.tcp) {
+        match offload.rings.at_mut(socket.ring).ring.tcp_connect(process.now(), local, remote, hop, &socket.tcp) {
             Ok(id) => break (guard, local, id),
             // The kernel gave a port that a closed connection of the ring's still uses.
             Err(Error::AddressInUse) if replaceable && tries < PORTS_TRIED => {
@@ -206,7 +214,7 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddr, hop: NextHop
     offload.link(id, key.index);
     if hop != NextHop::Pending {
         offload.decided("connect", None);
-    } else if !greeting::join(offload, remote, key) {
+    } else if !greeting::join(offload, Question { ring: id.ring, from: None, to: remote }, key) {
         // The answer came first.
         greeting::settle(process, offload, key, remote, None);
     }
@@ -228,7 +236,7 @@ fn await_last_ack(process: &Process, local: SocketAddr, remote: SocketAddr) {
         let now = process.now();
         let mut offload = process.lock();
         offload.poll_if_due(now);
-        if offload.ring.tcp_state(local, remote) != Some(tcp::State::LastAck) || now >= until {
+        if offload.rings.tcp_state(local, remote) != Some(tcp::State::LastAck) || now >= until {
             return;
         }
         drop(offload);
@@ -284,7 +292,7 @@ fn progress(offload: &Offload, key: Key, id: FlowId) -> Result<(), Error> {
     if offload.sockets.find(key).is_some_and(|socket| socket.kind == Kind::Moving || socket.moved) {
         return Ok(());
     }
-    match offload.ring.info(id).and_then(|info| info.state) {
+    match offload.rings.of(id).info(id).and_then(|info| info.state) {
         Some(tcp::State::SynSent | tcp::State::SynReceived) => Err(Error::WouldBlock),
         Some(tcp::State::Closed) | None => Err(Error::Refused),
         Some(_) => Ok(()),
@@ -344,8 +352,8 @@ fn failed(process: &Process, key: Key, id: FlowId) -> Errno {
     let mut guard = process.lock();
     let offload = &mut *guard;
     // A reason that SO_ERROR took away earlier leaves Linux's connect with ECONNABORTED.
-    let error = offload.ring.take_error(id).unwrap_or(Error::Aborted);
-    offload.ring.close(process.now(), id, true);
+    let error = offload.rings.of_mut(id).take_error(id).unwrap_or(Error::Aborted);
+    offload.rings.of_mut(id).close(process.now(), id, true);
     if error == Error::Refused {
         // Whoever listened there has left it to others, perhaps, and they to the kernel: that has the last word.
         offload.leave_to_kernel(key, "connect", Reason::NoOffloadedPeer);
@@ -370,8 +378,8 @@ fn disconnect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len:
     if let Some(socket) = offload.sockets.find_mut(key)
         && let Kind::Connecting(id) | Kind::Stream(id) = socket.kind
     {
-        let state = offload.ring.info(id).and_then(|info| info.state);
-        let had_error = offload.ring.take_error(id).is_some();
+        let state = offload.rings.of(id).info(id).and_then(|info| info.state);
+        let had_error = offload.rings.of_mut(id).take_error(id).is_some();
         socket.kind = Kind::Fresh;
         socket.peer = None;
         // tcp_disconnect: where a reset is sent, or a handshake given up, that is the socket's error.
@@ -383,7 +391,7 @@ fn disconnect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len:
             socket.bound_by_connect = false;
             socket.bound = None;
         }
-        offload.ring.close(process.now(), id, true);
+        offload.rings.of_mut(id).close(process.now(), id, true);
         mux::refresh(offload, key.index);
         offload.dispatch();
         drop(guard);

@@ -134,7 +134,7 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
 /// Where the kernel has a socket's datagrams to an address come from. Port zero: it is not bound yet.
 fn source(offload: &Offload, key: Key, to: SocketAddr) -> SocketAddr {
     let local = offload.sockets.find(key).and_then(|socket| {
-        let on_ring = socket.ring_id().and_then(|id| offload.ring.info(id)).map(|info| info.local);
+        let on_ring = socket.ring_id().and_then(|id| offload.rings.of(id).info(id)).map(|info| info.local);
         on_ring.or(socket.bound)
     });
     match local {
@@ -145,14 +145,14 @@ fn source(offload: &Offload, key: Key, to: SocketAddr) -> SocketAddr {
 
 /// The way to `to` for a socket, which gets an address and a rule if it leads over the ring.
 fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddr, waits: bool) -> Result<Resolved, Unreachable> {
-    let from = {
+    let (ring, from) = {
         let guard = process.lock();
         if guard.sockets.find(key).is_some_and(|socket| !address::can_reach(fd, socket.family, socket.bound, to)) {
             return Err(Unreachable::Because(Reason::Family));
         }
-        source(&guard, key, to)
+        (guard.sockets.find(key).map_or(0, |socket| socket.ring), source(&guard, key, to))
     };
-    let found = sendable(process, from, Address::Ip(to), waits);
+    let found = sendable(process, (ring, from), Address::Ip(to), waits);
     if matches!(found, Ok(_) | Err(Unreachable::Unasked)) {
         // Also for what the kernel carries meanwhile: whoever answers that looks for this socket, and takes it for the kernel's for a while if it
         // is nowhere to be found.
@@ -164,7 +164,7 @@ fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddr, waits: bool)
         return Ok(hop);
     }
     // It has a port now, by which the kernel may choose another one.
-    sendable(process, bound, Address::Ip(to), waits).map(|(_, hop)| hop)
+    sendable(process, (ring, bound), Address::Ip(to), waits).map(|(_, hop)| hop)
 }
 
 /// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
@@ -222,9 +222,10 @@ pub(crate) unsafe fn connect(
     if to == Address::Unspecified {
         give_port_back(process, fd, key);
     }
-    let (family, waits) = process.lock().sockets.find(key).map_or((None, false), |socket| (Some(socket.family), !socket.is_nonblocking()));
+    let asked = |socket: &Socket| (socket.ring, Some(socket.family), !socket.is_nonblocking());
+    let (ring, family, waits) = process.lock().sockets.find(key).map_or((0, None, false), asked);
     let from = family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(address::any(Family::V4));
-    let found = sendable(process, from, to, waits);
+    let found = sendable(process, (ring, from), to, waits);
     // (Whom nobody has yet on this machine, somebody may have soon.)
     if matches!(found, Ok(_) | Err(Unreachable::Unasked | Unreachable::Because(Reason::NoOffloadedPeer))) {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
@@ -278,7 +279,7 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddr) -> bool {
     let Some(rule) = rules::leave(Role::UdpConnect, address::destination(to), socket.bound) else { return false };
     let ring = socket.ring_id();
     if let Some(id) = ring {
-        offload.ring.close(process.now(), id, false);
+        offload.rings.of_mut(id).close(process.now(), id, false);
         offload.close_twin(key);
     }
     offload.leave_by_rule(key, "connect", rule);
@@ -287,7 +288,7 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddr) -> bool {
 }
 
 /// [`reachable`], unless libvma.conf leaves datagrams to that address to the kernel.
-fn sendable(process: &Process, from: SocketAddr, to: Address, waits: bool) -> Result<(SocketAddr, Resolved), Unreachable> {
+fn sendable(process: &Process, from: (u16, SocketAddr), to: Address, waits: bool) -> Result<(SocketAddr, Resolved), Unreachable> {
     if let Address::Ip(to) = to
         && let Some(rule) = rules::leave(Role::UdpSender, address::destination(to), None)
     {
@@ -308,7 +309,7 @@ fn give_port_back(process: &Process, fd: c_int, key: Key) {
     socket.kind = Kind::Datagram(None);
     socket.bound = None;
     socket.reason = Some(Reason::Undecided);
-    offload.ring.close(process.now(), id, false);
+    offload.rings.of_mut(id).close(process.now(), id, false);
     offload.close_twin(key);
     mux::refresh(offload, key.index);
     offload.dispatch();
@@ -337,9 +338,9 @@ fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key
     };
     let kernels = address::of_placeholder(fd, socket.family).filter(|local| Family::of(*local) == socket.flow_family);
     let source = kernels.unwrap_or(address::any(socket.flow_family)).ip();
-    if let Err(error) = offload.ring.udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
+    if let Err(error) = offload.rings.of_mut(id).udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
         tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
-        offload.ring.close(process.now(), id, false);
+        offload.rings.of_mut(id).close(process.now(), id, false);
         offload.close_twin(key);
         let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
         offload.leave_to_kernel(key, "connect", reason);
@@ -438,7 +439,7 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddr, now: Instant) -> O
         return None;
     }
     match &socket.route.by {
-        By::Station(hop, until) if now < *until && process.rendezvous.still_valid(hop) => Some(Some(hop.mac)),
+        By::Station(hop, until) if now < *until && process.rendezvous_at(socket.ring).still_valid(hop) => Some(Some(hop.mac)),
         By::Kernel(until) if now < *until => Some(None),
         _ => None,
     }
@@ -454,7 +455,7 @@ fn send_on_ring(
     now: Instant,
 ) -> Result<usize, Error> {
     let source = address::source_for(to.ip());
-    offload.ring.udp_try_send(now, id, data, source, Some((to, NextHop::Station(station))))
+    offload.rings.of_mut(id).udp_try_send(now, id, data, source, Some((to, NextHop::Station(station))))
 }
 
 /// The way to the receiver is full. It is emptied into the receivers' buffers by whoever waits there, else by the progress thread of the receiver's process,
@@ -481,11 +482,11 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
                 return Ok(data.iter().map(|part| part.len()).sum());
             };
             let mut sent = send_on_ring(offload, id, data, to, station, now);
-            let device = offload.ring.queues_mut();
+            let device = offload.rings.of_mut(id).queues_mut();
             if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(station)) {
                 device.give_up(station);
                 let source = address::source_for(to.ip());
-                sent = offload.ring.udp_send(now, id, data, source, Some((to, NextHop::Station(station))));
+                sent = offload.rings.of_mut(id).udp_send(now, id, data, source, Some((to, NextHop::Station(station))));
                 // VMA_TX_NONBLOCKED_EAGAINS: it is the program's to send again, where it does not block.
                 if sent.is_ok() && nonblocking && process.params.tx_nonblocked_eagains {
                     sent = Err(Error::WouldBlock);

@@ -29,21 +29,29 @@ const GREETINGS_MAX: usize = 8;
 const DATAGRAM: Duration = Duration::from_millis(20);
 const DATAGRAM_AT_ONCE: Duration = Duration::from_millis(2);
 
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// The ring that wants to know.
+    pub(super) ring: u16,
+    /// Of datagrams; none of connections.
+    pub(super) from: Option<SocketAddr>,
+    pub(super) to: SocketAddr,
+}
+
 /// An address whose holder is being asked.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    /// Of datagrams; none of connections.
-    from: Option<SocketAddr>,
-    to: SocketAddr,
+    question: Question,
     /// The sockets that are being connected there.
     waiting: Vec<Key>,
 }
 
 /// Has the holder of an address asked, for datagrams from there or for connections, unless somebody asks already. `false`: there is no thread
 /// for it.
-pub(super) fn begin(process: &Process, from: Option<SocketAddr>, to: SocketAddr) -> bool {
+pub(super) fn begin(process: &Process, question: Question) -> bool {
     let mut guard = process.lock();
-    if find(&guard, from, to).is_some() {
+    if find(&guard, question).is_some() {
         return true;
     }
     // (One of another process's state is nobody's to keep.)
@@ -51,47 +59,48 @@ pub(super) fn begin(process: &Process, from: Option<SocketAddr>, to: SocketAddr)
     if guard.greetings.len() >= GREETINGS_MAX {
         return false;
     }
-    guard.greetings.push(Greeting { from, to, waiting: Vec::new() });
+    guard.greetings.push(Greeting { question, waiting: Vec::new() });
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = Blocked::new();
-    let ask = move || crate::boundary!((), run(process, from, to));
+    let ask = move || crate::boundary!((), run(process, question));
     if let Err(error) = std::thread::Builder::new().name("ringway-greet".to_owned()).spawn(ask) {
-        tracing::debug!("nobody can be asked about {to}: {error}");
+        tracing::debug!("nobody can be asked about {}: {error}", question.to);
         guard.greetings.pop();
         return false;
     }
     true
 }
 
-fn find(offload: &Offload, from: Option<SocketAddr>, to: SocketAddr) -> Option<usize> {
-    offload.greetings.iter().position(|greeting| (greeting.from, greeting.to) == (from, to))
+fn find(offload: &Offload, question: Question) -> Option<usize> {
+    offload.greetings.iter().position(|greeting| greeting.question == question)
 }
 
 /// A connection waits for the answer. `false`: it is there already.
-pub(super) fn join(offload: &mut Offload, to: SocketAddr, key: Key) -> bool {
-    let Some(at) = find(offload, None, to) else { return false };
+pub(super) fn join(offload: &mut Offload, question: Question, key: Key) -> bool {
+    let Some(at) = find(offload, question) else { return false };
     offload.greetings[at].waiting.push(key);
     true
 }
 
 /// Waits for the answer, as long as a datagram may.
-pub(super) fn await_end(process: &Process, from: Option<SocketAddr>, to: SocketAddr, may_block: bool) {
+pub(super) fn await_end(process: &Process, question: Question, may_block: bool) {
     let longest = if may_block { DATAGRAM } else { DATAGRAM_AT_ONCE };
     let saved = errno::current();
     let started = std::time::Instant::now();
-    while started.elapsed() < longest && find(&process.lock(), from, to).is_some() {
+    while started.elapsed() < longest && find(&process.lock(), question).is_some() {
         crate::moving::pause();
     }
     errno::set(saved);
 }
 
-fn run(process: &'static Process, from: Option<SocketAddr>, to: SocketAddr) {
-    let result = match from {
-        Some(from) => process.rendezvous.resolve_datagram(from, to),
-        None => process.rendezvous.resolve(Protocol::Tcp, to),
+fn run(process: &'static Process, question: Question) {
+    let (rendezvous, to) = (process.rendezvous_at(question.ring), question.to);
+    let result = match question.from {
+        Some(from) => rendezvous.resolve_datagram(from, to),
+        None => rendezvous.resolve(Protocol::Tcp, to),
     };
     let mut guard = process.lock();
-    let Some(at) = find(&guard, from, to) else { return };
+    let Some(at) = find(&guard, question) else { return };
     for key in guard.greetings.swap_remove(at).waiting {
         settle(process, &mut guard, key, to, result.as_ref().err());
     }
@@ -102,19 +111,19 @@ fn run(process: &'static Process, from: Option<SocketAddr>, to: SocketAddr) {
 fn pending(offload: &Offload, key: Key) -> Option<(FlowId, SocketAddr)> {
     let socket = offload.sockets.find(key)?;
     let Kind::Connecting(id) = socket.kind else { return None };
-    (offload.ring.tcp_hop(id) == Some(NextHop::Pending)).then_some((id, socket.peer?))
+    (offload.rings.of(id).tcp_hop(id) == Some(NextHop::Pending)).then_some((id, socket.peer?))
 }
 
 /// Sends a connection to `to` on its way: over the ring, or through the kernel for that reason.
 pub(super) fn settle(process: &Process, offload: &mut Offload, key: Key, to: SocketAddr, error: Option<&ResolveError>) {
     let Some((id, _)) = pending(offload, key).filter(|&(_, peer)| peer == to) else { return };
     // (Of several that share an address, each connection has the next one.)
-    let found = error.map_or_else(|| process.rendezvous.search(Protocol::Tcp, to).ok()?.found, |_| None);
+    let found = error.map_or_else(|| process.rendezvous_of(id).search(Protocol::Tcp, to).ok()?.found, |_| None);
     let Some(hop) = found else {
         leave(process, offload, key, error.map_or(Reason::NoOffloadedPeer, ResolveError::reason));
         return;
     };
-    match offload.ring.tcp_route(process.now(), id, NextHop::Station(hop.mac)) {
+    match offload.rings.of_mut(id).tcp_route(process.now(), id, NextHop::Station(hop.mac)) {
         Ok(()) => offload.decided("connect", None),
         Err(error) => tracing::debug!("a connection to {to} does not want to go there: {error}"),
     }
@@ -127,7 +136,7 @@ pub(crate) fn leave(process: &Process, offload: &mut Offload, key: Key, reason: 
     let Some(socket) = offload.sockets.find_mut(key) else { return false };
     let address = Raw::new(peer, socket.family);
     let result = if is_own { connect_at_once(socket.fd, &address) } else { Err(Errno(libc::ENOBUFS)) };
-    offload.ring.close(process.now(), id, true);
+    offload.rings.of_mut(id).close(process.now(), id, true);
     match result {
         Ok(()) | Err(Errno(libc::EINPROGRESS)) => offload.leave_to_kernel(key, "connect", reason),
         // The program learns it from SO_ERROR, as of any connect that it did not wait for.

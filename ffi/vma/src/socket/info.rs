@@ -87,7 +87,7 @@ pub(super) fn tcp_info(offload: &Offload, now: Instant, id: FlowId) -> TcpInfo {
     // SAFETY: all of it is integers, for which zero is a value.
     let mut raw: TcpInfo = unsafe { core::mem::zeroed() };
     raw.state = STATE_CLOSE;
-    let (Some(info), Some(details)) = (offload.ring.info(id), offload.ring.tcp_details(now, id)) else { return raw };
+    let (Some(info), Some(details)) = (offload.rings.of(id).info(id), offload.rings.of(id).tcp_details(now, id)) else { return raw };
     let mss = usize::from(info.mss.max(1));
     let segments = |bytes: usize| clamp(bytes.div_ceil(mss) as u64);
     raw.state = info.state.map_or(STATE_CLOSE, linux_state);

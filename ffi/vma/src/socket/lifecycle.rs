@@ -228,7 +228,7 @@ pub(crate) fn sends_signals(fd: c_int) {
     let Some(socket) = offload.sockets.find(key) else { return };
     match socket.kind {
         Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
-            offload.ring.close(process.now(), id, false);
+            offload.rings.of_mut(id).close(process.now(), id, false);
             offload.close_twin(key);
             offload.leave_to_kernel(key, "O_ASYNC", Reason::KernelOnlyOption);
             offload.dispatch();
@@ -344,16 +344,16 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
     if let Some(id) = socket.ring_id() {
         // Bytes that have come and were not read make the end a reset (RFC 2525 s2.17), wherever they lie.
         offload.catch_up(process.now());
-        for info in socket.flows().filter_map(|id| offload.ring.info(id)) {
+        for info in socket.flows().filter_map(|id| offload.rings.of(id).info(id)) {
             offload.closed.rx_bytes += info.counters.rx_bytes;
             offload.closed.tx_bytes += info.counters.tx_bytes;
         }
         offload.closed.offloaded += 1;
         let abort = socket.linger == Some(Duration::ZERO);
         offload.drop_shown(process.now(), key, id);
-        offload.ring.close(process.now(), id, abort);
+        offload.rings.of_mut(id).close(process.now(), id, abort);
         if let Some(twin) = socket.twin {
-            offload.ring.close(process.now(), twin, false);
+            offload.rings.of_mut(twin).close(process.now(), twin, false);
         }
         offload.dispatch();
         offload.watch_held(process.now(), id);
@@ -378,14 +378,14 @@ fn linger(process: &Process, key: Key) {
     // A non-blocking connect leaves the kind at connecting until somebody asks how it ended.
     let (Some(time), Kind::Stream(id) | Kind::Connecting(id), 1) = (socket.linger, socket.kind, socket.fds) else { return };
     // Linux's tcp_close lingers for blocking and non-blocking descriptors alike, but not for an unfinished handshake.
-    let state = offload.ring.info(id).and_then(|info| info.state);
+    let state = offload.rings.of(id).info(id).and_then(|info| info.state);
     if time.is_zero()
         || descendants::shared_since(socket.birth)
         || matches!(state, None | Some(tcp::State::SynSent | tcp::State::SynReceived))
     {
         return;
     }
-    if offload.ring.shutdown(process.now(), id, ringway_stack::ring::Shutdown::Write).is_err() {
+    if offload.rings.of_mut(id).shutdown(process.now(), id, ringway_stack::ring::Shutdown::Write).is_err() {
         return;
     }
     offload.dispatch();
@@ -393,7 +393,7 @@ fn linger(process: &Process, key: Key) {
     // Time over or interrupted: the close goes on in the background.
     let saved = errno::current();
     let _ = stream::blocking(process, key, Some(time), |offload, _| {
-        match offload.ring.info(id).and_then(|info| info.state.map(|state| (state, info.send_queue))) {
+        match offload.rings.of(id).info(id).and_then(|info| info.state.map(|state| (state, info.send_queue))) {
             Some((tcp::State::FinWait1 | tcp::State::Closing | tcp::State::LastAck, _)) => Err(Error::WouldBlock),
             Some((_, queued)) if queued > 0 => Err(Error::WouldBlock),
             _ => Ok(()),

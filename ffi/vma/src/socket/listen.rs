@@ -78,18 +78,18 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
             socket.bound = address::of_placeholder(fd, socket.family);
             inherit_v6_only(socket);
             socket.waited |= socket.watch.is_watched();
-            let is_shared = socket.reuse_port;
+            let (is_shared, ring) = (socket.reuse_port, socket.ring);
             publish(offload, key);
             drop(guard);
             if is_shared {
                 let _masked = Masked::new();
-                process.rendezvous.await_joined();
+                process.rendezvous_at(ring).await_joined();
             }
         }
         Kind::Listener(Some(_)) => {
             let (backlog, flows) = (socket.backlog as usize, socket.flows());
             for id in flows {
-                if let Err(error) = offload.ring.tcp_set_backlog(id, backlog) {
+                if let Err(error) = offload.rings.of_mut(id).tcp_set_backlog(id, backlog) {
                     tracing::debug!("the backlog was not changed: {error}");
                 }
             }
@@ -186,7 +186,7 @@ pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) -> boo
 
 /// Whether nobody is on the way to a listener, or waits there to be accepted.
 pub(crate) fn is_quiet(offload: &Offload, key: Key) -> bool {
-    let is_quiet = |id| offload.ring.tcp_half_open(id) == 0 && offload.ring.tcp_waiting(id).is_empty();
+    let is_quiet = |id| offload.rings.of(id).tcp_half_open(id) == 0 && offload.rings.of(id).tcp_waiting(id).is_empty();
     offload.sockets.find(key).is_none_or(|socket| socket.flows().all(is_quiet))
 }
 
@@ -194,7 +194,7 @@ pub(crate) fn is_quiet(offload: &Offload, key: Key) -> bool {
 pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key) {
     let Some(flows) = offload.sockets.find(key).map(Socket::flows) else { return };
     left_to_others(offload, key);
-    flows.for_each(|id| offload.ring.close(process.now(), id, false));
+    flows.for_each(|id| offload.rings.of_mut(id).close(process.now(), id, false));
     offload.dispatch();
 }
 
@@ -231,22 +231,22 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
         // inet_shutdown: a handshake under way is given up, and the socket as new.
-        Kind::Connecting(id) if offload.ring.info(id).is_some_and(|info| info.state == Some(tcp::State::SynSent)) => {
+        Kind::Connecting(id) if offload.rings.of(id).info(id).is_some_and(|info| info.state == Some(tcp::State::SynSent)) => {
             socket.kind = Kind::Fresh;
             socket.peer = None;
             socket.rare().error = Some(libc::ECONNRESET);
-            offload.ring.close(process.now(), id, true);
+            offload.rings.of_mut(id).close(process.now(), id, true);
             mux::refresh(offload, key.index);
             offload.dispatch();
             Ok(0)
         }
         Kind::Connecting(id) | Kind::Stream(id) => {
-            let result = offload.ring.shutdown(process.now(), id, ends);
+            let result = offload.rings.of_mut(id).shutdown(process.now(), id, ends);
             // The program knows now how its connect ended, as far as the kernel is concerned (inet_shutdown).
             socket.kind = Kind::Stream(id);
             if result.is_ok() {
                 // Linux takes a connection whose end it shut down for connected, whoever asked how connect went (inet_shutdown).
-                if offload.ring.info(id).and_then(|info| info.state).is_some_and(|state| state.is_synchronized()) {
+                if offload.rings.of(id).info(id).and_then(|info| info.state).is_some_and(|state| state.is_synchronized()) {
                     socket.kind = Kind::Stream(id);
                 }
                 socket.shut.read |= ends != Shutdown::Write;
@@ -262,7 +262,7 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             // It is published no more.
             socket.reason = None;
             if let Some(id) = id {
-                offload.ring.close(process.now(), id, false);
+                offload.rings.of_mut(id).close(process.now(), id, false);
                 offload.close_twin(key);
                 mux::refresh(offload, key.index);
                 offload.dispatch();
@@ -286,7 +286,7 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
                 socket.shut.write |= ends != Shutdown::Read;
                 for id in socket.flows() {
                     // Its answer is the kernel's.
-                    let _ = offload.ring.shutdown(process.now(), id, ends);
+                    let _ = offload.rings.of_mut(id).shutdown(process.now(), id, ends);
                 }
             }
             mux::refresh(offload, key.index);

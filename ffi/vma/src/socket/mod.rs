@@ -36,6 +36,7 @@ use ringway_stack::ring::{FlowId, UdpOptions};
 use ringway_stack::tcp;
 
 use crate::mux;
+use crate::rings::RingSet;
 
 /// How the program names addresses on this socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,8 @@ pub(crate) struct Socket {
     pub(crate) family: Family,
     pub(crate) protocol: Protocol,
     pub(crate) kind: Kind,
+    /// The ring of its flows, or of those that it will have.
+    pub(crate) ring: u16,
     /// The family of what a listener, or a UDP socket, has on the ring, and its flow of the other one, if it has both ([`both`]).
     pub(crate) flow_family: Family,
     pub(crate) twin: Option<FlowId>,
@@ -197,6 +200,7 @@ impl Socket {
                 Protocol::Tcp => Kind::Fresh,
                 Protocol::Udp => Kind::Datagram(None),
             },
+            ring: 0,
             flow_family: family,
             twin: None,
             nonblocking,
@@ -287,6 +291,11 @@ impl Socket {
             Kind::Connecting(id) | Kind::Stream(id) | Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => Some(id),
             _ => None,
         }
+    }
+
+    /// The rings that its flows are on.
+    pub(crate) fn rings(&self) -> RingSet {
+        self.flows().map(|flow| flow.ring).collect()
     }
 
     /// Where its readiness comes from.

@@ -119,7 +119,7 @@ pub(crate) unsafe fn remote(process: &Process, fd: c_int, key: Key, out: *mut so
     let (peer, family) = (socket.peer, socket.family);
     let connected = match socket.kind {
         Kind::Connecting(id) | Kind::Stream(id) => {
-            let state = guard.ring.info(id).and_then(|info| info.state);
+            let state = guard.rings.of(id).info(id).and_then(|info| info.state);
             // A TIME-WAIT goes on without the socket, which is connected to nobody any more.
             !matches!(state, None | Some(tcp::State::Closed | tcp::State::SynSent | tcp::State::TimeWait))
         }

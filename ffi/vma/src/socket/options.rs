@@ -59,7 +59,7 @@ fn has_its_families(offload: &Offload, key: Key) -> bool {
     let Some(Socket { family: Family::V6, kind: Kind::Stream(id) | Kind::Connecting(id), .. }) = offload.sockets.find(key) else {
         return false;
     };
-    offload.ring.info(*id).and_then(|info| info.state).is_some_and(|state| state != tcp::State::Closed)
+    offload.rings.of(*id).info(*id).and_then(|info| info.state).is_some_and(|state| state != tcp::State::Closed)
 }
 
 /// setsockopt(2).
@@ -116,7 +116,7 @@ pub(crate) unsafe fn set(
             }
             Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
                 // The kernel's half is bound to the same address: peers find it once the rule is gone.
-                offload.ring.close(process.now(), id, false);
+                offload.rings.of_mut(id).close(process.now(), id, false);
                 offload.close_twin(key);
                 offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
                 offload.dispatch();
@@ -200,7 +200,7 @@ fn leave_group(process: &Process, offload: &mut Offload, key: Key) {
     let sharers: Vec<_> =
         offload.sockets.iter().filter(|(_, socket)| shares(socket)).filter_map(|(key, socket)| Some((key, ring(socket)?))).collect();
     for (key, id) in sharers {
-        offload.ring.close(process.now(), id, false);
+        offload.rings.of_mut(id).close(process.now(), id, false);
         offload.close_twin(key);
         offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
     }
@@ -465,8 +465,8 @@ fn push(offload: &mut Offload, process: &Process, key: Key) {
     let Some(socket) = offload.sockets.find(key) else { return };
     for id in socket.flows() {
         let result = match socket.protocol {
-            Protocol::Tcp => offload.ring.tcp_configure(process.now(), id, |config| config.clone_from(&socket.tcp)),
-            Protocol::Udp => offload.ring.udp_configure(id, |options| *options = socket.udp),
+            Protocol::Tcp => offload.rings.of_mut(id).tcp_configure(process.now(), id, |config| config.clone_from(&socket.tcp)),
+            Protocol::Udp => offload.rings.of_mut(id).udp_configure(id, |options| *options = socket.udp),
         };
         if let Err(error) = result {
             tracing::debug!("an option was not taken by the ring: {error}");
@@ -506,7 +506,7 @@ pub(crate) unsafe fn get(
         (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Connecting(id) | Kind::Stream(id)) => {
             let now = process.now();
             offload.poll_if_due(now);
-            let error = offload.ring.take_error(id).map_or(0, |error| Errno::from(error).0);
+            let error = offload.rings.of_mut(id).take_error(id).map_or(0, |error| Errno::from(error).0);
             drop(guard);
             // SAFETY: the caller's promise.
             unsafe { answer(&error, value, len) }
@@ -520,7 +520,7 @@ pub(crate) unsafe fn get(
         (libc::SOL_SOCKET, libc::SO_ERROR, Kind::Datagram(Some(id))) => {
             offload.poll_if_due(process.now());
             let id = offload.turn(key).unwrap_or(id);
-            let error = offload.ring.take_error(id).map(|error| Errno::from(error).0);
+            let error = offload.rings.of_mut(id).take_error(id).map(|error| Errno::from(error).0);
             if let Some(error) = error.or_else(|| offload.sockets.find_mut(key)?.take_left_error()) {
                 drop(guard);
                 // SAFETY: the caller's promise.
@@ -545,7 +545,7 @@ pub(crate) unsafe fn get(
             unsafe { answer(&info, value, len) }
         }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG, Kind::Connecting(id) | Kind::Stream(id)) => {
-            let mss = offload.ring.info(id).map_or(0, |info| c_int::from(info.mss));
+            let mss = offload.rings.of(id).info(id).map_or(0, |info| c_int::from(info.mss));
             drop(guard);
             // SAFETY: the caller's promise.
             unsafe { answer(&mss, value, len) }

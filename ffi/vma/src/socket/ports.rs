@@ -241,11 +241,11 @@ impl Offload {
 
     /// The next port of the range, if nobody in this process holds it.
     fn look_ahead(&mut self, (source, remote): (IpAddr, SocketAddr), now: ringway_stack::Instant) -> Found {
-        let Self { ring, ports, .. } = self;
+        let Self { rings, ports, .. } = self;
         let Some(allowed) = &ports.allowed else { return Found::None };
         ports.last = (ports.last + 1) % allowed.count;
         let local = SocketAddr::new(source, allowed.at(ports.last));
-        if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !ring.tcp_is_free(now, local, remote) {
+        if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !rings.tcp_is_free(now, local, remote) {
             return Found::None;
         }
         Found::Fresh(local)
@@ -258,10 +258,10 @@ impl Offload {
         (source, remote): (IpAddr, SocketAddr),
         now: ringway_stack::Instant,
     ) -> Found {
-        let Self { ring, sockets, ports, .. } = self;
+        let Self { rings, sockets, ports, .. } = self;
         ports.next = (ports.next + 1) % ports.own.len();
         let local = ports.own[ports.next];
-        if local.ip() != source || !ring.tcp_is_free(now, local, remote) {
+        if local.ip() != source || !rings.tcp_is_free(now, local, remote) {
             return Found::None;
         }
         let Some(holders) = ports.held.get_mut(&local) else { return Found::None };

@@ -29,7 +29,7 @@ fn connects_again(offload: &mut Offload, index: u32) -> bool {
     let Some(socket) = offload.sockets.find(key).filter(|socket| socket.is_nonblocking()) else { return false };
     let (Kind::Connecting(id), Some(remote)) = (socket.kind, socket.peer) else { return false };
     // One that was established once has a round-trip time.
-    let is_refused = offload.ring.info(id).is_some_and(|info| info.state == Some(tcp::State::Closed) && info.srtt.is_zero());
+    let is_refused = offload.rings.of(id).info(id).is_some_and(|info| info.state == Some(tcp::State::Closed) && info.srtt.is_zero());
     if !is_refused {
         return false;
     }
@@ -41,7 +41,7 @@ fn connects_again(offload: &mut Offload, index: u32) -> bool {
     if !matches!(result, Ok(_) | Err(Errno(libc::EINPROGRESS))) {
         return false;
     }
-    offload.ring.close(process.now(), id, true);
+    offload.rings.of_mut(id).close(process.now(), id, true);
     offload.leave_to_kernel(key, "connect", Reason::NoOffloadedPeer);
     true
 }

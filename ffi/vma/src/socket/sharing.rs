@@ -21,7 +21,7 @@ use crate::slab::Key;
 /// for this one. `false`: they may, and this kernel does not say.
 pub(super) fn is_known_to_the_kernel(process: &Process, socket: &mut Socket) -> bool {
     socket.udp.reuse = reuse_of(socket.fd);
-    socket.udp.cookie = if process.rendezvous.knows_receivers() { cookie_of(socket.fd) } else { 0 };
+    socket.udp.cookie = if process.rendezvous().knows_receivers() { cookie_of(socket.fd) } else { 0 };
     socket.udp.reuse == Reuse::No || socket.udp.cookie != 0 && !socket.has_preference()
 }
 
@@ -33,7 +33,7 @@ pub(super) fn leave_choice_to_kernel(process: &Process, offload: &mut Offload, k
     if !socket.has_preference() || reuse_of(socket.fd) == Reuse::No {
         return;
     }
-    offload.ring.close(process.now(), id, false);
+    offload.rings.of_mut(id).close(process.now(), id, false);
     offload.close_twin(key);
     offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
     offload.dispatch();
@@ -107,7 +107,7 @@ fn former_receiver(process: &Process, fd: c_int, from: Option<SocketAddr>, to: S
     // (One that takes both families comes between in both.)
     let takes_both = from.is_none() && to.is_ipv6() && to.ip().is_unspecified() && !address::is_v6_only(fd, Family::V6);
     let also = takes_both.then(|| SocketAddr::new(address::any(Family::V4).ip(), to.port()));
-    let ask = |to| process.rendezvous.receiver(from.unwrap_or(address::any(Family::of(to))), to);
+    let ask = |to| process.rendezvous().receiver(from.unwrap_or(address::any(Family::of(to))), to);
     is_shared.then(|| FormerReceiver(ask(to), also.map(ask)))
 }
 
@@ -118,9 +118,9 @@ impl FormerReceiver {
     /// It gets that no more: whoever sends there asks again.
     pub(super) fn lets_go(self, process: &Process) {
         let _masked = Masked::new();
-        process.rendezvous.unsettle(self.0);
+        process.rendezvous().unsettle(self.0);
         if let Some(of_v4) = self.1.filter(|&of_v4| of_v4 != self.0) {
-            process.rendezvous.unsettle(of_v4);
+            process.rendezvous().unsettle(of_v4);
         }
     }
 }

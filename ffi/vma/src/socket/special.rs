@@ -102,11 +102,11 @@ pub(super) fn receive(
 /// stays to be told by the next call.
 fn go_on(process: &Process, key: Key, id: FlowId, into: &mut [IoSliceMut<'_>], time: Option<Duration>) -> Result<usize, Errno> {
     receiving(process, key, (time, false), Resume::new(process.now()), |offload, now| {
-        let nothing = offload.ring.info(id).is_none_or(|info| info.recv_queue == 0);
-        if nothing && offload.ring.readiness(id).intersects(Readiness::ERR) {
+        let nothing = offload.rings.of(id).info(id).is_none_or(|info| info.recv_queue == 0);
+        if nothing && offload.rings.of(id).readiness(id).intersects(Readiness::ERR) {
             return Ok(0);
         }
-        let result = offload.ring.tcp_recv(now, id, into, RecvFlags::empty());
+        let result = offload.rings.of_mut(id).tcp_recv(now, id, into, RecvFlags::empty());
         offload.dispatch();
         result
     })
@@ -124,14 +124,14 @@ fn peek(
     until: Option<(usize, Option<Duration>)>,
 ) -> Result<usize, Errno> {
     let mut look = |offload: &mut Offload, now: Instant, least: usize| {
-        let there = offload.ring.info(id).map_or(0, |info| info.recv_queue);
-        if there < least && !offload.ring.readiness(id).intersects(Readiness::RDHUP | Readiness::ERR | Readiness::HUP) {
+        let there = offload.rings.of(id).info(id).map_or(0, |info| info.recv_queue);
+        if there < least && !offload.rings.of(id).readiness(id).intersects(Readiness::RDHUP | Readiness::ERR | Readiness::HUP) {
             return Err(Error::WouldBlock);
         }
         match counted {
             Some(limit) if there > 0 => Ok(there.min(limit)),
-            Some(_) => offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK),
-            None => offload.ring.tcp_recv(now, id, into, RecvFlags::PEEK),
+            Some(_) => offload.rings.of_mut(id).tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK),
+            None => offload.rings.of_mut(id).tcp_recv(now, id, into, RecvFlags::PEEK),
         }
     };
     let now = process.now();
@@ -162,8 +162,9 @@ fn peek(
 
 /// No room: Linux waits for a byte (sock_rcvlowat is never zero), and takes none.
 fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key, id: FlowId, flags: c_int) -> Result<usize, Errno> {
-    let look =
-        |offload: &mut Offload, now: Instant| offload.ring.tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0);
+    let look = |offload: &mut Offload, now: Instant| {
+        offload.rings.of_mut(id).tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0)
+    };
     let now = process.now();
     offload.poll_if_due(now);
     let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
@@ -270,7 +271,8 @@ fn leave_for_urgent(process: &Process, mut offload: Guard<'_, Offload>, now: Ins
     offload.poll_if_due(now);
     let Some(socket) = offload.sockets.find(key) else { return Errno(libc::EBADF) };
     let (fd, waits) = (socket.fd, !socket.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0);
-    let is_opening = offload.ring.info(id).is_some_and(|info| matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived)));
+    let is_opening =
+        offload.rings.of(id).info(id).is_some_and(|info| matches!(info.state, Some(tcp::State::SynSent | tcp::State::SynReceived)));
     drop(offload);
     if is_opening && !waits {
         return Errno(libc::EAGAIN);

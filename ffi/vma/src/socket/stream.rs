@@ -59,7 +59,7 @@ pub(super) fn receive_some(
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     let state = &mut *offload;
     if flags & libc::MSG_PEEK == 0 {
-        match state.ring.tcp_recv(now, id, into, ring_flags) {
+        match state.rings.of_mut(id).tcp_recv(now, id, into, ring_flags) {
             // An end that the program itself made may have bytes behind it.
             Err(Error::WouldBlock) | Ok(0) => {}
             result => {
@@ -69,7 +69,7 @@ pub(super) fn receive_some(
         }
     }
     state.poll_if_due(now);
-    match state.ring.tcp_recv(now, id, into, ring_flags) {
+    match state.rings.of_mut(id).tcp_recv(now, id, into, ring_flags) {
         Err(Error::WouldBlock) => {}
         result => {
             state.dispatch();
@@ -103,7 +103,7 @@ fn wait_to_receive(
     resume: Resume,
 ) -> Result<usize, Errno> {
     receiving(process, key, (timeout, timeout.is_none()), resume, |offload, now| {
-        let result = offload.ring.tcp_recv(now, id, into, flags);
+        let result = offload.rings.of_mut(id).tcp_recv(now, id, into, flags);
         offload.dispatch();
         result
     })
@@ -200,16 +200,16 @@ pub(crate) fn send(
     // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
     if process.params.rx_poll_on_tx_tcp {
         state.poll_if_due(now);
-    } else if now.since(state.ring.polled_at()) > STALE && !state.ring.is_held(id) {
+    } else if now.since(state.rings.of(id).polled_at()) > STALE && !state.rings.of(id).is_held(id) {
         state.catch_up(now);
     }
-    let mut result = state.ring.tcp_send(now, id, data, ring_flags);
+    let mut result = state.rings.of_mut(id).tcp_send(now, id, data, ring_flags);
     if result == Err(Error::WouldBlock) {
         state.poll_if_due(now);
-        result = state.ring.tcp_send(now, id, data, ring_flags);
+        result = state.rings.of_mut(id).tcp_send(now, id, data, ring_flags);
     }
     state.dispatch();
-    if state.ring.is_held(id) {
+    if state.rings.of(id).is_held(id) {
         state.watch_held(now, id);
     }
     let done = match result {
@@ -242,7 +242,7 @@ fn send_rest(
     let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
     while !left.is_empty() {
         let sent = blocking(process, key, timeout, |offload, now| {
-            let result = offload.ring.tcp_send(now, id, left, ring_flags);
+            let result = offload.rings.of_mut(id).tcp_send(now, id, left, ring_flags);
             offload.dispatch();
             result
         });

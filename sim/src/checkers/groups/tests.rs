@@ -3,8 +3,8 @@
 use super::*;
 
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 0, 0, 1));
-const ONE: FlowId = FlowId { index: 0, generation: 0 };
-const OTHER: FlowId = FlowId { index: 1, generation: 0 };
+const ONE: FlowId = FlowId { ring: 0, index: 0, generation: 0 };
+const OTHER: FlowId = FlowId { ring: 0, index: 1, generation: 0 };
 
 fn at(millis: u64) -> Moment {
     Moment::after(millis)

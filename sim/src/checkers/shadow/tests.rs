@@ -491,7 +491,7 @@ fn what_a_program_accepts_may_have_been_followed_already() {
     }
     let mut flows = Flows::default();
     let ids = [opens(&mut flows, IRS, true), opens(&mut flows, IRS + 5000, true)];
-    flows.at_mut(ids[0]).owner = Some((0, FlowId { index: 0, generation: 0 }));
+    flows.at_mut(ids[0]).owner = Some((0, FlowId { ring: 0, index: 0, generation: 0 }));
     flows.accepted(tuple, 1);
     assert!(!flows.at(ids[1]).shadow.blurred, "the first was accepted before");
 }

@@ -208,7 +208,7 @@ impl<'b> Host<'b> {
     pub(super) fn open(&mut self, local: SocketAddrV4, options: UdpOptions) -> FlowId {
         let opened = self.ring.udp_open(local.into(), &options);
         self.must(opened.is_ok(), format_args!("bind(2): {opened:?} of {local}, which nobody has"));
-        opened.unwrap_or(FlowId { index: 0, generation: 0 })
+        opened.unwrap_or(FlowId { ring: 0, index: 0, generation: 0 })
     }
 
     pub(super) fn close(&mut self, socket: FlowId) {

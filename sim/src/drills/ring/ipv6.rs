@@ -106,7 +106,7 @@ pub(in crate::drills) fn solicited(bench: &mut Bench) {
 fn open(host: &mut Host<'_>, options: UdpOptions) -> FlowId {
     let opened = host.ring.udp_open(SocketAddr::new(OURS.into(), PORT), &options);
     host.must(opened.is_ok(), format_args!("bind(2): {opened:?} of an address that nobody has"));
-    opened.unwrap_or(FlowId { index: 0, generation: 0 })
+    opened.unwrap_or(FlowId { ring: 0, index: 0, generation: 0 })
 }
 
 fn send(host: &mut Host<'_>, socket: FlowId, payload: &[u8]) -> Result<usize, Error> {

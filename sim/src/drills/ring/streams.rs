@@ -40,7 +40,7 @@ impl PeerEnd {
         let local = SocketAddrV4::new(OURS[0], port);
         let opened = host.ring.tcp_connect(host.now, local.into(), remote.into(), hop, config);
         host.must(opened.is_ok(), format_args!("connect(2): {opened:?} of {local}, which nobody has"));
-        let socket = opened.unwrap_or(FlowId { index: 0, generation: 0 });
+        let socket = opened.unwrap_or(FlowId { ring: 0, index: 0, generation: 0 });
         Self { local, remote, socket, nxt: 1000, rcv: 0 }
     }
 

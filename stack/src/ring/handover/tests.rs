@@ -196,7 +196,7 @@ fn what_cannot_be_passed_on_stays() {
     assert_eq!(pair.a.detach_stream(pair.now, client).unwrap_err(), Error::BadSocket);
     let mut full = Pair::new().a;
     full.config = RingConfig { flows_max: 0, ..RingConfig::default() };
-    full.slots = crate::ring::slots::Slots::new(0);
+    full.slots = crate::ring::slots::Slots::new(0, 0);
     let (error, handover) = full.adopt(pair.now, handover).unwrap_err();
     assert_eq!(error, Error::NoBuffers);
     assert!(pair.a.adopt(pair.now, handover).is_ok(), "it came back whole");

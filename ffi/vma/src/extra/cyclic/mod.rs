@@ -94,7 +94,7 @@ impl Offload {
         if let Some(cyclic) = self.cyclic.find(ring) {
             cyclic.members.push(index);
         } else if let Some(buffer) = make(&geometry, memory) {
-            let why = CyclicBuffer::<Memory>::lacking(self.ring.queues().capabilities());
+            let why = CyclicBuffer::<Memory>::lacking(self.rings.at(socket.ring).ring.queues().capabilities());
             tracing::info!(
                 "a cyclic ring of {} bytes; its records are written by software{}",
                 buffer.layout().bytes(),
@@ -107,13 +107,13 @@ impl Offload {
 
     /// A socket on a cyclic ring has room for as many packets as that, and keeps their headers if those are a part of its records.
     pub(super) fn prepare_for_records(&mut self, index: u32) {
-        let Self { cyclic, sockets, ring: stack, .. } = self;
+        let Self { cyclic, sockets, rings, .. } = self;
         let Some(cyclic) = cyclic.rings.iter().find(|cyclic| cyclic.members.contains(&index)) else { return };
         let Some(id) = sockets.get(index).and_then(|socket| socket.ring_id()) else { return };
         // (Only of sockets that are not of UDP, which never come here, is either an error.)
-        let _ = stack.udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(cyclic.room()));
+        let _ = rings.of_mut(id).udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(cyclic.room()));
         if cyclic.buffer.layout().keeps_headers() {
-            let _ = stack.udp_keep_headers(id);
+            let _ = rings.of_mut(id).udp_keep_headers(id);
         }
     }
 }

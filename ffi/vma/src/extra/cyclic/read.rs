@@ -123,10 +123,10 @@ impl Offload {
             if found.is_some() {
                 return Ok(found);
             }
-            if polled >= FRAMES_MAX || !self.ring.is_due(now) {
+            if polled >= FRAMES_MAX || !self.rings.is_due(now) {
                 break;
             }
-            match self.ring.poll(now) {
+            match self.rings.poll(now) {
                 0 => break,
                 frames => polled += frames,
             }
@@ -137,7 +137,7 @@ impl Offload {
 
     /// Looks up which of the stack's sockets a ring has, and sees to their room.
     fn gather(&mut self, ring: Key) -> Result<(), Errno> {
-        let Self { cyclic, sockets, ring: stack, .. } = self;
+        let Self { cyclic, sockets, rings, .. } = self;
         let cyclic = cyclic.find(ring).ok_or(Errno(libc::EBADFD))?;
         cyclic.ids.clear();
         let room = cyclic.room();
@@ -145,20 +145,21 @@ impl Offload {
             let Some(socket) = sockets.get_mut(member) else { continue };
             let Some(id) = socket.ring_id() else { continue };
             // It stays for SO_ERROR: packets are no worse for it.
-            if let Some(error) = stack.take_error(id) {
+            if let Some(error) = rings.of_mut(id).take_error(id) {
                 socket.rare().error = Some(Errno::from(error).0);
             }
             // (The program may have set SO_RCVBUF since. Of a socket that is not of UDP, which is never here, it would be an error.)
-            let _ = stack.udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(room));
+            let _ = rings.of_mut(id).udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(room));
             cyclic.ids.push(id);
         }
         Ok(())
     }
 
     fn read_cyclic(&mut self, ring: Key, min: usize, max: usize) -> Result<Option<Found>, Errno> {
-        let Self { cyclic, ring: stack, .. } = self;
+        let Self { cyclic, rings, .. } = self;
         let cyclic = cyclic.find(ring).ok_or(Errno(libc::EBADFD))?;
-        match stack.cyclic_read(&cyclic.ids, &mut cyclic.buffer, min, max) {
+        let Some(&first) = cyclic.ids.first() else { return Ok(None) };
+        match rings.of_mut(first).cyclic_read(&cyclic.ids, &mut cyclic.buffer, min, max) {
             Ok(None) => Ok(None),
             Ok(Some(run)) => {
                 let memory: &Memory = cyclic.buffer.memory();
@@ -174,7 +175,7 @@ impl Offload {
 impl Offload {
     /// Under SocketXtreme, a ring's descriptor is readable while something is to be told: not for packets that were read here.
     fn forget_read(&mut self, ring: Key) {
-        if !self.rings.has_completions {
+        if !self.extra_rings.has_completions {
             return;
         }
         for _ in 0..self.waiting_on(ring) {
@@ -184,7 +185,7 @@ impl Offload {
             let id = socket.ring_id().filter(|_| is_read);
             // Packets are read here, and errors were left for SO_ERROR: how a socket ended, and all of those that are only on the same ring, is told by
             // completions.
-            let waits = id.and_then(|id| self.ring.udp_backlog(id)).is_some_and(|backlog| backlog.packets > 0);
+            let waits = id.and_then(|id| self.rings.of(id).udp_backlog(id)).is_some_and(|backlog| backlog.packets > 0);
             let waiting = &mut socket.rare().rings.waiting;
             if !is_read || waiting.forget(Readiness::IN | Readiness::OUT | Readiness::ERR) || waits {
                 self.requeue(ring, key);

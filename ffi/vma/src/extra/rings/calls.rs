@@ -72,7 +72,7 @@ fn ours(fd: c_int) -> Option<(&'static Process, Key)> {
 impl Offload {
     /// The program has asked for a ring: from now on sockets are on theirs, those as well that are there already.
     pub(super) fn begin_rings(&mut self) {
-        if core::mem::replace(&mut self.rings.is_active, true) {
+        if core::mem::replace(&mut self.extra_rings.is_active, true) {
             return;
         }
         let there: Vec<Key> = self.sockets.iter().filter(|(_, socket)| socket.ring_id().is_some()).map(|(key, _)| key).collect();
@@ -119,7 +119,7 @@ fn sends_there(socket: &Socket, to: Address) -> bool {
 
 /// A ring's descriptor, made if it has none.
 fn descriptor_of(process: &Process, ring: Key) -> Result<c_int, Errno> {
-    let known = |offload: &Offload| offload.rings.all.find(ring)?.descriptor.map(|(fd, _)| fd);
+    let known = |offload: &Offload| offload.extra_rings.all.find(ring)?.descriptor.map(|(fd, _)| fd);
     if let Some(fd) = known(&process.lock()) {
         return Ok(fd);
     }
@@ -133,9 +133,9 @@ fn descriptor_of(process: &Process, ring: Key) -> Result<c_int, Errno> {
     let offload = &mut *guard;
     // Another thread may have been quicker; or the last socket of the ring was closed.
     let taken = known(offload).or_else(|| {
-        let is_ready = !offload.rings.all.find(ring)?.waiting.is_empty();
+        let is_ready = !offload.extra_rings.all.find(ring)?.waiting.is_empty();
         let instance = descriptor::open(offload, fd, ring, is_ready)?;
-        offload.rings.all.find_mut(ring)?.descriptor = Some((fd, instance));
+        offload.extra_rings.all.find_mut(ring)?.descriptor = Some((fd, instance));
         watch_all(offload, ring);
         Some(fd)
     });

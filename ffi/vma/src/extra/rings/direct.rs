@@ -84,6 +84,6 @@ fn with<T>(ring: c_int, f: impl FnOnce(&mut Offload, Key) -> T) -> Option<T> {
 
 impl Offload {
     fn has_waiting(&mut self, ring: Key) -> bool {
-        self.rings.all.find(ring).is_some_and(|ring| !ring.waiting.is_empty())
+        self.extra_rings.all.find(ring).is_some_and(|ring| !ring.waiting.is_empty())
     }
 }

@@ -36,8 +36,8 @@ impl Logic {
 impl Offload {
     /// A socket has joined a ring: from now on its calls are looked at, if they may move it.
     pub(super) fn begin_migrating(&mut self, asked: Asked, direction: Direction) {
-        if asked.logic.is_by_caller() && self.rings.ratios[direction as usize].is_some() {
-            self.rings.migrate[direction as usize] = true;
+        if asked.logic.is_by_caller() && self.extra_rings.ratios[direction as usize].is_some() {
+            self.extra_rings.migrate[direction as usize] = true;
         }
     }
 
@@ -46,7 +46,7 @@ impl Offload {
     #[inline(never)]
     pub(crate) fn note_use(&mut self, key: Key, direction: Direction) {
         let at = direction as usize;
-        let Some(ratio) = self.rings.ratios[at] else { return };
+        let Some(ratio) = self.extra_rings.ratios[at] else { return };
         let asked = self.asked(key.index, direction);
         // (Whose records wait in a cyclic buffer, or are being read there, stays.)
         if !asked.logic.is_by_caller() || asked.profile != 0 {
@@ -54,9 +54,9 @@ impl Offload {
         }
         let Some(socket) = self.sockets.find_mut(key) else { return };
         let Some(ring) = socket.rare.as_ref().and_then(|rare| rare.rings.ring(direction)) else { return };
-        let place = self.rings.threads.seen(asked, key, socket);
+        let place = self.extra_rings.threads.seen(asked, key, socket);
         let strangers = &mut socket.rare().rings.strangers[at];
-        if self.rings.all.find(ring).is_some_and(|ring| ring.is_for(place)) {
+        if self.extra_rings.all.find(ring).is_some_and(|ring| ring.is_for(place)) {
             *strangers = Stranger::default();
         } else if strangers.calls(place, ratio) {
             *strangers = Stranger::default();

@@ -217,16 +217,16 @@ impl Rings {
 impl Offload {
     /// Whether the program has asked for rings.
     pub(crate) const fn rings_are_used(&self) -> bool {
-        self.rings.is_active
+        self.extra_rings.is_active
     }
 
     /// One of our sockets has a socket of the stack's now: it goes onto its ring, if sockets do.
     pub(crate) fn put_on_ring(&mut self, id: FlowId, socket: u32) {
-        if !self.rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
+        if !self.extra_rings.is_active || self.join_ring(socket, Direction::Rx).is_none() {
             return;
         }
         self.prepare_for_records(socket);
-        if self.rings.has_completions {
+        if self.extra_rings.has_completions {
             self.begin_lending();
             if let Some(socket) = self.sockets.get_mut(socket) {
                 socket.rare().rings.waiting.begin();
@@ -234,7 +234,7 @@ impl Offload {
                 socket.waited = true;
             }
             // What came before has told nobody. (That it can be written to is no news.)
-            self.note_event(socket, self.ring.readiness(id) - Readiness::OUT);
+            self.note_event(socket, self.rings.of(id).readiness(id) - Readiness::OUT);
             self.watch(socket);
         }
     }
@@ -245,7 +245,7 @@ impl Offload {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.peer = peer;
         socket.rare().rings.rings[Direction::Rx as usize] = Some(On { ring, place: None });
-        if let Some(ring) = self.rings.all.find_mut(ring) {
+        if let Some(ring) = self.extra_rings.all.find_mut(ring) {
             ring.users += 1;
         }
         self.watch(key.index);
@@ -254,7 +254,7 @@ impl Offload {
     /// A connection that is the kernel's now, and on a ring still: what happens there is told on it. That it can be written to is told once, for who
     /// waits for that.
     pub(crate) fn follow_to_kernel(&mut self, key: Key) {
-        if self.rings.has_completions && self.is_on_ring(key.index) {
+        if self.extra_rings.has_completions && self.is_on_ring(key.index) {
             self.watch(key.index);
             self.note_event(key.index, Readiness::OUT);
         }
@@ -269,18 +269,18 @@ impl Offload {
     fn watch(&mut self, index: u32) {
         let Some(socket) = self.sockets.get(index) else { return };
         let Some(on) = socket.rare.as_ref().map(|rare| &rare.rings) else { return };
-        let is_meant = !self.rings.has_completions || matches!(socket.source(), Source::Both(_) | Source::Kernel);
+        let is_meant = !self.extra_rings.has_completions || matches!(socket.source(), Source::Both(_) | Source::Kernel);
         if is_meant
             && !on.waiting.kernel_pauses
-            && let Some(descriptor) = on.ring(Direction::Rx).and_then(|ring| self.rings.all.find(ring)?.descriptor)
+            && let Some(descriptor) = on.ring(Direction::Rx).and_then(|ring| self.extra_rings.all.find(ring)?.descriptor)
         {
-            descriptor::watch(self, descriptor, index, self.rings.has_completions);
+            descriptor::watch(self, descriptor, index, self.extra_rings.has_completions);
         }
     }
 
     fn unwatch(&mut self, index: u32) {
         let on = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()).map(|rare| &rare.rings);
-        if let Some(descriptor) = on.and_then(|on| self.rings.all.find(on.ring(Direction::Rx)?)?.descriptor) {
+        if let Some(descriptor) = on.and_then(|on| self.extra_rings.all.find(on.ring(Direction::Rx)?)?.descriptor) {
             descriptor::unwatch(self, descriptor, index);
         }
     }
@@ -308,7 +308,7 @@ impl Offload {
 
     /// Whether a poll of a ring, which found nothing or something on it, asks the kernel as well.
     pub(super) fn asks_kernel(&mut self, ring: Key, now: Instant, found_nothing: bool, ratio: Ratio) -> bool {
-        let Some(ring) = self.rings.all.find_mut(ring) else { return false };
+        let Some(ring) = self.extra_rings.all.find_mut(ring) else { return false };
         let Some((_, instance)) = ring.descriptor else { return false };
         descriptor::has_kernel_members(&self.mux, instance)
             && (ring.kernel_poll.on_ring(ratio) || found_nothing && ring.kernel_poll.on_empty(now, ratio))
@@ -316,7 +316,7 @@ impl Offload {
 
     /// Such a look found something.
     pub(super) fn kernel_delivered(&mut self, ring: Key) {
-        if let Some(ring) = self.rings.all.find_mut(ring) {
+        if let Some(ring) = self.extra_rings.all.find_mut(ring) {
             ring.kernel_poll.delivered();
         }
     }
@@ -328,7 +328,7 @@ impl Offload {
             return Some(ring);
         }
         let place = self.place_of(index, direction)?;
-        let ring = self.rings.join(place);
+        let ring = self.extra_rings.join(place);
         self.enter_ring(index, direction, On { ring, place: Some(place) });
         Some(ring)
     }
@@ -338,7 +338,7 @@ impl Offload {
         let asked = self.asked(index, direction);
         self.begin_migrating(asked, direction);
         let (key, socket) = (self.sockets.key_at(index)?, self.sockets.get(index)?);
-        Some(self.rings.threads.place(asked, key, socket))
+        Some(self.extra_rings.threads.place(asked, key, socket))
     }
 
     /// A socket is on a ring that it has joined.
@@ -356,7 +356,7 @@ impl Offload {
     /// What a socket's ring is chosen by.
     fn asked(&self, index: u32, direction: Direction) -> Asked {
         let asked = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()?.rings.asked[direction as usize]);
-        asked.unwrap_or(Asked::by(self.rings.logics[direction as usize]))
+        asked.unwrap_or(Asked::by(self.extra_rings.logics[direction as usize]))
     }
 
     fn leave_ring(&mut self, index: u32, direction: Direction) {
@@ -377,7 +377,7 @@ impl Offload {
     /// A socket is the kernel's from now on, and on no ring: but a connection stays where its completions are polled
     /// ([`Offload::follow_to_kernel`]).
     pub(crate) fn leave_rings(&mut self, index: u32) {
-        let is_told = self.rings.has_completions
+        let is_told = self.extra_rings.has_completions
             && self.sockets.get(index).is_some_and(|socket| matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_) | Kind::Moving));
         if !is_told {
             self.leave_ring(index, Direction::Rx);
@@ -386,13 +386,13 @@ impl Offload {
     }
 
     fn drop_user(&mut self, on: On) {
-        if let Some(instance) = self.rings.leave(on) {
+        if let Some(instance) = self.extra_rings.leave(on) {
             descriptor::close(self, instance);
         }
     }
 
     fn unqueue(&mut self, ring: Key, is_it: impl Fn(&Key) -> bool) {
-        if let Some(ring) = self.rings.all.find_mut(ring) {
+        if let Some(ring) = self.extra_rings.all.find_mut(ring) {
             ring.waiting.retain(|key| !is_it(key));
         }
     }
@@ -415,7 +415,7 @@ impl Offload {
         let Some(on) = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()).map(|rare| &rare.rings) else { return };
         let (Some(old), pending) = (on.rings[direction as usize], on.waiting.pending()) else { return };
         let Some(place) = self.place_of(index, direction) else { return };
-        let new = On { ring: self.rings.join(place), place: Some(place) };
+        let new = On { ring: self.extra_rings.join(place), place: Some(place) };
         if new.ring == old.ring {
             // It stays, and a cyclic buffer where it was.
             if let Some(rare) = self.sockets.get_mut(index).and_then(|socket| socket.rare.as_mut()) {
@@ -430,14 +430,14 @@ impl Offload {
         }
         if direction == Direction::Rx {
             let id = self.sockets.get(index).and_then(|socket| socket.ring_id());
-            let ready = id.map_or(Readiness::empty(), |id| self.ring.readiness(id) - Readiness::OUT);
+            let ready = id.map_or(Readiness::empty(), |id| self.rings.of(id).readiness(id) - Readiness::OUT);
             self.note_event(index, ready | pending);
         }
     }
 
     /// Something happened to a socket: it is told to who polls its ring, and sleeps on it.
     pub(crate) fn note_event(&mut self, index: u32, edges: Readiness) {
-        if self.rings.has_completions && !edges.is_empty() {
+        if self.extra_rings.has_completions && !edges.is_empty() {
             self.queue_event(index, edges);
         }
     }
@@ -453,7 +453,7 @@ impl Offload {
 
     /// Puts a socket at the end of its ring's queue.
     fn queue_on(&mut self, ring: Key, socket: Key) {
-        let Some(ring) = self.rings.all.find_mut(ring) else { return };
+        let Some(ring) = self.extra_rings.all.find_mut(ring) else { return };
         ring.waiting.push_back(socket);
         if let Some((_, instance)) = ring.descriptor {
             descriptor::set_ready(&mut self.mux, instance, true);
@@ -462,7 +462,7 @@ impl Offload {
 
     /// The next socket of a ring that something happened to. With the last, the ring's descriptor is readable no more.
     pub(super) fn take_waiting(&mut self, ring: Key) -> Option<Key> {
-        let ring = self.rings.all.find_mut(ring)?;
+        let ring = self.extra_rings.all.find_mut(ring)?;
         let next = ring.waiting.pop_front();
         if ring.waiting.is_empty()
             && let Some((_, instance)) = ring.descriptor
@@ -479,7 +479,7 @@ impl Offload {
 
     /// How many sockets wait on a ring.
     pub(super) fn waiting_on(&self, ring: Key) -> usize {
-        self.rings.all.find(ring).map_or(0, |ring| ring.waiting.len())
+        self.extra_rings.all.find(ring).map_or(0, |ring| ring.waiting.len())
     }
 }
 

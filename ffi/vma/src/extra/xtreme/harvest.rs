@@ -112,7 +112,7 @@ pub(super) fn harvest(offload: &mut Offload, key: Key, sink: &mut impl Sink) -> 
     let user_data = on.user_data.unwrap_or_else(|| default_user_data(fd));
     let told = Completed { packet: None, events: 0, user_data, from: peer, listener: None };
     match kind {
-        Kind::Listener(Some(id)) if offload.ring.readiness(id).contains(Readiness::IN) => Next::Accept(id),
+        Kind::Listener(Some(id)) if offload.rings.of(id).readiness(id).contains(Readiness::IN) => Next::Accept(id),
         Kind::Stream(id) | Kind::Connecting(id) => stream(offload, key, id, edges, told, sink),
         Kind::Datagram(Some(id)) => datagrams(offload, key, id, edges, told, sink),
         Kind::Kernel => moved(offload, key, edges, told, sink),
@@ -160,7 +160,7 @@ fn stream(offload: &mut Offload, key: Key, id: FlowId, edges: Readiness, told: C
         sink.put(&Completed { packet, events: PACKET | bits(left), ..told });
         left = Readiness::empty();
     }
-    let ready = offload.ring.readiness(id);
+    let ready = offload.rings.of(id).readiness(id);
     let Some(waiting) = waiting(offload, key) else { return Next::Nothing };
     // (Before its end, all that came is told.)
     let has_more = !waiting.rest.is_empty();
@@ -189,8 +189,8 @@ fn gather(offload: &mut Offload, key: Key, id: FlowId, pieces: &mut Vec<Lent<RxB
         let room = BYTES_MAX - bytes;
         let next = match waiting(offload, key).and_then(|waiting| waiting.rest.pop_front()) {
             // (A read that finds nothing takes the error, which is SO_ERROR's.)
-            None if offload.ring.readiness(id).contains(Readiness::ERR) && !has_bytes(offload, id) => return,
-            None => match offload.ring.tcp_lend(id, |buffer| buffer.leading(1).min(room)) {
+            None if offload.rings.of(id).readiness(id).contains(Readiness::ERR) && !has_bytes(offload, id) => return,
+            None => match offload.rings.of_mut(id).tcp_lend(id, |buffer| buffer.leading(1).min(room)) {
                 Ok(Some(piece)) => piece,
                 _ => return,
             },
@@ -212,7 +212,7 @@ fn gather(offload: &mut Offload, key: Key, id: FlowId, pieces: &mut Vec<Lent<RxB
 }
 
 fn has_bytes(offload: &Offload, id: FlowId) -> bool {
-    offload.ring.info(id).is_some_and(|info| info.recv_queue > 0)
+    offload.rings.of(id).info(id).is_some_and(|info| info.recv_queue > 0)
 }
 
 /// A completion for each datagram; an error in one of its own.
@@ -233,7 +233,7 @@ fn datagrams_by(
 ) -> Next {
     while !sink.is_full() && offload.buffers.have_room() {
         let mut first = None;
-        let lent = offload.ring.udp_lend_each(id, |piece| match first {
+        let lent = offload.rings.of_mut(id).udp_lend_each(id, |piece| match first {
             None => first = Some(piece),
             Some(_) => more.push(piece),
         });
@@ -263,7 +263,7 @@ fn datagrams_by(
             }
         }
     }
-    let ready = offload.ring.readiness(id).intersects(Readiness::IN | Readiness::ERR);
+    let ready = offload.rings.of(id).readiness(id).intersects(Readiness::IN | Readiness::ERR);
     again(offload, key, edges & (Readiness::RDHUP | Readiness::HUP), ready)
 }
 

@@ -108,7 +108,7 @@ impl Source {
         if fdtable::peek(fd).socket() != Some(key) {
             return None;
         }
-        let is_shut = socket.ring_id().is_some_and(|id| offload.ring.readiness(id).contains(Readiness::RDHUP));
+        let is_shut = socket.ring_id().is_some_and(|id| offload.rings.of(id).readiness(id).contains(Readiness::RDHUP));
         let user_data = socket.rare.as_ref().and_then(|rare| rare.rings.user_data).unwrap_or_else(|| default_user_data(fd));
         let told = Completed { packet: None, events: 0, user_data, from: socket.peer, listener: None };
         Some(Self { key, is_listener, is_stream, fd, family: socket.family, is_shut, told })

@@ -123,8 +123,8 @@ fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink, may_call: bool) 
     // What waits comes first: if each call polled, those of a program that takes one packet at a time would fill its sockets until they drop.
     guard = tell(process, guard, ring, out);
     let mut polled = 0;
-    while polled < FRAMES_MAX && !out.is_full() && guard.ring.is_due(now) {
-        match guard.ring.poll(now) {
+    while polled < FRAMES_MAX && !out.is_full() && guard.rings.is_due(now) {
+        match guard.rings.poll(now) {
             0 => break,
             frames => polled += frames,
         }
@@ -219,8 +219,8 @@ pub(super) extern "C" fn unreference(buff: *mut Buff) -> c_int {
 fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
     match credit {
         // (Datagrams need no clock.)
-        Some(Credit { to: Creditor::Ring(to), bytes }) if offload.ring.udp_give_back(to, bytes) => {}
-        Some(Credit { to: Creditor::Ring(to), bytes }) => offload.ring.give_back(process.now(), to, bytes),
+        Some(Credit { to: Creditor::Ring(to), bytes }) if offload.rings.of_mut(to).udp_give_back(to, bytes) => {}
+        Some(Credit { to: Creditor::Ring(to), bytes }) => offload.rings.of_mut(to).give_back(process.now(), to, bytes),
         Some(Credit { to: Creditor::Kernel(to), bytes }) => offload.given_back_to_kernel(to, bytes),
         None => {}
     }
@@ -230,7 +230,7 @@ impl Offload {
     /// After a listener's turn: it has another if a connection waits.
     fn note_event_on(&mut self, socket: Key, id: ringway_stack::ring::FlowId) {
         if self.sockets.find(socket).is_some_and(|socket| socket.ring_id() == Some(id)) {
-            let ready = self.ring.readiness(id) & ringway_stack::ring::Readiness::IN;
+            let ready = self.rings.of(id).readiness(id) & ringway_stack::ring::Readiness::IN;
             self.note_event(socket.index, ready);
         }
     }

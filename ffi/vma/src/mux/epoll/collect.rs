@@ -14,11 +14,11 @@ use super::super::{IN, readiness, thread};
 use super::{
     Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, await_adopted, is_plain, registered_event, token,
 };
-use crate::devices::Ring;
 use crate::errno::Errno;
 use crate::extra::resume::{self, Resume};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process};
+use crate::rings::Rings;
 use crate::slab::Slab;
 use crate::socket::Socket;
 
@@ -27,19 +27,19 @@ const KERNEL_EVERY: Duration = Duration::from_millis(1);
 
 /// What an item's target is ready for, as far as we carry it.
 #[inline]
-pub(super) fn target_readiness(ring: &Ring, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, target: Target, depth: u32) -> u32 {
+pub(super) fn target_readiness(rings: &Rings, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, target: Target, depth: u32) -> u32 {
     match target {
-        Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(ring, socket)),
-        Target::Epoll(inner) => nested_readiness(ring, sockets, epolls, inner, depth),
+        Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(rings, socket)),
+        Target::Epoll(inner) => nested_readiness(rings, sockets, epolls, inner, depth),
         Target::Ring(instance) if epolls.get(instance).is_some_and(Epoll::has_completions) => IN,
         Target::Ring(_) | Target::KernelHalf(_) | Target::Kernel => 0,
     }
 }
 
-fn nested_readiness(ring: &Ring, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
+fn nested_readiness(rings: &Rings, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
     let Some(instance) = epolls.get_mut(index).filter(|instance| depth < NESTING_MAX && instance.interest.may_be_ready()) else { return 0 };
     let mut interest = std::mem::take(&mut instance.interest);
-    let ready = interest.is_ready(|item| target_readiness(ring, sockets, epolls, item.target, depth + 1));
+    let ready = interest.is_ready(|item| target_readiness(rings, sockets, epolls, item.target, depth + 1));
     if let Some(instance) = epolls.get_mut(index) {
         instance.interest = interest;
     }
@@ -48,21 +48,21 @@ fn nested_readiness(ring: &Ring, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll
 
 /// Whether an instance, polled from outside, is readable for what we carry.
 pub(crate) fn is_readable(offload: &mut Offload, index: u32) -> bool {
-    let Offload { ring, sockets, mux, .. } = offload;
-    nested_readiness(ring, sockets, &mut mux.epolls, index, 0) != 0
+    let Offload { rings, sockets, mux, .. } = offload;
+    nested_readiness(rings, sockets, &mut mux.epolls, index, 0) != 0
 }
 
 /// Reports what is ready of what we carry.
 #[inline]
 fn collect(offload: &mut Offload, index: u32, round: u32, events: &mut [epoll_event]) -> usize {
-    let Offload { ring, sockets, mux, .. } = offload;
+    let Offload { rings, sockets, mux, .. } = offload;
     let Some(instance) = mux.epolls.get_mut(index).filter(|instance| instance.interest.may_be_ready()) else { return 0 };
     let mut interest = std::mem::take(&mut instance.interest);
     let collected = interest.collect(
         round,
         events.len(),
         |item| {
-            let ready = target_readiness(ring, sockets, &mut mux.epolls, item.target, 0);
+            let ready = target_readiness(rings, sockets, &mut mux.epolls, item.target, 0);
             if let (Target::Socket(socket), true) = (item.target, ready & item.mask() & IN != 0)
                 && let Some(socket) = sockets.get(socket)
             {

@@ -123,7 +123,7 @@ pub(super) fn lost_number(offload: &mut Offload, index: u32, closed: RawFd) {
     if end.made == Some(closed) {
         end.made = None;
     }
-    offload.rings.renumber(end.ring, closed, other);
+    offload.extra_rings.renumber(end.ring, closed, other);
 }
 
 /// The ring is no more: its descriptor goes, and who sleeps on a duplicate finds nothing any more. (A duplicate is the program's to close.)

@@ -156,7 +156,7 @@ pub(crate) fn receive(
         if has_two {
             id = offload.turn(key).unwrap_or(id);
         }
-        match offload.ring.udp_recv(id, into, ring_flags) {
+        match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {
             Err(Error::WouldBlock) => {}
             result => {
                 if has_two && ring_flags.is_empty() {
@@ -249,9 +249,9 @@ fn wait_to_receive(
             if has_two {
                 id = offload.turn(key).unwrap_or(id);
             }
-            match offload.ring.udp_recv(id, into, ring_flags) {
+            match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {
                 // Linux's blocking call returns zero once the socket's reading end is shut; one that doesn't block says EAGAIN.
-                Err(Error::WouldBlock) if offload.ring.readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::End)),
+                Err(Error::WouldBlock) if offload.rings.of(id).readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::End)),
                 Err(Error::WouldBlock) => None,
                 result => {
                     if has_two && ring_flags.is_empty() {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const STREAM: FlowId = FlowId { index: 3, generation: 1 };
+const STREAM: FlowId = FlowId { ring: 0, index: 3, generation: 1 };
 
 fn pieces(lens: &[usize]) -> Vec<Lent<RxBuf>> {
     (0u8..).zip(lens).map(|(value, &len)| Lent::Copied(vec![value; len])).collect()
