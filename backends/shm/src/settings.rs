@@ -20,6 +20,8 @@ pub struct Settings {
     /// A TCP address is a member's only where the kernel has a socket of its user's that listens there: who listens over the ring listens in the
     /// kernel too, and the kernel is asked. (Members that use the device without the kernel's sockets beside it are not found then.)
     pub listeners_are_bound: bool,
+    /// It is listed among the members of its user ([`crate::members`]), and answers questions there. Of a process's members, one is enough.
+    pub is_listed: bool,
     /// Send buffers lie in huge pages where the system gives some. (Whole ones are taken then, as they are used.)
     pub huge_pages: bool,
     /// Small frames that are kept at a time, at most, while the ring lends them: what comes beyond is copied by whoever takes it. At most
@@ -59,6 +61,7 @@ impl Default for Settings {
             peers_max: 1024,
             resolve_timeout: Duration::from_millis(500),
             listeners_are_bound: false,
+            is_listed: true,
             huge_pages: false,
             heads_max: 200_000,
             head_memory: None,

@@ -30,6 +30,14 @@ pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), A
     ringway_shm::attach(&settings(params))
 }
 
+/// Attaches once more, for another ring. (One of the process's members is listed; and the memory that the program named for small frames is used once.)
+///
+/// # Errors
+/// [`AttachError`].
+pub(crate) fn attach_another(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
+    ringway_shm::attach(&ringway_shm::Settings { is_listed: false, head_memory: None, ..settings(params) })
+}
+
 /// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones
 /// (32 KiB): 19 buffers are 128 KiB.
 fn settings(params: &Params) -> ringway_shm::Settings {

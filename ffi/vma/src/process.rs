@@ -270,7 +270,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     // SAFETY: made just now, and freed below only where nobody has come to know of it.
     let process: &'static Process = unsafe { &*made };
     report::serve(process);
-    crate::moving::serve(process);
+    crate::moving::serve(process, process.rendezvous());
     let progress = match mux::progress::start(process) {
         Ok(progress) => progress,
         Err(error) => {
@@ -316,9 +316,20 @@ impl Process {
         self.rendezvous[0].get().expect("it is made with the process")
     }
 
+    /// A ring of that number is about to be there.
+    pub(crate) fn add_rendezvous(&'static self, ring: u16, rendezvous: Arc<Rendezvous>) {
+        crate::moving::serve(self, &rendezvous);
+        let _ = self.rendezvous[usize::from(ring)].set(rendezvous);
+    }
+
     /// Whether one of its rings is known by that name.
     pub(crate) fn is_own(&self, station: &Station) -> bool {
         self.rendezvous_of_all().any(|own| own.station() == *station)
+    }
+
+    /// What its rings are known by.
+    pub(crate) fn own_members(&self) -> Vec<u64> {
+        self.rendezvous_of_all().map(|own| own.station().id()).collect()
     }
 
     /// Of each ring.

@@ -5,6 +5,8 @@
 //!
 //! [`Process::rendezvous_of`]: crate::process::Process::rendezvous_of
 
+mod choice;
+
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
@@ -38,12 +40,16 @@ impl ProcessRing {
     }
 }
 
-/// All of them. Invariant: there is at least one, and none ever goes, so that the number of a ring is its place here.
-pub(crate) struct Rings(Vec<ProcessRing>);
+/// All of them.
+pub(crate) struct Rings {
+    /// Invariant: there is at least one, and none ever goes, so that the number of a ring is its place here.
+    all: Vec<ProcessRing>,
+    places: choice::Places,
+}
 
 impl Rings {
     pub(crate) fn new(first: Ring) -> Self {
-        Self(vec![ProcessRing::new(first)])
+        Self { all: vec![ProcessRing::new(first)], places: choice::Places::default() }
     }
 
     /// The ring that a flow is on.
@@ -60,48 +66,52 @@ impl Rings {
 
     #[inline]
     pub(crate) fn at(&self, number: u16) -> &ProcessRing {
-        &self.0[usize::from(number)]
+        &self.all[usize::from(number)]
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, number: u16) -> &mut ProcessRing {
-        &mut self.0[usize::from(number)]
+        &mut self.all[usize::from(number)]
     }
 
     /// The one that the process began with.
     pub(crate) fn first(&self) -> &ProcessRing {
-        &self.0[0]
+        &self.all[0]
     }
 
     /// As [`Rings::first`].
     pub(crate) fn first_mut(&mut self) -> &mut ProcessRing {
-        &mut self.0[0]
+        &mut self.all[0]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ProcessRing> {
-        self.0.iter()
+        self.all.iter()
     }
 
     #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ProcessRing> {
-        self.0.iter_mut()
+        self.all.iter_mut()
+    }
+
+    fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// The numbers of all.
     #[inline]
     pub(crate) fn all(&self) -> RingSet {
-        RingSet(u64::MAX >> (RINGS_MAX - self.0.len()))
+        RingSet(u64::MAX >> (RINGS_MAX - self.all.len()))
     }
 
     /// Whether one of them has something to do.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.0.iter().any(|own| own.ring.is_due(now))
+        self.all.iter().any(|own| own.ring.is_due(now))
     }
 
     /// Polls each once, and says how many frames were served.
     pub(crate) fn poll(&mut self, now: Instant) -> usize {
-        self.0.iter_mut().map(|own| own.ring.poll(now)).sum()
+        self.all.iter_mut().map(|own| own.ring.poll(now)).sum()
     }
 
     /// Connections that the program has closed, and that are not over yet.

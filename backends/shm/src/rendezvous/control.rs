@@ -30,7 +30,7 @@ pub(super) struct Request {
 
 impl Rendezvous {
     pub(super) fn accept_clients(&self, state: &mut State) {
-        while let Some(socket) = accept_or_refuse(&self.control, &mut state.spare) {
+        while let Some(socket) = self.control.as_ref().and_then(|control| accept_or_refuse(control, &mut state.spare)) {
             let is_welcome = sys::peer_credentials(&socket).is_ok_and(|peer| peer.uid == self.member.uid || peer.uid == 0);
             let number = state.number();
             if !is_welcome || self.epoll.add(&socket, libc::EPOLLIN, Token::Client(number).pack()).is_err() {

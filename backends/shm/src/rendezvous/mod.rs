@@ -162,7 +162,8 @@ pub struct Rendezvous {
     member: Arc<Member>,
     epoll: Epoll,
     name: String,
-    control: Fd,
+    /// `None`: it is not listed.
+    control: Option<Fd>,
     slots: usize,
     timeout: Duration,
     listeners_are_bound: bool,
@@ -246,13 +247,18 @@ impl State {
     }
 }
 
+fn listen_for_questions(name: &str, epoll: &Epoll) -> Result<Fd, AttachError> {
+    let control = sys::unix_socket(libc::SOCK_STREAM).map_err(AttachError::system("control socket"))?;
+    sys::listen_abstract(&control, name, BACKLOG).map_err(AttachError::system("control socket's name"))?;
+    epoll.add(&control, libc::EPOLLIN, Token::Control.pack()).map_err(AttachError::system("epoll entry"))?;
+    Ok(control)
+}
+
 impl Rendezvous {
     pub(crate) fn new(member: Arc<Member>, settings: &Settings) -> Result<Self, AttachError> {
         let epoll = Epoll::new().map_err(AttachError::system("epoll instance"))?;
         let name = names::member(member.uid, member.pid, member.id);
-        let control = sys::unix_socket(libc::SOCK_STREAM).map_err(AttachError::system("control socket"))?;
-        sys::listen_abstract(&control, &name, BACKLOG).map_err(AttachError::system("control socket's name"))?;
-        epoll.add(&control, libc::EPOLLIN, Token::Control.pack()).map_err(AttachError::system("epoll entry"))?;
+        let control = settings.is_listed.then(|| listen_for_questions(&name, &epoll)).transpose()?;
         let rendezvous = Self {
             member,
             epoll,
@@ -505,7 +511,9 @@ impl Rendezvous {
         }
         let mut state = self.lock();
         state.has_left = true;
-        self.epoll.remove(&self.control);
+        if let Some(control) = &self.control {
+            self.epoll.remove(control);
+        }
         for entry in state.links.drain(..).flatten() {
             entry.link.alive.store(false, core::sync::atomic::Ordering::Relaxed);
             if let Some(socket) = entry.socket {

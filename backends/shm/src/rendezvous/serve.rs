@@ -168,7 +168,7 @@ impl Rendezvous {
         let listener = match token {
             Token::Rule(number) => state.names.get(&number).map(|name| &name.socket),
             Token::Station => state.talks.station.as_ref(),
-            _ => Some(&self.control),
+            _ => self.control.as_ref(),
         };
         if let Some(listener) = listener {
             let _ = self.epoll.modify(listener, events, token.pack());

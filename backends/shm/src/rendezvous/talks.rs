@@ -27,9 +27,10 @@ const BACKLOG: i32 = 512;
 
 /// Who answers. Called by [`Rendezvous::service`], without locks held; one talk's questions come in their order.
 pub trait Correspondent: Send + Sync {
-    /// Answers a question of the peer `from` (`None`: of a process that is none) in the talk of this number, which came with these
-    /// descriptors (to be [`Fd::recognised`] by whoever keeps them); the answer's are closed once they are sent.
-    fn asked(&self, talk: u64, from: Option<u64>, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
+    /// Answers a question in the talk of this number, which came with these descriptors (to be [`Fd::recognised`] by whoever keeps them); the answer's
+    /// are closed once they are sent. It is a process that asks: `from` has the ids of all peers that are its (a process may be several members), and
+    /// none if it is no peer's.
+    fn asked(&self, talk: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
 
     /// A talk has ended: its other side has closed it, or is dead.
     fn hung_up(&self, talk: u64);
@@ -179,7 +180,7 @@ struct UnderWay {
 
 /// Something to tell the correspondent, once no lock is held.
 pub(super) enum Matter {
-    Question { number: u64, from: Option<u64>, words: Vec<u8>, passed: Vec<Fd> },
+    Question { number: u64, from: Vec<u64>, words: Vec<u8>, passed: Vec<Fd> },
     End(u64),
 }
 
@@ -288,7 +289,7 @@ impl Rendezvous {
             }
             Heard::Words(words, passed) => {
                 let is_its = |link: &Link| link.is_alive() && link.who.is_some_and(|who| who.is(&talk.who));
-                let from = state.links.iter().flatten().find(|entry| is_its(&entry.link)).map(|entry| entry.link.peer.id);
+                let from = state.links.iter().flatten().filter(|entry| is_its(&entry.link)).map(|entry| entry.link.peer.id).collect();
                 Some(Matter::Question { number, from, words, passed })
             }
             Heard::Closed => {
@@ -306,7 +307,7 @@ impl Rendezvous {
         match matter {
             Matter::End(number) => correspondent.hung_up(number),
             Matter::Question { number, from, words, passed } => {
-                let (answer, with) = correspondent.asked(number, from, &words, passed);
+                let (answer, with) = correspondent.asked(number, &from, &words, passed);
                 let raw: Vec<i32> = with.iter().map(Fd::raw).collect();
                 let state = self.lock();
                 if let Some(talk) = state.talks.under_way.iter().find(|talk| talk.number == number) {

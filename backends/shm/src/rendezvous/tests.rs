@@ -549,8 +549,8 @@ mod talks {
     }
 
     impl Correspondent for Echo {
-        fn asked(&self, talk: u64, from: Option<u64>, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
-            assert_eq!(from, None, "a process that is no peer");
+        fn asked(&self, talk: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+            assert!(from.is_empty(), "a process that is no peer: {from:x?}");
             self.asked.store(talk, Ordering::SeqCst);
             (words.iter().rev().copied().collect(), passed)
         }

@@ -35,7 +35,7 @@ pub(super) struct Loan {
 pub(crate) struct Loans {
     packets: Slab<Loan>,
     /// What arrives stays where the device put it.
-    pub(super) lends: bool,
+    pub(crate) lends: bool,
 }
 
 impl Loans {

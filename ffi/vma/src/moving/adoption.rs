@@ -132,7 +132,7 @@ impl InheritedConnection {
         let offload = &mut *guard;
         offload.adopting = None;
         let mut socket = self.socket.copy_for_child(fd);
-        (socket.kind, socket.reason, socket.is_adopted) = (Kind::Stream(id), None, true);
+        (socket.kind, socket.ring, socket.reason, socket.is_adopted) = (Kind::Stream(id), id.ring, None, true);
         // SAFETY: plain integers.
         socket.nonblocking = unsafe { crate::real::fcntl(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0;
         let numbers: Vec<c_int> = fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(inherited)).map(|(fd, _)| fd).collect();

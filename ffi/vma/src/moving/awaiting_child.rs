@@ -313,14 +313,8 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
     !offload.awaiting_child.is_empty()
 }
 
-/// The other end's owner, `from`, has given the connection to another process, of this member: what is sent goes there from now on.
-pub(super) fn follow(
-    process: &Process,
-    offload: &mut Offload,
-    from: Option<u64>,
-    ends: (SocketAddr, SocketAddr),
-    child: u64,
-) -> &'static str {
+/// The other end's owner, who is these peers, has given the connection to another process, of this member: what is sent goes there from now on.
+pub(super) fn follow(process: &Process, offload: &mut Offload, from: &[u64], ends: (SocketAddr, SocketAddr), child: u64) -> &'static str {
     let now = process.now();
     offload.poll_if_due(now);
     // What has begun to move is its owner's as it was.
@@ -335,7 +329,7 @@ pub(super) fn follow(
     let Some(id) = open.or_else(kept) else { return "no" };
     let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return "no" };
     // Only who is at the other end may give it away.
-    if from.is_none() || process.rendezvous_of(id).station_of(mac).map(|station| station.id()) != from {
+    if !process.rendezvous_of(id).station_of(mac).is_some_and(|station| from.contains(&station.id())) {
         return "no";
     }
     let Some(child) = process.rendezvous_of(id).peers().into_iter().find(|peer| peer.id == child) else { return "no" };

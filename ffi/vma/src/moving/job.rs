@@ -64,7 +64,7 @@ pub(super) enum Conversation {
 impl Conversation {
     pub(super) fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
         let (words, passed) = match self {
-            Self::Ourselves(talk) => peer::answer(process, *talk, Some(process.rendezvous().station().id()), words, passed),
+            Self::Ourselves(talk) => peer::answer(process, *talk, &process.own_members(), words, passed),
             Self::Other(talk) => {
                 let raw: Vec<i32> = passed.iter().map(Fd::raw).collect();
                 let (words, passed) = talk.ask(words.as_bytes(), &raw, ANSWER).ok()?;

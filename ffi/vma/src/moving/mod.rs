@@ -62,7 +62,7 @@ use std::sync::Arc;
 use giving_up::File;
 use ringway_stack::offload::Reason;
 
-use crate::devices::Fd;
+use crate::devices::{Fd, Rendezvous};
 use crate::exit::Patience;
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
@@ -159,9 +159,9 @@ pub(crate) const MOMENTS: Duration = Duration::from_millis(20);
 /// How long an answer of a process that is alive may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Sets who answers other processes.
-pub(crate) fn serve(process: &'static Process) {
-    process.rendezvous().set_correspondent(std::sync::Arc::new(peer::Answers(process)));
+/// Sets who answers other processes that talk to one of this one's members.
+pub(crate) fn serve(process: &'static Process, rendezvous: &Rendezvous) {
+    rendezvous.set_correspondent(std::sync::Arc::new(peer::Answers(process)));
 }
 
 /// Another process is about to get a descriptor, or only the kernel can do what is asked: waits until the connection is the kernel's.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ringway_host::Blocked;
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::NextHop;
+use ringway_stack::ring::{FlowId, NextHop};
 
 use super::backlog::{self, Backlog, Taken};
 use super::giving_up::File;
@@ -23,7 +23,7 @@ use crate::socket::{Family, Kind, Socket, address};
 pub(super) struct Answers(pub(super) &'static Process);
 
 impl Correspondent for Answers {
-    fn asked(&self, talk: u64, from: Option<u64>, words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+    fn asked(&self, talk: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
         let words = String::from_utf8_lossy(words);
         let (answer, with) = crate::boundary!((String::new(), Vec::new()), answer(self.0, talk, from, &words, passed));
         (answer.into_bytes(), with)
@@ -35,8 +35,8 @@ impl Correspondent for Answers {
     }
 }
 
-/// Answers some words of the peer `from`, or of a process that is none.
-pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
+/// Answers some words of a process that these peers are, if it is any.
+pub(super) fn answer(process: &'static Process, talk: u64, from: &[u64], words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
     let mut parts = words.split_ascii_whitespace();
     let verb = parts.next().unwrap_or("");
     if verb == "share" {
@@ -70,7 +70,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: Option<u64>, wo
         "release" => release(process, offload, local, remote),
         "leave" => {
             let reason = parts.next().and_then(Reason::from_name).unwrap_or(Reason::SharedConnection);
-            leave(process, offload, Asker { talk, member: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
+            leave(process, offload, Asker { talk, members: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
         }
         "adopt" => return (awaiting_child::offer(process, offload, (local, remote)), Vec::new()),
         "give" => {
@@ -100,10 +100,10 @@ pub(super) const ALONE: &str = "alone";
 pub(super) const OWN_TALKS: core::ops::RangeInclusive<u64> = u64::MAX / 2..=u64::MAX;
 
 /// Who takes the connection to the kernel.
-struct Asker {
+struct Asker<'a> {
     talk: u64,
-    /// As the kernel vouches for it; `None`: no peer of ours.
-    member: Option<u64>,
+    /// The peers that it is, as the kernel vouches for it.
+    members: &'a [u64],
     is_alone: bool,
     /// Why it does.
     reason: Reason,
@@ -168,7 +168,7 @@ pub(crate) fn copy_of(fd: i32) -> Option<Fd> {
 fn leave(
     process: &'static Process,
     offload: &mut Offload,
-    asker: Asker,
+    asker: Asker<'_>,
     local: SocketAddr,
     remote: SocketAddr,
 ) -> (&'static str, Option<Fd>) {
@@ -181,10 +181,12 @@ fn leave(
         return ("gone", None);
     }
     let begun = offload.moves.iter().position(|moving| moving.is_between(local, remote));
-    if !is_at_other_end(process, offload, &asker, begun.and_then(|at| offload.moves[at].key), (local, remote)) {
+    let flow = flow_between(offload, begun.and_then(|at| offload.moves[at].key), (local, remote));
+    let (own, theirs) = members_of(process, offload, flow);
+    // Only who is at the other end may take a connection along.
+    if theirs.is_some_and(|theirs| !asker.members.contains(&theirs)) {
         return ("gone", None);
     }
-    let own = process.rendezvous().station().id();
     let mut key = None;
     if let Some(at) = begun {
         // Both ends have begun: one gives way, and both must agree which. Not one whose program has closed it, for then nobody could take
@@ -192,7 +194,7 @@ fn leave(
         let gives_way = match (asker.is_alone, offload.moves[at].key.is_none()) {
             (true, false) => true,
             (false, true) => false,
-            _ => Some(own) >= asker.member,
+            _ => Some(own) >= theirs,
         };
         if offload.moves[at].role != Role::Asking || !gives_way {
             return ("wait", None);
@@ -225,7 +227,7 @@ fn leave(
         offload.on_its_way(key);
         let (role, reason) = (Role::Peer(asker.talk), asker.reason);
         offload.moves.push(Move { local, remote, key: Some(key), role, file: None, reason, reuse_address });
-    } else if asker.member != Some(own) {
+    } else if !OWN_TALKS.contains(&asker.talk) {
         // Until the asker has left its ring as well, which it tells by hanging up: it must not see this process end before.
         let (role, reason) = (Role::Peer(asker.talk), asker.reason);
         offload.moves.push(Move { local, remote, key: None, role, file: None, reason, reuse_address: None });
@@ -237,13 +239,22 @@ fn leave(
     (if remains.accepted { "left" } else { "unaccepted" }, file)
 }
 
-/// Only who is at the other end may take a connection along. `key`: its socket, if that is known already.
-fn is_at_other_end(process: &Process, offload: &Offload, asker: &Asker, key: Option<Key>, ends: (SocketAddr, SocketAddr)) -> bool {
+/// A connection that is on one of our rings. `key`: its socket, if that is known already.
+fn flow_between(offload: &Offload, key: Option<Key>, ends: (SocketAddr, SocketAddr)) -> Option<FlowId> {
     let socket = key.or_else(|| socket_between(offload, ends.0, ends.1)).and_then(|key| offload.sockets.find(key));
     let closed = || offload.rings.lingering_streams().find(|&id| owner::ends(offload, id) == Some(ends));
-    let Some(id) = socket.and_then(Socket::ring_id).or_else(closed) else { return true };
-    let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return true };
-    process.rendezvous_of(id).station_of(mac).is_none_or(|station| Some(station.id()) == asker.member)
+    socket.and_then(Socket::ring_id).or_else(closed)
+}
+
+/// As which members we have a connection, and who is at its other end.
+fn members_of(process: &Process, offload: &Offload, flow: Option<FlowId>) -> (u64, Option<u64>) {
+    let Some(flow) = flow else { return (process.rendezvous().station().id(), None) };
+    let rendezvous = process.rendezvous_of(flow);
+    let theirs = match offload.rings.of(flow).tcp_hop(flow) {
+        Some(NextHop::Station(mac)) => rendezvous.station_of(mac).map(|station| station.id()),
+        _ => None,
+    };
+    (rendezvous.station().id(), theirs)
 }
 
 /// The descriptor that goes on in place of the ring's connection, and what is to be written into it first.

@@ -179,7 +179,7 @@ impl State {
 impl Offload {
     /// The progress thread is to tick again.
     #[cold]
-    pub(super) fn rouse_progress(&mut self) {
+    pub(crate) fn rouse_progress(&mut self) {
         self.rings.iter_mut().for_each(|own| own.watch.deep = None);
         self.mux.call_progress();
     }

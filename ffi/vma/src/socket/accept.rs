@@ -170,7 +170,7 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     let info = offload.rings.of(accepted).info(accepted);
     let Some(parent) = offload.sockets.find(listener) else { return Err(Errno(libc::EBADF)) };
     let mut socket = Socket::accepted(parent, fd, flags & libc::SOCK_NONBLOCK != 0);
-    socket.kind = Kind::Stream(accepted);
+    (socket.kind, socket.ring) = (Kind::Stream(accepted), accepted.ring);
     socket.reason = None;
     socket.bound = info.map(|i| i.local);
     socket.peer = info.and_then(|i| i.remote);

@@ -63,6 +63,7 @@ impl Offload {
     /// # Errors
     /// As [`ringway_stack::ring::Ring::tcp_listen`] and [`ringway_stack::ring::Ring::udp_open`].
     pub(super) fn open_flows(&mut self, key: Key, local: SocketAddr) -> Result<(), Error> {
+        self.choose_ring(key);
         let Some(socket) = self.sockets.find(key) else { return Err(Error::BadSocket) };
         let (both, is_for_one) = (socket.takes_both(), self.goes_by_one(socket));
         let first = if both && is_for_one { any_v4(local) } else { local };

@@ -96,7 +96,11 @@ fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Addres
 /// connection goes on from there ([`greeting`]).
 fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddr, NextHop), Unreachable> {
     let remote = candidate(process, to)?;
-    let (waits, ring) = process.lock().sockets.find(key).map_or((true, 0), |socket| (!socket.is_nonblocking(), socket.ring));
+    let (waits, ring) = {
+        let mut guard = process.lock();
+        let ring = guard.choose_ring(key);
+        (guard.sockets.find(key).is_none_or(|socket| !socket.is_nonblocking()), ring)
+    };
     let rendezvous = process.rendezvous_at(ring);
     if waits {
         return match rendezvous.resolve(Protocol::Tcp, remote) {

@@ -146,11 +146,11 @@ fn source(offload: &Offload, key: Key, to: SocketAddr) -> SocketAddr {
 /// The way to `to` for a socket, which gets an address and a rule if it leads over the ring.
 fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddr, waits: bool) -> Result<Resolved, Unreachable> {
     let (ring, from) = {
-        let guard = process.lock();
+        let mut guard = process.lock();
         if guard.sockets.find(key).is_some_and(|socket| !address::can_reach(fd, socket.family, socket.bound, to)) {
             return Err(Unreachable::Because(Reason::Family));
         }
-        (guard.sockets.find(key).map_or(0, |socket| socket.ring), source(&guard, key, to))
+        (guard.choose_ring(key), source(&guard, key, to))
     };
     let found = sendable(process, (ring, from), Address::Ip(to), waits);
     if matches!(found, Ok(_) | Err(Unreachable::Unasked)) {
@@ -222,8 +222,12 @@ pub(crate) unsafe fn connect(
     if to == Address::Unspecified {
         give_port_back(process, fd, key);
     }
-    let asked = |socket: &Socket| (socket.ring, Some(socket.family), !socket.is_nonblocking());
-    let (ring, family, waits) = process.lock().sockets.find(key).map_or((0, None, false), asked);
+    let (ring, family, waits) = {
+        let mut guard = process.lock();
+        let ring = guard.choose_ring(key);
+        let asked = |socket: &Socket| (ring, Some(socket.family), !socket.is_nonblocking());
+        guard.sockets.find(key).map_or((ring, None, false), asked)
+    };
     let from = family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(address::any(Family::V4));
     let found = sendable(process, (ring, from), to, waits);
     // (Whom nobody has yet on this machine, somebody may have soon.)

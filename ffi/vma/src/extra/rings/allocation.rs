@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::extra::cyclic::UserMemory;
 use crate::extra::thread_name::{Life, Thread};
-use crate::slab::Key;
+use crate::slab::{Key, Slab};
 use crate::socket::Socket;
 
 /// `ring_logic_t`.
@@ -53,7 +53,7 @@ impl Asked {
 
 /// For whom a ring is: sockets of the same place share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     of: Of,
     profile: u32,
     /// Of one with a profile: the memory that the program set aside. Who names other memory has another ring.
@@ -81,6 +81,34 @@ enum Of {
     UserId(u32),
     Thread(Thread),
     Core(usize),
+}
+
+/// A place, and whether there is still somebody for whom it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    place: Place,
+    /// Of a thread's.
+    life: Option<Life>,
+}
+
+impl Home {
+    /// Of the calling thread, where the place is one's.
+    pub(super) fn of(place: Place) -> Self {
+        Self { place, life: matches!(place.of, Of::Thread(_)).then(Life::of_current) }
+    }
+
+    /// Whether both are the same place.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+
+    /// Whether it was a thread's that has ended, or a socket's that is closed.
+    pub(crate) fn is_gone(&self, sockets: &Slab<Socket>) -> bool {
+        match self.place.of {
+            Of::Socket(key) => sockets.find(key).is_none(),
+            _ => self.life.as_ref().is_some_and(|life| !life.goes_on()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::time::Instant;
 
 pub(crate) use allocation::Asked;
+pub(crate) use allocation::Home;
 use allocation::{Logic, Place, Threads};
 use migration::Stranger;
 pub(crate) use told::Told;
@@ -339,6 +340,16 @@ impl Offload {
         self.begin_migrating(asked, direction);
         let (key, socket) = (self.sockets.key_at(index)?, self.sockets.get(index)?);
         Some(self.extra_rings.threads.place(asked, key, socket))
+    }
+
+    /// The place by which a socket's flows have their ring, as the calling thread uses it. `None`: whatever ring there is.
+    pub(crate) fn home_of(&mut self, key: Key) -> Option<Home> {
+        let asked = self.asked(key.index, Direction::Rx);
+        if asked == Asked::by(Logic::Interface) {
+            return None;
+        }
+        let Self { extra_rings, sockets, .. } = self;
+        Some(Home::of(extra_rings.threads.place(asked, key, sockets.find(key)?)))
     }
 
     /// A socket is on a ring that it has joined.

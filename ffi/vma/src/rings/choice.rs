@@ -1,0 +1,120 @@
+//! Which ring a socket's flows are on: VMA_RING_ALLOCATION_LOGIC_RX and SO_VMA_RING_ALLOC_LOGIC, for the device's own queues.
+//!
+//! A ring is opened for the first socket that belongs to a place (a thread, a core, an address …) which has none. What is accepted is on its
+//! listener's ring. Rings stay: each costs its peers a channel, so they are bounded ([`RINGS_MAX`], VMA_RING_LIMIT_PER_INTERFACE), and that of a thread
+//! which has ended goes to the next one.
+
+use ringway_params::Id;
+use ringway_stack::ring::RingConfig;
+
+use super::{ProcessRing, RINGS_MAX};
+use crate::cancel::Masked;
+use crate::devices::{self, Ring};
+use crate::extra::rings::Home;
+use crate::params;
+use crate::process::{self, Offload, Process};
+use crate::slab::{Key, Slab};
+use crate::socket::Socket;
+use crate::socket::datagram::Route;
+use crate::socket::routes::Routes;
+
+/// A place that has a ring.
+#[derive(Debug)]
+struct Known {
+    home: Home,
+    ring: u16,
+}
+
+/// The places that have rings.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<Known>);
+
+impl Places {
+    /// The ring of a place, which has one by now, or takes over that of a place which is no more.
+    fn ring_of(&mut self, home: &Home, sockets: &Slab<Socket>) -> Option<u16> {
+        if let Some(known) = self.0.iter().find(|known| known.home.is(home)) {
+            return Some(known.ring);
+        }
+        let gone = self.0.iter_mut().find(|known| known.home.is_gone(sockets))?;
+        gone.home = home.clone();
+        Some(gone.ring)
+    }
+
+    /// Of so many rings, the one with the fewest places.
+    fn least_shared(&self, rings: usize) -> u16 {
+        let shared_by = |ring: u16| self.0.iter().filter(|known| known.ring == ring).count();
+        (0..rings as u16).min_by_key(|&ring| shared_by(ring)).unwrap_or(0)
+    }
+}
+
+impl Offload {
+    /// Chooses the ring of a socket that has no flow yet, and opens it if it is not there. What is chosen holds while the socket has a flow.
+    pub(crate) fn choose_ring(&mut self, key: Key) -> u16 {
+        let Some(socket) = self.sockets.find(key) else { return 0 };
+        if socket.flows().next().is_some() {
+            return socket.ring;
+        }
+        let ring = self.home_of(key).map_or(0, |home| self.ring_for(home));
+        if let Some(socket) = self.sockets.find_mut(key)
+            && core::mem::replace(&mut socket.ring, ring) != ring
+        {
+            // Peers have other addresses on another ring.
+            socket.route = Route::default();
+            if let Some(rare) = &mut socket.rare {
+                rare.routes = Routes::default();
+            }
+        }
+        ring
+    }
+
+    fn ring_for(&mut self, home: Home) -> u16 {
+        if let Some(ring) = self.rings.places.ring_of(&home, &self.sockets) {
+            return ring;
+        }
+        let limit = match params::settings().count(Id::RingLimit) as usize {
+            0 => RINGS_MAX,
+            limit => limit.min(RINGS_MAX),
+        };
+        let ring = match process::process() {
+            // (The first place has the ring that is there.)
+            _ if self.rings.places.0.is_empty() => 0,
+            Some(process) if self.rings.len() < limit => self.open_ring(process),
+            _ => self.rings.places.least_shared(self.rings.len()),
+        };
+        self.rings.places.0.push(Known { home, ring });
+        ring
+    }
+
+    /// Opens one ring more. Where none is to be had, another place's has to do.
+    fn open_ring(&mut self, process: &'static Process) -> u16 {
+        let _masked = Masked::new();
+        let number = self.rings.len() as u16;
+        match process.attach_another(number) {
+            Ok(mut ring) => {
+                if self.loans.lends {
+                    ring.lend_from_now_on();
+                }
+                self.rings.all.push(ProcessRing::new(ring));
+                // That thread serves it from now on.
+                self.rouse_progress();
+                tracing::debug!("ring {number}: {}", process.rendezvous_at(number).member_name());
+                number
+            }
+            Err(error) => {
+                tracing::info!("no further ring can be had, so that one is shared: {error}");
+                self.rings.places.least_shared(self.rings.len())
+            }
+        }
+    }
+}
+
+impl Process {
+    /// The queues of one ring more, of that number, which peers can find.
+    fn attach_another(&'static self, number: u16) -> Result<Ring, Box<dyn core::error::Error>> {
+        let (queues, rendezvous) = devices::attach_another(self.params)?;
+        let config = RingConfig { number, batch: self.params.cq_poll_batch_max, ..RingConfig::default() };
+        let ring = Ring::new(queues, config, params::random_seed()?);
+        self.add_rendezvous(number, rendezvous);
+        Ok(ring)
+    }
+}
