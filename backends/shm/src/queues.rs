@@ -17,7 +17,7 @@ use crate::limit::Limit;
 use crate::member::{Member, Notice, mac_of, slot_of};
 use crate::pool::{Allocator, TxBuf};
 use crate::protocol::{Armer, CoreClaims};
-use crate::rendezvous::Rendezvous;
+use crate::rendezvous::{Rendezvous, Silences};
 use crate::rx_buf::RxBuf;
 use crate::settings::Settings;
 use crate::sync::{Ordering, fence};
@@ -38,19 +38,32 @@ const IDS_TRIED: usize = 8;
 /// # Errors
 /// [`AttachError`]; nothing is left behind.
 pub fn attach(settings: &Settings) -> Result<(ShmQueues, Arc<Rendezvous>), AttachError> {
-    attach_as(settings, || sys::random_u64().map_err(AttachError::system("random number")))
+    attach_as(settings, Arc::default(), random_id)
+}
+
+/// Joins once more, as another member of the same process: of peers that do not answer, both know what one has found out.
+///
+/// # Errors
+/// As [`attach`].
+pub fn attach_beside(settings: &Settings, beside: &Rendezvous) -> Result<(ShmQueues, Arc<Rendezvous>), AttachError> {
+    attach_as(settings, beside.silences(), random_id)
+}
+
+fn random_id() -> Result<u64, AttachError> {
+    sys::random_u64().map_err(AttachError::system("random number"))
 }
 
 /// As [`attach`], under an id of `draw`'s: another one where a name is taken already.
 pub(crate) fn attach_as(
     settings: &Settings,
+    silences: Arc<Silences>,
     mut draw: impl FnMut() -> Result<u64, AttachError>,
 ) -> Result<(ShmQueues, Arc<Rendezvous>), AttachError> {
     crate::copy::reset_bulk_copied();
     let mut tries = 0;
     let (member, rendezvous) = loop {
         let member = Arc::new(Member::new(settings, draw()?)?);
-        match Rendezvous::new(member.clone(), settings) {
+        match Rendezvous::new(member.clone(), settings, Arc::clone(&silences)) {
             Ok(rendezvous) => break (member, Arc::new(rendezvous)),
             Err(AttachError::System { source, .. }) if source.raw_os_error() == Some(libc::EADDRINUSE) && tries < IDS_TRIED => tries += 1,
             Err(error) => return Err(error),

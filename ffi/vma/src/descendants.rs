@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use ringway_host::numbers;
 
 use crate::fdtable::{self, Entry};
-use crate::lock::Lock;
+use crate::lock::{Lock, Protected};
 use crate::real;
 
 /// More children at once than this are taken to be there for ever.
@@ -33,6 +33,8 @@ struct Descendants {
 
 /// [`Descendants::forks`], for those who don't hold the state's lock.
 static FORKS: AtomicU32 = AtomicU32::new(0);
+
+impl Protected for Descendants {}
 
 /// Only used under the state's lock, so that a child never finds it taken.
 static DESCENDANTS: Lock<Descendants> = Lock::new(Descendants { forks: 0, children: Vec::new(), unknown: 0, pending: None });

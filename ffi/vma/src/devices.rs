@@ -34,8 +34,8 @@ pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), A
 ///
 /// # Errors
 /// [`AttachError`].
-pub(crate) fn attach_another(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
-    ringway_shm::attach(&ringway_shm::Settings { is_listed: false, head_memory: None, ..settings(params) })
+pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
+    ringway_shm::attach_beside(&ringway_shm::Settings { is_listed: false, head_memory: None, ..settings(params) }, beside)
 }
 
 /// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones

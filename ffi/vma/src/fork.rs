@@ -30,7 +30,7 @@ use crate::memory;
 use crate::moving::{self, inherited};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Kind, Socket, accept, common, datagram, greeting, listen};
+use crate::socket::{Kind, Socket, accept, common, datagram, greeting, listen, table};
 use crate::unseen;
 
 /// In a child: the state that its parent had, to be adopted.
@@ -99,6 +99,8 @@ pub(crate) extern "C" fn prepare() {
         if process.is_owner() {
             sharing::begin(&mut guard, process.now());
         }
+        // No other thread is in the middle of something with a ring.
+        guard.rings.take_all();
         core::mem::forget(guard);
     }
     memory::lock_for_fork();
@@ -151,6 +153,7 @@ pub(crate) extern "C" fn child() {
 
 /// Makes what the parent had an inheritance.
 fn inherit() {
+    table::leave_to_parent();
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         // SAFETY: the parent's other threads, which may have used the state, are not in this process.
@@ -176,13 +179,14 @@ pub(crate) fn notice() {
         // SAFETY: fork copied only this thread, and the locks protect no value.
         unsafe { lock.free_of_the_dead() };
     }
-    let was_at_rest = process::state_of_the_dead().is_none_or(|old| old.state().is_free());
+    let was_at_rest = process::state_of_the_dead().is_none_or(Process::is_at_rest);
     if is_whole && was_at_rest {
         tracing::debug!("the process has come from a fork that the library did not see");
         inherit();
         inherited::announce();
         return;
     }
+    table::leave_to_parent();
     // Nobody can tell what that call has done of its work.
     if let Some(old) = process::take_for_child() {
         old.published.leave_to_parent();

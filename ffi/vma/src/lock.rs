@@ -49,6 +49,15 @@ cfg_if::cfg_if! {
     }
 }
 
+/// What a lock protects.
+pub(crate) trait Protected {
+    /// Its holder is about to let go of it.
+    #[inline(always)]
+    fn let_go(&mut self) {}
+}
+
+impl Protected for () {}
+
 /// See the module's documentation.
 pub(crate) struct Lock<T> {
     word: AtomicU32,
@@ -64,7 +73,7 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: as `Mutex`: moving the lock moves the value.
 unsafe impl<T: Send> Send for Lock<T> {}
 
-impl<T> Lock<T> {
+impl<T: Protected> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(FREE), waiters: AtomicU32::new(0), contended: AtomicU64::new(0), value: UnsafeCell::new(value) }
     }
@@ -142,11 +151,48 @@ impl<T> Lock<T> {
         self.word.store(FREE, Ordering::Release);
     }
 
+    /// Takes it, until [`Lock::release`] is called. Whoever does so is to see to that.
     #[inline]
-    fn unlock(&self) {
+    pub(crate) fn take(&self) {
+        core::mem::forget(self.lock());
+    }
+
+    /// What it protects, for whoever has [taken](Lock::take) it.
+    ///
+    /// # Safety
+    /// The caller's thread has taken it, does not release it as long as it has the reference, and has no exclusive one meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn taken(&self) -> &T {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.value.get() }
+    }
+
+    /// As [`Lock::taken`].
+    ///
+    /// # Safety
+    /// As there, and the caller has no other reference.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that it is the only user")]
+    pub(crate) unsafe fn taken_mut(&self) -> &mut T {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.value.get() }
+    }
+
+    /// Ends what [`Lock::take`] began. Signals stay put off, for the thread has another lock.
+    #[inline]
+    pub(crate) fn release(&self) {
         if self.word.swap(FREE, Ordering::Release) & CONTENDED != 0 {
             futex(&self.word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
         }
+    }
+
+    /// # Safety
+    /// The caller holds it, and uses nothing of what it protects any more.
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.value.get() }.let_go();
+        self.release();
         if DEFERRED.load(Ordering::Relaxed) != 0 {
             crate::exports::signal::raise_deferred();
         }
@@ -167,16 +213,17 @@ impl<T> Lock<T> {
     /// # Safety
     /// The lock is held, by a guard that was forgotten.
     pub(crate) unsafe fn unlock_after_fork(&self) {
-        self.unlock();
+        // SAFETY: the caller's promise.
+        unsafe { self.unlock() };
     }
 }
 
 /// Whoever has it has the value.
-pub(crate) struct Guard<'a, T> {
+pub(crate) struct Guard<'a, T: Protected> {
     lock: &'a Lock<T>,
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T: Protected> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -185,7 +232,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T: Protected> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`, and `self` is borrowed exclusively.
@@ -193,10 +240,11 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T: Protected> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.unlock();
+        // SAFETY: the guard's existence means that the lock is held by its owner, and this is its end.
+        unsafe { self.lock.unlock() };
     }
 }
 
@@ -210,6 +258,8 @@ fn futex(word: &AtomicU32, op: libc::c_int, value: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Protected for u64 {}
 
     #[test]
     fn many_threads_count_right() {

@@ -10,13 +10,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use dlmalloc::Dlmalloc;
 
-use crate::lock::Lock;
+use crate::lock::{Lock, Protected};
 
 /// What is as large is mapped by itself: a table that has grown leaves no hole where it was.
 const LARGE: usize = 128 << 10;
 const PAGE: usize = 4096;
 
 struct Heap(Lock<Dlmalloc>);
+
+impl Protected for Dlmalloc {}
 
 #[global_allocator]
 static HEAP: Heap = Heap(Lock::new(Dlmalloc::new()));

@@ -18,11 +18,11 @@ use ringway_stack::time::Instant;
 use crate::devices::{self, Rendezvous, Ring, RxBuf, Station};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Lock, Protected};
 use crate::params::{self, Params};
-use crate::rings::{RINGS_MAX, RingSet, Rings};
-use crate::slab::{Key, Slab};
-use crate::socket::Socket;
+use crate::rings::{ProcessRing, RINGS_MAX, RingSet, Rings};
+use crate::slab::Key;
+use crate::socket::table::Sockets;
 use crate::unseen::{self, Wiped};
 use crate::{cancel, crash, fork, log, mux, report, rules};
 
@@ -52,12 +52,14 @@ pub(crate) struct Process {
     /// The progress thread's own handle, so that exit and fork can reach it.
     pub(crate) progress: Mutex<Option<ringway_host::Progress>>,
     state: Lock<Offload>,
+    /// The rings, by their numbers. (Behind what refers to them.)
+    rings: [OnceLock<Box<Lock<ProcessRing>>>; RINGS_MAX],
 }
 
 /// What the lock protects.
 pub(crate) struct Offload {
     pub(crate) rings: Rings,
-    pub(crate) sockets: Slab<Socket>,
+    pub(crate) sockets: Sockets,
     pub(crate) mux: mux::State,
     /// Sums over closed sockets.
     pub(crate) closed: ClosedSockets,
@@ -226,7 +228,9 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     let capabilities = device.capabilities();
     let tcp_defaults = params.tcp_defaults(capabilities.mtu, capabilities.gather_max);
     let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };
-    let ring = Ring::new(device, config, params::random_seed().map_err(|e| no_resources(&e))?);
+    let ring = boxed(Ring::new(device, config, params::random_seed().map_err(|e| no_resources(&e))?));
+    // SAFETY: it lies in the process's table, which goes after what refers to it, if ever.
+    let own = unsafe { &*ptr::from_ref(&*ring) };
     let made = Box::into_raw(Box::new(Process {
         owner_pid: unseen::own_pid(),
         clock,
@@ -237,8 +241,8 @@ fn make() -> Result<&'static Process, (Reason, String)> {
         tcp_defaults,
         progress: Mutex::new(None),
         state: Lock::new(Offload {
-            rings: Rings::new(ring),
-            sockets: Slab::new(),
+            rings: Rings::new(own),
+            sockets: Sockets::new(),
             mux: mux::State::default(),
             closed: ClosedSockets::default(),
             decisions: Vec::new(),
@@ -266,6 +270,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             retreats: 0,
             parent: None,
         }),
+        rings: first(ring),
     }));
     // SAFETY: made just now, and freed below only where nobody has come to know of it.
     let process: &'static Process = unsafe { &*made };
@@ -288,6 +293,11 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     fork::adopt(process);
     log::offloading(process);
     Ok(process)
+}
+
+/// A ring where it is to stay.
+fn boxed(ring: Ring) -> Box<Lock<ProcessRing>> {
+    Box::new(Lock::new(ProcessRing::new(ring)))
 }
 
 /// A table of what there may be several of, with the first.
@@ -316,10 +326,33 @@ impl Process {
         self.rendezvous[0].get().expect("it is made with the process")
     }
 
-    /// A ring of that number is about to be there.
-    pub(crate) fn add_rendezvous(&'static self, ring: u16, rendezvous: Arc<Rendezvous>) {
+    /// A ring of that number is there from now on.
+    pub(crate) fn add_ring(&'static self, number: u16, ring: Ring, rendezvous: Arc<Rendezvous>) -> &'static Lock<ProcessRing> {
         crate::moving::serve(self, &rendezvous);
-        let _ = self.rendezvous[usize::from(ring)].set(rendezvous);
+        let _ = self.rendezvous[usize::from(number)].set(rendezvous);
+        self.rings[usize::from(number)].get_or_init(|| boxed(ring))
+    }
+
+    /// A ring, for who needs no more than that, and has not the process's lock.
+    #[inline]
+    pub(crate) fn ring(&self, number: u16) -> Option<&Lock<ProcessRing>> {
+        self.rings.get(usize::from(number))?.get().map(|ring| &**ring)
+    }
+
+    /// Whether it has more than one.
+    #[inline]
+    pub(crate) fn has_several_rings(&self) -> bool {
+        self.rings[1].get().is_some()
+    }
+
+    /// Whether the calling thread has the process's lock, or a ring's. Async-signal-safe.
+    pub(crate) fn has_lock(&self) -> bool {
+        self.state.is_mine() || self.rings.iter().map_while(OnceLock::get).any(|ring| ring.is_mine())
+    }
+
+    /// Whether no thread has any of its locks.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.state.is_free() && self.rings.iter().map_while(OnceLock::get).all(|ring| ring.is_free())
     }
 
     /// Whether one of its rings is known by that name.
@@ -369,12 +402,32 @@ impl Process {
     }
 }
 
+impl Protected for Offload {
+    #[inline]
+    fn let_go(&mut self) {
+        self.rings.let_go();
+    }
+}
+
 impl Offload {
     /// Polls the rings that have anything to do, and hands their events on.
     #[inline]
     pub(crate) fn poll_if_due(&mut self, now: Instant) {
+        self.poll_these(self.rings.all(), now);
+    }
+
+    /// As [`Offload::poll_if_due`], that which has a flow.
+    #[inline]
+    pub(crate) fn poll_of(&mut self, flow: FlowId, now: Instant) {
+        self.poll_these(RingSet::of(flow.ring), now);
+    }
+
+    /// As [`Offload::poll_if_due`], some of them.
+    #[inline]
+    pub(crate) fn poll_these(&mut self, rings: RingSet, now: Instant) {
         let mut has_polled = false;
-        for own in self.rings.iter_mut() {
+        for ring in rings.iter() {
+            let own = self.rings.at_mut(ring);
             if own.ring.is_due(now) {
                 own.ring.poll(now);
                 has_polled = true;

@@ -7,15 +7,17 @@
 
 mod choice;
 
+use core::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use ringway_stack::device::Queues as _;
-use ringway_stack::ring::FlowId;
+use ringway_stack::ring::{Event, FlowId};
 use ringway_stack::tcp::{self, Remains};
 use ringway_stack::{Error, Instant};
 
 use crate::devices::Ring;
+use crate::lock::{Lock, Protected};
 use crate::mux::RingWatch;
 
 /// The most rings that a process has. (A [`RingSet`] has a bit for each.)
@@ -25,13 +27,35 @@ pub(crate) const RINGS_MAX: usize = 64;
 pub(crate) struct ProcessRing {
     pub(crate) ring: Ring,
     pub(crate) watch: RingWatch,
+    /// Calls that had this ring's lock alone.
+    pub(crate) calls: u64,
+    /// An event that such a call could not tell of.
+    pub(crate) untold: Option<Event>,
     /// The flow's slot -> our socket's index; `u32::MAX` where there is none.
     by_slot: Vec<u32>,
 }
 
 impl ProcessRing {
-    const fn new(ring: Ring) -> Self {
-        Self { ring, watch: RingWatch::new(), by_slot: Vec::new() }
+    pub(crate) const fn new(ring: Ring) -> Self {
+        Self { ring, watch: RingWatch::new(), calls: 0, untold: None, by_slot: Vec::new() }
+    }
+
+    /// What is to be told next.
+    #[inline]
+    pub(crate) fn take_event(&mut self) -> Option<Event> {
+        self.untold.take().or_else(|| self.ring.take_event())
+    }
+
+    /// Whether there is anything to tell.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        self.untold.is_some() || self.ring.has_events()
+    }
+
+    /// The socket, by its index, that stood last above a flow's slot.
+    #[inline]
+    pub(crate) fn socket_above(&self, flow: FlowId) -> Option<u32> {
+        self.by_slot.get(flow.index as usize).copied()
     }
 
     /// The descriptor that tells who sleeps on the ring; -1 if it has none.
@@ -40,16 +64,38 @@ impl ProcessRing {
     }
 }
 
-/// All of them.
+impl Protected for ProcessRing {}
+
+/// All of them, for whoever holds the process's lock.
+///
+/// Where there is one, that lock protects it. Where there are several, each has a lock of its own, which is all that a thread needs for the data of a
+/// connection ([`crate::socket::plain`]): whoever holds the process's lock takes those of the rings that it comes to, and lets go of them with it.
+/// So the order is the process's lock, then rings; and who has a ring's alone waits for no other.
 pub(crate) struct Rings {
     /// Invariant: there is at least one, and none ever goes, so that the number of a ring is its place here.
-    all: Vec<ProcessRing>,
+    all: Vec<&'static Lock<ProcessRing>>,
+    /// There are several.
+    are_locked: bool,
+    /// Those whose locks were taken since the process's was.
+    taken: Cell<RingSet>,
     places: choice::Places,
 }
 
 impl Rings {
-    pub(crate) fn new(first: Ring) -> Self {
-        Self { all: vec![ProcessRing::new(first)], places: choice::Places::default() }
+    pub(crate) fn new(first: &'static Lock<ProcessRing>) -> Self {
+        Self { all: vec![first], are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::default() }
+    }
+
+    /// One more.
+    fn add(&mut self, ring: &'static Lock<ProcessRing>) {
+        self.all.push(ring);
+        self.are_locked = true;
+    }
+
+    /// Whether threads go on with connections by their rings' locks alone.
+    #[inline]
+    pub(crate) const fn are_locked(&self) -> bool {
+        self.are_locked
     }
 
     /// The ring that a flow is on.
@@ -66,31 +112,64 @@ impl Rings {
 
     #[inline]
     pub(crate) fn at(&self, number: u16) -> &ProcessRing {
-        &self.all[usize::from(number)]
+        self.take(number);
+        // SAFETY: it is taken, and released by who has an exclusive reference to this (`let_go`); as has who changes it.
+        unsafe { self.all[usize::from(number)].taken() }
     }
 
     #[inline]
     pub(crate) fn at_mut(&mut self, number: u16) -> &mut ProcessRing {
-        &mut self.all[usize::from(number)]
+        self.take(number);
+        // SAFETY: as in `at`; and the reference is as exclusive as the one to this.
+        unsafe { self.all[usize::from(number)].taken_mut() }
+    }
+
+    /// Takes a ring's lock, unless it is taken, or none is needed.
+    #[inline]
+    fn take(&self, number: u16) {
+        if self.are_locked && !self.taken.get().contains(number) {
+            self.all[usize::from(number)].take();
+            self.taken.set(self.taken.get().with(RingSet::of(number)));
+        }
+    }
+
+    /// Those that the holder of the process's lock has come to; all, where there is one.
+    #[inline]
+    pub(crate) fn touched(&self) -> RingSet {
+        if self.are_locked { self.taken.get() } else { self.all() }
+    }
+
+    /// Takes the locks of all.
+    pub(crate) fn take_all(&self) {
+        self.all().iter().for_each(|number| self.take(number));
+    }
+
+    /// The process's lock is released, and so are these.
+    #[inline]
+    pub(crate) fn let_go(&mut self) {
+        if self.are_locked {
+            self.taken.take().iter().for_each(|number| self.all[usize::from(number)].release());
+        }
     }
 
     /// The one that the process began with.
     pub(crate) fn first(&self) -> &ProcessRing {
-        &self.all[0]
+        self.at(0)
     }
 
     /// As [`Rings::first`].
     pub(crate) fn first_mut(&mut self) -> &mut ProcessRing {
-        &mut self.all[0]
+        self.at_mut(0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ProcessRing> {
-        self.all.iter()
+        self.all().iter().map(|number| self.at(number))
     }
 
-    #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ProcessRing> {
-        self.all.iter_mut()
+        self.take_all();
+        // SAFETY: as in `at_mut`: they are taken, and each is another one's.
+        self.all.iter().map(|ring| unsafe { ring.taken_mut() })
     }
 
     fn len(&self) -> usize {
@@ -106,12 +185,12 @@ impl Rings {
     /// Whether one of them has something to do.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.all.iter().any(|own| own.ring.is_due(now))
+        self.iter().any(|own| own.ring.is_due(now))
     }
 
     /// Polls each once, and says how many frames were served.
     pub(crate) fn poll(&mut self, now: Instant) -> usize {
-        self.all.iter_mut().map(|own| own.ring.poll(now)).sum()
+        self.iter_mut().map(|own| own.ring.poll(now)).sum()
     }
 
     /// Connections that the program has closed, and that are not over yet.
@@ -152,7 +231,7 @@ impl Rings {
     /// The socket, by its index, that stood last above a flow's slot.
     #[inline]
     pub(crate) fn socket_above(&self, flow: FlowId) -> Option<u32> {
-        self.at(flow.ring).by_slot.get(flow.index as usize).copied()
+        self.at(flow.ring).socket_above(flow)
     }
 
     /// Remembers which of our sockets stands above a flow.

@@ -124,7 +124,8 @@ impl Socks {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Sock)> + '_ {
-        let named = |(slot, index): (&'_ Option<(u32, Box<Sock>)>, u32)| slot.as_ref().map(|slot| FlowId { ring: 0, index, generation: slot.0 });
+        let named =
+            |(slot, index): (&'_ Option<(u32, Box<Sock>)>, u32)| slot.as_ref().map(|slot| FlowId { ring: 0, index, generation: slot.0 });
         let slots = self.slots.iter().zip(0..).filter_map(named).chain(self.gone.iter().map(|&(socket, _)| socket));
         slots.filter_map(|socket| Some((socket, self.get(&socket)?)))
     }

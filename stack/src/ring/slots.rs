@@ -252,9 +252,9 @@ impl<Q: Queues> Slots<Q> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow<Q>)> {
-        (0u32..)
-            .zip(&self.slots)
-            .filter_map(|(index, slot)| slot.flow.as_ref().map(|flow| (FlowId { ring: self.ring, index, generation: slot.generation }, flow)))
+        (0u32..).zip(&self.slots).filter_map(|(index, slot)| {
+            slot.flow.as_ref().map(|flow| (FlowId { ring: self.ring, index, generation: slot.generation }, flow))
+        })
     }
 }
 

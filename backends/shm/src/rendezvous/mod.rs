@@ -84,7 +84,7 @@ pub(crate) use names::member_prefix;
 pub use talks::{Correspondent, Station, Talk, WORDS_MAX};
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -100,7 +100,7 @@ use self::held::Held;
 use self::links::Entry;
 use self::receivers::Receivers;
 use self::serve::{Deferred, Incoming, Token};
-use self::silence::Silences;
+pub(crate) use self::silence::Silences;
 use self::talks::Talks;
 use crate::error::AttachError;
 use crate::fd::{self, Fd};
@@ -174,8 +174,8 @@ pub struct Rendezvous {
     correspondent: Mutex<Option<Arc<dyn Correspondent>>>,
     receivers: Receivers,
     losses: AtomicU64,
-    /// Whether `silences` has any: most processes never meet one, and take no lock to learn that.
-    any_silent: AtomicBool,
+    /// Under a lock of its own, inside the state's.
+    silences: Arc<Silences>,
 }
 
 #[derive(Default)]
@@ -199,7 +199,6 @@ struct State {
     talks: Talks,
     groups: groups::Groups,
     bound: Bound,
-    silences: Silences,
     /// Numbers rules, names, incoming connections and clients; never reused.
     next_number: u64,
     pub(super) pause: serve::Pause,
@@ -255,7 +254,7 @@ fn listen_for_questions(name: &str, epoll: &Epoll) -> Result<Fd, AttachError> {
 }
 
 impl Rendezvous {
-    pub(crate) fn new(member: Arc<Member>, settings: &Settings) -> Result<Self, AttachError> {
+    pub(crate) fn new(member: Arc<Member>, settings: &Settings, silences: Arc<Silences>) -> Result<Self, AttachError> {
         let epoll = Epoll::new().map_err(AttachError::system("epoll instance"))?;
         let name = names::member(member.uid, member.pid, member.id);
         let control = settings.is_listed.then(|| listen_for_questions(&name, &epoll)).transpose()?;
@@ -273,11 +272,16 @@ impl Rendezvous {
             correspondent: Mutex::default(),
             receivers: Receivers::default(),
             losses: AtomicU64::new(0),
-            any_silent: AtomicBool::new(false),
+            silences,
         };
         // Nothing is offloaded by whom nobody could ask to give it up again.
         rendezvous.open_station().map_err(AttachError::system("station's name"))?;
         Ok(rendezvous)
+    }
+
+    /// What it knows together with other members of its process.
+    pub(crate) fn silences(&self) -> Arc<Silences> {
+        Arc::clone(&self.silences)
     }
 
     /// Finds out who has an address, and connects to it. `None`: no member of this user has, in this network namespace. The first time it

@@ -1,6 +1,5 @@
 //! The connecting side: from an address to a peer.
 
-use core::sync::atomic::Ordering;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -183,7 +182,7 @@ impl Rendezvous {
 
     /// Whether somebody has that name, who would have to be asked for more.
     fn attempt(&self, name: &str) -> Result<Attempt, ResolveError> {
-        let silence = self.silence(name);
+        let silence = self.silences.find(name);
         let believed = silence.filter(|silence| silence.is_believed(Instant::now()));
         let socket = match dial(name)? {
             Dialled::Nobody => {
@@ -197,23 +196,15 @@ impl Rendezvous {
         Ok(if believed.is_some_and(|silence| silence.pid == Some(pid)) { Attempt::Silent } else { Attempt::Somebody })
     }
 
-    /// Who did not answer under that name.
-    fn silence(&self, name: &str) -> Option<Silence> {
-        if self.any_silent.load(Ordering::Relaxed) { self.lock().silences.find(name) } else { None }
-    }
-
     /// Nobody has that name any more, or its holder answers.
     fn heard(&self, name: &str, silence: Option<Silence>) {
         if silence.is_some() {
-            let mut state = self.lock();
-            state.silences.forget(name);
-            self.any_silent.store(!state.silences.is_empty(), Ordering::Relaxed);
+            self.silences.forget(name);
         }
     }
 
     pub(super) fn note_silence(&self, name: &str, pid: Option<i32>) {
-        self.lock().silences.note(name, pid, Instant::now());
-        self.any_silent.store(true, Ordering::Relaxed);
+        self.silences.note(name, pid, Instant::now());
     }
 
     /// Who has accepted, or will: a process of this user.
@@ -228,7 +219,7 @@ impl Rendezvous {
     /// Connects to who bound `name`.
     fn connect(&self, name: &str, deadline: Instant) -> Result<Outcome, ResolveError> {
         let began = Instant::now();
-        let silence = self.silence(name);
+        let silence = self.silences.find(name);
         // Who did not answer is not waited for as long again.
         let soon = silence.map_or(deadline, |silence| deadline.min(began + silence.patience()));
         let is_believed = |pid| silence.is_some_and(|silence| silence.is_believed(began) && silence.pid == pid);

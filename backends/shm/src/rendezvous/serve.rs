@@ -192,9 +192,7 @@ impl Rendezvous {
             if unsettles {
                 state.table.unsettle(&*self.member.segment);
             }
-            if !state.silences.is_empty() {
-                state.silences.heard_of(who.pid);
-            }
+            self.silences.heard_of(who.pid);
             self.welcome(state, socket, who, Some(rule));
         }
     }

@@ -1,6 +1,8 @@
 //! Who has a name and did not answer: so that nobody waits for the same stopped process again and again.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a first silence is believed; each further one is believed for twice as long as the last.
@@ -11,9 +13,16 @@ const PATIENCE_SHARE: u32 = 20;
 /// Names that are remembered. Beyond that, those whose time is over go, and then all of them.
 const NAMES_MAX: usize = 256;
 
-/// Names whose holders did not answer.
+/// Names whose holders did not answer: what the members of a process know together.
 #[derive(Debug, Default)]
-pub(super) struct Silences {
+pub(crate) struct Silences {
+    /// Whether there are any: most processes never meet one, and take no lock to learn that.
+    any: AtomicBool,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
     by_name: HashMap<String, Silence>,
 }
 
@@ -45,16 +54,47 @@ impl Silence {
 }
 
 impl Silences {
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
     pub(super) fn find(&self, name: &str) -> Option<Silence> {
-        self.by_name.get(name).copied()
+        if self.any.load(Ordering::Relaxed) { self.lock().find(name) } else { None }
     }
 
     /// Who has that name did not answer.
-    pub(super) fn note(&mut self, name: &str, pid: Option<i32>, now: Instant) {
+    pub(super) fn note(&self, name: &str, pid: Option<i32>, now: Instant) {
+        self.lock().note(name, pid, now);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Who has that name answered, or is somebody else now.
+    pub(super) fn forget(&self, name: &str) {
+        self.change(|known| {
+            known.by_name.remove(name);
+        });
+    }
+
+    /// That process has come to us: whatever it holds, it answers now.
+    pub(super) fn heard_of(&self, pid: i32) {
+        self.change(|known| known.by_name.retain(|_, silence| silence.pid != Some(pid)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        if self.any.load(Ordering::Relaxed) {
+            let mut known = self.lock();
+            change(&mut known);
+            self.any.store(!known.by_name.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn find(&self, name: &str) -> Option<Silence> {
+        self.by_name.get(name).copied()
+    }
+
+    fn note(&mut self, name: &str, pid: Option<i32>, now: Instant) {
         let before = self.find(name).filter(|before| pid.is_none_or(|pid| !before.is_of_another(pid)));
         let spell = before.map_or(SPELL_MIN, |before| (before.spell * 2).min(SPELL_MAX));
         if self.by_name.len() >= NAMES_MAX && !self.by_name.contains_key(name) {
@@ -65,16 +105,6 @@ impl Silences {
         }
         self.by_name.insert(name.to_owned(), Silence { pid, until: now + spell, spell });
     }
-
-    /// Who has that name answered, or is somebody else now.
-    pub(super) fn forget(&mut self, name: &str) {
-        self.by_name.remove(name);
-    }
-
-    /// That process has come to us: whatever it holds, it answers now.
-    pub(super) fn heard_of(&mut self, pid: i32) {
-        self.by_name.retain(|_, silence| silence.pid != Some(pid));
-    }
 }
 
 #[cfg(test)]
@@ -83,7 +113,7 @@ mod tests {
 
     #[test]
     fn silence_is_believed_for_longer_each_time_until_there_is_life() {
-        let mut silences = Silences::default();
+        let silences = Silences::default();
         let start = Instant::now();
         let believed = |silences: &Silences, after| silences.find("a").is_some_and(|silence| silence.is_believed(start + after));
         let ms = Duration::from_millis;
@@ -102,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_silence_is_one_processs_and_is_asked_about_for_longer_each_time() {
-        let mut silences = Silences::default();
+        let silences = Silences::default();
         let start = Instant::now();
         let patience = |silences: &Silences| silences.find("a").unwrap().patience();
         let ms = Duration::from_millis;
@@ -123,8 +153,8 @@ mod tests {
 
     #[test]
     fn no_more_than_so_many_names_are_remembered() {
-        let mut silences = Silences::default();
+        let silences = Silences::default();
         (0..10_000).for_each(|n| silences.note(&n.to_string(), None, Instant::now()));
-        assert!(silences.by_name.len() <= NAMES_MAX && silences.find("9999").is_some());
+        assert!(silences.lock().by_name.len() <= NAMES_MAX && silences.find("9999").is_some());
     }
 }

@@ -382,13 +382,13 @@ fn an_id_that_somebody_has_is_not_taken_again() {
         socket
     });
     let mut drawn = ids.into_iter().chain([7_u64 << 32 | u64::from(std::process::id())]);
-    let (_device, rendezvous) = crate::queues::attach_as(&small(), || Ok(drawn.next().unwrap())).unwrap();
+    let (_device, rendezvous) = crate::queues::attach_as(&small(), Arc::default(), || Ok(drawn.next().unwrap())).unwrap();
     assert_eq!((rendezvous.station().id() >> 32, drawn.next()), (7, None));
     drop(taken);
     // Where no id is to be had, the process stays on the kernel.
     let held = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
     sys::listen_abstract(&held, &names::station(sys::effective_uid(), ids[0]), 1).unwrap();
-    assert!(matches!(crate::queues::attach_as(&small(), || Ok(ids[0])), Err(crate::AttachError::System { .. })));
+    assert!(matches!(crate::queues::attach_as(&small(), Arc::default(), || Ok(ids[0])), Err(crate::AttachError::System { .. })));
 }
 
 #[test]

@@ -59,6 +59,9 @@ fn receive_uncounted(
         lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
+    if let Some(received) = stream::receive_plain(process, now, key, into, flags) {
+        return received.map(Got::Stream);
+    }
     let mut guard = process.lock();
     if guard.extra_rings.migrate[Direction::Rx as usize] {
         guard.note_use(key, Direction::Rx);

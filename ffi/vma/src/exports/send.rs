@@ -54,6 +54,9 @@ fn send_uncounted(
         lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
+    if let Some(sent) = stream::send_plain(process, now, key, data, flags) {
+        return sent;
+    }
     let mut guard = process.lock();
     if guard.extra_rings.migrate[Direction::Tx as usize] {
         guard.note_use(key, Direction::Tx);

@@ -83,7 +83,7 @@ static DEFERRED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES]
 
 /// Whether the calling thread is in the middle of what no handler may interrupt.
 fn holds_a_lock() -> bool {
-    memory::is_mine() || process::process().is_some_and(|process| process.state().is_mine())
+    memory::is_mine() || process::process().is_some_and(process::Process::has_lock)
 }
 
 /// Puts a signal off if its thread holds the state's lock. Faults are never put off: they would only come again.

@@ -10,7 +10,7 @@ use libc::{off64_t, size_t, ssize_t};
 use super::{fd as descriptors, receive, send};
 use crate::errno;
 use crate::fdtable::{self, Entry};
-use crate::lock::Lock;
+use crate::lock::{Lock, Protected};
 use crate::real;
 use crate::socket::lifecycle;
 
@@ -32,6 +32,8 @@ unsafe extern "C-unwind" {
 const FILENO_AT: usize = 112;
 /// What is there in a stream without a descriptor (glibc's `_IO_cookie_init`).
 const NO_FILENO: c_int = -2;
+
+impl Protected for Vec<usize> {}
 
 /// The streams that were made here, by their addresses.
 static STREAMS: Lock<Vec<usize>> = Lock::new(Vec::new());

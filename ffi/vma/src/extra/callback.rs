@@ -25,6 +25,7 @@ use ringway_stack::time::Instant;
 use super::abi::Info;
 use crate::devices::RxBuf;
 use crate::fdtable::{self, Entry};
+use crate::mux::note_activity;
 use crate::process::{self, Offload, Process, process_or_init};
 use crate::slab::Key;
 use crate::socket::Socket;
@@ -214,14 +215,14 @@ impl Offload {
     /// Has some thread look at a socket's packets, if there are any and none does.
     #[cold]
     fn list(&mut self, key: Key) {
-        let Self { callbacks, sockets, rings, mux, .. } = self;
+        let Self { callbacks, sockets, rings, .. } = self;
         let Some(socket) = sockets.find_mut(key) else { return };
         let id = socket.ring_id();
         let Some(callback) = socket.rare.as_mut().and_then(|rare| rare.callback.as_mut()) else { return };
         if !callback.listed && !callbacks.runs(key) && id.is_some_and(|id| rings.of(id).has_candidate(id)) {
             callback.listed = true;
             callbacks.due.push_back(key);
-            mux.activity += 1;
+            note_activity();
         }
     }
 
@@ -301,7 +302,7 @@ impl Offload {
     fn tell_of_decided(&mut self, key: Key) {
         let is_plain = |socket: &Socket| !socket.watch.is_watched() && !socket.watch.is_slept_for();
         if !self.extra_rings.has_completions && self.sockets.find(key).is_some_and(is_plain) {
-            self.mux.activity += 1;
+            note_activity();
             self.mux.calls += 1;
         } else {
             self.dispatch();
@@ -357,7 +358,7 @@ impl Offload {
 
 /// The thread leaves the callback `serial` behind: somebody else is to clean up. Async-signal-safe outside the state's lock, where handlers run.
 pub(super) fn forsake(serial: u64) {
-    let Some(process) = process::process().filter(|process| !process.state().is_mine()) else { return };
+    let Some(process) = process::process().filter(|process| !process.has_lock()) else { return };
     let mut guard = process.lock();
     let Some(running) = guard.callbacks.running.iter_mut().find(|running| running.serial == serial) else { return };
     running.left = true;

@@ -36,7 +36,7 @@ impl InheritedConnection {
         if !self.is_ours_alone() {
             return None;
         }
-        let process = process::process_or_init().filter(|process| process.is_owner() && !process.state().is_mine())?;
+        let process = process::process_or_init().filter(|process| process.is_owner() && !process.has_lock())?;
         // One thread does it, for all that use the connection first at once, and nobody forks meanwhile.
         let _undisturbed = Blocked::new();
         let _alone = process::INIT.lock();

@@ -240,7 +240,7 @@ pub(crate) fn await_end(fd: i32) -> crate::fdtable::Entry {
 /// As [`await_end`], for so long.
 pub(crate) fn await_end_for(fd: i32, patience: Duration) -> crate::fdtable::Entry {
     use crate::fdtable::{Entry, peek};
-    let holds_lock = crate::process::process().is_some_and(|process| process.state().is_mine());
+    let holds_lock = crate::process::process().is_some_and(|process| process.has_lock());
     let saved = crate::errno::current();
     let started = std::time::Instant::now();
     while matches!(peek(fd), Entry::Moving(_)) && !holds_lock && started.elapsed() < patience {

@@ -16,7 +16,7 @@ use ringway_stack::time::Instant;
 
 use super::interest::{Interest, Item, Target};
 use super::turns::Turns;
-use super::{Source, State, Watcher};
+use super::{Source, State, Watcher, note_activity};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry, UNREGISTERED};
 use crate::process::{Offload, fork_generation, process, process_or_init};
@@ -121,7 +121,7 @@ pub(crate) fn is_awaited(fd: RawFd, index: u32) -> bool {
         return true;
     }
     // (Even before the program has its first socket, and in a fork's child.)
-    let Some(process) = process_or_init().filter(|process| process.is_owner() && !process.state().is_mine()) else { return false };
+    let Some(process) = process_or_init().filter(|process| process.is_owner() && !process.has_lock()) else { return false };
     register(&mut process.lock(), fd).is_some()
 }
 
@@ -306,7 +306,7 @@ impl State {
     fn has_kernel_members(&mut self, index: u32) {
         let Some(instance) = self.epolls.get_mut(index) else { return };
         if !std::mem::replace(&mut instance.kernel_members, true) {
-            self.activity += 1;
+            note_activity();
             for sleeper in instance.sleepers.clone() {
                 self.wake(sleeper);
             }
@@ -363,7 +363,7 @@ fn destroy(offload: &mut Offload, index: u32) {
     if let Some(event) = instance.registered {
         fdtable::clear(event.fd());
     }
-    offload.mux.activity += 1;
+    note_activity();
 }
 
 /// The list in which a target keeps who watches it.

@@ -121,7 +121,7 @@ impl Offload {
         if self.rings.at(id.ring).watch.is_deep() {
             self.attend(now);
         } else if !called {
-            self.rouse_progress();
+            self.rouse_progress(id.ring);
         }
     }
 

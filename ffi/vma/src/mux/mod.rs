@@ -18,13 +18,14 @@ pub(crate) mod thread;
 pub(crate) mod turns;
 pub(crate) mod wait;
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 use ringway_host::spin::Cores;
 use ringway_stack::ring::{FlowId, Readiness};
 
 use crate::process::Offload;
-use crate::rings::{RingSet, Rings};
+use crate::rings::{ProcessRing, RingSet, Rings};
 use crate::slab::Slab;
 use crate::socket::{Socket, refused};
 use epoll::Epoll;
@@ -104,6 +105,21 @@ impl Watch {
     }
 }
 
+/// Moves whenever something that a wait looks at may have become ready. Changed under the process's lock; a thread that spins looks without.
+static ACTIVITY: AtomicU64 = AtomicU64::new(0);
+
+/// Whoever waits for anything is to look.
+#[inline]
+pub(crate) fn note_activity() {
+    ACTIVITY.store(activity().wrapping_add(1), Ordering::Release);
+}
+
+/// See [`note_activity`].
+#[inline]
+fn activity() -> u64 {
+    ACTIVITY.load(Ordering::Acquire)
+}
+
 /// What waiting keeps under the process's lock.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -115,8 +131,6 @@ pub(crate) struct State {
     held: held::Held,
     /// Where threads spin.
     cores: Cores,
-    /// Moves whenever something that a wait looks at may have become ready.
-    pub(crate) activity: u64,
     /// Moves whenever a descriptor's readiness comes from elsewhere than before.
     pub(crate) changes: u64,
     /// Moves with every call that touches a ring.
@@ -137,7 +151,6 @@ impl Default for State {
             progress: None,
             held: held::Held::default(),
             cores: Cores::new(),
-            activity: 0,
             changes: 0,
             calls: 0,
             sleeps: 0,
@@ -151,7 +164,7 @@ impl State {
     /// An item's target is ready, or got something new.
     #[inline]
     pub(crate) fn edge(&mut self, epoll: u32, item: u32, edges: u32) {
-        self.activity += 1;
+        note_activity();
         if let Some(instance) = self.epolls.get_mut(epoll) {
             let edge = instance.interest.edge(item, edges);
             if edge == Edge::New || edge == Edge::Again && !instance.parents.is_empty() {
@@ -183,19 +196,32 @@ impl State {
     }
 }
 
+impl ProcessRing {
+    /// Whether a call has left something that waits for an acknowledgment, while whoever sleeps on the ring sleeps through those.
+    #[inline]
+    pub(crate) fn awaits_acknowledgments(&self) -> bool {
+        self.ring.may_await_acknowledgment() && self.watch.ignores_acknowledgments()
+    }
+}
+
 impl Offload {
+    /// How many calls have touched a ring.
+    fn calls(&self) -> u64 {
+        self.mux.calls + self.rings.iter().map(|own| own.calls).sum::<u64>()
+    }
+
     /// Hands on what the rings have to tell. Every call that touched one ends with it, under the same lock.
     #[inline]
     pub(crate) fn dispatch(&mut self) {
         self.mux.calls += 1;
-        for ring in self.rings.all().iter() {
+        for ring in self.rings.touched().iter() {
             self.dispatch_from(ring);
         }
     }
 
     #[inline]
     fn dispatch_from(&mut self, ring: u16) {
-        while let Some(event) = self.rings.at_mut(ring).ring.take_event() {
+        while let Some(event) = self.rings.at_mut(ring).take_event() {
             if let Some(socket) = self.socket_of(event.flow) {
                 if self.is_heard() {
                     self.hear(socket, event.edges);
@@ -207,17 +233,17 @@ impl Offload {
         }
         let own = self.rings.at(ring);
         if own.watch.is_deep() {
-            self.check_deep_sleep();
+            self.check_deep_sleep(ring);
         }
         let own = self.rings.at(ring);
-        if own.ring.may_await_acknowledgment() && own.watch.ignores_acknowledgments() {
+        if own.awaits_acknowledgments() {
             self.await_acknowledgments(ring);
         }
     }
 
     /// A socket is ready for something, or got something new.
     pub(crate) fn announce(&mut self, socket: u32, edges: u32) {
-        self.mux.activity += 1;
+        note_activity();
         let Some(socket) = self.sockets.get(socket) else { return };
         for watcher in &socket.watch.items {
             self.mux.edge(watcher.epoll, watcher.item, edges);
@@ -286,7 +312,7 @@ pub(crate) fn forget(offload: &mut Offload, index: u32) {
     for sleeper in watch.sleepers {
         offload.mux.wake(sleeper);
     }
-    offload.mux.activity += 1;
+    note_activity();
 }
 
 #[cfg(test)]

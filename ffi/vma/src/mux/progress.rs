@@ -28,7 +28,7 @@ struct Service {
     process: &'static Process,
     interval: Duration,
     quiet: u32,
-    /// [`crate::mux::State::calls`] at the end of the last turn.
+    /// [`Offload::calls`] at the end of the last turn.
     calls: u64,
     /// [`crate::mux::State::sleeps`] then.
     sleeps: u64,
@@ -99,7 +99,7 @@ impl Service {
         if core::mem::replace(&mut self.losses, losses) != losses {
             forget_dead_routes(process, &mut offload);
         }
-        let active = offload.mux.calls != self.calls;
+        let active = offload.calls() != self.calls;
         let served = (woken || now >= self.next_tick) && serve(&mut offload, now, process.params.progress_engine_frames_max);
         // Woken by what is another sleeper's, which is there until that one takes it: then the thread ticks for a while.
         let in_vain = woken && !served && offload.is_told_of_beside();
@@ -118,7 +118,7 @@ impl Service {
         let may_sleep = looked.is_none() && !keeps && quiet && held != Some(Watch::Clock);
         let deeply = may_sleep && offload.sleep_deeply();
         offload.attend(now);
-        self.calls = offload.mux.calls;
+        self.calls = offload.calls();
         if deeply {
             let deadlines = offload.rings.iter_mut().filter_map(|own| own.ring.sleep_deadline());
             let timeout = deadlines.map(|deadline| deadline.since(now)).chain(shared).min();

@@ -126,9 +126,15 @@ impl RingWatch {
         }
     }
 
+    /// Whether a thread spins on the ring.
+    #[inline]
+    pub(crate) const fn has_spinners(&self) -> bool {
+        self.spinning != 0
+    }
+
     /// Whether somebody sleeps until the ring wakes it, which nothing sees to.
     #[inline]
-    const fn is_relied_on(&self) -> bool {
+    pub(crate) const fn is_relied_on(&self) -> bool {
         self.spinning == 0 && !self.armed && (self.deep.is_some() || self.leader.is_some() || self.sleepers != 0)
     }
 
@@ -177,10 +183,10 @@ impl State {
 }
 
 impl Offload {
-    /// The progress thread is to tick again.
+    /// The progress thread is to tick again, for that ring.
     #[cold]
-    pub(crate) fn rouse_progress(&mut self) {
-        self.rings.iter_mut().for_each(|own| own.watch.deep = None);
+    pub(super) fn rouse_progress(&mut self, ring: u16) {
+        self.rings.at_mut(ring).watch.deep = None;
         self.mux.call_progress();
     }
 
@@ -277,7 +283,7 @@ impl Offload {
     /// Before a thread goes back to the program: makes sure that whoever relies on being woken will be.
     #[inline]
     pub(crate) fn attend(&mut self, now: Instant) {
-        for ring in self.rings.all().iter() {
+        for ring in self.rings.touched().iter() {
             if self.rings.at(ring).watch.is_relied_on() {
                 self.attend_others(ring, now);
             }
@@ -303,7 +309,7 @@ impl Offload {
     fn wake_watcher(&mut self, ring: u16) {
         match self.rings.at(ring).watch.leader {
             Some(leader) => self.mux.wake(leader),
-            None => self.rouse_progress(),
+            None => self.rouse_progress(ring),
         }
     }
 
@@ -327,7 +333,7 @@ impl Offload {
         if let Some(deep) = &mut watch.deep {
             deep.arms += 1;
             if deep.arms > DEEP_ARMS_MAX {
-                self.rouse_progress();
+                self.rouse_progress(ring);
             }
         }
         let watch = &self.rings.at(ring).watch;
@@ -374,14 +380,9 @@ impl Offload {
     }
 
     /// A call set a timer that ends before the progress thread's sleep does.
-    pub(crate) fn check_deep_sleep(&mut self) {
-        let sooner = |own: &mut ProcessRing| match (own.ring.sleep_deadline(), own.watch.deep.as_ref()?.until) {
-            (Some(deadline), Some(until)) => (deadline < until).then_some(()),
-            (deadline, None) => deadline.map(|_| ()),
-            (None, Some(_)) => None,
-        };
-        if self.rings.iter_mut().any(|own| own.watch.deep.is_some() && sooner(own).is_some()) {
-            self.rouse_progress();
+    pub(crate) fn check_deep_sleep(&mut self, ring: u16) {
+        if self.rings.at_mut(ring).wants_sooner() {
+            self.rouse_progress(ring);
         }
     }
 }
@@ -393,6 +394,16 @@ impl ProcessRing {
         if self.watch.armed {
             self.watch.armed = false;
             self.ring.queues_mut().disarm();
+        }
+    }
+
+    /// Whether a timer ends before the progress thread's deep sleep does.
+    pub(crate) fn wants_sooner(&mut self) -> bool {
+        let Some(deep) = &self.watch.deep else { return false };
+        match (self.ring.sleep_deadline(), deep.until) {
+            (Some(deadline), Some(until)) => deadline < until,
+            (deadline, None) => deadline.is_some(),
+            (None, Some(_)) => false,
         }
     }
 

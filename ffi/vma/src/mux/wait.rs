@@ -119,7 +119,7 @@ pub(crate) fn leave_wait() {
     thread::with(|thread| {
         if thread.is_waiting()
             && let Some(process) = process::process()
-            && !process.state().is_mine()
+            && !process.has_lock()
         {
             process.lock().forsake(thread, process.now());
         }
@@ -139,7 +139,8 @@ fn wait_as<T>(
         if thread.is_waiting() {
             offload.forsake(thread, started);
         }
-        offload.poll_if_due(started);
+        let rings = offload.rings_of(w);
+        offload.poll_these(rings, started);
         match w.look(&mut offload, started, check) {
             Some(Waited::Due) if w.since.is_some() && thread.interrupted(marks, w.restart) => return Waited::Interrupted,
             Some(found) => return found,
@@ -230,7 +231,8 @@ fn interrupted<T>(
     let found = {
         let now = process.now();
         let mut offload = process.lock();
-        offload.poll_if_due(now);
+        let rings = offload.rings_of(w);
+        offload.poll_these(rings, now);
         let found = w.look(&mut offload, now, check);
         offload.attend(now);
         found
@@ -295,7 +297,7 @@ fn spin<T>(
         let rings = offload.rings_of(w);
         offload.begin_spin(thread, rings);
         // What happened since the first look is looked at in the first round.
-        offload.mux.activity.wrapping_sub(1)
+        super::activity().wrapping_sub(1)
     };
     // A signal that the mask lets through while the thread's own mask blocks it can only be noticed by the kernel.
     let mut next_ask = w.sigmask.map(|_| started);
@@ -400,11 +402,19 @@ fn look<T>(
     seen: &mut u64,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Option<Waited<T>> {
+    let rings = thread.spinning.get();
+    let by_rings = process.has_several_rings() && !rings.is_empty();
+    if by_rings && super::activity() == *seen && !has_something(process, rings, now) {
+        return None;
+    }
     let mut offload = process.lock();
+    // (A handler may have waited meanwhile, and taken this wait for one that was left.)
+    let rings = if rings.is_empty() { offload.rings_of(w) } else { rings };
     for _ in 0..LOOKS {
-        offload.poll_if_due(now);
-        if offload.mux.activity != *seen {
-            *seen = offload.mux.activity;
+        offload.poll_these(rings, now);
+        let activity = super::activity();
+        if activity != *seen {
+            *seen = activity;
             if let Some(found) = w.look(&mut offload, now, check) {
                 offload.end_spin(thread, now);
                 return Some(found);
@@ -415,6 +425,22 @@ fn look<T>(
         }
     }
     None
+}
+
+/// A few looks at the rings, by their own locks alone. Whether they have something to tell, which takes the process's lock.
+fn has_something(process: &Process, rings: RingSet, now: Instant) -> bool {
+    for _ in 0..LOOKS {
+        for ring in rings.iter().filter_map(|ring| process.ring(ring)) {
+            let mut own = ring.lock();
+            if own.ring.is_due(now) {
+                own.ring.poll(now);
+            }
+            if own.has_events() {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 enum Asked {
@@ -453,7 +479,8 @@ fn sleep<T>(
         let asleep = {
             let now = process.now();
             let mut offload = process.lock();
-            offload.poll_if_due(now);
+            let rings = offload.rings_of(w);
+            offload.poll_these(rings, now);
             if let Some(found) = w.look(&mut offload, now, check) {
                 offload.attend(now);
                 return found;
@@ -472,7 +499,7 @@ fn sleep<T>(
             }
             let (woken, told) = offload.wake_up(thread, w, &asleep);
             dozes = told || dozes && offload.is_any_busy(asleep.rings, now);
-            offload.poll_if_due(now);
+            offload.poll_these(asleep.rings, now);
             let found = w.look(&mut offload, now, check);
             offload.attend(now);
             (woken, found)

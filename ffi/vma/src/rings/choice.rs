@@ -11,12 +11,13 @@ use super::{ProcessRing, RINGS_MAX};
 use crate::cancel::Masked;
 use crate::devices::{self, Ring};
 use crate::extra::rings::Home;
+use crate::lock::Lock;
 use crate::params;
 use crate::process::{self, Offload, Process};
-use crate::slab::{Key, Slab};
-use crate::socket::Socket;
+use crate::slab::Key;
 use crate::socket::datagram::Route;
 use crate::socket::routes::Routes;
+use crate::socket::table::Sockets;
 
 /// A place that has a ring.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) struct Places(Vec<Known>);
 
 impl Places {
     /// The ring of a place, which has one by now, or takes over that of a place which is no more.
-    fn ring_of(&mut self, home: &Home, sockets: &Slab<Socket>) -> Option<u16> {
+    fn ring_of(&mut self, home: &Home, sockets: &Sockets) -> Option<u16> {
         if let Some(known) = self.0.iter().find(|known| known.home.is(home)) {
             return Some(known.ring);
         }
@@ -90,13 +91,13 @@ impl Offload {
         let _masked = Masked::new();
         let number = self.rings.len() as u16;
         match process.attach_another(number) {
-            Ok(mut ring) => {
+            Ok(ring) => {
+                self.rings.add(ring);
                 if self.loans.lends {
-                    ring.lend_from_now_on();
+                    self.rings.at_mut(number).ring.lend_from_now_on();
                 }
-                self.rings.all.push(ProcessRing::new(ring));
                 // That thread serves it from now on.
-                self.rouse_progress();
+                self.mux.call_progress();
                 tracing::debug!("ring {number}: {}", process.rendezvous_at(number).member_name());
                 number
             }
@@ -110,11 +111,10 @@ impl Offload {
 
 impl Process {
     /// The queues of one ring more, of that number, which peers can find.
-    fn attach_another(&'static self, number: u16) -> Result<Ring, Box<dyn core::error::Error>> {
-        let (queues, rendezvous) = devices::attach_another(self.params)?;
+    fn attach_another(&'static self, number: u16) -> Result<&'static Lock<ProcessRing>, Box<dyn core::error::Error>> {
+        let (queues, rendezvous) = devices::attach_another(self.params, self.rendezvous())?;
         let config = RingConfig { number, batch: self.params.cq_poll_batch_max, ..RingConfig::default() };
         let ring = Ring::new(queues, config, params::random_seed()?);
-        self.add_rendezvous(number, rendezvous);
-        Ok(ring)
+        Ok(self.add_ring(number, ring, rendezvous))
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod listen;
 pub(crate) mod names;
 pub(crate) mod options;
+pub(crate) mod plain;
 pub(crate) mod ports;
 pub(crate) mod rare;
 pub(crate) mod refused;
@@ -25,6 +26,7 @@ mod sharing;
 mod six;
 pub(crate) mod special;
 pub(crate) mod stream;
+pub(crate) mod table;
 pub(crate) mod vectors;
 
 use std::net::SocketAddr;

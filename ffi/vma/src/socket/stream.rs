@@ -10,6 +10,7 @@ use std::time::Duration;
 use ringway_stack::ring::{FlowId, RecvFlags, SendFlags};
 use ringway_stack::{Error, Instant};
 
+use super::plain::{self, Sent};
 use super::{special, vectors};
 use crate::errno::{self, Errno};
 use crate::extra::resume::Resume;
@@ -19,7 +20,7 @@ use crate::process::{Offload, Process};
 use crate::slab::Key;
 
 /// What a send may not know yet of its peer.
-const STALE: Duration = Duration::from_micros(20);
+pub(super) const STALE: Duration = Duration::from_micros(20);
 
 /// Receives as recv(2) does.
 ///
@@ -64,15 +65,17 @@ pub(super) fn receive_some(
             Err(Error::WouldBlock) | Ok(0) => {}
             result => {
                 state.dispatch();
+                state.say_if_plain(key, id);
                 return result.map_err(Errno::from);
             }
         }
     }
-    state.poll_if_due(now);
+    state.poll_of(id, now);
     match state.rings.of_mut(id).tcp_recv(now, id, into, ring_flags) {
         Err(Error::WouldBlock) => {}
         result => {
             state.dispatch();
+            state.say_if_plain(key, id);
             return result.map_err(Errno::from);
         }
     }
@@ -199,19 +202,22 @@ pub(crate) fn send(
     // A peer's reset, or its end, that has lain here for a while is known to the kernel's send. (A program that sends as fast as it can does not
     // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
     if process.params.rx_poll_on_tx_tcp {
-        state.poll_if_due(now);
+        state.poll_of(id, now);
     } else if now.since(state.rings.of(id).polled_at()) > STALE && !state.rings.of(id).is_held(id) {
-        state.catch_up(now);
+        if !state.is_heard() {
+            state.poll_of(id, now);
+        }
     }
     let mut result = state.rings.of_mut(id).tcp_send(now, id, data, ring_flags);
     if result == Err(Error::WouldBlock) {
-        state.poll_if_due(now);
+        state.poll_of(id, now);
         result = state.rings.of_mut(id).tcp_send(now, id, data, ring_flags);
     }
     state.dispatch();
     if state.rings.of(id).is_held(id) {
         state.watch_held(now, id);
     }
+    state.say_if_plain(key, id);
     let done = match result {
         Ok(done) if done >= total => return Ok(done),
         Ok(done) => done,
@@ -221,13 +227,48 @@ pub(crate) fn send(
             return Err(failed(error.into(), flags));
         }
     };
-    let Some(socket) = state.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
+    go_on(process, offload, key, id, data, done, flags)
+}
+
+/// As much was sent, of more: the call goes on with the rest, if it may wait.
+fn go_on(
+    process: &Process,
+    offload: Guard<'_, Offload>,
+    key: Key,
+    id: FlowId,
+    data: &[IoSlice<'_>],
+    done: usize,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     if socket.nonblocking || flags & libc::MSG_DONTWAIT != 0 {
-        return if done > 0 || total == 0 { Ok(done) } else { Err(Errno(libc::EAGAIN)) };
+        return if done > 0 || vectors::total(data) == 0 { Ok(done) } else { Err(Errno(libc::EAGAIN)) };
     }
     let timeout = socket.send_timeout;
     drop(offload);
     send_rest(process, key, id, &mut vectors::rest(data, done), done, timeout, flags)
+}
+
+/// As [`send`], by the ring's lock alone. `None`: it is to go the long way.
+#[inline]
+pub(crate) fn send_plain(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Result<usize, Errno>> {
+    Some(match plain::send(process, now, key, data, flags)? {
+        Sent::Done(Ok(done)) => Ok(done),
+        Sent::Done(Err(error)) => Err(failed(error.into(), flags)),
+        Sent::Part(flow, done) => go_on(process, process.lock(), key, flow, data, done, flags),
+    })
+}
+
+/// As [`receive`], by the ring's lock alone. `None`: it is to go the long way.
+#[inline]
+pub(crate) fn receive_plain(
+    process: &Process,
+    now: Instant,
+    key: Key,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Option<Result<usize, Errno>> {
+    plain::receive(process, now, key, into, flags).map(|result| result.map_err(Errno::from))
 }
 
 fn send_rest(

@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::extra::cyclic::UserMemory;
 use crate::extra::thread_name::{Life, Thread};
-use crate::slab::{Key, Slab};
+use crate::slab::Key;
 use crate::socket::Socket;
+use crate::socket::table::Sockets;
 
 /// `ring_logic_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl Home {
     }
 
     /// Whether it was a thread's that has ended, or a socket's that is closed.
-    pub(crate) fn is_gone(&self, sockets: &Slab<Socket>) -> bool {
+    pub(crate) fn is_gone(&self, sockets: &Sockets) -> bool {
         match self.place.of {
             Of::Socket(key) => sockets.find(key).is_none(),
             _ => self.life.as_ref().is_some_and(|life| !life.goes_on()),

@@ -20,14 +20,14 @@ use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process};
 use crate::rings::Rings;
 use crate::slab::Slab;
-use crate::socket::Socket;
+use crate::socket::table::Sockets;
 
 /// The real epoll is asked at least this often while offloaded sockets keep a program busy.
 const KERNEL_EVERY: Duration = Duration::from_millis(1);
 
 /// What an item's target is ready for, as far as we carry it.
 #[inline]
-pub(super) fn target_readiness(rings: &Rings, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, target: Target, depth: u32) -> u32 {
+pub(super) fn target_readiness(rings: &Rings, sockets: &Sockets, epolls: &mut Slab<Epoll>, target: Target, depth: u32) -> u32 {
     match target {
         Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(rings, socket)),
         Target::Epoll(inner) => nested_readiness(rings, sockets, epolls, inner, depth),
@@ -36,7 +36,7 @@ pub(super) fn target_readiness(rings: &Rings, sockets: &Slab<Socket>, epolls: &m
     }
 }
 
-fn nested_readiness(rings: &Rings, sockets: &Slab<Socket>, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
+fn nested_readiness(rings: &Rings, sockets: &Sockets, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
     let Some(instance) = epolls.get_mut(index).filter(|instance| depth < NESTING_MAX && instance.interest.may_be_ready()) else { return 0 };
     let mut interest = std::mem::take(&mut instance.interest);
     let ready = interest.is_ready(|item| target_readiness(rings, sockets, epolls, item.target, depth + 1));

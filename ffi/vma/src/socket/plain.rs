@@ -1,0 +1,164 @@
+//! Data of plain connections, by their rings' locks alone: what another thread does on another ring is in nobody's way.
+//!
+//! What happens to a flow is told to whoever watches its socket by the process's lock, after the ring's was released; where nobody watches, there is
+//! nothing to tell, and that lock is not taken. What cannot be done here at once (a call that has to wait, flags that say more) goes the long way.
+
+use core::ffi::c_int;
+use std::io::{IoSlice, IoSliceMut};
+
+use ringway_stack::Error;
+use ringway_stack::ring::{FlowId, RecvFlags, SendFlags};
+use ringway_stack::time::Instant;
+
+use super::stream::STALE;
+use super::table::{self, Plain};
+use super::{Kind, Socket};
+use crate::lock::Guard;
+use crate::process::{Offload, Process};
+use crate::rings::ProcessRing;
+use crate::slab::Key;
+
+/// Flags that change nothing here: a call that would wait goes the long way anyhow, and so does one that fails.
+const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
+const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+
+/// The ring of a plain connection, held.
+struct Entered<'a> {
+    own: Guard<'a, ProcessRing>,
+    flow: FlowId,
+}
+
+impl<'a> Entered<'a> {
+    /// `None`: it is not plain.
+    #[inline]
+    fn new(process: &'a Process, key: Key) -> Option<Self> {
+        let plain = Plain::find(key)?;
+        let own = process.ring(plain.flow.ring)?.lock();
+        plain.is_still(key).then_some(Self { own, flow: plain.flow })
+    }
+
+    /// Lets go of the ring. Who is to be told of what happened is told.
+    #[inline]
+    fn leave(mut self, process: &Process, now: Instant) {
+        let flow = self.flow;
+        let is_held = self.own.ring.is_held(flow);
+        let has_more = self.own.has_to_tell() || is_held;
+        drop(self);
+        if has_more {
+            let mut offload = process.lock();
+            offload.rings.at(flow.ring);
+            offload.dispatch();
+            offload.attend(now);
+            if is_held {
+                offload.watch_held(now, flow);
+            }
+        }
+    }
+}
+
+impl ProcessRing {
+    /// A call that had this ring's lock alone is over. Whether there is something that only the process's lock can see to; events that nobody waits for
+    /// are none.
+    #[inline]
+    fn has_to_tell(&mut self) -> bool {
+        self.calls = self.calls.wrapping_add(1);
+        // (A thread that spins on this ring finds by them that it is to look.)
+        if self.watch.has_spinners() {
+            return self.has_events();
+        }
+        while let Some(event) = self.take_event() {
+            if !self.socket_above(event.flow).is_some_and(table::is_unwatched) {
+                self.untold = Some(event);
+                return true;
+            }
+        }
+        self.watch.is_relied_on() || self.wants_sooner() || self.awaits_acknowledgments()
+    }
+}
+
+/// What a plain socket's send came to.
+pub(crate) enum Sent {
+    /// All of it, or an error.
+    Done(Result<usize, Error>),
+    /// A part; the call goes on with the rest, if it may wait.
+    Part(FlowId, usize),
+}
+
+/// Sends on a plain connection. `None`: it is to go the long way; nothing was done.
+#[inline]
+pub(crate) fn send(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
+    if flags & !SEND_FLAGS != 0 || !process.has_several_rings() {
+        return None;
+    }
+    let mut entered = Entered::new(process, key)?;
+    let (own, flow) = (&mut entered.own, entered.flow);
+    let is_stale = process.params.rx_poll_on_tx_tcp || now.since(own.ring.polled_at()) > STALE && !own.ring.is_held(flow);
+    if is_stale && own.ring.is_due(now) {
+        own.ring.poll(now);
+    }
+    let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
+    let mut result = own.ring.tcp_send(now, flow, data, ring_flags);
+    if result == Err(Error::WouldBlock) {
+        if own.ring.is_due(now) {
+            own.ring.poll(now);
+        }
+        result = own.ring.tcp_send(now, flow, data, ring_flags);
+    }
+    entered.leave(process, now);
+    match result {
+        Err(Error::BadSocket | Error::WouldBlock) => None,
+        Ok(done) if done < super::vectors::total(data) => Some(Sent::Part(flow, done)),
+        result => Some(Sent::Done(result)),
+    }
+}
+
+/// Receives on a plain connection. `None`: it is to go the long way; nothing was taken.
+#[inline]
+pub(crate) fn receive(
+    process: &Process,
+    now: Instant,
+    key: Key,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Option<Result<usize, Error>> {
+    if flags & !RECEIVE_FLAGS != 0 || !process.has_several_rings() || into.first().is_none_or(|first| first.is_empty()) {
+        return None;
+    }
+    let mut entered = Entered::new(process, key)?;
+    let (own, flow) = (&mut entered.own, entered.flow);
+    let mut result = own.ring.tcp_recv(now, flow, into, RecvFlags::empty());
+    // An end that the program itself made may have bytes behind it.
+    if matches!(result, Err(Error::WouldBlock) | Ok(0)) {
+        if own.ring.is_due(now) {
+            own.ring.poll(now);
+        }
+        result = own.ring.tcp_recv(now, flow, into, RecvFlags::empty());
+    }
+    entered.leave(process, now);
+    match result {
+        Err(Error::BadSocket | Error::WouldBlock) => None,
+        result => Some(result),
+    }
+}
+
+impl Offload {
+    /// A call has gone the long way with a connection. If it is plain, the next one need not.
+    #[inline]
+    pub(super) fn say_if_plain(&self, key: Key, flow: FlowId) {
+        if self.rings.are_locked()
+            && let Some(socket) = self.sockets.find(key)
+            && self.is_plain(socket, flow)
+        {
+            table::publish(key, flow, socket.watch.is_watched() || socket.watch.is_slept_for());
+        }
+    }
+
+    fn is_plain(&self, socket: &Socket, flow: FlowId) -> bool {
+        socket.kind == Kind::Stream(flow)
+            && socket.receive_low_water <= 1
+            && socket.rare.is_none()
+            && !socket.is_shared
+            && !self.is_heard()
+            && !self.rings_are_used()
+    }
+}

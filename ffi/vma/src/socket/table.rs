@@ -1,0 +1,221 @@
+//! The process's sockets, and which of them are *plain*: connections whose data needs their ring's lock alone ([`super::plain`]).
+//!
+//! Beside each socket is a cell that threads read without a lock: the ring and the flow of a plain one. A call that went the long way, under the
+//! process's lock, and found the socket plain, says so there. Whoever may change a socket unsays it, for what makes a socket plain is spread over its
+//! fields: that costs a call that goes the long way once more, and nothing that is changed is forgotten.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ringway_stack::ring::FlowId;
+
+use super::Socket;
+use crate::byfd::{ByFd, Empty};
+use crate::slab::{Key, Slab};
+
+/// Of the word: the socket's generation is in the upper half, its ring's number below these.
+const PLAIN: u64 = 1;
+const WATCHED: u64 = 2;
+const RING_SHIFT: u32 = 8;
+
+/// What is to be known of a socket without a lock.
+struct Cell {
+    /// Zero: nothing.
+    word: AtomicU64,
+    /// The flow's slot, and its generation.
+    flow: AtomicU64,
+}
+
+impl Empty for Cell {
+    const EMPTY: Self = Self { word: AtomicU64::new(0), flow: AtomicU64::new(0) };
+}
+
+/// By the sockets' indices. Beyond, no socket is plain.
+static CELLS: ByFd<Cell, 1024, 256> = ByFd::new();
+
+/// Some socket was plain once.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// A plain socket, as its cell had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plain {
+    pub(super) flow: FlowId,
+    word: u64,
+}
+
+impl Plain {
+    /// A socket of this name, if it is plain. `None`: it may be another thing by now.
+    #[inline]
+    pub(super) fn find(key: Key) -> Option<Self> {
+        let cell = CELLS.find(key.index.cast_signed())?;
+        let word = cell.word.load(Ordering::Acquire);
+        if word & PLAIN == 0 || (word >> 32) as u32 != key.generation {
+            return None;
+        }
+        let flow = cell.flow.load(Ordering::Acquire);
+        // (Whoever writes another flow has cleared the word before.)
+        if cell.word.load(Ordering::Acquire) != word {
+            return None;
+        }
+        let ring = (word >> RING_SHIFT) as u16;
+        Some(Self { flow: FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 }, word })
+    }
+
+    /// Whether it is so still: for who has its ring's lock now.
+    #[inline]
+    pub(super) fn is_still(self, key: Key) -> bool {
+        Self::find(key) == Some(self)
+    }
+}
+
+/// Whether nobody waits for what happens to the socket in this slot: it is plain, and not watched.
+#[inline]
+pub(super) fn is_unwatched(index: u32) -> bool {
+    CELLS.find(index.cast_signed()).is_some_and(|cell| cell.word.load(Ordering::Acquire) & (PLAIN | WATCHED) == PLAIN)
+}
+
+/// Says that it is plain.
+pub(super) fn publish(key: Key, flow: FlowId, is_watched: bool) {
+    let Some(cell) = CELLS.find_or_make(key.index.cast_signed()).filter(|_| key.index < i32::MAX as u32) else { return };
+    let watched = if is_watched { WATCHED } else { 0 };
+    let word = u64::from(key.generation) << 32 | u64::from(flow.ring) << RING_SHIFT | watched | PLAIN;
+    if cell.word.load(Ordering::Relaxed) == word {
+        return;
+    }
+    IN_USE.store(true, Ordering::Relaxed);
+    cell.word.store(0, Ordering::Release);
+    cell.flow.store(u64::from(flow.index) << 32 | u64::from(flow.generation), Ordering::Release);
+    cell.word.store(word, Ordering::Release);
+}
+
+/// It may be plain no more.
+#[inline]
+fn unsay(index: u32) {
+    if IN_USE.load(Ordering::Relaxed)
+        && let Some(cell) = CELLS.find(index.cast_signed())
+        && cell.word.load(Ordering::Relaxed) != 0
+    {
+        cell.word.store(0, Ordering::Release);
+    }
+}
+
+/// In the child of a fork: none is plain, for their rings are its parent's. Async-signal-safe.
+pub(crate) fn leave_to_parent() {
+    if IN_USE.load(Ordering::Relaxed) {
+        CELLS.numbers().for_each(|index| unsay(index.cast_unsigned()));
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Sockets(Slab<Socket>);
+
+impl Sockets {
+    pub(crate) const fn new() -> Self {
+        Self(Slab::new())
+    }
+
+    // (So that large values are built where they stay.)
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, socket: Socket) -> Key {
+        self.0.insert(socket)
+    }
+
+    /// As [`Slab::insert_at`].
+    pub(crate) fn insert_at(&mut self, key: Key, socket: Socket) {
+        unsay(key.index);
+        self.0.insert_at(key, socket);
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: Key) -> Option<&Socket> {
+        self.0.find(key)
+    }
+
+    #[inline]
+    pub(crate) fn find_mut(&mut self, key: Key) -> Option<&mut Socket> {
+        unsay(key.index);
+        self.0.find_mut(key)
+    }
+
+    /// As [`Slab::get`].
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&Socket> {
+        self.0.get(index)
+    }
+
+    /// As [`Slab::get_mut`].
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Socket> {
+        unsay(index);
+        self.0.get_mut(index)
+    }
+
+    /// As [`Slab::key_at`].
+    #[inline]
+    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
+        self.0.key_at(index)
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<Socket> {
+        unsay(key.index);
+        self.0.remove(key)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut Socket)> {
+        self.0.iter_mut().inspect(|(key, _)| unsay(key.index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_stack::device::Protocol;
+
+    use super::*;
+    use crate::socket::Family;
+
+    fn socket() -> Socket {
+        Socket::new(3, Family::V4, Protocol::Tcp, false, ringway_stack::tcp::Config::default())
+    }
+
+    #[test]
+    fn whoever_may_change_a_socket_unsays_that_it_is_plain() {
+        type Change = fn(&mut Sockets, Key);
+        let changes: [Change; 4] = [
+            |sockets, key| drop(sockets.find_mut(key)),
+            |sockets, key| drop(sockets.get_mut(key.index)),
+            |sockets, _| assert_eq!(sockets.iter_mut().count(), 1),
+            |sockets, key| drop(sockets.remove(key)),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut sockets = Sockets::new();
+            // (The cells are the process's: a slot that no other test has.)
+            let key = Key { index: 70_000 + at as u32, generation: 5 };
+            sockets.insert_at(key, socket());
+            assert!(Plain::find(key).is_none());
+            let flow = FlowId { ring: 7, index: 9, generation: 3 };
+            publish(key, flow, false);
+            let found = Plain::find(key).expect("it is plain");
+            assert!(found.flow == flow && found.is_still(key) && is_unwatched(key.index));
+            assert!(Plain::find(Key { generation: 6, ..key }).is_none(), "another socket's name");
+            assert_eq!(sockets.find(key).map(|socket| socket.fd), Some(3));
+            assert!(Plain::find(key).is_some(), "who looks changes nothing");
+            change(&mut sockets, key);
+            assert!(Plain::find(key).is_none() && !found.is_still(key) && !is_unwatched(key.index), "{at}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_watched_is_plain_and_not_unwatched() {
+        let key = Key { index: 80_000, generation: 1 };
+        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, true);
+        assert!(Plain::find(key).is_some() && !is_unwatched(key.index));
+    }
+}
