@@ -136,10 +136,10 @@ rows! {
     TxPrefetchBytes = "VMA_TX_PREFETCH_BYTES", within(0, 65_535), "256", NO_PREFETCH, "Bytes of a send buffer that are prefetched into the cache.";
 
     RingAllocationTx = "VMA_RING_ALLOCATION_LOGIC_TX", RING_LOGIC, "0", YES, "Which sockets send by one ring of the Extra API. See VMA_RING_ALLOCATION_LOGIC_RX.";
-    RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring of the Extra API: one descriptor to sleep on and one queue of completions. All rings use the process's one device queue. With 31, a thread whose socket goes onto a ring is bound to its core.";
+    RingAllocationRx = "VMA_RING_ALLOCATION_LOGIC_RX", RING_LOGIC, "0", YES, "Which sockets share one ring: one device queue with its own lock and, in the Extra API, one descriptor to sleep on and one queue of completions. An accepted connection is on its listener's ring. A process has 64 rings at most (see VMA_RING_LIMIT_PER_INTERFACE). With 31, a thread whose socket goes onto a ring is bound to its core.";
     RingMigrationTx = "VMA_RING_MIGRATION_RATIO_TX", from(-1), "100", YES, "The number of consecutive sends by another thread (or on another core) after which a socket moves to that thread's (or core's) ring. -1: never.";
     RingMigrationRx = "VMA_RING_MIGRATION_RATIO_RX", from(-1), "100", YES, "The number of consecutive receive calls by another thread (or on another core) after which a socket moves to that thread's (or core's) ring, unless that ring is cyclic. -1: never.";
-    RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The most rings of the Extra API. Beyond the limit a socket goes onto the ring with the fewest sockets, preferring rings with the same profile and memory. 0: no limit.";
+    RingLimit = "VMA_RING_LIMIT_PER_INTERFACE", COUNT, "0", YES, "The most rings. Beyond the limit a socket goes onto the ring with the fewest sockets, preferring rings with the same profile and memory. 0: no limit.";
     RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
 
     RxBufs = "VMA_RX_BUFS", within(0, 1 << 24), "200000", YES, "The most small packets (256 bytes with their headers) that all sockets together can hold by reference. Beyond the limit packets are copied. The payload of larger packets stays in the memory of the process that sent them.";

@@ -176,6 +176,11 @@ impl Interest {
         Edge::New
     }
 
+    /// Whether a further event of that kind would change nothing: nobody asked for it, or the item is on the ready list.
+    pub(crate) fn is_told(&self, index: u32, edges: u32) -> bool {
+        self.slots.get(index as usize).is_none_or(|slot| slot.queued || slot.disarmed || slot.item.mask() & edges == 0)
+    }
+
     /// Which use of its slot an item is.
     pub(crate) fn generation(&self, index: u32) -> u16 {
         self.slots.get(index as usize).map_or(0, |slot| slot.generation)

@@ -27,7 +27,7 @@ use ringway_stack::ring::{FlowId, Readiness};
 use crate::process::Offload;
 use crate::rings::{ProcessRing, RingSet, Rings};
 use crate::slab::Slab;
-use crate::socket::{Socket, refused};
+use crate::socket::{Socket, refused, table};
 use epoll::Epoll;
 use interest::Edge;
 pub(crate) use sleepers::{RingWatch, Sleeper};
@@ -173,6 +173,16 @@ impl State {
         }
     }
 
+    /// Whether whoever watches a socket would learn nothing new by further events of that kind, until somebody looks.
+    fn are_told(&self, watch: &Watch, edges: u32) -> bool {
+        let is_told = |watcher: &Watcher| {
+            let instance = self.epolls.get(watcher.epoll);
+            // (One that it is nested in is told each time.)
+            instance.is_none_or(|instance| instance.parents.is_empty() && instance.interest.is_told(watcher.item, edges))
+        };
+        watch.sleepers.is_empty() && watch.items.iter().all(is_told)
+    }
+
     /// An epoll instance has something to report: one of the threads that sleep in it is woken, and so are the instances
     /// that it is nested in.
     fn epoll_ready(&mut self, epoll: u32, edge: Edge, depth: u32) {
@@ -242,14 +252,17 @@ impl Offload {
     }
 
     /// A socket is ready for something, or got something new.
-    pub(crate) fn announce(&mut self, socket: u32, edges: u32) {
+    pub(crate) fn announce(&mut self, index: u32, edges: u32) {
         note_activity();
-        let Some(socket) = self.sockets.get(socket) else { return };
+        let Some(socket) = self.sockets.get(index) else { return };
         for watcher in &socket.watch.items {
             self.mux.edge(watcher.epoll, watcher.item, edges);
         }
         for &sleeper in &socket.watch.sleepers {
             self.mux.wake(sleeper);
+        }
+        if self.rings.are_locked() {
+            table::note_told(index, |edges| self.mux.are_told(&socket.watch, edges));
         }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Sleeper {
     pub(super) told_to_doze: bool,
     /// The rings that it sleeps for.
     pub(super) rings: RingSet,
+    /// Those that it led when it fell asleep: some of these, and others that nobody else looks after.
+    pub(super) leads: RingSet,
 }
 
 /// How a ring is watched. See the module's documentation.
@@ -138,6 +140,11 @@ impl RingWatch {
         self.spinning == 0 && !self.armed && (self.deep.is_some() || self.leader.is_some() || self.sleepers != 0)
     }
 
+    /// Whether no thread waits for it, and it has no leader either.
+    pub(super) const fn is_left_alone(&self) -> bool {
+        self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.deep.is_none()
+    }
+
     /// Whether such threads are so many that nobody needs to lead.
     pub(super) fn is_busy(&self, now: Instant) -> bool {
         now < self.busy_until
@@ -154,9 +161,13 @@ impl State {
         }
     }
 
-    /// `false`: it is on its way back to the program, perhaps.
-    fn tell_to_doze(&mut self, sleeper: u32) -> bool {
+    /// A ring's leader is not to lead it. `false`: it is on its way back to the program, perhaps.
+    fn tell_to_doze(&mut self, sleeper: u32, ring: u16) -> bool {
         let told = self.sleepers.get_mut(sleeper).is_some_and(|sleeper| {
+            if !sleeper.rings.contains(ring) {
+                // It looks after this one for others: it sleeps on without it.
+                return !sleeper.signalled;
+            }
             sleeper.told_to_doze |= !sleeper.signalled;
             sleeper.told_to_doze
         });
@@ -260,16 +271,16 @@ impl Offload {
             for (_, epoll) in self.mux.epolls.iter_mut() {
                 epoll.sleepers.retain(|&sleeper| sleeper != key.index);
             }
-            self.stop_watching(key.index, sleeper.rings);
+            self.stop_watching(key.index, &sleeper);
         }
         self.attend(now);
     }
 
-    /// A sleeper neither sleeps for these rings any more, nor leads, nor dozes.
-    pub(super) fn stop_watching(&mut self, sleeper: u32, rings: RingSet) {
-        for ring in rings.iter() {
+    /// A sleeper of that number neither sleeps for any ring any more, nor leads, nor dozes.
+    pub(super) fn stop_watching(&mut self, sleeper: u32, was: &Sleeper) {
+        for ring in was.rings.with(was.leads).iter() {
             let own = self.rings.at_mut(ring);
-            own.watch.sleepers -= 1;
+            own.watch.sleepers -= u32::from(was.rings.contains(ring));
             own.watch.dozer.take_if(|dozer| *dozer == sleeper);
             if own.watch.in_ring.take_if(|key| key.index == sleeper).is_some() {
                 own.ring.queues_mut().end_sleep();
@@ -321,7 +332,7 @@ impl Offload {
             (None, Some(_)) => return watch.attended(now),
             (Some(leader), _) => {
                 watch.attended(now);
-                if watch.is_busy(now) && mux.tell_to_doze(leader) {
+                if watch.is_busy(now) && mux.tell_to_doze(leader, ring) {
                     return;
                 }
             }

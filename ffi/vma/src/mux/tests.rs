@@ -28,7 +28,13 @@ fn readiness_has_the_kernels_synonyms() {
 fn a_sleeper_is_signalled_once() {
     let event = ringway_host::EventFd::new().expect("eventfd");
     let mut state = State::default();
-    let key = state.sleepers.insert(Sleeper { waker: event.fd(), signalled: false, told_to_doze: false, rings: RingSet::NONE });
+    let key = state.sleepers.insert(Sleeper {
+        waker: event.fd(),
+        signalled: false,
+        told_to_doze: false,
+        rings: RingSet::NONE,
+        leads: RingSet::NONE,
+    });
     let readable = || {
         let mut fds = [libc::pollfd { fd: event.fd(), events: libc::POLLIN, revents: 0 }];
         ringway_host::sleep::ppoll(&mut fds, Some(core::time::Duration::ZERO), None).expect("ppoll") == 1

@@ -499,7 +499,7 @@ fn sleep<T>(
             }
             let (woken, told) = offload.wake_up(thread, w, &asleep);
             dozes = told || dozes && offload.is_any_busy(asleep.rings, now);
-            offload.poll_these(asleep.rings, now);
+            offload.poll_these(asleep.rings.with(asleep.leads), now);
             let found = w.look(&mut offload, now, check);
             offload.attend(now);
             (woken, found)
@@ -536,9 +536,10 @@ fn sleep<T>(
 struct Asleep {
     key: Option<crate::slab::Key>,
     waker: i32,
-    /// The rings that it sleeps for.
+    /// The rings that it sleeps for, and those that it leads.
     rings: RingSet,
-    /// The descriptors of those whose leader this thread is.
+    leads: RingSet,
+    /// The descriptors of these.
     led: ArrayVec<i32, RINGS_MAX>,
     /// The ring on whose descriptor alone the thread sleeps, in epoll_wait; it is woken by the device's own eventfd. (What its wait names of the
     /// kernel's is beside it: [`super::beside`].)
@@ -571,10 +572,25 @@ impl Offload {
         rings.iter().filter(|&ring| !self.rings.at(ring).watch.leader.is_some_and(is_led)).collect()
     }
 
+    /// Of the other rings, those that have flows, and that nobody looks after while their threads are in the program: whoever sleeps does.
+    fn left_alone(&self, rings: RingSet, now: Instant) -> RingSet {
+        if self.rings.all() == rings {
+            return RingSet::NONE;
+        }
+        let is_left = |ring: &u16| {
+            let own = self.rings.at(*ring);
+            !rings.contains(*ring) && own.watch.is_left_alone() && !own.watch.is_busy(now) && own.ring.usage().flows > 0
+        };
+        self.rings.all().iter().filter(is_left).collect()
+    }
+
     /// Enters the calling thread among the sleepers. `dozes`: it is not to lead. `None`: a ring has something, look again.
     fn fall_asleep(&mut self, thread: &Thread, w: &Waiting<'_>, waker: Option<i32>, now: Instant, dozes: bool) -> Option<Asleep> {
         let rings = self.rings_of(w);
-        let leads = if dozes || waker.is_none() { RingSet::NONE } else { self.without_leader(rings) };
+        let leads = match dozes || waker.is_none() {
+            true => RingSet::NONE,
+            false => self.without_leader(rings).with(self.left_alone(rings, now)),
+        };
         for ring in leads.iter() {
             let own = self.rings.at_mut(ring);
             if own.watch.spinning == 0 && !own.arm() {
@@ -585,11 +601,11 @@ impl Offload {
         let timeout = w.deadline.map(|deadline| deadline.since(now));
         let Some(waker) = waker else {
             let timeout = Some(timeout.unwrap_or(WITHOUT_WAKER).min(WITHOUT_WAKER));
-            return Some(Asleep { key: None, waker: -1, rings, led: ArrayVec::new(), in_ring: None, timeout });
+            return Some(Asleep { key: None, waker: -1, rings, leads, led: ArrayVec::new(), in_ring: None, timeout });
         };
-        let mut asleep = Asleep { key: None, waker, rings, led: ArrayVec::new(), in_ring: None, timeout };
-        self.lie_down(&mut asleep, leads, w, now);
-        let key = self.mux.sleepers.insert(super::Sleeper { waker: asleep.waker, signalled: false, told_to_doze: false, rings });
+        let mut asleep = Asleep { key: None, waker, rings, leads, led: ArrayVec::new(), in_ring: None, timeout };
+        self.lie_down(&mut asleep, w, now);
+        let key = self.mux.sleepers.insert(super::Sleeper { waker: asleep.waker, signalled: false, told_to_doze: false, rings, leads });
         asleep.key = Some(key);
         thread.generation.set(fork_generation());
         thread.asleep.set(Some(key));
@@ -603,14 +619,14 @@ impl Offload {
                 epoll.sleepers.push(key.index);
             }
         }
+        for ring in leads.iter() {
+            self.rings.at_mut(ring).watch.leader = Some(key.index);
+        }
         for ring in rings.iter() {
             let watch = &mut self.rings.at_mut(ring).watch;
             watch.sleepers += 1;
             if asleep.in_ring == Some(ring) {
                 watch.in_ring = Some(key);
-            }
-            if leads.contains(ring) {
-                watch.leader = Some(key.index);
             }
             if dozes && watch.dozer.is_none() {
                 watch.dozer = Some(key.index);
@@ -621,8 +637,8 @@ impl Offload {
     }
 
     /// On what the thread sleeps that leads these rings, and how long.
-    fn lie_down(&mut self, asleep: &mut Asleep, leads: RingSet, w: &Waiting<'_>, now: Instant) {
-        for ring in leads.iter() {
+    fn lie_down(&mut self, asleep: &mut Asleep, w: &Waiting<'_>, now: Instant) {
+        for ring in asleep.leads.iter() {
             let own = self.rings.at_mut(ring);
             if let Some(deadline) = own.ring.sleep_deadline() {
                 asleep.wake_within(deadline.since(now));
@@ -634,7 +650,7 @@ impl Offload {
             }
             asleep.led.extend(own.ring.queues().wait_fd());
         }
-        if let Some(ring) = asleep.rings.only().filter(|_| !asleep.led.is_empty())
+        if let Some(ring) = asleep.rings.only().filter(|_| asleep.leads == asleep.rings && !asleep.led.is_empty())
             && self.sleeps_on_ring_alone(w, ring)
         {
             asleep.in_ring = Some(ring);
@@ -646,7 +662,7 @@ impl Offload {
     fn slept(&mut self, thread: &Thread, asleep: &Asleep, slept: &Slept) {
         let Some(key) = asleep.key.filter(|_| thread.asleep.get() == asleep.key) else { return };
         // (Of several, each asks for itself.)
-        let Some(ring) = asleep.rings.only() else { return };
+        let Some(ring) = asleep.leads.only() else { return };
         let own = self.rings.at_mut(ring);
         if own.watch.leader == Some(key.index) && slept.is_ring_known {
             own.ring.queues_mut().slept(slept.ring.iter().copied());
@@ -673,8 +689,9 @@ impl Offload {
                 epoll.sleepers.retain(|&sleeper| sleeper != key.index);
             }
         }
-        self.stop_watching(key.index, asleep.rings);
-        self.mux.sleepers.remove(key).map_or((false, false), |sleeper| (sleeper.signalled, sleeper.told_to_doze))
+        let Some(sleeper) = self.mux.sleepers.remove(key) else { return (false, false) };
+        self.stop_watching(key.index, &sleeper);
+        (sleeper.signalled, sleeper.told_to_doze)
     }
 }
 

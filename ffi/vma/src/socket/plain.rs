@@ -67,7 +67,7 @@ impl ProcessRing {
             return self.has_events();
         }
         while let Some(event) = self.take_event() {
-            if !self.socket_above(event.flow).is_some_and(table::is_unwatched) {
+            if !self.socket_above(event.flow).is_some_and(|socket| table::is_quiet(socket, event.edges)) {
                 self.untold = Some(event);
                 return true;
             }

@@ -6,15 +6,21 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ringway_stack::ring::FlowId;
+use ringway_stack::ring::{FlowId, Readiness};
 
 use super::Socket;
 use crate::byfd::{ByFd, Empty};
+use crate::mux;
 use crate::slab::{Key, Slab};
 
 /// Of the word: the socket's generation is in the upper half, its ring's number below these.
 const PLAIN: u64 = 1;
+/// Epoll instances have it, or threads sleep for it.
 const WATCHED: u64 = 2;
+/// All of them know that it may be readable, or may be writable, or do not want to know.
+const TOLD_IN: u64 = 4;
+const TOLD_OUT: u64 = 8;
+const TOLD: u64 = TOLD_IN | TOLD_OUT;
 const RING_SHIFT: u32 = 8;
 
 /// What is to be known of a socket without a lock.
@@ -53,10 +59,10 @@ impl Plain {
         }
         let flow = cell.flow.load(Ordering::Acquire);
         // (Whoever writes another flow has cleared the word before.)
-        if cell.word.load(Ordering::Acquire) != word {
+        if (cell.word.load(Ordering::Acquire) ^ word) & !TOLD != 0 {
             return None;
         }
-        let ring = (word >> RING_SHIFT) as u16;
+        let (ring, word) = ((word >> RING_SHIFT) as u16, word & !TOLD);
         Some(Self { flow: FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 }, word })
     }
 
@@ -67,10 +73,42 @@ impl Plain {
     }
 }
 
-/// Whether nobody waits for what happens to the socket in this slot: it is plain, and not watched.
+/// Whether nobody needs to hear what happened to the socket in this slot: it is plain, and not watched; or who watches it knows. For who has its
+/// ring's lock.
 #[inline]
-pub(super) fn is_unwatched(index: u32) -> bool {
-    CELLS.find(index.cast_signed()).is_some_and(|cell| cell.word.load(Ordering::Acquire) & (PLAIN | WATCHED) == PLAIN)
+pub(super) fn is_quiet(index: u32, edges: Readiness) -> bool {
+    let Some(cell) = CELLS.find(index.cast_signed()) else { return false };
+    let word = cell.word.load(Ordering::Acquire);
+    let mut left = edges;
+    left.remove(if word & TOLD_IN != 0 { Readiness::IN } else { Readiness::empty() });
+    left.remove(if word & TOLD_OUT != 0 { Readiness::OUT } else { Readiness::empty() });
+    word & PLAIN != 0 && (word & WATCHED == 0 || left.is_empty())
+}
+
+/// Whoever watches the socket was told of something. `are_told`: whether further events of these kinds, in epoll's bits, would be nothing new. For
+/// who has both locks.
+#[inline]
+pub(crate) fn note_told(index: u32, are_told: impl Fn(u32) -> bool) {
+    if let Some(cell) = CELLS.find(index.cast_signed())
+        && let word = cell.word.load(Ordering::Relaxed)
+        && word & PLAIN != 0
+    {
+        let of_in = if are_told(mux::IN) { TOLD_IN } else { 0 };
+        let of_out = if are_told(mux::OUT) { TOLD_OUT } else { 0 };
+        cell.word.store(word & !TOLD | of_in | of_out, Ordering::Release);
+    }
+}
+
+/// Somebody who watches the socket looks at it, and is to be told of what happens from then on. For who has both locks, or is about to look.
+#[inline]
+pub(crate) fn look(index: u32) {
+    if IN_USE.load(Ordering::Relaxed)
+        && let Some(cell) = CELLS.find(index.cast_signed())
+        && let word = cell.word.load(Ordering::Relaxed)
+        && word & TOLD != 0
+    {
+        cell.word.store(word & !TOLD, Ordering::Release);
+    }
 }
 
 /// Says that it is plain.
@@ -78,7 +116,7 @@ pub(super) fn publish(key: Key, flow: FlowId, is_watched: bool) {
     let Some(cell) = CELLS.find_or_make(key.index.cast_signed()).filter(|_| key.index < i32::MAX as u32) else { return };
     let watched = if is_watched { WATCHED } else { 0 };
     let word = u64::from(key.generation) << 32 | u64::from(flow.ring) << RING_SHIFT | watched | PLAIN;
-    if cell.word.load(Ordering::Relaxed) == word {
+    if cell.word.load(Ordering::Relaxed) & !TOLD == word {
         return;
     }
     IN_USE.store(true, Ordering::Relaxed);
@@ -203,19 +241,27 @@ mod tests {
             let flow = FlowId { ring: 7, index: 9, generation: 3 };
             publish(key, flow, false);
             let found = Plain::find(key).expect("it is plain");
-            assert!(found.flow == flow && found.is_still(key) && is_unwatched(key.index));
+            assert!(found.flow == flow && found.is_still(key) && is_quiet(key.index, Readiness::IN));
             assert!(Plain::find(Key { generation: 6, ..key }).is_none(), "another socket's name");
             assert_eq!(sockets.find(key).map(|socket| socket.fd), Some(3));
             assert!(Plain::find(key).is_some(), "who looks changes nothing");
             change(&mut sockets, key);
-            assert!(Plain::find(key).is_none() && !found.is_still(key) && !is_unwatched(key.index), "{at}");
+            assert!(Plain::find(key).is_none() && !found.is_still(key) && !is_quiet(key.index, Readiness::IN), "{at}");
         }
     }
 
     #[test]
-    fn one_that_is_watched_is_plain_and_not_unwatched() {
+    fn who_watches_is_told_once_until_it_looks() {
         let key = Key { index: 80_000, generation: 1 };
+        let is_quiet = |edges| is_quiet(key.index, edges);
         publish(key, FlowId { ring: 0, index: 1, generation: 1 }, true);
-        assert!(Plain::find(key).is_some() && !is_unwatched(key.index));
+        assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
+        note_told(key.index, |edges| edges == mux::IN);
+        assert!(Plain::find(key).is_some() && is_quiet(Readiness::IN));
+        assert!(!is_quiet(Readiness::OUT) && !is_quiet(Readiness::IN | Readiness::RDHUP));
+        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, true);
+        assert!(is_quiet(Readiness::IN), "nothing has changed");
+        look(key.index);
+        assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
     }
 }

@@ -20,7 +20,7 @@ use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process};
 use crate::rings::Rings;
 use crate::slab::Slab;
-use crate::socket::table::Sockets;
+use crate::socket::table::{self, Sockets};
 
 /// The real epoll is asked at least this often while offloaded sockets keep a program busy.
 const KERNEL_EVERY: Duration = Duration::from_millis(1);
@@ -29,7 +29,11 @@ const KERNEL_EVERY: Duration = Duration::from_millis(1);
 #[inline]
 pub(super) fn target_readiness(rings: &Rings, sockets: &Sockets, epolls: &mut Slab<Epoll>, target: Target, depth: u32) -> u32 {
     match target {
-        Target::Socket(socket) => sockets.get(socket).map_or(0, |socket| readiness(rings, socket)),
+        Target::Socket(socket) => {
+            // The item leaves the ready list, perhaps.
+            table::look(socket);
+            sockets.get(socket).map_or(0, |socket| readiness(rings, socket))
+        }
         Target::Epoll(inner) => nested_readiness(rings, sockets, epolls, inner, depth),
         Target::Ring(instance) if epolls.get(instance).is_some_and(Epoll::has_completions) => IN,
         Target::Ring(_) | Target::KernelHalf(_) | Target::Kernel => 0,
