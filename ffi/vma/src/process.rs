@@ -416,12 +416,6 @@ impl Offload {
         self.poll_these(self.rings.all(), now);
     }
 
-    /// As [`Offload::poll_if_due`], that which has a flow.
-    #[inline]
-    pub(crate) fn poll_of(&mut self, flow: FlowId, now: Instant) {
-        self.poll_these(RingSet::of(flow.ring), now);
-    }
-
     /// As [`Offload::poll_if_due`], some of them.
     #[inline]
     pub(crate) fn poll_these(&mut self, rings: RingSet, now: Instant) {

@@ -74,6 +74,8 @@ impl Protected for ProcessRing {}
 pub(crate) struct Rings {
     /// Invariant: there is at least one, and none ever goes, so that the number of a ring is its place here.
     all: Vec<&'static Lock<ProcessRing>>,
+    /// The first of them.
+    first: &'static Lock<ProcessRing>,
     /// There are several.
     are_locked: bool,
     /// Those whose locks were taken since the process's was.
@@ -83,7 +85,7 @@ pub(crate) struct Rings {
 
 impl Rings {
     pub(crate) fn new(first: &'static Lock<ProcessRing>) -> Self {
-        Self { all: vec![first], are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::default() }
+        Self { all: vec![first], first, are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::default() }
     }
 
     /// One more.
@@ -110,38 +112,45 @@ impl Rings {
         &mut self.at_mut(flow.ring).ring
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, number: u16) -> &ProcessRing {
-        self.take(number);
         // SAFETY: it is taken, and released by who has an exclusive reference to this (`let_go`); as has who changes it.
-        unsafe { self.all[usize::from(number)].taken() }
+        unsafe { self.take(number).taken() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at_mut(&mut self, number: u16) -> &mut ProcessRing {
-        self.take(number);
         // SAFETY: as in `at`; and the reference is as exclusive as the one to this.
-        unsafe { self.all[usize::from(number)].taken_mut() }
+        unsafe { self.take(number).taken_mut() }
     }
 
-    /// Takes a ring's lock, unless it is taken, or none is needed.
-    #[inline]
-    fn take(&self, number: u16) {
-        if self.are_locked && !self.taken.get().contains(number) {
-            self.all[usize::from(number)].take();
+    /// A ring whose lock is taken: by this, unless it is taken already, or none is needed.
+    #[inline(always)]
+    fn take(&self, number: u16) -> &'static Lock<ProcessRing> {
+        // (One that is alone has no lock to be taken; and no flow, whatever its name says, is on another.)
+        if self.are_locked { self.take_one_of(number) } else { self.first }
+    }
+
+    fn take_one_of(&self, number: u16) -> &'static Lock<ProcessRing> {
+        let ring = self.all[usize::from(number)];
+        if !self.taken.get().contains(number) {
+            ring.take();
             self.taken.set(self.taken.get().with(RingSet::of(number)));
         }
+        ring
     }
 
     /// Those that the holder of the process's lock has come to; all, where there is one.
     #[inline]
     pub(crate) fn touched(&self) -> RingSet {
-        if self.are_locked { self.taken.get() } else { self.all() }
+        if self.are_locked { self.taken.get() } else { RingSet::of(0) }
     }
 
     /// Takes the locks of all.
     pub(crate) fn take_all(&self) {
-        self.all().iter().for_each(|number| self.take(number));
+        for number in self.all().iter() {
+            self.take(number);
+        }
     }
 
     /// The process's lock is released, and so are these.

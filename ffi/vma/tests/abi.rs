@@ -36,8 +36,12 @@ fn library() -> PathBuf {
 }
 
 fn run(program: &Path, preload: Option<(&Path, &Path)>) -> Output {
+    run_with(program, preload, &[])
+}
+
+fn run_with(program: &Path, preload: Option<(&Path, &Path)>, settings: &[(&str, &str)]) -> Output {
     let mut command = Command::new("timeout");
-    command.arg(TIMEOUT_S).arg(program).env_remove("LD_PRELOAD");
+    command.arg(TIMEOUT_S).arg(program).env_remove("LD_PRELOAD").envs(settings.iter().copied());
     if let Some((library, statistics)) = preload {
         command.env("LD_PRELOAD", library).env("RINGWAY_STATS_FILE", statistics);
     }
@@ -61,11 +65,21 @@ fn same_on_both_by_either(name: &str) -> String {
     observe(&name_of_it, &compile_as(name, &name_of_it, &["-DBOTH"]))
 }
 
+/// The same program, whose sockets are on different rings: by this number of VMA_RING_ALLOCATION_LOGIC_RX.
+fn same_with_rings(name: &str, logic: &str) -> String {
+    let name_of_it = format!("{name}-{logic}");
+    observe_with(&name_of_it, &compile_as(name, &name_of_it, &[]), &[("VMA_RING_ALLOCATION_LOGIC_RX", logic)])
+}
+
 fn observe(name: &str, program: &Path) -> String {
+    observe_with(name, program, &[])
+}
+
+fn observe_with(name: &str, program: &Path, settings: &[(&str, &str)]) -> String {
     let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.stats"));
     let _ = std::fs::remove_file(&statistics);
     let kernel = run(program, None);
-    let ring = run(program, Some((&library(), &statistics)));
+    let ring = run_with(program, Some((&library(), &statistics)), settings);
     assert!(kernel.status.success(), "on the kernel: {:?}\n{}", kernel.status, String::from_utf8_lossy(&kernel.stdout));
     let (kernel_says, ring_says) = (String::from_utf8_lossy(&kernel.stdout), String::from_utf8_lossy(&ring.stdout));
     let (mut differences, mut lines, mut heading) = (String::new(), ring_says.lines(), "");
@@ -133,6 +147,37 @@ fn datagrams_and_waits_of_ipv6() {
 fn listeners_of_both_families() {
     for name in ["stream", "endings", "forked", "inherited", "kept", "share", "urgent"] {
         same_on_both_by_either(name);
+    }
+}
+
+/// With one ring for all, with one for each thread, for each core, and for each socket.
+#[test]
+fn threads_that_use_each_others_connections() {
+    same_on_both("threads");
+    for logic in ["20", "30", "10"] {
+        same_with_rings("threads", logic);
+    }
+}
+
+/// Two rings of a process are to each other what two processes are: with one for each socket, every connection is between two.
+#[test]
+fn rings_of_streams() {
+    for name in ["stream", "undone", "asked", "alike", "ports", "stale", "again", "held", "silent", "urgent"] {
+        same_with_rings(name, "10");
+    }
+}
+
+#[test]
+fn rings_of_datagrams() {
+    for name in ["datagram", "fits", "spread", "gathered", "ready", "late"] {
+        same_with_rings(name, "10");
+    }
+}
+
+#[test]
+fn rings_of_processes() {
+    for name in ["forked", "inherited", "child", "told", "owed", "kept", "share", "crowd"] {
+        same_with_rings(name, "10");
     }
 }
 

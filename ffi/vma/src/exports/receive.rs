@@ -59,7 +59,9 @@ fn receive_uncounted(
         lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
-    if let Some(received) = stream::receive_plain(process, now, key, into, flags) {
+    if process.has_several_rings()
+        && let Some(received) = stream::receive_plain(process, now, key, into, flags)
+    {
         return received.map(Got::Stream);
     }
     let mut guard = process.lock();

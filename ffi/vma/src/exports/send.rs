@@ -54,7 +54,9 @@ fn send_uncounted(
         lifecycle::displaced(fd, Entry::Socket(key));
         return by_kernel(fd, kernel);
     }
-    if let Some(sent) = stream::send_plain(process, now, key, data, flags) {
+    if process.has_several_rings()
+        && let Some(sent) = stream::send_plain(process, now, key, data, flags)
+    {
         return sent;
     }
     let mut guard = process.lock();

@@ -207,6 +207,11 @@ impl State {
 }
 
 impl ProcessRing {
+    #[inline]
+    fn has_to_tell(&self) -> bool {
+        self.has_events() || self.watch.is_deep() || self.awaits_acknowledgments()
+    }
+
     /// Whether a call has left something that waits for an acknowledgment, while whoever sleeps on the ring sleeps through those.
     #[inline]
     pub(crate) fn awaits_acknowledgments(&self) -> bool {
@@ -224,13 +229,23 @@ impl Offload {
     #[inline]
     pub(crate) fn dispatch(&mut self) {
         self.mux.calls += 1;
-        for ring in self.rings.touched().iter() {
-            self.dispatch_from(ring);
+        let touched = self.rings.touched();
+        match touched.only() {
+            Some(ring) => self.dispatch_from(ring),
+            None => touched.iter().for_each(|ring| self.dispatch_from(ring)),
         }
     }
 
     #[inline]
     fn dispatch_from(&mut self, ring: u16) {
+        if self.rings.at_mut(ring).has_to_tell() {
+            self.tell_of(ring);
+        }
+    }
+
+    /// There are events of a ring's, or somebody sleeps on it.
+    #[inline]
+    fn tell_of(&mut self, ring: u16) {
         while let Some(event) = self.rings.at_mut(ring).take_event() {
             if let Some(socket) = self.socket_of(event.flow) {
                 if self.is_heard() {

@@ -594,6 +594,8 @@ impl Offload {
         for ring in leads.iter() {
             let own = self.rings.at_mut(ring);
             if own.watch.spinning == 0 && !own.arm() {
+                // (Nobody else sees to what lies on another's ring.)
+                self.poll_these(RingSet::of(ring), now);
                 return None;
             }
         }

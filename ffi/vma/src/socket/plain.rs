@@ -7,10 +7,9 @@ use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{FlowId, RecvFlags, SendFlags};
+use ringway_stack::ring::{FlowId, RecvFlags};
 use ringway_stack::time::Instant;
 
-use super::stream::STALE;
 use super::table::{self, Plain};
 use super::{Kind, Socket};
 use crate::lock::Guard;
@@ -42,7 +41,7 @@ impl<'a> Entered<'a> {
     fn leave(mut self, process: &Process, now: Instant) {
         let flow = self.flow;
         let is_held = self.own.ring.is_held(flow);
-        let has_more = self.own.has_to_tell() || is_held;
+        let has_more = self.own.has_more_to_do() || is_held;
         drop(self);
         if has_more {
             let mut offload = process.lock();
@@ -60,7 +59,7 @@ impl ProcessRing {
     /// A call that had this ring's lock alone is over. Whether there is something that only the process's lock can see to; events that nobody waits for
     /// are none.
     #[inline]
-    fn has_to_tell(&mut self) -> bool {
+    fn has_more_to_do(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
         // (A thread that spins on this ring finds by them that it is to look.)
         if self.watch.has_spinners() {
@@ -87,23 +86,12 @@ pub(crate) enum Sent {
 /// Sends on a plain connection. `None`: it is to go the long way; nothing was done.
 #[inline]
 pub(crate) fn send(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
-    if flags & !SEND_FLAGS != 0 || !process.has_several_rings() {
+    if flags & !SEND_FLAGS != 0 {
         return None;
     }
     let mut entered = Entered::new(process, key)?;
-    let (own, flow) = (&mut entered.own, entered.flow);
-    let is_stale = process.params.rx_poll_on_tx_tcp || now.since(own.ring.polled_at()) > STALE && !own.ring.is_held(flow);
-    if is_stale && own.ring.is_due(now) {
-        own.ring.poll(now);
-    }
-    let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
-    let mut result = own.ring.tcp_send(now, flow, data, ring_flags);
-    if result == Err(Error::WouldBlock) {
-        if own.ring.is_due(now) {
-            own.ring.poll(now);
-        }
-        result = own.ring.tcp_send(now, flow, data, ring_flags);
-    }
+    let result = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
+    let flow = entered.flow;
     entered.leave(process, now);
     match result {
         Err(Error::BadSocket | Error::WouldBlock) => None,
@@ -121,19 +109,11 @@ pub(crate) fn receive(
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Option<Result<usize, Error>> {
-    if flags & !RECEIVE_FLAGS != 0 || !process.has_several_rings() || into.first().is_none_or(|first| first.is_empty()) {
+    if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
     }
     let mut entered = Entered::new(process, key)?;
-    let (own, flow) = (&mut entered.own, entered.flow);
-    let mut result = own.ring.tcp_recv(now, flow, into, RecvFlags::empty());
-    // An end that the program itself made may have bytes behind it.
-    if matches!(result, Err(Error::WouldBlock) | Ok(0)) {
-        if own.ring.is_due(now) {
-            own.ring.poll(now);
-        }
-        result = own.ring.tcp_recv(now, flow, into, RecvFlags::empty());
-    }
+    let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty());
     entered.leave(process, now);
     match result {
         Err(Error::BadSocket | Error::WouldBlock) => None,

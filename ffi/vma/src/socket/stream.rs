@@ -17,10 +17,11 @@ use crate::extra::resume::Resume;
 use crate::lock::Guard;
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
+use crate::rings::ProcessRing;
 use crate::slab::Key;
 
 /// What a send may not know yet of its peer.
-pub(super) const STALE: Duration = Duration::from_micros(20);
+const STALE: Duration = Duration::from_micros(20);
 
 /// Receives as recv(2) does.
 ///
@@ -59,20 +60,8 @@ pub(super) fn receive_some(
 ) -> Result<usize, Errno> {
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     let state = &mut *offload;
-    if flags & libc::MSG_PEEK == 0 {
-        match state.rings.of_mut(id).tcp_recv(now, id, into, ring_flags) {
-            // An end that the program itself made may have bytes behind it.
-            Err(Error::WouldBlock) | Ok(0) => {}
-            result => {
-                state.dispatch();
-                state.say_if_plain(key, id);
-                return result.map_err(Errno::from);
-            }
-        }
-    }
-    state.poll_of(id, now);
-    match state.rings.of_mut(id).tcp_recv(now, id, into, ring_flags) {
-        Err(Error::WouldBlock) => {}
+    match state.rings.at_mut(id.ring).receive(now, id, into, ring_flags) {
+        Err(Error::WouldBlock) => state.dispatch(),
         result => {
             state.dispatch();
             state.say_if_plain(key, id);
@@ -197,24 +186,13 @@ pub(crate) fn send(
         return special::send(process, offload, now, key, id, data, flags);
     }
     let total = vectors::total(data);
-    let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
     let state = &mut *offload;
-    // A peer's reset, or its end, that has lain here for a while is known to the kernel's send. (A program that sends as fast as it can does not
-    // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
-    if process.params.rx_poll_on_tx_tcp {
-        state.poll_of(id, now);
-    } else if now.since(state.rings.of(id).polled_at()) > STALE && !state.rings.of(id).is_held(id) {
-        if !state.is_heard() {
-            state.poll_of(id, now);
-        }
-    }
-    let mut result = state.rings.of_mut(id).tcp_send(now, id, data, ring_flags);
-    if result == Err(Error::WouldBlock) {
-        state.poll_of(id, now);
-        result = state.rings.of_mut(id).tcp_send(now, id, data, ring_flags);
-    }
+    let looks = !state.is_heard();
+    let own = state.rings.at_mut(id.ring);
+    let result = own.send(now, id, data, flags, looks, process.params.rx_poll_on_tx_tcp);
+    let is_held = own.ring.is_held(id);
     state.dispatch();
-    if state.rings.of(id).is_held(id) {
+    if is_held {
         state.watch_held(now, id);
     }
     state.say_if_plain(key, id);
@@ -250,7 +228,7 @@ fn go_on(
 }
 
 /// As [`send`], by the ring's lock alone. `None`: it is to go the long way.
-#[inline]
+#[inline(never)]
 pub(crate) fn send_plain(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Result<usize, Errno>> {
     Some(match plain::send(process, now, key, data, flags)? {
         Sent::Done(Ok(done)) => Ok(done),
@@ -260,7 +238,7 @@ pub(crate) fn send_plain(process: &Process, now: Instant, key: Key, data: &[IoSl
 }
 
 /// As [`receive`], by the ring's lock alone. `None`: it is to go the long way.
-#[inline]
+#[inline(never)]
 pub(crate) fn receive_plain(
     process: &Process,
     now: Instant,
@@ -269,6 +247,55 @@ pub(crate) fn receive_plain(
     flags: c_int,
 ) -> Option<Result<usize, Errno>> {
     plain::receive(process, now, key, into, flags).map(|result| result.map_err(Errno::from))
+}
+
+impl ProcessRing {
+    /// Sends what there is room for. `looks`: what has lain here for a while is looked at first; `always`: whenever it came.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        data: &[IoSlice<'_>],
+        flags: c_int,
+        looks: bool,
+        always: bool,
+    ) -> Result<usize, Error> {
+        let flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
+        // A peer's reset, or its end, that has lain here for a while is known to the kernel's send. (A program that sends as fast as it can does not
+        // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
+        if always || looks && now.since(self.ring.polled_at()) > STALE && !self.ring.is_held(flow) {
+            self.poll_if_due(now);
+        }
+        match self.ring.tcp_send(now, flow, data, flags) {
+            Err(Error::WouldBlock) => {
+                self.poll_if_due(now);
+                self.ring.tcp_send(now, flow, data, flags)
+            }
+            result => result,
+        }
+    }
+
+    /// Receives what there is: what has come before, or else what comes by a look.
+    #[inline]
+    pub(super) fn receive(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
+        if !flags.contains(RecvFlags::PEEK) {
+            match self.ring.tcp_recv(now, flow, into, flags) {
+                // An end that the program itself made may have bytes behind it.
+                Err(Error::WouldBlock) | Ok(0) => {}
+                result => return result,
+            }
+        }
+        self.poll_if_due(now);
+        self.ring.tcp_recv(now, flow, into, flags)
+    }
+
+    #[inline]
+    fn poll_if_due(&mut self, now: Instant) {
+        if self.ring.is_due(now) {
+            self.ring.poll(now);
+        }
+    }
 }
 
 fn send_rest(
