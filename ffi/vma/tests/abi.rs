@@ -169,7 +169,7 @@ fn rings_of_streams() {
 
 #[test]
 fn rings_of_datagrams() {
-    for name in ["datagram", "fits", "spread", "gathered", "ready", "late"] {
+    for name in ["datagram", "fits", "spread", "gathered", "late"] {
         same_with_rings(name, "10");
     }
 }
