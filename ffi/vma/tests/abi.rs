@@ -152,6 +152,21 @@ fn datagrams() {
 }
 
 #[test]
+fn pointers_that_lead_nowhere() {
+    same_on_both("nowhere");
+}
+
+#[test]
+fn messages_in_batches() {
+    same_on_both("batches");
+}
+
+#[test]
+fn flags_and_control_messages() {
+    same_on_both("flags");
+}
+
+#[test]
 fn drops_are_told() {
     let report = same_on_both("drops");
     assert!(!report.contains("kernel-only-option"), "it was asked of the ring: {report}");
