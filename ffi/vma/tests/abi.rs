@@ -167,6 +167,26 @@ fn flags_and_control_messages() {
 }
 
 #[test]
+fn options_of_every_level() {
+    same_on_both("answers");
+}
+
+#[test]
+fn connections_that_are_half_closed() {
+    same_on_both("halved");
+}
+
+#[test]
+fn sockets_of_an_interface_or_a_processor() {
+    same_on_both("devices");
+}
+
+#[test]
+fn programs_that_choose_among_sockets() {
+    same_on_both("chosen");
+}
+
+#[test]
 fn drops_are_told() {
     let report = same_on_both("drops");
     assert!(!report.contains("kernel-only-option"), "it was asked of the ring: {report}");
