@@ -31,6 +31,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Package::LIBMEMCACHED,
             Package::NGINX,
             Package::WRK,
+            Package::APACHE_UTILS,
             Package::VALGRIND,
         ])?;
         workspace.build_release()?;

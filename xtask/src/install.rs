@@ -17,6 +17,7 @@ pub(crate) struct Package {
 }
 
 impl Package {
+    pub(crate) const APACHE_UTILS: Self = Self { name: "apache2-utils", binary: "ab" };
     pub(crate) const ARM_CC: Self = Self { name: "gcc-aarch64-linux-gnu", binary: "aarch64-linux-gnu-gcc" };
     pub(crate) const ARM_LIBC: Self = Self { name: "libc6-dev-arm64-cross", binary: "/usr/aarch64-linux-gnu/include/stdio.h" };
     pub(crate) const CC: Self = Self { name: "gcc libc6-dev", binary: "cc" };

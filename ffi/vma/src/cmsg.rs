@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 
-use crate::errno::Errno;
+use crate::errno::{Errno, is_nowhere};
 
 /// A message's header, in bytes.
 pub(crate) const HEADER: usize = size_of::<libc::cmsghdr>();
@@ -58,10 +58,10 @@ pub(crate) fn each<E: From<Cut>>(mut bytes: &[u8], mut look: impl FnMut(Message<
 /// The room that a program names. `None`: there is none, or it is longer than any.
 ///
 /// # Safety
-/// `len` bytes can be read at `at`, unless it is null.
+/// `len` bytes can be read at `at`, unless it leads nowhere for certain.
 pub(crate) unsafe fn room<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
     // SAFETY: the caller's promise; a slice's length is less.
-    (!at.is_null() && len <= ROOM_MAX).then(|| unsafe { core::slice::from_raw_parts(at.cast::<u8>(), len) })
+    (!is_nowhere(at) && len <= ROOM_MAX).then(|| unsafe { core::slice::from_raw_parts(at.cast::<u8>(), len) })
 }
 
 const _: () = assert!(HEADER == 16, "a header is a length, a level and a type, without holes");

@@ -46,6 +46,32 @@ impl From<Error> for Errno {
     }
 }
 
+/// What is mapped at least, and at the least: no process has anything in the first page of memory or in the last.
+const PAGE: usize = 4096;
+
+/// Whether a program's pointer certainly leads nowhere: null, a field of a structure at null, -1. The kernel fails such a call with EFAULT. (Other
+/// bad pointers end the program, as with any library.)
+#[inline(always)]
+pub(crate) fn is_nowhere<T>(pointer: *const T) -> bool {
+    pointer.addr().wrapping_add(PAGE) < 2 * PAGE
+}
+
+/// What a pointer that may be null points to.
+///
+/// # Errors
+/// EFAULT: it leads nowhere.
+///
+/// # Safety
+/// It [leads nowhere](is_nowhere), or to a `T` for as long as the call lasts.
+#[inline]
+pub(crate) unsafe fn optional<'a, T>(pointer: *const T) -> Result<Option<&'a T>, Errno> {
+    if !pointer.is_null() && is_nowhere(pointer) {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { pointer.as_ref() })
+}
+
 /// The result of a call that returns a count or a descriptor, in C's form.
 #[inline]
 pub(crate) fn to_ssize(result: Result<usize, Errno>) -> isize {

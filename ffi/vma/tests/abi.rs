@@ -124,7 +124,7 @@ fn ipv6() {
 /// What the others show of IPv4's sockets, of IPv6's.
 #[test]
 fn streams_of_ipv6() {
-    for name in ["stream", "endings", "undone", "asked", "alike", "ports"] {
+    for name in ["stream", "endings", "undone", "halved", "asked", "alike", "ports"] {
         same_on_both_by_ipv6(name);
     }
 }
@@ -138,7 +138,7 @@ fn processes_of_ipv6() {
 
 #[test]
 fn datagrams_and_waits_of_ipv6() {
-    for name in ["datagram", "fits", "spread", "wide", "late", "gathered", "ready", "urgent"] {
+    for name in ["datagram", "batches", "nowhere", "fits", "spread", "wide", "late", "gathered", "ready", "urgent"] {
         same_on_both_by_ipv6(name);
     }
 }
@@ -194,6 +194,41 @@ fn ports_that_nobody_named() {
 #[test]
 fn datagrams() {
     same_on_both("datagram");
+}
+
+#[test]
+fn pointers_that_lead_nowhere() {
+    same_on_both("nowhere");
+}
+
+#[test]
+fn messages_in_batches() {
+    same_on_both("batches");
+}
+
+#[test]
+fn flags_and_control_messages() {
+    same_on_both("flags");
+}
+
+#[test]
+fn options_of_every_level() {
+    same_on_both("answers");
+}
+
+#[test]
+fn connections_that_are_half_closed() {
+    same_on_both("halved");
+}
+
+#[test]
+fn sockets_of_an_interface_or_a_processor() {
+    same_on_both("devices");
+}
+
+#[test]
+fn programs_that_choose_among_sockets() {
+    same_on_both("chosen");
 }
 
 #[test]

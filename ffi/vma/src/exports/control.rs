@@ -10,7 +10,7 @@ use libc::msghdr;
 use ringway_stack::Instant;
 
 use crate::cmsg;
-use crate::errno::Errno;
+use crate::errno::{Errno, is_nowhere};
 use crate::process::process;
 use crate::socket::Ancillary;
 
@@ -27,7 +27,7 @@ impl<'a> Control<'a> {
     /// # Safety
     /// The header's control room can be written.
     pub(super) unsafe fn new(header: &'a mut msghdr) -> Self {
-        let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
+        let room = if is_nowhere(header.msg_control) { 0 } else { header.msg_controllen };
         Self { header, room, used: 0 }
     }
 
@@ -59,8 +59,8 @@ impl<'a> Control<'a> {
     /// # Safety
     /// The header's control room can be written, and read as far as the kernel filled it.
     pub(super) unsafe fn after_kernel(header: &'a mut msghdr, room: usize) -> Self {
-        let used = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
-        let room = if header.msg_control.is_null() { 0 } else { room.max(used) };
+        let used = if is_nowhere(header.msg_control) { 0 } else { header.msg_controllen };
+        let room = if is_nowhere(header.msg_control) { 0 } else { room.max(used) };
         Self { header, room, used }
     }
 
@@ -121,7 +121,7 @@ impl<'a> Control<'a> {
 /// # Safety
 /// The program's promise to sendmsg(2).
 pub(super) unsafe fn check_of_stream(header: &msghdr) -> Result<(), Errno> {
-    if header.msg_control.is_null() {
+    if is_nowhere(header.msg_control) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise.
@@ -133,7 +133,7 @@ pub(super) unsafe fn check_of_stream(header: &msghdr) -> Result<(), Errno> {
     {
         let is_known = match message.kind {
             libc::SCM_RIGHTS | libc::SCM_CREDENTIALS => true,
-            libc::SO_MARK | libc::SO_TIMESTAMPING => message.payload.len() == size_of::<u32>(),
+            libc::SO_MARK | libc::SO_TIMESTAMPING | libc::SO_PRIORITY => message.payload.len() == size_of::<u32>(),
             // (Linux knows it on sockets with SO_TXTIME. There is no such time here.)
             libc::SCM_TXTIME => message.payload.len() == size_of::<u64>(),
             _ => false,

@@ -45,7 +45,7 @@ fn created(fd: c_int) -> c_int {
 pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     boundary!(-1, {
         // SAFETY: the caller's promise; the structure is packed, so that it has no alignment to keep.
-        let wanted = (!event.is_null() && operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
+        let wanted = (!errno::is_nowhere(event) && operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
         if let entry @ Entry::Socket(_) = fdtable::lookup(fd)
             && fdtable::is_stale_now(fd)
         {
@@ -116,7 +116,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     crate::receiving_point!({
         // SAFETY: the caller's promise, for all.
         unsafe {
-            wait(instance, events, count, from_timespec(timeout.as_ref()), mask.as_ref(), || {
+            wait(instance, events, count, errno::optional(timeout).and_then(from_timespec), mask.as_ref(), || {
                 real::epoll_pwait2(instance, events, count, timeout, mask)
             })
         }
@@ -136,7 +136,7 @@ unsafe fn wait(
     plain: impl Fn() -> c_int,
 ) -> c_int {
     let Entry::Epoll(mut index) = fdtable::lookup(instance) else { return plain() };
-    let (Ok(room), false) = (usize::try_from(count), events.is_null()) else { return plain() };
+    let (Ok(room), false) = (usize::try_from(count), errno::is_nowhere(events)) else { return plain() };
     if room == 0 {
         return plain();
     }

@@ -300,6 +300,11 @@ fn set_nonblocking(fd: c_int, nonblocking: bool) {
     }
 }
 
+/// An ioctl's argument as the address that it is in these.
+fn is_nowhere(argument: usize) -> bool {
+    errno::is_nowhere(core::ptr::without_provenance::<c_int>(argument))
+}
+
 /// ioctl(2).
 ///
 /// # Safety
@@ -308,7 +313,7 @@ fn set_nonblocking(fd: c_int, nonblocking: bool) {
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     if let Entry::Socket(key) = fdtable::lookup(fd)
         && matches!(request, libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD)
-        && argument != 0
+        && !is_nowhere(argument)
         && let Some(process) = process::process()
         && let Some(bytes) = crate::boundary!(None, queued(process, key, request))
     {
@@ -317,12 +322,12 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         return 0;
     }
     // SAFETY: the program's promise to ioctl(2): an int is there.
-    let wants_signals = request == libc::FIOASYNC && argument != 0 && unsafe { (argument as *const c_int).read() } != 0;
+    let wants_signals = request == libc::FIOASYNC && !is_nowhere(argument) && unsafe { (argument as *const c_int).read() } != 0;
     if wants_signals {
         crate::boundary!((), lifecycle::sends_signals(fd));
     }
     if matches!(request, libc::FIONBIO | libc::FIOASYNC | FIOSETOWN | SIOCSPGRP)
-        && argument != 0
+        && !is_nowhere(argument)
         && let Some((key, process)) = crate::boundary!(None, with_common(fd))
     {
         // SAFETY: the program's promise to ioctl(2): an int is there.

@@ -43,6 +43,9 @@ pub unsafe extern "C" fn sendfile64(out: c_int, input: c_int, offset: *mut off64
 /// Reads the file by pieces and sends them. Only what was sent counts: the file's position, or the program's offset, ends
 /// just behind it.
 unsafe fn copy(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
+    if !offset.is_null() && errno::is_nowhere(offset) {
+        return errno::fail(libc::EFAULT) as ssize_t;
+    }
     let mut buffer = vec![0u8; CHUNK.min(count.max(1))];
     // SAFETY: plain integers.
     let start = if offset.is_null() { unsafe { libc::lseek64(input, 0, libc::SEEK_CUR) } } else { unsafe { offset.read() } };

@@ -6,7 +6,7 @@ use core::time::Duration;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 
 use super::timeout::{from_ms, from_timespec};
-use crate::errno::{Errno, to_int};
+use crate::errno::{Errno, is_nowhere, optional, to_int};
 use crate::mux::poll::{concerns, poll as poll_both};
 use crate::process::process_or_init;
 use crate::{boundary, real};
@@ -16,7 +16,7 @@ use crate::{boundary, real};
 /// # Safety
 /// `fds` is null, or valid for reading and writing `count` entries.
 unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    if fds.is_null() {
+    if is_nowhere(fds) {
         return None;
     }
     // SAFETY: the caller's promise.
@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: 
     crate::receiving_point!({
         let found = boundary!(Some(-1), {
             // SAFETY: the caller's promise: each is null or valid.
-            unsafe { ours(fds, count).and_then(|fds| mixed(fds, from_timespec(timeout.as_ref()), mask.as_ref())) }
+            unsafe { ours(fds, count).and_then(|fds| mixed(fds, optional(timeout).and_then(from_timespec), mask.as_ref())) }
         });
         // SAFETY: the caller's arguments, as they are.
         found.unwrap_or_else(|| unsafe { real::ppoll(fds, count, timeout, mask) })

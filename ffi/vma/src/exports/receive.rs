@@ -11,8 +11,10 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespe
 use ringway_stack::device::Protocol;
 
 use super::control::Control;
+use super::send::MSG_CMSG_COMPAT;
+use super::timeout::from_timespec;
 use crate::cancel::Masked;
-use crate::errno::{Errno, to_ssize};
+use crate::errno::{Errno, is_nowhere, optional, to_ssize};
 use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
@@ -91,7 +93,8 @@ fn receive_uncounted(
         }
         Kind::Datagram(_) => {
             let (family, ancillary) = (socket.family, socket.ancillary);
-            match datagram::receive(process, guard, now, (fd, key), into, flags, kernel)? {
+            // (Nothing of a datagram is urgent: Linux's udp_recvmsg does not look at MSG_OOB.)
+            match datagram::receive(process, guard, now, (fd, key), into, flags & !libc::MSG_OOB, kernel)? {
                 Received::Ring(datagram) => Ok(Got::Datagram(datagram, family, ancillary)),
                 Received::Kernel(count) if ancillary.drops.is_some() && flags & libc::MSG_ERRQUEUE == 0 => Ok(Got::KernelOfTwo(count)),
                 Received::Kernel(count) => Ok(Got::Kernel(count)),
@@ -434,7 +437,7 @@ pub unsafe extern "C-unwind" fn recvfrom(
 
 /// A stream names nobody, where it was asked who sent (move_addr_to_user).
 unsafe fn name_nobody(len: *mut socklen_t) -> Result<(), Errno> {
-    if len.is_null() {
+    if is_nowhere(len) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise.
@@ -492,7 +495,7 @@ unsafe fn receive_message(
     flags: c_int,
     kernel: &dyn Fn(c_int) -> isize,
 ) -> Result<usize, Errno> {
-    if message.is_null() {
+    if is_nowhere(message) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise. The header is only written to after the call has its result.
@@ -503,6 +506,9 @@ unsafe fn receive_message(
     }
     if count > vectors::VECTORS_MAX {
         return Err(Errno(libc::EMSGSIZE));
+    }
+    if flags & MSG_CMSG_COMPAT != 0 {
+        return Err(Errno(libc::EINVAL));
     }
     if flags & libc::MSG_ERRQUEUE != 0
         // SAFETY: the caller's promise.
@@ -672,14 +678,17 @@ pub unsafe extern "C-unwind" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, coun
         // SAFETY: the program's promise to recvmmsg(2).
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     };
+    // SAFETY: the program's promise to recvmmsg(2): null, or a time.
+    let limit = match unsafe { optional(timeout) }.and_then(from_timespec) {
+        Ok(limit) => limit,
+        Err(error) => return crate::errno::fail(error.0),
+    };
     if let Some(error) = crate::boundary!(None, pending_error(key)) {
         return crate::errno::fail(error.0);
     }
-    if messages.is_null() && count > 0 {
+    if is_nowhere(messages) && count > 0 {
         return crate::errno::fail(libc::EFAULT);
     }
-    // SAFETY: the program's promise to recvmmsg(2): null, or a time.
-    let limit = unsafe { timeout.as_ref() }.map(|t| Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0)));
     let saved = crate::errno::current();
     let began = Instant::now();
     let mut flags = flags;
@@ -705,12 +714,21 @@ pub unsafe extern "C-unwind" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, coun
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
-        // recvmmsg(2), BUGS: the time is only looked at after each datagram.
-        if limit.is_some_and(|limit| began.elapsed() >= limit) {
-            return (done + 1) as c_int;
+        // recvmmsg(2), BUGS: the time is only looked at after each datagram. What is left of it is the program's to know.
+        if let Some(limit) = limit {
+            let left = limit.saturating_sub(began.elapsed());
+            // SAFETY: the program's promise to recvmmsg(2): the time was read there.
+            unsafe { timeout.write(to_timespec(left)) };
+            if left.is_zero() {
+                return (done + 1) as c_int;
+            }
         }
     }
     count as c_int
+}
+
+fn to_timespec(left: Duration) -> timespec {
+    timespec { tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX), tv_nsec: left.subsec_nanos().into() }
 }
 
 /// What a stream's connection failed with: Linux's recvmmsg says so first of all (do_recvmmsg), where recvmsg may yet have the

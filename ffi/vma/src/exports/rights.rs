@@ -5,16 +5,17 @@ use core::ffi::c_int;
 use libc::msghdr;
 use ringway_stack::offload::Reason;
 
+use crate::errno::is_nowhere;
 use crate::{cmsg, moving};
 
 /// Before a message is sent: moves the connections among the descriptors in it.
 ///
 /// # Safety
-/// `message` is null, or the program's promise to sendmsg(2) holds for it.
+/// `message` leads nowhere for certain, or the program's promise to sendmsg(2) holds for it.
 #[inline]
 pub(super) unsafe fn before(message: *const msghdr) {
     // SAFETY: the caller's promise.
-    if !message.is_null() && unsafe { (*message).msg_controllen } != 0 {
+    if !is_nowhere(message) && unsafe { (*message).msg_controllen } != 0 {
         // SAFETY: the caller's promise.
         crate::boundary!((), unsafe { look_through(message) });
     }

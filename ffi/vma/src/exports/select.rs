@@ -18,6 +18,9 @@ use crate::{boundary, real};
 /// Each set is null, or valid for reading and writing `count` bits in whole words.
 unsafe fn ours<'a>(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Option<Sets<'a>> {
     let count = usize::try_from(count).ok()?;
+    if [read, write, except].into_iter().any(|set| !set.is_null() && errno::is_nowhere(set)) {
+        return None;
+    }
     // SAFETY: the caller's promise.
     let [read, write, except] = [read, write, except].map(|set| unsafe { Set::new(set, count) });
     let sets = Sets { count, read, write, except };
@@ -50,7 +53,7 @@ pub unsafe extern "C-unwind" fn select(
             // SAFETY: the caller's promise: each is null or valid.
             unsafe {
                 ours(count, read, write, except).and_then(|mut sets| {
-                    let limit = from_timeval(timeout.as_ref());
+                    let limit = errno::optional(timeout).and_then(from_timeval);
                     let started = process_or_init().map(|process| resume::began_or(process.now()));
                     let found = mixed(&mut sets, limit, None);
                     // (A call that is made again has its time yet.)
@@ -86,7 +89,8 @@ pub unsafe extern "C-unwind" fn pselect(
         let found = boundary!(Some(-1), {
             // SAFETY: the caller's promise: each is null or valid.
             unsafe {
-                ours(count, read, write, except).and_then(|mut sets| mixed(&mut sets, from_timespec(timeout.as_ref()), mask.as_ref()))
+                ours(count, read, write, except)
+                    .and_then(|mut sets| mixed(&mut sets, errno::optional(timeout).and_then(from_timespec), mask.as_ref()))
             }
         });
         // SAFETY: the caller's arguments, as they are.

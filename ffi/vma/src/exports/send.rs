@@ -18,6 +18,15 @@ use crate::slab::Key;
 use crate::socket::address::{self, Address};
 use crate::socket::{Family, Kind, Socket, connect, cork, datagram, lifecycle, stream, vectors};
 
+/// The longest address.
+const NAME_MAX: socklen_t = core::mem::size_of::<libc::sockaddr_storage>() as socklen_t;
+
+/// linux/socket.h.
+const MSG_PROBE: c_int = 0x10;
+
+/// linux/socket.h.
+pub(super) const MSG_CMSG_COMPAT: c_int = 1 << 31;
+
 /// Sends on a socket of ours, and counts how that ends; `kernel` hands the call to the kernel.
 #[inline]
 fn send_on(
@@ -70,6 +79,11 @@ fn send_uncounted(
             Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
             result => result,
         },
+        // (MSG_OOB is refused, and what is sent with MSG_PROBE only asks for the way.)
+        Kind::Datagram(_) if flags & (libc::MSG_OOB | MSG_PROBE) != 0 => {
+            drop(guard);
+            by_kernel(fd, kernel)
+        }
         Kind::Datagram(_) => {
             let to = to(socket.family);
             if cork::concerns(&guard, key, flags) {
@@ -214,6 +228,7 @@ pub unsafe extern "C-unwind" fn sendto(
                 -1,
                 // SAFETY: the program's promise to sendto(2).
                 to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| {
+                    address::check(to, to_len)?;
                     // SAFETY: as above.
                     send_on(fd, found, &[data], flags, |family| unsafe { destination(to, to_len, family) }, &kernel)
                 }))
@@ -269,8 +284,12 @@ pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags
 }
 
 unsafe fn send_message(fd: c_int, found: Found, message: *const msghdr, flags: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
-    if message.is_null() {
+    if errno::is_nowhere(message) {
         return Err(Errno(libc::EFAULT));
+    }
+    // (The kernel's mark of 32-bit programs is nobody else's to set.)
+    if flags & MSG_CMSG_COMPAT != 0 {
+        return Err(Errno(libc::EINVAL));
     }
     // SAFETY: the caller's promise.
     let header = unsafe { &*message };
@@ -286,7 +305,9 @@ unsafe fn send_message(fd: c_int, found: Found, message: *const msghdr, flags: c
         // SAFETY: the caller's promise.
         unsafe { control::check_of_stream(header) }?;
     }
+    // (A negative length is refused, and one that is too long cut.)
     let (to, to_len) = (header.msg_name.cast::<sockaddr>().cast_const(), header.msg_namelen);
+    address::check(to, if i32::try_from(to_len).is_ok() { to_len.min(NAME_MAX) } else { to_len })?;
     // SAFETY: the caller's promise.
     if flags & libc::MSG_FASTOPEN != 0 && unsafe { connected_first(fd, found.key, to, to_len) }? {
         // SAFETY: the caller's promise.
@@ -314,17 +335,18 @@ pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, coun
         if flags & dummy::FLAG != 0 {
             return errno::fail(libc::EINVAL);
         }
-        for at in 0..if messages.is_null() { 0 } else { count as usize } {
+        for at in 0..if errno::is_nowhere(messages) { 0 } else { count as usize } {
             // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.
             unsafe { rights::before(&raw const (*messages.add(at)).msg_hdr) };
         }
         // SAFETY: the program's promise to sendmmsg(2).
         return unsafe { real::sendmmsg(fd, messages, count, flags) };
     }
-    if messages.is_null() && count > 0 {
+    if errno::is_nowhere(messages) && count > 0 {
         return crate::errno::fail(libc::EFAULT);
     }
     let count = count.min(1024) as usize;
+    let saved = errno::current();
     for done in 0..count {
         // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.
         let sent = unsafe {
@@ -336,6 +358,9 @@ pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, coun
             sent
         };
         if sent < 0 {
+            if done > 0 {
+                errno::set(saved);
+            }
             // An error after the first message is the next call's to report.
             return if done == 0 { -1 } else { done as c_int };
         }

@@ -14,6 +14,16 @@ use crate::slab::Key;
 use crate::socket::names::{self, Which};
 use crate::socket::{accept, connect, lifecycle, listen, options};
 
+/// Whether the kernel is to say what is wrong with an argument that leads nowhere. (Null is an argument.)
+fn is_bad<T>(pointer: *const T) -> bool {
+    !pointer.is_null() && errno::is_nowhere(pointer)
+}
+
+/// Whether the kernel does not get to see what the name is (move_addr_to_kernel): that comes before all else that may be wrong with a call.
+fn is_nameless(address: *const sockaddr, len: socklen_t) -> bool {
+    len > 0 && (errno::is_nowhere(address) || len as usize > size_of::<libc::sockaddr_storage>())
+}
+
 /// Runs `ours` if the descriptor is a socket that may be offloaded, in the process that owns it; else `theirs`, and also where `ours`
 /// says that it is [`THEIRS`].
 fn route(fd: c_int, theirs: impl FnOnce() -> c_int, ours: impl FnOnce(&'static Process, Key) -> Result<c_int, Errno>) -> c_int {
@@ -72,7 +82,15 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the program's promise to bind(2), both times.
-    route(fd, || unsafe { real::bind(fd, address, len) }, |process, key| unsafe { listen::bind(process, fd, key, address, len) })
+    route(
+        fd,
+        || unsafe { real::bind(fd, address, len) },
+        |process, key| match is_nameless(address, len) {
+            true => Err(THEIRS),
+            // SAFETY: the program's promise to bind(2).
+            false => unsafe { listen::bind(process, fd, key, address, len) },
+        },
+    )
 }
 
 /// listen(2).
@@ -93,7 +111,15 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     crate::cancellation_point!({
         // SAFETY: the program's promise to connect(2), both times.
-        route(fd, || unsafe { real::connect(fd, address, len) }, |process, key| unsafe { connect::connect(process, fd, key, address, len) })
+        route(
+            fd,
+            || unsafe { real::connect(fd, address, len) },
+            |process, key| match is_nameless(address, len) {
+                true => Err(THEIRS),
+                // SAFETY: as above.
+                false => unsafe { connect::connect(process, fd, key, address, len) },
+            },
+        )
     })
 }
 
@@ -183,6 +209,10 @@ pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mu
 /// As getsockopt(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+    if is_bad(value) || errno::is_nowhere(len) {
+        // SAFETY: the kernel finds out.
+        return unsafe { real::getsockopt(fd, level, name, value, len) };
+    }
     // SAFETY: the program's promise to getsockopt(2).
     if extra::is_asked_for(fd, level, name) && crate::boundary!(false, unsafe { extra::hand_out(value, len) }) {
         return 0;
@@ -207,6 +237,10 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
 /// As setsockopt(2).
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+    if is_bad(value) {
+        // SAFETY: the kernel finds out.
+        return unsafe { real::setsockopt(fd, level, name, value, len) };
+    }
     // SAFETY: the program's promise to setsockopt(2), both times.
     route(
         fd,

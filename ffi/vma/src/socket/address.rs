@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, is_nowhere};
 use crate::socket::Family;
 
 /// An address that the program passed, as far as offloading can tell.
@@ -24,7 +24,7 @@ pub(crate) enum Address {
 /// # Safety
 /// `address` is null, or `len` bytes can be read there.
 pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t, family: Family) -> Address {
-    if address.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+    if is_nowhere(address) || (len as usize) < size_of::<libc::sa_family_t>() {
         return Address::Other;
     }
     // SAFETY: the length was checked; the caller vouches for the pointer, which may be unaligned.
@@ -51,6 +51,20 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t, family: Fami
         }
         _ => Address::Other,
     }
+}
+
+/// What the kernel says of a destination before it looks at the socket (move_addr_to_kernel).
+///
+/// # Errors
+/// EINVAL: a length that no address has; EFAULT: it leads nowhere.
+pub(crate) fn check(address: *const sockaddr, len: socklen_t) -> Result<(), Errno> {
+    if address.is_null() || len == 0 {
+        return Ok(());
+    }
+    if len as usize > size_of::<libc::sockaddr_storage>() {
+        return Err(Errno(libc::EINVAL));
+    }
+    if is_nowhere(address) { Err(Errno(libc::EFAULT)) } else { Ok(()) }
 }
 
 /// An address in C's form, of the socket's family.
@@ -103,7 +117,7 @@ impl Raw {
     /// Writes it out as accept(2) and its like do: cut to the room there is, with the whole length in `len`.
     ///
     /// # Errors
-    /// EINVAL for a negative length, EFAULT for a null one with an address to write.
+    /// EINVAL for a negative length, EFAULT for one that leads nowhere, with an address to write, and for an address that does.
     ///
     /// # Safety
     /// `out` is null, or `*len` bytes can be written there; `len` is null or points to a length.
@@ -111,13 +125,16 @@ impl Raw {
         if out.is_null() {
             return Ok(());
         }
-        if len.is_null() {
+        if is_nowhere(len) {
             return Err(Errno(libc::EFAULT));
         }
         // SAFETY: the caller's promise.
         let room = unsafe { len.read() };
         if i32::try_from(room).is_err() {
             return Err(Errno(libc::EINVAL));
+        }
+        if room > 0 && is_nowhere(out) {
+            return Err(Errno(libc::EFAULT));
         }
         // SAFETY: at most `room` bytes are written, and at most the structure's own are read.
         unsafe {

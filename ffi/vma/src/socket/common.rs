@@ -96,7 +96,7 @@ pub(super) fn accepted(process: &Process, listener: Key, flags: c_int) -> Result
     let option_set = {
         let guard = process.lock();
         let listener = guard.sockets.find(listener).ok_or(Errno(libc::EBADF))?;
-        let inherited = listener.inherited.iter().filter_map(|&(level, name, value)| Setting::new(level, name, &value.to_ne_bytes()));
+        let inherited = listener.inherited_by_accepted().filter_map(|(level, name, value)| Setting::new(level, name, &value.to_ne_bytes()));
         OptionSet { family: listener.family, nonblocking: flags & libc::SOCK_NONBLOCK != 0, settings: inherited.collect() }
     };
     let family = option_set.family;

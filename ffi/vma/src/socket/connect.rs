@@ -42,6 +42,15 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
     // SAFETY: the caller's promise.
     let to = unsafe { address::read(raw, len, family) };
     match kind {
+        // (tcp_disconnect forgets what was shut down, whatever was connected.)
+        Kind::Fresh if to == Address::Unspecified => {
+            let mut guard = process.lock();
+            if let Some(socket) = guard.sockets.find_mut(key) {
+                socket.shut = super::Shut::default();
+            }
+            mux::refresh(&mut guard, key.index);
+            Err(THEIRS)
+        }
         Kind::Fresh => match allowed(process, fd, key, to).and_then(|to| find(process, key, to)) {
             Ok((remote, hop)) => open(process, fd, key, remote, hop),
             Err(Unreachable::NotAnAddress | Unreachable::Unasked) => Err(THEIRS),
@@ -383,12 +392,14 @@ fn disconnect(process: &Process, fd: c_int, key: Key, raw: *const sockaddr, len:
         && let Kind::Connecting(id) | Kind::Stream(id) = socket.kind
     {
         let state = offload.rings.of(id).info(id).and_then(|info| info.state);
-        let had_error = offload.rings.of_mut(id).take_error(id).is_some();
+        let error = offload.rings.of_mut(id).take_error(id).map(|error| Errno::from(error).0);
         socket.kind = Kind::Fresh;
         socket.peer = None;
-        // tcp_disconnect: where a reset is sent, or a handshake given up, that is the socket's error.
-        if !had_error && !matches!(state, None | Some(tcp::State::Closed | tcp::State::TimeWait)) {
-            socket.rare().error = Some(libc::ECONNRESET);
+        socket.shut = super::Shut::default();
+        // tcp_disconnect: where a reset is sent, or a handshake given up, that is the socket's error. One that waits goes on waiting.
+        let is_reset = !matches!(state, None | Some(tcp::State::Closed | tcp::State::TimeWait));
+        if let Some(error) = error.or(is_reset.then_some(libc::ECONNRESET)) {
+            socket.rare().error = Some(error);
         }
         let replaceable = socket.bound_by_connect && socket.fds == 1;
         if replaceable {

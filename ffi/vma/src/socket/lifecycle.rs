@@ -132,7 +132,7 @@ impl Socket {
         socket.linger = listener.linger;
         socket.receive_low_water = listener.receive_low_water;
         socket.keepalive = listener.keepalive;
-        socket.inherited.clone_from(&listener.inherited);
+        socket.inherited.extend(listener.inherited_by_accepted());
         socket.ancillary = listener.ancillary;
         if listener.rare.as_ref().is_some_and(|rare| rare.zerocopy) {
             socket.rare().zerocopy = true;
@@ -145,6 +145,11 @@ impl Socket {
 }
 
 impl Socket {
+    /// The options that a connection has of this listener, as Linux's sk_clone has it: what is sent begins with the priority of all.
+    pub(super) fn inherited_by_accepted(&self) -> impl Iterator<Item = (c_int, c_int, c_int)> {
+        self.inherited.iter().copied().filter(|&(level, name, _)| (level, name) != (libc::SOL_SOCKET, libc::SO_PRIORITY))
+    }
+
     /// What the child of a fork has of a parent's socket: its options, not what carried it.
     pub(crate) fn copy_for_child(&self, fd: c_int) -> Self {
         let mut copy = Self::new(fd, self.family, self.protocol, self.nonblocking, self.tcp.clone());

@@ -40,7 +40,10 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     let local = address::of_placeholder(fd, socket.family);
+    let is_chosen = socket.reuse_port && local.is_some_and(|local| sharing::is_chosen_by_program(offload, key, local));
+    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     match (socket.kind, local) {
+        (Kind::Fresh | Kind::Datagram(None), Some(_)) if is_chosen => offload.leave_to_kernel(key, "bind", Reason::KernelOnlyOption),
         (Kind::Fresh, Some(local)) => socket.bound = Some(local),
         (Kind::Datagram(None), Some(local)) => {
             socket.bound = Some(local);

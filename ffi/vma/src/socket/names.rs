@@ -9,7 +9,7 @@ use ringway_stack::tcp;
 use super::address::Raw;
 use super::connect::kernel_result;
 use super::{Family, Kind, lifecycle};
-use crate::errno::{Errno, to_int};
+use crate::errno::{Errno, is_nowhere, to_int};
 use crate::fdtable::{self, Entry};
 use crate::moving::inherited;
 use crate::process::{self, Process};
@@ -33,7 +33,7 @@ pub(crate) unsafe fn local(process: &Process, fd: c_int, key: Key, out: *mut soc
             // SAFETY: the caller's promise.
             kernel_result(unsafe { real::getsockname(fd, out, len) })
         }
-        Some(_) if out.is_null() || len.is_null() => Err(Errno(libc::EFAULT)),
+        Some(_) if is_nowhere(out) || is_nowhere(len) => Err(Errno(libc::EFAULT)),
         Some((local, family)) => {
             // SAFETY: the caller's promise.
             unsafe { Raw::new(local, family).write(out, len)? };
@@ -94,7 +94,7 @@ pub(crate) unsafe fn of_moved(
     };
     // SAFETY: the caller's promise; the length is the program's again for the second call.
     unsafe {
-        let room = if len.is_null() { 0 } else { len.read() };
+        let room = if is_nowhere(len) { 0 } else { len.read() };
         let result = kernel(fd, out, len);
         if result == 0 {
             len.write(room);
@@ -132,7 +132,7 @@ pub(crate) unsafe fn remote(process: &Process, fd: c_int, key: Key, out: *mut so
     };
     drop(guard);
     let peer = peer.filter(|_| connected).ok_or(Errno(libc::ENOTCONN))?;
-    if out.is_null() || len.is_null() {
+    if is_nowhere(out) || is_nowhere(len) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise.

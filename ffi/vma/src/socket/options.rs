@@ -9,19 +9,22 @@ use core::mem::size_of;
 use core::time::Duration;
 
 use libc::socklen_t;
+use ringway_host::numbers;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::tcp;
 
+use super::address::Raw;
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, sharing, six};
-use crate::errno::Errno;
+use crate::errno::{Errno, is_nowhere};
 use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{extra, moving, real};
 
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
+const TCP_TX_DELAY: c_int = 37;
 const TCP_REPAIR: c_int = 19;
 const TCP_MD5SIG: c_int = 14;
 const TCP_ULP: c_int = 31;
@@ -34,9 +37,14 @@ pub(crate) const SO_ZEROCOPY: c_int = 60;
 const SO_TXTIME: c_int = 61;
 const SO_PEEK_OFF: c_int = 42;
 pub(crate) const SO_RXQ_OVFL: c_int = 40;
+const SO_PREFER_BUSY_POLL: c_int = 69;
+const SO_BUSY_POLL_BUDGET: c_int = 70;
+const SO_TXREHASH: c_int = 74;
 const IP_LOCAL_PORT_RANGE: c_int = 51;
 const SO_BINDTODEVICE: c_int = 25;
+const SO_BINDTOIFINDEX: c_int = 62;
 const SO_INCOMING_CPU: c_int = 49;
+const SO_PEERNAME: c_int = 28;
 const SO_TIMESTAMPING: c_int = 37;
 const SO_TIMESTAMP_NEW: c_int = 63;
 const SO_TIMESTAMPNS_NEW: c_int = 64;
@@ -86,7 +94,7 @@ pub(crate) unsafe fn set(
         return unsafe { rings::set(process, key, name, value, len) };
     }
     // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
-    let device = if (level, name) == (libc::SOL_SOCKET, SO_BINDTODEVICE) { unsafe { device_of(value, len) } } else { Device::NotMeant };
+    let device = if level == libc::SOL_SOCKET { unsafe { device_of(name, value, len) } } else { Device::NotMeant };
     let mut guard = process.lock();
     let offload = &mut *guard;
     // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
@@ -95,7 +103,7 @@ pub(crate) unsafe fn set(
         && (asks || (level, name) == (libc::SOL_SOCKET, SO_ZEROCOPY) && socket.protocol == Protocol::Udp)
         && !(socket.protocol == Protocol::Tcp && concerns_datagrams_only(level, name))
     {
-        let is_groups = level == libc::SOL_SOCKET && matches!(name, SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF);
+        let is_groups = level == libc::SOL_SOCKET && is_group_program(name);
         match socket.kind {
             Kind::Stream(_) | Kind::Connecting(_) => {
                 let family = socket.family;
@@ -135,7 +143,7 @@ pub(crate) unsafe fn set(
     }
     let is_common = offload.sockets.find(key).is_some_and(|socket| socket.common.is_some());
     drop(guard);
-    let is_preference = level == libc::SOL_SOCKET && matches!(name, SO_BINDTODEVICE | SO_INCOMING_CPU);
+    let is_preference = device != Device::NotMeant || (level, name) == (libc::SOL_SOCKET, SO_INCOMING_CPU);
     let former = if is_preference { sharing::former_receiver_of_own(process, fd, key) } else { None };
     // SAFETY: the caller's promise.
     match if is_common { unsafe { common::set(process, key, (level, name), value, len) } } else { None } {
@@ -154,6 +162,9 @@ pub(crate) unsafe fn set(
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    if level == libc::SOL_SOCKET && is_group_program(name) {
+        socket.rare().has_group_program = true;
+    }
     if level == libc::IPPROTO_IP {
         groups::note(socket, name, &argument.bytes[..argument.len]);
     }
@@ -161,7 +172,11 @@ pub(crate) unsafe fn set(
         return Ok(0);
     }
     if is_preference {
-        socket.prefers(name, if name == SO_BINDTODEVICE { device == Device::Local } else { argument.int() >= 0 });
+        let (preference, is_set) = match device {
+            Device::NotMeant => (SO_INCOMING_CPU, argument.int() >= 0),
+            _ => (SO_BINDTODEVICE, device == Device::Local),
+        };
+        socket.prefers(preference, is_set);
     }
     if (level, name) == (libc::SOL_SOCKET, SO_RXQ_OVFL) {
         // What has been sent already has arrived, on the kernel.
@@ -186,6 +201,10 @@ pub(crate) unsafe fn set(
         let _ = cork::push(process, guard, fd, key, 0);
     }
     Ok(0)
+}
+
+fn is_group_program(name: c_int) -> bool {
+    matches!(name, SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF)
 }
 
 /// A program of the kernel's chooses among the sockets that share an address (SO_ATTACH_REUSEPORT_EBPF), one of which was given to it: those of this
@@ -256,7 +275,7 @@ unsafe fn ask_for_ulp(family: Family, value: *const c_void, len: socklen_t) -> R
     }
 }
 
-/// What SO_BINDTODEVICE names.
+/// What SO_BINDTODEVICE or SO_BINDTOIFINDEX names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Device {
     /// It is not that option.
@@ -270,9 +289,22 @@ enum Device {
 
 /// # Safety
 /// `value` is null, or `len` bytes can be read there.
-unsafe fn device_of(value: *const c_void, len: socklen_t) -> Device {
+unsafe fn device_of(option: c_int, value: *const c_void, len: socklen_t) -> Device {
     // SAFETY: the caller's promise.
-    let argument = unsafe { Argument::read(value, len) };
+    let argument = || unsafe { Argument::read(value, len) };
+    let argument = match option {
+        SO_BINDTODEVICE => argument(),
+        // (What is no index changes nothing. In each network namespace, the loopback is the first.)
+        SO_BINDTOIFINDEX => {
+            return match argument().int() {
+                ..0 => Device::NotMeant,
+                0 => Device::Any,
+                1 => Device::Local,
+                2.. => Device::Other,
+            };
+        }
+        _ => return Device::NotMeant,
+    };
     let name = &argument.bytes[..argument.len];
     match name.split(|&byte| byte == 0).next() {
         Some(b"lo") => Device::Local,
@@ -424,12 +456,47 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => socket.ancillary.packet_info = argument.flag(),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => socket.ancillary.packet_info6 = argument.flag(),
         // The kernel's own, and its accepted sockets'.
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE | libc::SO_PRIORITY) | (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {}
+        _ if is_inherited(level, name) => {}
         _ => return,
     }
     if matches!(socket.kind, Kind::Fresh | Kind::Listener(_)) && argument.len == size_of::<c_int>() {
         socket.inherited.retain(|&(l, n, _)| (l, n) != (level, name));
         socket.inherited.push((level, name, argument.int()));
+    }
+}
+
+/// Options that mean nothing here, which a connection has of its listener all the same, and tells who asks.
+fn is_inherited(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_OOBINLINE
+                | libc::SO_PRIORITY
+                | libc::SO_DONTROUTE
+                | libc::SO_MARK
+                | libc::SO_BUSY_POLL
+                | SO_PREFER_BUSY_POLL
+                | SO_BUSY_POLL_BUDGET
+                | SO_TXREHASH
+        ),
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_WINDOW_CLAMP | libc::TCP_NOTSENT_LOWAT | libc::TCP_SAVE_SYN | libc::TCP_THIN_LINEAR_TIMEOUTS | TCP_TX_DELAY
+        ),
+        libc::IPPROTO_IP => matches!(
+            name,
+            libc::IP_MTU_DISCOVER
+                | libc::IP_RECVERR
+                | libc::IP_FREEBIND
+                | libc::IP_TRANSPARENT
+                | libc::IP_MINTTL
+                | libc::IP_BIND_ADDRESS_NO_PORT
+                | libc::IP_MULTICAST_ALL
+                | libc::IP_RECVTTL
+                | libc::IP_RECVTOS
+        ),
+        libc::IPPROTO_IPV6 => name == libc::IPV6_V6ONLY,
+        _ => false,
     }
 }
 
@@ -536,6 +603,17 @@ pub(crate) unsafe fn get(
             // SAFETY: the caller's promise.
             unsafe { answer(&on, value, len) }
         }
+        (libc::SOL_SOCKET, SO_PEERNAME, Kind::Connecting(_) | Kind::Stream(_)) => {
+            // SAFETY: the caller's promise.
+            unsafe { peer_name(socket, value, len) }
+        }
+        (libc::IPPROTO_IP, libc::IP_MTU, Kind::Connecting(_) | Kind::Stream(_))
+        | (libc::IPPROTO_IPV6, libc::IPV6_MTU, Kind::Connecting(_) | Kind::Stream(_))
+            if socket.peer.is_some() =>
+        {
+            // SAFETY: the caller's promise.
+            unsafe { path_mtu(socket, (level, name), value, len) }
+        }
         (libc::IPPROTO_TCP, libc::TCP_INFO, Kind::Connecting(id) | Kind::Stream(id)) => {
             let now = process.now();
             offload.poll_if_due(now);
@@ -574,9 +652,42 @@ pub(crate) unsafe fn get(
     }
 }
 
+/// SO_PEERNAME: as much of the peer's name as there is room for, and no more room than that; also of a connection that has ended (sk_getsockopt).
+unsafe fn peer_name(socket: &Socket, value: *mut c_void, len: *mut socklen_t) -> Result<c_int, Errno> {
+    let mut name = [0u8; size_of::<libc::sockaddr_in6>()];
+    let mut whole = name.len() as socklen_t;
+    let peer = socket.peer.ok_or(Errno(libc::ENOTCONN))?;
+    // SAFETY: there is room for each family's.
+    unsafe { Raw::new(peer, socket.family).write(name.as_mut_ptr().cast(), &raw mut whole) }?;
+    // SAFETY: the caller's promise.
+    match is_nowhere(len) || unsafe { len.read() } <= whole {
+        // SAFETY: the caller's promise.
+        true => unsafe { answer(&name, value, len) },
+        false => Err(Errno(libc::EINVAL)),
+    }
+}
+
+/// IP_MTU and IPV6_MTU of a connection: the path's, which the kernel knows by its routes.
+unsafe fn path_mtu(socket: &Socket, name: (c_int, c_int), value: *mut c_void, len: *mut socklen_t) -> Result<c_int, Errno> {
+    let peer = Raw::new(socket.peer.ok_or(Errno(libc::ENOTCONN))?, socket.family);
+    let domain = lifecycle::domain(socket.family);
+    numbers::make_internal(|| {
+        // SAFETY: plain integers.
+        let fd = kernel_result(unsafe { real::socket(domain, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+        // SAFETY: the name is as long as it says; the caller's promise.
+        let told = unsafe {
+            kernel_result(real::connect(fd, peer.as_ptr(), peer.len()))
+                .and_then(|_| kernel_result(real::getsockopt(fd, name.0, name.1, value, len)))
+        };
+        // SAFETY: made above, and nobody knows of it.
+        unsafe { real::close(fd) };
+        told
+    })
+}
+
 /// Writes an answer, cut to the room there is.
 unsafe fn answer<T: Copy>(answer: &T, value: *mut c_void, len: *mut socklen_t) -> Result<c_int, Errno> {
-    if len.is_null() || value.is_null() {
+    if is_nowhere(len) || is_nowhere(value) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise.

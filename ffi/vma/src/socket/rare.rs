@@ -40,6 +40,8 @@ pub(crate) struct Rare {
     pub(crate) held: Cell<bool>,
     /// Options that are set by which the kernel prefers it to others of its address.
     pub(crate) preferences: ArrayVec<c_int, 2>,
+    /// A program of the kernel's was given to it, which chooses among the sockets of its address.
+    pub(crate) has_group_program: bool,
     /// What it has to do with the Extra API's rings.
     pub(crate) rings: OnRings,
 }

@@ -39,6 +39,17 @@ pub(super) fn leave_choice_to_kernel(process: &Process, offload: &mut Offload, k
     offload.dispatch();
 }
 
+/// Whether a socket is bound where a program of the kernel's chooses among all that share the address (SO_ATTACH_REUSEPORT_EBPF), as far as it was
+/// given to a socket of this process.
+pub(super) fn is_chosen_by_program(offload: &Offload, key: Key, local: SocketAddr) -> bool {
+    let Some(protocol) = offload.sockets.find(key).map(|socket| socket.protocol) else { return false };
+    offload.sockets.iter().any(|(_, socket)| {
+        socket.protocol == protocol
+            && socket.rare.as_ref().is_some_and(|rare| rare.has_group_program)
+            && address::of_placeholder(socket.fd, socket.family) == Some(local)
+    })
+}
+
 /// How a socket of the kernel's shares its address (SO_REUSEPORT, SO_REUSEADDR).
 pub(super) fn reuse_of(fd: c_int) -> Reuse {
     let is_set = |name| int_option(fd, name).is_some_and(|value| value != 0);

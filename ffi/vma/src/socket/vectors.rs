@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use libc::{iovec, size_t};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, is_nowhere};
 
 /// The kernel's limit on one call's bytes (MAX_RW_COUNT).
 const BYTES_MAX: usize = 0x7fff_f000;
@@ -17,16 +17,16 @@ pub(crate) const VECTORS_MAX: usize = 1024;
 /// One buffer to send from.
 ///
 /// # Safety
-/// `buffer` is null, or `len` bytes can be read there.
+/// `buffer` leads nowhere for certain, or `len` bytes can be read there.
 ///
 /// # Errors
-/// EFAULT: null, and not empty.
+/// EFAULT: it leads nowhere, and is not empty.
 #[inline]
 pub(crate) unsafe fn readable<'a>(buffer: *const libc::c_void, len: size_t) -> Result<IoSlice<'a>, Errno> {
     if len == 0 {
         return Ok(IoSlice::new(&[]));
     }
-    if buffer.is_null() {
+    if is_nowhere(buffer) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise. (A program that changes the bytes meanwhile gets what it asked for: they are only copied.)
@@ -36,16 +36,16 @@ pub(crate) unsafe fn readable<'a>(buffer: *const libc::c_void, len: size_t) -> R
 /// One buffer to receive into.
 ///
 /// # Safety
-/// `buffer` is null, or `len` bytes can be written there.
+/// `buffer` leads nowhere for certain, or `len` bytes can be written there.
 ///
 /// # Errors
-/// EFAULT: null, and not empty.
+/// EFAULT: it leads nowhere, and is not empty.
 #[inline]
 pub(crate) unsafe fn writable<'a>(buffer: *mut libc::c_void, len: size_t) -> Result<IoSliceMut<'a>, Errno> {
     if len == 0 {
         return Ok(IoSliceMut::new(&mut []));
     }
-    if buffer.is_null() {
+    if is_nowhere(buffer) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise; nobody reads the bytes before they were written.
@@ -60,7 +60,7 @@ pub(crate) fn place(piece: &mut IoSliceMut<'_>) -> iovec {
 /// readv's and sendmsg's vectors, checked as the kernel does.
 ///
 /// # Errors
-/// EINVAL: a bad count or length; EFAULT: a null pointer.
+/// EINVAL: a bad count or length; EFAULT: a pointer that leads nowhere.
 ///
 /// # Safety
 /// `vectors` is null or points to `count` of them.
@@ -71,7 +71,7 @@ unsafe fn checked<'a>(vectors: *const iovec, count: usize) -> Result<&'a [iovec]
     if count > VECTORS_MAX {
         return Err(Errno(libc::EINVAL));
     }
-    if vectors.is_null() {
+    if is_nowhere(vectors) {
         return Err(Errno(libc::EFAULT));
     }
     // SAFETY: the caller's promise.
@@ -80,7 +80,7 @@ unsafe fn checked<'a>(vectors: *const iovec, count: usize) -> Result<&'a [iovec]
     for vector in vectors {
         total = total.checked_add(vector.iov_len).filter(|&t| isize::try_from(t).is_ok()).ok_or(Errno(libc::EINVAL))?;
         // `IoSlice` allows no null; a program's empty vector often has one.
-        if vector.iov_base.is_null() && vector.iov_len != 0 {
+        if vector.iov_len != 0 && is_nowhere(vector.iov_base) {
             return Err(Errno(libc::EFAULT));
         }
     }

@@ -1,8 +1,7 @@
 // Connections move to the kernel whatever the processes at their ends are called: two containers in one network namespace, whose processes have
 // the same numbers; and another user who has taken each name that can be guessed.
 #include "common.h"
-#include <net/if.h>
-#include <sched.h>
+#include "namespace.h"
 #include <stddef.h>
 #include <sys/resource.h>
 #include <sys/un.h>
@@ -19,26 +18,6 @@ static unsigned long sum_up(int fd, unsigned long *sum, unsigned long read) {
     if (n < 0)
         printf("recv: %s\n", strerrorname_np(errno));
     return read;
-}
-
-// A network namespace of our own, with its loopback.
-static void unshare_network(void) {
-    int u = geteuid() == 0 ? 0 : CLONE_NEWUSER;
-    char map[32];
-    sprintf(map, "0 %d 1\n", geteuid());
-    MUST(unshare(u | CLONE_NEWNET));
-    if (u) {
-        int fd = MUST(open("/proc/self/setgroups", O_WRONLY));
-        MUST(write(fd, "deny", 4));
-        close(fd);
-        fd = MUST(open("/proc/self/uid_map", O_WRONLY));
-        MUST(write(fd, map, strlen(map)));
-        close(fd);
-    }
-    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    int fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
-    MUST(ioctl(fd, SIOCSIFFLAGS, &lo));
-    close(fd);
 }
 
 static void hand_over(int through, int fd) {
