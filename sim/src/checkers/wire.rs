@@ -260,7 +260,9 @@ impl Checkers {
         }
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
         let before = self.flows.id((segment.src, segment.dst));
-        let sender = self.flows.sender(before, host, moment.at, segment);
+        let several = self.places[host].len() > 1;
+        let twin = before.filter(|_| several && segment.has(SYN)).and_then(|current| self.flows.twin_from(current, segment.seq));
+        let sender = twin.or_else(|| self.flows.sender(before, host, moment.at, segment));
         if let Some(id) = sender {
             self.note_begun(moment.at, before, id);
         }
@@ -419,6 +421,9 @@ impl Checkers {
 
     fn segment_delivered(&mut self, moment: Moment, frame: &Frame, segment: &Segment) {
         let host = moment.host;
+        if self.places[host].len() > 1 && segment.has(ACK) && !frame.marks.contains(Marks::FORGED) {
+            self.flows.tell_twins_apart((segment.dst, segment.src), segment.ack);
+        }
         let of_these = self.flows.id((segment.dst, segment.src));
         let known = of_these.filter(|&id| self.flows.at(id).host == host);
         let lawless = self.strangers.contains(&segment.src);

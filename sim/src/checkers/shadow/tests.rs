@@ -496,6 +496,44 @@ fn what_a_program_accepts_may_have_been_followed_already() {
     assert!(!flows.at(ids[1]).shadow.blurred, "the first was accepted before");
 }
 
+/// Two rings of a host each answer a SYN that came twice, since its port's group changed meanwhile; the one's answer waited for its neighbour's station, and
+/// came last. Whose connection it is the client says (as in the seed 68000304).
+#[test]
+fn two_rings_answer_one_syn() {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let tuple = (address(PEER), address(OWN));
+    let answers = |flows: &mut Flows, iss: u32, irs: u32| {
+        let answer = segment(PEER, OWN, iss, irs + 1, SYN | ACK, 0);
+        let id = flows.sender(flows.id(tuple), 1, now, &answer).unwrap();
+        flows.sent(id, now, &answer);
+        id
+    };
+    let mut flows = Flows::default();
+    let [first, second] = [answers(&mut flows, IRS, ISS), answers(&mut flows, IRS + 5000, ISS)];
+    flows.tell_twins_apart(tuple, IRS + 5001);
+    assert_eq!(flows.id(tuple), Some(second), "the client took the later one");
+    flows.tell_twins_apart(tuple, IRS + 1);
+    assert_eq!(flows.id(tuple), Some(first), "the client took the earlier one");
+    assert!(flows.at(second).succeeded && !flows.at(first).succeeded);
+    // Who asks again for an acknowledgment of the other one is no third.
+    assert_eq!(flows.twin_from(first, IRS + 5000), Some(second));
+    assert_eq!(flows.twin_from(first, IRS + 9000), None);
+    // A client that begins anew has another number: that is another connection, and what came before it is over.
+    let mut flows = Flows::default();
+    let [_, second] = [answers(&mut flows, IRS, ISS), answers(&mut flows, IRS + 5000, ISS + 7000)];
+    flows.tell_twins_apart(tuple, IRS + 1);
+    assert_eq!((flows.id(tuple), flows.twin_from(second, IRS)), (Some(second), None));
+    // So it is if either has been acknowledged: what the SYN was has long been told, and it came again.
+    for which in 0..2 {
+        let mut flows = Flows::default();
+        let ids = [answers(&mut flows, IRS, ISS), answers(&mut flows, IRS + 5000, ISS)];
+        let ack = segment(OWN, PEER, ISS + 1, [IRS, IRS + 5000][which] + 1, ACK, 0);
+        flows.at_mut(ids[which]).delivered(&Moment { at: now, ..Moment::after(0) }, &ack, 7);
+        flows.tell_twins_apart(tuple, IRS + 1);
+        assert_eq!(flows.id(tuple), Some(ids[1]), "the client has taken {which}");
+    }
+}
+
 /// It is the first that the program has, whose bytes came corrupted where no checksum tells.
 #[test]
 fn what_a_program_accepts_may_be_as_corrupted_as_what_it_was_followed_by_is_not() {
