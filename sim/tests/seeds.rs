@@ -35,6 +35,7 @@ const FAILED_ONCE: &[&str] = &[
     "66217590/duplication+corruption+burst_loss+hidden_corruption/4/half-close+overflow+shared/ipv6",
     "66243726/none/10/slow",
     "68000304/corruption+send_error+registration+forge/3/idle+multicast+handover+probes",
+    "68089670/crash/3/probes",
     "68191063/forge/8/abort+slow",
 ];
 
