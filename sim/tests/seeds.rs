@@ -36,6 +36,7 @@ const FAILED_ONCE: &[&str] = &[
     "66243726/none/10/slow",
     "68000304/corruption+send_error+registration+forge/3/idle+multicast+handover+probes",
     "68089670/crash/3/probes",
+    "68101944/duplication+reordering+corruption/3/bulk+half-close/ipv6",
     "68191063/forge/8/abort+slow",
 ];
 

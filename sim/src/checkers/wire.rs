@@ -288,8 +288,10 @@ impl Checkers {
         }
         let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
         let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
+        let refused_since = self.refused_since(id);
         let own = self.flows.at_mut(id);
         (own.calm, own.shadow.refused) = (calm, refused);
+        own.rto.refused(refused_since);
         own.shadow.receiver.prune(scarce);
         self.flows.pair(id);
         let (own, peer) = self.flows.both(id);
@@ -321,6 +323,16 @@ impl Checkers {
                 closed.reset_due = false;
             }
             desk.touch(socket);
+        }
+    }
+
+    /// After which service the device of an endpoint's ring began to refuse frames, if it does. As long as nobody has accepted it, it may be on any of them.
+    fn refused_since(&self, id: usize) -> Option<Instant> {
+        let own = self.flows.at(id);
+        let since = |place: usize| self.desks[place].refused_since;
+        match own.owner {
+            Some((place, _)) => since(place),
+            None => self.places[own.host].iter().filter_map(|&place| since(place)).min(),
         }
     }
 
@@ -430,6 +442,7 @@ impl Checkers {
         let calm = self.is_calm(host);
         let segment = &mut Cow::Borrowed(segment);
         let owner = known.and_then(|id| {
+            let refused_since = self.refused_since(id);
             let (own, peer) = self.flows.both(id);
             own.lawless |= lawless;
             if segment.has(SYN) {
@@ -453,6 +466,7 @@ impl Checkers {
                 }
             }
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
+            own.rto.refused(refused_since);
             own.delivered(&moment, segment, scale);
             shadow::delivered(segment, own);
             if is_tainted(frame.marks) {
