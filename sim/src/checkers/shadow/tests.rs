@@ -785,6 +785,18 @@ fn attacks_are_challenged_once_in_an_interval() {
     side.service();
     side.attacked(&reset);
     side.service();
+    // So may an acknowledgment that one with a newer timestamp overtook, be it by a moment (RFC 7323 s5.3; as in the seed 68193674).
+    let overtaken = |later: u32| {
+        let mut side = attacked();
+        for value in [later, 2] {
+            side.comes(&Side::of_peer(value, IRS + 1, ISS + 1, ACK, 0));
+        }
+        side.service();
+        side.attacked(&reset);
+        side.service();
+    };
+    overtaken(3);
+    assert!(catch_unwind(|| overtaken(2)).is_err(), "none of them is older than another");
     // Out of the window a reset is nothing (RFC 5961 s3.2).
     let mut side = attacked();
     side.attacked(&self::segment(PEER, OWN, IRS - 5, 0, RST, 0));
