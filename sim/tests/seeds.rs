@@ -34,6 +34,11 @@ const FAILED_ONCE: &[&str] = &[
     "65050635/send_full/9/churn+epoll+slow+handover+meeting+probes",
     "66217590/duplication+corruption+burst_loss+hidden_corruption/4/half-close+overflow+shared/ipv6",
     "66243726/none/10/slow",
+    "68000304/corruption+send_error+registration+forge/3/idle+multicast+handover+probes",
+    "68089670/crash/3/probes",
+    "68101944/duplication+reordering+corruption/3/bulk+half-close/ipv6",
+    "68191063/forge/8/abort+slow",
+    "68193674/duplication+reordering+corruption+hidden_corruption+forge/10/bulk+churn+idle+half-close+slow+handover+stranger+shared",
 ];
 
 #[test]

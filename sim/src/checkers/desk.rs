@@ -150,6 +150,9 @@ pub(super) struct Desk {
     /// Its receive buffers were short at a poll since the last service, and its device refuses frames.
     pub(super) scarce: bool,
     pub(super) refused: bool,
+    /// After which service it began to, if it does; and when the last service was.
+    pub(super) refused_since: Option<Instant>,
+    pub(super) serviced_at: Instant,
     /// It ever did, or threw frames away.
     pub(super) balked: bool,
     /// It has thrown frames away since strangers were looked at last.

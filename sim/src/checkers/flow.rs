@@ -400,6 +400,39 @@ impl Flows {
         Some(id)
     }
 
+    /// Who answered, beside this endpoint, the SYN that it answers, and has not been acknowledged: two rings of a host may, where a rule or a group changes while
+    /// a SYN comes again.
+    fn twin(&self, id: usize) -> Option<usize> {
+        let own = &self.endpoints[id];
+        let answers_the_same = |&id: &usize| {
+            let other = &self.endpoints[id];
+            other.passive && other.host == own.host && other.una == other.iss && other.irs == own.irs && own.irs.is_some()
+        };
+        own.previous.filter(|_| own.passive).filter(answers_the_same)
+    }
+
+    /// The one of two such that begins with this number, if it is not the one that has the addresses.
+    pub(super) fn twin_from(&self, current: usize, iss: u32) -> Option<usize> {
+        self.twin(current).filter(|&id| self.endpoints[id].iss == iss)
+    }
+
+    /// A peer acknowledges what one of two rings answered to its SYN: which of them has the connection its number tells (RFC 9293 s3.10.7.3: to the other one's
+    /// answer, a client that has its own says no more than that).
+    pub(super) fn tell_twins_apart(&mut self, tuple: Tuple, ack: u32) {
+        let Some(current) = self.id(tuple) else { return };
+        let Some(twin) = self.twin(current) else { return };
+        let took = |id: usize| {
+            let own = &self.endpoints[id];
+            before(own.iss, ack) && !before(own.nxt, ack)
+        };
+        if took(current) || !took(twin) || self.endpoints[current].una != self.endpoints[current].iss {
+            return;
+        }
+        self.ids.insert(Key(tuple), twin);
+        (self.endpoints[twin].previous, self.endpoints[current].previous) = (Some(current), None);
+        (self.endpoints[twin].succeeded, self.endpoints[current].succeeded) = (false, true);
+    }
+
     /// An endpoint will be another's: whoever takes it for its peer (a connection that outlives two of its peer's crashes) has none any more.
     fn retire(&mut self, id: usize) {
         let (local, remote) = self.endpoints[id].tuple;

@@ -209,6 +209,7 @@ impl Checkers {
             // What it knew, or was owed, went with it; so did what it owed.
             self.lied_to.insert(host);
             self.strays[host].serviced();
+            self.answers[host] = answers::State::default();
         }
         if self.strays.len() <= host {
             self.strays.resize_with(host + 1, shadow::resets::State::default);

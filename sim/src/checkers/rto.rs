@@ -37,6 +37,8 @@ pub(super) struct State {
     timed_since: Option<Instant>,
     /// Since it sent something last: when something new was acknowledged last, or first since the device refuses frames.
     acked_at: Option<Instant>,
+    /// Since when its ring's device has no room for what is to be sent, at most.
+    refused_since: Option<Instant>,
     /// Timeouts in a row without a word from the peer, and when the first one's timer began.
     timeouts: u32,
     since: Instant,
@@ -50,9 +52,17 @@ impl State {
 
     /// Something new was acknowledged.
     pub(super) fn acknowledged(&mut self, moment: &Moment) {
-        if self.acked_at.is_none_or(|at| at < moment.hampered_since) || moment.at > moment.hampered + STALL_MAX {
+        let hampered_since = (moment.at <= moment.hampered + STALL_MAX).then_some(moment.hampered_since);
+        let since = [hampered_since, self.refused_since].into_iter().flatten().min();
+        let is_first = since.is_none_or(|since| self.acked_at.is_none_or(|at| at < since));
+        if is_first {
             self.acked_at = Some(moment.at);
         }
+    }
+
+    /// Since when the device of its ring refuses frames for which its queue has no room, if it does.
+    pub(super) fn refused(&mut self, since: Option<Instant>) {
+        self.refused_since = since;
     }
 
     /// What is sent again next has another reason than the timer.
@@ -81,7 +91,8 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     if again && own.rto.resends_since.is_none() {
         // RFC 6582 s3.2 step 3: "For the first partial ACK that arrives during fast recovery, also reset the retransmit timer". That is when it arrives: what
         // it asks for may wait for a device that refuses it.
-        let acked_at = acked_at.filter(|&at| at >= moment.hampered_since && at <= moment.hampered);
+        let full = |at: Instant| own.rto.refused_since.is_some_and(|since| at >= since);
+        let acked_at = acked_at.filter(|&at| at >= moment.hampered_since && at <= moment.hampered || full(at));
         (own.rto.resends_since, own.rto.timed_since) = (Some(moment.at), Some(acked_at.unwrap_or(moment.at)));
     }
     if before(segment.seq, own.una) {

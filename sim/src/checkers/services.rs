@@ -118,6 +118,8 @@ impl Checkers {
         desk.dropped |= drops > desk.tx_drops;
         (desk.refused, desk.tx_drops) = (ring.refused(), drops);
         desk.balked |= desk.refused || drops > 0;
+        let before = core::mem::replace(&mut desk.serviced_at, now);
+        desk.refused_since = desk.refused.then(|| desk.refused_since.unwrap_or(before));
         if self.places[moment.host].last() == Some(&place) {
             self.settle_shadows(moment.host);
         }

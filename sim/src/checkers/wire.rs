@@ -260,7 +260,9 @@ impl Checkers {
         }
         // (Programs that send raw frames of their own begin no connection that could be followed without a SYN.)
         let before = self.flows.id((segment.src, segment.dst));
-        let sender = self.flows.sender(before, host, moment.at, segment);
+        let several = self.places[host].len() > 1;
+        let twin = before.filter(|_| several && segment.has(SYN)).and_then(|current| self.flows.twin_from(current, segment.seq));
+        let sender = twin.or_else(|| self.flows.sender(before, host, moment.at, segment));
         if let Some(id) = sender {
             self.note_begun(moment.at, before, id);
         }
@@ -286,8 +288,10 @@ impl Checkers {
         }
         let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
         let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
+        let refused_since = self.refused_since(id);
         let own = self.flows.at_mut(id);
         (own.calm, own.shadow.refused) = (calm, refused);
+        own.rto.refused(refused_since);
         own.shadow.receiver.prune(scarce);
         self.flows.pair(id);
         let (own, peer) = self.flows.both(id);
@@ -319,6 +323,16 @@ impl Checkers {
                 closed.reset_due = false;
             }
             desk.touch(socket);
+        }
+    }
+
+    /// After which service the device of an endpoint's ring began to refuse frames, if it does. As long as nobody has accepted it, it may be on any of them.
+    fn refused_since(&self, id: usize) -> Option<Instant> {
+        let own = self.flows.at(id);
+        let since = |place: usize| self.desks[place].refused_since;
+        match own.owner {
+            Some((place, _)) => since(place),
+            None => self.places[own.host].iter().filter_map(|&place| since(place)).min(),
         }
     }
 
@@ -419,12 +433,16 @@ impl Checkers {
 
     fn segment_delivered(&mut self, moment: Moment, frame: &Frame, segment: &Segment) {
         let host = moment.host;
+        if self.places[host].len() > 1 && segment.has(ACK) && !frame.marks.contains(Marks::FORGED) {
+            self.flows.tell_twins_apart((segment.dst, segment.src), segment.ack);
+        }
         let of_these = self.flows.id((segment.dst, segment.src));
         let known = of_these.filter(|&id| self.flows.at(id).host == host);
         let lawless = self.strangers.contains(&segment.src);
         let calm = self.is_calm(host);
         let segment = &mut Cow::Borrowed(segment);
         let owner = known.and_then(|id| {
+            let refused_since = self.refused_since(id);
             let (own, peer) = self.flows.both(id);
             own.lawless |= lawless;
             if segment.has(SYN) {
@@ -448,6 +466,7 @@ impl Checkers {
                 }
             }
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
+            own.rto.refused(refused_since);
             own.delivered(&moment, segment, scale);
             shadow::delivered(segment, own);
             if is_tainted(frame.marks) {

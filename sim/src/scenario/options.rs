@@ -65,7 +65,15 @@ pub struct HostOptions {
     pub family: Family,
 }
 
+/// A single flow can hold all of so many receive buffers.
+const RX_BUFFERS_FEW: usize = 256;
+
 impl HostOptions {
+    /// Whether a single flow can hold all of its receive buffers.
+    pub(crate) fn has_few_rx_buffers(&self) -> bool {
+        self.nic.rx_buffers_max <= RX_BUFFERS_FEW
+    }
+
     /// The longest datagram in bytes that it can send unfragmented, from as many buffers as its NIC gathers.
     pub(crate) fn datagram_max(&self) -> usize {
         (self.nic.mtu - if self.family == Family::V6 { 48 } else { 28 }).min(self.nic.tx_buffer_bytes * self.nic.gather_max)
@@ -205,9 +213,9 @@ fn nic(stream: &mut RandomStream) -> NicConfig {
     }
 }
 
-/// Some have few receive buffers, which a single flow can hold all of.
+/// Some have few receive buffers.
 fn rx_buffers(stream: &mut RandomStream, nic: NicConfig) -> NicConfig {
-    let few = stream.chance_ppm(150_000).then(|| size(stream, 16, 256));
+    let few = stream.chance_ppm(150_000).then(|| size(stream, 16, RX_BUFFERS_FEW));
     NicConfig { rx_buffers_max: few.unwrap_or(nic.rx_buffers_max), ..nic }
 }
 

@@ -12,6 +12,9 @@ use super::{Ground, Site, Standing, Verdict, Workload, WorkloadSet, sides};
 use crate::apps::{Client, Dialogue, Ending, Pace, Parting, Server, Shared, Side, Transfer};
 use crate::world::World;
 
+/// Linux's TCP_RTO_MAX, which the stack follows.
+const RTO_MAX: Duration = Duration::from_secs(120);
+
 /// One conversation.
 #[derive(Debug)]
 struct Talk {
@@ -24,18 +27,36 @@ struct Talk {
     transfers: [Shared<Transfer>; 2],
 }
 
+impl Talk {
+    /// What comes for who sleeps may lie in all receive buffers of his host, if it has few. Then nobody else there hears anything until he is up; and then not
+    /// before a peer's timer runs out, which has backed off meanwhile.
+    fn silence(&self, ground: &Ground<'_>) -> Duration {
+        let of = |host: usize, own: Side, peer: Side| {
+            let options = &ground.hosts[host];
+            // (Each byte may come alone in a frame.)
+            let holds_all = options.has_few_rx_buffers() && peer.total >= options.nic.rx_buffers_max as u64;
+            if holds_all && !own.nap.is_zero() { own.nap + RTO_MAX } else { Duration::ZERO }
+        };
+        let Dialogue { own, peer } = self.dialogue;
+        of(self.client, own, peer) + of(self.server, peer, own)
+    }
+}
+
 /// All conversations of one kind.
 #[derive(Debug)]
 pub(super) struct Talks {
     talks: Vec<Talk>,
+    /// See [`Workload::silence`].
+    silence: Duration,
     standing: Standing,
 }
 
 impl Talks {
     pub(super) fn draw(workload: WorkloadSet, ground: &mut Ground<'_>) -> Self {
         let count = ground.stream.between(1, 3);
-        let talks = (0..count).map(|_| talk(workload, ground)).collect();
-        Self { talks, standing: Standing::default() }
+        let talks: Vec<_> = (0..count).map(|_| talk(workload, ground)).collect();
+        let silence = talks.iter().map(|talk| talk.silence(ground)).sum();
+        Self { talks, silence, standing: Standing::default() }
     }
 }
 
@@ -68,6 +89,10 @@ impl Workload for Talks {
             let ring = site.ring(talk.client);
             site.world.add_app_on(site.hosts[talk.client], ring, client);
         }
+    }
+
+    fn silence(&self) -> Duration {
+        self.silence
     }
 
     fn pauses(&self) -> bool {

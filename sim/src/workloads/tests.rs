@@ -1,4 +1,5 @@
 use super::*;
+use crate::scenario::Scenario;
 
 #[test]
 fn a_set_reads_back() {
@@ -36,6 +37,17 @@ fn what_the_stack_must_see_through_excuses_nothing() {
     assert!(!may_fail(FaultCounts { send_full: 9, registration_failures: 9, hidden_corrupted: 9, ..none }));
     assert!(!may_fail(FaultCounts { too_long: 2, fragmentation_needed: 2, ..none }));
     assert!(may_fail(FaultCounts { too_long: 2, fragmentation_needed: 1, ..none }), "a black hole");
+}
+
+/// Three sleep, one after the other, on a host with 25 receive buffers; and whom they kept from being heard tries again two minutes later at the latest.
+#[test]
+fn who_sleeps_on_few_receive_buffers_keeps_others_waiting() {
+    let scenario: Scenario = "68191063/none/8/slow".parse().unwrap();
+    let mut hosts = scenario.options().hosts;
+    let silence = |hosts: &[HostOptions]| draw(scenario.seed, scenario.scale, scenario.workloads, hosts)[0].silence();
+    assert_eq!(silence(&hosts), Duration::from_secs(81 + 79 + 73 + 3 * 120));
+    hosts[0].nic.rx_buffers_max = 512;
+    assert_eq!(silence(&hosts), Duration::ZERO, "more than what is under way before anything is read");
 }
 
 /// A member of a group of listeners that gets its rule late resets the handshakes that it takes over.

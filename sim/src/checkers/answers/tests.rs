@@ -68,6 +68,20 @@ fn who_asks_is_not_answered() {
     checkers.settle_answers(0, true);
 }
 
+/// What a host was asked goes with it when it crashes, before it has looked (as in the seed 68089670); and what it starts as knows nothing of that.
+#[test]
+fn who_asked_before_a_crash_is_not_answered() {
+    let after_a_crash = || {
+        let mut checkers = checkers();
+        arrives(&mut checkers, arp(1, FORTH, ASKER, OWN));
+        checkers.adopt((0, 0), OWN, Duration::from_secs(60));
+        checkers
+    };
+    after_a_crash().settle_answers(0, true);
+    let answered = std::panic::catch_unwind(|| leaves(&mut after_a_crash(), &arp(2, BACK, OWN, ASKER)));
+    assert!(answered.is_err(), "nobody has asked since");
+}
+
 #[test]
 #[should_panic(expected = "answers nothing that asked for it")]
 fn a_ping_comes_back_with_other_bytes() {

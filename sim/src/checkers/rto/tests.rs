@@ -64,6 +64,38 @@ fn a_refused_frame_is_watched_since_it_was_asked_for() {
     }
 }
 
+/// The same with a device whose queue is full, without any fault (as in the seed 68101944).
+#[test]
+fn what_a_full_queue_refuses_is_watched_since_it_was_asked_for() {
+    let full_since = |millis: u64| {
+        let mut side = Side::new();
+        (0..10).for_each(|n| sends(&mut side, n, FREE));
+        side.passes(20);
+        acks(&mut side, 2, FREE);
+        side.passes(8);
+        acks(&mut side, 3, FREE);
+        side.own().rto.refused(Some(Instant::ZERO + Duration::from_millis(millis)));
+        side.passes(4);
+        acks(&mut side, 4, FREE);
+        side.passes(12);
+        sends(&mut side, 4, FREE);
+        side.own().rto.refused(None);
+        side
+    };
+    let mut side = full_since(1028);
+    side.passes(184);
+    sends(&mut side, 4, FREE);
+    full_since(1028).breaks("1 of them within 196ms, 200ms at least", |side| {
+        side.passes(180);
+        sends(side, 4, FREE);
+    });
+    // What was acknowledged before asked for nothing: it is the next one that did.
+    full_since(1030).breaks("1 of them within 196ms, 200ms at least", |side| {
+        side.passes(184);
+        sends(side, 4, FREE);
+    });
+}
+
 /// RFC 9293 s3.10.7.4: an acknowledgment in a segment outside the window is none, and the oldest in flight is what was before that (as in the seed 65035223).
 #[test]
 fn what_was_acknowledged_by_what_was_dropped_times_out_first() {

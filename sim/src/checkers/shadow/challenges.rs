@@ -102,13 +102,19 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (a
     // What the peer itself says may be answered by a challenge as well; and an answer counts from when it was decided upon, though a device that
     // is full, or a neighbour who is asked for, lets it go later.
     let echoes = own.shadow.receiver.echoes();
-    let stale = |arrival: &Segment| arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
+    let stamp = |arrival: &Segment| arrival.options.timestamps.map(|(value, _)| value);
+    // (What came just before it, in the same service, may have brought a newer one.)
+    let stale = |place: usize, arrival: &Segment| {
+        let known = || echoes.iter().copied().chain(arrivals[..place].iter().filter_map(stamp));
+        stamp(arrival).is_some_and(|value| known().any(|echo| before(value, echo)))
+    };
     // (RFC 5961 s5.2: what acknowledges less than a window ago may be challenged. The largest window that there was is no less than today's.)
     let window = own.edge.map_or(0, |edge| edge.wrapping_sub(own.una));
     let ancient = |arrival: &Segment| before(arrival.ack, own.una) && own.una.wrapping_sub(arrival.ack) >= window;
     let inexact = |arrival: &Segment| arrival.span() > 0 || arrival.has(RST) || arrival.seq != own.rx.next;
-    let strange = |arrival: &Segment| arrival.len() == 0 && (inexact(arrival) || stale(arrival) || ancient(arrival));
-    let perhaps = !own.shadow.challenges.answers.is_empty() || arrivals.iter().any(strange);
+    let strange =
+        |(place, arrival): (usize, &Segment)| arrival.len() == 0 && (inexact(arrival) || stale(place, arrival) || ancient(arrival));
+    let perhaps = !own.shadow.challenges.answers.is_empty() || arrivals.iter().enumerate().any(strange);
     let (nxt, owes, took_all) = (own.nxt, own.shadow.receiver.owed_since.is_some(), own.free);
     let state = &mut own.shadow.challenges;
     let answers = core::mem::take(&mut state.answers);

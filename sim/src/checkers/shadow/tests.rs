@@ -496,6 +496,44 @@ fn what_a_program_accepts_may_have_been_followed_already() {
     assert!(!flows.at(ids[1]).shadow.blurred, "the first was accepted before");
 }
 
+/// Two rings of a host each answer a SYN that came twice, since its port's group changed meanwhile; the one's answer waited for its neighbour's station, and
+/// came last. Whose connection it is the client says (as in the seed 68000304).
+#[test]
+fn two_rings_answer_one_syn() {
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let tuple = (address(PEER), address(OWN));
+    let answers = |flows: &mut Flows, iss: u32, irs: u32| {
+        let answer = segment(PEER, OWN, iss, irs + 1, SYN | ACK, 0);
+        let id = flows.sender(flows.id(tuple), 1, now, &answer).unwrap();
+        flows.sent(id, now, &answer);
+        id
+    };
+    let mut flows = Flows::default();
+    let [first, second] = [answers(&mut flows, IRS, ISS), answers(&mut flows, IRS + 5000, ISS)];
+    flows.tell_twins_apart(tuple, IRS + 5001);
+    assert_eq!(flows.id(tuple), Some(second), "the client took the later one");
+    flows.tell_twins_apart(tuple, IRS + 1);
+    assert_eq!(flows.id(tuple), Some(first), "the client took the earlier one");
+    assert!(flows.at(second).succeeded && !flows.at(first).succeeded);
+    // Who asks again for an acknowledgment of the other one is no third.
+    assert_eq!(flows.twin_from(first, IRS + 5000), Some(second));
+    assert_eq!(flows.twin_from(first, IRS + 9000), None);
+    // A client that begins anew has another number: that is another connection, and what came before it is over.
+    let mut flows = Flows::default();
+    let [_, second] = [answers(&mut flows, IRS, ISS), answers(&mut flows, IRS + 5000, ISS + 7000)];
+    flows.tell_twins_apart(tuple, IRS + 1);
+    assert_eq!((flows.id(tuple), flows.twin_from(second, IRS)), (Some(second), None));
+    // So it is if either has been acknowledged: what the SYN was has long been told, and it came again.
+    for which in 0..2 {
+        let mut flows = Flows::default();
+        let ids = [answers(&mut flows, IRS, ISS), answers(&mut flows, IRS + 5000, ISS)];
+        let ack = segment(OWN, PEER, ISS + 1, [IRS, IRS + 5000][which] + 1, ACK, 0);
+        flows.at_mut(ids[which]).delivered(&Moment { at: now, ..Moment::after(0) }, &ack, 7);
+        flows.tell_twins_apart(tuple, IRS + 1);
+        assert_eq!(flows.id(tuple), Some(ids[1]), "the client has taken {which}");
+    }
+}
+
 /// It is the first that the program has, whose bytes came corrupted where no checksum tells.
 #[test]
 fn what_a_program_accepts_may_be_as_corrupted_as_what_it_was_followed_by_is_not() {
@@ -747,6 +785,18 @@ fn attacks_are_challenged_once_in_an_interval() {
     side.service();
     side.attacked(&reset);
     side.service();
+    // So may an acknowledgment that one with a newer timestamp overtook, be it by a moment (RFC 7323 s5.3; as in the seed 68193674).
+    let overtaken = |later: u32| {
+        let mut side = attacked();
+        for value in [later, 2] {
+            side.comes(&Side::of_peer(value, IRS + 1, ISS + 1, ACK, 0));
+        }
+        side.service();
+        side.attacked(&reset);
+        side.service();
+    };
+    overtaken(3);
+    assert!(catch_unwind(|| overtaken(2)).is_err(), "none of them is older than another");
     // Out of the window a reset is nothing (RFC 5961 s3.2).
     let mut side = attacked();
     side.attacked(&self::segment(PEER, OWN, IRS - 5, 0, RST, 0));
