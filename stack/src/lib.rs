@@ -11,7 +11,7 @@
 //!
 //! - [`device`]: the contract that a NIC, a shared-memory segment or the simulator fulfils
 //! - [`wire`]: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP and TCP headers, parsed and emitted
-//! - [`tcp`]: the connection as a state machine without I/O
+//! - [`tcp`]: the connection as a state machine without I/O; [`tcp::congestion`]: controllers that no connection uses yet, beside the one that all do
 //! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O
 //! - [`ndisc`], [`mld`]: neighbours and group memberships of IPv6 as state machines without I/O, which no ring uses yet
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block

@@ -8,7 +8,7 @@
 
 mod acks;
 mod config;
-mod congestion;
+pub mod congestion;
 mod connection;
 mod fields;
 mod handshake;

@@ -1,0 +1,186 @@
+//! What window-based controllers have in common: a window, a threshold, and the ways of RFC 5681 to move them.
+
+use super::control::{Ack, Congestion, INITIAL_SEGMENTS, Idle, MSS_MAX, Phase, Recovered, Sending, Timeout, Undo, WINDOW_MAX};
+use super::prr::{Progress, Prr};
+
+/// How the window gets from what it was to what congestion asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// In the course of a round trip ([`Prr`]).
+    #[default]
+    Proportional,
+    /// At once: nothing is sent until so much has left the network (RFC 6675 s5), and after it no burst (RFC 6582 s3.2 step 3).
+    AtOnce,
+}
+
+/// No threshold yet: "The initial value of ssthresh SHOULD be set arbitrarily high" (RFC 5681 s3.1).
+const UNKNOWN: u64 = u64::MAX;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    cwnd: u64,
+    ssthresh: u64,
+    /// Bytes acknowledged since the window last grew, in congestion avoidance (RFC 5681 s3.1, RFC 3465).
+    counted: u64,
+    mss: u64,
+    reduction: Reduction,
+    prr: Option<Prr>,
+    /// Window and threshold before the last reduction, if it may turn out to have been for nothing.
+    before: Option<(u64, u64)>,
+}
+
+impl Window {
+    pub(super) fn new(mss: u64, reduction: Reduction) -> Self {
+        let mss = mss.clamp(1, MSS_MAX);
+        Self { cwnd: INITIAL_SEGMENTS * mss, ssthresh: UNKNOWN, counted: 0, mss, reduction, prr: None, before: None }
+    }
+
+    pub(super) fn mss(&self) -> u64 {
+        self.mss
+    }
+
+    /// The window that limits what is sent.
+    pub(super) fn limit(&self) -> u64 {
+        self.prr.as_ref().map_or(self.cwnd, Prr::cwnd).clamp(self.mss, WINDOW_MAX)
+    }
+
+    /// The window that is wanted: what [`Window::limit`] comes to in the course of a reduction.
+    pub(super) fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+
+    pub(super) fn set_cwnd(&mut self, cwnd: u64) {
+        self.cwnd = cwnd.clamp(self.mss, WINDOW_MAX);
+    }
+
+    pub(super) fn ssthresh(&self) -> Option<u64> {
+        (self.ssthresh != UNKNOWN).then_some(self.ssthresh)
+    }
+
+    /// Slow start ends here, without a loss.
+    pub(super) fn leave_slow_start(&mut self) {
+        self.ssthresh = self.cwnd;
+    }
+
+    /// Below the threshold. At the threshold either would do (RFC 5681 s3.1); as Linux, it is avoidance.
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Whether `ack` may let the window grow: one that was not used is not known to be safe to grow (RFC 7661 s1; Linux's tcp_is_cwnd_limited). In
+    /// slow start half of it suffices, since it doubles.
+    pub(super) fn is_used(&self, ack: &Ack) -> bool {
+        match ack.phase {
+            Phase::Loss => true,
+            _ if self.in_slow_start() => ack.flight_before.saturating_mul(2) >= self.cwnd,
+            _ => ack.flight_before.saturating_add(self.mss) > self.cwnd,
+        }
+    }
+
+    /// Bytes that `ack` is good for, in the phases in which the window grows. RFC 3465 s2.3: after a timeout an acknowledgment is good for one
+    /// segment, since what it covers may have left the network long before.
+    pub(super) fn worth(&self, ack: &Ack) -> u64 {
+        match ack.phase {
+            Phase::Open => ack.acked,
+            Phase::Loss => ack.acked.min(self.mss),
+            Phase::Recovery | Phase::Reduced => 0,
+        }
+    }
+
+    /// RFC 5681 s3.1: slow start. It ends at the threshold, however much one acknowledgment covers (Linux's tcp_slow_start).
+    pub(super) fn slow_start(&mut self, acked: u64) {
+        self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(WINDOW_MAX);
+    }
+
+    /// RFC 5681 s3.1: one segment for each window that is acknowledged, counted in bytes (RFC 3465).
+    pub(super) fn avoid(&mut self, acked: u64) {
+        self.counted = self.counted.saturating_add(acked);
+        if self.counted >= self.cwnd {
+            self.counted -= self.cwnd;
+            self.cwnd = (self.cwnd + self.mss).min(WINDOW_MAX);
+        }
+    }
+
+    pub(super) fn on_sending(&mut self, sending: &Sending) {
+        if let Some(prr) = &mut self.prr {
+            prr.on_sent(sending.bytes);
+        }
+    }
+
+    /// Works an acknowledgment into a reduction that is under way.
+    pub(super) fn on_ack(&mut self, ack: &Ack) {
+        if let Some(prr) = &mut self.prr {
+            let advanced = ack.acked > 0;
+            prr.on_ack(&Progress { delivered: ack.delivered, in_flight: ack.in_flight, advanced, lost: ack.lost > 0 });
+        }
+    }
+
+    /// The window is to become `cwnd`, of at least `least` segments; the threshold too, of at least two (RFC 5681 s3.1, equation 4).
+    pub(super) fn reduce(&mut self, congestion: &Congestion, cwnd: u64, least: u64) {
+        self.before = Some((self.cwnd, self.ssthresh));
+        let limit = self.limit();
+        self.set_cwnd(cwnd.max(least * self.mss));
+        self.ssthresh = cwnd.clamp(2 * self.mss, WINDOW_MAX);
+        self.counted = 0;
+        self.prr = match self.reduction {
+            Reduction::AtOnce => None,
+            Reduction::Proportional => {
+                Some(Prr::new(self.cwnd, limit, congestion.flight, congestion.sacked, congestion.delivered, self.mss))
+            }
+        };
+    }
+
+    /// RFC 5681 s3.1: after a timeout the window is the loss window, one segment; the threshold becomes `ssthresh` of at least two, and stays as it
+    /// is when the same bytes time out again.
+    pub(super) fn on_timeout(&mut self, timeout: &Timeout, ssthresh: u64) {
+        if timeout.first {
+            // RFC 4015 s3.2: what the threshold is to be if the timeout was for nothing.
+            let flight = if self.ssthresh == UNKNOWN { UNKNOWN } else { timeout.flight };
+            self.before = Some((self.cwnd, self.ssthresh.max(flight)));
+            self.ssthresh = ssthresh.clamp(2 * self.mss, WINDOW_MAX);
+        }
+        self.cwnd = self.mss;
+        self.counted = 0;
+        self.prr = None;
+    }
+
+    pub(super) fn on_recovered(&mut self, recovered: &Recovered) {
+        if recovered.phase == Phase::Recovery && self.reduction == Reduction::AtOnce {
+            // RFC 6582 s3.2 step 3: no burst of everything that the acknowledgment set free.
+            self.cwnd = self.ssthresh.min(recovered.flight.max(self.mss).saturating_add(self.mss)).min(WINDOW_MAX);
+        }
+        // RFC 9937 s6.4: with the end of recovery the window is what it was to become.
+        self.prr = None;
+    }
+
+    /// RFC 9438 s4.9.2 and RFC 4015 s3.2: what it was before. After a timeout nothing has told for long how much the network holds: then it is what
+    /// is there, with no more than an initial window beside it, and slow start goes up to where it had been.
+    pub(super) fn undo(&mut self, undo: &Undo) {
+        let Some((cwnd, ssthresh)) = self.before.take() else { return };
+        self.prr = None;
+        self.ssthresh = ssthresh;
+        if undo.phase == Phase::Loss {
+            let now = undo.flight.saturating_add(undo.acked.min(INITIAL_SEGMENTS * self.mss));
+            self.set_cwnd(self.cwnd.max(now.min(cwnd)));
+        } else {
+            self.set_cwnd(self.cwnd.max(cwnd));
+        }
+    }
+
+    /// RFC 5681 s4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission" after an idle time, the restart window.
+    pub(super) fn on_idle(&mut self, _idle: &Idle) {
+        self.cwnd = self.cwnd.min(INITIAL_SEGMENTS * self.mss);
+    }
+
+    pub(super) fn set_mss(&mut self, mss: u64) {
+        let mss = mss.clamp(1, MSS_MAX);
+        if self.cwnd == INITIAL_SEGMENTS * self.mss {
+            self.cwnd = INITIAL_SEGMENTS * mss;
+        }
+        self.mss = mss;
+        self.cwnd = self.cwnd.max(mss);
+        if let Some(prr) = &mut self.prr {
+            prr.set_mss(mss);
+        }
+    }
+}
