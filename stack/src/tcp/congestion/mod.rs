@@ -1,6 +1,6 @@
 //! Congestion control: how many bytes may be in flight, and how fast they may get there.
 //!
-//! Connections use [`NewReno`] by way of [`Controller`], which is told neither time nor round trips nor rates nor marks. All else here is beside
+//! Connections use `NewReno` by way of `Controller`, which is told neither time nor round trips nor rates nor marks. All else here is beside
 //! that, and no connection uses it so far: [`CongestionControl`], which is told all of it, controllers behind it, and their parts.
 //!
 //! - `control`: the trait, and what a sender tells
