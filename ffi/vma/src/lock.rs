@@ -68,7 +68,7 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is only reached through a `Guard`, and there is one at a time.
+// SAFETY: `value` is only reached through a `Guard`, or by who has taken the lock without one, and there is one such at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: as `Mutex`: moving the lock moves the value.
 unsafe impl<T: Send> Send for Lock<T> {}

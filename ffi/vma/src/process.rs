@@ -1,4 +1,5 @@
-//! The process's offloaded state: its rings, sockets and epoll instances, behind one lock.
+//! The process's offloaded state: its rings, sockets and epoll instances, behind one lock (but for the data of plain connections, where there are several
+//! rings: [`crate::rings`]).
 //!
 //! It is made by the first call that could use it, is never freed (a call may be under way in any thread), and is
 //! replaced after a fork. If it cannot be made, the whole process stays on the kernel, and one log line says why.
@@ -426,6 +427,8 @@ impl Offload {
                 own.ring.poll(now);
                 has_polled = true;
             }
+            // (A thread that had the ring's lock alone may have polled what nobody was told of yet.)
+            has_polled |= own.has_events();
         }
         if has_polled {
             self.dispatch();

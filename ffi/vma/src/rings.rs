@@ -1,4 +1,5 @@
-//! The process's rings, and what belongs to each: who watches it, and which socket stands above which of its flows.
+//! The process's rings, and what belongs to each: who watches it, and which socket stands above which of its flows. (What the Extra API calls a ring,
+//! [`crate::extra::Rings`], is a set of sockets that share a descriptor and a queue of completions.)
 //!
 //! A flow's name says which ring has it ([`FlowId::ring`]), so a call that has a socket finds its ring by [`Rings::of`]. What a ring is to its peers
 //! (a member of shared memory, which they find and greet) has its own locks and is outside of these: [`Process::rendezvous_of`].
@@ -92,6 +93,8 @@ impl Rings {
     fn add(&mut self, ring: &'static Lock<ProcessRing>) {
         self.all.push(ring);
         self.are_locked = true;
+        // (What was done with the first one in this hold is yet to be told.)
+        self.take(0);
     }
 
     /// Whether threads go on with connections by their rings' locks alone.
@@ -144,6 +147,11 @@ impl Rings {
     #[inline]
     pub(crate) fn touched(&self) -> RingSet {
         if self.are_locked { self.taken.get() } else { RingSet::of(0) }
+    }
+
+    /// Comes to a ring, so that what it has to tell is told.
+    pub(crate) fn touch(&self, number: u16) {
+        self.take(number);
     }
 
     /// Takes the locks of all.

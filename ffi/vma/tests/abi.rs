@@ -159,6 +159,17 @@ fn threads_that_use_each_others_connections() {
     }
 }
 
+/// Who looks for ever finds what has come, although nothing else happens.
+#[test]
+fn threads_that_look_for_ever() {
+    same_on_both("spun");
+    for logic in ["0", "20"] {
+        let name = format!("spun-{logic}");
+        let settings = [("VMA_RING_ALLOCATION_LOGIC_RX", logic), ("VMA_RX_POLL", "-1"), ("VMA_SELECT_POLL", "-1")];
+        observe_with(&name, &compile_as("spun", &name, &[]), &settings);
+    }
+}
+
 /// Two rings of a process are to each other what two processes are: with one for each socket, every connection is between two.
 #[test]
 fn rings_of_streams() {

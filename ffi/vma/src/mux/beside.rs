@@ -115,7 +115,7 @@ impl Offload {
 
 impl ProcessRing {
     /// Whether the sleeper on the ring is to be told of it from now on. `false`: it is not told.
-    fn watch_beside(&mut self, is_watched: bool) -> bool {
+    pub(super) fn watch_beside(&mut self, is_watched: bool) -> bool {
         let ring = self.wait_fd();
         let Some(member) = &mut self.watch.beside.member else { return false };
         if member.is_watched == is_watched {

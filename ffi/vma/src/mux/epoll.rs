@@ -169,8 +169,9 @@ pub(crate) fn adopt(old: &mut Offload, new: &mut Offload) {
     for (_, instance) in new.mux.epolls.iter_mut() {
         instance.sleepers.clear();
         instance.adopted = true;
-        // The ring stays with the parent.
+        // The rings stay with the parent.
         instance.ring = None;
+        instance.rings = RingSet::NONE;
     }
     for (key, socket) in old.sockets.iter_mut() {
         if let Some(adopted) = new.sockets.find_mut(key) {
@@ -292,7 +293,8 @@ impl State {
             return;
         };
         instance.rings = instance.rings.with(rings);
-        // Who sleeps there looks anew for what to sleep on.
+        // Who sleeps there, or spins, looks anew for what to look at.
+        note_activity();
         for sleeper in instance.sleepers.clone() {
             self.wake(sleeper);
         }

@@ -93,7 +93,8 @@ impl Watch {
         for watcher in &self.items {
             mux.concerns(watcher.epoll, rings, 0);
         }
-        // Who sleeps for it may not sleep on them.
+        // Who waits for it may not look at them.
+        note_activity();
         for &sleeper in &self.sleepers {
             mux.wake(sleeper);
         }

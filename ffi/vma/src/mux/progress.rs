@@ -147,8 +147,7 @@ impl Service {
 /// Some peer is gone: what sockets remember of its addresses is forgotten.
 fn forget_dead_routes(process: &Process, offload: &mut Offload) {
     for (_, socket) in offload.sockets.iter_mut() {
-        let Some(flow) = socket.ring_id() else { continue };
-        let rendezvous = process.rendezvous_of(flow);
+        let rendezvous = process.rendezvous_at(socket.ring);
         socket.route.forget_dead(rendezvous);
         if let Some(rare) = &mut socket.rare {
             rare.routes.forget_dead(rendezvous);

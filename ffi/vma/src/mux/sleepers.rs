@@ -75,6 +75,8 @@ pub(crate) struct RingWatch {
     /// But not for frames that bring nothing but an acknowledgment, since nobody waited for one when the ring was armed.
     sleeps_through_acknowledgments: bool,
     deep: Option<Deep>,
+    /// Calls that had the ring's lock alone, when a sleeper last looked whether somebody uses it.
+    pub(super) calls_seen: u64,
     /// The epoll instance that the ring's descriptor tells of as well.
     pub(super) beside: Beside,
 }
@@ -101,6 +103,7 @@ impl RingWatch {
             armed: false,
             sleeps_through_acknowledgments: false,
             deep: None,
+            calls_seen: 0,
             beside: Beside::new(),
         }
     }
@@ -214,13 +217,25 @@ impl Offload {
         }
     }
 
+    /// A thread that spins goes on with these rings.
+    #[cold]
+    pub(super) fn spin_elsewhere(&mut self, thread: &Thread, rings: RingSet) {
+        let before = thread.spinning.take();
+        self.begin_spin(thread, rings);
+        before.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
+    }
+
     /// A thread stops spinning; what remains to be watched is watched by others.
     #[inline]
     pub(super) fn end_spin(&mut self, thread: &Thread, now: Instant) {
         // Not if a handler waited meanwhile, and took this wait for one that was left.
         let rings = thread.spinning.take();
         if !rings.is_empty() {
-            rings.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
+            for ring in rings.iter() {
+                self.rings.at_mut(ring).watch.spinning -= 1;
+                // Timers may have been set while it looked by the ring's lock alone.
+                self.check_deep_sleep(ring);
+            }
             self.stand_up(thread);
         }
         self.attend(now);

@@ -408,7 +408,15 @@ fn look<T>(
         return None;
     }
     let mut offload = process.lock();
-    // (A handler may have waited meanwhile, and taken this wait for one that was left.)
+    let mut rings = rings;
+    if process.has_several_rings() && super::activity() != *seen {
+        // What the wait is for may have come onto another ring. (Unless a handler waited meanwhile, and took this wait for one that was left.)
+        let wanted = offload.rings_of(w);
+        if !rings.is_empty() && wanted != rings {
+            offload.spin_elsewhere(thread, wanted);
+        }
+        rings = wanted;
+    }
     let rings = if rings.is_empty() { offload.rings_of(w) } else { rings };
     for _ in 0..LOOKS {
         offload.poll_these(rings, now);
@@ -431,12 +439,19 @@ fn look<T>(
 fn has_something(process: &Process, rings: RingSet, now: Instant) -> bool {
     for _ in 0..LOOKS {
         for ring in rings.iter().filter_map(|ring| process.ring(ring)) {
-            let mut own = ring.lock();
-            if own.ring.is_due(now) {
-                own.ring.poll(now);
+            {
+                let mut own = ring.lock();
+                if own.ring.is_due(now) {
+                    own.ring.poll(now);
+                }
+                if own.has_events() {
+                    return true;
+                }
             }
-            if own.has_events() {
-                return true;
+            if ring.has_waiters() {
+                // Whoever wants it may have the process's lock, which others wait for.
+                (0..16).for_each(|_| core::hint::spin_loop());
+                return false;
             }
         }
     }
@@ -573,15 +588,18 @@ impl Offload {
     }
 
     /// Of the other rings, those that have flows, and that nobody looks after while their threads are in the program: whoever sleeps does.
-    fn left_alone(&self, rings: RingSet, now: Instant) -> RingSet {
-        if self.rings.all() == rings {
+    fn left_alone(&mut self, rings: RingSet, now: Instant) -> RingSet {
+        let all = self.rings.all();
+        if all == rings {
             return RingSet::NONE;
         }
         let is_left = |ring: &u16| {
-            let own = self.rings.at(*ring);
-            !rings.contains(*ring) && own.watch.is_left_alone() && !own.watch.is_busy(now) && own.ring.usage().flows > 0
+            let own = self.rings.at_mut(*ring);
+            // (A thread that uses it all the time looks by itself.)
+            let is_in_use = core::mem::replace(&mut own.watch.calls_seen, own.calls) != own.calls;
+            !is_in_use && own.watch.is_left_alone() && !own.watch.is_busy(now) && own.ring.usage().flows > 0
         };
-        self.rings.all().iter().filter(is_left).collect()
+        all.iter().filter(|&ring| !rings.contains(ring)).filter(is_left).collect()
     }
 
     /// Enters the calling thread among the sleepers. `dozes`: it is not to lead. `None`: a ring has something, look again.
@@ -657,6 +675,11 @@ impl Offload {
         {
             asleep.in_ring = Some(ring);
             asleep.waker = self.rings.at_mut(ring).ring.queues_mut().begin_sleep();
+            return;
+        }
+        for ring in asleep.leads.iter() {
+            // (What is beside a ring is its own sleeper's.)
+            self.rings.at_mut(ring).watch_beside(false);
         }
     }
 

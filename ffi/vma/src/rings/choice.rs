@@ -28,23 +28,37 @@ struct Known {
 
 /// The places that have rings.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<Known>);
+pub(super) struct Places {
+    known: Vec<Known>,
+    /// How many places could not be remembered.
+    others: usize,
+}
+
+/// Places that are remembered; the sockets of more are spread over the rings.
+const PLACES_MAX: usize = 512;
 
 impl Places {
     /// The ring of a place, which has one by now, or takes over that of a place which is no more.
     fn ring_of(&mut self, home: &Home, sockets: &Sockets) -> Option<u16> {
-        if let Some(known) = self.0.iter().find(|known| known.home.is(home)) {
+        if let Some(known) = self.known.iter().find(|known| known.home.is(home)) {
             return Some(known.ring);
         }
-        let gone = self.0.iter_mut().find(|known| known.home.is_gone(sockets))?;
+        let gone = self.known.iter_mut().find(|known| known.home.is_gone(sockets))?;
         gone.home = home.clone();
         Some(gone.ring)
     }
 
     /// Of so many rings, the one with the fewest places.
     fn least_shared(&self, rings: usize) -> u16 {
-        let shared_by = |ring: u16| self.0.iter().filter(|known| known.ring == ring).count();
-        (0..rings as u16).min_by_key(|&ring| shared_by(ring)).unwrap_or(0)
+        let mut shared_by = [0; RINGS_MAX];
+        self.known.iter().for_each(|known| shared_by[usize::from(known.ring)] += 1);
+        (0..rings as u16).min_by_key(|&ring| shared_by[usize::from(ring)]).unwrap_or(0)
+    }
+
+    /// Of so many rings, the next one's turn.
+    fn next(&mut self, rings: usize) -> u16 {
+        self.others += 1;
+        (self.others % rings) as u16
     }
 }
 
@@ -72,17 +86,20 @@ impl Offload {
         if let Some(ring) = self.rings.places.ring_of(&home, &self.sockets) {
             return ring;
         }
+        if self.rings.places.known.len() >= PLACES_MAX {
+            return self.rings.places.next(self.rings.len());
+        }
         let limit = match params::settings().count(Id::RingLimit) as usize {
             0 => RINGS_MAX,
             limit => limit.min(RINGS_MAX),
         };
         let ring = match process::process() {
             // (The first place has the ring that is there.)
-            _ if self.rings.places.0.is_empty() => 0,
+            _ if self.rings.places.known.is_empty() => 0,
             Some(process) if self.rings.len() < limit => self.open_ring(process),
             _ => self.rings.places.least_shared(self.rings.len()),
         };
-        self.rings.places.0.push(Known { home, ring });
+        self.rings.places.known.push(Known { home, ring });
         ring
     }
 

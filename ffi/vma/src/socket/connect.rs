@@ -52,7 +52,7 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
             Err(THEIRS)
         }
         Kind::Fresh => match allowed(process, fd, key, to).and_then(|to| find(process, key, to)) {
-            Ok((remote, hop)) => open(process, fd, key, remote, hop),
+            Ok(way) => open(process, fd, key, way),
             Err(Unreachable::NotAnAddress | Unreachable::Unasked) => Err(THEIRS),
             Err(Unreachable::Because(reason)) => {
                 process.lock().leave_to_kernel(key, "connect", reason);
@@ -101,9 +101,16 @@ fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Addres
     rules::leave(Role::TcpClient, to, own).map_or(Ok(Address::Ip(to)), |rule| Err(Unreachable::ByRule(rule)))
 }
 
+/// Where a TCP connection goes, as a ring's peers are known to it.
+struct Way {
+    ring: u16,
+    remote: SocketAddr,
+    hop: NextHop,
+}
+
 /// Where a TCP connection goes. Who waits for nothing does not wait for a peer that has to be asked first either: a thread asks, and the
 /// connection goes on from there ([`greeting`]).
-fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddr, NextHop), Unreachable> {
+fn find(process: &Process, key: Key, to: Address) -> Result<Way, Unreachable> {
     let remote = candidate(process, to)?;
     let (waits, ring) = {
         let mut guard = process.lock();
@@ -113,7 +120,7 @@ fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddr, NextHop
     let rendezvous = process.rendezvous_at(ring);
     if waits {
         return match rendezvous.resolve(Protocol::Tcp, remote) {
-            Ok(Some(hop)) => Ok((remote, NextHop::Station(hop.mac))),
+            Ok(Some(hop)) => Ok(Way { ring, remote, hop: NextHop::Station(hop.mac) }),
             Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
             Err(error) => Err(unreachable(remote, &error)),
         };
@@ -121,8 +128,8 @@ fn find(process: &Process, key: Key, to: Address) -> Result<(SocketAddr, NextHop
     let Search { found, unasked } = rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
     let is_asked = unasked && greeting::begin(process, Question { ring, from: None, to: remote });
     match found {
-        Some(hop) => Ok((remote, NextHop::Station(hop.mac))),
-        None if is_asked => Ok((remote, NextHop::Pending)),
+        Some(hop) => Ok(Way { ring, remote, hop: NextHop::Station(hop.mac) }),
+        None if is_asked => Ok(Way { ring, remote, hop: NextHop::Pending }),
         None if unasked => Err(Unreachable::Because(Reason::NoResources)),
         None => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
     }
@@ -175,7 +182,7 @@ fn candidate(process: &Process, to: Address) -> Result<SocketAddr, Unreachable> 
 
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddr, hop: NextHop) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, Way { ring, remote, hop }: Way) -> Result<c_int, Errno> {
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);
         Err(THEIRS)
@@ -187,7 +194,7 @@ fn open(process: &Process, fd: c_int, key: Key, remote: SocketAddr, hop: NextHop
         let mut guard = process.lock();
         let offload = &mut *guard;
         let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
-        if socket.kind != Kind::Fresh {
+        if socket.kind != Kind::Fresh || socket.ring != ring {
             // Another thread connected it meanwhile.
             return Err(Errno(libc::EALREADY));
         }

@@ -159,12 +159,15 @@ fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddr, waits: bool)
         ensure_published(process, fd, key);
     }
     let (_, hop) = found?;
-    let bound = source(&process.lock(), key, to);
-    if bound == from {
+    let (on, bound) = {
+        let guard = process.lock();
+        (guard.sockets.find(key).map_or(ring, |socket| socket.ring), source(&guard, key, to))
+    };
+    if (on, bound) == (ring, from) {
         return Ok(hop);
     }
-    // It has a port now, by which the kernel may choose another one.
-    sendable(process, (ring, bound), Address::Ip(to), waits).map(|(_, hop)| hop)
+    // It has a port now, by which the kernel may choose another one; or another thread was first, so that it is on that one's ring.
+    sendable(process, (on, bound), Address::Ip(to), waits).map(|(_, hop)| hop)
 }
 
 /// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
@@ -248,7 +251,9 @@ pub(crate) unsafe fn connect(
     }
     socket.route = Route { to: peer, by: By::Unknown };
     match found {
-        Ok((_, hop)) => socket.route.by = By::station(hop, process.now()),
+        Ok((_, hop)) if socket.ring == ring => socket.route.by = By::station(hop, process.now()),
+        // Another thread was first, so that it is on that one's ring.
+        Ok(_) => {}
         Err(Unreachable::Because(reason)) => {
             socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
             let is_undecided = matches!(socket.reason, Some(Reason::Undecided | Reason::NoOffloadedPeer));

@@ -21,7 +21,7 @@ use crate::process::{self, Offload, Process};
 use crate::real;
 use crate::slab::Key;
 
-/// Addresses that are asked about at a time: each has a thread.
+/// Addresses that are asked about at a time: each has a thread for each ring that asks.
 const GREETINGS_MAX: usize = 8;
 
 /// How long a datagram waits for an answer before the kernel takes it, and how long one does whose sender is not to block: a peer that runs
@@ -56,7 +56,10 @@ pub(super) fn begin(process: &Process, question: Question) -> bool {
     }
     // (One of another process's state is nobody's to keep.)
     let Some(process) = process::process().filter(|own| core::ptr::eq(*own, process) && own.is_owner()) else { return false };
-    if guard.greetings.len() >= GREETINGS_MAX {
+    let mut others: Vec<_> = guard.greetings.iter().map(|greeting| (greeting.question.from, greeting.question.to)).collect();
+    others.sort_unstable();
+    others.dedup();
+    if others.len() >= GREETINGS_MAX && !others.contains(&(question.from, question.to)) {
         return false;
     }
     guard.greetings.push(Greeting { question, waiting: Vec::new() });

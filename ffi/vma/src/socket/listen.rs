@@ -81,8 +81,9 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
             socket.bound = address::of_placeholder(fd, socket.family);
             inherit_v6_only(socket);
             socket.waited |= socket.watch.is_watched();
-            let (is_shared, ring) = (socket.reuse_port, socket.ring);
+            let is_shared = socket.reuse_port;
             publish(offload, key);
+            let ring = offload.sockets.find(key).map_or(0, |socket| socket.ring);
             drop(guard);
             if is_shared {
                 let _masked = Masked::new();

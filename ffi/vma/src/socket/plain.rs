@@ -45,7 +45,7 @@ impl<'a> Entered<'a> {
         drop(self);
         if has_more {
             let mut offload = process.lock();
-            offload.rings.at(flow.ring);
+            offload.rings.touch(flow.ring);
             offload.dispatch();
             offload.attend(now);
             if is_held {
@@ -63,7 +63,7 @@ impl ProcessRing {
         self.calls = self.calls.wrapping_add(1);
         // (A thread that spins on this ring finds by them that it is to look.)
         if self.watch.has_spinners() {
-            return self.has_events();
+            return self.has_events() || self.wants_sooner();
         }
         while let Some(event) = self.take_event() {
             if !self.socket_above(event.flow).is_some_and(|socket| table::is_quiet(socket, event.edges)) {

@@ -129,9 +129,14 @@ impl FormerReceiver {
     /// It gets that no more: whoever sends there asks again.
     pub(super) fn lets_go(self, process: &Process) {
         let _masked = Masked::new();
-        process.rendezvous().unsettle(self.0);
+        let unsettle = |former: Option<u64>| match former {
+            Some(_) => process.rendezvous().unsettle(former),
+            // Whoever sends to one of ours.
+            None => process.rendezvous_of_all().for_each(|own| own.unsettle(None)),
+        };
+        unsettle(self.0);
         if let Some(of_v4) = self.1.filter(|&of_v4| of_v4 != self.0) {
-            process.rendezvous().unsettle(of_v4);
+            unsettle(of_v4);
         }
     }
 }

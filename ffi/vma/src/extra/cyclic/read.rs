@@ -158,8 +158,9 @@ impl Offload {
     fn read_cyclic(&mut self, ring: Key, min: usize, max: usize) -> Result<Option<Found>, Errno> {
         let Self { cyclic, rings, .. } = self;
         let cyclic = cyclic.find(ring).ok_or(Errno(libc::EBADFD))?;
-        let Some(&first) = cyclic.ids.first() else { return Ok(None) };
-        match rings.of_mut(first).cyclic_read(&cyclic.ids, &mut cyclic.buffer, min, max) {
+        // (Where the kernel alone carries its sockets, any ring hands on what was written there.)
+        let ring = cyclic.ids.first().map_or(0, |id| id.ring);
+        match rings.at_mut(ring).ring.cyclic_read(&cyclic.ids, &mut cyclic.buffer, min, max) {
             Ok(None) => Ok(None),
             Ok(Some(run)) => {
                 let memory: &Memory = cyclic.buffer.memory();

@@ -1,6 +1,6 @@
 //! Rings as the Extra API knows them: which sockets share one, its descriptor, and what happened on it.
 //!
-//! The stack has one ring a process, one device queue behind one lock. The API's rings are *logical*: sockets that share one by
+//! The API's rings are sets of sockets, beside the process's own ([`crate::rings`]), which the same logic chooses: sockets that share one by
 //! the allocation logic (VMA_RING_ALLOCATION_LOGIC_*, SO_VMA_RING_ALLOC_LOGIC) are polled by one call, and slept on by one descriptor. A ring
 //! begins with its first socket and ends, descriptor and all, with its last.
 //!

@@ -161,7 +161,9 @@ fn look(
 ) -> Result<Collected, Errno> {
     let ratio = process.params.select_skip_os;
     let mut offload = process.lock();
-    offload.poll_if_due(now);
+    let all = offload.rings.all();
+    let its = offload.mux.epolls.get(index).map_or(all, |instance| instance.rings.and(all));
+    offload.poll_these(if its.is_empty() { all } else { its }, now);
     if let Some(resume) = fresh.filter(|_| offload.callbacks.are_due()) {
         return Err(resume.due());
     }
