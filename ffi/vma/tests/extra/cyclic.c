@@ -1,6 +1,7 @@
 /* Cyclic rings: packets as records of one length, one behind the other. Prints what is wrong, and nothing else. */
 #include "check.h"
 
+#include <net/if.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 
@@ -604,6 +605,32 @@ static void by_kernel(const char *self)
 	MUST(close(epoll));
 }
 
+/* A group's datagrams, which only the kernel brings: the ring has no flow of its socket at all. */
+static void by_kernel_alone(void)
+{
+	struct sockaddr_in mine, group = {.sin_family = AF_INET};
+	struct ip_mreqn membership = {.imr_ifindex = (int)if_nametoindex("lo")};
+	int ring = -1, fd = MUST(socket(AF_INET, SOCK_DGRAM, 0)), from = datagram(&mine);
+	socklen_t len = sizeof group;
+
+	inet_pton(AF_INET, "239.77.1.9", &group.sin_addr);
+	membership.imr_multiaddr = group.sin_addr;
+	CHECK(name_profile(fd, profile_key(RAW_PACKET, 8, 64, 0), 990) == 0);
+	MUST(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3));
+	MUST(bind(fd, SA(group), sizeof group));
+	MUST(getsockname(fd, SA(group), &len));
+	MUST(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof membership));
+	MUST(setsockopt(from, IPPROTO_IP, IP_MULTICAST_IF, &membership, sizeof membership));
+	CHECK(vma->get_socket_rings_fds(fd, &ring, 1) == 1 && ring >= 0);
+	for (int number = 0; number < 3; number++) {
+		say(from, &group, number, 64);
+		struct vma_completion_cb_t run = next_run(ring, 1, 8);
+		CHECK(run.packets == 1 && is_said((char *)run.payload_ptr + NET, number, 0, 64));
+	}
+	MUST(close(fd));
+	MUST(close(from));
+}
+
 int main(int argc, char **argv)
 {
 	int is_alone = argc > 1 && strcmp(argv[1], "one_by_one") == 0;
@@ -633,5 +660,6 @@ int main(int argc, char **argv)
 	oversized();
 	shared_and_slept_on();
 	by_kernel(argv[0]);
+	by_kernel_alone();
 	return wrong;
 }
