@@ -287,11 +287,12 @@ impl Verdict {
 
     /// Whether a connection may have ended so: see [`Verdict::may_fail`]; a server that could not listen yet refuses whoever comes; and a client may learn
     /// late that its NIC has no rule for it. A listener that joins its port's group late takes handshakes over from another, and resets them until the
-    /// connection's own rule steers, as with SO_REUSEPORT in a kernel (socket(7), tcp_migrate_req aside).
+    /// connection's own rule steers, as with SO_REUSEPORT in a kernel (socket(7), tcp_migrate_req aside). Behind its peer's end, a connection that
+    /// is reset says [`Error::Pipe`].
     fn excuses(&self, error: Error) -> bool {
         let late = self.counts.registration_failures > 0;
         let lacks_rule = error == Error::NoBuffers && late;
-        let joined_late = error == Error::Reset && late && self.slow_rules;
+        let joined_late = matches!(error, Error::Reset | Error::Pipe) && late && self.slow_rules;
         self.may_fail() || lacks_rule || joined_late || self.may_refuse() && error == Error::Refused
     }
 

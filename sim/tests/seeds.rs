@@ -39,6 +39,7 @@ const FAILED_ONCE: &[&str] = &[
     "68101944/duplication+reordering+corruption/3/bulk+half-close/ipv6",
     "68191063/forge/8/abort+slow",
     "68193674/duplication+reordering+corruption+hidden_corruption+forge/10/bulk+churn+idle+half-close+slow+handover+stranger+shared",
+    "70002189/registration/8/request+idle+overflow+slow+stranger+shared+probes",
 ];
 
 #[test]
