@@ -153,9 +153,9 @@ fn listeners_of_both_families() {
 /// With one ring for all, with one for each thread, for each core, and for each socket.
 #[test]
 fn threads_that_use_each_others_connections() {
-    same_on_both("threads");
+    same_on_both("crossed");
     for logic in ["20", "30", "10"] {
-        same_with_rings("threads", logic);
+        same_with_rings("crossed", logic);
     }
 }
 
