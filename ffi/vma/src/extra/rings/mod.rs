@@ -345,7 +345,8 @@ impl Offload {
     /// The place by which a socket's flows have their ring, as the calling thread uses it. `None`: whatever ring there is.
     pub(crate) fn home_of(&mut self, key: Key) -> Option<Home> {
         let asked = self.asked(key.index, Direction::Rx);
-        if asked == Asked::by(Logic::Interface) {
+        // (Records of a profile's ring are written by software: senders of the process's own are to reach it without being introduced first.)
+        if asked.logic == Logic::Interface || asked.profile != 0 {
             return None;
         }
         let Self { extra_rings, sockets, .. } = self;
