@@ -275,7 +275,7 @@ impl<Q: Queues> Ring<Q> {
         self.output_rx(payload_len);
         let tagged = self.tagged(packet.frame.meta.flow_tag, local, remote);
         let found = tagged.or_else(|| self.demux.find(Protocol::Tcp, local, remote));
-        match found.map(|index| (index, self.slots.at(index))) {
+        match found.map(|index| (index, self.slots.awake_at(index))) {
             Some((index, Some(Flow::Stream(stream)))) => {
                 if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
                     return self.on_stranger(now, index, &packet.aside(), &header, local, remote, payload_len);

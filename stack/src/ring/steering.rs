@@ -238,8 +238,8 @@ impl<Q: Queues> Ring<Q> {
             return Vec::new();
         }
         let sharer = |(id, flow): (super::FlowId, &Flow<Q>)| match flow {
-            Flow::Stream(stream) if stream.rule == Some(rule) => Some((id.index, stream.local, stream.remote)),
-            _ => None,
+            _ if flow.stream_rule() != Some(rule) => None,
+            _ => flow.stream_ends().map(|(local, remote)| (id.index, local, remote)),
         };
         let hears = |(index, local, remote): &(u32, SocketAddr, SocketAddr)| {
             self.demux.exact(FlowKey::new(Protocol::Tcp, *local, *remote)) == Some(*index)
@@ -298,7 +298,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     fn lost_rule(&mut self, now: Instant, index: u32, before: Option<RuleId>, error: Error) {
-        match self.slots.at(index) {
+        match self.slots.awake_at(index) {
             Some(Flow::Stream(stream)) => {
                 stream.rule = before;
                 if core::mem::take(&mut stream.awaits_rule) {
@@ -317,7 +317,7 @@ impl<Q: Queues> Ring<Q> {
                 (udp.rule, udp.error) = (before, Some(error));
                 self.raise(index, Readiness::ERR);
             }
-            None => {}
+            Some(Flow::Resting(_)) | None => {}
         }
     }
 }
