@@ -224,6 +224,16 @@ impl<Q: Queues> Slots<Q> {
         Some(flow)
     }
 
+    /// A connection that does not rest.
+    #[inline]
+    pub(super) fn live_at(&mut self, index: u32) -> Option<&mut Stream<Q>> {
+        match self.at(index) {
+            Some(Flow::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// A connection: one that rested does no longer.
     #[inline]
     pub(super) fn stream_at(&mut self, index: u32) -> Option<&mut Stream<Q>> {
         match self.awake_at(index) {

@@ -129,11 +129,26 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn tagged(&mut self, tag: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         let index = tag.checked_sub(1)?;
         let trusts = self.config.is(Mutant::TagTrusted);
-        let stream = self.slots.stream_at(index)?;
+        let stream = match self.slots.at(index)? {
+            Flow::Stream(stream) => stream,
+            Flow::Resting(_) => return self.tagged_at_rest(index, local, remote),
+            Flow::Listener(_) | Flow::Udp(_) => return None,
+        };
         let is_its = trusts || (stream.local == local && stream.remote == remote);
         // (One that has ended, or hears no more, is found by nobody.)
         let hears = stream.rule.is_some() && !stream.connection.is_finished();
         if is_its && hears {
+            mark!(self, FoundByTag);
+            return Some(index);
+        }
+        None
+    }
+
+    #[cold]
+    fn tagged_at_rest(&mut self, index: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+        let flow = self.slots.at(index)?;
+        let is_its = flow.stream_ends() == Some((local, remote)) && flow.stream_rule().is_some();
+        if is_its || self.config.is(Mutant::TagTrusted) {
             mark!(self, FoundByTag);
             return Some(index);
         }

@@ -219,7 +219,7 @@ impl<Q: Queues> Ring<Q> {
     /// timer, its end.
     #[inline]
     pub(super) fn after_input(&mut self, now: Instant, index: u32) {
-        let Some(stream) = self.slots.stream_at(index) else { return };
+        let Some(stream) = self.slots.live_at(index) else { return };
         let is_waiting = stream.parent.is_some();
         if is_waiting {
             self.promote(index);
@@ -233,7 +233,7 @@ impl<Q: Queues> Ring<Q> {
     /// Moves a child whose handshake is complete (or failed) on from its listener's half-open ones.
     fn promote(&mut self, index: u32) {
         let id = self.slots.id_at(index);
-        let Some(stream) = self.slots.stream_at(index) else { return };
+        let Some(stream) = self.slots.live_at(index) else { return };
         let Some(parent) = stream.parent else { return };
         let state = stream.connection.state();
         if stream.queued || matches!(state, tcp::State::SynReceived | tcp::State::Closed) {
@@ -263,7 +263,7 @@ impl<Q: Queues> Ring<Q> {
     /// that fills each slot as it becomes free.
     #[cold]
     fn transmit_in_turn(&mut self, now: Instant, index: u32) {
-        if let Some(stream) = self.slots.stream_at(index)
+        if let Some(stream) = self.slots.live_at(index)
             && stream.connection.wants_transmit()
             && !stream.stalled
         {
@@ -302,7 +302,7 @@ impl<Q: Queues> Ring<Q> {
     #[inline]
     fn transmit_now(&mut self, now: Instant, index: u32) {
         let Self { slots, queues, output, neighbours, .. } = self;
-        let Some(stream) = slots.stream_at(index) else { return };
+        let Some(stream) = slots.live_at(index) else { return };
         if stream.connection.wants_transmit() {
             match station(now, stream, neighbours, output, queues) {
                 Some(mac) => {
@@ -559,7 +559,7 @@ impl<Q: Queues> Ring<Q> {
     #[inline]
     pub(super) fn renote(&mut self, index: u32) {
         let Self { slots, queues, .. } = self;
-        if let Some(stream) = slots.stream_at(index)
+        if let Some(stream) = slots.live_at(index)
             && stream.noted != stream.is_unfinished()
         {
             note(stream, queues);

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use cap::Cap;
 use ringway_stack::Instant;
-use ringway_stack::device::{MacAddr, Queues as _};
+use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlags};
 use ringway_stack::tcp::Config;
 
