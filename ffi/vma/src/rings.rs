@@ -17,9 +17,10 @@ use ringway_stack::ring::{Event, FlowId};
 use ringway_stack::tcp::{self, Remains};
 use ringway_stack::{Error, Instant};
 
-use crate::devices::Ring;
+use crate::devices::{Rendezvous, Ring};
 use crate::lock::{Lock, Protected};
 use crate::mux::RingWatch;
+use crate::socket::plain;
 
 /// The most rings that a process has. (A [`RingSet`] has a bit for each.)
 pub(crate) const RINGS_MAX: usize = 64;
@@ -32,13 +33,15 @@ pub(crate) struct ProcessRing {
     pub(crate) calls: u64,
     /// An event that such a call could not tell of.
     pub(crate) untold: Option<Event>,
+    /// What is known of the sockets above its flows of datagrams, for who has this ring's lock alone.
+    pub(crate) datagrams: plain::Beside,
     /// The flow's slot -> our socket's index; `u32::MAX` where there is none.
     by_slot: Vec<u32>,
 }
 
 impl ProcessRing {
     pub(crate) const fn new(ring: Ring) -> Self {
-        Self { ring, watch: RingWatch::new(), calls: 0, untold: None, by_slot: Vec::new() }
+        Self { ring, watch: RingWatch::new(), calls: 0, untold: None, datagrams: plain::Beside::new(), by_slot: Vec::new() }
     }
 
     /// What is to be told next.
@@ -57,6 +60,12 @@ impl ProcessRing {
     #[inline]
     pub(crate) fn socket_above(&self, flow: FlowId) -> Option<u32> {
         self.by_slot.get(flow.index as usize).copied()
+    }
+
+    /// Lets go of what is known of flows that are closed, and of members that are gone.
+    pub(crate) fn forget_dead_ways(&mut self, number: u16, rendezvous: &Rendezvous) {
+        let Self { ring, datagrams, .. } = self;
+        datagrams.forget_dead(rendezvous, number, |flow| ring.info(flow).is_some());
     }
 
     /// The descriptor that tells who sleeps on the ring; -1 if it has none.
@@ -253,7 +262,9 @@ impl Rings {
 
     /// Remembers which of our sockets stands above a flow.
     pub(crate) fn put_above(&mut self, flow: FlowId, socket: u32) {
-        let (by_slot, slot) = (&mut self.at_mut(flow.ring).by_slot, flow.index as usize);
+        let own = self.at_mut(flow.ring);
+        own.datagrams.forget(flow.index);
+        let (by_slot, slot) = (&mut own.by_slot, flow.index as usize);
         if slot >= by_slot.len() {
             by_slot.resize(slot + 1, u32::MAX);
         }

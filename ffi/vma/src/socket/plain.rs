@@ -1,7 +1,9 @@
-//! Data of plain connections, by their rings' locks alone: what another thread does on another ring is in nobody's way.
+//! Data of plain connections and UDP sockets, by their rings' locks alone: what another thread does on another ring is in nobody's way.
 //!
 //! What happens to a flow is told to whoever watches its socket by the process's lock, after the ring's was released; where nobody watches, there is
 //! nothing to tell, and that lock is not taken. What cannot be done here at once (a call that has to wait, flags that say more) goes the long way.
+
+mod datagrams;
 
 use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
@@ -10,8 +12,10 @@ use ringway_stack::Error;
 use ringway_stack::ring::{FlowId, RecvFlags};
 use ringway_stack::time::Instant;
 
-use super::table::{self, Plain};
-use super::{Kind, Socket};
+pub(crate) use self::datagrams::{Beside, Taken};
+use super::address::Address;
+use super::table::{self, Plain, Traits};
+use super::{Ancillary, Family, Kind, Socket};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
 use crate::rings::ProcessRing;
@@ -21,10 +25,11 @@ use crate::slab::Key;
 const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
 const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
 
-/// The ring of a plain connection, held.
+/// The ring of a plain socket, held.
 struct Entered<'a> {
     own: Guard<'a, ProcessRing>,
     flow: FlowId,
+    plain: Plain,
 }
 
 impl<'a> Entered<'a> {
@@ -33,7 +38,7 @@ impl<'a> Entered<'a> {
     fn new(process: &'a Process, key: Key) -> Option<Self> {
         let plain = Plain::find(key)?;
         let own = process.ring(plain.flow.ring)?.lock();
-        plain.is_still(key).then_some(Self { own, flow: plain.flow })
+        plain.is_still(key).then_some(Self { own, flow: plain.flow, plain })
     }
 
     /// Lets go of the ring. Who is to be told of what happened is told.
@@ -75,49 +80,71 @@ impl ProcessRing {
     }
 }
 
+/// Whether a socket is known to be of datagrams.
+pub(crate) fn is_of_datagrams(key: Key) -> bool {
+    Plain::find(key).is_some_and(Plain::is_of_datagrams)
+}
+
 /// What a plain socket's send came to.
 pub(crate) enum Sent {
-    /// All of it, or an error.
+    /// All of it, or as much as it may take without waiting; or an error.
     Done(Result<usize, Error>),
-    /// A part; the call goes on with the rest, if it may wait.
+    /// A part; the call goes on with the rest.
     Part(FlowId, usize),
 }
 
-/// Sends on a plain connection. `None`: it is to go the long way; nothing was done.
+/// Sends on a plain socket; `to` is where a datagram is to go. `None`: it is to go the long way; nothing was done.
 #[inline]
-pub(crate) fn send(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
+pub(crate) fn send(
+    process: &Process,
+    now: Instant,
+    key: Key,
+    data: &[IoSlice<'_>],
+    (to, flags): (impl FnOnce(Family) -> Option<Address>, c_int),
+) -> Option<Sent> {
     if flags & !SEND_FLAGS != 0 {
         return None;
     }
     let mut entered = Entered::new(process, key)?;
+    if entered.plain.is_of_datagrams() {
+        return datagrams::send(process, now, entered, data, (to, flags)).map(Sent::Done);
+    }
     let result = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
-    let flow = entered.flow;
+    let (flow, plain) = (entered.flow, entered.plain);
     entered.leave(process, now);
     match result {
-        Err(Error::BadSocket | Error::WouldBlock) => None,
-        Ok(done) if done < super::vectors::total(data) => Some(Sent::Part(flow, done)),
+        Err(Error::BadSocket) => None,
+        Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => None,
+        Ok(done) if done < super::vectors::total(data) && !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, done)),
         result => Some(Sent::Done(result)),
     }
 }
 
-/// Receives on a plain connection. `None`: it is to go the long way; nothing was taken.
+/// What a plain socket's receive came to.
+pub(crate) enum Came {
+    /// Bytes of a connection.
+    Bytes(Result<usize, Error>),
+    /// A datagram.
+    Datagram(Result<Taken, Error>),
+}
+
+/// Receives on a plain socket. `None`: it is to go the long way; nothing was taken.
 #[inline]
-pub(crate) fn receive(
-    process: &Process,
-    now: Instant,
-    key: Key,
-    into: &mut [IoSliceMut<'_>],
-    flags: c_int,
-) -> Option<Result<usize, Error>> {
+pub(crate) fn receive(process: &Process, now: Instant, (fd, key): (c_int, Key), into: &mut [IoSliceMut<'_>], flags: c_int) -> Option<Came> {
+    let mut entered = Entered::new(process, key)?;
+    if entered.plain.is_of_datagrams() {
+        return datagrams::receive(process, now, fd, entered, into, flags).map(Came::Datagram);
+    }
     if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
     }
-    let mut entered = Entered::new(process, key)?;
     let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty());
+    let plain = entered.plain;
     entered.leave(process, now);
     match result {
-        Err(Error::BadSocket | Error::WouldBlock) => None,
-        result => Some(result),
+        Err(Error::BadSocket) => None,
+        Err(Error::WouldBlock) if !plain.has_nothing(flags) => None,
+        result => Some(Came::Bytes(result)),
     }
 }
 
@@ -129,7 +156,13 @@ impl Offload {
             && let Some(socket) = self.sockets.find(key)
             && self.is_plain(socket, flow)
         {
-            table::publish(key, flow, socket.watch.is_watched() || socket.watch.is_slept_for());
+            let traits = Traits {
+                is_watched: socket.watch.is_watched() || socket.watch.is_slept_for(),
+                is_of_datagrams: false,
+                is_nonblocking: socket.nonblocking,
+                empty_is_all: !self.callbacks.are_used(),
+            };
+            table::publish(key, flow, traits);
         }
     }
 
@@ -137,6 +170,7 @@ impl Offload {
         socket.kind == Kind::Stream(flow)
             && socket.receive_low_water <= 1
             && socket.rare.is_none()
+            && socket.ancillary == Ancillary::default()
             && !socket.is_shared
             && !self.is_heard()
             && !self.rings_are_used()

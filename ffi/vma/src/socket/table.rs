@@ -1,9 +1,10 @@
-//! The process's sockets, and which of them are *plain*: connections whose data needs their ring's lock alone ([`super::plain`]).
+//! The process's sockets, and which of them are *plain*: connections and UDP sockets whose data needs their ring's lock alone ([`super::plain`]).
 //!
 //! Beside each socket is a cell that threads read without a lock: the ring and the flow of a plain one. A call that went the long way, under the
 //! process's lock, and found the socket plain, says so there. Whoever may change a socket unsays it, for what makes a socket plain is spread over its
 //! fields: that costs a call that goes the long way once more, and nothing that is changed is forgotten.
 
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ringway_stack::ring::{FlowId, Readiness};
@@ -21,6 +22,12 @@ const WATCHED: u64 = 2;
 const TOLD_IN: u64 = 4;
 const TOLD_OUT: u64 = 8;
 const TOLD: u64 = TOLD_IN | TOLD_OUT;
+/// It is a UDP socket.
+const DATAGRAMS: u64 = 16;
+/// It does not block.
+const NONBLOCKING: u64 = 32;
+/// A receive that finds nothing, and is not to wait, has nothing else to do.
+const EMPTY_IS_ALL: u64 = 64;
 const RING_SHIFT: u32 = 8;
 
 /// What is to be known of a socket without a lock.
@@ -48,7 +55,50 @@ pub(super) struct Plain {
     word: u64,
 }
 
+/// What a plain socket is, beside its flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traits {
+    /// Epoll instances have it, or threads sleep for it.
+    pub(super) is_watched: bool,
+    /// It is a UDP socket.
+    pub(super) is_of_datagrams: bool,
+    /// It does not block.
+    pub(super) is_nonblocking: bool,
+    /// A receive that finds nothing, and is not to wait, has nothing else to do.
+    pub(super) empty_is_all: bool,
+}
+
+impl Traits {
+    const fn bits(self) -> u64 {
+        const fn bit(is_set: bool, bit: u64) -> u64 {
+            if is_set { bit } else { 0 }
+        }
+        bit(self.is_watched, WATCHED)
+            | bit(self.is_of_datagrams, DATAGRAMS)
+            | bit(self.is_nonblocking, NONBLOCKING)
+            | bit(self.empty_is_all, EMPTY_IS_ALL)
+    }
+}
+
 impl Plain {
+    /// Whether it is a UDP socket.
+    #[inline]
+    pub(super) const fn is_of_datagrams(self) -> bool {
+        self.word & DATAGRAMS != 0
+    }
+
+    /// Whether a call is not to wait: by its flags, or for what the socket is.
+    #[inline]
+    pub(super) const fn is_not_to_wait(self, flags: c_int) -> bool {
+        self.word & NONBLOCKING != 0 || flags & libc::MSG_DONTWAIT != 0
+    }
+
+    /// Whether a receive with these flags that found nothing has its answer, which is EAGAIN.
+    #[inline]
+    pub(super) const fn has_nothing(self, flags: c_int) -> bool {
+        self.word & EMPTY_IS_ALL != 0 && self.is_not_to_wait(flags)
+    }
+
     /// A socket of this name, if it is plain. `None`: it may be another thing by now.
     #[inline]
     pub(super) fn find(key: Key) -> Option<Self> {
@@ -112,10 +162,9 @@ pub(crate) fn look(index: u32) {
 }
 
 /// Says that it is plain.
-pub(super) fn publish(key: Key, flow: FlowId, is_watched: bool) {
+pub(super) fn publish(key: Key, flow: FlowId, traits: Traits) {
     let Some(cell) = CELLS.find_or_make(key.index.cast_signed()).filter(|_| key.index < i32::MAX as u32) else { return };
-    let watched = if is_watched { WATCHED } else { 0 };
-    let word = u64::from(key.generation) << 32 | u64::from(flow.ring) << RING_SHIFT | watched | PLAIN;
+    let word = u64::from(key.generation) << 32 | u64::from(flow.ring) << RING_SHIFT | traits.bits() | PLAIN;
     if cell.word.load(Ordering::Relaxed) & !TOLD == word {
         return;
     }
@@ -138,6 +187,11 @@ fn unsay(index: u32) {
 
 /// In the child of a fork: none is plain, for their rings are its parent's. Async-signal-safe.
 pub(crate) fn leave_to_parent() {
+    unsay_all();
+}
+
+/// None may be plain any more.
+pub(crate) fn unsay_all() {
     if IN_USE.load(Ordering::Relaxed) {
         CELLS.numbers().for_each(|index| unsay(index.cast_unsigned()));
     }
@@ -239,7 +293,7 @@ mod tests {
             sockets.insert_at(key, socket());
             assert!(Plain::find(key).is_none());
             let flow = FlowId { ring: 7, index: 9, generation: 3 };
-            publish(key, flow, false);
+            publish(key, flow, Traits::default());
             let found = Plain::find(key).expect("it is plain");
             assert!(found.flow == flow && found.is_still(key) && is_quiet(key.index, Readiness::IN));
             assert!(Plain::find(Key { generation: 6, ..key }).is_none(), "another socket's name");
@@ -254,12 +308,13 @@ mod tests {
     fn who_watches_is_told_once_until_it_looks() {
         let key = Key { index: 80_000, generation: 1 };
         let is_quiet = |edges| is_quiet(key.index, edges);
-        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, true);
+        let watched = Traits { is_watched: true, ..Traits::default() };
+        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, watched);
         assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
         note_told(key.index, |edges| edges == mux::IN);
         assert!(Plain::find(key).is_some() && is_quiet(Readiness::IN));
         assert!(!is_quiet(Readiness::OUT) && !is_quiet(Readiness::IN | Readiness::RDHUP));
-        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, true);
+        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, watched);
         assert!(is_quiet(Readiness::IN), "nothing has changed");
         look(key.index);
         assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));

@@ -36,11 +36,13 @@ pub(crate) struct KernelPoll {
     seen: (c_int, u64),
     /// When a call last found nothing.
     empty_at: Instant,
+    /// What the process had sent through the kernel when that was asked last.
+    sent: u64,
 }
 
 impl Default for KernelPoll {
     fn default() -> Self {
-        Self { hint: false, turns: Turns::new(), seen: (-1, 0), empty_at: Instant::ZERO }
+        Self { hint: false, turns: Turns::new(), seen: (-1, 0), empty_at: Instant::ZERO, sent: 0 }
     }
 }
 
@@ -76,7 +78,8 @@ impl KernelPoll {
         self.empty_at = now;
         // (Who never does hears of the kernel's all the same.)
         let ratio = if ratio.looks == 0 { Ratio { looks: SELDOM, ..ratio } } else { ratio };
-        let ask = self.hint || !tight || self.turns.is_due(ratio);
+        // (What the program has just sent through the kernel it may expect to be there.)
+        let ask = self.hint || !tight || self.sent != fdtable::sent_by_kernel() || self.turns.is_due(ratio);
         if ask {
             self.asked();
         }
@@ -97,8 +100,14 @@ impl KernelPoll {
         self.turns.delivered();
     }
 
+    /// Goes on where calls that went by the ring's lock alone have left off.
+    fn go_on_from(&mut self, left: Self) {
+        *self = Self { hint: self.hint || left.hint, ..left };
+    }
+
     fn asked(&mut self) {
         self.hint = false;
+        self.sent = fdtable::sent_by_kernel();
         self.turns.asked();
     }
 }
@@ -144,6 +153,11 @@ pub(crate) fn receive(
         return from_kernel(fd, kernel, 0);
     }
     let has_two = socket.twin.is_some();
+    if offload.rings.are_locked()
+        && let Some(left) = offload.rings.at_mut(id.ring).datagrams.take_kernel_poll(id)
+    {
+        socket.kernel_poll.go_on_from(left);
+    }
     let ask_first = socket.kernel_poll.on_call(fd, ratio);
     if ask_first && let Some(received) = ask_kernel(fd, kernel) {
         return received;
@@ -163,6 +177,7 @@ pub(crate) fn receive(
                     offload.pass_turn(key);
                 }
                 offload.dispatch();
+                offload.say_if_datagrams_are_plain(key, id);
                 return result.map(Received::Ring).map_err(Errno::from);
             }
         }
@@ -181,6 +196,7 @@ pub(crate) fn receive(
     if !waits {
         // Who is connected to a program that is not on the ring hears of it through the kernel.
         let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
+        offload.say_if_datagrams_are_plain(key, id);
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
     }
