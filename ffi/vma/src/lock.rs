@@ -73,6 +73,12 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: as `Mutex`: moving the lock moves the value.
 unsafe impl<T: Send> Send for Lock<T> {}
 
+impl<T> core::fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Lock").finish_non_exhaustive()
+    }
+}
+
 impl<T: Protected> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(FREE), waiters: AtomicU32::new(0), contended: AtomicU64::new(0), value: UnsafeCell::new(value) }

@@ -20,6 +20,7 @@ use ringway_stack::{Error, Instant};
 use crate::devices::{Rendezvous, Ring};
 use crate::lock::{Lock, Protected};
 use crate::mux::RingWatch;
+use crate::mux::epoll::plain::Only;
 use crate::socket::plain;
 
 /// The most rings that a process has. (A [`RingSet`] has a bit for each.)
@@ -35,8 +36,21 @@ pub(crate) struct ProcessRing {
     pub(crate) untold: Option<Event>,
     /// What is known of the sockets above its flows of datagrams, for who has this ring's lock alone.
     pub(crate) datagrams: plain::Beside,
-    /// The flow's slot -> our socket's index; `u32::MAX` where there is none.
-    by_slot: Vec<u32>,
+    /// By the flow's slot.
+    by_slot: Vec<Above>,
+}
+
+/// What stands above a flow.
+#[derive(Clone, Copy, Debug)]
+struct Above {
+    /// Our socket's index; `u32::MAX`: there is none.
+    socket: u32,
+    /// The item of an epoll instance, where that alone watches the socket and the socket is plain.
+    only: Only,
+}
+
+impl Above {
+    const NOTHING: Self = Self { socket: u32::MAX, only: Only { epoll: u32::MAX, item: u32::MAX } };
 }
 
 impl ProcessRing {
@@ -59,7 +73,20 @@ impl ProcessRing {
     /// The socket, by its index, that stood last above a flow's slot.
     #[inline]
     pub(crate) fn socket_above(&self, flow: FlowId) -> Option<u32> {
-        self.by_slot.get(flow.index as usize).copied()
+        self.by_slot.get(flow.index as usize).map(|above| above.socket)
+    }
+
+    /// The item of the epoll instance that alone watches a plain socket: the one above that flow.
+    #[inline]
+    pub(crate) fn only_watcher(&self, flow: FlowId) -> Option<Only> {
+        self.by_slot.get(flow.index as usize).map(|above| above.only).filter(|only| only.epoll != u32::MAX)
+    }
+
+    /// See [`ProcessRing::only_watcher`].
+    pub(crate) fn set_only_watcher(&mut self, flow: FlowId, only: Option<Only>) {
+        if let Some(above) = self.by_slot.get_mut(flow.index as usize) {
+            above.only = only.unwrap_or(Above::NOTHING.only);
+        }
     }
 
     /// Lets go of what is known of flows that are closed, and of members that are gone.
@@ -161,6 +188,14 @@ impl Rings {
     /// Comes to a ring, so that what it has to tell is told.
     pub(crate) fn touch(&self, number: u16) {
         self.take(number);
+    }
+
+    /// As [`Rings::touch`], some of them: before a lock is taken that comes behind theirs.
+    #[inline]
+    pub(crate) fn touch_these(&self, rings: RingSet) {
+        if self.are_locked {
+            rings.and(self.all()).iter().for_each(|number| self.touch(number));
+        }
     }
 
     /// Takes the locks of all.
@@ -266,9 +301,9 @@ impl Rings {
         own.datagrams.forget(flow.index);
         let (by_slot, slot) = (&mut own.by_slot, flow.index as usize);
         if slot >= by_slot.len() {
-            by_slot.resize(slot + 1, u32::MAX);
+            by_slot.resize(slot + 1, Above::NOTHING);
         }
-        by_slot[slot] = socket;
+        by_slot[slot] = Above { socket, ..Above::NOTHING };
     }
 }
 

@@ -28,6 +28,10 @@ const DATAGRAMS: u64 = 16;
 const NONBLOCKING: u64 = 32;
 /// A receive that finds nothing, and is not to wait, has nothing else to do.
 const EMPTY_IS_ALL: u64 = 64;
+/// One epoll instance has it, and nobody else: which one, its ring knows ([`ProcessRing::only_watcher`]).
+///
+/// [`ProcessRing::only_watcher`]: crate::rings::ProcessRing::only_watcher
+const WATCHED_BY_ONE: u64 = 128;
 const RING_SHIFT: u32 = 8;
 
 /// What is to be known of a socket without a lock.
@@ -60,6 +64,8 @@ pub(super) struct Plain {
 pub(super) struct Traits {
     /// Epoll instances have it, or threads sleep for it.
     pub(super) is_watched: bool,
+    /// By one such instance, and by nobody else.
+    pub(super) is_watched_by_one: bool,
     /// It is a UDP socket.
     pub(super) is_of_datagrams: bool,
     /// It does not block.
@@ -74,6 +80,7 @@ impl Traits {
             if is_set { bit } else { 0 }
         }
         bit(self.is_watched, WATCHED)
+            | bit(self.is_watched_by_one, WATCHED_BY_ONE)
             | bit(self.is_of_datagrams, DATAGRAMS)
             | bit(self.is_nonblocking, NONBLOCKING)
             | bit(self.empty_is_all, EMPTY_IS_ALL)
@@ -123,16 +130,64 @@ impl Plain {
     }
 }
 
-/// Whether nobody needs to hear what happened to the socket in this slot: it is plain, and not watched; or who watches it knows. For who has its
-/// ring's lock.
+/// Who is to hear what happened to a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Nobody: it is plain, and not watched; or who watches it knows.
+    Nobody,
+    /// The one epoll instance that watches it, which is plain.
+    One,
+    /// Whoever it concerns, by who has the process's lock.
+    Any,
+}
+
+/// Who is to hear of such an event of the socket in this slot. For who has its ring's lock.
 #[inline]
-pub(super) fn is_quiet(index: u32, edges: Readiness) -> bool {
-    let Some(cell) = CELLS.find(index.cast_signed()) else { return false };
+pub(super) fn audience(index: u32, edges: Readiness) -> Audience {
+    let Some(cell) = CELLS.find(index.cast_signed()) else { return Audience::Any };
     let word = cell.word.load(Ordering::Acquire);
     let mut left = edges;
     left.remove(if word & TOLD_IN != 0 { Readiness::IN } else { Readiness::empty() });
     left.remove(if word & TOLD_OUT != 0 { Readiness::OUT } else { Readiness::empty() });
-    word & PLAIN != 0 && (word & WATCHED == 0 || left.is_empty())
+    match () {
+        () if word & PLAIN == 0 => Audience::Any,
+        () if word & WATCHED == 0 || left.is_empty() => Audience::Nobody,
+        () if word & WATCHED_BY_ONE != 0 => Audience::One,
+        () => Audience::Any,
+    }
+}
+
+/// The flow of the socket in this slot, if it is plain, and on that ring: for who has the ring's lock.
+#[inline]
+pub(crate) fn flow_of(index: u32, ring: u16) -> Option<FlowId> {
+    let cell = CELLS.find(index.cast_signed())?;
+    let word = cell.word.load(Ordering::Acquire);
+    if word & PLAIN == 0 || (word >> RING_SHIFT) as u16 != ring {
+        return None;
+    }
+    let flow = cell.flow.load(Ordering::Acquire);
+    Some(FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 })
+}
+
+/// As [`note_told`], for who has the ring's lock alone: whoever has the process's may unsay meanwhile that it is plain.
+#[inline]
+pub(crate) fn note_told_by_ring(index: u32, of_in: bool, of_out: bool) {
+    let told = if of_in { TOLD_IN } else { 0 } | if of_out { TOLD_OUT } else { 0 };
+    set_told(index, told);
+}
+
+/// As [`look`], for who has the ring's lock alone.
+#[inline]
+pub(crate) fn look_by_ring(index: u32) {
+    set_told(index, 0);
+}
+
+#[inline]
+fn set_told(index: u32, told: u64) {
+    let Some(cell) = CELLS.find(index.cast_signed()) else { return };
+    let set = |word: u64| (word & PLAIN != 0 && word & TOLD != told).then_some(word & !TOLD | told);
+    // (That there is nothing to change is no failure.)
+    let _ = cell.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
 }
 
 /// Whoever watches the socket was told of something. `are_told`: whether further events of these kinds, in epoll's bits, would be nothing new. For
@@ -185,13 +240,8 @@ fn unsay(index: u32) {
     }
 }
 
-/// In the child of a fork: none is plain, for their rings are its parent's. Async-signal-safe.
-pub(crate) fn leave_to_parent() {
-    unsay_all();
-}
-
-/// None may be plain any more.
-pub(crate) fn unsay_all() {
+/// None may be plain any more. Async-signal-safe.
+pub(super) fn unsay_all() {
     if IN_USE.load(Ordering::Relaxed) {
         CELLS.numbers().for_each(|index| unsay(index.cast_unsigned()));
     }
@@ -295,19 +345,22 @@ mod tests {
             let flow = FlowId { ring: 7, index: 9, generation: 3 };
             publish(key, flow, Traits::default());
             let found = Plain::find(key).expect("it is plain");
-            assert!(found.flow == flow && found.is_still(key) && is_quiet(key.index, Readiness::IN));
+            assert!(found.flow == flow && found.is_still(key) && audience(key.index, Readiness::IN) == Audience::Nobody);
+            assert_eq!((flow_of(key.index, 7), flow_of(key.index, 8)), (Some(flow), None));
             assert!(Plain::find(Key { generation: 6, ..key }).is_none(), "another socket's name");
             assert_eq!(sockets.find(key).map(|socket| socket.fd), Some(3));
             assert!(Plain::find(key).is_some(), "who looks changes nothing");
             change(&mut sockets, key);
-            assert!(Plain::find(key).is_none() && !found.is_still(key) && !is_quiet(key.index, Readiness::IN), "{at}");
+            assert!(Plain::find(key).is_none() && !found.is_still(key) && audience(key.index, Readiness::IN) == Audience::Any, "{at}");
+            note_told_by_ring(key.index, true, true);
+            assert!(Plain::find(key).is_none(), "who has the ring's lock does not say so again");
         }
     }
 
     #[test]
     fn who_watches_is_told_once_until_it_looks() {
         let key = Key { index: 80_000, generation: 1 };
-        let is_quiet = |edges| is_quiet(key.index, edges);
+        let is_quiet = |edges| audience(key.index, edges) == Audience::Nobody;
         let watched = Traits { is_watched: true, ..Traits::default() };
         publish(key, FlowId { ring: 0, index: 1, generation: 1 }, watched);
         assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
