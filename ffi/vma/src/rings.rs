@@ -6,7 +6,10 @@
 //!
 //! [`Process::rendezvous_of`]: crate::process::Process::rendezvous_of
 
+mod above;
 mod choice;
+
+pub(crate) use self::above::{Above, Only};
 
 use core::cell::Cell;
 use std::net::SocketAddr;
@@ -20,7 +23,6 @@ use ringway_stack::{Error, Instant};
 use crate::devices::{Rendezvous, Ring};
 use crate::lock::{Lock, Protected};
 use crate::mux::RingWatch;
-use crate::mux::epoll::plain::Only;
 use crate::socket::plain;
 
 /// The most rings that a process has. (A [`RingSet`] has a bit for each.)
@@ -38,19 +40,6 @@ pub(crate) struct ProcessRing {
     pub(crate) datagrams: plain::Beside,
     /// By the flow's slot.
     by_slot: Vec<Above>,
-}
-
-/// What stands above a flow.
-#[derive(Clone, Copy, Debug)]
-struct Above {
-    /// Our socket's index; `u32::MAX`: there is none.
-    socket: u32,
-    /// The item of an epoll instance, where that alone watches the socket and the socket is plain.
-    only: Only,
-}
-
-impl Above {
-    const NOTHING: Self = Self { socket: u32::MAX, only: Only { epoll: u32::MAX, item: u32::MAX } };
 }
 
 impl ProcessRing {
@@ -73,20 +62,18 @@ impl ProcessRing {
     /// The socket, by its index, that stood last above a flow's slot.
     #[inline]
     pub(crate) fn socket_above(&self, flow: FlowId) -> Option<u32> {
-        self.by_slot.get(flow.index as usize).map(|above| above.socket)
+        self.by_slot.get(flow.index as usize).map(Above::socket)
     }
 
-    /// The item of the epoll instance that alone watches a plain socket: the one above that flow.
+    /// What stands above a flow.
     #[inline]
-    pub(crate) fn only_watcher(&self, flow: FlowId) -> Option<Only> {
-        self.by_slot.get(flow.index as usize).map(|above| above.only).filter(|only| only.epoll != u32::MAX)
+    pub(crate) fn above(&self, flow: FlowId) -> Option<&Above> {
+        self.by_slot.get(flow.index as usize)
     }
 
-    /// See [`ProcessRing::only_watcher`].
-    pub(crate) fn set_only_watcher(&mut self, flow: FlowId, only: Option<Only>) {
-        if let Some(above) = self.by_slot.get_mut(flow.index as usize) {
-            above.only = only.unwrap_or(Above::NOTHING.only);
-        }
+    /// As [`ProcessRing::above`].
+    pub(crate) fn above_mut(&mut self, flow: FlowId) -> Option<&mut Above> {
+        self.by_slot.get_mut(flow.index as usize)
     }
 
     /// Lets go of what is known of flows that are closed, and of members that are gone.
@@ -303,7 +290,7 @@ impl Rings {
         if slot >= by_slot.len() {
             by_slot.resize(slot + 1, Above::NOTHING);
         }
-        by_slot[slot] = Above { socket, ..Above::NOTHING };
+        by_slot[slot] = Above::new(socket);
     }
 }
 

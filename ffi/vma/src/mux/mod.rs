@@ -25,9 +25,9 @@ use ringway_host::spin::Cores;
 use ringway_stack::ring::{FlowId, Readiness};
 
 use crate::process::Offload;
-use crate::rings::{ProcessRing, RingSet, Rings};
+use crate::rings::{Only, ProcessRing, RingSet, Rings};
 use crate::slab::Slab;
-use crate::socket::{Socket, refused, table};
+use crate::socket::{Socket, refused};
 use epoll::Epolls;
 use interest::Edge;
 pub(crate) use sleepers::{RingWatch, Sleeper};
@@ -89,9 +89,9 @@ impl Watch {
     }
 
     /// The item of the one epoll instance that watches it, if nobody else does.
-    pub(crate) fn only(&self) -> Option<epoll::plain::Only> {
+    pub(crate) fn only(&self) -> Option<Only> {
         match (&self.items[..], &self.sleepers[..]) {
-            (&[Watcher { epoll, item, .. }], []) => Some(epoll::plain::Only { epoll, item }),
+            (&[Watcher { epoll, item, .. }], []) => Some(Only { epoll, item }),
             _ => None,
         }
     }
@@ -285,8 +285,10 @@ impl Offload {
         for &sleeper in &socket.watch.sleepers {
             self.mux.wake(sleeper);
         }
-        if self.rings.are_locked() {
-            table::note_told(index, |edges| self.mux.are_told(&socket.watch, edges));
+        if self.rings.are_locked()
+            && let Some(above) = socket.ring_id().and_then(|flow| self.rings.at(flow.ring).above(flow))
+        {
+            above.note_told(|edge| self.mux.are_told(&socket.watch, expand(edge.bits())));
         }
     }
 }

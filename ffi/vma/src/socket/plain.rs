@@ -96,13 +96,12 @@ impl ProcessRing {
     /// Tells whom it concerns of an event, or finds that it concerns nobody. `false`: that is for who has the process's lock.
     #[inline]
     fn is_told(&self, event: Event) -> bool {
-        let Some(socket) = self.socket_above(event.flow) else { return false };
-        match table::audience(socket, event.edges) {
+        let Some(above) = self.above(event.flow) else { return false };
+        match table::audience(above.socket()) {
             Audience::Nobody => true,
-            Audience::One => {
-                self.only_watcher(event.flow).is_some_and(|only| mux::epoll::plain::tell(event.flow.ring, only, socket, event))
-            }
-            Audience::Any => false,
+            Audience::Some | Audience::One if above.knows(event.edges) => true,
+            Audience::Some | Audience::Any => false,
+            Audience::One => above.only().is_some_and(|only| mux::epoll::plain::tell(event, above, only)),
         }
     }
 }
@@ -204,8 +203,11 @@ impl Offload {
             is_nonblocking: socket.nonblocking,
             empty_is_all: !self.callbacks.are_used(),
         };
-        self.rings.at_mut(flow.ring).set_only_watcher(flow, only);
-        table::publish(key, flow, traits);
+        if table::publish(key, flow, traits)
+            && let Some(above) = self.rings.at_mut(flow.ring).above_mut(flow)
+        {
+            above.is_plain_for(only);
+        }
     }
 
     fn is_plain(&self, socket: &Socket, flow: FlowId) -> bool {

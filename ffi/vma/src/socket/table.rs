@@ -7,30 +7,23 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ringway_stack::ring::{FlowId, Readiness};
+use ringway_stack::ring::FlowId;
 
 use super::Socket;
 use crate::byfd::{ByFd, Empty};
-use crate::mux;
 use crate::slab::{Key, Slab};
 
 /// Of the word: the socket's generation is in the upper half, its ring's number below these.
 const PLAIN: u64 = 1;
 /// Epoll instances have it, or threads sleep for it.
 const WATCHED: u64 = 2;
-/// All of them know that it may be readable, or may be writable, or do not want to know.
-const TOLD_IN: u64 = 4;
-const TOLD_OUT: u64 = 8;
-const TOLD: u64 = TOLD_IN | TOLD_OUT;
 /// It is a UDP socket.
 const DATAGRAMS: u64 = 16;
 /// It does not block.
 const NONBLOCKING: u64 = 32;
 /// A receive that finds nothing, and is not to wait, has nothing else to do.
 const EMPTY_IS_ALL: u64 = 64;
-/// One epoll instance has it, and nobody else: which one, its ring knows ([`ProcessRing::only_watcher`]).
-///
-/// [`ProcessRing::only_watcher`]: crate::rings::ProcessRing::only_watcher
+/// One epoll instance has it, and nobody else: which one, its ring knows ([`crate::rings::Above`]).
 const WATCHED_BY_ONE: u64 = 128;
 const RING_SHIFT: u32 = 8;
 
@@ -116,11 +109,10 @@ impl Plain {
         }
         let flow = cell.flow.load(Ordering::Acquire);
         // (Whoever writes another flow has cleared the word before.)
-        if (cell.word.load(Ordering::Acquire) ^ word) & !TOLD != 0 {
+        if cell.word.load(Ordering::Acquire) != word {
             return None;
         }
-        let (ring, word) = ((word >> RING_SHIFT) as u16, word & !TOLD);
-        Some(Self { flow: FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 }, word })
+        Some(Self { flow: FlowId { ring: (word >> RING_SHIFT) as u16, index: (flow >> 32) as u32, generation: flow as u32 }, word })
     }
 
     /// Whether it is so still: for who has its ring's lock now.
@@ -133,27 +125,24 @@ impl Plain {
 /// Who is to hear what happened to a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// Nobody: it is plain, and not watched; or who watches it knows.
+    /// Nobody: it is plain, and not watched.
     Nobody,
-    /// The one epoll instance that watches it, which is plain.
+    /// The one epoll instance that watches it.
     One,
+    /// Who watches it, and is told by who has the process's lock.
+    Some,
     /// Whoever it concerns, by who has the process's lock.
     Any,
 }
 
-/// Who is to hear of such an event of the socket in this slot. For who has its ring's lock.
+/// Who is to hear of what happens to the socket in this slot, as far as they do not know. For who has its ring's lock.
 #[inline]
-pub(super) fn audience(index: u32, edges: Readiness) -> Audience {
-    let Some(cell) = CELLS.find(index.cast_signed()) else { return Audience::Any };
-    let word = cell.word.load(Ordering::Acquire);
-    let mut left = edges;
-    left.remove(if word & TOLD_IN != 0 { Readiness::IN } else { Readiness::empty() });
-    left.remove(if word & TOLD_OUT != 0 { Readiness::OUT } else { Readiness::empty() });
-    match () {
-        () if word & PLAIN == 0 => Audience::Any,
-        () if word & WATCHED == 0 || left.is_empty() => Audience::Nobody,
-        () if word & WATCHED_BY_ONE != 0 => Audience::One,
-        () => Audience::Any,
+pub(super) fn audience(index: u32) -> Audience {
+    match CELLS.find(index.cast_signed()).map_or(0, |cell| cell.word.load(Ordering::Acquire)) {
+        word if word & PLAIN == 0 => Audience::Any,
+        word if word & WATCHED == 0 => Audience::Nobody,
+        word if word & WATCHED_BY_ONE != 0 => Audience::One,
+        _ => Audience::Some,
     }
 }
 
@@ -169,64 +158,18 @@ pub(crate) fn flow_of(index: u32, ring: u16) -> Option<FlowId> {
     Some(FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 })
 }
 
-/// As [`note_told`], for who has the ring's lock alone: whoever has the process's may unsay meanwhile that it is plain.
-#[inline]
-pub(crate) fn note_told_by_ring(index: u32, of_in: bool, of_out: bool) {
-    let told = if of_in { TOLD_IN } else { 0 } | if of_out { TOLD_OUT } else { 0 };
-    set_told(index, told);
-}
-
-/// As [`look`], for who has the ring's lock alone.
-#[inline]
-pub(crate) fn look_by_ring(index: u32) {
-    set_told(index, 0);
-}
-
-#[inline]
-fn set_told(index: u32, told: u64) {
-    let Some(cell) = CELLS.find(index.cast_signed()) else { return };
-    let set = |word: u64| (word & PLAIN != 0 && word & TOLD != told).then_some(word & !TOLD | told);
-    // (That there is nothing to change is no failure.)
-    let _ = cell.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
-}
-
-/// Whoever watches the socket was told of something. `are_told`: whether further events of these kinds, in epoll's bits, would be nothing new. For
-/// who has both locks.
-#[inline]
-pub(crate) fn note_told(index: u32, are_told: impl Fn(u32) -> bool) {
-    if let Some(cell) = CELLS.find(index.cast_signed())
-        && let word = cell.word.load(Ordering::Relaxed)
-        && word & PLAIN != 0
-    {
-        let of_in = if are_told(mux::IN) { TOLD_IN } else { 0 };
-        let of_out = if are_told(mux::OUT) { TOLD_OUT } else { 0 };
-        cell.word.store(word & !TOLD | of_in | of_out, Ordering::Release);
-    }
-}
-
-/// Somebody who watches the socket looks at it, and is to be told of what happens from then on. For who has both locks, or is about to look.
-#[inline]
-pub(crate) fn look(index: u32) {
-    if IN_USE.load(Ordering::Relaxed)
-        && let Some(cell) = CELLS.find(index.cast_signed())
-        && let word = cell.word.load(Ordering::Relaxed)
-        && word & TOLD != 0
-    {
-        cell.word.store(word & !TOLD, Ordering::Release);
-    }
-}
-
-/// Says that it is plain.
-pub(super) fn publish(key: Key, flow: FlowId, traits: Traits) {
-    let Some(cell) = CELLS.find_or_make(key.index.cast_signed()).filter(|_| key.index < i32::MAX as u32) else { return };
+/// Says that it is plain. `false`: that was said before.
+pub(super) fn publish(key: Key, flow: FlowId, traits: Traits) -> bool {
+    let Some(cell) = CELLS.find_or_make(key.index.cast_signed()).filter(|_| key.index < i32::MAX as u32) else { return true };
     let word = u64::from(key.generation) << 32 | u64::from(flow.ring) << RING_SHIFT | traits.bits() | PLAIN;
-    if cell.word.load(Ordering::Relaxed) & !TOLD == word {
-        return;
+    if cell.word.load(Ordering::Relaxed) == word {
+        return false;
     }
     IN_USE.store(true, Ordering::Relaxed);
     cell.word.store(0, Ordering::Release);
     cell.flow.store(u64::from(flow.index) << 32 | u64::from(flow.generation), Ordering::Release);
     cell.word.store(word, Ordering::Release);
+    true
 }
 
 /// It may be plain no more.
@@ -343,33 +286,15 @@ mod tests {
             sockets.insert_at(key, socket());
             assert!(Plain::find(key).is_none());
             let flow = FlowId { ring: 7, index: 9, generation: 3 };
-            publish(key, flow, Traits::default());
+            assert!(publish(key, flow, Traits::default()) && !publish(key, flow, Traits::default()));
             let found = Plain::find(key).expect("it is plain");
-            assert!(found.flow == flow && found.is_still(key) && audience(key.index, Readiness::IN) == Audience::Nobody);
+            assert!(found.flow == flow && found.is_still(key) && audience(key.index) == Audience::Nobody);
             assert_eq!((flow_of(key.index, 7), flow_of(key.index, 8)), (Some(flow), None));
             assert!(Plain::find(Key { generation: 6, ..key }).is_none(), "another socket's name");
             assert_eq!(sockets.find(key).map(|socket| socket.fd), Some(3));
             assert!(Plain::find(key).is_some(), "who looks changes nothing");
             change(&mut sockets, key);
-            assert!(Plain::find(key).is_none() && !found.is_still(key) && audience(key.index, Readiness::IN) == Audience::Any, "{at}");
-            note_told_by_ring(key.index, true, true);
-            assert!(Plain::find(key).is_none(), "who has the ring's lock does not say so again");
+            assert!(Plain::find(key).is_none() && !found.is_still(key) && audience(key.index) == Audience::Any, "{at}");
         }
-    }
-
-    #[test]
-    fn who_watches_is_told_once_until_it_looks() {
-        let key = Key { index: 80_000, generation: 1 };
-        let is_quiet = |edges| audience(key.index, edges) == Audience::Nobody;
-        let watched = Traits { is_watched: true, ..Traits::default() };
-        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, watched);
-        assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
-        note_told(key.index, |edges| edges == mux::IN);
-        assert!(Plain::find(key).is_some() && is_quiet(Readiness::IN));
-        assert!(!is_quiet(Readiness::OUT) && !is_quiet(Readiness::IN | Readiness::RDHUP));
-        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, watched);
-        assert!(is_quiet(Readiness::IN), "nothing has changed");
-        look(key.index);
-        assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
     }
 }

@@ -21,7 +21,7 @@ use crate::extra::resume::{self, Resume};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process};
 use crate::rings::Rings;
-use crate::socket::table::{self, Sockets};
+use crate::socket::table::Sockets;
 
 /// The real epoll is asked at least this often while offloaded sockets keep a program busy.
 const KERNEL_EVERY: Duration = Duration::from_millis(1);
@@ -31,9 +31,14 @@ const KERNEL_EVERY: Duration = Duration::from_millis(1);
 pub(super) fn target_readiness(rings: &Rings, sockets: &Sockets, epolls: &Epolls, target: Target, depth: u32) -> u32 {
     match target {
         Target::Socket(socket) => {
+            let Some(socket) = sockets.get(socket) else { return 0 };
             // The item leaves the ready list, perhaps.
-            table::look(socket);
-            sockets.get(socket).map_or(0, |socket| readiness(rings, socket))
+            if rings.are_locked()
+                && let Some(above) = socket.ring_id().and_then(|flow| rings.at(flow.ring).above(flow))
+            {
+                above.look();
+            }
+            readiness(rings, socket)
         }
         Target::Epoll(inner) => nested_readiness(rings, sockets, epolls, inner, depth),
         Target::Ring(instance) if epolls.get(instance).is_some_and(Epoll::has_completions) => IN,

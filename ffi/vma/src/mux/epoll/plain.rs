@@ -11,29 +11,21 @@ use ringway_stack::ring::Event;
 use ringway_stack::time::Instant;
 
 use super::super::interest::Target;
-use super::super::{IN, OUT, expand};
+use super::super::expand;
 use super::collect::{collect_kernel, ours_of};
 use super::table;
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
-use crate::rings::ProcessRing;
+use crate::rings::{Above, Only, ProcessRing};
 use crate::socket::{plain, table as sockets};
 
-/// An item of an instance, by which it watches a plain socket that no other watches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Only {
-    pub(crate) epoll: u32,
-    pub(crate) item: u32,
-}
-
-/// Tells an instance of what happened to a socket of its, by its index. `false`: it is for who has the process's lock. For who has the ring's.
-pub(crate) fn tell(ring: u16, only: Only, socket: u32, event: Event) -> bool {
-    let Some(mut lists) = table::lists_of(only.epoll, ring) else { return false };
+/// Tells the instance that alone watches a socket what happened to that. `false`: it is for who has the process's lock. For who has the ring's.
+pub(crate) fn tell(event: Event, above: &Above, only: Only) -> bool {
+    let Some(mut lists) = table::lists_of(only.epoll, event.flow.ring) else { return false };
     lists.interest.edge(only.item, expand(event.edges.bits()));
-    let is_told = |edges| lists.interest.is_told(only.item, edges);
-    sockets::note_told_by_ring(socket, is_told(IN), is_told(OUT));
+    above.note_told(|edge| lists.interest.is_told(only.item, expand(edge.bits())));
     true
 }
 
@@ -114,7 +106,9 @@ fn look(
             let ready = match item.target {
                 Target::Socket(socket) => sockets::flow_of(socket, ring).map(|flow| {
                     // The item leaves the list, perhaps.
-                    sockets::look_by_ring(socket);
+                    if let Some(above) = own.above(flow) {
+                        above.look();
+                    }
                     expand(own.ring.readiness(flow).bits())
                 }),
                 Target::KernelHalf(_) | Target::Kernel => Some(0),

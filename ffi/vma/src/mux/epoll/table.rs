@@ -11,7 +11,8 @@ use crate::byfd::{ByFd, Empty};
 use crate::lock::{Guard, Lock};
 use crate::slab::{Key, Slab};
 
-/// What is to be known of an instance without the process's lock.
+/// What is to be known of an instance without the process's lock. (Threads write to theirs all the time: no two are in one line, nor in a pair of them.)
+#[repr(align(128))]
 struct Cell {
     /// The ring's number, plus one; zero: it is not plain.
     ring: AtomicU32,
