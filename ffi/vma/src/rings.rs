@@ -288,7 +288,7 @@ impl Rings {
         own.datagrams.forget(flow.index);
         let (by_slot, slot) = (&mut own.by_slot, flow.index as usize);
         if slot >= by_slot.len() {
-            by_slot.resize(slot + 1, Above::NOTHING);
+            by_slot.resize(slot + 1, Above::nothing());
         }
         by_slot[slot] = Above::new(socket);
     }

@@ -26,8 +26,10 @@ pub(crate) struct Above {
 }
 
 impl Above {
-    /// Nothing, so far.
-    pub(super) const NOTHING: Self = Self::new(NONE);
+    /// No socket.
+    pub(super) const fn nothing() -> Self {
+        Self::new(NONE)
+    }
 
     pub(super) const fn new(socket: u32) -> Self {
         Self { socket, only: Only { epoll: NONE, item: NONE }, told: Cell::new(Readiness::empty()) }

@@ -10,10 +10,10 @@ use libc::epoll_event;
 use ringway_stack::ring::Event;
 use ringway_stack::time::Instant;
 
-use super::super::interest::Target;
 use super::super::expand;
+use super::super::interest::Target;
 use super::collect::{collect_kernel, ours_of};
-use super::table;
+use super::{Lists, table};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry};
 use crate::lock::Guard;
@@ -58,17 +58,25 @@ pub(super) fn collect(
     }
     own.poll_if_due(now);
     let has_more = own.has_more_to_do();
-    let looked = look(process, &own, (index, epfd, ring), now, events);
+    let ratio = process.params.select_skip_os;
+    let looked = look(&own, (index, epfd, ring), events, |lists, room| lists.asks_kernel(index, now, ratio, room));
     drop(own);
     if has_more {
         plain::see_to_the_rest(process, ring, now);
     }
-    let Looked { mut count, is_whole, asks_kernel, round } = looked?;
+    let Looked { mut count, mut is_whole, asks_kernel, round } = looked?;
     if asks_kernel {
         count = match collect_kernel(process, index, epfd, count, events, round) {
             Ok(count) => count,
             Err(error) => return Some(Err(error)),
         };
+        if count == 0 {
+            // (Both had their turn: of one event, ours had none.)
+            (count, is_whole) = {
+                let again = look(&process.ring(ring)?.lock(), (index, epfd, ring), events, |_, _| false)?;
+                (again.count, again.is_whole)
+            };
+        }
     }
     (count != 0 || is_whole && !has_more && timeout == Some(Duration::ZERO)).then_some(Ok(count))
 }
@@ -83,12 +91,12 @@ struct Looked {
     round: u32,
 }
 
+/// `asks_kernel`: whether it is the real epoll's turn as well, where there is so much room for events.
 fn look(
-    process: &Process,
     own: &Guard<'_, ProcessRing>,
     (index, epfd, ring): (u32, RawFd, u16),
-    now: Instant,
     events: &mut [epoll_event],
+    asks_kernel: impl FnOnce(&mut Lists, usize) -> bool,
 ) -> Option<Looked> {
     let mut lists = table::lists_of(index, ring)?;
     // (Its number may be another instance's by now.)
@@ -96,7 +104,7 @@ fn look(
         return None;
     }
     let (round, _) = lists.begin();
-    let asks_kernel = lists.asks_kernel(index, now, process.params.select_skip_os, events.len());
+    let asks_kernel = asks_kernel(&mut lists, events.len());
     let room = if asks_kernel { ours_of(events.len()) } else { events.len() };
     let mut is_whole = true;
     let count = lists.interest.collect(
