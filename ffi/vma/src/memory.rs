@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use dlmalloc::Dlmalloc;
 
 use self::spans::Span;
+pub(crate) use self::threads::{OwnHeap, own_heap};
 use crate::lock::{Lock, Protected};
 
 /// What is as large is mapped by itself: a table that has grown leaves no hole where it was.
@@ -49,7 +50,7 @@ impl Heaps {
     /// The calling thread's.
     #[inline]
     fn own(&self) -> &Heap {
-        &self.0[threads::own_heap()]
+        &self.0[threads::number()]
     }
 
     /// That of a place.

@@ -22,6 +22,7 @@ use ringway_stack::{Error, Instant};
 
 use crate::devices::{Rendezvous, Ring};
 use crate::lock::{Lock, Protected};
+use crate::memory::{self, OwnHeap};
 use crate::mux::RingWatch;
 use crate::socket::plain;
 
@@ -40,11 +41,28 @@ pub(crate) struct ProcessRing {
     pub(crate) datagrams: plain::Beside,
     /// By the flow's slot.
     by_slot: Vec<Above>,
+    /// The heap of the thread that made it, which everything of the ring's is from: whoever polls it.
+    heap: OwnHeap,
 }
 
 impl ProcessRing {
-    pub(crate) const fn new(ring: Ring) -> Self {
-        Self { ring, watch: RingWatch::new(), calls: 0, untold: None, datagrams: plain::Beside::new(), by_slot: Vec::new() }
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self {
+            ring,
+            watch: RingWatch::new(),
+            calls: 0,
+            untold: None,
+            datagrams: plain::Beside::new(),
+            by_slot: Vec::new(),
+            heap: memory::own_heap(),
+        }
+    }
+
+    /// Serves what the ring has, and says how many frames that were.
+    #[inline]
+    pub(crate) fn poll(&mut self, now: Instant) -> usize {
+        let _lent = self.heap.lend();
+        self.ring.poll(now)
     }
 
     /// What is to be told next.
@@ -238,7 +256,7 @@ impl Rings {
 
     /// Polls each once, and says how many frames were served.
     pub(crate) fn poll(&mut self, now: Instant) -> usize {
-        self.iter_mut().map(|own| own.ring.poll(now)).sum()
+        self.iter_mut().map(|own| own.poll(now)).sum()
     }
 
     /// Connections that the program has closed, and that are not over yet.

@@ -22,12 +22,64 @@ static THEIRS: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
 /// Threads that got one.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
+/// A thread's heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnHeap(usize);
+
+impl OwnHeap {
+    /// The calling thread allocates from it, until the guard goes: what it makes is for another thread.
+    #[inline]
+    pub(crate) fn lend(self) -> Lent {
+        let before = own_heap();
+        if before != self {
+            change(self);
+        }
+        Lent { before, is_another: before != self }
+    }
+}
+
+/// See [`OwnHeap::lend`].
+pub(crate) struct Lent {
+    before: OwnHeap,
+    is_another: bool,
+}
+
+impl Drop for Lent {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_another {
+            change(self.before);
+        }
+    }
+}
+
 /// The heap of the calling thread.
 #[inline]
-pub(super) fn own_heap() -> usize {
+pub(crate) fn own_heap() -> OwnHeap {
+    OwnHeap(number())
+}
+
+/// Its number.
+#[inline]
+pub(super) fn number() -> usize {
     let thread = thread_pointer();
     let first = first_place(thread);
     if THREADS[first].load(Ordering::Acquire) == thread { THEIRS[first].load(Ordering::Relaxed) } else { find(thread, first) }
+}
+
+/// The calling thread allocates from another one from now on. (One that has no place goes on with what it shares.)
+#[cold]
+fn change(heap: OwnHeap) {
+    let thread = thread_pointer();
+    let first = first_place(thread);
+    if let Some(place) = places(first).find(|&place| THREADS[place].load(Ordering::Acquire) == thread) {
+        THEIRS[place].store(heap.0, Ordering::Relaxed);
+    }
+}
+
+/// Where a thread's entry may be.
+fn places(first: usize) -> impl Iterator<Item = usize> {
+    (first..first + TRIES).map(|place| place % PLACES)
 }
 
 const fn first_place(thread: usize) -> usize {
@@ -35,7 +87,7 @@ const fn first_place(thread: usize) -> usize {
 }
 
 fn find(thread: usize, first: usize) -> usize {
-    for place in (first..first + TRIES).map(|place| place % PLACES) {
+    for place in places(first) {
         match THREADS[place].compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 // (A handler of this very thread that asks in between finds the first heap, which serves as well.)
@@ -59,9 +111,14 @@ mod tests {
         let asked = || {
             barrier.wait();
             let own = own_heap();
-            assert!((0..100).all(|_| own_heap() == own) && own < HEAPS);
+            assert!((0..100).all(|_| own_heap() == own) && number() < HEAPS);
+            let other = OwnHeap((number() + 1) % HEAPS);
+            let lent = other.lend();
+            assert_eq!(own_heap(), other);
+            drop(lent);
+            assert_eq!(own_heap(), own);
             barrier.wait();
-            own
+            number()
         };
         let heaps: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(asked)).collect();

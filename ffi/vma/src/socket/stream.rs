@@ -288,7 +288,7 @@ impl ProcessRing {
     #[inline]
     pub(crate) fn poll_if_due(&mut self, now: Instant) {
         if self.ring.is_due(now) {
-            self.ring.poll(now);
+            self.poll(now);
         }
     }
 }
