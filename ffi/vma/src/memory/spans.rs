@@ -1,25 +1,26 @@
 //! Where heaps have their memory from: each has a span of addresses of its own, so that an address tells whose it is.
 //!
-//! The spans are reserved together, without access, which costs nothing but addresses. Where even these are not to be had (`ulimit -v`), or a span
-//! is used up, the first heap maps what it needs wherever there is room.
+//! A span is reserved without access when its heap is first asked, which costs nothing but addresses. (It is no longer than need be: a program that locks
+//! all its memory, mlockall(2), has it counted.) Where even these are not to be had (`ulimit -v`), or a span is used up, the first heap maps what is
+//! needed wherever there is room.
 
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dlmalloc::Allocator;
 
-use super::{HEAPS, PAGE, map};
+use super::{HEAPS, PAGE, map, threads};
 
 /// Addresses of a heap.
-const SPAN: usize = 2 << 30;
+const SPAN: usize = 64 << 20;
 
-/// Nobody has asked for them.
+/// Nobody has asked for it.
 const UNASKED: usize = 0;
-/// They are not to be had. (No mapping begins there.)
+/// It is not to be had. (No mapping begins there.)
 const REFUSED: usize = 1;
 
-/// Where the spans begin.
-static BASE: AtomicUsize = AtomicUsize::new(UNASKED);
+/// Where each span begins. Changed under the heap's lock.
+static BASES: [AtomicUsize; HEAPS] = [const { AtomicUsize::new(UNASKED) }; HEAPS];
 
 /// How much of each is in use, from its beginning. Changed under the heap's lock.
 static USED: [AtomicUsize; HEAPS] = [const { AtomicUsize::new(0) }; HEAPS];
@@ -27,43 +28,16 @@ static USED: [AtomicUsize; HEAPS] = [const { AtomicUsize::new(0) }; HEAPS];
 /// The heap that a place belongs to.
 #[inline]
 pub(super) fn owner(place: *mut u8) -> usize {
-    match BASE.load(Ordering::Acquire) {
-        UNASKED | REFUSED => 0,
-        base => match place.addr().wrapping_sub(base) / SPAN {
-            heap if heap < HEAPS => heap,
-            _ => 0,
-        },
-    }
-}
-
-/// Whether there are spans.
-pub(super) fn are_there() -> bool {
-    !matches!(base(), UNASKED | REFUSED)
-}
-
-fn base() -> usize {
-    match BASE.load(Ordering::Acquire) {
-        UNASKED => reserve(),
-        base => base,
-    }
+    let own = threads::number();
+    if Span(own).offset(place).is_some() { own } else { (0..HEAPS).find(|&heap| Span(heap).offset(place).is_some()).unwrap_or(0) }
 }
 
 #[cold]
 fn reserve() -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a mapping of its own, wherever there is room.
-    let place = unsafe { libc::mmap(ptr::null_mut(), HEAPS * SPAN, libc::PROT_NONE, flags, -1, 0) };
-    let found = if place == libc::MAP_FAILED { REFUSED } else { place.expose_provenance() };
-    match BASE.compare_exchange(UNASKED, found, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => found,
-        Err(others) => {
-            if found != REFUSED {
-                // SAFETY: mapped just now, and nobody has the address.
-                unsafe { libc::munmap(place, HEAPS * SPAN) };
-            }
-            others
-        }
-    }
+    let place = unsafe { libc::mmap(ptr::null_mut(), SPAN, libc::PROT_NONE, flags, -1, 0) };
+    if place == libc::MAP_FAILED { REFUSED } else { place.expose_provenance() }
 }
 
 /// The memory of the heap of that number.
@@ -71,18 +45,26 @@ pub(super) struct Span(pub(super) usize);
 
 impl Span {
     /// The place in the span, if it is there.
-    fn within(&self, place: *mut u8) -> Option<usize> {
-        let offset = place.addr().wrapping_sub(base() + self.0 * SPAN);
-        (are_there() && offset < SPAN).then_some(offset)
+    #[inline]
+    fn offset(&self, place: *mut u8) -> Option<usize> {
+        let base = BASES[self.0].load(Ordering::Acquire);
+        let offset = place.addr().wrapping_sub(base);
+        (base > REFUSED && offset < SPAN).then_some(offset)
+    }
+
+    /// Where it begins. `None`: it is not to be had.
+    fn base(&self) -> Option<usize> {
+        if BASES[self.0].load(Ordering::Relaxed) == UNASKED {
+            BASES[self.0].store(reserve(), Ordering::Release);
+        }
+        Some(BASES[self.0].load(Ordering::Relaxed)).filter(|&base| base > REFUSED)
     }
 
     /// So many bytes more of it; null: it has no room.
     fn grow(&self, size: usize) -> *mut u8 {
         let used = USED[self.0].load(Ordering::Relaxed);
-        if !are_there() || size > SPAN - used {
-            return ptr::null_mut();
-        }
-        let place = ptr::with_exposed_provenance_mut::<u8>(base() + self.0 * SPAN + used);
+        let Some(base) = self.base().filter(|_| size <= SPAN - used) else { return ptr::null_mut() };
+        let place = ptr::with_exposed_provenance_mut::<u8>(base + used);
         // SAFETY: within the reservation, and in nobody's use.
         if unsafe { libc::mprotect(place.cast(), size, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
             return ptr::null_mut();
@@ -93,7 +75,7 @@ impl Span {
 
     /// Gives back the last so many bytes of a region. `false`: it is not the last one of the span.
     fn shrink(&self, place: *mut u8, size: usize) -> bool {
-        let Some(offset) = self.within(place) else {
+        let Some(offset) = self.offset(place) else {
             // SAFETY: such regions were mapped by `map`, and the heap uses this part no more.
             return unsafe { libc::munmap(place.cast(), size) } == 0;
         };
