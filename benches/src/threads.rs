@@ -36,7 +36,7 @@ const UDP_BY_EPOLL: [&str; 3] = ["udp by epoll, 1 thread", "udp by epoll, 2 thre
 
 const EXCHANGES: (&str, &str) = ("exchanges of 64 B", "/s");
 const STREAM: (&str, &str) = ("throughput, 64 KiB at a time", "MB/s");
-const DATAGRAMS: (&str, &str) = ("throughput, 16 datagrams of 1,400 B at a time", "MB/s");
+const DATAGRAMS: (&str, &str) = ("throughput, 16 datagrams of 1400 B at once", "MB/s");
 
 /// What a thread does: the program's words, the rows' names, and the figure's name and unit.
 const WORK: [(&str, [&str; 3], (&str, &str)); 8] = [
