@@ -296,6 +296,7 @@ impl<Q: Queues> Ring<Q> {
                 self.after_input(now, index);
                 Some(())
             }
+            _ if self.late.awaits(local, remote) => self.keep_late_frame(local, remote, packet.with_option()),
             Some((index, Some(Flow::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
             _ => self.refuse(&packet.aside(), &header, payload_len),
         }

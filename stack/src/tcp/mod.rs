@@ -31,7 +31,7 @@ mod tests;
 
 pub use config::{Config, Family, Keepalive};
 pub(crate) use connection::PATH_MTU_TIME;
-pub use connection::{Connection, Details, Remains, Snapshot, SnapshotError};
+pub use connection::{Connection, ControlBlock, Details, Remains, Snapshot, SnapshotError};
 pub use payload::RxPayload;
 pub use recv_queue::Lent;
 pub use screen::{Decision, LentPieces};
