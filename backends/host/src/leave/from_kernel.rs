@@ -148,6 +148,7 @@ fn read(socket: Socket<'_>, clock: &Clock) -> Result<ControlBlock, LeaveError> {
         early_fin: None,
         rtt: (info.rtt, info.rtt_var),
         buffers: (None, None),
+        mss_user: None,
     })
 }
 

@@ -243,7 +243,7 @@ impl ToKernel<'_> {
         // The segment's size is computed by `connect`, from this.
         socket.set_mss(block.peer_mss).map_err(at("TCP_MAXSEG"))?;
         socket.connect(remote).map_err(at("connect"))?;
-        socket.set_mss(0).map_err(at("TCP_MAXSEG"))?;
+        socket.set_mss(block.mss_user.unwrap_or(0)).map_err(at("TCP_MAXSEG"))?;
         let (timestamps, scales, sack) = (block.timestamp.is_some(), block.scales, block.sack);
         socket.set_options(&Options { mss: block.peer_mss, scales, sack, timestamps }).map_err(at("TCP_REPAIR_OPTIONS"))?;
         if let Some(clock) = block.timestamp_at(self.kernel.clock.now()) {

@@ -97,6 +97,9 @@ pub(crate) struct PacketQueues {
     mac: MacAddr,
     /// So many of the frames that come next are lost.
     pub(crate) lose: usize,
+    /// Of so many frames, one is lost; zero: none.
+    pub(crate) lose_one_of: u32,
+    received: u32,
 }
 
 impl PacketQueues {
@@ -128,7 +131,7 @@ impl PacketQueues {
         let capabilities =
             Capabilities { gather_max: 8, rings_max: 2, steering: Steering::IPV6, ..Capabilities::least(DeviceKind::Xdp, MTU) };
         let card = Card(Rc::new(Shared { capabilities, flows, rules: RefCell::default(), next: Cell::new(1) }));
-        Ok(Self { card, fd, mac, lose: 0 })
+        Ok(Self { card, fd, mac, lose: 0, lose_one_of: 0, received: 0 })
     }
 
     fn receive(&self, into: &mut [u8]) -> Option<usize> {
@@ -161,8 +164,9 @@ impl Queues for PacketQueues {
         let (mut count, mut bytes) = (0, [0; MTU + 18]);
         while !batch.is_full() {
             let Some(len) = self.receive(&mut bytes) else { break };
-            if self.lose > 0 {
-                self.lose -= 1;
+            self.received = self.received.wrapping_add(1);
+            if self.lose > 0 || (self.lose_one_of > 0 && self.received.is_multiple_of(self.lose_one_of)) {
+                self.lose = self.lose.saturating_sub(1);
                 continue;
             }
             let Some(frame) = batch.push_slot() else { break };

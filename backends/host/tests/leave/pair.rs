@@ -33,6 +33,8 @@ pub(crate) struct Pair<'w> {
     pub(crate) written: [u64; 2],
     pub(crate) read: [u64; 2],
     pub(crate) moves: usize,
+    /// For how long nobody had our end, each time that the kernel took it over.
+    pub(crate) frozen: Vec<Duration>,
     /// The state in which the kernel gave our end back last.
     pub(crate) state_taken: Option<State>,
 }
@@ -72,7 +74,7 @@ impl<'w> Pair<'w> {
     pub(crate) fn of(world: &'w mut World, ours: Ours, peers: TcpStream, local: SocketAddr, remote: SocketAddr) -> Self {
         peers.set_nonblocking(true).expect("an option");
         let kernel = Kernel::open(world.clock).expect("the kernel takes connections over");
-        Self { world, kernel, ours, peers, local, remote, written: [0; 2], read: [0; 2], moves: 0, state_taken: None }
+        Self { world, kernel, ours, peers, local, remote, written: [0; 2], read: [0; 2], moves: 0, frozen: Vec::new(), state_taken: None }
     }
 
     /// Where our end is, and in which state.
@@ -243,7 +245,8 @@ impl<'w> Pair<'w> {
         let Self { world, kernel, local, remote, .. } = self;
         let Ours::Ring(id) = self.ours else { panic!("the kernel has it") };
         let (local, remote, clock) = (*local, *remote, world.clock);
-        let handover = world.ring.detach_stream(clock.now(), id).expect("it can be given away");
+        let began = clock.now();
+        let handover = world.ring.detach_stream(began, id).expect("it can be given away");
         world.ring.tcp_keep_late(local, remote);
         let mut late = || {
             while world.ring.poll(clock.now()) > 0 {}
@@ -253,6 +256,7 @@ impl<'w> Pair<'w> {
         match left {
             Ok(unsent) => {
                 self.world.ring.tcp_end_late(local, remote);
+                self.frozen.push(clock.now() - began);
                 self.ours = Ours::Kernel(TcpStream::from(placeholder), unsent);
                 Ok(())
             }

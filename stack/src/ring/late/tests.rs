@@ -40,13 +40,16 @@ fn what_comes_between_two_owners_can_be_passed_on() {
     assert_eq!(sizes.iter().map(|size| usize::from(*size) - 52).sum::<usize>(), 2000);
     assert!(late[0].bytes.ends_with(&[7; 100]));
     assert_eq!(pair.a.tcp_take_late(local, remote), Vec::new());
-    write(&mut pair.b, pair.now, server, b"more").unwrap();
+    // (Whole segments: less would wait for an acknowledgment.)
+    let before = pair.a.counters().rx_packets;
+    write(&mut pair.b, pair.now, server, &[8; 1448]).unwrap();
     pair.settle();
     assert_eq!(pair.a.tcp_end_late(local, remote).len(), 1);
     drop(handover);
     // From now on they are dropped, and answered by nobody.
-    write(&mut pair.b, pair.now, server, b"and more").unwrap();
+    write(&mut pair.b, pair.now, server, &[9; 1448]).unwrap();
     pair.settle();
+    assert_eq!(pair.a.counters().rx_packets - before, 2);
     assert_eq!(pair.a.tcp_take_late(local, remote), Vec::new());
     assert_eq!(pair.b.info(server).and_then(|info| info.state), Some(tcp::State::Established));
 }

@@ -63,6 +63,8 @@ pub struct ControlBlock {
     pub rtt: (Duration, Duration),
     /// SO_RCVBUF and SO_SNDBUF in bytes, if the program set them.
     pub buffers: (Option<usize>, Option<usize>),
+    /// TCP_MAXSEG, if the program set it.
+    pub mss_user: Option<u16>,
 }
 
 impl ControlBlock {
@@ -126,6 +128,7 @@ impl Snapshot {
             early_fin: variables.held.as_ref().and_then(|held| held.fin),
             rtt: (rtt.srtt(), rtt.var()),
             buffers: (options.rcvbuf, options.sndbuf),
+            mss_user: options.mss_user,
         }
     }
 

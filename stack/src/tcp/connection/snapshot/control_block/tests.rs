@@ -36,6 +36,7 @@ fn block(state: State) -> ControlBlock {
         early_fin: None,
         rtt: (Duration::from_micros(300), Duration::from_micros(50)),
         buffers: (None, None),
+        mss_user: None,
     }
 }
 
