@@ -138,8 +138,9 @@ fn a_closed_window_of_the_peers_is_probed_and_all_arrives_once_it_reads() {
             let (asked, waits) = (pair.world.now(), pair.written[US] - pair.read[PEER]);
             pair.drain(PEER);
             let took = pair.world.now() - asked;
-            println!("{waits} bytes took {took:?}");
-            assert!(took < Duration::from_millis(600), "{took:?} until all was there");
+            // The first round has a few hundred kilobytes, later ones have what buffers have grown to. (The probe that would come next is 700 ms away.)
+            let most = Duration::from_millis(300) + Duration::from_nanos(200 * waits);
+            assert!(took < most, "{waits} bytes took {took:?}");
             // And back, while the peer does not read again.
             while pair.write(US, 1 << 16) > 0 {
                 pair.turn();
