@@ -2,7 +2,8 @@
 //! exec, or because something is asked of it that only the kernel can do.
 //!
 //! The ways stand behind one trait, [`Leave`]: the kernel takes it over by TCP_REPAIR ([`ToKernel`]; [`FromKernel`] is the way back), or another ring does,
-//! of this process ([`ToRing`]) or of another ([`ToProcess`]). Where none of them can be, its owner stays, and relays for as long as it lives ([`Way::Relay`]).
+//! of this process ([`ToRing`]) or of another ([`ToProcess`]). Where none of them can be, its owner stays, and is to relay for as long as it lives
+//! ([`Way::Relay`]): that way has no implementation yet.
 //!
 //! What is handed over goes on steering to the ring that gives it away until the other owner is complete: a connection's rule travels in its [`Handover`], and
 //! the way ends it. A segment that reached the kernel before would be answered by a reset. What arrives meanwhile is kept by the ring

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::io::{Read as _, Write as _};
 
+use ringway_host::leave::{Leave as _, LeaveError, ToProcess, ToRing, Written};
 use ringway_stack::ring::RingConfig;
 use ringway_stack::tcp::Config;
 
@@ -150,6 +151,40 @@ fn a_closed_window_of_the_peers_is_probed_and_all_arrives_once_it_reads() {
             pair.drain(PEER);
             pair.talk();
         }
+        pair.finish(&[US, PEER]);
+    });
+}
+
+/// From ring to ring, as it is and as bytes. (The ring is the same: what is tried is the way.)
+#[test]
+fn rings_hand_it_to_each_other() {
+    in_worlds(|world| {
+        let mut pair = Pair::connect(world);
+        pair.write_all(PEER, 3000);
+        let mut nothing = || Vec::new();
+        let (now, handover) = pair.detach();
+        let left = ToRing { ring: &mut pair.world.ring, now }.leave(handover, &mut nothing);
+        pair.ours = Ours::Ring(left.expect("there is room"));
+        pair.talk();
+        let (now, handover) = pair.detach();
+        let mut refuse = ToProcess { offer: |_: Written| Err(std::io::ErrorKind::ConnectionRefused.into()) };
+        let refused = refuse.leave(handover, &mut nothing).expect_err("nobody is there");
+        assert!(matches!(refused.error, LeaveError::Process(_)), "{}", refused.error);
+        pair.ours = Ours::Ring(pair.world.ring.adopt(now, refused.handover).map_err(|(error, _)| error).expect("it goes back"));
+        pair.talk();
+        let (now, handover) = pair.detach();
+        let mut offered = None;
+        let offer = |written: Written| {
+            offered = Some(written);
+            Ok(())
+        };
+        ToProcess { offer }.leave(handover, &mut nothing).expect("it was offered");
+        let Written { local, remote, hop, snapshot } = offered.expect("it was offered");
+        let ring = &mut pair.world.ring;
+        let id = ring.adopt_snapshot(now, (local, remote), hop, &Config::default(), &snapshot).expect("there is room");
+        ring.tcp_go_on(now, id).expect("it is there");
+        pair.ours = Ours::Ring(id);
+        pair.talk();
         pair.finish(&[US, PEER]);
     });
 }

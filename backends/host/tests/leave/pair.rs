@@ -6,10 +6,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use ringway_host::leave::{FromKernel, Kernel, Leave as _, LeaveError, Unsent, settle};
-use ringway_stack::Error;
-use ringway_stack::ring::{FlowId, RecvFlags, SendFlags, Shutdown as Direction};
+use ringway_stack::ring::{FlowId, Handover, RecvFlags, SendFlags, Shutdown as Direction};
 use ringway_stack::tcp::{Config, State};
+use ringway_stack::{Error, Instant};
 
+use crate::device::PacketQueues;
 use crate::world::World;
 
 /// What is waited for, at most.
@@ -230,6 +231,13 @@ impl<'w> Pair<'w> {
             Ours::Kernel(mut stream, _) => assert_eq!(stream.read(&mut [0]).expect("the end"), 0),
             Ours::Nobody => {}
         }
+    }
+
+    /// Our end, between two owners.
+    pub(crate) fn detach(&mut self) -> (Instant, Handover<PacketQueues>) {
+        let Ours::Ring(id) = core::mem::replace(&mut self.ours, Ours::Nobody) else { panic!("the kernel has it") };
+        let now = self.world.now();
+        (now, self.world.ring.detach_stream(now, id).expect("it can be given away"))
     }
 
     /// Gives our end to the kernel.
