@@ -16,10 +16,10 @@ fn an_idle_connection_goes_there_and_back() {
         let mut pair = Pair::connect(world);
         pair.talk();
         for _ in 0..10 {
-            pair.to_kernel();
+            pair.move_to_kernel();
             assert_eq!(pair.world.card().rules(), 0, "its frames are the kernel's");
             pair.talk();
-            pair.to_ring();
+            pair.move_to_ring();
             assert_eq!(pair.world.card().rules(), 1);
             pair.talk();
         }
@@ -36,10 +36,10 @@ fn one_without_options_does_so_too() {
         let mut pair = Pair::connect_with(world, &config);
         for _ in 0..2 {
             pair.write_all(PEER, 20_000);
-            pair.to_kernel();
+            pair.move_to_kernel();
             pair.drain(US);
             pair.write_all(US, 20_000);
-            pair.to_ring();
+            pair.move_to_ring();
             pair.drain(PEER);
             pair.talk();
         }
@@ -58,14 +58,14 @@ fn queues_and_what_is_on_the_way_go_with_it() {
             pair.pass(Duration::from_millis(5));
             pair.write(PEER, 10_000);
             assert!(pair.write(US, 80_000) > 20_000);
-            pair.to_kernel();
+            pair.move_to_kernel();
             for whose in [US, PEER] {
                 pair.drain(whose);
             }
             pair.write_all(PEER, 30_000);
             pair.write(US, 200_000);
             pair.write(PEER, 10_000);
-            pair.to_ring();
+            pair.move_to_ring();
             for whose in [PEER, US] {
                 pair.drain(whose);
             }
@@ -85,13 +85,13 @@ fn bytes_out_of_order_are_not_sent_again() {
             pair.world.ring.queues_mut().lose = 1 + whose_acknowledgments;
             pair.write_all(PEER, 12_000);
             pair.world.ring.poll(pair.world.now());
-            pair.to_kernel();
+            pair.move_to_kernel();
             pair.drain(US);
             let again = total_retransmissions(&pair.peers) - before;
             // (What was lost, and perhaps a probe for the end of what was sent.)
             assert!(again <= 3, "{again} segments of 9 were sent again");
             pair.talk();
-            pair.to_ring();
+            pair.move_to_ring();
             pair.talk();
         }
         pair.finish(&[US, PEER]);
@@ -110,14 +110,14 @@ fn a_closed_window_of_ours_stays_closed_until_the_program_reads() {
             }
         };
         fill(&mut pair);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.pass(Duration::from_millis(300));
-        pair.to_ring();
+        pair.move_to_ring();
         pair.pass(Duration::from_millis(300));
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.drain(US);
         fill(&mut pair);
-        pair.to_ring();
+        pair.move_to_ring();
         pair.drain(US);
         pair.talk();
         pair.finish(&[US, PEER]);
@@ -134,7 +134,7 @@ fn a_closed_window_of_the_peers_is_probed_and_all_arrives_once_it_reads() {
                 idle = if pair.write(US, 1 << 16) > 0 { 0 } else { idle + 1 };
                 pair.pass(Duration::from_millis(1));
             }
-            pair.to_kernel();
+            pair.move_to_kernel();
             pair.pass(Duration::from_millis(700));
             let (asked, waits) = (pair.world.now(), pair.written[US] - pair.read[PEER]);
             pair.drain(PEER);
@@ -146,7 +146,7 @@ fn a_closed_window_of_the_peers_is_probed_and_all_arrives_once_it_reads() {
             while pair.write(US, 1 << 16) > 0 {
                 pair.turn();
             }
-            pair.to_ring();
+            pair.move_to_ring();
             pair.pass(Duration::from_millis(300));
             pair.drain(PEER);
             pair.talk();
@@ -261,8 +261,8 @@ fn under_load(mut pair: Pair<'_>) {
             if pair.written[US] + pair.read[US] >= next && left > 0 {
                 next += BYTES_A_MOVE;
                 match pair.ours {
-                    Ours::Ring(_) => pair.to_kernel(),
-                    _ if pair.is_settled() => pair.to_ring(),
+                    Ours::Ring(_) => pair.move_to_kernel(),
+                    _ if pair.is_settled() => pair.move_to_ring(),
                     _ => {}
                 }
             }

@@ -241,7 +241,7 @@ impl<'w> Pair<'w> {
     }
 
     /// Gives our end to the kernel.
-    pub(crate) fn to_kernel(&mut self) {
+    pub(crate) fn move_to_kernel(&mut self) {
         let placeholder = self.world.placeholder(self.local);
         let refused = self.try_kernel(placeholder).err().map(|(error, _)| error);
         assert!(refused.is_none(), "{refused:?}");
@@ -277,7 +277,7 @@ impl<'w> Pair<'w> {
     }
 
     /// Takes our end back into the ring.
-    pub(crate) fn to_ring(&mut self) {
+    pub(crate) fn move_to_ring(&mut self) {
         let end = self.world.now() + PATIENCE;
         // (What was never sent goes before all else: the socket has it, or the way back waits.)
         while let Ours::Kernel(stream, unsent) = &mut self.ours {

@@ -63,9 +63,9 @@ fn without_cap_net_raw_the_states_that_need_it_stay() {
         pair.kernel = Kernel::open(pair.world.clock).expect("CAP_NET_ADMIN is enough for that");
         may(CAP_NET_RAW, true);
         assert!(!pair.kernel.abilities().injects);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.talk();
-        pair.to_ring();
+        pair.move_to_ring();
         pair.write_all(PEER, 3000);
         pair.shut(PEER);
         pair.until(State::CloseWait);
@@ -166,7 +166,7 @@ fn one_that_comes_by_its_listeners_rule_stays_until_the_listener_ends() {
         pair.world.ring.tcp_withdraw(listener);
         pair.try_kernel(placeholder).map_err(|(error, _)| error).expect("it has one now");
         pair.talk();
-        pair.to_ring();
+        pair.move_to_ring();
         pair.talk();
         pair.finish(&[US, PEER]);
     });

@@ -23,7 +23,7 @@ fn fin_wait_1_to_the_kernel() {
         pair.write(US, 5000);
         pair.shut(US);
         assert_eq!(pair.state(), Some(State::FinWait1));
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.write_all(PEER, 5000);
         pair.finish(&[PEER]);
     });
@@ -37,7 +37,7 @@ fn fin_wait_1_whose_fin_waits_behind_unsent_bytes_to_the_kernel() {
             pair.pass(Duration::from_millis(2));
         }
         pair.shut(US);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.write_all(PEER, 5000);
         pair.finish(&[PEER]);
     });
@@ -51,7 +51,7 @@ fn fin_wait_2_to_the_kernel() {
         pair.write_all(PEER, 3000);
         pair.shut(US);
         pair.until(State::FinWait2);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.write_all(PEER, 5000);
         pair.finish(&[PEER]);
     });
@@ -65,7 +65,7 @@ fn close_wait_to_the_kernel() {
         pair.shut(PEER);
         pair.until(State::CloseWait);
         pair.write(US, 3000);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.write_all(US, 3000);
         pair.finish(&[US]);
     });
@@ -84,7 +84,7 @@ fn closing_to_the_kernel() {
         pair.shut(US);
         pair.world.ring.poll(pair.world.now());
         assert_eq!(pair.state(), Some(State::Closing));
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.finish(&[]);
     });
 }
@@ -99,7 +99,7 @@ fn last_ack_to_the_kernel() {
         pair.write(US, 3000);
         pair.shut(US);
         assert_eq!(pair.state(), Some(State::LastAck));
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.finish(&[]);
     });
 }
@@ -108,7 +108,7 @@ fn last_ack_to_the_kernel() {
 fn fin_wait_1_to_the_ring() {
     in_worlds(|world| {
         let mut pair = Pair::connect(world);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.talk();
         pair.write_all(PEER, 2000);
         pair.expect();
@@ -126,12 +126,12 @@ fn fin_wait_1_to_the_ring() {
 fn fin_wait_2_to_the_ring() {
     in_worlds(|world| {
         let mut pair = Pair::connect(world);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.write_all(PEER, 2000);
         pair.write_all(US, 3000);
         pair.shut(US);
         pair.pass(Duration::from_millis(50));
-        pair.to_ring();
+        pair.move_to_ring();
         assert_eq!(pair.state_taken, Some(State::FinWait2));
         pair.write_all(PEER, 5000);
         pair.finish(&[PEER]);
@@ -142,11 +142,11 @@ fn fin_wait_2_to_the_ring() {
 fn close_wait_to_the_ring() {
     in_worlds(|world| {
         let mut pair = Pair::connect(world);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.write_all(PEER, 2000);
         pair.shut(PEER);
         pair.pass(Duration::from_millis(50));
-        pair.to_ring();
+        pair.move_to_ring();
         assert_eq!(pair.state_taken, Some(State::CloseWait));
         pair.write_all(US, 5000);
         pair.finish(&[US]);
@@ -157,7 +157,7 @@ fn close_wait_to_the_ring() {
 fn last_ack_to_the_ring() {
     in_worlds(|world| {
         let mut pair = Pair::connect(world);
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.write_all(PEER, 2000);
         pair.shut(PEER);
         pair.pass(Duration::from_millis(50));
@@ -181,9 +181,9 @@ fn closing_to_the_ring() {
         pair.write(US, 3000);
         pair.shut(US);
         pair.world.ring.queues_mut().lose = 100;
-        pair.to_kernel();
+        pair.move_to_kernel();
         pair.world.ring.queues_mut().lose = 0;
-        pair.to_ring();
+        pair.move_to_ring();
         assert_eq!(pair.state_taken, Some(State::Closing));
         pair.finish(&[]);
     });
