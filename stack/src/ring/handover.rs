@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::marks::Mark;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Config, Connection, Remains, Snapshot, State};
+use crate::tcp::{Config, Connection, ControlBlock, Remains, Snapshot, State};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -83,9 +83,24 @@ impl<Q: Queues> Handover<Q> {
         self.stream.hop
     }
 
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.stream.connection.state()
+    }
+
     /// Ends the flow rule that it has with it: before a ring of another process, or another carrier, asks for one of these addresses.
     pub fn end_rule(&mut self) {
         self.carried.end();
+    }
+
+    /// Whether its frames come by a flow rule of its own, which it has with it. One that came by its listener's rule has none, as long as the listener is there.
+    pub fn carries_rule(&self) -> bool {
+        self.carried.rule.is_some()
+    }
+
+    /// What another implementation of TCP needs of the connection, as of `now`. `None`: as [`Handover::snapshot`].
+    pub fn control_block(&self, now: Instant) -> Option<ControlBlock> {
+        self.stream.connection.snapshot().map(|snapshot| snapshot.control_block(now))
     }
 
     /// The connection as bytes, for a ring of another process ([`Ring::adopt_snapshot`]). `None`: it is over, or about to be, or the program
@@ -214,8 +229,9 @@ impl<Q: Queues> Ring<Q> {
     /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
     /// connection comes back whole.
     pub fn adopt(&mut self, now: Instant, handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
-        let deadline = handover.stream.connection.deadline();
+        let (deadline, ends) = (handover.stream.connection.deadline(), (handover.local(), handover.remote()));
         let id = self.place(handover)?;
+        let late = self.late.end(ends);
         if let Some(deadline) = deadline
             && let Some(stream) = self.slots.stream_at(id.index)
             && stream.needs_wheel(deadline)
@@ -225,6 +241,7 @@ impl<Q: Queues> Ring<Q> {
         }
         self.transmit(now, id.index);
         self.output.flush(&mut self.queues);
+        self.replay_late(now, late);
         Ok(id)
     }
 
@@ -331,11 +348,12 @@ impl<Q: Queues> Ring<Q> {
 impl<Q: Queues> Ring<Q> {
     /// Takes a connection that a ring of another process gave away ([`Handover::snapshot`]), between these addresses (ours, the peer's), as
     /// [`Ring::adopt`] does, and whose clock is `now`'s. It says nothing and its timers stand still, so that the other ring may still take it back, until it goes
-    /// on ([`Ring::tcp_go_on`], [`Ring::tcp_retarget`]), hears its peer, or is used. The peer's frames come here by the rule, or because the peer is told. What the
-    /// program has set of it comes with it, and the rest of `config` counts.
+    /// on ([`Ring::tcp_go_on`], [`Ring::tcp_retarget`]), hears its peer, or is used. The peer's frames come here by the rule, or because the peer is told; what
+    /// came since [`Ring::tcp_expect`] is heard at once. What the program has set of it comes with it, and the rest of `config` counts.
     ///
     /// # Errors
-    /// [`Error::Invalid`] (no connection is written there), [`Error::AddressInUse`], [`Error::NoBuffers`].
+    /// [`Error::Invalid`] (no connection is written there), [`Error::AddressInUse`], [`Error::NoBuffers`]; of one that is expected, [`Error::InProgress`] (its rule
+    /// does not steer yet), or what became of the rule.
     pub fn adopt_snapshot(
         &mut self,
         now: Instant,
@@ -344,6 +362,7 @@ impl<Q: Queues> Ring<Q> {
         config: &Config,
         bytes: &[u8],
     ) -> Result<FlowId, Error> {
+        self.late.may_arrive((local, remote))?;
         let snapshot = Snapshot::from_bytes(bytes).map_err(|_| Error::Invalid)?;
         let ports = (local.port(), remote.port());
         // What the device gathers, and cuts, is this ring's, not the one's that the connection comes from.
@@ -356,14 +375,35 @@ impl<Q: Queues> Ring<Q> {
         if self.lends {
             connection.lend_from_now_on();
         }
-        let (wheel_at, far_at, parent, rule) = (None, None, None, None);
+        let (wheel_at, far_at, parent) = (None, None, None);
         let (awaits_rule, queued, orphan, stalled, shared, noted) = (false, false, false, false, false, false);
-        let stream =
-            Stream { connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted };
-        let carried = Carried { device: self.queues.device().clone(), rule: None };
-        let id = self.place(Handover { stream: Box::new(stream), carried }).map_err(|(error, _)| error)?;
+        let stream = Stream {
+            connection,
+            local,
+            remote,
+            hop,
+            rule: None,
+            awaits_rule,
+            wheel_at,
+            far_at,
+            parent,
+            queued,
+            orphan,
+            stalled,
+            shared,
+            noted,
+        };
+        let rule = self.late.take_rule((local, remote));
+        let carried = Carried { device: self.queues.device().clone(), rule };
+        let id = self.place(Handover { stream: Box::new(stream), carried }).map_err(|(error, mut handover)| {
+            // (What was expected goes on to be: another try may find room.)
+            self.late.keep_rule((local, remote), handover.carried.rule.take());
+            error
+        })?;
         self.renote(id.index);
         mark!(self, AdoptedWritten);
+        let late = self.late.end((local, remote));
+        self.replay_late(now, late);
         Ok(id)
     }
 

@@ -278,6 +278,7 @@ impl<Q: Queues> Ring<Q> {
         match found.map(|index| (index, self.slots.at(index))) {
             Some((index, Some(Flow::Stream(_)))) => self.on_stream(now, index, packet, at, (&header, local, remote)),
             Some((index, Some(Flow::Resting(_)))) => self.on_resting(now, index, packet.with_option(), at, (&header, local, remote)),
+            _ if self.late.awaits(local, remote) => self.keep_late_frame(local, remote, packet.with_option()),
             Some((index, Some(Flow::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
             _ => self.refuse(&packet.aside(), &header, payload_len),
         }

@@ -16,6 +16,7 @@ mod info;
 mod input;
 mod ip;
 mod ipv6;
+mod late;
 mod lending;
 mod multicast;
 mod neighbour;
@@ -32,6 +33,7 @@ mod udp;
 mod writing;
 
 pub use handover::Handover;
+pub use late::LatePacket;
 pub use screening::{Candidate, Shown};
 pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, UdpOptions, Usage,
@@ -51,6 +53,7 @@ use self::arp::Answers;
 use self::demux::Demux;
 use self::handover::{HandedOver, HandoversUnderWay};
 use self::incarnations::{EarlierIncarnations, UnansweredSyns};
+use self::late::Late;
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
@@ -111,6 +114,7 @@ pub struct Ring<Q: Queues> {
     groups: Groups,
     handed_over: HandedOver,
     handovers: HandoversUnderWay,
+    late: Late<Q::Rx>,
     unanswered_syns: UnansweredSyns,
     earlier_incarnations: EarlierIncarnations,
     batch: RxBatch<Q::Rx>,
@@ -157,6 +161,7 @@ impl<Q: Queues> Ring<Q> {
             groups: Groups::new(rng.next_u64()),
             handed_over: HandedOver::default(),
             handovers: HandoversUnderWay::default(),
+            late: Late::default(),
             unanswered_syns: UnansweredSyns::default(),
             earlier_incarnations: EarlierIncarnations::default(),
             batch: RxBatch::new(config.batch.max(1)),

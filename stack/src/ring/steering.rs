@@ -35,6 +35,8 @@ pub(super) enum Holder {
     Flow(u32),
     /// A group's, for all members.
     Group(SocketAddr),
+    /// A connection's that is yet to come from another owner, between these addresses (ours, the peer's).
+    Arrival(SocketAddr, SocketAddr),
 }
 
 /// A rule that does not steer yet.
@@ -266,6 +268,9 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn rule_ready(&mut self, now: Instant, rule: RuleId) {
         let Some(Pending { holder, before }) = self.rules.pending.remove(&rule) else { return };
         before.into_iter().for_each(|before| self.detach(before));
+        if let Holder::Arrival(local, remote) = holder {
+            self.late.rule_steers(local, remote);
+        }
         if let Holder::Flow(index) = holder
             && let Some(stream) = self.slots.stream_at(index)
             && stream.rule == Some(rule)
@@ -288,6 +293,7 @@ impl<Q: Queues> Ring<Q> {
         match holder {
             Holder::Flow(index) => self.lost_rule(now, index, before, error),
             Holder::Group(to) => self.lost_group(to, error),
+            Holder::Arrival(local, remote) => self.late.rule_failed(local, remote, error),
         }
     }
 

@@ -176,7 +176,7 @@ impl Config {
     /// The smallest send buffer in bytes (Linux's SOCK_MIN_SNDBUF).
     pub(super) const SEND_LIMIT_MIN: usize = 4608;
     /// Linux's TCP_MIN_MSS: less would not leave room for options.
-    pub(super) const MSS_MIN: u16 = 88;
+    pub const MSS_MIN: u16 = 88;
 
     /// The same for the parts.
     pub(super) fn strain(&self) -> Strain {

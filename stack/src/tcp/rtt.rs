@@ -45,6 +45,17 @@ impl Rtt {
         }
     }
 
+    /// One that another implementation has measured: round-trip time and mean deviation; zero: it has not.
+    pub(super) fn known((srtt, var): (Duration, Duration)) -> Self {
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(RTO_MAX_NS);
+        let (srtt_ns, var_ns) = (ns(srtt), ns(var));
+        if srtt_ns == 0 {
+            return Self::new();
+        }
+        let rto_ns = (srtt_ns + (4 * var_ns).max(RTO_MIN_NS)).min(RTO_MAX_NS);
+        Self { srtt_ns, var_ns, rto_ns, ..Self::new() }
+    }
+
     /// The same as a mutant.
     pub(super) const fn of(self, strain: Strain) -> Self {
         Self { strain, ..self }

@@ -17,7 +17,7 @@ mod transmit;
 pub(crate) use path::PATH_MTU_TIME;
 pub use remains::Remains;
 pub(crate) use rest::Rest;
-pub use snapshot::{Snapshot, SnapshotError};
+pub use snapshot::{ControlBlock, Snapshot, SnapshotError};
 
 use core::time::Duration;
 
@@ -122,6 +122,8 @@ pub struct Connection<R, T> {
     window: ReceiveWindow,
     acks: AckPolicy,
     ts_recent: u32,
+    /// The peer's timestamp was heard. (The kernel does not tell what it heard, when a connection comes from there.)
+    ts_recent_known: bool,
     ts_offset: u32,
     ts_recent_at: Instant,
     last_rx: Instant,
@@ -197,6 +199,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             window,
             acks: AckPolicy::new(),
             ts_recent: 0,
+            ts_recent_known: false,
             ts_offset: opening.timestamp_offset,
             ts_recent_at: now,
             last_rx: now,
@@ -245,7 +248,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.start(syn.seq + 1);
         self.window.scale = self.agreement.receive_scale;
         if let Some((value, _)) = syn.options.timestamps {
-            self.ts_recent = value;
+            (self.ts_recent, self.ts_recent_known) = (value, true);
             self.ts_recent_at = now;
         }
         // A SYN's window is never scaled (RFC 7323 s2.2).

@@ -249,6 +249,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let old = (value.wrapping_sub(self.ts_recent) as i32) < i32::from(self.config.is(Mutant::PawsStrict));
         let old = if self.config.is(Mutant::PawsComparesUnsigned) { value < self.ts_recent } else { old };
         let valid = if self.config.is(Mutant::PawsForgetsSoon) { TS_RECENT_VALID / 1440 } else { TS_RECENT_VALID };
+        let old = old && self.ts_recent_known;
         self.agreement.timestamps && old && (now.since(self.ts_recent_at) < valid || self.config.is(Mutant::PawsKeepsAncientStamps))
     }
 
@@ -258,7 +259,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Some((value, _)) = header.options.timestamps else { return };
         let counts = header.seq.le(self.window.wup) || self.config.is(Mutant::EchoEveryTimestamp);
         if counts && self.agreement.timestamps {
-            self.ts_recent = value;
+            (self.ts_recent, self.ts_recent_known) = (value, true);
             self.ts_recent_at = now;
         }
     }
@@ -622,7 +623,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return false;
         }
         let newer = match syn.options.timestamps {
-            Some((value, _)) if self.agreement.timestamps => {
+            Some((value, _)) if self.agreement.timestamps && self.ts_recent_known => {
                 value.wrapping_sub(self.ts_recent) as i32 >= i32::from(!self.config.is(Mutant::TimeWaitTakesEqualStamp))
             }
             _ => false,

@@ -33,6 +33,7 @@ pub(crate) struct Rest {
     snd_wnd: u32,
     snd_wnd_max: u32,
     ts_recent: u32,
+    ts_recent_known: bool,
     ts_offset: u32,
     ts_recent_at: Instant,
     last_rx: Instant,
@@ -113,6 +114,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             snd_wnd: u32::try_from(self.snd_wnd).ok()?,
             snd_wnd_max: u32::try_from(self.snd_wnd_max).ok()?,
             ts_recent: self.ts_recent,
+            ts_recent_known: self.ts_recent_known,
             ts_offset: self.ts_offset,
             ts_recent_at: self.ts_recent_at,
             last_rx: self.last_rx,
@@ -141,7 +143,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         (connection.snd_wnd, connection.snd_wnd_max) = (rest.snd_wnd as usize, rest.snd_wnd_max as usize);
         let window = &mut connection.window;
         (window.nxt, window.adv, window.wup, window.scale) = (rest.rcv_nxt, rest.rcv_adv, rest.rcv_wup, rest.agreement.receive_scale);
-        (connection.ts_recent, connection.ts_recent_at) = (rest.ts_recent, rest.ts_recent_at);
+        (connection.ts_recent, connection.ts_recent_known, connection.ts_recent_at) = (rest.ts_recent, rest.ts_recent_known, rest.ts_recent_at);
         (connection.last_rx, connection.challenge_at) = (rest.last_rx, rest.challenge_at);
         connection.path_mss = rest.path_mss;
         connection.update_mss();

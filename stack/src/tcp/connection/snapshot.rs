@@ -6,6 +6,7 @@
 //! Not in it, since it is not the connection's: addresses and next hop, which travel beside it; what the ring and its device give each connection (the largest
 //! segment, how much they gather and cut, the default sizes of buffers); and in which of the device's buffers bytes lie.
 
+mod control_block;
 mod parts;
 mod resume;
 mod same;
@@ -24,12 +25,13 @@ use crate::tcp::timers::Timers;
 use crate::tcp::window::ReceiveWindow;
 use crate::wire::tcp::{SackBlock, SeqNumber};
 
+pub use self::control_block::ControlBlock;
 pub use crate::tcp::fields::SnapshotError;
 
 use self::parts::{Clock, Flags, Loss, Path, Sending, Silence, SocketOptions};
 
 /// The layout's number, first of all.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The states in which a connection can be written down.
 const STATES: [State; 6] = [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck];
@@ -166,7 +168,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let &Self {
             state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved,
             agreement, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, ref window,
-            ref acks, ts_recent, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
+            ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
             ref scoreboard, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
             // One that begins, is over or that nobody has any more is not written down.
             syn_due: _, reset_due: _, orphaned: _, error: _,
@@ -187,7 +189,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             sending: Sending { snd_una, snd_nxt, written: send.end(), snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max },
             window: window.clone(),
             acks: acks.clone(),
-            clock: Clock { ts_offset, ts_recent, ts_recent_at },
+            clock: Clock { ts_offset, ts_recent, ts_recent_known, ts_recent_at },
             silence: Silence { last_rx, last_tx, last_data_tx, challenge_at, stalled_since, persist_backoff, unanswered_probes },
             timers: timers.clone(),
             rtt: rtt.clone(),

@@ -78,14 +78,16 @@ pub(super) struct Clock {
     pub(super) ts_offset: u32,
     /// The peer's, and when it was heard.
     pub(super) ts_recent: u32,
+    pub(super) ts_recent_known: bool,
     pub(super) ts_recent_at: Instant,
 }
 
 impl Clock {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { ts_offset, ts_recent, ts_recent_at } = self;
+        let Self { ts_offset, ts_recent, ts_recent_known, ts_recent_at } = self;
         fields.word(ts_offset)?;
         fields.word(ts_recent)?;
+        fields.flag(ts_recent_known)?;
         fields.instant(ts_recent_at)
     }
 }

@@ -52,7 +52,7 @@ fn snapshot() -> Snapshot {
         snd_wnd_max: 65_535 << 14,
     };
     variables.window = window(90, 120, 3);
-    variables.clock = Clock { ts_offset: 5, ts_recent: 6, ts_recent_at: at(4000) };
+    variables.clock = Clock { ts_offset: 5, ts_recent: 6, ts_recent_known: true, ts_recent_at: at(4000) };
     variables.silence.last_rx = at(4990);
     variables.silence.challenge_at = at(5001);
     variables.timers.set(Timer::Retransmit, at(5300));
@@ -91,8 +91,8 @@ fn nothing_else_is_taken_for_one() {
     }
     assert_eq!(Snapshot::from_bytes(&[&good[..], &[0]].concat()), Err(SnapshotError::Length));
     let mut older = good.clone();
-    older[0] = 1;
-    assert_eq!(Snapshot::from_bytes(&older), Err(SnapshotError::Version(1)));
+    older[0] = 2;
+    assert_eq!(Snapshot::from_bytes(&older), Err(SnapshotError::Version(2)));
     let mut strange = good;
     strange[4] = 99;
     assert_eq!(Snapshot::from_bytes(&strange), Err(SnapshotError::Value), "there is no such state");
@@ -183,7 +183,12 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
                 snd_wnd_max: (more[2] % (1 << 30)) as usize,
             };
             variables.window = window(nxt, nxt.wrapping_add(open), receive_scale);
-            variables.clock = Clock { ts_offset: more[3], ts_recent: more[4], ts_recent_at: at(u64::from(more[5] % 5000)) };
+            variables.clock = Clock {
+                ts_offset: more[3],
+                ts_recent: more[4],
+                ts_recent_known: more[4] % 2 == 0,
+                ts_recent_at: at(u64::from(more[5] % 5000)),
+            };
             variables.silence.last_rx = at(u64::from(more[6] % 5000));
             variables.silence.unanswered_probes = more[7] % 10;
             variables.timers.set(Timer::Retransmit, at(5000 + u64::from(any[1] % 100_000)));

@@ -1,0 +1,358 @@
+//! From a ring to the kernel: the connection is restored into a socket of the kernel's that is bound to its address.
+
+use core::time::Duration;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use ringway_stack::device::Queues;
+use ringway_stack::ring::{Handover, LatePacket};
+use ringway_stack::tcp::{ControlBlock, State};
+use ringway_stack::wire::tcp::{Flags, Header, Options as Wire, SeqNumber};
+
+use super::inject::{Injector, packet};
+use super::repair::{Options, Queue, Socket, Window};
+use super::{Leave, LeaveError, Refused, Way, at};
+use crate::clock::Clock;
+use crate::syscall::check;
+
+/// Beyond the window and what is unread: what the kernel counts beside bytes.
+const BUFFER_SLACK: usize = 64 << 10;
+/// Payload of a segment by which the kernel hears of bytes that came out of order.
+const PIECE: usize = 8 << 10;
+/// How long an injected segment may take: it is worked off before sendto(2) returns, or by the processor's ksoftirqd.
+const HEARD_WITHIN: Duration = Duration::from_millis(200);
+
+/// The kernel as one that takes connections over, in the network namespace of the thread that opened this.
+#[derive(Debug)]
+pub struct Kernel {
+    clock: Clock,
+    /// Of IPv4 and of IPv6; `None`: not allowed, or not there.
+    injectors: [Option<Injector>; 2],
+    abilities: Abilities,
+}
+
+/// What the kernel can take over from this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// The kernel can be told of packets (a raw socket, CAP_NET_RAW): what arrives during the move is not sent again, and connections may be in states behind a
+    /// FIN. Without it the other states still move.
+    pub injects: bool,
+}
+
+impl Kernel {
+    /// Asks the kernel, by a socket of its own. `clock`: that of the rings.
+    ///
+    /// # Errors
+    /// [`LeaveError::NeedsNetAdmin`], [`LeaveError::KernelTooOld`], [`LeaveError::Step`].
+    pub fn open(clock: Clock) -> Result<Self, LeaveError> {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        // SAFETY: no memory is involved.
+        let fd = crate::sleep::internal_fd(|| check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_INET, kind, 0) }))
+            .map_err(at("socket"))?;
+        let asked = ask(fd);
+        crate::syscall::close(fd);
+        asked?;
+        let injectors = [false, true].map(|is_v6| Injector::open(is_v6).ok());
+        let abilities = Abilities { injects: injectors[0].is_some() };
+        Ok(Self { clock, injectors, abilities })
+    }
+
+    /// What it found.
+    pub const fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    /// Has the kernel take packets no more by injection, as without CAP_NET_RAW.
+    #[must_use]
+    pub fn without_injection(self) -> Self {
+        Self { injectors: [None, None], abilities: Abilities { injects: false }, ..self }
+    }
+
+    /// The way into this socket: bound to the connection's address, or fresh; neither listening nor connected.
+    pub const fn into_socket<'a>(&'a self, placeholder: BorrowedFd<'a>) -> ToKernel<'a> {
+        ToKernel { kernel: self, socket: Socket(placeholder) }
+    }
+
+    fn injector(&self, local: SocketAddr) -> Option<&Injector> {
+        self.injectors[usize::from(local.is_ipv6())].as_ref()
+    }
+}
+
+/// Whether a socket can be repaired, and tells its window.
+fn ask(fd: std::os::fd::RawFd) -> Result<(), LeaveError> {
+    // SAFETY: the descriptor is the caller's and open; it is closed by the caller, by number.
+    let socket = Socket(unsafe { BorrowedFd::borrow_raw(fd) });
+    socket.begin_repair()?;
+    if socket.knows_windows() { Ok(()) } else { Err(LeaveError::KernelTooOld { lacks: "TCP_REPAIR_WINDOW", since: "4.8" }) }
+}
+
+/// What a connection's program had written before it left, and that was never sent: it is written to the kernel's socket by ordinary calls, before anything else that
+/// the program writes. The socket is to be shown writable only when this is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "these bytes are the program's"]
+pub struct Unsent {
+    bytes: Vec<u8>,
+    written: usize,
+    /// A FIN follows.
+    ends: bool,
+}
+
+impl Unsent {
+    /// Whether nothing is left to be done.
+    pub const fn is_done(&self) -> bool {
+        self.written == self.bytes.len() && !self.ends
+    }
+
+    /// Bytes left to be written.
+    pub const fn len(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// Whether no bytes are left to be written.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes what the socket takes without waiting, and ends the stream behind the last byte if the program had. Whether all is done; if not: again when it is
+    /// writable.
+    ///
+    /// # Errors
+    /// Those of send(2), but EAGAIN.
+    pub fn write(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
+        let socket = Socket(socket);
+        while self.written < self.bytes.len() {
+            match socket.send(&self.bytes[self.written..]) {
+                Ok(written) => self.written += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if core::mem::take(&mut self.ends) {
+            socket.shut_writing()?;
+        }
+        Ok(true)
+    }
+}
+
+/// The way of a connection into a socket of the kernel's ([`Kernel::into_socket`]).
+#[derive(Debug)]
+pub struct ToKernel<'a> {
+    kernel: &'a Kernel,
+    socket: Socket<'a>,
+}
+
+impl<Q: Queues> Leave<Q> for ToKernel<'_> {
+    type Left = Unsent;
+
+    fn way(&self) -> Way {
+        Way::Kernel
+    }
+
+    /// The socket is live once this returns. Where it fails, it is what it was before: the placeholder.
+    fn leave(&mut self, mut handover: Handover<Q>, late: &mut dyn FnMut() -> Vec<LatePacket>) -> Result<Unsent, Refused<Q>> {
+        let local = handover.local();
+        let unsent = match self.take_over(&handover) {
+            Ok(unsent) => unsent,
+            Err(error) => return Err(Refused { error, handover }),
+        };
+        // What came meanwhile is heard before the rule ends, so that nothing overtakes it; and what came until then, after.
+        self.inject_late(late(), local);
+        handover.end_rule();
+        self.inject_late(late(), local);
+        Ok(unsent)
+    }
+}
+
+impl ToKernel<'_> {
+    fn take_over<Q: Queues>(&self, handover: &Handover<Q>) -> Result<Unsent, LeaveError> {
+        let state = handover.state();
+        if !state.is_synchronized() || state == State::TimeWait {
+            return Err(LeaveError::State(state));
+        }
+        if !handover.carries_rule() {
+            return Err(LeaveError::NoRuleOfItsOwn);
+        }
+        let block = handover.control_block(self.kernel.clock.now()).ok_or(LeaveError::Engaged)?;
+        self.restore(&block, handover.local(), handover.remote())
+    }
+
+    /// Restores a connection into the socket, which is live afterwards.
+    fn restore(&self, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<Unsent, LeaveError> {
+        let Self { kernel, socket } = *self;
+        let must_tell = block.peer_ended() || block.state == State::FinWait2;
+        let injector = kernel.injector(local);
+        if must_tell && injector.is_none() {
+            return Err(LeaveError::NeedsNetRaw(block.state));
+        }
+        self.place(local)?;
+        let reuses_address = socket.reuses_address().map_err(at("SO_REUSEADDR"))?;
+        socket.begin_repair()?;
+        let restored = self.write_down(block, remote).and_then(|()| {
+            socket.end_repair().map_err(at("TCP_REPAIR"))?;
+            let told = injector.map_or(Ok(()), |injector| self.tell(injector, block, local, remote));
+            if told.is_err() {
+                // (Live it was, and said no more than a probe: it is dropped in silence.)
+                socket.begin_repair()?;
+            }
+            told
+        });
+        if let Err(error) = restored {
+            socket.abandon(reuses_address);
+            return Err(error);
+        }
+        // (Neither is worth losing the connection for.)
+        let _ = socket.set_reuses_address(reuses_address);
+        let _ = socket.set_buffers(block.buffers);
+        let (_, unsent) = block.sent_and_unsent();
+        Ok(Unsent { bytes: unsent.to_vec(), written: 0, ends: block.state.has_ended() && !block.fin_sent() })
+    }
+
+    /// The socket has the connection's address, and no peer.
+    fn place(&self, local: SocketAddr) -> Result<(), LeaveError> {
+        let socket = self.socket;
+        if socket.info().map_err(at("TCP_INFO"))?.state != Some(State::Closed) {
+            return Err(LeaveError::Placeholder("is connected already, or listens"));
+        }
+        let bound = socket.address(false).map_err(at("getsockname"))?;
+        if bound.port() == 0 {
+            socket.set_reuses_address(true).map_err(at("SO_REUSEADDR"))?;
+            return socket.bind(local).map_err(at("bind"));
+        }
+        let is_its = bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
+        if is_its { Ok(()) } else { Err(LeaveError::Placeholder("is bound to another address")) }
+    }
+
+    /// All that a socket in repair mode takes. The order is the kernel's: queues' numbers before `connect`, options before the queues' bytes.
+    fn write_down(&self, block: &ControlBlock, remote: SocketAddr) -> Result<(), LeaveError> {
+        let socket = self.socket;
+        let (sent, _) = block.sent_and_unsent();
+        let received = received_up_to(block);
+        let window = block.rcv_adv.since(block.rcv_nxt);
+        // The kernel announces about half of what is free. (Forcing more than that lets the window grow at each move.)
+        let receive = window + block.unread.len() * 9 / 16 + BUFFER_SLACK;
+        socket.reserve(receive, sent.len() + sent.len() / 2 + BUFFER_SLACK).map_err(at("SO_RCVBUFFORCE, SO_SNDBUFFORCE"))?;
+
+        socket.select(Queue::Receive).map_err(at("TCP_REPAIR_QUEUE"))?;
+        socket.set_queue_seq((received - block.unread.len()).0).map_err(at("TCP_QUEUE_SEQ of the receive queue"))?;
+        let fin_acknowledged = usize::from(block.state == State::FinWait2);
+        socket.select(Queue::Send).map_err(at("TCP_REPAIR_QUEUE"))?;
+        socket.set_queue_seq((block.snd_una - fin_acknowledged).0).map_err(at("TCP_QUEUE_SEQ of the send queue"))?;
+
+        // The segment's size is computed by `connect`, from this.
+        socket.set_mss(block.peer_mss).map_err(at("TCP_MAXSEG"))?;
+        socket.connect(remote).map_err(at("connect"))?;
+        socket.set_mss(block.mss_user.unwrap_or(0)).map_err(at("TCP_MAXSEG"))?;
+        let (timestamps, scales, sack) = (block.timestamp.is_some(), block.scales, block.sack);
+        socket.set_options(&Options { mss: block.peer_mss, scales, sack, timestamps }).map_err(at("TCP_REPAIR_OPTIONS"))?;
+        if let Some(clock) = block.timestamp_at(self.kernel.clock.now()) {
+            socket.set_timestamp(clock).map_err(at("TCP_TIMESTAMP"))?;
+        }
+
+        socket.select(Queue::Receive).map_err(at("TCP_REPAIR_QUEUE"))?;
+        socket.fill(&block.unread).map_err(at("send to the receive queue"))?;
+        socket.select(Queue::Send).map_err(at("TCP_REPAIR_QUEUE"))?;
+        socket.fill(sent).map_err(at("send to the send queue"))?;
+        if block.fin_sent() {
+            // With the send queue selected it counts as sent.
+            socket.shut_writing().map_err(at("shutdown"))?;
+        }
+        socket.set_window(&window_of(block)).map_err(at("TCP_REPAIR_WINDOW"))
+    }
+
+    /// Tells the live socket what no option says: of bytes that came out of order, of the peer's FIN, and of its acknowledgment of ours.
+    fn tell(&self, injector: &Injector, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<(), LeaveError> {
+        let clock = block.timestamp_at(self.kernel.clock.now());
+        let header = Header {
+            src_port: remote.port(),
+            dst_port: local.port(),
+            seq: received_up_to(block),
+            ack: block.snd_una,
+            flags: Flags::ACK,
+            window: u16::try_from(block.snd_wnd >> block.scales.map_or(0, |scales| scales.0)).unwrap_or(u16::MAX),
+            options: Wire { timestamps: clock.map(|clock| (block.ts_recent.unwrap_or(0), clock)), ..Wire::default() },
+            ..Header::default()
+        };
+        let inject = |header: Header, payload: &[u8]| injector.inject(&packet(remote, local, &header, payload), local);
+        for (start, bytes) in &block.out_of_order {
+            for (index, piece) in bytes.chunks(PIECE).enumerate() {
+                // (Lost, they are sent again.)
+                let _ = inject(Header { seq: *start + index * PIECE, ..header }, piece);
+            }
+        }
+        if let Some(seq) = block.early_fin {
+            let _ = inject(Header { seq, flags: Flags::ACK | Flags::FIN, ..header }, &[]);
+        }
+        if block.peer_ended() {
+            inject(Header { flags: Flags::ACK | Flags::FIN, ..header }, &[]).map_err(at("sendto of the peer's FIN"))?;
+        } else if block.state == State::FinWait2 {
+            inject(header, &[]).map_err(at("sendto of the peer's acknowledgment"))?;
+        }
+        self.await_state(state_there(block))
+    }
+
+    fn await_state(&self, state: State) -> Result<(), LeaveError> {
+        let end = self.kernel.clock.now() + HEARD_WITHIN;
+        loop {
+            let there = self.socket.info().map_err(at("TCP_INFO"))?.state;
+            // (Its peer may have gone on already.)
+            if there.is_some_and(|there| there == state || follows(state, there)) {
+                return Ok(());
+            }
+            if self.kernel.clock.now() >= end {
+                return Err(LeaveError::Unheard);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// (What is not heard, its sender sends again.)
+    fn inject_late(&self, late: Vec<LatePacket>, local: SocketAddr) {
+        if let Some(injector) = self.kernel.injector(local) {
+            for packet in late {
+                let _ = injector.inject_late(&packet, local);
+            }
+        }
+    }
+}
+
+/// Behind the last byte that was received in order: before the peer's FIN.
+fn received_up_to(block: &ControlBlock) -> SeqNumber {
+    block.rcv_nxt - usize::from(block.peer_ended())
+}
+
+/// The kernel holds the numbers against those of its socket, which has no FIN of the peer's yet.
+fn window_of(block: &ControlBlock) -> Window {
+    let nxt = received_up_to(block);
+    let wup = block.rcv_wup.min(nxt);
+    let snd_wnd = block.snd_wnd;
+    Window {
+        snd_wl1: block.snd_wl1.min(nxt).0,
+        snd_wnd,
+        max_window: block.snd_wnd_max.max(snd_wnd),
+        rcv_wnd: block.rcv_adv.since(wup) as u32,
+        rcv_wup: wup.0,
+    }
+}
+
+/// The state in which the kernel has a connection once it was told of it: one whose FIN was not sent yet gets there when it is ([`Unsent::write`]), and LAST-ACK is
+/// CLOSING, since the kernel heard of the two FINs in the other order.
+fn state_there(block: &ControlBlock) -> State {
+    match block.state {
+        State::FinWait1 if !block.fin_sent() => State::Established,
+        State::Closing | State::LastAck if !block.fin_sent() => State::CloseWait,
+        State::LastAck => State::Closing,
+        state => state,
+    }
+}
+
+/// Whether a connection can have come from one state to the other by what its peer said.
+fn follows(from: State, to: State) -> bool {
+    match from {
+        State::Established => to == State::CloseWait,
+        State::FinWait1 => matches!(to, State::FinWait2 | State::Closing | State::TimeWait | State::Closed),
+        State::FinWait2 | State::Closing => matches!(to, State::TimeWait | State::Closed),
+        _ => false,
+    }
+}
