@@ -219,13 +219,13 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn after_input(&mut self, now: Instant, index: u32) {
         let Some(stream) = self.slots.stream_at(index) else { return };
         if stream.parent.is_some() {
-            self.promote(index);
+            self.promote(now, index);
         }
         self.transmit(now, index);
     }
 
     /// Moves a child whose handshake is complete (or failed) on from its listener's half-open ones.
-    fn promote(&mut self, index: u32) {
+    fn promote(&mut self, now: Instant, index: u32) {
         let id = self.slots.id_at(index);
         let Some(stream) = self.slots.stream_at(index) else { return };
         let Some(parent) = stream.parent else { return };
@@ -236,7 +236,7 @@ impl<Q: Queues> Ring<Q> {
         stream.queued = true;
         let Ok(listener) = self.slots.listener(parent) else { return };
         listener.half_open -= 1;
-        listener.ready.push_back(id);
+        listener.ready.push_back((id, now));
         if listener.ready.len() > 1 && self.config.is(Mutant::SecondConnectionRaisesNothing) {
             return;
         }
