@@ -209,9 +209,7 @@ impl Socket {
     /// [`Error::AddressNotAvailable`]: it is no member.
     pub fn leave(&mut self, env: &mut Env<'_>, group: IpAddr, link: Option<LinkId>) -> Result<(), Error> {
         let State::Datagram(datagrams) = &mut self.state else { return Err(Error::NotSupported) };
-        let is_it = |(of, flow): &(IpAddr, FlowId)| {
-            *of == group && link.is_none_or(|link| env.choice.link_of(flow.ring) == Some(link))
-        };
+        let is_it = |(of, flow): &(IpAddr, FlowId)| *of == group && link.is_none_or(|link| env.choice.link_of(flow.ring) == Some(link));
         let at = datagrams.memberships.iter().position(is_it).ok_or(Error::AddressNotAvailable)?;
         let (_, flow) = datagrams.memberships.remove(at);
         env.rings.at(flow.ring).ok_or(Error::BadSocket)?.leave(flow, group)

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use super::Env;
 use super::kernel::Beside;
 use super::merge::{self, Source};
 use super::state::{Bound, Socket, SocketId, State};
 use super::stream::Stream;
-use super::{Env, Setup};
 use crate::device::Protocol;
 use crate::error::Error;
 use crate::ring::FlowId;
@@ -79,8 +79,8 @@ impl Socket {
                 };
                 let info = ring.info(flow).ok_or(Error::BadSocket)?;
                 let remote = info.remote.ok_or(Error::BadSocket)?;
-                let setup = Setup { ..self.setup.clone() };
-                Ok(Self { id, setup, state: State::Connected(Stream::at(flow, info.local, remote)), beside: None })
+                let state = State::Connected(Stream::at(flow, info.local, remote));
+                Ok(Self { id, setup: self.setup.clone(), state, beside: None })
             }
         }
     }

@@ -15,13 +15,7 @@ pub(super) enum Source {
 }
 
 /// Where what came first waits; a pending error comes before that, as on Linux.
-pub(super) fn next(
-    rings: &mut dyn Rings,
-    flows: &[FlowId],
-    beside: Option<&mut Beside>,
-    now: Instant,
-    strain: Strain,
-) -> Option<Source> {
+pub(super) fn next(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&mut Beside>, now: Instant, strain: Strain) -> Option<Source> {
     // (There is nothing to choose between: its own call says what there is.)
     if let (&[flow], None) = (flows, &beside) {
         return Some(Source::Flow(flow));

@@ -72,10 +72,13 @@ impl Socket {
         if !stream.stranger.calls(place, ratio) {
             return;
         }
+        let to = env.choice.ring(link, place).filter(|to| *to != flow.ring);
+        // (Where its rule does not steer yet, one of the next calls takes it.)
+        if to.is_some() && !env.rings.at(flow.ring).is_some_and(|ring| ring.may_leave(flow)) {
+            return;
+        }
         stream.stranger.forget();
-        if let Some(to) = env.choice.ring(link, place)
-            && to != flow.ring
-        {
+        if let Some(to) = to {
             stream.depart(env, flow, to);
         }
     }
@@ -84,7 +87,8 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::NotConnected`]: it has none, or is between two rings; [`Error::Invalid`]: that ring is on another link, or is none;
-    /// [`Error::NoBuffers`], [`Error::AddressInUse`]: there is no room, and it is where it was, or between ([`Socket::settle`]).
+    /// [`Error::NoBuffers`]: there is no room, and it is where it was, or between ([`Socket::settle`]); [`Error::WouldBlock`]: its rule does not
+    /// steer yet.
     pub fn migrate(&mut self, env: &mut Env<'_>, to: u16) -> Result<(), Error> {
         self.settle(env);
         let State::Connected(stream) = &mut self.state else { return Err(Error::NotConnected) };
@@ -92,6 +96,9 @@ impl Socket {
         let links = [flow.ring, to].map(|number| env.choice.link_of(number));
         if links[0].is_none() || links[0] != links[1] {
             return Err(Error::Invalid);
+        }
+        if !env.rings.at(flow.ring).is_some_and(|ring| ring.may_leave(flow)) {
+            return Err(Error::WouldBlock);
         }
         if flow.ring != to {
             stream.depart(env, flow, to);

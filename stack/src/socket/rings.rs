@@ -53,14 +53,8 @@ pub trait FlowRing {
     /// See [`Ring::tcp_accept`].
     fn accept(&mut self, listener: FlowId) -> Result<FlowId, Error>;
     /// See [`Ring::tcp_connect`].
-    fn connect(
-        &mut self,
-        now: Instant,
-        local: SocketAddr,
-        remote: SocketAddr,
-        hop: NextHop,
-        config: &tcp::Config,
-    ) -> Result<FlowId, Error>;
+    fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr, hop: NextHop, config: &tcp::Config)
+    -> Result<FlowId, Error>;
     /// See [`Ring::tcp_send`].
     fn send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error>;
     /// See [`Ring::tcp_recv`].
@@ -101,6 +95,8 @@ pub trait FlowRing {
     /// See [`Ring::next_deadline`].
     fn next_deadline(&self) -> Option<Instant>;
 
+    /// See [`Ring::tcp_may_leave`].
+    fn may_leave(&self, flow: FlowId) -> bool;
     /// Gives a connection away, for another ring of the same device: see [`Ring::detach_stream`].
     fn detach(&mut self, now: Instant, flow: FlowId) -> Result<Parcel, Error>;
     /// Takes a connection over: see [`Ring::adopt`]. [`Error::NotSupported`]: it is of another kind of device. Whatever the error, it comes back whole.
@@ -196,6 +192,10 @@ impl<Q: Queues + 'static> FlowRing for Ring<Q> {
 
     fn next_deadline(&self) -> Option<Instant> {
         Self::next_deadline(self)
+    }
+
+    fn may_leave(&self, flow: FlowId) -> bool {
+        self.tcp_may_leave(flow)
     }
 
     fn detach(&mut self, now: Instant, flow: FlowId) -> Result<Parcel, Error> {

@@ -181,6 +181,8 @@ impl Socket {
     /// What can be done with it without blocking.
     pub fn readiness(&self, rings: &mut dyn Rings, choice: &super::Choice) -> Readiness {
         match &self.state {
+            // (As Linux says of a stream without a peer.)
+            State::Fresh if self.setup.protocol == Protocol::Udp => Readiness::OUT,
             State::Fresh | State::Bound(_) => Readiness::OUT | Readiness::HUP,
             State::Closed => Readiness::ERR | Readiness::HUP,
             // (Between two rings it is ready for nothing.)
@@ -234,7 +236,8 @@ impl Socket {
 
     /// Gives it up, with all its flows and the kernel's part. `abort`: a connection ends by a reset.
     pub fn close(&mut self, env: &mut Env<'_>, abort: bool) {
-        self.settle_at_last(env);
+        // (A connection that finds no room in a ring even now is dropped with its state.)
+        self.settle(env);
         self.close_flows(env, abort);
         if let Some(mut beside) = self.beside.take() {
             beside.part.close();

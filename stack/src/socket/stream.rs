@@ -4,11 +4,11 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
+use super::Env;
 use super::choice::Direction;
 use super::migrate::{Home, Stranger};
 use super::routes::way;
 use super::state::{Bound, Socket, State};
-use super::Env;
 use crate::device::Protocol;
 use crate::error::Error;
 use crate::mutants::Mutant;
@@ -177,10 +177,5 @@ impl Socket {
             }
             _ => {}
         }
-    }
-
-    /// As [`Socket::settle`], before it is closed: a connection that no ring has room for is dropped.
-    pub(super) fn settle_at_last(&mut self, env: &mut Env<'_>) {
-        self.settle(env);
     }
 }

@@ -26,6 +26,8 @@ struct Wires {
     waiting: Waiting,
     rules: Vec<(MacAddr, RuleId, FlowRule, Target)>,
     made: u64,
+    /// No further rule is taken.
+    refuses: bool,
 }
 
 /// A card: the rings of one link.
@@ -49,6 +51,11 @@ impl Fabric {
         let steering = Steering::TAG | Steering::RSS;
         let caps = Capabilities { rings_max: 8, steering, gather_max: 8, ..Capabilities::least(DeviceKind::Sim, 200) };
         Card { fabric: self.clone(), mac: MacAddr([2, 0, 0, 0, 1, number]), caps }
+    }
+
+    /// Whether rules are refused from now on.
+    pub(super) fn refuse(&self, refuses: bool) {
+        self.0.borrow_mut().refuses = refuses;
     }
 
     /// How many rules there are.
@@ -84,6 +91,12 @@ impl Card {
     }
 }
 
+impl Queue {
+    pub(super) fn card(&self) -> Card {
+        self.card.clone()
+    }
+}
+
 impl Device for Card {
     type Queues = Queue;
 
@@ -98,6 +111,9 @@ impl Device for Card {
         let collides = |held: &FlowRule| held.collides_with(rule) && !(held.shared && rule.shared);
         if wires.rules.iter().any(|(mac, _, held, _)| *mac == self.mac && collides(held)) {
             return Err(RuleError::Taken);
+        }
+        if wires.refuses {
+            return Err(RuleError::Full);
         }
         wires.made += 1;
         let id = RuleId(wires.made);
@@ -139,7 +155,7 @@ fn flow_of(frame: &[u8]) -> Option<(Protocol, SocketAddr, SocketAddr)> {
     let rest = frame.get(at + len..)?;
     let (protocol, src, dst) = match ip.protocol {
         6 => tcp::Header::parse(rest).ok().map(|(header, _)| (Protocol::Tcp, header.src_port, header.dst_port))?,
-        17 => udp::Header::parse(rest).ok().map(|header| (Protocol::Udp, header.src_port, header.dst_port))?,
+        17 => udp::Header::parse(rest).ok().map(|(header, _)| (Protocol::Udp, header.src_port, header.dst_port))?,
         _ => return None,
     };
     Some((protocol, SocketAddr::new(IpAddr::V4(ip.dst), dst), SocketAddr::new(IpAddr::V4(ip.src), src)))

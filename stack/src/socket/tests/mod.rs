@@ -1,7 +1,13 @@
 //! Hosts with several links and rings, on a fabric without faults; what a network can do to them is tested in the simulator.
 
+mod choice;
+mod datagrams;
 mod fabric;
+mod kernels;
 mod listeners;
+mod merging;
+mod migration;
+mod routes;
 
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
@@ -12,7 +18,10 @@ use super::*;
 use crate::device::Protocol;
 use crate::error::Error;
 use crate::flow::Readiness;
-use crate::net::{Address, Builder, Link, LinkAddress, LinkId, LinkKind, Neighbour, NeighbourState, NextHop, Prefix, RouteEntry, RouteKind, Scope, Table, Tables};
+use crate::net::{
+    Address, Builder, Link, LinkAddress, LinkId, LinkKind, Neighbour, NeighbourState, NextHop, Prefix, RouteEntry, RouteKind, Scope, Table,
+    Tables,
+};
 use crate::ring::{RecvFlags, Ring, RingConfig, SendFlags};
 use crate::time::Instant;
 
@@ -74,8 +83,7 @@ impl Pair {
     /// Both on so many links, with so many rings on each.
     fn new(links: u32, rings: u32) -> Self {
         let fabric = Fabric::default();
-        let cards: Vec<_> =
-            (2..2 + links).flat_map(|link| [1, 2].map(|host| (link, host, fabric.card(link as u8 * 16 + host)))).collect();
+        let cards: Vec<_> = (2..2 + links).flat_map(|link| [1, 2].map(|host| (link, host, fabric.card(link as u8 * 16 + host)))).collect();
         let host = |of: u8| {
             let (mut own, mut choice) = (Vec::new(), Choice::default());
             for (link, _, card) in cards.iter().filter(|(_, host, _)| *host == of) {
