@@ -1,8 +1,9 @@
 //! One end of a connection: it writes a pattern, reads its peer's, and is used by several threads in turn.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 
-use ringway_stack::ring::{RecvFlags, SendFlags, Shutdown};
+use ringway_stack::ring::{FlowId, RecvFlags, SendFlags, Shutdown};
 use ringway_stack::socket::{Caller, Env, Place, Socket, State};
 use ringway_stack::{Error, tcp};
 
@@ -19,6 +20,8 @@ const PIECE_MAX: u64 = 6_000;
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) socket: Socket,
+    /// Where it connects to, if it is the opener's.
+    remote: Option<SocketAddr>,
     writes: Stream,
     reads: Stream,
     /// Who uses it, and for how many calls yet.
@@ -49,9 +52,10 @@ impl Stream {
 }
 
 impl End {
-    pub(super) fn new(socket: Socket, opener_port: u16, is_opener: bool) -> Self {
+    pub(super) fn new(socket: Socket, opener_port: u16, remote: Option<SocketAddr>) -> Self {
+        let is_opener = remote.is_some();
         let [writes, reads] = [is_opener, !is_opener].map(|is_openers| Stream::new(opener_port, is_openers));
-        Self { socket, writes, reads, thread: 0, burst: 0, stranger: None, stayed: 0 }
+        Self { socket, remote, writes, reads, thread: 0, burst: 0, stranger: None, stayed: 0 }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -80,6 +84,9 @@ impl End {
     fn call(&mut self, env: &mut Env<'_>, plan: &Plan, len: u64, reads: bool) -> bool {
         self.socket.settle(env);
         self.check_state(env);
+        if self.has_failed(env) {
+            return self.connect_again(env);
+        }
         // (A direction that has ended is used no more; and who has written all does not call to write.)
         let reads = (reads && !self.reads.ended) || self.writes.ended;
         let before = if reads || self.writes.done < self.writes.total { self.due(env, plan) } else { None };
@@ -89,6 +96,25 @@ impl End {
             Ok(_) => true,
             Err(Error::WouldBlock | Error::NoBuffers) => false,
             Err(error) => breach(format_args!("a connection that nobody ended fails: {error}, {:?}", self.socket)),
+        }
+    }
+
+    /// Whether its connection attempt found no rule.
+    fn has_failed(&self, env: &mut Env<'_>) -> bool {
+        let state = |flow: &FlowId| env.rings.at(flow.ring)?.info(*flow)?.state;
+        match self.socket.state() {
+            State::Bound(_) => true,
+            State::Connecting(_) => self.socket.flows().first().and_then(state) == Some(tcp::State::Closed),
+            _ => false,
+        }
+    }
+
+    fn connect_again(&mut self, env: &mut Env<'_>) -> bool {
+        let Some(remote) = self.remote else { breach("a connection that was accepted is none") };
+        match self.socket.connect(env, remote) {
+            Err(Error::InProgress) => true,
+            Err(Error::NoBuffers) => false,
+            result => breach(format_args!("a connection is opened once more: {result:?}, {:?}", self.socket)),
         }
     }
 

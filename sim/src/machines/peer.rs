@@ -201,7 +201,7 @@ impl Peer {
         match result {
             Err(Error::InProgress) if matches!(socket.state(), State::Connecting(_)) => {
                 self.opened += 1;
-                self.ends.push(End::new(socket, port, true));
+                self.ends.push(End::new(socket, port, Some(to)));
                 true
             }
             Err(Error::NoBuffers) => {
@@ -230,7 +230,7 @@ impl Peer {
                     let (remote, flow) = (stream.remote(), accepted.flows()[0]);
                     door.waiting.taken(Taken::Connection(flow), &mut told);
                     self.accepted += 1;
-                    self.ends.push(End::new(accepted, remote.port(), false));
+                    self.ends.push(End::new(accepted, remote.port(), None));
                 }
                 _ => {
                     if had == door.kernel.as_ref().map(Beside::waiting) {
@@ -304,8 +304,8 @@ impl Peer {
     }
 
     fn check_datagram(&mut self, bytes: &[u8], len: usize, from: SocketAddr) {
-        let &[a, b, c, d, source @ ..] = bytes else { return };
-        let must = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(source[0], source[1], source[2], source[3])), DATAGRAM_PORT);
+        let &[a, b, c, d, e, f, g, h, ..] = bytes else { return };
+        let must = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(e, f, g, h)), DATAGRAM_PORT);
         if len != 8 || from != must {
             breach(format_args!("a datagram of {len} bytes came from {from}, and was to leave by {must}"));
         }
@@ -327,7 +327,7 @@ impl Peer {
             got_on |= self.open(cx);
         }
         if self.sent < DATAGRAMS {
-            for _ in 0..self.below(5) {
+            for _ in 0..self.below(5).min(DATAGRAMS - self.sent) {
                 self.send(cx);
             }
             got_on = true;

@@ -79,7 +79,7 @@ impl Socket {
                 };
                 let info = ring.info(flow).ok_or(Error::BadSocket)?;
                 let remote = info.remote.ok_or(Error::BadSocket)?;
-                let state = State::Connected(Stream::at(flow, info.local, remote));
+                let state = State::Connected(Stream::at(flow, info.local, info.local, remote));
                 Ok(Self { id, setup: self.setup.clone(), state, beside: None })
             }
         }

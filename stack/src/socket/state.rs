@@ -201,12 +201,17 @@ impl Socket {
         }
         let flows = self.flows().to_vec();
         let error = flows.iter().find_map(|flow| env.rings.at(flow.ring)?.take_error(*flow))?;
+        self.give_up_attempt(env);
+        Some(error)
+    }
+
+    /// A connection attempt has failed: it has its address, and nothing else.
+    pub(super) fn give_up_attempt(&mut self, env: &mut Env<'_>) {
         if let State::Connecting(stream) = &self.state {
-            let local = stream.local;
+            let local = stream.bound;
             self.close_flows(env, false);
             self.state = State::Bound(Bound { local });
         }
-        Some(error)
     }
 
     /// Ends one or both directions.

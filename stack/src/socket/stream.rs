@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::Env;
 use super::choice::Direction;
 use super::migrate::{Home, Stranger};
-use super::routes::way;
+use super::routes::{Way, way};
 use super::state::{Bound, Socket, State};
 use crate::device::Protocol;
 use crate::error::Error;
@@ -23,6 +23,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// A connection's flow, and who uses it.
 #[derive(Debug)]
 pub struct Stream {
+    /// What it was bound to before it was connected.
+    pub(super) bound: SocketAddr,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) home: Home,
@@ -32,8 +34,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn at(flow: FlowId, local: SocketAddr, remote: SocketAddr) -> Self {
-        Self { local, remote, home: Home::Ring(flow), stranger: Stranger::default(), migrations: 0 }
+    pub(super) fn at(flow: FlowId, bound: SocketAddr, local: SocketAddr, remote: SocketAddr) -> Self {
+        Self { bound, local, remote, home: Home::Ring(flow), stranger: Stranger::default(), migrations: 0 }
     }
 
     pub(super) fn flows(&self) -> &[FlowId] {
@@ -80,11 +82,25 @@ impl Socket {
                 self.connect(env, remote)
             }
             State::Datagram(_) => self.set_peer(env, Some(remote)),
-            State::Connecting(_) => Err(self.take_error(env).unwrap_or(Error::Already)),
+            State::Connecting(_) => self.connect_again(env, remote),
             State::Connected(_) | State::Listening(_) => Err(Error::AlreadyConnected),
             State::Kernel => self.beside.as_mut().ok_or(Error::BadSocket)?.part.connect(remote),
             State::Bound(_) | State::Closed => Err(Error::BadSocket),
         }
+    }
+
+    /// The attempt before may be under way, or have failed: then that is said once, here or by whatever call asked first.
+    fn connect_again(&mut self, env: &mut Env<'_>, remote: SocketAddr) -> Result<(), Error> {
+        if let Some(error) = self.take_error(env) {
+            return Err(error);
+        }
+        let State::Connecting(stream) = &self.state else { return Err(Error::BadSocket) };
+        let state = stream.flows().first().and_then(|flow| env.rings.at(flow.ring)?.info(*flow)?.state);
+        if !matches!(state, None | Some(tcp::State::Closed)) {
+            return Err(Error::Already);
+        }
+        self.give_up_attempt(env);
+        self.open_stream(env, remote)
     }
 
     fn open_stream(&mut self, env: &mut Env<'_>, remote: SocketAddr) -> Result<(), Error> {
@@ -92,7 +108,9 @@ impl Socket {
         let mut bound = if let State::Bound(Bound { local }) = self.state { local } else { any };
         let query = Query { destination: remote.ip(), destination_port: remote.port(), ..self.setup.query(bound) };
         // (What only the kernel can route is the kernel's; it also says why nothing leads there.)
-        let found = way(env.tables, &query).ok().and_then(|way| {
+        // (So is what would leave by one link from the address of another: the answers would not come to the ring that has the flow.)
+        let is_its = |way: &Way| env.tables.owner(way.source) == Some(way.link);
+        let found = way(env.tables, &query).ok().filter(is_its).and_then(|way| {
             let place = self.setup.allocation.place(Direction::Rx, self.id, way.source, env.caller);
             Some((way, env.choice.ring(way.link, place)?))
         });
@@ -109,7 +127,7 @@ impl Socket {
         let local = SocketAddr::new(way.source, bound.port());
         let ring = env.rings.at(number).ok_or(Error::HostUnreachable)?;
         let flow = ring.connect(env.now, local, remote, way.hop, &self.setup.tcp)?;
-        self.state = State::Connecting(Stream::at(flow, local, remote));
+        self.state = State::Connecting(Stream::at(flow, bound, local, remote));
         Err(Error::InProgress)
     }
 
