@@ -186,6 +186,11 @@ impl Peer {
         }
     }
 
+    /// Whether it leaves the rest where it is for now, so that more comes behind that.
+    fn rests(&mut self) -> bool {
+        self.ready_at.is_none() && self.below(4) == 0
+    }
+
     /// Opens one more connection, if there is room.
     fn open(&mut self, cx: &mut MachineContext<'_>) -> bool {
         let port = 1000 * (1 + u16::from(self.links.machine)) + self.opened;
@@ -241,6 +246,9 @@ impl Peer {
                 }
             }
             self.told.set(told);
+            if self.rests() {
+                break;
+            }
         }
         self.listener = Some(door);
         got_on
@@ -297,6 +305,9 @@ impl Peer {
             self.told.set(told);
             if from.is_some() {
                 self.check_datagram(&bytes, datagram.len, datagram.from);
+            }
+            if self.rests() {
+                break;
             }
         }
         self.datagrams = Some(door);

@@ -26,7 +26,7 @@ impl<Q: Queues> Ring<Q> {
         match self.slots.find(flow)? {
             Flow::Udp(udp) => udp.arrived(),
             Flow::Listener(listener) => listener.ready.front().map(|&(_, at)| at),
-            Flow::Stream(_) => None,
+            Flow::Stream(_) | Flow::Resting(_) => None,
         }
     }
 
@@ -47,6 +47,7 @@ impl<Q: Queues> Ring<Q> {
 pub(super) fn of<Q: Queues>(flow: &Flow<Q>) -> FlowInfo {
     match flow {
         Flow::Stream(stream) => of_stream(stream),
+        Flow::Resting(resting) => of_stream(&resting.as_stream::<Q>()),
         Flow::Listener(listener) => of_listener(listener),
         Flow::Udp(udp) => of_udp(udp),
     }
