@@ -78,6 +78,8 @@ pub struct HostConfig {
     /// How many rings it has. What no rule steers goes to the first, but for frames that aren't IP, and ICMP
     /// errors: those go to all.
     pub rings: usize,
+    /// The number of the first of them, where they are some of a machine's ([`crate::machine`]), whose rings have numbers of their own. `None`: all have zero.
+    pub first_ring: Option<u16>,
     /// How programs read from each of them; a ring that there is no entry for copies.
     pub lending: Vec<Option<Lending>>,
     /// How long a frame lies in the receive queue before the host polls: what comes meanwhile is polled with it.
@@ -96,6 +98,7 @@ impl HostConfig {
             link: LinkConfig::default(),
             ring: RingConfig::default(),
             rings: 1,
+            first_ring: None,
             lending: Vec::new(),
             poll_delay: Duration::ZERO,
             faults: HostFaults::default(),
@@ -145,6 +148,9 @@ pub struct Host {
     nic_config: NicConfig,
     ring_config: RingConfig,
     lending: Vec<Option<Lending>>,
+    first_ring: Option<u16>,
+    /// Its rings had events since that was last asked.
+    stirred: bool,
     /// With the number of the ring that the program is to use.
     factories: Vec<(usize, Factory)>,
     /// How often connections of it were written down and read in again, if they are in each service.
@@ -177,7 +183,7 @@ impl Host {
         ring_config.addresses.push(ip);
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let nic = Nic::seeded(mac, config.nic.clone(), seed, number);
-        let mut rings = open_rings(&nic, config.rings, &ring_config, ring_seed);
+        let mut rings = open_rings(&nic, config.rings, config.first_ring, &ring_config, ring_seed);
         lend(&mut rings, &config.lending, seed, number);
         Self {
             number: index,
@@ -196,6 +202,8 @@ impl Host {
             nic_config: config.nic,
             ring_config,
             lending: config.lending,
+            first_ring: config.first_ring,
+            stirred: false,
             factories: Vec::new(),
             #[cfg(feature = "mutants")]
             rewritten: None,
@@ -282,7 +290,7 @@ impl Host {
         self.programs.iter_mut().for_each(|program| program.app.crash());
         let count = self.rings.len();
         let nic = Nic::seeded(self.mac(), self.nic_config.clone(), seed, index);
-        self.rings = open_rings(&nic, count, &self.ring_config, ring_seed);
+        self.rings = open_rings(&nic, count, self.first_ring, &self.ring_config, ring_seed);
         lend(&mut self.rings, &self.lending, seed, index);
         self.nic = nic;
         self.nic_alarm.switch_off();
@@ -347,6 +355,11 @@ impl Host {
         self.rewritten.unwrap_or(0)
     }
 
+    /// Whether its rings had events since the last call.
+    pub(crate) fn take_stirred(&mut self) -> bool {
+        core::mem::take(&mut self.stirred)
+    }
+
     pub(crate) fn rings_mut(&mut self) -> &mut [Sockets] {
         &mut self.rings
     }
@@ -401,6 +414,7 @@ impl Host {
         while let Some(event) = self.rings[ring].take_event() {
             self.events.push(event);
         }
+        self.stirred |= !self.events.is_empty();
         let mut busy = polled > 0 || !self.events.is_empty();
         for program in self.programs.iter_mut().filter(|program| program.ring == ring) {
             let due = match program.last {
@@ -427,9 +441,10 @@ impl Host {
     }
 }
 
-fn open_rings(nic: &Nic, count: usize, config: &RingConfig, seed: impl Fn(u8) -> [u8; 32]) -> Vec<Sockets> {
+fn open_rings(nic: &Nic, count: usize, first: Option<u16>, config: &RingConfig, seed: impl Fn(u8) -> [u8; 32]) -> Vec<Sockets> {
     let count = u8::try_from(count.max(1)).unwrap_or(u8::MAX);
-    (0..count).map(|i| Sockets::new(Ring::new(nic.ring(), config.clone(), seed(i)))).collect()
+    let number = |i: u8| first.map_or(config.number, |first| first + u16::from(i));
+    (0..count).map(|i| Sockets::new(Ring::new(nic.ring(), RingConfig { number: number(i), ..config.clone() }, seed(i)))).collect()
 }
 
 /// Lets programs read by reference where they are to.

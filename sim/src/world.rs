@@ -1,6 +1,7 @@
 //! The world: hosts, the network between them, and the one loop in which time passes.
 
 mod budget;
+mod machines;
 mod mishaps;
 
 pub(crate) use mishaps::Turn;
@@ -74,6 +75,7 @@ pub struct World {
     budget: Budget,
     watch: Watch,
     courses: Courses,
+    machines: Vec<machines::Machine>,
     /// A host that had not finished when it was looked at last: the first to ask again.
     unfinished: usize,
     /// Hosts were told each other's Ethernet addresses.
@@ -99,6 +101,7 @@ impl World {
             budget: Budget::unlimited(),
             watch: Watch::default(),
             courses: Courses::default(),
+            machines: Vec::new(),
             unfinished: 0,
             introduced: false,
         }
@@ -336,7 +339,7 @@ impl World {
 
     /// Whether all programs have finished.
     pub fn finished(&self) -> bool {
-        self.hosts.iter().all(Host::finished)
+        self.hosts.iter().all(Host::finished) && self.machines.iter().all(machines::Machine::finished)
     }
 
     /// As [`World::finished`], for callers that ask after each event.
@@ -346,7 +349,7 @@ impl World {
         }
         let unfinished = self.hosts.iter().position(|host| !host.finished());
         self.unfinished = unfinished.unwrap_or(0);
-        unfinished.is_none()
+        unfinished.is_none() && self.machines.iter().all(machines::Machine::finished)
     }
 
     /// What each host's NIC has lent out, after reaping what is complete.
@@ -415,6 +418,13 @@ impl World {
     }
 
     fn service(&mut self, host: usize) {
+        self.service_alone(host);
+        if !self.machines.is_empty() {
+            self.step_machine_of(host);
+        }
+    }
+
+    fn service_alone(&mut self, host: usize) {
         let Network { now, trace, .. } = &mut self.network;
         self.hosts[host].nic().advance(*now);
         self.watch.before(trace, *now, host, self.hosts[host].rings());

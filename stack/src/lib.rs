@@ -15,6 +15,7 @@
 //! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O
 //! - [`ndisc`], [`mld`]: neighbours and group memberships of IPv6 as state machines without I/O, which no ring uses yet
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
+//! - [`socket`]: sockets above several rings and devices, and the part of them that is the kernel's
 //! - [`net`]: links, addresses, routes and neighbours as a snapshot, and which of them a destination is reached by
 //! - [`cyclic`]: received packets as records of one length, in one piece of memory
 //! - [`flow`]: what is told of every flow: what it is ready for, what it counted
@@ -42,6 +43,7 @@ pub mod offload;
 pub mod raw;
 pub mod ring;
 pub mod roce;
+pub mod socket;
 pub mod tcp;
 pub mod time;
 pub mod timer;

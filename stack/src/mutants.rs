@@ -2,6 +2,8 @@
 //! checked themselves (`sim/tests/mutants.rs`). Behind the feature `mutants`; without it each hook is a constant `false`.
 
 #[macro_use]
+mod socket;
+#[macro_use]
 mod ipv6;
 #[macro_use]
 mod ring;

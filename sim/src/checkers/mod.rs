@@ -64,7 +64,7 @@ use crate::reached::Reached;
 use crate::segment;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 36] = [
+pub const CHECKERS: [&str; 37] = [
     "stream",
     "datagrams",
     "after_close",
@@ -101,6 +101,7 @@ pub const CHECKERS: [&str; 36] = [
     "hearing",
     "groups",
     "neighbours",
+    "sockets",
 ];
 
 /// Where and when something is checked.

@@ -10,12 +10,12 @@ use ringway_stack::mutants::Mutant;
 use ringway_stack::ring::RingConfig;
 
 use super::{Options, Scenario};
-use crate::drills;
 use crate::host::HostConfig;
 use crate::nic::Outstanding;
 use crate::report::Report;
 use crate::workloads::{Site, Verdict};
 use crate::world::{Capture, HostId, Unfinished, World, WorldConfig};
+use crate::{drills, machines};
 
 /// How long after the last fault every program must have finished or failed. The longest lawful silence is one retransmission timeout
 /// at its cap of 120 s (Linux's TCP_RTO_MAX); keepalives find a dead peer within 45 s, a slow reader takes up to 20 s,
@@ -25,6 +25,9 @@ pub const LIVENESS_BOUND: Duration = Duration::from_secs(300);
 /// How long after that every buffer, queue slot and flow rule must be back: another timeout at its cap, then FIN-WAIT-2 and
 /// TIME-WAIT at 60 s each.
 pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
+
+/// One seed of so many plays the machines' story as well.
+const MACHINES_SHARE: u64 = 16;
 
 /// How often what lingers is looked at.
 const LINGER_LOOK: Duration = Duration::from_millis(100);
@@ -85,6 +88,10 @@ impl Stage {
     /// A check failed.
     pub fn perform(&mut self) -> Report {
         drills::run(self.scenario.seed, self.mutant);
+        // (What a ring does wrong shows in the scenario itself.)
+        if self.mutant == Mutant::Healthy && self.scenario.seed.is_multiple_of(MACHINES_SHARE) {
+            machines::play(self.scenario.seed, self.mutant);
+        }
         let heal_at = Instant::ZERO + self.options.safety;
         if self.world.run_until_finished(heal_at).is_ok() {
             self.check_promptness();

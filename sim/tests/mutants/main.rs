@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use ringway_sim::checkers::CHECKERS;
 use ringway_sim::scenario::{Scenario, Stage};
-use ringway_sim::stations;
+use ringway_sim::{machines, stations};
 use ringway_stack::mutants::Mutant;
 
 /// Most seeds that a mutant may live through.
@@ -60,6 +60,14 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
         }
         let scenario = Scenario::of_seed(seed);
         let run = catch_unwind(AssertUnwindSafe(|| {
+            // (They are of what stands above rings, which the swarm does not use.)
+            if Mutant::OF_SOCKETS.contains(&mutant) {
+                machines::play(seed, mutant);
+                return;
+            }
+            if mutant == Mutant::Healthy {
+                machines::play(seed, mutant);
+            }
             if seed % 8 == 7 {
                 stories::all(seed, mutant);
                 (0..64).for_each(|death| {
@@ -68,7 +76,7 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
             }
             let mut stage = Stage::set(&scenario);
             stage.infect(mutant);
-            stage.play()
+            stage.play();
         }));
         let Err(failure) = run else { continue };
         let message = failure.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".to_owned());

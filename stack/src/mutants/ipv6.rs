@@ -3,7 +3,7 @@
 /// Puts them before those of [`super::Mutant`]'s other areas.
 macro_rules! with_ipv6 {
     ($($others:tt)*) => {
-        mutants! {
+        with_sockets! {
             /// Neighbour discovery that came through a router is believed (RFC 4861 s7.1.1, s7.1.2).
             DiscoveryFromAfar,
             /// Whoever is asked for, we are it (RFC 4861 s7.2.3).

@@ -299,7 +299,7 @@ impl<Q: Queues> Ring<Q> {
             && queued
             && !self.config.is(Mutant::DissolvedStaysQueued)
         {
-            listener.ready.retain(|&ready| ready != id);
+            listener.ready.retain(|&(ready, _)| ready != id);
         }
         let remains = Remains { accepted: parent.is_none(), ..stream.connection.dissolve() };
         #[cfg(feature = "marks")]

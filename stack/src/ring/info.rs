@@ -9,6 +9,7 @@ use super::types::{Backlog, Batches, FlowId, FlowInfo};
 use super::udp::UdpFlow;
 use crate::device::{Protocol, Queues};
 use crate::tcp;
+use crate::time::Instant;
 
 impl<Q: Queues> Ring<Q> {
     /// How full a UDP socket's queue is, and was. `None`: a dead id, or another kind of socket.
@@ -16,6 +17,16 @@ impl<Q: Queues> Ring<Q> {
         match self.slots.find(flow)? {
             Flow::Udp(udp) => Some(udp.backlog()),
             _ => None,
+        }
+    }
+
+    /// When what the program takes next from a flow came: a datagram ([`super::Datagram::received`]), or a connection that waits to be accepted
+    /// (when its handshake was complete). `None`: nothing waits, or it is a stream. Who has several rings takes the oldest first.
+    pub fn arrived(&self, flow: FlowId) -> Option<Instant> {
+        match self.slots.find(flow)? {
+            Flow::Udp(udp) => udp.arrived(),
+            Flow::Listener(listener) => listener.ready.front().map(|&(_, at)| at),
+            Flow::Stream(_) | Flow::Resting(_) => None,
         }
     }
 

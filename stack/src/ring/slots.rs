@@ -103,8 +103,8 @@ pub(super) struct Listener {
     pub(super) backlog: usize,
     /// Handshakes under way.
     pub(super) half_open: usize,
-    /// Established, not accepted yet.
-    pub(super) ready: VecDeque<FlowId>,
+    /// Established, not accepted yet, and since when; the oldest first.
+    pub(super) ready: VecDeque<(FlowId, Instant)>,
     pub(super) config: tcp::Config,
     pub(super) counters: Counters,
     /// SYNs that were taken since then: within a second.

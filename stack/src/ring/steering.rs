@@ -109,6 +109,17 @@ impl<Q: Queues> Ring<Q> {
         before.into_iter().for_each(|before| self.detach(before));
     }
 
+    /// Whether a connection can go to another ring now, and its frames find it there: its rule steers, and is moved with it, or it comes by its
+    /// listener's, which steers to this ring on (and this ring drops what comes, until its own steers). One whose rule does not steer yet might
+    /// have its frames come to a third ring, which would answer by a reset.
+    pub fn tcp_may_leave(&self, flow: super::FlowId) -> bool {
+        match self.slots.find(flow) {
+            Some(Flow::Stream(stream)) => stream.rule.is_none_or(|rule| !self.rules.is_pending(rule)),
+            Some(Flow::Resting(stream)) => stream.rule.is_none_or(|rule| !self.rules.is_pending(rule)),
+            _ => false,
+        }
+    }
+
     /// Whether a connection's frames might go to another ring, if no rule steered them here.
     pub(super) fn is_steered(&self) -> bool {
         !self.output.caps.point_to_point && self.output.caps.rings_max > 1

@@ -222,7 +222,7 @@ impl<Q: Queues> Ring<Q> {
         let Some(stream) = self.slots.live_at(index) else { return };
         let is_waiting = stream.parent.is_some();
         if is_waiting {
-            self.promote(index);
+            self.promote(now, index);
         }
         self.transmit(now, index);
         if is_waiting {
@@ -231,7 +231,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// Moves a child whose handshake is complete (or failed) on from its listener's half-open ones.
-    fn promote(&mut self, index: u32) {
+    fn promote(&mut self, now: Instant, index: u32) {
         let id = self.slots.id_at(index);
         let Some(stream) = self.slots.live_at(index) else { return };
         let Some(parent) = stream.parent else { return };
@@ -242,7 +242,7 @@ impl<Q: Queues> Ring<Q> {
         stream.queued = true;
         let Ok(listener) = self.slots.listener(parent) else { return };
         listener.half_open -= 1;
-        listener.ready.push_back(id);
+        listener.ready.push_back((id, now));
         if listener.ready.len() > 1 && self.config.is(Mutant::SecondConnectionRaisesNothing) {
             return;
         }

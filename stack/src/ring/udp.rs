@@ -365,6 +365,11 @@ impl<Q: Queues> UdpFlow<Q> {
         (self.queued - self.queue.len() * OVERHEAD, next)
     }
 
+    /// When the datagram came that will be read next.
+    pub(super) fn arrived(&self) -> Option<Instant> {
+        self.queue.front().map(|first| first.received)
+    }
+
     /// What will be read next, if it is let through.
     fn next_to_read(&self) -> Option<&Waiting<Q::Rx>> {
         let undecided = || self.screen.as_ref()?.front().map(Undecided::as_waiting);

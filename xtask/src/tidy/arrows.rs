@@ -9,7 +9,7 @@ use super::numbered;
 const STACK: &str = "stack/src";
 
 /// A module, and those that it may name. What is not here has not been given its place yet.
-const MAY_NAME: [(&str, &[&str]); 19] = [
+const MAY_NAME: [(&str, &[&str]); 20] = [
     ("addr", &[]),
     // (For tests alone.)
     ("capture", &[]),
@@ -30,6 +30,7 @@ const MAY_NAME: [(&str, &[&str]); 19] = [
     ("roce", &["capture", "time", "wire"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),
     ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mutants", "offload", "tcp", "time", "timer", "wire"]),
+    ("socket", &["addr", "device", "error", "flow", "mutants", "net", "ring", "tcp", "time"]),
 ];
 
 /// The crates of devices.

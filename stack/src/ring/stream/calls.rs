@@ -147,7 +147,7 @@ impl<Q: Queues> Ring<Q> {
         let newest_first = self.config.is(Mutant::AcceptsNewestFirst);
         let listener = self.slots.listener(id)?;
         let next = if newest_first { listener.ready.pop_back() } else { listener.ready.pop_front() };
-        let child = next.ok_or(Error::WouldBlock)?;
+        let (child, _) = next.ok_or(Error::WouldBlock)?;
         listener.counters.rx_packets += 1;
         if let Ok(stream) = self.slots.stream(child) {
             stream.parent = None;
@@ -168,7 +168,7 @@ impl<Q: Queues> Ring<Q> {
     /// The connections that wait to be accepted, the next one first.
     pub fn tcp_waiting(&self, listener: FlowId) -> Vec<FlowId> {
         match self.slots.find(listener) {
-            Some(Flow::Listener(listener)) => listener.ready.iter().copied().collect(),
+            Some(Flow::Listener(listener)) => listener.ready.iter().map(|(child, _)| *child).collect(),
             _ => Vec::new(),
         }
     }
