@@ -144,7 +144,7 @@ pub fn play(seed: u64, mutant: Mutant) -> Told {
     for (outstanding, host) in world.outstanding().into_iter().zip(hosts.iter().flatten()) {
         let flows: usize = world.host(*host).rings().iter().map(|ring| ring.occupied()).sum();
         if (outstanding.rules, outstanding.tx_buffers, flows) != (0, 0, 0) {
-            breach(format_args!("{} flows, and {outstanding:?}, are left behind of sockets that are closed", flows));
+            breach(format_args!("{flows} flows, and {outstanding:?}, are left behind of sockets that are closed"));
         }
     }
     let mut all = Told::default();
