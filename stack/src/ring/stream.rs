@@ -393,7 +393,8 @@ impl<Q: Queues> Ring<Q> {
         let edges = stream.connection.take_edges();
         #[cfg(feature = "marks")]
         self.marks.absorb(stream.connection.take_marks());
-        if stream.noted != stream.is_unfinished() {
+        let is_reader = self.reader.is(index);
+        if !is_reader && stream.noted != stream.is_unfinished() {
             note(stream, queues);
         }
         let mut freed = None;
@@ -422,7 +423,7 @@ impl<Q: Queues> Ring<Q> {
             self.wheel.insert(deadline, (index, deadline));
         }
         let hidden = stream.orphan || stream.parent.is_some();
-        if !edges.is_empty() && !hidden {
+        if !edges.is_empty() && !hidden && !(is_reader && self.reader.keeps(edges)) {
             self.raise(index, edges);
         }
         // (Somebody else may listen there, or connect from there, before the program closes it.)
