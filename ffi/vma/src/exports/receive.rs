@@ -24,7 +24,7 @@ use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
 use crate::socket::options::{SO_RXQ_OVFL, TCP_INQ};
-use crate::socket::plain::{self, Came};
+use crate::socket::plain::{self, Came, Taken};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
 
 /// What was received, and on what.
@@ -65,13 +65,14 @@ fn receive_uncounted(
         return by_kernel(fd, kernel);
     }
     if process.has_several_rings()
-        && let Some(came) = plain::receive(process, now, (fd, key), into, flags)
+        && let Some(came) = plain::receive(process, now, (fd, key), into, (flags, kernel))
     {
         return match came {
             Came::Bytes(result) => result.map(Got::Plain).map_err(Errno::from),
-            Came::Datagram(result) => {
-                result.map(|taken| Got::Datagram(taken.datagram, taken.family, taken.ancillary)).map_err(Errno::from)
-            }
+            Came::Datagram(result) => result.map(|taken| match taken {
+                Taken::Ring { datagram, family, ancillary } => Got::Datagram(datagram, family, ancillary),
+                Taken::Kernel(count) => Got::Kernel(count),
+            }),
         };
     }
     let mut guard = process.lock();

@@ -28,7 +28,7 @@ use crate::fdtable::{self, Entry};
 use crate::mux::note_activity;
 use crate::process::{self, Offload, Process, process_or_init};
 use crate::slab::Key;
-use crate::socket::{Socket, table};
+use crate::socket::{Socket, plain};
 use crate::{errno, mux};
 
 pub(super) use call::run;
@@ -124,7 +124,7 @@ impl Callbacks {
         if !self.used {
             self.used = true;
             // (Receives that find nothing have something else to do from now on.)
-            table::unsay_all();
+            plain::unsay_all();
         }
     }
 

@@ -9,14 +9,16 @@ use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{FlowId, RecvFlags};
+use ringway_stack::ring::{Event, FlowId, RecvFlags};
 use ringway_stack::time::Instant;
 
 pub(crate) use self::datagrams::{Beside, Taken};
 use super::address::Address;
-use super::table::{self, Plain, Traits};
+use super::table::{self, Audience, Plain, Traits};
 use super::{Ancillary, Family, Kind, Socket};
+use crate::errno::Errno;
 use crate::lock::Guard;
+use crate::mux;
 use crate::process::{Offload, Process};
 use crate::rings::ProcessRing;
 use crate::slab::Key;
@@ -46,37 +48,61 @@ impl<'a> Entered<'a> {
     fn leave(mut self, process: &Process, now: Instant) {
         let flow = self.flow;
         let is_held = self.own.ring.is_held(flow);
-        let has_more = self.own.has_more_to_do() || is_held;
+        let has_more = self.own.has_more_to_do();
         drop(self);
+        if is_held {
+            process.lock().watch_held(now, flow);
+        }
         if has_more {
-            let mut offload = process.lock();
-            offload.rings.touch(flow.ring);
-            offload.dispatch();
-            offload.attend(now);
-            if is_held {
-                offload.watch_held(now, flow);
-            }
+            see_to_the_rest(process, flow.ring, now);
         }
     }
+}
+
+/// Nothing is plain any more, as far as is known: no socket, and no epoll instance. For who has the process's lock, and changes what a call has to see to; and
+/// for the child of a fork. Async-signal-safe.
+pub(crate) fn unsay_all() {
+    table::unsay_all();
+    mux::epoll::unsay_all();
+}
+
+/// A call has left on a ring what only the process's lock can see to.
+pub(crate) fn see_to_the_rest(process: &Process, ring: u16, now: Instant) {
+    let mut offload = process.lock();
+    offload.rings.touch(ring);
+    offload.dispatch();
+    offload.attend(now);
 }
 
 impl ProcessRing {
     /// A call that had this ring's lock alone is over. Whether there is something that only the process's lock can see to; events that nobody waits for
     /// are none.
     #[inline]
-    fn has_more_to_do(&mut self) -> bool {
+    pub(crate) fn has_more_to_do(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
         // (A thread that spins on this ring finds by them that it is to look.)
         if self.watch.has_spinners() {
             return self.has_events() || self.wants_sooner();
         }
         while let Some(event) = self.take_event() {
-            if !self.socket_above(event.flow).is_some_and(|socket| table::is_quiet(socket, event.edges)) {
+            if !self.is_told(event) {
                 self.untold = Some(event);
                 return true;
             }
         }
         self.watch.is_relied_on() || self.wants_sooner() || self.awaits_acknowledgments()
+    }
+
+    /// Tells whom it concerns of an event, or finds that it concerns nobody. `false`: that is for who has the process's lock.
+    #[inline]
+    fn is_told(&self, event: Event) -> bool {
+        let Some(above) = self.above(event.flow) else { return false };
+        match table::audience(above.socket()) {
+            Audience::Nobody => true,
+            Audience::Some | Audience::One if above.knows(event.edges) => true,
+            Audience::Some | Audience::Any => false,
+            Audience::One => above.only().is_some_and(|only| mux::epoll::plain::tell(event, above, only)),
+        }
     }
 }
 
@@ -125,15 +151,21 @@ pub(crate) enum Came {
     /// Bytes of a connection.
     Bytes(Result<usize, Error>),
     /// A datagram.
-    Datagram(Result<Taken, Error>),
+    Datagram(Result<Taken, Errno>),
 }
 
-/// Receives on a plain socket. `None`: it is to go the long way; nothing was taken.
+/// Receives on a plain socket, with `kernel` to receive from the kernel with extra flags. `None`: it is to go the long way; nothing was taken.
 #[inline]
-pub(crate) fn receive(process: &Process, now: Instant, (fd, key): (c_int, Key), into: &mut [IoSliceMut<'_>], flags: c_int) -> Option<Came> {
+pub(crate) fn receive(
+    process: &Process,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Option<Came> {
     let mut entered = Entered::new(process, key)?;
     if entered.plain.is_of_datagrams() {
-        return datagrams::receive(process, now, fd, entered, into, flags).map(Came::Datagram);
+        return datagrams::receive(process, now, (fd, key), entered, into, (flags, kernel)).map(Came::Datagram);
     }
     if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
@@ -151,18 +183,30 @@ pub(crate) fn receive(process: &Process, now: Instant, (fd, key): (c_int, Key), 
 impl Offload {
     /// A call has gone the long way with a connection. If it is plain, the next one need not.
     #[inline]
-    pub(super) fn say_if_plain(&self, key: Key, flow: FlowId) {
+    pub(super) fn say_if_plain(&mut self, key: Key, flow: FlowId) {
         if self.rings.are_locked()
             && let Some(socket) = self.sockets.find(key)
             && self.is_plain(socket, flow)
         {
-            let traits = Traits {
-                is_watched: socket.watch.is_watched() || socket.watch.is_slept_for(),
-                is_of_datagrams: false,
-                is_nonblocking: socket.nonblocking,
-                empty_is_all: !self.callbacks.are_used(),
-            };
-            table::publish(key, flow, traits);
+            self.say_that_it_is_plain(key, flow);
+        }
+    }
+
+    /// It is, as it stands now.
+    fn say_that_it_is_plain(&mut self, key: Key, flow: FlowId) {
+        let Some(socket) = self.sockets.find(key) else { return };
+        let only = socket.watch.only();
+        let traits = Traits {
+            is_watched: socket.watch.is_watched() || socket.watch.is_slept_for(),
+            is_watched_by_one: only.is_some(),
+            is_of_datagrams: matches!(socket.kind, Kind::Datagram(_)),
+            is_nonblocking: socket.nonblocking,
+            empty_is_all: !self.callbacks.are_used(),
+        };
+        if table::publish(key, flow, traits)
+            && let Some(above) = self.rings.at_mut(flow.ring).above_mut(flow)
+        {
+            above.is_plain_for(only);
         }
     }
 

@@ -57,7 +57,12 @@ impl Rare {
 
     /// Whether nothing in here says what becomes of a UDP socket's datagrams, once it is known which flow they come and go by.
     pub(crate) fn lets_datagrams_be_plain(&self) -> bool {
-        !self.cork && self.corked.is_none() && self.callback.is_none() && !self.held.get() && self.error.is_none() && self.completed.is_none()
+        !self.cork
+            && self.corked.is_none()
+            && self.callback.is_none()
+            && !self.held.get()
+            && self.error.is_none()
+            && self.completed.is_none()
     }
 
     /// Epoll's bits for what is in here.

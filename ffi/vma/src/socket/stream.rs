@@ -297,9 +297,9 @@ impl ProcessRing {
     }
 
     #[inline]
-    pub(super) fn poll_if_due(&mut self, now: Instant) {
+    pub(crate) fn poll_if_due(&mut self, now: Instant) {
         if self.ring.is_due(now) {
-            self.ring.poll(now);
+            self.poll(now);
         }
     }
 }

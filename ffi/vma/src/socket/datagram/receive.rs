@@ -125,9 +125,9 @@ pub(crate) enum Received {
 ///
 /// # Errors
 /// As recvmsg(2).
-pub(crate) fn receive(
-    process: &Process,
-    mut guard: Guard<'_, Offload>,
+pub(crate) fn receive<'a>(
+    process: &'a Process,
+    mut guard: Guard<'a, Offload>,
     now: Instant,
     (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
@@ -146,11 +146,11 @@ pub(crate) fn receive(
         if blocking && flags & libc::MSG_ERRQUEUE == 0 {
             return wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume));
         }
-        return from_kernel(fd, kernel, 0);
+        return from_kernel(fd, kernel, 0).map(Received::Kernel);
     };
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         drop(guard);
-        return from_kernel(fd, kernel, 0);
+        return from_kernel(fd, kernel, 0).map(Received::Kernel);
     }
     let has_two = socket.twin.is_some();
     if offload.rings.are_locked()
@@ -159,9 +159,15 @@ pub(crate) fn receive(
         socket.kernel_poll.go_on_from(left);
     }
     let ask_first = socket.kernel_poll.on_call(fd, ratio);
-    if ask_first && let Some(received) = ask_kernel(fd, kernel) {
-        return received;
+    if ask_first {
+        // (No lock is held while the kernel is asked.)
+        drop(guard);
+        if let Some(received) = ask_kernel(fd, kernel) {
+            return received.map(Received::Kernel);
+        }
+        guard = process.lock();
     }
+    let offload = &mut *guard;
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     for polled in [false, true] {
         if polled {
@@ -198,18 +204,18 @@ pub(crate) fn receive(
         let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
         offload.say_if_datagrams_are_plain(key, id);
         drop(guard);
-        return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
+        return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT).map(Received::Kernel) } else { Err(Errno(libc::EAGAIN)) };
     }
     let ask = socket.kernel_poll.on_wait(ratio);
     drop(guard);
     if ask && let Some(received) = ask_kernel(fd, kernel) {
-        return received;
+        return received.map(Received::Kernel);
     }
     wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume))
 }
 
 /// The kernel's answer, unless it has nothing.
-fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Received, Errno>> {
+pub(in crate::socket) fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<usize, Errno>> {
     let saved = errno::current();
     match from_kernel(fd, kernel, libc::MSG_DONTWAIT) {
         Err(Errno(libc::EAGAIN)) => {
@@ -220,13 +226,14 @@ fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Recei
     }
 }
 
-fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<Received, Errno> {
+/// What the kernel receives with these flags more.
+pub(in crate::socket) fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
     fdtable::count_kernel_rx(fd);
     mux::thread::with(mux::thread::Thread::kernel_delivered);
     fd_counters::kernel_said(fd, Way::Rx, count.cast_signed());
-    Ok(Received::Kernel(count))
+    Ok(count)
 }
 
 fn wait_to_receive(
@@ -284,7 +291,7 @@ fn wait_to_receive(
             // Another thread may have been quicker.
             Waited::Kernel => {
                 if let Some(received) = ask_kernel(fd, kernel) {
-                    return received;
+                    return received.map(Received::Kernel);
                 }
                 // (What poll(2) calls readable need not be: an error queue, a stream of datagrams that was shut.)
                 if deadline.is_some_and(|deadline| deadline <= process.now()) {

@@ -13,11 +13,11 @@ use ringway_stack::ring::{Datagram, FlowId, NextHop, RecvFlags};
 use ringway_stack::{Error, Instant};
 
 use super::super::address::{self, Address};
-use super::super::datagram::{KernelPoll, V6_MAX};
-use super::super::table::{self, Traits};
+use super::super::datagram::{KernelPoll, V6_MAX, ask_kernel, from_kernel};
 use super::super::{Ancillary, Family, Kind, Socket, vectors};
 use super::Entered;
 use crate::devices::{Rendezvous, Resolved};
+use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 
@@ -70,7 +70,9 @@ impl Ways {
 
     fn put(&mut self, way: Way) {
         self.others.remove(&way.to);
-        let Some(before) = self.last.replace(way).filter(|before| self.last.as_ref().is_some_and(|last| last.to != before.to)) else { return };
+        let Some(before) = self.last.replace(way).filter(|before| self.last.as_ref().is_some_and(|last| last.to != before.to)) else {
+            return;
+        };
         if self.others.len() == WAYS_MAX {
             // Which of them will be asked for again is not known.
             self.others.pop_first();
@@ -131,11 +133,12 @@ impl Beside {
     }
 }
 
-/// A datagram of the ring's, and what its reader asked to be told of it.
-pub(crate) struct Taken {
-    pub(crate) datagram: Datagram,
-    pub(crate) family: Family,
-    pub(crate) ancillary: Ancillary,
+/// What a receive took.
+pub(crate) enum Taken {
+    /// A datagram of the ring's, and what its reader asked to be told of it.
+    Ring { datagram: Datagram, family: Family, ancillary: Ancillary },
+    /// What the kernel put into the program's own structures.
+    Kernel(usize),
 }
 
 /// Sends a datagram of a plain UDP socket. `None`: it is to go the long way; nothing was sent.
@@ -170,42 +173,50 @@ pub(in crate::socket) fn send(
     }
 }
 
-/// Receives a datagram on a plain UDP socket. `None`: it is to go the long way; nothing was taken.
+/// Receives a datagram on a plain UDP socket, with `kernel` to receive one from the kernel. `None`: it is to go the long way; nothing was taken.
 #[inline]
-pub(in crate::socket) fn receive(
-    process: &Process,
+pub(in crate::socket) fn receive<'a>(
+    process: &'a Process,
     now: Instant,
-    fd: c_int,
-    mut entered: Entered<'_>,
+    (fd, key): (c_int, Key),
+    mut entered: Entered<'a>,
     into: &mut [IoSliceMut<'_>],
-    flags: c_int,
-) -> Option<Result<Taken, Error>> {
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Option<Result<Taken, Errno>> {
     if flags & !RECEIVE_FLAGS != 0 {
         return None;
     }
-    let (flow, plain, ratio) = (entered.flow, entered.plain, process.params.rx_udp_poll_os_ratio);
-    let own = &mut *entered.own;
-    let known = own.datagrams.find(flow)?;
-    let (family, ancillary) = (known.family, known.ancillary);
-    // (Asking the kernel is for the long way, which counts this look itself.)
-    let mut kernel = known.kernel?;
-    if kernel.on_call(fd, ratio) {
-        return None;
+    let ratio = process.params.rx_udp_poll_os_ratio;
+    let (flow, plain) = (entered.flow, entered.plain);
+    if entered.own.datagrams.find(flow)?.kernel.as_mut()?.on_call(fd, ratio) {
+        // (No lock is held while the kernel is asked.)
+        drop(entered);
+        if let Some(received) = ask_kernel(fd, kernel) {
+            return Some(received.map(Taken::Kernel));
+        }
+        entered = Entered::new(process, key).filter(|entered| entered.flow == flow)?;
     }
+    let own = &mut *entered.own;
     let mut result = own.ring.udp_recv(flow, into, RecvFlags::empty());
     if result == Err(Error::WouldBlock) {
         own.poll_if_due(now);
         result = own.ring.udp_recv(flow, into, RecvFlags::empty());
     }
-    let is_left = result == Err(Error::WouldBlock) && (!plain.has_nothing(flags) || kernel.on_empty(now, ratio));
-    if !is_left && let Some(known) = own.datagrams.find(flow) {
-        known.kernel = Some(kernel);
+    let known = own.datagrams.find(flow)?;
+    let (family, ancillary) = (known.family, known.ancillary);
+    if result != Err(Error::WouldBlock) {
+        entered.leave(process, now);
+        return match result {
+            Err(Error::BadSocket) => None,
+            result => Some(result.map(|datagram| Taken::Ring { datagram, family, ancillary }).map_err(Errno::from)),
+        };
     }
+    let asks_kernel = plain.has_nothing(flags) && known.kernel.as_mut()?.on_empty(now, ratio);
     entered.leave(process, now);
-    match result {
-        _ if is_left => None,
-        Err(Error::BadSocket) => None,
-        result => Some(result.map(|datagram| Taken { datagram, family, ancillary })),
+    match plain.has_nothing(flags) {
+        true if asks_kernel => Some(from_kernel(fd, kernel, libc::MSG_DONTWAIT).map(Taken::Kernel)),
+        true => Some(Err(Errno(libc::EAGAIN))),
+        false => None,
     }
 }
 
@@ -226,13 +237,7 @@ impl Offload {
         if let Some((to, hop, until)) = socket.route.over_ring() {
             known.ways.put(Way { to, hop: hop.clone(), until });
         }
-        let traits = Traits {
-            is_watched: socket.watch.is_watched() || socket.watch.is_slept_for(),
-            is_of_datagrams: true,
-            is_nonblocking: socket.nonblocking,
-            empty_is_all: !self.callbacks.are_used(),
-        };
-        table::publish(key, flow, traits);
+        self.say_that_it_is_plain(key, flow);
     }
 }
 
@@ -269,5 +274,7 @@ fn are_plain(socket: &Socket, flow: FlowId) -> bool {
         && !is_kernels
         && !socket.shut.read
         && !socket.is_shared
+        // (Whoever is told of drops is told of the ring's with the kernel's.)
+        && socket.ancillary.drops.is_none()
         && socket.rare.as_ref().is_none_or(|rare| rare.lets_datagrams_be_plain())
 }
