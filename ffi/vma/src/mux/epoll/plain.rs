@@ -64,7 +64,7 @@ pub(super) fn collect(
     if has_more {
         plain::see_to_the_rest(process, ring, now);
     }
-    let Looked { mut count, mut is_whole, asks_kernel, round } = looked?;
+    let Looked { mut count, mut is_whole, has_members, asks_kernel, round } = looked?;
     if asks_kernel {
         count = match collect_kernel(process, index, epfd, count, events, round) {
             Ok(count) => count,
@@ -78,7 +78,9 @@ pub(super) fn collect(
             };
         }
     }
-    (count != 0 || is_whole && !has_more && timeout == Some(Duration::ZERO)).then_some(Ok(count))
+    // (Where there is nothing, and nothing is to be waited for, what the kernel has by now counts, however seldom it is asked.)
+    let is_all = is_whole && !has_more && (asks_kernel || !has_members);
+    (count != 0 || is_all && timeout == Some(Duration::ZERO)).then_some(Ok(count))
 }
 
 /// What a look found.
@@ -86,6 +88,8 @@ struct Looked {
     count: usize,
     /// All that was on the list was plain.
     is_whole: bool,
+    /// The real epoll has members.
+    has_members: bool,
     /// It is the real epoll's turn.
     asks_kernel: bool,
     round: u32,
@@ -103,7 +107,7 @@ fn look(
     if fdtable::peek(epfd) != Entry::Epoll(index) {
         return None;
     }
-    let (round, _) = lists.begin();
+    let (round, has_members) = lists.begin();
     let asks_kernel = asks_kernel(&mut lists, events.len());
     let room = if asks_kernel { ours_of(events.len()) } else { events.len() };
     let mut is_whole = true;
@@ -127,5 +131,5 @@ fn look(
         },
         |place, data, ready| events[place] = epoll_event { events: ready, u64: data },
     );
-    Some(Looked { count, is_whole, asks_kernel, round })
+    Some(Looked { count, is_whole, has_members, asks_kernel, round })
 }
