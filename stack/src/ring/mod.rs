@@ -4,7 +4,8 @@
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which flows changed.
 //!
 //! What all flows have in common is here: polling, events, readiness, shutting down, closing. TCP's own calls are in `stream/calls.rs`
-//! (`writing.rs` writes, `reading.rs` reads what it polls for, `handover.rs` moves connections), UDP's in `udp/calls.rs` (`multicast.rs`: groups), what both lend in `lending.rs`.
+//! (`writing.rs` writes, `reading.rs` reads what it polls for, `handover.rs` moves connections), UDP's in `udp/calls.rs` (`multicast.rs`: groups),
+//! what both lend in `lending.rs`.
 
 mod arp;
 mod demux;
@@ -124,6 +125,7 @@ pub struct Ring<Q: Queues> {
     reaps_owed: u8,
     /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
     lends: bool,
+    /// Whose call polls just now ([`Ring::tcp_recv_polling`]).
     reader: Reader,
     secret: [u8; 32],
     #[cfg(feature = "marks")]
