@@ -423,7 +423,8 @@ impl<Q: Queues> Ring<Q> {
             self.wheel.insert(deadline, (index, deadline));
         }
         let hidden = stream.orphan || stream.parent.is_some();
-        if !edges.is_empty() && !hidden && !(is_reader && self.reader.keeps(edges)) {
+        let is_kept = is_reader && !hidden && self.reader.keeps(edges);
+        if !edges.is_empty() && !hidden && !is_kept {
             self.raise(index, edges);
         }
         // (Somebody else may listen there, or connect from there, before the program closes it.)
