@@ -292,28 +292,8 @@ impl<Q: Queues> Ring<Q> {
             found => found,
         };
         match found.map(|index| (index, self.slots.at(index))) {
-            Some((index, Some(Flow::Stream(stream)))) => {
-                if self.output.caps.point_to_point && !stream.hop.is_station(packet.from) {
-                    let (remote, local) = ends();
-                    return self.on_stranger(now, index, &packet.aside(), &header, local, remote, payload_len);
-                }
-                if stream.connection.state() == tcp::State::TimeWait && header.opens() {
-                    let (remote, local) = ends();
-                    if stream.connection.accepts_new_syn(&header)
-                        || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq)
-                    {
-                        return self.on_syn_in_time_wait(now, index, &packet.aside(), &header, local, remote);
-                    }
-                }
-                let (segments, len) = (packet.segments, packet.len());
-                stream.connection.on_coalesced(now, &header, packet.payload(at, len), segments);
-                // Before anything is acknowledged: what is reported is still here, but for the newest segment.
-                if stream.connection.holds_out_of_order() && self.queues.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
-                    stream.connection.prune_out_of_order();
-                }
-                self.after_input(now, index);
-                Some(())
-            }
+            Some((index, Some(Flow::Stream(_)))) => self.on_stream(now, index, packet, at, &header),
+            Some((index, Some(Flow::Resting(_)))) => self.on_resting(now, index, packet.with_option(), at, &header),
             Some((index, Some(Flow::Listener(_)))) => {
                 let (remote, local) = ends();
                 self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len)
@@ -326,6 +306,52 @@ impl<Q: Queues> Ring<Q> {
     #[inline(never)]
     fn find_stream(&mut self, tag: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         self.tagged(tag, local, remote).or_else(|| self.demux.find(Protocol::Tcp, local, remote))
+    }
+
+    /// A segment for a connection at rest, which is whole again by it.
+    #[cold]
+    #[inline(never)]
+    fn on_resting(&mut self, now: Instant, index: u32, packet: Packet<'_, Q::Rx>, at: usize, header: &wire_tcp::Header) -> Option<()> {
+        self.slots.stream_at(index)?;
+        let taken = self.on_stream(now, index, packet, at, header);
+        // (If it was nothing to it.)
+        self.slots.rest(index);
+        taken
+    }
+
+    /// A segment for a connection, whose payload begins `at` so many bytes.
+    #[inline(always)]
+    fn on_stream(
+        &mut self,
+        now: Instant,
+        index: u32,
+        packet: Packet<'_, Q::Rx, impl Body<Q::Rx>>,
+        at: usize,
+        header: &wire_tcp::Header,
+    ) -> Option<()> {
+        let Some(Flow::Stream(stream)) = self.slots.at(index) else { return None };
+        let (ip, src_port, dst_port) = (packet.header, header.src_port, header.dst_port);
+        let ends = move || ip.ends(src_port, dst_port);
+        if self.output.caps.point_to_point && !stream.hop.is_station(packet.from) {
+            let (payload_len, (remote, local)) = (packet.len() - at, ends());
+            return self.on_stranger(now, index, &packet.aside(), header, local, remote, payload_len);
+        }
+        if stream.connection.state() == tcp::State::TimeWait && header.opens() {
+            let (remote, local) = ends();
+            if stream.connection.accepts_new_syn(header)
+                || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq)
+            {
+                return self.on_syn_in_time_wait(now, index, &packet.aside(), header, local, remote);
+            }
+        }
+        let (segments, len) = (packet.segments, packet.len());
+        stream.connection.on_coalesced(now, header, packet.payload(at, len), segments);
+        // Before anything is acknowledged: what is reported is still here, but for the newest segment.
+        if stream.connection.holds_out_of_order() && self.queues.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
+            stream.connection.prune_out_of_order();
+        }
+        self.after_input(now, index);
+        Some(())
     }
 
     /// A segment from another station than the one that the connection is with.

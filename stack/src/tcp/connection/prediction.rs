@@ -19,7 +19,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         now: Instant,
         emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
     ) -> Option<Result<(), SendError>> {
-        if !self.is_undisturbed() {
+        if !self.is_predictable() {
             return None;
         }
         let (seq, flight) = (self.snd_nxt, self.in_flight());
@@ -72,7 +72,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Whether nothing is due but new bytes, and nothing is known that would hold a partial segment back. (A mutant goes the long way, where what is wrong
     /// with it is.)
     #[inline(always)]
-    fn is_undisturbed(&self) -> bool {
+    fn is_predictable(&self) -> bool {
         let is_due = self.reset_due | self.syn_due | self.probe_due | self.push | self.fin_queued;
         let waits = self.more | self.config.cork | !self.config.nodelay;
         self.state == State::Established

@@ -127,3 +127,48 @@ impl Epolls {
         self.0.iter_mut().inspect(|(key, _)| unsay(key.index))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_may_change_an_instance_unsays_that_it_is_plain() {
+        type Change = fn(&mut Epolls, Key);
+        let changes: [Change; 4] = [
+            |epolls, key| assert!(epolls.get_mut(key.index).is_some()),
+            |epolls, _| assert!(epolls.iter_mut().count() > 0),
+            |epolls, key| drop(epolls.remove(key)),
+            |_, _| unsay_all(),
+        ];
+        let mut epolls = Epolls::new();
+        // (The cells are the process's: slots that no other test has.)
+        let before: Vec<Key> = (0..40).map(|_| epolls.insert(-1, false)).collect();
+        for change in changes {
+            let key = epolls.insert(-1, true);
+            assert!(ring_of(key.index).is_none() && lists_of(key.index, 3).is_none());
+            publish(key.index, 3);
+            assert_eq!(ring_of(key.index), Some(3));
+            assert!(lists_of(key.index, 3).is_some_and(|lists| lists.kernel_members) && lists_of(key.index, 4).is_none());
+            assert!(epolls.get(key.index).is_some() && epolls.find(key).is_some(), "who looks changes nothing");
+            assert_eq!(ring_of(key.index), Some(3));
+            change(&mut epolls, key);
+            assert!(ring_of(key.index).is_none() && lists_of(key.index, 3).is_none());
+        }
+        assert!(before.iter().all(|key| ring_of(key.index).is_none()));
+    }
+
+    #[test]
+    fn an_instance_has_lists_of_its_own_which_begin_empty() {
+        let mut epolls = Epolls::new();
+        let [one, other] = [(); 2].map(|()| epolls.insert(-1, false));
+        let lists = |epolls: &Epolls, key: Key| core::ptr::from_ref(epolls.get(key.index).expect("it is there").shared);
+        assert_ne!(lists(&epolls, one), lists(&epolls, other));
+        epolls.get(one.index).expect("it is there").lists().kernel_members = true;
+        assert!(!epolls.get(other.index).expect("it is there").lists().kernel_members);
+        drop(epolls.remove(one));
+        let again = epolls.insert(-1, false);
+        assert_eq!(again.index, one.index, "the place is used again");
+        assert!(!epolls.get(again.index).expect("it is there").lists().kernel_members);
+    }
+}
