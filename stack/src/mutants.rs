@@ -47,6 +47,15 @@ impl Strain {
         mutant: Mutant::Healthy,
     };
 
+    /// Whether it is none; a constant `true` without the feature.
+    #[inline(always)]
+    pub(crate) fn is_healthy(self) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.mutant == Mutant::Healthy;
+        #[cfg(not(feature = "mutants"))]
+        true
+    }
+
     /// Whether it is this mutant; a constant `false` without the feature.
     #[inline(always)]
     pub(crate) fn is(self, mutant: Mutant) -> bool {

@@ -68,19 +68,24 @@ unsafe fn pieces(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: the caller's promise covers `len` bytes from both pointers; every piece lies within them.
     unsafe {
         let mut at = 0;
-        if len >= 16 {
+        // The last piece overlaps the one before, or, of a few bytes, each one the others.
+        if len >= 64 {
             while at + 64 <= len {
                 machine::piece64(src.add(at), dst.add(at));
                 at += 64;
             }
-            while at + 16 <= len {
-                machine::piece16(src.add(at), dst.add(at));
-                at += 16;
-            }
-            // The last piece overlaps the one before.
             if at < len {
-                machine::piece16(src.add(len - 16), dst.add(len - 16));
+                machine::piece64(src.add(len - 64), dst.add(len - 64));
             }
+            return;
+        }
+        if len >= 16 {
+            machine::piece16(src, dst);
+            if len > 32 {
+                machine::piece16(src.add(16), dst.add(16));
+                machine::piece16(src.add(len - 32), dst.add(len - 32));
+            }
+            machine::piece16(src.add(len - 16), dst.add(len - 16));
             return;
         }
         if len & 8 != 0 {

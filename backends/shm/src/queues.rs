@@ -322,7 +322,7 @@ impl Queues for ShmQueues {
             }
             let slot = usize::from(self.active[self.turn]);
             self.turn += 1;
-            let Some(channel) = self.channels[slot].as_deref_mut() else { continue };
+            let Some(Some(channel)) = self.channels.get_mut(slot) else { continue };
             let consumed = channel.rx.slots.consumed();
             let end = Self::poll_channel(channel, own, self.heads.as_mut(), batch, quota);
             if channel.rx.slots.consumed() != consumed && !channel.is_under_way {
@@ -383,8 +383,12 @@ impl Queues for ShmQueues {
             return Err(self.capabilities().lacks("TSO").into());
         }
         let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
-        let slot = self.find(MacAddr(mac)).ok_or(SendError::NoPeer)?;
-        let Some(channel) = self.channels[slot].as_deref_mut() else { return Err(SendError::NoPeer) };
+        let (mac, slot) = (MacAddr(mac), slot_of(MacAddr(mac)));
+        let is_there = matches!(self.channels.get(slot), Some(Some(channel)) if channel.link.mac == mac);
+        if !is_there && self.find(mac).is_none() {
+            return Err(SendError::NoPeer);
+        }
+        let Some(Some(channel)) = self.channels.get_mut(slot) else { return Err(SendError::NoPeer) };
         match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
             Ok(()) => {
                 if !frame.offload.dummy {

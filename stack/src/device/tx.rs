@@ -68,7 +68,12 @@ impl<T> TxFrame<'_, T> {
     /// The frame's length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        self.head.len() + self.body.iter().map(|s| s.len).sum::<usize>()
+        let body = match self.body {
+            [] => 0,
+            [only] => only.len,
+            several => several.iter().map(|slice| slice.len).sum(),
+        };
+        self.head.len() + body
     }
 
     /// Whether the frame has no bytes.

@@ -33,19 +33,38 @@ pub(super) struct KeyV6 {
     ports: u64,
 }
 
+impl KeyV4 {
+    /// Of the connection between an address and port of ours, and a peer's.
+    #[inline(always)]
+    pub(super) fn of_tcp((local, local_port): (Ipv4Addr, u16), (remote, remote_port): (Ipv4Addr, u16)) -> Self {
+        Self { addresses: addresses_of(local, remote), ports: ports_of(Protocol::Tcp, local_port, remote_port) }
+    }
+}
+
+#[inline(always)]
+fn addresses_of(local: Ipv4Addr, remote: Ipv4Addr) -> u64 {
+    u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits())
+}
+
+/// Both ports, and the protocol's number.
+#[inline(always)]
+fn ports_of(protocol: Protocol, local: u16, remote: u16) -> u64 {
+    let protocol = match protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+    };
+    protocol << 32 | u64::from(local) << 16 | u64::from(remote)
+}
+
 impl FlowKey {
     /// Both addresses are of one family; where they are not, the remote one is none.
     #[inline]
     pub(super) fn new(protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Self {
-        let protocol = match protocol {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-        };
-        let ports = protocol << 32 | u64::from(local.port()) << 16 | u64::from(remote.port());
+        let ports = ports_of(protocol, local.port(), remote.port());
         match (local.ip(), remote.ip()) {
             (IpAddr::V4(local), remote) => {
-                let remote = if let IpAddr::V4(remote) = remote { remote.to_bits() } else { 0 };
-                Self::V4(KeyV4 { addresses: u64::from(local.to_bits()) << 32 | u64::from(remote), ports })
+                let remote = if let IpAddr::V4(remote) = remote { remote } else { Ipv4Addr::UNSPECIFIED };
+                Self::V4(KeyV4 { addresses: addresses_of(local, remote), ports })
             }
             (IpAddr::V6(local), remote) => {
                 let remote = if let IpAddr::V6(remote) = remote { remote.to_bits() } else { 0 };
@@ -363,6 +382,15 @@ impl Demux {
         match self.last {
             Some((last, slot)) if last == key => Some(slot),
             _ => self.look_up(key, protocol, local, remote),
+        }
+    }
+
+    /// The flow that the last frame was for, if this one has the same addresses.
+    #[inline(always)]
+    pub(super) fn same_as_last(&self, key: KeyV4) -> Option<u32> {
+        match self.last {
+            Some((FlowKey::V4(last), slot)) if last == key => Some(slot),
+            _ => None,
         }
     }
 

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use super::Ring;
-use super::demux::FlowKey;
+use super::demux::{FlowKey, KeyV4};
 use super::ip::IpHeader;
 use super::output::Envelope;
 use super::slots::Flow;
@@ -164,7 +164,8 @@ impl<Q: Queues> Ring<Q> {
                 self.output.counters.rx_drops += 1;
             }
         }
-        if count > 0 {
+        // (While a call reads, that is its last act.)
+        if count > 0 && self.reader.is_nobody() {
             self.queues.note_processed();
         }
         batch.clear();
@@ -244,8 +245,10 @@ impl<Q: Queues> Ring<Q> {
         // (One for each branch: a packet that is not referred to stays in registers.)
         let segments = frame.meta.coalesced;
         let (protocol, dst, header) = (header.protocol, header.dst, IpHeader::V4(header));
+        if protocol == ipv4::PROTOCOL_TCP {
+            return self.on_tcp(now, Packet { from, header, head, frame, body, verified, segments });
+        }
         match protocol {
-            ipv4::PROTOCOL_TCP => self.on_tcp(now, Packet { from, header, head, frame, body, verified, segments }),
             ipv4::PROTOCOL_UDP => self.on_udp(now, Packet { from, header, head, frame, body, verified, segments }),
             ipv4::PROTOCOL_ICMP => self.on_icmp(now, &Packet { from, header, head, frame, body: body.into_option(), verified, segments }),
             ipv4::PROTOCOL_IGMP => self.on_igmp(now, dst, head),
@@ -270,33 +273,53 @@ impl<Q: Queues> Ring<Q> {
             mark!(self, BadChecksum);
             return None;
         }
-        let (remote, local) = packet.header.ends(header.src_port, header.dst_port);
         let payload_len = packet.len() - at;
         self.output_rx(payload_len);
-        let tagged = self.tagged(packet.frame.meta.flow_tag, local, remote);
-        let found = tagged.or_else(|| self.demux.find(Protocol::Tcp, local, remote));
+        // (Where they are needed. Most frames are for the flow that the last one was for.)
+        let (ip, src_port, dst_port) = (packet.header, header.src_port, header.dst_port);
+        let ends = move || ip.ends(src_port, dst_port);
+        let found = match packet.header {
+            IpHeader::V4(ip) if packet.frame.meta.flow_tag == 0 => {
+                self.demux.same_as_last(KeyV4::of_tcp((ip.dst, header.dst_port), (ip.src, header.src_port)))
+            }
+            _ => None,
+        };
+        let found = match found {
+            None => {
+                let (remote, local) = ends();
+                self.find_stream(packet.frame.meta.flow_tag, local, remote)
+            }
+            found => found,
+        };
         match found.map(|index| (index, self.slots.at(index))) {
-            Some((index, Some(Flow::Stream(_)))) => self.on_stream(now, index, packet, at, (&header, local, remote)),
-            Some((index, Some(Flow::Resting(_)))) => self.on_resting(now, index, packet.with_option(), at, (&header, local, remote)),
-            _ if self.late.awaits(local, remote) => self.keep_late_frame(local, remote, packet.with_option()),
-            Some((index, Some(Flow::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
-            _ => self.refuse(&packet.aside(), &header, payload_len),
+            Some((index, Some(Flow::Stream(_)))) => self.on_stream(now, index, packet, at, &header),
+            Some((index, Some(Flow::Resting(_)))) => self.on_resting(now, index, packet.with_option(), at, &header),
+            found => {
+                let listener = found.and_then(|(index, flow)| matches!(flow, Some(Flow::Listener(_))).then_some(index));
+                let (remote, local) = ends();
+                if self.late.awaits(local, remote) {
+                    return self.keep_late_frame(local, remote, packet.with_option());
+                }
+                match listener {
+                    Some(index) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
+                    None => self.refuse(&packet.aside(), &header, payload_len),
+                }
+            }
         }
+    }
+
+    /// The flow that a segment between these addresses is for.
+    #[inline(never)]
+    fn find_stream(&mut self, tag: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+        self.tagged(tag, local, remote).or_else(|| self.demux.find(Protocol::Tcp, local, remote))
     }
 
     /// A segment for a connection at rest, which is whole again by it.
     #[cold]
     #[inline(never)]
-    fn on_resting(
-        &mut self,
-        now: Instant,
-        index: u32,
-        packet: Packet<'_, Q::Rx>,
-        at: usize,
-        segment: (&wire_tcp::Header, SocketAddr, SocketAddr),
-    ) -> Option<()> {
+    fn on_resting(&mut self, now: Instant, index: u32, packet: Packet<'_, Q::Rx>, at: usize, header: &wire_tcp::Header) -> Option<()> {
         self.slots.stream_at(index)?;
-        let taken = self.on_stream(now, index, packet, at, segment);
+        let taken = self.on_stream(now, index, packet, at, header);
         // (If it was nothing to it.)
         self.slots.rest(index);
         taken
@@ -310,19 +333,22 @@ impl<Q: Queues> Ring<Q> {
         index: u32,
         packet: Packet<'_, Q::Rx, impl Body<Q::Rx>>,
         at: usize,
-        (header, local, remote): (&wire_tcp::Header, SocketAddr, SocketAddr),
+        header: &wire_tcp::Header,
     ) -> Option<()> {
         let Some(Flow::Stream(stream)) = self.slots.at(index) else { return None };
-        if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
-            let payload_len = packet.len() - at;
+        let (ip, src_port, dst_port) = (packet.header, header.src_port, header.dst_port);
+        let ends = move || ip.ends(src_port, dst_port);
+        if self.output.caps.point_to_point && !stream.hop.is_station(packet.from) {
+            let (payload_len, (remote, local)) = (packet.len() - at, ends());
             return self.on_stranger(now, index, &packet.aside(), header, local, remote, payload_len);
         }
-        let waits = stream.connection.state() == tcp::State::TimeWait && header.opens();
-        if waits
-            && (stream.connection.accepts_new_syn(header)
-                || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
-        {
-            return self.on_syn_in_time_wait(now, index, &packet.aside(), header, local, remote);
+        if stream.connection.state() == tcp::State::TimeWait && header.opens() {
+            let (remote, local) = ends();
+            if stream.connection.accepts_new_syn(header)
+                || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq)
+            {
+                return self.on_syn_in_time_wait(now, index, &packet.aside(), header, local, remote);
+            }
         }
         let (segments, len) = (packet.segments, packet.len());
         stream.connection.on_coalesced(now, header, packet.payload(at, len), segments);

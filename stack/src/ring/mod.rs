@@ -4,7 +4,8 @@
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which flows changed.
 //!
 //! What all flows have in common is here: polling, events, readiness, shutting down, closing. TCP's own calls are in `stream/calls.rs`
-//! (`writing.rs` writes, `handover.rs` moves connections), UDP's in `udp/calls.rs` (`multicast.rs`: groups), what both lend in `lending.rs`.
+//! (`writing.rs` writes, `reading.rs` reads what it polls for, `handover.rs` moves connections), UDP's in `udp/calls.rs` (`multicast.rs`: groups),
+//! what both lend in `lending.rs`.
 
 mod arp;
 mod demux;
@@ -22,6 +23,7 @@ mod multicast;
 mod neighbour;
 mod output;
 mod path;
+mod reading;
 mod rx_shutdown;
 mod screening;
 mod sleepers;
@@ -58,6 +60,7 @@ use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
+use self::reading::Reader;
 use self::slots::{Flow, STALL_MIN, Slots};
 use self::steering::Rules;
 use crate::device::{DeviceEvent, MacAddr, Queues, RxBatch};
@@ -126,6 +129,8 @@ pub struct Ring<Q: Queues> {
     reaps_owed: u8,
     /// What arrives stays where the device put it ([`Ring::lend_from_now_on`]).
     lends: bool,
+    /// Whose call polls just now ([`Ring::tcp_recv_polling`]).
+    reader: Reader,
     secret: [u8; 32],
     #[cfg(feature = "marks")]
     marks: MarkCounts,
@@ -170,6 +175,7 @@ impl<Q: Queues> Ring<Q> {
             polled_at: Instant::ZERO,
             reaps_owed: 0,
             lends: false,
+            reader: Reader::NOBODY,
             secret,
             queues,
             config,

@@ -399,7 +399,8 @@ impl<Q: Queues> Ring<Q> {
         let edges = stream.connection.take_edges();
         #[cfg(feature = "marks")]
         self.marks.absorb(stream.connection.take_marks());
-        if stream.noted != stream.is_unfinished() {
+        let is_reader = self.reader.is(index);
+        if !is_reader && stream.noted != stream.is_unfinished() {
             note(stream, queues);
         }
         let mut freed = None;
@@ -429,7 +430,8 @@ impl<Q: Queues> Ring<Q> {
             self.wheel.insert(deadline, (index, deadline));
         }
         let hidden = stream.orphan || stream.parent.is_some();
-        if !edges.is_empty() && !hidden {
+        let is_kept = is_reader && !hidden && self.reader.keeps(edges);
+        if !edges.is_empty() && !hidden && !is_kept {
             self.raise(index, edges);
         }
         // (Somebody else may listen there, or connect from there, before the program closes it.)

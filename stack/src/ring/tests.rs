@@ -5,6 +5,8 @@ mod endings;
 mod fits;
 mod ipv6;
 mod paths;
+mod reading;
+mod shapes;
 mod sleepers;
 mod steering;
 mod strangers;

@@ -70,6 +70,14 @@ pub enum NextHop {
     Pending,
 }
 
+impl NextHop {
+    /// Whether it is that station.
+    #[inline(always)]
+    pub(super) fn is_station(&self, mac: MacAddr) -> bool {
+        matches!(*self, Self::Station(station) if station == mac)
+    }
+}
+
 /// A received datagram, apart from its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {

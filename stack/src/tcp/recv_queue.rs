@@ -187,6 +187,12 @@ impl<R: RxBuffer> RecvQueue<R> {
         self.len
     }
 
+    /// Whether nothing waits, and what comes is the reader's at once, by copying.
+    #[inline(always)]
+    pub(super) fn is_empty_and_copies(&self) -> bool {
+        self.len == 0 && !self.lends && self.screen.is_none()
+    }
+
     /// Whether memory is held though nothing waits.
     #[cfg(test)]
     pub(super) fn holds_memory(&self) -> bool {

@@ -21,6 +21,7 @@ impl Scoreboard {
         Self { strain, ..self }
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

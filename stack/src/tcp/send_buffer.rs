@@ -59,7 +59,18 @@ impl<T: TxBuffer> SendBuffer<T> {
 
     /// Copies up to `room` bytes of `data` behind the queue, and gives how many there was a buffer for.
     pub(super) fn write(&mut self, data: &[IoSlice<'_>], mut room: usize, alloc: &mut impl FnMut(usize) -> Option<T>) -> usize {
-        let mut total: usize = if data.len() == 1 { data[0].len() } else { data.iter().map(|slice| slice.len()).sum() };
+        // One piece that finds room behind the last one: what small messages are.
+        if let [only] = data
+            && only.len() <= room
+            && let Some(chunk) = self.chunks.back_mut()
+            && only.len() <= chunk.buffer.capacity() - chunk.written
+        {
+            chunk.buffer.write(chunk.written, only);
+            chunk.written += only.len();
+            self.end += only.len();
+            return only.len();
+        }
+        let mut total: usize = data.iter().map(|slice| slice.len()).sum();
         total = total.min(room);
         let mut copied = 0;
         for slice in data {
@@ -162,6 +173,14 @@ impl<T: TxBuffer> SendBuffer<T> {
             return len;
         }
         self.gather_from_several(seq, len, gather_max.clamp(1, GATHER_LIMIT), slices)
+    }
+
+    /// The `len` bytes from `seq` on, if they lie in the last buffer.
+    #[inline(always)]
+    pub(super) fn in_one_piece(&self, seq: SeqNumber, len: usize) -> Option<TxSlice<'_, T>> {
+        let last = self.chunks.back().filter(|last| last.base.le(seq))?;
+        let offset = seq.since(last.base);
+        (offset + len <= last.written).then_some(TxSlice { buffer: &last.buffer, offset, len })
     }
 
     #[inline(never)]

@@ -12,6 +12,8 @@ use super::{ParseError, be16, first};
 pub const LEN: usize = 20;
 /// The most bytes of a header.
 pub const LEN_MAX: usize = 60;
+/// Bytes of timestamps, padding included.
+pub(crate) const STAMPS_LEN: usize = 12;
 /// Where the checksum is in the header.
 pub const CHECKSUM_OFFSET: usize = 16;
 
@@ -72,7 +74,7 @@ impl Header {
     ///
     /// # Errors
     /// [`ParseError::Truncated`]; [`ParseError::Malformed`]: a data offset below the header's own length.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), ParseError> {
         let b = first::<LEN>(bytes)?;
         let len = usize::from(b[12] >> 4) * 4;
@@ -105,6 +107,27 @@ impl Header {
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let len = LEN + self.options.emit(&mut out[LEN..]);
+        self.emit_fixed(out, len);
+        len
+    }
+
+    /// As [`Header::emit`], of a header without options, or with timestamps alone; `out` has room for these.
+    #[inline(always)]
+    pub(crate) fn emit_of_fixed_shape(&self, out: &mut [u8]) -> usize {
+        let len = match self.options.timestamps {
+            Some(stamps) => {
+                options::emit_stamps(stamps, &mut out[LEN..]);
+                LEN + STAMPS_LEN
+            }
+            None => LEN,
+        };
+        self.emit_fixed(out, len);
+        len
+    }
+
+    /// All but the options, of a header that is as long as that with them.
+    #[inline(always)]
+    fn emit_fixed(&self, out: &mut [u8], len: usize) {
         let fixed = &mut out[..LEN];
         fixed[..2].copy_from_slice(&self.src_port.to_be_bytes());
         fixed[2..4].copy_from_slice(&self.dst_port.to_be_bytes());
@@ -115,6 +138,5 @@ impl Header {
         fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
         fixed[16..18].copy_from_slice(&self.checksum.to_be_bytes());
         fixed[18..20].copy_from_slice(&self.urgent.to_be_bytes());
-        len
     }
 }

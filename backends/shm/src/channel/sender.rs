@@ -215,6 +215,8 @@ fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxF
         at += slice.len;
     }
     let (first, rest) = head.split_at(head.len().min(FIRST_LINE));
-    link.own.write(slot + 64, rest);
+    if !rest.is_empty() {
+        link.own.write(slot + 64, rest);
+    }
     link.own.write(slot + SLOT_DATA, first);
 }

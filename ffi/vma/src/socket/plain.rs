@@ -170,7 +170,7 @@ pub(crate) fn receive(
     if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
     }
-    let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty());
+    let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty(), false);
     let plain = entered.plain;
     entered.leave(process, now);
     match result {

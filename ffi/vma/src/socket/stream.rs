@@ -61,7 +61,8 @@ pub(super) fn receive_some(
 ) -> Result<usize, Errno> {
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     let state = &mut *offload;
-    match state.rings.at_mut(id.ring).receive(now, id, into, ring_flags) {
+    let hears = state.is_heard();
+    match state.rings.at_mut(id.ring).receive(now, id, into, ring_flags, hears) {
         Err(Error::WouldBlock) => state.dispatch(),
         result => {
             state.dispatch();
@@ -271,9 +272,19 @@ impl ProcessRing {
         }
     }
 
-    /// Receives what there is: what has come before, or else what comes by a look.
+    /// Receives what there is: what has come before, or else what comes by a look. `hears`: the program wants to know of all that arrives.
     #[inline]
-    pub(super) fn receive(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        into: &mut [IoSliceMut<'_>],
+        flags: RecvFlags,
+        hears: bool,
+    ) -> Result<usize, Error> {
+        if flags.is_empty() && !hears {
+            return self.ring.tcp_recv_polling(now, flow, into);
+        }
         if !flags.contains(RecvFlags::PEEK) {
             match self.ring.tcp_recv(now, flow, into, flags) {
                 // An end that the program itself made may have bytes behind it.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::*;
 use crate::device::{
-    Attached, Capabilities, ChecksumVerdict, Device, DeviceEvent, FlowRule, OpenError, QueuesConfig, RuleError, RuleId, RxBuffer,
-    SendError, Target, TxBuffer, TxFrame, Unsupported, Wake,
+    Attached, Capabilities, ChecksumVerdict, Device, DeviceEvent, FiveTuple, FlowRule, OpenError, QueuesConfig, RuleError, RuleId,
+    RxBuffer, SendError, Target, TxBuffer, TxFrame, Unsupported, Wake,
 };
 use crate::offload::DeviceKind;
 
@@ -75,6 +75,17 @@ pub(in crate::ring) struct Cable {
     pub(in crate::ring) unrung: usize,
     /// Whether what it sent last may wait.
     pub(in crate::ring) unsolicited: bool,
+    /// What it was told for those who see this station dead.
+    pub(in crate::ring) told: Vec<Told>,
+}
+
+/// What a ring leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ring) enum Told {
+    /// All frames so far were processed.
+    Processed,
+    /// A connection has bytes that nobody read, or that were not sent; or it has none any more.
+    Unfinished(bool),
 }
 
 /// The card of a cable's end.
@@ -114,6 +125,7 @@ impl Cable {
             dummies: Vec::new(),
             unrung: 0,
             unsolicited: false,
+            told: Vec::new(),
         }
     }
 
@@ -227,6 +239,12 @@ impl Queues for Cable {
         self.unrung = 0;
     }
     fn reap(&mut self) {}
+    fn note_processed(&mut self) {
+        self.told.push(Told::Processed);
+    }
+    fn note_unfinished(&mut self, _: MacAddr, _: &FiveTuple, is_unfinished: bool) {
+        self.told.push(Told::Unfinished(is_unfinished));
+    }
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.events.pop_front()
     }

@@ -173,7 +173,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         } else {
             self.acknowledge_in_recovery(acked, flight);
         }
-        self.scoreboard.advance(ack);
+        if !self.scoreboard.is_empty() {
+            self.scoreboard.advance(ack);
+        }
         if self.snd_una == self.snd_nxt {
             if !self.config.is(Mutant::TimerOutlivesFlight) {
                 self.timers.stop(Timer::Retransmit);
@@ -316,6 +318,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if unlimited || self.phase == Phase::Open && self.dupacks == 0 && self.scoreboard.is_empty() {
             return flight;
         }
+        self.pipe_of(flight)
+    }
+
+    #[inline(never)]
+    fn pipe_of(&self, flight: usize) -> usize {
         let arrived = if self.agreement.sack {
             if self.config.is(Mutant::PipeIgnoresSacked) { 0 } else { self.scoreboard.bytes() }
         } else if self.phase == Phase::Loss {

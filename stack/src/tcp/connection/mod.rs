@@ -5,6 +5,7 @@ mod close;
 mod details;
 mod dummy;
 mod path;
+mod prediction;
 mod receive;
 mod remains;
 mod rest;

@@ -143,7 +143,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         (connection.snd_wnd, connection.snd_wnd_max) = (rest.snd_wnd as usize, rest.snd_wnd_max as usize);
         let window = &mut connection.window;
         (window.nxt, window.adv, window.wup, window.scale) = (rest.rcv_nxt, rest.rcv_adv, rest.rcv_wup, rest.agreement.receive_scale);
-        (connection.ts_recent, connection.ts_recent_known, connection.ts_recent_at) = (rest.ts_recent, rest.ts_recent_known, rest.ts_recent_at);
+        (connection.ts_recent, connection.ts_recent_known, connection.ts_recent_at) =
+            (rest.ts_recent, rest.ts_recent_known, rest.ts_recent_at);
         (connection.last_rx, connection.challenge_at) = (rest.last_rx, rest.challenge_at);
         connection.path_mss = rest.path_mss;
         connection.update_mss();

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use super::ack::RELEASE_AFTER;
-use super::{Connection, Controller, State};
+use super::{Config, Connection, Controller, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::marks::mark;
@@ -42,7 +42,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if wanted == 0 {
             return Ok(0);
         }
-        let room = self.config.send_limit(self.congestion.cwnd()).saturating_sub(self.send.len());
+        // What no limit excludes needs no look at the limits.
+        let queued = self.send.len();
+        let room = match queued + wanted <= Config::SEND_LIMIT_MIN {
+            true => wanted,
+            false => self.config.send_limit(self.congestion.cwnd()).saturating_sub(queued),
+        };
         if room == 0 {
             mark!(self, WriteBlocked);
             self.write_blocked = true;
@@ -115,6 +120,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.made_room(now, n);
         Ok(n)
+    }
+
+    /// Whether a read would find nothing but that it has to wait, on a stream of which nothing else is to be told or sent.
+    #[inline(always)]
+    pub(crate) fn awaits_bytes(&self) -> bool {
+        self.state == State::Established
+            && self.recv.is_empty_and_copies()
+            && !self.peer_fin
+            && !self.read_shut
+            && !self.tx_pending
+            && self.error.is_none()
     }
 
     /// As [`Connection::read`], by reference: the oldest bytes in one piece, as many as `take` says of their buffer. They count against the receive window until

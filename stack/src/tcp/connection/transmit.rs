@@ -43,6 +43,28 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             (self.tx_pending, self.reset_due) = (false, false);
             return false;
         }
+        if let Some(sent) = self.transmit_predicted(now, emit) {
+            self.tx_pending = sent.is_err();
+            return sent.is_ok();
+        }
+        self.transmit_at_length(now, emit)
+    }
+
+    /// As [`Connection::poll_transmit`], for tests that compare.
+    #[cfg(test)]
+    pub(in crate::tcp) fn poll_transmit_the_long_way(
+        &mut self,
+        now: Instant,
+        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
+    ) -> bool {
+        if !self.tx_pending || self.peer_exited {
+            return self.poll_transmit(now, emit);
+        }
+        self.transmit_at_length(now, emit)
+    }
+
+    #[inline(never)]
+    fn transmit_at_length(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> bool {
         let before = self.counters.tx_packets;
         self.tx_pending = self.transmit(now, emit).is_err();
         self.counters.tx_packets != before
@@ -53,6 +75,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     pub fn is_held(&self) -> bool {
         match self.state {
+            // (The one that most are in, by a comparison of its own.)
+            State::Established => self.held || self.tx_pending,
             State::Closed | State::Listen | State::TimeWait => false,
             State::SynSent | State::SynReceived => true,
             _ => self.held || self.tx_pending,
@@ -73,10 +97,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline]
     pub fn awaits_acknowledgment(&self) -> bool {
         match self.state {
+            State::Established => self.holds_something() || self.keeps_writers_waiting(),
             State::Closed | State::Listen | State::TimeWait => false,
             State::SynSent | State::SynReceived => true,
-            _ => self.holds_something() || ((self.write_blocked || !self.is_writable()) && !self.config.is(Mutant::ForgetsWriters)),
+            _ => self.holds_something() || self.keeps_writers_waiting(),
         }
+    }
+
+    /// See [`Connection::awaits_acknowledgment`].
+    #[inline]
+    fn keeps_writers_waiting(&self) -> bool {
+        (self.write_blocked || !self.is_writable()) && !self.config.is(Mutant::ForgetsWriters)
     }
 
     /// See [`Connection::awaits_acknowledgment`].
@@ -439,7 +470,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// A segment went out that acknowledges everything received.
     #[inline]
-    fn acknowledged_peer(&mut self, edge: SeqNumber) {
+    pub(super) fn acknowledged_peer(&mut self, edge: SeqNumber) {
         self.note_sent_window(edge);
         self.window.adv = edge;
         self.window.wup = self.window.nxt;

@@ -10,6 +10,7 @@ mod moves;
 mod offload;
 mod pair;
 mod path;
+mod prediction;
 mod properties;
 mod queues;
 mod reneging;

@@ -5,7 +5,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use super::pair::Side::{A, B};
-use super::pair::{Conn, Packet, Pair, Side, ms, pattern};
+use super::pair::{Conn, Moves, Packet, Pair, Side, ms, pattern};
 use super::properties::Dice;
 use crate::device::GATHER_LIMIT;
 use crate::error::Error;
@@ -19,15 +19,15 @@ const BUFFER: usize = 64 << 10;
 
 /// Everything that there was to see: frames and when they were sent, what was read, and how both ends stood after each step.
 #[derive(Debug, Default, PartialEq)]
-struct Story {
-    packets: Vec<Packet>,
+pub(super) struct Story {
+    pub(super) packets: Vec<Packet>,
     results: Vec<(Side, Result<usize, Error>)>,
     read: [Vec<u8>; 2],
     standing: Vec<(State, Readiness, Counters, Details, usize, Option<Instant>)>,
 }
 
 /// The same end, by way of bytes. `config`: as both began, before any program set anything. `None`: it cannot move now.
-fn moved(now: Instant, config: &Config, end: &Conn) -> Option<Conn> {
+pub(super) fn moved(now: Instant, config: &Config, end: &Conn) -> Option<Conn> {
     let bytes = end.snapshot()?.to_bytes();
     let snapshot = Snapshot::from_bytes(&bytes).expect("what was written can be read");
     let ports = (end.local_port(), end.remote_port());
@@ -91,6 +91,15 @@ fn act(pair: &mut Pair, dice: &mut Dice, side: Side, data: &[u8], story: &mut St
 
 /// What two programs and a network come to that this seed draws. `every`: one of so many services finds the connection moved; none if there is no number.
 fn play(seed: u64, configs: &[Config; 2], every: Option<u64>) -> Story {
+    let moves = every.map(|every| -> Moves {
+        let (mut times, bases) = (Dice(seed ^ 0x5555), configs.clone());
+        Box::new(move |side, now, end| (times.roll(every) == 0).then(|| moved(now, &bases[side as usize], end)).flatten())
+    });
+    play_with(seed, configs, moves)
+}
+
+/// As [`play`], with what is to look at both ends before each service, or takes their place.
+pub(super) fn play_with(seed: u64, configs: &[Config; 2], moves: Option<Moves>) -> Story {
     let mut dice = Dice(seed);
     let mut pair = Pair::new(&configs[0], &configs[1]);
     (pair.buffer, pair.latency) = (BUFFER, Duration::from_micros(20 + dice.roll(20_000)));
@@ -113,11 +122,7 @@ fn play(seed: u64, configs: &[Config; 2], every: Option<u64>) -> Story {
         }
         arrivals
     });
-    if let Some(every) = every {
-        let (mut times, bases) = (Dice(seed ^ 0x5555), configs.clone());
-        pair.moves =
-            Some(Box::new(move |side, now, end| (times.roll(every) == 0).then(|| moved(now, &bases[side as usize], end)).flatten()));
-    }
+    pair.moves = moves;
     let data = pattern(60_000);
     let mut story = Story::default();
     for _ in 0..150 {
@@ -155,7 +160,7 @@ fn difference(still: &Story, moving: &Story) -> Option<String> {
     (still != moving).then(|| format!("{} and {} packets", still.packets.len(), moving.packets.len()))
 }
 
-fn config() -> impl Strategy<Value = Config> {
+pub(super) fn config() -> impl Strategy<Value = Config> {
     let sizes = (
         prop_oneof![Just(200u16), Just(1460), Just(9000)],
         proptest::option::of(2000..200_000usize),

@@ -348,7 +348,7 @@ impl Pair {
     }
 }
 
-fn packet(from: Side, sent: Instant, segment: &Segment<'_, TestTx>) -> Packet {
+pub(super) fn packet(from: Side, sent: Instant, segment: &Segment<'_, TestTx>) -> Packet {
     use crate::device::TxBuffer;
     let mut payload = Vec::new();
     for slice in segment.payload {

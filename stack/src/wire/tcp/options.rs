@@ -1,6 +1,6 @@
 //! TCP's options, in Linux's order and padding.
 
-use super::SeqNumber;
+use super::{STAMPS_LEN, SeqNumber};
 use crate::wire::be16;
 
 const END: u8 = 0;
@@ -84,7 +84,7 @@ pub struct Options {
 }
 
 impl Options {
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(bytes: &[u8]) -> Self {
         let mut options = Self::default();
         match *bytes {
@@ -149,8 +149,8 @@ impl Options {
     /// Bytes that the options take in a header; a multiple of 4, at most 40.
     #[inline]
     pub fn len(&self) -> usize {
-        let timestamps = if self.timestamps.is_some() { 12 } else { 0 };
-        if self.mss.is_none() && self.window_scale.is_none() && !self.sack_permitted && self.sack.is_empty() {
+        let timestamps = if self.timestamps.is_some() { STAMPS_LEN } else { 0 };
+        if self.are_stamps_at_most() {
             return timestamps;
         }
         self.len_before_sack() + self.sack_len()
@@ -188,15 +188,18 @@ impl Options {
 
     #[inline]
     pub(super) fn emit(&self, out: &mut [u8]) -> usize {
-        if self.mss.is_none() && self.window_scale.is_none() && !self.sack_permitted && self.sack.is_empty() {
-            let Some((value, echo)) = self.timestamps else { return 0 };
-            let out = &mut out[..12];
-            out[..4].copy_from_slice(&[NOP, NOP, TIMESTAMPS, 10]);
-            out[4..8].copy_from_slice(&value.to_be_bytes());
-            out[8..12].copy_from_slice(&echo.to_be_bytes());
-            return 12;
+        if self.are_stamps_at_most() {
+            let Some(stamps) = self.timestamps else { return 0 };
+            emit_stamps(stamps, out);
+            return STAMPS_LEN;
         }
         self.emit_any(out)
+    }
+
+    /// Whether there are none, or timestamps alone.
+    #[inline(always)]
+    pub(crate) fn are_stamps_at_most(&self) -> bool {
+        self.mss.is_none() && self.window_scale.is_none() && !self.sack_permitted && self.sack.is_empty()
     }
 
     #[cold]
@@ -234,4 +237,13 @@ impl Options {
         }
         at
     }
+}
+
+/// Writes timestamps, padded to whole words as Linux does, to the front of `out`.
+#[inline(always)]
+pub(super) fn emit_stamps((value, echo): (u32, u32), out: &mut [u8]) {
+    let out = &mut out[..STAMPS_LEN];
+    out[..4].copy_from_slice(&[NOP, NOP, TIMESTAMPS, 10]);
+    out[4..8].copy_from_slice(&value.to_be_bytes());
+    out[8..12].copy_from_slice(&echo.to_be_bytes());
 }

@@ -1,0 +1,89 @@
+//! Receiving from a stream by a call that looks for frames itself.
+//!
+//! A program that asks for bytes mostly finds them in a frame that nobody has looked at yet. The call polls, and what comes for its flow meanwhile goes
+//! to the caller without having been announced to anybody: who waits for that flow waits for bytes that are there, and these are there no more when
+//! the call ends. Nor is the device told that the flow has unread bytes and then that it has none. Instead, it hears that the frames were processed
+//! only once the caller has the bytes: until then, what lies in the queue speaks for itself.
+
+use std::io::IoSliceMut;
+
+use super::Ring;
+use super::types::{FlowId, RecvFlags};
+use crate::device::Queues;
+use crate::error::Error;
+use crate::flow::Readiness;
+use crate::time::Instant;
+
+/// Not a slot.
+const NONE: u32 = u32::MAX;
+
+/// Whose call polls just now.
+#[derive(Debug)]
+pub(super) struct Reader {
+    slot: u32,
+    /// Bytes came for it that nobody was told of.
+    has_untold: bool,
+}
+
+impl Reader {
+    pub(super) const NOBODY: Self = Self { slot: NONE, has_untold: false };
+
+    /// Whether it is the flow in this slot.
+    #[inline(always)]
+    pub(super) fn is(&self, slot: u32) -> bool {
+        self.slot == slot
+    }
+
+    #[inline(always)]
+    pub(super) fn is_nobody(&self) -> bool {
+        self.slot == NONE
+    }
+
+    /// Its flow, which this is, has these edges. Whether they are its own business until the call ends.
+    #[inline(always)]
+    pub(super) fn keeps(&mut self, edges: Readiness) -> bool {
+        self.has_untold |= edges == Readiness::IN;
+        edges == Readiness::IN
+    }
+}
+
+impl<Q: Queues> Ring<Q> {
+    /// As [`Ring::tcp_recv`], but where nothing waits, it polls first. Bytes that go to the caller at once are no event ([`Ring::take_event`]).
+    ///
+    /// # Errors
+    /// As [`Ring::tcp_recv`].
+    pub fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
+        if !self.slots.stream(flow)?.connection.awaits_bytes() {
+            match self.tcp_recv(now, flow, into, RecvFlags::empty()) {
+                // An end that the program itself made may have bytes behind it.
+                Err(Error::WouldBlock) | Ok(0) => {}
+                read => return read,
+            }
+            if self.is_due(now) {
+                self.poll(now);
+            }
+            return self.tcp_recv(now, flow, into, RecvFlags::empty());
+        }
+        if !self.is_due(now) {
+            return Err(Error::WouldBlock);
+        }
+        self.reader = Reader { slot: flow.index, has_untold: false };
+        self.poll(now);
+        let has_untold = core::mem::replace(&mut self.reader, Reader::NOBODY).has_untold;
+        let read = self.tcp_recv(now, flow, into, RecvFlags::empty());
+        if has_untold {
+            self.tell_of_rest(flow);
+        }
+        self.queues.note_processed();
+        read
+    }
+
+    /// Bytes came for a flow that nobody was told of, and its reader has taken what it wanted.
+    #[inline(always)]
+    fn tell_of_rest(&mut self, flow: FlowId) {
+        let took_all = self.slots.stream(flow).is_ok_and(|stream| stream.connection.awaits_bytes());
+        if !took_all && self.readiness(flow).contains(Readiness::IN) {
+            self.raise(flow.index, Readiness::IN);
+        }
+    }
+}

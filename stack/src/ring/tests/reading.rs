@@ -1,0 +1,77 @@
+//! Calls that poll for what they read.
+
+use super::cable::Told;
+use super::*;
+
+/// A connection from station to station, whose events are taken: its ends at A and at B.
+fn connected() -> (Pair, FlowId, FlowId) {
+    let mut pair = Pair::new();
+    for ring in [&mut pair.a, &mut pair.b] {
+        ring.output.caps.point_to_point = true;
+    }
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let station = NextHop::Station(pair.b.queues.mac);
+    let (local, remote) = (SocketAddr::new(A, 5000), SocketAddr::new(B, 80));
+    let client = pair.a.tcp_connect(pair.now, local, remote, station, &tcp::Config::default()).unwrap();
+    pair.settle();
+    let server = pair.b.tcp_accept(listener).unwrap();
+    while pair.b.take_event().is_some() {}
+    pair.b.queues.told.clear();
+    (pair, client, server)
+}
+
+fn poll_and_read(pair: &mut Pair, id: FlowId, len: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; len];
+    let n = pair.b.tcp_recv_polling(pair.now, id, &mut [IoSliceMut::new(&mut bytes)])?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+#[test]
+fn bytes_that_go_to_the_caller_are_no_event_and_leave_nothing_unfinished() {
+    let (mut pair, client, server) = connected();
+    assert_eq!(poll_and_read(&mut pair, server, 64), Err(Error::WouldBlock));
+    write(&mut pair.a, pair.now, client, b"ping").unwrap();
+    assert_eq!(poll_and_read(&mut pair, server, 64), Ok(b"ping".to_vec()));
+    assert_eq!((pair.b.take_event(), pair.b.queues.told.as_slice()), (None, &[Told::Processed][..]));
+    assert!(!pair.b.readiness(server).contains(Readiness::IN));
+}
+
+#[test]
+fn bytes_that_stay_are_an_event_and_unfinished_before_they_are_processed() {
+    let (mut pair, client, server) = connected();
+    write(&mut pair.a, pair.now, client, b"ping").unwrap();
+    assert_eq!(poll_and_read(&mut pair, server, 1), Ok(b"p".to_vec()));
+    assert_eq!(pair.b.take_event(), Some(Event { flow: server, edges: Readiness::IN }));
+    assert_eq!(pair.b.queues.told, [Told::Unfinished(true), Told::Processed]);
+    assert_eq!(poll_and_read(&mut pair, server, 64), Ok(b"ing".to_vec()));
+    assert_eq!(pair.b.queues.told, [Told::Unfinished(true), Told::Processed, Told::Unfinished(false)]);
+}
+
+#[test]
+fn an_end_that_comes_is_told() {
+    let (mut pair, client, server) = connected();
+    write(&mut pair.a, pair.now, client, b"ping").unwrap();
+    pair.a.close(pair.now, client, false);
+    assert_eq!(poll_and_read(&mut pair, server, 64), Ok(b"ping".to_vec()));
+    assert_eq!(pair.b.take_event(), Some(Event { flow: server, edges: Readiness::IN | Readiness::RDHUP }));
+    assert_eq!(poll_and_read(&mut pair, server, 64), Ok(Vec::new()));
+}
+
+#[test]
+fn what_comes_for_others_meanwhile_is_told_as_ever() {
+    let (mut pair, client, server) = connected();
+    let station = NextHop::Station(pair.b.queues.mac);
+    let (local, remote) = (SocketAddr::new(A, 5001), SocketAddr::new(B, 80));
+    let other = pair.a.tcp_connect(pair.now, local, remote, station, &tcp::Config::default()).unwrap();
+    pair.settle();
+    let listener = pair.b.take_event().expect("somebody is to be accepted").flow;
+    let accepted = pair.b.tcp_accept(listener).unwrap();
+    while pair.b.take_event().is_some() {}
+    pair.b.queues.told.clear();
+    write(&mut pair.a, pair.now, other, b"other").unwrap();
+    write(&mut pair.a, pair.now, client, b"ping").unwrap();
+    assert_eq!(poll_and_read(&mut pair, server, 64), Ok(b"ping".to_vec()));
+    assert_eq!(pair.b.take_event(), Some(Event { flow: accepted, edges: Readiness::IN }));
+    assert_eq!((pair.b.take_event(), pair.b.queues.told.as_slice()), (None, &[Told::Unfinished(true), Told::Processed][..]));
+}

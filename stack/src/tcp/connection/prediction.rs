@@ -1,0 +1,87 @@
+//! The short way of a segment out: what header prediction is to a segment that comes in (`receive.rs`).
+//!
+//! Most programs write less than a segment at a time, with TCP_NODELAY, on a stream that nothing disturbs. What such a write needs of the long way
+//! (`transmit.rs`) is here, in one piece; whatever else may be the matter leads to the long way. Both do the same to the connection, and put
+//! the same on the wire.
+
+use super::{Connection, Controller, Phase};
+use crate::device::{RxBuffer, SendError, TxBuffer};
+use crate::tcp::timers::Timer;
+use crate::tcp::{Segment, State};
+use crate::time::Instant;
+use crate::wire::tcp::{Flags, Header, Options};
+
+impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
+    /// Sends all that was written and never sent, if that is one partial segment which nothing holds back. `None`: it is not; nothing was done.
+    #[inline(always)]
+    pub(super) fn transmit_predicted(
+        &mut self,
+        now: Instant,
+        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
+    ) -> Option<Result<(), SendError>> {
+        if !self.is_predictable() {
+            return None;
+        }
+        let (seq, flight) = (self.snd_nxt, self.in_flight());
+        let len = self.send.end().since(seq);
+        // (Less than half of the largest window is less than a full segment, however small the window is.)
+        let is_partial = len > 0 && len < self.mss && len < self.snd_wnd_max / 2;
+        let fits = flight + len <= self.snd_wnd && (flight == 0 || flight + len <= self.congestion.cwnd());
+        let rto_ns = self.rtt.rto_ns();
+        // (After a pause, the congestion window is another: RFC 5681 s4.1.)
+        let is_fresh = flight > 0 || now.as_nanos().saturating_sub(self.last_data_tx.as_nanos()) <= rto_ns;
+        if !is_partial || !fits || !is_fresh {
+            return None;
+        }
+        let slice = self.send.in_one_piece(seq, len)?;
+        let (window, edge) = self.window.select(self.charged(), self.acks.peer_mss);
+        let timestamps = if self.agreement.timestamps { Some((self.timestamp(now), self.ts_recent)) } else { None };
+        let header = Header {
+            src_port: self.local_port,
+            dst_port: self.remote_port,
+            seq,
+            ack: self.window.nxt,
+            flags: Flags::ACK.union(Flags::PSH),
+            window,
+            options: Options { timestamps, ..Options::default() },
+            ..Header::default()
+        };
+        let emitted = emit(&Segment { header, payload: &[slice], payload_len: len, cut: None, unsolicited: false });
+        if emitted == Err(SendError::Full) {
+            return Some(emitted);
+        }
+        self.counters.tx_packets += 1;
+        self.counters.tx_bytes += len as u64;
+        (self.last_tx, self.last_data_tx) = (now, now);
+        self.acknowledged_peer(edge);
+        self.snd_nxt = seq + len;
+        self.snd_small = self.snd_nxt;
+        self.rtt.sent(now, self.snd_nxt);
+        self.acks.on_answer(now, self.config.delayed_ack.as_nanos() as u64);
+        self.held = false;
+        self.timers.start(Timer::Retransmit, Instant::from_nanos(now.as_nanos().saturating_add(rto_ns)));
+        Some(Ok(()))
+    }
+
+    /// Whether what is to be sent would go the short way.
+    #[cfg(test)]
+    pub(in crate::tcp) fn is_predicted_out(&mut self, now: Instant) -> bool {
+        self.wants_transmit() && !self.peer_exited && self.transmit_predicted(now, &mut |_| Err(SendError::Full)).is_some()
+    }
+
+    /// Whether nothing is due but new bytes, and nothing is known that would hold a partial segment back. (A mutant goes the long way, where what is wrong
+    /// with it is.)
+    #[inline(always)]
+    fn is_predictable(&self) -> bool {
+        let is_due = self.reset_due | self.syn_due | self.probe_due | self.push | self.fin_queued;
+        let waits = self.more | self.config.cork | !self.config.nodelay;
+        self.state == State::Established
+            && self.phase == Phase::Open
+            && !is_due
+            && !waits
+            && self.dupacks == 0
+            && self.reassembly.is_none()
+            && self.scoreboard.is_empty()
+            && self.config.strain().is_healthy()
+    }
+}
