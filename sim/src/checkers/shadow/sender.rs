@@ -424,6 +424,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let blocks = own.shadow.sender.sacked.iter().chain(own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()));
     let highest = blocks.fold(una, |high, &(_, end)| later(high, end));
     let (bounds, relative) = (own.shadow.sender.rto(), own.relative(segment.seq));
+    let refused = own.shadow.refused || !own.free;
     let state = &mut own.shadow.sender;
     let settled = state.una.unwrap_or(una);
     state.timed.retain(|&(from, to, _)| !(before(from, segment.end()) && before(segment.seq, to)));
@@ -494,8 +495,11 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     {
         // It may as well have been a timeout, after which no report is believed.
         state.doubted = nxt;
-        (state.phase, state.recover, state.fuzzy) = (Phase::Loss, nxt, true);
-        (state.recovers, state.restarted_at) = (true, None);
+        // RFC 6582 s3.2 step 3: or it is what a partial acknowledgment asked for while the device refused it, and the timer goes on that the first such
+        // acknowledgment started.
+        let asked = state.recovers && state.phase != Phase::Open && head && state.resent == 0 && refused;
+        state.restarted_at = state.restarted_at.filter(|_| asked);
+        (state.phase, state.recover, state.fuzzy, state.recovers) = (Phase::Loss, nxt, true, true);
     } else {
         if !head {
             moment.breach(
