@@ -41,6 +41,7 @@ const FAILED_ONCE: &[&str] = &[
     "68193674/duplication+reordering+corruption+hidden_corruption+forge/10/bulk+churn+idle+half-close+slow+handover+stranger+shared",
     "70002189/registration/8/request+idle+overflow+slow+stranger+shared+probes",
     "71085641/duplication+corruption/9/bulk+request+idle+abort+epoll+slow+handover+stranger/ipv6",
+    "71106759/burst_loss+partition+icmp+forge/5/udp+multicast+slow",
 ];
 
 #[test]
