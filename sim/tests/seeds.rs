@@ -42,6 +42,7 @@ const FAILED_ONCE: &[&str] = &[
     "70002189/registration/8/request+idle+overflow+slow+stranger+shared+probes",
     "71085641/duplication+corruption/9/bulk+request+idle+abort+epoll+slow+handover+stranger/ipv6",
     "71106759/burst_loss+partition+icmp+forge/5/udp+multicast+slow",
+    "71191232/hidden_corruption+rx_exhausted/0/churn+udp+multicast",
 ];
 
 #[test]
