@@ -44,6 +44,7 @@ const FAILED_ONCE: &[&str] = &[
     "71106759/burst_loss+partition+icmp+forge/5/udp+multicast+slow",
     "71191232/hidden_corruption+rx_exhausted/0/churn+udp+multicast",
     "71212222/reordering/8/bulk+request",
+    "71446498/loss/3/probes",
 ];
 
 #[test]
