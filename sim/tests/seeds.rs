@@ -45,6 +45,7 @@ const FAILED_ONCE: &[&str] = &[
     "71191232/hidden_corruption+rx_exhausted/0/churn+udp+multicast",
     "71212222/reordering/8/bulk+request",
     "71446498/loss/3/probes",
+    "71470064/none/0/meeting",
 ];
 
 #[test]
