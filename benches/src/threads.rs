@@ -1,7 +1,8 @@
 //! Threads beside processes: what each of several threads of one process gets done with connections of its own, and what each of as many processes does.
 //!
 //! Each thread has both ends of its connections, so that nobody waits for anybody, and whatever a second thread costs the first is what they share
-//! inside the library. How often a thread found the library's lock taken is printed beside.
+//! inside the library. How often a thread found one of the library's locks taken is printed beside. Each thread has a ring of its own, unless `--logic 0` says
+//! that they share one.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,6 +23,9 @@ pub(crate) struct Options {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// VMA_RING_ALLOCATION_LOGIC_RX: 20 is a ring for each thread, 0 the one that a process has by default.
+    #[arg(long, default_value_t = 20)]
+    logic: u32,
 }
 
 /// Rows' names: with so many threads ([`COUNTS`]).
@@ -32,7 +36,7 @@ const UDP_BY_EPOLL: [&str; 3] = ["udp by epoll, 1 thread", "udp by epoll, 2 thre
 
 const EXCHANGES: (&str, &str) = ("exchanges of 64 B", "/s");
 const STREAM: (&str, &str) = ("throughput, 64 KiB at a time", "MB/s");
-const DATAGRAMS: (&str, &str) = ("throughput, 16 datagrams of 1,400 B at a time", "MB/s");
+const DATAGRAMS: (&str, &str) = ("throughput, 16 datagrams of 1400 B at once", "MB/s");
 
 /// What a thread does: the program's words, the rows' names, and the figure's name and unit.
 const WORK: [(&str, [&str; 3], (&str, &str)); 8] = [
@@ -67,7 +71,12 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
             for _ in 0..options.rounds {
                 let rate = |how: &str| -> Result<(f64, Vec<ProcessReport>)> {
                     programs.forget_reports();
-                    let line = format!("{} {words} {how} {count} {}", program.display(), options.seconds);
+                    let line = format!(
+                        "env VMA_RING_ALLOCATION_LOGIC_RX={} {} {words} {how} {count} {}",
+                        options.logic,
+                        program.display(),
+                        options.seconds
+                    );
                     let rate = programs.ask(World::Ringway, None, &line)?.trim().parse().context("a rate")?;
                     Ok((rate, programs.check_offloaded(&line)?))
                 };

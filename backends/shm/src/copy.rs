@@ -8,24 +8,37 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Copies from here on are counted, and made by the processor's own string copy, which wins over sixteen bytes at a time.
 const BULK_MIN: usize = 1024;
 
-/// Bytes of such copies since the device was attached. Whoever copies holds the device's lock, so that plain loads and stores do: a
-/// process has one device (where a test has several, it is a figure of no use).
-static BULK: AtomicU64 = AtomicU64::new(0);
+/// Counters among which threads are spread out, so that no two write to one line all the time.
+const SPREAD: usize = 64;
+
+/// Bytes of such copies since the device was attached. Plain loads and stores do: of two threads that come to the same one within the same nanosecond,
+/// one's copy may be missing.
+static BULK: [Counter; SPREAD] = [const { Counter(AtomicU64::new(0)) }; SPREAD];
+
+/// By itself in its line, and in the pair of lines that is fetched together.
+#[repr(align(128))]
+struct Counter(AtomicU64);
 
 /// Bytes that were copied into and out of shared memory, in copies of 1 KiB and more: small messages are not to pay for a counter.
 #[must_use]
 pub(crate) fn bulk_copied() -> u64 {
-    BULK.load(Ordering::Relaxed)
+    BULK.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
 }
 
 /// The count begins anew: after a fork, the child's memory has its parent's.
 pub(crate) fn reset_bulk_copied() {
-    BULK.store(0, Ordering::Relaxed);
+    BULK.iter().for_each(|counter| counter.0.store(0, Ordering::Relaxed));
 }
 
 #[inline]
 fn count_bulk(len: usize) {
-    BULK.store(BULK.load(Ordering::Relaxed) + len as u64, Ordering::Relaxed);
+    let Counter(counter) = &BULK[of_thread(core::ptr::from_ref(&len).addr())];
+    counter.store(counter.load(Ordering::Relaxed) + len as u64, Ordering::Relaxed);
+}
+
+/// The counter of the thread on whose stack this is: stacks are megabytes apart.
+const fn of_thread(on_stack: usize) -> usize {
+    ((on_stack >> 20) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (64 - SPREAD.trailing_zeros())
 }
 
 /// Copies `len` bytes.

@@ -10,6 +10,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::{DeviceEvent, FiveTuple, MacAddr, Queues, RxBatch, SendError, TxFrame, Unsupported, Wake};
 
 use crate::channel::{Channel, Left, NotSent};
+use crate::copy;
 use crate::device::ShmDevice;
 use crate::error::{AttachError, Forged};
 use crate::heads::Heads;
@@ -38,6 +39,7 @@ const IDS_TRIED: usize = 8;
 /// # Errors
 /// [`AttachError`]; nothing is left behind.
 pub fn attach(settings: &Settings) -> Result<(ShmQueues, Arc<Rendezvous>), AttachError> {
+    copy::reset_bulk_copied();
     attach_as(settings, Arc::default(), random_id)
 }
 
@@ -59,7 +61,6 @@ pub(crate) fn attach_as(
     silences: Arc<Silences>,
     mut draw: impl FnMut() -> Result<u64, AttachError>,
 ) -> Result<(ShmQueues, Arc<Rendezvous>), AttachError> {
-    crate::copy::reset_bulk_copied();
     let mut tries = 0;
     let (member, rendezvous) = loop {
         let member = Arc::new(Member::new(settings, draw()?)?);

@@ -396,9 +396,19 @@ pub(crate) fn count_kernel_rx(fd: i32) {
 /// Counts a send call that the kernel served.
 #[inline]
 pub(crate) fn count_kernel_tx(fd: i32) {
+    SENT_BY_KERNEL.fetch_add(1, Ordering::Relaxed);
     if let Some(slot) = slot(fd) {
         slot.kernel_tx.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// What the process has sent through the kernel, which may be for a socket of its own.
+static SENT_BY_KERNEL: AtomicU64 = AtomicU64::new(0);
+
+/// How many send calls of the process's the kernel has served.
+#[inline]
+pub(crate) fn sent_by_kernel() -> u64 {
+    SENT_BY_KERNEL.load(Ordering::Relaxed)
 }
 
 /// A thread is about to wait in the plain real epoll behind `fd`. (An epoll instance receives nothing: the counter is free.)

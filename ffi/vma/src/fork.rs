@@ -30,7 +30,7 @@ use crate::memory;
 use crate::moving::{self, inherited};
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Kind, Socket, accept, common, datagram, greeting, listen, table};
+use crate::socket::{Kind, Socket, accept, common, datagram, greeting, listen, plain};
 use crate::unseen;
 
 /// In a child: the state that its parent had, to be adopted.
@@ -153,7 +153,8 @@ pub(crate) extern "C" fn child() {
 
 /// Makes what the parent had an inheritance.
 fn inherit() {
-    table::leave_to_parent();
+    // Their rings are its parent's.
+    plain::unsay_all();
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         // SAFETY: the parent's other threads, which may have used the state, are not in this process.
@@ -186,7 +187,8 @@ pub(crate) fn notice() {
         inherited::announce();
         return;
     }
-    table::leave_to_parent();
+    // Their rings are its parent's.
+    plain::unsay_all();
     // Nobody can tell what that call has done of its work.
     if let Some(old) = process::take_for_child() {
         old.published.leave_to_parent();

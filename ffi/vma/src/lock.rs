@@ -29,16 +29,18 @@ fn me() -> u32 {
 
 cfg_if::cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
+        /// The calling thread's control block.
         #[inline]
-        fn thread_pointer() -> usize {
+        pub(crate) fn thread_pointer() -> usize {
             let pointer: usize;
             // SAFETY: the x86-64 ABI keeps the address of a thread's control block in its own first word.
             unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly, pure)) };
             pointer
         }
     } else if #[cfg(target_arch = "aarch64")] {
+        /// The calling thread's control block.
         #[inline]
-        fn thread_pointer() -> usize {
+        pub(crate) fn thread_pointer() -> usize {
             let pointer: usize;
             // SAFETY: the register that the AArch64 ABI keeps the address of a thread's control block in may be read by all.
             unsafe { core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem, pure)) };
@@ -72,6 +74,12 @@ pub(crate) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: as `Mutex`: moving the lock moves the value.
 unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> core::fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Lock").finish_non_exhaustive()
+    }
+}
 
 impl<T: Protected> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {

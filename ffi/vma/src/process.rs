@@ -424,7 +424,7 @@ impl Offload {
         for ring in rings.iter() {
             let own = self.rings.at_mut(ring);
             if own.ring.is_due(now) {
-                own.ring.poll(now);
+                own.poll(now);
                 has_polled = true;
             }
             // (A thread that had the ring's lock alone may have polled what nobody was told of yet.)

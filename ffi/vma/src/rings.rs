@@ -6,7 +6,10 @@
 //!
 //! [`Process::rendezvous_of`]: crate::process::Process::rendezvous_of
 
+mod above;
 mod choice;
+
+pub(crate) use self::above::{Above, Only};
 
 use core::cell::Cell;
 use std::net::SocketAddr;
@@ -17,9 +20,11 @@ use ringway_stack::ring::{Event, FlowId};
 use ringway_stack::tcp::{self, Remains};
 use ringway_stack::{Error, Instant};
 
-use crate::devices::Ring;
+use crate::devices::{Rendezvous, Ring};
 use crate::lock::{Lock, Protected};
+use crate::memory::{self, OwnHeap};
 use crate::mux::RingWatch;
+use crate::socket::plain;
 
 /// The most rings that a process has. (A [`RingSet`] has a bit for each.)
 pub(crate) const RINGS_MAX: usize = 64;
@@ -32,13 +37,32 @@ pub(crate) struct ProcessRing {
     pub(crate) calls: u64,
     /// An event that such a call could not tell of.
     pub(crate) untold: Option<Event>,
-    /// The flow's slot -> our socket's index; `u32::MAX` where there is none.
-    by_slot: Vec<u32>,
+    /// What is known of the sockets above its flows of datagrams, for who has this ring's lock alone.
+    pub(crate) datagrams: plain::Beside,
+    /// By the flow's slot.
+    by_slot: Vec<Above>,
+    /// The heap of the thread that made it, which everything of the ring's is from: whoever polls it.
+    heap: OwnHeap,
 }
 
 impl ProcessRing {
-    pub(crate) const fn new(ring: Ring) -> Self {
-        Self { ring, watch: RingWatch::new(), calls: 0, untold: None, by_slot: Vec::new() }
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self {
+            ring,
+            watch: RingWatch::new(),
+            calls: 0,
+            untold: None,
+            datagrams: plain::Beside::new(),
+            by_slot: Vec::new(),
+            heap: memory::own_heap(),
+        }
+    }
+
+    /// Serves what the ring has, and says how many frames that were.
+    #[inline]
+    pub(crate) fn poll(&mut self, now: Instant) -> usize {
+        let _lent = self.heap.lend();
+        self.ring.poll(now)
     }
 
     /// What is to be told next.
@@ -56,7 +80,24 @@ impl ProcessRing {
     /// The socket, by its index, that stood last above a flow's slot.
     #[inline]
     pub(crate) fn socket_above(&self, flow: FlowId) -> Option<u32> {
-        self.by_slot.get(flow.index as usize).copied()
+        self.by_slot.get(flow.index as usize).map(Above::socket)
+    }
+
+    /// What stands above a flow.
+    #[inline]
+    pub(crate) fn above(&self, flow: FlowId) -> Option<&Above> {
+        self.by_slot.get(flow.index as usize)
+    }
+
+    /// As [`ProcessRing::above`].
+    pub(crate) fn above_mut(&mut self, flow: FlowId) -> Option<&mut Above> {
+        self.by_slot.get_mut(flow.index as usize)
+    }
+
+    /// Lets go of what is known of flows that are closed, and of members that are gone.
+    pub(crate) fn forget_dead_ways(&mut self, number: u16, rendezvous: &Rendezvous) {
+        let Self { ring, datagrams, .. } = self;
+        datagrams.forget_dead(rendezvous, number, |flow| ring.info(flow).is_some());
     }
 
     /// The descriptor that tells who sleeps on the ring; -1 if it has none.
@@ -154,6 +195,14 @@ impl Rings {
         self.take(number);
     }
 
+    /// As [`Rings::touch`], some of them: before a lock is taken that comes behind theirs.
+    #[inline]
+    pub(crate) fn touch_these(&self, rings: RingSet) {
+        if self.are_locked {
+            rings.and(self.all()).iter().for_each(|number| self.touch(number));
+        }
+    }
+
     /// Takes the locks of all.
     pub(crate) fn take_all(&self) {
         for number in self.all().iter() {
@@ -207,7 +256,7 @@ impl Rings {
 
     /// Polls each once, and says how many frames were served.
     pub(crate) fn poll(&mut self, now: Instant) -> usize {
-        self.iter_mut().map(|own| own.ring.poll(now)).sum()
+        self.iter_mut().map(|own| own.poll(now)).sum()
     }
 
     /// Connections that the program has closed, and that are not over yet.
@@ -253,11 +302,13 @@ impl Rings {
 
     /// Remembers which of our sockets stands above a flow.
     pub(crate) fn put_above(&mut self, flow: FlowId, socket: u32) {
-        let (by_slot, slot) = (&mut self.at_mut(flow.ring).by_slot, flow.index as usize);
+        let own = self.at_mut(flow.ring);
+        own.datagrams.forget(flow.index);
+        let (by_slot, slot) = (&mut own.by_slot, flow.index as usize);
         if slot >= by_slot.len() {
-            by_slot.resize(slot + 1, u32::MAX);
+            by_slot.resize(slot + 1, Above::nothing());
         }
-        by_slot[slot] = socket;
+        by_slot[slot] = Above::new(socket);
     }
 }
 

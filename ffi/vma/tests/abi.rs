@@ -159,6 +159,15 @@ fn threads_that_use_each_others_connections() {
     }
 }
 
+/// The same for UDP.
+#[test]
+fn threads_that_change_each_others_sockets() {
+    same_on_both("apart");
+    for logic in ["20", "30", "10"] {
+        same_with_rings("apart", logic);
+    }
+}
+
 /// Who looks for ever finds what has come, although nothing else happens.
 #[test]
 fn threads_that_look_for_ever() {

@@ -107,6 +107,7 @@ impl<Q: Queues> Ring<Q> {
                 let config = stream.connection.config();
                 (Protocol::Tcp, stream.local, stream.remote, stream.hop, config.ttl, config.tos)
             }
+            Flow::Resting(_) => return Err(Error::BadSocket),
             Flow::Udp(udp) => {
                 let (remote, hop) = udp.remote.ok_or(Error::NotConnected)?;
                 let local = if udp.local.ip().is_unspecified() { SocketAddr::new(source, udp.local.port()) } else { udp.local };

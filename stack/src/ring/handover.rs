@@ -245,6 +245,7 @@ impl<Q: Queues> Ring<Q> {
         let Handover { mut stream, mut carried } = handover;
         carried.rule = None;
         stream.rule = Some(attached.rule);
+        stream.connection.share_profile(&mut self.slots.profiles);
         let readiness = stream.connection.readiness();
         let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
         self.hold(attached, Holder::Flow(id.index), None);
@@ -266,7 +267,7 @@ impl<Q: Queues> Ring<Q> {
     /// way.
     pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error> {
         // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
-        let is_it = |flow: &Flow<Q>| matches!(flow, Flow::Stream(stream) if (stream.local, stream.remote) == (local, remote));
+        let is_it = |flow: &Flow<Q>| flow.stream_ends() == Some((local, remote));
         let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
         let index = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)).or_else(ended).ok_or(Error::BadSocket)?;
         let id = self.slots.id_at(index);

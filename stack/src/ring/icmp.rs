@@ -147,10 +147,10 @@ impl<Q: Queues> Ring<Q> {
         if !self.config.is(Mutant::PathMtuOfOne) {
             self.paths.learn(now, destination, mtu);
         }
-        let sharers = self.slots.iter().filter_map(|(id, flow)| match flow {
-            Flow::Stream(stream) if stream.remote.ip() == destination || self.config.is(Mutant::PathMtuForAll) => Some(id.index),
-            _ => None,
-        });
+        let shares = |flow: &Flow<Q>| {
+            flow.stream_ends().is_some_and(|(_, remote)| remote.ip() == destination || self.config.is(Mutant::PathMtuForAll))
+        };
+        let sharers = self.slots.iter().filter_map(|(id, flow)| shares(flow).then_some(id.index));
         for index in sharers.collect::<Vec<_>>() {
             if let Some(stream) = self.slots.stream_at(index) {
                 if index == quoted || self.config.is(Mutant::PathMtuResendsAll) {

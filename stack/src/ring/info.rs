@@ -36,6 +36,7 @@ impl<Q: Queues> Ring<Q> {
 pub(super) fn of<Q: Queues>(flow: &Flow<Q>) -> FlowInfo {
     match flow {
         Flow::Stream(stream) => of_stream(stream),
+        Flow::Resting(resting) => of_stream(&resting.as_stream::<Q>()),
         Flow::Listener(listener) => of_listener(listener),
         Flow::Udp(udp) => of_udp(udp),
     }

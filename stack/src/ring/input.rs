@@ -276,29 +276,61 @@ impl<Q: Queues> Ring<Q> {
         let tagged = self.tagged(packet.frame.meta.flow_tag, local, remote);
         let found = tagged.or_else(|| self.demux.find(Protocol::Tcp, local, remote));
         match found.map(|index| (index, self.slots.at(index))) {
-            Some((index, Some(Flow::Stream(stream)))) => {
-                if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
-                    return self.on_stranger(now, index, &packet.aside(), &header, local, remote, payload_len);
-                }
-                let waits = stream.connection.state() == tcp::State::TimeWait && header.opens();
-                if waits
-                    && (stream.connection.accepts_new_syn(&header)
-                        || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
-                {
-                    return self.on_syn_in_time_wait(now, index, &packet.aside(), &header, local, remote);
-                }
-                let (segments, len) = (packet.segments, packet.len());
-                stream.connection.on_coalesced(now, &header, packet.payload(at, len), segments);
-                // Before anything is acknowledged: what is reported is still here, but for the newest segment.
-                if stream.connection.holds_out_of_order() && self.queues.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
-                    stream.connection.prune_out_of_order();
-                }
-                self.after_input(now, index);
-                Some(())
-            }
+            Some((index, Some(Flow::Stream(_)))) => self.on_stream(now, index, packet, at, (&header, local, remote)),
+            Some((index, Some(Flow::Resting(_)))) => self.on_resting(now, index, packet.with_option(), at, (&header, local, remote)),
             Some((index, Some(Flow::Listener(_)))) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
             _ => self.refuse(&packet.aside(), &header, payload_len),
         }
+    }
+
+    /// A segment for a connection at rest, which is whole again by it.
+    #[cold]
+    #[inline(never)]
+    fn on_resting(
+        &mut self,
+        now: Instant,
+        index: u32,
+        packet: Packet<'_, Q::Rx>,
+        at: usize,
+        segment: (&wire_tcp::Header, SocketAddr, SocketAddr),
+    ) -> Option<()> {
+        self.slots.stream_at(index)?;
+        let taken = self.on_stream(now, index, packet, at, segment);
+        // (If it was nothing to it.)
+        self.slots.rest(index);
+        taken
+    }
+
+    /// A segment for a connection, whose payload begins `at` so many bytes.
+    #[inline(always)]
+    fn on_stream(
+        &mut self,
+        now: Instant,
+        index: u32,
+        packet: Packet<'_, Q::Rx, impl Body<Q::Rx>>,
+        at: usize,
+        (header, local, remote): (&wire_tcp::Header, SocketAddr, SocketAddr),
+    ) -> Option<()> {
+        let Some(Flow::Stream(stream)) = self.slots.at(index) else { return None };
+        if self.output.caps.point_to_point && stream.hop != NextHop::Station(packet.from) {
+            let payload_len = packet.len() - at;
+            return self.on_stranger(now, index, &packet.aside(), header, local, remote, payload_len);
+        }
+        let waits = stream.connection.state() == tcp::State::TimeWait && header.opens();
+        if waits
+            && (stream.connection.accepts_new_syn(header)
+                || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq))
+        {
+            return self.on_syn_in_time_wait(now, index, &packet.aside(), header, local, remote);
+        }
+        let (segments, len) = (packet.segments, packet.len());
+        stream.connection.on_coalesced(now, header, packet.payload(at, len), segments);
+        // Before anything is acknowledged: what is reported is still here, but for the newest segment.
+        if stream.connection.holds_out_of_order() && self.queues.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
+            stream.connection.prune_out_of_order();
+        }
+        self.after_input(now, index);
+        Some(())
     }
 
     /// A segment from another station than the one that the connection is with.

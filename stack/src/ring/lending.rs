@@ -22,6 +22,7 @@ impl<Q: Queues> Ring<Q> {
         for flow in self.slots.iter_mut() {
             match flow {
                 Flow::Stream(stream) => stream.connection.lend_from_now_on(),
+                Flow::Resting(resting) => resting.lend_from_now_on(),
                 Flow::Udp(udp) => udp.lend_from_now_on(),
                 Flow::Listener(_) => {}
             }

@@ -271,7 +271,7 @@ impl<Q: Queues> Ring<Q> {
     /// one entry each, wakes nobody.
     pub fn sleep_deadline(&mut self) -> Option<Instant> {
         let Self { wheel, slots, .. } = self;
-        wheel.forget(|(index, at)| slots.stream_at(index).is_none_or(|stream| stream.wheel_at != Some(at) && stream.far_at != Some(at)));
+        wheel.forget(|(index, at)| !slots.goes_by(index, at));
         self.next_deadline()
     }
 
@@ -378,6 +378,7 @@ impl<Q: Queues> Ring<Q> {
                 }
                 shut
             }
+            Flow::Resting(_) => Err(Error::BadSocket),
             Flow::Listener(_) => Err(Error::NotSupported),
         }
     }
@@ -465,6 +466,7 @@ impl<Q: Queues> Ring<Q> {
     pub fn take_error(&mut self, flow: FlowId) -> Option<Error> {
         match self.slots.find_mut(flow).ok()? {
             Flow::Stream(stream) => stream.connection.take_error(),
+            Flow::Resting(_) => None,
             Flow::Udp(udp) if self.config.is(Mutant::SoErrorStays) => udp.error,
             Flow::Udp(udp) => udp.error.take(),
             Flow::Listener(listener) => listener.error.take(),
@@ -480,7 +482,11 @@ impl<Q: Queues> Ring<Q> {
     pub fn open_flows(&self) -> Vec<FlowId> {
         self.slots
             .iter()
-            .filter(|(_, flow)| !matches!(flow, Flow::Stream(stream) if stream.orphan || stream.parent.is_some()))
+            .filter(|(_, flow)| match flow {
+                Flow::Stream(stream) => !stream.orphan && stream.parent.is_none(),
+                Flow::Resting(_) => false,
+                Flow::Listener(_) | Flow::Udp(_) => true,
+            })
             .map(|(id, _)| id)
             .collect()
     }

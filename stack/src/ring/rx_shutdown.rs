@@ -18,6 +18,7 @@ impl<Q: Queues> Ring<Q> {
         self.leave_all(flow);
         let (rule, key) = match self.slots.find_mut(flow)? {
             Flow::Udp(udp) => (udp.rule.take(), udp.key()),
+            Flow::Resting(_) => return Err(Error::BadSocket),
             Flow::Stream(stream) if stream.orphan => return Err(Error::BadSocket),
             Flow::Stream(stream) => {
                 // (No rule will steer what its SYN waits for.)

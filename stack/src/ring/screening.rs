@@ -61,7 +61,7 @@ impl<Q: Queues> Ring<Q> {
         match self.slots.find_mut(flow)? {
             Flow::Stream(_) if on && self.config.is(Mutant::UndecidedIsRead) => {}
             Flow::Stream(stream) if !stream.orphan => stream.connection.screen(on),
-            Flow::Stream(_) => return Err(Error::BadSocket),
+            Flow::Stream(_) | Flow::Resting(_) => return Err(Error::BadSocket),
             Flow::Udp(udp) => drop(udp.set_screen(on)),
             Flow::Listener(_) => return Err(Error::NotSupported),
         }
@@ -96,7 +96,7 @@ impl<Q: Queues> Ring<Q> {
                 let ready_packets = usize::from(ready_bytes > 0);
                 Ok(Shown { from: stream.remote, to: stream.local, received: None, len, ready_bytes, ready_packets })
             }
-            Flow::Stream(_) => Err(Error::BadSocket),
+            Flow::Stream(_) | Flow::Resting(_) => Err(Error::BadSocket),
             Flow::Udp(udp) => udp.candidate(take).ok_or(Error::WouldBlock),
             Flow::Listener(_) => Err(Error::NotSupported),
         }
@@ -139,7 +139,7 @@ impl<Q: Queues> Ring<Q> {
         };
         let decided = match self.slots.find_mut(flow)? {
             Flow::Stream(stream) if !stream.orphan => stream.connection.decide(now, decision),
-            Flow::Stream(_) => return Err(Error::BadSocket),
+            Flow::Stream(_) | Flow::Resting(_) => return Err(Error::BadSocket),
             Flow::Udp(udp) => {
                 let len = udp.decide(decision).ok_or(Error::WouldBlock)?;
                 if decision == Decision::Admit {

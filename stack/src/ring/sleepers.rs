@@ -15,7 +15,12 @@ impl<Q: Queues> Ring<Q> {
     pub fn wake(&mut self) -> Wake {
         while let Some(&index) = self.awaiting.last() {
             let slot = self.slots.slot(index);
-            if matches!(&slot.flow, Some(Flow::Stream(stream)) if stream.awaits_acknowledgment()) {
+            let awaits = match &slot.flow {
+                Some(Flow::Stream(stream)) => stream.awaits_acknowledgment(),
+                Some(Flow::Resting(resting)) => resting.awaits_acknowledgment(),
+                _ => false,
+            };
+            if awaits {
                 return Wake::Any;
             }
             slot.awaiting = false;

@@ -1,9 +1,12 @@
 //! The ring's flows: a slab with generations, so that a stale id never reaches another flow.
 
+mod resting;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use self::resting::Resting;
 use super::types::{FlowId, NextHop};
 use super::udp::UdpFlow;
 use crate::device::{FiveTuple, Protocol, Queues, RuleId};
@@ -16,6 +19,8 @@ use crate::time::Instant;
 /// What a slot holds.
 pub(super) enum Flow<Q: Queues> {
     Stream(Box<Stream<Q>>),
+    /// A stream, too, in a small form.
+    Resting(Box<Resting>),
     Listener(Box<Listener>),
     Udp(Box<UdpFlow<Q>>),
 }
@@ -142,6 +147,8 @@ pub(super) struct Slots<Q: Queues> {
     slots: Vec<Slot<Q>>,
     free: Vec<u32>,
     max: usize,
+    /// What the connections are configured like.
+    pub(super) profiles: tcp::Profiles,
     /// The ring's number.
     ring: u16,
     pub(super) strain: Strain,
@@ -149,7 +156,7 @@ pub(super) struct Slots<Q: Queues> {
 
 impl<Q: Queues> Slots<Q> {
     pub(super) fn new(ring: u16, max: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), max, ring, strain: Strain::HEALTHY }
+        Self { slots: Vec::new(), free: Vec::new(), max, profiles: tcp::Profiles::default(), ring, strain: Strain::HEALTHY }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -165,6 +172,7 @@ impl<Q: Queues> Slots<Q> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < self.max => {
+                self.grow();
                 self.slots.push(Slot { generation: 0, flow: None, edges: Readiness::empty(), awaiting: false });
                 (self.slots.len() - 1) as u32
             }
@@ -179,8 +187,17 @@ impl<Q: Queues> Slots<Q> {
         Ok(FlowId { ring: self.ring, index, generation: slot.generation })
     }
 
+    /// Makes room by a quarter, not by as much again: of a million slots half may be too many.
+    fn grow(&mut self) {
+        let len = self.slots.len();
+        if len == self.slots.capacity() {
+            self.slots.reserve_exact((len / 4).max(16).min(self.max - len));
+        }
+    }
+
     pub(super) fn remove(&mut self, index: u32) -> Option<Flow<Q>> {
-        let flow = self.slots[index as usize].flow.take()?;
+        let mut flow = self.slots[index as usize].flow.take()?;
+        flow.wake();
         if !self.strain.is(Mutant::SlotLeaks) {
             self.free.push(index);
         }
@@ -197,9 +214,29 @@ impl<Q: Queues> Slots<Q> {
         self.slots.get_mut(index as usize)?.flow.as_mut()
     }
 
+    /// As [`Slots::at`], for who has something for a connection: one that rested does no longer.
+    #[inline]
+    pub(super) fn awake_at(&mut self, index: u32) -> Option<&mut Flow<Q>> {
+        let flow = self.slots.get_mut(index as usize)?.flow.as_mut()?;
+        if !matches!(flow, Flow::Stream(_)) {
+            flow.wake();
+        }
+        Some(flow)
+    }
+
+    /// A connection that does not rest.
+    #[inline]
+    pub(super) fn live_at(&mut self, index: u32) -> Option<&mut Stream<Q>> {
+        match self.at(index) {
+            Some(Flow::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// A connection: one that rested does no longer.
     #[inline]
     pub(super) fn stream_at(&mut self, index: u32) -> Option<&mut Stream<Q>> {
-        match self.at(index) {
+        match self.awake_at(index) {
             Some(Flow::Stream(stream)) => Some(stream),
             _ => None,
         }
@@ -223,7 +260,7 @@ impl<Q: Queues> Slots<Q> {
     pub(super) fn stream(&mut self, id: FlowId) -> Result<&mut Stream<Q>, Error> {
         match self.find_mut(id)? {
             Flow::Stream(stream) if !stream.orphan => Ok(stream),
-            Flow::Stream(_) => Err(Error::BadSocket),
+            Flow::Stream(_) | Flow::Resting(_) => Err(Error::BadSocket),
             _ => Err(Error::NotSupported),
         }
     }

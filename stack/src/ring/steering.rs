@@ -129,11 +129,26 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn tagged(&mut self, tag: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         let index = tag.checked_sub(1)?;
         let trusts = self.config.is(Mutant::TagTrusted);
-        let stream = self.slots.stream_at(index)?;
+        let stream = match self.slots.at(index)? {
+            Flow::Stream(stream) => stream,
+            Flow::Resting(_) => return self.tagged_at_rest(index, local, remote),
+            Flow::Listener(_) | Flow::Udp(_) => return None,
+        };
         let is_its = trusts || (stream.local == local && stream.remote == remote);
         // (One that has ended, or hears no more, is found by nobody.)
         let hears = stream.rule.is_some() && !stream.connection.is_finished();
         if is_its && hears {
+            mark!(self, FoundByTag);
+            return Some(index);
+        }
+        None
+    }
+
+    #[cold]
+    fn tagged_at_rest(&mut self, index: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+        let flow = self.slots.at(index)?;
+        let is_its = flow.stream_ends() == Some((local, remote)) && flow.stream_rule().is_some();
+        if is_its || self.config.is(Mutant::TagTrusted) {
             mark!(self, FoundByTag);
             return Some(index);
         }
@@ -238,8 +253,8 @@ impl<Q: Queues> Ring<Q> {
             return Vec::new();
         }
         let sharer = |(id, flow): (super::FlowId, &Flow<Q>)| match flow {
-            Flow::Stream(stream) if stream.rule == Some(rule) => Some((id.index, stream.local, stream.remote)),
-            _ => None,
+            _ if flow.stream_rule() != Some(rule) => None,
+            _ => flow.stream_ends().map(|(local, remote)| (id.index, local, remote)),
         };
         let hears = |(index, local, remote): &(u32, SocketAddr, SocketAddr)| {
             self.demux.exact(FlowKey::new(Protocol::Tcp, *local, *remote)) == Some(*index)
@@ -298,7 +313,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     fn lost_rule(&mut self, now: Instant, index: u32, before: Option<RuleId>, error: Error) {
-        match self.slots.at(index) {
+        match self.slots.awake_at(index) {
             Some(Flow::Stream(stream)) => {
                 stream.rule = before;
                 if core::mem::take(&mut stream.awaits_rule) {
@@ -317,7 +332,7 @@ impl<Q: Queues> Ring<Q> {
                 (udp.rule, udp.error) = (before, Some(error));
                 self.raise(index, Readiness::ERR);
             }
-            None => {}
+            Some(Flow::Resting(_)) | None => {}
         }
     }
 }

@@ -35,6 +35,7 @@ impl<Q: Queues> Ring<Q> {
     fn displace(&mut self, now: Instant, index: u32) -> Result<Option<Attached>, Error> {
         let Some(stream) = self.slots.stream_at(index) else { return Err(Error::AddressInUse) };
         if !stream.connection.may_be_reused(now) {
+            self.slots.rest(index);
             return Err(Error::AddressInUse);
         }
         let (local, remote) = (stream.local, stream.remote);
@@ -204,7 +205,8 @@ impl<Q: Queues> Ring<Q> {
         let config = self.limited(remote.ip(), &config);
         // Where there is no room for a rule, the peer tries again.
         let rule = self.steer_accepted(index, local, remote).ok()?;
-        let connection = tcp::Connection::accept(now, &config, header, self.opening(now, local, remote));
+        let profile = self.slots.profiles.share(&config);
+        let connection = tcp::Connection::accept(now, profile, header, self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, Some(parent), rule).ok()?;
         if let Ok(listener) = self.slots.listener(parent) {
             listener.half_open += 1;
@@ -217,17 +219,21 @@ impl<Q: Queues> Ring<Q> {
     /// timer, its end.
     #[inline]
     pub(super) fn after_input(&mut self, now: Instant, index: u32) {
-        let Some(stream) = self.slots.stream_at(index) else { return };
-        if stream.parent.is_some() {
+        let Some(stream) = self.slots.live_at(index) else { return };
+        let is_waiting = stream.parent.is_some();
+        if is_waiting {
             self.promote(index);
         }
         self.transmit(now, index);
+        if is_waiting {
+            self.slots.rest(index);
+        }
     }
 
     /// Moves a child whose handshake is complete (or failed) on from its listener's half-open ones.
     fn promote(&mut self, index: u32) {
         let id = self.slots.id_at(index);
-        let Some(stream) = self.slots.stream_at(index) else { return };
+        let Some(stream) = self.slots.live_at(index) else { return };
         let Some(parent) = stream.parent else { return };
         let state = stream.connection.state();
         if stream.queued || matches!(state, tcp::State::SynReceived | tcp::State::Closed) {
@@ -257,7 +263,7 @@ impl<Q: Queues> Ring<Q> {
     /// that fills each slot as it becomes free.
     #[cold]
     fn transmit_in_turn(&mut self, now: Instant, index: u32) {
-        if let Some(stream) = self.slots.stream_at(index)
+        if let Some(stream) = self.slots.live_at(index)
             && stream.connection.wants_transmit()
             && !stream.stalled
         {
@@ -296,7 +302,7 @@ impl<Q: Queues> Ring<Q> {
     #[inline]
     fn transmit_now(&mut self, now: Instant, index: u32) {
         let Self { slots, queues, output, neighbours, .. } = self;
-        let Some(stream) = slots.stream_at(index) else { return };
+        let Some(stream) = slots.live_at(index) else { return };
         if stream.connection.wants_transmit() {
             match station(now, stream, neighbours, output, queues) {
                 Some(mac) => {
@@ -397,8 +403,9 @@ impl<Q: Queues> Ring<Q> {
             note(stream, queues);
         }
         let mut freed = None;
+        let is_over = matches!(stream.connection.state(), tcp::State::Closed | tcp::State::TimeWait);
         let leaks = stream.orphan && self.config.is(Mutant::LeakSocket);
-        if stream.connection.is_finished() && !leaks {
+        if is_over && stream.connection.is_finished() && !leaks {
             if stream.orphan || (stream.parent.is_some() && !stream.queued) {
                 self.drop_stream(index);
                 return;
@@ -429,9 +436,15 @@ impl<Q: Queues> Ring<Q> {
         if let Some(rule) = freed {
             self.detach(rule);
         }
+        if is_over {
+            self.slots.rest(index);
+        }
     }
 
     pub(super) fn on_wheel(&mut self, now: Instant, index: u32, at: Instant) {
+        if !self.slots.goes_by(index, at) {
+            return;
+        }
         let Some(stream) = self.slots.stream_at(index) else { return };
         if stream.wheel_at == Some(at) {
             stream.wheel_at = None;
@@ -451,6 +464,7 @@ impl<Q: Queues> Ring<Q> {
         {
             self.wheel.insert(deadline, (index, deadline));
         }
+        self.slots.rest(index);
     }
 
     /// Forgets a connection.
@@ -501,7 +515,7 @@ impl<Q: Queues> Ring<Q> {
             .slots
             .iter()
             .filter_map(|(child, flow)| match flow {
-                Flow::Stream(stream) if stream.parent == Some(id) => Some(child.index),
+                _ if flow.stream_parent() == Some(id) => Some(child.index),
                 _ => None,
             })
             .collect();
@@ -527,7 +541,7 @@ impl<Q: Queues> Ring<Q> {
 
     /// The link found its carrier again.
     pub(super) fn link_up(&mut self, now: Instant) {
-        let streams = self.slots.iter().filter_map(|(id, flow)| matches!(flow, Flow::Stream(_)).then_some(id.index));
+        let streams = self.slots.iter().filter_map(|(id, flow)| flow.stream_ends().map(|_| id.index));
         let streams: Vec<u32> = streams.collect();
         // All of them are told before one sends: one that sends lets others have their turn, who would be told afterwards, and send twice.
         for &index in &streams {
@@ -537,6 +551,7 @@ impl<Q: Queues> Ring<Q> {
         }
         for index in streams {
             self.transmit(now, index);
+            self.slots.rest(index);
         }
     }
 
@@ -544,7 +559,7 @@ impl<Q: Queues> Ring<Q> {
     #[inline]
     pub(super) fn renote(&mut self, index: u32) {
         let Self { slots, queues, .. } = self;
-        if let Some(stream) = slots.stream_at(index)
+        if let Some(stream) = slots.live_at(index)
             && stream.noted != stream.is_unfinished()
         {
             note(stream, queues);
@@ -557,7 +572,7 @@ impl<Q: Queues> Ring<Q> {
             .slots
             .iter()
             .filter_map(|(id, flow)| match flow {
-                Flow::Stream(stream) if stream.hop == NextHop::Station(mac) => Some(id.index),
+                _ if flow.stream_hop() == Some(NextHop::Station(mac)) => Some(id.index),
                 _ => None,
             })
             .collect();
@@ -577,7 +592,11 @@ impl<Q: Queues> Ring<Q> {
 
 /// Whether a connection's handshake is under way.
 fn is_handshaking<Q: Queues>(flow: &Flow<Q>) -> bool {
-    matches!(flow, Flow::Stream(stream) if stream.connection.state() == tcp::State::SynReceived)
+    match flow {
+        Flow::Stream(stream) => stream.connection.state() == tcp::State::SynReceived,
+        Flow::Resting(resting) => resting.state() == tcp::State::SynReceived,
+        _ => false,
+    }
 }
 
 /// Tells the device what its peer is to know of a connection should this station die.

@@ -514,6 +514,7 @@ fn a_retransmitted_syn_ends_a_time_wait() {
         pair.b.poll(pair.now);
         let state = |(_, socket): (FlowId, &Flow<Cable>)| match socket {
             Flow::Stream(stream) => Some(stream.connection.state()),
+            Flow::Resting(resting) => Some(resting.state()),
             _ => None,
         };
         let states: Vec<_> = pair.b.slots.iter().filter_map(state).collect();

@@ -53,6 +53,16 @@ impl AckPolicy {
         }
     }
 
+    /// Whether nothing has been received yet.
+    pub(super) fn is_new(&self) -> bool {
+        *self == Self { segments: self.segments, ..Self::new() }
+    }
+
+    /// What it is for who receives no more: without what was learned of how the peer sends, but for the size of its segments.
+    pub(super) fn without_habits(&self) -> Self {
+        Self { now: self.now, asks: self.asks, peer_mss: self.peer_mss, ..Self::new() }
+    }
+
     /// What it consists of, for a snapshot. (How many segments a frame was is of that frame.)
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         let Self { now, asks, quick, pattern, peer_mss, segments: _, pushed, data_at } = self;

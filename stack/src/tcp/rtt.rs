@@ -50,6 +50,17 @@ impl Rtt {
         Self { strain, ..self }
     }
 
+    /// Of a handshake under way, in which nothing was measured yet: whether the round trip of a segment is timed that ends with `end` and was sent at `at`
+    /// (also if it is timed no more), and how often the timeout was doubled.
+    pub(super) const fn of_handshake(timing: bool, end: SeqNumber, at: Instant, backoff: u32) -> Self {
+        Self { timing, timed_end: end, timed_at: at, backoff, ..Self::new() }
+    }
+
+    /// What [`Rtt::of_handshake`] makes it of again, but for the segment's end.
+    pub(super) const fn handshake(&self) -> (bool, Instant, u32) {
+        (self.timing, self.timed_at, self.backoff)
+    }
+
     /// What it consists of, for a snapshot.
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         let Self { srtt_ns, var_ns, rto_ns, backoff, timing, timed_end, timed_at, strain: _ } = self;

@@ -51,6 +51,18 @@ impl Timers {
         Self { at: [NEVER; COUNT], sooner: NEVER }
     }
 
+    /// Those with their deadlines ([`Instant::MAX`]: not set), as if they had been set long ago.
+    pub(super) fn only(set: &[(Timer, Instant)]) -> Self {
+        let mut timers = Self::new();
+        set.iter().for_each(|&(timer, at)| timers.at[timer as usize] = at.as_nanos());
+        timers
+    }
+
+    /// A timer's deadline; [`Instant::MAX`]: it is not set.
+    pub(super) fn at(&self, timer: Timer) -> Instant {
+        Instant::from_nanos(self.at[timer as usize])
+    }
+
     /// What they consist of, for a snapshot.
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         // (What was set lately is news to the ring that takes them: see [`Timers::resume`].)

@@ -46,6 +46,27 @@ impl ReceiveWindow {
         self.adv = nxt;
     }
 
+    /// Whether nothing has been received yet since `begun`, and nobody has read.
+    pub(super) fn is_new(&self, begun: Instant, limits: (usize, usize)) -> bool {
+        let Self { nxt, adv, wup, scale, strain, .. } = *self;
+        *self == Self { nxt, adv, wup, scale, strain, ..Self::new(begun, limits) }
+    }
+
+    /// Bytes that may wait for the reader.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The limit is what it was before.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// What it is for who reads no more: without how much was read lately.
+    pub(super) fn without_measurement(&self) -> Self {
+        Self { copied: 0, space: 0, measured_at: Instant::ZERO, ..*self }
+    }
+
     /// What it consists of, for a snapshot. (The largest limit is the configuration's.)
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         let Self { nxt, adv, wup, scale, limit, limit_max: _, copied, space, measured_at, strain: _ } = self;

@@ -24,12 +24,15 @@ use crate::slab::Key;
 use crate::socket::address::Raw;
 use crate::socket::datagram::{self, Received};
 use crate::socket::options::{SO_RXQ_OVFL, TCP_INQ};
+use crate::socket::plain::{self, Came, Taken};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
 
 /// What was received, and on what.
 enum Got {
     /// Bytes of a stream.
     Stream(usize),
+    /// The same, of one that is to tell nothing of them.
+    Plain(usize),
     /// Whatever the kernel put into the program's structures.
     Kernel(usize),
     /// The same, for a socket of whose datagrams the ring may have dropped some, which the program wants to know.
@@ -62,9 +65,15 @@ fn receive_uncounted(
         return by_kernel(fd, kernel);
     }
     if process.has_several_rings()
-        && let Some(received) = stream::receive_plain(process, now, key, into, flags)
+        && let Some(came) = plain::receive(process, now, (fd, key), into, (flags, kernel))
     {
-        return received.map(Got::Stream);
+        return match came {
+            Came::Bytes(result) => result.map(Got::Plain).map_err(Errno::from),
+            Came::Datagram(result) => result.map(|taken| match taken {
+                Taken::Ring { datagram, family, ancillary } => Got::Datagram(datagram, family, ancillary),
+                Taken::Kernel(count) => Got::Kernel(count),
+            }),
+        };
     }
     let mut guard = process.lock();
     if guard.extra_rings.migrate[Direction::Rx as usize] {
@@ -147,8 +156,8 @@ pub(crate) fn wait_for_data(fd: c_int, flags: c_int) -> Result<Sort, Errno> {
                 let got = writable(at, 1).and_then(|slice| receive_on(fd, ours, &mut [slice], look, &kernel));
                 to_ssize(got.map(|got| {
                     found = Ok(match got {
-                        Got::Stream(0) => Sort::End,
-                        Got::Stream(_) | Got::Datagram(..) => Sort::Ring,
+                        Got::Stream(0) | Got::Plain(0) => Sort::End,
+                        Got::Stream(_) | Got::Plain(_) | Got::Datagram(..) => Sort::Ring,
                         Got::Kernel(_) | Got::KernelOfTwo(_) => Sort::Kernel,
                     });
                     0
@@ -233,7 +242,7 @@ impl Got {
     /// The call's return value: recv(2) tells a datagram's real length if asked by MSG_TRUNC.
     fn count(&self, flags: c_int) -> usize {
         match self {
-            Self::Stream(count) | Self::Kernel(count) | Self::KernelOfTwo(count) => *count,
+            Self::Stream(count) | Self::Plain(count) | Self::Kernel(count) | Self::KernelOfTwo(count) => *count,
             Self::Datagram(datagram, ..) if flags & libc::MSG_TRUNC != 0 => datagram.len,
             Self::Datagram(datagram, ..) => datagram.copied,
         }
@@ -528,14 +537,16 @@ unsafe fn receive_message(
             unsafe { Control::after_kernel(header, room) }.add_to(SO_RXQ_OVFL, drops);
             Ok(count)
         }
-        Got::Stream(count) => {
+        Got::Stream(count) | Got::Plain(count) => {
             if !header.msg_name.is_null() {
                 header.msg_namelen = 0;
             }
             header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
             // SAFETY: the caller's promise.
             let mut control = unsafe { Control::new(header) };
-            if let Some((asked, waiting)) = asked_of_stream(found.key) {
+            if matches!(got, Got::Stream(_))
+                && let Some((asked, waiting)) = asked_of_stream(found.key)
+            {
                 if asked.timestamp != 0 || asked.timestamping != 0 {
                     control.put_times(asked, None);
                 }
@@ -735,6 +746,9 @@ fn to_timespec(left: Duration) -> timespec {
 /// stream's end to tell.
 fn pending_error(key: Key) -> Option<Errno> {
     let process = process_or_init()?;
+    if plain::is_of_datagrams(key) {
+        return None;
+    }
     let mut guard = process.lock();
     let (Kind::Stream(id) | Kind::Connecting(id)) = guard.sockets.find(key)?.kind else { return None };
     guard.poll_if_due(process.now());

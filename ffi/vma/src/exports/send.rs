@@ -34,7 +34,7 @@ fn send_on(
     found: Found,
     data: &[IoSlice<'_>],
     flags: c_int,
-    to: impl FnOnce(Family) -> Option<Address>,
+    to: impl Fn(Family) -> Option<Address>,
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     if flags & dummy::FLAG != 0 {
@@ -53,7 +53,7 @@ fn send_uncounted(
     found: Found,
     data: &[IoSlice<'_>],
     flags: c_int,
-    to: impl FnOnce(Family) -> Option<Address>,
+    to: impl Fn(Family) -> Option<Address>,
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
     let Some(process) = process_or_init() else { return by_kernel(fd, kernel) };
@@ -64,7 +64,7 @@ fn send_uncounted(
         return by_kernel(fd, kernel);
     }
     if process.has_several_rings()
-        && let Some(sent) = stream::send_plain(process, now, key, data, flags)
+        && let Some(sent) = stream::send_plain(process, now, key, data, (&to, flags))
     {
         return sent;
     }

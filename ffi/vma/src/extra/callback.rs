@@ -28,7 +28,7 @@ use crate::fdtable::{self, Entry};
 use crate::mux::note_activity;
 use crate::process::{self, Offload, Process, process_or_init};
 use crate::slab::Key;
-use crate::socket::Socket;
+use crate::socket::{Socket, plain};
 use crate::{errno, mux};
 
 pub(super) use call::run;
@@ -119,6 +119,15 @@ impl Callbacks {
         self.used
     }
 
+    /// There is one.
+    fn begin(&mut self) {
+        if !self.used {
+            self.used = true;
+            // (Receives that find nothing have something else to do from now on.)
+            plain::unsay_all();
+        }
+    }
+
     /// Whether the calling thread is to run some. One look, where there are none.
     #[inline]
     pub(crate) fn are_due(&self) -> bool {
@@ -163,7 +172,7 @@ pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Func
             Some(function) => {
                 let listed = socket.rare().callback.as_ref().is_some_and(|callback| callback.listed);
                 socket.rare().callback = Some(Callback { function: Some(function), context: context.expose_provenance(), fd, listed });
-                offload.callbacks.used = true;
+                offload.callbacks.begin();
                 offload.keep_one_flow(key);
                 offload.begin_lending();
                 offload.screen(key);
@@ -185,7 +194,7 @@ impl Offload {
     pub(crate) fn screen(&mut self, key: Key) {
         let Some(socket) = self.sockets.find(key) else { return };
         if let (Some(_), Some(id)) = (socket.callback(), socket.ring_id()) {
-            self.callbacks.used = true;
+            self.callbacks.begin();
             // (A listener has nothing to look at.)
             let _ = self.rings.of_mut(id).screen(id, true);
         }

@@ -19,17 +19,20 @@ use super::turns::Turns;
 use super::{Source, State, Watcher, note_activity};
 use crate::errno::Errno;
 use crate::fdtable::{self, Entry, UNREGISTERED};
+use crate::lock::{Guard, Lock, Protected};
 use crate::process::{Offload, fork_generation, process, process_or_init};
 use crate::rings::RingSet;
-use crate::slab::Slab;
 use crate::socket::{Socket, listen};
 
 mod collect;
+pub(crate) mod plain;
 pub(crate) mod ring;
+mod table;
 
 pub(super) use collect::is_readable;
 use collect::target_readiness;
 pub(crate) use collect::{after_plain_wait, wait_on};
+pub(crate) use table::{Epolls, unsay_all};
 
 /// How deep instances may be nested (the kernel's EP_MAX_NESTS is 4, not counting the outermost).
 pub(crate) const NESTING_MAX: u32 = 5;
@@ -50,19 +53,14 @@ const REGISTERED_TOKEN: u64 = (TOKEN_TAG << TOKEN_TAG_SHIFT) | ((1 << TOKEN_TAG_
 /// A registered instance.
 #[derive(Debug)]
 pub(crate) struct Epoll {
-    pub(super) interest: Interest,
+    /// What is collected from.
+    shared: &'static Lock<Lists>,
     /// The descriptors that name it.
     fds: Vec<RawFd>,
     /// The instances that it is nested in.
     pub(super) parents: Vec<Watcher>,
     /// Threads that sleep in it.
     pub(super) sleepers: Vec<u32>,
-    /// Whether the real epoll may have members.
-    kernel_members: bool,
-    /// When collections ask the real epoll as well, and when one last did.
-    turns: Turns,
-    kernel_asked: Instant,
-    rounds: u32,
     /// Items of descriptors that are the kernel's alone.
     aliases: u32,
     registered: Option<EventFd>,
@@ -77,17 +75,38 @@ pub(crate) struct Epoll {
     pub(super) rings: RingSet,
 }
 
+/// What is collected from, by its own lock: a leaf, which only those take who have the process's lock, or a ring's.
+#[derive(Debug)]
+pub(super) struct Lists {
+    pub(super) interest: Interest,
+    /// Whether the real epoll may have members.
+    kernel_members: bool,
+    /// When collections ask the real epoll as well, and when one last did.
+    turns: Turns,
+    kernel_asked: Instant,
+    rounds: u32,
+}
+
+impl Protected for Lists {}
+
+impl Lists {
+    pub(super) const fn new() -> Self {
+        Self { interest: Interest::new(), kernel_members: false, turns: Turns::new(), kernel_asked: Instant::ZERO, rounds: 0 }
+    }
+
+    fn next_round(&mut self) -> u32 {
+        self.rounds = self.rounds.wrapping_add(1).max(1);
+        self.rounds
+    }
+}
+
 impl Epoll {
-    fn new(epfd: RawFd, kernel_members: bool) -> Self {
+    fn new(epfd: RawFd, shared: &'static Lock<Lists>) -> Self {
         Self {
-            interest: Interest::new(),
+            shared,
             fds: vec![epfd],
             parents: Vec::new(),
             sleepers: Vec::new(),
-            kernel_members,
-            turns: Turns::new(),
-            kernel_asked: Instant::ZERO,
-            rounds: 0,
             aliases: 0,
             registered: None,
             generation: fork_generation(),
@@ -99,6 +118,12 @@ impl Epoll {
 }
 
 impl Epoll {
+    /// What is collected from. Whoever has it comes to no ring that it has not come to before: rings' locks are taken first.
+    #[inline]
+    pub(super) fn lists(&self) -> Guard<'static, Lists> {
+        self.shared.lock()
+    }
+
     /// Whether the descriptor names it.
     pub(super) fn is_named(&self, fd: RawFd) -> bool {
         self.fds.contains(&fd)
@@ -165,7 +190,7 @@ pub(crate) fn on_dup(old: RawFd, new: RawFd) {
 
 /// The child of a fork goes on with its parent's instances: the real epolls are shared, so their tokens must stay good.
 pub(crate) fn adopt(old: &mut Offload, new: &mut Offload) {
-    new.mux.epolls = std::mem::replace(&mut old.mux.epolls, Slab::new());
+    new.mux.epolls = std::mem::replace(&mut old.mux.epolls, Epolls::new());
     for (_, instance) in new.mux.epolls.iter_mut() {
         instance.sleepers.clear();
         instance.adopted = true;
@@ -187,7 +212,7 @@ fn await_adopted(offload: &mut Offload, index: u32, depth: u32) {
     if !std::mem::replace(&mut instance.adopted, false) || depth == NESTING_MAX {
         return;
     }
-    let targets: Vec<Target> = instance.interest.items().map(|(_, item)| item.target).collect();
+    let targets: Vec<Target> = instance.lists().interest.items().map(|(_, item)| item.target).collect();
     for target in targets {
         match target {
             Target::Socket(socket) | Target::KernelHalf(socket) => {
@@ -306,8 +331,9 @@ impl State {
 
     /// Threads that sleep without the real epoll must look at it from now on.
     fn has_kernel_members(&mut self, index: u32) {
-        let Some(instance) = self.epolls.get_mut(index) else { return };
-        if !std::mem::replace(&mut instance.kernel_members, true) {
+        let Some(instance) = self.epolls.get(index) else { return };
+        let before = std::mem::replace(&mut instance.lists().kernel_members, true);
+        if !before {
             note_activity();
             for sleeper in instance.sleepers.clone() {
                 self.wake(sleeper);
@@ -322,7 +348,7 @@ pub(super) fn register(offload: &mut Offload, epfd: RawFd) -> Option<u32> {
     if !is_plain(index) {
         return Some(index);
     }
-    let key = offload.mux.epolls.insert(Epoll::new(epfd, index == UNREGISTERED_IN_USE));
+    let key = offload.mux.epolls.insert(epfd, index == UNREGISTERED_IN_USE);
     fdtable::change(epfd, Entry::Epoll(key.index));
     fence(Ordering::SeqCst);
     if fdtable::has_plain_waits(epfd)
@@ -350,7 +376,8 @@ fn destroy(offload: &mut Offload, index: u32) {
     let Some(key) = offload.mux.epolls.key_at(index) else { return };
     offload.forget_beside(key);
     let Some(instance) = offload.mux.epolls.remove(key) else { return };
-    for (item, Item { target, .. }) in instance.interest.items() {
+    let lists = std::mem::replace(&mut *instance.lists(), Lists::new());
+    for (item, Item { target, .. }) in lists.interest.items() {
         unlink(offload, *target, |watcher| watcher.epoll == index && watcher.item == item);
     }
     for parent in instance.parents {
@@ -389,7 +416,8 @@ fn find(offload: &Offload, epoll: u32, target: Target, fd: RawFd) -> Option<Watc
         Target::Socket(socket) | Target::KernelHalf(socket) => &offload.sockets.get(socket)?.watch.items,
         Target::Epoll(inner) => &offload.mux.epolls.get(inner)?.parents,
         Target::Kernel => {
-            let mut items = offload.mux.epolls.get(epoll)?.interest.items();
+            let lists = offload.mux.epolls.get(epoll)?.lists();
+            let mut items = lists.interest.items();
             return items.find(|(_, item)| item.target == Target::Kernel && item.fd == fd).map(|(item, _)| Watcher { epoll, item, fd });
         }
         Target::Ring(_) => return None,
@@ -433,11 +461,14 @@ fn add(offload: &mut Offload, epoll: u32, epfd: RawFd, target: Target, fd: RawFd
     }
     let kernel = source(offload, target).kernel_mask(event.events);
     let instance = offload.mux.epolls.get_mut(epoll).ok_or(Errno(libc::EBADF))?;
-    let item = instance.interest.add(Item { target, fd, events: event.events, data: event.u64, kernel });
+    let (item, token) = {
+        let interest = &mut instance.lists().interest;
+        let item = interest.add(Item { target, fd, events: event.events, data: event.u64, kernel });
+        (item, token(interest, item))
+    };
     if let Some(mask) = kernel {
-        let token = token(&instance.interest, item);
         if let Err(error) = epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, Some(epoll_event { events: mask, u64: token })) {
-            instance.interest.remove(item);
+            instance.lists().interest.remove(item);
             return Err(Errno(error.raw_os_error().unwrap_or(libc::EINVAL)));
         }
         instance.aliases += u32::from(target == Target::Kernel);
@@ -454,14 +485,14 @@ fn add(offload: &mut Offload, epoll: u32, epfd: RawFd, target: Target, fd: RawFd
 fn modify(offload: &mut Offload, watcher: Watcher, epfd: RawFd, event: Option<epoll_event>) -> Result<(), Errno> {
     let event = event.ok_or(Errno(libc::EFAULT))?;
     let instance = offload.mux.epolls.get(watcher.epoll).ok_or(Errno(libc::EBADF))?;
-    let item = *instance.interest.item(watcher.item).ok_or(Errno(libc::ENOENT))?;
+    let item = *instance.lists().interest.item(watcher.item).ok_or(Errno(libc::ENOENT))?;
     if (event.events | item.events) & libc::EPOLLEXCLUSIVE as u32 != 0 {
         return Err(Errno(libc::EINVAL));
     }
     let kernel = source(offload, item.target).kernel_mask(event.events);
-    let instance = offload.mux.epolls.get_mut(watcher.epoll).ok_or(Errno(libc::EBADF))?;
+    let instance = offload.mux.epolls.get(watcher.epoll).ok_or(Errno(libc::EBADF))?;
     set_kernel(instance, epfd, watcher, item.kernel, kernel)?;
-    instance.interest.modify(watcher.item, event.events, event.u64);
+    instance.lists().interest.modify(watcher.item, event.events, event.u64);
     if kernel.is_some() {
         offload.mux.has_kernel_members(watcher.epoll);
     }
@@ -470,8 +501,8 @@ fn modify(offload: &mut Offload, watcher: Watcher, epfd: RawFd, event: Option<ep
 }
 
 /// Brings an item's membership in the real epoll from one mask to another.
-fn set_kernel(instance: &mut Epoll, epfd: RawFd, watcher: Watcher, from: Option<u32>, to: Option<u32>) -> Result<(), Errno> {
-    let token = token(&instance.interest, watcher.item);
+fn set_kernel(instance: &Epoll, epfd: RawFd, watcher: Watcher, from: Option<u32>, to: Option<u32>) -> Result<(), Errno> {
+    let token = token(&instance.lists().interest, watcher.item);
     let operation = match (from, to) {
         (None, None) => return Ok(()),
         (None, Some(_)) => libc::EPOLL_CTL_ADD,
@@ -480,15 +511,15 @@ fn set_kernel(instance: &mut Epoll, epfd: RawFd, watcher: Watcher, from: Option<
     };
     let event = epoll_event { events: to.unwrap_or(0), u64: token };
     epoll_ctl(epfd, operation, watcher.fd, Some(event)).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EINVAL)))?;
-    if let Some(item) = instance.interest.item_mut(watcher.item) {
+    if let Some(item) = instance.lists().interest.item_mut(watcher.item) {
         item.kernel = to;
     }
     Ok(())
 }
 
 fn remove(offload: &mut Offload, watcher: Watcher, epfd: RawFd) {
-    let Some(instance) = offload.mux.epolls.get_mut(watcher.epoll) else { return };
-    let Some(item) = instance.interest.remove(watcher.item) else { return };
+    let Some(instance) = offload.mux.epolls.get(watcher.epoll) else { return };
+    let Some(item) = instance.lists().interest.remove(watcher.item) else { return };
     if item.kernel.is_some() {
         let _ = epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watcher.fd, None);
     }
@@ -498,8 +529,8 @@ fn remove(offload: &mut Offload, watcher: Watcher, epfd: RawFd) {
 /// What an item watches is gone: so is the item. (Its membership in the real epoll ends with the last descriptor; if that is
 /// held elsewhere, the token's generation tells that it is stale.)
 pub(super) fn drop_item(mux: &mut State, watcher: Watcher) {
-    if let Some(instance) = mux.epolls.get_mut(watcher.epoll)
-        && let Some(item) = instance.interest.remove(watcher.item)
+    if let Some(instance) = mux.epolls.get(watcher.epoll)
+        && let Some(item) = instance.lists().interest.remove(watcher.item)
         && item.kernel.is_some()
         && instance.generation == fork_generation()
         && let Some(&epfd) = instance.fds.first()
@@ -511,21 +542,22 @@ pub(super) fn drop_item(mux: &mut State, watcher: Watcher) {
 /// After adding and modifying: is it ready now?
 fn reevaluate(offload: &mut Offload, epoll: u32, item: u32, target: Target) {
     let Offload { rings, sockets, mux, .. } = offload;
-    let ready = target_readiness(rings, sockets, &mut mux.epolls, target, 0);
+    let ready = target_readiness(rings, sockets, &mux.epolls, target, 0);
     mux.edge(epoll, item, ready);
 }
 
 /// A socket's source changed: the item's half in the real epoll follows.
 pub(super) fn resettle(offload: &mut Offload, socket: u32, watcher: Watcher, source: Source) {
-    let Some(instance) = offload.mux.epolls.get_mut(watcher.epoll) else { return };
-    let (Some(&item), Some(&epfd)) = (instance.interest.item(watcher.item), instance.fds.first()) else { return };
+    let Some(instance) = offload.mux.epolls.get(watcher.epoll) else { return };
+    let item = instance.lists().interest.item(watcher.item).copied();
+    let (Some(item), Some(&epfd)) = (item, instance.fds.first()) else { return };
     let wanted = source.kernel_mask(item.events);
     if source == Source::Kernel {
         // From now on it is a kernel descriptor like any other: the program's own data goes into the real epoll.
         if item.kernel.is_some() {
             let _ = epoll_ctl(epfd, libc::EPOLL_CTL_DEL, watcher.fd, None);
         }
-        instance.interest.remove(watcher.item);
+        instance.lists().interest.remove(watcher.item);
         let event = epoll_event { events: item.events, u64: item.data };
         if let Err(error) = epoll_ctl(epfd, libc::EPOLL_CTL_ADD, watcher.fd, Some(event)) {
             tracing::debug!(%error, fd = watcher.fd, "a socket left to the kernel cannot be watched there");

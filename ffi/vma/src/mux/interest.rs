@@ -206,14 +206,14 @@ impl Interest {
         Some((data, events))
     }
 
-    /// Reports up to `max` ready items as (place, data, events); `readiness` says what an item's target is ready for.
-    /// `round` names this collection, never zero.
+    /// Reports up to `max` ready items as (place, data, events); `readiness` says what an item's target is ready for, or ends the collection before the item
+    /// (`None`). `round` names this collection, never zero.
     #[inline]
     pub(crate) fn collect(
         &mut self,
         round: u32,
         max: usize,
-        mut readiness: impl FnMut(&Item) -> u32,
+        mut readiness: impl FnMut(&Item) -> Option<u32>,
         mut report: impl FnMut(usize, u64, u32),
     ) -> usize {
         let mut reported = 0;
@@ -223,12 +223,13 @@ impl Interest {
                 break;
             }
             let index = self.head;
+            let item = &self.slots[index as usize].item;
+            let Some(ready) = readiness(item).map(|ready| ready & item.mask()) else { break };
             self.unqueue(index);
-            let slot = &mut self.slots[index as usize];
-            let ready = readiness(&slot.item) & slot.item.mask();
             if ready == 0 {
                 continue;
             }
+            let slot = &mut self.slots[index as usize];
             slot.reported = (round, u32::try_from(reported).unwrap_or(u32::MAX));
             let (data, events) = (slot.item.data, slot.item.events);
             if events & ONE_SHOT != 0 {

@@ -25,10 +25,10 @@ use ringway_host::spin::Cores;
 use ringway_stack::ring::{FlowId, Readiness};
 
 use crate::process::Offload;
-use crate::rings::{ProcessRing, RingSet, Rings};
+use crate::rings::{Only, ProcessRing, RingSet, Rings};
 use crate::slab::Slab;
-use crate::socket::{Socket, refused, table};
-use epoll::Epoll;
+use crate::socket::{Socket, refused};
+use epoll::Epolls;
 use interest::Edge;
 pub(crate) use sleepers::{RingWatch, Sleeper};
 
@@ -88,6 +88,14 @@ impl Watch {
         !self.items.is_empty()
     }
 
+    /// The item of the one epoll instance that watches it, if nobody else does.
+    pub(crate) fn only(&self) -> Option<Only> {
+        match (&self.items[..], &self.sleepers[..]) {
+            (&[Watcher { epoll, item, .. }], []) => Some(Only { epoll, item }),
+            _ => None,
+        }
+    }
+
     /// What is watched has a flow on these rings now.
     pub(crate) fn concerns(&self, mux: &mut State, rings: RingSet) {
         for watcher in &self.items {
@@ -124,7 +132,7 @@ fn activity() -> u64 {
 /// What waiting keeps under the process's lock.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) epolls: Slab<Epoll>,
+    pub(crate) epolls: Epolls,
     pub(crate) sleepers: Slab<Sleeper>,
     /// The progress thread's eventfd.
     pub(super) progress: Option<RawFd>,
@@ -147,7 +155,7 @@ pub(crate) struct State {
 impl Default for State {
     fn default() -> Self {
         Self {
-            epolls: Slab::new(),
+            epolls: Epolls::new(),
             sleepers: Slab::new(),
             progress: None,
             held: held::Held::default(),
@@ -166,8 +174,8 @@ impl State {
     #[inline]
     pub(crate) fn edge(&mut self, epoll: u32, item: u32, edges: u32) {
         note_activity();
-        if let Some(instance) = self.epolls.get_mut(epoll) {
-            let edge = instance.interest.edge(item, edges);
+        if let Some(instance) = self.epolls.get(epoll) {
+            let edge = instance.lists().interest.edge(item, edges);
             if edge == Edge::New || edge == Edge::Again && !instance.parents.is_empty() {
                 self.epoll_ready(epoll, edge, 0);
             }
@@ -179,7 +187,7 @@ impl State {
         let is_told = |watcher: &Watcher| {
             let instance = self.epolls.get(watcher.epoll);
             // (One that it is nested in is told each time.)
-            instance.is_none_or(|instance| instance.parents.is_empty() && instance.interest.is_told(watcher.item, edges))
+            instance.is_none_or(|instance| instance.parents.is_empty() && instance.lists().interest.is_told(watcher.item, edges))
         };
         watch.sleepers.is_empty() && watch.items.iter().all(is_told)
     }
@@ -199,7 +207,7 @@ impl State {
         }
         for place in 0..parents {
             let Some(&parent) = self.epolls.get(epoll).and_then(|instance| instance.parents.get(place)) else { break };
-            let edge = self.epolls.get_mut(parent.epoll).map_or(Edge::Nothing, |outer| outer.interest.edge(parent.item, IN));
+            let edge = self.epolls.get(parent.epoll).map_or(Edge::Nothing, |outer| outer.lists().interest.edge(parent.item, IN));
             if edge != Edge::Nothing {
                 self.epoll_ready(parent.epoll, edge, depth + 1);
             }
@@ -277,8 +285,10 @@ impl Offload {
         for &sleeper in &socket.watch.sleepers {
             self.mux.wake(sleeper);
         }
-        if self.rings.are_locked() {
-            table::note_told(index, |edges| self.mux.are_told(&socket.watch, edges));
+        if self.rings.are_locked()
+            && let Some(above) = socket.ring_id().and_then(|flow| self.rings.at(flow.ring).above(flow))
+        {
+            above.note_told(|edge| self.mux.are_told(&socket.watch, expand(edge.bits())));
         }
     }
 }

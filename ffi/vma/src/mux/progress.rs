@@ -153,6 +153,9 @@ fn forget_dead_routes(process: &Process, offload: &mut Offload) {
             rare.routes.forget_dead(rendezvous);
         }
     }
+    for (number, own) in (0..).zip(offload.rings.iter_mut()) {
+        own.forget_dead_ways(number, process.rendezvous_at(number));
+    }
 }
 
 /// Polls the rings until they have nothing more, or a fair share was served: VMA_PROGRESS_ENGINE_WCE_MAX's frames.

@@ -370,7 +370,7 @@ impl Offload {
             if self.rings.at_mut(ring).arm() {
                 return;
             }
-            self.rings.at_mut(ring).ring.poll(now);
+            self.rings.at_mut(ring).poll(now);
             self.dispatch();
         }
         self.wake_watcher(ring);

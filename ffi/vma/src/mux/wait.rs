@@ -442,7 +442,7 @@ fn has_something(process: &Process, rings: RingSet, now: Instant) -> bool {
             {
                 let mut own = ring.lock();
                 if own.ring.is_due(now) {
-                    own.ring.poll(now);
+                    own.poll(now);
                 }
                 if own.has_events() {
                     return true;

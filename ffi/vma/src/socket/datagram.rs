@@ -17,6 +17,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::{Error, Instant};
 
 pub(crate) use self::receive::{KernelPoll, Received, receive};
+pub(in crate::socket) use self::receive::{ask_kernel, from_kernel};
 use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Family, Kind, Socket, sharing, vectors};
@@ -45,7 +46,7 @@ const ROOM_AT_ONCE: Duration = Duration::from_millis(20);
 
 /// The most bytes of a datagram of IPv6 that are one packet of the ring's, which has 65535 bytes with its headers. (The kernel sends a few more, in
 /// fragments; of IPv4 there are no longer ones.)
-const V6_MAX: usize = 65_487;
+pub(super) const V6_MAX: usize = 65_487;
 
 /// How often it looks.
 const ROOM_EVERY: Duration = Duration::from_micros(50);
@@ -82,8 +83,16 @@ impl Route {
         self.to == Some(to) && matches!(self.by, By::Station(..))
     }
 
+    /// Where it leads over the ring, and until when that is believed, if it does.
+    pub(super) fn over_ring(&self) -> Option<(SocketAddr, &Resolved, Instant)> {
+        match (&self.by, self.to) {
+            (By::Station(hop, until), Some(to)) => Some((to, hop, *until)),
+            _ => None,
+        }
+    }
+
     /// The same, if it was the kernel's.
-    fn is_by_kernel(&self, to: SocketAddr) -> bool {
+    pub(super) fn is_by_kernel(&self, to: SocketAddr) -> bool {
         self.to == Some(to) && matches!(self.by, By::Kernel(_))
     }
 
@@ -395,7 +404,10 @@ pub(crate) fn send(
                     drop(guard);
                     return wait_for_room(process, key, data, (to, flags));
                 }
-                result => return result.map_err(Errno::from),
+                result => {
+                    offload.say_if_datagrams_are_plain(key, id);
+                    return result.map_err(Errno::from);
+                }
             }
             // The station died meanwhile: whoever has the address now is asked for below.
         } else {

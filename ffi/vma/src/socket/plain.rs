@@ -1,18 +1,24 @@
-//! Data of plain connections, by their rings' locks alone: what another thread does on another ring is in nobody's way.
+//! Data of plain connections and UDP sockets, by their rings' locks alone: what another thread does on another ring is in nobody's way.
 //!
 //! What happens to a flow is told to whoever watches its socket by the process's lock, after the ring's was released; where nobody watches, there is
 //! nothing to tell, and that lock is not taken. What cannot be done here at once (a call that has to wait, flags that say more) goes the long way.
+
+mod datagrams;
 
 use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{FlowId, RecvFlags};
+use ringway_stack::ring::{Event, FlowId, RecvFlags};
 use ringway_stack::time::Instant;
 
-use super::table::{self, Plain};
-use super::{Kind, Socket};
+pub(crate) use self::datagrams::{Beside, Taken};
+use super::address::Address;
+use super::table::{self, Audience, Plain, Traits};
+use super::{Ancillary, Family, Kind, Socket};
+use crate::errno::Errno;
 use crate::lock::Guard;
+use crate::mux;
 use crate::process::{Offload, Process};
 use crate::rings::ProcessRing;
 use crate::slab::Key;
@@ -21,10 +27,11 @@ use crate::slab::Key;
 const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
 const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
 
-/// The ring of a plain connection, held.
+/// The ring of a plain socket, held.
 struct Entered<'a> {
     own: Guard<'a, ProcessRing>,
     flow: FlowId,
+    plain: Plain,
 }
 
 impl<'a> Entered<'a> {
@@ -33,7 +40,7 @@ impl<'a> Entered<'a> {
     fn new(process: &'a Process, key: Key) -> Option<Self> {
         let plain = Plain::find(key)?;
         let own = process.ring(plain.flow.ring)?.lock();
-        plain.is_still(key).then_some(Self { own, flow: plain.flow })
+        plain.is_still(key).then_some(Self { own, flow: plain.flow, plain })
     }
 
     /// Lets go of the ring. Who is to be told of what happened is told.
@@ -41,95 +48,165 @@ impl<'a> Entered<'a> {
     fn leave(mut self, process: &Process, now: Instant) {
         let flow = self.flow;
         let is_held = self.own.ring.is_held(flow);
-        let has_more = self.own.has_more_to_do() || is_held;
+        let has_more = self.own.has_more_to_do();
         drop(self);
+        if is_held {
+            process.lock().watch_held(now, flow);
+        }
         if has_more {
-            let mut offload = process.lock();
-            offload.rings.touch(flow.ring);
-            offload.dispatch();
-            offload.attend(now);
-            if is_held {
-                offload.watch_held(now, flow);
-            }
+            see_to_the_rest(process, flow.ring, now);
         }
     }
+}
+
+/// Nothing is plain any more, as far as is known: no socket, and no epoll instance. For who has the process's lock, and changes what a call has to see to; and
+/// for the child of a fork. Async-signal-safe.
+pub(crate) fn unsay_all() {
+    table::unsay_all();
+    mux::epoll::unsay_all();
+}
+
+/// A call has left on a ring what only the process's lock can see to.
+pub(crate) fn see_to_the_rest(process: &Process, ring: u16, now: Instant) {
+    let mut offload = process.lock();
+    offload.rings.touch(ring);
+    offload.dispatch();
+    offload.attend(now);
 }
 
 impl ProcessRing {
     /// A call that had this ring's lock alone is over. Whether there is something that only the process's lock can see to; events that nobody waits for
     /// are none.
     #[inline]
-    fn has_more_to_do(&mut self) -> bool {
+    pub(crate) fn has_more_to_do(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
         // (A thread that spins on this ring finds by them that it is to look.)
         if self.watch.has_spinners() {
             return self.has_events() || self.wants_sooner();
         }
         while let Some(event) = self.take_event() {
-            if !self.socket_above(event.flow).is_some_and(|socket| table::is_quiet(socket, event.edges)) {
+            if !self.is_told(event) {
                 self.untold = Some(event);
                 return true;
             }
         }
         self.watch.is_relied_on() || self.wants_sooner() || self.awaits_acknowledgments()
     }
+
+    /// Tells whom it concerns of an event, or finds that it concerns nobody. `false`: that is for who has the process's lock.
+    #[inline]
+    fn is_told(&self, event: Event) -> bool {
+        let Some(above) = self.above(event.flow) else { return false };
+        match table::audience(above.socket()) {
+            Audience::Nobody => true,
+            Audience::Some | Audience::One if above.knows(event.edges) => true,
+            Audience::Some | Audience::Any => false,
+            Audience::One => above.only().is_some_and(|only| mux::epoll::plain::tell(event, above, only)),
+        }
+    }
+}
+
+/// Whether a socket is known to be of datagrams.
+pub(crate) fn is_of_datagrams(key: Key) -> bool {
+    Plain::find(key).is_some_and(Plain::is_of_datagrams)
 }
 
 /// What a plain socket's send came to.
 pub(crate) enum Sent {
-    /// All of it, or an error.
+    /// All of it, or as much as it may take without waiting; or an error.
     Done(Result<usize, Error>),
-    /// A part; the call goes on with the rest, if it may wait.
+    /// A part; the call goes on with the rest.
     Part(FlowId, usize),
 }
 
-/// Sends on a plain connection. `None`: it is to go the long way; nothing was done.
+/// Sends on a plain socket; `to` is where a datagram is to go. `None`: it is to go the long way; nothing was done.
 #[inline]
-pub(crate) fn send(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
+pub(crate) fn send(
+    process: &Process,
+    now: Instant,
+    key: Key,
+    data: &[IoSlice<'_>],
+    (to, flags): (impl FnOnce(Family) -> Option<Address>, c_int),
+) -> Option<Sent> {
     if flags & !SEND_FLAGS != 0 {
         return None;
     }
     let mut entered = Entered::new(process, key)?;
+    if entered.plain.is_of_datagrams() {
+        return datagrams::send(process, now, entered, data, (to, flags)).map(Sent::Done);
+    }
     let result = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
-    let flow = entered.flow;
+    let (flow, plain) = (entered.flow, entered.plain);
     entered.leave(process, now);
     match result {
-        Err(Error::BadSocket | Error::WouldBlock) => None,
-        Ok(done) if done < super::vectors::total(data) => Some(Sent::Part(flow, done)),
+        Err(Error::BadSocket) => None,
+        Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => None,
+        Ok(done) if done < super::vectors::total(data) && !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, done)),
         result => Some(Sent::Done(result)),
     }
 }
 
-/// Receives on a plain connection. `None`: it is to go the long way; nothing was taken.
+/// What a plain socket's receive came to.
+pub(crate) enum Came {
+    /// Bytes of a connection.
+    Bytes(Result<usize, Error>),
+    /// A datagram.
+    Datagram(Result<Taken, Errno>),
+}
+
+/// Receives on a plain socket, with `kernel` to receive from the kernel with extra flags. `None`: it is to go the long way; nothing was taken.
 #[inline]
 pub(crate) fn receive(
     process: &Process,
     now: Instant,
-    key: Key,
+    (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
-    flags: c_int,
-) -> Option<Result<usize, Error>> {
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Option<Came> {
+    let mut entered = Entered::new(process, key)?;
+    if entered.plain.is_of_datagrams() {
+        return datagrams::receive(process, now, (fd, key), entered, into, (flags, kernel)).map(Came::Datagram);
+    }
     if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
     }
-    let mut entered = Entered::new(process, key)?;
     let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty());
+    let plain = entered.plain;
     entered.leave(process, now);
     match result {
-        Err(Error::BadSocket | Error::WouldBlock) => None,
-        result => Some(result),
+        Err(Error::BadSocket) => None,
+        Err(Error::WouldBlock) if !plain.has_nothing(flags) => None,
+        result => Some(Came::Bytes(result)),
     }
 }
 
 impl Offload {
     /// A call has gone the long way with a connection. If it is plain, the next one need not.
     #[inline]
-    pub(super) fn say_if_plain(&self, key: Key, flow: FlowId) {
+    pub(super) fn say_if_plain(&mut self, key: Key, flow: FlowId) {
         if self.rings.are_locked()
             && let Some(socket) = self.sockets.find(key)
             && self.is_plain(socket, flow)
         {
-            table::publish(key, flow, socket.watch.is_watched() || socket.watch.is_slept_for());
+            self.say_that_it_is_plain(key, flow);
+        }
+    }
+
+    /// It is, as it stands now.
+    fn say_that_it_is_plain(&mut self, key: Key, flow: FlowId) {
+        let Some(socket) = self.sockets.find(key) else { return };
+        let only = socket.watch.only();
+        let traits = Traits {
+            is_watched: socket.watch.is_watched() || socket.watch.is_slept_for(),
+            is_watched_by_one: only.is_some(),
+            is_of_datagrams: matches!(socket.kind, Kind::Datagram(_)),
+            is_nonblocking: socket.nonblocking,
+            empty_is_all: !self.callbacks.are_used(),
+        };
+        if table::publish(key, flow, traits)
+            && let Some(above) = self.rings.at_mut(flow.ring).above_mut(flow)
+        {
+            above.is_plain_for(only);
         }
     }
 
@@ -137,6 +214,7 @@ impl Offload {
         socket.kind == Kind::Stream(flow)
             && socket.receive_low_water <= 1
             && socket.rare.is_none()
+            && socket.ancillary == Ancillary::default()
             && !socket.is_shared
             && !self.is_heard()
             && !self.rings_are_used()

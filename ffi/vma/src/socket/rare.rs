@@ -55,6 +55,16 @@ impl Rare {
         self.completed = Some((self.completed.map_or(id, |(first, _)| first), id));
     }
 
+    /// Whether nothing in here says what becomes of a UDP socket's datagrams, once it is known which flow they come and go by.
+    pub(crate) fn lets_datagrams_be_plain(&self) -> bool {
+        !self.cork
+            && self.corked.is_none()
+            && self.callback.is_none()
+            && !self.held.get()
+            && self.error.is_none()
+            && self.completed.is_none()
+    }
+
     /// Epoll's bits for what is in here.
     pub(crate) fn readiness(&self) -> u32 {
         let error = if self.error.is_some() || self.completed.is_some() { libc::EPOLLERR as u32 } else { 0 };

@@ -10,8 +10,9 @@ use std::time::Duration;
 use ringway_stack::ring::{FlowId, RecvFlags, SendFlags};
 use ringway_stack::{Error, Instant};
 
+use super::address::Address;
 use super::plain::{self, Sent};
-use super::{special, vectors};
+use super::{Family, special, vectors};
 use crate::errno::{self, Errno};
 use crate::extra::resume::Resume;
 use crate::lock::Guard;
@@ -227,26 +228,20 @@ fn go_on(
     send_rest(process, key, id, &mut vectors::rest(data, done), done, timeout, flags)
 }
 
-/// As [`send`], by the ring's lock alone. `None`: it is to go the long way.
+/// Sends on a plain socket, by its ring's lock alone; `to` is where a datagram is to go. `None`: it is to go the long way.
 #[inline(never)]
-pub(crate) fn send_plain(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Result<usize, Errno>> {
-    Some(match plain::send(process, now, key, data, flags)? {
+pub(crate) fn send_plain(
+    process: &Process,
+    now: Instant,
+    key: Key,
+    data: &[IoSlice<'_>],
+    (to, flags): (impl FnOnce(Family) -> Option<Address>, c_int),
+) -> Option<Result<usize, Errno>> {
+    Some(match plain::send(process, now, key, data, (to, flags))? {
         Sent::Done(Ok(done)) => Ok(done),
         Sent::Done(Err(error)) => Err(failed(error.into(), flags)),
         Sent::Part(flow, done) => go_on(process, process.lock(), key, flow, data, done, flags),
     })
-}
-
-/// As [`receive`], by the ring's lock alone. `None`: it is to go the long way.
-#[inline(never)]
-pub(crate) fn receive_plain(
-    process: &Process,
-    now: Instant,
-    key: Key,
-    into: &mut [IoSliceMut<'_>],
-    flags: c_int,
-) -> Option<Result<usize, Errno>> {
-    plain::receive(process, now, key, into, flags).map(|result| result.map_err(Errno::from))
 }
 
 impl ProcessRing {
@@ -291,9 +286,9 @@ impl ProcessRing {
     }
 
     #[inline]
-    fn poll_if_due(&mut self, now: Instant) {
+    pub(crate) fn poll_if_due(&mut self, now: Instant) {
         if self.ring.is_due(now) {
-            self.ring.poll(now);
+            self.poll(now);
         }
     }
 }

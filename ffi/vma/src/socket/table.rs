@@ -1,26 +1,30 @@
-//! The process's sockets, and which of them are *plain*: connections whose data needs their ring's lock alone ([`super::plain`]).
+//! The process's sockets, and which of them are *plain*: connections and UDP sockets whose data needs their ring's lock alone ([`super::plain`]).
 //!
 //! Beside each socket is a cell that threads read without a lock: the ring and the flow of a plain one. A call that went the long way, under the
 //! process's lock, and found the socket plain, says so there. Whoever may change a socket unsays it, for what makes a socket plain is spread over its
 //! fields: that costs a call that goes the long way once more, and nothing that is changed is forgotten.
 
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ringway_stack::ring::{FlowId, Readiness};
+use ringway_stack::ring::FlowId;
 
 use super::Socket;
 use crate::byfd::{ByFd, Empty};
-use crate::mux;
 use crate::slab::{Key, Slab};
 
 /// Of the word: the socket's generation is in the upper half, its ring's number below these.
 const PLAIN: u64 = 1;
 /// Epoll instances have it, or threads sleep for it.
 const WATCHED: u64 = 2;
-/// All of them know that it may be readable, or may be writable, or do not want to know.
-const TOLD_IN: u64 = 4;
-const TOLD_OUT: u64 = 8;
-const TOLD: u64 = TOLD_IN | TOLD_OUT;
+/// It is a UDP socket.
+const DATAGRAMS: u64 = 16;
+/// It does not block.
+const NONBLOCKING: u64 = 32;
+/// A receive that finds nothing, and is not to wait, has nothing else to do.
+const EMPTY_IS_ALL: u64 = 64;
+/// One epoll instance has it, and nobody else: which one, its ring knows ([`crate::rings::Above`]).
+const WATCHED_BY_ONE: u64 = 128;
 const RING_SHIFT: u32 = 8;
 
 /// What is to be known of a socket without a lock.
@@ -48,7 +52,53 @@ pub(super) struct Plain {
     word: u64,
 }
 
+/// What a plain socket is, beside its flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traits {
+    /// Epoll instances have it, or threads sleep for it.
+    pub(super) is_watched: bool,
+    /// By one such instance, and by nobody else.
+    pub(super) is_watched_by_one: bool,
+    /// It is a UDP socket.
+    pub(super) is_of_datagrams: bool,
+    /// It does not block.
+    pub(super) is_nonblocking: bool,
+    /// A receive that finds nothing, and is not to wait, has nothing else to do.
+    pub(super) empty_is_all: bool,
+}
+
+impl Traits {
+    const fn bits(self) -> u64 {
+        const fn bit(is_set: bool, bit: u64) -> u64 {
+            if is_set { bit } else { 0 }
+        }
+        bit(self.is_watched, WATCHED)
+            | bit(self.is_watched_by_one, WATCHED_BY_ONE)
+            | bit(self.is_of_datagrams, DATAGRAMS)
+            | bit(self.is_nonblocking, NONBLOCKING)
+            | bit(self.empty_is_all, EMPTY_IS_ALL)
+    }
+}
+
 impl Plain {
+    /// Whether it is a UDP socket.
+    #[inline]
+    pub(super) const fn is_of_datagrams(self) -> bool {
+        self.word & DATAGRAMS != 0
+    }
+
+    /// Whether a call is not to wait: by its flags, or for what the socket is.
+    #[inline]
+    pub(super) const fn is_not_to_wait(self, flags: c_int) -> bool {
+        self.word & NONBLOCKING != 0 || flags & libc::MSG_DONTWAIT != 0
+    }
+
+    /// Whether a receive with these flags that found nothing has its answer, which is EAGAIN.
+    #[inline]
+    pub(super) const fn has_nothing(self, flags: c_int) -> bool {
+        self.word & EMPTY_IS_ALL != 0 && self.is_not_to_wait(flags)
+    }
+
     /// A socket of this name, if it is plain. `None`: it may be another thing by now.
     #[inline]
     pub(super) fn find(key: Key) -> Option<Self> {
@@ -59,11 +109,10 @@ impl Plain {
         }
         let flow = cell.flow.load(Ordering::Acquire);
         // (Whoever writes another flow has cleared the word before.)
-        if (cell.word.load(Ordering::Acquire) ^ word) & !TOLD != 0 {
+        if cell.word.load(Ordering::Acquire) != word {
             return None;
         }
-        let (ring, word) = ((word >> RING_SHIFT) as u16, word & !TOLD);
-        Some(Self { flow: FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 }, word })
+        Some(Self { flow: FlowId { ring: (word >> RING_SHIFT) as u16, index: (flow >> 32) as u32, generation: flow as u32 }, word })
     }
 
     /// Whether it is so still: for who has its ring's lock now.
@@ -73,56 +122,54 @@ impl Plain {
     }
 }
 
-/// Whether nobody needs to hear what happened to the socket in this slot: it is plain, and not watched; or who watches it knows. For who has its
-/// ring's lock.
+/// Who is to hear what happened to a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Nobody: it is plain, and not watched.
+    Nobody,
+    /// The one epoll instance that watches it.
+    One,
+    /// Who watches it, and is told by who has the process's lock.
+    Some,
+    /// Whoever it concerns, by who has the process's lock.
+    Any,
+}
+
+/// Who is to hear of what happens to the socket in this slot, as far as they do not know. For who has its ring's lock.
 #[inline]
-pub(super) fn is_quiet(index: u32, edges: Readiness) -> bool {
-    let Some(cell) = CELLS.find(index.cast_signed()) else { return false };
+pub(super) fn audience(index: u32) -> Audience {
+    match CELLS.find(index.cast_signed()).map_or(0, |cell| cell.word.load(Ordering::Acquire)) {
+        word if word & PLAIN == 0 => Audience::Any,
+        word if word & WATCHED == 0 => Audience::Nobody,
+        word if word & WATCHED_BY_ONE != 0 => Audience::One,
+        _ => Audience::Some,
+    }
+}
+
+/// The flow of the socket in this slot, if it is plain, and on that ring: for who has the ring's lock.
+#[inline]
+pub(crate) fn flow_of(index: u32, ring: u16) -> Option<FlowId> {
+    let cell = CELLS.find(index.cast_signed())?;
     let word = cell.word.load(Ordering::Acquire);
-    let mut left = edges;
-    left.remove(if word & TOLD_IN != 0 { Readiness::IN } else { Readiness::empty() });
-    left.remove(if word & TOLD_OUT != 0 { Readiness::OUT } else { Readiness::empty() });
-    word & PLAIN != 0 && (word & WATCHED == 0 || left.is_empty())
-}
-
-/// Whoever watches the socket was told of something. `are_told`: whether further events of these kinds, in epoll's bits, would be nothing new. For
-/// who has both locks.
-#[inline]
-pub(crate) fn note_told(index: u32, are_told: impl Fn(u32) -> bool) {
-    if let Some(cell) = CELLS.find(index.cast_signed())
-        && let word = cell.word.load(Ordering::Relaxed)
-        && word & PLAIN != 0
-    {
-        let of_in = if are_told(mux::IN) { TOLD_IN } else { 0 };
-        let of_out = if are_told(mux::OUT) { TOLD_OUT } else { 0 };
-        cell.word.store(word & !TOLD | of_in | of_out, Ordering::Release);
+    if word & PLAIN == 0 || (word >> RING_SHIFT) as u16 != ring {
+        return None;
     }
+    let flow = cell.flow.load(Ordering::Acquire);
+    Some(FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 })
 }
 
-/// Somebody who watches the socket looks at it, and is to be told of what happens from then on. For who has both locks, or is about to look.
-#[inline]
-pub(crate) fn look(index: u32) {
-    if IN_USE.load(Ordering::Relaxed)
-        && let Some(cell) = CELLS.find(index.cast_signed())
-        && let word = cell.word.load(Ordering::Relaxed)
-        && word & TOLD != 0
-    {
-        cell.word.store(word & !TOLD, Ordering::Release);
-    }
-}
-
-/// Says that it is plain.
-pub(super) fn publish(key: Key, flow: FlowId, is_watched: bool) {
-    let Some(cell) = CELLS.find_or_make(key.index.cast_signed()).filter(|_| key.index < i32::MAX as u32) else { return };
-    let watched = if is_watched { WATCHED } else { 0 };
-    let word = u64::from(key.generation) << 32 | u64::from(flow.ring) << RING_SHIFT | watched | PLAIN;
-    if cell.word.load(Ordering::Relaxed) & !TOLD == word {
-        return;
+/// Says that it is plain. `false`: that was said before.
+pub(super) fn publish(key: Key, flow: FlowId, traits: Traits) -> bool {
+    let Some(cell) = CELLS.find_or_make(key.index.cast_signed()).filter(|_| key.index < i32::MAX as u32) else { return true };
+    let word = u64::from(key.generation) << 32 | u64::from(flow.ring) << RING_SHIFT | traits.bits() | PLAIN;
+    if cell.word.load(Ordering::Relaxed) == word {
+        return false;
     }
     IN_USE.store(true, Ordering::Relaxed);
     cell.word.store(0, Ordering::Release);
     cell.flow.store(u64::from(flow.index) << 32 | u64::from(flow.generation), Ordering::Release);
     cell.word.store(word, Ordering::Release);
+    true
 }
 
 /// It may be plain no more.
@@ -136,8 +183,8 @@ fn unsay(index: u32) {
     }
 }
 
-/// In the child of a fork: none is plain, for their rings are its parent's. Async-signal-safe.
-pub(crate) fn leave_to_parent() {
+/// None may be plain any more. Async-signal-safe.
+pub(super) fn unsay_all() {
     if IN_USE.load(Ordering::Relaxed) {
         CELLS.numbers().for_each(|index| unsay(index.cast_unsigned()));
     }
@@ -239,29 +286,15 @@ mod tests {
             sockets.insert_at(key, socket());
             assert!(Plain::find(key).is_none());
             let flow = FlowId { ring: 7, index: 9, generation: 3 };
-            publish(key, flow, false);
+            assert!(publish(key, flow, Traits::default()) && !publish(key, flow, Traits::default()));
             let found = Plain::find(key).expect("it is plain");
-            assert!(found.flow == flow && found.is_still(key) && is_quiet(key.index, Readiness::IN));
+            assert!(found.flow == flow && found.is_still(key) && audience(key.index) == Audience::Nobody);
+            assert_eq!((flow_of(key.index, 7), flow_of(key.index, 8)), (Some(flow), None));
             assert!(Plain::find(Key { generation: 6, ..key }).is_none(), "another socket's name");
             assert_eq!(sockets.find(key).map(|socket| socket.fd), Some(3));
             assert!(Plain::find(key).is_some(), "who looks changes nothing");
             change(&mut sockets, key);
-            assert!(Plain::find(key).is_none() && !found.is_still(key) && !is_quiet(key.index, Readiness::IN), "{at}");
+            assert!(Plain::find(key).is_none() && !found.is_still(key) && audience(key.index) == Audience::Any, "{at}");
         }
-    }
-
-    #[test]
-    fn who_watches_is_told_once_until_it_looks() {
-        let key = Key { index: 80_000, generation: 1 };
-        let is_quiet = |edges| is_quiet(key.index, edges);
-        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, true);
-        assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
-        note_told(key.index, |edges| edges == mux::IN);
-        assert!(Plain::find(key).is_some() && is_quiet(Readiness::IN));
-        assert!(!is_quiet(Readiness::OUT) && !is_quiet(Readiness::IN | Readiness::RDHUP));
-        publish(key, FlowId { ring: 0, index: 1, generation: 1 }, true);
-        assert!(is_quiet(Readiness::IN), "nothing has changed");
-        look(key.index);
-        assert!(Plain::find(key).is_some() && !is_quiet(Readiness::IN));
     }
 }

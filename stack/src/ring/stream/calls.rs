@@ -41,7 +41,8 @@ impl<Q: Queues> Ring<Q> {
             None => self.steer(local, remote).map_err(rule_error)?,
         };
         let config = self.limited(remote.ip(), config);
-        let connection = tcp::Connection::connect(now, &config, local.port(), remote.port(), self.opening(now, local, remote));
+        let profile = self.slots.profiles.share(&config);
+        let connection = tcp::Connection::connect(now, profile, local.port(), remote.port(), self.opening(now, local, remote));
         let id = self.insert_stream(now, key, connection, local, remote, hop, None, attached)?;
         if let (Some(_), Some(attached)) = (before, attached)
             && self.rules.may_move(attached.rule)
@@ -62,7 +63,9 @@ impl<Q: Queues> Ring<Q> {
     /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
     pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> bool {
         let Some(index) = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) else { return true };
-        self.slots.stream_at(index).is_some_and(|stream| stream.connection.may_be_reused(now))
+        let may_be_reused = self.slots.stream_at(index).is_some_and(|stream| stream.connection.may_be_reused(now));
+        self.slots.rest(index);
+        may_be_reused
     }
 
     /// Says where a connection that was opened with [`NextHop::Pending`] goes: its SYN leaves now.
@@ -189,11 +192,14 @@ impl<Q: Queues> Ring<Q> {
             Flow::Listener(_) if self.config.is(Mutant::ListenerConfigIgnored) => {}
             Flow::Listener(listener) => change(&mut listener.config),
             Flow::Stream(stream) if !stream.orphan => {
-                stream.connection.configure(now, change);
+                let mut config = tcp::Config::clone(stream.connection.config());
+                change(&mut config);
+                let profile = self.slots.profiles.share(&config);
+                self.slots.stream(flow)?.connection.set_profile(now, profile);
                 self.transmit(now, flow.index);
                 self.output.flush(&mut self.queues);
             }
-            Flow::Stream(_) => return Err(Error::BadSocket),
+            Flow::Stream(_) | Flow::Resting(_) => return Err(Error::BadSocket),
             Flow::Udp(_) => return Err(Error::NotSupported),
         }
         Ok(())
@@ -237,16 +243,14 @@ impl<Q: Queues> Ring<Q> {
 
     /// Where a connection's frames go.
     pub fn tcp_hop(&self, flow: FlowId) -> Option<NextHop> {
-        match self.slots.find(flow)? {
-            Flow::Stream(stream) => Some(stream.hop),
-            _ => None,
-        }
+        self.slots.find(flow)?.stream_hop()
     }
 
     /// The inside of a TCP connection. `None`: a dead id, or no connection.
     pub fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details> {
         match self.slots.find(flow)? {
             Flow::Stream(stream) => Some(stream.connection.details(now)),
+            Flow::Resting(resting) => Some(resting.as_stream::<Q>().connection.details(now)),
             _ => None,
         }
     }

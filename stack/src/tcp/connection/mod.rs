@@ -7,6 +7,7 @@ mod dummy;
 mod path;
 mod receive;
 mod remains;
+mod rest;
 mod screening;
 mod snapshot;
 mod stream;
@@ -15,6 +16,7 @@ mod transmit;
 
 pub(crate) use path::PATH_MTU_TIME;
 pub use remains::Remains;
+pub(crate) use rest::Rest;
 pub use snapshot::{Snapshot, SnapshotError};
 
 use core::time::Duration;
@@ -23,6 +25,7 @@ use super::acks::AckPolicy;
 use super::config::Config;
 use super::congestion::{Controller, NewReno};
 use super::handshake::{Agreement, TIMESTAMPS_LEN};
+use super::profile::{Profile, Profiles};
 use super::reassembly::Reassembly;
 use super::recv_queue::RecvQueue;
 use super::rtt::Rtt;
@@ -145,13 +148,13 @@ pub struct Connection<R, T> {
     oversized: Option<SeqNumber>,
     error: Option<Error>,
     soft_error: Option<Error>,
-    config: Config,
+    config: Profile,
     #[cfg(feature = "marks")]
     marks: crate::marks::MarkSet,
 }
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
-    fn new(now: Instant, config: &Config, (local_port, remote_port): (u16, u16), opening: Opening, state: State) -> Self {
+    fn new(now: Instant, config: Profile, (local_port, remote_port): (u16, u16), opening: Opening, state: State) -> Self {
         let iss = opening.iss;
         let mut window = ReceiveWindow::new(now, config.receive_limits());
         window.scale = config.receive_scale();
@@ -177,7 +180,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             edges: Readiness::empty(),
             local_port,
             remote_port,
-            agreement: Agreement::offer(config),
+            agreement: Agreement::offer(&config),
             dupacks: 0,
             retries: 0,
             snd_una: iss,
@@ -215,7 +218,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             oversized: None,
             error: None,
             soft_error: None,
-            config: config.clone(),
+            config,
             #[cfg(feature = "marks")]
             marks: crate::marks::MarkSet::default(),
         };
@@ -224,14 +227,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// Opens a connection actively: SYN-SENT. The SYN comes out of [`Connection::poll_transmit`].
-    pub fn connect(now: Instant, config: &Config, local_port: u16, remote_port: u16, opening: Opening) -> Self {
-        Self::new(now, config, (local_port, remote_port), opening, State::SynSent)
+    pub fn connect(now: Instant, config: impl Into<Profile>, local_port: u16, remote_port: u16, opening: Opening) -> Self {
+        Self::new(now, config.into(), (local_port, remote_port), opening, State::SynSent)
     }
 
     /// Opens a connection passively, from a received SYN: SYN-RECEIVED. The SYN-ACK comes out of
     /// [`Connection::poll_transmit`].
-    pub fn accept(now: Instant, config: &Config, syn: &Header, opening: Opening) -> Self {
-        let mut connection = Self::new(now, config, (syn.dst_port, syn.src_port), opening, State::SynReceived);
+    pub fn accept(now: Instant, config: impl Into<Profile>, syn: &Header, opening: Opening) -> Self {
+        let mut connection = Self::new(now, config.into(), (syn.dst_port, syn.src_port), opening, State::SynReceived);
         connection.take_syn(now, syn);
         connection
     }
@@ -314,14 +317,26 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// The configuration.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &Profile {
         &self.config
     }
 
     /// Changes the configuration; it takes effect with the next call or segment.
     pub fn configure(&mut self, now: Instant, change: impl FnOnce(&mut Config)) {
+        let mut config = Config::clone(&self.config);
+        change(&mut config);
+        self.set_profile(now, (&config).into());
+    }
+
+    /// From now on its configuration is one with that of others which have the same.
+    pub(crate) fn share_profile(&mut self, profiles: &mut Profiles) {
+        self.config = profiles.share(&self.config);
+    }
+
+    /// As [`Connection::configure`], with a configuration that others may have as well.
+    pub(crate) fn set_profile(&mut self, now: Instant, profile: Profile) {
         let keepalive = self.config.keepalive;
-        change(&mut self.config);
+        self.config = profile;
         self.window.set_limits(self.config.receive_limits());
         self.update_mss();
         if self.config.keepalive != keepalive && !(self.config.is(Mutant::KeepaliveSetLateIgnored) && keepalive.is_none()) {

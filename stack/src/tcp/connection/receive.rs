@@ -491,7 +491,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.config.is(Mutant::DelayedAckPutOff) {
                 self.timers.stop(Timer::DelayedAck);
             }
-            self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack * slow);
+            let after_ns = self.config.delayed_ack_ns.saturating_mul(slow);
+            self.timers.start(Timer::DelayedAck, Instant::from_nanos(now.as_nanos().saturating_add(after_ns)));
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod parts;
 mod resume;
+mod same;
 
 use super::{Connection, State};
 use crate::device::{RxBuffer, TxBuffer};

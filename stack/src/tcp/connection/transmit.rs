@@ -222,7 +222,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return Ok(stop);
             }
             self.restart_after_idle(now);
-            if self.config.tso_max >= 2 * full && len == full {
+            if self.config.tso_max as usize >= 2 * full && len == full {
                 let usable = if self.config.is(Mutant::CutSegmentIgnoresWindow) { usize::MAX } else { usable };
                 len = self.full_segments(full, unsent.min(usable)) * full;
             }
@@ -248,7 +248,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.snd_small = self.snd_nxt;
             }
             self.rtt.sent(now, self.snd_nxt);
-            self.acks.on_answer(now, self.config.delayed_ack.as_nanos() as u64);
+            self.acks.on_answer(now, self.config.delayed_ack_ns);
         }
     }
 
@@ -313,14 +313,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Whether the device gathers more than `room` bytes from `seq` on.
     #[inline(never)]
     fn gathers_more_than(&self, seq: SeqNumber, room: usize) -> bool {
-        self.send.gather(seq, room + 1, self.config.gather_max, &mut ArrayVec::new()) > room
+        self.send.gather(seq, room + 1, usize::from(self.config.gather_max), &mut ArrayVec::new()) > room
     }
 
     /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.
     fn full_segments(&self, full: usize, available: usize) -> usize {
         let pipe = if self.config.is(Mutant::CutSegmentIgnoresPipe) { 0 } else { self.pipe() };
         let room = self.congestion.cwnd().saturating_sub(pipe);
-        (available.min(room).min(self.config.tso_max) / full).max(1)
+        (available.min(room).min(self.config.tso_max as usize) / full).max(1)
     }
 
     #[inline]
@@ -393,7 +393,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.config.is(Mutant::DataAfterFin) && from.gt(self.send.end()) {
                 from = self.send.end() - 1;
             }
-            sent = self.send.gather(from, len, self.config.gather_max, &mut slices);
+            sent = self.send.gather(from, len, usize::from(self.config.gather_max), &mut slices);
             debug_assert!(sent > 0, "bytes to send are in the buffer");
             if self.config.tso_max > 0 && len > self.segment_max() {
                 let full = self.segment_max();

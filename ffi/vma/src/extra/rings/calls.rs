@@ -14,7 +14,7 @@ use crate::process::{Offload, Process, process};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
-use crate::socket::{Socket, lifecycle};
+use crate::socket::{Socket, lifecycle, plain};
 
 /// See the header.
 pub(in crate::extra) extern "C" fn get_socket_rings_num(fd: c_int) -> c_int {
@@ -75,6 +75,7 @@ impl Offload {
         if core::mem::replace(&mut self.extra_rings.is_active, true) {
             return;
         }
+        plain::unsay_all();
         let there: Vec<Key> = self.sockets.iter().filter(|(_, socket)| socket.ring_id().is_some()).map(|(key, _)| key).collect();
         for key in there {
             self.keep_one_flow(key);

@@ -9,30 +9,36 @@ use ringway_host::sleep::{epoll_ctl, epoll_wait};
 use ringway_stack::time::Instant;
 
 use super::super::interest::{Item, Target};
+use super::super::turns::Ratio;
 use super::super::wait::{SpinClass, Waited, Waiting, wait};
 use super::super::{IN, readiness, thread};
 use super::{
-    Epoll, INDEX_MASK, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, await_adopted, is_plain, registered_event, token,
+    Epoll, Epolls, INDEX_MASK, Lists, NESTING_MAX, REGISTERED_TOKEN, TOKEN_TAG, TOKEN_TAG_SHIFT, await_adopted, is_plain, plain,
+    registered_event, token,
 };
 use crate::errno::Errno;
 use crate::extra::resume::{self, Resume};
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process, process};
 use crate::rings::Rings;
-use crate::slab::Slab;
-use crate::socket::table::{self, Sockets};
+use crate::socket::table::Sockets;
 
 /// The real epoll is asked at least this often while offloaded sockets keep a program busy.
 const KERNEL_EVERY: Duration = Duration::from_millis(1);
 
 /// What an item's target is ready for, as far as we carry it.
 #[inline]
-pub(super) fn target_readiness(rings: &Rings, sockets: &Sockets, epolls: &mut Slab<Epoll>, target: Target, depth: u32) -> u32 {
+pub(super) fn target_readiness(rings: &Rings, sockets: &Sockets, epolls: &Epolls, target: Target, depth: u32) -> u32 {
     match target {
         Target::Socket(socket) => {
+            let Some(socket) = sockets.get(socket) else { return 0 };
             // The item leaves the ready list, perhaps.
-            table::look(socket);
-            sockets.get(socket).map_or(0, |socket| readiness(rings, socket))
+            if rings.are_locked()
+                && let Some(above) = socket.ring_id().and_then(|flow| rings.at(flow.ring).above(flow))
+            {
+                above.look();
+            }
+            readiness(rings, socket)
         }
         Target::Epoll(inner) => nested_readiness(rings, sockets, epolls, inner, depth),
         Target::Ring(instance) if epolls.get(instance).is_some_and(Epoll::has_completions) => IN,
@@ -40,49 +46,52 @@ pub(super) fn target_readiness(rings: &Rings, sockets: &Sockets, epolls: &mut Sl
     }
 }
 
-fn nested_readiness(rings: &Rings, sockets: &Sockets, epolls: &mut Slab<Epoll>, index: u32, depth: u32) -> u32 {
-    let Some(instance) = epolls.get_mut(index).filter(|instance| depth < NESTING_MAX && instance.interest.may_be_ready()) else { return 0 };
-    let mut interest = std::mem::take(&mut instance.interest);
-    let ready = interest.is_ready(|item| target_readiness(rings, sockets, epolls, item.target, depth + 1));
-    if let Some(instance) = epolls.get_mut(index) {
-        instance.interest = interest;
-    }
+fn nested_readiness(rings: &Rings, sockets: &Sockets, epolls: &Epolls, index: u32, depth: u32) -> u32 {
+    let Some(instance) = epolls.get(index).filter(|_| depth < NESTING_MAX) else { return 0 };
+    rings.touch_these(instance.rings);
+    // (An instance is in none that is in it, so that nobody comes to a lock twice.)
+    let ready = instance.lists().interest.is_ready(|item| target_readiness(rings, sockets, epolls, item.target, depth + 1));
     if ready { IN } else { 0 }
 }
 
 /// Whether an instance, polled from outside, is readable for what we carry.
 pub(crate) fn is_readable(offload: &mut Offload, index: u32) -> bool {
     let Offload { rings, sockets, mux, .. } = offload;
-    nested_readiness(rings, sockets, &mut mux.epolls, index, 0) != 0
+    nested_readiness(rings, sockets, &mux.epolls, index, 0) != 0
 }
 
 /// Reports what is ready of what we carry.
 #[inline]
 fn collect(offload: &mut Offload, index: u32, round: u32, events: &mut [epoll_event]) -> usize {
     let Offload { rings, sockets, mux, .. } = offload;
-    let Some(instance) = mux.epolls.get_mut(index).filter(|instance| instance.interest.may_be_ready()) else { return 0 };
-    let mut interest = std::mem::take(&mut instance.interest);
-    let collected = interest.collect(
+    let Some(instance) = mux.epolls.get(index) else { return 0 };
+    rings.touch_these(instance.rings);
+    let mut lists = instance.lists();
+    if !lists.interest.may_be_ready() {
+        return 0;
+    }
+    let collected = lists.interest.collect(
         round,
         events.len(),
         |item| {
-            let ready = target_readiness(rings, sockets, &mut mux.epolls, item.target, 0);
+            let ready = target_readiness(rings, sockets, &mux.epolls, item.target, 0);
             if let (Target::Socket(socket), true) = (item.target, ready & item.mask() & IN != 0)
                 && let Some(socket) = sockets.get(socket)
             {
                 socket.told_readable();
             }
-            ready
+            Some(ready)
         },
         |place, data, ready| events[place] = epoll_event { events: ready, u64: data },
     );
-    let more = interest.may_be_ready();
-    if let Some(instance) = mux.epolls.get_mut(index) {
-        instance.interest = interest;
-        // As the kernel: what is left over, or still ready, is the next waiter's.
-        if more && let Some(&sleeper) = instance.sleepers.first() {
-            mux.wake(sleeper);
-        }
+    // As the kernel: what is left over, or still ready, is the next waiter's.
+    let next = instance.sleepers.first().copied().filter(|_| lists.interest.may_be_ready());
+    drop(lists);
+    if let Some(sleeper) = next {
+        mux.wake(sleeper);
+    }
+    if collected != 0 {
+        plain::say_if_plain(offload, index);
     }
     collected
 }
@@ -104,6 +113,9 @@ pub(crate) fn wait_on(
     sigmask: Option<&libc::sigset_t>,
 ) -> Result<usize, Errno> {
     let started = process.now();
+    if let Some(found) = plain::collect(process, (index, epfd), started, events, timeout) {
+        return found;
+    }
     let resumed = resume::taken();
     let resume = resumed.unwrap_or_else(|| Resume::new(started)).polling();
     let deadline = timeout.map(|timeout| resume.began + timeout);
@@ -124,8 +136,8 @@ pub(crate) fn wait_on(
         let (callbacks, since, spin) = (resume.may_stop(|| process.now(), deadline), Some(marks), SpinClass::Select);
         let mut w = Waiting { sockets: &[], epolls: &epolls, kernel, deadline, sigmask, spin, restart: false, callbacks, since };
         let waited = wait(process, &mut w, |offload, _| {
-            let Some(instance) = offload.mux.epolls.get_mut(index) else { return Some(Err(Errno(libc::EBADF))) };
-            let (round, members) = (next_round(instance), instance.kernel_members);
+            let Some(instance) = offload.mux.epolls.get(index) else { return Some(Err(Errno(libc::EBADF))) };
+            let (round, members) = instance.lists().begin();
             let count = collect(offload, index, round, events);
             (count != 0 || members != looked.members).then_some(Ok(Collected { count, members }))
         });
@@ -145,9 +157,33 @@ pub(crate) fn wait_on(
     }
 }
 
-fn next_round(instance: &mut Epoll) -> u32 {
-    instance.rounds = instance.rounds.wrapping_add(1).max(1);
-    instance.rounds
+impl Lists {
+    /// A collection begins: its name, and whether the real epoll has members.
+    pub(super) fn begin(&mut self) -> (u32, bool) {
+        (self.next_round(), self.kernel_members)
+    }
+
+    /// A collection into so much room begins: whether it asks the real epoll as well.
+    pub(super) fn asks_kernel(&mut self, index: u32, now: Instant, ratio: Ratio, room: usize) -> bool {
+        if thread::with(|thread| thread.kernel_half_of.get() == Some(index) && thread.kernel_half_of.take().is_some()) {
+            self.turns.delivered();
+        }
+        self.turns.looked();
+        let is_late = ratio.looks != 0 && now.since(self.kernel_asked) >= KERNEL_EVERY;
+        // (Where there is room for one event, whoever is asked first may have one each time.)
+        let is_fair = room > 1 || self.turns.ring_had_one();
+        let is_due = self.kernel_members && is_fair && (is_late || self.turns.is_due(ratio));
+        if is_due {
+            self.turns.asked();
+            self.kernel_asked = now;
+        }
+        is_due
+    }
+}
+
+/// What is for our half, of the room for events, where both halves are asked: both get some, whichever is busier.
+pub(super) const fn ours_of(room: usize) -> usize {
+    if room == 1 { 0 } else { room - room / 4 }
 }
 
 /// One look at our half, and at the real epoll if it was left out for long. `fresh`: callbacks that are due come first, for what they decide about
@@ -170,26 +206,17 @@ fn look(
     if offload.mux.epolls.get(index).is_some_and(|instance| instance.adopted) {
         await_adopted(&mut offload, index, 0);
     }
-    let instance = offload.mux.epolls.get_mut(index).ok_or(Errno(libc::EBADF))?;
-    let (round, members) = (next_round(instance), instance.kernel_members);
-    if thread::with(|thread| thread.kernel_half_of.get() == Some(index) && thread.kernel_half_of.take().is_some()) {
-        instance.turns.delivered();
-    }
-    instance.turns.looked();
-    let is_late = ratio.looks != 0 && now.since(instance.kernel_asked) >= KERNEL_EVERY;
-    // (Where there is room for one event, whoever is asked first may have one each time.)
-    let is_fair = events.len() > 1 || instance.turns.ring_had_one();
-    let due = members && is_fair && (is_late || instance.turns.is_due(ratio));
+    let (round, members, due) = {
+        let mut lists = offload.mux.epolls.get(index).ok_or(Errno(libc::EBADF))?.lists();
+        let (round, members) = lists.begin();
+        (round, members, lists.asks_kernel(index, now, ratio, events.len()))
+    };
     if !due {
         let count = collect(&mut offload, index, round, events);
         return Ok(Collected { count, members });
     }
-    instance.turns.asked();
-    instance.kernel_asked = now;
-    // Both halves get room, whichever is busier.
-    let room = events.len();
-    let ours = if room == 1 { 0 } else { room - room / 4 };
-    let mut count = collect(&mut offload, index, round, &mut events[..ours]);
+    let room = ours_of(events.len());
+    let mut count = collect(&mut offload, index, round, &mut events[..room]);
     drop(offload);
     count = collect_kernel(process, index, epfd, count, events, round)?;
     if count == 0 {
@@ -200,7 +227,7 @@ fn look(
 
 /// Adds what the real epoll has ready to the first `count` events, of which those of the collection `round` are merged. Returns how
 /// many there are now.
-fn collect_kernel(
+pub(super) fn collect_kernel(
     process: &Process,
     index: u32,
     epfd: RawFd,
@@ -231,7 +258,8 @@ const fn is_token(event: &epoll_event) -> bool {
 /// Turns tokens among `range` of the events into what the program wants to see. Returns the new end.
 fn translate(offload: &mut Offload, index: u32, events: &mut [epoll_event], range: Range<usize>, round: u32) -> usize {
     let Offload { sockets, mux, .. } = offload;
-    let Some(instance) = mux.epolls.get_mut(index) else { return range.start };
+    let Some(instance) = mux.epolls.get(index) else { return range.start };
+    let interest = &mut instance.lists().interest;
     let mut end = range.start;
     for place in range {
         let event = events[place];
@@ -241,16 +269,16 @@ fn translate(offload: &mut Offload, index: u32, events: &mut [epoll_event], rang
             continue;
         }
         let item = u32::try_from(event.u64 & INDEX_MASK).unwrap_or(u32::MAX);
-        if event.u64 == REGISTERED_TOKEN || event.u64 != token(&instance.interest, item) {
+        if event.u64 == REGISTERED_TOKEN || event.u64 != token(interest, item) {
             continue;
         }
-        if let Some(&Item { target: Target::Socket(socket), .. }) = instance.interest.item(item)
+        if let Some(&Item { target: Target::Socket(socket), .. }) = interest.item(item)
             && let Some(socket) = sockets.get_mut(socket)
         {
             socket.kernel_poll.hint = true;
         }
-        let earlier = if round == 0 { None } else { instance.interest.reported_in(round, item) };
-        let Some((data, ready)) = instance.interest.kernel_event(item, event.events) else { continue };
+        let earlier = if round == 0 { None } else { interest.reported_in(round, item) };
+        let Some((data, ready)) = interest.kernel_event(item, event.events) else { continue };
         match earlier.and_then(|place| events.get_mut(place as usize)) {
             Some(earlier) => earlier.events |= ready,
             None => {

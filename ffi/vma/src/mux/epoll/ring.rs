@@ -34,13 +34,13 @@ impl Epoll {
 /// Makes `fd`, a new epoll instance of the kernel's, the descriptor of a ring. Returns its place among the instances; `None`: the number is
 /// beyond the table.
 pub(crate) fn open(offload: &mut Offload, fd: RawFd, ring: Key, ready: bool) -> Option<u32> {
-    let index = offload.mux.epolls.insert(Epoll::new(fd, false)).index;
+    let index = offload.mux.epolls.insert(fd, false).index;
     if !fdtable::set(fd, Entry::Epoll(index)) {
         destroy(offload, index);
         return None;
     }
     let instance = offload.mux.epolls.get_mut(index)?;
-    let item = instance.interest.add(Item { target: Target::Ring(index), fd, events: IN, data: 0, kernel: None });
+    let item = instance.lists().interest.add(Item { target: Target::Ring(index), fd, events: IN, data: 0, kernel: None });
     instance.ring = Some(End { ring, item, ready, made: Some(fd) });
     if ready {
         offload.mux.edge(index, item, IN);
@@ -71,7 +71,7 @@ pub(crate) fn set_ready(mux: &mut State, index: u32, ready: bool) {
 /// Whether the kernel watches anything for a ring.
 #[inline]
 pub(crate) fn has_kernel_members(mux: &State, index: u32) -> bool {
-    mux.epolls.get(index).is_some_and(|instance| instance.kernel_members)
+    mux.epolls.get(index).is_some_and(|instance| instance.lists().kernel_members)
 }
 
 /// Whether `fd` is a number of a ring's descriptor, and stays so for as long as the lock is held.
@@ -91,10 +91,11 @@ fn instance_of(offload: &Offload, fd: RawFd, ring: Key) -> Option<&Epoll> {
 pub(crate) fn member(offload: &Offload, fd: RawFd, ring: Key, data: u64) -> Option<Key> {
     let instance = instance_of(offload, fd, ring)?;
     let item = u32::try_from(data & INDEX_MASK).ok()?;
-    if data >> TOKEN_TAG_SHIFT != TOKEN_TAG || data != token(&instance.interest, item) {
+    if data >> TOKEN_TAG_SHIFT != TOKEN_TAG || data != token(&instance.lists().interest, item) {
         return None;
     }
-    match instance.interest.item(item)?.target {
+    let target = instance.lists().interest.item(item)?.target;
+    match target {
         Target::Socket(socket) | Target::KernelHalf(socket) => offload.sockets.key_at(socket),
         _ => None,
     }

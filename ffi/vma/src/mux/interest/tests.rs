@@ -15,7 +15,7 @@ fn item(socket: u32, events: u32) -> Item {
 /// Reports of one collection: (data, events).
 fn collect(interest: &mut Interest, max: usize, ready: &[u32]) -> Vec<(u64, u32)> {
     let mut reports = Vec::new();
-    interest.collect(1, max, |item| ready_of(item, ready), |_, data, events| reports.push((data, events)));
+    interest.collect(1, max, |item| Some(ready_of(item, ready)), |_, data, events| reports.push((data, events)));
     reports
 }
 
@@ -196,4 +196,17 @@ proptest! {
             prop_assert_eq!(interest.may_be_ready(), !model.queue.is_empty());
         }
     }
+}
+
+#[test]
+fn a_collection_that_is_ended_leaves_the_item_where_it_is() {
+    let mut interest = Interest::new();
+    let items: Vec<u32> = (0..3).map(|socket| interest.add(item(socket, IN))).collect();
+    items.iter().for_each(|&item| assert_eq!(interest.edge(item, IN), Edge::New));
+    let mut reports = Vec::new();
+    let readiness = |item: &Item| (item.target != Target::Socket(1)).then_some(IN);
+    assert_eq!(interest.collect(1, 8, readiness, |_, data, _| reports.push(data)), 1);
+    assert_eq!(interest.collect(2, 8, readiness, |_, data, _| reports.push(data)), 0, "it is the first");
+    assert_eq!(interest.collect(3, 8, |_| Some(IN), |_, data, _| reports.push(data)), 3);
+    assert_eq!(reports, [100, 101, 102, 100]);
 }

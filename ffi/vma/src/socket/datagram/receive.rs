@@ -36,11 +36,13 @@ pub(crate) struct KernelPoll {
     seen: (c_int, u64),
     /// When a call last found nothing.
     empty_at: Instant,
+    /// What the process had sent through the kernel when that was asked last.
+    sent: u64,
 }
 
 impl Default for KernelPoll {
     fn default() -> Self {
-        Self { hint: false, turns: Turns::new(), seen: (-1, 0), empty_at: Instant::ZERO }
+        Self { hint: false, turns: Turns::new(), seen: (-1, 0), empty_at: Instant::ZERO, sent: 0 }
     }
 }
 
@@ -76,7 +78,8 @@ impl KernelPoll {
         self.empty_at = now;
         // (Who never does hears of the kernel's all the same.)
         let ratio = if ratio.looks == 0 { Ratio { looks: SELDOM, ..ratio } } else { ratio };
-        let ask = self.hint || !tight || self.turns.is_due(ratio);
+        // (What the program has just sent through the kernel it may expect to be there.)
+        let ask = self.hint || !tight || self.sent != fdtable::sent_by_kernel() || self.turns.is_due(ratio);
         if ask {
             self.asked();
         }
@@ -97,8 +100,14 @@ impl KernelPoll {
         self.turns.delivered();
     }
 
+    /// Goes on where calls that went by the ring's lock alone have left off.
+    fn go_on_from(&mut self, left: Self) {
+        *self = Self { hint: self.hint || left.hint, ..left };
+    }
+
     fn asked(&mut self) {
         self.hint = false;
+        self.sent = fdtable::sent_by_kernel();
         self.turns.asked();
     }
 }
@@ -116,9 +125,9 @@ pub(crate) enum Received {
 ///
 /// # Errors
 /// As recvmsg(2).
-pub(crate) fn receive(
-    process: &Process,
-    mut guard: Guard<'_, Offload>,
+pub(crate) fn receive<'a>(
+    process: &'a Process,
+    mut guard: Guard<'a, Offload>,
     now: Instant,
     (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
@@ -137,17 +146,28 @@ pub(crate) fn receive(
         if blocking && flags & libc::MSG_ERRQUEUE == 0 {
             return wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume));
         }
-        return from_kernel(fd, kernel, 0);
+        return from_kernel(fd, kernel, 0).map(Received::Kernel);
     };
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         drop(guard);
-        return from_kernel(fd, kernel, 0);
+        return from_kernel(fd, kernel, 0).map(Received::Kernel);
     }
     let has_two = socket.twin.is_some();
-    let ask_first = socket.kernel_poll.on_call(fd, ratio);
-    if ask_first && let Some(received) = ask_kernel(fd, kernel) {
-        return received;
+    if offload.rings.are_locked()
+        && let Some(left) = offload.rings.at_mut(id.ring).datagrams.take_kernel_poll(id)
+    {
+        socket.kernel_poll.go_on_from(left);
     }
+    let ask_first = socket.kernel_poll.on_call(fd, ratio);
+    if ask_first {
+        // (No lock is held while the kernel is asked.)
+        drop(guard);
+        if let Some(received) = ask_kernel(fd, kernel) {
+            return received.map(Received::Kernel);
+        }
+        guard = process.lock();
+    }
+    let offload = &mut *guard;
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     for polled in [false, true] {
         if polled {
@@ -163,6 +183,7 @@ pub(crate) fn receive(
                     offload.pass_turn(key);
                 }
                 offload.dispatch();
+                offload.say_if_datagrams_are_plain(key, id);
                 return result.map(Received::Ring).map_err(Errno::from);
             }
         }
@@ -181,19 +202,20 @@ pub(crate) fn receive(
     if !waits {
         // Who is connected to a program that is not on the ring hears of it through the kernel.
         let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
+        offload.say_if_datagrams_are_plain(key, id);
         drop(guard);
-        return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT) } else { Err(Errno(libc::EAGAIN)) };
+        return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT).map(Received::Kernel) } else { Err(Errno(libc::EAGAIN)) };
     }
     let ask = socket.kernel_poll.on_wait(ratio);
     drop(guard);
     if ask && let Some(received) = ask_kernel(fd, kernel) {
-        return received;
+        return received.map(Received::Kernel);
     }
     wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume))
 }
 
 /// The kernel's answer, unless it has nothing.
-fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Received, Errno>> {
+pub(in crate::socket) fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<usize, Errno>> {
     let saved = errno::current();
     match from_kernel(fd, kernel, libc::MSG_DONTWAIT) {
         Err(Errno(libc::EAGAIN)) => {
@@ -204,13 +226,14 @@ fn ask_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Option<Result<Recei
     }
 }
 
-fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<Received, Errno> {
+/// What the kernel receives with these flags more.
+pub(in crate::socket) fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize, extra: c_int) -> Result<usize, Errno> {
     let _masked = Masked::new();
     let count = usize::try_from(kernel(extra)).map_err(|_| Errno::last())?;
     fdtable::count_kernel_rx(fd);
     mux::thread::with(mux::thread::Thread::kernel_delivered);
     fd_counters::kernel_said(fd, Way::Rx, count.cast_signed());
-    Ok(Received::Kernel(count))
+    Ok(count)
 }
 
 fn wait_to_receive(
@@ -268,7 +291,7 @@ fn wait_to_receive(
             // Another thread may have been quicker.
             Waited::Kernel => {
                 if let Some(received) = ask_kernel(fd, kernel) {
-                    return received;
+                    return received.map(Received::Kernel);
                 }
                 // (What poll(2) calls readable need not be: an error queue, a stream of datagrams that was shut.)
                 if deadline.is_some_and(|deadline| deadline <= process.now()) {

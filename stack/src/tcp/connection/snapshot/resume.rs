@@ -45,7 +45,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, held, flags, options, counters,
         } = variables;
         let opening = Opening { iss: sending.snd_una, timestamp_offset: clock.ts_offset };
-        let mut connection = Self::new(now, &options.over(config), ports, opening, *state);
+        let mut connection = Self::new(now, (&options.over(config)).into(), ports, opening, *state);
         connection.syn_due = false;
         connection.agreement = *agreement;
         connection.take_numbers(sending, loss);

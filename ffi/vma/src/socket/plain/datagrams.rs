@@ -1,0 +1,280 @@
+//! Datagrams of plain UDP sockets, by their ring's lock alone.
+//!
+//! What such a call needs to know of its socket lies beside the ring ([`Known`]): the call that went the long way has left it there, and whoever changes
+//! the socket unsays that it is plain, so that nothing that lies there is old.
+
+use core::ffi::c_int;
+use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+
+use ringway_stack::device::MacAddr;
+use ringway_stack::ring::{Datagram, FlowId, NextHop, RecvFlags};
+use ringway_stack::{Error, Instant};
+
+use super::super::address::{self, Address};
+use super::super::datagram::{KernelPoll, V6_MAX, ask_kernel, from_kernel};
+use super::super::{Ancillary, Family, Kind, Socket, vectors};
+use super::Entered;
+use crate::devices::{Rendezvous, Resolved};
+use crate::errno::Errno;
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+
+/// Flags that change nothing here.
+const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+
+/// Destinations of a flow that are remembered here.
+const WAYS_MAX: usize = 1024;
+
+/// A way over the ring to an address, and until when it is believed.
+#[derive(Debug)]
+struct Way {
+    to: SocketAddr,
+    hop: Resolved,
+    until: Instant,
+}
+
+impl Way {
+    fn holds(&self, rendezvous: &Rendezvous, now: Instant) -> bool {
+        now < self.until && rendezvous.still_valid(&self.hop)
+    }
+}
+
+/// The ways that a flow's datagrams went: the last one, and those before.
+#[derive(Debug, Default)]
+struct Ways {
+    last: Option<Way>,
+    others: BTreeMap<SocketAddr, Way>,
+}
+
+impl Ways {
+    /// The way to an address, if one is known that still holds.
+    #[inline]
+    fn find(&mut self, rendezvous: &Rendezvous, to: SocketAddr, now: Instant) -> Option<MacAddr> {
+        if self.last.as_ref().is_none_or(|way| way.to != to) {
+            self.recall(to)?;
+        }
+        self.last.as_ref().filter(|way| way.holds(rendezvous, now)).map(|way| way.hop.mac)
+    }
+
+    /// Makes a way that is remembered the last one.
+    fn recall(&mut self, to: SocketAddr) -> Option<()> {
+        let found = self.others.remove(&to)?;
+        if let Some(before) = self.last.replace(found) {
+            self.others.insert(before.to, before);
+        }
+        Some(())
+    }
+
+    fn put(&mut self, way: Way) {
+        self.others.remove(&way.to);
+        let Some(before) = self.last.replace(way).filter(|before| self.last.as_ref().is_some_and(|last| last.to != before.to)) else {
+            return;
+        };
+        if self.others.len() == WAYS_MAX {
+            // Which of them will be asked for again is not known.
+            self.others.pop_first();
+        }
+        self.others.insert(before.to, before);
+    }
+
+    fn retain(&mut self, holds: impl Fn(&Way) -> bool) {
+        self.last = self.last.take().filter(&holds);
+        self.others.retain(|_, way| holds(way));
+    }
+}
+
+/// What is known of the socket above a flow.
+#[derive(Debug)]
+struct Known {
+    /// The flow's, for its slot may have had another one.
+    generation: u32,
+    family: Family,
+    flow_family: Family,
+    ancillary: Ancillary,
+    peer: Option<SocketAddr>,
+    /// When the kernel's half of the socket is asked, until a call that goes the long way takes it back.
+    kernel: Option<KernelPoll>,
+    ways: Ways,
+}
+
+/// What is known of the UDP sockets of a ring, by their flows' slots.
+#[derive(Debug, Default)]
+pub(crate) struct Beside(BTreeMap<u32, Known>);
+
+impl Beside {
+    pub(crate) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    #[inline]
+    fn find(&mut self, flow: FlowId) -> Option<&mut Known> {
+        self.0.get_mut(&flow.index).filter(|known| known.generation == flow.generation)
+    }
+
+    /// The slot has another flow from now on.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        self.0.remove(&slot);
+    }
+
+    /// Lets go of members that are no more, and of what is known of a ring's flows that do not live.
+    pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous, ring: u16, lives: impl Fn(FlowId) -> bool) {
+        self.0.retain(|&index, known| {
+            known.ways.retain(|way| rendezvous.still_valid(&way.hop));
+            lives(FlowId { ring, index, generation: known.generation })
+        });
+    }
+
+    /// When the kernel's half of the socket is asked, as calls that went by the ring's lock have left it.
+    pub(in crate::socket) fn take_kernel_poll(&mut self, flow: FlowId) -> Option<KernelPoll> {
+        self.find(flow)?.kernel.take()
+    }
+}
+
+/// What a receive took.
+pub(crate) enum Taken {
+    /// A datagram of the ring's, and what its reader asked to be told of it.
+    Ring { datagram: Datagram, family: Family, ancillary: Ancillary },
+    /// What the kernel put into the program's own structures.
+    Kernel(usize),
+}
+
+/// Sends a datagram of a plain UDP socket. `None`: it is to go the long way; nothing was sent.
+#[inline]
+pub(in crate::socket) fn send(
+    process: &Process,
+    now: Instant,
+    mut entered: Entered<'_>,
+    data: &[IoSlice<'_>],
+    (to, flags): (impl FnOnce(Family) -> Option<Address>, c_int),
+) -> Option<Result<usize, Error>> {
+    if flags & !SEND_FLAGS != 0 {
+        return None;
+    }
+    let flow = entered.flow;
+    let own = &mut *entered.own;
+    let known = own.datagrams.find(flow)?;
+    let to = match to(known.family) {
+        None => known.peer?,
+        Some(Address::Ip(to)) => address::destination(to),
+        Some(Address::Unspecified | Address::Other) => return None,
+    };
+    if Family::of(to) != known.flow_family || to.is_ipv6() && vectors::total(data) > V6_MAX {
+        return None;
+    }
+    let station = known.ways.find(process.rendezvous_of(flow), to, now)?;
+    let result = own.ring.udp_try_send(now, flow, data, address::source_for(to.ip()), Some((to, NextHop::Station(station))));
+    entered.leave(process, now);
+    match result {
+        Err(Error::BadSocket | Error::WouldBlock | Error::HostUnreachable | Error::Pipe) => None,
+        result => Some(result),
+    }
+}
+
+/// Receives a datagram on a plain UDP socket, with `kernel` to receive one from the kernel. `None`: it is to go the long way; nothing was taken.
+#[inline]
+pub(in crate::socket) fn receive<'a>(
+    process: &'a Process,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    mut entered: Entered<'a>,
+    into: &mut [IoSliceMut<'_>],
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Option<Result<Taken, Errno>> {
+    if flags & !RECEIVE_FLAGS != 0 {
+        return None;
+    }
+    let ratio = process.params.rx_udp_poll_os_ratio;
+    let (flow, plain) = (entered.flow, entered.plain);
+    if entered.own.datagrams.find(flow)?.kernel.as_mut()?.on_call(fd, ratio) {
+        // (No lock is held while the kernel is asked.)
+        drop(entered);
+        if let Some(received) = ask_kernel(fd, kernel) {
+            return Some(received.map(Taken::Kernel));
+        }
+        entered = Entered::new(process, key).filter(|entered| entered.flow == flow)?;
+    }
+    let own = &mut *entered.own;
+    let mut result = own.ring.udp_recv(flow, into, RecvFlags::empty());
+    if result == Err(Error::WouldBlock) {
+        own.poll_if_due(now);
+        result = own.ring.udp_recv(flow, into, RecvFlags::empty());
+    }
+    let known = own.datagrams.find(flow)?;
+    let (family, ancillary) = (known.family, known.ancillary);
+    if result != Err(Error::WouldBlock) {
+        entered.leave(process, now);
+        return match result {
+            Err(Error::BadSocket) => None,
+            result => Some(result.map(|datagram| Taken::Ring { datagram, family, ancillary }).map_err(Errno::from)),
+        };
+    }
+    let asks_kernel = plain.has_nothing(flags) && known.kernel.as_mut()?.on_empty(now, ratio);
+    entered.leave(process, now);
+    match plain.has_nothing(flags) {
+        true if asks_kernel => Some(from_kernel(fd, kernel, libc::MSG_DONTWAIT).map(Taken::Kernel)),
+        true => Some(Err(Errno(libc::EAGAIN))),
+        false => None,
+    }
+}
+
+impl Offload {
+    /// A call has gone the long way with a UDP socket, and something came or went by its ring. If it is plain, the next one need not.
+    #[inline]
+    pub(in crate::socket) fn say_if_datagrams_are_plain(&mut self, key: Key, flow: FlowId) {
+        if self.rings.are_locked() {
+            self.say_of_datagrams(key, flow);
+        }
+    }
+
+    fn say_of_datagrams(&mut self, key: Key, flow: FlowId) {
+        let may_be = !self.is_heard() && !self.rings_are_used();
+        let Some(socket) = self.sockets.find(key).filter(|socket| may_be && are_plain(socket, flow)) else { return };
+        let Beside(all) = &mut self.rings.at_mut(flow.ring).datagrams;
+        let known = all.entry(flow.index).and_modify(|known| known.follow(flow, socket)).or_insert_with(|| Known::new(flow, socket));
+        if let Some((to, hop, until)) = socket.route.over_ring() {
+            known.ways.put(Way { to, hop: hop.clone(), until });
+        }
+        self.say_that_it_is_plain(key, flow);
+    }
+}
+
+impl Known {
+    fn new(flow: FlowId, socket: &Socket) -> Self {
+        Self {
+            generation: flow.generation,
+            family: socket.family,
+            flow_family: socket.flow_family,
+            ancillary: socket.ancillary,
+            peer: socket.peer,
+            kernel: Some(socket.kernel_poll),
+            ways: Ways::default(),
+        }
+    }
+
+    /// The same flow, unless its slot had another one, of a socket that may have changed.
+    fn follow(&mut self, flow: FlowId, socket: &Socket) {
+        let before = core::mem::take(&mut self.ways);
+        let is_same = self.generation == flow.generation;
+        *self = Self::new(flow, socket);
+        if is_same {
+            self.ways = before;
+        }
+    }
+}
+
+/// Whether nothing but its flow, and what is in [`Known`], says what becomes of a socket's datagrams.
+fn are_plain(socket: &Socket, flow: FlowId) -> bool {
+    // (Who is connected to a program that is not on the ring hears of it through the kernel.)
+    let is_kernels = socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
+    socket.kind == Kind::Datagram(Some(flow))
+        && socket.twin.is_none()
+        && !is_kernels
+        && !socket.shut.read
+        && !socket.is_shared
+        // (Whoever is told of drops is told of the ring's with the kernel's.)
+        && socket.ancillary.drops.is_none()
+        && socket.rare.as_ref().is_none_or(|rare| rare.lets_datagrams_be_plain())
+}
