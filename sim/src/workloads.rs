@@ -32,7 +32,7 @@ use ringway_stack::device::Steering;
 use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
 
-use crate::apps::{Ending, Shared, Transfer};
+use crate::apps::{Ending, Pings, Shared, Transfer};
 use crate::faults::{FaultCounts, FaultSet};
 use crate::host::App;
 use crate::random::{Purpose, RandomStream, SplitMix, scale};
@@ -309,6 +309,12 @@ impl Verdict {
     /// Whether a frame may have arrived twice.
     pub fn may_repeat(&self) -> bool {
         self.counts.duplicated > 0 || self.counts.forged > 0
+    }
+
+    /// Whether the datagram of this number may have been heard so often. One with hardly more than its number in it may have been another, until it was changed
+    /// where no checksum tells.
+    fn may_be_heard(&self, pings: &Pings, number: u64, times: u64) -> bool {
+        times == 1 || self.may_repeat() || self.may_misread() && !pings.is_distinct(number)
     }
 
     /// A side's ending must have been a whole conversation's, unless it is excused.

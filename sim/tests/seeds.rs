@@ -40,6 +40,12 @@ const FAILED_ONCE: &[&str] = &[
     "68191063/forge/8/abort+slow",
     "68193674/duplication+reordering+corruption+hidden_corruption+forge/10/bulk+churn+idle+half-close+slow+handover+stranger+shared",
     "70002189/registration/8/request+idle+overflow+slow+stranger+shared+probes",
+    "71085641/duplication+corruption/9/bulk+request+idle+abort+epoll+slow+handover+stranger/ipv6",
+    "71106759/burst_loss+partition+icmp+forge/5/udp+multicast+slow",
+    "71191232/hidden_corruption+rx_exhausted/0/churn+udp+multicast",
+    "71212222/reordering/8/bulk+request",
+    "71446498/loss/3/probes",
+    "71470064/none/0/meeting",
 ];
 
 #[test]

@@ -79,6 +79,11 @@ impl Pings {
         whole
     }
 
+    /// Whether a datagram says enough beside its number that it is not taken for another one where two of its bytes were changed.
+    pub(crate) fn is_distinct(&self, number: u64) -> bool {
+        self.datagram(number).len() > NUMBER_LEN + 1
+    }
+
     /// A datagram came back.
     pub(super) fn check(&mut self, bytes: &[u8], tainted: bool) {
         let Some(number) = self.verify(bytes, tainted) else { return };

@@ -158,8 +158,10 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
     }
     let narrowed = core::mem::take(&mut own.forged.narrowed);
     let whole = peer.is_some_and(|peer| peer.syn.mss.is_some_and(|mss| mss >= 1000) && peer.rx.next == own.una && peer.rx.is_whole());
-    // (What lies in more pieces than the device gathers was as short before, or shorter where the program wrote less at a time.)
-    let usual = own.forged.least.is_some_and(|least| least <= segment.len()) || own.forged.longest <= segment.len();
+    // (What lies in more pieces than the device gathers was as short before, or shorter where the program wrote less at a time. And where all segments are
+    // short, what SACK takes of one is missing in its bytes.)
+    let room = segment.len() + sack_len(segment);
+    let usual = own.forged.least.is_some_and(|least| least <= room) || own.forged.longest <= room;
     own.forged.longest = own.forged.longest.max(segment.len());
     // (Who speaks without a stack may report that it has what lies in the middle of a segment.)
     let again = !usual && !own.lawless && segment.seq == own.una && before(segment.seq, own.nxt) && own.flight() > 2000;
@@ -169,6 +171,14 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
     }
     if !segment.has(PSH) && !segment.has(FIN) {
         own.forged.least = Some(own.forged.least.map_or(segment.len(), |least| least.min(segment.len())));
+    }
+}
+
+/// Bytes that SACK takes of a segment, aligned (RFC 2018 s3).
+fn sack_len(segment: &Segment) -> u32 {
+    match segment.options.sack().len() {
+        0 => 0,
+        blocks => 4 + 8 * u32::try_from(blocks).unwrap_or(0),
     }
 }
 

@@ -3,12 +3,14 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::Instant;
 use ringway_stack::ring::FlowId;
 
+use super::datagrams::Datagram;
 use super::headers::IGMP;
+use super::hearing::AWAITED_MAX;
 use super::{Checkers, Moment};
 use crate::checksum;
 use crate::dissect::{self, Ip};
@@ -25,6 +27,8 @@ const ALL_ROUTERS: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 2));
 const REPEATED: Duration = Duration::from_secs(10);
 /// RFC 2236 s4: what a router of version 1 means.
 const WITHIN_V1: Duration = Duration::from_secs(10);
+/// A frame is on its way through a device for no longer, and polled then.
+const UNDER_WAY: Duration = Duration::from_millis(2);
 /// A host looks at its timers when it is woken.
 const LATE: Duration = Duration::from_millis(20);
 
@@ -42,6 +46,8 @@ pub(super) struct Groups {
     groups: BTreeMap<IpAddr, Group>,
     /// What joining and leaving said, that has not been seen to be sent: a report, or that it leaves.
     unsaid: VecDeque<(u8, IpAddr)>,
+    /// Datagrams that came for groups and may be on their way through the device, with their ends.
+    under_way: VecDeque<(Instant, (SocketAddr, SocketAddr), Datagram)>,
     /// Groups that were left in this service. A report of one may be on its way to the device: frames are looked at when the service is over.
     just_left: BTreeSet<IpAddr>,
     /// The device was in trouble, so that what was said, and what is planned, is not known.
@@ -52,6 +58,20 @@ impl Groups {
     /// Sockets that are members of a group.
     pub(super) fn members(&self, group: IpAddr) -> impl Iterator<Item = FlowId> + '_ {
         self.groups.get(&group).into_iter().flat_map(|group| group.sockets.iter().copied())
+    }
+
+    /// A datagram came for a group, which may have members when it is polled.
+    pub(super) fn came(&mut self, at: Instant, ends: (SocketAddr, SocketAddr), datagram: Datagram) {
+        if self.under_way.len() >= AWAITED_MAX {
+            self.under_way.pop_front();
+        }
+        self.under_way.retain(|&(before, ..)| at <= before + UNDER_WAY);
+        self.under_way.push_back((at, ends, datagram));
+    }
+
+    /// What may not have been polled yet.
+    pub(super) fn under_way(&self, now: Instant) -> impl Iterator<Item = &(Instant, (SocketAddr, SocketAddr), Datagram)> {
+        self.under_way.iter().filter(move |&&(at, ..)| now <= at + UNDER_WAY)
     }
 
     /// Whether there is none, and nothing is to be said of any.
@@ -137,6 +157,7 @@ impl Checkers {
     pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: FlowId, group: IpAddr) {
         self.desks[place].now = now;
         self.desks[place].groups.join(now, group, socket);
+        self.hears_more(place, socket, group);
     }
 
     /// It is none any more.

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::device::{ChecksumVerdict, Queues};
 use ringway_stack::ring::{FlowId, Ring, UdpOptions};
@@ -22,7 +22,7 @@ const NAME: &str = "hearing";
 /// The longest that a frame is on its way through a device.
 const THROUGH: Duration = Duration::from_millis(1);
 /// Datagrams that wait for their reader and are remembered.
-const AWAITED_MAX: usize = 4096;
+pub(super) const AWAITED_MAX: usize = 4096;
 const UNREACHABLE: u8 = 3;
 const TIME_EXCEEDED: u8 = 11;
 const PORT: u8 = 3;
@@ -89,6 +89,18 @@ impl State {
             self.rebound();
         }
         self.awaited.push_back(Awaited { at, datagram, due, raised: due, droppable: droppable || under_way });
+    }
+
+    /// A datagram that came before the socket was one that hears it may be on its way through the device still: then it is heard, and takes room of what comes
+    /// after it.
+    fn perhaps(&mut self, at: Instant, datagram: Datagram) {
+        let is_known = self.awaited.iter().any(|awaited| (awaited.at, awaited.datagram) == (at, datagram));
+        if is_known || self.awaited.len() >= AWAITED_MAX {
+            return;
+        }
+        let place = self.awaited.iter().rposition(|awaited| awaited.at <= at).map_or(0, |before| before + 1);
+        self.queued += datagram.len() + DATAGRAM_OVERHEAD;
+        self.awaited.insert(place, Awaited { at, datagram, due: false, raised: false, droppable: true });
     }
 
     /// The ring was polled.
@@ -217,6 +229,9 @@ impl Checkers {
     fn expect(&mut self, place: usize, at: Instant, (from, to): (SocketAddr, SocketAddr), datagram: Datagram, certain: bool, due: bool) {
         let desk = &mut self.desks[place];
         let Some(port) = desk.bound.get(&(false, to.port())) else { return };
+        if to.ip().is_multicast() && !due {
+            desk.groups.came(at, (from, to), datagram);
+        }
         let hearers: Vec<_> = match to.ip().is_multicast() {
             true => desk.groups.members(to.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
             false => port.best(from, to).into_iter().collect(),
@@ -224,6 +239,18 @@ impl Checkers {
         for socket in hearers {
             if let Some(sock) = desk.sockets.get_mut(&socket) {
                 sock.hearing.expect(at, datagram, certain, due);
+            }
+        }
+    }
+
+    /// A socket became a member of a group: what is on its way there may be for it, too.
+    pub(super) fn hears_more(&mut self, place: usize, socket: FlowId, group: IpAddr) {
+        let desk = &mut self.desks[place];
+        let Some(sock) = desk.sockets.get_mut(&socket) else { return };
+        for &(at, (from, to), datagram) in desk.groups.under_way(desk.now) {
+            let hears = desk.bound.get(&(false, to.port())).is_some_and(|port| port.hears(socket, from, to));
+            if to.ip() == group && hears {
+                sock.hearing.perhaps(at, datagram);
             }
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::apps::Pattern;
 use crate::scenario::Scenario;
 
 #[test]
@@ -37,6 +38,23 @@ fn what_the_stack_must_see_through_excuses_nothing() {
     assert!(!may_fail(FaultCounts { send_full: 9, registration_failures: 9, hidden_corrupted: 9, ..none }));
     assert!(!may_fail(FaultCounts { too_long: 2, fragmentation_needed: 2, ..none }));
     assert!(may_fail(FaultCounts { too_long: 2, fragmentation_needed: 1, ..none }), "a black hole");
+}
+
+/// Of datagrams with nothing in them but their number, one is another where that was changed and no checksum tells (as in the seed 71191232).
+#[test]
+fn what_was_changed_unnoticed_may_be_heard_twice() {
+    let pings = Pings::new(10, (8, 11), Duration::from_millis(1), Pattern(3));
+    let may_be_heard = |counts, number, times| {
+        let verdict = Verdict { faults: FaultSet::all(), counts, unsent: 0, lends: false, slow_rules: false };
+        verdict.may_be_heard(&pings, number, times)
+    };
+    let none = FaultCounts::default();
+    let (changed, twice) = (FaultCounts { hidden_corrupted: 1, ..none }, FaultCounts { duplicated: 1, ..none });
+    // Their lengths: 8, 11, 10, 9.
+    assert_eq!([0, 1, 2, 3].map(|number| may_be_heard(changed, number, 2)), [true, false, false, true]);
+    assert_eq!([0, 1, 2, 3].map(|number| may_be_heard(none, number, 2)), [false; 4]);
+    assert_eq!([none, changed, twice].map(|counts| may_be_heard(counts, 1, 1)), [true; 3]);
+    assert!(may_be_heard(twice, 1, 2));
 }
 
 /// Three sleep, one after the other, on a host with 25 receive buffers; and whom they kept from being heard tries again two minutes later at the latest.

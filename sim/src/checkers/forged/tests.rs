@@ -29,7 +29,12 @@ fn sends(side: &mut Side, to: MacAddr, len: usize, lied_to: bool) {
 }
 
 fn sends_with(side: &mut Side, flags: u8, to: MacAddr, len: usize, lied_to: bool) {
-    let (moment, segment) = (side.moment(), side.out(ISS + 1, IRS + 1, flags, len));
+    sends_reporting(side, &[], flags, to, len, lied_to);
+}
+
+fn sends_reporting(side: &mut Side, blocks: &[(u32, u32)], flags: u8, to: MacAddr, len: usize, lied_to: bool) {
+    let (moment, mut segment) = (side.moment(), side.out(ISS + 1, IRS + 1, flags, len));
+    segment.options = segment.options.reporting(blocks);
     let (own, peer) = side.both();
     sent(&moment, &frame(to), &segment, own, peer, lied_to);
 }
@@ -148,6 +153,14 @@ fn an_error_makes_no_segment_tiny() {
     again(SEGMENT_MIN)(&mut told(ISS + 1, 68).0);
     // Of writes of 25 bytes, the device gathers 334.
     again(334)(&mut told_after(25, ISS + 1, 68).0);
+    // Where no segment has more than 200 bytes, each block of SACK leaves 8 fewer, and the option another 4 (as in the seed 71106759).
+    let reports = |len: u32| {
+        let report = [(IRS + 101, IRS + 201), (IRS + 301, IRS + 401)];
+        move |side: &mut Side| sends_reporting(side, &report, ACK, frames::mac(1), len as usize, false)
+    };
+    reports(180)(&mut told_after(200, ISS + 1, 68).0);
+    told_after(200, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 179 of", reports(179));
+    told_after(200, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 199 of", again(199));
     // Of one that nobody may believe, and of a path that there may be, nothing follows here.
     let (mut side, believable) = told(ISS + 1 + (1 << 30), 68);
     again(20)(&mut side);

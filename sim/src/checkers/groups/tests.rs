@@ -19,6 +19,16 @@ fn member() -> Groups {
     groups
 }
 
+#[test]
+fn what_came_for_a_group_is_under_way_for_a_while() {
+    let mut groups = Groups::default();
+    let ends = ("10.0.0.2:90".parse().unwrap(), SocketAddr::new(GROUP, 80));
+    groups.came(at(1000).at, ends, Datagram::new(ends.0, ends.1, b"one"));
+    assert_eq!([1002, 1003].map(|millis| groups.under_way(at(millis).at).count()), [1, 0]);
+    (0..=AWAITED_MAX).for_each(|_| groups.came(at(1003).at, ends, Datagram::new(ends.0, ends.1, b"more")));
+    assert_eq!([1002, 1003].map(|millis| groups.under_way(at(millis).at).count()), [AWAITED_MAX; 2]);
+}
+
 fn message(kind: u8, tenths: u8, group: IpAddr) -> Vec<u8> {
     [&[kind, tenths, 0, 0][..], &crate::addresses::ipv4(group).octets()].concat()
 }

@@ -46,6 +46,28 @@ fn of_two_that_are_alike_it_is_not_known_which_was_dropped() {
     state.read(&moment(), &datagram(b"four"), false, true);
 }
 
+/// What was on its way to a group when the socket joined it may take room that what comes then does not find (as in the seed 71446498).
+#[test]
+fn what_was_under_way_to_a_group_takes_room() {
+    let reads_the_last_of_three = |joins: bool| {
+        let mut state = socket(600, &[]);
+        if joins {
+            // (It is known already, if the socket was a member before.)
+            (0..2).for_each(|_| state.perhaps(moment().at, datagram(b"to the group")));
+        }
+        let came = moment().at + Duration::from_micros(50);
+        [b"one", b"two"].iter().for_each(|&bytes| state.expect(came, datagram(bytes), true, false));
+        state.expect(came, datagram(b"last"), true, false);
+        state.awaited.back_mut().unwrap().droppable = false;
+        state.read(&moment(), &datagram(b"one"), false, true);
+        state.read(&moment(), &datagram(b"last"), false, true);
+        state
+    };
+    let state = reads_the_last_of_three(true);
+    assert_eq!((state.queued, state.awaited.len()), (0, 0));
+    assert!(std::panic::catch_unwind(|| reads_the_last_of_three(false)).is_err(), "there was room for two");
+}
+
 #[test]
 #[should_panic(expected = "which came before, was not")]
 fn one_is_lost_before_another() {

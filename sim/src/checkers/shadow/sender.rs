@@ -72,6 +72,8 @@ pub(in crate::checkers) struct State {
     counted: u64,
     pub(super) phase: Phase,
     recover: u32,
+    /// What seemed to begin it may have been the last of one that just ended: then three duplicates begin another.
+    overlaps: bool,
     /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
     high_rxt_before: u32,
@@ -424,12 +426,15 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let blocks = own.shadow.sender.sacked.iter().chain(own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()));
     let highest = blocks.fold(una, |high, &(_, end)| later(high, end));
     let (bounds, relative) = (own.shadow.sender.rto(), own.relative(segment.seq));
+    let begins_here = !sack && duplicates_of(own, segment.seq) >= DUPACK_THRESHOLD as usize;
+    let refused = own.shadow.refused || !own.free;
     let state = &mut own.shadow.sender;
     let settled = state.una.unwrap_or(una);
     state.timed.retain(|&(from, to, _)| !(before(from, segment.end()) && before(segment.seq, to)));
     state.lossy = true;
     let head = segment.seq == settled || segment.seq == una;
-    if state.phase != Phase::Open && !before(una, state.recover) && !before(segment.seq, una) {
+    let ended = state.phase != Phase::Open && !before(una, state.recover) && !before(segment.seq, una);
+    if ended {
         // What has arrived since the last service ends it.
         state.phase = Phase::Open;
     }
@@ -451,7 +456,11 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         // It may be a timeout, whatever else it looks like.
         state.doubted = nxt;
     }
+    state.overlaps = if going_on { state.overlaps } else { ended };
     if going_on {
+        if state.overlaps && begins_here {
+            state.recover = nxt;
+        }
         if state.phase == Phase::Recovery
             && sack
             && own.calm
@@ -494,8 +503,11 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     {
         // It may as well have been a timeout, after which no report is believed.
         state.doubted = nxt;
-        (state.phase, state.recover, state.fuzzy) = (Phase::Loss, nxt, true);
-        (state.recovers, state.restarted_at) = (true, None);
+        // RFC 6582 s3.2 step 3: or it is what a partial acknowledgment asked for while the device refused it, and the timer goes on that the first such
+        // acknowledgment started.
+        let asked = state.recovers && state.phase != Phase::Open && head && state.resent == 0 && refused;
+        state.restarted_at = state.restarted_at.filter(|_| asked);
+        (state.phase, state.recover, state.fuzzy, state.recovers) = (Phase::Loss, nxt, true, true);
     } else {
         if !head {
             moment.breach(
@@ -531,6 +543,13 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.resent += 1;
         (state.head_at, state.head_since) = (at, at);
     }
+}
+
+/// How many acknowledgments said that this is what the peer awaits, as many as anybody might count.
+fn duplicates_of(own: &Endpoint, seq: u32) -> usize {
+    let arrived = own.shadow.arrivals.iter().filter(|arrival| arrival.has(ACK) && arrival.len() == 0 && arrival.ack == seq).count();
+    let before = own.shadow.sender.una.filter(|&una| una == seq).map_or(0, |_| own.shadow.sender.dups_most as usize);
+    arrived + before
 }
 
 /// Whether acknowledgments say that something was lost: three duplicates, or as much reported above a hole.

@@ -373,6 +373,86 @@ fn what_is_acknowledged_below_the_window_times_out_when_it_was_sent() {
     assert_eq!([sent_again(IRS), sent_again(IRS + 1)], [true, false]);
 }
 
+/// RFC 6582 s3.2 step 3: the timer that the first partial acknowledgment started goes on while the device refuses what a later one asks for (as in the seed
+/// 71085641); and what goes then may as well be for a timeout, once.
+#[test]
+fn what_waited_for_the_device_times_out_when_the_first_partial_acknowledgment_says() {
+    let again = |side: &mut Side, n: u32| side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, ACK, MSS as usize));
+    let acks = |side: &mut Side, n: u32| side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + n * MSS, ACK, 0));
+    // The first partial acknowledgment comes at 30 ms, the next one at 220 ms, and what that asks for goes at 240 ms.
+    let goes = |refused: bool| {
+        let mut side = Side::new();
+        side.own().agrees_on_sack = false;
+        side.fills_window();
+        side.passes(10);
+        (0..3).for_each(|_| acks(&mut side, 0));
+        again(&mut side, 0);
+        side.service();
+        side.passes(20);
+        acks(&mut side, 2);
+        again(&mut side, 2);
+        side.service();
+        side.passes(190);
+        acks(&mut side, 4);
+        side.own().shadow.refused = refused;
+        side.service_with(Service { free: !refused, refused, ..CALM });
+        side.passes(20);
+        again(&mut side, 4);
+        side.own().shadow.refused = false;
+        side.service_with(Service { refused, ..CALM });
+        side.passes(40);
+        side
+    };
+    again(&mut goes(true), 4);
+    goes(true).breaks("is sent again after 40ms; 200ms is the least", |side| {
+        again(side, 4);
+        side.service();
+        side.passes(40);
+        again(side, 4);
+    });
+    goes(false).breaks("is sent again after 40ms; 200ms is the least", |side| again(side, 4));
+}
+
+/// RFC 6582 s3.2 step 2: duplicates of what ended a recovery begin no other, and where the first of what a recovery sent again may have been the last of the one
+/// before, it ends where that which three duplicates began would (as in the seed 71212222).
+#[test]
+fn duplicates_of_what_ended_a_recovery_after_another() {
+    let start = |n: u32| ISS + 1 + n * MSS;
+    let goes = |side: &mut Side, n: u32| side.sends(side.out(start(n), IRS + 1, ACK, MSS as usize));
+    let acks = |side: &mut Side, n: u32, times: u32| {
+        side.passes(10);
+        (0..times).for_each(|_| side.comes(&Side::of_peer(2, IRS + 1, start(n), ACK, 0)));
+    };
+    let ended = || {
+        let mut side = Side::new();
+        side.own().agrees_on_sack = false;
+        side.fills_window();
+        acks(&mut side, 0, 3);
+        goes(&mut side, 0);
+        side.service();
+        (10..15).for_each(|n| goes(&mut side, n));
+        side.service();
+        // The first recovery ends with the second of these; what a partial acknowledgment names may end behind it.
+        acks(&mut side, 9, 1);
+        acks(&mut side, 10, 1);
+        goes(&mut side, 11);
+        (15..18).for_each(|n| goes(&mut side, n));
+        side.service();
+        acks(&mut side, 13, 4);
+        goes(&mut side, 13);
+        (18..21).for_each(|n| goes(&mut side, n));
+        side.service();
+        side
+    };
+    let mut side = ended();
+    acks(&mut side, 18, 4);
+    side.service();
+    ended().breaks("3 duplicate acknowledgments", |side| {
+        acks(side, 19, 4);
+        side.service();
+    });
+}
+
 /// RFC 6675 s5: what SACK reports above a hole is why that is sent again, though what was sent again before may have been for a timeout.
 #[test]
 fn holes_that_are_reported_after_what_may_have_been_a_timeout() {

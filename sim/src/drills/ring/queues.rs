@@ -262,6 +262,11 @@ pub(in crate::drills) fn lending(bench: &mut Bench) {
     host.is_empty();
 }
 
+/// How many datagrams found no room.
+fn dropped_of(host: &Host<'_>, socket: FlowId) -> u64 {
+    host.ring.info(socket).map_or(0, |info| info.counters.rx_drops)
+}
+
 /// What is undecided is shown in the order in which it came; the reader gets what was admitted, and all the rest once the screen goes; what was dropped
 /// or given back takes no room.
 pub(in crate::drills) fn screening(bench: &mut Bench) {
@@ -270,6 +275,8 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
     let socket = host.open(address(1, PORT), UdpOptions { rcvbuf, ..UdpOptions::default() });
     let mut model = Model::default();
     let room = room_for(&mut host, socket, &mut model, 100);
+    // What a datagram takes beside its bytes, at most.
+    let beside = rcvbuf / room.max(1) - 100;
     for _ in 0..host.bench.between(1, 4) {
         let on = host.ring.screen(socket, true);
         host.must(on.is_ok(), format_args!("{on:?} of a screen"));
@@ -279,7 +286,17 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
                 let len = host.bench.below(900) as usize;
                 let bytes = host.bytes(len);
                 host.edges(socket);
+                let dropped = dropped_of(&host, socket);
                 host.hand(address(2, 600), address(1, PORT), &bytes);
+                if dropped_of(&host, socket) > dropped {
+                    let waiting = undecided.iter().chain(&admitted).map(Vec::len).chain(held.iter().copied());
+                    let taken: usize = waiting.map(|len| len + beside).sum();
+                    host.must(
+                        taken + len + beside > rcvbuf,
+                        format_args!("socket(7), SO_RCVBUF: no room for {len} bytes, where {taken} of {rcvbuf} are taken"),
+                    );
+                    continue;
+                }
                 let shown = host.ring.has_candidate(socket);
                 host.must(shown, "a datagram comes, and nothing is to be decided about");
                 // (Whoever decides may be woken; the reader has nothing to read.)
