@@ -30,7 +30,8 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     ("roce", &["capture", "time", "wire"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),
     ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mutants", "offload", "tcp", "time", "timer", "wire"]),
-    ("socket", &["addr", "device", "error", "flow", "mutants", "net", "ring", "tcp", "time"]),
+    // (Frames, and kinds of devices, are for the devices of its tests.)
+    ("socket", &["addr", "device", "error", "flow", "mutants", "net", "offload", "ring", "tcp", "time", "wire"]),
 ];
 
 /// The crates of devices.
