@@ -46,6 +46,7 @@ const FAILED_ONCE: &[&str] = &[
     "71212222/reordering/8/bulk+request",
     "71446498/loss/3/probes",
     "71470064/none/0/meeting",
+    "73021616/none/0/shared",
 ];
 
 #[test]
