@@ -198,9 +198,9 @@ impl State {
         self.una.is_some()
     }
 
-    /// Whether the connection may have been given up for want of answers. (What is sent again after a handover may have been a timeout's, or not.)
+    /// Whether the connection may have been given up for want of answers.
     pub(in crate::checkers) fn gave_up(&self) -> bool {
-        self.timeouts.max(self.resent) >= 8
+        self.timeouts >= 8
     }
 
     /// The least retransmission timeout that what was seen allows, and the largest.
