@@ -79,12 +79,6 @@ impl State {
     pub(super) fn sent_at(&self) -> Instant {
         self.sent_at
     }
-
-    /// Whether the connection, if its program has closed it, may have been given up for want of answers: after eight timeouts, the first of which may not be
-    /// counted here, for what was heard before it.
-    pub(super) fn gave_up(&self) -> bool {
-        self.timeouts >= 7
-    }
 }
 
 /// An endpoint sent a segment, which is no reset.

@@ -70,7 +70,9 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
     let closed = own.shadow.closed;
     // Whoever is closed before the handshake is over is no more; and of an orphan nobody hears that it was given up.
     let limited = own.timers.keepalive.is_some() || own.shadow.config.as_ref().is_none_or(|config| config.user_timeout.is_some());
-    if !own.goes_on() || closed && (own.una == own.iss || !own.calm || limited || own.shadow.sender.gave_up() || own.rto.gave_up()) {
+    // (Of one that was handed over, or that somebody put bytes into, it is not known how often it timed out: after eight times an orphan is given up.)
+    let uncounted = own.shadow.blurred || own.shadow.sender.gave_up();
+    if !own.goes_on() || closed && (own.una == own.iss || !own.calm || limited || uncounted) {
         return None;
     }
     let quiet = own.rx_at.max(own.tx_at).max(excused);
