@@ -26,6 +26,7 @@ use ringway_stack::tcp::State;
 
 pub use between::{ToProcess, ToRing, Written};
 pub use from_kernel::{FromKernel, settle};
+pub use repair::state_of;
 pub use to_kernel::{Abilities, Kernel, ToKernel, Unsent};
 
 /// Who goes on with a connection that leaves its ring.

@@ -68,8 +68,10 @@ pub(super) struct Info {
     pub(super) rtt_var: Duration,
 }
 
-/// The kernel's numbers (include/net/tcp_states.h).
-const fn state_of(number: u8) -> Option<State> {
+/// A state by its number in the kernel (include/net/tcp_states.h). `None`: there is none, or none by that name here (12, TCP_NEW_SYN_RECV: there is no
+/// socket yet).
+#[must_use]
+pub const fn state_of(number: u8) -> Option<State> {
     Some(match number {
         1 => State::Established,
         2 => State::SynSent,

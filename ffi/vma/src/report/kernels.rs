@@ -66,23 +66,11 @@ fn state(fd: c_int) -> Option<State> {
     (asked == 0).then(|| by_number(number)).flatten()
 }
 
-/// The numbers of include/net/tcp_states.h.
-const fn by_number(number: u8) -> Option<State> {
-    Some(match number {
-        1 => State::Established,
-        2 => State::SynSent,
-        // (12: TCP_NEW_SYN_RECV, the same before there is a socket.)
-        3 | 12 => State::SynReceived,
-        4 => State::FinWait1,
-        5 => State::FinWait2,
-        6 => State::TimeWait,
-        7 => State::Closed,
-        8 => State::CloseWait,
-        9 => State::LastAck,
-        10 => State::Listen,
-        11 => State::Closing,
-        _ => return None,
-    })
+/// TCP_NEW_SYN_RECV (include/net/tcp_states.h): a handshake before there is a socket, which programs see as SYN-RECEIVED.
+const NEW_SYN_RECV: u8 = 12;
+
+fn by_number(number: u8) -> Option<State> {
+    if number == NEW_SYN_RECV { Some(State::SynReceived) } else { ringway_host::leave::state_of(number) }
 }
 
 #[cfg(test)]

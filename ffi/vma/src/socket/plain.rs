@@ -50,11 +50,8 @@ impl<'a> Entered<'a> {
         let is_held = self.own.ring.is_held(flow);
         let has_more = self.own.has_more_to_do();
         drop(self);
-        if is_held {
-            process.lock().watch_held(now, flow);
-        }
-        if has_more {
-            see_to_the_rest(process, flow.ring, now);
+        if has_more || is_held {
+            see_to_the_rest(process, flow.ring, now, is_held.then_some(flow));
         }
     }
 }
@@ -66,12 +63,15 @@ pub(crate) fn unsay_all() {
     mux::epoll::unsay_all();
 }
 
-/// A call has left on a ring what only the process's lock can see to.
-pub(crate) fn see_to_the_rest(process: &Process, ring: u16, now: Instant) {
+/// A call has left on a ring what only the process's lock can see to; `held`: a flow of which something is held back.
+pub(crate) fn see_to_the_rest(process: &Process, ring: u16, now: Instant, held: Option<FlowId>) {
     let mut offload = process.lock();
     offload.rings.touch(ring);
     offload.dispatch();
     offload.attend(now);
+    if let Some(flow) = held {
+        offload.watch_held(now, flow);
+    }
 }
 
 impl ProcessRing {

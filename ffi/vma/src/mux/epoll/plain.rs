@@ -62,7 +62,7 @@ pub(super) fn collect(
     let looked = look(&own, (index, epfd, ring), events, |lists, room| lists.asks_kernel(index, now, ratio, room));
     drop(own);
     if has_more {
-        plain::see_to_the_rest(process, ring, now);
+        plain::see_to_the_rest(process, ring, now, None);
     }
     let Looked { mut count, mut is_whole, has_members, asks_kernel, round } = looked?;
     if asks_kernel {
