@@ -106,7 +106,9 @@ impl ProcessRing {
     }
 }
 
-impl Protected for ProcessRing {}
+impl Protected for ProcessRing {
+    type Left = ();
+}
 
 /// All of them, for whoever holds the process's lock.
 ///
@@ -208,6 +210,17 @@ impl Rings {
         for number in self.all().iter() {
             self.take(number);
         }
+    }
+
+    /// Takes the locks of all that nobody has. `false`: somebody has one, and polls that ring, most likely.
+    pub(crate) fn try_take_all(&self) -> bool {
+        self.all().iter().filter(|_| self.are_locked).all(|number| {
+            let is_taken = self.taken.get().contains(number) || self.all[usize::from(number)].try_take();
+            if is_taken {
+                self.taken.set(self.taken.get().with(RingSet::of(number)));
+            }
+            is_taken
+        })
     }
 
     /// The process's lock is released, and so are these.
