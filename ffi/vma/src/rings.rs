@@ -129,7 +129,7 @@ pub(crate) struct Rings {
 
 impl Rings {
     pub(crate) fn new(first: &'static Lock<ProcessRing>) -> Self {
-        Self { all: vec![first], first, are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::default() }
+        Self { all: vec![first], first, are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::new() }
     }
 
     /// One more.
