@@ -17,6 +17,7 @@ use std::os::fd::RawFd;
 
 use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{Event, FlowId};
+use ringway_stack::socket::FlowRing;
 use ringway_stack::tcp::{self, Remains};
 use ringway_stack::{Error, Instant};
 
@@ -322,6 +323,12 @@ impl Rings {
             by_slot.resize(slot + 1, Above::nothing());
         }
         by_slot[slot] = Above::new(socket);
+    }
+}
+
+impl ringway_stack::socket::Rings for Rings {
+    fn at(&mut self, number: u16) -> Option<&mut dyn FlowRing> {
+        self.all().contains(number).then(|| &mut self.at_mut(number).ring as &mut dyn FlowRing)
     }
 }
 
