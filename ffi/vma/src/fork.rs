@@ -154,7 +154,7 @@ pub(crate) extern "C" fn child() {
 /// Makes what the parent had an inheritance.
 fn inherit() {
     // Their rings are its parent's.
-    plain::unsay_all();
+    plain::unsay_all_in_child();
     if let Some(old) = process::take_for_child() {
         INHERITED.store(ptr::from_ref(old).cast_mut(), Ordering::Release);
         // SAFETY: the parent's other threads, which may have used the state, are not in this process.
@@ -188,7 +188,7 @@ pub(crate) fn notice() {
         return;
     }
     // Their rings are its parent's.
-    plain::unsay_all();
+    plain::unsay_all_in_child();
     // Nobody can tell what that call has done of its work.
     if let Some(old) = process::take_for_child() {
         old.published.leave_to_parent();

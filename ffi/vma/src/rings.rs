@@ -69,7 +69,11 @@ impl ProcessRing {
     /// What is to be told next.
     #[inline]
     pub(crate) fn take_event(&mut self) -> Option<Event> {
-        self.untold.take().or_else(|| self.ring.take_event())
+        let event = self.untold.take().or_else(|| self.ring.take_event())?;
+        if let Some(lone) = self.watch.lone_for(event.flow) {
+            lone.wake();
+        }
+        Some(event)
     }
 
     /// Whether there is anything to tell.

@@ -159,6 +159,18 @@ fn threads_that_use_each_others_connections() {
     }
 }
 
+/// Where nothing is gained by spinning, too: VMA_RX_POLL=0.
+#[test]
+fn a_thread_that_sleeps_for_one_socket() {
+    same_on_both("asleep");
+    for logic in ["20", "10"] {
+        same_with_rings("asleep", logic);
+        let name = format!("asleep-{logic}-0");
+        let settings = [("VMA_RING_ALLOCATION_LOGIC_RX", logic), ("VMA_RX_POLL", "0")];
+        observe_with(&name, &compile_as("asleep", &name, &[]), &settings);
+    }
+}
+
 /// The same for UDP.
 #[test]
 fn threads_that_change_each_others_sockets() {

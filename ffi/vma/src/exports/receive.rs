@@ -18,7 +18,7 @@ use crate::errno::{Errno, is_nowhere, optional, to_ssize};
 use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
-use crate::process::{process, process_or_init};
+use crate::process::{Process, process, process_or_init};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
@@ -73,6 +73,8 @@ fn receive_uncounted(
                 Taken::Ring { datagram, family, ancillary } => Got::Datagram(datagram, family, ancillary),
                 Taken::Kernel(count) => Got::Kernel(count),
             }),
+            Came::Interrupted => Err(Errno(libc::EINTR)),
+            Came::Waits => go_on_waiting(process, (fd, key), into, flags, kernel),
         };
     }
     let mut guard = process.lock();
@@ -119,6 +121,36 @@ fn receive_uncounted(
             if fdtable::is_moving(fd) && crate::moving::is_impatient(fd, flags) {
                 return Err(Errno(libc::EAGAIN));
             }
+            by_kernel(fd, kernel)
+        }
+    }
+}
+
+/// A call has begun to wait on a plain socket, without a timeout, which may be another thing by now.
+#[cold]
+fn go_on_waiting(
+    process: &Process,
+    (fd, key): (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Got, Errno> {
+    let Some((kind, family, ancillary)) = process.lock().sockets.find(key).map(|socket| (socket.kind, socket.family, socket.ancillary))
+    else {
+        return Err(Errno(libc::EBADF));
+    };
+    match kind {
+        Kind::Stream(id) => match stream::wait_for_more(process, key, id, into) {
+            Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
+            result => result.map(Got::Stream),
+        },
+        Kind::Datagram(_) => Ok(match datagram::wait_for_more(process, fd, key, into, flags, kernel)? {
+            Received::Ring(datagram) => Got::Datagram(datagram, family, ancillary),
+            Received::Kernel(count) => Got::Kernel(count),
+            Received::End => Got::Stream(0),
+        }),
+        _ => {
+            fdtable::lookup_with(fd, flags);
             by_kernel(fd, kernel)
         }
     }

@@ -32,7 +32,7 @@ use crate::slab::Slab;
 use crate::socket::{Socket, refused};
 use epoll::Epolls;
 use interest::Edge;
-pub(crate) use sleepers::{RingWatch, Sleeper};
+pub(crate) use sleepers::{Lone, RingWatch, Sleeper};
 pub(crate) use wakes::Wakes;
 
 pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;

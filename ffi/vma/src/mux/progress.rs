@@ -33,7 +33,7 @@ struct Service {
     quiet: u32,
     /// [`Offload::calls`] at the end of the last turn.
     calls: u64,
-    /// [`crate::mux::State::sleeps`] then.
+    /// How often threads had slept then.
     sleeps: u64,
     /// The rings were left to the senders then ([`HostQueues::pause`]).
     pauses: bool,
@@ -148,8 +148,9 @@ impl Service {
         };
         // Threads that sleep on the ring are woken by the same descriptor, for each packet: then this thread is not to wake with them. (A
         // sender that finds no room meanwhile waits for the next tick.)
-        let sleeps = core::mem::replace(&mut self.sleeps, offload.mux.sleeps);
-        self.pauses = sleeps == offload.mux.sleeps && !self.interval.is_zero() && offload.is_unwatched();
+        let sleeps = offload.mux.sleeps + offload.rings.iter().map(|own| own.watch.lone_sleeps).sum::<u64>();
+        let before = core::mem::replace(&mut self.sleeps, sleeps);
+        self.pauses = sleeps == before && !self.interval.is_zero() && offload.is_unwatched();
         if self.pauses {
             offload.leave_beside_to_its_sleeper();
             offload.rings.iter_mut().for_each(|own| own.ring.queues_mut().pause());

@@ -14,6 +14,7 @@ use std::os::fd::RawFd;
 use ringway_host::HostQueues;
 use ringway_host::spin::current_core;
 use ringway_stack::device::{Queues as _, Wake};
+use ringway_stack::ring::FlowId;
 use ringway_stack::time::Instant;
 
 use super::State;
@@ -22,6 +23,7 @@ use super::thread::Thread;
 use crate::process::{Offload, fork_generation};
 use crate::rings::{ProcessRing, RingSet};
 use crate::slab::Key;
+use crate::socket::table;
 
 /// A ring that receives faster than this many polls can drain does not let itself be armed: whoever wakes next polls on.
 const ARM_TRIES: u32 = 4;
@@ -51,6 +53,20 @@ pub(crate) struct Sleeper {
     pub(super) leads: RingSet,
 }
 
+/// A thread that sleeps for one flow of a ring's, by the ring's lock alone ([`crate::socket::plain`]): in no other table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lone {
+    pub(crate) flow: FlowId,
+    /// Its eventfd.
+    pub(crate) waker: RawFd,
+}
+
+impl Lone {
+    pub(crate) fn wake(self) {
+        ringway_host::sleep::signal(self.waker);
+    }
+}
+
 /// How a ring is watched. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct RingWatch {
@@ -62,6 +78,10 @@ pub(crate) struct RingWatch {
     pub(super) leader: Option<u32>,
     /// The sleeper that sleeps in epoll_wait on the ring's descriptor, and on no other, and takes its wake-ups there.
     pub(super) in_ring: Option<Key>,
+    /// The thread that sleeps on the ring for one flow.
+    lone: Option<Lone>,
+    /// How often one did.
+    pub(super) lone_sleeps: u64,
     /// The sleeper that dozes. Invariant: it wakes within a [`DOZE`].
     pub(super) dozer: Option<u32>,
     /// Until when nobody needs to lead.
@@ -96,6 +116,8 @@ impl RingWatch {
             sleepers: 0,
             leader: None,
             in_ring: None,
+            lone: None,
+            lone_sleeps: 0,
             dozer: None,
             busy_until: Instant::ZERO,
             busy_since: Instant::ZERO,
@@ -140,12 +162,19 @@ impl RingWatch {
     /// Whether somebody sleeps until the ring wakes it, which nothing sees to.
     #[inline]
     pub(crate) const fn is_relied_on(&self) -> bool {
-        self.spinning == 0 && !self.armed && (self.deep.is_some() || self.leader.is_some() || self.sleepers != 0)
+        let has_sleepers = self.deep.is_some() || self.leader.is_some() || self.sleepers != 0 || self.lone.is_some();
+        self.spinning == 0 && !self.armed && has_sleepers
     }
 
     /// Whether no thread waits for it, and it has no leader either.
     pub(super) const fn is_left_alone(&self) -> bool {
-        self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.deep.is_none()
+        self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.deep.is_none() && self.lone.is_none()
+    }
+
+    /// The thread that sleeps for a flow alone, if it is this one.
+    #[inline]
+    pub(crate) fn lone_for(&self, flow: FlowId) -> Option<Lone> {
+        self.lone.filter(|lone| lone.flow == flow)
     }
 
     /// Whether such threads are so many that nobody needs to lead.
@@ -274,7 +303,12 @@ impl Offload {
         if thread.generation.get() != fork_generation() {
             // The tables were a parent's, and so was the claim.
             thread.claim.set(None);
+            thread.lone.set(None);
             return;
+        }
+        if let Some((ring, index)) = thread.lone.take() {
+            self.rings.at_mut(ring).rise_alone();
+            table::end_sleep(index);
         }
         self.stand_up(thread);
         spun.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
@@ -334,9 +368,11 @@ impl Offload {
 
     /// The leader, or else the progress thread, is to look.
     fn wake_watcher(&mut self, ring: u16) {
-        match self.rings.at(ring).watch.leader {
-            Some(leader) => self.mux.wake(leader),
-            None => self.rouse_progress(ring),
+        let watch = &self.rings.at(ring).watch;
+        match (watch.leader, watch.lone) {
+            (Some(leader), _) => self.mux.wake(leader),
+            (None, Some(lone)) => lone.wake(),
+            (None, None) => self.rouse_progress(ring),
         }
     }
 
@@ -364,7 +400,7 @@ impl Offload {
             }
         }
         let watch = &self.rings.at(ring).watch;
-        if watch.leader.is_none() && watch.deep.is_none() {
+        if watch.leader.is_none() && watch.deep.is_none() && watch.lone.is_none() {
             return;
         }
         for _ in 0..ARM_TRIES {
@@ -415,6 +451,25 @@ impl Offload {
 }
 
 impl ProcessRing {
+    /// A thread is to sleep on the ring for one flow, as long as nobody else watches the ring. `false`: somebody does, or there is something to poll.
+    pub(crate) fn lie_down_alone(&mut self, lone: Lone) -> bool {
+        let lies = self.watch.is_left_alone() && self.watch.in_ring.is_none() && self.watch.dozer.is_none() && self.arm();
+        if lies {
+            // (What is beside a ring is its own sleeper's.)
+            self.watch_beside(false);
+            self.watch.lone = Some(lone);
+            self.watch.lone_sleeps += 1;
+        }
+        lies
+    }
+
+    /// That thread is awake.
+    pub(crate) fn rise_alone(&mut self) {
+        if self.watch.lone.take().is_some() {
+            self.disarm();
+        }
+    }
+
     /// Ends what [`ProcessRing::arm`] began.
     #[inline]
     fn disarm(&mut self) {

@@ -41,7 +41,9 @@ pub(crate) struct Thread {
     /// no handler runs.
     pub(super) spinning: Cell<RingSet>,
     pub(super) asleep: Cell<Option<Key>>,
-    /// The [`fork_generation`] of the tables that these two speak of.
+    /// The ring on which it sleeps for one socket, and that ([`crate::socket::plain`]). As `asleep`, but changed under the ring's lock.
+    pub(crate) lone: Cell<Option<(u16, u32)>>,
+    /// The [`fork_generation`] of the tables that these speak of.
     pub(super) generation: Cell<u32>,
     /// How the call under way began, which is made again once callbacks have run.
     pub(crate) resume: Cell<Option<Resume>>,
@@ -68,6 +70,7 @@ thread_local! {
             handlers: Cell::new(0),
             spinning: Cell::new(RingSet::NONE),
             asleep: Cell::new(None),
+            lone: Cell::new(None),
             generation: Cell::new(0),
             resume: Cell::new(None),
             polls: Cell::new(false),
@@ -134,7 +137,7 @@ pub(crate) fn with<T>(f: impl FnOnce(&Thread) -> T) -> T {
 }
 
 /// The calling thread's eventfd; `None`: it cannot have one now (no descriptors, or the thread is about to end).
-pub(super) fn waker() -> Option<RawFd> {
+pub(crate) fn waker() -> Option<RawFd> {
     let own = |waker: &RefCell<Option<Waker>>| {
         let waker = waker.try_borrow().ok()?;
         waker.as_ref().filter(|waker| waker.generation == fork_generation())?.event.as_ref().map(EventFd::fd)
@@ -161,7 +164,7 @@ fn make_waker(waker: &RefCell<Option<Waker>>) -> Option<RawFd> {
 }
 
 /// Makes the calling thread's eventfd unreadable.
-pub(super) fn clear_waker() {
+pub(crate) fn clear_waker() {
     let _ =
         WAKER.try_with(|waker| waker.try_borrow().map(|waker| waker.as_ref().and_then(|waker| waker.event.as_ref()).map(EventFd::clear)));
 }
@@ -230,20 +233,20 @@ impl Thread {
     /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART. Or the thread is to
     /// end.
     #[inline]
-    pub(super) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
+    pub(crate) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
         let now = self.marks();
         let by_signal = if restart { now.interrupting != marks.interrupting } else { now.signals != marks.signals };
         by_signal || self.is_cancelled()
     }
 
     /// Whether a handler ran since then, or the thread is to end.
-    pub(super) fn signalled(&self, marks: Marks) -> bool {
+    pub(crate) fn signalled(&self, marks: Marks) -> bool {
         self.marks().signals != marks.signals || self.is_cancelled()
     }
 
     /// Whether the thread is to end, and lets itself be ended.
     #[inline]
-    pub(super) fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancels.load(Ordering::Relaxed) != 0 && crate::cancel::is_enabled()
     }
 
@@ -258,7 +261,7 @@ impl Thread {
 
     /// Before a wait: whoever cancels the thread from now on ends the wait. `false`: somebody may have cancelled it just before.
     #[inline]
-    pub(super) fn can_be_cancelled(&self) -> bool {
+    pub(crate) fn can_be_cancelled(&self) -> bool {
         if self.registered.get() == fork_generation() + 1 {
             return true;
         }
@@ -269,8 +272,8 @@ impl Thread {
 
     /// Whether the tables of who waits name this thread.
     #[inline]
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.spinning.get().is_empty() || self.asleep.get().is_some()
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.spinning.get().is_empty() || self.asleep.get().is_some() || self.lone.get().is_some()
     }
 
     /// Whether it was moved to another core than it has its claim on.
@@ -279,8 +282,14 @@ impl Thread {
         self.claim.get().is_some_and(|(_, claim)| claim.is_left())
     }
 
+    /// It is about to sleep on a ring, for that socket, by the ring's lock alone.
+    pub(crate) fn lies_down_alone(&self, ring: u16, socket: u32) {
+        self.generation.set(fork_generation());
+        self.lone.set(Some((ring, socket)));
+    }
+
     /// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.
-    pub(super) fn sleeping<T>(&self, waker: RawFd, marks: Marks, sleep: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) fn sleeping<T>(&self, waker: RawFd, marks: Marks, sleep: impl FnOnce() -> T) -> Option<T> {
         // A handler runs on this very thread; who cancels it does not, and looks here after it has counted.
         self.sleeping_on.store(waker, Ordering::SeqCst);
         fence(Ordering::SeqCst);

@@ -31,6 +31,9 @@ use crate::{fd_counters, real};
 /// recent processors a pause costs as much as a line's way from core to core.)
 const LOOKS: u32 = 64;
 
+/// A spin that is no longer than this is one on a core which others want.
+const SHORT: Duration = Duration::from_micros(2);
+
 /// A spin shorter than this needs no claim on its core.
 const UNCLAIMED: Duration = Duration::from_micros(20);
 
@@ -168,6 +171,21 @@ fn wait_as<T>(
     let sigmask = Some(blocked.before());
     let mut w = Waiting { sockets, epolls, kernel: &mut *w.kernel, deadline, sigmask, spin, restart, callbacks, since };
     spin_and_sleep(thread, process, &mut w, marks, started, counted, check)
+}
+
+/// How long a wait of the calling thread for one socket is to spin, where that is so short, for its core is shared, that it needs no claim on the core.
+/// `None`: longer.
+pub(crate) fn short_spin(thread: &Thread, process: &Process) -> Option<Duration> {
+    let (history, limit) = (history(thread, SpinClass::Rx).get(), limit(process, SpinClass::Rx));
+    Some(history.budget(limit)).filter(|budget| *budget <= SHORT)
+}
+
+/// Such a wait has ended, with what it waited for.
+pub(crate) fn note_slept(thread: &Thread, process: &Process, began: Instant, now: Instant) {
+    let (history, limit) = (history(thread, SpinClass::Rx), limit(process, SpinClass::Rx));
+    let mut learned = history.get();
+    learned.ended(limit, now.since(began), Outcome::Satisfied, &Spin::new(began, &learned, limit));
+    history.set(learned);
 }
 
 /// Nothing was there at `started`: looks on for as long as that is worth it, then sleeps.

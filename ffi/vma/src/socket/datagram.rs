@@ -16,7 +16,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::{Error, Instant};
 
-pub(crate) use self::receive::{KernelPoll, Received, receive};
+pub(crate) use self::receive::{KernelPoll, Received, receive, wait_for_more};
 pub(in crate::socket) use self::receive::{ask_kernel, from_kernel};
 use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};

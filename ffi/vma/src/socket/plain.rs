@@ -3,6 +3,7 @@
 //! What happens to a flow is told to whoever watches its socket by the process's lock, after the ring's was released; where nobody watches, there is
 //! nothing to tell, and that lock is not taken. What cannot be done here at once (a call that has to wait, flags that say more) goes the long way.
 
+mod alone;
 mod datagrams;
 
 use core::ffi::c_int;
@@ -56,11 +57,17 @@ impl<'a> Entered<'a> {
     }
 }
 
-/// Nothing is plain any more, as far as is known: no socket, and no epoll instance. For who has the process's lock, and changes what a call has to see to; and
-/// for the child of a fork. Async-signal-safe.
+/// Nothing is plain any more, as far as is known: no socket, and no epoll instance. For who has the process's lock, and changes what a call has to see
+/// to. Async-signal-safe.
 pub(crate) fn unsay_all() {
     table::unsay_all();
     mux::epoll::unsay_all();
+}
+
+/// In the child of a fork: nothing is plain any more, and nobody sleeps. Async-signal-safe.
+pub(crate) fn unsay_all_in_child() {
+    table::forget_sleepers();
+    unsay_all();
 }
 
 /// A call has left on a ring what only the process's lock can see to; `held`: a flow of which something is held back.
@@ -152,6 +159,10 @@ pub(crate) enum Came {
     Bytes(Result<usize, Error>),
     /// A datagram.
     Datagram(Result<Taken, Errno>),
+    /// Nothing: the wait was interrupted.
+    Interrupted,
+    /// Nothing: the call has begun to wait, without a timeout, and is to go on the long way.
+    Waits,
 }
 
 /// Receives on a plain socket, with `kernel` to receive from the kernel with extra flags. `None`: it is to go the long way; nothing was taken.
@@ -164,18 +175,19 @@ pub(crate) fn receive(
     (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
 ) -> Option<Came> {
     let mut entered = Entered::new(process, key)?;
-    if entered.plain.is_of_datagrams() {
-        return datagrams::receive(process, now, (fd, key), entered, into, (flags, kernel)).map(Came::Datagram);
+    let plain = entered.plain;
+    if plain.is_of_datagrams() {
+        let came = datagrams::receive(process, now, (fd, key), entered, into, (flags, kernel)).map(Came::Datagram);
+        return came.or_else(|| alone::receive(process, plain, (fd, key), into, (flags, kernel)));
     }
     if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
     }
     let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty(), false);
-    let plain = entered.plain;
     entered.leave(process, now);
     match result {
         Err(Error::BadSocket) => None,
-        Err(Error::WouldBlock) if !plain.has_nothing(flags) => None,
+        Err(Error::WouldBlock) if !plain.has_nothing(flags) => alone::receive(process, plain, (fd, key), into, (flags, kernel)),
         result => Some(Came::Bytes(result)),
     }
 }
@@ -201,6 +213,7 @@ impl Offload {
             is_watched_by_one: only.is_some(),
             is_of_datagrams: matches!(socket.kind, Kind::Datagram(_)),
             is_nonblocking: socket.nonblocking,
+            is_endless: socket.receive_timeout.is_none(),
             empty_is_all: !self.callbacks.are_used(),
         };
         if table::publish(key, flow, traits)

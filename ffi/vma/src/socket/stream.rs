@@ -87,6 +87,14 @@ pub(super) fn receive_some(
     wait_to_receive(process, key, id, into, ring_flags, timeout, resume)
 }
 
+/// Goes on with a receive that has begun to wait, without a timeout.
+///
+/// # Errors
+/// As [`receive`].
+pub(crate) fn wait_for_more(process: &Process, key: Key, id: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    wait_to_receive(process, key, id, into, RecvFlags::empty(), None, Resume::new(process.now()))
+}
+
 fn wait_to_receive(
     process: &Process,
     key: Key,

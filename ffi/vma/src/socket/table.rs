@@ -5,7 +5,8 @@
 //! fields: that costs a call that goes the long way once more, and nothing that is changed is forgotten.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::os::fd::RawFd;
 
 use ringway_stack::ring::FlowId;
 
@@ -17,6 +18,8 @@ use crate::slab::{Key, Slab};
 const PLAIN: u64 = 1;
 /// Epoll instances have it, or threads sleep for it.
 const WATCHED: u64 = 2;
+/// A call that waits on it does so for ever.
+const ENDLESS: u64 = 8;
 /// It is a UDP socket.
 const DATAGRAMS: u64 = 16;
 /// It does not block.
@@ -33,10 +36,12 @@ struct Cell {
     word: AtomicU64,
     /// The flow's slot, and its generation.
     flow: AtomicU64,
+    /// The eventfd of the thread that sleeps for it by its ring's lock alone ([`super::plain`]), plus one. Zero: none does.
+    sleeper: AtomicI32,
 }
 
 impl Empty for Cell {
-    const EMPTY: Self = Self { word: AtomicU64::new(0), flow: AtomicU64::new(0) };
+    const EMPTY: Self = Self { word: AtomicU64::new(0), flow: AtomicU64::new(0), sleeper: AtomicI32::new(0) };
 }
 
 /// By the sockets' indices. Beyond, no socket is plain.
@@ -63,6 +68,8 @@ pub(super) struct Traits {
     pub(super) is_of_datagrams: bool,
     /// It does not block.
     pub(super) is_nonblocking: bool,
+    /// It has no receive timeout.
+    pub(super) is_endless: bool,
     /// A receive that finds nothing, and is not to wait, has nothing else to do.
     pub(super) empty_is_all: bool,
 }
@@ -76,6 +83,7 @@ impl Traits {
             | bit(self.is_watched_by_one, WATCHED_BY_ONE)
             | bit(self.is_of_datagrams, DATAGRAMS)
             | bit(self.is_nonblocking, NONBLOCKING)
+            | bit(self.is_endless, ENDLESS)
             | bit(self.empty_is_all, EMPTY_IS_ALL)
     }
 }
@@ -91,6 +99,24 @@ impl Plain {
     #[inline]
     pub(super) const fn is_not_to_wait(self, flags: c_int) -> bool {
         self.word & NONBLOCKING != 0 || flags & libc::MSG_DONTWAIT != 0
+    }
+
+    /// Whether a receive with these flags that found nothing waits, for as long as it takes, and nobody else waits for the socket.
+    #[inline]
+    pub(super) const fn waits_alone(self, flags: c_int) -> bool {
+        self.word & (ENDLESS | EMPTY_IS_ALL) == ENDLESS | EMPTY_IS_ALL && self.word & WATCHED == 0 && !self.is_not_to_wait(flags)
+    }
+
+    /// A thread is about to sleep for it, and is woken by that eventfd when it may be plain no more. `false`: it may be so already.
+    pub(super) fn begin_sleep(self, key: Key, waker: RawFd) -> bool {
+        let Some(cell) = CELLS.find(key.index.cast_signed()) else { return false };
+        // (Whoever unsays it looks for the sleeper thereafter, and this looks whether it was unsaid: one of them sees the other.)
+        cell.sleeper.store(waker + 1, Ordering::SeqCst);
+        if cell.word.load(Ordering::SeqCst) == self.word {
+            return true;
+        }
+        cell.sleeper.store(0, Ordering::Relaxed);
+        false
     }
 
     /// Whether a receive with these flags that found nothing has its answer, which is EAGAIN.
@@ -166,7 +192,8 @@ pub(super) fn publish(key: Key, flow: FlowId, traits: Traits) -> bool {
         return false;
     }
     IN_USE.store(true, Ordering::Relaxed);
-    cell.word.store(0, Ordering::Release);
+    cell.word.swap(0, Ordering::SeqCst);
+    wake_sleeper(cell);
     cell.flow.store(u64::from(flow.index) << 32 | u64::from(flow.generation), Ordering::Release);
     cell.word.store(word, Ordering::Release);
     true
@@ -179,7 +206,24 @@ fn unsay(index: u32) {
         && let Some(cell) = CELLS.find(index.cast_signed())
         && cell.word.load(Ordering::Relaxed) != 0
     {
-        cell.word.store(0, Ordering::Release);
+        // (SeqCst: see `Plain::begin_sleep`.)
+        cell.word.swap(0, Ordering::SeqCst);
+        wake_sleeper(cell);
+    }
+}
+
+#[inline]
+fn wake_sleeper(cell: &Cell) {
+    let sleeper = cell.sleeper.load(Ordering::SeqCst);
+    if sleeper != 0 {
+        ringway_host::sleep::signal(sleeper - 1);
+    }
+}
+
+/// Nobody sleeps for the socket in that slot by its ring's lock any more.
+pub(crate) fn end_sleep(index: u32) {
+    if let Some(cell) = CELLS.find(index.cast_signed()) {
+        cell.sleeper.store(0, Ordering::Relaxed);
     }
 }
 
@@ -187,6 +231,13 @@ fn unsay(index: u32) {
 pub(super) fn unsay_all() {
     if IN_USE.load(Ordering::Relaxed) {
         CELLS.numbers().for_each(|index| unsay(index.cast_unsigned()));
+    }
+}
+
+/// In the child of a fork: its parent's threads sleep for nothing of its own. Async-signal-safe.
+pub(super) fn forget_sleepers() {
+    if IN_USE.load(Ordering::Relaxed) {
+        CELLS.numbers().for_each(|index| end_sleep(index.cast_unsigned()));
     }
 }
 

@@ -233,6 +233,21 @@ pub(in crate::socket) fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize,
     Ok(count)
 }
 
+/// Goes on with a receive that has begun to wait, without a timeout.
+///
+/// # Errors
+/// As [`receive`].
+pub(crate) fn wait_for_more(
+    process: &Process,
+    fd: c_int,
+    key: Key,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Received, Errno> {
+    wait_to_receive(process, fd, key, into, flags, kernel, (None, Resume::new(process.now())))
+}
+
 fn wait_to_receive(
     process: &Process,
     fd: c_int,

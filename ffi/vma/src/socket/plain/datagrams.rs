@@ -127,6 +127,13 @@ impl Beside {
         });
     }
 
+    /// What a receive that came by a plain socket's flow tells. `None`: nothing is known of the flow.
+    pub(super) fn taken(&mut self, flow: FlowId, received: Result<Datagram, Error>) -> Option<Result<Taken, Errno>> {
+        let known = self.find(flow)?;
+        let (family, ancillary) = (known.family, known.ancillary);
+        Some(received.map(|datagram| Taken::Ring { datagram, family, ancillary }).map_err(Errno::from))
+    }
+
     /// When the kernel's half of the socket is asked, as calls that went by the ring's lock have left it.
     pub(in crate::socket) fn take_kernel_poll(&mut self, flow: FlowId) -> Option<KernelPoll> {
         self.find(flow)?.kernel.take()
