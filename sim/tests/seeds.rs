@@ -48,6 +48,7 @@ const FAILED_ONCE: &[&str] = &[
     "71470064/none/0/meeting",
     "73021616/none/0/shared",
     "75047344/none/0/meeting",
+    "76132442/pause/0/udp",
 ];
 
 #[test]
