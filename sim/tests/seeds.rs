@@ -47,6 +47,7 @@ const FAILED_ONCE: &[&str] = &[
     "71446498/loss/3/probes",
     "71470064/none/0/meeting",
     "73021616/none/0/shared",
+    "75025106/clock/4/idle+slow",
     "75047344/none/0/meeting",
     "76132442/pause/0/udp",
 ];
