@@ -49,6 +49,7 @@ const FAILED_ONCE: &[&str] = &[
     "73021616/none/0/shared",
     "75025106/clock/4/idle+slow",
     "75047344/none/0/meeting",
+    "76121386/forge/7/abort",
     "76132442/pause/0/udp",
 ];
 

@@ -158,6 +158,13 @@ impl State {
         self.lossy || self.timeouts > 0 || self.syns > 1
     }
 
+    /// What is sent again is in flight: an acknowledgment of it that may have been dropped was (RFC 9293 s3.10.7.4).
+    fn resends(&mut self, seq: u32) {
+        if self.unsure.is_some() && self.una.is_some_and(|una| before(seq, una)) {
+            self.una = Some(seq);
+        }
+    }
+
     /// Whether what was acknowledged last is known.
     pub(in crate::checkers) fn is_sure(&self) -> bool {
         self.unsure.is_none()
@@ -323,6 +330,9 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
             }
         }
         return;
+    }
+    if segment.span() > 0 {
+        own.shadow.sender.resends(segment.seq);
     }
     let known = super::State::is_known(own) && !own.disturbed;
     if known && segment.span() > 0 && peer.is_some() && own.shadow.sender.una.is_some() {

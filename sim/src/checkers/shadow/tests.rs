@@ -373,6 +373,31 @@ fn what_is_acknowledged_below_the_window_times_out_when_it_was_sent() {
     assert_eq!([sent_again(IRS), sent_again(IRS + 1)], [true, false]);
 }
 
+/// RFC 9293 s3.10.7.4: what repeats old bytes is dropped, with what it acknowledges. What is sent again then begins before that, and its timer backs off (as in the
+/// seed 76121386).
+#[test]
+fn what_is_sent_again_was_acknowledged_below_the_window() {
+    let mut side = Side::new();
+    side.fills_window();
+    side.passes(10);
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + MSS, ACK, 100));
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 4 * MSS, ACK, 50));
+    side.stamps.1 = 2;
+    side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 101, ACK, 0));
+    side.service();
+    assert_eq!(side.own().shadow.sender.una, Some(ISS + 1 + 4 * MSS));
+    let mut gaps = Vec::new();
+    for wait in [200, 400, 800, 1600] {
+        side.passes(wait);
+        side.sends(side.out(ISS + 1 + MSS, IRS + 101, ACK, MSS as usize));
+        side.service();
+        let (now, state) = (side.now, &side.own().shadow.sender);
+        assert_eq!((state.una, state.head_at), (Some(ISS + 1 + MSS), now));
+        gaps.extend(state.retry_at(Instant::ZERO).map(|at| at.since(now) > Duration::from_millis(2 * wait)));
+    }
+    assert_eq!(gaps, [true; 4]);
+}
+
 /// RFC 6582 s3.2 step 3: the timer that the first partial acknowledgment started goes on while the device refuses what a later one asks for (as in the seed
 /// 71085641); and what goes then may as well be for a timeout, once.
 #[test]
