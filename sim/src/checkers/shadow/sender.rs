@@ -121,6 +121,8 @@ pub(in crate::checkers) struct State {
     wl1: Option<u32>,
     pub(super) window_max: u32,
     last_tx: Instant,
+    /// When bytes were sent last.
+    data_at: Instant,
     /// When something was sent last with nothing on its way; and the longest time between two such moments.
     busy_since: Instant,
     longest_wait: Duration,
@@ -352,6 +354,9 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         own.shadow.sender.time(segment, at);
     }
     own.shadow.sender.last_tx = at;
+    if segment.len() > 0 {
+        own.shadow.sender.data_at = at;
+    }
 }
 
 fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
@@ -359,11 +364,14 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let nodelay = own.shadow.config.as_ref().is_none_or(|config| config.nodelay || config.cork) || own.shadow.reconfigured;
     let state = &mut own.shadow.sender;
     let flight = nxt.wrapping_sub(una);
-    // RFC 5681 s4.1: the restart window.
-    let (_, rto) = state.rto();
-    if flight == 0 && state.una == Some(una) && at > state.last_tx + rto * 2 {
-        state.cwnd = state.cwnd.min(INITIAL_SEGMENTS * u64::from(state.mss));
-        state.cwnd_least = state.cwnd_least.min(state.cwnd);
+    // RFC 5681 s4.1: the restart window, of who "has not sent data in an interval exceeding the retransmission timeout", which is known within bounds.
+    let (least, most) = state.rto();
+    let restart = INITIAL_SEGMENTS * u64::from(state.mss);
+    if flight == 0 && state.una == Some(una) && at > state.last_tx + most * 2 {
+        state.cwnd = state.cwnd.min(restart);
+    }
+    if flight == 0 && at > state.data_at + least {
+        state.cwnd_least = state.cwnd_least.min(restart);
     }
     let pending = una.wrapping_sub(state.una.unwrap_or(una));
     let arrived: u32 = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()).map(|&(a, b)| b.wrapping_sub(a)).sum();

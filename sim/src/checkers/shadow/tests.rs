@@ -716,6 +716,28 @@ fn small_segments_and_idle_senders() {
     });
 }
 
+/// RFC 5681 s4.1: who has sent no data for longer than the least timeout may have begun anew with the restart window, which then grows where a larger one would
+/// not have been used (as in the seed 77069718).
+#[test]
+fn a_sender_that_was_idle_may_have_a_smaller_window() {
+    let grows = |millis: u64| {
+        let mut side = Side::new();
+        for (first, end) in [(0, 10), (10, 19)] {
+            side.writes((end - first) as usize * MSS as usize);
+            for n in first..end {
+                side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n + 1 == end { ACK | PSH } else { ACK }, MSS as usize));
+            }
+            side.service();
+            side.passes(10);
+            side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + end * MSS, ACK, 0));
+            side.service();
+            side.passes(millis);
+        }
+        side.own().shadow.sender.window_most().map(|most| most / u64::from(MSS))
+    };
+    assert_eq!([grows(100), grows(210)], [Some(20), Some(29)]);
+}
+
 #[test]
 fn resets_answer_something() {
     let mut strays = resets::State::default();
