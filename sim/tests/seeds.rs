@@ -51,6 +51,7 @@ const FAILED_ONCE: &[&str] = &[
     "75047344/none/0/meeting",
     "76121386/forge/7/abort",
     "76132442/pause/0/udp",
+    "77030036/loss+reordering/3/idle+half-close+overflow+udp+handover",
     "77069718/duplication+send_error+clock/5/request+abort+overflow+multicast+shared",
 ];
 

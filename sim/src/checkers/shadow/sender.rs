@@ -612,7 +612,7 @@ pub(in crate::checkers) fn serviced(
     let several = arrivals.len() > 1;
     // (What lies before all that came may have lain before the window.)
     let behind = own.rx.next;
-    let state = &mut own.shadow.sender;
+    let (state, repeated) = (&mut own.shadow.sender, &own.shadow.repeated);
     let nxt_before = state.nxt.unwrap_or(nxt);
     // Duplicates, those included that may have been dropped for their number or timestamp.
     let mut hints = state.dups;
@@ -646,7 +646,9 @@ pub(in crate::checkers) fn serviced(
         // RFC 9293 s3.10.7.4: SND.WL1 says whether the segment is newer than the one that the window came with.
         if before(una, arrival.ack) || arrival.ack == una && state.wl1.is_none_or(|wl1| !before(arrival.seq, wl1)) {
             state.wl1 = Some(arrival.seq);
-            state.window = Some(arrival.window);
+            // (What repeats what had all come is dropped, and whether its window counts is not known.)
+            let counts = !repeated.contains(&at) || state.window == Some(arrival.window);
+            state.window = Some(arrival.window).filter(|_| counts);
             let window = u32::from(arrival.window) << if arrival.has(SYN) { 0 } else { scale };
             let edge = arrival.ack.wrapping_add(window);
             state.edge = Some(state.edge.filter(|&known| stale && before(known, edge)).unwrap_or(edge));

@@ -438,6 +438,34 @@ fn what_waited_for_the_device_times_out_when_the_first_partial_acknowledgment_sa
     goes(false).breaks("is sent again after 40ms; 200ms is the least", |side| again(side, 4));
 }
 
+/// RFC 9293 s3.10.7.4, RFC 5681 s2: a segment that repeats what fills a gap is dropped, with the window that it brings: the first acknowledgment that brings it then
+/// changes the window, and is no duplicate (as in the seed 77030036).
+#[test]
+fn a_window_that_came_with_what_repeats_may_be_new() {
+    let duplicates = |count: usize, repeats: bool| {
+        let mut side = Side::new();
+        side.own().agrees_on_sack = false;
+        side.fills_window();
+        let answers = |side: &mut Side, received: u32| {
+            side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 1 + received, ACK, 0));
+            side.service();
+        };
+        side.comes(&Side::of_peer(2, IRS + 101, ISS + 1, ACK, 100));
+        answers(&mut side, 0);
+        side.stamps.1 = 3;
+        side.comes(&Side::of_peer(3, IRS + 1, ISS + 1, ACK, 100));
+        if repeats {
+            side.comes(&Segment { window: 500, ..Side::of_peer(3, IRS + 101, ISS + 1, ACK, 100) });
+        }
+        answers(&mut side, 200);
+        let window = if repeats { 500 } else { 512 };
+        (0..count).for_each(|_| side.comes(&Segment { window, ..Side::of_peer(3, IRS + 201, ISS + 1, ACK, 0) }));
+        catch_unwind(AssertUnwindSafe(|| side.service())).is_ok()
+    };
+    assert_eq!([duplicates(3, true), duplicates(4, true)], [true, false]);
+    assert_eq!([duplicates(2, false), duplicates(3, false)], [true, false]);
+}
+
 /// RFC 6582 s3.2 step 2: duplicates of what ended a recovery begin no other, and where the first of what a recovery sent again may have been the last of the one
 /// before, it ends where that which three duplicates began would (as in the seed 71212222).
 #[test]
