@@ -74,6 +74,8 @@ pub(in crate::checkers) struct State {
     recover: u32,
     /// What seemed to begin it may have been the last of one that just ended: then three duplicates begin another.
     overlaps: bool,
+    /// Three duplicates may have begun another that ends here, though it seemed to go on: where it ends is not known for certain.
+    another: Option<u32>,
     /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
     high_rxt_before: u32,
@@ -478,6 +480,8 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     if going_on {
         if state.overlaps && begins_here {
             state.recover = nxt;
+        } else if begins_here && (state.fuzzy || several) {
+            state.another = Some(nxt);
         }
         if state.phase == Phase::Recovery
             && sack
@@ -753,7 +757,7 @@ fn fast_retransmit(moment: &Moment, own: &Endpoint, service: Service, resent: bo
     // RFC 2018 s8: what was reported, and then dropped, is sent again after a timeout; until then it counts as received.
     let dropped = state.is_sacked(una, una.wrapping_add(1));
     // RFC 6582 s3.2 step 2: without SACK, duplicates of what ended a recovery may answer what was sent twice.
-    let answers = !own.agrees_on_sack && una == state.recover;
+    let answers = !own.agrees_on_sack && (una == state.recover || state.another == Some(una));
     let sound = state.phase == Phase::Open && !resent && before(una, own.nxt) && before(own.iss, una) && !dropped && !answers;
     if sound && state.dups >= DUPACK_THRESHOLD {
         let relative = own.relative(una);

@@ -466,6 +466,44 @@ fn a_window_that_came_with_what_repeats_may_be_new() {
     assert_eq!([duplicates(2, false), duplicates(3, false)], [true, false]);
 }
 
+/// RFC 6582 s3.2 step 2: three duplicates among what came at once may have begun another recovery, and duplicates of what ended that one begin none (as in the seed
+/// 77051810).
+#[test]
+fn duplicates_of_what_ended_a_recovery_that_nobody_saw_begin() {
+    let start = |n: u32| ISS + 1 + n * MSS;
+    let sends = |side: &mut Side, n: u32| side.sends(side.out(start(n), IRS + 1, ACK, MSS as usize));
+    let acks = |side: &mut Side, n: u32| side.comes(&Side::of_peer(2, IRS + 1, start(n), ACK, 0));
+    let passes = |at_once: bool| {
+        let mut side = Side::new();
+        side.own().agrees_on_sack = false;
+        let rest = |side: &mut Side| {
+            if !at_once {
+                side.service()
+            }
+        };
+        side.fills_window();
+        side.passes(10);
+        (0..2).for_each(|_| (acks(&mut side, 0), rest(&mut side)).1);
+        acks(&mut side, 0);
+        sends(&mut side, 0);
+        side.service();
+        side.passes(10);
+        acks(&mut side, 5);
+        rest(&mut side);
+        (0..3).for_each(|_| (acks(&mut side, 5), rest(&mut side)).1);
+        sends(&mut side, 10);
+        sends(&mut side, 5);
+        side.service();
+        side.passes(10);
+        acks(&mut side, 11);
+        (11..15).for_each(|n| sends(&mut side, n));
+        side.service();
+        side.passes(10);
+        catch_unwind(AssertUnwindSafe(|| (0..3).for_each(|_| (acks(&mut side, 11), side.service()).1))).is_ok()
+    };
+    assert_eq!([passes(true), passes(false)], [true, false]);
+}
+
 /// RFC 6582 s3.2 step 2: duplicates of what ended a recovery begin no other, and where the first of what a recovery sent again may have been the last of the one
 /// before, it ends where that which three duplicates began would (as in the seed 71212222).
 #[test]
