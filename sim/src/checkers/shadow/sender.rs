@@ -459,6 +459,8 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.phase = Phase::Open;
     }
     let repeats = before(segment.seq, state.high_rxt);
+    // RFC 6675 s5 step 4.3: the recovery that begins sends the oldest byte again, which the last one may just have done.
+    let begins_anew = sack && head && repeats && state.overlaps && evidence;
     // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
     let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
     let reported = recovering && sack && before(segment.seq, highest);
@@ -510,7 +512,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
                 format_args!("RFC 5681 s3.1: {out} bytes sent again are on their way, {} more, and cwnd is {window}", segment.len()),
             );
         }
-    } else if evidence && state.phase == Phase::Open {
+    } else if begins_anew || evidence && state.phase == Phase::Open {
         (state.phase, state.recover, state.counted) = (Phase::Recovery, nxt, 0);
         (state.recovers, state.restarted_at) = (true, None);
         state.halve(flight);

@@ -504,6 +504,44 @@ fn duplicates_of_what_ended_a_recovery_that_nobody_saw_begin() {
     assert_eq!([passes(true), passes(false)], [true, false]);
 }
 
+/// RFC 6675 s5 step 4.3: a recovery sends the oldest byte again, though the one that ended just before may have done so, for what is reported above (as in the
+/// seed 77161128).
+#[test]
+fn a_recovery_sends_again_what_the_one_before_did() {
+    let start = |n: u32| ISS + 1 + n * MSS;
+    let again = |side: &mut Side, n: u32| side.sends(side.out(start(n), IRS + 1, ACK, MSS as usize));
+    let reports = |side: &mut Side, una: u32, (from, to): (u32, u32)| {
+        side.comes(&sacks(Side::of_peer(2, IRS + 1, start(una), ACK, 0), &[(start(from), start(to))]));
+    };
+    // A recovery that ends in the service in which more is reported: what is sent again may still be of that one.
+    let ended = || {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        reports(&mut side, 0, (1, 5));
+        again(&mut side, 0);
+        side.service();
+        side.writes(8 * MSS as usize);
+        (10..14).for_each(|n| again(&mut side, n));
+        side.service();
+        side.passes(10);
+        reports(&mut side, 10, (11, 14));
+        again(&mut side, 10);
+        side.service();
+        side.passes(1);
+        side
+    };
+    let mut side = ended();
+    side.comes(&sacks(Side::of_peer(3, IRS + 1, start(10), ACK, 0), &[(start(11), start(14))]));
+    side.service();
+    again(&mut side, 10);
+    side.breaks("200ms is the least", |side| {
+        side.service();
+        side.service();
+        again(side, 10);
+    });
+}
+
 /// RFC 6582 s3.2 step 2: duplicates of what ended a recovery begin no other, and where the first of what a recovery sent again may have been the last of the one
 /// before, it ends where that which three duplicates began would (as in the seed 71212222).
 #[test]
