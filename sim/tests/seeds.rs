@@ -52,6 +52,7 @@ const FAILED_ONCE: &[&str] = &[
     "76121386/forge/7/abort",
     "76132442/pause/0/udp",
     "77030036/loss+reordering/3/idle+half-close+overflow+udp+handover",
+    "77041756/forge/0/bulk+udp+slow+stranger+shared+probes",
     "77051810/duplication+nic_reset/4/request+churn+probes",
     "77069718/duplication+send_error+clock/5/request+abort+overflow+multicast+shared",
     "77161128/duplication+corruption+burst_loss/9/multicast+slow",
