@@ -51,6 +51,7 @@ const FAILED_ONCE: &[&str] = &[
     "75047344/none/0/meeting",
     "76121386/forge/7/abort",
     "76132442/pause/0/udp",
+    "77014560/none/0/handover",
     "77030036/loss+reordering/3/idle+half-close+overflow+udp+handover",
     "77041756/forge/0/bulk+udp+slow+stranger+shared+probes",
     "77051810/duplication+nic_reset/4/request+churn+probes",

@@ -677,6 +677,22 @@ fn a_window_that_opens_unheard() {
     assert!(catch_unwind(|| opens(false)).is_err());
 }
 
+/// RFC 9293 s3.8.6: what was offered stays so. What a connection's ring before made, with a smaller window, may go after what its new one did, and shuts nothing (as in
+/// the seed 77014560).
+#[test]
+fn a_window_stays_open_whatever_the_ring_before_had_made() {
+    let mut side = Side::new();
+    side.announces(0, 512);
+    let now = side.now;
+    (side.own().moved, side.own().moved_at) = (true, now);
+    side.announces(1000, 504);
+    side.announces(1000, 4);
+    assert!(!side.own().window.is_shut());
+    window::serviced(now, side.own(), false, false);
+    side.passes(200);
+    side.announces(1000, 504);
+}
+
 /// A SYN that came twice begins another connection with the addresses of one that was reset before its program accepted it.
 #[test]
 fn what_a_program_accepts_may_have_been_followed_already() {
