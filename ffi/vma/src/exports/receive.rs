@@ -15,6 +15,7 @@ use super::send::MSG_CMSG_COMPAT;
 use super::timeout::from_timespec;
 use crate::cancel::Masked;
 use crate::errno::{Errno, is_nowhere, optional, to_ssize};
+use crate::extra::resume::Resume;
 use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
@@ -73,8 +74,8 @@ fn receive_uncounted(
                 Taken::Ring { datagram, family, ancillary } => Got::Datagram(datagram, family, ancillary),
                 Taken::Kernel(count) => Got::Kernel(count),
             }),
-            Came::Interrupted => Err(Errno(libc::EINTR)),
-            Came::Waits => go_on_waiting(process, (fd, key), into, flags, kernel),
+            Came::Nothing(error) => Err(error),
+            Came::Waits(begun, timeout) => go_on_waiting(process, (fd, key), into, (flags, kernel), (timeout, begun)),
         };
     }
     let mut guard = process.lock();
@@ -126,25 +127,25 @@ fn receive_uncounted(
     }
 }
 
-/// A call has begun to wait on a plain socket, without a timeout, which may be another thing by now.
+/// A call, which began so, waits on a plain socket with this timeout. The socket may be another thing by now.
 #[cold]
 fn go_on_waiting(
     process: &Process,
     (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
-    flags: c_int,
-    kernel: &dyn Fn(c_int) -> isize,
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+    (timeout, begun): (Option<Duration>, Resume),
 ) -> Result<Got, Errno> {
     let Some((kind, family, ancillary)) = process.lock().sockets.find(key).map(|socket| (socket.kind, socket.family, socket.ancillary))
     else {
         return Err(Errno(libc::EBADF));
     };
     match kind {
-        Kind::Stream(id) => match stream::wait_for_more(process, key, id, into) {
+        Kind::Stream(id) => match stream::wait_for_more(process, key, id, into, (timeout, begun)) {
             Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
             result => result.map(Got::Stream),
         },
-        Kind::Datagram(_) => Ok(match datagram::wait_for_more(process, fd, key, into, flags, kernel)? {
+        Kind::Datagram(_) => Ok(match datagram::wait_for_more(process, (fd, key), into, (flags, kernel), (timeout, begun))? {
             Received::Ring(datagram) => Got::Datagram(datagram, family, ancillary),
             Received::Kernel(count) => Got::Kernel(count),
             Received::End => Got::Stream(0),

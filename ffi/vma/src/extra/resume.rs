@@ -44,6 +44,11 @@ impl Resume {
         Self { marks: Some(thread::with(|thread| thread.marks())), ..Self::unheeded(began) }
     }
 
+    /// Of a call that has waited since then, when so many handlers had run.
+    pub(crate) fn since(began: Instant, marks: Marks) -> Self {
+        Self { marks: Some(marks), ..Self::unheeded(began) }
+    }
+
     /// Of a call that begins where no socket has a callback.
     #[inline]
     const fn unheeded(began: Instant) -> Self {

@@ -6,6 +6,7 @@
 //! socket (a listener's and a UDP socket's placeholder) is watched by the kernel: by ppoll while a thread sleeps, and by
 //! the real epoll behind an epoll instance ([`epoll`]).
 
+pub(crate) mod alone;
 pub(crate) mod beside;
 pub(crate) mod epoll;
 mod held;
@@ -32,7 +33,7 @@ use crate::slab::Slab;
 use crate::socket::{Socket, refused};
 use epoll::Epolls;
 use interest::Edge;
-pub(crate) use sleepers::{Lone, RingWatch, Sleeper};
+pub(crate) use sleepers::{RingWatch, Sleeper};
 pub(crate) use wakes::Wakes;
 
 pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
@@ -185,6 +186,9 @@ impl State {
         note_activity();
         if let Some(instance) = self.epolls.get(epoll) {
             let edge = instance.lists().interest.edge(item, edges);
+            if edge != Edge::Nothing {
+                epoll::wake_lone(epoll);
+            }
             if edge == Edge::New || edge == Edge::Again && !instance.parents.is_empty() {
                 self.epoll_ready(epoll, edge, 0);
             }

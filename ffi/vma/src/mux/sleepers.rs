@@ -23,7 +23,6 @@ use super::thread::Thread;
 use crate::process::{Offload, fork_generation};
 use crate::rings::{ProcessRing, RingSet};
 use crate::slab::Key;
-use crate::socket::table;
 
 /// A ring that receives faster than this many polls can drain does not let itself be armed: whoever wakes next polls on.
 const ARM_TRIES: u32 = 4;
@@ -53,10 +52,11 @@ pub(crate) struct Sleeper {
     pub(super) leads: RingSet,
 }
 
-/// A thread that sleeps for one flow of a ring's, by the ring's lock alone ([`crate::socket::plain`]): in no other table.
+/// A thread that sleeps for a ring by the ring's lock alone ([`super::alone`]): in no other table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lone {
-    pub(crate) flow: FlowId,
+    /// The flow for which it does; `None`: for any.
+    pub(crate) flow: Option<FlowId>,
     /// Its eventfd.
     pub(crate) waker: RawFd,
 }
@@ -78,7 +78,7 @@ pub(crate) struct RingWatch {
     pub(super) leader: Option<u32>,
     /// The sleeper that sleeps in epoll_wait on the ring's descriptor, and on no other, and takes its wake-ups there.
     pub(super) in_ring: Option<Key>,
-    /// The thread that sleeps on the ring for one flow.
+    /// The thread that sleeps on the ring so.
     lone: Option<Lone>,
     /// How often one did.
     pub(super) lone_sleeps: u64,
@@ -171,10 +171,10 @@ impl RingWatch {
         self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.deep.is_none() && self.lone.is_none()
     }
 
-    /// The thread that sleeps for a flow alone, if it is this one.
+    /// The thread that sleeps so for a flow.
     #[inline]
     pub(crate) fn lone_for(&self, flow: FlowId) -> Option<Lone> {
-        self.lone.filter(|lone| lone.flow == flow)
+        self.lone.filter(|lone| lone.flow.is_none_or(|its| its == flow))
     }
 
     /// Whether such threads are so many that nobody needs to lead.
@@ -306,9 +306,9 @@ impl Offload {
             thread.lone.set(None);
             return;
         }
-        if let Some((ring, index)) = thread.lone.take() {
+        if let Some((ring, watched)) = thread.lone.take() {
             self.rings.at_mut(ring).rise_alone();
-            table::end_sleep(index);
+            watched.end_sleep();
         }
         self.stand_up(thread);
         spun.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
@@ -451,7 +451,7 @@ impl Offload {
 }
 
 impl ProcessRing {
-    /// A thread is to sleep on the ring for one flow, as long as nobody else watches the ring. `false`: somebody does, or there is something to poll.
+    /// A thread is to sleep on the ring so, as long as nobody else watches the ring. `false`: somebody does, or there is something to poll.
     pub(crate) fn lie_down_alone(&mut self, lone: Lone) -> bool {
         let lies = self.watch.is_left_alone() && self.watch.in_ring.is_none() && self.watch.dozer.is_none() && self.arm();
         if lies {

@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use ringway_host::EventFd;
 use ringway_host::spin::{CoreClaim, History};
 
+use super::alone::Watched;
 use super::turns::{Ratio, Turns};
 use crate::extra::resume::Resume;
 use crate::fdtable::{self, Entry};
@@ -41,8 +42,8 @@ pub(crate) struct Thread {
     /// no handler runs.
     pub(super) spinning: Cell<RingSet>,
     pub(super) asleep: Cell<Option<Key>>,
-    /// The ring on which it sleeps for one socket, and that ([`crate::socket::plain`]). As `asleep`, but changed under the ring's lock.
-    pub(crate) lone: Cell<Option<(u16, u32)>>,
+    /// The ring on which it sleeps by that ring's lock alone, and what for. As `asleep`, but changed under the ring's lock.
+    pub(super) lone: Cell<Option<(u16, Watched)>>,
     /// The [`fork_generation`] of the tables that these speak of.
     pub(super) generation: Cell<u32>,
     /// How the call under way began, which is made again once callbacks have run.
@@ -137,7 +138,7 @@ pub(crate) fn with<T>(f: impl FnOnce(&Thread) -> T) -> T {
 }
 
 /// The calling thread's eventfd; `None`: it cannot have one now (no descriptors, or the thread is about to end).
-pub(crate) fn waker() -> Option<RawFd> {
+pub(super) fn waker() -> Option<RawFd> {
     let own = |waker: &RefCell<Option<Waker>>| {
         let waker = waker.try_borrow().ok()?;
         waker.as_ref().filter(|waker| waker.generation == fork_generation())?.event.as_ref().map(EventFd::fd)
@@ -164,7 +165,7 @@ fn make_waker(waker: &RefCell<Option<Waker>>) -> Option<RawFd> {
 }
 
 /// Makes the calling thread's eventfd unreadable.
-pub(crate) fn clear_waker() {
+pub(super) fn clear_waker() {
     let _ =
         WAKER.try_with(|waker| waker.try_borrow().map(|waker| waker.as_ref().and_then(|waker| waker.event.as_ref()).map(EventFd::clear)));
 }
@@ -233,20 +234,20 @@ impl Thread {
     /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART. Or the thread is to
     /// end.
     #[inline]
-    pub(crate) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
+    pub(super) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
         let now = self.marks();
         let by_signal = if restart { now.interrupting != marks.interrupting } else { now.signals != marks.signals };
         by_signal || self.is_cancelled()
     }
 
     /// Whether a handler ran since then, or the thread is to end.
-    pub(crate) fn signalled(&self, marks: Marks) -> bool {
+    pub(super) fn signalled(&self, marks: Marks) -> bool {
         self.marks().signals != marks.signals || self.is_cancelled()
     }
 
     /// Whether the thread is to end, and lets itself be ended.
     #[inline]
-    pub(crate) fn is_cancelled(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         self.cancels.load(Ordering::Relaxed) != 0 && crate::cancel::is_enabled()
     }
 
@@ -261,7 +262,7 @@ impl Thread {
 
     /// Before a wait: whoever cancels the thread from now on ends the wait. `false`: somebody may have cancelled it just before.
     #[inline]
-    pub(crate) fn can_be_cancelled(&self) -> bool {
+    pub(super) fn can_be_cancelled(&self) -> bool {
         if self.registered.get() == fork_generation() + 1 {
             return true;
         }
@@ -272,7 +273,7 @@ impl Thread {
 
     /// Whether the tables of who waits name this thread.
     #[inline]
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         !self.spinning.get().is_empty() || self.asleep.get().is_some() || self.lone.get().is_some()
     }
 
@@ -282,14 +283,8 @@ impl Thread {
         self.claim.get().is_some_and(|(_, claim)| claim.is_left())
     }
 
-    /// It is about to sleep on a ring, for that socket, by the ring's lock alone.
-    pub(crate) fn lies_down_alone(&self, ring: u16, socket: u32) {
-        self.generation.set(fork_generation());
-        self.lone.set(Some((ring, socket)));
-    }
-
     /// Runs `sleep` such that a signal which arrives before it really sleeps ends it. `None`: one arrived already.
-    pub(crate) fn sleeping<T>(&self, waker: RawFd, marks: Marks, sleep: impl FnOnce() -> T) -> Option<T> {
+    pub(super) fn sleeping<T>(&self, waker: RawFd, marks: Marks, sleep: impl FnOnce() -> T) -> Option<T> {
         // A handler runs on this very thread; who cancels it does not, and looks here after it has counted.
         self.sleeping_on.store(waker, Ordering::SeqCst);
         fence(Ordering::SeqCst);

@@ -173,18 +173,16 @@ fn wait_as<T>(
     spin_and_sleep(thread, process, &mut w, marks, started, counted, check)
 }
 
-/// How long a wait of the calling thread for one socket is to spin, where that is so short, for its core is shared, that it needs no claim on the core.
-/// `None`: longer.
-pub(crate) fn short_spin(thread: &Thread, process: &Process) -> Option<Duration> {
-    let (history, limit) = (history(thread, SpinClass::Rx).get(), limit(process, SpinClass::Rx));
-    Some(history.budget(limit)).filter(|budget| *budget <= SHORT)
+/// How long a wait of the calling thread is to spin, where that is so short, for its core is shared, that it needs no claim on the core. `None`: longer.
+pub(super) fn short_spin(thread: &Thread, process: &Process, class: SpinClass) -> Option<Duration> {
+    Some(history(thread, class).get().budget(limit(process, class))).filter(|budget| *budget <= SHORT)
 }
 
-/// Such a wait has ended, with what it waited for.
-pub(crate) fn note_slept(thread: &Thread, process: &Process, began: Instant, now: Instant) {
-    let (history, limit) = (history(thread, SpinClass::Rx), limit(process, SpinClass::Rx));
+/// Such a wait has ended.
+pub(super) fn note_slept(thread: &Thread, process: &Process, class: SpinClass, (began, now): (Instant, Instant), outcome: Outcome) {
+    let (history, limit) = (history(thread, class), limit(process, class));
     let mut learned = history.get();
-    learned.ended(limit, now.since(began), Outcome::Satisfied, &Spin::new(began, &learned, limit));
+    learned.ended(limit, now.since(began), outcome, &Spin::new(began, &learned, limit));
     history.set(learned);
 }
 

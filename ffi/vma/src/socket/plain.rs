@@ -7,6 +7,7 @@ mod alone;
 mod datagrams;
 
 use core::ffi::c_int;
+use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::Error;
@@ -18,6 +19,7 @@ use super::address::Address;
 use super::table::{self, Audience, Plain, Traits};
 use super::{Ancillary, Family, Kind, Socket};
 use crate::errno::Errno;
+use crate::extra::resume::Resume;
 use crate::lock::Guard;
 use crate::mux;
 use crate::process::{Offload, Process};
@@ -67,6 +69,7 @@ pub(crate) fn unsay_all() {
 /// In the child of a fork: nothing is plain any more, and nobody sleeps. Async-signal-safe.
 pub(crate) fn unsay_all_in_child() {
     table::forget_sleepers();
+    mux::epoll::forget_sleepers();
     unsay_all();
 }
 
@@ -159,10 +162,10 @@ pub(crate) enum Came {
     Bytes(Result<usize, Error>),
     /// A datagram.
     Datagram(Result<Taken, Errno>),
-    /// Nothing: the wait was interrupted.
-    Interrupted,
-    /// Nothing: the call has begun to wait, without a timeout, and is to go on the long way.
-    Waits,
+    /// Nothing: the wait ended with this.
+    Nothing(Errno),
+    /// Nothing: the call, which began so, waits with this timeout, and is to go on the long way.
+    Waits(Resume, Option<Duration>),
 }
 
 /// Receives on a plain socket, with `kernel` to receive from the kernel with extra flags. `None`: it is to go the long way; nothing was taken.
@@ -213,7 +216,7 @@ impl Offload {
             is_watched_by_one: only.is_some(),
             is_of_datagrams: matches!(socket.kind, Kind::Datagram(_)),
             is_nonblocking: socket.nonblocking,
-            is_endless: socket.receive_timeout.is_none(),
+            receive_timeout: socket.receive_timeout,
             empty_is_all: !self.callbacks.are_used(),
         };
         if table::publish(key, flow, traits)

@@ -87,12 +87,18 @@ pub(super) fn receive_some(
     wait_to_receive(process, key, id, into, ring_flags, timeout, resume)
 }
 
-/// Goes on with a receive that has begun to wait, without a timeout.
+/// Goes on with a receive that began so, and waits with this timeout.
 ///
 /// # Errors
 /// As [`receive`].
-pub(crate) fn wait_for_more(process: &Process, key: Key, id: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-    wait_to_receive(process, key, id, into, RecvFlags::empty(), None, Resume::new(process.now()))
+pub(crate) fn wait_for_more(
+    process: &Process,
+    key: Key,
+    id: FlowId,
+    into: &mut [IoSliceMut<'_>],
+    (timeout, begun): (Option<Duration>, Resume),
+) -> Result<usize, Errno> {
+    wait_to_receive(process, key, id, into, RecvFlags::empty(), timeout, begun)
 }
 
 fn wait_to_receive(

@@ -6,6 +6,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use core::time::Duration;
 use std::os::fd::RawFd;
 
 use ringway_stack::ring::FlowId;
@@ -18,8 +19,6 @@ use crate::slab::{Key, Slab};
 const PLAIN: u64 = 1;
 /// Epoll instances have it, or threads sleep for it.
 const WATCHED: u64 = 2;
-/// A call that waits on it does so for ever.
-const ENDLESS: u64 = 8;
 /// It is a UDP socket.
 const DATAGRAMS: u64 = 16;
 /// It does not block.
@@ -36,12 +35,15 @@ struct Cell {
     word: AtomicU64,
     /// The flow's slot, and its generation.
     flow: AtomicU64,
+    /// SO_RCVTIMEO, in nanoseconds; zero: none.
+    receive_timeout: AtomicU64,
     /// The eventfd of the thread that sleeps for it by its ring's lock alone ([`super::plain`]), plus one. Zero: none does.
     sleeper: AtomicI32,
 }
 
 impl Empty for Cell {
-    const EMPTY: Self = Self { word: AtomicU64::new(0), flow: AtomicU64::new(0), sleeper: AtomicI32::new(0) };
+    const EMPTY: Self =
+        Self { word: AtomicU64::new(0), flow: AtomicU64::new(0), receive_timeout: AtomicU64::new(0), sleeper: AtomicI32::new(0) };
 }
 
 /// By the sockets' indices. Beyond, no socket is plain.
@@ -55,6 +57,7 @@ static IN_USE: AtomicBool = AtomicBool::new(false);
 pub(super) struct Plain {
     pub(super) flow: FlowId,
     word: u64,
+    receive_timeout: u64,
 }
 
 /// What a plain socket is, beside its flow.
@@ -68,8 +71,8 @@ pub(super) struct Traits {
     pub(super) is_of_datagrams: bool,
     /// It does not block.
     pub(super) is_nonblocking: bool,
-    /// It has no receive timeout.
-    pub(super) is_endless: bool,
+    /// SO_RCVTIMEO.
+    pub(super) receive_timeout: Option<Duration>,
     /// A receive that finds nothing, and is not to wait, has nothing else to do.
     pub(super) empty_is_all: bool,
 }
@@ -83,7 +86,6 @@ impl Traits {
             | bit(self.is_watched_by_one, WATCHED_BY_ONE)
             | bit(self.is_of_datagrams, DATAGRAMS)
             | bit(self.is_nonblocking, NONBLOCKING)
-            | bit(self.is_endless, ENDLESS)
             | bit(self.empty_is_all, EMPTY_IS_ALL)
     }
 }
@@ -101,10 +103,15 @@ impl Plain {
         self.word & NONBLOCKING != 0 || flags & libc::MSG_DONTWAIT != 0
     }
 
-    /// Whether a receive with these flags that found nothing waits, for as long as it takes, and nobody else waits for the socket.
+    /// Whether a receive with these flags that found nothing waits, and nobody else waits for the socket.
     #[inline]
     pub(super) const fn waits_alone(self, flags: c_int) -> bool {
-        self.word & (ENDLESS | EMPTY_IS_ALL) == ENDLESS | EMPTY_IS_ALL && self.word & WATCHED == 0 && !self.is_not_to_wait(flags)
+        self.word & EMPTY_IS_ALL != 0 && self.word & WATCHED == 0 && !self.is_not_to_wait(flags)
+    }
+
+    /// SO_RCVTIMEO.
+    pub(super) fn receive_timeout(self) -> Option<Duration> {
+        (self.receive_timeout != 0).then(|| Duration::from_nanos(self.receive_timeout))
     }
 
     /// A thread is about to sleep for it, and is woken by that eventfd when it may be plain no more. `false`: it may be so already.
@@ -133,12 +140,16 @@ impl Plain {
         if word & PLAIN == 0 || (word >> 32) as u32 != key.generation {
             return None;
         }
-        let flow = cell.flow.load(Ordering::Acquire);
+        let (flow, receive_timeout) = (cell.flow.load(Ordering::Acquire), cell.receive_timeout.load(Ordering::Acquire));
         // (Whoever writes another flow has cleared the word before.)
         if cell.word.load(Ordering::Acquire) != word {
             return None;
         }
-        Some(Self { flow: FlowId { ring: (word >> RING_SHIFT) as u16, index: (flow >> 32) as u32, generation: flow as u32 }, word })
+        Some(Self {
+            flow: FlowId { ring: (word >> RING_SHIFT) as u16, index: (flow >> 32) as u32, generation: flow as u32 },
+            word,
+            receive_timeout,
+        })
     }
 
     /// Whether it is so still: for who has its ring's lock now.
@@ -194,6 +205,8 @@ pub(super) fn publish(key: Key, flow: FlowId, traits: Traits) -> bool {
     IN_USE.store(true, Ordering::Relaxed);
     cell.word.swap(0, Ordering::SeqCst);
     wake_sleeper(cell);
+    let timeout = traits.receive_timeout.map_or(0, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1));
+    cell.receive_timeout.store(timeout, Ordering::Release);
     cell.flow.store(u64::from(flow.index) << 32 | u64::from(flow.generation), Ordering::Release);
     cell.word.store(word, Ordering::Release);
     true

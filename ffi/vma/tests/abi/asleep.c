@@ -1,4 +1,4 @@
-// A thread that sleeps in recv(2) on a socket of its own, for as long as it takes, and what others do meanwhile: its peer, signals, threads that use or
+// A thread that sleeps in recv(2), or epoll_wait(2), on a socket of its own, for as long as it takes, and what others do meanwhile: its peer, signals, threads that use or
 // change the socket, a fork. Where threads have rings of their own, it sleeps by its ring's lock alone, and each of these is to find it.
 #include "common.h"
 
@@ -10,9 +10,9 @@ static const char *names[] = {"its peer sends", "a signal",          "a signal w
                               "shut down",      "made non-blocking", "given a timeout",           "its peer ends",      "its peer resets",
                               "a fork",         "by the kernel",     "another thread waits, too", "another one polls",  "an epoll instance has it"};
 
-static int udp;
+static int udp, by_epoll;
 static enum what what;
-static int ours, theirs;
+static int ours, theirs, instance;
 static pthread_barrier_t both;
 static sigjmp_buf out;
 
@@ -30,8 +30,13 @@ static void show(const char *who, long got, int code, const char *data) {
 
 static long receive(const char *who) {
     char data[64];
-    errno = 0;
-    long got = recv(ours, data, sizeof data, 0);
+    struct epoll_event event;
+    long got;
+    do {
+        errno = 0;
+        if (by_epoll && (got = epoll_wait(instance, &event, 1, -1)) < 0) break;
+        got = recv(ours, data, sizeof data, by_epoll ? MSG_DONTWAIT : 0);
+    } while (by_epoll && got < 0 && errno == EAGAIN);
     show(who, got, errno, data);
     return got;
 }
@@ -47,10 +52,14 @@ static void *sleeps(void *argument) {
     if (udp) MUST(bind(ours, SA(own), sizeof own));
     MUST(connect(ours, SA(*where), sizeof *where));
     char data[64];
+    struct epoll_event event = {.events = EPOLLIN};
+    instance = MUST(epoll_create1(0));
+    if (by_epoll) MUST(epoll_ctl(instance, EPOLL_CTL_ADD, ours, &event));
     pthread_barrier_wait(&both);
     // (The first calls show the library what the socket is.)
     for (int i = 0; i < 40; i++) {
         MUST(send(ours, "warm", 4, 0));
+        if (by_epoll) MUST(epoll_wait(instance, &event, 1, -1));
         if (recv(ours, data, sizeof data, 0) != 4) printf("nothing comes back\n");
     }
     pthread_barrier_wait(&both);
@@ -99,7 +108,7 @@ static void disturb(pthread_t thread) {
     pthread_t other;
     struct timeval patience = {.tv_usec = 1000};
     struct linger abort = {1, 0};
-    int instance = -1;
+    int another = -1;
     moment();
     switch (what) {
     case SENDS: says("one"); return;
@@ -158,23 +167,23 @@ static void disturb(pthread_t thread) {
         MUST(-pthread_join(other, NULL));
         break;
     case WATCHES: {
-        instance = MUST(epoll_create1(0));
+        another = MUST(epoll_create1(0));
         struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-        MUST(epoll_ctl(instance, EPOLL_CTL_ADD, ours, &event));
+        MUST(epoll_ctl(another, EPOLL_CTL_ADD, ours, &event));
         moment();
         says("one");
-        epoll_wait(instance, &event, 1, 200);
+        epoll_wait(another, &event, 1, 200);
         break;
     }
     }
     moment();
     says("two");
     moment();
-    if (instance >= 0) MUST(close(instance));
+    if (another >= 0) MUST(close(another));
 }
 
 static void scenario(void) {
-    printf("%s, %s\n", udp ? "datagrams" : "a stream", names[what]);
+    printf("%s%s, %s\n", udp ? "datagrams" : "a stream", by_epoll ? " by epoll" : "", names[what]);
     struct sockaddr_in where = loopback(0), from;
     socklen_t len = sizeof where;
     int listener = MUST(socket(AF_INET, udp ? SOCK_DGRAM : SOCK_STREAM, 0));
@@ -199,13 +208,21 @@ static void scenario(void) {
     if (what != ENDS && what != RESETS) MUST(close(theirs));
     if (!udp) MUST(close(listener));
     MUST(close(ours));
+    MUST(close(instance));
+}
+
+// (A datagram socket that is shut down is readable and has nothing, for who does not block; and such calls know no timeout.)
+static int is_meant(void) {
+    if (udp && (what == ENDS || what == RESETS)) return 0;
+    return !by_epoll || (what != BLOCKS_NOT && what != TIMES && (!udp || what != SHUTS));
 }
 
 int main(void) {
     alarm(100);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    for (udp = 0; udp < 2; udp++)
-        for (what = SENDS; what <= WATCHES; what++)
-            if (!udp || (what != ENDS && what != RESETS)) scenario();
+    for (by_epoll = 0; by_epoll < 2; by_epoll++)
+        for (udp = 0; udp < 2; udp++)
+            for (what = SENDS; what <= WATCHES; what++)
+                if (is_meant()) scenario();
     return 0;
 }

@@ -116,10 +116,18 @@ pub(crate) fn wait_on(
     if let Some(found) = plain::collect(process, (index, epfd), started, events, timeout) {
         return found;
     }
+    let before = thread::with(thread::Thread::marks);
+    if sigmask.is_none()
+        && process.has_several_rings()
+        && timeout != Some(Duration::ZERO)
+        && let Some(found) = plain::wait(process, (index, epfd), events, timeout)
+    {
+        return found;
+    }
     let resumed = resume::taken();
     let resume = resumed.unwrap_or_else(|| Resume::new(started)).polling();
     let deadline = timeout.map(|timeout| resume.began + timeout);
-    let marks = resume.marks.unwrap_or_else(|| thread::with(thread::Thread::marks));
+    let marks = resume.marks.filter(|_| resumed.is_some()).unwrap_or(before);
     let mut looked = look(process, index, epfd, (started, resumed.is_none().then_some(resume)), events)?;
     let mut waited_before = false;
     loop {

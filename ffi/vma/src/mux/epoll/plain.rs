@@ -10,8 +10,10 @@ use libc::epoll_event;
 use ringway_stack::ring::Event;
 use ringway_stack::time::Instant;
 
+use super::super::alone::{Slept, Wait, Watched};
 use super::super::expand;
 use super::super::interest::Target;
+use super::super::wait::SpinClass;
 use super::collect::{collect_kernel, ours_of};
 use super::{Lists, table};
 use crate::errno::Errno;
@@ -81,6 +83,55 @@ pub(super) fn collect(
     // (Where there is nothing, and nothing is to be waited for, what the kernel has by now counts, however seldom it is asked.)
     let is_all = is_whole && !has_more && (asks_kernel || !has_members);
     (count != 0 || is_all && timeout == Some(Duration::ZERO)).then_some(Ok(count))
+}
+
+/// As [`collect`], of a call that found nothing and waits, by its ring's lock alone. `None`: it is to go the long way.
+pub(super) fn wait(
+    process: &Process,
+    (index, epfd): (u32, RawFd),
+    events: &mut [epoll_event],
+    timeout: Option<Duration>,
+) -> Option<Result<usize, Errno>> {
+    Wait::run(process, SpinClass::Select, timeout, false, |wait| {
+        loop {
+            let ring = table::ring_of(index)?;
+            let mut own = process.ring(ring)?.lock();
+            let now = process.now();
+            own.poll_if_due(now);
+            let has_more = own.has_more_to_do();
+            // (The real epoll is among what the thread sleeps on.)
+            let Looked { count, is_whole, has_members, .. } = look(&own, (index, epfd, ring), events, |_, _| false)?;
+            let end = wait.end(now);
+            if has_more {
+                drop(own);
+                plain::see_to_the_rest(process, ring, now, None);
+            } else if count == 0 && is_whole && end.is_none() && !wait.spins(now) {
+                let begin = |waker| table::begin_sleep(index, ring, waker);
+                match wait.sleep(own, (ring, None, Watched::Epoll(index)), begin, has_members.then_some(epfd), now) {
+                    Slept::Look => continue,
+                    Slept::LongWay => return None,
+                    Slept::Kernel => {}
+                }
+                match collect_kernel(process, index, epfd, 0, events, 0) {
+                    Ok(0) if matches!(wait.was_in_vain(), Slept::LongWay) => return None,
+                    Ok(0) => continue,
+                    found => return Some(found),
+                }
+            }
+            if count != 0 {
+                wait.found(now);
+                return Some(Ok(count));
+            }
+            match end {
+                Some(Errno(libc::EINTR)) => return Some(Err(Errno(libc::EINTR))),
+                Some(_) if !has_more && is_whole => return Some(Ok(0)),
+                // (What is not plain is looked at the long way, and so is what another one sees to.)
+                Some(_) => return None,
+                None if !is_whole || has_more && matches!(wait.try_again(), Slept::LongWay) => return None,
+                None => {}
+            }
+        }
+    })
 }
 
 /// What a look found.

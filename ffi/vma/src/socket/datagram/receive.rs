@@ -233,19 +233,18 @@ pub(in crate::socket) fn from_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize,
     Ok(count)
 }
 
-/// Goes on with a receive that has begun to wait, without a timeout.
+/// Goes on with a receive that began so, and waits with this timeout.
 ///
 /// # Errors
 /// As [`receive`].
 pub(crate) fn wait_for_more(
     process: &Process,
-    fd: c_int,
-    key: Key,
+    (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
-    flags: c_int,
-    kernel: &dyn Fn(c_int) -> isize,
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+    (timeout, begun): (Option<Duration>, Resume),
 ) -> Result<Received, Errno> {
-    wait_to_receive(process, fd, key, into, flags, kernel, (None, Resume::new(process.now())))
+    wait_to_receive(process, fd, key, into, flags, kernel, (timeout, begun))
 }
 
 fn wait_to_receive(
