@@ -61,7 +61,7 @@ impl Offload {
         if socket.flows().next().is_some() {
             return socket.ring;
         }
-        let ring = self.place_of(key).map_or(0, |place| self.ring_for(place));
+        let ring = self.place_of(key).map_or(0, |(place, most)| self.ring_for(place, most));
         if let Some(socket) = self.sockets.find_mut(key)
             && core::mem::replace(&mut socket.ring, ring) != ring
         {
@@ -74,13 +74,14 @@ impl Offload {
         ring
     }
 
-    fn ring_for(&mut self, place: Place) -> u16 {
+    fn ring_for(&mut self, place: Place, most: usize) -> u16 {
         let Self { rings, sockets, .. } = self;
         if let Some(ring) = rings.places.choice.known(FABRIC, place) {
             return ring;
         }
         rings.places.forget_the_gone(sockets);
-        if rings.places.choice.wants_ring(FABRIC, place)
+        if rings.len() < most
+            && rings.places.choice.wants_ring(FABRIC, place)
             && let Some(process) = process::process()
         {
             self.open_ring(process);

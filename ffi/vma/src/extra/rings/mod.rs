@@ -39,6 +39,9 @@ use crate::slab::{Key, Slab};
 use crate::socket::Kind;
 use crate::socket::datagram::KernelPoll;
 
+/// The most rings of a process whose user has not asked for several: further threads share them. (A ring has eight descriptors and 95 KiB.)
+const AUTOMATIC_MAX: usize = 16;
+
 /// What a socket has to do with rings.
 #[derive(Debug, Default)]
 pub(crate) struct OnRings {
@@ -113,6 +116,8 @@ pub(crate) struct Rings {
     is_active: bool,
     /// VMA_RING_ALLOCATION_LOGIC_RX and _TX.
     logics: [Logic; 2],
+    /// Nobody has set the first of them: each thread's flows have a ring of their own, as far as that pays.
+    is_automatic: bool,
     /// VMA_RING_LIMIT_PER_INTERFACE; 0: none.
     limit: usize,
     /// VMA_RING_MIGRATION_RATIO_RX and _TX; `None`: sockets stay.
@@ -131,6 +136,7 @@ impl Rings {
             has_completions,
             is_active: has_completions,
             logics: [logic(Id::RingAllocationRx), logic(Id::RingAllocationTx)],
+            is_automatic: !settings.is_set(Id::RingAllocationRx) && logic(Id::RingAllocationRx) == Logic::Interface,
             limit: settings.count(Id::RingLimit) as usize,
             ratios: [Id::RingMigrationRx, Id::RingMigrationTx].map(|id| u32::try_from(settings.number(id)).ok()),
             migrate: [false; 2],
@@ -335,15 +341,20 @@ impl Offload {
         Some(self.extra_rings.threads.key(asked, key, socket))
     }
 
-    /// The place by which a socket's flows have their ring, as the calling thread uses it. `None`: whatever ring there is.
-    pub(crate) fn place_of(&mut self, key: Key) -> Option<Place> {
-        let asked = self.asked(key.index, Direction::Rx);
+    /// The place by which a socket's flows have their ring, as the calling thread uses it, and how many rings there may be for that. `None`: whatever ring
+    /// there is.
+    pub(crate) fn place_of(&mut self, key: Key) -> Option<(Place, usize)> {
+        let own = self.sockets.find(key)?.rare.as_ref().and_then(|rare| rare.rings.asked[Direction::Rx as usize]);
+        // (Who polls rings by the Extra API has the interface's, by the document, unless it says otherwise.)
+        let is_automatic = self.extra_rings.is_automatic && own.is_none() && !self.rings_are_used();
+        let asked = if is_automatic { Asked::by(Logic::Thread) } else { self.asked(key.index, Direction::Rx) };
         // (Records of a profile's ring are written by software: senders of the process's own are to reach it without being introduced first.)
         if asked.logic == Logic::Interface || asked.profile != 0 {
             return None;
         }
         let Self { extra_rings, sockets, .. } = self;
-        Some(extra_rings.threads.key(asked, key, sockets.find(key)?).place())
+        let place = extra_rings.threads.key(asked, key, sockets.find(key)?).place();
+        Some((place, if is_automatic { AUTOMATIC_MAX } else { usize::MAX }))
     }
 
     /// A socket is on a ring that it has joined.

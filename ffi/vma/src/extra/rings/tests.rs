@@ -9,6 +9,7 @@ fn rings(limit: usize) -> Rings {
         has_completions: true,
         is_active: true,
         logics: [Logic::Socket; 2],
+        is_automatic: false,
         limit,
         ratios: [None; 2],
         migrate: [false; 2],
