@@ -4,6 +4,8 @@
 //! rest, with the kernel's half of our sockets, of the kernel: when the ring has nothing, and every so often
 //! (VMA_SELECT_POLL_OS_RATIO) when it has.
 
+mod plain;
+
 use core::time::Duration;
 
 use libc::pollfd;
@@ -94,6 +96,14 @@ fn wait_until(
 ) -> Result<usize, Errno> {
     let started = process.now();
     let is_fresh = resume.is_none();
+    let before = thread::with(Thread::marks);
+    if let [only] = fds
+        && is_fresh
+        && sigmask.is_none()
+        && let Some(found) = plain::poll(process, only, started, deadline)
+    {
+        return found;
+    }
     let resume = resume.unwrap_or_else(|| Resume::new(started)).polling();
     for fd in fds.iter().map(|fd| fd.fd) {
         // (What is on its way becomes ready when it has arrived.)
@@ -115,7 +125,7 @@ fn wait_until(
             return Ok(ready);
         }
     }
-    let marks = resume.marks.unwrap_or_else(|| thread::with(Thread::marks));
+    let marks = resume.marks.filter(|_| !is_fresh).unwrap_or(before);
     loop {
         let (mut plan, changes) = {
             let mut offload = process.lock();

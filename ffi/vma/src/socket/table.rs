@@ -106,7 +106,17 @@ impl Plain {
     /// Whether a receive with these flags that found nothing waits, and nobody else waits for the socket.
     #[inline]
     pub(super) const fn waits_alone(self, flags: c_int) -> bool {
-        self.word & EMPTY_IS_ALL != 0 && self.word & WATCHED == 0 && !self.is_not_to_wait(flags)
+        self.is_unwatched() && !self.is_not_to_wait(flags)
+    }
+
+    /// Whether nobody else waits for the socket, and there are no callbacks.
+    pub(super) const fn is_unwatched(self) -> bool {
+        self.is_without_callbacks() && self.word & WATCHED == 0
+    }
+
+    /// Whether no callback runs in calls that wait.
+    pub(super) const fn is_without_callbacks(self) -> bool {
+        self.word & EMPTY_IS_ALL != 0
     }
 
     /// SO_RCVTIMEO.

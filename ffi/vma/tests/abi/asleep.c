@@ -1,4 +1,4 @@
-// A thread that sleeps in recv(2), or epoll_wait(2), on a socket of its own, for as long as it takes, and what others do meanwhile: its peer, signals, threads that use or
+// A thread that sleeps in recv(2), epoll_wait(2) or poll(2), on a socket of its own, for as long as it takes, and what others do meanwhile: its peer, signals, threads that use or
 // change the socket, a fork. Where threads have rings of their own, it sleeps by its ring's lock alone, and each of these is to find it.
 #include "common.h"
 
@@ -10,7 +10,8 @@ static const char *names[] = {"its peer sends", "a signal",          "a signal w
                               "shut down",      "made non-blocking", "given a timeout",           "its peer ends",      "its peer resets",
                               "a fork",         "by the kernel",     "another thread waits, too", "another one polls",  "an epoll instance has it"};
 
-static int udp, by_epoll;
+static enum { RECV, EPOLL, POLL } by;
+static int udp;
 static enum what what;
 static int ours, theirs, instance;
 static pthread_barrier_t both;
@@ -33,10 +34,12 @@ static long receive(const char *who) {
     struct epoll_event event;
     long got;
     do {
+        struct pollfd polled = {.fd = ours, .events = POLLIN};
         errno = 0;
-        if (by_epoll && (got = epoll_wait(instance, &event, 1, -1)) < 0) break;
-        got = recv(ours, data, sizeof data, by_epoll ? MSG_DONTWAIT : 0);
-    } while (by_epoll && got < 0 && errno == EAGAIN);
+        if (by == EPOLL && (got = epoll_wait(instance, &event, 1, -1)) < 0) break;
+        if (by == POLL && (got = poll(&polled, 1, -1)) < 0) break;
+        got = recv(ours, data, sizeof data, by ? MSG_DONTWAIT : 0);
+    } while (by && got < 0 && errno == EAGAIN);
     show(who, got, errno, data);
     return got;
 }
@@ -54,12 +57,14 @@ static void *sleeps(void *argument) {
     char data[64];
     struct epoll_event event = {.events = EPOLLIN};
     instance = MUST(epoll_create1(0));
-    if (by_epoll) MUST(epoll_ctl(instance, EPOLL_CTL_ADD, ours, &event));
+    if (by == EPOLL) MUST(epoll_ctl(instance, EPOLL_CTL_ADD, ours, &event));
     pthread_barrier_wait(&both);
     // (The first calls show the library what the socket is.)
     for (int i = 0; i < 40; i++) {
         MUST(send(ours, "warm", 4, 0));
-        if (by_epoll) MUST(epoll_wait(instance, &event, 1, -1));
+        struct pollfd polled = {.fd = ours, .events = POLLIN};
+        if (by == EPOLL) MUST(epoll_wait(instance, &event, 1, -1));
+        if (by == POLL) MUST(poll(&polled, 1, -1));
         if (recv(ours, data, sizeof data, 0) != 4) printf("nothing comes back\n");
     }
     pthread_barrier_wait(&both);
@@ -183,7 +188,7 @@ static void disturb(pthread_t thread) {
 }
 
 static void scenario(void) {
-    printf("%s%s, %s\n", udp ? "datagrams" : "a stream", by_epoll ? " by epoll" : "", names[what]);
+    printf("%s%s, %s\n", udp ? "datagrams" : "a stream", by == EPOLL ? " by epoll" : by == POLL ? " by poll" : "", names[what]);
     struct sockaddr_in where = loopback(0), from;
     socklen_t len = sizeof where;
     int listener = MUST(socket(AF_INET, udp ? SOCK_DGRAM : SOCK_STREAM, 0));
@@ -214,13 +219,13 @@ static void scenario(void) {
 // (A datagram socket that is shut down is readable and has nothing, for who does not block; and such calls know no timeout.)
 static int is_meant(void) {
     if (udp && (what == ENDS || what == RESETS)) return 0;
-    return !by_epoll || (what != BLOCKS_NOT && what != TIMES && (!udp || what != SHUTS));
+    return !by || (what != BLOCKS_NOT && what != TIMES && (!udp || what != SHUTS));
 }
 
 int main(void) {
     alarm(100);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    for (by_epoll = 0; by_epoll < 2; by_epoll++)
+    for (by = RECV; by <= POLL; by++)
         for (udp = 0; udp < 2; udp++)
             for (what = SENDS; what <= WATCHES; what++)
                 if (is_meant()) scenario();

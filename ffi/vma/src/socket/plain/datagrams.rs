@@ -127,6 +127,13 @@ impl Beside {
         });
     }
 
+    /// The kernel's half of a socket was found readable.
+    pub(super) fn hint(&mut self, flow: FlowId) {
+        if let Some(kernel) = self.find(flow).and_then(|known| known.kernel.as_mut()) {
+            kernel.hint = true;
+        }
+    }
+
     /// What a receive that came by a plain socket's flow tells. `None`: nothing is known of the flow.
     pub(super) fn taken(&mut self, flow: FlowId, received: Result<Datagram, Error>) -> Option<Result<Taken, Errno>> {
         let known = self.find(flow)?;
