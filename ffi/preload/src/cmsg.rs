@@ -70,4 +70,4 @@ pub unsafe fn room<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
 const _: () = assert!(HEADER == 16, "a header is a length, a level and a type, without holes");
 
 #[cfg(test)]
-pub mod tests;
+mod tests;

@@ -48,11 +48,11 @@ mod exports;
 mod functions;
 mod intercept;
 pub mod messages;
+mod naked;
 pub mod next;
 mod positioned;
 mod process;
 mod signals;
-mod stdio;
 pub mod timeout;
 #[doc(hidden)]
 pub mod types;

@@ -41,7 +41,7 @@ fn run(program: &Path, port: u16, preload: Option<(&Path, u16)>) -> Output {
 fn connections_are_turned_and_calls_counted_in_every_form() {
     let program = compile();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
-    // Bound, so that nobody else gets it, and nobody listens.
+    // (The number of a UDP socket's port: there is no listener behind it.)
     let bound = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let (to, nobody) = (listener.local_addr().expect("its address").port(), bound.local_addr().expect("its address").port());
 
