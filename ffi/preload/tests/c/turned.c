@@ -1,6 +1,7 @@
 /*
  * Connects to a port of the loopback's, receives 15 bytes by functions in several forms, and does what passes by a preloaded library in other
- * ways: vfork, dprintf, execl, system calls by number. "turned PORT" ends with 0 if all of it went as without the library.
+ * ways: vfork, dprintf, execl, system calls by number. "turned PORT" ends with 0 if all of it went as without the library; "turned leave" only
+ * ends.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -43,6 +44,8 @@ int main(int argc, char **argv)
 	int stream = socket(AF_INET, SOCK_STREAM, 0), ends[2], status;
 	pid_t child;
 
+	if (argc > 1 && strcmp(argv[1], "leave") == 0)
+		_exit(4);
 	address.sin_port = htons((unsigned short)atoi(argc > 1 ? argv[1] : "0"));
 	check(connect(stream, (struct sockaddr *)&address, sizeof address) == 0, "connect");
 
@@ -68,7 +71,7 @@ int main(int argc, char **argv)
 	check(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3, "vfork");
 	child = fork();
 	if (child == 0) {
-		execl("/bin/sh", "sh", "-c", "exit 4", (char *)NULL);
+		execl(argv[0], argv[0], "leave", (char *)NULL);
 		_exit(127);
 	}
 	check(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 4, "execl");
