@@ -47,7 +47,16 @@ const FAILED_ONCE: &[&str] = &[
     "71446498/loss/3/probes",
     "71470064/none/0/meeting",
     "73021616/none/0/shared",
+    "75025106/clock/4/idle+slow",
     "75047344/none/0/meeting",
+    "76121386/forge/7/abort",
+    "76132442/pause/0/udp",
+    "77014560/none/0/handover",
+    "77030036/loss+reordering/3/idle+half-close+overflow+udp+handover",
+    "77041756/forge/0/bulk+udp+slow+stranger+shared+probes",
+    "77051810/duplication+nic_reset/4/request+churn+probes",
+    "77069718/duplication+send_error+clock/5/request+abort+overflow+multicast+shared",
+    "77161128/duplication+corruption+burst_loss/9/multicast+slow",
 ];
 
 #[test]

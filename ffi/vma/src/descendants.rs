@@ -34,7 +34,9 @@ struct Descendants {
 /// [`Descendants::forks`], for those who don't hold the state's lock.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-impl Protected for Descendants {}
+impl Protected for Descendants {
+    type Left = ();
+}
 
 /// Only used under the state's lock, so that a child never finds it taken.
 static DESCENDANTS: Lock<Descendants> = Lock::new(Descendants { forks: 0, children: Vec::new(), unknown: 0, pending: None });

@@ -1,21 +1,34 @@
 //! The lock around a process's offloaded state: a short spin, then a futex.
 //!
+//! Whoever comes while it is free is first, for that is fastest; but where one has waited for long ([`LONG`]), it is handed over to those who wait: a
+//! thread that takes the lock again and again would keep it from them for as long as it has the core which they are to be woken on.
+//!
 //! `std::sync::Mutex` would do but for fork: the prepare handler must leave it locked and the parent's handler unlock it
 //! without a guard in between ([`Lock::unlock_after_fork`]), and for signals: a handler may leave by longjmp, or call us, so
 //! none may run while its thread holds the lock. The word names the holder; the trampoline of
 //! [`crate::exports::signal`] looks ([`Lock::is_mine`]), and leaves the signal to be raised again when the lock is released.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::hint::spin_loop;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use std::time::Instant;
 
 const FREE: u32 = 0;
+/// Nobody holds it, and it is for one who has slept for it. (No thread's name is even.)
+const HANDED_OVER: u32 = 2;
 /// Beside the holder: others wait.
 const CONTENDED: u32 = 1 << 31;
 
 /// Tries before a thread that waits for the lock sleeps: sections under the lock are well below a microsecond.
 const SPINS: u32 = 200;
+
+/// Who has waited longer than this is not to be overtaken any more.
+const LONG: Duration = Duration::from_millis(2);
+
+/// A thread that waits looks again after this. (A handler may leave a wait by longjmp when it has just been woken: then nobody else would be.)
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Places (see [`crate::exports::signal`]) of signals that came while their thread held a lock.
 pub(crate) static DEFERRED: AtomicU64 = AtomicU64::new(0);
@@ -51,20 +64,42 @@ cfg_if::cfg_if! {
     }
 }
 
-/// What a lock protects.
-pub(crate) trait Protected {
-    /// Its holder is about to let go of it.
-    #[inline(always)]
-    fn let_go(&mut self) {}
+thread_local! {
+    /// The thread has released a lock, and does what it left to be done ([`Protected::done`]).
+    static IS_FINISHING: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Protected for () {}
+/// Whether the calling thread has released a lock, and not yet done what was left to be done then. Async-signal-safe.
+pub(crate) fn is_finishing() -> bool {
+    IS_FINISHING.with(Cell::get)
+}
+
+/// What a lock protects.
+pub(crate) trait Protected {
+    /// What its holder leaves to be done when it has released the lock.
+    type Left;
+
+    /// Its holder is about to let go of it.
+    #[inline(always)]
+    fn let_go(&mut self) -> Option<Self::Left> {
+        None
+    }
+
+    /// Does what was left to be done. No handler runs meanwhile.
+    fn done(_: Self::Left) {}
+}
+
+impl Protected for () {
+    type Left = ();
+}
 
 /// See the module's documentation.
 pub(crate) struct Lock<T> {
     word: AtomicU32,
     /// Threads that wait for it.
     waiters: AtomicU32,
+    /// Those of them that have waited for long.
+    overtaken: AtomicU32,
     /// How often one had to.
     contended: AtomicU64,
     value: UnsafeCell<T>,
@@ -83,7 +118,13 @@ impl<T> core::fmt::Debug for Lock<T> {
 
 impl<T: Protected> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(FREE), waiters: AtomicU32::new(0), contended: AtomicU64::new(0), value: UnsafeCell::new(value) }
+        Self {
+            word: AtomicU32::new(FREE),
+            waiters: AtomicU32::new(0),
+            overtaken: AtomicU32::new(0),
+            contended: AtomicU64::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     #[inline]
@@ -127,16 +168,27 @@ impl<T: Protected> Lock<T> {
             }
             spin_loop();
         }
+        let mut since = None;
+        let mut is_overtaken = false;
         loop {
             let word = self.word.load(Ordering::Relaxed);
-            let wanted = if word == FREE { me() | CONTENDED } else { word | CONTENDED };
+            let is_there = word == FREE || word == HANDED_OVER | CONTENDED && since.is_some();
+            let wanted = if is_there { me() | CONTENDED } else { word | CONTENDED };
             if word != wanted && self.word.compare_exchange(word, wanted, Ordering::Acquire, Ordering::Relaxed).is_err() {
                 continue;
             }
-            if word == FREE {
-                return;
+            if is_there {
+                break;
             }
-            futex(&self.word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, wanted);
+            let began = *since.get_or_insert_with(Instant::now);
+            wait(&self.word, wanted);
+            if !is_overtaken && began.elapsed() > LONG {
+                is_overtaken = true;
+                self.overtaken.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if is_overtaken {
+            self.overtaken.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -147,7 +199,7 @@ impl<T: Protected> Lock<T> {
 
     /// Whether nobody holds it.
     pub(crate) fn is_free(&self) -> bool {
-        self.word.load(Ordering::Acquire) == FREE
+        matches!(self.word.load(Ordering::Acquire) & !CONTENDED, FREE | HANDED_OVER)
     }
 
     /// Takes it from a holder that is not there, nor any of those who waited: in the child of a fork.
@@ -156,6 +208,7 @@ impl<T: Protected> Lock<T> {
     /// No other thread of this address space can use the lock any more, and what it protects is whole.
     pub(crate) unsafe fn free_of_the_dead(&self) {
         self.waiters.store(0, Ordering::Relaxed);
+        self.overtaken.store(0, Ordering::Relaxed);
         self.word.store(FREE, Ordering::Release);
     }
 
@@ -163,6 +216,11 @@ impl<T: Protected> Lock<T> {
     #[inline]
     pub(crate) fn take(&self) {
         core::mem::forget(self.lock());
+    }
+
+    /// As [`Lock::take`], if nobody has it.
+    pub(crate) fn try_take(&self) -> bool {
+        self.try_lock().map(core::mem::forget).is_some()
     }
 
     /// What it protects, for whoever has [taken](Lock::take) it.
@@ -190,8 +248,18 @@ impl<T: Protected> Lock<T> {
     #[inline]
     pub(crate) fn release(&self) {
         if self.word.swap(FREE, Ordering::Release) & CONTENDED != 0 {
-            futex(&self.word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+            self.pass_on();
         }
+    }
+
+    /// Somebody waits for the lock, which was released: wakes one, for whom it is where one was overtaken for long.
+    #[cold]
+    fn pass_on(&self) {
+        if self.overtaken.load(Ordering::Relaxed) != 0 {
+            // (Where it is taken by now, its holder does the same.)
+            let _ = self.word.compare_exchange(FREE, HANDED_OVER | CONTENDED, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        futex(&self.word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1, None);
     }
 
     /// # Safety
@@ -199,11 +267,21 @@ impl<T: Protected> Lock<T> {
     #[inline]
     unsafe fn unlock(&self) {
         // SAFETY: the caller's promise.
-        unsafe { &mut *self.value.get() }.let_go();
-        self.release();
+        match unsafe { &mut *self.value.get() }.let_go() {
+            None => self.release(),
+            Some(left) => self.release_and_do(left),
+        }
         if DEFERRED.load(Ordering::Relaxed) != 0 {
             crate::exports::signal::raise_deferred();
         }
+    }
+
+    #[cold]
+    fn release_and_do(&self, left: T::Left) {
+        IS_FINISHING.with(|is| is.set(true));
+        self.release();
+        T::done(left);
+        IS_FINISHING.with(|is| is.set(false));
     }
 
     /// The value, for the child of a fork: its only thread is the one whose prepare handler holds the lock.
@@ -256,10 +334,17 @@ impl<T: Protected> Drop for Guard<'_, T> {
     }
 }
 
-fn futex(word: &AtomicU32, op: libc::c_int, value: u32) {
+/// Sleeps while the word is as it was, or until it is time to look again.
+fn wait(word: &AtomicU32, value: u32) {
+    let again = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(AGAIN.subsec_nanos().cast_signed()) };
+    futex(word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value, Some(&again));
+}
+
+fn futex(word: &AtomicU32, op: libc::c_int, value: u32, timeout: Option<&libc::timespec>) {
     let saved = crate::errno::current();
-    // SAFETY: the word outlives the call; FUTEX_WAIT without a timeout and FUTEX_WAKE read nothing else.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, core::ptr::null::<libc::timespec>()) };
+    let timeout = timeout.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: the word outlives the call, and so does the timeout; FUTEX_WAIT and FUTEX_WAKE read nothing else.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, timeout) };
     crate::errno::set(saved);
 }
 
@@ -267,7 +352,9 @@ fn futex(word: &AtomicU32, op: libc::c_int, value: u32) {
 mod tests {
     use super::*;
 
-    impl Protected for u64 {}
+    impl Protected for u64 {
+        type Left = ();
+    }
 
     #[test]
     fn many_threads_count_right() {
@@ -287,5 +374,60 @@ mod tests {
         assert!(lock.try_lock().is_none());
         drop(guard);
         assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn who_was_overtaken_for_long_is_next() {
+        let lock = Lock::new(());
+        lock.overtaken.store(1, Ordering::Relaxed);
+        lock.word.store(me() | CONTENDED, Ordering::Relaxed);
+        lock.release();
+        assert!(lock.is_free() && lock.try_lock().is_none(), "it is for one who has slept for it");
+        // (Whoever comes now sleeps first.)
+        drop(lock.lock());
+        assert!(lock.word.load(Ordering::Relaxed) & !CONTENDED == HANDED_OVER, "somebody is said to be overtaken still");
+        lock.overtaken.store(0, Ordering::Relaxed);
+        drop(lock.lock());
+        assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_thread_that_takes_it_all_the_time_keeps_it_from_nobody() {
+        static LOCK: Lock<u64> = Lock::new(0);
+        let is_over = core::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let _taken = LOCK.lock();
+                    }
+                });
+            }
+            for _ in 0..50 {
+                *LOCK.lock() += 1;
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(*LOCK.lock(), 50);
+        assert!(LOCK.is_free() && LOCK.overtaken.load(Ordering::Relaxed) == 0);
+    }
+
+    #[test]
+    fn what_is_left_to_be_done_is_done_without_the_lock() {
+        struct Leaves(&'static core::sync::atomic::AtomicU32);
+        impl Protected for Leaves {
+            type Left = &'static core::sync::atomic::AtomicU32;
+            fn let_go(&mut self) -> Option<Self::Left> {
+                Some(self.0)
+            }
+            fn done(left: Self::Left) {
+                assert!(is_finishing());
+                left.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        static DONE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+        let lock = Lock::new(Leaves(&DONE));
+        drop(lock.lock());
+        assert!(DONE.load(Ordering::Relaxed) == 1 && !is_finishing() && lock.is_free());
     }
 }

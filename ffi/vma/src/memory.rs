@@ -33,7 +33,9 @@ struct Heaps([Heap; HEAPS]);
 #[repr(align(128))]
 struct Heap(Lock<Dlmalloc<Span>>);
 
-impl Protected for Dlmalloc<Span> {}
+impl Protected for Dlmalloc<Span> {
+    type Left = ();
+}
 
 #[global_allocator]
 static HEAPS_OF_THREADS: Heaps = Heaps({

@@ -20,6 +20,7 @@ use crate::devices::{self, Rendezvous, Ring, RxBuf, Station};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
 use crate::lock::{Guard, Lock, Protected};
+use crate::mux::Wakes;
 use crate::params::{self, Params};
 use crate::rings::{ProcessRing, RINGS_MAX, RingSet, Rings};
 use crate::slab::Key;
@@ -404,9 +405,16 @@ impl Process {
 }
 
 impl Protected for Offload {
+    type Left = Wakes;
+
     #[inline]
-    fn let_go(&mut self) {
+    fn let_go(&mut self) -> Option<Wakes> {
         self.rings.let_go();
+        self.mux.take_wakes()
+    }
+
+    fn done(wakes: Wakes) {
+        wakes.signal();
     }
 }
 

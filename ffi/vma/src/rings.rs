@@ -17,6 +17,7 @@ use std::os::fd::RawFd;
 
 use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{Event, FlowId};
+use ringway_stack::socket::FlowRing;
 use ringway_stack::tcp::{self, Remains};
 use ringway_stack::{Error, Instant};
 
@@ -106,7 +107,9 @@ impl ProcessRing {
     }
 }
 
-impl Protected for ProcessRing {}
+impl Protected for ProcessRing {
+    type Left = ();
+}
 
 /// All of them, for whoever holds the process's lock.
 ///
@@ -127,7 +130,7 @@ pub(crate) struct Rings {
 
 impl Rings {
     pub(crate) fn new(first: &'static Lock<ProcessRing>) -> Self {
-        Self { all: vec![first], first, are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::default() }
+        Self { all: vec![first], first, are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::new() }
     }
 
     /// One more.
@@ -208,6 +211,17 @@ impl Rings {
         for number in self.all().iter() {
             self.take(number);
         }
+    }
+
+    /// Takes the locks of all that nobody has. `false`: somebody has one, and polls that ring, most likely.
+    pub(crate) fn try_take_all(&self) -> bool {
+        self.all().iter().filter(|_| self.are_locked).all(|number| {
+            let is_taken = self.taken.get().contains(number) || self.all[usize::from(number)].try_take();
+            if is_taken {
+                self.taken.set(self.taken.get().with(RingSet::of(number)));
+            }
+            is_taken
+        })
     }
 
     /// The process's lock is released, and so are these.
@@ -309,6 +323,12 @@ impl Rings {
             by_slot.resize(slot + 1, Above::nothing());
         }
         by_slot[slot] = Above::new(socket);
+    }
+}
+
+impl ringway_stack::socket::Rings for Rings {
+    fn at(&mut self, number: u16) -> Option<&mut dyn FlowRing> {
+        self.all().contains(number).then(|| &mut self.at_mut(number).ring as &mut dyn FlowRing)
     }
 }
 

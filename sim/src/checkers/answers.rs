@@ -55,6 +55,8 @@ struct Asked {
     owed: bool,
     /// Somebody heard it when it came.
     heard: bool,
+    /// The host has been serviced since: its stack has looked at it.
+    seen: bool,
     answered: bool,
     /// Of a datagram: from and to whom.
     ends: Option<Ends>,
@@ -75,20 +77,23 @@ impl State {
     }
 
     /// Forgets half of what it remembers, if that is too much. What somebody heard is forgotten first, since it is hardly ever answered: a host that takes many
-    /// datagrams may owe somebody else an answer all the while, which its device refuses.
+    /// datagrams may owe somebody else an answer all the while, which its device refuses. What the stack has not looked at yet is never forgotten, since
+    /// whoever was to hear it may be gone by then; there is no more of that than the device's receive queues hold.
     fn make_room(&mut self) {
-        if self.asked.len() < REMEMBERED_MAX {
-            return;
+        if self.asked.len() >= REMEMBERED_MAX && !self.forget(|one| one.seen && one.heard) {
+            self.forget(|one| one.seen);
         }
+    }
+
+    /// Forgets the oldest of those that `may_go`, and whether there were any.
+    fn forget(&mut self, may_go: impl Fn(&Asked) -> bool) -> bool {
         let mut room = 0;
         self.asked.retain(|one| {
-            let goes = one.heard && room < REMEMBERED_MAX / 2;
+            let goes = room < REMEMBERED_MAX / 2 && may_go(one);
             room += usize::from(goes);
             !goes
         });
-        if room == 0 {
-            self.asked.drain(..REMEMBERED_MAX / 2);
-        }
+        room > 0
     }
 }
 
@@ -115,6 +120,7 @@ impl Checkers {
             answer,
             owed: is_certain && !is_heard && !is_limited,
             heard: is_heard,
+            seen: false,
             answered: false,
             ends,
         });
@@ -185,6 +191,7 @@ impl Checkers {
         let moment = self.moment(self.first(host), None);
         let mut asked = core::mem::take(&mut self.answers[host].asked);
         for one in &mut asked {
+            one.seen = true;
             let owed = core::mem::take(&mut one.owed) && judged && !one.answered;
             if owed && one.ends.is_none_or(|ends| !self.hears(host, ends)) {
                 moment.breach(NAME, format_args!("RFC 826, RFC 792, RFC 1122 s4.1.3.1: {:?} was owed, and not sent", one.answer));

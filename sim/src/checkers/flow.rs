@@ -247,6 +247,9 @@ impl Endpoint {
             // (What lies before all that arrived is an earlier connection's, or comes again.)
             let ends = segment.has(FIN) && !before(segment.end().wrapping_sub(1), self.rx.next);
             self.rx.add(segment.seq, segment.end());
+            if repeats {
+                shadow::repeats(self);
+            }
             if ends {
                 self.peer_fin = Some(segment.end().wrapping_sub(1));
             }

@@ -56,10 +56,11 @@ impl Neighbour {
         }
     }
 
-    /// A packet goes to it by what its address was found to be.
-    pub(super) fn used(&self, moment: &Moment, target: IpAddr) {
+    /// A packet goes to it by what its address was found to be. `refused`: the device of its host had no room for all that was to be sent, so that the question
+    /// whether it is still there may wait, while what was ready before goes out.
+    pub(super) fn used(&self, moment: &Moment, target: IpAddr, refused: impl FnOnce() -> bool) {
         let since = moment.at.since(self.known_at.max(moment.hampered));
-        if since > BELIEVED {
+        if since > BELIEVED && !refused() {
             moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was last heard of, or asked for, {since:?} ago"));
         }
     }

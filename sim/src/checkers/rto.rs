@@ -42,6 +42,9 @@ pub(super) struct State {
     /// Timeouts in a row without a word from the peer, and when the first one's timer began.
     timeouts: u32,
     since: Instant,
+    /// How often anything was sent again, for whatever cause, and when last.
+    resends: u32,
+    resent_at: Option<Instant>,
 }
 
 impl State {
@@ -75,6 +78,11 @@ impl State {
         self.resends_since
     }
 
+    /// How often it timed out, at most, in its whole life: each time, something is sent again, of which nothing else need be known.
+    pub(super) fn timeouts_most(&self) -> u32 {
+        self.resends
+    }
+
     /// When the oldest byte in flight was sent last.
     pub(super) fn sent_at(&self) -> Instant {
         self.sent_at
@@ -88,6 +96,9 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         return;
     }
     let again = before(segment.seq, own.nxt);
+    if again && own.rto.resent_at.replace(moment.at) != Some(moment.at) {
+        own.rto.resends += 1;
+    }
     if again && own.rto.resends_since.is_none() {
         // RFC 6582 s3.2 step 3: "For the first partial ACK that arrives during fast recovery, also reset the retransmit timer". That is when it arrives: what
         // it asks for may wait for a device that refuses it.

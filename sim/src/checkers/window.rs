@@ -119,8 +119,11 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
         let (edge, highest) = (own.peer_relative(edge), own.peer_relative(highest));
         moment.breach(NAME, format_args!("{law}: right edge {edge} after {highest}, with scale {scale}"));
     }
-    state.edge = Some(state.edge.map_or(edge, |highest| later(highest, edge)));
+    let highest = state.edge.map_or(edge, |highest| later(highest, edge));
+    state.edge = Some(highest);
     state.most = state.most.max(room);
+    // (What its ring before made may go after what this one did: the peer has what was offered.)
+    let room = if moved { highest.wrapping_sub(segment.ack) } else { room };
     let shut = room < own.syn.mss.map_or(0, u32::from).min(state.most / 2);
     let opened = state.shut && !shut;
     state.zero_since = if room > 0 { None } else { state.zero_since.or(Some(moment.at)) };

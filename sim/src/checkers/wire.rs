@@ -130,7 +130,7 @@ impl Checkers {
                 if self.asks_alone(host)
                     && let Some(neighbour) = self.neighbours.get(&(host, ip.dst))
                 {
-                    neighbour.used(moment, ip.dst);
+                    neighbour.used(moment, ip.dst, || self.places[host].iter().any(|&place| self.desks[place].refused));
                 }
                 let said = if let Carried::Datagram(datagram) = carried { Some(*datagram) } else { None };
                 self.went_to(moment, bytes, ip.dst, said);

@@ -226,6 +226,11 @@ impl Choice {
         self.known.get(&(link, place)).copied()
     }
 
+    /// Places of a link that have rings.
+    pub fn places_of(&self, link: LinkId) -> impl Iterator<Item = Place> {
+        self.known.keys().filter(move |(at, _)| *at == link).map(|(_, place)| *place)
+    }
+
     /// A place is no more (a thread that ended, a socket that is closed): its rings are free for others.
     pub fn release(&mut self, place: Place) {
         let Self { rings, known, .. } = self;

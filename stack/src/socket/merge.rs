@@ -42,6 +42,14 @@ pub(super) fn next(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&mut 
     first.map(|(_, source)| source)
 }
 
+/// Of several flows, the one where what came first waits, or an error. `None`: nothing waits anywhere.
+pub fn first_of(rings: &mut dyn Rings, flows: &[FlowId]) -> Option<FlowId> {
+    match next(rings, flows, None, Instant::ZERO, Strain::HEALTHY)? {
+        Source::Flow(flow) => Some(flow),
+        Source::Kernel => None,
+    }
+}
+
 /// What several flows, and the kernel's part, are ready for together: reading and writing if one is; ended if all are.
 pub(super) fn readiness(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&Beside>, strain: Strain) -> Readiness {
     const ANY: Readiness = Readiness::IN.union(Readiness::OUT).union(Readiness::ERR);

@@ -16,7 +16,7 @@ use crate::time::Instant;
 
 /// Who uses a socket, and is not whom its ring is for.
 #[derive(Debug, Default)]
-pub(super) struct Stranger {
+pub struct Stranger {
     place: Option<Place>,
     /// Calls in a row.
     calls: u32,
@@ -24,7 +24,7 @@ pub(super) struct Stranger {
 
 impl Stranger {
     /// One call more from there. Whether that was one more than `ratio` of them.
-    pub(super) fn calls(&mut self, from: Place, ratio: u32) -> bool {
+    pub fn calls(&mut self, from: Place, ratio: u32) -> bool {
         if self.place != Some(from) {
             *self = Self { place: Some(from), calls: 0 };
         }
@@ -33,7 +33,7 @@ impl Stranger {
     }
 
     /// The ring's own place has used it, or it has moved.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Self::default();
     }
 }

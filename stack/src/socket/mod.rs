@@ -29,6 +29,8 @@ pub use choice::{Allocation, Caller, Choice, Direction, Logic, Place, Spread};
 pub use datagram::Datagrams;
 pub use kernel::Kernel;
 pub use listen::Listener;
+pub use merge::first_of;
+pub use migrate::Stranger;
 pub use rings::{FlowRing, Parcel, Rings};
 pub use routes::{Routes, Way, way};
 pub use state::{Bound, Setup, Socket, SocketId, State};

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering
 use libc::{SA_RESETHAND, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_IGN, sighandler_t, siginfo_t};
 
 use crate::errno;
-use crate::lock::DEFERRED;
+use crate::lock::{self, DEFERRED};
 use crate::mux::wait::{note_signal, run_handler};
 use crate::{memory, process, real};
 
@@ -83,7 +83,7 @@ static DEFERRED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES]
 
 /// Whether the calling thread is in the middle of what no handler may interrupt.
 fn holds_a_lock() -> bool {
-    memory::is_mine() || process::process().is_some_and(process::Process::has_lock)
+    lock::is_finishing() || memory::is_mine() || process::process().is_some_and(process::Process::has_lock)
 }
 
 /// Puts a signal off if its thread holds the state's lock. Faults are never put off: they would only come again.

@@ -32,7 +32,9 @@ const FILENO_AT: usize = 112;
 /// What is there in a stream without a descriptor (glibc's `_IO_cookie_init`).
 const NO_FILENO: c_int = -2;
 
-impl Protected for Vec<usize> {}
+impl Protected for Vec<usize> {
+    type Left = ();
+}
 
 /// The streams that were made here, by their addresses.
 static STREAMS: Lock<Vec<usize>> = Lock::new(Vec::new());

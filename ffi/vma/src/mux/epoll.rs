@@ -87,7 +87,9 @@ pub(super) struct Lists {
     rounds: u32,
 }
 
-impl Protected for Lists {}
+impl Protected for Lists {
+    type Left = ();
+}
 
 impl Lists {
     pub(super) const fn new() -> Self {

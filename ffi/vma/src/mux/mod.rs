@@ -17,10 +17,12 @@ mod sleepers;
 pub(crate) mod thread;
 pub(crate) mod turns;
 pub(crate) mod wait;
+mod wakes;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
+use ringway_host::EventFd;
 use ringway_host::spin::Cores;
 use ringway_stack::ring::{FlowId, Readiness};
 
@@ -31,6 +33,7 @@ use crate::socket::{Socket, refused};
 use epoll::Epolls;
 use interest::Edge;
 pub(crate) use sleepers::{RingWatch, Sleeper};
+pub(crate) use wakes::Wakes;
 
 pub(crate) const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 pub(crate) const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
@@ -134,6 +137,10 @@ fn activity() -> u64 {
 pub(crate) struct State {
     pub(crate) epolls: Epolls,
     pub(crate) sleepers: Slab<Sleeper>,
+    /// Threads that are to be woken.
+    wakes: Wakes,
+    /// Eventfds of threads that have ended.
+    spare_wakers: Vec<EventFd>,
     /// The progress thread's eventfd.
     pub(super) progress: Option<RawFd>,
     /// What that thread looks after until it is sent.
@@ -157,6 +164,8 @@ impl Default for State {
         Self {
             epolls: Epolls::new(),
             sleepers: Slab::new(),
+            wakes: Wakes::default(),
+            spare_wakers: Vec::new(),
             progress: None,
             held: held::Held::default(),
             cores: Cores::new(),

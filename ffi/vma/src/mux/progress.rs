@@ -18,11 +18,14 @@ use super::held::{self, Watch};
 use crate::devices::Rendezvous;
 use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
-use crate::rings::ProcessRing;
+use crate::rings::{ProcessRing, Rings};
 use crate::{fork, params};
 
 /// Ticks without a call of the program's that touched the ring, before the thread sleeps deeply.
 const QUIET_TICKS: u32 = 2;
+
+/// Turns that the thread lets pass while somebody has a ring's lock.
+const DENIED_MAX: u32 = 3;
 
 struct Service {
     process: &'static Process,
@@ -39,6 +42,8 @@ struct Service {
     losses: u64,
     /// The thread is where the parameters want it.
     settled: bool,
+    /// How often in a row some ring's lock was not to be had.
+    denied: u32,
 }
 
 /// Starts the thread.
@@ -53,6 +58,7 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
         next_tick: Instant::ZERO,
         losses: 0,
         settled: false,
+        denied: 0,
     };
     let progress = Progress::start("ringway", service)?;
     fdtable::set(progress.descriptor(), Entry::Internal);
@@ -69,6 +75,14 @@ impl Work for Service {
 }
 
 impl Service {
+    /// Whether the thread has the locks of all rings, or waits for them: which it does not while somebody has one, but for one time in a few. (It has the
+    /// process's lock, and so would all wait for that who want it.)
+    fn takes(&mut self, rings: &Rings) -> bool {
+        let takes = rings.try_take_all() || self.denied == DENIED_MAX;
+        self.denied = if takes { 0 } else { self.denied + 1 };
+        takes
+    }
+
     fn serve_all(&mut self) -> Plan {
         if !core::mem::replace(&mut self.settled, true) {
             settle();
@@ -80,7 +94,8 @@ impl Service {
             descriptors.push(rendezvous.epoll_fd());
         }
         let now = process.now();
-        let Some(mut offload) = process.try_lock() else {
+        let offload = process.try_lock().filter(|offload| self.takes(&offload.rings));
+        let Some(mut offload) = offload else {
             // Whoever holds it polls the ring.
             self.quiet = 0;
             // (A sender may have ended the pause, and does so once.)

@@ -160,7 +160,8 @@ impl State {
             && !sleeper.signalled
         {
             sleeper.signalled = true;
-            ringway_host::sleep::signal(sleeper.waker);
+            let waker = sleeper.waker;
+            self.wake_by(waker);
         }
     }
 

@@ -41,8 +41,10 @@ fn a_sleeper_is_signalled_once() {
     };
     assert!(!readable());
     state.wake(key.index);
-    assert!(readable());
+    assert!(!readable(), "not under the lock");
+    state.take_wakes().expect("there is one").signal();
+    assert!(readable() && state.take_wakes().is_none());
     event.clear();
     state.wake(key.index);
-    assert!(!readable(), "it is awake already");
+    assert!(state.take_wakes().is_none(), "it is awake already");
 }

@@ -10,7 +10,7 @@ use ringway_host::spin::{CoreClaim, History};
 use super::turns::{Ratio, Turns};
 use crate::extra::resume::Resume;
 use crate::fdtable::{self, Entry};
-use crate::process::fork_generation;
+use crate::process::{self, fork_generation};
 use crate::rings::RingSet;
 use crate::slab::Key;
 
@@ -80,7 +80,7 @@ thread_local! {
 
 /// A thread's own eventfd.
 struct Waker {
-    event: EventFd,
+    event: Option<EventFd>,
     /// A child of a fork shares its parent's open file, and must not wake it.
     generation: u32,
 }
@@ -89,7 +89,12 @@ impl Drop for Waker {
     fn drop(&mut self) {
         // The thread ends, perhaps out of the middle of a wait.
         super::wait::leave_wait();
-        fdtable::clear(self.event.fd());
+        let Some(event) = self.event.take() else { return };
+        // (A parent's is the parent's.)
+        match process::process().filter(|process| self.generation == fork_generation() && !process.has_lock()) {
+            Some(process) => process.lock().mux.keep_waker(event),
+            None => drop(fdtable::clear(event.fd())),
+        }
     }
 }
 
@@ -130,24 +135,35 @@ pub(crate) fn with<T>(f: impl FnOnce(&Thread) -> T) -> T {
 
 /// The calling thread's eventfd; `None`: it cannot have one now (no descriptors, or the thread is about to end).
 pub(super) fn waker() -> Option<RawFd> {
-    WAKER
-        .try_with(|waker| {
-            // Borrowed: a handler interrupted this very function, perhaps for good.
-            let mut waker = waker.try_borrow_mut().ok()?;
-            if waker.as_ref().is_none_or(|waker| waker.generation != fork_generation()) {
-                let event = EventFd::new().ok()?;
-                fdtable::set(event.fd(), Entry::Internal);
-                *waker = Some(Waker { event, generation: fork_generation() });
-            }
-            waker.as_ref().map(|waker| waker.event.fd())
-        })
-        .ok()
-        .flatten()
+    let own = |waker: &RefCell<Option<Waker>>| {
+        let waker = waker.try_borrow().ok()?;
+        waker.as_ref().filter(|waker| waker.generation == fork_generation())?.event.as_ref().map(EventFd::fd)
+    };
+    WAKER.try_with(|waker| own(waker).or_else(|| make_waker(waker))).ok().flatten()
+}
+
+#[cold]
+fn make_waker(waker: &RefCell<Option<Waker>>) -> Option<RawFd> {
+    // (A handler may run when the lock is released, and leave by longjmp: nothing is borrowed then.)
+    let spare = process::process().and_then(|process| process.lock().mux.spare_waker());
+    let event = match spare {
+        Some(event) => event,
+        None => EventFd::new().ok()?,
+    };
+    // (Somebody may have written to it since.)
+    event.clear();
+    let fd = event.fd();
+    // Borrowed: a handler interrupted this very function, perhaps for good.
+    let mut waker = waker.try_borrow_mut().ok()?;
+    fdtable::set(fd, Entry::Internal);
+    *waker = Some(Waker { event: Some(event), generation: fork_generation() });
+    Some(fd)
 }
 
 /// Makes the calling thread's eventfd unreadable.
 pub(super) fn clear_waker() {
-    let _ = WAKER.try_with(|waker| waker.try_borrow().map(|waker| waker.as_ref().map(|waker| waker.event.clear())));
+    let _ =
+        WAKER.try_with(|waker| waker.try_borrow().map(|waker| waker.as_ref().and_then(|waker| waker.event.as_ref()).map(EventFd::clear)));
 }
 
 /// A handler of the program ran on this thread. Async-signal-safe.

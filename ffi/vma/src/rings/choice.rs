@@ -5,12 +5,14 @@
 //! VMA_RING_LIMIT_PER_INTERFACE), and that of a thread which has ended goes to the next one.
 
 use ringway_params::Id;
+use ringway_stack::net::LinkId;
 use ringway_stack::ring::RingConfig;
+use ringway_stack::socket::{Choice, Place};
 
 use super::{ProcessRing, RINGS_MAX};
 use crate::cancel::Masked;
 use crate::devices::{self, Ring};
-use crate::extra::rings::Home;
+use crate::extra::rings::{Owner, is_closed};
 use crate::lock::Lock;
 use crate::params;
 use crate::process::{self, Offload, Process};
@@ -19,46 +21,36 @@ use crate::socket::datagram::Route;
 use crate::socket::routes::Routes;
 use crate::socket::table::Sockets;
 
-/// A place that has a ring.
-#[derive(Debug)]
-struct Known {
-    home: Home,
-    ring: u16,
-}
+/// Shared memory is one link.
+const FABRIC: LinkId = LinkId(1);
 
 /// The places that have rings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Places {
-    known: Vec<Known>,
-    /// How many places could not be remembered.
-    others: usize,
+    choice: Choice,
+    /// Of those that are threads'.
+    owners: Vec<Owner>,
 }
 
-/// Places that are remembered; the sockets of more are spread over the rings.
-const PLACES_MAX: usize = 512;
-
 impl Places {
-    /// The ring of a place, which has one by now, or takes over that of a place which is no more.
-    fn ring_of(&mut self, home: &Home, sockets: &Sockets) -> Option<u16> {
-        if let Some(known) = self.known.iter().find(|known| known.home.is(home)) {
-            return Some(known.ring);
-        }
-        let gone = self.known.iter_mut().find(|known| known.home.is_gone(sockets))?;
-        gone.home = home.clone();
-        Some(gone.ring)
+    /// With the ring that the process begins with.
+    pub(super) fn new() -> Self {
+        let limit = match params::settings().count(Id::RingLimit) as usize {
+            0 => RINGS_MAX,
+            limit => limit.min(RINGS_MAX),
+        };
+        let mut choice = Choice::new(limit);
+        choice.add(FABRIC, 0);
+        Self { choice, owners: Vec::new() }
     }
 
-    /// Of so many rings, the one with the fewest places.
-    fn least_shared(&self, rings: usize) -> u16 {
-        let mut shared_by = [0; RINGS_MAX];
-        self.known.iter().for_each(|known| shared_by[usize::from(known.ring)] += 1);
-        (0..rings as u16).min_by_key(|&ring| shared_by[usize::from(ring)]).unwrap_or(0)
-    }
-
-    /// Of so many rings, the next one's turn.
-    fn next(&mut self, rings: usize) -> u16 {
-        self.others += 1;
-        (self.others % rings) as u16
+    /// Lets go of places that are no more: threads that have ended, sockets that are closed.
+    fn forget_the_gone(&mut self, sockets: &Sockets) {
+        let Self { choice, owners } = self;
+        let is_gone = |place: &Place| is_closed(*place, sockets) || owners.iter().any(|owner| owner.is_of(*place) && owner.is_gone());
+        let gone: Vec<Place> = choice.places_of(FABRIC).filter(is_gone).collect();
+        gone.into_iter().for_each(|place| choice.release(place));
+        owners.retain(|owner| !owner.is_gone());
     }
 }
 
@@ -69,7 +61,7 @@ impl Offload {
         if socket.flows().next().is_some() {
             return socket.ring;
         }
-        let ring = self.home_of(key).map_or(0, |home| self.ring_for(home));
+        let ring = self.place_of(key).map_or(0, |place| self.ring_for(place));
         if let Some(socket) = self.sockets.find_mut(key)
             && core::mem::replace(&mut socket.ring, ring) != ring
         {
@@ -82,46 +74,38 @@ impl Offload {
         ring
     }
 
-    fn ring_for(&mut self, home: Home) -> u16 {
-        if let Some(ring) = self.rings.places.ring_of(&home, &self.sockets) {
+    fn ring_for(&mut self, place: Place) -> u16 {
+        let Self { rings, sockets, .. } = self;
+        if let Some(ring) = rings.places.choice.known(FABRIC, place) {
             return ring;
         }
-        if self.rings.places.known.len() >= PLACES_MAX {
-            return self.rings.places.next(self.rings.len());
+        rings.places.forget_the_gone(sockets);
+        if rings.places.choice.wants_ring(FABRIC, place)
+            && let Some(process) = process::process()
+        {
+            self.open_ring(process);
         }
-        let limit = match params::settings().count(Id::RingLimit) as usize {
-            0 => RINGS_MAX,
-            limit => limit.min(RINGS_MAX),
-        };
-        let ring = match process::process() {
-            // (The first place has the ring that is there.)
-            _ if self.rings.places.known.is_empty() => 0,
-            Some(process) if self.rings.len() < limit => self.open_ring(process),
-            _ => self.rings.places.least_shared(self.rings.len()),
-        };
-        self.rings.places.known.push(Known { home, ring });
-        ring
+        let places = &mut self.rings.places;
+        places.owners.extend(Owner::of(place));
+        places.choice.ring(FABRIC, place).unwrap_or(0)
     }
 
     /// Opens one ring more. Where none is to be had, another place's has to do.
-    fn open_ring(&mut self, process: &'static Process) -> u16 {
+    fn open_ring(&mut self, process: &'static Process) {
         let _masked = Masked::new();
         let number = self.rings.len() as u16;
         match process.attach_another(number) {
             Ok(ring) => {
                 self.rings.add(ring);
+                self.rings.places.choice.add(FABRIC, number);
                 if self.loans.lends {
                     self.rings.at_mut(number).ring.lend_from_now_on();
                 }
                 // That thread serves it from now on.
                 self.mux.call_progress();
                 tracing::debug!("ring {number}: {}", process.rendezvous_at(number).member_name());
-                number
             }
-            Err(error) => {
-                tracing::info!("no further ring can be had, so that one is shared: {error}");
-                self.rings.places.least_shared(self.rings.len())
-            }
+            Err(error) => tracing::info!("no further ring can be had, so that one is shared: {error}"),
         }
     }
 }
@@ -133,5 +117,41 @@ impl Process {
         let config = RingConfig { number, batch: self.params.cq_poll_batch_max, ..RingConfig::default() };
         let ring = Ring::new(queues, config, params::random_seed()?);
         Ok(self.add_ring(number, ring, rendezvous))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_stack::socket::SocketId;
+
+    use super::*;
+
+    #[test]
+    fn the_ring_of_a_thread_that_has_ended_is_the_next_ones() {
+        let (mut places, sockets) = (Places::new(), Sockets::new());
+        places.choice.add(FABRIC, 1);
+        let (here, there) = (Place::Thread(1), Place::Thread(2));
+        let ring = |places: &mut Places, place| {
+            places.forget_the_gone(&sockets);
+            places.owners.extend(Owner::of(place));
+            places.choice.ring(FABRIC, place)
+        };
+        assert_eq!(ring(&mut places, here), Some(0));
+        let owner = std::thread::spawn(move || Owner::of(there)).join().expect("it does not panic");
+        assert_eq!(places.choice.ring(FABRIC, there), Some(1));
+        places.owners.extend(owner);
+        assert_eq!(ring(&mut places, Place::Thread(3)), Some(1), "that thread has ended");
+        assert_eq!(ring(&mut places, here), Some(0));
+    }
+
+    #[test]
+    fn the_ring_of_a_socket_that_is_closed_is_the_next_ones() {
+        let (mut places, sockets) = (Places::new(), Sockets::new());
+        places.choice.add(FABRIC, 1);
+        let of = |index| Place::Socket(SocketId(index));
+        for closed in 1..5 {
+            places.forget_the_gone(&sockets);
+            assert_eq!(places.choice.ring(FABRIC, of(closed)), Some(0), "nobody has it");
+        }
     }
 }

@@ -68,8 +68,8 @@ pub(crate) unsafe fn accept(
             if !waits(&guard, id) {
                 let now = process.now();
                 guard.poll_if_due(now);
-                id = guard.turn(key).unwrap_or(id);
             }
+            id = guard.turn(key).unwrap_or(id);
             if waits(&guard, id) {
                 drop(guard);
                 if asks_first {
@@ -181,7 +181,6 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     }
     let key = offload.sockets.insert(socket);
     offload.link(accepted, key.index);
-    offload.pass_turn(listener);
     offload.decided("accept", None);
     offload.dispatch();
     let entry = Entry::Socket(key);

@@ -1,7 +1,7 @@
 //! IPv6 sockets that take IPv4 as well (bound to `::`, without IPV6_V6ONLY): the ring has a flow of each family for them.
 //!
-//! One of the two is the socket's own ([`Kind`]), the other its twin. They change places, so that the own one is that which has something to give:
-//! who reads knows of no more than one. Who sends asks for the one of the destination's family ([`Socket::flow_to`]).
+//! One of the two is the socket's own ([`Kind`]), the other its twin. They change places, so that the own one is that where what came first waits
+//! ([`ringway_stack::socket::first_of`]): who reads knows of no more than one. Who sends asks for the one of the destination's family ([`Socket::flow_to`]).
 //!
 //! The Extra API's readers (rings, callbacks), and who counts what is dropped (SO_RXQ_OVFL), go by a socket's one flow, which is IPv4's then: what
 //! comes by IPv6 comes by the kernel.
@@ -10,16 +10,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
-use ringway_stack::ring::{FlowId, Readiness};
-use ringway_stack::{Error, Instant, tcp};
+use ringway_stack::ring::FlowId;
+use ringway_stack::{Error, Instant, socket, tcp};
 
 use super::{Family, Kind, Socket, address};
 use crate::process::{self, Offload, Process};
 use crate::rules;
 use crate::slab::Key;
-
-/// What says that a flow has something to give.
-const GIVES: Readiness = Readiness::IN.union(Readiness::ERR);
 
 impl Socket {
     /// Whether it takes both families, bound as it is.
@@ -104,25 +101,14 @@ impl Offload {
         }
     }
 
-    /// Makes a flow that has something to give the socket's own, if its own has nothing. Which one that is.
+    /// Makes that flow the socket's own where what came first waits. Which one that is.
     #[cold]
     pub(crate) fn turn(&mut self, key: Key) -> Option<FlowId> {
         let (own, twin) = self.flows_of(key)?;
-        let gives = |id| self.rings.of(id).readiness(id).intersects(GIVES);
-        if !gives(own) && gives(twin) {
+        if socket::first_of(&mut self.rings, &[own, twin]) == Some(twin) {
             return self.change_places(key);
         }
         Some(own)
-    }
-
-    /// Something was taken from the socket's own flow: it is the other one's turn, if that has something to give.
-    #[cold]
-    pub(crate) fn pass_turn(&mut self, key: Key) {
-        if let Some((_, twin)) = self.flows_of(key)
-            && self.rings.of(twin).readiness(twin).intersects(GIVES)
-        {
-            self.change_places(key);
-        }
     }
 
     /// `None`: it has no two.

@@ -142,11 +142,37 @@ fn who_asked_is_remembered_whoever_else_is_heard() {
     for _ in 0..2 * REMEMBERED_MAX {
         arrives(&mut checkers, datagram.clone());
         let one = checkers.answers[0].asked.last_mut().unwrap();
-        (one.heard, one.owed) = (true, false);
+        (one.heard, one.owed, one.seen) = (true, false, true);
     }
     assert!(checkers.answers[0].asked.len() <= REMEMBERED_MAX);
     leaves(&mut checkers, &arp(2, BACK, OWN, ASKER));
     // What nobody heard is not forgotten for it; if there is too much of that, the oldest is.
-    (0..2 * REMEMBERED_MAX).for_each(|_| arrives(&mut checkers, datagram.clone()));
+    for _ in 0..2 * REMEMBERED_MAX {
+        arrives(&mut checkers, datagram.clone());
+        checkers.settle_answers(0, false);
+    }
     assert!(checkers.answers[0].asked.len() <= REMEMBERED_MAX);
+}
+
+/// A host that pauses finds more datagrams in its device than are remembered of those that it has looked at. Whoever was to hear the last ones leaves when the first
+/// ones have come, and then they are refused (as in the seed 76132442).
+#[test]
+fn what_waits_for_a_paused_host_is_remembered() {
+    let datagram = |port: u16| {
+        let bytes = crate::frames::udp(([10, 0, 0, 2], port).into(), "10.0.0.1:80".parse().unwrap(), b"bytes");
+        [&STATIONS[0].0[..], &STATIONS[1].0, &bytes[12..]].concat()
+    };
+    let mut checkers = checkers();
+    for port in 0..2 * u16::try_from(REMEMBERED_MAX).unwrap() {
+        arrives(&mut checkers, datagram(90 + port));
+        let one = checkers.answers[0].asked.last_mut().unwrap();
+        (one.heard, one.owed) = (true, false);
+    }
+    let mut refusal = icmp(3, BACK, OWN, ASKER, &datagram(90)[14..42]);
+    refusal[35] = PORT;
+    leaves(&mut checkers, &refusal);
+    // Once the host has looked at them, there is no need to remember all.
+    checkers.settle_answers(0, false);
+    arrives(&mut checkers, datagram(90));
+    assert!(checkers.answers[0].asked.len() < 2 * REMEMBERED_MAX);
 }

@@ -22,7 +22,7 @@ fn a_neighbour_may_be_asked_for_once_a_second_and_again_once_it_was_heard_of() {
     (5..8).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, STATION));
     neighbour.asked(&at(8000), OTHER, MacAddr::BROADCAST);
     neighbour.asked(&at(9000), OTHER, STATION);
-    neighbour.used(&at(9000 + 35_000), OTHER);
+    neighbour.used(&at(9000 + 35_000), OTHER, || false);
 }
 
 #[test]
@@ -45,7 +45,27 @@ fn a_neighbour_is_polled_for_ever() {
 fn a_neighbour_is_believed_for_ever() {
     let mut neighbour = Neighbour::default();
     neighbour.heard(at(1000).at);
-    neighbour.used(&at(37_000), OTHER);
+    neighbour.used(&at(37_000), OTHER, || false);
+}
+
+/// A question that the device refused is made up for, and other frames may get the room before it (as in the seed 75025106).
+#[test]
+fn a_neighbour_is_believed_while_the_device_refuses_the_question() {
+    let mut neighbour = Neighbour::default();
+    neighbour.heard(at(1000).at);
+    neighbour.used(&at(41_000), OTHER, || true);
+    neighbour.asked(&at(41_005), OTHER, STATION);
+    neighbour.used(&at(41_006), OTHER, || false);
+}
+
+/// As soon as the device takes frames again, there is no excuse.
+#[test]
+#[should_panic(expected = "RFC 1122 s2.3.2.1: 10.0.0.2 was last heard of, or asked for, 40.006s ago")]
+fn a_neighbour_is_believed_though_the_device_takes_the_question() {
+    let mut neighbour = Neighbour::default();
+    neighbour.heard(at(1000).at);
+    neighbour.used(&at(41_000), OTHER, || true);
+    neighbour.used(&at(41_006), OTHER, || false);
 }
 
 #[test]

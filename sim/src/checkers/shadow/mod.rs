@@ -36,6 +36,8 @@ pub(in crate::checkers) struct State {
     pub(in crate::checkers) stirred: bool,
     /// What arrived since then.
     pub(in crate::checkers) arrivals: Vec<Segment>,
+    /// Which of them repeat what had all come before.
+    repeated: Vec<usize>,
     /// So many came as well that have no effect but an answer.
     pub(in crate::checkers) attacks: usize,
     /// What was sent since then, in this order.
@@ -176,6 +178,13 @@ fn note_acknowledged(own: &mut Endpoint, next: Option<u32>, arrivals: &[Segment]
     }
 }
 
+/// The segment that arrives at an endpoint repeats what has all come before.
+pub(in crate::checkers) fn repeats(own: &mut Endpoint) {
+    if own.shadow.arrivals.len() < REMEMBERED_MAX {
+        own.shadow.repeated.push(own.shadow.arrivals.len());
+    }
+}
+
 /// A segment arrived at an endpoint, which has noted it.
 pub(in crate::checkers) fn delivered(segment: &Segment, own: &mut Endpoint) {
     if segment.has(RST) {
@@ -224,5 +233,6 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: O
     let (mut arrivals, mut sent) = (arrivals, sent);
     arrivals.clear();
     sent.clear();
+    own.shadow.repeated.clear();
     (own.shadow.arrivals, own.shadow.sent) = (arrivals, sent);
 }

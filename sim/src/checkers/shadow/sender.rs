@@ -74,6 +74,8 @@ pub(in crate::checkers) struct State {
     recover: u32,
     /// What seemed to begin it may have been the last of one that just ended: then three duplicates begin another.
     overlaps: bool,
+    /// Three duplicates may have begun another that ends here, though it seemed to go on: where it ends is not known for certain.
+    another: Option<u32>,
     /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
     high_rxt_before: u32,
@@ -121,6 +123,8 @@ pub(in crate::checkers) struct State {
     wl1: Option<u32>,
     pub(super) window_max: u32,
     last_tx: Instant,
+    /// When bytes were sent last.
+    data_at: Instant,
     /// When something was sent last with nothing on its way; and the longest time between two such moments.
     busy_since: Instant,
     longest_wait: Duration,
@@ -156,6 +160,13 @@ impl State {
     /// Whether anything was sent again.
     pub(super) fn retried(&self) -> bool {
         self.lossy || self.timeouts > 0 || self.syns > 1
+    }
+
+    /// What is sent again is in flight: an acknowledgment of it that may have been dropped was (RFC 9293 s3.10.7.4).
+    fn resends(&mut self, seq: u32) {
+        if self.unsure.is_some() && self.una.is_some_and(|una| before(seq, una)) {
+            self.una = Some(seq);
+        }
     }
 
     /// Whether what was acknowledged last is known.
@@ -324,6 +335,9 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         }
         return;
     }
+    if segment.span() > 0 {
+        own.shadow.sender.resends(segment.seq);
+    }
     let known = super::State::is_known(own) && !own.disturbed;
     if known && segment.span() > 0 && peer.is_some() && own.shadow.sender.una.is_some() {
         if before(segment.seq, own.nxt) {
@@ -342,6 +356,9 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         own.shadow.sender.time(segment, at);
     }
     own.shadow.sender.last_tx = at;
+    if segment.len() > 0 {
+        own.shadow.sender.data_at = at;
+    }
 }
 
 fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
@@ -349,11 +366,14 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let nodelay = own.shadow.config.as_ref().is_none_or(|config| config.nodelay || config.cork) || own.shadow.reconfigured;
     let state = &mut own.shadow.sender;
     let flight = nxt.wrapping_sub(una);
-    // RFC 5681 s4.1: the restart window.
-    let (_, rto) = state.rto();
-    if flight == 0 && state.una == Some(una) && at > state.last_tx + rto * 2 {
-        state.cwnd = state.cwnd.min(INITIAL_SEGMENTS * u64::from(state.mss));
-        state.cwnd_least = state.cwnd_least.min(state.cwnd);
+    // RFC 5681 s4.1: the restart window, of who "has not sent data in an interval exceeding the retransmission timeout", which is known within bounds.
+    let (least, most) = state.rto();
+    let restart = INITIAL_SEGMENTS * u64::from(state.mss);
+    if flight == 0 && state.una == Some(una) && at > state.last_tx + most * 2 {
+        state.cwnd = state.cwnd.min(restart);
+    }
+    if flight == 0 && at > state.data_at + least {
+        state.cwnd_least = state.cwnd_least.min(restart);
     }
     let pending = una.wrapping_sub(state.una.unwrap_or(una));
     let arrived: u32 = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()).map(|&(a, b)| b.wrapping_sub(a)).sum();
@@ -439,6 +459,8 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.phase = Phase::Open;
     }
     let repeats = before(segment.seq, state.high_rxt);
+    // RFC 6675 s5 step 4.3: the recovery that begins sends the oldest byte again, which the last one may just have done.
+    let begins_anew = sack && head && repeats && state.overlaps && evidence;
     // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
     let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
     let reported = recovering && sack && before(segment.seq, highest);
@@ -460,6 +482,8 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     if going_on {
         if state.overlaps && begins_here {
             state.recover = nxt;
+        } else if begins_here && (state.fuzzy || several) {
+            state.another = Some(nxt);
         }
         if state.phase == Phase::Recovery
             && sack
@@ -488,7 +512,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
                 format_args!("RFC 5681 s3.1: {out} bytes sent again are on their way, {} more, and cwnd is {window}", segment.len()),
             );
         }
-    } else if evidence && state.phase == Phase::Open {
+    } else if begins_anew || evidence && state.phase == Phase::Open {
         (state.phase, state.recover, state.counted) = (Phase::Recovery, nxt, 0);
         (state.recovers, state.restarted_at) = (true, None);
         state.halve(flight);
@@ -594,7 +618,7 @@ pub(in crate::checkers) fn serviced(
     let several = arrivals.len() > 1;
     // (What lies before all that came may have lain before the window.)
     let behind = own.rx.next;
-    let state = &mut own.shadow.sender;
+    let (state, repeated) = (&mut own.shadow.sender, &own.shadow.repeated);
     let nxt_before = state.nxt.unwrap_or(nxt);
     // Duplicates, those included that may have been dropped for their number or timestamp.
     let mut hints = state.dups;
@@ -628,7 +652,9 @@ pub(in crate::checkers) fn serviced(
         // RFC 9293 s3.10.7.4: SND.WL1 says whether the segment is newer than the one that the window came with.
         if before(una, arrival.ack) || arrival.ack == una && state.wl1.is_none_or(|wl1| !before(arrival.seq, wl1)) {
             state.wl1 = Some(arrival.seq);
-            state.window = Some(arrival.window);
+            // (What repeats what had all come is dropped, and whether its window counts is not known.)
+            let counts = !repeated.contains(&at) || state.window == Some(arrival.window);
+            state.window = Some(arrival.window).filter(|_| counts);
             let window = u32::from(arrival.window) << if arrival.has(SYN) { 0 } else { scale };
             let edge = arrival.ack.wrapping_add(window);
             state.edge = Some(state.edge.filter(|&known| stale && before(known, edge)).unwrap_or(edge));
@@ -733,7 +759,7 @@ fn fast_retransmit(moment: &Moment, own: &Endpoint, service: Service, resent: bo
     // RFC 2018 s8: what was reported, and then dropped, is sent again after a timeout; until then it counts as received.
     let dropped = state.is_sacked(una, una.wrapping_add(1));
     // RFC 6582 s3.2 step 2: without SACK, duplicates of what ended a recovery may answer what was sent twice.
-    let answers = !own.agrees_on_sack && una == state.recover;
+    let answers = !own.agrees_on_sack && (una == state.recover || state.another == Some(una));
     let sound = state.phase == Phase::Open && !resent && before(una, own.nxt) && before(own.iss, una) && !dropped && !answers;
     if sound && state.dups >= DUPACK_THRESHOLD {
         let relative = own.relative(una);

@@ -373,6 +373,31 @@ fn what_is_acknowledged_below_the_window_times_out_when_it_was_sent() {
     assert_eq!([sent_again(IRS), sent_again(IRS + 1)], [true, false]);
 }
 
+/// RFC 9293 s3.10.7.4: what repeats old bytes is dropped, with what it acknowledges. What is sent again then begins before that, and its timer backs off (as in the
+/// seed 76121386).
+#[test]
+fn what_is_sent_again_was_acknowledged_below_the_window() {
+    let mut side = Side::new();
+    side.fills_window();
+    side.passes(10);
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + MSS, ACK, 100));
+    side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 4 * MSS, ACK, 50));
+    side.stamps.1 = 2;
+    side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 101, ACK, 0));
+    side.service();
+    assert_eq!(side.own().shadow.sender.una, Some(ISS + 1 + 4 * MSS));
+    let mut gaps = Vec::new();
+    for wait in [200, 400, 800, 1600] {
+        side.passes(wait);
+        side.sends(side.out(ISS + 1 + MSS, IRS + 101, ACK, MSS as usize));
+        side.service();
+        let (now, state) = (side.now, &side.own().shadow.sender);
+        assert_eq!((state.una, state.head_at), (Some(ISS + 1 + MSS), now));
+        gaps.extend(state.retry_at(Instant::ZERO).map(|at| at.since(now) > Duration::from_millis(2 * wait)));
+    }
+    assert_eq!(gaps, [true; 4]);
+}
+
 /// RFC 6582 s3.2 step 3: the timer that the first partial acknowledgment started goes on while the device refuses what a later one asks for (as in the seed
 /// 71085641); and what goes then may as well be for a timeout, once.
 #[test]
@@ -411,6 +436,113 @@ fn what_waited_for_the_device_times_out_when_the_first_partial_acknowledgment_sa
         again(side, 4);
     });
     goes(false).breaks("is sent again after 40ms; 200ms is the least", |side| again(side, 4));
+}
+
+/// RFC 9293 s3.10.7.4, RFC 5681 s2: a segment that repeats what fills a gap is dropped, with the window that it brings: the first acknowledgment that brings it then
+/// changes the window, and is no duplicate (as in the seed 77030036).
+#[test]
+fn a_window_that_came_with_what_repeats_may_be_new() {
+    let duplicates = |count: usize, repeats: bool| {
+        let mut side = Side::new();
+        side.own().agrees_on_sack = false;
+        side.fills_window();
+        let answers = |side: &mut Side, received: u32| {
+            side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 1 + received, ACK, 0));
+            side.service();
+        };
+        side.comes(&Side::of_peer(2, IRS + 101, ISS + 1, ACK, 100));
+        answers(&mut side, 0);
+        side.stamps.1 = 3;
+        side.comes(&Side::of_peer(3, IRS + 1, ISS + 1, ACK, 100));
+        if repeats {
+            side.comes(&Segment { window: 500, ..Side::of_peer(3, IRS + 101, ISS + 1, ACK, 100) });
+        }
+        answers(&mut side, 200);
+        let window = if repeats { 500 } else { 512 };
+        (0..count).for_each(|_| side.comes(&Segment { window, ..Side::of_peer(3, IRS + 201, ISS + 1, ACK, 0) }));
+        catch_unwind(AssertUnwindSafe(|| side.service())).is_ok()
+    };
+    assert_eq!([duplicates(3, true), duplicates(4, true)], [true, false]);
+    assert_eq!([duplicates(2, false), duplicates(3, false)], [true, false]);
+}
+
+/// RFC 6582 s3.2 step 2: three duplicates among what came at once may have begun another recovery, and duplicates of what ended that one begin none (as in the seed
+/// 77051810).
+#[test]
+fn duplicates_of_what_ended_a_recovery_that_nobody_saw_begin() {
+    let start = |n: u32| ISS + 1 + n * MSS;
+    let sends = |side: &mut Side, n: u32| side.sends(side.out(start(n), IRS + 1, ACK, MSS as usize));
+    let acks = |side: &mut Side, n: u32| side.comes(&Side::of_peer(2, IRS + 1, start(n), ACK, 0));
+    let passes = |at_once: bool| {
+        let mut side = Side::new();
+        side.own().agrees_on_sack = false;
+        let hears = |side: &mut Side, n: u32| {
+            acks(side, n);
+            if !at_once {
+                side.service();
+            }
+        };
+        side.fills_window();
+        side.passes(10);
+        (0..2).for_each(|_| hears(&mut side, 0));
+        acks(&mut side, 0);
+        sends(&mut side, 0);
+        side.service();
+        side.passes(10);
+        (0..4).for_each(|_| hears(&mut side, 5));
+        sends(&mut side, 10);
+        sends(&mut side, 5);
+        side.service();
+        side.passes(10);
+        acks(&mut side, 11);
+        (11..15).for_each(|n| sends(&mut side, n));
+        side.service();
+        side.passes(10);
+        let last = |side: &mut Side| {
+            acks(side, 11);
+            side.service();
+        };
+        catch_unwind(AssertUnwindSafe(|| (0..3).for_each(|_| last(&mut side)))).is_ok()
+    };
+    assert_eq!([passes(true), passes(false)], [true, false]);
+}
+
+/// RFC 6675 s5 step 4.3: a recovery sends the oldest byte again, though the one that ended just before may have done so, for what is reported above (as in the
+/// seed 77161128).
+#[test]
+fn a_recovery_sends_again_what_the_one_before_did() {
+    let start = |n: u32| ISS + 1 + n * MSS;
+    let again = |side: &mut Side, n: u32| side.sends(side.out(start(n), IRS + 1, ACK, MSS as usize));
+    let reports = |side: &mut Side, una: u32, (from, to): (u32, u32)| {
+        side.comes(&sacks(Side::of_peer(2, IRS + 1, start(una), ACK, 0), &[(start(from), start(to))]));
+    };
+    // A recovery that ends in the service in which more is reported: what is sent again may still be of that one.
+    let ended = || {
+        let mut side = Side::new();
+        side.fills_window();
+        side.passes(10);
+        reports(&mut side, 0, (1, 5));
+        again(&mut side, 0);
+        side.service();
+        side.writes(8 * MSS as usize);
+        (10..14).for_each(|n| again(&mut side, n));
+        side.service();
+        side.passes(10);
+        reports(&mut side, 10, (11, 14));
+        again(&mut side, 10);
+        side.service();
+        side.passes(1);
+        side
+    };
+    let mut side = ended();
+    side.comes(&sacks(Side::of_peer(3, IRS + 1, start(10), ACK, 0), &[(start(11), start(14))]));
+    side.service();
+    again(&mut side, 10);
+    side.breaks("200ms is the least", |side| {
+        side.service();
+        side.service();
+        again(side, 10);
+    });
 }
 
 /// RFC 6582 s3.2 step 2: duplicates of what ended a recovery begin no other, and where the first of what a recovery sent again may have been the last of the one
@@ -546,6 +678,22 @@ fn a_window_that_opens_unheard() {
     };
     opens(true);
     assert!(catch_unwind(|| opens(false)).is_err());
+}
+
+/// RFC 9293 s3.8.6: what was offered stays so. What a connection's ring before made, with a smaller window, may go after what its new one did, and shuts nothing (as in
+/// the seed 77014560).
+#[test]
+fn a_window_stays_open_whatever_the_ring_before_had_made() {
+    let mut side = Side::new();
+    side.announces(0, 512);
+    let now = side.now;
+    (side.own().moved, side.own().moved_at) = (true, now);
+    side.announces(1000, 504);
+    side.announces(1000, 4);
+    assert!(!side.own().window.is_shut());
+    window::serviced(now, side.own(), false, false);
+    side.passes(200);
+    side.announces(1000, 504);
 }
 
 /// A SYN that came twice begins another connection with the addresses of one that was reset before its program accepted it.
@@ -689,6 +837,28 @@ fn small_segments_and_idle_senders() {
         side.own().stream.end();
         side.service();
     });
+}
+
+/// RFC 5681 s4.1: who has sent no data for longer than the least timeout may have begun anew with the restart window, which then grows where a larger one would
+/// not have been used (as in the seed 77069718).
+#[test]
+fn a_sender_that_was_idle_may_have_a_smaller_window() {
+    let grows = |millis: u64| {
+        let mut side = Side::new();
+        for (first, end) in [(0, 10), (10, 19)] {
+            side.writes((end - first) as usize * MSS as usize);
+            for n in first..end {
+                side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n + 1 == end { ACK | PSH } else { ACK }, MSS as usize));
+            }
+            side.service();
+            side.passes(10);
+            side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + end * MSS, ACK, 0));
+            side.service();
+            side.passes(millis);
+        }
+        side.own().shadow.sender.window_most().map(|most| most / u64::from(MSS))
+    };
+    assert_eq!([grows(100), grows(210)], [Some(20), Some(29)]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! By when what must be done, of connections made by hand.
 
+use super::super::rto;
 use super::super::shadow::tests::{IRS, ISS, Side};
 use super::*;
 
@@ -19,4 +20,24 @@ fn a_silent_peer_is_probed_unless_its_stream_may_be_over() {
     // Somebody has put bytes where its FIN came.
     side.own().shadow.blurred = true;
     assert_eq!(law(&mut side), None);
+}
+
+/// An orphan that was handed over is asked for what is in flight until it may have timed out eight times: what was sent again by then, at most.
+#[test]
+fn an_orphan_that_was_handed_over_tries_again_until_it_may_be_given_up() {
+    let asked = |handed_over: bool, times: u32| {
+        let mut side = Side::new();
+        side.fills_window();
+        (side.own().shadow.closed, side.own().shadow.blurred) = (true, handed_over);
+        for _ in 0..times {
+            side.passes(130_000);
+            let (moment, first) = (side.moment(), side.out(ISS + 1, IRS + 1, ACK, 1000));
+            rto::sent(&moment, &first, side.own());
+            // What else goes out at that time is of the same timeout.
+            rto::sent(&moment, &side.out(ISS + 1001, IRS + 1, ACK, 1000), side.own());
+        }
+        let at = side.moment().at;
+        due(side.own(), at).is_some()
+    };
+    assert_eq!([asked(true, 0), asked(true, 7), asked(true, 8), asked(false, 8)], [true, true, false, true]);
 }

@@ -2,39 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ringway_stack::socket::{Allocation, Caller, Direction, Logic, Place, SocketId};
+
 use crate::extra::cyclic::UserMemory;
 use crate::extra::thread_name::{Life, Thread};
 use crate::slab::Key;
 use crate::socket::Socket;
 use crate::socket::table::Sockets;
-
-/// `ring_logic_t`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Logic {
-    Interface,
-    Ip,
-    Socket,
-    UserId,
-    Thread,
-    Core,
-    /// As [`Logic::Core`], and threads stay where they were first found.
-    CoreAttached,
-}
-
-impl Logic {
-    pub(crate) const fn from_number(number: i64) -> Option<Self> {
-        Some(match number {
-            0 => Self::Interface,
-            1 => Self::Ip,
-            10 => Self::Socket,
-            11 => Self::UserId,
-            20 => Self::Thread,
-            30 => Self::Core,
-            31 => Self::CoreAttached,
-            _ => return None,
-        })
-    }
-}
 
 /// What a socket's ring is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +26,24 @@ impl Asked {
     }
 }
 
-/// For whom a ring is: sockets of the same place share it.
+/// What a ring is for: sockets of the same place, with the same profile, share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    of: Of,
+pub(crate) struct RingKey {
+    place: Place,
     profile: u32,
     /// Of one with a profile: the memory that the program set aside. Who names other memory has another ring.
     memory: Option<UserMemory>,
 }
 
-impl Place {
+impl RingKey {
     /// Its profile, if it has one.
     pub(super) fn profile(self) -> Option<u32> {
         (self.profile != 0).then_some(self.profile)
+    }
+
+    /// For whom it is, whatever its profile.
+    pub(super) const fn place(self) -> Place {
+        self.place
     }
 
     /// Whether sockets of both may share a ring, where there is no room for two.
@@ -73,50 +52,39 @@ impl Place {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    /// (The device is one interface.)
-    Interface,
-    Ip(IpAddr),
-    Socket(Key),
-    UserId(u32),
-    Thread(Thread),
-    Core(usize),
-}
-
-/// A place, and whether there is still somebody for whom it is.
+/// Who is to be alive for a place to be one: the thread that it is for.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub(crate) struct Owner {
     place: Place,
-    /// Of a thread's.
-    life: Option<Life>,
+    life: Life,
 }
 
-impl Home {
-    /// Of the calling thread, where the place is one's.
-    pub(super) fn of(place: Place) -> Self {
-        Self { place, life: matches!(place.of, Of::Thread(_)).then(Life::of_current) }
+impl Owner {
+    /// Of the calling thread's place; `None`: the place is no thread's.
+    pub(crate) fn of(place: Place) -> Option<Self> {
+        matches!(place, Place::Thread(_)).then(|| Self { place, life: Life::of_current() })
     }
 
-    /// Whether both are the same place.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.place == other.place
+    /// Whether the place is one that this speaks of.
+    pub(crate) fn is_of(&self, place: Place) -> bool {
+        self.place == place
     }
 
-    /// Whether it was a thread's that has ended, or a socket's that is closed.
-    pub(crate) fn is_gone(&self, sockets: &Sockets) -> bool {
-        match self.place.of {
-            Of::Socket(key) => sockets.find(key).is_none(),
-            _ => self.life.as_ref().is_some_and(|life| !life.goes_on()),
-        }
+    /// Whether the thread has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        !self.life.goes_on()
     }
 }
 
-#[cfg(test)]
-impl Place {
-    pub(super) fn of_core(core: usize) -> Self {
-        Self { of: Of::Core(core), profile: 0, memory: None }
-    }
+/// A socket's name among the process's, as a place has it.
+fn name_of(key: Key) -> SocketId {
+    SocketId(u64::from(key.generation) << 32 | u64::from(key.index))
+}
+
+/// Whether a place is a socket's that is closed.
+pub(crate) fn is_closed(place: Place, sockets: &Sockets) -> bool {
+    let Place::Socket(SocketId(name)) = place else { return false };
+    sockets.find(Key { index: name as u32, generation: (name >> 32) as u32 }).is_none()
 }
 
 /// The threads that [`Logic::CoreAttached`] has attached, each to its core.
@@ -133,31 +101,37 @@ struct Attached {
 }
 
 impl Threads {
-    /// Where a socket belongs; by the calling thread, where it is that which decides, and which is attached then.
-    pub(super) fn place(&mut self, asked: Asked, key: Key, socket: &Socket) -> Place {
+    /// Which ring a socket belongs to; by the calling thread, where it is that which decides, and which is attached then.
+    pub(super) fn key(&mut self, asked: Asked, key: Key, socket: &Socket) -> RingKey {
         if asked.logic == Logic::CoreAttached {
             self.attach();
         }
         self.seen(asked, key, socket)
     }
 
-    /// Where a socket would belong, as its threads are.
-    pub(super) fn seen(&self, asked: Asked, key: Key, socket: &Socket) -> Place {
-        let memory = socket.rare.as_ref().filter(|_| asked.profile != 0).and_then(|rare| rare.rings.user_memory);
-        let of = match asked.logic {
-            // One memory has one writer, whatever the logic.
-            _ if memory.is_some() => Of::Interface,
-            Logic::Interface => Of::Interface,
-            Logic::Ip => {
-                Of::Ip(socket.bound.map(|local| local.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
+    /// Which one it would belong to, as its threads are.
+    pub(super) fn seen(&self, asked: Asked, key: Key, socket: &Socket) -> RingKey {
+        let Asked { logic, user_id, profile } = asked;
+        let memory = socket.rare.as_ref().filter(|_| profile != 0).and_then(|rare| rare.rings.user_memory);
+        // One memory has one writer, whatever the logic.
+        let logic = if memory.is_some() { Logic::Interface } else { logic };
+        let local = socket.bound.map(|local| local.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let allocation = Allocation { rx: logic, tx: logic, user_id };
+        let place = allocation.place(Direction::Rx, name_of(key), local, self.caller(logic));
+        RingKey { place, profile, memory }
+    }
+
+    /// Who calls, as far as the logic asks for it.
+    fn caller(&self, logic: Logic) -> Caller {
+        match logic {
+            Logic::Thread => Caller { thread: Thread::current().number(), ..Caller::default() },
+            Logic::Core => Caller { core: this_core() as u32, ..Caller::default() },
+            Logic::CoreAttached => {
+                let core = self.core_of(Thread::current()).unwrap_or_else(this_core);
+                Caller { core: core as u32, ..Caller::default() }
             }
-            Logic::Socket => Of::Socket(key),
-            Logic::UserId => Of::UserId(asked.user_id),
-            Logic::Thread => Of::Thread(Thread::current()),
-            Logic::Core => Of::Core(this_core()),
-            Logic::CoreAttached => Of::Core(self.core_of(Thread::current()).unwrap_or_else(this_core)),
-        };
-        Place { of, profile: asked.profile, memory }
+            _ => Caller::default(),
+        }
     }
 
     fn core_of(&self, thread: Thread) -> Option<usize> {
@@ -217,19 +191,19 @@ mod tests {
     use super::*;
     use crate::socket::Family;
 
-    fn place(threads: &mut Threads, asked: Asked, index: u32) -> Place {
+    fn key(threads: &mut Threads, asked: Asked, index: u32) -> RingKey {
         let mut socket = Socket::new(3, Family::V4, Protocol::Udp, false, ringway_stack::tcp::Config::default());
         socket.bound = Some(std::net::SocketAddr::new([127, 0, 0, (index % 2) as u8].into(), 5));
-        threads.place(asked, Key { index, generation: 1 }, &socket)
+        threads.key(asked, Key { index, generation: 1 }, &socket)
     }
 
     #[test]
     fn sockets_share_a_ring_by_the_logic() {
         let mut threads = Threads::default();
-        let mut same = |asked, other| place(&mut threads, asked, 1) == place(&mut threads, asked, other);
+        let mut same = |asked, other| key(&mut threads, asked, 1) == key(&mut threads, asked, other);
         for (logic, with_2, with_3) in [
             (Logic::Interface, true, true),
-            (Logic::Ip, false, true),
+            (Logic::Address, false, true),
             (Logic::Socket, false, false),
             (Logic::UserId, true, true),
             (Logic::Thread, true, true),
@@ -237,22 +211,22 @@ mod tests {
             assert_eq!((same(Asked::by(logic), 2), same(Asked::by(logic), 3)), (with_2, with_3), "{logic:?}");
         }
         let user = |user_id| Asked { user_id, ..Asked::by(Logic::UserId) };
-        assert_ne!(place(&mut threads, user(1), 1), place(&mut threads, user(2), 1));
+        assert_ne!(key(&mut threads, user(1), 1), key(&mut threads, user(2), 1));
         let profile = |profile| Asked { profile, ..Asked::by(Logic::Interface) };
-        assert_ne!(place(&mut threads, profile(1), 1), place(&mut threads, profile(2), 1));
+        assert_ne!(key(&mut threads, profile(1), 1), key(&mut threads, profile(2), 1));
     }
 
     #[test]
     fn threads_have_rings_of_their_own_and_attached_ones_stay() {
-        let here = place(&mut Threads::default(), Asked::by(Logic::Thread), 1);
-        let there = std::thread::spawn(|| place(&mut Threads::default(), Asked::by(Logic::Thread), 1)).join().expect("it does not panic");
+        let here = key(&mut Threads::default(), Asked::by(Logic::Thread), 1);
+        let there = std::thread::spawn(|| key(&mut Threads::default(), Asked::by(Logic::Thread), 1)).join().expect("it does not panic");
         assert_ne!(here, there);
         std::thread::spawn(|| {
             let mut threads = Threads::default();
-            let first = place(&mut threads, Asked::by(Logic::CoreAttached), 1);
+            let first = key(&mut threads, Asked::by(Logic::CoreAttached), 1);
             assert_eq!(allowed().len(), 1);
-            assert_eq!(place(&mut threads, Asked::by(Logic::CoreAttached), 2), first);
-            assert_eq!(first.of, Of::Core(this_core()));
+            assert_eq!(key(&mut threads, Asked::by(Logic::CoreAttached), 2), first);
+            assert_eq!(first.place(), Place::Core(this_core() as u32));
         })
         .join()
         .expect("it does not panic");

@@ -23,10 +23,10 @@ use ringway_params::{Id, Settings};
 use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::time::Instant;
 
-pub(crate) use allocation::Asked;
-pub(crate) use allocation::Home;
-use allocation::{Logic, Place, Threads};
-use migration::Stranger;
+pub(crate) use allocation::{Asked, Owner, is_closed};
+use allocation::{RingKey, Threads};
+pub(crate) use ringway_stack::socket::Direction;
+use ringway_stack::socket::{Logic, Place, Stranger};
 pub(crate) use told::Told;
 
 use super::cyclic::UserMemory;
@@ -38,13 +38,6 @@ use crate::process::Offload;
 use crate::slab::{Key, Slab};
 use crate::socket::Kind;
 use crate::socket::datagram::KernelPoll;
-
-/// The direction that a ring serves a socket in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Rx,
-    Tx,
-}
 
 /// What a socket has to do with rings.
 #[derive(Debug, Default)]
@@ -84,15 +77,15 @@ impl OnRings {
 #[derive(Clone, Copy, Debug)]
 struct On {
     ring: Key,
-    /// What it is there for; `None`: for its listener.
-    place: Option<Place>,
+    /// What it is there by; `None`: by its listener.
+    by: Option<RingKey>,
 }
 
 /// A ring.
 #[derive(Debug)]
 struct LogicalRing {
-    /// For whom it is, and how many sockets and directions that is of each; more than one where VMA_RING_LIMIT_PER_INTERFACE allows no further ring.
-    places: Vec<(Place, u32)>,
+    /// What it is for, and how many sockets and directions that is of each; more than one where VMA_RING_LIMIT_PER_INTERFACE allows no further ring.
+    keys: Vec<(RingKey, u32)>,
     /// Sockets and directions that use it.
     users: u32,
     /// Its descriptor, and the instance behind that, once the program has asked for it.
@@ -104,8 +97,8 @@ struct LogicalRing {
 }
 
 impl LogicalRing {
-    fn is_for(&self, place: Place) -> bool {
-        self.places.iter().any(|(known, _)| *known == place)
+    fn is_for(&self, key: RingKey) -> bool {
+        self.keys.iter().any(|(known, _)| *known == key)
     }
 }
 
@@ -144,12 +137,12 @@ impl Rings {
         }
     }
 
-    /// The ring for a place, made if there is none and there may be one more. It has one user more.
-    fn join(&mut self, place: Place) -> Key {
-        let known = self.all.iter().find(|(_, ring)| ring.is_for(place)).map(|(key, _)| key);
-        let key = known.or_else(|| self.least_used(place)).unwrap_or_else(|| {
+    /// The ring for that, made if there is none and there may be one more. It has one user more.
+    fn join(&mut self, by: RingKey) -> Key {
+        let known = self.all.iter().find(|(_, ring)| ring.is_for(by)).map(|(key, _)| key);
+        let key = known.or_else(|| self.least_used(by)).unwrap_or_else(|| {
             self.all.insert(LogicalRing {
-                places: Vec::new(),
+                keys: Vec::new(),
                 users: 0,
                 descriptor: None,
                 waiting: VecDeque::new(),
@@ -158,9 +151,9 @@ impl Rings {
         });
         if let Some(ring) = self.all.find_mut(key) {
             ring.users += 1;
-            match ring.places.iter_mut().find(|(known, _)| *known == place) {
+            match ring.keys.iter_mut().find(|(known, _)| *known == by) {
                 Some((_, users)) => *users += 1,
-                None => ring.places.push((place, 1)),
+                None => ring.keys.push((by, 1)),
             }
         }
         key
@@ -168,26 +161,26 @@ impl Rings {
 
     /// Where the limit is reached: of the rings with the same profile, and the same memory, the one with the fewest users. `None`: there is none, and
     /// there has to be one more. (Their packets lie elsewhere, or otherwise.)
-    fn least_used(&self, place: Place) -> Option<Key> {
+    fn least_used(&self, by: RingKey) -> Option<Key> {
         if self.limit == 0 || self.all.len() < self.limit {
             return None;
         }
-        let alike = self.all.iter().filter(|(_, ring)| ring.places.iter().any(|(known, _)| known.is_alike(place)));
+        let alike = self.all.iter().filter(|(_, ring)| ring.keys.iter().any(|(known, _)| known.is_alike(by)));
         alike.min_by_key(|(_, ring)| ring.users).map(|(key, _)| key)
     }
 
     /// A user less. The instance that is left to close, if it was the last.
-    fn leave(&mut self, On { ring: key, place }: On) -> Option<u32> {
+    fn leave(&mut self, On { ring: key, by }: On) -> Option<u32> {
         let ring = self.all.find_mut(key)?;
         ring.users -= 1;
         if ring.users == 0 {
             return self.all.remove(key)?.descriptor.map(|(_, instance)| instance);
         }
-        if let Some(index) = ring.places.iter().position(|(known, _)| Some(*known) == place) {
-            ring.places[index].1 -= 1;
+        if let Some(index) = ring.keys.iter().position(|(known, _)| Some(*known) == by) {
+            ring.keys[index].1 -= 1;
             // (The last stays: who came along with a listener may be all that is left.)
-            if ring.places[index].1 == 0 && ring.places.len() > 1 {
-                ring.places.swap_remove(index);
+            if ring.keys[index].1 == 0 && ring.keys.len() > 1 {
+                ring.keys.swap_remove(index);
             }
         }
         None
@@ -245,7 +238,7 @@ impl Offload {
         let Some(ring) = self.sockets.find(listener).and_then(|listener| listener.rare.as_ref()?.rings.ring(Direction::Rx)) else { return };
         let Some(socket) = self.sockets.find_mut(key) else { return };
         socket.peer = peer;
-        socket.rare().rings.rings[Direction::Rx as usize] = Some(On { ring, place: None });
+        socket.rare().rings.rings[Direction::Rx as usize] = Some(On { ring, by: None });
         if let Some(ring) = self.extra_rings.all.find_mut(ring) {
             ring.users += 1;
         }
@@ -328,29 +321,29 @@ impl Offload {
         if let Some(ring) = socket.rare.as_ref().and_then(|rare| rare.rings.ring(direction)) {
             return Some(ring);
         }
-        let place = self.place_of(index, direction)?;
-        let ring = self.extra_rings.join(place);
-        self.enter_ring(index, direction, On { ring, place: Some(place) });
+        let by = self.key_of(index, direction)?;
+        let ring = self.extra_rings.join(by);
+        self.enter_ring(index, direction, On { ring, by: Some(by) });
         Some(ring)
     }
 
-    /// For whom a socket's ring is.
-    fn place_of(&mut self, index: u32, direction: Direction) -> Option<Place> {
+    /// What a socket's ring is for.
+    fn key_of(&mut self, index: u32, direction: Direction) -> Option<RingKey> {
         let asked = self.asked(index, direction);
         self.begin_migrating(asked, direction);
         let (key, socket) = (self.sockets.key_at(index)?, self.sockets.get(index)?);
-        Some(self.extra_rings.threads.place(asked, key, socket))
+        Some(self.extra_rings.threads.key(asked, key, socket))
     }
 
     /// The place by which a socket's flows have their ring, as the calling thread uses it. `None`: whatever ring there is.
-    pub(crate) fn home_of(&mut self, key: Key) -> Option<Home> {
+    pub(crate) fn place_of(&mut self, key: Key) -> Option<Place> {
         let asked = self.asked(key.index, Direction::Rx);
         // (Records of a profile's ring are written by software: senders of the process's own are to reach it without being introduced first.)
         if asked.logic == Logic::Interface || asked.profile != 0 {
             return None;
         }
         let Self { extra_rings, sockets, .. } = self;
-        Some(Home::of(extra_rings.threads.place(asked, key, sockets.find(key)?)))
+        Some(extra_rings.threads.key(asked, key, sockets.find(key)?).place())
     }
 
     /// A socket is on a ring that it has joined.
@@ -358,7 +351,7 @@ impl Offload {
         let Some(socket) = self.sockets.get_mut(index) else { return };
         socket.rare().rings.rings[direction as usize] = Some(on);
         if direction == Direction::Rx {
-            if let Some(profile) = on.place.and_then(Place::profile) {
+            if let Some(profile) = on.by.and_then(RingKey::profile) {
                 self.join_cyclic(on.ring, index, profile);
             }
             self.watch(index);
@@ -426,8 +419,8 @@ impl Offload {
     fn change_ring(&mut self, index: u32, direction: Direction) {
         let Some(on) = self.sockets.get(index).and_then(|socket| socket.rare.as_ref()).map(|rare| &rare.rings) else { return };
         let (Some(old), pending) = (on.rings[direction as usize], on.waiting.pending()) else { return };
-        let Some(place) = self.place_of(index, direction) else { return };
-        let new = On { ring: self.extra_rings.join(place), place: Some(place) };
+        let Some(by) = self.key_of(index, direction) else { return };
+        let new = On { ring: self.extra_rings.join(by), by: Some(by) };
         if new.ring == old.ring {
             // It stays, and a cyclic buffer where it was.
             if let Some(rare) = self.sockets.get_mut(index).and_then(|socket| socket.rare.as_mut()) {

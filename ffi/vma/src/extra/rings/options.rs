@@ -6,8 +6,7 @@ use core::mem::size_of;
 
 use libc::socklen_t;
 
-use super::allocation::{Asked, Logic};
-use super::{Direction, OnRings};
+use super::{Asked, Direction, Logic, OnRings};
 use crate::errno::Errno;
 use crate::extra::cyclic::UserMemory;
 use crate::process::{Offload, Process};

@@ -179,9 +179,6 @@ pub(crate) fn receive<'a>(
         match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {
             Err(Error::WouldBlock) => {}
             result => {
-                if has_two && ring_flags.is_empty() {
-                    offload.pass_turn(key);
-                }
                 offload.dispatch();
                 offload.say_if_datagrams_are_plain(key, id);
                 return result.map(Received::Ring).map_err(Errno::from);
@@ -268,8 +265,7 @@ fn wait_to_receive(
                 Kind::Datagram(None) | Kind::Kernel => return None,
                 _ => return Some(Err(Errno(libc::EBADF))),
             };
-            let has_two = socket.twin.is_some();
-            if has_two {
+            if socket.twin.is_some() {
                 id = offload.turn(key).unwrap_or(id);
             }
             match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {
@@ -277,9 +273,6 @@ fn wait_to_receive(
                 Err(Error::WouldBlock) if offload.rings.of(id).readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::End)),
                 Err(Error::WouldBlock) => None,
                 result => {
-                    if has_two && ring_flags.is_empty() {
-                        offload.pass_turn(key);
-                    }
                     offload.dispatch();
                     Some(result.map(Received::Ring).map_err(Errno::from))
                 }
