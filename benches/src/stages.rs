@@ -17,12 +17,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 const MESSAGES: u32 = 500;
 
 /// Which instructions are whose: the first line whose part a source file's path contains. What has no line is the libraries'.
-const STAGES: [(&str, &str); 17] = [
+const STAGES: [(&str, &str); 18] = [
     ("ffi/vma/src/socket/", "socket"),
     ("ffi/vma/src/mux", "socket"),
     ("ffi/vma/src/process.rs", "socket"),
     ("ffi/vma/src/slab.rs", "socket"),
     ("ffi/vma/", "exports"),
+    ("ffi/preload/", "exports"),
     ("stack/src/tcp/", "stack: TCP"),
     ("stack/src/wire/", "stack: headers"),
     ("stack/src/ring", "stack: ring"),

@@ -10,7 +10,7 @@
 //! it: a parent that leaves accepting to its workers is not in their way. What a parent keeps is published when it ends.
 //!
 //! The handlers of pthread_atfork(3) see fork, forkpty and what else is made of fork. The other ways of libc's run them by themselves
-//! ([`crate::exports::clone`]), and a child of a way below libc notices by itself ([`unseen`]).
+//! (`exports::clone`), and a child of a way below libc notices by itself ([`unseen`]).
 
 pub(crate) mod sharing;
 pub(crate) mod suspension;

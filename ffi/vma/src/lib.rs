@@ -6,8 +6,8 @@
 //! placeholder: numbers, `dup`, close-on-exec and falling back to the kernel stay true, and listeners and UDP sockets
 //! receive from both worlds.
 //!
-//! - `exports`: the C symbols, a line or two each
-//! - `real`: libc's own functions, below ours; `fdtable`: which descriptors are ours
+//! - `exports`: what the C symbols do that `ringway_preload` makes, a line or two each (`real`: libc's own functions, below them)
+//! - `fdtable`: which descriptors are ours
 //! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
 //! - `extra`: the VMA Extra API
 //! - `fork`, `unseen`, `descendants`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
@@ -19,11 +19,9 @@
 
 mod byfd;
 mod cancel;
-mod cmsg;
 mod crash;
 mod descendants;
 mod devices;
-mod errno;
 mod exit;
 pub mod exports;
 mod extra;
@@ -37,7 +35,6 @@ mod moving;
 mod mux;
 mod params;
 mod process;
-mod real;
 mod report;
 mod rings;
 mod rules;
@@ -45,20 +42,10 @@ mod slab;
 mod socket;
 mod unseen;
 
+use ringway_preload::{bare_boundary, boundary, cmsg, errno, next as real};
+
 const _: () = assert!(
     !ringway_stack::IS_FOR_TESTS,
     "libvma.so is not built with the features `marks` or `mutants` of ringway-stack, which another package of this cargo call asks for: \
      build ringway-vma in a call of its own"
 );
-
-/// Runs when the library is loaded, before the program's own constructors.
-extern "C" fn at_load() {
-    real::resolve_all();
-    exports::vfork::resolve();
-    real::look_at_handlers();
-    fork::install();
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = at_load;

@@ -7,6 +7,8 @@
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use ringway_preload::vfork::SHARES_MEMORY;
+
 use crate::{fdtable, fork, process, real};
 
 /// A value in pages of its own.
@@ -42,17 +44,13 @@ static HERE: Wiped<AtomicU32> = Wiped::new(AtomicU32::new(0));
 /// [`install`] has been called.
 static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// There was a child that shares its parent's memory and is no thread, or there may be one that nothing of ours would see: memory does not
-/// say which process this is. (One that the program's own `syscall` instruction makes is not seen. It may exec and exit, which ask the
-/// kernel; vfork(2) allows it no more.)
-pub(crate) static SHARES_MEMORY: AtomicBool = AtomicBool::new(false);
-
 /// When the library is loaded.
 pub(crate) fn install() {
     HERE.store(ask_pid().cast_unsigned(), Ordering::Relaxed);
     // (In this order: a child that has the mark has the rest.)
     let is_known = fdtable::wipe_on_fork() && process::wipe_on_fork() && HERE.wipe_on_fork();
     IS_INSTALLED.store(is_known, Ordering::Relaxed);
+    // (There may be a child that nothing of ours would see.)
     if !is_known || !real::handlers_are_seen() {
         SHARES_MEMORY.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,6 @@
 //! Who may name whom. Inside `stack`, modules stand in layers, and an arrow upwards would tie what is below to what is above it. In `ffi`, the crates of
-//! devices are named by the lists of devices alone, so that another device can be added there.
+//! devices are named by the lists of devices alone, so that another device can be added there, and what several of its crates stand on names
+//! none of them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,10 +41,31 @@ const DEVICES: [&str; 1] = ["ringway_shm"];
 /// Where they may be named in `ffi`, beside tests: the library's list of devices, and the command's list of who is on them.
 const LISTS_OF_DEVICES: [&str; 2] = ["ffi/vma/src/devices.rs", "ffi/cli/src/members.rs"];
 
+/// Crates of `ffi` that others there stand on, and the workspace's crates that these may name.
+const BELOW: [(&str, &str, &[&str]); 3] = [
+    ("ffi/params/src", "ringway_params", &[]),
+    ("ffi/preload/src", "ringway_preload", &["ringway_stack"]),
+    ("ffi/report/src", "ringway_report", &[]),
+];
+
 /// Adds a finding for each arrow that is not in the tables, and for a module of `stack` that has no place there. (Comments may name whom they like.)
 pub(super) fn check(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {
     layers(texts, findings);
     devices(texts, findings);
+    below(texts, findings);
+}
+
+fn below(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {
+    for (file, text) in texts {
+        let Some((_, own, allowed)) = BELOW.iter().find(|(folder, ..)| file.starts_with(folder)) else { continue };
+        for (number, line) in numbered(text) {
+            let code = line.split("//").next().unwrap_or_default();
+            let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| word.starts_with("ringway_"));
+            for named in words.filter(|named| named != own && !allowed.contains(named)) {
+                findings.push(format!("{}:{number}: {own} names {named}, which is above it or beside it", file.display()));
+            }
+        }
+    }
 }
 
 fn devices(texts: &BTreeMap<PathBuf, String>, findings: &mut Vec<String>) {

@@ -77,6 +77,16 @@ fn devices_outside_of_their_list_are_found() {
 }
 
 #[test]
+fn crates_that_others_stand_on_name_none_of_them() {
+    let text = "// ringway_vma\nuse ringway_stack::Error;\nuse ringway_host::numbers;\n";
+    let of = |file: &str, package: &str| findings(&[(package, ""), (file, text)]);
+    let found = of("ffi/preload/src/lib.rs", "ffi/preload/Cargo.toml");
+    assert_eq!(found, ["ffi/preload/src/lib.rs:3: ringway_preload names ringway_host, which is above it or beside it"]);
+    assert_eq!(of("ffi/params/src/lib.rs", "ffi/params/Cargo.toml").len(), 2);
+    assert_eq!(of("ffi/vma/src/lib.rs", "ffi/vma/Cargo.toml"), Vec::<String>::new());
+}
+
+#[test]
 fn marks_and_machine_paths_are_found() {
     for word in UNFINISHED.iter().chain(&MACHINE_PATHS) {
         assert_eq!(findings(&[("notes.md", &format!("see {word} there"))]).len(), 1, "{word}");

@@ -1,31 +1,21 @@
 //! epoll(7).
 
 use core::ffi::c_int;
-use core::time::Duration;
 
-use libc::{epoll_event, sigset_t, timespec};
+use libc::{epoll_event, sigset_t};
 use ringway_host::numbers;
+use ringway_preload::Timeout;
 
-use super::timeout::{from_ms, from_timespec};
-use crate::errno::{self, Errno, fail, to_int};
+use crate::errno::{self, fail, to_int};
 use crate::fdtable::{self, Entry};
 use crate::mux::{beside, epoll};
 use crate::process::process_or_init;
 use crate::socket::lifecycle;
 use crate::{boundary, real};
 
-/// `epoll_create(2)`: a new instance. `size` is only checked. -1 with errno EINVAL, EMFILE, ENFILE, ENOMEM.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "C" fn epoll_create(size: c_int) -> c_int {
-    // SAFETY: no memory is passed.
-    created(numbers::lowest(|| unsafe { real::epoll_create(size) }))
-}
-
-/// `epoll_create1(2)`: a new instance; `flags` may be EPOLL_CLOEXEC. -1 with errno EINVAL, EMFILE, ENFILE, ENOMEM.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
-    // SAFETY: no memory is passed.
-    created(numbers::lowest(|| unsafe { real::epoll_create1(flags) }))
+/// epoll_create(2) and epoll_create1(2).
+pub(super) fn create(next: impl Fn() -> c_int) -> c_int {
+    created(numbers::lowest(next))
 }
 
 fn created(fd: c_int) -> c_int {
@@ -36,13 +26,8 @@ fn created(fd: c_int) -> c_int {
     fd
 }
 
-/// `epoll_ctl(2)`: adds, modifies or deletes `fd`. -1 with errno EBADF, EEXIST, EFAULT, EINVAL, ELOOP, ENOENT, ENOMEM,
-/// ENOSPC, EPERM.
-///
-/// # Safety
-/// As epoll_ctl(2): `event` is null or valid for reading.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+/// epoll_ctl(2).
+pub(super) unsafe fn control(instance: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     boundary!(-1, {
         // SAFETY: the caller's promise; the structure is packed, so that it has no alignment to keep.
         let wanted = (!errno::is_nowhere(event) && operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
@@ -68,71 +53,30 @@ pub unsafe extern "C" fn epoll_ctl(instance: c_int, operation: c_int, fd: c_int,
     })
 }
 
-/// `epoll_wait(2)`: up to `count` events within `timeout` milliseconds (negative: without limit). -1 with errno EBADF, EFAULT,
-/// EINTR, EINVAL.
-///
-/// # Safety
-/// As epoll_wait(2): `events` is valid for writing `count` entries.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn epoll_wait(instance: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int {
-    crate::receiving_point!({
-        // SAFETY: the caller's promise, for both.
-        unsafe { wait(instance, events, count, Ok(from_ms(timeout)), None, || real::epoll_wait(instance, events, count, timeout)) }
-    })
-}
-
-/// `epoll_pwait(2)`: as [`epoll_wait`], with a signal mask (null: none) for the time of the call.
-///
-/// # Safety
-/// As epoll_pwait(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn epoll_pwait(
+/// epoll_wait(2), epoll_pwait(2) and epoll_pwait2(2).
+#[inline(always)]
+pub(super) unsafe fn wait(
     instance: c_int,
     events: *mut epoll_event,
     count: c_int,
-    timeout: c_int,
+    timeout: Timeout,
     mask: *const sigset_t,
+    next: impl Fn() -> c_int,
 ) -> c_int {
-    crate::receiving_point!({
-        // SAFETY: the caller's promise, for all.
-        unsafe {
-            wait(instance, events, count, Ok(from_ms(timeout)), mask.as_ref(), || real::epoll_pwait(instance, events, count, timeout, mask))
-        }
-    })
-}
-
-/// `epoll_pwait2(2)`: as [`epoll_pwait`], with a timeout in nanoseconds (null: without limit).
-///
-/// # Safety
-/// As epoll_pwait2(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn epoll_pwait2(
-    instance: c_int,
-    events: *mut epoll_event,
-    count: c_int,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    crate::receiving_point!({
-        // SAFETY: the caller's promise, for all.
-        unsafe {
-            wait(instance, events, count, errno::optional(timeout).and_then(from_timespec), mask.as_ref(), || {
-                real::epoll_pwait2(instance, events, count, timeout, mask)
-            })
-        }
-    })
+    // SAFETY: the program's promise to epoll_pwait2(2).
+    crate::receiving_point!(unsafe { wait_once(instance, events, count, timeout, mask, &next) })
 }
 
 /// One wait, plain or not.
 ///
 /// # Safety
-/// `events` is valid for writing `count` entries, or `plain` (the kernel's call with the same arguments) says EFAULT.
-unsafe fn wait(
+/// The program's promise to epoll_pwait2(2): `events` is valid for writing `count` entries, or `plain` (the kernel's call with the same arguments) says EFAULT.
+unsafe fn wait_once(
     instance: c_int,
     events: *mut epoll_event,
     count: c_int,
-    timeout: Result<Option<Duration>, Errno>,
-    mask: Option<&sigset_t>,
+    timeout: Timeout,
+    mask: *const sigset_t,
     plain: impl Fn() -> c_int,
 ) -> c_int {
     let Entry::Epoll(mut index) = fdtable::lookup(instance) else { return plain() };
@@ -152,6 +96,8 @@ unsafe fn wait(
     boundary!(-1, {
         // SAFETY: the caller's promise; entries are written before they are read.
         let events = unsafe { core::slice::from_raw_parts_mut(events, room.min(EVENTS_MAX)) };
+        // SAFETY: the caller's promise.
+        let (timeout, mask) = unsafe { (timeout.read(), mask.as_ref()) };
         let found = timeout.and_then(|timeout| epoll::wait_on(process, index, instance, events, timeout, mask));
         crate::fd_counters::waited(instance, found.as_ref().ok().copied());
         to_int(found.map(|found| c_int::try_from(found).unwrap_or(c_int::MAX)))

@@ -17,11 +17,8 @@ use crate::slab::Key;
 use crate::socket::{Kind, common, lifecycle};
 
 /// close(2).
-///
-/// # Safety
-/// As close(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn close(fd: c_int) -> c_int {
     crate::cancellation_point!({
         // The program cannot mean it: it was never given that number.
         if is_internal(fd) && tables_are_ours() {
@@ -55,11 +52,7 @@ fn around_internals(first: c_uint, last: c_uint, mut body: impl FnMut(c_uint, c_
 }
 
 /// close_range(2).
-///
-/// # Safety
-/// As close_range(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub(super) unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const UNSHARE: c_int = 2;
     const CLOEXEC: c_int = 4;
     let is_valid = first <= last && flags & !(UNSHARE | CLOEXEC) == 0;
@@ -96,11 +89,7 @@ fn has_other_threads() -> bool {
 }
 
 /// closefrom(3).
-///
-/// # Safety
-/// As closefrom(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn closefrom(first: c_int) {
+pub(super) unsafe fn closefrom(first: c_int) {
     let first = c_uint::try_from(first).unwrap_or(0);
     if tables_are_ours() {
         crate::boundary!((), close_tracked(first, c_uint::MAX));
@@ -123,11 +112,7 @@ fn close_tracked(first: c_uint, last: c_uint) {
 }
 
 /// dup(2).
-///
-/// # Safety
-/// As dup(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub(super) unsafe fn dup(fd: c_int) -> c_int {
     before_duplicating(fd);
     // SAFETY: plain integers.
     duplicate(fd, numbers::lowest(|| unsafe { real::dup(fd) }))
@@ -156,21 +141,13 @@ fn duplicate(fd: c_int, copy: c_int) -> c_int {
 }
 
 /// dup2(2).
-///
-/// # Safety
-/// As dup2(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+pub(super) unsafe fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: plain integers.
     onto(old, new, || numbers::lowest(|| unsafe { real::dup2(old, new) }))
 }
 
 /// dup3(2).
-///
-/// # Safety
-/// As dup3(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+pub(super) unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: plain integers.
     let kernel = || numbers::lowest(|| unsafe { real::dup3(old, new, flags) });
     // What the kernel refuses must leave `new` open, here as well.
@@ -200,35 +177,15 @@ fn onto(old: c_int, new: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
 }
 
 /// fcntl(2).
-///
-/// # Safety
-/// As fcntl(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+#[inline(always)]
+pub(super) fn fcntl(fd: c_int, command: c_int, argument: usize, next: impl Fn() -> c_int) -> c_int {
     if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 {
         crate::boundary!((), lifecycle::sends_signals(fd));
     }
     if let Some(result) = crate::boundary!(None, control_common(fd, command, argument)) {
         return result;
     }
-    // SAFETY: the program's promise to fcntl(2).
-    control(fd, command, argument, numbered(command, || unsafe { real::fcntl(fd, command, argument) }))
-}
-
-/// fcntl(2), as programs with 64-bit offsets call it.
-///
-/// # Safety
-/// As fcntl(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    if command == libc::F_SETFL && argument & libc::O_ASYNC as usize != 0 {
-        crate::boundary!((), lifecycle::sends_signals(fd));
-    }
-    if let Some(result) = crate::boundary!(None, control_common(fd, command, argument)) {
-        return result;
-    }
-    // SAFETY: the program's promise to fcntl(2).
-    control(fd, command, argument, numbered(command, || unsafe { real::fcntl64(fd, command, argument) }))
+    control(fd, command, argument, numbered(command, next))
 }
 
 /// Commands that make a descriptor give it the lowest number. (Others may wait: locks, pipes.)
@@ -306,11 +263,7 @@ fn is_nowhere(argument: usize) -> bool {
 }
 
 /// ioctl(2).
-///
-/// # Safety
-/// As ioctl(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     if let Entry::Socket(key) = fdtable::lookup(fd)
         && matches!(request, libc::FIONREAD | libc::TIOCOUTQ | SIOCOUTQNSD)
         && !is_nowhere(argument)

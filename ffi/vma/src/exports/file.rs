@@ -15,11 +15,8 @@ const CHUNK: usize = 64 << 10;
 const BYTES_MAX: usize = 0x7fff_f000;
 
 /// sendfile(2).
-///
-/// # Safety
-/// As sendfile(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sendfile(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn sendfile(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
     crate::cancellation_point!({
         if !on_ring(out) {
             // SAFETY: the program's promise to sendfile(2).
@@ -28,16 +25,6 @@ pub unsafe extern "C-unwind" fn sendfile(out: c_int, input: c_int, offset: *mut 
         // SAFETY: the program's promise to sendfile(2).
         crate::boundary!(-1, unsafe { copy(out, input, offset, count) })
     })
-}
-
-/// sendfile(2), as programs with 64-bit offsets call it.
-///
-/// # Safety
-/// As sendfile(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendfile64(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
-    // SAFETY: the program's promise to sendfile(2); on 64-bit machines both are one.
-    unsafe { sendfile(out, input, offset, count) }
 }
 
 /// Reads the file by pieces and sends them. Only what was sent counts: the file's position, or the program's offset, ends
@@ -68,7 +55,7 @@ unsafe fn copy(out: c_int, input: c_int, offset: *mut off64_t, count: size_t) ->
             break;
         }
         // SAFETY: the bytes were just read.
-        let sent = unsafe { super::send::write(out, buffer.as_ptr().cast(), read) };
+        let sent = unsafe { super::write(out, buffer.as_ptr().cast(), read) };
         let Ok(sent) = usize::try_from(sent) else {
             failure = Some(Errno::last());
             break;

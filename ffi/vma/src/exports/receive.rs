@@ -1,18 +1,18 @@
-//! read, recv and their kin, with the fortified forms.
+//! read, recv and their kin.
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::size_of;
-use core::time::Duration;
 use std::io::IoSliceMut;
 use std::net::IpAddr;
-use std::time::Instant;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use ringway_preload::control::Control;
+use ringway_preload::messages;
+use ringway_preload::timeout::from_timespec;
 use ringway_stack::device::Protocol;
 
-use super::control::Control;
+use super::control::put_times;
 use super::send::MSG_CMSG_COMPAT;
-use super::timeout::from_timespec;
 use crate::cancel::Masked;
 use crate::errno::{Errno, is_nowhere, optional, to_ssize};
 use crate::extra::resume::Resume;
@@ -300,11 +300,8 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
 }
 
 /// read(2).
-///
-/// # Safety
-/// As read(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
     crate::receiving_point!({
         // SAFETY: the program's promise to read(2).
         match ours(fd, 0, || unsafe { real::read(fd, buffer, len) }) {
@@ -318,11 +315,8 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
 }
 
 /// recv(2).
-///
-/// # Safety
-/// As recv(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
     crate::receiving_point!(unsafe { recv_once(fd, buffer, len, flags) })
 }
@@ -376,40 +370,9 @@ fn writable<'a>(buffer: *mut c_void, len: size_t) -> Result<IoSliceMut<'a>, Errn
     unsafe { vectors::writable(buffer, len) }
 }
 
-/// `read` as _FORTIFY_SOURCE calls it.
-///
-/// # Safety
-/// As read(2).
-#[cfg_attr(not(test), unsafe(export_name = "__read_chk"))]
-pub unsafe extern "C-unwind" fn read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
-    if len > room || fdtable::lookup(fd) == Entry::None {
-        // SAFETY: the program's promise; it is libc's to end the program where the room is too small.
-        return unsafe { real::read_chk(fd, buffer, len, room) };
-    }
-    // SAFETY: the program's promise.
-    unsafe { read(fd, buffer, len) }
-}
-
-/// `recv` as _FORTIFY_SOURCE calls it.
-///
-/// # Safety
-/// As recv(2).
-#[cfg_attr(not(test), unsafe(export_name = "__recv_chk"))]
-pub unsafe extern "C-unwind" fn recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
-    if len > room || fdtable::lookup(fd) == Entry::None {
-        // SAFETY: as in `read_chk`.
-        return unsafe { real::recv_chk(fd, buffer, len, room, flags) };
-    }
-    // SAFETY: the program's promise.
-    unsafe { recv(fd, buffer, len, flags) }
-}
-
 /// readv(2).
-///
-/// # Safety
-/// As readv(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's promise.
     crate::receiving_point!(unsafe { readv_once(fd, buffers, count) })
 }
@@ -442,11 +405,8 @@ unsafe fn readv_once(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t 
 }
 
 /// recvfrom(2).
-///
-/// # Safety
-/// As recvfrom(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn recvfrom(
+#[inline(always)]
+pub(super) unsafe fn recvfrom(
     fd: c_int,
     buffer: *mut c_void,
     len: size_t,
@@ -491,34 +451,9 @@ unsafe fn name_nobody(len: *mut socklen_t) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `recvfrom` as _FORTIFY_SOURCE calls it.
-///
-/// # Safety
-/// As recvfrom(2).
-#[cfg_attr(not(test), unsafe(export_name = "__recvfrom_chk"))]
-pub unsafe extern "C-unwind" fn recvfrom_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    room: size_t,
-    flags: c_int,
-    from: *mut sockaddr,
-    from_len: *mut socklen_t,
-) -> ssize_t {
-    if len > room || fdtable::lookup(fd) == Entry::None {
-        // SAFETY: as in `read_chk`.
-        return unsafe { real::recvfrom_chk(fd, buffer, len, room, flags, from, from_len) };
-    }
-    // SAFETY: the program's promise.
-    unsafe { recvfrom(fd, buffer, len, flags, from, from_len) }
-}
-
 /// recvmsg(2).
-///
-/// # Safety
-/// As recvmsg(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     crate::receiving_point!({
         // SAFETY: the program's promise to recvmsg(2).
         let kernel = |extra| unsafe { real::recvmsg(fd, message, flags | extra) };
@@ -581,7 +516,7 @@ unsafe fn receive_message(
                 && let Some((asked, waiting)) = asked_of_stream(found.key)
             {
                 if asked.timestamp != 0 || asked.timestamping != 0 {
-                    control.put_times(asked, None);
+                    put_times(&mut control, asked, None);
                 }
                 if let Some(waiting) = waiting {
                     control.put(libc::IPPROTO_TCP, TCP_INQ, &waiting.to_ne_bytes());
@@ -665,7 +600,7 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
     // SAFETY: the caller's promise: the header's room is the program's.
     let mut control = unsafe { Control::new(header) };
     if asked.timestamp != 0 || asked.timestamping != 0 {
-        control.put_times(asked, Some(datagram.received));
+        put_times(&mut control, asked, Some(datagram.received));
     }
     // (Linux is silent while there were none.)
     if let Some(drops @ 1..) = asked.drops.map(|kernel| kernel.wrapping_add(datagram.drops)) {
@@ -713,11 +648,8 @@ fn drops_of_both(key: Key, kernel: u32) -> u32 {
 }
 
 /// recvmmsg(2).
-///
-/// # Safety
-/// As recvmmsg(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
     let Entry::Socket(key) = fdtable::lookup(fd) else {
         // SAFETY: the program's promise to recvmmsg(2).
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
@@ -733,46 +665,8 @@ pub unsafe extern "C-unwind" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, coun
     if is_nowhere(messages) && count > 0 {
         return crate::errno::fail(libc::EFAULT);
     }
-    let saved = crate::errno::current();
-    let began = Instant::now();
-    let mut flags = flags;
-    let count = count.min(1024) as usize;
-    for done in 0..count {
-        let one_flags = flags & !libc::MSG_WAITFORONE;
-        // SAFETY: the program's promise to recvmmsg(2): `count` messages are there.
-        let received = unsafe {
-            let one = &mut *messages.add(done);
-            let received = recvmsg(fd, &raw mut one.msg_hdr, one_flags);
-            if received >= 0 {
-                one.msg_len = c_uint::try_from(received).unwrap_or(c_uint::MAX);
-            }
-            received
-        };
-        if received < 0 {
-            if done > 0 {
-                crate::errno::set(saved);
-                return done as c_int;
-            }
-            return -1;
-        }
-        if flags & libc::MSG_WAITFORONE != 0 {
-            flags |= libc::MSG_DONTWAIT;
-        }
-        // recvmmsg(2), BUGS: the time is only looked at after each datagram. What is left of it is the program's to know.
-        if let Some(limit) = limit {
-            let left = limit.saturating_sub(began.elapsed());
-            // SAFETY: the program's promise to recvmmsg(2): the time was read there.
-            unsafe { timeout.write(to_timespec(left)) };
-            if left.is_zero() {
-                return (done + 1) as c_int;
-            }
-        }
-    }
-    count as c_int
-}
-
-fn to_timespec(left: Duration) -> timespec {
-    timespec { tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX), tv_nsec: left.subsec_nanos().into() }
+    // SAFETY: the program's promise to recvmmsg(2), both times.
+    unsafe { messages::receive_each(messages, count, flags, timeout, limit, |message, flags| super::recvmsg(fd, message, flags)) }
 }
 
 /// What a stream's connection failed with: Linux's recvmmsg says so first of all (do_recvmmsg), where recvmsg may yet have the

@@ -1,12 +1,10 @@
 //! SCM_RIGHTS (unix(7)): a connection that is sent to another process is the kernel's from then on.
 
-use core::ffi::c_int;
-
 use libc::msghdr;
+use ringway_preload::messages;
 use ringway_stack::offload::Reason;
 
-use crate::errno::is_nowhere;
-use crate::{cmsg, moving};
+use crate::moving;
 
 /// Before a message is sent: moves the connections among the descriptors in it.
 ///
@@ -15,23 +13,8 @@ use crate::{cmsg, moving};
 #[inline]
 pub(super) unsafe fn before(message: *const msghdr) {
     // SAFETY: the caller's promise.
-    if !is_nowhere(message) && unsafe { (*message).msg_controllen } != 0 {
+    if unsafe { messages::has_control(message) } {
         // SAFETY: the caller's promise.
-        crate::boundary!((), unsafe { look_through(message) });
+        crate::boundary!((), unsafe { messages::passed(message, |fd| moving::hand_out(fd, Reason::SharedConnection)) });
     }
-}
-
-#[cold]
-unsafe fn look_through(message: *const msghdr) {
-    // SAFETY: the caller's promise: the control room is readable for the length that the message says.
-    let Some(room) = (unsafe { cmsg::room((*message).msg_control, (*message).msg_controllen) }) else { return };
-    // (One that is cut is the kernel's to refuse, with all of the message.)
-    let _whole = cmsg::each::<cmsg::Cut>(room, |message| {
-        if (message.level, message.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-            for fd in message.payload.as_chunks().0 {
-                moving::hand_out(c_int::from_ne_bytes(*fd), Reason::SharedConnection);
-            }
-        }
-        Ok(())
-    });
 }

@@ -4,8 +4,9 @@ use core::ffi::{c_int, c_uint, c_void};
 use std::io::IoSlice;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use ringway_preload::{control, messages};
 
-use super::{control, rights};
+use super::rights;
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
 use crate::extra::dummy;
@@ -139,11 +140,8 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
 }
 
 /// write(2).
-///
-/// # Safety
-/// As write(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     crate::cancellation_point!({
         // SAFETY: the program's promise to write(2).
         let kernel = || unsafe { real::write(fd, buffer, len) };
@@ -159,11 +157,8 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
 }
 
 /// writev(2).
-///
-/// # Safety
-/// As writev(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
     crate::cancellation_point!({
         // SAFETY: the program's promise to writev(2).
         let kernel = || unsafe { real::writev(fd, buffers, count) };
@@ -187,11 +182,8 @@ pub unsafe extern "C-unwind" fn writev(fd: c_int, buffers: *const iovec, count: 
 }
 
 /// send(2).
-///
-/// # Safety
-/// As send(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     crate::cancellation_point!({
         // SAFETY: the program's promise to send(2).
         let kernel = || unsafe { real::send(fd, buffer, len, flags) };
@@ -207,11 +199,8 @@ pub unsafe extern "C-unwind" fn send(fd: c_int, buffer: *const c_void, len: size
 }
 
 /// sendto(2).
-///
-/// # Safety
-/// As sendto(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sendto(
+#[inline(always)]
+pub(super) unsafe fn sendto(
     fd: c_int,
     buffer: *const c_void,
     len: size_t,
@@ -265,11 +254,8 @@ unsafe fn destination(to: *const sockaddr, len: socklen_t, family: Family) -> Op
 }
 
 /// sendmsg(2).
-///
-/// # Safety
-/// As sendmsg(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise to sendmsg(2).
     unsafe { rights::before(message) };
     crate::cancellation_point!({
@@ -326,11 +312,8 @@ unsafe fn send_message(fd: c_int, found: Found, message: *const msghdr, flags: c
 }
 
 /// sendmmsg(2).
-///
-/// # Safety
-/// As sendmmsg(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
     if !matches!(fdtable::lookup(fd), Entry::Socket(_)) {
         if flags & dummy::FLAG != 0 {
             return errno::fail(libc::EINVAL);
@@ -345,25 +328,6 @@ pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, coun
     if errno::is_nowhere(messages) && count > 0 {
         return crate::errno::fail(libc::EFAULT);
     }
-    let count = count.min(1024) as usize;
-    let saved = errno::current();
-    for done in 0..count {
-        // SAFETY: the program's promise to sendmmsg(2): `count` messages are there.
-        let sent = unsafe {
-            let one = &mut *messages.add(done);
-            let sent = sendmsg(fd, &raw const one.msg_hdr, flags);
-            if sent >= 0 {
-                one.msg_len = c_uint::try_from(sent).unwrap_or(c_uint::MAX);
-            }
-            sent
-        };
-        if sent < 0 {
-            if done > 0 {
-                errno::set(saved);
-            }
-            // An error after the first message is the next call's to report.
-            return if done == 0 { -1 } else { done as c_int };
-        }
-    }
-    count as c_int
+    // SAFETY: the program's promise to sendmmsg(2), both times.
+    unsafe { messages::send_each(messages, count, |message| super::sendmsg(fd, message, flags)) }
 }

@@ -1,4 +1,4 @@
-//! sigaction and signal: a handler that runs while a thread spins in one of our waits must end the wait as it would end a
+//! sigaction: a handler that runs while a thread spins in one of our waits must end the wait as it would end a
 //! sleep in the kernel. So handlers are installed behind a trampoline that leaves a note for the wait.
 //!
 //! The trampoline also keeps handlers from running while their thread holds the state's lock: iperf3's leaves by longjmp,
@@ -13,15 +13,15 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
-use libc::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t};
+use libc::{SA_RESETHAND, SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_IGN, sighandler_t, siginfo_t};
 
 use crate::errno;
 use crate::lock::{self, DEFERRED};
-use crate::mux::wait::{leave_wait, note_signal, run_handler};
+use crate::mux::wait::{note_signal, run_handler};
 use crate::{memory, process, real};
 
 pub(crate) mod faults;
-pub mod mask;
+pub(crate) mod mask;
 
 const SIGNALS: usize = 65;
 
@@ -212,11 +212,7 @@ unsafe fn call(address: usize, with_info: bool, signal: c_int, info: *mut siginf
 }
 
 /// sigaction(2).
-///
-/// # Safety
-/// As sigaction(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+pub(super) unsafe fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     let Some(slot) = handler(signal) else {
         // SAFETY: the program's promise to sigaction(2).
         return unsafe { real::sigaction(signal, new, old) };
@@ -275,102 +271,4 @@ fn lock(me: *mut c_void) -> bool {
         core::hint::spin_loop();
     }
     false
-}
-
-/// signal(2), with BSD's semantics as glibc has them: the handler stays, and calls are restarted.
-///
-/// # Safety
-/// As signal(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the program's promise to signal(2).
-    unsafe { install(signal, handler, SA_RESTART) }
-}
-
-/// signal(2) under its BSD name.
-///
-/// # Safety
-/// As signal(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the same function.
-    unsafe { signal(number, handler) }
-}
-
-/// signal(2) under its System V name for software signals.
-///
-/// # Safety
-/// As signal(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the same function.
-    unsafe { signal(number, handler) }
-}
-
-/// signal(2) with System V's semantics: the handler runs once, with its signal unblocked, and calls are not restarted.
-///
-/// # Safety
-/// As signal(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    const SA_INTERRUPT: c_int = 0x2000_0000;
-    // SAFETY: the program's promise to signal(2).
-    unsafe { install(signal, handler, SA_RESETHAND | SA_NODEFER | SA_INTERRUPT) }
-}
-
-/// What `signal` is in programs compiled for System V's semantics.
-///
-/// # Safety
-/// As signal(2).
-#[cfg_attr(not(test), unsafe(export_name = "__sysv_signal"))]
-pub unsafe extern "C" fn sysv_signal_reserved(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    // SAFETY: the same function.
-    unsafe { sysv_signal(signal, handler) }
-}
-
-unsafe fn install(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
-    if handler == SIG_ERR {
-        errno::set(libc::EINVAL);
-        return SIG_ERR;
-    }
-    // SAFETY: all of it is integers, for which zero is a value.
-    let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
-    new.sa_sigaction = handler;
-    new.sa_flags = flags;
-    if flags & SA_NODEFER == 0 {
-        // SAFETY: a valid set.
-        unsafe { libc::sigaddset(&raw mut new.sa_mask, signal) };
-    }
-    // SAFETY: valid actions.
-    if unsafe { sigaction(signal, &raw const new, &raw mut old) } != 0 {
-        return SIG_ERR;
-    }
-    old.sa_sigaction
-}
-
-macro_rules! jumps {
-    ($($(#[$doc:meta])* $name:ident = $symbol:literal by $real:ident;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// As longjmp(3).
-        #[cfg_attr(not(test), unsafe(export_name = $symbol))]
-        pub unsafe extern "C" fn $name(environment: *mut c_void, value: c_int) -> ! {
-            leave_wait();
-            // SAFETY: the program's promise to longjmp(3). The frame that is left has nothing to drop.
-            unsafe { real::$real(environment, value) };
-            std::process::abort()
-        }
-    )*};
-}
-
-jumps! {
-    /// longjmp(3): out of a handler, it may leave a wait of ours that nobody will return to.
-    longjmp = "longjmp" by longjmp;
-    /// longjmp(3) as BSD has it.
-    longjmp_bsd = "_longjmp" by longjmp_bsd;
-    /// siglongjmp(3).
-    siglongjmp = "siglongjmp" by siglongjmp;
-    /// longjmp(3) of programs compiled with _FORTIFY_SOURCE.
-    longjmp_checked = "__longjmp_chk" by longjmp_checked;
 }

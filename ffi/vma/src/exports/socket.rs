@@ -60,11 +60,8 @@ fn route_if(
 }
 
 /// socket(2).
-///
-/// # Safety
-/// As socket(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: plain integers.
     let fd = numbers::lowest(|| unsafe { real::socket(domain, kind, protocol) });
     if fd >= 0 && matches!(domain, libc::AF_INET | libc::AF_INET6) {
@@ -76,11 +73,8 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 }
 
 /// bind(2).
-///
-/// # Safety
-/// As bind(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the program's promise to bind(2), both times.
     route(
         fd,
@@ -94,21 +88,15 @@ pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: socklen_
 }
 
 /// listen(2).
-///
-/// # Safety
-/// As listen(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: plain integers.
     route(fd, || unsafe { real::listen(fd, backlog) }, |process, key| listen::listen(process, fd, key, backlog))
 }
 
 /// connect(2).
-///
-/// # Safety
-/// As connect(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     crate::cancellation_point!({
         // SAFETY: the program's promise to connect(2), both times.
         route(
@@ -123,54 +111,29 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len
     })
 }
 
-/// accept(2).
-///
-/// # Safety
-/// As accept(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+/// accept(2) and accept4(2).
+#[inline(always)]
+pub(super) unsafe fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int, next: impl Fn() -> c_int) -> c_int {
     crate::cancellation_point!({
-        // SAFETY: the program's promise to accept(2), both times.
+        // SAFETY: the program's promise to accept4(2).
         route_often(
             fd,
-            || lifecycle::lowest_after_waiting(|| unsafe { real::accept(fd, address, len) }),
-            |process, key| unsafe { accept::accept(process, fd, key, address, len, 0) },
-        )
-    })
-}
-
-/// accept4(2).
-///
-/// # Safety
-/// As accept4(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
-    crate::cancellation_point!({
-        // SAFETY: the program's promise to accept4(2), both times.
-        route_often(
-            fd,
-            || lifecycle::lowest_after_waiting(|| unsafe { real::accept4(fd, address, len, flags) }),
+            || lifecycle::lowest_after_waiting(&next),
             |process, key| unsafe { accept::accept(process, fd, key, address, len, flags) },
         )
     })
 }
 
 /// shutdown(2).
-///
-/// # Safety
-/// As shutdown(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
     // SAFETY: plain integers.
     route(fd, || unsafe { real::shutdown(fd, how) }, |process, key| listen::shutdown(process, fd, key, how))
 }
 
 /// getsockname(2).
-///
-/// # Safety
-/// As getsockname(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the program's promise to getsockname(2).
     if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getsockname, Which::Local) }) {
         return result;
@@ -190,11 +153,8 @@ pub unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, len: *mu
 }
 
 /// getpeername(2).
-///
-/// # Safety
-/// As getpeername(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the program's promise to getpeername(2).
     if let Some(result) = crate::boundary!(None, unsafe { names::of_moved(fd, address, len, real::getpeername, Which::Remote) }) {
         return result;
@@ -204,11 +164,8 @@ pub unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, len: *mu
 }
 
 /// getsockopt(2).
-///
-/// # Safety
-/// As getsockopt(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
     if is_bad(value) || errno::is_nowhere(len) {
         // SAFETY: the kernel finds out.
         return unsafe { real::getsockopt(fd, level, name, value, len) };
@@ -232,11 +189,8 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
 }
 
 /// setsockopt(2).
-///
-/// # Safety
-/// As setsockopt(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
     if is_bad(value) {
         // SAFETY: the kernel finds out.
         return unsafe { real::setsockopt(fd, level, name, value, len) };

@@ -9,7 +9,7 @@ use std::io::IoSliceMut;
 
 use libc::{off64_t, size_t, ssize_t};
 
-use super::{receive, send};
+use super::receive;
 use crate::cancel::Masked;
 use crate::descendants;
 use crate::errno::{self, Errno, to_ssize};
@@ -22,18 +22,8 @@ use crate::real;
 const ROOM: usize = 4096;
 
 /// splice(2).
-///
-/// # Safety
-/// As splice(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn splice(
-    input: c_int,
-    at: *mut off64_t,
-    output: c_int,
-    to: *mut off64_t,
-    len: size_t,
-    flags: c_uint,
-) -> ssize_t {
+#[inline(always)]
+pub(super) unsafe fn splice(input: c_int, at: *mut off64_t, output: c_int, to: *mut off64_t, len: size_t, flags: c_uint) -> ssize_t {
     let (from_ring, to_ring) = (on_ring(input), on_ring(output));
     crate::receiving_point!({
         if from_ring || to_ring {
@@ -92,7 +82,7 @@ fn await_pipe(pipe: c_int, events: i16, flags: c_uint) -> Result<i16, Errno> {
     let mut poll = libc::pollfd { fd: pipe, events, revents: 0 };
     let timeout = if flags & libc::SPLICE_F_NONBLOCK != 0 { 0 } else { -1 };
     // SAFETY: one valid pollfd.
-    match unsafe { super::poll::poll(&raw mut poll, 1, timeout) } {
+    match unsafe { super::poll(&raw mut poll, 1, timeout) } {
         1 => Ok(poll.revents),
         0 => Err(Errno(libc::EAGAIN)),
         _ => Err(Errno::last()),
@@ -165,7 +155,7 @@ fn out_of_pipe(pipe: c_int, socket: c_int, len: size_t, flags: c_uint) -> Result
     }
     let more = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
     // SAFETY: so many bytes were read just now.
-    let sent = unsafe { send::send(socket, bytes.as_ptr().cast(), read, more) };
+    let sent = unsafe { super::send(socket, bytes.as_ptr().cast(), read, more) };
     let sent = usize::try_from(sent).map_err(|_| Errno::last())?;
     let mut taken = 0;
     while taken < sent {

@@ -1,13 +1,12 @@
 //! stdio on sockets. libc's streams read and write by internal calls that nothing can stand in front of, so a stream on a socket of
 //! ours is one of fopencookie(3), whose functions are our own read, write and close. Its number is put where libc keeps it: fileno(3)
-//! tells the truth, and so does everything that looks there. dprintf(3) formats into memory, and writes that.
+//! tells the truth, and so does everything that looks there. dprintf(3), by vdprintf, formats into memory, and writes that.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 
 use libc::{off64_t, size_t, ssize_t};
 
-use super::{fd as descriptors, receive, send};
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::lock::{Lock, Protected};
@@ -45,11 +44,8 @@ fn is_ours(fd: c_int) -> bool {
 }
 
 /// fdopen(3).
-///
-/// # Safety
-/// As fdopen(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
+#[inline(always)]
+pub(super) unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
     if !is_ours(fd) {
         // SAFETY: the program's promise to fdopen(3).
         return unsafe { real::fdopen(fd, mode) };
@@ -72,11 +68,8 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut c
 }
 
 /// fclose(3). A stream of libc's own, on a number that was put under it (dup2), closes that number by a call that nobody sees.
-///
-/// # Safety
-/// As fclose(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn fclose(stream: *mut c_void) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn fclose(stream: *mut c_void) -> c_int {
     if !stream.is_null() {
         // SAFETY: a stream, by the program's promise.
         let fd = unsafe { libc::fileno(stream.cast()) };
@@ -106,7 +99,7 @@ pub(crate) fn flush() {
 
 unsafe extern "C-unwind" fn read_cookie(cookie: *mut c_void, buffer: *mut c_char, len: size_t) -> ssize_t {
     // SAFETY: libc gives a buffer of that length.
-    unsafe { receive::read(cookie.addr() as c_int, buffer.cast(), len) }
+    unsafe { super::read(cookie.addr() as c_int, buffer.cast(), len) }
 }
 
 /// As a stream of libc's writes: on and on, until all is written or something fails.
@@ -114,7 +107,7 @@ unsafe extern "C-unwind" fn write_cookie(cookie: *mut c_void, buffer: *const c_c
     let mut done = 0;
     while done < len {
         // SAFETY: libc gives that many bytes.
-        let written = unsafe { send::write(cookie.addr() as c_int, buffer.add(done).cast(), len - done) };
+        let written = unsafe { super::write(cookie.addr() as c_int, buffer.add(done).cast(), len - done) };
         let Ok(written) = size_t::try_from(written) else { break };
         done += written;
     }
@@ -127,15 +120,12 @@ unsafe extern "C-unwind" fn seek_cookie(_: *mut c_void, _: *mut off64_t, _: c_in
 
 unsafe extern "C-unwind" fn close_cookie(cookie: *mut c_void) -> c_int {
     // SAFETY: plain integers.
-    unsafe { descriptors::close(cookie.addr() as c_int) }
+    unsafe { super::close(cookie.addr() as c_int) }
 }
 
 /// vdprintf(3). (A va_list is passed by its address on 64-bit machines.)
-///
-/// # Safety
-/// As vdprintf(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
     if !is_ours(fd) {
         // SAFETY: the program's promise to vdprintf(3).
         return unsafe { real::vdprintf(fd, format, arguments) };
@@ -148,11 +138,8 @@ pub unsafe extern "C-unwind" fn vdprintf(fd: c_int, format: *const c_char, argum
 }
 
 /// vdprintf(3), fortified.
-///
-/// # Safety
-/// As vdprintf(3).
-#[cfg_attr(not(test), unsafe(export_name = "__vdprintf_chk"))]
-pub unsafe extern "C-unwind" fn vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+#[inline(always)]
+pub(super) unsafe fn vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
     if !is_ours(fd) {
         // SAFETY: the program's promise to vdprintf(3).
         return unsafe { real::vdprintf_chk(fd, flag, format, arguments) };
@@ -176,15 +163,3 @@ unsafe fn write_text(fd: c_int, text: *mut c_char, len: c_int) -> c_int {
         if written == bytes.cast_signed() { len } else { -1 }
     }
 }
-
-cfg_if::cfg_if! {
-    if #[cfg(target_arch = "x86_64")] {
-        #[path = "stdio/x86_64.rs"]
-        mod variadic;
-    } else if #[cfg(target_arch = "aarch64")] {
-        #[path = "stdio/aarch64.rs"]
-        mod variadic;
-    }
-}
-
-pub use variadic::{dprintf, dprintf_chk};

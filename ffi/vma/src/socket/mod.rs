@@ -27,11 +27,11 @@ mod six;
 pub(crate) mod special;
 pub(crate) mod stream;
 pub(crate) mod table;
-pub(crate) mod vectors;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+pub(crate) use ringway_preload::vectors;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, UdpOptions};

@@ -30,7 +30,7 @@ pub(crate) fn keep_faults_open() {
 ///
 /// # Safety
 /// `set` is null, or a set.
-unsafe fn without_faults(how: c_int, set: *const sigset_t, change: impl FnOnce(*const sigset_t) -> c_int) -> c_int {
+pub(in crate::exports) unsafe fn without_faults(how: c_int, set: *const sigset_t, change: impl FnOnce(*const sigset_t) -> c_int) -> c_int {
     if set.is_null() || how == SIG_UNBLOCK || !IS_KEPT_OPEN.load(Ordering::Relaxed) {
         return change(set);
     }
@@ -39,24 +39,4 @@ unsafe fn without_faults(how: c_int, set: *const sigset_t, change: impl FnOnce(*
     // SAFETY: as above.
     unsafe { libc::sigdelset(&raw mut changed, SIGSEGV) };
     change(&raw const changed)
-}
-
-/// pthread_sigmask(3).
-///
-/// # Safety
-/// As pthread_sigmask(3).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    // SAFETY: the program's promise to pthread_sigmask(3).
-    unsafe { without_faults(how, set, |set| real::pthread_sigmask(how, set, old)) }
-}
-
-/// sigprocmask(2).
-///
-/// # Safety
-/// As sigprocmask(2).
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    // SAFETY: the program's promise to sigprocmask(2).
-    unsafe { without_faults(how, set, |set| real::sigprocmask(how, set, old)) }
 }

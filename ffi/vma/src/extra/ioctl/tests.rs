@@ -1,7 +1,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cmsg::tests::message;
+
+/// As a program writes a control message, with a length that may be a lie.
+fn message(len: usize, level: c_int, kind: c_int, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = [&len.to_ne_bytes()[..], &level.to_ne_bytes(), &kind.to_ne_bytes(), payload].concat();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
 
 /// `vma_cmsg_ioctl_user_alloc_t`'s bytes.
 fn alloc(flags: u8, allocate: usize, free: usize) -> Vec<u8> {

@@ -1,10 +1,10 @@
 //! dprintf(3) takes what it is given and calls its sibling with a va_list (System V ABI for x86-64, 3.5.7): the registers that may
 //! hold arguments are saved where a `va_list` looks for them.
 
-use core::arch::naked_asm;
-
-macro_rules! variadic {
-    ($($(#[$doc:meta])* $name:ident = $symbol:literal, $named:literal, $list:literal, $callee:path;)*) => {$(
+#[doc(hidden)]
+#[macro_export]
+macro_rules! variadic_to {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal, $named:literal, $list:literal, $callee:ident;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -12,7 +12,7 @@ macro_rules! variadic {
         #[unsafe(naked)]
         #[cfg_attr(not(test), unsafe(export_name = $symbol))]
         pub unsafe extern "C-unwind" fn $name() {
-            naked_asm!(
+            core::arch::naked_asm!(
                 ".cfi_startproc",
                 "sub rsp, 216",
                 ".cfi_adjust_cfa_offset 216",
@@ -50,9 +50,43 @@ macro_rules! variadic {
     )*};
 }
 
-variadic! {
-    /// dprintf(3).
-    dprintf = "dprintf", 2, "rdx", crate::exports::stdio::vdprintf;
-    /// dprintf(3), fortified.
-    dprintf_chk = "__dprintf_chk", 3, "rcx", crate::exports::stdio::vdprintf_chk;
+/// The list is the third argument.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! variadic {
+    ($(#[$doc:meta])* $name:ident = $symbol:literal, $named:literal, $callee:ident;) => {
+        $crate::variadic_to! { $(#[$doc])* $name = $symbol, $named, "rdx", $callee; }
+    };
+}
+
+/// The list is the fourth argument.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! variadic_checked {
+    ($(#[$doc:meta])* $name:ident = $symbol:literal, $named:literal, $callee:ident;) => {
+        $crate::variadic_to! { $(#[$doc])* $name = $symbol, $named, "rcx", $callee; }
+    };
+}
+
+/// A function that is another, with whatever arguments.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tail_call {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal, $callee:path;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As libc's function of that name.
+        #[unsafe(naked)]
+        #[cfg_attr(not(test), unsafe(export_name = $symbol))]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "jmp {callee}",
+                ".cfi_endproc",
+                callee = sym $callee,
+            )
+        }
+    )*};
 }

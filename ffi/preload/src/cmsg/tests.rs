@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// As a program writes one, with a length that may be a lie.
-pub(crate) fn message(len: usize, level: c_int, kind: c_int, payload: &[u8]) -> Vec<u8> {
+fn message(len: usize, level: c_int, kind: c_int, payload: &[u8]) -> Vec<u8> {
     let mut bytes = len.to_ne_bytes().to_vec();
     bytes.extend(level.to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());

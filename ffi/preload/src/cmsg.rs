@@ -7,22 +7,25 @@ use core::mem::size_of;
 use crate::errno::{Errno, is_nowhere};
 
 /// A message's header, in bytes.
-pub(crate) const HEADER: usize = size_of::<libc::cmsghdr>();
+pub const HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// sendmsg(2): a longer room is none.
 const ROOM_MAX: usize = c_int::MAX as usize;
 
 /// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message<'a> {
-    pub(crate) level: c_int,
-    pub(crate) kind: c_int,
-    pub(crate) payload: &'a [u8],
+pub struct Message<'a> {
+    /// SOL_SOCKET, IPPROTO_IP, …
+    pub level: c_int,
+    /// The type, which is the level's.
+    pub kind: c_int,
+    /// What is behind the header.
+    pub payload: &'a [u8],
 }
 
 /// A message whose length is less than its header's, or more than what is there; or the beginning of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut;
+pub struct Cut;
 
 impl From<Cut> for Errno {
     fn from(_: Cut) -> Self {
@@ -31,7 +34,7 @@ impl From<Cut> for Errno {
 }
 
 /// The next of the messages, and those behind it. (They may lie anywhere: nothing is taken for aligned.)
-pub(crate) fn next(bytes: &[u8]) -> Result<Option<(Message<'_>, &[u8])>, Cut> {
+pub fn next(bytes: &[u8]) -> Result<Option<(Message<'_>, &[u8])>, Cut> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -47,7 +50,7 @@ pub(crate) fn next(bytes: &[u8]) -> Result<Option<(Message<'_>, &[u8])>, Cut> {
 ///
 /// # Errors
 /// `look`'s; or there is one that is cut.
-pub(crate) fn each<E: From<Cut>>(mut bytes: &[u8], mut look: impl FnMut(Message<'_>) -> Result<(), E>) -> Result<(), E> {
+pub fn each<E: From<Cut>>(mut bytes: &[u8], mut look: impl FnMut(Message<'_>) -> Result<(), E>) -> Result<(), E> {
     while let Some((message, rest)) = next(bytes)? {
         look(message)?;
         bytes = rest;
@@ -59,7 +62,7 @@ pub(crate) fn each<E: From<Cut>>(mut bytes: &[u8], mut look: impl FnMut(Message<
 ///
 /// # Safety
 /// `len` bytes can be read at `at`, unless it leads nowhere for certain.
-pub(crate) unsafe fn room<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
+pub unsafe fn room<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
     // SAFETY: the caller's promise; a slice's length is less.
     (!is_nowhere(at) && len <= ROOM_MAX).then(|| unsafe { core::slice::from_raw_parts(at.cast::<u8>(), len) })
 }
@@ -67,4 +70,4 @@ pub(crate) unsafe fn room<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]>
 const _: () = assert!(HEADER == 16, "a header is a length, a level and a type, without holes");
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -3,39 +3,40 @@
 use core::any::Any;
 use core::ffi::c_int;
 
+use libc::{nfds_t, pollfd};
 use ringway_stack::Error;
 
 /// The calling thread's errno.
 #[inline]
-pub(crate) fn current() -> c_int {
+pub fn current() -> c_int {
     // SAFETY: the address is the calling thread's own, and valid for its life.
     unsafe { *libc::__errno_location() }
 }
 
 /// Sets the calling thread's errno.
 #[inline]
-pub(crate) fn set(code: c_int) {
+pub fn set(code: c_int) {
     // SAFETY: as in `current`.
     unsafe { *libc::__errno_location() = code };
 }
 
 /// Sets errno, and is what a failed call returns.
 #[inline]
-pub(crate) fn fail(code: c_int) -> c_int {
+pub fn fail(code: c_int) -> c_int {
     set(code);
     -1
 }
 
 /// What a call failed with, as errno has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) c_int);
+pub struct Errno(pub c_int);
 
 /// Not a failure: the call is the kernel's to do, outside of all that is ours.
-pub(crate) const THEIRS: Errno = Errno(0);
+pub const THEIRS: Errno = Errno(0);
 
 impl Errno {
     /// What the last call of libc's failed with.
-    pub(crate) fn last() -> Self {
+    pub fn last() -> Self {
         Self(current())
     }
 }
@@ -52,7 +53,7 @@ const PAGE: usize = 4096;
 /// Whether a program's pointer certainly leads nowhere: null, a field of a structure at null, -1. The kernel fails such a call with EFAULT. (Other
 /// bad pointers end the program, as with any library.)
 #[inline(always)]
-pub(crate) fn is_nowhere<T>(pointer: *const T) -> bool {
+pub fn is_nowhere<T>(pointer: *const T) -> bool {
     pointer.addr().wrapping_add(PAGE) < 2 * PAGE
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn is_nowhere<T>(pointer: *const T) -> bool {
 /// # Safety
 /// It [leads nowhere](is_nowhere), or to a `T` for as long as the call lasts.
 #[inline]
-pub(crate) unsafe fn optional<'a, T>(pointer: *const T) -> Result<Option<&'a T>, Errno> {
+pub unsafe fn optional<'a, T>(pointer: *const T) -> Result<Option<&'a T>, Errno> {
     if !pointer.is_null() && is_nowhere(pointer) {
         return Err(Errno(libc::EFAULT));
     }
@@ -72,9 +73,14 @@ pub(crate) unsafe fn optional<'a, T>(pointer: *const T) -> Result<Option<&'a T>,
     Ok(unsafe { pointer.as_ref() })
 }
 
+/// Whether `room` bytes can hold `count` entries of poll(2).
+pub(crate) fn fits(count: nfds_t, room: usize) -> bool {
+    usize::try_from(count).is_ok_and(|count| count <= room / size_of::<pollfd>())
+}
+
 /// The result of a call that returns a count or a descriptor, in C's form.
 #[inline]
-pub(crate) fn to_ssize(result: Result<usize, Errno>) -> isize {
+pub fn to_ssize(result: Result<usize, Errno>) -> isize {
     match result {
         Ok(count) => count.cast_signed(),
         Err(Errno(code)) => fail(code) as isize,
@@ -83,7 +89,7 @@ pub(crate) fn to_ssize(result: Result<usize, Errno>) -> isize {
 
 /// The result of a call that returns zero or a descriptor, in C's form.
 #[inline]
-pub(crate) fn to_int(result: Result<c_int, Errno>) -> c_int {
+pub fn to_int(result: Result<c_int, Errno>) -> c_int {
     match result {
         Ok(value) => value,
         Err(Errno(code)) => fail(code),
@@ -92,7 +98,8 @@ pub(crate) fn to_int(result: Result<c_int, Errno>) -> c_int {
 
 /// A panic was caught at the boundary: says so, and fails the call with EIO.
 #[cold]
-pub(crate) fn panicked<T>(failure: T, payload: &(dyn Any + Send)) -> T {
+#[doc(hidden)]
+pub fn panicked<T>(failure: T, payload: &(dyn Any + Send)) -> T {
     let message =
         payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     tracing::error!("a call failed inside the library: {message}");
@@ -102,7 +109,6 @@ pub(crate) fn panicked<T>(failure: T, payload: &(dyn Any + Send)) -> T {
 
 /// Runs the body of an exported function; a panic fails the call instead of crossing into C, and the thread is not cancelled inside.
 #[macro_export]
-#[doc(hidden)]
 macro_rules! boundary {
     ($failure:expr, $body:expr) => {
         $crate::bare_boundary!($failure, {
@@ -115,7 +121,6 @@ macro_rules! boundary {
 /// The same for the calls that send and receive: it costs nothing unless something panics, and the body must see to it itself that no
 /// cancellation point of libc's is called in it.
 #[macro_export]
-#[doc(hidden)]
 macro_rules! bare_boundary {
     ($failure:expr, $body:expr) => {
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| $body)) {

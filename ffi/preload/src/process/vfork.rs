@@ -1,22 +1,25 @@
-//! vfork(2), whose child has its parent's memory and descriptors of its own: whatever asks which process it is in asks the kernel, once there
-//! was such a child (`unseen::own_pid`).
+//! vfork(2), whose child has its parent's memory and descriptors of its own: whatever asks which process it is in is to ask the kernel, once
+//! there was such a child.
 //!
 //! It returns twice to where it was called from, so nothing of ours may be in between: what is noted is noted on the way to libc's.
 
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::real;
-use crate::unseen::SHARES_MEMORY;
+use crate::next;
+
+/// There was a child that shares its parent's memory and is no thread. (One that the program's own `syscall` instruction makes is not seen. It
+/// may exec and exit, which ask the kernel; vfork(2) allows it no more.) A library that cannot tell sets it too.
+pub static SHARES_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// libc's.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// When the library is loaded; or when a constructor that runs before that calls vfork.
 pub(crate) extern "C" fn resolve() -> *mut c_void {
-    real::resolve(&REAL, c"vfork")
+    next::resolve(&REAL, c"vfork")
 }
 
 cfg_if::cfg_if! {
@@ -79,23 +82,13 @@ cfg_if::cfg_if! {
     }
 }
 
-/// vfork(2).
+/// vfork(2), as exported functions jump here.
 ///
 /// # Safety
 /// As vfork(2).
+#[doc(hidden)]
 #[unsafe(naked)]
-#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn vfork() {
-    vfork!()
-}
-
-/// vfork(2), by glibc's other name for it.
-///
-/// # Safety
-/// As vfork(2).
-#[unsafe(naked)]
-#[cfg_attr(not(test), unsafe(export_name = "__vfork"))]
-pub unsafe extern "C" fn vfork_as_libc_names_it() {
     vfork!()
 }
 

@@ -12,7 +12,7 @@ use crate::errno::{Errno, is_nowhere};
 const BYTES_MAX: usize = 0x7fff_f000;
 
 /// Linux's UIO_MAXIOV.
-pub(crate) const VECTORS_MAX: usize = 1024;
+pub const VECTORS_MAX: usize = 1024;
 
 /// One buffer to send from.
 ///
@@ -22,7 +22,7 @@ pub(crate) const VECTORS_MAX: usize = 1024;
 /// # Errors
 /// EFAULT: it leads nowhere, and is not empty.
 #[inline]
-pub(crate) unsafe fn readable<'a>(buffer: *const libc::c_void, len: size_t) -> Result<IoSlice<'a>, Errno> {
+pub unsafe fn readable<'a>(buffer: *const libc::c_void, len: size_t) -> Result<IoSlice<'a>, Errno> {
     if len == 0 {
         return Ok(IoSlice::new(&[]));
     }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn readable<'a>(buffer: *const libc::c_void, len: size_t) -> R
 /// # Errors
 /// EFAULT: it leads nowhere, and is not empty.
 #[inline]
-pub(crate) unsafe fn writable<'a>(buffer: *mut libc::c_void, len: size_t) -> Result<IoSliceMut<'a>, Errno> {
+pub unsafe fn writable<'a>(buffer: *mut libc::c_void, len: size_t) -> Result<IoSliceMut<'a>, Errno> {
     if len == 0 {
         return Ok(IoSliceMut::new(&mut []));
     }
@@ -53,7 +53,7 @@ pub(crate) unsafe fn writable<'a>(buffer: *mut libc::c_void, len: size_t) -> Res
 }
 
 /// Where a buffer is, before a call has used it up.
-pub(crate) fn place(piece: &mut IoSliceMut<'_>) -> iovec {
+pub fn place(piece: &mut IoSliceMut<'_>) -> iovec {
     iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() }
 }
 
@@ -88,12 +88,12 @@ unsafe fn checked<'a>(vectors: *const iovec, count: usize) -> Result<&'a [iovec]
 }
 
 /// The vectors' whole length in bytes.
-pub(crate) fn total(data: &[IoSlice<'_>]) -> usize {
+pub fn total(data: &[IoSlice<'_>]) -> usize {
     data.iter().map(|s| s.len()).sum()
 }
 
 /// The vectors' whole length in bytes.
-pub(crate) fn total_mut(data: &[IoSliceMut<'_>]) -> usize {
+pub fn total_mut(data: &[IoSliceMut<'_>]) -> usize {
     data.iter().map(|s| s.len()).sum()
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn total_mut(data: &[IoSliceMut<'_>]) -> usize {
 ///
 /// # Safety
 /// `vectors` is null or points to `count` of them, each naming readable bytes.
-pub(crate) unsafe fn with_readable<T>(
+pub unsafe fn with_readable<T>(
     vectors: *const iovec,
     count: usize,
     body: impl FnOnce(&[IoSlice<'_>]) -> Result<T, Errno>,
@@ -136,7 +136,7 @@ const FEW: usize = 16;
 ///
 /// # Safety
 /// `vectors` is null or points to `count` of them, each naming writable bytes.
-pub(crate) unsafe fn with_writable<T>(
+pub unsafe fn with_writable<T>(
     vectors: *const iovec,
     count: usize,
     body: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<T, Errno>,
@@ -162,12 +162,12 @@ pub(crate) unsafe fn with_writable<T>(
 ///
 /// # Errors
 /// EINVAL: negative.
-pub(crate) fn count(count: c_int) -> Result<usize, Errno> {
+pub fn count(count: c_int) -> Result<usize, Errno> {
     usize::try_from(count).map_err(|_| Errno(libc::EINVAL))
 }
 
 /// Copies of the vectors from `done` bytes on.
-pub(crate) fn rest<'a>(data: &[IoSlice<'a>], done: usize) -> Vec<IoSlice<'a>> {
+pub fn rest<'a>(data: &[IoSlice<'a>], done: usize) -> Vec<IoSlice<'a>> {
     let mut copies = data.to_vec();
     let mut slices = &mut copies[..];
     IoSlice::advance_slices(&mut slices, done);
