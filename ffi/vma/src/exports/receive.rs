@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::size_of;
+use core::time::Duration;
 use std::io::IoSliceMut;
 use std::net::IpAddr;
 
