@@ -59,6 +59,6 @@ pub use fd::{Fd, is_internal};
 pub use members::{MemberName, members, query};
 pub use pool::TxBuf;
 pub use queues::{ShmQueues, attach, attach_beside};
-pub use rendezvous::{ControlHandler, Correspondent, PeerInfo, Rendezvous, Resolved, Search, Station, Talk, WORDS_MAX};
+pub use rendezvous::{ControlHandler, Dialogue, DialogueHandler, MemberRef, PeerInfo, Rendezvous, Resolved, Search, WORDS_MAX};
 pub use rx_buf::RxBuf;
 pub use settings::Settings;

@@ -2,14 +2,16 @@
 //!
 //! What a ring, its queues and its buffers do is the contract's (`ringway_stack::device`, `ringway_host::queues`), and the rest of the library knows
 //! them by the names below. What is shared memory's alone stands behind these names as well, until another device needs its own: who has an
-//! address, and is connected ([`Rendezvous`]); and what processes tell each other about a connection that changes its owner ([`Talk`]).
+//! address, and is connected ([`Rendezvous`]); and what processes tell each other about a connection that changes its owner ([`Dialogue`]).
 
 use std::sync::Arc;
 
 use ringway_stack::device::Queues;
 use ringway_stack::ring;
 
-pub(crate) use ringway_shm::{AttachError, Correspondent, Fd, Rendezvous, ResolveError, Resolved, Search, Station, Talk, is_internal};
+pub(crate) use ringway_shm::{
+    AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal,
+};
 
 use crate::params::Params;
 

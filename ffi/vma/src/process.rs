@@ -16,7 +16,7 @@ use ringway_stack::ring::{FlowId, RingConfig};
 use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
-use crate::devices::{self, Rendezvous, Ring, RxBuf, Station};
+use crate::devices::{self, MemberRef, Rendezvous, Ring, RxBuf};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
 use crate::lock::{Guard, Lock, Protected};
@@ -358,13 +358,13 @@ impl Process {
     }
 
     /// Whether one of its rings is known by that name.
-    pub(crate) fn is_own(&self, station: &Station) -> bool {
-        self.rendezvous_of_all().any(|own| own.station() == *station)
+    pub(crate) fn is_own(&self, member: &MemberRef) -> bool {
+        self.rendezvous_of_all().any(|own| own.member_ref() == *member)
     }
 
     /// What its rings are known by.
     pub(crate) fn own_members(&self) -> Vec<u64> {
-        self.rendezvous_of_all().map(|own| own.station().id()).collect()
+        self.rendezvous_of_all().map(|own| own.member_ref().id()).collect()
     }
 
     /// Of each ring.

@@ -15,6 +15,7 @@
 
 mod bound;
 mod control;
+mod dialogues;
 mod groups;
 mod held;
 mod hello;
@@ -24,7 +25,6 @@ mod receivers;
 mod resolve;
 mod serve;
 mod silence;
-mod talks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -80,8 +80,8 @@ pub(crate) mod posing {
     }
 }
 
+pub use dialogues::{Dialogue, DialogueHandler, MemberRef, WORDS_MAX};
 pub(crate) use names::member_prefix;
-pub use talks::{Correspondent, Station, Talk, WORDS_MAX};
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -96,12 +96,12 @@ use ringway_stack::offload::DeviceKind;
 
 use self::bound::Bound;
 use self::control::Client;
+use self::dialogues::Dialogues;
 use self::held::Held;
 use self::links::Entry;
 use self::receivers::Receivers;
 use self::serve::{Deferred, Incoming, Token};
 pub(crate) use self::silence::Silences;
-use self::talks::Talks;
 use crate::error::AttachError;
 use crate::fd::{self, Fd};
 use crate::layout::RULES_MAX;
@@ -171,7 +171,7 @@ pub struct Rendezvous {
     /// A negotiation ended.
     settled: Condvar,
     handler: Mutex<Option<Arc<ControlHandler>>>,
-    correspondent: Mutex<Option<Arc<dyn Correspondent>>>,
+    dialogue_handler: Mutex<Option<Arc<dyn DialogueHandler>>>,
     receivers: Receivers,
     losses: AtomicU64,
     /// Under a lock of its own, inside the state's.
@@ -196,7 +196,7 @@ struct State {
     named: HashMap<Key, u64>,
     table: RuleTable,
     clients: VecDeque<Client>,
-    talks: Talks,
+    dialogues: Dialogues,
     groups: groups::Groups,
     bound: Bound,
     /// Numbers rules, names, incoming connections and clients; never reused.
@@ -269,13 +269,13 @@ impl Rendezvous {
             state: Mutex::new(State { spare: sys::eventfd().ok(), ..State::default() }),
             settled: Condvar::new(),
             handler: Mutex::default(),
-            correspondent: Mutex::default(),
+            dialogue_handler: Mutex::default(),
             receivers: Receivers::default(),
             losses: AtomicU64::new(0),
             silences,
         };
         // Nothing is offloaded by whom nobody could ask to give it up again.
-        rendezvous.open_station().map_err(AttachError::system("station's name"))?;
+        rendezvous.open_dialogues().map_err(AttachError::system("name for dialogues"))?;
         Ok(rendezvous)
     }
 
@@ -494,10 +494,10 @@ impl Rendezvous {
     }
 
     /// Where the member is talked to that an address means, while it lives.
-    pub fn station_of(&self, mac: MacAddr) -> Option<Station> {
+    pub fn member_at(&self, mac: MacAddr) -> Option<MemberRef> {
         let state = self.lock();
         let entry = state.links.get(crate::member::slot_of(mac))?.as_ref()?;
-        (entry.link.mac == mac && entry.link.is_alive()).then(|| Station::of(entry.link.peer.id, entry.link.who, entry.link.pid))
+        (entry.link.mac == mac && entry.link.is_alive()).then(|| MemberRef::of(entry.link.peer.id, entry.link.who, entry.link.pid))
     }
 
     /// To be called in a fork's child, before anything else: closes the child's copies of all descriptors, so that peers can
@@ -532,8 +532,8 @@ impl Rendezvous {
         let names = state.names.drain().map(|(_, name)| name.socket).collect::<Vec<_>>();
         let incoming = state.incoming.drain(..).map(|incoming| incoming.socket).collect::<Vec<_>>();
         let clients = state.clients.drain(..).map(|client| client.socket).collect::<Vec<_>>();
-        let talks = state.talks.drain();
-        for socket in names.into_iter().chain(incoming).chain(clients).chain(talks) {
+        let dialogues = state.dialogues.drain();
+        for socket in names.into_iter().chain(incoming).chain(clients).chain(dialogues) {
             self.discard(socket);
         }
         state.deferred.clear();

@@ -288,7 +288,7 @@ impl Rendezvous {
             return if link.who.is_some_and(|known| known.is(who)) { Ok(None) } else { Err(ResolveError::Unverified) };
         }
         loop {
-            match self.vouch(id, who).map_err(ResolveError::system("connect to a station's name"))? {
+            match self.vouch(id, who).map_err(ResolveError::system("connect to a member's name"))? {
                 Some(true) => return Ok(None),
                 Some(false) => break,
                 None if Instant::now() + RETRY < deadline => std::thread::sleep(RETRY),

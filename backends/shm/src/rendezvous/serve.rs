@@ -33,10 +33,10 @@ pub(super) enum Token {
     Client(u64),
     /// The proof that the peer in a slot lives.
     Alive(u64),
-    /// Where talks begin.
-    Station,
-    /// A talk.
-    Talk(u64),
+    /// Where dialogues begin.
+    Dialogues,
+    /// A dialogue.
+    Dialogue(u64),
     /// Time to look whether there is room for what closes slowly.
     Pause,
 }
@@ -51,8 +51,8 @@ impl Token {
             Self::Incoming(number) => (2, number),
             Self::Client(number) => (3, number),
             Self::Alive(slot) => (4, slot),
-            Self::Station => (5, 0),
-            Self::Talk(number) => (6, number),
+            Self::Dialogues => (5, 0),
+            Self::Dialogue(number) => (6, number),
             Self::Pause => (7, 0),
         };
         kind << KIND_SHIFT | number
@@ -65,8 +65,8 @@ impl Token {
             2 => Self::Incoming(number),
             3 => Self::Client(number),
             4 => Self::Alive(number),
-            5 => Self::Station,
-            6 => Self::Talk(number),
+            5 => Self::Dialogues,
+            6 => Self::Dialogue(number),
             7 => Self::Pause,
             _ => Self::Control,
         }
@@ -76,7 +76,7 @@ impl Token {
 /// A connection that was greeted.
 pub(super) struct Incoming {
     number: u64,
-    /// The number of the name that it asked for; `None`: it came to the station.
+    /// The number of the name that it asked for; `None`: it came to where dialogues begin.
     name: Option<u64>,
     pub(super) socket: Fd,
     who: Identity,
@@ -100,15 +100,15 @@ pub(super) fn service(rendezvous: &Rendezvous) {
         }
         for token in rendezvous.epoll.ready::<EVENTS>() {
             match Token::parse(token) {
-                token @ (Token::Control | Token::Rule(_) | Token::Station) if !closing::has_room() => rendezvous.pause(&mut state, token),
+                token @ (Token::Control | Token::Rule(_) | Token::Dialogues) if !closing::has_room() => rendezvous.pause(&mut state, token),
                 Token::Pause => rendezvous.end_pause(&mut state),
                 Token::Control => rendezvous.accept_clients(&mut state),
                 Token::Rule(number) => rendezvous.accept_members(&mut state, number),
                 Token::Incoming(number) => rendezvous.hear(&mut state, number),
                 Token::Client(number) => requests.extend(rendezvous.serve_client(&mut state, number)),
                 Token::Alive(slot) => rendezvous.look_after(&mut state, slot as usize),
-                Token::Station => matters.extend(rendezvous.accept_talks(&mut state)),
-                Token::Talk(number) => matters.extend(rendezvous.hear_talk(&mut state, number)),
+                Token::Dialogues => matters.extend(rendezvous.accept_dialogues(&mut state)),
+                Token::Dialogue(number) => matters.extend(rendezvous.hear_dialogue(&mut state, number)),
             }
         }
     }
@@ -167,7 +167,7 @@ impl Rendezvous {
     fn listen_for(&self, state: &State, token: Token, events: i32) {
         let listener = match token {
             Token::Rule(number) => state.names.get(&number).map(|name| &name.socket),
-            Token::Station => state.talks.station.as_ref(),
+            Token::Dialogues => state.dialogues.listener.as_ref(),
             _ => self.control.as_ref(),
         };
         if let Some(listener) = listener {
@@ -244,7 +244,7 @@ impl Rendezvous {
         if offer.id == self.member.id || sys::is_hung_up(&offer.socket) || self.living(state, offer.id).is_some() {
             return;
         }
-        // (Whose station is full is not asked twice: the connector takes the kernel.)
+        // (Whose queue there is full is not asked twice: the connector takes the kernel.)
         if !matches!(self.vouch(offer.id, &offer.who), Ok(Some(true))) {
             static LINES: Limit = Limit::new();
             if let Some(left_out) = LINES.pass() {

@@ -378,16 +378,16 @@ fn an_id_that_somebody_has_is_not_taken_again() {
     let ids = [0x5e1f_0000_0000_0000 | u64::from(std::process::id()), 0x5e1f_0001_0000_0000 | u64::from(std::process::id())];
     let taken = ids.map(|id| {
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
-        sys::listen_abstract(&socket, &names::station(sys::effective_uid(), id), 1).unwrap();
+        sys::listen_abstract(&socket, &names::dialogues(sys::effective_uid(), id), 1).unwrap();
         socket
     });
     let mut drawn = ids.into_iter().chain([7_u64 << 32 | u64::from(std::process::id())]);
     let (_device, rendezvous) = crate::queues::attach_as(&small(), Arc::default(), || Ok(drawn.next().unwrap())).unwrap();
-    assert_eq!((rendezvous.station().id() >> 32, drawn.next()), (7, None));
+    assert_eq!((rendezvous.member_ref().id() >> 32, drawn.next()), (7, None));
     drop(taken);
     // Where no id is to be had, the process stays on the kernel.
     let held = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
-    sys::listen_abstract(&held, &names::station(sys::effective_uid(), ids[0]), 1).unwrap();
+    sys::listen_abstract(&held, &names::dialogues(sys::effective_uid(), ids[0]), 1).unwrap();
     assert!(matches!(crate::queues::attach_as(&small(), Arc::default(), || Ok(ids[0])), Err(crate::AttachError::System { .. })));
 }
 
@@ -396,7 +396,7 @@ fn a_member_whose_station_is_gone_is_not_offloaded_to() {
     let (a, b) = (Node::new(), Node::new());
     let address = fresh_address();
     b.device.steer(&tcp(address)).unwrap();
-    b.rendezvous.lock().talks.close_station();
+    b.rendezvous.lock().dialogues.close_dialogues();
     assert!(matches!(a.rendezvous.resolve(Protocol::Tcp, address), Err(ResolveError::Unverified)));
     // The other way round: it is not let in either.
     let c = Node::new();
@@ -533,13 +533,13 @@ fn other_users_are_refused_both_ways() {
     assert!(here.rendezvous.peers().is_empty());
 }
 
-mod talks {
+mod dialogues {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use crate::fd::Fd;
-    use crate::{Correspondent, Settings, Station, Talk, attach, sys};
+    use crate::{Dialogue, DialogueHandler, MemberRef, Settings, attach, sys};
 
     /// Says everything backwards, and hands the descriptors back.
     #[derive(Default)]
@@ -548,33 +548,33 @@ mod talks {
         ended: Mutex<Vec<u64>>,
     }
 
-    impl Correspondent for Echo {
-        fn asked(&self, talk: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+    impl DialogueHandler for Echo {
+        fn asked(&self, dialogue: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
             assert!(from.is_empty(), "a process that is no peer: {from:x?}");
-            self.asked.store(talk, Ordering::SeqCst);
+            self.asked.store(dialogue, Ordering::SeqCst);
             (words.iter().rev().copied().collect(), passed)
         }
 
-        fn hung_up(&self, talk: u64) {
-            self.ended.lock().unwrap().push(talk);
+        fn hung_up(&self, dialogue: u64) {
+            self.ended.lock().unwrap().push(dialogue);
         }
     }
 
     #[test]
-    fn a_question_has_an_answer_and_a_talk_an_end() {
+    fn a_question_has_an_answer_and_a_dialogue_an_end() {
         const PATIENCE: Duration = Duration::from_secs(5);
         let (device, rendezvous) = attach(&Settings::default()).unwrap();
         let echo = Arc::new(Echo::default());
-        rendezvous.set_correspondent(echo.clone());
-        let station = rendezvous.station();
+        rendezvous.set_dialogue_handler(echo.clone());
+        let member = rendezvous.member_ref();
         let asked = std::thread::spawn(move || {
-            let talk = Talk::begin(&station, PATIENCE).unwrap().expect("somebody listens");
+            let dialogue = Dialogue::begin(&member, PATIENCE).unwrap().expect("somebody listens");
             let eventfd = sys::eventfd().unwrap();
             sys::eventfd_signal(&eventfd);
-            let (words, passed) = talk.ask(b"abc", &[eventfd.raw()], PATIENCE).unwrap();
+            let (words, passed) = dialogue.ask(b"abc", &[eventfd.raw()], PATIENCE).unwrap();
             assert_eq!((words.as_slice(), passed.len()), (&b"cba"[..], 1));
             assert_eq!(sys::wait_for(&passed[0], libc::POLLIN, Duration::ZERO).unwrap(), libc::POLLIN, "the very same eventfd");
-            assert_eq!(talk.ask(b"xy", &[], PATIENCE).unwrap().0, b"yx");
+            assert_eq!(dialogue.ask(b"xy", &[], PATIENCE).unwrap().0, b"yx");
         });
         while !asked.is_finished() {
             rendezvous.service();
@@ -585,28 +585,28 @@ mod talks {
         }
         assert_eq!(*echo.ended.lock().unwrap(), [echo.asked.load(Ordering::SeqCst)]);
         drop(device);
-        assert!(Talk::begin(&station, PATIENCE).unwrap().is_none(), "nobody is there any more");
+        assert!(Dialogue::begin(&member, PATIENCE).unwrap().is_none(), "nobody is there any more");
     }
 
     #[test]
     fn a_member_that_nobody_can_find_is_met_at_its_station() {
         let (first, met) = attach(&Settings::default()).unwrap();
         let (second, meeting) = attach(&Settings::default()).unwrap();
-        let station = Station::told(met.station().id());
+        let member = MemberRef::told(met.member_ref().id());
         let asked = std::thread::spawn(move || {
-            let mac = meeting.meet(&station).unwrap().expect("it is there");
-            assert_eq!(meeting.meet(&station).unwrap(), Some(mac), "one link is enough");
-            let known = meeting.station_of(mac).map(|station| station.id());
+            let mac = meeting.meet(&member).unwrap().expect("it is there");
+            assert_eq!(meeting.meet(&member).unwrap(), Some(mac), "one link is enough");
+            let known = meeting.member_at(mac).map(|member| member.id());
             (meeting, known)
         });
         while !asked.is_finished() {
             met.service();
         }
         let (meeting, known) = asked.join().unwrap();
-        assert_eq!(known, Some(met.station().id()));
-        assert!(met.peers().iter().any(|peer| peer.id == meeting.station().id()), "they know each other");
+        assert_eq!(known, Some(met.member_ref().id()));
+        assert!(met.peers().iter().any(|peer| peer.id == meeting.member_ref().id()), "they know each other");
         drop(first);
-        assert_eq!(meeting.meet(&Station::told(met.station().id())).unwrap(), None, "nobody is there any more");
+        assert_eq!(meeting.meet(&MemberRef::told(met.member_ref().id())).unwrap(), None, "nobody is there any more");
         drop(second);
     }
 }

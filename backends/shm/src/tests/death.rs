@@ -148,7 +148,7 @@ fn who_says_that_it_is_another_is_refused() {
     let victim = victim;
     victim.device.steer(&tcp(own)).unwrap();
     genuine.device.steer(&tcp(real)).unwrap();
-    let id = genuine.rendezvous.station().id();
+    let id = genuine.rendezvous.member_ref().id();
     for is_linked in [false, true] {
         if is_linked {
             assert!(victim.find(real).is_some(), "the genuine one is let in, whatever others said before");

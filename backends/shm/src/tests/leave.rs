@@ -59,7 +59,7 @@ fn who_has_left_is_not_found_by_one_who_has_not_heard_of_it() {
     assert_eq!(unserved.peers().len(), 2, "it has not heard of the end");
     for _ in 0..4 {
         let found = find(&unserved, Protocol::Tcp, address).expect("the one that is left");
-        assert_eq!(unserved.station_of(found.mac).unwrap().id(), a.rendezvous.station().id());
+        assert_eq!(unserved.member_at(found.mac).unwrap().id(), a.rendezvous.member_ref().id());
     }
     drop(a);
     assert!(find(&unserved, Protocol::Tcp, address).is_none());

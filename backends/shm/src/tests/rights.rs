@@ -54,7 +54,7 @@ impl Attack {
         let own = sys::effective_uid();
         let names = [
             (libc::SOCK_SEQPACKET, names::rule(own, Protocol::Tcp, address)),
-            (libc::SOCK_SEQPACKET, names::station(own, victim.rendezvous.station().id())),
+            (libc::SOCK_SEQPACKET, names::dialogues(own, victim.rendezvous.member_ref().id())),
             (libc::SOCK_STREAM, victim.rendezvous.member_name()),
         ];
         Self { names, is_patient }
@@ -145,7 +145,7 @@ fn a_peers_unexpected_descriptors_hold_up_nobody() {
         device.steer(&tcp(address)).unwrap();
         closing::IS_OLD_KERNEL.set(false);
         let own = sys::effective_uid();
-        for name in [names::rule(own, Protocol::Tcp, address), names::station(own, rendezvous.station().id())] {
+        for name in [names::rule(own, Protocol::Tcp, address), names::dialogues(own, rendezvous.member_ref().id())] {
             let (slow, reader) = lingering();
             let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
             sys::connect_abstract(&socket, &name).unwrap();

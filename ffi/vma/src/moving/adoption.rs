@@ -11,7 +11,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use super::inherited::InheritedConnection;
 use super::{ANSWER, PATIENCE, memfd, pause};
 use crate::descendants;
-use crate::devices::{Fd, Station, Talk};
+use crate::devices::{Dialogue, Fd, MemberRef};
 use crate::extra::threads;
 use crate::fdtable::{self, Entry};
 use crate::process::{self, Process};
@@ -45,11 +45,11 @@ impl InheritedConnection {
             Entry::Settled(_) => return Some(Entry::None),
             entry => return Some(entry),
         }
-        let talk = Talk::begin(&self.owner, ANSWER).ok()??;
-        let peer = self.await_parting(&talk)?;
+        let dialogue = Dialogue::begin(&self.owner, ANSWER).ok()??;
+        let peer = self.await_parting(&dialogue)?;
         let mac = process.rendezvous().meet(&peer).ok()??;
-        let id = self.take(process, &talk, mac)?;
-        match self.await_peer(process, &talk) {
+        let id = self.take(process, &dialogue, mac)?;
+        match self.await_peer(process, &dialogue) {
             Outcome::Ours => return Some(self.enter(process, id, mac, fd, inherited)),
             // Without a word: what the peer knows of it is its owner's.
             Outcome::Back => {
@@ -80,19 +80,19 @@ impl InheritedConnection {
             && threads::wants_offload()
     }
 
-    fn ask(&self, talk: &Talk, verb: &str, more: &str) -> Option<(String, Vec<Fd>)> {
+    fn ask(&self, dialogue: &Dialogue, verb: &str, more: &str) -> Option<(String, Vec<Fd>)> {
         let words = format!("{verb} {} {}{more}", self.local, self.remote);
-        let (words, passed) = talk.ask(words.as_bytes(), &[], ANSWER).ok()?;
+        let (words, passed) = dialogue.ask(words.as_bytes(), &[], ANSWER).ok()?;
         Some((String::from_utf8(words).ok()?, passed))
     }
 
     /// Waits until the parent has closed it: where its peer is. `None`: it has not, or cannot leave it to us.
-    fn await_parting(&self, talk: &Talk) -> Option<Station> {
+    fn await_parting(&self, dialogue: &Dialogue) -> Option<MemberRef> {
         let started = Instant::now();
         loop {
-            let (answer, _) = self.ask(talk, "adopt", "")?;
+            let (answer, _) = self.ask(dialogue, "adopt", "")?;
             match answer.split_once(' ') {
-                Some(("meet", id)) => return u64::from_str_radix(id, 16).ok().map(Station::told),
+                Some(("meet", id)) => return u64::from_str_radix(id, 16).ok().map(MemberRef::told),
                 None if answer == "open" && started.elapsed() < PARTING => pause(),
                 _ => return None,
             }
@@ -100,8 +100,8 @@ impl InheritedConnection {
     }
 
     /// Takes it onto the ring, where it says nothing yet.
-    fn take(&self, process: &Process, talk: &Talk, mac: MacAddr) -> Option<FlowId> {
-        let (answer, passed) = self.ask(talk, "give", "")?;
+    fn take(&self, process: &Process, dialogue: &Dialogue, mac: MacAddr) -> Option<FlowId> {
+        let (answer, passed) = self.ask(dialogue, "give", "")?;
         let bytes = passed.first().filter(|_| answer == "given").and_then(|file| memfd::read(file).ok())?;
         let (ends, hop) = ((self.local, self.remote), NextHop::Station(mac));
         let mut guard = process.lock();
@@ -111,10 +111,10 @@ impl InheritedConnection {
     }
 
     /// Waits until the peer sends to us.
-    fn await_peer(&self, process: &Process, talk: &Talk) -> Outcome {
-        let member = format!(" {:016x}", process.rendezvous().station().id());
+    fn await_peer(&self, process: &Process, dialogue: &Dialogue) -> Outcome {
+        let member = format!(" {:016x}", process.rendezvous().member_ref().id());
         let started = Instant::now();
-        while let Some((answer, _)) = self.ask(talk, "handover", &member)
+        while let Some((answer, _)) = self.ask(dialogue, "handover", &member)
             && started.elapsed() < PATIENCE
         {
             match answer.as_str() {

@@ -20,7 +20,7 @@ use ringway_stack::tcp::State;
 use super::{ANSWER, memfd, owner, peer};
 use crate::descendants;
 use crate::devices::RingQueues;
-use crate::devices::{Fd, Station, Talk};
+use crate::devices::{Dialogue, Fd, MemberRef};
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 
@@ -55,11 +55,11 @@ pub(crate) struct AwaitingChild {
 enum Stage {
     /// It is on our ring.
     Waiting(FlowId),
-    /// The child has taken a copy, in this talk.
+    /// The child has taken a copy, in this dialogue.
     Given(u64, Handover<RingQueues>),
-    /// The peer is being told. No talk: the child has hung up meanwhile.
+    /// The peer is being told. No dialogue: the child has hung up meanwhile.
     Telling(Option<u64>, Handover<RingQueues>),
-    /// It is the child's, who is to hear of that in this talk.
+    /// It is the child's, who is to hear of that in this dialogue.
     Gone(u64),
 }
 
@@ -77,9 +77,9 @@ impl AwaitingChild {
         (self.local, self.remote) == ends
     }
 
-    const fn talk(&self) -> Option<u64> {
+    const fn dialogue(&self) -> Option<u64> {
         match self.stage {
-            Stage::Given(talk, _) | Stage::Gone(talk) | Stage::Telling(Some(talk), _) => Some(talk),
+            Stage::Given(dialogue, _) | Stage::Gone(dialogue) | Stage::Telling(Some(dialogue), _) => Some(dialogue),
             Stage::Waiting(_) | Stage::Telling(None, _) => None,
         }
     }
@@ -129,9 +129,9 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
 }
 
 /// Who is at the other end, if it is another process, and lives.
-fn peer_of(process: &Process, offload: &Offload, id: FlowId) -> Option<Station> {
+fn peer_of(process: &Process, offload: &Offload, id: FlowId) -> Option<MemberRef> {
     let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return None };
-    process.rendezvous_of(id).station_of(mac).filter(|station| !process.is_own(station))
+    process.rendezvous_of(id).member_at(mac).filter(|member| !process.is_own(member))
 }
 
 /// The child asks whether it can have a connection.
@@ -147,14 +147,14 @@ pub(super) fn offer(process: &Process, offload: &Offload, ends: (SocketAddr, Soc
 }
 
 /// The child, which knows the peer now, takes it. `None`: it cannot be had.
-pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddr, SocketAddr)) -> Option<Fd> {
+pub(super) fn give(process: &'static Process, offload: &mut Offload, dialogue: u64, ends: (SocketAddr, SocketAddr)) -> Option<Fd> {
     let at = position(offload, ends)?;
     let Stage::Waiting(id) = offload.awaiting_child[at].stage else { return None };
     let now = process.now();
     offload.poll_if_due(now);
     let handover = offload.rings.of_mut(id).detach_stream(now, id).ok()?;
     let written = handover.snapshot().and_then(|bytes| memfd::holding(&[&bytes]).ok());
-    (offload.awaiting_child[at].stage, offload.awaiting_child[at].since) = (Stage::Given(talk, handover), now);
+    (offload.awaiting_child[at].stage, offload.awaiting_child[at].since) = (Stage::Given(dialogue, handover), now);
     if written.is_none() {
         take_back(process, offload, at);
     }
@@ -165,21 +165,21 @@ pub(super) fn give(process: &'static Process, offload: &mut Offload, talk: u64, 
 pub(super) fn hand_over(
     process: &'static Process,
     offload: &mut Offload,
-    talk: u64,
+    dialogue: u64,
     ends: (SocketAddr, SocketAddr),
     child: u64,
 ) -> &'static str {
-    let Some(at) = position(offload, ends).filter(|&at| offload.awaiting_child[at].talk() == Some(talk)) else { return "back" };
-    let station = match &offload.awaiting_child[at].stage {
+    let Some(at) = position(offload, ends).filter(|&at| offload.awaiting_child[at].dialogue() == Some(dialogue)) else { return "back" };
+    let member = match &offload.awaiting_child[at].stage {
         Stage::Telling(..) => return "wait",
         Stage::Gone(_) => return "yours",
         Stage::Waiting(_) => return "back",
-        Stage::Given(_, handover) => station_of(process, offload.awaiting_child[at].ring, handover),
+        Stage::Given(_, handover) => member_of(process, offload.awaiting_child[at].ring, handover),
     };
     // No handler of the program's runs on a thread that is not its.
     let _undisturbed = Blocked::new();
-    let started = station.is_some_and(|station| {
-        let tell = move || crate::boundary!((), tell(process, &station, ends, child));
+    let started = member.is_some_and(|member| {
+        let tell = move || crate::boundary!((), tell(process, &member, ends, child));
         std::thread::Builder::new().name("ringway-child".to_owned()).spawn(tell).is_ok()
     });
     if !started {
@@ -187,22 +187,22 @@ pub(super) fn hand_over(
         return "back";
     }
     let awaiting_child = &mut offload.awaiting_child[at];
-    if let Stage::Given(talk, handover) = core::mem::replace(&mut awaiting_child.stage, Stage::Gone(talk)) {
-        awaiting_child.stage = Stage::Telling(Some(talk), handover);
+    if let Stage::Given(dialogue, handover) = core::mem::replace(&mut awaiting_child.stage, Stage::Gone(dialogue)) {
+        awaiting_child.stage = Stage::Telling(Some(dialogue), handover);
     }
     "wait"
 }
 
-fn station_of(process: &Process, ring: u16, handover: &Handover<RingQueues>) -> Option<Station> {
+fn member_of(process: &Process, ring: u16, handover: &Handover<RingQueues>) -> Option<MemberRef> {
     let NextHop::Station(mac) = handover.hop() else { return None };
-    process.rendezvous_at(ring).station_of(mac)
+    process.rendezvous_at(ring).member_at(mac)
 }
 
 /// Tells the peer; a thread's work.
-fn tell(process: &'static Process, station: &Station, ends: (SocketAddr, SocketAddr), child: u64) {
+fn tell(process: &'static Process, member: &MemberRef, ends: (SocketAddr, SocketAddr), child: u64) {
     let words = format!("follow {} {} {child:016x}", ends.1, ends.0);
-    let told = match Talk::begin(station, ANSWER) {
-        Ok(Some(talk)) => match talk.ask(words.as_bytes(), &[], ANSWER) {
+    let told = match Dialogue::begin(member, ANSWER) {
+        Ok(Some(dialogue)) => match dialogue.ask(words.as_bytes(), &[], ANSWER) {
             Ok((answer, _)) if answer == b"follows" => Told::Follows,
             Ok(_) => Told::Refuses,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Told::Refuses,
@@ -215,8 +215,8 @@ fn tell(process: &'static Process, station: &Station, ends: (SocketAddr, SocketA
     let Some(at) = position(offload, ends) else { return };
     match told {
         Told::Refuses => take_back(process, offload, at),
-        Told::Follows => match offload.awaiting_child[at].talk() {
-            Some(talk) => offload.awaiting_child[at].stage = Stage::Gone(talk),
+        Told::Follows => match offload.awaiting_child[at].dialogue() {
+            Some(dialogue) => offload.awaiting_child[at].stage = Stage::Gone(dialogue),
             None => drop(offload.awaiting_child.swap_remove(at)),
         },
         // Both ends see a reset, whichever of them the peer is with.
@@ -280,8 +280,8 @@ pub(super) fn release_all(process: &'static Process, offload: &mut Offload) {
 }
 
 /// The child has hung up.
-pub(super) fn hung_up(process: &'static Process, offload: &mut Offload, talk: u64) {
-    let Some(at) = offload.awaiting_child.iter().position(|awaiting_child| awaiting_child.talk() == Some(talk)) else { return };
+pub(super) fn hung_up(process: &'static Process, offload: &mut Offload, dialogue: u64) {
+    let Some(at) = offload.awaiting_child.iter().position(|awaiting_child| awaiting_child.dialogue() == Some(dialogue)) else { return };
     match &mut offload.awaiting_child[at].stage {
         Stage::Given(..) => take_back(process, offload, at),
         Stage::Telling(child, _) => *child = None,
@@ -329,7 +329,7 @@ pub(super) fn follow(process: &Process, offload: &mut Offload, from: &[u64], end
     let Some(id) = open.or_else(kept) else { return "no" };
     let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return "no" };
     // Only who is at the other end may give it away.
-    if !process.rendezvous_of(id).station_of(mac).is_some_and(|station| from.contains(&station.id())) {
+    if !process.rendezvous_of(id).member_at(mac).is_some_and(|member| from.contains(&member.id())) {
         return "no";
     }
     let Some(child) = process.rendezvous_of(id).peers().into_iter().find(|peer| peer.id == child) else { return "no" };

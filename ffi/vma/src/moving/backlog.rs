@@ -146,10 +146,10 @@ fn serve(process: &'static Process) {
     }
 }
 
-/// A connection that a peer has taken to the kernel in a talk that goes on: in it, it may leave a rest as well.
+/// A connection that a peer has taken to the kernel in a dialogue that goes on: in it, it may leave a rest as well.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    pub(super) talk: u64,
+    pub(super) dialogue: u64,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     /// Forks before the socket was made.

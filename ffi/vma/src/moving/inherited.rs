@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use super::{ANSWER, PATIENCE, pair, pause};
 use crate::descendants;
-use crate::devices::{Station, Talk};
+use crate::devices::{Dialogue, MemberRef};
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::process::Process;
@@ -48,7 +48,7 @@ pub(crate) fn inherit(parent: &'static Process) {
 
 /// What is known of an inherited connection.
 pub(super) struct InheritedConnection {
-    pub(super) owner: Station,
+    pub(super) owner: MemberRef,
     /// As the owner had it at the fork.
     pub(super) socket: &'static Socket,
     family: Family,
@@ -65,7 +65,7 @@ fn inherited_connection(key: Key) -> Option<InheritedConnection> {
     let key = Key { index: key.index & ((1 << GENERATION_SHIFT) - 1), generation: key.generation };
     // SAFETY: as in `inherit`; nobody in this process writes it but `fork::adopt`, which leaves sockets' addresses alone.
     let socket = unsafe { parent.state().value_of_the_dead() }.sockets.find(key)?;
-    let (owner, family, is_common) = (parent.rendezvous().station(), socket.family, socket.common.is_some());
+    let (owner, family, is_common) = (parent.rendezvous().member_ref(), socket.family, socket.common.is_some());
     Some(InheritedConnection { owner, socket, family, local: socket.bound?, remote: socket.peer?, is_common })
 }
 
@@ -116,9 +116,9 @@ fn settle_as(fd: c_int, key: Key, may_own: bool) -> Entry {
 
 /// In a vfork child, whose `fd` is still the placeholder that its parent's connections have in common: the connection's own, which the
 /// parent, `owner`, has by now.
-pub(super) fn claim_moved(owner: &Station, fd: c_int, local: SocketAddr, remote: SocketAddr) {
+pub(super) fn claim_moved(owner: &MemberRef, fd: c_int, local: SocketAddr, remote: SocketAddr) {
     let words = format!("release {local} {remote}");
-    let answer = Talk::begin(owner, ANSWER).ok().flatten().and_then(|talk| talk.ask(words.as_bytes(), &[], ANSWER).ok());
+    let answer = Dialogue::begin(owner, ANSWER).ok().flatten().and_then(|dialogue| dialogue.ask(words.as_bytes(), &[], ANSWER).ok());
     match answer {
         Some((words, passed)) if words == b"here" && !passed.is_empty() => {
             let _ = pair::replace(fd, &passed[0]);
@@ -135,8 +135,10 @@ pub(crate) fn announce() {
     }
     // Ours is closed by exec, and by the end of the process.
     let Some([reading, _]) = descendants::pipe_out_of_the_way() else { return };
-    let told =
-        Talk::begin(&parent.rendezvous().station(), ANSWER).ok().flatten().and_then(|talk| talk.ask(b"forked", &[reading], ANSWER).ok());
+    let told = Dialogue::begin(&parent.rendezvous().member_ref(), ANSWER)
+        .ok()
+        .flatten()
+        .and_then(|dialogue| dialogue.ask(b"forked", &[reading], ANSWER).ok());
     if told.is_none() {
         tracing::debug!("the parent, process {}, does not hear of its child", parent.owner_pid);
     }
@@ -154,9 +156,9 @@ pub(crate) fn share_listeners(which: impl Fn(c_int) -> bool) {
         if let Entry::Socket(key) = entry
             && let Some(local) = sockets.find(key).filter(|s| matches!(s.kind, Kind::Listener(_))).and_then(|s| s.bound)
             && which(fd)
-            && let Ok(Some(talk)) = Talk::begin(&parent.rendezvous().station(), ANSWER)
+            && let Ok(Some(dialogue)) = Dialogue::begin(&parent.rendezvous().member_ref(), ANSWER)
         {
-            let _ = talk.ask(format!("share {local}").as_bytes(), &[], ANSWER);
+            let _ = dialogue.ask(format!("share {local}").as_bytes(), &[], ANSWER);
         }
     }
 }
@@ -181,8 +183,8 @@ impl InheritedConnection {
         let started = std::time::Instant::now();
         // (Connected it may be before all that was owed was written into it.)
         loop {
-            let ask = |talk: Talk| talk.ask(words.as_bytes(), &[], ANSWER);
-            match Talk::begin(&self.owner, ANSWER).and_then(|talk| talk.map(ask).transpose()) {
+            let ask = |dialogue: Dialogue| dialogue.ask(words.as_bytes(), &[], ANSWER);
+            match Dialogue::begin(&self.owner, ANSWER).and_then(|dialogue| dialogue.map(ask).transpose()) {
                 // However long: what is owed comes first, as a send to a slow reader waits.
                 Ok(Some((words, _))) if words == b"wait" => pause(),
                 // It is busy, or ends just now: then nobody is there the next time.

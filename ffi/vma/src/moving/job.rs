@@ -12,14 +12,14 @@ use ringway_stack::tcp::Remains;
 use super::backlog::{self, Backlog};
 use super::giving_up::File;
 use super::{ANSWER, Role, memfd, owner, pair, peer};
-use crate::devices::{Fd, Station, Talk};
+use crate::devices::{Dialogue, Fd, MemberRef};
 use crate::errno::Errno;
 use crate::exit;
 use crate::process::{Offload, Process};
 use crate::socket::Family;
 
-/// Talks with ourselves, whose both ends a process may have, count down from here.
-static OWN_TALKS: AtomicU64 = AtomicU64::new(*peer::OWN_TALKS.end());
+/// Dialogues with ourselves, whose both ends a process may have, count down from here.
+static OWN_DIALOGUES: AtomicU64 = AtomicU64::new(*peer::OWN_DIALOGUES.end());
 
 /// One connection's way to the kernel.
 pub(super) struct Job {
@@ -36,14 +36,14 @@ pub(super) struct Job {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     /// Who is at the other end; `None`: nobody any more.
-    pub(super) peer: Option<Station>,
+    pub(super) peer: Option<MemberRef>,
     /// A descriptor that has the connection's own address.
     pub(super) listener: Option<c_int>,
 }
 
 /// How the peer took it that the connection leaves.
 enum Left {
-    /// Its end's remains, and the talk in which it waits for the rest.
+    /// Its end's remains, and the dialogue in which it waits for the rest.
     Ready(Remains, Conversation),
     /// It had not accepted it yet: its listener will, from the kernel.
     Unaccepted(Remains, Conversation),
@@ -57,17 +57,17 @@ enum Left {
 
 /// How the peer is asked.
 pub(super) enum Conversation {
-    Other(Talk),
+    Other(Dialogue),
     Ourselves(u64),
 }
 
 impl Conversation {
     pub(super) fn ask(&self, process: &'static Process, words: &str, passed: Vec<Fd>) -> Option<(String, Vec<Fd>)> {
         let (words, passed) = match self {
-            Self::Ourselves(talk) => peer::answer(process, *talk, &process.own_members(), words, passed),
-            Self::Other(talk) => {
+            Self::Ourselves(dialogue) => peer::answer(process, *dialogue, &process.own_members(), words, passed),
+            Self::Other(dialogue) => {
                 let raw: Vec<i32> = passed.iter().map(Fd::raw).collect();
-                let (words, passed) = talk.ask(words.as_bytes(), &raw, ANSWER).ok()?;
+                let (words, passed) = dialogue.ask(words.as_bytes(), &raw, ANSWER).ok()?;
                 (String::from_utf8(words).ok()?, passed)
             }
         };
@@ -77,8 +77,8 @@ impl Conversation {
     /// Says no more, which resets a peer that waits for more.
     pub(super) fn hang_up(self, process: &'static Process) {
         match self {
-            Self::Ourselves(talk) => peer::abandoned(process, talk),
-            Self::Other(talk) => drop(talk),
+            Self::Ourselves(dialogue) => peer::abandoned(process, dialogue),
+            Self::Other(dialogue) => drop(dialogue),
         }
     }
 }
@@ -89,11 +89,11 @@ impl Job {
             Left::Overtaken => return,
             // Whatever is there answers the ring, or ends it.
             Left::Nobody if self.is_last => Ok(None),
-            Left::Ready(theirs, talk) if self.is_last => self.leave_to_peer(&theirs, talk).map(|()| None),
+            Left::Ready(theirs, dialogue) if self.is_last => self.leave_to_peer(&theirs, dialogue).map(|()| None),
             Left::Nobody => self.go_on_alone(),
             Left::Silent => self.break_off(),
-            Left::Unaccepted(theirs, talk) => self.go_to_listener(&theirs, talk),
-            Left::Ready(theirs, talk) => self.go_to(&theirs, talk),
+            Left::Unaccepted(theirs, dialogue) => self.go_to_listener(&theirs, dialogue),
+            Left::Ready(theirs, dialogue) => self.go_to(&theirs, dialogue),
         };
         if moved.is_err() && self.is_overtaken() {
             return;
@@ -157,11 +157,11 @@ impl Job {
                     continue;
                 }
             }
-            let talk = match self.peer {
+            let dialogue = match self.peer {
                 None => return Left::Nobody,
-                Some(station) if self.process.is_own(&station) => Conversation::Ourselves(OWN_TALKS.fetch_sub(1, Ordering::Relaxed)),
-                Some(station) => match Talk::begin(&station, ANSWER) {
-                    Ok(Some(talk)) => Conversation::Other(talk),
+                Some(member) if self.process.is_own(&member) => Conversation::Ourselves(OWN_DIALOGUES.fetch_sub(1, Ordering::Relaxed)),
+                Some(member) => match Dialogue::begin(&member, ANSWER) {
+                    Ok(Some(dialogue)) => Conversation::Other(dialogue),
                     Ok(None) => return Left::Nobody,
                     Err(_) if started.elapsed() < super::PATIENCE => {
                         super::pause();
@@ -172,7 +172,7 @@ impl Job {
             };
             let alone = if is_alone { peer::ALONE } else { "" };
             let words = format!("leave {} {} {} {alone}", self.remote, self.local, reason.name());
-            let Some((answer, passed)) = talk.ask(self.process, &words, Vec::new()) else {
+            let Some((answer, passed)) = dialogue.ask(self.process, &words, Vec::new()) else {
                 if started.elapsed() < super::PATIENCE {
                     continue;
                 }
@@ -180,8 +180,8 @@ impl Job {
             };
             let remains = passed.first().and_then(memfd::to_remains);
             match (answer.as_str(), remains) {
-                ("left", Some(remains)) => return Left::Ready(remains, talk),
-                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, talk),
+                ("left", Some(remains)) => return Left::Ready(remains, dialogue),
+                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, dialogue),
                 ("wait", _) if started.elapsed() < super::PATIENCE => super::pause(),
                 ("wait", _) => return Left::Silent,
                 _ => return Left::Nobody,
@@ -219,29 +219,29 @@ impl Job {
         self.placeholder.check().map(|()| fresh)
     }
 
-    fn go_to(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Backlog>, Errno> {
+    fn go_to(&self, theirs: &Remains, dialogue: Conversation) -> Result<Option<Backlog>, Errno> {
         let ours = self.dissolve()?;
         if ours.is_broken() || theirs.is_broken() {
             // It failed while we asked. The peer hears of that by our hanging up.
-            talk.hang_up(self.process);
+            dialogue.hang_up(self.process);
             return self.leave_alone(ours, false);
         }
         // The peer, which has closed it, may go now.
-        let talk = (!theirs.orphaned).then_some(talk);
+        let dialogue = (!theirs.orphaned).then_some(dialogue);
         let not_ours = Errno(libc::EPROTO);
         let (to_them, to_us) = (ours.owed_to(theirs).ok_or(not_ours)?, theirs.owed_to(&ours).ok_or(not_ours)?);
         let fresh = self.connect()?;
         // First, where there is room: of an end that was shut down altogether, bytes that come later would reset it.
         let written = if theirs.orphaned { 0 } else { pair::write_some(self.placeholder.raw(), &to_them)? };
         let mut rest = None;
-        if let Some(talk) = talk {
+        if let Some(dialogue) = dialogue {
             let words = format!("take {} {}", self.remote, self.local);
             let passed = vec![fresh, memfd::holding(&[&to_us]).map_err(|_| Errno(libc::EMFILE))?];
-            match talk.ask(self.process, &words, passed) {
+            match dialogue.ask(self.process, &words, passed) {
                 Some((answer, _)) if answer == "taken" => {}
                 _ => return Err(Errno(libc::ECONNRESET)),
             }
-            self.write_or_leave(&to_them[written..], &talk)?;
+            self.write_or_leave(&to_them[written..], &dialogue)?;
         } else {
             // Nobody there reads any more; what was written there is still due here.
             rest = Backlog::after(fresh, to_us, false)?;
@@ -252,10 +252,10 @@ impl Job {
         Ok(rest)
     }
 
-    fn go_to_listener(&self, theirs: &Remains, talk: Conversation) -> Result<Option<Backlog>, Errno> {
+    fn go_to_listener(&self, theirs: &Remains, dialogue: Conversation) -> Result<Option<Backlog>, Errno> {
         let ours = self.dissolve()?;
         // The peer did not end before: our ring would have seen that.
-        drop(talk);
+        drop(dialogue);
         if ours.is_broken() {
             return if self.is_last { Err(Errno(libc::ECONNRESET)) } else { self.leave_alone(ours, false) };
         }
@@ -267,8 +267,10 @@ impl Job {
         pair::connect_to(self.placeholder.raw(), self.family, self.remote, self.is_told)?;
         self.placeholder.check()?;
         if self.is_last {
-            let station = self.peer.ok_or(Errno(libc::ESRCH))?;
-            return self.write_the_last(&to_them, || Talk::begin(&station, ANSWER).ok().flatten().map(Conversation::Other)).map(|()| None);
+            let member = self.peer.ok_or(Errno(libc::ESRCH))?;
+            return self
+                .write_the_last(&to_them, || Dialogue::begin(&member, ANSWER).ok().flatten().map(Conversation::Other))
+                .map(|()| None);
         }
         pair::write_all(self.placeholder.raw(), &to_them)?;
         if ours.ended {

@@ -19,20 +19,20 @@
 //! - a process ends, or becomes another program, while a peer of its does not read what it has written ([`crate::exit`]): the kernel keeps
 //!   that, and what the kernel has no room for, the peer's process.
 //!
-//! The words of the talk (see [`Talk`](crate::devices::Talk); addresses are the asked side's own, then the other's):
+//! The words of the dialogue (see [`Dialogue`](crate::devices::Dialogue); addresses are the asked side's own, then the other's):
 //! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
 //!   child's own is the kernel's by now, or there is no such connection
 //! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
 //!   a memfd, `wait`, or `gone`
 //! - `adopt L R` of a child to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
 //! - `give L R` then: `given`, with the connection in a memfd; or `no`
-//! - `handover L R MEMBER` in the same talk, of the child that has it on its ring: `wait`; `yours`; or `back`, when it is not to be had after all
+//! - `handover L R MEMBER` in the same dialogue, of the child that has it on its ring: `wait`; `yours`; or `back`, when it is not to be had after all
 //! - `follow L R MEMBER` of the owner to the peer: `follows`, who sends to that member from now on; or `no`
 //! - `forked`, with a pipe's reading end, of a child of a fork that nobody saw: `done`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
 //! - `keep L R` of an owner that ends to the peer, with the owner's own descriptor and a memfd of what is to be written into it before it is
-//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then. Only in the talk in which the connection was taken,
+//!   closed: `kept`, or `gone`; perhaps with a third descriptor, which is closed then. Only in the dialogue in which the connection was taken,
 //!   or with a descriptor that is connected to a listener of the peer's in the kernel; and only so much for all ([`backlog`])
 //!
 //! Who dies in the middle takes the connection along, and the other side sees a reset; only a kill while what was owed is being written
@@ -139,7 +139,7 @@ enum Role {
     Asking,
     /// It began it, and the peer has left its ring.
     Owner,
-    /// It has left its ring in this talk.
+    /// It has left its ring in this dialogue.
     Peer(u64),
     /// It has the descriptor that goes on, and writes into it what was owed.
     Writing,
@@ -161,7 +161,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// Sets who answers other processes that talk to one of this one's members.
 pub(crate) fn serve(process: &'static Process, rendezvous: &Rendezvous) {
-    rendezvous.set_correspondent(std::sync::Arc::new(peer::Answers(process)));
+    rendezvous.set_dialogue_handler(std::sync::Arc::new(peer::Answers(process)));
 }
 
 /// Another process is about to get a descriptor, or only the kernel can do what is asked: waits until the connection is the kernel's.

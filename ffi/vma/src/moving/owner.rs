@@ -71,7 +71,7 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
         super::pause();
     }
     if let Some((local, remote)) = claimed {
-        super::inherited::claim_moved(&process.rendezvous().station(), fd, local, remote);
+        super::inherited::claim_moved(&process.rendezvous().member_ref(), fd, local, remote);
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
         }
         let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.rings.of(id).tcp_hop(id)) else { continue };
         // Who is dead reads no more, and our own other ends die with us.
-        let peer = process.rendezvous_of(id).station_of(mac).filter(|station| !process.is_own(station));
+        let peer = process.rendezvous_of(id).member_at(mac).filter(|member| !process.is_own(member));
         if peer.is_none() || offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
             continue;
         }
@@ -261,7 +261,7 @@ fn start(
     }
     let Some(placeholder) = peer::copy_of(fd) else { return false };
     let peer = match offload.rings.of(id).tcp_hop(id) {
-        Some(NextHop::Station(mac)) => process.rendezvous_of(id).station_of(mac),
+        Some(NextHop::Station(mac)) => process.rendezvous_of(id).member_at(mac),
         _ => None,
     };
     let listener = listener_beside(offload, local);

@@ -12,7 +12,7 @@ use super::backlog::{self, Backlog, Taken};
 use super::giving_up::File;
 use super::{FormerDescriptor, Move, Role, addresses, awaiting_child, memfd, owner, pair, retreat};
 use crate::descendants;
-use crate::devices::{Correspondent, Fd};
+use crate::devices::{DialogueHandler, Fd};
 use crate::fdtable;
 use crate::fork::sharing;
 use crate::process::{Offload, Process};
@@ -22,21 +22,21 @@ use crate::socket::{Family, Kind, Socket, address};
 /// Answers for a process.
 pub(super) struct Answers(pub(super) &'static Process);
 
-impl Correspondent for Answers {
-    fn asked(&self, talk: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
+impl DialogueHandler for Answers {
+    fn asked(&self, dialogue: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
         let words = String::from_utf8_lossy(words);
-        let (answer, with) = crate::boundary!((String::new(), Vec::new()), answer(self.0, talk, from, &words, passed));
+        let (answer, with) = crate::boundary!((String::new(), Vec::new()), answer(self.0, dialogue, from, &words, passed));
         (answer.into_bytes(), with)
     }
 
-    fn hung_up(&self, talk: u64) {
-        crate::boundary!((), abandoned(self.0, talk));
-        crate::boundary!((), awaiting_child::hung_up(self.0, &mut self.0.lock(), talk));
+    fn hung_up(&self, dialogue: u64) {
+        crate::boundary!((), abandoned(self.0, dialogue));
+        crate::boundary!((), awaiting_child::hung_up(self.0, &mut self.0.lock(), dialogue));
     }
 }
 
 /// Answers some words of a process that these peers are, if it is any.
-pub(super) fn answer(process: &'static Process, talk: u64, from: &[u64], words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
+pub(super) fn answer(process: &'static Process, dialogue: u64, from: &[u64], words: &str, passed: Vec<Fd>) -> (String, Vec<Fd>) {
     let mut parts = words.split_ascii_whitespace();
     let verb = parts.next().unwrap_or("");
     if verb == "share" {
@@ -62,7 +62,7 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: &[u64], words: 
         return ("gone".to_owned(), Vec::new());
     };
     if verb == "keep" {
-        return (keep(process, talk, (local, remote), passed).to_owned(), Vec::new());
+        return (keep(process, dialogue, (local, remote), passed).to_owned(), Vec::new());
     }
     let mut guard = process.lock();
     let offload = &mut *guard;
@@ -70,19 +70,19 @@ pub(super) fn answer(process: &'static Process, talk: u64, from: &[u64], words: 
         "release" => release(process, offload, local, remote),
         "leave" => {
             let reason = parts.next().and_then(Reason::from_name).unwrap_or(Reason::SharedConnection);
-            leave(process, offload, Asker { talk, members: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
+            leave(process, offload, Asker { dialogue, members: from, is_alone: parts.next() == Some(ALONE), reason }, local, remote)
         }
         "adopt" => return (awaiting_child::offer(process, offload, (local, remote)), Vec::new()),
         "give" => {
-            let given = awaiting_child::give(process, offload, talk, (local, remote));
+            let given = awaiting_child::give(process, offload, dialogue, (local, remote));
             (if given.is_some() { "given" } else { "no" }, given)
         }
         "handover" | "follow" => match parts.next().and_then(|member| u64::from_str_radix(member, 16).ok()) {
             Some(member) if verb == "follow" => (awaiting_child::follow(process, offload, from, (local, remote), member), None),
-            Some(member) => (awaiting_child::hand_over(process, offload, talk, (local, remote), member), None),
+            Some(member) => (awaiting_child::hand_over(process, offload, dialogue, (local, remote), member), None),
             None => ("no", None),
         },
-        "take" => (take(process, offload, talk, (local, remote), passed), None),
+        "take" => (take(process, offload, dialogue, (local, remote), passed), None),
         _ => ("gone", None),
     };
     (answer.to_owned(), with.into_iter().collect())
@@ -96,12 +96,12 @@ pub(super) fn socket_between(offload: &Offload, local: SocketAddr, remote: Socke
 /// The word by which an owner says that its own program has closed the connection.
 pub(super) const ALONE: &str = "alone";
 
-/// Talks with ourselves, whose both ends a process may have, are numbered from the end. (Nobody hangs up in one.)
-pub(super) const OWN_TALKS: core::ops::RangeInclusive<u64> = u64::MAX / 2..=u64::MAX;
+/// Dialogues with ourselves, whose both ends a process may have, are numbered from the end. (Nobody hangs up in one.)
+pub(super) const OWN_DIALOGUES: core::ops::RangeInclusive<u64> = u64::MAX / 2..=u64::MAX;
 
 /// Who takes the connection to the kernel.
 struct Asker<'a> {
-    talk: u64,
+    dialogue: u64,
     /// The peers that it is, as the kernel vouches for it.
     members: &'a [u64],
     is_alone: bool,
@@ -225,11 +225,11 @@ fn leave(
     if let Some(key) = key.filter(is_open).filter(|_| !offload.ending) {
         let reuse_address = offload.sockets.find(key).and_then(|socket| pair::share_address(socket.fd));
         offload.on_its_way(key);
-        let (role, reason) = (Role::Peer(asker.talk), asker.reason);
+        let (role, reason) = (Role::Peer(asker.dialogue), asker.reason);
         offload.moves.push(Move { local, remote, key: Some(key), role, file: None, reason, reuse_address });
-    } else if !OWN_TALKS.contains(&asker.talk) {
+    } else if !OWN_DIALOGUES.contains(&asker.dialogue) {
         // Until the asker has left its ring as well, which it tells by hanging up: it must not see this process end before.
-        let (role, reason) = (Role::Peer(asker.talk), asker.reason);
+        let (role, reason) = (Role::Peer(asker.dialogue), asker.reason);
         offload.moves.push(Move { local, remote, key: None, role, file: None, reason, reuse_address: None });
     }
     offload.dispatch();
@@ -248,18 +248,18 @@ fn flow_between(offload: &Offload, key: Option<Key>, ends: (SocketAddr, SocketAd
 
 /// As which members we have a connection, and who is at its other end.
 fn members_of(process: &Process, offload: &Offload, flow: Option<FlowId>) -> (u64, Option<u64>) {
-    let Some(flow) = flow else { return (process.rendezvous().station().id(), None) };
+    let Some(flow) = flow else { return (process.rendezvous().member_ref().id(), None) };
     let rendezvous = process.rendezvous_of(flow);
     let theirs = match offload.rings.of(flow).tcp_hop(flow) {
-        Some(NextHop::Station(mac)) => rendezvous.station_of(mac).map(|station| station.id()),
+        Some(NextHop::Station(mac)) => rendezvous.member_at(mac).map(|member| member.id()),
         _ => None,
     };
-    (rendezvous.station().id(), theirs)
+    (rendezvous.member_ref().id(), theirs)
 }
 
 /// The descriptor that goes on in place of the ring's connection, and what is to be written into it first.
-fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (SocketAddr, SocketAddr), passed: Vec<Fd>) -> &'static str {
-    let mine = |moving: &Move| moving.is_between(ends.0, ends.1) && moving.role == Role::Peer(talk);
+fn take(process: &'static Process, offload: &mut Offload, dialogue: u64, ends: (SocketAddr, SocketAddr), passed: Vec<Fd>) -> &'static str {
+    let mine = |moving: &Move| moving.is_between(ends.0, ends.1) && moving.role == Role::Peer(dialogue);
     let Some(at) = offload.moves.iter().position(mine) else { return "gone" };
     let Ok([fresh, file]) = <[Fd; 2]>::try_from(passed) else { return "gone" };
     let (Some(key), Ok(owed)) = (offload.moves[at].key, memfd::read(&file)) else { return "gone" };
@@ -280,9 +280,9 @@ fn take(process: &'static Process, offload: &mut Offload, talk: u64, ends: (Sock
     let socket = offload.sockets.find(key);
     let (ended, birth) = (socket.is_some_and(|socket| socket.shut.write), socket.map_or(0, |socket| socket.birth));
     let family = socket.map_or(Family::of(ends.0), |socket| socket.family);
-    if !OWN_TALKS.contains(&talk) {
-        offload.taken.retain(|taken| taken.talk != talk);
-        offload.taken.push(Taken { talk, local: ends.0, remote: ends.1, birth });
+    if !OWN_DIALOGUES.contains(&dialogue) {
+        offload.taken.retain(|taken| taken.dialogue != dialogue);
+        offload.taken.push(Taken { dialogue, local: ends.0, remote: ends.1, birth });
     }
     // What fails here fails for the program too, with its next call.
     let written = pair::write_some(fresh.raw(), &owed).unwrap_or(owed.len());
@@ -318,12 +318,12 @@ fn recognised(passed: [Fd; 2]) -> Option<[Fd; 2]> {
 
 /// The other end's process ends, and leaves us what the kernel has no room for before our program reads: its own descriptor, and what is to
 /// be written into that before the end.
-fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddr, SocketAddr), passed: Vec<Fd>) -> &'static str {
+fn keep(process: &'static Process, dialogue: u64, (local, remote): (SocketAddr, SocketAddr), passed: Vec<Fd>) -> &'static str {
     let mut passed = passed.into_iter();
     let (Some(other), Some(file), until) = (passed.next(), passed.next(), passed.next()) else { return "gone" };
     let Some(len) = memfd::len(&file).ok().and_then(|len| usize::try_from(len).ok()) else { return "gone" };
     let is_ours =
-        |offload: &Offload| offload.backlogs.has_room(len).then(|| birth_of_reader(offload, talk, local, remote, &other)).flatten();
+        |offload: &Offload| offload.backlogs.has_room(len).then(|| birth_of_reader(offload, dialogue, local, remote, &other)).flatten();
     if is_ours(&process.lock()).is_none() {
         tracing::debug!("the rest of a connection {local} - {remote}, of {len} bytes, is not kept");
         return "gone";
@@ -339,9 +339,9 @@ fn keep(process: &'static Process, talk: u64, (local, remote): (SocketAddr, Sock
 }
 
 /// Forks before the socket was made whose connection another process leaves a rest of. `None`: it has nothing to do with that.
-fn birth_of_reader(offload: &Offload, talk: u64, local: SocketAddr, remote: SocketAddr, other: &Fd) -> Option<u32> {
+fn birth_of_reader(offload: &Offload, dialogue: u64, local: SocketAddr, remote: SocketAddr, other: &Fd) -> Option<u32> {
     let family = pair::stream_family(other.raw())?;
-    let taken = offload.taken.iter().find(|taken| (taken.talk, taken.local, taken.remote) == (talk, local, remote));
+    let taken = offload.taken.iter().find(|taken| (taken.dialogue, taken.local, taken.remote) == (dialogue, local, remote));
     if let Some(taken) = taken {
         return Some(taken.birth);
     }
@@ -374,11 +374,11 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
 }
 
 /// The other end's owner is gone in the middle of it.
-pub(super) fn abandoned(process: &Process, talk: u64) {
+pub(super) fn abandoned(process: &Process, dialogue: u64) {
     let mut guard = process.lock();
     let offload = &mut *guard;
-    offload.taken.retain(|taken| taken.talk != talk);
-    let Some(at) = offload.moves.iter().position(|moving| moving.role == Role::Peer(talk)) else { return };
+    offload.taken.retain(|taken| taken.dialogue != dialogue);
+    let Some(at) = offload.moves.iter().position(|moving| moving.role == Role::Peer(dialogue)) else { return };
     abandon(offload, at);
 }
 

@@ -10,7 +10,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 
 use super::{ANSWER, PATIENCE, owner, peer};
 use crate::descendants;
-use crate::devices::{Station, Talk};
+use crate::devices::{Dialogue, MemberRef};
 use crate::exit::Patience;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -201,7 +201,7 @@ fn run(process: &'static Process, which: Which) {
 /// The other end of a connection that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Caller {
-    station: Station,
+    member: MemberRef,
     local: SocketAddr,
     remote: SocketAddr,
 }
@@ -210,18 +210,18 @@ impl Caller {
     fn of(process: &Process, offload: &Offload, stream: FlowId) -> Option<Self> {
         let info = offload.rings.of(stream).info(stream)?;
         let Some(NextHop::Station(mac)) = offload.rings.of(stream).tcp_hop(stream) else { return None };
-        Some(Self { station: process.rendezvous_of(stream).station_of(mac)?, local: info.remote?, remote: info.local })
+        Some(Self { member: process.rendezvous_of(stream).member_at(mac)?, local: info.remote?, remote: info.local })
     }
 
     /// Asks it to move its end, as a child would.
     fn call(&self, process: &'static Process) {
-        if process.is_own(&self.station) {
+        if process.is_own(&self.member) {
             let mut guard = process.lock();
             if let Some(key) = peer::socket_between(&guard, self.local, self.remote) {
                 owner::begin(process, &mut guard, key);
             }
-        } else if let Ok(Some(talk)) = Talk::begin(&self.station, ANSWER) {
-            let _ = talk.ask(format!("release {} {}", self.local, self.remote).as_bytes(), &[], ANSWER);
+        } else if let Ok(Some(dialogue)) = Dialogue::begin(&self.member, ANSWER) {
+            let _ = dialogue.ask(format!("release {} {}", self.local, self.remote).as_bytes(), &[], ANSWER);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Talks between processes of one user about things that are not frames: a connection that leaves shared memory, say.
+//! Dialogues between processes of one user about things that are not frames: a connection that leaves shared memory, say.
 //!
-//! Each member listens under a name of its random id, at its [`Station`]. Whoever connects, member or not, asks in datagrams of a few bytes,
-//! with descriptors if need be, and gets one answer to each; what the words mean is the business of whoever set the [`Correspondent`].
-//! A peer's station is also what proves that its id is its own: see [`Rendezvous::vouch`].
+//! Each member listens under a name of its random id, as its [`MemberRef`] says. Whoever connects, member or not, asks in datagrams of a few bytes,
+//! with descriptors if need be, and gets one answer to each; what the words mean is the business of whoever set the [`DialogueHandler`].
+//! That a peer can be talked to at its name is also what proves that its id is its own: see [`Rendezvous::vouch`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,32 +20,32 @@ use crate::{sys, user};
 
 /// Bytes of a question or an answer.
 pub const WORDS_MAX: usize = 256;
-/// Talks at a time; the oldest gives way.
-const TALKS_MAX: usize = 1024;
-/// Of whom knows us many look at once who we are; fewer than talks, so that these do not give way to them.
+/// Dialogues at a time; the oldest gives way.
+const DIALOGUES_MAX: usize = 1024;
+/// Of whom knows us many look at once who we are; fewer than dialogues, so that these do not give way to them.
 const BACKLOG: i32 = 512;
 
-/// Who answers. Called by [`Rendezvous::service`], without locks held; one talk's questions come in their order.
-pub trait Correspondent: Send + Sync {
-    /// Answers a question in the talk of this number, which came with these descriptors (to be [`Fd::recognised`] by whoever keeps them); the answer's
+/// Who answers. Called by [`Rendezvous::service`], without locks held; one dialogue's questions come in their order.
+pub trait DialogueHandler: Send + Sync {
+    /// Answers a question in the dialogue of this number, which came with these descriptors (to be [`Fd::recognised`] by whoever keeps them); the answer's
     /// are closed once they are sent. It is a process that asks: `from` has the ids of all peers that are its (a process may be several members), and
     /// none if it is no peer's.
-    fn asked(&self, talk: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
+    fn asked(&self, dialogue: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
 
-    /// A talk has ended: its other side has closed it, or is dead.
-    fn hung_up(&self, talk: u64);
+    /// A dialogue has ended: its other side has closed it, or is dead.
+    fn hung_up(&self, dialogue: u64);
 }
 
 /// Where a member is talked to.
 #[derive(Clone, Copy, Debug)]
-pub struct Station {
+pub struct MemberRef {
     id: u64,
     /// Who is there; `None`: whoever of this user.
     who: Option<Identity>,
     pid: i32,
 }
 
-impl Station {
+impl MemberRef {
     pub(super) const fn of(id: u64, who: Option<Identity>, pid: i32) -> Self {
         Self { id, who, pid }
     }
@@ -66,27 +66,27 @@ impl Station {
     }
 }
 
-impl PartialEq for Station {
+impl PartialEq for MemberRef {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }
 }
 
-impl Eq for Station {}
+impl Eq for MemberRef {}
 
-/// The asking side of a talk. Dropping it ends the talk.
+/// The asking side of a dialogue. Dropping it ends the dialogue.
 #[derive(Debug)]
-pub struct Talk {
+pub struct Dialogue {
     socket: Fd,
 }
 
-impl Talk {
-    /// Begins a talk with a member of the own user in this network namespace. `None`: it is gone.
+impl Dialogue {
+    /// Begins a dialogue with a member of the own user in this network namespace. `None`: it is gone.
     ///
     /// # Errors
     /// The system's; [`io::ErrorKind::PermissionDenied`]: somebody else has its name.
-    pub fn begin(station: &Station, timeout: Duration) -> io::Result<Option<Self>> {
-        Ok(reach(station, timeout)?.map(|(socket, _)| Self { socket }))
+    pub fn begin(member: &MemberRef, timeout: Duration) -> io::Result<Option<Self>> {
+        Ok(reach(member, timeout)?.map(|(socket, _)| Self { socket }))
     }
 
     /// Asks, and waits for the answer and its descriptors.
@@ -120,16 +120,16 @@ impl Talk {
     }
 }
 
-/// What a process says at a member's station that wants a link with it, and is greeted then.
+/// What a process says that wants a link with it, and is greeted then.
 const MEET: &[u8] = b"meet";
 
-/// Connects to a station, whose member is who it should be. `None`: it is gone.
-fn reach(station: &Station, timeout: Duration) -> io::Result<Option<(Fd, Identity)>> {
+/// Connects to a member, which is who it should be. `None`: it is gone.
+fn reach(member: &MemberRef, timeout: Duration) -> io::Result<Option<(Fd, Identity)>> {
     let uid = user::own().map_err(|_| io::ErrorKind::PermissionDenied)?;
     let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
     let deadline = Instant::now() + timeout;
     loop {
-        match sys::connect_abstract(&socket, &names::station(uid, station.id)) {
+        match sys::connect_abstract(&socket, &names::dialogues(uid, member.id)) {
             Ok(()) => break,
             Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNREFUSED | libc::ENOENT)) => return Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && Instant::now() < deadline => {
@@ -139,7 +139,7 @@ fn reach(station: &Station, timeout: Duration) -> io::Result<Option<(Fd, Identit
         }
     }
     let found = Identity::of_peer(&socket)?;
-    if found.uid != uid || station.who.is_some_and(|who| !who.is(&found)) {
+    if found.uid != uid || member.who.is_some_and(|who| !who.is(&found)) {
         if sys::takes_rights(&socket) {
             socket.set_slow();
         }
@@ -167,8 +167,8 @@ fn hear(socket: &Fd) -> Heard {
 
 /// What the answering side keeps.
 #[derive(Default)]
-pub(super) struct Talks {
-    pub(super) station: Option<Fd>,
+pub(super) struct Dialogues {
+    pub(super) listener: Option<Fd>,
     under_way: VecDeque<UnderWay>,
 }
 
@@ -178,46 +178,46 @@ struct UnderWay {
     who: Identity,
 }
 
-/// Something to tell the correspondent, once no lock is held.
+/// Something to tell the handler of dialogues, once no lock is held.
 pub(super) enum Matter {
     Question { number: u64, from: Vec<u64>, words: Vec<u8>, passed: Vec<Fd> },
     End(u64),
 }
 
-impl Talks {
+impl Dialogues {
     /// As if the name had been lost.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn close_station(&mut self) {
-        self.station = None;
+    pub(super) fn close_dialogues(&mut self) {
+        self.listener = None;
     }
 
     /// Every socket, when the member leaves.
     pub(super) fn drain(&mut self) -> Vec<Fd> {
-        self.under_way.drain(..).map(|talk| talk.socket).chain(self.station.take()).collect()
+        self.under_way.drain(..).map(|dialogue| dialogue.socket).chain(self.listener.take()).collect()
     }
 }
 
 impl Rendezvous {
-    /// Lets other processes begin talks.
-    pub(super) fn open_station(&self) -> io::Result<()> {
+    /// Lets other processes begin dialogues.
+    pub(super) fn open_dialogues(&self) -> io::Result<()> {
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
-        sys::listen_abstract(&socket, &names::station(self.member.uid, self.member.id), BACKLOG)?;
-        self.epoll.add(&socket, libc::EPOLLIN, Token::Station.pack())?;
-        self.lock().talks.station = Some(socket);
+        sys::listen_abstract(&socket, &names::dialogues(self.member.uid, self.member.id), BACKLOG)?;
+        self.epoll.add(&socket, libc::EPOLLIN, Token::Dialogues.pack())?;
+        self.lock().dialogues.listener = Some(socket);
         Ok(())
     }
 
     /// Where this member is talked to.
-    pub fn station(&self) -> Station {
-        Station::of(self.member.id, None, self.member.pid)
+    pub fn member_ref(&self) -> MemberRef {
+        MemberRef::of(self.member.id, None, self.member.pid)
     }
 
     /// Whether `who` is the member that it says it is: whether it is there where only that one can be. Nobody else could take the name before
     /// the id was first told, and while the member lives, nobody can; so who has it has to be the process that says so, and can be talked to.
-    /// `None`: its station has no room for us now.
+    /// `None`: it has no room for us now.
     pub(super) fn vouch(&self, id: u64, who: &Identity) -> io::Result<Option<bool>> {
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET)?;
-        match sys::connect_abstract(&socket, &names::station(self.member.uid, id)) {
+        match sys::connect_abstract(&socket, &names::dialogues(self.member.uid, id)) {
             Ok(()) => {
                 let found = Identity::of_peer(&socket);
                 if !found.as_ref().is_ok_and(|found| found.is(who)) && sys::takes_rights(&socket) {
@@ -238,81 +238,81 @@ impl Rendezvous {
     /// [`ResolveError`].
     ///
     /// [`ResolveError`]: crate::ResolveError
-    pub fn meet(&self, station: &Station) -> Result<Option<MacAddr>, crate::ResolveError> {
-        let unreachable = |source| crate::ResolveError::System { what: "connect to a station's name", source };
-        if let Some(link) = self.living(&mut self.lock(), station.id) {
+    pub fn meet(&self, member: &MemberRef) -> Result<Option<MacAddr>, crate::ResolveError> {
+        let unreachable = |source| crate::ResolveError::System { what: "connect to a member's name", source };
+        if let Some(link) = self.living(&mut self.lock(), member.id) {
             return Ok(Some(link.mac));
         }
-        let Some((socket, who)) = reach(station, self.timeout).map_err(unreachable)? else { return Ok(None) };
+        let Some((socket, who)) = reach(member, self.timeout).map_err(unreachable)? else { return Ok(None) };
         sys::send_with(&socket, MEET, &[]).map_err(unreachable)?;
         self.greeted(socket, who, Instant::now() + self.timeout)
     }
 
     /// Sets who answers.
-    pub fn set_correspondent(&self, correspondent: Arc<dyn Correspondent>) {
-        *self.correspondent.lock().unwrap_or_else(PoisonError::into_inner) = Some(correspondent);
+    pub fn set_dialogue_handler(&self, handler: Arc<dyn DialogueHandler>) {
+        *self.dialogue_handler.lock().unwrap_or_else(PoisonError::into_inner) = Some(handler);
     }
 
-    pub(super) fn accept_talks(&self, state: &mut State) -> Vec<Matter> {
+    pub(super) fn accept_dialogues(&self, state: &mut State) -> Vec<Matter> {
         let mut ended = Vec::new();
         loop {
-            let Some(socket) = state.talks.station.as_ref().and_then(|station| accept_or_refuse(station, &mut state.spare)) else {
+            let Some(socket) = state.dialogues.listener.as_ref().and_then(|listener| accept_or_refuse(listener, &mut state.spare)) else {
                 return ended;
             };
             let Ok(who) = Identity::of_peer(&socket) else { continue };
             let number = state.number();
-            if who.uid != self.member.uid || self.epoll.add(&socket, libc::EPOLLIN, Token::Talk(number).pack()).is_err() {
+            if who.uid != self.member.uid || self.epoll.add(&socket, libc::EPOLLIN, Token::Dialogue(number).pack()).is_err() {
                 continue;
             }
             let _ = sys::set_takes_rights(&socket, true);
-            if state.talks.under_way.len() >= TALKS_MAX
-                && let Some(oldest) = state.talks.under_way.pop_front()
+            if state.dialogues.under_way.len() >= DIALOGUES_MAX
+                && let Some(oldest) = state.dialogues.under_way.pop_front()
             {
                 ended.push(Matter::End(oldest.number));
                 self.discard(oldest.socket);
             }
-            state.talks.under_way.push_back(UnderWay { number, socket, who });
+            state.dialogues.under_way.push_back(UnderWay { number, socket, who });
         }
     }
 
-    pub(super) fn hear_talk(&self, state: &mut State, number: u64) -> Option<Matter> {
-        let at = state.talks.under_way.iter().position(|talk| talk.number == number)?;
-        let talk = &state.talks.under_way[at];
-        match hear(&talk.socket) {
+    pub(super) fn hear_dialogue(&self, state: &mut State, number: u64) -> Option<Matter> {
+        let at = state.dialogues.under_way.iter().position(|dialogue| dialogue.number == number)?;
+        let dialogue = &state.dialogues.under_way[at];
+        match hear(&dialogue.socket) {
             Heard::Nothing => None,
             Heard::Words(words, passed) if words == MEET && passed.is_empty() => {
-                let UnderWay { socket, who, .. } = state.talks.under_way.remove(at)?;
+                let UnderWay { socket, who, .. } = state.dialogues.under_way.remove(at)?;
                 self.epoll.remove(&socket);
                 self.welcome(state, socket, who, None);
-                // As a talk, it is over.
+                // As a dialogue, it is over.
                 Some(Matter::End(number))
             }
             Heard::Words(words, passed) => {
-                let is_its = |link: &Link| link.is_alive() && link.who.is_some_and(|who| who.is(&talk.who));
+                let is_its = |link: &Link| link.is_alive() && link.who.is_some_and(|who| who.is(&dialogue.who));
                 let from = state.links.iter().flatten().filter(|entry| is_its(&entry.link)).map(|entry| entry.link.peer.id).collect();
                 Some(Matter::Question { number, from, words, passed })
             }
             Heard::Closed => {
-                if let Some(talk) = state.talks.under_way.remove(at) {
-                    self.discard(talk.socket);
+                if let Some(dialogue) = state.dialogues.under_way.remove(at) {
+                    self.discard(dialogue.socket);
                 }
                 Some(Matter::End(number))
             }
         }
     }
 
-    /// Tells the correspondent, without a lock, and sends its answer.
+    /// Tells the handler of dialogues, without a lock, and sends its answer.
     pub(super) fn attend_to(&self, matter: Matter) {
-        let Some(correspondent) = self.correspondent.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+        let Some(handler) = self.dialogue_handler.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
         match matter {
-            Matter::End(number) => correspondent.hung_up(number),
+            Matter::End(number) => handler.hung_up(number),
             Matter::Question { number, from, words, passed } => {
-                let (answer, with) = correspondent.asked(number, &from, &words, passed);
+                let (answer, with) = handler.asked(number, &from, &words, passed);
                 let raw: Vec<i32> = with.iter().map(Fd::raw).collect();
                 let state = self.lock();
-                if let Some(talk) = state.talks.under_way.iter().find(|talk| talk.number == number) {
+                if let Some(dialogue) = state.dialogues.under_way.iter().find(|dialogue| dialogue.number == number) {
                     // Who does not hear it has hung up, or will be found to have.
-                    let _ = sys::send_with(&talk.socket, &answer, &raw);
+                    let _ = sys::send_with(&dialogue.socket, &answer, &raw);
                 }
             }
         }
