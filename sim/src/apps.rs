@@ -25,7 +25,7 @@ mod udp;
 pub use churner::{Churner, Cycles};
 pub use conversation::{Dialogue, Ending, Pace, Parting, Side, Transfer};
 pub use epoll::{Epoll, Manner};
-pub use group::{GroupListener, GroupSpeaker, GroupTalk, Membership};
+pub use group::{GroupExchange, GroupListener, GroupSpeaker, Membership};
 pub use handover::{Baton, Runner, Turns};
 pub use idler::{IdleCounts, Idler};
 pub use pattern::Pattern;

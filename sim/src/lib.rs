@@ -70,7 +70,7 @@
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
 //! - [`machine`]: hosts with several NICs, whose programs call [`ringway_stack::socket`]; [`machines`]: what two of them go through, and its laws
-//! - [`stations`]: a world of its own, whose device tells of a host's death, and how connections must end then
+//! - [`deaths`]: a world of its own, whose device tells of a host's death, and how connections must end then
 //! - [`connectx`]: a ConnectX as a driver meets it, bytes in queues; it stands alone, beside the simulated NIC
 //! - [`trace`]: hash, pcapng and text
 //! - [`timeline`]: a trace as a page for a browser
@@ -83,6 +83,7 @@ pub mod campaign;
 pub mod checkers;
 mod checksum;
 pub mod connectx;
+pub mod deaths;
 mod dissect;
 pub mod drills;
 mod fabric;
@@ -103,7 +104,6 @@ mod report;
 pub mod scenario;
 mod segment;
 mod sockets;
-pub mod stations;
 pub mod timeline;
 pub mod trace;
 pub mod workloads;

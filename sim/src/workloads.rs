@@ -5,6 +5,7 @@
 
 mod caller;
 mod churn;
+mod exchanges;
 mod handover;
 mod idle;
 mod meeting;
@@ -17,7 +18,6 @@ mod shared;
 mod sides;
 mod storm;
 mod stranger;
-mod talks;
 #[cfg(test)]
 mod tests;
 
@@ -98,7 +98,7 @@ fn draw_one(workload: WorkloadSet, ground: &mut Ground<'_>) -> Box<dyn Workload>
         WorkloadSet::STRANGER => Box::new(stranger::Strangers::draw(ground)),
         WorkloadSet::SHARED => Box::new(shared::Sharings::draw(ground)),
         WorkloadSet::PROBES => Box::new(probes::Probes::draw(ground)),
-        _ => Box::new(talks::Talks::draw(workload, ground)),
+        _ => Box::new(exchanges::Exchanges::draw(workload, ground)),
     }
 }
 

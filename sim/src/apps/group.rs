@@ -17,7 +17,7 @@ const DATAGRAM_MAX: usize = 65_507;
 
 /// What is said to a group, and by whom it was heard.
 #[derive(Debug)]
-pub struct GroupTalk {
+pub struct GroupExchange {
     /// The group, and the port of all of its members.
     pub group: SocketAddr,
     /// Who speaks.
@@ -45,14 +45,14 @@ pub struct Membership {
 #[derive(Debug)]
 pub struct GroupSpeaker {
     options: UdpOptions,
-    talk: Shared<GroupTalk>,
+    talk: Shared<GroupExchange>,
     socket: Option<FlowId>,
     next_at: Instant,
 }
 
 impl GroupSpeaker {
     /// Speaks from a socket with these options.
-    pub fn new(options: UdpOptions, talk: Shared<GroupTalk>) -> Self {
+    pub fn new(options: UdpOptions, talk: Shared<GroupExchange>) -> Self {
         Self { options, talk, socket: None, next_at: Instant::ZERO }
     }
 }
@@ -87,7 +87,7 @@ pub struct GroupListener {
     options: UdpOptions,
     /// Bound to the group's address, and not to every one.
     bound: bool,
-    talk: Shared<GroupTalk>,
+    talk: Shared<GroupExchange>,
     own: Shared<Membership>,
     /// Different datagrams that it wants to hear each time that it joins, and how often it does.
     wanted: usize,
@@ -106,7 +106,7 @@ impl GroupListener {
     pub fn new(
         options: UdpOptions,
         bound: bool,
-        talk: Shared<GroupTalk>,
+        talk: Shared<GroupExchange>,
         own: Shared<Membership>,
         wanted: usize,
         rounds: u32,

@@ -2,8 +2,8 @@
 //! other to take its end off the ring, takes its own off then, and lays together what is owed to each reader. Both then have all that was
 //! written, its end if it was ended, and no more. Later they may connect once more from the same addresses.
 
+mod dialogue;
 mod line;
-mod talk;
 
 pub use line::Line;
 
@@ -276,9 +276,9 @@ impl Sharer {
             return self.go_alone(cx);
         }
         self.asked += 1;
-        let (other, talk) = (self.other(), self.line.change(Line::new_talk));
-        self.line.change(|line| line.post(other, Letter::Leave(talk)));
-        self.role = Role::Asking(talk, cx.now);
+        let (other, dialogue) = (self.other(), self.line.change(Line::new_dialogue));
+        self.line.change(|line| line.post(other, Letter::Leave(dialogue)));
+        self.role = Role::Asking(dialogue, cx.now);
     }
 
     /// Until it looks again: the longer it has waited, the longer, so that what takes seconds is not looked for a million times.

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
+use super::{Ground, Site, Standing, Verdict, Workload, exchanges, sides};
 use crate::apps::{Baton, Client, Dialogue, Runner, Server, Shared, Transfer, Turns};
 use crate::world::World;
 
@@ -110,7 +110,7 @@ impl Workload for Handovers {
 
     fn progress(&self) -> Vec<String> {
         let line = |Race { client, server, dialogue, transfers, baton, .. }: &Race| {
-            let sides = talks::progress(dialogue, *transfers[0].read(), *transfers[1].read());
+            let sides = exchanges::progress(dialogue, *transfers[0].read(), *transfers[1].read());
             format!("hosts {client} and {server} (passed on {} times): {sides}", baton.read().passed)
         };
         self.races.iter().map(line).collect()

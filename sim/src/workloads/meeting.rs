@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use ringway_stack::Instant;
 
-use super::{Ground, Site, Verdict, Workload, sides, talks};
+use super::{Ground, Site, Verdict, Workload, exchanges, sides};
 use crate::apps::{Client, Dialogue, Shared, Transfer};
 use crate::world::World;
 
@@ -65,7 +65,7 @@ impl Workload for Meetings {
 
     fn progress(&self) -> Vec<String> {
         let line = |Meeting { hosts, dialogue, transfers, .. }: &Meeting| {
-            format!("hosts {hosts:?} meet: {}", talks::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
+            format!("hosts {hosts:?} meet: {}", exchanges::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
         };
         self.0.iter().map(line).collect()
     }

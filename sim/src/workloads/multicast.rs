@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_stack::ring::UdpOptions;
 
 use super::{Ground, Site, Verdict, Workload};
-use crate::apps::{GroupListener, GroupSpeaker, GroupTalk, Membership, Pattern, Pings, Shared};
+use crate::apps::{GroupExchange, GroupListener, GroupSpeaker, Membership, Pattern, Pings, Shared};
 use crate::host::App;
 use crate::world::World;
 
@@ -23,7 +23,7 @@ struct Listener {
 }
 
 #[derive(Debug)]
-struct Talk {
+struct Exchange {
     speaker: usize,
     options: UdpOptions,
     group: IpAddr,
@@ -31,21 +31,21 @@ struct Talk {
     len: (usize, usize),
     pattern: Pattern,
     listeners: Vec<Listener>,
-    state: Option<Shared<GroupTalk>>,
+    state: Option<Shared<GroupExchange>>,
 }
 
 /// All groups.
 #[derive(Debug)]
-pub(super) struct Multicast(Vec<Talk>);
+pub(super) struct Multicast(Vec<Exchange>);
 
 impl Multicast {
     pub(super) fn draw(ground: &mut Ground<'_>) -> Self {
         let count = ground.stream.between(1, 2);
-        Self((0..count).map(|_| talk(ground)).collect())
+        Self((0..count).map(|_| exchange(ground)).collect())
     }
 }
 
-fn talk(ground: &mut Ground<'_>) -> Talk {
+fn exchange(ground: &mut Ground<'_>) -> Exchange {
     let len_max = ground.hosts.iter().map(|host| host.datagram_max()).min().unwrap_or(0);
     let (a, b) = (ground.size(8, len_max), ground.size(8, len_max));
     let options = UdpOptions {
@@ -57,7 +57,7 @@ fn talk(ground: &mut Ground<'_>) -> Talk {
     let mut listeners: Vec<_> = (0..ground.hosts.len()).flat_map(|host| listeners(ground, host)).collect();
     // Nobody hears what is not sent to them.
     listeners.retain(|listener| options.multicast_loop || listener.host != speaker);
-    Talk {
+    Exchange {
         speaker,
         options,
         // RFC 2365 s6.2; 32 groups share an Ethernet address (RFC 1112 s6.4), so some draws differ in no bit of it.
@@ -86,7 +86,7 @@ fn listeners(ground: &mut Ground<'_>, host: usize) -> Vec<Listener> {
 
 impl fmt::Display for Multicast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Talk { speaker, options, group, interval, len, listeners, .. } in &self.0 {
+        for Exchange { speaker, options, group, interval, len, listeners, .. } in &self.0 {
             writeln!(f, "host {speaker} tells {group} datagrams of {len:?} bytes every {interval:?}, {options:?}")?;
             for Listener { host, bound, wanted, rounds, rest, .. } in listeners {
                 writeln!(f, "  host {host} (bound to the group: {bound}) wants {wanted}, {rounds} times, {rest:?} apart")?;
@@ -100,26 +100,26 @@ impl Workload for Multicast {
     fn set_up(&mut self, site: &mut Site<'_>) {
         // All programs of a host are on one ring: members on others would not hear their own host.
         let rings: Vec<_> = (0..site.hosts.len()).map(|host| site.ring(host)).collect();
-        for (talk, number) in self.0.iter_mut().zip(0..) {
-            let heard: Vec<_> = talk.listeners.iter().map(|listener| listener.own.clone()).collect();
-            let state = Shared::new(GroupTalk {
-                group: SocketAddr::new(talk.group, site.server_port(number)),
-                speaker: site.address(talk.speaker, site.client_port(number)),
-                pings: Pings::new(0, talk.len, talk.interval, talk.pattern),
+        for (exchange, number) in self.0.iter_mut().zip(0..) {
+            let heard: Vec<_> = exchange.listeners.iter().map(|listener| listener.own.clone()).collect();
+            let state = Shared::new(GroupExchange {
+                group: SocketAddr::new(exchange.group, site.server_port(number)),
+                speaker: site.address(exchange.speaker, site.client_port(number)),
+                pings: Pings::new(0, exchange.len, exchange.interval, exchange.pattern),
                 heard,
             });
-            for Listener { host, bound, wanted, rounds, rest, own } in &talk.listeners {
-                let (options, bound, state, own) = (talk.options, *bound, state.clone(), own.clone());
+            for Listener { host, bound, wanted, rounds, rest, own } in &exchange.listeners {
+                let (options, bound, state, own) = (exchange.options, *bound, state.clone(), own.clone());
                 let (wanted, rounds, rest) = (*wanted, *rounds, *rest);
                 let make = move || -> Box<dyn App> {
                     Box::new(GroupListener::new(options, bound, state.clone(), own.clone(), wanted, rounds, rest))
                 };
                 site.world.add_restartable_on(site.hosts[*host], rings[*host], make);
             }
-            let (options, spoken) = (talk.options, state.clone());
+            let (options, spoken) = (exchange.options, state.clone());
             let make = move || -> Box<dyn App> { Box::new(GroupSpeaker::new(options, spoken.clone())) };
-            site.world.add_restartable_on(site.hosts[talk.speaker], rings[talk.speaker], make);
-            talk.state = Some(state);
+            site.world.add_restartable_on(site.hosts[exchange.speaker], rings[exchange.speaker], make);
+            exchange.state = Some(state);
         }
     }
 
@@ -129,20 +129,20 @@ impl Workload for Multicast {
     }
 
     fn progress(&self) -> Vec<String> {
-        let lines = |talk: &Talk| {
-            let sent = talk.state.as_ref().map_or(0, |state| state.read().pings.sent);
-            let heard: Vec<_> = talk.listeners.iter().map(|l| (l.host, l.own.read().heard.len(), l.own.read().done)).collect();
-            format!("host {} told {} {sent} datagrams; heard by (host, how many, done) {heard:?}", talk.speaker, talk.group)
+        let lines = |exchange: &Exchange| {
+            let sent = exchange.state.as_ref().map_or(0, |state| state.read().pings.sent);
+            let heard: Vec<_> = exchange.listeners.iter().map(|l| (l.host, l.own.read().heard.len(), l.own.read().done)).collect();
+            format!("host {} told {} {sent} datagrams; heard by (host, how many, done) {heard:?}", exchange.speaker, exchange.group)
         };
         self.0.iter().map(lines).collect()
     }
 
     fn check(&self, verdict: &Verdict) {
-        for (talk, listener) in self.0.iter().flat_map(|talk| talk.listeners.iter().map(move |listener| (talk, listener))) {
+        for (exchange, listener) in self.0.iter().flat_map(|exchange| exchange.listeners.iter().map(move |listener| (exchange, listener))) {
             let own = listener.own.read();
             assert!(own.done, "a listener did not hear enough: {own:?}");
             let lawful = |pings: &Pings| own.heard.iter().all(|(&number, &times)| verdict.may_be_heard(pings, number, times));
-            assert!(talk.state.as_ref().is_none_or(|state| lawful(&state.read().pings)), "heard twice, though nothing was duplicated");
+            assert!(exchange.state.as_ref().is_none_or(|state| lawful(&state.read().pings)), "heard twice, though nothing was duplicated");
             if !verdict.calm() || verdict.unsent > 0 || verdict.lends {
                 continue;
             }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use ringway_stack::{Error, Instant};
 
 use super::caller::Caller;
-use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
+use super::{Ground, Site, Standing, Verdict, Workload, exchanges, sides};
 use crate::apps::{Ending, Listening, Reactor, Registry, Shared, Transfer};
 use crate::world::World;
 
@@ -76,7 +76,7 @@ impl Workload for Overflow {
 
     fn progress(&self) -> Vec<String> {
         let line = |Caller { host, dialogue, transfers, .. }: &Caller| {
-            format!("host {host} wants in: {}", talks::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
+            format!("host {host} wants in: {}", exchanges::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
         };
         self.clients.iter().map(line).collect()
     }

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use ringway_stack::Instant;
 
-use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
+use super::{Ground, Site, Standing, Verdict, Workload, exchanges, sides};
 use crate::apps::{Dialogue, Line, Parting, Plan, Share, Shared, Sharer, Transfer, When};
 use crate::random::RandomStream;
 use crate::world::World;
@@ -134,8 +134,8 @@ impl Workload for Sharings {
 
     fn progress(&self) -> Vec<String> {
         let line = |Sharing { client, server, dialogues, transfers: [first, second], line, .. }: &Sharing| {
-            let sides = talks::progress(&dialogues[0], *first[0].read(), *first[1].read());
-            let then = talks::progress(&dialogues[1], *second[0].read(), *second[1].read());
+            let sides = exchanges::progress(&dialogues[0], *first[0].read(), *first[1].read());
+            let then = exchanges::progress(&dialogues[1], *second[0].read(), *second[1].read());
             format!("hosts {client} and {server} share: {sides}; then: {then}; {:?}", line.read())
         };
         self.sharings.iter().map(line).collect()

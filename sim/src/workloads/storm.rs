@@ -7,7 +7,7 @@ use core::time::Duration;
 use ringway_stack::Instant;
 
 use super::caller::Caller;
-use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
+use super::{Ground, Site, Standing, Verdict, Workload, exchanges, sides};
 use crate::apps::{Dialogue, Listening, Reactor, Registry, Shared, Transfer};
 use crate::random::{Purpose, RandomStream};
 use crate::world::World;
@@ -78,7 +78,7 @@ impl Workload for Storm {
 
     fn progress(&self) -> Vec<String> {
         let line = |Caller { host, dialogue, transfers, .. }: &Caller| {
-            format!("host {host} in the storm: {}", talks::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
+            format!("host {host} in the storm: {}", exchanges::progress(dialogue, *transfers[0].read(), *transfers[1].read()))
         };
         self.clients.iter().map(line).collect()
     }

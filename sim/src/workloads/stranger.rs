@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use ringway_stack::raw::RawQueue;
 
-use super::{Ground, Site, Standing, Verdict, Workload, sides, talks};
+use super::{Ground, Site, Standing, Verdict, Workload, exchanges, sides};
 use crate::apps::{Dialogue, Goodbye, Pattern, Shared, Side, Stranger, Transfer, Visit, Visited};
 use crate::random::{Purpose, RandomStream};
 use crate::world::World;
@@ -87,7 +87,7 @@ impl Workload for Strangers {
             .map(|(call, number)| (site.address(self.stranger, site.client_port(number)), call.dialogue(), call.transfer.clone()))
             .collect();
         expected.iter().for_each(|(client, ..)| site.world.expect_stranger(*client));
-        site.add_server(self.server, &mut self.standing, move |config, socket| talks::server(port, config, socket, &expected));
+        site.add_server(self.server, &mut self.standing, move |config, socket| exchanges::server(port, config, socket, &expected));
         let host = site.hosts[self.stranger];
         let queue = RawQueue::new(site.world.add_raw_ring(host));
         let station = site.world.host(site.hosts[self.server]).mac();

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use ringway_sim::checkers::CHECKERS;
 use ringway_sim::scenario::{Scenario, Stage};
-use ringway_sim::{machines, stations};
+use ringway_sim::{deaths, machines};
 use ringway_stack::mutants::Mutant;
 
 /// Most seeds that a mutant may live through.
@@ -71,7 +71,7 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
             if seed % 8 == 7 {
                 stories::all(seed, mutant);
                 (0..64).for_each(|death| {
-                    stations::play(seed * 64 + death, mutant);
+                    deaths::play(seed * 64 + death, mutant);
                 });
             }
             let mut stage = Stage::set(&scenario);

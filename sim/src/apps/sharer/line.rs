@@ -17,7 +17,7 @@ pub(super) struct Account {
     pub(super) ended: bool,
 }
 
-/// What one says to the other; most letters have the number of the talk that they belong to.
+/// What one says to the other; most letters have the number of the dialogue that they belong to.
 #[derive(Debug)]
 pub(super) enum Letter {
     /// Take the connection off your ring.
@@ -83,7 +83,7 @@ impl Line {
         }
     }
 
-    pub(super) fn new_talk(&mut self) -> u64 {
+    pub(super) fn new_dialogue(&mut self) -> u64 {
         self.begun = true;
         self.talks += 1;
         self.talks

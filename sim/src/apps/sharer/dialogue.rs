@@ -22,25 +22,25 @@ impl Sharer {
 
     fn hear(&mut self, cx: &mut Context<'_>, letter: Letter) {
         match (letter, self.role) {
-            (Letter::Leave(talk), _) => {
-                let answer = self.leave(cx, talk);
+            (Letter::Leave(dialogue), _) => {
+                let answer = self.leave(cx, dialogue);
                 self.post(answer);
             }
-            (Letter::Left(talk, left), Role::Asking(asked, _)) if talk == asked => self.follow(cx, talk, &left.0, left.1),
-            (Letter::Gone(talk), Role::Asking(asked, _)) if talk == asked => self.go_alone(cx),
-            (Letter::Wait(talk), Role::Asking(asked, _)) if talk == asked => self.ask_later(cx.now),
-            (Letter::Take(talk, took), Role::Peer(asked)) if talk == asked => {
+            (Letter::Left(dialogue, left), Role::Asking(asked, _)) if dialogue == asked => self.follow(cx, dialogue, &left.0, left.1),
+            (Letter::Gone(dialogue), Role::Asking(asked, _)) if dialogue == asked => self.go_alone(cx),
+            (Letter::Wait(dialogue), Role::Asking(asked, _)) if dialogue == asked => self.ask_later(cx.now),
+            (Letter::Take(dialogue, took), Role::Peer(asked)) if dialogue == asked => {
                 self.receive(cx, &took.0, took.1);
                 self.end(Ending::Carried);
                 self.role = Role::Done;
                 self.line.change(|line| line.carried = true);
-                self.post(Letter::Taken(talk));
+                self.post(Letter::Taken(dialogue));
             }
-            (Letter::Taken(talk), Role::Owner(asked, _)) if talk == asked => {
+            (Letter::Taken(dialogue), Role::Owner(asked, _)) if dialogue == asked => {
                 self.end(Ending::Carried);
                 self.role = Role::Done;
             }
-            (Letter::HungUp(talk), Role::Peer(asked)) if talk == asked => self.break_off(),
+            (Letter::HungUp(dialogue), Role::Peer(asked)) if dialogue == asked => self.break_off(),
             // The answer to who waits for it no longer, or never got what it answers.
             _ => {}
         }
@@ -56,11 +56,11 @@ impl Sharer {
     }
 
     pub(super) fn lose_patience(&mut self, cx: &mut Context<'_>) {
-        let (Role::Asking(talk, since) | Role::Owner(talk, since)) = self.role else { return };
+        let (Role::Asking(dialogue, since) | Role::Owner(dialogue, since)) = self.role else { return };
         if cx.now < since + self.share.plan.patience {
             return;
         }
-        self.post(Letter::HungUp(talk));
+        self.post(Letter::HungUp(dialogue));
         match self.role {
             Role::Asking(..) if self.asked < self.share.plan.tries => self.ask_later(cx.now),
             Role::Asking(..) => {
@@ -98,9 +98,9 @@ impl Sharer {
     }
 
     /// The other takes the connection along.
-    fn leave(&mut self, cx: &mut Context<'_>, talk: u64) -> Letter {
+    fn leave(&mut self, cx: &mut Context<'_>, dialogue: u64) -> Letter {
         if self.round > 0 || self.is_over(cx) {
-            return Letter::Gone(talk);
+            return Letter::Gone(dialogue);
         }
         match self.role {
             Role::Free => {}
@@ -108,29 +108,29 @@ impl Sharer {
             Role::Asking(..) if self.own == 1 => {}
             // What is in the middle of it, or has been through it.
             Role::Done if !self.left => {}
-            Role::Done => return Letter::Gone(talk),
-            _ => return Letter::Wait(talk),
+            Role::Done => return Letter::Gone(dialogue),
+            _ => return Letter::Wait(dialogue),
         }
         let remains = match cx.ring.dissolve(cx.now, self.local, self.remote) {
             Ok(remains) => remains,
-            Err(Error::NotConnected) => return Letter::Wait(talk),
-            Err(_) => return Letter::Gone(talk),
+            Err(Error::NotConnected) => return Letter::Wait(dialogue),
+            Err(_) => return Letter::Gone(dialogue),
         };
         let closed = self.conversation.as_ref().is_some_and(|c| c.ended());
         assert_eq!((remains.accepted, remains.orphaned), (self.conversation.is_some(), closed), "{}: {remains:?}", cx.ip);
         self.left = true;
         // Of who has closed it, the other has all that there is now.
-        self.role = if closed { Role::Done } else { Role::Peer(talk) };
-        Letter::Left(talk, Box::new((remains, self.account())))
+        self.role = if closed { Role::Done } else { Role::Peer(dialogue) };
+        Letter::Left(dialogue, Box::new((remains, self.account())))
     }
 
     /// The other's end is off its ring; ours follows.
-    fn follow(&mut self, cx: &mut Context<'_>, talk: u64, theirs: &Remains, account: Account) {
+    fn follow(&mut self, cx: &mut Context<'_>, dialogue: u64, theirs: &Remains, account: Account) {
         let ours = cx.ring.dissolve(cx.now, self.local, self.remote);
         self.left = true;
         let Some(ours) = ours.ok().filter(|ours| !ours.is_broken()) else {
             // It failed meanwhile, or ended by a reset.
-            self.post(Letter::HungUp(talk));
+            self.post(Letter::HungUp(dialogue));
             return self.break_off();
         };
         assert!(ours.accepted, "{}: {ours:?}", cx.ip);
@@ -147,8 +147,8 @@ impl Sharer {
             self.role = Role::Done;
             self.line.change(|line| line.carried = true);
         } else {
-            self.post(Letter::Take(talk, Box::new((to_them, self.account()))));
-            self.role = Role::Owner(talk, cx.now);
+            self.post(Letter::Take(dialogue, Box::new((to_them, self.account()))));
+            self.role = Role::Owner(dialogue, cx.now);
         }
     }
 

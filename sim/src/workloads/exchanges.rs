@@ -17,7 +17,7 @@ const RTO_MAX: Duration = Duration::from_secs(120);
 
 /// One conversation.
 #[derive(Debug)]
-struct Talk {
+struct Exchange {
     client: usize,
     server: usize,
     kind: &'static str,
@@ -27,7 +27,7 @@ struct Talk {
     transfers: [Shared<Transfer>; 2],
 }
 
-impl Talk {
+impl Exchange {
     /// What comes for who sleeps may lie in all receive buffers of his host, if it has few. Then nobody else there hears anything until he is up; and then not
     /// before a peer's timer runs out, which has backed off meanwhile.
     fn silence(&self, ground: &Ground<'_>) -> Duration {
@@ -44,50 +44,50 @@ impl Talk {
 
 /// All conversations of one kind.
 #[derive(Debug)]
-pub(super) struct Talks {
-    talks: Vec<Talk>,
+pub(super) struct Exchanges {
+    exchanges: Vec<Exchange>,
     /// See [`Workload::silence`].
     silence: Duration,
     standing: Standing,
 }
 
-impl Talks {
+impl Exchanges {
     pub(super) fn draw(workload: WorkloadSet, ground: &mut Ground<'_>) -> Self {
         let count = ground.stream.between(1, 3);
-        let talks: Vec<_> = (0..count).map(|_| talk(workload, ground)).collect();
-        let silence = talks.iter().map(|talk| talk.silence(ground)).sum();
-        Self { talks, silence, standing: Standing::default() }
+        let exchanges: Vec<_> = (0..count).map(|_| exchange(workload, ground)).collect();
+        let silence = exchanges.iter().map(|exchange| exchange.silence(ground)).sum();
+        Self { exchanges, silence, standing: Standing::default() }
     }
 }
 
-impl fmt::Display for Talks {
+impl fmt::Display for Exchanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Talk { client, server, kind, dialogue, .. } in &self.talks {
+        for Exchange { client, server, kind, dialogue, .. } in &self.exchanges {
             writeln!(f, "host {client} talks to host {server}, {kind}:\n  client {:?}\n  server {:?}", dialogue.own, dialogue.peer)?;
         }
         Ok(())
     }
 }
 
-impl Workload for Talks {
+impl Workload for Exchanges {
     fn set_up(&mut self, site: &mut Site<'_>) {
         let port = site.server_port(0);
         for host in 0..site.hosts.len() {
-            let own = self.talks.iter().zip(0..).filter(|(talk, _)| talk.server == host);
+            let own = self.exchanges.iter().zip(0..).filter(|(exchange, _)| exchange.server == host);
             let expected: Vec<_> = own
-                .map(|(talk, number)| {
-                    (site.address(talk.client, site.client_port(number)), talk.dialogue.turned(), talk.transfers[1].clone())
+                .map(|(exchange, number)| {
+                    (site.address(exchange.client, site.client_port(number)), exchange.dialogue.turned(), exchange.transfers[1].clone())
                 })
                 .collect();
             if !expected.is_empty() {
                 site.add_server(host, &mut self.standing, move |config, socket| server(port, config, socket, &expected));
             }
         }
-        for (talk, number) in self.talks.iter().zip(0..) {
-            let (server, config) = (site.address(talk.server, port), site.options[talk.client].tcp.clone());
-            let client = Client::new(site.client_port(number), server, talk.dialogue, config, talk.transfers[0].clone());
-            let ring = site.ring(talk.client);
-            site.world.add_app_on(site.hosts[talk.client], ring, client);
+        for (exchange, number) in self.exchanges.iter().zip(0..) {
+            let (server, config) = (site.address(exchange.server, port), site.options[exchange.client].tcp.clone());
+            let client = Client::new(site.client_port(number), server, exchange.dialogue, config, exchange.transfers[0].clone());
+            let ring = site.ring(exchange.client);
+            site.world.add_app_on(site.hosts[exchange.client], ring, client);
         }
     }
 
@@ -96,31 +96,31 @@ impl Workload for Talks {
     }
 
     fn pauses(&self) -> bool {
-        self.talks.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|side| !(side.read_pause + side.nap).is_zero()))
+        self.exchanges.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|side| !(side.read_pause + side.nap).is_zero()))
     }
 
     fn progress(&self) -> Vec<String> {
-        let line = |talk: &Talk| {
-            let [client, server] = talk.transfers.each_ref().map(|transfer| *transfer.read());
-            let sides = progress(&talk.dialogue, client, server);
-            format!("hosts {} and {} ({}): {sides}", talk.client, talk.server, talk.kind)
+        let line = |exchange: &Exchange| {
+            let [client, server] = exchange.transfers.each_ref().map(|transfer| *transfer.read());
+            let sides = progress(&exchange.dialogue, client, server);
+            format!("hosts {} and {} ({}): {sides}", exchange.client, exchange.server, exchange.kind)
         };
-        self.talks.iter().map(line).collect()
+        self.exchanges.iter().map(line).collect()
     }
 
     fn check(&self, verdict: &Verdict) {
-        for talk in &self.talks {
-            for (transfer, dialogue) in talk.transfers.iter().zip([talk.dialogue, talk.dialogue.turned()]) {
+        for exchange in &self.exchanges {
+            for (transfer, dialogue) in exchange.transfers.iter().zip([exchange.dialogue, exchange.dialogue.turned()]) {
                 let [own, peer] = [dialogue.own.parting, dialogue.peer.parting];
                 let transfer = transfer.read();
                 // Whoever is left hears of it by a reset, if at all.
-                verdict.check_ending(&talk.kind, &transfer, peer != Parting::Close);
+                verdict.check_ending(&exchange.kind, &transfer, peer != Parting::Close);
                 let meant = match transfer.ending {
                     Some(Ending::Aborted) => own == Parting::Abort,
                     Some(Ending::Left) => matches!(own, Parting::Leave { .. }),
                     _ => true,
                 };
-                assert!(meant, "{}: a side ended as it was not to: {:?}", talk.kind, transfer.ending);
+                assert!(meant, "{}: a side ended as it was not to: {:?}", exchange.kind, transfer.ending);
             }
         }
     }
@@ -156,7 +156,7 @@ pub(super) fn progress(dialogue: &Dialogue, client: Transfer, server: Transfer) 
     format!("{client}; {}", side("server", dialogue.peer, dialogue.own, server))
 }
 
-fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
+fn exchange(workload: WorkloadSet, ground: &mut Ground<'_>) -> Exchange {
     let [client, server] = ground.two_hosts();
     let total_max = 1024 << ground.scale;
     let (mut own, mut peer) = (sides::side(ground, total_max), sides::side(ground, total_max));
@@ -186,7 +186,7 @@ fn talk(workload: WorkloadSet, ground: &mut Ground<'_>) -> Talk {
         "request" => sides::exchange(ground.stream, 4 << ground.scale.min(4), 4096, 16 << 10),
         _ => sides::paced(Dialogue { own, peer }),
     };
-    Talk { client, server, kind, dialogue, transfers: [(); 2].map(|()| Shared::new(Transfer::default())) }
+    Exchange { client, server, kind, dialogue, transfers: [(); 2].map(|()| Shared::new(Transfer::default())) }
 }
 
 /// A minute or two, in which its peer's window stays shut if that has enough to say (RFC 9293 s3.8.6.1).

@@ -1,4 +1,4 @@
-//! Two stations on a fabric that loses nothing, keeps the order, and knows of death: what shared memory between processes is.
+//! Two hosts on a fabric that loses nothing, keeps the order, and knows of death: what shared memory between processes is.
 
 use core::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ use ringway_stack::wire::{ethernet, ipv4, tcp};
 
 use crate::heap::{self, Buffer, Received};
 
-/// Frames that wait at a station, at most: few, so that senders come to the end of them.
+/// Frames that wait at a host, at most: few, so that senders come to the end of them.
 const ROOM: usize = 6;
 
 /// A connection's addresses: its owner's first.
@@ -35,9 +35,9 @@ pub(super) struct Fabric {
     unfinished: BTreeMap<Ends, bool>,
 }
 
-/// A station.
+/// A host.
 #[derive(Debug)]
-pub(super) struct Station {
+pub(super) struct Nic {
     card: SingleQueue<Self>,
     number: usize,
     fabric: Rc<RefCell<Fabric>>,
@@ -46,12 +46,12 @@ pub(super) struct Station {
     lent: Rc<Cell<usize>>,
 }
 
-/// The address of a station.
+/// The address of a host.
 pub(super) const fn mac(number: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, number as u8])
 }
 
-impl Station {
+impl Nic {
     /// One of the two.
     pub(super) fn new(number: usize, fabric: &Rc<RefCell<Fabric>>) -> Self {
         let capabilities = Capabilities {
@@ -90,7 +90,7 @@ fn ends_of(flow: &FiveTuple) -> Ends {
     (flow.local, flow.remote.expect("a connection"))
 }
 
-impl Queues for Station {
+impl Queues for Nic {
     type Device = SingleQueue<Self>;
     type Rx = Received;
     type Tx = Buffer;

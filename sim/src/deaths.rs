@@ -1,4 +1,4 @@
-//! Stations that die: two hosts whose device tells of a station's death, as shared memory does of a process's. Their programs do what a seed says, until
+//! Hosts that die: two hosts whose device tells of a peer's death, as shared memory does of a process's. Their programs do what a seed says, until
 //! one of the hosts dies in the middle of it; then each of the other's connections must end as Linux ends one whose process is killed:
 //!
 //! - all that the dead one had put on the fabric is read, and nothing else;
@@ -18,7 +18,7 @@ use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfi
 use ringway_stack::{Error, Instant, tcp};
 
 use crate::random::{SplitMix, scale};
-use device::{Ends, Fabric, Station, mac};
+use device::{Ends, Fabric, Nic, mac};
 
 /// Connections of each way round.
 const CONNECTIONS: u16 = 3;
@@ -54,13 +54,13 @@ struct Story {
     dice: SplitMix,
     now: Instant,
     fabric: Rc<RefCell<Fabric>>,
-    rings: [Ring<Station>; 2],
+    rings: [Ring<Nic>; 2],
     listeners: [FlowId; 2],
-    /// By station; the ends of one connection have the same place in both.
+    /// By host; the ends of one connection have the same place in both.
     ends: [Vec<End>; 2],
 }
 
-/// Lets a station die, once, in the middle of what the seed says.
+/// Lets a host die, once, in the middle of what the seed says.
 ///
 /// # Panics
 /// A connection did not end as it must.
@@ -73,8 +73,8 @@ pub fn play(seed: u64, mutant: Mutant) -> Deaths {
     story.judge()
 }
 
-fn address(station: usize, port: u16) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + station as u8)), port)
+fn address(host: usize, port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + host as u8)), port)
 }
 
 /// What every stream consists of.
@@ -85,16 +85,16 @@ fn byte_at(place: usize) -> u8 {
 impl Story {
     fn begin(seed: u64, mutant: Mutant) -> Self {
         let fabric = Rc::new(RefCell::new(Fabric::default()));
-        let ring = |station: usize| {
+        let ring = |host: usize| {
             let config = RingConfig { reset_strangers: true, ..RingConfig::default() };
-            let ring = Ring::new(Station::new(station, &fabric), config, [station as u8; 32]);
+            let ring = Ring::new(Nic::new(host, &fabric), config, [host as u8; 32]);
             infected(ring, mutant)
         };
         let mut rings = [ring(DYING), ring(SURVIVING)];
         // (Small, so that windows shut.)
         let config = tcp::Config { rcvbuf: Some(12_000), ..tcp::Config::default() };
-        let listen = |rings: &mut [Ring<Station>; 2], station: usize| rings[station].tcp_listen(address(station, 80), 16, &config);
-        let listeners = [DYING, SURVIVING].map(|station| listen(&mut rings, station).expect("a fresh station"));
+        let listen = |rings: &mut [Ring<Nic>; 2], host: usize| rings[host].tcp_listen(address(host, 80), 16, &config);
+        let listeners = [DYING, SURVIVING].map(|host| listen(&mut rings, host).expect("a fresh host"));
         let mut story = Self {
             dice: SplitMix(seed),
             now: Instant::from_nanos(1_000_000_000),
@@ -107,7 +107,7 @@ impl Story {
             let from = usize::from(number % 2);
             let (local, remote) = (address(from, 1000 + number), address(1 - from, 80));
             let hop = NextHop::Station(mac(1 - from));
-            let opened = story.rings[from].tcp_connect(story.now, local, remote, hop, &config).expect("a fresh station");
+            let opened = story.rings[from].tcp_connect(story.now, local, remote, hop, &config).expect("a fresh host");
             let end = |socket, ends| End { socket, ends, wrote: 0, read: 0, is_shut: false, lingers: false };
             story.ends[from].push(end(Some(opened), (local, remote)));
             story.ends[1 - from].push(end(None, (remote, local)));
@@ -127,70 +127,70 @@ impl Story {
         scale(self.dice.next(), bound)
     }
 
-    fn poll(&mut self, station: usize) {
+    fn poll(&mut self, host: usize) {
         self.now += Duration::from_micros(1);
-        self.rings[station].poll(self.now);
-        while self.rings[station].take_event().is_some() {}
+        self.rings[host].poll(self.now);
+        while self.rings[host].take_event().is_some() {}
     }
 
-    fn accept(&mut self, station: usize) {
-        let Ok(socket) = self.rings[station].tcp_accept(self.listeners[station]) else { return };
-        let info = self.rings[station].info(socket).expect("it was accepted just now");
+    fn accept(&mut self, host: usize) {
+        let Ok(socket) = self.rings[host].tcp_accept(self.listeners[host]) else { return };
+        let info = self.rings[host].info(socket).expect("it was accepted just now");
         let ends = (info.local, info.remote.expect("a connection"));
-        let end = self.ends[station].iter_mut().find(|end| end.ends == ends).expect("somebody opened it");
+        let end = self.ends[host].iter_mut().find(|end| end.ends == ends).expect("somebody opened it");
         end.socket = Some(socket);
     }
 
     /// A host polls, or a program does something to a connection.
     fn step(&mut self) {
-        let station = self.below(2) as usize;
-        let place = self.below(self.ends[station].len() as u64) as usize;
+        let host = self.below(2) as usize;
+        let place = self.below(self.ends[host].len() as u64) as usize;
         let len = 1 + self.below(PIECE_MAX) as usize;
         match self.below(12) {
-            0..=3 => self.poll(station),
-            4 | 5 => self.write(station, place, len),
-            6..=8 => self.read(station, place, len, RecvFlags::empty()),
-            9 => self.read(station, place, len, RecvFlags::PEEK),
-            10 if self.below(4) == 0 => self.shut_down(station, place),
-            11 if self.below(4) == 0 => self.linger(station, place),
-            _ => self.accept(station),
+            0..=3 => self.poll(host),
+            4 | 5 => self.write(host, place, len),
+            6..=8 => self.read(host, place, len, RecvFlags::empty()),
+            9 => self.read(host, place, len, RecvFlags::PEEK),
+            10 if self.below(4) == 0 => self.shut_down(host, place),
+            11 if self.below(4) == 0 => self.linger(host, place),
+            _ => self.accept(host),
         }
     }
 
-    fn write(&mut self, station: usize, place: usize, len: usize) {
-        let end = &mut self.ends[station][place];
+    fn write(&mut self, host: usize, place: usize, len: usize) {
+        let end = &mut self.ends[host][place];
         let Some(socket) = end.socket.filter(|_| !end.is_shut) else { return };
         let bytes: Vec<u8> = (end.wrote..end.wrote + len).map(byte_at).collect();
         self.now += Duration::from_micros(1);
-        if let Ok(wrote) = self.rings[station].tcp_send(self.now, socket, &[IoSlice::new(&bytes)], SendFlags::empty()) {
+        if let Ok(wrote) = self.rings[host].tcp_send(self.now, socket, &[IoSlice::new(&bytes)], SendFlags::empty()) {
             end.wrote += wrote;
         }
     }
 
-    fn read(&mut self, station: usize, place: usize, len: usize, flags: RecvFlags) {
-        let end = &mut self.ends[station][place];
+    fn read(&mut self, host: usize, place: usize, len: usize, flags: RecvFlags) {
+        let end = &mut self.ends[host][place];
         let Some(socket) = end.socket else { return };
         let mut bytes = vec![0; len];
         self.now += Duration::from_micros(1);
-        if let Ok(read) = self.rings[station].tcp_recv(self.now, socket, &mut [IoSliceMut::new(&mut bytes)], flags)
+        if let Ok(read) = self.rings[host].tcp_recv(self.now, socket, &mut [IoSliceMut::new(&mut bytes)], flags)
             && !flags.contains(RecvFlags::PEEK)
         {
             end.read += read;
         }
     }
 
-    fn shut_down(&mut self, station: usize, place: usize) {
-        let end = &mut self.ends[station][place];
+    fn shut_down(&mut self, host: usize, place: usize) {
+        let end = &mut self.ends[host][place];
         let Some(socket) = end.socket else { return };
-        end.is_shut |= self.rings[station].shutdown(self.now, socket, Shutdown::Write).is_ok();
+        end.is_shut |= self.rings[host].shutdown(self.now, socket, Shutdown::Write).is_ok();
     }
 
-    fn linger(&mut self, station: usize, place: usize) {
-        let end = &mut self.ends[station][place];
+    fn linger(&mut self, host: usize, place: usize) {
+        let end = &mut self.ends[host][place];
         let Some(socket) = end.socket else { return };
         end.lingers = !end.lingers;
         let lingers = end.lingers;
-        self.rings[station].tcp_configure(self.now, socket, |config| config.linger_zero = lingers).expect("it is a connection");
+        self.rings[host].tcp_configure(self.now, socket, |config| config.linger_zero = lingers).expect("it is a connection");
     }
 
     /// The survivor learns of the death, and reads all its connections to their ends.
@@ -257,13 +257,13 @@ impl Story {
 }
 
 #[cfg(feature = "mutants")]
-fn infected(mut ring: Ring<Station>, mutant: Mutant) -> Ring<Station> {
+fn infected(mut ring: Ring<Nic>, mutant: Mutant) -> Ring<Nic> {
     ring.mutate(mutant);
     ring
 }
 
 #[cfg(not(feature = "mutants"))]
-fn infected(ring: Ring<Station>, _mutant: Mutant) -> Ring<Station> {
+fn infected(ring: Ring<Nic>, _mutant: Mutant) -> Ring<Nic> {
     ring
 }
 
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_end_as_their_dead_station_left_them() {
+    fn connections_end_as_their_dead_host_left_them() {
         let mut all = Deaths::default();
         for seed in 0..if cfg!(debug_assertions) { 3000 } else { 20_000 } {
             let deaths = std::panic::catch_unwind(|| play(seed, Mutant::Healthy)).unwrap_or_else(|_| panic!("seed {seed}"));
