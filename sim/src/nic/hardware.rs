@@ -240,17 +240,14 @@ impl Hardware {
     fn transmit_from(&mut self, now: Instant, index: usize) -> Option<Departure> {
         let ring = &mut self.rings[index];
         loop {
-            let (ready_at, frame) = ring.posted.front_mut()?;
-            if *ready_at > now {
+            let (first, ready_at) = ring.next_to_leave()?;
+            if ready_at > now {
                 return None;
             }
+            let frame = &mut ring.posted[first].1;
             if frame.dummy {
-                ring.end_first(SendStatus::Sent, now);
+                ring.end_posted(first, SendStatus::Sent, now);
                 continue;
-            }
-            let len = frame.next_len();
-            if ring.bucket.as_ref().is_some_and(|bucket| bucket.ready_at(len) > now) {
-                return None;
             }
             let fails = self.trouble.strikes(NicFault::SendError, index, now);
             if fails.is_some() {
@@ -258,13 +255,10 @@ impl Hardware {
             }
             if ring.until[NicFault::SendError as usize].is_some_and(|until| until > now) {
                 // (The buffers come back.)
-                ring.end_first(if fails.is_some() { SendStatus::Failed } else { SendStatus::Flushed }, now);
+                ring.end_posted(first, if fails.is_some() { SendStatus::Failed } else { SendStatus::Flushed }, now);
                 continue;
             }
-            if let Some(bucket) = &mut ring.bucket {
-                bucket.take(now, len);
-            }
-            let unsolicited = frame.unsolicited;
+            let (flow, len, unsolicited) = (frame.flow, frame.next_len(), frame.unsolicited);
             let (departure, last) = match frame.plain_len() {
                 Some(len) => {
                     let (bytes, sound) = self.recycling.make(len, |out| frame.emit_plain(out));
@@ -275,7 +269,8 @@ impl Hardware {
                     (Departure { bytes: self.scratch[..].into(), sound, unsolicited }, last)
                 }
             };
-            let done = if last { ring.posted.pop_front().map(|(_, frame)| frame) } else { None };
+            ring.take_tokens(now, flow, len);
+            let done = if last { ring.posted.remove(first).map(|(_, frame)| frame) } else { None };
             ring.sending += usize::from(last);
             self.wire.push_back(Leaving { ring: index, generation: ring.generation, at: None, done });
             return Some(departure);
@@ -354,10 +349,7 @@ impl Hardware {
 
     pub(super) fn next_at(&self) -> Option<Instant> {
         let ring_at = |ring: &RingState| {
-            let posted = ring.posted.front().map(|(ready_at, frame)| {
-                let paced = ring.bucket.as_ref().map_or(Instant::ZERO, |bucket| bucket.ready_at(frame.next_len()));
-                paced.max(*ready_at)
-            });
+            let posted = ring.next_to_leave().map(|(_, at)| at);
             let faults = if self.trouble.calm { &[][..] } else { &ring.until[..] };
             faults.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
         };

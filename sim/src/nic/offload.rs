@@ -29,6 +29,8 @@ pub(super) struct Queued {
     pub(super) vlan: Option<u16>,
     pub(super) dummy: bool,
     pub(super) unsolicited: bool,
+    /// The flow that it is of; zero: none.
+    pub(super) flow: u32,
     pub(super) cut: Option<Cut>,
     /// Zero: nobody wants to know what becomes of it.
     pub(super) cookie: u64,
