@@ -11,6 +11,7 @@
 //! memory that a peer or a card may write.
 
 mod card;
+mod completion;
 mod cyclic;
 mod lend;
 mod memory;
@@ -21,10 +22,11 @@ mod tx;
 
 pub use crate::addr::MacAddr;
 pub use card::{Attached, Device, OpenError, QueueId, QueuesConfig, SingleQueue, Target};
+pub use completion::{Completion, SendStatus, TimeSource};
 pub use cyclic::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
 pub use lend::LendBuffer;
 pub use memory::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
-pub use queues::{Moderation, Pacing, Queues, Wake};
+pub use queues::{Moderation, Pacing, Queues, RateError, Wake};
 pub use rule::{
     EthernetMatch, FiveTuple, FlowRule, HeaderMatch, IpMatch, Protocol, RuleError, RuleId, Steering, TransportMatch, VxlanMatch,
 };
@@ -73,6 +75,8 @@ pub struct Capabilities {
     pub vxlan: bool,
     /// [`Queues::pace`] works.
     pub pacing: bool,
+    /// How many flows of a ring can have a rate of their own ([`Queues::set_rate`]); zero: none.
+    pub paced_flows_max: usize,
     /// [`Queues::moderate`] works.
     pub moderation: bool,
     /// [`RxMeta::hardware_time`] is filled in.
@@ -85,6 +89,10 @@ pub struct Capabilities {
     pub lends_heads: bool,
     /// [`TxOffload::dummy`] works.
     pub dummy: bool,
+    /// [`Queues::send_with_cookie`] works.
+    pub completions: bool,
+    /// Whose time completions have; `None`: they have none.
+    pub completion_time: Option<TimeSource>,
 }
 
 impl Capabilities {
@@ -109,12 +117,15 @@ impl Capabilities {
             vlan_strip: false,
             vxlan: false,
             pacing: false,
+            paced_flows_max: 0,
             moderation: false,
             hardware_time: false,
             striding: false,
             device_memory: 0,
             lends_heads: false,
             dummy: false,
+            completions: false,
+            completion_time: None,
         }
     }
 
@@ -150,6 +161,7 @@ pub enum DeviceEvent {
     /// The device could not take such a rule after all. It has ended: it need not be detached, though it may be until this is polled.
     RuleFailed(RuleId, RuleError),
     /// The device was reset: frames that were queued, in flight or not polled are lost, and their buffers are back. Flow rules,
-    /// buffers that are held, and cyclic queues stay; the backend attached and posted them again.
+    /// buffers that are held, and cyclic queues stay; the backend attached and posted them again. Completions of what was sent before are lost, too: of a
+    /// cookie that has not come yet, nothing will, and whether its frame left is not known.
     Reset,
 }

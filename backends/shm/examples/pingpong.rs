@@ -185,9 +185,8 @@ fn send(device: &mut ShmQueues, to: &[u8; 6], bytes: &[u8]) {
 fn receive(device: &mut ShmQueues, batch: &mut RxBatch<RxBuf>, scratch: &mut [u8]) -> [u8; 6] {
     while device.poll_rx(ringway_stack::Instant::ZERO, batch) == 0 {}
     let frame = &mut batch.frames_mut()[0];
-    if let Some(body) = &frame.body {
-        body.copy_to(0, &mut scratch[..body.len()]);
-    }
+    let head = frame.head().len();
+    frame.copy_to(head, &mut scratch[..frame.len() - head]);
     let mut source = [0; 6];
     source.copy_from_slice(&frame.head()[6..12]);
     batch.clear();

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use ringway_stack::device::{Capabilities, Steering};
+use ringway_stack::device::{Capabilities, Steering, TimeSource};
 use ringway_stack::offload::DeviceKind;
 
 use super::faults::NicFaults;
@@ -52,10 +52,14 @@ pub struct NicConfig {
     pub vxlan: bool,
     /// Paces rings.
     pub pacing: bool,
+    /// Paces single flows: so many of a ring's. Zero: none.
+    pub paced_flows_max: usize,
     /// Moderates completions.
     pub moderation: bool,
-    /// Tells when frames arrived.
+    /// Tells when frames arrived, and when those left whose completion is wanted.
     pub hardware_time: bool,
+    /// Tells of single sends what became of them; without `hardware_time`, with the time of the doorbell.
+    pub completions: bool,
     /// Has cyclic receive queues: this many a ring. Zero: none.
     pub cyclic_queues_max: usize,
     /// Bytes of memory on the NIC.
@@ -94,8 +98,10 @@ impl NicConfig {
             rings_max: 1,
             steering: Steering::empty(),
             pacing: false,
+            paced_flows_max: 0,
             moderation: false,
             hardware_time: false,
+            completions: false,
             cyclic_queues_max: 0,
             device_memory: 0,
             lends_heads: false,
@@ -119,11 +125,14 @@ impl NicConfig {
             vlan_strip: self.vlan_strip,
             vxlan: self.vxlan,
             pacing: self.pacing,
+            paced_flows_max: self.paced_flows_max,
             moderation: self.moderation,
             hardware_time: self.hardware_time,
             striding: self.cyclic_queues_max > 0,
             device_memory: self.device_memory,
             dummy: true,
+            completions: self.completions,
+            completion_time: self.completions.then_some(if self.hardware_time { TimeSource::Hardware } else { TimeSource::Software }),
             lends_heads: self.lends_heads,
             ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
@@ -154,8 +163,10 @@ impl Default for NicConfig {
             vlan_strip: false,
             vxlan: false,
             pacing: true,
+            paced_flows_max: 64,
             moderation: true,
             hardware_time: true,
+            completions: true,
             cyclic_queues_max: 4,
             device_memory: 256 << 10,
             lends_heads: true,

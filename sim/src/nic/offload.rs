@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use ringway_stack::device::TxBuffer;
+use ringway_stack::Instant;
+use ringway_stack::device::{SendStatus, TxBuffer};
 
 use super::buffer::SimTx;
 use super::fields::{Fields, Tunnel};
@@ -28,7 +29,14 @@ pub(super) struct Queued {
     pub(super) vlan: Option<u16>,
     pub(super) dummy: bool,
     pub(super) unsolicited: bool,
+    /// The flow that it is of; zero: none.
+    pub(super) flow: u32,
     pub(super) cut: Option<Cut>,
+    /// Zero: nobody wants to know what becomes of it.
+    pub(super) cookie: u64,
+    /// When it was handed over; and, once that is known, how it ended, and when.
+    pub(super) handed_at: Instant,
+    pub(super) ended: Option<(SendStatus, Instant)>,
 }
 
 /// What became of a frame.

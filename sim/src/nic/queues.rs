@@ -2,11 +2,11 @@
 
 use core::mem;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxBuffer, RxMeta, Wake};
+use ringway_stack::device::{Completion, DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta, SendStatus, Wake};
 
 use super::buffer::{Pool, SimRx};
 use super::config::NicConfig;
@@ -43,6 +43,9 @@ pub(super) struct RingState {
     /// Completed, not reaped.
     pub(super) completed: Vec<Box<Queued>>,
     spare: Vec<Box<Queued>>,
+    /// What was reaped of sends with cookies; and how many cookies are out, those included.
+    pub(super) completions: VecDeque<Completion>,
+    pub(super) cookies: usize,
     /// Something was refused since the last completion: whoever asked wants to try again.
     pub(super) starved: bool,
     pub(super) tx_pool: Rc<Pool>,
@@ -54,6 +57,8 @@ pub(super) struct RingState {
     #[cfg(feature = "mutants")]
     pub(super) recycled: Option<VecDeque<std::rc::Weak<super::buffer::Token>>>,
     pub(super) bucket: Option<Bucket>,
+    /// Of flows that have a rate of their own.
+    pub(super) flow_buckets: BTreeMap<u32, Bucket>,
     pub(super) moderation: Option<Moderation>,
     /// Completions since the owner was woken, and when it must be at the latest.
     unwoken: u16,
@@ -67,7 +72,7 @@ pub(super) struct RingState {
     /// Segments with bytes, SYN or FIN that were sent.
     pub(super) spoken: u64,
     /// Until when each fault's condition lasts.
-    pub(super) until: [Option<Instant>; 7],
+    pub(super) until: [Option<Instant>; NicFault::ALL.len()],
 }
 
 #[derive(Debug)]
@@ -95,6 +100,8 @@ impl RingState {
             sending: 0,
             completed: Vec::new(),
             spare: Vec::new(),
+            completions: VecDeque::new(),
+            cookies: 0,
             starved: false,
             tx_pool: Pool::new(config.tx_buffers_max),
             rx_pool: Pool::new(config.rx_buffers_max),
@@ -103,6 +110,7 @@ impl RingState {
             #[cfg(feature = "mutants")]
             recycled: None,
             bucket: None,
+            flow_buckets: BTreeMap::new(),
             moderation: None,
             unwoken: 0,
             wake_due: None,
@@ -111,7 +119,7 @@ impl RingState {
             wake: Wake::Any,
             is_slept_through: false,
             spoken: 0,
-            until: [None; 7],
+            until: [None; NicFault::ALL.len()],
         }
     }
 
@@ -233,17 +241,11 @@ impl RingState {
             let Some(slot) = batch.push_slot() else { break };
             let Some(frame) = self.rx.pop_front().map(Received::finish) else { break };
             self.rx_base += 1;
-            let head_len = frame.bytes.len().min(HEAD_MAX);
-            slot.head[..head_len].copy_from_slice(&frame.bytes[..head_len]);
-            slot.head_len = u16::try_from(head_len).unwrap_or(0);
-            if self.lends {
-                *slot.lent_head.get_mut() = frame.buffer.as_ref().map(|buffer| buffer.slice(0, head_len));
-                #[cfg(feature = "mutants")]
-                if let (Some(held), Some(buffer)) = (&mut self.recycled, &frame.buffer) {
-                    held.push_back(buffer.token());
-                }
+            #[cfg(feature = "mutants")]
+            if let (true, Some(held), Some(buffer)) = (self.lends, &mut self.recycled, &frame.buffer) {
+                held.push_back(buffer.token());
             }
-            slot.body = frame.buffer.filter(|_| frame.bytes.len() > HEAD_MAX).map(|buffer| buffer.behind(HEAD_MAX));
+            slot.fill(&frame.bytes, frame.buffer.filter(|_| self.lends || frame.bytes.len() > HEAD_MAX));
             slot.meta = frame.meta;
             polled += 1;
         }
@@ -255,12 +257,72 @@ impl RingState {
         self.spare.pop().unwrap_or_default()
     }
 
-    pub(super) fn reap(&mut self) {
+    /// The hardware is done with a frame.
+    pub(super) fn end(&mut self, mut frame: Box<Queued>, status: SendStatus, at: Instant) {
+        if frame.cookie != 0 {
+            frame.ended = Some((status, at));
+        }
+        self.completed.push(frame);
+    }
+
+    /// Which of the frames that were handed over leaves next, and when at the earliest. Each is behind the others of its flow, if that has a rate, or else of
+    /// all that have none.
+    pub(super) fn next_to_leave(&self) -> Option<(usize, Instant)> {
+        if self.flow_buckets.is_empty() {
+            return self.posted.front().map(|first| (0, self.ready_at(first)));
+        }
+        let mut seen = BTreeSet::new();
+        let lane = |frame: &Queued| if self.flow_buckets.contains_key(&frame.flow) { frame.flow } else { 0 };
+        let firsts = self.posted.iter().enumerate().filter(|(_, (_, frame))| seen.insert(lane(frame)));
+        firsts.map(|(index, first)| (index, self.ready_at(first))).min_by_key(|(_, at)| *at)
+    }
+
+    fn ready_at(&self, (posted_at, frame): &(Instant, Box<Queued>)) -> Instant {
+        if frame.dummy || (self.bucket.is_none() && self.flow_buckets.is_empty()) {
+            return *posted_at;
+        }
+        let len = frame.next_len();
+        let buckets = self.flow_buckets.get(&frame.flow).into_iter().chain(&self.bucket);
+        buckets.map(|bucket| bucket.ready_at(len)).fold(*posted_at, Ord::max)
+    }
+
+    /// A frame of a flow leaves, with so many bytes.
+    pub(super) fn take_tokens(&mut self, now: Instant, flow: u32, len: usize) {
+        let buckets = self.flow_buckets.get_mut(&flow).into_iter().chain(&mut self.bucket);
+        buckets.for_each(|bucket| bucket.take(now, len));
+    }
+
+    /// The hardware is done with one of the frames that it was to send.
+    pub(super) fn end_posted(&mut self, index: usize, status: SendStatus, at: Instant) {
+        if let Some((_, frame)) = self.posted.remove(index) {
+            self.end(frame, status, at);
+        }
+    }
+
+    /// `hardware_time`: completions have that.
+    pub(super) fn reap(&mut self, hardware_time: bool) {
         for mut frame in self.completed.drain(..) {
+            if let (Some((status, at)), cookie @ 1..) = (frame.ended.take(), mem::take(&mut frame.cookie)) {
+                let at = if hardware_time { at } else { frame.handed_at };
+                self.completions.push_back(Completion { cookie, at: (status == SendStatus::Sent).then_some(at), status });
+            }
             frame.inline.clear();
             frame.body.clear();
             self.spare.push(frame);
         }
+    }
+
+    /// Nobody will be told what became of what was sent so far, as far as it has not left.
+    pub(super) fn lose_completions(&mut self) {
+        let queued = self.queued.iter_mut().chain(self.posted.iter_mut().map(|(_, frame)| frame)).chain(&mut self.completed);
+        queued.for_each(|frame| frame.cookie = 0);
+        self.completions.clear();
+        self.cookies = 0;
+    }
+
+    /// Whether another send may carry a cookie. (Not before its driver knows of a reset: it would take the cookie for lost.)
+    pub(super) fn takes_cookies(&self, tx_queue_max: usize) -> bool {
+        self.cookies < tx_queue_max && !self.events.contains(&DeviceEvent::Reset)
     }
 
     /// All that was received and not polled is lost.
@@ -281,7 +343,8 @@ impl RingState {
     pub(super) fn shut(&mut self) {
         self.drop_received();
         self.flush_posted();
-        self.reap();
+        self.lose_completions();
+        self.reap(false);
         self.open = false;
         (self.lends, self.kept_head) = (false, false);
         self.generation += 1;
@@ -291,10 +354,11 @@ impl RingState {
         self.news = false;
         self.starved = false;
         self.bucket = None;
+        self.flow_buckets.clear();
         self.moderation = None;
         self.wake_due = None;
         (self.wake, self.is_slept_through) = (Wake::Any, false);
-        self.until = [None; 7];
+        self.until = [None; NicFault::ALL.len()];
     }
 
     pub(super) fn take_starved(&mut self) -> bool {

@@ -1,12 +1,12 @@
 //! The device of the tests: one end of a cable without faults, with flow rules that a test can look at, refuse and delay.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::*;
 use crate::device::{
-    Attached, Capabilities, ChecksumVerdict, Device, DeviceEvent, FiveTuple, FlowRule, OpenError, QueuesConfig, RuleError, RuleId,
-    RxBuffer, SendError, Target, TxBuffer, TxFrame, Unsupported, Wake,
+    Attached, Capabilities, ChecksumVerdict, Device, DeviceEvent, FiveTuple, FlowRule, OpenError, Pacing, QueuesConfig, RateError,
+    RuleError, RuleId, RxBuffer, SendError, Target, TxBuffer, TxFrame, Unsupported, Wake,
 };
 use crate::offload::DeviceKind;
 
@@ -77,6 +77,10 @@ pub(in crate::ring) struct Cable {
     pub(in crate::ring) unsolicited: bool,
     /// What it was told for those who see this station dead.
     pub(in crate::ring) told: Vec<Told>,
+    /// Rates of flows, how many there may be, and whose each frame was that it sent.
+    pub(in crate::ring) rates: BTreeMap<u32, Pacing>,
+    pub(in crate::ring) paced_max: usize,
+    pub(in crate::ring) flows: Vec<u32>,
 }
 
 /// What a ring leaves behind.
@@ -126,6 +130,9 @@ impl Cable {
             unrung: 0,
             unsolicited: false,
             told: Vec::new(),
+            rates: BTreeMap::new(),
+            paced_max: 2,
+            flows: Vec::new(),
         }
     }
 
@@ -193,13 +200,16 @@ impl Queues for Cable {
         while !batch.is_full() {
             let Some(bytes) = self.inward.lock().unwrap().pop_front() else { break };
             let frame = batch.push_slot().unwrap();
+            // (So short that payload lies beside the headers, as a peer that parts frames where it likes has it.)
             let head = bytes.len().min(100);
             frame.head[..head].copy_from_slice(&bytes[..head]);
-            frame.head_len = head as u16;
+            let (bytes, len): (Arc<[u8]>, _) = (bytes.as_slice().into(), bytes.len());
+            if self.lends {
+                frame.set_whole(head, Some(Bytes(bytes, 0, len)));
+            } else {
+                frame.set_parted(head, (len > head).then_some(Bytes(bytes, head, len - head)));
+            }
             frame.meta.checksum = ChecksumVerdict::Unknown;
-            let (bytes, len): (Arc<[u8]>, _) = (bytes.as_slice().into(), bytes.len() - head);
-            *frame.lent_head.get_mut() = self.lends.then(|| Bytes(bytes.clone(), 0, head));
-            frame.body = (len > 0).then_some(Bytes(bytes, head, len));
             count += 1;
         }
         count
@@ -228,11 +238,21 @@ impl Queues for Cable {
             slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
         }
         self.unsolicited = frame.offload.unsolicited;
+        self.flows.push(frame.offload.flow);
         self.out.lock().unwrap().push_back(bytes);
         Ok(())
     }
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
         self.lends = on;
+        Ok(())
+    }
+    fn set_rate(&mut self, flow: u32, rate: Pacing) -> Result<(), RateError> {
+        match (self.paced_max, self.rates.contains_key(&flow)) {
+            _ if rate.rate_bps == 0 => drop(self.rates.remove(&flow)),
+            (0, _) => return Err(self.card.caps.lacks("pacing of single flows").into()),
+            (max, false) if self.rates.len() >= max => return Err(RateError::Full),
+            _ => drop(self.rates.insert(flow, rate)),
+        }
         Ok(())
     }
     fn doorbell(&mut self) {

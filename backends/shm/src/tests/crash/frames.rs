@@ -78,14 +78,9 @@ impl Station for Member {
         let witness = self.witness.as_ref().map(|found| found.mac);
         for frame in self.batch.frames_mut() {
             let from = MacAddr(frame.head()[6..12].try_into().unwrap());
-            let mut payload = frame.head()[14..].to_vec();
-            if let Some(body) = frame.body.take() {
-                let at = payload.len();
-                payload.resize(at + body.len(), 0);
-                body.copy_to(0, &mut payload[at..]);
-                if self.holds {
-                    self.held.push(body);
-                }
+            let payload = frame.to_vec().split_off(14);
+            if self.holds {
+                self.held.extend(frame.take_buffer());
             }
             if Some(from) == witness {
                 self.answer = u64::from_le_bytes(payload.try_into().unwrap());
