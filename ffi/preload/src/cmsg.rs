@@ -34,6 +34,9 @@ impl From<Cut> for Errno {
 }
 
 /// The next of the messages, and those behind it. (They may lie anywhere: nothing is taken for aligned.)
+///
+/// # Errors
+/// It is cut.
 pub fn next(bytes: &[u8]) -> Result<Option<(Message<'_>, &[u8])>, Cut> {
     if bytes.is_empty() {
         return Ok(None);

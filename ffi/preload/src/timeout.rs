@@ -42,10 +42,9 @@ impl Timeout {
     /// # Safety
     /// As [`Timeout::read`], which succeeded.
     pub unsafe fn write_left(self, left: Duration) {
+        let Self::Timeval(time) = self else { return };
         // SAFETY: the caller's promise.
-        if let Self::Timeval(time) = self
-            && let Some(time) = unsafe { time.as_mut() }
-        {
+        if let Some(time) = unsafe { time.as_mut() } {
             *time = timeval {
                 tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
                 tv_usec: libc::suseconds_t::from(left.subsec_micros()),

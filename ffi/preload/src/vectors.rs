@@ -53,6 +53,7 @@ pub unsafe fn writable<'a>(buffer: *mut libc::c_void, len: size_t) -> Result<IoS
 }
 
 /// Where a buffer is, before a call has used it up.
+#[inline]
 pub fn place(piece: &mut IoSliceMut<'_>) -> iovec {
     iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() }
 }
@@ -88,11 +89,13 @@ unsafe fn checked<'a>(vectors: *const iovec, count: usize) -> Result<&'a [iovec]
 }
 
 /// The vectors' whole length in bytes.
+#[inline]
 pub fn total(data: &[IoSlice<'_>]) -> usize {
     data.iter().map(|s| s.len()).sum()
 }
 
 /// The vectors' whole length in bytes.
+#[inline]
 pub fn total_mut(data: &[IoSliceMut<'_>]) -> usize {
     data.iter().map(|s| s.len()).sum()
 }
@@ -162,6 +165,7 @@ pub unsafe fn with_writable<T>(
 ///
 /// # Errors
 /// EINVAL: negative.
+#[inline]
 pub fn count(count: c_int) -> Result<usize, Errno> {
     usize::try_from(count).map_err(|_| Errno(libc::EINVAL))
 }
