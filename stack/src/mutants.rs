@@ -35,12 +35,12 @@ macro_rules! mutants {
 
 /// Which mutant a part of the stack is that does not see its owner's configuration. Without the feature it has no size, and is healthy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Strain {
+pub(crate) struct Mutation {
     #[cfg(feature = "mutants")]
     pub(crate) mutant: Mutant,
 }
 
-impl Strain {
+impl Mutation {
     /// Nothing is wrong.
     pub(crate) const HEALTHY: Self = Self {
         #[cfg(feature = "mutants")]

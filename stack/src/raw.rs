@@ -30,7 +30,7 @@ use crate::device::{
     Attached, Capabilities, Completion, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr,
     Moderation, Pacing, Queues, RateError, RuleError, RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
 };
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
 
 /// Why a raw queue refused.
@@ -60,19 +60,19 @@ pub enum RawError {
 #[derive(Debug)]
 pub struct RawQueue<Q> {
     queues: Q,
-    strain: Strain,
+    mutation: Mutation,
 }
 
 impl<Q: Queues> RawQueue<Q> {
     /// Takes a device's ring over.
     pub const fn new(queues: Q) -> Self {
-        Self { queues, strain: Strain::HEALTHY }
+        Self { queues, mutation: Mutation::HEALTHY }
     }
 
     /// Makes the queue a mutant.
     #[cfg(feature = "mutants")]
     pub const fn mutate(&mut self, mutant: Mutant) {
-        self.strain = Strain { mutant };
+        self.mutation = Mutation { mutant };
     }
 
     /// What the device can do.
@@ -203,7 +203,7 @@ impl<Q: Queues> RawQueue<Q> {
         len: usize,
         offload: TxOffload,
     ) -> Result<(), RawError> {
-        let offset = if self.strain.is(Mutant::RawMemoryOffsetIgnored) { 0 } else { offset };
+        let offset = if self.mutation.is(Mutant::RawMemoryOffsetIgnored) { 0 } else { offset };
         let buffer = self.queues.dm_register(memory, offset, len)?;
         self.send_slices(head, &[TxSlice { buffer: &buffer, offset: 0, len }], offload)
     }

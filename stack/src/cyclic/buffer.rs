@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{Geometry, GeometryError, Layout, Records};
 use crate::device::{Capabilities, RxBuffer, Unsupported};
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
 
 /// Memory that records are written to. It may be the program's own, which reads it meanwhile: elsewhere than where is written.
@@ -142,7 +142,7 @@ pub struct CyclicBuffer<M> {
     ready: VecDeque<Written>,
     rewinds: u64,
     oversized: u64,
-    pub(crate) strain: Strain,
+    pub(crate) mutation: Mutation,
 }
 
 impl<M: RecordMemory> CyclicBuffer<M> {
@@ -155,8 +155,8 @@ impl<M: RecordMemory> CyclicBuffer<M> {
         if memory.len() < layout.bytes() {
             return Err(GeometryError::NoRoom(layout.bytes()));
         }
-        let (ready, strain) = (VecDeque::new(), Strain::HEALTHY);
-        Ok(Self { layout, memory, given: 0, end: 0, is_full: false, ready, rewinds: 0, oversized: 0, strain })
+        let (ready, mutation) = (VecDeque::new(), Mutation::HEALTHY);
+        Ok(Self { layout, memory, given: 0, end: 0, is_full: false, ready, rewinds: 0, oversized: 0, mutation })
     }
 
     /// What a device lacks, to do the same by itself: why this is done in software, to be told to whoever asks. `None`: it has striding receive
@@ -242,7 +242,7 @@ impl<M: RecordMemory> CyclicBuffer<M> {
     /// reads, and on behalf of the second.
     pub fn rewind_at_end(&mut self) {
         if self.ready.is_empty() && self.is_at_end() {
-            (self.given, self.end, self.is_full) = (0, 0, self.is_full && self.strain.is(Mutant::CyclicStaysFull));
+            (self.given, self.end, self.is_full) = (0, 0, self.is_full && self.mutation.is(Mutant::CyclicStaysFull));
             self.rewinds += 1;
         }
     }

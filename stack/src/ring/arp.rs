@@ -45,7 +45,7 @@ impl Answer {
                     target_mac: mac,
                     target_ip: to,
                 };
-                let all = output.strain.is(Mutant::ArpReplyToAll);
+                let all = output.mutation.is(Mutant::ArpReplyToAll);
                 output.arp(queues, if all { MacAddr::BROADCAST } else { mac }, &reply)
             }
             Self::Advertisement { from, to, mac, solicited } => output.advertise(queues, mac, (from, to), solicited),

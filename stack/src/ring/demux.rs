@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::types::Reuse;
 use crate::device::Protocol;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 
 /// Addresses, ports and protocol of a flow; unspecified parts are zero, which no real flow has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -235,7 +235,7 @@ pub(super) struct Demux {
     shared_datagram_ports: usize,
     /// The flow that the last frame was for: the next one's often too.
     last: Option<(FlowKey, u32)>,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl Demux {
@@ -249,7 +249,7 @@ impl Demux {
             datagram_ports: BTreeMap::new(),
             shared_datagram_ports: 0,
             last: None,
-            strain: Strain::HEALTHY,
+            mutation: Mutation::HEALTHY,
         }
     }
 
@@ -261,7 +261,7 @@ impl Demux {
         self.flows.insert(key, slot);
         self.count_port(key, true);
         // A new, more specific flow may shadow what the cache remembers.
-        if !self.strain.is(Mutant::CachedFlowShadows) {
+        if !self.mutation.is(Mutant::CachedFlowShadows) {
             self.last = None;
         }
         true
@@ -300,7 +300,7 @@ impl Demux {
         group.members.push((slot, reuse));
         group.settle();
         self.count_port(key, true);
-        if !self.strain.is(Mutant::SharedJoinLeavesCache) {
+        if !self.mutation.is(Mutant::SharedJoinLeavesCache) {
             self.last = None;
         }
         true
@@ -321,7 +321,7 @@ impl Demux {
         let group = &mut self.groups[index as usize];
         let Some(at) = group.members.iter().position(|(member, _)| *member == slot) else { return };
         group.members.remove(at);
-        if !self.strain.is(Mutant::ShareLeaverFound) {
+        if !self.mutation.is(Mutant::ShareLeaverFound) {
             group.settle();
         }
         let is_empty = group.members.is_empty();
@@ -336,7 +336,7 @@ impl Demux {
 
     pub(super) fn remove(&mut self, key: FlowKey) {
         self.flows.remove(&key);
-        if !self.strain.is(Mutant::CachedFlowOutlives) {
+        if !self.mutation.is(Mutant::CachedFlowOutlives) {
             self.last = None;
         }
     }
@@ -399,7 +399,7 @@ impl Demux {
         let any = SocketAddr::new(any_of(local).ip(), local.port());
         // (A UDP socket may have a peer and every local address.)
         let mut keys = [key, FlowKey::new(protocol, any, remote), FlowKey::bound(protocol, local), FlowKey::bound(protocol, any)];
-        if self.strain.is(Mutant::WildcardPreferred) {
+        if self.mutation.is(Mutant::WildcardPreferred) {
             keys.swap(2, 3);
         }
         let entry = keys.iter().find_map(|key| self.flows.get(key))?;
@@ -414,7 +414,7 @@ impl Demux {
         if let [only] = targets[..] {
             return Some(only);
         }
-        if self.strain.is(Mutant::ReusePortUnbalanced) {
+        if self.mutation.is(Mutant::ReusePortUnbalanced) {
             return targets.first().copied();
         }
         let hash = self.flows.hash_of(key);

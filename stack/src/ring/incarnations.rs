@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::demux::FlowKey;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -22,14 +22,14 @@ const RETRANSMITTED_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct UnansweredSyns {
     heard: VecDeque<(FlowKey, SeqNumber, Instant)>,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl UnansweredSyns {
     /// Whether this SYN was refused before, and its sender still wants it.
     pub(super) fn is_retransmission(&mut self, now: Instant, key: FlowKey, seq: SeqNumber) -> bool {
         self.heard.retain(|(.., at)| now.since(*at) < RETRANSMITTED_WITHIN);
-        let any = self.strain.is(Mutant::KnockOfAnyNumber);
+        let any = self.mutation.is(Mutant::KnockOfAnyNumber);
         let Some(at) = self.heard.iter().position(|(known, its, _)| *known == key && (*its == seq || any)) else {
             remember(&mut self.heard, (key, seq, now));
             return false;
@@ -50,12 +50,12 @@ impl UnansweredSyns {
 #[derive(Debug, Default)]
 pub(super) struct EarlierIncarnations {
     known: VecDeque<(FlowKey, SeqNumber)>,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl EarlierIncarnations {
     pub(super) fn add(&mut self, key: FlowKey, sent_up_to: SeqNumber) {
-        if !self.strain.is(Mutant::PredecessorOldestCounts) {
+        if !self.mutation.is(Mutant::PredecessorOldestCounts) {
             self.take(key);
         }
         remember(&mut self.known, (key, sent_up_to));

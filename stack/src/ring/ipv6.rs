@@ -314,7 +314,7 @@ impl Output {
 
     /// A question for `target`'s Ethernet address: to its group, or to the station `to` alone. Whether the device took it.
     pub(super) fn solicit<Q: Queues>(&mut self, queues: &mut Q, to: MacAddr, from: Ipv6Addr, target: Ipv6Addr) -> bool {
-        let all = self.strain.is(Mutant::AllNodesSolicited);
+        let all = self.mutation.is(Mutant::AllNodesSolicited);
         let group = if all { ipv6::ALL_NODES } else { ipv6::solicited_node(target) };
         let (mac, dst) = if to == MacAddr::BROADCAST { (MacAddr::of_group(IpAddr::V6(group)), group) } else { (to, target) };
         let options = OptionsBuf::default().source(self.mac());

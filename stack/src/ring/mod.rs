@@ -317,10 +317,11 @@ impl<Q: Queues> Ring<Q> {
     #[cfg(feature = "mutants")]
     pub fn mutate(&mut self, mutant: crate::mutants::Mutant) {
         self.config.mutant = mutant;
-        let strain = self.config.strain();
-        (self.neighbours.strain, self.groups.strain, self.demux.strain, self.output.strain) = (strain, strain, strain, strain);
-        (self.slots.strain, self.paths.strain) = (strain, strain);
-        (self.unanswered_syns.strain, self.earlier_incarnations.strain) = (strain, strain);
+        let mutation = self.config.mutation();
+        (self.neighbours.mutation, self.groups.mutation, self.demux.mutation, self.output.mutation) =
+            (mutation, mutation, mutation, mutation);
+        (self.slots.mutation, self.paths.mutation) = (mutation, mutation);
+        (self.unanswered_syns.mutation, self.earlier_incarnations.mutation) = (mutation, mutation);
     }
 
     /// What is left when everything should be gone.

@@ -20,7 +20,7 @@ use super::udp::{gather, rule_error};
 use crate::device::{FlowRule, Protocol, Queues, RuleId};
 use crate::error::Error;
 use crate::flow::Readiness;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
 use crate::wire::igmp::Message;
@@ -63,13 +63,13 @@ pub(super) struct Groups {
     /// The earliest report that is due.
     next: Option<Instant>,
     jitter: ChaCha8Rng,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl Groups {
     pub(super) fn new(seed: u64) -> Self {
-        let (groups, ports, strain) = (BTreeMap::new(), BTreeMap::new(), Strain::HEALTHY);
-        Self { groups, ports, next: None, jitter: ChaCha8Rng::seed_from_u64(seed), strain }
+        let (groups, ports, mutation) = (BTreeMap::new(), BTreeMap::new(), Mutation::HEALTHY);
+        Self { groups, ports, next: None, jitter: ChaCha8Rng::seed_from_u64(seed), mutation }
     }
 
     /// Whether packets for this address are ours.
@@ -94,14 +94,14 @@ impl Groups {
 
     /// A router asks: groups that aren't about to report anyway choose a time.
     fn asked(&mut self, now: Instant, asked: Option<Ipv4Addr>, within: Duration) {
-        if self.strain.is(Mutant::QueryUnanswered) {
+        if self.mutation.is(Mutant::QueryUnanswered) {
             return;
         }
-        let within = if self.strain.is(Mutant::ReportTooLate) { within * 4 } else { within };
-        let all = self.strain.is(Mutant::SpecificQueryAsksAll);
+        let within = if self.mutation.is(Mutant::ReportTooLate) { within * 4 } else { within };
+        let all = self.mutation.is(Mutant::SpecificQueryAsksAll);
         let groups: Vec<_> =
             self.groups.keys().copied().filter(|&group| group != ALL_SYSTEMS && asked.is_none_or(|a| a == group || all)).collect();
-        let postpones = self.strain.is(Mutant::QueryPostponesReport);
+        let postpones = self.mutation.is(Mutant::QueryPostponesReport);
         for group in groups {
             let at = self.some_time(now, within);
             if let Some(group) = self.groups.get_mut(&group)
@@ -115,7 +115,7 @@ impl Groups {
 
     /// Another member reported: one report is enough (RFC 2236 s3).
     fn reported(&mut self, group: Ipv4Addr) {
-        if self.strain.is(Mutant::ReportNotSuppressed) {
+        if self.mutation.is(Mutant::ReportNotSuppressed) {
             return;
         }
         if let Some(group) = self.groups.get_mut(&group) {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::slots::STALL_MAX;
 use crate::device::MacAddr;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
 
 /// Requests before a neighbour counts as unreachable, and the time between them: Linux's mcast_solicit (and ucast_solicit) and
@@ -69,14 +69,14 @@ pub(super) struct Neighbours {
     due: Option<Instant>,
     /// The device refused a request, which was not tried again yet.
     unasked: bool,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl Neighbours {
     #[inline]
     pub(super) fn lookup(&mut self, now: Instant, from: IpAddr, ip: IpAddr) -> Lookup {
         match self.table.get(&ip) {
-            Some(Neighbour::Known { mac, until }) if now < *until || self.strain.is(Mutant::ArpNeverExpires) => {
+            Some(Neighbour::Known { mac, until }) if now < *until || self.mutation.is(Mutant::ArpNeverExpires) => {
                 Lookup::Known { mac: *mac, probe: false }
             }
             Some(Neighbour::Known { mac, .. }) => {
@@ -85,7 +85,7 @@ impl Neighbours {
                 Lookup::Known { mac, probe: true }
             }
             Some(Neighbour::Probed { mac, .. }) => Lookup::Known { mac: *mac, probe: false },
-            Some(Neighbour::Asked { .. }) if self.strain.is(Mutant::ArpAsksForEach) => Lookup::Unknown { ask: true },
+            Some(Neighbour::Asked { .. }) if self.mutation.is(Mutant::ArpAsksForEach) => Lookup::Unknown { ask: true },
             Some(Neighbour::Asked { .. }) => Lookup::Unknown { ask: false },
             None => {
                 self.make_room();
@@ -106,11 +106,11 @@ impl Neighbours {
     /// Takes in what a station claims, by an answer or by an announcement. Only what was asked for, or is known already, changes: an unasked
     /// claim enters nothing. Whether it was of use.
     pub(super) fn learn(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) -> bool {
-        if self.strain.is(Mutant::ArpLearnsUnasked) && !self.table.contains_key(&ip) {
+        if self.mutation.is(Mutant::ArpLearnsUnasked) && !self.table.contains_key(&ip) {
             self.table.insert(ip, Neighbour::Known { mac, until: now });
         }
         let Some(entry) = self.table.get_mut(&ip) else { return false };
-        if self.strain.is(Mutant::ArpKeepsFirstAnswer) && matches!(entry, Neighbour::Known { until, .. } if now < *until) {
+        if self.mutation.is(Mutant::ArpKeepsFirstAnswer) && matches!(entry, Neighbour::Known { until, .. } if now < *until) {
             return true;
         }
         // (As Linux's NUD_PERMANENT, which ARP does not change.)
@@ -125,14 +125,14 @@ impl Neighbours {
         match mac {
             Some(mac) => drop(self.table.insert(ip, Neighbour::Known { mac, until: FOREVER })),
             // A question under way goes on: somebody waits for the answer.
-            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) && !self.strain.is(Mutant::ForgottenQuestion) => {}
+            None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) && !self.mutation.is(Mutant::ForgottenQuestion) => {}
             None => drop(self.table.remove(&ip)),
         }
     }
 
     /// A request for us tells who asks (RFC 826's merge flag); that station will want an answer, so it may enter the table.
     pub(super) fn learn_asker(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) {
-        if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX && !self.strain.is(Mutant::ArpAskerForgotten) {
+        if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX && !self.mutation.is(Mutant::ArpAskerForgotten) {
             self.table.insert(ip, Neighbour::Known { mac, until: now + REACHABLE });
         }
     }
@@ -141,7 +141,7 @@ impl Neighbours {
     /// more loss on the wire it would cost whoever waits a second.)
     pub(super) fn unasked(&mut self, now: Instant, ip: IpAddr) {
         if let Some(Neighbour::Probed { tries, again_at, .. } | Neighbour::Asked { tries, again_at, .. }) = self.table.get_mut(&ip) {
-            if self.strain.is(Mutant::ArpRefusedIsAsked) {
+            if self.mutation.is(Mutant::ArpRefusedIsAsked) {
                 return;
             }
             (*tries, *again_at) = (tries.saturating_sub(1), now + STALL_MAX);
@@ -169,18 +169,18 @@ impl Neighbours {
             match neighbour {
                 Neighbour::Probed { mac, from, tries, again_at } if *again_at <= now => {
                     let (to, from) = (*mac, *from);
-                    if *tries < TRIES_MAX || self.strain.is(Mutant::ArpProbesForever) {
+                    if *tries < TRIES_MAX || self.mutation.is(Mutant::ArpProbesForever) {
                         (*tries, *again_at) = (*tries + 1, now + RETRY);
                         due.push(Retry::Ask { from, target, to });
                     } else {
-                        let tries = if self.strain.is(Mutant::ProbeTriesCarryOver) { *tries } else { 1 };
+                        let tries = if self.mutation.is(Mutant::ProbeTriesCarryOver) { *tries } else { 1 };
                         *neighbour = Neighbour::Asked { from, tries, again_at: now + RETRY };
                         due.push(Retry::Ask { from, target, to: MacAddr::BROADCAST });
                     }
                 }
                 Neighbour::Asked { from, tries, again_at } if *again_at <= now => {
-                    if *tries < TRIES_MAX && !self.strain.is(Mutant::ArpAsksOnce) || self.strain.is(Mutant::ArpAsksForever) {
-                        let pause = if self.strain.is(Mutant::ArpAsksTooOften) { RETRY / 10 } else { RETRY };
+                    if *tries < TRIES_MAX && !self.mutation.is(Mutant::ArpAsksOnce) || self.mutation.is(Mutant::ArpAsksForever) {
+                        let pause = if self.mutation.is(Mutant::ArpAsksTooOften) { RETRY / 10 } else { RETRY };
                         (*tries, *again_at) = (*tries + 1, now + pause);
                         due.push(Retry::Ask { from: *from, target, to: MacAddr::BROADCAST });
                     } else {

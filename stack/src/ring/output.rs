@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use super::ip::{self, IpHeader};
 use crate::device::{Capabilities, HEAD_MAX, MacAddr, Protocol, Queues, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::flow::Counters;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::tcp::Segment;
 use crate::wire::checksum::{self, Checksum};
 use crate::wire::{arp, ethernet, icmp, igmp, ipv4, ipv6, tcp, udp};
@@ -45,7 +45,7 @@ pub(super) struct Output {
     /// Frames that refer to buffers were queued since the last reap.
     pub(super) lent: bool,
     packet_id: u16,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
     pub(super) counters: Counters,
 }
 
@@ -64,7 +64,7 @@ impl Output {
             queued: false,
             lent: false,
             packet_id: 0,
-            strain: Strain::HEALTHY,
+            mutation: Mutation::HEALTHY,
             counters: Counters::default(),
         }
     }
@@ -139,8 +139,8 @@ impl Output {
             src,
             dst,
             next_header: protocol,
-            hop_limit: if self.strain.is(Mutant::HopLimitOffByOne) { to.ttl.wrapping_add(1) } else { to.ttl },
-            traffic_class: if self.strain.is(Mutant::TrafficClassForgotten) { 0 } else { to.tos },
+            hop_limit: if self.mutation.is(Mutant::HopLimitOffByOne) { to.ttl.wrapping_add(1) } else { to.ttl },
+            traffic_class: if self.mutation.is(Mutant::TrafficClassForgotten) { 0 } else { to.tos },
             flow_label: 0,
             payload_len: transport_len as u16,
         };
@@ -242,7 +242,7 @@ impl Output {
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(ipv4::PROTOCOL_TCP, header_len + payload_len);
             sum.add(&head[at..end]);
-            add_slices(&mut sum, payload, self.strain);
+            add_slices(&mut sum, payload, self.mutation);
             let field = at + tcp::CHECKSUM_OFFSET;
             head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
         }
@@ -314,7 +314,7 @@ impl Output {
     /// The checksum to send for a computed one.
     #[inline]
     fn udp_checksum(&self, computed: u16) -> u16 {
-        if self.strain.is(Mutant::ComputedZeroChecksumSent) { computed } else { udp::nonzero_checksum(computed) }
+        if self.mutation.is(Mutant::ComputedZeroChecksumSent) { computed } else { udp::nonzero_checksum(computed) }
     }
 
     /// One datagram whose payload lies in buffers.
@@ -334,7 +334,7 @@ impl Output {
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(ipv4::PROTOCOL_UDP, udp::LEN + payload_len);
             sum.add(&head[at..end]);
-            add_slices(&mut sum, payload, self.strain);
+            add_slices(&mut sum, payload, self.mutation);
             header.checksum = self.udp_checksum(sum.finish());
             header.emit(&mut head[at..]);
         }
@@ -371,13 +371,13 @@ impl Output {
         let at = self.ethernet(MacAddr::of_group(dst.into()), ethernet::ETHERTYPE_IPV4).emit(&mut head);
         self.packet_id = self.packet_id.wrapping_add(1);
         let mut packet = message.emit_packet(src, dst, self.packet_id);
-        if self.strain.is(Mutant::ReportWithoutAlert) {
+        if self.mutation.is(Mutant::ReportWithoutAlert) {
             packet[ipv4::LEN..ipv4::LEN + 4].fill(1);
         }
-        if self.strain.is(Mutant::ReportTravels) {
+        if self.mutation.is(Mutant::ReportTravels) {
             packet[8] = 64;
         }
-        if self.strain.is(Mutant::ReportWithoutAlert) || self.strain.is(Mutant::ReportTravels) {
+        if self.mutation.is(Mutant::ReportWithoutAlert) || self.mutation.is(Mutant::ReportTravels) {
             packet[10..12].fill(0);
             let sum = !checksum::sum(&packet[..ipv4::LEN + 4]);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -459,9 +459,9 @@ fn v6(ip: IpAddr) -> Ipv6Addr {
     if let IpAddr::V6(ip) = ip { ip } else { Ipv6Addr::UNSPECIFIED }
 }
 
-fn add_slices<T: TxBuffer>(sum: &mut Checksum, slices: &[TxSlice<'_, T>], strain: Strain) {
+fn add_slices<T: TxBuffer>(sum: &mut Checksum, slices: &[TxSlice<'_, T>], mutation: Mutation) {
     for slice in slices {
-        let len = if strain.is(Mutant::OddSliceChecksum) { slice.len & !1 } else { slice.len };
+        let len = if mutation.is(Mutant::OddSliceChecksum) { slice.len & !1 } else { slice.len };
         sum.add_sum(slice.buffer.checksum(slice.offset, slice.len), len);
     }
 }

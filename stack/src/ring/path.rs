@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::tcp::PATH_MTU_TIME;
 use crate::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) fn reported(len: u16, mtu: u16) -> u16 {
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     table: BTreeMap<IpAddr, (u16, Instant)>,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl Paths {
@@ -47,7 +47,7 @@ impl Paths {
         }
         let (mtu, until) = *self.table.get(&destination)?;
         if now < until {
-            if self.strain.is(Mutant::PathMtuRenewedByUse) {
+            if self.mutation.is(Mutant::PathMtuRenewedByUse) {
                 self.table.insert(destination, (mtu, now + PATH_MTU_TIME));
             }
             return Some(mtu);

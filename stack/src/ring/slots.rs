@@ -12,7 +12,7 @@ use super::udp::UdpFlow;
 use crate::device::{FiveTuple, Protocol, Queues, RuleId};
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::tcp;
 use crate::time::Instant;
 
@@ -121,12 +121,12 @@ impl Listener {
     }
 
     /// Whether one more connection may begin now ([`tcp::Config::syn_rate_max`]).
-    pub(super) fn lets_begin(&mut self, now: Instant, strain: Strain) -> bool {
+    pub(super) fn lets_begin(&mut self, now: Instant, mutation: Mutation) -> bool {
         if self.config.syn_rate_max == 0 {
             return true;
         }
         let (since, taken) = &mut self.syns;
-        if *taken == 0 || (now.since(*since) >= Duration::from_secs(1) && !strain.is(Mutant::SynRateCountsForever)) {
+        if *taken == 0 || (now.since(*since) >= Duration::from_secs(1) && !mutation.is(Mutant::SynRateCountsForever)) {
             (*since, *taken) = (now, 0);
         }
         let fits = *taken < self.config.syn_rate_max;
@@ -153,12 +153,12 @@ pub(super) struct Slots<Q: Queues> {
     pub(super) profiles: tcp::Profiles,
     /// The ring's number.
     ring: u16,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl<Q: Queues> Slots<Q> {
     pub(super) fn new(ring: u16, max: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), max, profiles: tcp::Profiles::default(), ring, strain: Strain::HEALTHY }
+        Self { slots: Vec::new(), free: Vec::new(), max, profiles: tcp::Profiles::default(), ring, mutation: Mutation::HEALTHY }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -181,7 +181,7 @@ impl<Q: Queues> Slots<Q> {
             None => return Err(Error::NoBuffers),
         };
         let slot = &mut self.slots[index as usize];
-        if !self.strain.is(Mutant::StaleIdFindsNextFlow) || slot.generation == 0 {
+        if !self.mutation.is(Mutant::StaleIdFindsNextFlow) || slot.generation == 0 {
             slot.generation = slot.generation.wrapping_add(1);
         }
         slot.flow = Some(flow);
@@ -200,7 +200,7 @@ impl<Q: Queues> Slots<Q> {
     pub(super) fn remove(&mut self, index: u32) -> Option<Flow<Q>> {
         let mut flow = self.slots[index as usize].flow.take()?;
         flow.wake();
-        if !self.strain.is(Mutant::SlotLeaks) {
+        if !self.mutation.is(Mutant::SlotLeaks) {
             self.free.push(index);
         }
         Some(flow)

@@ -187,7 +187,7 @@ impl<Q: Queues> Ring<Q> {
         if self.handed_over.is_old(local, remote, hop, header.seq) && !self.unanswered_syns.is_retransmission(now, key, header.seq) {
             return None;
         }
-        let (parent, strain) = (self.slots.id_at(index), self.slots.strain);
+        let (parent, mutation) = (self.slots.id_at(index), self.slots.mutation);
         let listener = self.slots.listener(parent).ok()?;
         let half_open = if self.config.is(Mutant::BacklogCountsReadyOnly) { 0 } else { listener.half_open };
         let more = usize::from(self.config.is(Mutant::BacklogOneMore));
@@ -196,7 +196,7 @@ impl<Q: Queues> Ring<Q> {
             mark!(self, ListenOverflow);
             return None;
         }
-        if !listener.lets_begin(now, strain) {
+        if !listener.lets_begin(now, mutation) {
             listener.counters.rx_drops += 1;
             return None;
         }

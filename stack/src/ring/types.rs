@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::device::{MacAddr, Protocol};
 use crate::flow::{Counters, Readiness};
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::tcp;
 use crate::time::Instant;
 
@@ -179,8 +179,8 @@ impl Default for RingConfig {
 
 impl RingConfig {
     /// The same for the parts.
-    pub(super) fn strain(&self) -> Strain {
-        Strain {
+    pub(super) fn mutation(&self) -> Mutation {
+        Mutation {
             #[cfg(feature = "mutants")]
             mutant: self.mutant,
         }

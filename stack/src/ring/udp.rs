@@ -26,7 +26,7 @@ use crate::device::{FlowRule, MacAddr, Protocol, Queues, RuleError, RuleId, RxBu
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
 use crate::marks::mark;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::tcp::{Lent, RxPayload};
 use crate::time::Instant;
 
@@ -117,7 +117,7 @@ pub(super) struct UdpFlow<Q: Queues> {
     /// The most datagrams, and bytes of them, that ever waited; and the bytes that were dropped.
     peaks: (usize, usize),
     dropped_bytes: u64,
-    strain: Strain,
+    mutation: Mutation,
 }
 
 impl<Q: Queues> UdpFlow<Q> {
@@ -143,10 +143,10 @@ impl<Q: Queues> UdpFlow<Q> {
     #[inline(always)]
     pub(super) fn push(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, Q::Rx>) -> bool {
         let len = payload.len();
-        let least = if self.strain.is(Mutant::EmptyQueueDrops) { 0 } else { len + OVERHEAD };
-        let counts = len > 0 || !self.strain.is(Mutant::EmptyDatagramsUnbounded);
+        let least = if self.mutation.is(Mutant::EmptyQueueDrops) { 0 } else { len + OVERHEAD };
+        let counts = len > 0 || !self.mutation.is(Mutant::EmptyDatagramsUnbounded);
         if counts && self.queued + self.lent + len + OVERHEAD > self.options.rcvbuf.max(least) {
-            self.counters.rx_drops += u64::from(!self.strain.is(Mutant::DropsUncounted));
+            self.counters.rx_drops += u64::from(!self.mutation.is(Mutant::DropsUncounted));
             self.dropped_bytes += len as u64;
             return false;
         }
@@ -161,7 +161,7 @@ impl<Q: Queues> UdpFlow<Q> {
             }
             return true;
         }
-        self.bytes.push(payload.head, self.strain);
+        self.bytes.push(payload.head, self.mutation);
         let drops = self.drops_to_tell();
         self.enqueue(Waiting { from, to, received: now, drops, head: payload.head.len(), buffer: payload.body }, len);
         true
@@ -186,7 +186,7 @@ impl<Q: Queues> UdpFlow<Q> {
         let len = payload.len();
         let (head, buffer) = self.keep(to, payload);
         if !head.is_empty() {
-            self.bytes.push(head, self.strain);
+            self.bytes.push(head, self.mutation);
         }
         let (head, drops) = (head.len(), self.drops_to_tell());
         self.enqueue(Waiting { from, to, received: now, drops, head, buffer }, len);
@@ -240,11 +240,11 @@ impl<Q: Queues> UdpFlow<Q> {
         let len = first.len();
         let copied = first.copy(self.bytes.first(first.head), into);
         let head = first.head;
-        let told = if self.strain.is(Mutant::TruncationUntold) { copied } else { len };
+        let told = if self.mutation.is(Mutant::TruncationUntold) { copied } else { len };
         let datagram = Datagram { copied, len: told, from: first.from, to: first.to, received: first.received, drops: first.drops };
-        if !peek || (len == 0 && self.strain.is(Mutant::PeekTakesEmpty)) {
+        if !peek || (len == 0 && self.mutation.is(Mutant::PeekTakesEmpty)) {
             self.forget_first(head, len);
-            if self.strain.is(Mutant::TruncationLeaksQueue) {
+            if self.mutation.is(Mutant::TruncationLeaksQueue) {
                 self.queued += len - copied;
             }
         }
@@ -266,7 +266,7 @@ impl<Q: Queues> UdpFlow<Q> {
         {
             headers.pop_front();
         }
-        if len > 0 || !self.strain.is(Mutant::EmptyKeepsOverhead) {
+        if len > 0 || !self.mutation.is(Mutant::EmptyKeepsOverhead) {
             self.queued -= len + OVERHEAD;
         }
         self.bytes.consume(head);
@@ -318,7 +318,7 @@ impl<Q: Queues> UdpFlow<Q> {
     /// Bytes waiting, and those of the next datagram.
     pub(super) fn waiting(&self) -> (usize, usize) {
         let next = self.queue.front().map_or(0, Waiting::len);
-        let next = if self.strain.is(Mutant::NextLenOfQueue) { self.queued - self.queue.len() * OVERHEAD } else { next };
+        let next = if self.mutation.is(Mutant::NextLenOfQueue) { self.queued - self.queue.len() * OVERHEAD } else { next };
         (self.queued - self.queue.len() * OVERHEAD, next)
     }
 
@@ -346,7 +346,7 @@ impl<Q: Queues> UdpFlow<Q> {
     }
 
     pub(super) fn shut(&mut self, read: bool, write: bool) -> Result<(), Error> {
-        if self.strain.is(Mutant::ShutForgetsHalf) {
+        if self.mutation.is(Mutant::ShutForgetsHalf) {
             (self.shut_read, self.shut_write) = (false, false);
         }
         self.shut_read |= read;

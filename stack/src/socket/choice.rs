@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::state::SocketId;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::net::LinkId;
 
 /// What a flow's ring is chosen by: `ring_logic_t`.
@@ -147,12 +147,19 @@ pub struct Choice {
     limit: usize,
     /// Calls in a row by another place after which a flow goes over to that: for receiving and for sending. `None`: never.
     ratios: [Option<u32>; 2],
-    strain: Strain,
+    mutation: Mutation,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        Self { rings: Vec::new(), known: BTreeMap::new(), others: 0, limit: usize::MAX, ratios: [Some(100); 2], strain: Strain::HEALTHY }
+        Self {
+            rings: Vec::new(),
+            known: BTreeMap::new(),
+            others: 0,
+            limit: usize::MAX,
+            ratios: [Some(100); 2],
+            mutation: Mutation::HEALTHY,
+        }
     }
 }
 
@@ -248,16 +255,16 @@ impl Choice {
     /// Makes the sockets that use it mutants.
     #[cfg(feature = "mutants")]
     pub const fn mutate(&mut self, mutant: Mutant) {
-        self.strain.mutant = mutant;
+        self.mutation.mutant = mutant;
     }
 
-    pub(super) const fn strain(&self) -> Strain {
-        self.strain
+    pub(super) const fn mutation(&self) -> Mutation {
+        self.mutation
     }
 
     /// Whether it is this mutant.
     #[inline(always)]
     pub(super) fn is(&self, mutant: Mutant) -> bool {
-        self.strain.is(mutant)
+        self.mutation.is(mutant)
     }
 }

@@ -53,7 +53,7 @@ impl Datagrams {
 
     fn way(&mut self, env: &Env<'_>, setup: &Setup, to: SocketAddr) -> Result<Way, Unroutable> {
         let query = setup.query(self.local());
-        self.routes.way_of(env.tables, to, &query, env.choice.strain())
+        self.routes.way_of(env.tables, to, &query, env.choice.mutation())
     }
 
     /// The flow that sends over a link: the caller's ring's, if the socket has one there, and if that caller has sent for long enough.
@@ -169,7 +169,7 @@ impl Socket {
             State::Closed => return Err(Error::BadSocket),
             _ => return Err(Error::NotSupported),
         };
-        match merge::next(env.rings, flows, self.beside.as_mut(), env.now, env.choice.strain()) {
+        match merge::next(env.rings, flows, self.beside.as_mut(), env.now, env.choice.mutation()) {
             None => Err(Error::WouldBlock),
             Some(Source::Flow(flow)) => env.rings.at(flow.ring).ok_or(Error::BadSocket)?.recv_from(flow, into, flags),
             Some(Source::Kernel) => {

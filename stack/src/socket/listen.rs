@@ -62,7 +62,7 @@ impl Socket {
             State::Closed => return Err(Error::BadSocket),
             _ => return Err(Error::Invalid),
         };
-        match merge::next(env.rings, flows, self.beside.as_mut(), env.now, env.choice.strain()) {
+        match merge::next(env.rings, flows, self.beside.as_mut(), env.now, env.choice.mutation()) {
             None => Err(Error::WouldBlock),
             Some(Source::Kernel) => {
                 let beside = self.beside.as_mut().ok_or(Error::BadSocket)?;

@@ -3,7 +3,7 @@
 use super::Rings;
 use super::kernel::Beside;
 use crate::flow::Readiness;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::ring::FlowId;
 use crate::time::Instant;
 
@@ -15,7 +15,13 @@ pub(super) enum Source {
 }
 
 /// Where what came first waits; a pending error comes before that, as on Linux.
-pub(super) fn next(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&mut Beside>, now: Instant, strain: Strain) -> Option<Source> {
+pub(super) fn next(
+    rings: &mut dyn Rings,
+    flows: &[FlowId],
+    beside: Option<&mut Beside>,
+    now: Instant,
+    mutation: Mutation,
+) -> Option<Source> {
     // (There is nothing to choose between: its own call says what there is.)
     if let (&[flow], None) = (flows, &beside) {
         return Some(Source::Flow(flow));
@@ -27,7 +33,7 @@ pub(super) fn next(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&mut 
             return Some(Source::Flow(flow));
         }
         let Some(at) = ring.arrived(flow) else { continue };
-        if strain.is(Mutant::FirstRingFirst) {
+        if mutation.is(Mutant::FirstRingFirst) {
             return Some(Source::Flow(flow));
         }
         if first.is_none_or(|(before, _)| at < before) {
@@ -35,7 +41,7 @@ pub(super) fn next(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&mut 
         }
     }
     if let Some(at) = beside.and_then(|beside| beside.arrived(now))
-        && first.is_none_or(|(before, _)| at < before && !strain.is(Mutant::KernelLast))
+        && first.is_none_or(|(before, _)| at < before && !mutation.is(Mutant::KernelLast))
     {
         first = Some((at, Source::Kernel));
     }
@@ -44,20 +50,20 @@ pub(super) fn next(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&mut 
 
 /// Of several flows, the one where what came first waits, or an error. `None`: nothing waits anywhere.
 pub fn first_of(rings: &mut dyn Rings, flows: &[FlowId]) -> Option<FlowId> {
-    match next(rings, flows, None, Instant::ZERO, Strain::HEALTHY)? {
+    match next(rings, flows, None, Instant::ZERO, Mutation::HEALTHY)? {
         Source::Flow(flow) => Some(flow),
         Source::Kernel => None,
     }
 }
 
 /// What several flows, and the kernel's part, are ready for together: reading and writing if one is; ended if all are.
-pub(super) fn readiness(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&Beside>, strain: Strain) -> Readiness {
+pub(super) fn readiness(rings: &mut dyn Rings, flows: &[FlowId], beside: Option<&Beside>, mutation: Mutation) -> Readiness {
     const ANY: Readiness = Readiness::IN.union(Readiness::OUT).union(Readiness::ERR);
     let (mut any, mut all) = (Readiness::empty(), Readiness::all());
     for flow in flows {
         let ready = rings.at(flow.ring).map_or(Readiness::ERR | Readiness::HUP, |ring| ring.readiness(*flow));
         (any, all) = (any | ready, all & ready);
-        if strain.is(Mutant::ReadinessOfOne) {
+        if mutation.is(Mutant::ReadinessOfOne) {
             break;
         }
     }

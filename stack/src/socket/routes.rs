@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::addr::MacAddr;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::net::{Delivery, LinkId, Query, Tables, Unroutable};
 use crate::ring::NextHop;
 
@@ -58,11 +58,11 @@ impl Routes {
     /// # Errors
     /// [`Unroutable`], which is remembered as well.
     pub fn way(&mut self, tables: &Tables, to: SocketAddr, query: &Query) -> Result<Way, Unroutable> {
-        self.way_of(tables, to, query, Strain::HEALTHY)
+        self.way_of(tables, to, query, Mutation::HEALTHY)
     }
 
-    pub(super) fn way_of(&mut self, tables: &Tables, to: SocketAddr, query: &Query, strain: Strain) -> Result<Way, Unroutable> {
-        if self.generation != tables.generation() && !strain.is(Mutant::RoutesOutliveTables) {
+    pub(super) fn way_of(&mut self, tables: &Tables, to: SocketAddr, query: &Query, mutation: Mutation) -> Result<Way, Unroutable> {
+        if self.generation != tables.generation() && !mutation.is(Mutant::RoutesOutliveTables) {
             self.forget();
         }
         self.generation = tables.generation();

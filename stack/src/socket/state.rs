@@ -187,9 +187,9 @@ impl Socket {
             State::Closed => Readiness::ERR | Readiness::HUP,
             // (Between two rings it is ready for nothing.)
             State::Connected(stream) if stream.flows().is_empty() => Readiness::empty(),
-            State::Connecting(_) | State::Connected(_) => merge::readiness(rings, self.flows(), None, choice.strain()),
+            State::Connecting(_) | State::Connected(_) => merge::readiness(rings, self.flows(), None, choice.mutation()),
             State::Listening(_) | State::Datagram(_) | State::Kernel => {
-                merge::readiness(rings, self.flows(), self.beside.as_ref(), choice.strain())
+                merge::readiness(rings, self.flows(), self.beside.as_ref(), choice.mutation())
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 
 /// Keepalive probes (SO_KEEPALIVE and its TCP options).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,8 +179,8 @@ impl Config {
     pub const MSS_MIN: u16 = 88;
 
     /// The same for the parts.
-    pub(super) fn strain(&self) -> Strain {
-        Strain {
+    pub(super) fn mutation(&self) -> Mutation {
+        Mutation {
             #[cfg(feature = "mutants")]
             mutant: self.mutant,
         }

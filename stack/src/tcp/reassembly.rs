@@ -8,7 +8,7 @@ use super::fields::{Fields, SnapshotError};
 use super::payload::RxPayload;
 use super::recv_queue::{COPY_BREAK, RecvQueue};
 use crate::device::RxBuffer;
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::wire::tcp::{SackBlock, SackBlocks, SeqNumber};
 
 /// The most gaps that are kept track of. A peer that makes more (only one that means to does) has its segments dropped.
@@ -124,13 +124,13 @@ pub(super) struct Reassembly<R> {
     pub(super) fin: Option<SeqNumber>,
     /// As the receive queue that the bytes will go to: they stay where the device put them.
     pub(super) lends: bool,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl<R: RxBuffer> Reassembly<R> {
     pub(super) fn new() -> Self {
-        let (blocks, recent, strain) = (VecDeque::new(), ArrayVec::new(), Strain::HEALTHY);
-        Self { blocks, recent, newest: None, dropped: None, duplicate: None, fin: None, lends: false, strain }
+        let (blocks, recent, mutation) = (VecDeque::new(), ArrayVec::new(), Mutation::HEALTHY);
+        Self { blocks, recent, newest: None, dropped: None, duplicate: None, fin: None, lends: false, mutation }
     }
 
     /// Whether nothing is kept and nothing is left to report.
@@ -154,7 +154,7 @@ impl<R: RxBuffer> Reassembly<R> {
     /// the newest segment, all SACK blocks MUST NOT report any old data which is no longer actually held by the receiver."
     pub(super) fn prune(&mut self) {
         self.blocks.clear();
-        if !self.strain.is(Mutant::PrunedStillReported) {
+        if !self.mutation.is(Mutant::PrunedStillReported) {
             self.recent.clear();
         }
         self.dropped = self.newest.take();
@@ -201,11 +201,11 @@ impl<R: RxBuffer> Reassembly<R> {
                 return;
             }
             at = part_end;
-            if at.lt(end) && self.strain.is(Mutant::TailBehindHeldLost) {
+            if at.lt(end) && self.mutation.is(Mutant::TailBehindHeldLost) {
                 break;
             }
         }
-        if covered && !self.strain.is(Mutant::NoDsackForHeldBytes) {
+        if covered && !self.mutation.is(Mutant::NoDsackForHeldBytes) {
             self.note_duplicate(seq, end);
         }
         self.newest = seq.lt(end).then_some(SackBlock { start: seq, end });
@@ -220,7 +220,7 @@ impl<R: RxBuffer> Reassembly<R> {
                 before
             }
             _ => {
-                let most = if self.strain.is(Mutant::OneBlockKept) { 1 } else { BLOCKS_MAX };
+                let most = if self.mutation.is(Mutant::OneBlockKept) { 1 } else { BLOCKS_MAX };
                 if self.blocks.len() >= most {
                     return false;
                 }
@@ -230,8 +230,8 @@ impl<R: RxBuffer> Reassembly<R> {
                 index
             }
         };
-        let joins =
-            !self.strain.is(Mutant::BlocksNotJoined) && self.blocks.get(index + 1).is_some_and(|next| next.start == self.blocks[index].end);
+        let joins = !self.mutation.is(Mutant::BlocksNotJoined)
+            && self.blocks.get(index + 1).is_some_and(|next| next.start == self.blocks[index].end);
         if joins && let Some(mut next) = self.blocks.remove(index + 1) {
             let block = &mut self.blocks[index];
             block.end = next.end;
@@ -244,11 +244,11 @@ impl<R: RxBuffer> Reassembly<R> {
     fn note_recent(&mut self, seq: SeqNumber) {
         let index = self.blocks.partition_point(|block| block.end.le(seq));
         let Some(block) = self.blocks.get(index) else { return };
-        let block = match self.strain.is(Mutant::SackNamesSegment) {
+        let block = match self.mutation.is(Mutant::SackNamesSegment) {
             true => self.newest.unwrap_or(SackBlock { start: block.start, end: block.end }),
             false => SackBlock { start: block.start, end: block.end },
         };
-        let repeats = self.strain.is(Mutant::SackRepeatsSubsets);
+        let repeats = self.mutation.is(Mutant::SackRepeatsSubsets);
         self.recent.retain(|old| repeats || old.start.lt(block.start) || old.end.gt(block.end));
         self.recent.truncate(3);
         self.recent.insert(0, block);
@@ -277,9 +277,9 @@ impl<R: RxBuffer> Reassembly<R> {
                     }
                 }
             }
-            rcv_nxt = if self.strain.is(Mutant::DrainStepsBack) { block.end } else { rcv_nxt.max(block.end) };
+            rcv_nxt = if self.mutation.is(Mutant::DrainStepsBack) { block.end } else { rcv_nxt.max(block.end) };
         }
-        if !self.strain.is(Mutant::SackOfAcknowledged) {
+        if !self.mutation.is(Mutant::SackOfAcknowledged) {
             self.recent.retain(|block| block.end.gt(rcv_nxt));
         }
         rcv_nxt
@@ -297,7 +297,7 @@ impl<R: RxBuffer> Reassembly<R> {
     /// For a snapshot: where the blocks lie and what is to be reported, and the blocks' bytes, one behind the other.
     pub(super) fn written(&self) -> (Held, Vec<u8>) {
         // How the bytes lie in pieces is the device's, and how they come from now on; so is whether they are lent.
-        let Self { blocks, recent, newest, dropped, duplicate, fin, lends: _, strain: _ } = self;
+        let Self { blocks, recent, newest, dropped, duplicate, fin, lends: _, mutation: _ } = self;
         let mut bytes = Vec::new();
         for piece in blocks.iter().flat_map(|block| &block.pieces) {
             match piece {

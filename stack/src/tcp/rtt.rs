@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::fields::{Fields, SnapshotError};
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -28,7 +28,7 @@ pub(super) struct Rtt {
     timing: bool,
     timed_end: SeqNumber,
     timed_at: Instant,
-    strain: Strain,
+    mutation: Mutation,
 }
 
 impl Rtt {
@@ -41,7 +41,7 @@ impl Rtt {
             timing: false,
             timed_end: SeqNumber(0),
             timed_at: Instant::ZERO,
-            strain: Strain::HEALTHY,
+            mutation: Mutation::HEALTHY,
         }
     }
 
@@ -57,8 +57,8 @@ impl Rtt {
     }
 
     /// The same as a mutant.
-    pub(super) const fn of(self, strain: Strain) -> Self {
-        Self { strain, ..self }
+    pub(super) const fn of(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
     }
 
     /// Of a handshake under way, in which nothing was measured yet: whether the round trip of a segment is timed that ends with `end` and was sent at `at`
@@ -74,7 +74,7 @@ impl Rtt {
 
     /// What it consists of, for a snapshot.
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { srtt_ns, var_ns, rto_ns, backoff, timing, timed_end, timed_at, strain: _ } = self;
+        let Self { srtt_ns, var_ns, rto_ns, backoff, timing, timed_end, timed_at, mutation: _ } = self;
         fields.at_most(srtt_ns, RTO_MAX_NS)?;
         fields.at_most(var_ns, RTO_MAX_NS)?;
         fields.at_most(rto_ns, 5 * RTO_MAX_NS)?;
@@ -103,8 +103,8 @@ impl Rtt {
     /// The timeout in nanoseconds, doubled as often as it ran out.
     #[inline]
     pub(super) fn rto_ns(&self) -> u64 {
-        let most = if self.strain.is(Mutant::BackoffUncapped) { RTO_MAX_NS * 30 } else { RTO_MAX_NS };
-        let most = if self.strain.is(Mutant::BackoffCappedEarly) { RTO_MAX_NS / 60 } else { most };
+        let most = if self.mutation.is(Mutant::BackoffUncapped) { RTO_MAX_NS * 30 } else { RTO_MAX_NS };
+        let most = if self.mutation.is(Mutant::BackoffCappedEarly) { RTO_MAX_NS / 60 } else { most };
         self.rto_ns.saturating_mul(1 << self.backoff.min(16)).min(most)
     }
 
@@ -122,7 +122,7 @@ impl Rtt {
     /// A segment that ends at `end` is sent for the first time.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, end: SeqNumber) {
-        if !self.timing || self.strain.is(Mutant::RttOfLastSegment) {
+        if !self.timing || self.mutation.is(Mutant::RttOfLastSegment) {
             self.timing = true;
             self.timed_end = end;
             self.timed_at = now;
@@ -132,17 +132,17 @@ impl Rtt {
     /// Something was sent again: its acknowledgment would be ambiguous (Karn; RFC 6298 s3).
     #[inline]
     pub(super) fn retransmitted(&mut self) {
-        self.timing &= self.strain.is(Mutant::KarnIgnored);
+        self.timing &= self.mutation.is(Mutant::KarnIgnored);
     }
 
     /// `ack` acknowledges something new. `echoed`: the age of the timestamp that came with it, which isn't ambiguous.
     #[inline]
     pub(super) fn acknowledged(&mut self, now: Instant, ack: SeqNumber, echoed: impl FnOnce() -> Option<Duration>) {
-        if !self.strain.is(Mutant::BackoffKept) {
+        if !self.mutation.is(Mutant::BackoffKept) {
             self.backoff = 0;
         }
         if self.timing {
-            if ack.ge(self.timed_end) || self.strain.is(Mutant::RttEndsAtAnyAck) {
+            if ack.ge(self.timed_end) || self.mutation.is(Mutant::RttEndsAtAnyAck) {
                 self.timing = false;
                 self.sample(now.as_nanos().saturating_sub(self.timed_at.as_nanos()));
             }
@@ -154,7 +154,7 @@ impl Rtt {
     /// The timeout ran out (RFC 6298 s5.5).
     pub(super) fn timed_out(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
-        self.timing &= self.strain.is(Mutant::KarnIgnored);
+        self.timing &= self.mutation.is(Mutant::KarnIgnored);
     }
 
     /// The handshake is over, in which a SYN timed out. RFC 6298 s5.7: "the RTO MUST be re-initialized to 3 seconds when data transmission begins"; as
@@ -170,20 +170,20 @@ impl Rtt {
         let rtt = rtt_ns.clamp(1, RTO_MAX_NS);
         if self.srtt_ns == 0 {
             self.srtt_ns = rtt;
-            self.var_ns = if self.strain.is(Mutant::FirstSampleIsCertain) { 0 } else { rtt / 2 };
+            self.var_ns = if self.mutation.is(Mutant::FirstSampleIsCertain) { 0 } else { rtt / 2 };
         } else {
-            if self.strain.is(Mutant::VarianceAfterMean) {
+            if self.mutation.is(Mutant::VarianceAfterMean) {
                 self.srtt_ns = rtt;
             }
             let before = self.srtt_ns;
             self.srtt_ns = self.srtt_ns - self.srtt_ns / 8 + rtt / 8;
-            let mean = if self.strain.is(Mutant::RttvarAfterSrtt) { self.srtt_ns } else { before };
+            let mean = if self.mutation.is(Mutant::RttvarAfterSrtt) { self.srtt_ns } else { before };
             self.var_ns = self.var_ns - self.var_ns / 4 + mean.abs_diff(rtt) / 4;
         }
         self.srtt_ns = self.srtt_ns.max(1);
-        let least = if self.strain.is(Mutant::NoLeastTimeout) { 1_000_000 } else { RTO_MIN_NS };
+        let least = if self.mutation.is(Mutant::NoLeastTimeout) { 1_000_000 } else { RTO_MIN_NS };
         self.rto_ns = self.srtt_ns + (4 * self.var_ns).max(least);
-        if self.strain.is(Mutant::TimeoutIgnoresVariance) {
+        if self.mutation.is(Mutant::TimeoutIgnoresVariance) {
             self.rto_ns = self.srtt_ns + RTO_MIN_NS;
         }
     }

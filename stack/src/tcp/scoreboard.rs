@@ -1,6 +1,6 @@
 //! What the peer reported to have received out of order, and what follows about losses (RFC 6675).
 
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::wire::tcp::{SackBlock, SeqNumber};
 
 /// The most separate ranges that are remembered; further reports are ignored (the bytes are then sent once more than needed).
@@ -12,13 +12,13 @@ pub(super) struct Scoreboard {
     /// Invariant: in order, disjoint, not adjacent, none empty.
     ranges: Vec<SackBlock>,
     bytes: usize,
-    strain: Strain,
+    mutation: Mutation,
 }
 
 impl Scoreboard {
     /// The same as a mutant.
-    pub(super) fn of(self, strain: Strain) -> Self {
-        Self { strain, ..self }
+    pub(super) fn of(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
     }
 
     #[inline]
@@ -29,7 +29,7 @@ impl Scoreboard {
     /// The reported ranges, in order.
     pub(super) fn ranges(&self) -> &[SackBlock] {
         // (How many bytes they have, follows.)
-        let Self { ranges, bytes: _, strain: _ } = self;
+        let Self { ranges, bytes: _, mutation: _ } = self;
         ranges
     }
 
@@ -44,13 +44,13 @@ impl Scoreboard {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self { strain: self.strain, ..Self::default() };
+        *self = Self { mutation: self.mutation, ..Self::default() };
     }
 
     /// Takes in a reported block; what lies outside of `[una, nxt]` is nonsense, or a duplicate's report. Whether it told anything new.
     pub(super) fn add(&mut self, block: SackBlock, una: SeqNumber, nxt: SeqNumber) -> bool {
         let SackBlock { mut start, mut end } = block;
-        let beyond = (start.ge(nxt) || end.gt(nxt)) && !self.strain.is(Mutant::SackOfUnsentTaken);
+        let beyond = (start.ge(nxt) || end.gt(nxt)) && !self.mutation.is(Mutant::SackOfUnsentTaken);
         // (A block from half the sequence space away seems to begin behind `una` and to end before `nxt`.)
         if start.ge(end) || start.lt(una) || beyond {
             return false;
@@ -69,7 +69,7 @@ impl Scoreboard {
             return false;
         }
         let replaced: usize = self.ranges[from..to].iter().map(|range| range.end.since(range.start)).sum();
-        let replaced = if self.strain.is(Mutant::SackedTwiceCounted) { 0 } else { replaced };
+        let replaced = if self.mutation.is(Mutant::SackedTwiceCounted) { 0 } else { replaced };
         self.bytes = self.bytes - replaced + end.since(start);
         self.ranges.splice(from..to, [SackBlock { start, end }]);
         true
@@ -85,7 +85,7 @@ impl Scoreboard {
         if let Some(first) = self.ranges.first_mut() {
             first.start = first.start.max(una);
         }
-        if self.strain.is(Mutant::ReportedBytesMiscounted) {
+        if self.mutation.is(Mutant::ReportedBytesMiscounted) {
             return;
         }
         self.bytes = self.ranges.iter().map(|range| range.end.since(range.start)).sum();
@@ -96,8 +96,8 @@ impl Scoreboard {
         let mut above = 0;
         for range in self.ranges.iter().rev() {
             above += range.end.since(range.start);
-            let enough = if self.strain.is(Mutant::LostAfterOne) { 0 } else { 2 * mss };
-            if above > enough || (above == enough && self.strain.is(Mutant::LostAfterExactlyTwo)) {
+            let enough = if self.mutation.is(Mutant::LostAfterOne) { 0 } else { 2 * mss };
+            if above > enough || (above == enough && self.mutation.is(Mutant::LostAfterExactlyTwo)) {
                 return Some(range.start);
             }
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::fields::{Fields, SnapshotError};
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -29,14 +29,14 @@ pub(super) struct ReceiveWindow {
     /// The most it took in one measurement.
     space: usize,
     measured_at: Instant,
-    pub(super) strain: Strain,
+    pub(super) mutation: Mutation,
 }
 
 impl ReceiveWindow {
     pub(super) fn new(now: Instant, (limit, limit_max): (usize, usize)) -> Self {
         let zero = SeqNumber(0);
-        let strain = Strain::HEALTHY;
-        Self { nxt: zero, adv: zero, wup: zero, scale: 0, limit, limit_max, copied: 0, space: limit / 2, measured_at: now, strain }
+        let mutation = Mutation::HEALTHY;
+        Self { nxt: zero, adv: zero, wup: zero, scale: 0, limit, limit_max, copied: 0, space: limit / 2, measured_at: now, mutation }
     }
 
     /// The peer's first sequence number became known.
@@ -48,8 +48,8 @@ impl ReceiveWindow {
 
     /// Whether nothing has been received yet since `begun`, and nobody has read.
     pub(super) fn is_new(&self, begun: Instant, limits: (usize, usize)) -> bool {
-        let Self { nxt, adv, wup, scale, strain, .. } = *self;
-        *self == Self { nxt, adv, wup, scale, strain, ..Self::new(begun, limits) }
+        let Self { nxt, adv, wup, scale, mutation, .. } = *self;
+        *self == Self { nxt, adv, wup, scale, mutation, ..Self::new(begun, limits) }
     }
 
     /// Bytes that may wait for the reader.
@@ -69,7 +69,7 @@ impl ReceiveWindow {
 
     /// What it consists of, for a snapshot. (The largest limit is the configuration's.)
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { nxt, adv, wup, scale, limit, limit_max: _, copied, space, measured_at, strain: _ } = self;
+        let Self { nxt, adv, wup, scale, limit, limit_max: _, copied, space, measured_at, mutation: _ } = self;
         for number in [nxt, adv, wup] {
             fields.number(number)?;
         }
@@ -82,7 +82,7 @@ impl ReceiveWindow {
 
     /// As it was elsewhere: what was expected next, offered and acknowledged, and how far its buffer had grown.
     pub(super) fn resume(&mut self, from: &Self) {
-        let Self { nxt, adv, wup, scale, limit, limit_max: _, copied, space, measured_at, strain: _ } = from;
+        let Self { nxt, adv, wup, scale, limit, limit_max: _, copied, space, measured_at, mutation: _ } = from;
         (self.nxt, self.adv, self.wup, self.scale) = (*nxt, *adv, *wup, *scale);
         (self.copied, self.space, self.measured_at) = (*copied, *space, *measured_at);
         if self.limit < self.limit_max {
@@ -109,13 +109,13 @@ impl ReceiveWindow {
         let offered = self.offered();
         let free = self.limit.saturating_sub(queued);
         // RFC 9293 s3.8.6.2.2: the edge moves by a segment or half the buffer, or not at all.
-        let worthwhile = free >= mss.min(self.limit / 2) || self.strain.is(Mutant::SillyWindowOffered);
-        if self.strain.is(Mutant::WindowOfWholeBuffer) {
+        let worthwhile = free >= mss.min(self.limit / 2) || self.mutation.is(Mutant::SillyWindowOffered);
+        if self.mutation.is(Mutant::WindowOfWholeBuffer) {
             let open = self.limit.min(65_535 << self.scale) & !(unit - 1);
             return ((open >> self.scale) as u16, self.nxt + open);
         }
         let open = (free & !(unit - 1)).min(65_535 << self.scale);
-        if worthwhile && (open >= offered || self.strain.is(Mutant::SmallerBufferShrinksWindow)) {
+        if worthwhile && (open >= offered || self.mutation.is(Mutant::SmallerBufferShrinksWindow)) {
             return ((open >> self.scale) as u16, self.nxt + open);
         }
         // What was offered stays so: rounded up, unless that would let a peer creep past the limit unit by unit. Then what is
@@ -130,7 +130,7 @@ impl ReceiveWindow {
 
     /// As [`ReceiveWindow::select`], for a SYN, whose window is never scaled (RFC 7323 s2.2).
     pub(super) fn select_syn(&self) -> (u16, SeqNumber) {
-        let scale = if self.strain.is(Mutant::OwnSynWindowScaled) { self.scale } else { 0 };
+        let scale = if self.mutation.is(Mutant::OwnSynWindowScaled) { self.scale } else { 0 };
         let open = self.limit.min(65_535);
         if scale > 0 {
             return ((open >> scale) as u16, self.nxt + open);
@@ -146,10 +146,10 @@ impl ReceiveWindow {
         // What is said is rounded to units, up or down. A sender that waits for half of the largest window it saw must not wait for
         // the fraction of a unit.
         let slack = 2usize << self.scale;
-        if self.strain.is(Mutant::WindowUpdatesTooOften) {
+        if self.mutation.is(Mutant::WindowUpdatesTooOften) {
             return self.select(queued, mss).1.since(self.adv) > 0;
         }
-        if self.strain.is(Mutant::WindowUpdateOnlyWhenEmpty) && queued > 0 {
+        if self.mutation.is(Mutant::WindowUpdateOnlyWhenEmpty) && queued > 0 {
             return false;
         }
         if 2 * offered > self.limit + slack {
@@ -164,7 +164,7 @@ impl ReceiveWindow {
     #[inline]
     pub(super) fn on_read(&mut self, now: Instant, n: usize, rtt: Duration, mss: usize) -> bool {
         self.copied += n;
-        if self.limit >= self.limit_max || self.strain.is(Mutant::BufferNeverGrows) {
+        if self.limit >= self.limit_max || self.mutation.is(Mutant::BufferNeverGrows) {
             return false;
         }
         let elapsed = now.as_nanos().saturating_sub(self.measured_at.as_nanos());
@@ -173,7 +173,7 @@ impl ReceiveWindow {
         }
         let before = self.limit;
         self.adjust(mss);
-        if !self.strain.is(Mutant::ReadRateAccumulates) {
+        if !self.mutation.is(Mutant::ReadRateAccumulates) {
             self.copied = 0;
         }
         self.measured_at = now;
@@ -188,7 +188,7 @@ impl ReceiveWindow {
         let window = 2 * copied + 16 * mss;
         let growth = (window as u64).saturating_mul((copied - space) as u64) / space as u64;
         let wanted = window.saturating_add(usize::try_from(growth).unwrap_or(usize::MAX).saturating_mul(2));
-        let most = if self.strain.is(Mutant::BufferGrowsPastMax) { usize::MAX } else { self.limit_max };
+        let most = if self.mutation.is(Mutant::BufferGrowsPastMax) { usize::MAX } else { self.limit_max };
         self.limit = self.limit.max(wanted.min(most));
         self.space = copied;
     }

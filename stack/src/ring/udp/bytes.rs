@@ -1,7 +1,7 @@
 //! The bytes of a socket's datagrams, copied out of what the device received them in.
 
 /// A byte queue that has grown beyond this is given back when it runs empty.
-use crate::mutants::{Mutant, Strain};
+use crate::mutants::{Mutant, Mutation};
 
 const QUEUE_KEPT: usize = 16 * 1024;
 
@@ -15,11 +15,11 @@ pub(super) struct Bytes {
 
 impl Bytes {
     #[inline(always)]
-    pub(super) fn push(&mut self, bytes: &[u8], strain: Strain) {
+    pub(super) fn push(&mut self, bytes: &[u8], mutation: Mutation) {
         // A reader that never catches up must not make the vector grow without end; moving at most as many bytes as were read since
         // the last time costs each byte one move.
         if self.start > QUEUE_KEPT / 4 && self.start >= self.bytes.len() / 2 {
-            self.bytes.drain(..self.start - usize::from(strain.is(Mutant::CompactionShiftsQueue)));
+            self.bytes.drain(..self.start - usize::from(mutation.is(Mutant::CompactionShiftsQueue)));
             self.start = 0;
         }
         self.bytes.extend_from_slice(bytes);

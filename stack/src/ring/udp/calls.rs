@@ -62,7 +62,7 @@ impl<Q: Queues> Ring<Q> {
             counters: Counters::default(),
             peaks: (0, 0),
             dropped_bytes: 0,
-            strain: self.config.strain(),
+            mutation: self.config.mutation(),
         };
         match self.slots.insert(Flow::Udp(Box::new(flow))) {
             Ok(id) => {

@@ -38,7 +38,7 @@ impl<Q: Queues> Ring<Q> {
                 flow.keep_headers();
             }
         }
-        buffer.strain = self.config.strain();
+        buffer.mutation = self.config.mutation();
         buffer.rewind_at_end();
         while buffer.waiting() < max
             && let Some(id) = self.oldest(sockets)
@@ -105,7 +105,7 @@ impl<Q: Queues> UdpFlow<Q> {
         let headers: &[u8] = self.headers.as_ref().and_then(|headers| headers.front()).map_or(&[], |headers| headers);
         let copied = [self.bytes.first(first.head), &[]];
         let taken = take(&Packet { headers, copied, buffers: first.buffer.as_slice(), received: first.received });
-        if taken != Err(Refused::End) && !(taken.is_err() && self.strain.is(Mutant::OversizedStays)) {
+        if taken != Err(Refused::End) && !(taken.is_err() && self.mutation.is(Mutant::OversizedStays)) {
             let (head, len) = (first.head, first.len());
             self.forget_first(head, len);
         }

@@ -37,7 +37,7 @@ impl<Q: Queues> UdpFlow<Q> {
             return false;
         }
         let mut admitted = false;
-        let decision = if self.strain.is(Mutant::ScreenOffDrops) { Decision::Drop } else { Decision::Admit };
+        let decision = if self.mutation.is(Mutant::ScreenOffDrops) { Decision::Drop } else { Decision::Admit };
         while self.decide(decision).is_some() {
             admitted = true;
         }
@@ -89,7 +89,7 @@ impl<Q: Queues> UdpFlow<Q> {
         let Undecided { mut waiting, head } = undecided;
         if !head.is_empty() {
             waiting.head = head.len();
-            self.bytes.push(&head, self.strain);
+            self.bytes.push(&head, self.mutation);
         }
         if let Some(headers) = &mut self.headers {
             headers.push_back(made_up_headers(waiting.from, SocketAddr::new(waiting.to, self.local.port()), len));

@@ -161,7 +161,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let iss = opening.iss;
         let mut window = ReceiveWindow::new(now, config.receive_limits());
         window.scale = config.receive_scale();
-        window.strain = config.strain();
+        window.mutation = config.mutation();
         let mut connection = Self {
             state,
             phase: Phase::Open,
@@ -207,12 +207,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             last_tx: now,
             last_data_tx: now,
             timers: Timers::new(),
-            rtt: Rtt::new().of(config.strain()),
-            congestion: NewReno::new(usize::from(Config::MSS_MIN)).of(config.strain()),
+            rtt: Rtt::new().of(config.mutation()),
+            congestion: NewReno::new(usize::from(Config::MSS_MIN)).of(config.mutation()),
             send: SendBuffer::new(iss + 1),
             recv: RecvQueue::new(),
             reassembly: None,
-            scoreboard: Scoreboard::default().of(config.strain()),
+            scoreboard: Scoreboard::default().of(config.mutation()),
             counters: Counters::default(),
             challenge_at: Instant::ZERO,
             stalled_since: now,

@@ -82,6 +82,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && self.dupacks == 0
             && self.reassembly.is_none()
             && self.scoreboard.is_empty()
-            && self.config.strain().is_healthy()
+            && self.config.mutation().is_healthy()
     }
 }

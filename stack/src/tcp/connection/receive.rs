@@ -611,7 +611,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn reassembly_mut(&mut self) -> &mut Reassembly<R> {
         let lends = self.recv.lends();
         let reassembly = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
-        reassembly.strain = self.config.strain();
+        reassembly.mutation = self.config.mutation();
         reassembly.lends = lends;
         reassembly
     }

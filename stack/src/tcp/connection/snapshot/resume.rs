@@ -54,7 +54,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         connection.window.resume(window);
         connection.acks = acks.clone();
         connection.timers.resume(timers);
-        connection.rtt = rtt.clone().of(connection.config.strain());
+        connection.rtt = rtt.clone().of(connection.config.mutation());
         Path { mss: connection.path_mss, oversized: connection.oversized } = *path;
         connection.update_mss();
         if !connection.config.is(Mutant::ResumeRestoresInitialWindow) {
