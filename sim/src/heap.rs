@@ -22,13 +22,10 @@ impl Received {
         &self.frame[self.from + offset..][..len]
     }
 
-    /// Puts a frame into a slot: its head, and the rest of it as a buffer.
+    /// Puts a frame into a slot, and holds it if it is longer than a head.
     pub(crate) fn fill(slot: &mut RxFrame<Self>, frame: Vec<u8>) {
-        let head = frame.len().min(HEAD_MAX);
-        slot.head[..head].copy_from_slice(&frame[..head]);
-        slot.head_len = head as u16;
-        let len = frame.len() - head;
-        slot.body = (len > 0).then(|| Self { frame: Rc::new(frame), from: head, len });
+        let frame = Rc::new(frame);
+        slot.fill(&frame, (frame.len() > HEAD_MAX).then(|| Self { from: 0, len: frame.len(), frame: frame.clone() }));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use ringway_shm::{Rendezvous, RxBuf, Settings, ShmQueues, attach};
-use ringway_stack::device::{FlowRule, Protocol, Queues, RxBatch, RxBuffer, TxBuffer, TxFrame, TxOffload, TxSlice};
+use ringway_stack::device::{FlowRule, Protocol, Queues, RxBatch, TxBuffer, TxFrame, TxOffload, TxSlice};
 
 /// Batches whose fastest and middle averages are shown.
 const BATCHES: usize = 20;
@@ -185,9 +185,8 @@ fn send(device: &mut ShmQueues, to: &[u8; 6], bytes: &[u8]) {
 fn receive(device: &mut ShmQueues, batch: &mut RxBatch<RxBuf>, scratch: &mut [u8]) -> [u8; 6] {
     while device.poll_rx(ringway_stack::Instant::ZERO, batch) == 0 {}
     let frame = &mut batch.frames_mut()[0];
-    if let Some(body) = &frame.body {
-        body.copy_to(0, &mut scratch[..body.len()]);
-    }
+    let head = frame.head().len();
+    frame.copy_to(head, &mut scratch[..frame.len() - head]);
     let mut source = [0; 6];
     source.copy_from_slice(&frame.head()[6..12]);
     batch.clear();

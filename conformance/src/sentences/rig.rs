@@ -123,12 +123,7 @@ pub struct Received {
 
 impl Received {
     fn of<B: RxBuffer>(frame: &RxFrame<B>, now: Instant) -> Self {
-        let mut bytes = frame.head().to_vec();
-        if let Some(body) = &frame.body {
-            let at = bytes.len();
-            bytes.resize(at + body.len(), 0);
-            body.copy_to(0, &mut bytes[at..]);
-        }
+        let mut bytes = frame.to_vec();
         if be16(&bytes, 12) == 0x0800 && bytes.len() <= FRAME_LEN_MIN {
             bytes.truncate(14 + usize::from(be16(&bytes, 16)));
         }

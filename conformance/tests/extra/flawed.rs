@@ -88,22 +88,19 @@ impl Flawed {
     fn hand_over(&mut self, batch: &mut RxBatch<Buffer>) {
         let copies = if self.flaw == Flaw::Doubled { 2 } else { 1 };
         let Some(from) = self.batch.frames_mut().first_mut() else { return };
-        let (mut head, head_len, mut meta) = (from.head, from.head_len, from.meta);
-        let (body, lent_head) = (from.body.take(), from.lent_head.take());
+        let mut from = from.clone();
         if self.flaw == Flaw::SourceChanged {
-            head[35] ^= 1;
-            meta.checksum = ChecksumVerdict::Good;
+            from.head[35] ^= 1;
+            from.meta.checksum = ChecksumVerdict::Good;
         }
         self.received.set(self.received.get() + 1);
         if self.flaw == Flaw::BuffersKept {
-            self.kept.extend(body.clone());
+            self.kept.extend(from.held_from(0));
         }
+        let is_head = from.len() == from.head().len();
         for _ in 0..copies {
-            let (body, lent_head) =
-                (body.clone().map(|buffer| self.hand_out(buffer)), lent_head.clone().map(|buffer| self.hand_out(buffer)));
             let Some(to) = batch.push_slot() else { return };
-            (to.head, to.head_len, to.meta, to.body) = (head, head_len, meta, body);
-            *to.lent_head.get_mut() = lent_head.filter(|_| self.flaw != Flaw::HeadsKept);
+            *to = from.clone().map(|buffer| (!is_head || self.flaw != Flaw::HeadsKept).then(|| self.hand_out(buffer)));
         }
     }
 }

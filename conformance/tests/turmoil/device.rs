@@ -92,11 +92,8 @@ impl Queues for TurmoilQueues {
                 continue;
             }
             let Some(slot) = batch.push_slot() else { break };
-            let head_len = frame.len().min(HEAD_MAX);
-            slot.head[..head_len].copy_from_slice(&frame[..head_len]);
-            slot.head_len = head_len as u16;
-            let len = frame.len() - head_len;
-            slot.body = (len > 0).then(|| Received { frame: frame.into(), offset: head_len, len });
+            let (frame, len): (Arc<[u8]>, _) = (frame.as_slice().into(), frame.len());
+            slot.fill(&frame, (len > HEAD_MAX).then(|| Received { frame: frame.clone(), offset: 0, len }));
             polled += 1;
         }
         polled

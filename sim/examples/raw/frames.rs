@@ -6,7 +6,7 @@ use std::error::Error;
 use std::net::Ipv4Addr;
 
 use ringway_sim::{HostConfig, HostId, NicConfig, SimQueues, SimRx, World, WorldConfig};
-use ringway_stack::device::{MacAddr, RxBatch, RxBuffer, RxFrame};
+use ringway_stack::device::{MacAddr, RxBatch, RxFrame};
 use ringway_stack::raw::RawQueue;
 
 /// What an example comes to.
@@ -116,14 +116,8 @@ impl Pair {
     }
 }
 
-/// The frame, put together from its head and what lies behind it.
 fn received(frame: &RxFrame<SimRx>) -> Received {
-    let mut bytes = frame.head().to_vec();
-    if let Some(body) = &frame.body {
-        let at = bytes.len();
-        bytes.resize(at + body.len(), 0);
-        body.copy_to(0, &mut bytes[at..]);
-    }
+    let bytes = frame.to_vec();
     let at_us = frame.meta.hardware_time.map_or(0, |at| at.as_nanos() / 1_000);
     Received { at_us, tag: frame.meta.flow_tag, bytes }
 }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleId, RxBatch, RxBuffer, TxOffload};
+use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleId, RxBatch, TxOffload};
 use ringway_stack::raw::RawQueue;
 
 use self::segment::{Arrived, Departing, Ends};
@@ -64,13 +64,7 @@ impl Stranger {
         let batch = &mut self.batch;
         while queue.poll(now, batch) > 0 {
             for frame in batch.frames_mut() {
-                let mut bytes = frame.head().to_vec();
-                if let Some(body) = &frame.body {
-                    let at = bytes.len();
-                    bytes.resize(at + body.len(), 0);
-                    body.copy_to(0, &mut bytes[at..]);
-                }
-                if let Some(arrived) = Arrived::parse(&bytes, session.port()) {
+                if let Some(arrived) = Arrived::parse(&frame.to_vec(), session.port()) {
                     self.station = arrived.from;
                     session.receive(now, &arrived);
                 }

@@ -112,11 +112,6 @@ impl SimRx {
         Self::whole(Rc::clone(bytes), self.token)
     }
 
-    /// What of it comes after the first `len` bytes.
-    pub(super) fn behind(self, len: usize) -> Self {
-        Self { offset: self.offset + len, len: self.len - len, ..self }
-    }
-
     #[cfg(feature = "mutants")]
     pub(super) fn token(&self) -> std::rc::Weak<Token> {
         Rc::downgrade(&self.token)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxBuffer, RxMeta, Wake};
+use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta, Wake};
 
 use super::buffer::{Pool, SimRx};
 use super::config::NicConfig;
@@ -233,17 +233,11 @@ impl RingState {
             let Some(slot) = batch.push_slot() else { break };
             let Some(frame) = self.rx.pop_front().map(Received::finish) else { break };
             self.rx_base += 1;
-            let head_len = frame.bytes.len().min(HEAD_MAX);
-            slot.head[..head_len].copy_from_slice(&frame.bytes[..head_len]);
-            slot.head_len = u16::try_from(head_len).unwrap_or(0);
-            if self.lends {
-                *slot.lent_head.get_mut() = frame.buffer.as_ref().map(|buffer| buffer.slice(0, head_len));
-                #[cfg(feature = "mutants")]
-                if let (Some(held), Some(buffer)) = (&mut self.recycled, &frame.buffer) {
-                    held.push_back(buffer.token());
-                }
+            #[cfg(feature = "mutants")]
+            if let (true, Some(held), Some(buffer)) = (self.lends, &mut self.recycled, &frame.buffer) {
+                held.push_back(buffer.token());
             }
-            slot.body = frame.buffer.filter(|_| frame.bytes.len() > HEAD_MAX).map(|buffer| buffer.behind(HEAD_MAX));
+            slot.fill(&frame.bytes, frame.buffer.filter(|_| self.lends || frame.bytes.len() > HEAD_MAX));
             slot.meta = frame.meta;
             polled += 1;
         }

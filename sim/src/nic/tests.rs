@@ -39,16 +39,7 @@ fn receive(nic: &Nic, bytes: &[u8]) -> Reception {
 fn poll(device: &mut SimQueues) -> Vec<(Vec<u8>, RxMeta)> {
     let mut batch = RxBatch::new(64);
     device.poll_rx(Instant::ZERO, &mut batch);
-    let whole = |frame: &mut ringway_stack::device::RxFrame<SimRx>| {
-        let mut bytes = frame.head().to_vec();
-        if let Some(body) = &frame.body {
-            let at = bytes.len();
-            bytes.resize(at + body.len(), 0);
-            body.copy_to(0, &mut bytes[at..]);
-        }
-        (bytes, frame.meta)
-    };
-    batch.frames_mut().iter_mut().map(whole).collect()
+    batch.frames_mut().iter().map(|frame| (frame.to_vec(), frame.meta)).collect()
 }
 
 /// Queues `head` and `payload`, rings the doorbell, and gives what leaves now.

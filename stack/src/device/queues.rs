@@ -142,8 +142,8 @@ pub trait Queues {
         None
     }
 
-    /// From now on, frames come with [`super::RxFrame::lent_head`] (or no more), so that small payloads too can be received without a copy. Costs a
-    /// handle for each frame.
+    /// From now on, frames that are no longer than a head come with a handle as well (or no more), so that small payloads too can be received without a
+    /// copy: [`super::RxFrame::set_whole`]. Costs a handle for each frame.
     ///
     /// # Errors
     /// [`Unsupported`] on a device that does not keep heads.

@@ -1,4 +1,4 @@
-//! The receive half of the packet plane: frames in batches, headers copied out once, payload behind counted handles.
+//! The receive half of the packet plane: frames in batches, headers copied out once, payload behind a counted handle.
 
 use core::cell::RefCell;
 
@@ -82,26 +82,57 @@ pub struct RxMeta {
     pub coalesced: u16,
 }
 
-/// One received frame: its first bytes as a private copy, the rest behind a handle.
+/// One received frame, whole: a private copy of its first bytes, and at most one handle, on the buffer that the others lie in.
+///
+/// The head has all of the frame's headers in it. It is exactly those where they came apart from the payload ([`RxFrame::set_parted`]), and all of the
+/// frame where that is short. A device that cannot tell headers from payload has a rule instead, [`RxFrame::fill`]'s: as much as goes into a head, and
+/// a handle on the whole frame. Where the payload begins is what the headers say: they are parsed once, by who polls.
 #[derive(Clone, Debug)]
 pub struct RxFrame<B> {
-    /// A copy of the frame's first `head_len` bytes, beginning with the Ethernet header. All of its headers are in it.
+    /// Where the head is, beginning with the Ethernet header: a device that is not to copy it twice receives into it. Behind the head are old bytes.
     pub head: [u8; HEAD_MAX],
     /// Invariant: at most [`HEAD_MAX`].
-    pub head_len: u16,
-    /// The frame's bytes after the head, if there are any.
-    pub body: Option<B>,
-    /// The head's bytes where the device received them, if it was asked for that ([`super::Queues::lend_heads`]): payload among them
-    /// can go up to the program by reference.
+    head_len: u16,
+    /// Which of the frame's bytes is the buffer's first. Invariant: at most `head_len`.
+    buffer_at: u16,
     /// (Whoever has use for it takes it.)
-    pub lent_head: RefCell<Option<B>>,
+    buffer: RefCell<Option<B>>,
     /// What came with it.
     pub meta: RxMeta,
 }
 
 impl<B: RxBuffer> RxFrame<B> {
     fn empty() -> Self {
-        Self { head: [0; HEAD_MAX], head_len: 0, body: None, lent_head: RefCell::new(None), meta: RxMeta::default() }
+        Self { head: [0; HEAD_MAX], head_len: 0, buffer_at: 0, buffer: RefCell::new(None), meta: RxMeta::default() }
+    }
+
+    /// For a device that cannot tell where the headers end: the frame is `bytes`, of which as many are the head as go into one. `buffer`: all of them, where
+    /// the device received them; it need not be there if the frame is no longer than a head, unless the device lends those ([`super::Queues::lend_heads`]).
+    pub fn fill(&mut self, bytes: &[u8], buffer: Option<B>) {
+        let head_len = bytes.len().min(HEAD_MAX);
+        debug_assert!(buffer.as_ref().map_or(head_len, RxBuffer::len) == bytes.len(), "a frame's buffer has all of its bytes");
+        self.head[..head_len].copy_from_slice(&bytes[..head_len]);
+        self.set_whole(head_len, buffer);
+    }
+
+    /// For a device that has received the first `head_len` bytes into [`RxFrame::head`] already, and has all of the frame in `buffer`, if it has one.
+    #[inline]
+    pub fn set_whole(&mut self, head_len: usize, buffer: Option<B>) {
+        self.set(head_len, 0, buffer);
+    }
+
+    /// For a device to which headers and payload come apart, and that has received the former into [`RxFrame::head`]: they are `head_len` bytes, and `rest` is
+    /// what follows, if anything does.
+    #[inline]
+    pub fn set_parted(&mut self, head_len: usize, rest: Option<B>) {
+        self.set(head_len, head_len, rest);
+    }
+
+    #[inline(always)]
+    fn set(&mut self, head_len: usize, buffer_at: usize, buffer: Option<B>) {
+        debug_assert!(head_len <= HEAD_MAX, "a head is no longer than that");
+        (self.head_len, self.buffer_at) = (head_len as u16, buffer_at as u16);
+        *self.buffer.get_mut() = buffer;
     }
 
     /// The copied bytes.
@@ -110,15 +141,100 @@ impl<B: RxBuffer> RxFrame<B> {
         &self.head[..usize::from(self.head_len).min(HEAD_MAX)]
     }
 
-    /// The whole frame's length in bytes.
+    /// The whole frame's length in bytes, as long as nobody has taken its buffer.
     #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.head_len) + self.body.as_ref().map_or(0, RxBuffer::len)
+        let of_buffer = |buffer: &B| usize::from(self.buffer_at) + buffer.len();
+        usize::from(self.head_len).max(self.buffer.borrow().as_ref().map_or(0, of_buffer))
     }
 
     /// Whether the frame has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Copies `out.len()` bytes, from `offset` on, out of the frame. A range past the end is a caller's mistake: it panics.
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        let copied = self.head().get(offset..).unwrap_or_default();
+        let (first, rest) = out.split_at_mut(copied.len().min(out.len()));
+        first.copy_from_slice(&copied[..first.len()]);
+        if !rest.is_empty() {
+            let at = offset + first.len() - usize::from(self.buffer_at);
+            self.buffer.borrow().as_ref().expect("bytes past the frame's end").copy_to(at, rest);
+        }
+    }
+
+    /// A copy of the whole frame.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.copy_to(0, &mut bytes);
+        bytes
+    }
+
+    /// A second handle on the frame's bytes from `offset` on, if they lie in a buffer.
+    pub fn held_from(&self, offset: usize) -> Option<B> {
+        self.held(offset, self.len().checked_sub(offset)?)
+    }
+
+    /// A second handle on `len` of the frame's bytes, if they lie in a buffer.
+    pub(crate) fn held(&self, offset: usize, len: usize) -> Option<B> {
+        let buffer = self.buffer.borrow();
+        let at = offset.checked_sub(usize::from(self.buffer_at))?;
+        buffer.as_ref().filter(|buffer| at + len <= buffer.len()).map(|buffer| buffer.slice(at, len))
+    }
+
+    /// The frame's own handle, on `len` of its bytes, if they lie in its buffer.
+    #[inline(always)]
+    pub(crate) fn take(&self, offset: usize, len: usize) -> Option<B> {
+        let buffer = self.buffer.borrow_mut().take()?;
+        let at = offset.checked_sub(usize::from(self.buffer_at))?;
+        if at + len <= buffer.len() { Some(buffer.into_slice(at, len)) } else { None }
+    }
+
+    /// The frame's own handle, on all that lies in its buffer, if it has one.
+    pub fn take_buffer(&mut self) -> Option<B> {
+        self.buffer.get_mut().take()
+    }
+
+    /// What is not in the head: the buffer, and how many bytes of it those are, the last ones. `None`: there is nothing, and a buffer stays where it is.
+    #[inline(always)]
+    pub(crate) fn take_rest(&mut self) -> Option<(B, usize)> {
+        let in_head = usize::from(self.head_len - self.buffer_at);
+        let buffer = self.buffer.get_mut();
+        match buffer.as_ref()?.len() {
+            len if len > in_head => Some((buffer.take()?, len - in_head)),
+            _ => None,
+        }
+    }
+
+    /// Where in its buffer the first byte is that is not in the head.
+    #[inline(always)]
+    pub(crate) const fn rest_at(&self) -> usize {
+        (self.head_len - self.buffer_at) as usize
+    }
+
+    /// Where in its buffer the frame's byte `offset` is. `None`: it is in the head alone.
+    #[inline(always)]
+    pub(crate) fn in_buffer(&self, offset: usize) -> Option<usize> {
+        offset.checked_sub(usize::from(self.buffer_at))
+    }
+
+    /// Where in the frame a part of its head begins.
+    #[inline(always)]
+    pub(crate) fn offset_of(&self, part: &[u8]) -> Option<usize> {
+        part.as_ptr().addr().checked_sub(self.head.as_ptr().addr())
+    }
+
+    /// The same frame, whose buffer was taken, with this one.
+    pub(crate) fn with_buffer(&self, buffer: Option<B>) -> Self {
+        let Self { head, head_len, buffer_at, meta, .. } = *self;
+        Self { head, head_len, buffer_at, buffer: RefCell::new(buffer), meta }
+    }
+
+    /// The same frame with another handle: for a device that stands before another one.
+    pub fn map<C>(self, hand_out: impl FnOnce(B) -> Option<C>) -> RxFrame<C> {
+        let Self { head, head_len, buffer_at, buffer, meta } = self;
+        RxFrame { head, head_len, buffer_at, buffer: RefCell::new(buffer.into_inner().and_then(hand_out)), meta }
     }
 }
 
@@ -150,14 +266,14 @@ impl<B: RxBuffer> RxBatch<B> {
         self.len == self.frames.len()
     }
 
-    /// For the device: the next free frame, to be filled in place, with handles and `meta` cleared; its `head` holds old bytes.
+    /// For the device: the next free frame, to be filled in place, with handle and `meta` cleared; its `head` holds old bytes.
     /// It counts at once. `None`: full.
     #[inline]
     pub fn push_slot(&mut self) -> Option<&mut RxFrame<B>> {
         let frame = self.frames.get_mut(self.len)?;
         self.len += 1;
-        frame.head_len = 0;
-        debug_assert!(frame.body.is_none() && frame.lent_head.get_mut().is_none(), "frames were cleared");
+        (frame.head_len, frame.buffer_at) = (0, 0);
+        debug_assert!(frame.buffer.get_mut().is_none(), "frames were cleared");
         frame.meta = RxMeta::default();
         Some(frame)
     }
@@ -172,12 +288,14 @@ impl<B: RxBuffer> RxBatch<B> {
     #[inline]
     pub fn clear(&mut self) {
         for frame in &mut self.frames[..self.len] {
-            // (Asked first: most have neither, and dropping nothing costs more.)
-            if frame.body.is_some() || frame.lent_head.get_mut().is_some() {
-                frame.body = None;
-                *frame.lent_head.get_mut() = None;
+            // (Asked first: most have none, and dropping nothing costs more.)
+            if frame.buffer.get_mut().is_some() {
+                *frame.buffer.get_mut() = None;
             }
         }
         self.len = 0;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,19 +21,26 @@ use crate::wire::{ethernet, ipv4, tcp as wire_tcp, udp};
 /// The first address that is not one host's (RFC 1112 s4).
 const CLASS_D: u32 = 0xe000_0000;
 
-/// What a packet has beyond the bytes that were copied: perhaps a buffer, or [`Nothing`].
+/// What a packet has beyond the bytes that were copied: perhaps a [`Rest`], or [`Nothing`].
 pub(super) trait Body<B: RxBuffer>: Sized {
-    fn as_option(&self) -> Option<&B>;
+    fn as_option(&self) -> Option<&Rest<B>>;
 
-    fn into_option(self) -> Option<B>;
+    fn into_option(self) -> Option<Rest<B>>;
 
     /// The first `len` bytes. `None`: there are not so many.
     fn cut(self, len: usize) -> Option<Self>;
 }
 
-impl<B: RxBuffer> Body<B> for Option<B> {
+/// Bytes of a frame that are not in its head.
+pub(super) struct Rest<B> {
+    /// The frame's buffer. They begin at [`RxFrame::rest_at`].
+    buffer: B,
+    pub(super) len: usize,
+}
+
+impl<B: RxBuffer> Body<B> for Option<Rest<B>> {
     #[inline(always)]
-    fn as_option(&self) -> Option<&B> {
+    fn as_option(&self) -> Option<&Rest<B>> {
         self.as_ref()
     }
 
@@ -44,10 +51,10 @@ impl<B: RxBuffer> Body<B> for Option<B> {
 
     #[inline(always)]
     fn cut(self, len: usize) -> Option<Self> {
-        let held = self.as_ref().map_or(0, RxBuffer::len);
+        let held = self.as_ref().map_or(0, |rest| rest.len);
         match self {
             _ if len > held => None,
-            Some(body) if len < held => Some((len > 0).then(|| body.slice(0, len))),
+            Some(rest) if len < held => Some((len > 0).then_some(Rest { len, ..rest })),
             whole => Some(whole),
         }
     }
@@ -59,12 +66,12 @@ pub(super) struct Nothing;
 
 impl<B: RxBuffer> Body<B> for Nothing {
     #[inline(always)]
-    fn as_option(&self) -> Option<&B> {
+    fn as_option(&self) -> Option<&Rest<B>> {
         None
     }
 
     #[inline(always)]
-    fn into_option(self) -> Option<B> {
+    fn into_option(self) -> Option<Rest<B>> {
         None
     }
 
@@ -75,36 +82,46 @@ impl<B: RxBuffer> Body<B> for Nothing {
 }
 
 /// What is left of a frame after its Ethernet and IPv4 headers.
-pub(super) struct Packet<'a, B, Rest = Option<B>> {
+pub(super) struct Packet<'a, B, Behind = Option<Rest<B>>> {
     pub(super) from: MacAddr,
     pub(super) header: IpHeader,
     /// The packet's bytes that were copied, from the transport header on.
     pub(super) head: &'a [u8],
     /// The frame that `head` is a part of.
     pub(super) frame: &'a RxFrame<B>,
-    pub(super) body: Rest,
+    pub(super) body: Behind,
     pub(super) verified: bool,
     /// How many segments the device merged into it.
     pub(super) segments: u16,
 }
 
-impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
-    /// The bytes from `at` to `len`.
+impl<'a, B: RxBuffer, Behind: Body<B>> Packet<'a, B, Behind> {
+    /// The bytes from `at`, which is in the head, to `len`. (Here alone it is decided where a payload is.)
     #[inline(always)]
     fn payload(self, at: usize, len: usize) -> RxPayload<'a, B> {
-        let head_end = len.min(self.head.len());
-        let head = &self.head[at..head_end];
-        let body = self
-            .body
-            .into_option()
-            .filter(|_| len > head_end)
-            .map(|b| if b.len() == len - head_end { b } else { b.slice(0, len - head_end) });
-        RxPayload { head, frame: Some(self.frame), body }
+        let head = &self.head[at..len.min(self.head.len())];
+        let frame = Some(self.frame);
+        let Some(Rest { buffer, .. }) = self.body.into_option().filter(|_| len > self.head.len()) else {
+            return RxPayload { head, frame, body: None };
+        };
+        match self.frame.offset_of(head).and_then(|offset| self.frame.in_buffer(offset)) {
+            Some(offset) => RxPayload { head: &head[..0], frame, body: Some(buffer.into_slice(offset, len - at)) },
+            // It begins beside the headers, and the buffer behind them.
+            None => RxPayload { head, frame, body: Some(buffer.into_slice(0, len - self.head.len())) },
+        }
     }
 
     #[inline(always)]
-    fn len(&self) -> usize {
-        self.head.len() + self.body.as_option().map_or(0, RxBuffer::len)
+    pub(super) fn len(&self) -> usize {
+        self.head.len() + self.body.as_option().map_or(0, |rest| rest.len)
+    }
+
+    /// Copies as much of what is not in the head as fits; how much that was.
+    pub(super) fn copy_rest(&self, out: &mut [u8]) -> usize {
+        let Some(Rest { buffer, len }) = self.body.as_option() else { return 0 };
+        let len = (*len).min(out.len());
+        buffer.copy_to(self.frame.rest_at(), &mut out[..len]);
+        len
     }
 
     /// Whether a checksum over pseudo header and everything in the packet comes out right.
@@ -115,7 +132,7 @@ impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
 
     #[inline(always)]
     pub(super) fn sum_is_good(&self, sum: Checksum) -> bool {
-        sum_is_good(sum, self.head, self.body.as_option())
+        sum_is_good(sum, self.head, self.body.as_option(), self.frame)
     }
 
     /// Whether its frame was for more stations than this one, whatever address it has: then nobody is told what is wrong with it (RFC 1122 s3.2.2).
@@ -145,12 +162,23 @@ impl<'a, B: RxBuffer, Rest: Body<B>> Packet<'a, B, Rest> {
     }
 }
 
-fn sum_is_good<B: RxBuffer>(mut sum: Checksum, head: &[u8], body: Option<&B>) -> bool {
+fn sum_is_good<B: RxBuffer>(mut sum: Checksum, head: &[u8], rest: Option<&Rest<B>>, frame: &RxFrame<B>) -> bool {
     sum.add(head);
-    if let Some(body) = body {
-        sum.add_sum(body.checksum(0, body.len()), body.len());
+    if let Some(Rest { buffer, len }) = rest {
+        sum.add_sum(buffer.checksum(frame.rest_at(), *len), *len);
     }
     sum.is_good()
+}
+
+impl<B> Rest<B> {
+    #[inline(always)]
+    pub(super) const fn of(buffer: B, len: usize) -> Self {
+        Self { buffer, len }
+    }
+
+    pub(super) fn into_buffer(self) -> B {
+        self.buffer
+    }
 }
 
 impl<Q: Queues> Ring<Q> {
@@ -183,15 +211,14 @@ impl<Q: Queues> Ring<Q> {
     /// One frame. `None`: it was not for us, or not right.
     #[inline]
     pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<Q::Rx>) -> Option<()> {
-        if frame.body.is_none() {
-            return self.on_frame_with(now, frame, Nothing);
+        match frame.take_rest() {
+            None => self.on_frame_with(now, frame, Nothing),
+            Some((buffer, len)) => self.on_long_frame(now, frame, Some(Rest::of(buffer, len))),
         }
-        let body = frame.body.take();
-        self.on_long_frame(now, frame, body)
     }
 
     #[inline(never)]
-    fn on_long_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>, body: Option<Q::Rx>) -> Option<()> {
+    fn on_long_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>, body: Option<Rest<Q::Rx>>) -> Option<()> {
         self.on_frame_with(now, frame, body)
     }
 
@@ -239,7 +266,7 @@ impl<Q: Queues> Ring<Q> {
             return None;
         }
         // Ethernet pads short frames: the packet ends where its header says.
-        let padded = bytes.len() + body.as_option().map_or(0, RxBuffer::len);
+        let padded = bytes.len() + body.as_option().map_or(0, |rest| rest.len);
         let total = if self.config.is(Mutant::PaddingIsPayload) { padded } else { usize::from(header.total_len) };
         let (head, body) = (bytes.get(at..total.min(bytes.len()))?, body.cut(total.saturating_sub(bytes.len()))?);
         // (One for each branch: a packet that is not referred to stays in registers.)

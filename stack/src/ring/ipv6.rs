@@ -8,7 +8,7 @@ use super::arp::Answer;
 use super::input::{Body, Packet};
 use super::ip::IpHeader;
 use super::output::Output;
-use crate::device::{ChecksumVerdict, HEAD_MAX, MacAddr, Protocol, Queues, RxBuffer, RxFrame, SendError};
+use crate::device::{ChecksumVerdict, HEAD_MAX, MacAddr, Protocol, Queues, RxFrame, SendError};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
@@ -129,7 +129,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     fn on_icmpv6(&mut self, now: Instant, header: &ipv6::Header, packet: &Packet<'_, Q::Rx>) -> Option<()> {
-        let len = packet.head.len() + packet.body.as_ref().map_or(0, RxBuffer::len);
+        let len = packet.len();
         if !packet.verified && !packet.sum_is_good(header.pseudo_header(ipv6::PROTOCOL_ICMPV6, len)) {
             return None;
         }
@@ -137,10 +137,10 @@ impl<Q: Queues> Ring<Q> {
         let mut copied = [0; HEAD_MAX];
         let bytes = match &packet.body {
             None => packet.head,
-            Some(body) => {
-                let [head, rest] = [packet.head.len(), body.len().min(HEAD_MAX.saturating_sub(packet.head.len()))];
+            Some(_) => {
+                let head = packet.head.len();
                 copied.get_mut(..head)?.copy_from_slice(packet.head);
-                body.copy_to(0, &mut copied[head..head + rest]);
+                let rest = packet.copy_rest(&mut copied[head..]);
                 &copied[..head + rest]
             }
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::Ring;
-use super::input::Packet;
+use super::input::{Packet, Rest};
 use super::steering::Holder;
 use super::udp::rule_error;
 use crate::device::{ChecksumVerdict, Queues, RuleId, RxBuffer, RxFrame};
@@ -181,9 +181,7 @@ impl<Q: Queues> Ring<Q> {
         if self.queues.rx_scarce() {
             return None;
         }
-        let RxFrame { head, head_len, meta, .. } = *packet.frame;
-        let frame = RxFrame { head, head_len, body: packet.body, lent_head: core::cell::RefCell::default(), meta };
-        self.late.keep((local, remote), frame);
+        self.late.keep((local, remote), packet.frame.with_buffer(packet.body.map(Rest::into_buffer)));
         Some(())
     }
 
@@ -204,12 +202,8 @@ impl<Q: Queues> Ring<Q> {
 
 fn packet_of<B: RxBuffer>(frame: &RxFrame<B>) -> Option<LatePacket> {
     let (link, at) = ethernet::Header::parse(frame.head()).ok()?;
-    let mut bytes = frame.head().get(at..)?.to_vec();
-    if let Some(body) = &frame.body {
-        let head = bytes.len();
-        bytes.resize(head + body.len(), 0);
-        body.copy_to(0, &mut bytes[head..]);
-    }
+    let mut bytes = vec![0; frame.len() - at];
+    frame.copy_to(at, &mut bytes);
     let len = match link.ethertype {
         ethernet::ETHERTYPE_IPV4 => usize::from(ipv4::Header::parse(&bytes).ok()?.0.total_len),
         _ => ipv6::LEN + usize::from(ipv6::Header::parse(&bytes).ok()?.0.payload_len),

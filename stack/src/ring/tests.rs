@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 pub(super) use cable::{Bytes, Cable, Wire};
 
 use super::*;
-use crate::device::{RuleError, RxBuffer, SendError, Wake};
+use crate::device::{RuleError, SendError, Wake};
 
 pub(super) const A4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(super) const B4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -568,10 +568,11 @@ fn what_came_out_of_order_is_let_go_of_while_receive_buffers_are_scarce() {
 
 #[test]
 fn a_packets_body_ends_where_its_header_says_and_one_that_is_too_short_is_none() {
-    use super::input::{Body, Nothing};
-    let cut = |len: usize| Some(Bytes::of(b"abcdef".to_vec())).cut(len).map(|body| body.map(|body| body.len()));
+    use super::input::{Body, Nothing, Rest};
+    let rest = || Some(Rest::of(Bytes::of(b"abcdef".to_vec()), 6));
+    let cut = |len: usize| rest().cut(len).map(|body| body.map(|body| body.len));
     assert_eq!([cut(6), cut(4), cut(0), cut(7)], [Some(Some(6)), Some(Some(4)), Some(None), None]);
-    let none = |len| None::<Bytes>.cut(len).map(|body| body.is_some());
+    let none = |len| None::<Rest<Bytes>>.cut(len).map(|body| body.is_some());
     assert_eq!((none(0), none(1)), (Some(false), None));
     let nothing = |len| Body::<Bytes>::cut(Nothing, len).is_some();
     assert_eq!((nothing(0), nothing(1)), (true, false));

@@ -44,58 +44,19 @@ struct Waiting<B> {
     received: Instant,
     /// [`Datagram::drops`].
     drops: u32,
-    /// Bytes in the socket's byte queue; the rest is in `buffers`.
+    /// Bytes in the socket's byte queue; the rest is in `buffer`.
     head: usize,
-    buffers: Buffers<B>,
-}
-
-/// What of a datagram lies where the device put it.
-enum Buffers<B> {
-    None,
-    One(B),
-    /// Its head and its body.
-    Two(Box<[B; 2]>),
-}
-
-impl<B> Buffers<B> {
-    fn as_slice(&self) -> &[B] {
-        match self {
-            Self::None => &[],
-            Self::One(buffer) => core::slice::from_ref(buffer),
-            Self::Two(both) => &both[..],
-        }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [B] {
-        match self {
-            Self::None => &mut [],
-            Self::One(buffer) => core::slice::from_mut(buffer),
-            Self::Two(both) => &mut both[..],
-        }
-    }
-
-    #[inline]
-    fn lend_each(self, mut take: impl FnMut(Lent<B>)) {
-        match self {
-            Self::None => {}
-            Self::One(buffer) => take(Lent::Buffer(buffer)),
-            Self::Two(both) => both.into_iter().map(Lent::Buffer).for_each(take),
-        }
-    }
+    /// What of it lies where the device put it.
+    buffer: Option<B>,
 }
 
 impl<B: RxBuffer> Waiting<B> {
     #[inline]
     fn len(&self) -> usize {
-        self.head
-            + match &self.buffers {
-                Buffers::None => 0,
-                Buffers::One(buffer) => buffer.len(),
-                Buffers::Two(both) => both[0].len() + both[1].len(),
-            }
+        self.head + self.buffer.as_ref().map_or(0, RxBuffer::len)
     }
 
-    /// Copies as much as fits, from its part of the byte queue and then from its buffers; how much that was.
+    /// Copies as much as fits, from its part of the byte queue and then from its buffer; how much that was.
     #[inline]
     fn copy(&self, head: &[u8], into: &mut [IoSliceMut<'_>]) -> usize {
         let mut copied = 0;
@@ -113,17 +74,12 @@ impl<B: RxBuffer> Waiting<B> {
         copied
     }
 
-    /// Copies from its buffers, `at` bytes into them, as much as fits of one of them.
-    fn copy_buffered(&self, mut at: usize, out: &mut [u8]) -> usize {
-        for buffer in self.buffers.as_slice() {
-            if at < buffer.len() {
-                let n = out.len().min(buffer.len() - at);
-                buffer.copy_to(at, &mut out[..n]);
-                return n;
-            }
-            at -= buffer.len();
-        }
-        0
+    /// Copies from its buffer, `at` bytes into it, as much as fits.
+    fn copy_buffered(&self, at: usize, out: &mut [u8]) -> usize {
+        let Some(buffer) = &self.buffer else { return 0 };
+        let n = out.len().min(buffer.len().saturating_sub(at));
+        buffer.copy_to(at, &mut out[..n]);
+        n
     }
 }
 
@@ -204,9 +160,8 @@ impl<Q: Queues> UdpFlow<Q> {
             return true;
         }
         self.bytes.push(payload.head, self.strain);
-        let buffers = payload.body.map_or(Buffers::None, Buffers::One);
         let drops = self.drops_to_tell();
-        self.enqueue(Waiting { from, to, received: now, drops, head: payload.head.len(), buffers }, len);
+        self.enqueue(Waiting { from, to, received: now, drops, head: payload.head.len(), buffer: payload.body }, len);
         true
     }
 
@@ -227,12 +182,12 @@ impl<Q: Queues> UdpFlow<Q> {
             self.keep_headers_of(from, to, &payload);
         }
         let len = payload.len();
-        let (head, buffers) = self.keep(to, payload);
+        let (head, buffer) = self.keep(to, payload);
         if !head.is_empty() {
             self.bytes.push(head, self.strain);
         }
         let (head, drops) = (head.len(), self.drops_to_tell());
-        self.enqueue(Waiting { from, to, received: now, drops, head, buffers }, len);
+        self.enqueue(Waiting { from, to, received: now, drops, head, buffer }, len);
     }
 
     /// Queues a datagram that is to stay where the device put it, and all of which is in the frame's head. `false`: it is not as simple.
@@ -242,7 +197,7 @@ impl<Q: Queues> UdpFlow<Q> {
             return false;
         }
         let Some(buffer) = (RxPayload { head, frame: Some(frame), body: None }).take_head() else { return false };
-        let datagram = Waiting { from, to, received: now, drops: self.drops_to_tell(), head: 0, buffers: Buffers::One(buffer) };
+        let datagram = Waiting { from, to, received: now, drops: self.drops_to_tell(), head: 0, buffer: Some(buffer) };
         if self.screen.is_some() {
             self.screen_datagram(datagram, Vec::new(), head.len());
         } else {
@@ -253,18 +208,16 @@ impl<Q: Queues> UdpFlow<Q> {
 
     /// Leaves a datagram's bytes where the device put them; those that are to be copied, because it lends no heads, come first.
     #[inline]
-    fn keep<'p>(&self, to: IpAddr, payload: RxPayload<'p, Q::Rx>) -> (&'p [u8], Buffers<Q::Rx>) {
+    fn keep<'p>(&self, to: IpAddr, payload: RxPayload<'p, Q::Rx>) -> (&'p [u8], Option<Q::Rx>) {
         // (A group may have other members here.)
         let lent_head = match self.lends {
             true if to.is_multicast() => payload.held_head(),
             true => payload.take_head(),
             false => None,
         };
-        match (lent_head, payload.body) {
-            (Some(head), None) => (&[], Buffers::One(head)),
-            (Some(head), Some(body)) => (&[], Buffers::Two(Box::new([head, body]))),
-            (None, None) => (payload.head, Buffers::None),
-            (None, Some(body)) => (payload.head, Buffers::One(body)),
+        match lent_head {
+            None => (payload.head, payload.body),
+            whole => (&[], whole),
         }
     }
 
@@ -339,11 +292,13 @@ impl<Q: Queues> UdpFlow<Q> {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
-        let Waiting { from, to, received, drops, head, buffers } = first;
+        let Waiting { from, to, received, drops, head, buffer } = first;
         if head > 0 {
             take(Lent::Copied(self.bytes.first(head).into()));
         }
-        buffers.lend_each(take);
+        if let Some(buffer) = buffer {
+            take(Lent::Buffer(buffer));
+        }
         self.lent += len + OVERHEAD;
         self.forget_bytes(head, len);
         Ok(Datagram { copied: 0, len, from, to, received, drops })

@@ -1,15 +1,15 @@
-//! A received segment's payload: bytes that were copied out of the frame already, then a handle on the rest.
+//! A received segment's payload: bytes of a short frame, which were copied out already, or a handle on where it lies.
 
 use crate::device::{RxBuffer, RxFrame};
 
-/// The payload of one segment.
+/// The payload of one segment. It is in one place but for a frame whose sender put some of it beside the headers: then it is the head, and then the body.
 #[derive(Clone, Debug)]
 pub struct RxPayload<'a, R> {
-    /// The bytes that came with the copied headers.
+    /// The bytes that came with the copied headers. (If there are none, where they would be: behind those.)
     pub head: &'a [u8],
     /// The frame whose copied bytes `head` is a part of, if there is one: the device may lend them.
     pub frame: Option<&'a RxFrame<R>>,
-    /// The bytes after them.
+    /// The bytes after them, or all.
     pub body: Option<R>,
 }
 
@@ -26,32 +26,28 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     /// The headers before it, from Ethernet on, if it is a frame's.
     pub(crate) fn network_headers(&self) -> Option<&'a [u8]> {
         let frame = self.frame?;
-        let at = self.head.as_ptr().addr().checked_sub(frame.head().as_ptr().addr())?;
-        frame.head().get(..at)
+        frame.head().get(..frame.offset_of(self.head)?)
     }
 
     /// A handle of its own on the head, if there is a head, and the device lends it.
     #[cold]
     pub(crate) fn held_head(&self) -> Option<R> {
         let (frame, at) = self.place()?;
-        let lent = frame.lent_head.borrow();
-        // (A device that lends less than the whole head lends nothing.)
-        lent.as_ref().filter(|lent| at + self.head.len() <= lent.len()).map(|lent| lent.slice(at, self.head.len()))
+        frame.held(at, self.head.len())
     }
 
     /// The device's own handle on the head, where [`RxPayload::held_head`] would have made a second one: of a frame that is nobody else's.
     #[inline(always)]
     pub(crate) fn take_head(&self) -> Option<R> {
         let (frame, at) = self.place()?;
-        let lent = frame.lent_head.borrow_mut().take()?;
-        if at + self.head.len() <= lent.len() { Some(lent.into_slice(at, self.head.len())) } else { None }
+        frame.take(at, self.head.len())
     }
 
     /// The frame that there is a head in, and where.
     #[inline]
     fn place(&self) -> Option<(&'a RxFrame<R>, usize)> {
         let frame = self.frame.filter(|_| !self.head.is_empty())?;
-        Some((frame, self.head.as_ptr().addr().checked_sub(frame.head().as_ptr().addr())?))
+        Some((frame, frame.offset_of(self.head)?))
     }
 
     /// Whether it has no bytes.

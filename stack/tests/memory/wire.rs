@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Capabilities, ChecksumVerdict, Device as _, DeviceEvent, MacAddr, Queues, RxBatch, RxBuffer, SendError, SingleQueue, TxBuffer, TxFrame,
-    Wake,
+    Capabilities, ChecksumVerdict, Device as _, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, RxBuffer, SendError, SingleQueue,
+    TxBuffer, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -108,12 +108,10 @@ impl Queues for End {
         while !batch.is_full() {
             let Some(bytes) = self.inward.borrow_mut().pop_front() else { break };
             let Some(frame) = batch.push_slot() else { break };
-            let head = bytes.len().min(100);
-            frame.head[..head].copy_from_slice(&bytes[..head]);
-            frame.head_len = head as u16;
+            let len = bytes.len();
+            let bytes = Bytes(Rc::new(RefCell::new(bytes)), 0, len);
+            frame.fill(&bytes.0.borrow(), (len > HEAD_MAX).then(|| bytes.clone()));
             frame.meta.checksum = ChecksumVerdict::Good;
-            let body = bytes.len() - head;
-            frame.body = (body > 0).then(|| Bytes(Rc::new(RefCell::new(bytes)), head, body));
             count += 1;
         }
         count

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Attached, Capabilities, Device, DeviceEvent, FlowRule, IpMatch, MacAddr, OpenError, Queues, QueuesConfig, RuleError, RuleId, RxBatch,
-    RxBuffer, SendError, Steering, Target, TxBuffer, TxFrame, Wake,
+    Attached, Capabilities, Device, DeviceEvent, FlowRule, HEAD_MAX, IpMatch, MacAddr, OpenError, Queues, QueuesConfig, RuleError, RuleId,
+    RxBatch, RxBuffer, SendError, Steering, Target, TxBuffer, TxFrame, Wake,
 };
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::wire::checksum;
@@ -17,8 +17,6 @@ use ringway_stack::wire::checksum;
 use crate::bpf::{Flows, Key};
 
 const MTU: usize = 1500;
-/// What is surely all of a frame's headers.
-const HEAD: usize = 128;
 const TX_BYTES: usize = 16 << 10;
 
 /// The card.
@@ -170,10 +168,7 @@ impl Queues for PacketQueues {
                 continue;
             }
             let Some(frame) = batch.push_slot() else { break };
-            let head = len.min(HEAD);
-            frame.head[..head].copy_from_slice(&bytes[..head]);
-            frame.head_len = head as u16;
-            frame.body = (len > head).then(|| Bytes { all: bytes[head..len].into(), start: 0, len: len - head });
+            frame.fill(&bytes[..len], (len > HEAD_MAX).then(|| Bytes { all: bytes[..len].into(), start: 0, len }));
             count += 1;
         }
         count

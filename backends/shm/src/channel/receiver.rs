@@ -78,12 +78,15 @@ impl Receiver {
         // Which also makes them impossible to forge.
         frame.head[..6].copy_from_slice(&own.0);
         frame.head[6..12].copy_from_slice(&link.mac.0);
-        frame.head_len = word.inline_len as u16;
-        if let (Some(heads), None) = (heads, &body) {
+        match (heads, body) {
             // (With a body, the head is headers: whoever has a gather list needs no payload beside it.)
-            *frame.lent_head.get_mut() = heads.hold(&frame.head[..word.inline_len]).map(|head| RxBuf::of_head(head, word.inline_len));
+            (_, body @ Some(_)) => frame.set_parted(word.inline_len, body),
+            (None, None) => frame.set_parted(word.inline_len, None),
+            (Some(heads), None) => {
+                let held = heads.hold(&frame.head[..word.inline_len]).map(|head| RxBuf::of_head(head, word.inline_len));
+                frame.set_whole(word.inline_len, held);
+            }
         }
-        frame.body = body;
         frame.meta.checksum = ChecksumVerdict::Good;
         if word.vlan {
             frame.meta.vlan = Some(link.theirs.load(slot + SLOT_VLAN, Ordering::Relaxed) as u16);

@@ -17,9 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{
-    DeviceEvent, FlowRule, MacAddr, Protocol, Queues, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice,
-};
+use ringway_stack::device::{DeviceEvent, FlowRule, MacAddr, Protocol, Queues, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 
 use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmQueues, TxBuf, attach};
 
@@ -170,14 +168,9 @@ impl Node {
             .frames_mut()
             .iter_mut()
             .map(|frame| {
-                let mut payload = frame.head()[14..].to_vec();
+                let payload = frame.to_vec().split_off(14);
                 assert_eq!(frame.head()[..6], own.0);
-                let body = frame.body.take();
-                if let Some(body) = &body {
-                    let at = payload.len();
-                    payload.resize(at + body.len(), 0);
-                    body.copy_to(0, &mut payload[at..]);
-                }
+                let body = frame.take_buffer();
                 Got { source: MacAddr(frame.head()[6..12].try_into().unwrap()), vlan: frame.meta.vlan, payload, body }
             })
             .collect();

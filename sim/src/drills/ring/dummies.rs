@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::IoSlice;
 use std::net::SocketAddrV4;
 
-use ringway_stack::device::{FlowRule, RxBatch, RxBuffer};
+use ringway_stack::device::{FlowRule, RxBatch};
 use ringway_stack::ring::{NextHop, SendFlags, UdpOptions};
 
 use super::host::{OURS, Packet, address, udp};
@@ -98,12 +98,7 @@ pub(in crate::drills) fn memory(bench: &mut Bench) {
         let count = to.poll(world.now(), &mut batch);
         let mut got = Vec::new();
         for frame in batch.frames_mut() {
-            got.extend_from_slice(frame.head());
-            if let Some(body) = &frame.body {
-                let at = got.len();
-                got.resize(at + body.len(), 0);
-                body.copy_to(0, &mut got[at..]);
-            }
+            got.extend(frame.to_vec());
         }
         bench.must(
             // (Ethernet pads short frames.)

@@ -28,22 +28,19 @@ fn bytes(buffer: &SimRx) -> Vec<u8> {
 }
 
 #[test]
-fn head_and_body_are_one_buffer() {
+fn each_frame_is_one_buffer() {
     for len in [0, 10, 214, 215, 1400] {
         let (nic, mut device) = lending(NicConfig::default());
         let sent = frame(len);
         receive(&nic, &sent).outcome.unwrap();
         let mut batch = polled(&mut device);
-        let frame = &batch.frames_mut()[0];
-        let head = frame.lent_head.borrow().clone().unwrap();
-        assert_eq!(bytes(&head), frame.head());
-        assert_eq!(frame.len(), sent.len());
-        assert_eq!(frame.body.is_some(), sent.len() > HEAD_MAX);
-        let whole = frame.body.iter().fold(bytes(&head), |whole, body| [whole, bytes(body)].concat());
-        assert_eq!(whole, sent);
+        let frame = &mut batch.frames_mut()[0];
+        assert_eq!((frame.head(), frame.len(), frame.to_vec()), (&sent[..sent.len().min(HEAD_MAX)], sent.len(), sent.clone()));
+        let whole = frame.take_buffer().unwrap();
+        assert_eq!(bytes(&whole), sent);
         assert_eq!(nic.outstanding().rx_buffers, 1);
-        let held = head.slice(1, 2);
-        drop((head, batch));
+        let held = whole.slice(1, 2);
+        drop((whole, batch));
         assert_eq!((bytes(&held), nic.outstanding().rx_buffers), (sent[1..3].to_vec(), 1));
         drop(held);
         assert_eq!(nic.outstanding(), Outstanding::default());
@@ -59,7 +56,7 @@ fn merged_segments_are_lent_as_one() {
     }
     let mut batch = polled(&mut device);
     let [frame] = batch.frames_mut() else { panic!("one frame") };
-    assert_eq!((frame.meta.coalesced, bytes(frame.lent_head.borrow().as_ref().unwrap())), (3, frame.head().to_vec()));
+    assert_eq!((frame.meta.coalesced, bytes(&frame.held_from(0).unwrap())), (3, frame.to_vec()));
     assert!(device.lent_all_heads());
 }
 
@@ -69,7 +66,7 @@ fn small_frames_leave_half_of_the_buffers_to_large_ones() {
     let mut held = Vec::new();
     for _ in 0..10 {
         receive(&nic, &frame(100)).outcome.unwrap();
-        held.extend(polled(&mut device).frames_mut()[0].lent_head.take());
+        held.extend(polled(&mut device).frames_mut()[0].take_buffer());
     }
     assert_eq!((held.len(), nic.outstanding().rx_buffers), (4, 4));
     assert!(!device.lent_all_heads());
@@ -86,5 +83,5 @@ fn a_nic_that_lends_no_heads_says_so() {
     let (nic, mut device) = lending(NicConfig::default());
     device.lend_heads(false).unwrap();
     receive(&nic, &frame(10)).outcome.unwrap();
-    assert!(polled(&mut device).frames_mut()[0].lent_head.get_mut().is_none());
+    assert!(polled(&mut device).frames_mut()[0].held_from(0).is_none());
 }

@@ -117,13 +117,9 @@ fn what_is_expected_and_does_not_come_leaves_no_rule_behind() {
 fn a_flood_of_late_frames_is_bounded() {
     let mut late = Late::<<Cable as Queues>::Rx>::default();
     let ends = (SocketAddr::new(A, 1), SocketAddr::new(B, 2));
-    let frame = || RxFrame {
-        head: [0; crate::device::HEAD_MAX],
-        head_len: 60,
-        body: None,
-        lent_head: core::cell::RefCell::default(),
-        meta: crate::device::RxMeta::default(),
-    };
+    let mut batch = crate::device::RxBatch::new(1);
+    batch.push_slot().unwrap().fill(&[0; 60], None);
+    let mut frame = || batch.frames_mut()[0].clone();
     late.keep(ends, frame());
     assert_eq!(late.frames, 0, "nobody awaits it");
     late.known.insert(ends, Kept { frames: Vec::new(), rule: Rule::Elsewhere });

@@ -193,13 +193,16 @@ impl Queues for Cable {
         while !batch.is_full() {
             let Some(bytes) = self.inward.lock().unwrap().pop_front() else { break };
             let frame = batch.push_slot().unwrap();
+            // (So short that payload lies beside the headers, as a peer that parts frames where it likes has it.)
             let head = bytes.len().min(100);
             frame.head[..head].copy_from_slice(&bytes[..head]);
-            frame.head_len = head as u16;
+            let (bytes, len): (Arc<[u8]>, _) = (bytes.as_slice().into(), bytes.len());
+            if self.lends {
+                frame.set_whole(head, Some(Bytes(bytes, 0, len)));
+            } else {
+                frame.set_parted(head, (len > head).then_some(Bytes(bytes, head, len - head)));
+            }
             frame.meta.checksum = ChecksumVerdict::Unknown;
-            let (bytes, len): (Arc<[u8]>, _) = (bytes.as_slice().into(), bytes.len() - head);
-            *frame.lent_head.get_mut() = self.lends.then(|| Bytes(bytes.clone(), 0, head));
-            frame.body = (len > 0).then_some(Bytes(bytes, head, len));
             count += 1;
         }
         count

@@ -104,7 +104,7 @@ impl<Q: Queues> UdpFlow<Q> {
         let Some(first) = self.queue.front() else { return Ok(()) };
         let headers: &[u8] = self.headers.as_ref().and_then(|headers| headers.front()).map_or(&[], |headers| headers);
         let copied = [self.bytes.first(first.head), &[]];
-        let taken = take(&Packet { headers, copied, buffers: first.buffers.as_slice(), received: first.received });
+        let taken = take(&Packet { headers, copied, buffers: first.buffer.as_slice(), received: first.received });
         if taken != Err(Refused::End) && !(taken.is_err() && self.strain.is(Mutant::OversizedStays)) {
             let (head, len) = (first.head, first.len());
             self.forget_first(head, len);

@@ -51,7 +51,7 @@ impl<Q: Queues> UdpFlow<Q> {
 
     /// The candidate's buffers, where they wait.
     pub(in crate::ring) fn candidate_buffers(&mut self) -> Option<&mut [Q::Rx]> {
-        Some(self.screen.as_mut()?.front_mut()?.waiting.buffers.as_mut_slice())
+        Some(self.screen.as_mut()?.front_mut()?.waiting.buffer.as_mut_slice())
     }
 
     /// The candidate; handles on its pieces to `take`.
@@ -61,7 +61,7 @@ impl<Q: Queues> UdpFlow<Q> {
         if !head.is_empty() {
             take(Lent::Copied(head.clone()));
         }
-        waiting.buffers.as_slice().iter().for_each(|buffer| take(Lent::Buffer(buffer.clone())));
+        waiting.buffer.as_slice().iter().for_each(|buffer| take(Lent::Buffer(buffer.clone())));
         Some(Shown {
             from: waiting.from,
             to: SocketAddr::new(waiting.to, self.local.port()),
@@ -100,9 +100,9 @@ impl<Q: Queues> UdpFlow<Q> {
     /// Takes a datagram in that nobody has decided about.
     pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, Q::Rx>) {
         let len = payload.len();
-        let (head, buffers) = self.keep(to, payload);
+        let (head, buffer) = self.keep(to, payload);
         let drops = self.drops_to_tell();
-        self.screen_datagram(Waiting { from, to, received: now, drops, head: 0, buffers }, head.to_vec(), len);
+        self.screen_datagram(Waiting { from, to, received: now, drops, head: 0, buffer }, head.to_vec(), len);
     }
 
     /// The same, of `len` bytes, as it will wait; and its head if that was copied.

@@ -183,8 +183,7 @@ impl Queues for Queue {
             && let Some(bytes) = waiting.pop_front()
         {
             let frame = batch.push_slot().expect("it is not full");
-            frame.head[..bytes.len()].copy_from_slice(&bytes);
-            frame.head_len = bytes.len() as u16;
+            frame.fill(&bytes, None);
             frame.meta.checksum = ChecksumVerdict::Good;
             count += 1;
         }

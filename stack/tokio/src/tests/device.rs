@@ -105,11 +105,7 @@ impl Queues for Wire {
         while self.rx_ready() {
             let Some(slot) = batch.push_slot() else { break };
             let Some(frame) = self.into.borrow_mut().pop_front() else { break };
-            let head = frame.len().min(HEAD_MAX);
-            slot.head[..head].copy_from_slice(&frame[..head]);
-            slot.head_len = head as u16;
-            let rest = frame.len() - head;
-            slot.body = (rest > 0).then(|| Rx(frame.into(), head, rest));
+            slot.fill(&frame, (frame.len() > HEAD_MAX).then(|| Rx(frame.as_slice().into(), 0, frame.len())));
             polled += 1;
         }
         polled

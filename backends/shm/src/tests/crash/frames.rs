@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ringway_host::HostQueues;
 use ringway_stack::device::{
-    Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
+    Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };
 
 use super::stage::{Board, Operation, Part, Places, Station, sleep_on};
@@ -78,14 +78,9 @@ impl Station for Member {
         let witness = self.witness.as_ref().map(|found| found.mac);
         for frame in self.batch.frames_mut() {
             let from = MacAddr(frame.head()[6..12].try_into().unwrap());
-            let mut payload = frame.head()[14..].to_vec();
-            if let Some(body) = frame.body.take() {
-                let at = payload.len();
-                payload.resize(at + body.len(), 0);
-                body.copy_to(0, &mut payload[at..]);
-                if self.holds {
-                    self.held.push(body);
-                }
+            let payload = frame.to_vec().split_off(14);
+            if self.holds {
+                self.held.extend(frame.take_buffer());
             }
             if Some(from) == witness {
                 self.answer = u64::from_le_bytes(payload.try_into().unwrap());
