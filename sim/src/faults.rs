@@ -77,6 +77,8 @@ bitflags::bitflags! {
         const ICMP = 1 << 23;
         /// An attacker copies frames that he sees, and rewrites them.
         const FORGE = 1 << 24;
+        /// A NIC tells late what it has sent.
+        const COMPLETION = 1 << 25;
     }
 }
 

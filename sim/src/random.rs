@@ -32,6 +32,8 @@ pub enum Purpose {
     Registration = 21,
     /// Whether a doorbell takes effect late.
     Doorbell = 22,
+    /// Whether a send's completion comes late.
+    Completion = 23,
     /// When a burst of losses begins and ends, and which of its frames are lost.
     BurstLoss = 32,
     /// Whether a frame's payload changes unnoticed.

@@ -230,6 +230,7 @@ impl Trace {
             NicFault::SendFull => &mut counts.send_full,
             NicFault::Registration => &mut counts.registration_failures,
             NicFault::Doorbell => &mut counts.delayed_doorbells,
+            NicFault::Completion => &mut counts.late_completions,
         }
     }
 

@@ -11,6 +11,7 @@
 //! memory that a peer or a card may write.
 
 mod card;
+mod completion;
 mod cyclic;
 mod lend;
 mod memory;
@@ -21,6 +22,7 @@ mod tx;
 
 pub use crate::addr::MacAddr;
 pub use card::{Attached, Device, OpenError, QueueId, QueuesConfig, SingleQueue, Target};
+pub use completion::{Completion, SendStatus, TimeSource};
 pub use cyclic::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
 pub use lend::LendBuffer;
 pub use memory::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
@@ -85,6 +87,10 @@ pub struct Capabilities {
     pub lends_heads: bool,
     /// [`TxOffload::dummy`] works.
     pub dummy: bool,
+    /// [`Queues::send_with_cookie`] works.
+    pub completions: bool,
+    /// Whose time completions have; `None`: they have none.
+    pub completion_time: Option<TimeSource>,
 }
 
 impl Capabilities {
@@ -115,6 +121,8 @@ impl Capabilities {
             device_memory: 0,
             lends_heads: false,
             dummy: false,
+            completions: false,
+            completion_time: None,
         }
     }
 
@@ -150,6 +158,7 @@ pub enum DeviceEvent {
     /// The device could not take such a rule after all. It has ended: it need not be detached, though it may be until this is polled.
     RuleFailed(RuleId, RuleError),
     /// The device was reset: frames that were queued, in flight or not polled are lost, and their buffers are back. Flow rules,
-    /// buffers that are held, and cyclic queues stay; the backend attached and posted them again.
+    /// buffers that are held, and cyclic queues stay; the backend attached and posted them again. Completions of what was sent before are lost, too: of a
+    /// cookie that has not come yet, nothing will, and whether its frame left is not known.
     Reset,
 }

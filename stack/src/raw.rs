@@ -27,7 +27,7 @@
 use arrayvec::ArrayVec;
 
 use crate::device::{
-    Attached, Capabilities, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr, Moderation, Pacing,
+    Attached, Capabilities, Completion, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr, Moderation, Pacing,
     Queues, RuleError, RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
 };
 use crate::mutants::{Mutant, Strain};
@@ -149,19 +149,41 @@ impl<Q: Queues> RawQueue<Q> {
         self.send_slices(head, &body, offload)
     }
 
+    /// As [`RawQueue::send_slices`]; and once the device is done with the frame, [`RawQueue::completion`] gives `cookie` back. Zero: no completion is wanted.
+    ///
+    /// # Errors
+    /// [`RawError::Send`], as [`Queues::send_with_cookie`] has it; nothing was queued.
+    pub fn send_with_cookie(
+        &mut self,
+        head: &[u8],
+        body: &[TxSlice<'_, Q::Tx>],
+        offload: TxOffload,
+        cookie: u64,
+    ) -> Result<(), RawError> {
+        let frame = TxFrame { head, body, offload };
+        match self.queues.send_with_cookie(&frame, cookie) {
+            Err(SendError::Full) => {
+                self.queues.reap();
+                Ok(self.queues.send_with_cookie(&frame, cookie)?)
+            }
+            sent => Ok(sent?),
+        }
+    }
+
+    /// The next completion of a send with a cookie, if the hardware is done with one that has not been told of yet.
+    pub fn completion(&mut self) -> Option<Completion> {
+        self.queues.completion().or_else(|| {
+            self.queues.reap();
+            self.queues.completion()
+        })
+    }
+
     /// Queues one frame whose payload lies in buffers of the device already.
     ///
     /// # Errors
     /// [`RawError::Send`]; nothing was queued.
     pub fn send_slices(&mut self, head: &[u8], body: &[TxSlice<'_, Q::Tx>], offload: TxOffload) -> Result<(), RawError> {
-        let frame = TxFrame { head, body, offload };
-        match self.queues.send(&frame) {
-            Err(SendError::Full) => {
-                self.queues.reap();
-                Ok(self.queues.send(&frame)?)
-            }
-            sent => Ok(sent?),
-        }
+        self.send_with_cookie(head, body, offload, 0)
     }
 
     /// Queues one frame whose payload is `len` bytes of device memory from `offset` on.

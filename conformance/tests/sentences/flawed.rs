@@ -3,7 +3,7 @@
 use ringway_sim::{Nic, NicConfig, SimQueues, SimRx, SimTx};
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Attached, Capabilities, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, IpMatch, MacAddr, OpenError, Pacing, QueueId,
+    Attached, Capabilities, Completion, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, IpMatch, MacAddr, OpenError, Pacing, QueueId,
     Queues, QueuesConfig, RuleError, RuleId, RxBatch, SendError, Target, TxFrame, TxOffload, Unsupported, VxlanMatch, Wake,
 };
 
@@ -15,6 +15,7 @@ pub(crate) enum Flaw {
     SilentSteering,
     SilentCutting,
     SilentMemory,
+    SilentCompletions,
     /// It refuses what its capabilities name.
     RefusesPacing,
     /// It does another thing than it was asked for.
@@ -48,11 +49,12 @@ const NO_RULE: RuleId = RuleId(u64::MAX);
 
 impl Flaw {
     /// Each flaw, the NIC on which it shows, and a sentence that must find it.
-    pub(crate) const ALL: [(Self, Card, &'static str); 25] = [
+    pub(crate) const ALL: [(Self, Card, &'static str); 26] = [
         (Self::SilentPacing, NicConfig::bare, "003.4"),
         (Self::SilentSteering, NicConfig::bare, "003.10"),
         (Self::SilentCutting, NicConfig::bare, "003.5"),
         (Self::SilentMemory, NicConfig::bare, "003.13"),
+        (Self::SilentCompletions, NicConfig::bare, "003.1"),
         (Self::RefusesPacing, NicConfig::full, "003.1"),
         (Self::RateTooHigh, NicConfig::full, "003.4"),
         (Self::BurstForgotten, NicConfig::full, "003.4"),
@@ -191,6 +193,18 @@ impl Queues for Flawed {
             _ => {}
         }
         self.device.send(&TxFrame { offload: TxOffload { ..offload }, ..*frame })
+    }
+
+    fn send_with_cookie(&mut self, frame: &TxFrame<'_, SimTx>, cookie: u64) -> Result<(), SendError> {
+        match self.flaw {
+            Flaw::SilentCompletions => self.send(frame),
+            _ if cookie == 0 => self.send(frame),
+            _ => self.device.send_with_cookie(frame, cookie),
+        }
+    }
+
+    fn completion(&mut self) -> Option<Completion> {
+        self.device.completion()
     }
 
     fn doorbell(&mut self) {

@@ -76,6 +76,8 @@ counts! {
     registration_failures,
     /// Doorbells noticed late.
     delayed_doorbells,
+    /// Completions told late.
+    late_completions,
     /// Clocks that jumped.
     clock_jumps,
     /// Hosts that paused.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use ringway_stack::device::{Capabilities, Steering};
+use ringway_stack::device::{Capabilities, Steering, TimeSource};
 use ringway_stack::offload::DeviceKind;
 
 use super::faults::NicFaults;
@@ -54,8 +54,10 @@ pub struct NicConfig {
     pub pacing: bool,
     /// Moderates completions.
     pub moderation: bool,
-    /// Tells when frames arrived.
+    /// Tells when frames arrived, and when those left whose completion is wanted.
     pub hardware_time: bool,
+    /// Tells of single sends what became of them; without `hardware_time`, with the time of the doorbell.
+    pub completions: bool,
     /// Has cyclic receive queues: this many a ring. Zero: none.
     pub cyclic_queues_max: usize,
     /// Bytes of memory on the NIC.
@@ -96,6 +98,7 @@ impl NicConfig {
             pacing: false,
             moderation: false,
             hardware_time: false,
+            completions: false,
             cyclic_queues_max: 0,
             device_memory: 0,
             lends_heads: false,
@@ -124,6 +127,8 @@ impl NicConfig {
             striding: self.cyclic_queues_max > 0,
             device_memory: self.device_memory,
             dummy: true,
+            completions: self.completions,
+            completion_time: self.completions.then_some(if self.hardware_time { TimeSource::Hardware } else { TimeSource::Software }),
             lends_heads: self.lends_heads,
             ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
@@ -156,6 +161,7 @@ impl Default for NicConfig {
             pacing: true,
             moderation: true,
             hardware_time: true,
+            completions: true,
             cyclic_queues_max: 4,
             device_memory: 256 << 10,
             lends_heads: true,

@@ -29,12 +29,22 @@ pub enum NicFault {
     Registration,
     /// A doorbell takes effect late. Drawn for each doorbell.
     Doorbell,
+    /// A completion is told late, and so are those behind it: until then, buffers and places in the queue are taken. Drawn for each frame that has left.
+    Completion,
 }
 
 impl NicFault {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Reset, Self::SendError, Self::CqOverrun, Self::RxExhausted, Self::SendFull, Self::Registration, Self::Doorbell];
+    pub const ALL: [Self; 8] = [
+        Self::Reset,
+        Self::SendError,
+        Self::CqOverrun,
+        Self::RxExhausted,
+        Self::SendFull,
+        Self::Registration,
+        Self::Doorbell,
+        Self::Completion,
+    ];
 
     const fn purpose(self) -> Purpose {
         match self {
@@ -45,13 +55,22 @@ impl NicFault {
             Self::SendFull => Purpose::SendFull,
             Self::Registration => Purpose::Registration,
             Self::Doorbell => Purpose::Doorbell,
+            Self::Completion => Purpose::Completion,
         }
     }
 
-    /// The class's place in [`FaultSet`]: the bits of the NIC's classes begin at NIC_RESET, in the order of [`NicFault::ALL`].
-    fn is_in(self, set: FaultSet) -> bool {
-        const NIC_RESET_BIT: u32 = 12;
-        set.bits() >> (NIC_RESET_BIT + self as u32) & 1 == 1
+    /// The class as hosts and links have it.
+    pub(super) const fn class(self) -> FaultSet {
+        match self {
+            Self::Reset => FaultSet::NIC_RESET,
+            Self::SendError => FaultSet::SEND_ERROR,
+            Self::CqOverrun => FaultSet::CQ_OVERRUN,
+            Self::RxExhausted => FaultSet::RX_EXHAUSTED,
+            Self::SendFull => FaultSet::SEND_FULL,
+            Self::Registration => FaultSet::REGISTRATION,
+            Self::Doorbell => FaultSet::DOORBELL,
+            Self::Completion => FaultSet::COMPLETION,
+        }
     }
 }
 
@@ -81,6 +100,8 @@ pub struct NicFaults {
     pub registration: Strength,
     /// See [`NicFault::Doorbell`].
     pub doorbell: Strength,
+    /// See [`NicFault::Completion`].
+    pub completion: Strength,
 }
 
 impl NicFaults {
@@ -88,7 +109,7 @@ impl NicFaults {
     #[must_use]
     pub fn only(mut self, keep: FaultSet) -> Self {
         for fault in NicFault::ALL {
-            if !fault.is_in(keep) {
+            if !keep.contains(fault.class()) {
                 self.strength_mut(fault).ppm = 0;
             }
         }
@@ -105,6 +126,7 @@ impl NicFaults {
             NicFault::SendFull => &mut self.send_full,
             NicFault::Registration => &mut self.registration,
             NicFault::Doorbell => &mut self.doorbell,
+            NicFault::Completion => &mut self.completion,
         }
     }
 }
@@ -123,8 +145,8 @@ pub struct NicStrike {
 /// The dice of one NIC.
 #[derive(Debug)]
 pub(super) struct Trouble {
-    strengths: [Strength; 7],
-    streams: [RandomStream; 7],
+    strengths: [Strength; NicFault::ALL.len()],
+    streams: [RandomStream; NicFault::ALL.len()],
     pub(super) on: bool,
     /// No class ever strikes.
     pub(super) calm: bool,

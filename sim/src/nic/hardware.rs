@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RuleError, RxMeta};
+use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RuleError, RxMeta, SendStatus};
 
 use super::config::NicConfig;
 use super::faults::{NicFault, NicFaults, Trouble};
@@ -188,6 +188,9 @@ impl Hardware {
     ) -> Result<Option<Instant>, RxDrop> {
         let overruns = self.trouble.strikes(NicFault::CqOverrun, target.ring, now);
         let exhausts = self.trouble.strikes(NicFault::RxExhausted, target.ring, now);
+        if overruns.is_some() {
+            self.lose_completions(target.ring);
+        }
         let ring = &mut self.rings[target.ring];
         if let Some(until) = overruns {
             ring.drop_received();
@@ -242,19 +245,20 @@ impl Hardware {
                 return None;
             }
             if frame.dummy {
-                ring.completed.extend(ring.posted.pop_front().map(|(_, frame)| frame));
+                ring.end_first(SendStatus::Sent, now);
                 continue;
             }
             let len = frame.next_len();
             if ring.bucket.as_ref().is_some_and(|bucket| bucket.ready_at(len) > now) {
                 return None;
             }
-            if let Some(until) = self.trouble.strikes(NicFault::SendError, index, now) {
-                ring.until[NicFault::SendError as usize] = Some(until);
+            let fails = self.trouble.strikes(NicFault::SendError, index, now);
+            if fails.is_some() {
+                ring.until[NicFault::SendError as usize] = fails;
             }
             if ring.until[NicFault::SendError as usize].is_some_and(|until| until > now) {
-                // Flushed: completed with an error, the buffers come back.
-                ring.completed.extend(ring.posted.pop_front().map(|(_, frame)| frame));
+                // (The buffers come back.)
+                ring.end_first(if fails.is_some() { SendStatus::Failed } else { SendStatus::Flushed }, now);
                 continue;
             }
             if let Some(bucket) = &mut ring.bucket {
@@ -286,9 +290,10 @@ impl Hardware {
 
     /// A doorbell rang: what was queued is the hardware's.
     pub(super) fn hand_over(&mut self, ring: usize, ready_at: Instant) {
-        let shown = self.holds_frames();
+        let (shown, now) = (self.holds_frames(), self.now);
         let ring = &mut self.rings[ring];
         for mut frame in ring.queued.drain(..) {
+            frame.handed_at = now;
             if shown && !frame.dummy {
                 frame.emit_all(&mut self.scratch, &mut self.handed);
             }
@@ -301,12 +306,31 @@ impl Hardware {
     }
 
     pub(super) fn complete(&mut self) -> bool {
-        let Leaving { ring, generation, done, .. } = self.wire.pop_front().expect("a completion for a frame that was never read");
-        let ring = &mut self.rings[ring];
+        let Leaving { ring: index, generation, done, at } = self.wire.pop_front().expect("a completion for a frame that was never read");
+        let ring = &mut self.rings[index];
         let Some(frame) = done.filter(|_| ring.generation == generation) else { return false };
         ring.sending -= 1;
-        ring.completed.push(frame);
+        ring.end(frame, SendStatus::Sent, at.unwrap_or(self.now));
+        if let Some(until) = self.trouble.strikes(NicFault::Completion, index, self.now) {
+            ring.until[NicFault::Completion as usize].get_or_insert(until);
+        }
         ring.take_starved()
+    }
+
+    /// The driver takes back what the hardware is done with, and has told of.
+    pub(super) fn reap(&mut self, ring: usize) {
+        let (now, hardware_time) = (self.now, self.config.hardware_time);
+        let ring = &mut self.rings[ring];
+        if !ring.suffers(NicFault::Completion, now) {
+            ring.reap(hardware_time);
+        }
+    }
+
+    /// What was sent so far completes untold.
+    fn lose_completions(&mut self, ring: usize) {
+        self.rings[ring].lose_completions();
+        let own = self.wire.iter_mut().filter(|leaving| leaving.ring == ring);
+        own.filter_map(|leaving| leaving.done.as_mut()).for_each(|frame| frame.cookie = 0);
     }
 
     pub(super) fn leaves(&mut self, at: Instant) {
@@ -373,6 +397,7 @@ impl Hardware {
     /// Everything on the NIC is lost but rules, buffers that are held, and device memory.
     fn reset(&mut self, until: Instant) {
         self.down_until = Some(until);
+        (0..self.rings.len()).for_each(|ring| self.lose_completions(ring));
         for ring in self.rings.iter_mut().filter(|ring| ring.open) {
             ring.drop_received();
             ring.flush_posted();

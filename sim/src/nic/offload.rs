@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use ringway_stack::device::TxBuffer;
+use ringway_stack::Instant;
+use ringway_stack::device::{SendStatus, TxBuffer};
 
 use super::buffer::SimTx;
 use super::fields::{Fields, Tunnel};
@@ -29,6 +30,11 @@ pub(super) struct Queued {
     pub(super) dummy: bool,
     pub(super) unsolicited: bool,
     pub(super) cut: Option<Cut>,
+    /// Zero: nobody wants to know what becomes of it.
+    pub(super) cookie: u64,
+    /// When it was handed over; and, once that is known, how it ended, and when.
+    pub(super) handed_at: Instant,
+    pub(super) ended: Option<(SendStatus, Instant)>,
 }
 
 /// What became of a frame.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta, Wake};
+use ringway_stack::device::{Completion, DeviceEvent, HEAD_MAX, Moderation, RxBatch, RxMeta, SendStatus, Wake};
 
 use super::buffer::{Pool, SimRx};
 use super::config::NicConfig;
@@ -43,6 +43,9 @@ pub(super) struct RingState {
     /// Completed, not reaped.
     pub(super) completed: Vec<Box<Queued>>,
     spare: Vec<Box<Queued>>,
+    /// What was reaped of sends with cookies; and how many cookies are out, those included.
+    pub(super) completions: VecDeque<Completion>,
+    pub(super) cookies: usize,
     /// Something was refused since the last completion: whoever asked wants to try again.
     pub(super) starved: bool,
     pub(super) tx_pool: Rc<Pool>,
@@ -67,7 +70,7 @@ pub(super) struct RingState {
     /// Segments with bytes, SYN or FIN that were sent.
     pub(super) spoken: u64,
     /// Until when each fault's condition lasts.
-    pub(super) until: [Option<Instant>; 7],
+    pub(super) until: [Option<Instant>; NicFault::ALL.len()],
 }
 
 #[derive(Debug)]
@@ -95,6 +98,8 @@ impl RingState {
             sending: 0,
             completed: Vec::new(),
             spare: Vec::new(),
+            completions: VecDeque::new(),
+            cookies: 0,
             starved: false,
             tx_pool: Pool::new(config.tx_buffers_max),
             rx_pool: Pool::new(config.rx_buffers_max),
@@ -111,7 +116,7 @@ impl RingState {
             wake: Wake::Any,
             is_slept_through: false,
             spoken: 0,
-            until: [None; 7],
+            until: [None; NicFault::ALL.len()],
         }
     }
 
@@ -249,12 +254,45 @@ impl RingState {
         self.spare.pop().unwrap_or_default()
     }
 
-    pub(super) fn reap(&mut self) {
+    /// The hardware is done with a frame.
+    pub(super) fn end(&mut self, mut frame: Box<Queued>, status: SendStatus, at: Instant) {
+        if frame.cookie != 0 {
+            frame.ended = Some((status, at));
+        }
+        self.completed.push(frame);
+    }
+
+    /// The hardware is done with the frame that it was to send next.
+    pub(super) fn end_first(&mut self, status: SendStatus, at: Instant) {
+        if let Some((_, frame)) = self.posted.pop_front() {
+            self.end(frame, status, at);
+        }
+    }
+
+    /// `hardware_time`: completions have that.
+    pub(super) fn reap(&mut self, hardware_time: bool) {
         for mut frame in self.completed.drain(..) {
+            if let (Some((status, at)), cookie @ 1..) = (frame.ended.take(), mem::take(&mut frame.cookie)) {
+                let at = if hardware_time { at } else { frame.handed_at };
+                self.completions.push_back(Completion { cookie, at: (status == SendStatus::Sent).then_some(at), status });
+            }
             frame.inline.clear();
             frame.body.clear();
             self.spare.push(frame);
         }
+    }
+
+    /// Nobody will be told what became of what was sent so far, as far as it has not left.
+    pub(super) fn lose_completions(&mut self) {
+        let queued = self.queued.iter_mut().chain(self.posted.iter_mut().map(|(_, frame)| frame)).chain(&mut self.completed);
+        queued.for_each(|frame| frame.cookie = 0);
+        self.completions.clear();
+        self.cookies = 0;
+    }
+
+    /// Whether another send may carry a cookie. (Not before its driver knows of a reset: it would take the cookie for lost.)
+    pub(super) fn takes_cookies(&self, tx_queue_max: usize) -> bool {
+        self.cookies < tx_queue_max && !self.events.contains(&DeviceEvent::Reset)
     }
 
     /// All that was received and not polled is lost.
@@ -275,7 +313,8 @@ impl RingState {
     pub(super) fn shut(&mut self) {
         self.drop_received();
         self.flush_posted();
-        self.reap();
+        self.lose_completions();
+        self.reap(false);
         self.open = false;
         (self.lends, self.kept_head) = (false, false);
         self.generation += 1;
@@ -288,7 +327,7 @@ impl RingState {
         self.moderation = None;
         self.wake_due = None;
         (self.wake, self.is_slept_through) = (Wake::Any, false);
-        self.until = [None; 7];
+        self.until = [None; NicFault::ALL.len()];
     }
 
     pub(super) fn take_starved(&mut self) -> bool {

@@ -4,7 +4,7 @@ use core::cell::RefMut;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    CyclicConfig, CyclicError, CyclicId, CyclicPacket, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr, Moderation, Pacing,
+    Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr, Moderation, Pacing,
     QueueId, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 
@@ -196,6 +196,13 @@ impl Queues for SimQueues {
     }
 
     fn send(&mut self, frame: &TxFrame<'_, SimTx>) -> Result<(), SendError> {
+        self.send_with_cookie(frame, 0)
+    }
+
+    fn send_with_cookie(&mut self, frame: &TxFrame<'_, SimTx>, cookie: u64) -> Result<(), SendError> {
+        if cookie != 0 && !self.capabilities().completions {
+            return Err(self.capabilities().lacks("completions of sends").into());
+        }
         assert!(frame.head.len() >= ETHERNET_LEN, "device contract: a head without an Ethernet header");
         let cut = self.check_offload(frame)?;
         self.check_len(frame, cut)?;
@@ -204,7 +211,7 @@ impl Queues for SimQueues {
         let (tx_queue_max, inline_max) = (hardware.config.tx_queue_max, hardware.config.inline_max);
         let inner_checksum = hardware.config.vxlan;
         let ring = &mut hardware.rings[self.ring];
-        if fails || ring.tx_slots_used() >= tx_queue_max {
+        if fails || ring.tx_slots_used() >= tx_queue_max || (cookie != 0 && !ring.takes_cookies(tx_queue_max)) {
             ring.starved = true;
             return Err(SendError::Full);
         }
@@ -212,7 +219,8 @@ impl Queues for SimQueues {
         let mut queued = ring.blank();
         queued.inline.extend_from_slice(frame.head);
         (queued.checksum, queued.inner_checksum, queued.vlan, queued.dummy, queued.cut) = (checksum, inner_checksum, vlan, dummy, cut);
-        queued.unsolicited = unsolicited;
+        (queued.unsolicited, queued.cookie) = (unsolicited, cookie);
+        ring.cookies += usize::from(cookie != 0);
         ring.spoken += u64::from(speaks(frame));
         for slice in frame.body {
             slice.buffer.seal(slice.offset, slice.len);
@@ -235,7 +243,14 @@ impl Queues for SimQueues {
     }
 
     fn reap(&mut self) {
-        self.hardware().rings[self.ring].reap();
+        self.hardware().reap(self.ring);
+    }
+
+    fn completion(&mut self) -> Option<Completion> {
+        let ring = &mut self.hardware().rings[self.ring];
+        let completion = ring.completions.pop_front()?;
+        ring.cookies -= 1;
+        Some(completion)
     }
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {

@@ -10,6 +10,7 @@ use ringway_stack::device::{
 use super::*;
 use crate::frames;
 
+mod completions;
 mod cyclic;
 mod faults;
 mod heads;

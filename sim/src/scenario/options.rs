@@ -250,6 +250,7 @@ fn nic_faults(stream: &mut RandomStream) -> NicFaults {
             NicFault::SendError | NicFault::RxExhausted => (50_000, 50_000_000),
             NicFault::SendFull | NicFault::Registration => (100_000, 50_000_000),
             NicFault::Doorbell => (250_000, 20_000_000),
+            NicFault::Completion => (50_000, 20_000_000),
         };
         let ppm = u32::try_from(stream.magnitude(100, ppm_max)).unwrap_or(0);
         *faults.strength_mut(fault) = Strength { ppm, lasts_max: Duration::from_nanos(stream.magnitude(1_000, lasts_max)) };

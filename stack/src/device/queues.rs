@@ -1,7 +1,7 @@
 //! One ring's queues: frames in, frames out, their completions and buffers.
 
 use super::{
-    Attached, Capabilities, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory, DeviceMemoryError,
+    Attached, Capabilities, Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory, DeviceMemoryError,
     FiveTuple, FlowRule, MacAddr, QueueId, RuleError, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported,
 };
 use crate::time::Instant;
@@ -103,11 +103,29 @@ pub trait Queues {
     /// [`SendError`]; the frame was not queued, and nothing was consumed.
     fn send(&mut self, frame: &TxFrame<'_, Self::Tx>) -> Result<(), SendError>;
 
+    /// As [`Queues::send`]; and once the device is done with the frame, [`Queues::completion`] gives `cookie` back. Zero: no completion is wanted.
+    ///
+    /// # Errors
+    /// [`SendError`]; the frame was not queued. [`SendError::Unsupported`] on a device without completions. [`SendError::Full`] also where as many
+    /// completions as the send queue has places are on their way, or have not been taken.
+    fn send_with_cookie(&mut self, frame: &TxFrame<'_, Self::Tx>, cookie: u64) -> Result<(), SendError> {
+        if cookie != 0 {
+            return Err(self.capabilities().lacks("completions of sends").into());
+        }
+        self.send(frame)
+    }
+
     /// Hands everything queued since the last doorbell to the hardware (or wakes the peers that sleep).
     fn doorbell(&mut self);
 
     /// Reaps send completions: afterwards, buffers and queue slots that the hardware is done with are free again.
     fn reap(&mut self);
+
+    /// The next completion of a send with a cookie that [`Queues::reap`] has found, in the order in which the device was done with them. Each cookie comes
+    /// once, or is lost with a [`DeviceEvent::Reset`].
+    fn completion(&mut self) -> Option<Completion> {
+        None
+    }
 
     /// The next event, if any.
     fn poll_event(&mut self) -> Option<DeviceEvent>;

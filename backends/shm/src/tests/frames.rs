@@ -52,6 +52,19 @@ fn what_it_does_not_cut_is_refused() {
 }
 
 #[test]
+fn it_tells_of_no_completions_and_says_so() {
+    let (mut a, mut b, to_b) = pair();
+    assert_eq!((a.device.capabilities().completions, a.device.capabilities().completion_time), (false, None));
+    let head = [&to_b.0[..], &a.device.mac().0, &[8, 0]].concat();
+    let frame = TxFrame { head: &head, body: &[], offload: TxOffload::default() };
+    assert_eq!(a.device.send_with_cookie(&frame, 7), Err(a.device.capabilities().lacks("completions of sends").into()));
+    a.device.doorbell();
+    assert!(b.poll().is_empty());
+    assert_eq!((a.device.send_with_cookie(&frame, 0), a.device.completion()), (Ok(()), None));
+    a.device.doorbell();
+}
+
+#[test]
 fn too_long_is_refused_and_a_full_ring_says_full_until_it_is_read() {
     let (mut a, mut b, to_b) = pair();
     assert_eq!(a.send(to_b, &pattern(FRAME_MAX - 13, 0)), Err(SendError::TooLong));

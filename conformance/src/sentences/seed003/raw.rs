@@ -5,8 +5,9 @@ use std::net::SocketAddrV4;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ringway_stack::device::{
-    ChecksumVerdict, EthernetMatch, FlowRule, HeaderMatch, IpMatch, Pacing, Protocol, Steering, TxOffload, VxlanMatch,
+    ChecksumVerdict, EthernetMatch, FlowRule, HeaderMatch, IpMatch, Pacing, Protocol, Queues, Steering, TxOffload, VxlanMatch,
 };
+use ringway_stack::raw::RawQueue;
 
 use super::{packets, tso};
 use crate::sentences::frames::{UDP_HEAD, checksums_hold, flags, pattern};
@@ -47,9 +48,10 @@ fn refusals<R: Rig>(rig: &mut R) -> Result<()> {
     let cut = TxOffload { tso_mss: Some(1_000), checksum: capabilities.tx_checksum, ..TxOffload::default() };
     let steers = |by| capabilities.steering.contains(by);
     let ring = rig.sender()?;
-    let asked: [(&str, bool, Result<()>); 6] = [
+    let asked: [(&str, bool, Result<()>); 7] = [
         ("pacing", capabilities.pacing, ring.pace(Pacing { rate_kbps: 0, burst_bytes: 0, typical_packet_bytes: 0 }).map_err(Into::into)),
         ("TSO", capabilities.tso_max.is_some(), ring.send(&head, &pattern(4_000), cut).map_err(Into::into)),
+        ("completions", capabilities.completions, told(ring)),
         ("steering by ToS", steers(Steering::TOS), ring.steer(&tos).map(drop).map_err(Into::into)),
         ("flow tags", steers(Steering::TAG), ring.steer(&tagged).map(drop).map_err(Into::into)),
         ("steering by VXLAN", steers(Steering::VXLAN), ring.steer(&vxlan).map(drop).map_err(Into::into)),
@@ -67,6 +69,11 @@ fn refusals<R: Rig>(rig: &mut R) -> Result<()> {
     }
     rig.run_for(A_WHILE);
     Ok(())
+}
+
+/// A send that is to be told of.
+fn told(ring: &mut RawQueue<impl Queues>) -> Result<()> {
+    Ok(ring.send_with_cookie(&[0xff; 60], &[], TxOffload::default(), 1)?)
 }
 
 fn round_trip<R: Rig>(rig: &mut R) -> Result<()> {
