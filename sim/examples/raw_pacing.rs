@@ -23,7 +23,7 @@ pub(crate) fn main() -> Done {
     let mut pair = Pair::new();
     let mut free = pair.another_sender();
     pair.to.steer(&FlowRule::any())?;
-    pair.from.pace(Pacing { rate_kbps: 8_000, burst_bytes: 2 * FRAME as u32, typical_packet_bytes: FRAME as u16 })?;
+    pair.from.pace(Pacing { rate_bps: 8_000_000, burst_bytes: 2 * FRAME as u32, typical_packet_bytes: FRAME as u16 })?;
 
     let payload = [1; FRAME - UDP_HEAD];
     let (paced_head, free_head) = (pair.udp(0, payload.len(), PACED), pair.udp(0, payload.len(), FREE));
@@ -48,7 +48,7 @@ pub(crate) fn main() -> Done {
     assert!(free_times[9] - free_times[0] < 100, "the other queue has no limit");
 
     // A rate of zero lifts the limit.
-    pair.from.pace(Pacing { rate_kbps: 0, burst_bytes: 0, typical_packet_bytes: 0 })?;
+    pair.from.pace(Pacing { rate_bps: 0, burst_bytes: 0, typical_packet_bytes: 0 })?;
     for _ in 0..10 {
         pair.from.send(&paced_head, &payload, TxOffload::default())?;
     }

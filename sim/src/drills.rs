@@ -64,6 +64,7 @@ const DRILLS: &[&[Drill]] = &[
     ],
     moves::DRILLS,
     &[("bytes that are lent and given back", windows::given_back)],
+    ring::LATER,
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.

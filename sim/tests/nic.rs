@@ -9,7 +9,7 @@ use ringway_sim::{
     Capture, Faults, HostConfig, HostId, LinkConfig, NicConfig, NicFault, NicFaults, Outstanding, Strength, World, WorldConfig, trace,
 };
 use ringway_stack::Instant;
-use ringway_stack::device::Steering;
+use ringway_stack::device::{Pacing, Steering};
 use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Config;
 
@@ -95,6 +95,51 @@ fn every_capability_can_be_missing() {
         talk.finish();
         println!("without {what}: {}", talk.world.report());
     }
+}
+
+/// SO_MAX_PACING_RATE (socket(7)), on a NIC that paces flows: two connections of one ring, bytes over virtual time.
+#[test]
+fn two_connections_of_one_ring_keep_to_two_rates_and_a_third_to_none() {
+    const RATES: [u64; 3] = [8_000_000, 24_000_000, 0];
+    let mut world = World::new(WorldConfig { seed: 5, capture: Capture::Hash });
+    let mut add = |name: &str| {
+        let link = LinkConfig { latency: Duration::from_micros(50), bandwidth_bps: Some(100_000_000), ..LinkConfig::default() };
+        world.add_host(HostConfig::named(name).nic(NicConfig::full()).link(link))
+    };
+    let hosts = [add("client"), add("server")];
+    let ips = hosts.map(|host| world.host(host).ip());
+    // (What waits in the NIC is not more than this.)
+    let config = Config { sndbuf: Some(64 << 10), ..Config::default() };
+    let transfers = [0, 1, 2].map(|i| {
+        let [from, to] = [SocketAddr::new(ips[0], 40_000 + i), SocketAddr::new(ips[1], 80 + i)];
+        let dialogue = Dialogue { own: sends(1 << 40, 1), peer: Side::silent() };
+        let transfer = Shared::new(Transfer::default());
+        let mut server = Server::new(to.port(), config.clone(), Shared::new(None));
+        server.expect(from, dialogue.turned(), transfer.clone());
+        world.add_app(hosts[1], server);
+        world.add_app(hosts[0], Client::new(from.port(), to, dialogue, config.clone(), Shared::new(Transfer::default())));
+        transfer
+    });
+    world.run_for(Duration::from_micros(60));
+    world.call(hosts[0], |cx| {
+        let flows = cx.ring.open_flows();
+        assert_eq!(flows.len(), 3);
+        for flow in flows {
+            let port = cx.ring.info(flow).unwrap().local.port();
+            let rate_bps = RATES[usize::from(port - 40_000)];
+            cx.ring.set_rate(flow, Pacing { rate_bps, burst_bytes: 3_028, typical_packet_bytes: 1_514 }).unwrap();
+        }
+    });
+    world.run_for(Duration::from_millis(200));
+    let before = transfers.each_ref().map(|transfer| transfer.read().read);
+    world.run_for(Duration::from_secs(2));
+    let bits: Vec<u64> = transfers.iter().zip(before).map(|(transfer, before)| (transfer.read().read - before) * 8 / 2).collect();
+    for (bits, rate) in bits.iter().zip(RATES).filter(|(_, rate)| *rate > 0) {
+        // A full segment's payload is 1448 of its frame's 1514 bytes.
+        let payload = rate * 1_448 / 1_514;
+        assert!(bits.abs_diff(payload) * 50 <= payload, "{bits} bits of payload a second, not {payload}");
+    }
+    assert!(bits[2] > 40_000_000, "the one without a rate gets the rest of the link: {bits:?}");
 }
 
 #[test]

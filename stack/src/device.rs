@@ -26,7 +26,7 @@ pub use completion::{Completion, SendStatus, TimeSource};
 pub use cyclic::{CyclicConfig, CyclicError, CyclicId, CyclicPacket};
 pub use lend::LendBuffer;
 pub use memory::{DEVICE_MEMORY_ALIGN, DeviceMemory, DeviceMemoryError};
-pub use queues::{Moderation, Pacing, Queues, Wake};
+pub use queues::{Moderation, Pacing, Queues, RateError, Wake};
 pub use rule::{
     EthernetMatch, FiveTuple, FlowRule, HeaderMatch, IpMatch, Protocol, RuleError, RuleId, Steering, TransportMatch, VxlanMatch,
 };
@@ -75,6 +75,8 @@ pub struct Capabilities {
     pub vxlan: bool,
     /// [`Queues::pace`] works.
     pub pacing: bool,
+    /// How many flows of a ring can have a rate of their own ([`Queues::set_rate`]); zero: none.
+    pub paced_flows_max: usize,
     /// [`Queues::moderate`] works.
     pub moderation: bool,
     /// [`RxMeta::hardware_time`] is filled in.
@@ -115,6 +117,7 @@ impl Capabilities {
             vlan_strip: false,
             vxlan: false,
             pacing: false,
+            paced_flows_max: 0,
             moderation: false,
             hardware_time: false,
             striding: false,

@@ -10,7 +10,7 @@
 //!
 //! fn talk<Q: Queues>(queues: Q, tcp_head: &[u8], udp_head: &[u8], now: Instant) -> Result<usize, RawError> {
 //!     let mut queue = RawQueue::new(queues);
-//!     queue.pace(Pacing { rate_kbps: 100_000, burst_bytes: 3_000, typical_packet_bytes: 1_500 })?;
+//!     queue.pace(Pacing { rate_bps: 100_000_000, burst_bytes: 3_000, typical_packet_bytes: 1_500 })?;
 //!     // A 32 KiB TCP payload leaves in segments of 1,448 bytes, the head repeated in front of each.
 //!     queue.send(tcp_head, &[7; 32 << 10], TxOffload { tso_mss: Some(1448), ..queue.checksums() })?;
 //!     // 512 bytes that lie on the device already.
@@ -27,8 +27,8 @@
 use arrayvec::ArrayVec;
 
 use crate::device::{
-    Attached, Capabilities, Completion, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr, Moderation, Pacing,
-    Queues, RuleError, RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
+    Attached, Capabilities, Completion, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, GATHER_LIMIT, MacAddr,
+    Moderation, Pacing, Queues, RateError, RuleError, RuleId, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Unsupported,
 };
 use crate::mutants::{Mutant, Strain};
 use crate::time::Instant;
@@ -48,6 +48,9 @@ pub enum RawError {
     /// See [`DeviceMemoryError`].
     #[error(transparent)]
     Memory(#[from] DeviceMemoryError),
+    /// See [`RateError`].
+    #[error(transparent)]
+    Rate(#[from] RateError),
     /// The caller: the device lacks it.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
@@ -118,6 +121,14 @@ impl<Q: Queues> RawQueue<Q> {
         Ok(self.queues.pace(pacing)?)
     }
 
+    /// Limits the rate of what this queue sends under one flow tag ([`TxOffload::flow`]).
+    ///
+    /// # Errors
+    /// [`RawError::Rate`].
+    pub fn set_rate(&mut self, flow: u32, rate: Pacing) -> Result<(), RawError> {
+        Ok(self.queues.set_rate(flow, rate)?)
+    }
+
     /// Coalesces completions.
     ///
     /// # Errors
@@ -153,13 +164,7 @@ impl<Q: Queues> RawQueue<Q> {
     ///
     /// # Errors
     /// [`RawError::Send`], as [`Queues::send_with_cookie`] has it; nothing was queued.
-    pub fn send_with_cookie(
-        &mut self,
-        head: &[u8],
-        body: &[TxSlice<'_, Q::Tx>],
-        offload: TxOffload,
-        cookie: u64,
-    ) -> Result<(), RawError> {
+    pub fn send_with_cookie(&mut self, head: &[u8], body: &[TxSlice<'_, Q::Tx>], offload: TxOffload, cookie: u64) -> Result<(), RawError> {
         let frame = TxFrame { head, body, offload };
         match self.queues.send_with_cookie(&frame, cookie) {
             Err(SendError::Full) => {

@@ -3,8 +3,9 @@
 use ringway_sim::{Nic, NicConfig, SimQueues, SimRx, SimTx};
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Attached, Capabilities, Completion, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, IpMatch, MacAddr, OpenError, Pacing, QueueId,
-    Queues, QueuesConfig, RuleError, RuleId, RxBatch, SendError, Target, TxFrame, TxOffload, Unsupported, VxlanMatch, Wake,
+    Attached, Capabilities, Completion, Device, DeviceEvent, DeviceMemory, DeviceMemoryError, FlowRule, IpMatch, MacAddr, OpenError,
+    Pacing, QueueId, Queues, QueuesConfig, RateError, RuleError, RuleId, RxBatch, SendError, Target, TxFrame, TxOffload, Unsupported,
+    VxlanMatch, Wake,
 };
 
 /// What is wrong with a device.
@@ -16,6 +17,7 @@ pub(crate) enum Flaw {
     SilentCutting,
     SilentMemory,
     SilentCompletions,
+    SilentFlowRates,
     /// It refuses what its capabilities name.
     RefusesPacing,
     /// It does another thing than it was asked for.
@@ -49,12 +51,13 @@ const NO_RULE: RuleId = RuleId(u64::MAX);
 
 impl Flaw {
     /// Each flaw, the NIC on which it shows, and a sentence that must find it.
-    pub(crate) const ALL: [(Self, Card, &'static str); 26] = [
+    pub(crate) const ALL: [(Self, Card, &'static str); 27] = [
         (Self::SilentPacing, NicConfig::bare, "003.4"),
         (Self::SilentSteering, NicConfig::bare, "003.10"),
         (Self::SilentCutting, NicConfig::bare, "003.5"),
         (Self::SilentMemory, NicConfig::bare, "003.13"),
         (Self::SilentCompletions, NicConfig::bare, "003.1"),
+        (Self::SilentFlowRates, NicConfig::bare, "003.1"),
         (Self::RefusesPacing, NicConfig::full, "003.1"),
         (Self::RateTooHigh, NicConfig::full, "003.4"),
         (Self::BurstForgotten, NicConfig::full, "003.4"),
@@ -231,11 +234,15 @@ impl Queues for Flawed {
         match self.flaw {
             Flaw::SilentPacing => Ok(()),
             Flaw::RefusesPacing => Err(self.capabilities().lacks("packet pacing")),
-            Flaw::RateTooHigh => self.device.pace(Pacing { rate_kbps: pacing.rate_kbps / 50 * 51, ..pacing }),
+            Flaw::RateTooHigh => self.device.pace(Pacing { rate_bps: pacing.rate_bps / 50 * 51, ..pacing }),
             Flaw::BurstForgotten => self.device.pace(Pacing { burst_bytes: 0, ..pacing }),
-            Flaw::LimitNeverLifted if pacing.rate_kbps == 0 => Ok(()),
+            Flaw::LimitNeverLifted if pacing.rate_bps == 0 => Ok(()),
             _ => self.device.pace(pacing),
         }
+    }
+
+    fn set_rate(&mut self, flow: u32, rate: Pacing) -> Result<(), RateError> {
+        if self.flaw == Flaw::SilentFlowRates { Ok(()) } else { self.device.set_rate(flow, rate) }
     }
 
     fn dm_alloc(&mut self, len: usize) -> Result<DeviceMemory, DeviceMemoryError> {

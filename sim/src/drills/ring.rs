@@ -14,6 +14,7 @@ mod moves;
 mod names;
 mod neighbours;
 mod queues;
+mod rates;
 mod reports;
 mod steering;
 mod streams;
@@ -74,6 +75,9 @@ pub(super) const DRILLS: &[Drill] = &[
     ("datagrams with flow tags", steering::datagram_tags),
     ("a connection that moves with its rule", steering::moved),
 ];
+
+/// Those that came later than all others.
+pub(super) const LATER: &[Drill] = &[("sockets with rates of their own", rates::rates)];
 
 type Host<'b> = host::Host<'b>;
 

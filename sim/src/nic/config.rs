@@ -52,6 +52,8 @@ pub struct NicConfig {
     pub vxlan: bool,
     /// Paces rings.
     pub pacing: bool,
+    /// Paces single flows: so many of a ring's. Zero: none.
+    pub paced_flows_max: usize,
     /// Moderates completions.
     pub moderation: bool,
     /// Tells when frames arrived, and when those left whose completion is wanted.
@@ -96,6 +98,7 @@ impl NicConfig {
             rings_max: 1,
             steering: Steering::empty(),
             pacing: false,
+            paced_flows_max: 0,
             moderation: false,
             hardware_time: false,
             completions: false,
@@ -122,6 +125,7 @@ impl NicConfig {
             vlan_strip: self.vlan_strip,
             vxlan: self.vxlan,
             pacing: self.pacing,
+            paced_flows_max: self.paced_flows_max,
             moderation: self.moderation,
             hardware_time: self.hardware_time,
             striding: self.cyclic_queues_max > 0,
@@ -159,6 +163,7 @@ impl Default for NicConfig {
             vlan_strip: false,
             vxlan: false,
             pacing: true,
+            paced_flows_max: 64,
             moderation: true,
             hardware_time: true,
             completions: true,

@@ -240,17 +240,14 @@ impl Hardware {
     fn transmit_from(&mut self, now: Instant, index: usize) -> Option<Departure> {
         let ring = &mut self.rings[index];
         loop {
-            let (ready_at, frame) = ring.posted.front_mut()?;
-            if *ready_at > now {
+            let (first, ready_at) = ring.next_to_leave()?;
+            if ready_at > now {
                 return None;
             }
+            let frame = &mut ring.posted[first].1;
             if frame.dummy {
-                ring.end_first(SendStatus::Sent, now);
+                ring.end_posted(first, SendStatus::Sent, now);
                 continue;
-            }
-            let len = frame.next_len();
-            if ring.bucket.as_ref().is_some_and(|bucket| bucket.ready_at(len) > now) {
-                return None;
             }
             let fails = self.trouble.strikes(NicFault::SendError, index, now);
             if fails.is_some() {
@@ -258,42 +255,40 @@ impl Hardware {
             }
             if ring.until[NicFault::SendError as usize].is_some_and(|until| until > now) {
                 // (The buffers come back.)
-                ring.end_first(if fails.is_some() { SendStatus::Failed } else { SendStatus::Flushed }, now);
+                ring.end_posted(first, if fails.is_some() { SendStatus::Failed } else { SendStatus::Flushed }, now);
                 continue;
             }
-            if let Some(bucket) = &mut ring.bucket {
-                bucket.take(now, len);
-            }
-            let unsolicited = frame.unsolicited;
+            let (flow, len, unsolicited, shown) = (frame.flow, frame.next_len(), frame.unsolicited, frame.shown);
             let (departure, last) = match frame.plain_len() {
                 Some(len) => {
                     let (bytes, sound) = self.recycling.make(len, |out| frame.emit_plain(out));
-                    (Departure { bytes, sound, unsolicited }, true)
+                    (Departure { bytes, sound, unsolicited, shown }, true)
                 }
                 None => {
                     let Emitted { last, sound } = frame.emit(&mut self.scratch);
-                    (Departure { bytes: self.scratch[..].into(), sound, unsolicited }, last)
+                    (Departure { bytes: self.scratch[..].into(), sound, unsolicited, shown }, last)
                 }
             };
-            let done = if last { ring.posted.pop_front().map(|(_, frame)| frame) } else { None };
+            ring.take_tokens(now, flow, len);
+            let done = if last { ring.posted.remove(first).map(|(_, frame)| frame) } else { None };
             ring.sending += usize::from(last);
             self.wire.push_back(Leaving { ring: index, generation: ring.generation, at: None, done });
             return Some(departure);
         }
     }
 
-    /// Whether a frame that was handed over may leave late, or never.
-    pub(super) fn holds_frames(&self) -> bool {
+    /// Whether a frame of a ring that was handed over may leave late, or never.
+    fn holds_frames(&self, ring: usize) -> bool {
         let NicFaults { reset, send_error, doorbell, .. } = &self.config.faults;
-        [reset, send_error, doorbell].iter().any(|strength| strength.ppm > 0)
+        [reset, send_error, doorbell].iter().any(|strength| strength.ppm > 0) || self.rings[ring].is_paced()
     }
 
     /// A doorbell rang: what was queued is the hardware's.
     pub(super) fn hand_over(&mut self, ring: usize, ready_at: Instant) {
-        let (shown, now) = (self.holds_frames(), self.now);
+        let (shown, now) = (self.holds_frames(ring), self.now);
         let ring = &mut self.rings[ring];
         for mut frame in ring.queued.drain(..) {
-            frame.handed_at = now;
+            (frame.handed_at, frame.shown) = (now, shown);
             if shown && !frame.dummy {
                 frame.emit_all(&mut self.scratch, &mut self.handed);
             }
@@ -310,8 +305,9 @@ impl Hardware {
         let ring = &mut self.rings[index];
         let Some(frame) = done.filter(|_| ring.generation == generation) else { return false };
         ring.sending -= 1;
-        ring.end(frame, SendStatus::Sent, at.unwrap_or(self.now));
-        if let Some(until) = self.trouble.strikes(NicFault::Completion, index, self.now) {
+        let at = at.unwrap_or(self.now);
+        ring.end(frame, SendStatus::Sent, at);
+        if let Some(until) = self.trouble.strikes(NicFault::Completion, index, at) {
             ring.until[NicFault::Completion as usize].get_or_insert(until);
         }
         ring.take_starved()
@@ -354,10 +350,7 @@ impl Hardware {
 
     pub(super) fn next_at(&self) -> Option<Instant> {
         let ring_at = |ring: &RingState| {
-            let posted = ring.posted.front().map(|(ready_at, frame)| {
-                let paced = ring.bucket.as_ref().map_or(Instant::ZERO, |bucket| bucket.ready_at(frame.next_len()));
-                paced.max(*ready_at)
-            });
+            let posted = ring.next_to_leave().map(|(_, at)| at);
             let faults = if self.trouble.calm { &[][..] } else { &ring.until[..] };
             faults.iter().copied().flatten().chain(posted).chain(ring.wake_due).min()
         };

@@ -29,11 +29,15 @@ pub(super) struct Queued {
     pub(super) vlan: Option<u16>,
     pub(super) dummy: bool,
     pub(super) unsolicited: bool,
+    /// The flow that it is of; zero: none.
+    pub(super) flow: u32,
     pub(super) cut: Option<Cut>,
     /// Zero: nobody wants to know what becomes of it.
     pub(super) cookie: u64,
     /// When it was handed over; and, once that is known, how it ended, and when.
     pub(super) handed_at: Instant,
+    /// It was shown when it was handed over ([`super::Nic::take_handed`]).
+    pub(super) shown: bool,
     pub(super) ended: Option<(SendStatus, Instant)>,
 }
 

@@ -1,4 +1,4 @@
-//! Packet pacing: a token bucket a send queue.
+//! Packet pacing: a token bucket for a send queue, and for each of its flows that has a rate.
 
 use ringway_stack::Instant;
 use ringway_stack::device::Pacing;
@@ -16,14 +16,14 @@ pub(super) struct Bucket {
 impl Bucket {
     /// The bucket, full; none if the rate is not limited. A burst of zero is one packet: the typical one, or of `frame_max` bytes.
     pub(super) fn new(pacing: Pacing, frame_max: usize) -> Option<Self> {
-        // A kilobit a second is 125 bytes in 10^12 ps.
-        let byte_ps = 8_000_000_000u128.div_ceil(u128::from(pacing.rate_kbps).max(1));
+        // A bit a second is a byte in 8 * 10^12 ps.
+        let byte_ps = 8_000_000_000_000u128.div_ceil(u128::from(pacing.rate_bps).max(1));
         let one_packet = match pacing.typical_packet_bytes {
             0 => frame_max as u128,
             typical => u128::from(typical),
         };
         let burst_bytes = if pacing.burst_bytes == 0 { one_packet } else { u128::from(pacing.burst_bytes) };
-        (pacing.rate_kbps > 0).then_some(Self { byte_ps, burst_bytes, full_at_ps: 0 })
+        (pacing.rate_bps > 0).then_some(Self { byte_ps, burst_bytes, full_at_ps: 0 })
     }
 
     /// When a frame of `len` bytes may leave. One longer than the bucket waits until that is full.
@@ -58,13 +58,13 @@ mod tests {
     #[test]
     fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
         // 8 Mbit/s: a byte a microsecond.
-        let pacing = Pacing { rate_kbps: 8_000, burst_bytes: 3_000, typical_packet_bytes: 0 };
+        let pacing = Pacing { rate_bps: 8_000_000, burst_bytes: 3_000, typical_packet_bytes: 0 };
         assert_eq!(departures(pacing, &[1_000; 6]), [0, 0, 0, 1_000_000, 2_000_000, 3_000_000]);
     }
 
     #[test]
     fn without_a_burst_the_typical_packet_is_one() {
-        let pacing = Pacing { rate_kbps: 8_000, burst_bytes: 0, typical_packet_bytes: 500 };
+        let pacing = Pacing { rate_bps: 8_000_000, burst_bytes: 0, typical_packet_bytes: 500 };
         assert_eq!(departures(pacing, &[500, 500, 250, 250]), [0, 500_000, 750_000, 1_000_000]);
         // Longer than the bucket: whenever that is full, and the debt is paid off.
         assert_eq!(departures(pacing, &[1_000, 500]), [0, 1_000_000]);
@@ -73,12 +73,12 @@ mod tests {
     #[test]
     fn high_rates_lose_nothing_to_rounding() {
         // 100 Gbit/s: a 125-byte frame each 10 ns.
-        let pacing = Pacing { rate_kbps: 100_000_000, burst_bytes: 125, typical_packet_bytes: 0 };
+        let pacing = Pacing { rate_bps: 100_000_000_000, burst_bytes: 125, typical_packet_bytes: 0 };
         assert_eq!(departures(pacing, &[125; 1001])[1000], 10_000);
     }
 
     #[test]
     fn no_rate_is_no_limit() {
-        assert!(Bucket::new(Pacing { rate_kbps: 0, burst_bytes: 1, typical_packet_bytes: 1 }, 1514).is_none());
+        assert!(Bucket::new(Pacing { rate_bps: 0, burst_bytes: 1, typical_packet_bytes: 1 }, 1514).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use core::mem;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use ringway_stack::Instant;
@@ -57,6 +57,8 @@ pub(super) struct RingState {
     #[cfg(feature = "mutants")]
     pub(super) recycled: Option<VecDeque<std::rc::Weak<super::buffer::Token>>>,
     pub(super) bucket: Option<Bucket>,
+    /// Of flows that have a rate of their own.
+    pub(super) flow_buckets: BTreeMap<u32, Bucket>,
     pub(super) moderation: Option<Moderation>,
     /// Completions since the owner was woken, and when it must be at the latest.
     unwoken: u16,
@@ -108,6 +110,7 @@ impl RingState {
             #[cfg(feature = "mutants")]
             recycled: None,
             bucket: None,
+            flow_buckets: BTreeMap::new(),
             moderation: None,
             unwoken: 0,
             wake_due: None,
@@ -262,9 +265,41 @@ impl RingState {
         self.completed.push(frame);
     }
 
-    /// The hardware is done with the frame that it was to send next.
-    pub(super) fn end_first(&mut self, status: SendStatus, at: Instant) {
-        if let Some((_, frame)) = self.posted.pop_front() {
+    /// Whether it, or a flow of it, has a rate.
+    pub(super) fn is_paced(&self) -> bool {
+        self.bucket.is_some() || !self.flow_buckets.is_empty()
+    }
+
+    /// Which of the frames that were handed over leaves next, and when at the earliest. Each is behind the others of its flow, if that has a rate, or else of
+    /// all that have none.
+    pub(super) fn next_to_leave(&self) -> Option<(usize, Instant)> {
+        if self.flow_buckets.is_empty() {
+            return self.posted.front().map(|first| (0, self.ready_at(first)));
+        }
+        let mut seen = BTreeSet::new();
+        let lane = |frame: &Queued| if self.flow_buckets.contains_key(&frame.flow) { frame.flow } else { 0 };
+        let firsts = self.posted.iter().enumerate().filter(|(_, (_, frame))| seen.insert(lane(frame)));
+        firsts.map(|(index, first)| (index, self.ready_at(first))).min_by_key(|(_, at)| *at)
+    }
+
+    fn ready_at(&self, (posted_at, frame): &(Instant, Box<Queued>)) -> Instant {
+        if frame.dummy || !self.is_paced() {
+            return *posted_at;
+        }
+        let len = frame.next_len();
+        let buckets = self.flow_buckets.get(&frame.flow).into_iter().chain(&self.bucket);
+        buckets.map(|bucket| bucket.ready_at(len)).fold(*posted_at, Ord::max)
+    }
+
+    /// A frame of a flow leaves, with so many bytes.
+    pub(super) fn take_tokens(&mut self, now: Instant, flow: u32, len: usize) {
+        let buckets = self.flow_buckets.get_mut(&flow).into_iter().chain(&mut self.bucket);
+        buckets.for_each(|bucket| bucket.take(now, len));
+    }
+
+    /// The hardware is done with one of the frames that it was to send.
+    pub(super) fn end_posted(&mut self, index: usize, status: SendStatus, at: Instant) {
+        if let Some((_, frame)) = self.posted.remove(index) {
             self.end(frame, status, at);
         }
     }
@@ -324,6 +359,7 @@ impl RingState {
         self.news = false;
         self.starved = false;
         self.bucket = None;
+        self.flow_buckets.clear();
         self.moderation = None;
         self.wake_due = None;
         (self.wake, self.is_slept_through) = (Wake::Any, false);

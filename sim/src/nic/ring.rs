@@ -4,8 +4,8 @@ use core::cell::RefMut;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr, Moderation, Pacing,
-    QueueId, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr,
+    Moderation, Pacing, QueueId, Queues, RateError, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 
 use super::buffer::{SimRx, SimTx};
@@ -215,11 +215,11 @@ impl Queues for SimQueues {
             ring.starved = true;
             return Err(SendError::Full);
         }
-        let TxOffload { checksum, vlan, dummy, unsolicited, .. } = frame.offload;
+        let TxOffload { checksum, vlan, dummy, unsolicited, flow, .. } = frame.offload;
         let mut queued = ring.blank();
         queued.inline.extend_from_slice(frame.head);
         (queued.checksum, queued.inner_checksum, queued.vlan, queued.dummy, queued.cut) = (checksum, inner_checksum, vlan, dummy, cut);
-        (queued.unsolicited, queued.cookie) = (unsolicited, cookie);
+        (queued.unsolicited, queued.flow, queued.cookie) = (unsolicited, flow, cookie);
         ring.cookies += usize::from(cookie != 0);
         ring.spoken += u64::from(speaks(frame));
         for slice in frame.body {
@@ -279,6 +279,22 @@ impl Queues for SimQueues {
             return Err(self.capabilities().lacks("packet pacing"));
         }
         self.hardware().rings[self.ring].bucket = Bucket::new(pacing, self.capabilities().mtu + ETHERNET_LEN);
+        Ok(())
+    }
+
+    fn set_rate(&mut self, flow: u32, rate: Pacing) -> Result<(), RateError> {
+        let max = self.capabilities().paced_flows_max;
+        if max == 0 {
+            return Err(self.capabilities().lacks("pacing of single flows").into());
+        }
+        assert!(flow != 0, "device contract: a rate for no flow");
+        let frame_max = self.capabilities().mtu + ETHERNET_LEN;
+        let buckets = &mut self.hardware().rings[self.ring].flow_buckets;
+        match Bucket::new(rate, frame_max) {
+            None => drop(buckets.remove(&flow)),
+            Some(_) if buckets.len() >= max && !buckets.contains_key(&flow) => return Err(RateError::Full),
+            Some(bucket) => drop(buckets.insert(flow, bucket)),
+        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod cyclic;
 mod faults;
 mod heads;
 mod memory;
+mod rates;
 mod receive;
 mod ring;
 mod send;

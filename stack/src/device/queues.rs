@@ -1,20 +1,38 @@
 //! One ring's queues: frames in, frames out, their completions and buffers.
 
 use super::{
-    Attached, Capabilities, Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory, DeviceMemoryError,
-    FiveTuple, FlowRule, MacAddr, QueueId, RuleError, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported,
+    Attached, Capabilities, Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory,
+    DeviceMemoryError, FiveTuple, FlowRule, MacAddr, QueueId, RuleError, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported,
 };
 use crate::time::Instant;
 
-/// The send rate of one ring, that is, of one send queue. A program that wants several rates uses several rings.
+/// A send rate: of one ring, that is, of one send queue ([`Queues::pace`]); or of one of its flows ([`Queues::set_rate`]). Bytes count from the Ethernet
+/// header on, padding and what Ethernet adds on the wire apart. (VMA's `struct vma_rate_limit_t` has kilobits a second, of 1000 bits, and the same for the
+/// rest; SO_MAX_PACING_RATE bytes a second, socket(7).)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
-    /// Kilobits a second; zero lifts the limit.
-    pub rate_kbps: u32,
+    /// Bits a second; zero lifts the limit. A device with coarser steps takes the next one below, and its lowest for less than that.
+    pub rate_bps: u64,
     /// The longest burst in bytes; zero leaves it to the device.
     pub burst_bytes: u32,
     /// The typical packet in bytes; zero if unknown.
     pub typical_packet_bytes: u16,
+}
+
+impl Pacing {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { rate_bps: 0, burst_bytes: 0, typical_packet_bytes: 0 };
+}
+
+/// Why a flow was not given a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RateError {
+    /// The caller: the device does not pace flows.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The device: [`Capabilities::paced_flows_max`] flows of the ring have one.
+    #[error("no room for another flow with a rate of its own")]
+    Full,
 }
 
 /// How completions are coalesced before the ring's descriptor becomes readable: after so many, or so long after the first. Whoever
@@ -175,6 +193,16 @@ pub trait Queues {
     /// [`Unsupported`] on a device without packet pacing.
     fn pace(&mut self, _pacing: Pacing) -> Result<(), Unsupported> {
         Err(self.capabilities().lacks("packet pacing"))
+    }
+
+    /// Limits the rate of what is sent under a flow tag ([`super::TxOffload::flow`], not zero), from now on and of what is queued already; the ring's own
+    /// rate counts beside it. What is paced of one flow holds up no other's frames, which may overtake it; frames of one flow keep their order. A flow
+    /// whose tag is to be another's gives its rate up first ([`Pacing::UNLIMITED`]): what is queued of it leaves then without.
+    ///
+    /// # Errors
+    /// [`RateError`]; the flow has the rate that it had.
+    fn set_rate(&mut self, _flow: u32, _rate: Pacing) -> Result<(), RateError> {
+        Err(self.capabilities().lacks("pacing of single flows").into())
     }
 
     /// Coalesces completions.

@@ -49,6 +49,8 @@ pub struct TxOffload {
     /// It raises no solicited event: it says nothing but what has arrived (a pure acknowledgment), and who sleeps need not be woken for it, unless that
     /// was asked for ([`super::Wake`]). A device that cannot tell its peers ignores it.
     pub unsolicited: bool,
+    /// The flow that it is of, as a flow tag; zero: of none. A device holds it to the flow's rate, where it was given one ([`super::Queues::set_rate`]).
+    pub flow: u32,
     /// Take the frame down the whole path, but never put it on the wire (VMA's dummy send: warms caches).
     pub dummy: bool,
 }

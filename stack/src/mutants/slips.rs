@@ -82,6 +82,12 @@ macro_rules! with_slips {
             DummySticksWhenRefused,
             /// A frame's payload in the device's memory is what that begins with, wherever it was to begin.
             RawMemoryOffsetIgnored,
+            /// A flow's rate holds for all that its ring sends (SO_MAX_PACING_RATE, socket(7)).
+            FlowRateOfWholeRing,
+            /// Datagrams do not keep to their socket's rate (SO_MAX_PACING_RATE, socket(7)).
+            DatagramsUnpaced,
+            /// A socket's rate is that of the next one in its place.
+            FlowRateOutlivesFlow,
             /// A segment that lies in more buffers than the device gathers counts as a full one where the congestion window is small (RFC 5681 s3.1).
             CwndCountsWhatIsNotGathered,
             $($others)*

@@ -13,12 +13,13 @@ use std::net::SocketAddr;
 
 use super::Ring;
 use super::demux::FlowKey;
+use super::rates::{self, rate_error};
 use super::slots::{Flow, Stream};
 use super::steering::Holder;
 use super::stream::unnote;
 use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
-use crate::device::{Device, FiveTuple, MacAddr, Protocol, Queues, RuleId};
+use crate::device::{Device, FiveTuple, MacAddr, Pacing, Protocol, Queues, RuleId};
 use crate::error::Error;
 #[cfg(feature = "marks")]
 use crate::marks::Mark;
@@ -38,6 +39,7 @@ const REMEMBERED_MAX: usize = 4096;
 pub struct Handover<Q: Queues> {
     stream: Box<Stream<Q>>,
     carried: Carried<Q::Device>,
+    rate: Option<Pacing>,
 }
 
 /// The flow rule of a connection between two rings: what it brings still comes to the one that gave the connection away. Dropped, it ends.
@@ -217,17 +219,18 @@ impl<Q: Queues> Ring<Q> {
     pub fn detach_stream(&mut self, now: Instant, id: FlowId) -> Result<Handover<Q>, Error> {
         self.slots.stream(id)?;
         let rule = self.slots.stream(id)?.rule.filter(|rule| self.is_steered() && self.rules.may_move(*rule));
+        let rate = self.rates.of(id.index);
         let mut stream = self.remove_stream(now, id, rule.is_some())?;
         stream.rule = None;
-        Ok(Handover { stream, carried: Carried { device: self.queues.device().clone(), rule } })
+        Ok(Handover { stream, carried: Carried { device: self.queues.device().clone(), rule }, rate })
     }
 
     /// Takes a connection over from another ring: steers its frames here, arms its timers, and goes on. What it is ready for shows as
     /// an event.
     ///
     /// # Errors
-    /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`]; the
-    /// connection comes back whole.
+    /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`] (no room for it, for its rule, or
+    /// for its rate); the connection comes back whole.
     pub fn adopt(&mut self, now: Instant, handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
         let (deadline, ends) = (handover.stream.connection.deadline(), (handover.local(), handover.remote()));
         let id = self.place(handover)?;
@@ -255,16 +258,30 @@ impl<Q: Queues> Ring<Q> {
         if !self.slots.has_room() {
             return Err((Error::NoBuffers, handover));
         }
+        let flow = rates::tag(self.slots.next_index());
+        if let Some(rate) = handover.rate
+            && let Err(error) = self.queues.set_rate(flow, rate)
+        {
+            return Err((rate_error(error), handover));
+        }
         let attached = match self.steer_adopted(&mut handover.carried.rule, local, remote) {
             Ok(attached) => attached,
-            Err(error) => return Err((rule_error(error), handover)),
+            Err(error) => {
+                let lifted = handover.rate.map(|_| self.queues.set_rate(flow, Pacing::UNLIMITED));
+                debug_assert!(lifted.is_none_or(|lifted| lifted.is_ok()), "a rate that was set can be lifted");
+                return Err((rule_error(error), handover));
+            }
         };
-        let Handover { mut stream, mut carried } = handover;
+        let Handover { mut stream, mut carried, rate } = handover;
+        stream.is_paced = rate.is_some();
         carried.rule = None;
         stream.rule = Some(attached.rule);
         stream.connection.share_profile(&mut self.slots.profiles);
         let readiness = stream.connection.readiness();
         let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
+        if let Some(rate) = rate {
+            self.rates.insert(id.index, rate);
+        }
         self.hold(attached, Holder::Flow(id.index), None);
         self.demux.insert(key, id.index);
         if !self.config.is(Mutant::ReturnedStillHandedOver) {
@@ -319,6 +336,8 @@ impl<Q: Queues> Ring<Q> {
             return Err(Error::NotConnected);
         }
         let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
+        self.forget_rate(id.index);
+        stream.is_paced = false;
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(id.index) {
             self.demux.remove(key);
@@ -376,7 +395,7 @@ impl<Q: Queues> Ring<Q> {
             connection.lend_from_now_on();
         }
         let (wheel_at, far_at, parent) = (None, None, None);
-        let (awaits_rule, queued, orphan, stalled, shared, noted) = (false, false, false, false, false, false);
+        let [awaits_rule, queued, orphan, stalled, shared, noted, is_paced] = [false; 7];
         let stream = Stream {
             connection,
             local,
@@ -392,10 +411,11 @@ impl<Q: Queues> Ring<Q> {
             stalled,
             shared,
             noted,
+            is_paced,
         };
         let rule = self.late.take_rule((local, remote));
         let carried = Carried { device: self.queues.device().clone(), rule };
-        let id = self.place(Handover { stream: Box::new(stream), carried }).map_err(|(error, mut handover)| {
+        let id = self.place(Handover { stream: Box::new(stream), carried, rate: None }).map_err(|(error, mut handover)| {
             // (What was expected goes on to be: another try may find room.)
             self.late.keep_rule((local, remote), handover.carried.rule.take());
             error

@@ -23,6 +23,7 @@ mod multicast;
 mod neighbour;
 mod output;
 mod path;
+mod rates;
 mod reading;
 mod rx_shutdown;
 mod screening;
@@ -60,6 +61,7 @@ use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
 use self::path::Paths;
+use self::rates::Rates;
 use self::reading::Reader;
 use self::slots::{Flow, STALL_MIN, Slots};
 use self::steering::Rules;
@@ -82,6 +84,8 @@ struct Held {
     envelope: Envelope,
     neighbour: IpAddr,
     ports: (u16, u16),
+    /// See [`crate::device::TxOffload::flow`].
+    flow: u32,
     bytes: Vec<u8>,
 }
 
@@ -93,6 +97,7 @@ pub struct Ring<Q: Queues> {
     slots: Slots<Q>,
     demux: Demux,
     rules: Rules,
+    rates: Rates,
     wheel: Wheel<(u32, Instant)>,
     fired: Vec<(u32, Instant)>,
     /// Slots with edges that nobody took yet.
@@ -148,6 +153,7 @@ impl<Q: Queues> Ring<Q> {
             slots: Slots::new(config.number, config.flows_max),
             demux: Demux::new(rng.next_u64()),
             rules: Rules::default(),
+            rates: Rates::default(),
             wheel: Wheel::default(),
             fired: Vec::new(),
             events: VecDeque::new(),

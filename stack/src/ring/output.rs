@@ -56,7 +56,7 @@ impl Output {
         Self {
             mac,
             vlan_in_head,
-            offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, unsolicited: false, dummy: false },
+            offload: TxOffload { checksum: caps.tx_checksum, tso_mss: None, vlan, unsolicited: false, flow: 0, dummy: false },
             link_len,
             inline_max: caps.inline_max.min(HEAD_MAX),
             scratch: None,
@@ -72,6 +72,17 @@ impl Output {
     /// Whether the device is to drop what it is given ([`Ring::udp_dummy`](super::Ring::udp_dummy)).
     pub(super) fn set_dummy(&mut self, on: bool) {
         self.offload.dummy = on;
+    }
+
+    /// What is sent is this flow's, by its tag ([`super::rates::tag`]), until it is said to be none's: zero.
+    #[inline]
+    pub(super) fn set_flow(&mut self, tag: u32) {
+        self.offload.flow = tag;
+    }
+
+    /// Whose what is sent is.
+    pub(super) fn flow(&self) -> u32 {
+        self.offload.flow
     }
 
     /// The station's address.

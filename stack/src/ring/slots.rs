@@ -52,6 +52,8 @@ pub(super) struct Stream<Q: Queues> {
     pub(super) shared: bool,
     /// What the device was told last ([`Queues::note_unfinished`]).
     pub(super) noted: bool,
+    /// It has a rate of its own ([`super::Ring::set_rate`]).
+    pub(super) is_paced: bool,
 }
 
 impl<Q: Queues> Stream<Q> {

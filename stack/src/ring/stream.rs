@@ -12,6 +12,7 @@ use super::arp::resolve;
 use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
+use super::rates;
 use super::slots::{Flow, STALL_MAX, STALL_MIN, Stream};
 use super::steering::Holder;
 use super::types::{FlowId, NextHop};
@@ -154,6 +155,7 @@ impl<Q: Queues> Ring<Q> {
             stalled: false,
             shared: false,
             noted: false,
+            is_paced: false,
         };
         match self.slots.insert(Flow::Stream(Box::new(stream))) {
             Ok(id) => {
@@ -306,7 +308,13 @@ impl<Q: Queues> Ring<Q> {
         if stream.connection.wants_transmit() {
             match station(now, stream, neighbours, output, queues) {
                 Some(mac) => {
+                    if stream.is_paced {
+                        output.set_flow(rates::tag(index));
+                    }
                     let gone = emit(now, stream, mac, output, queues);
+                    if stream.is_paced {
+                        output.set_flow(0);
+                    }
                     if let Some(lost) = gone {
                         mark!(self, PeerGone);
                         let is_finished = queues.left_finished(mac, &stream.five_tuple());
@@ -473,6 +481,7 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn drop_stream(&mut self, index: u32) {
         let Some(Flow::Stream(mut stream)) = self.slots.remove(index) else { return };
         unnote(&mut stream, &mut self.queues);
+        self.forget_rate(index);
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);

@@ -111,6 +111,8 @@ pub(super) struct UdpFlow<Q: Queues> {
     pub(super) error: Option<Error>,
     shut_read: bool,
     shut_write: bool,
+    /// It has a rate of its own ([`Ring::set_rate`]).
+    pub(super) is_paced: bool,
     pub(super) counters: Counters,
     /// The most datagrams, and bytes of them, that ever waited; and the bytes that were dropped.
     peaks: (usize, usize),
@@ -371,6 +373,7 @@ impl<Q: Queues> Ring<Q> {
         // (One whose receiving side was shut down has none, and another may have the address.)
         self.demux.leave(key, id.index);
         self.slots.remove(id.index);
+        self.forget_rate(id.index);
     }
 
     fn count_sent(&mut self, id: FlowId, packets: u64, bytes: u64) -> Result<(), Error> {
@@ -433,7 +436,12 @@ impl<Q: Queues> Ring<Q> {
         data: &[IoSlice<'_>],
         len: usize,
     ) -> Result<(), SendError> {
-        match self.neighbour(now, envelope.src, ip) {
+        // (A question to the neighbour is nobody's.)
+        let flow = self.output.flow();
+        self.output.set_flow(0);
+        let station = self.neighbour(now, envelope.src, ip);
+        self.output.set_flow(flow);
+        match station {
             Some(mac) => self.udp_emit(&Envelope { mac, ..envelope }, ports, data, len),
             None => {
                 self.hold_datagram(&envelope, ip, ports, data, len);
@@ -468,7 +476,7 @@ impl<Q: Queues> Ring<Q> {
         let mut bytes = vec![0; len];
         gather(data, &mut bytes);
         let ttl = if self.config.is(Mutant::HeldForgetsTtl) { 64 } else { envelope.ttl };
-        self.held.push(super::Held { envelope: Envelope { ttl, ..*envelope }, neighbour: ip, ports, bytes });
+        self.held.push(super::Held { envelope: Envelope { ttl, ..*envelope }, neighbour: ip, ports, flow: self.output.flow(), bytes });
         if self.held.len() > super::HELD_MAX && !self.config.is(Mutant::HeldUnbounded) {
             let one = if self.config.is(Mutant::HeldKeepsOldest) { super::HELD_MAX } else { 0 };
             self.held.remove(one);
@@ -486,9 +494,12 @@ impl<Q: Queues> Ring<Q> {
                 if self.config.is(Mutant::HeldNotReleased) {
                     continue;
                 }
+                let flow = self.output.flow();
+                self.output.set_flow(held.flow);
                 if self.udp_emit(&envelope, held.ports, &[IoSlice::new(&held.bytes)], held.bytes.len()).is_err() {
                     self.output.counters.tx_drops += 1;
                 }
+                self.output.set_flow(flow);
             } else {
                 at += 1;
             }

@@ -29,7 +29,7 @@ pub(super) fn rate_of_each<R: Rig>() -> Vec<Case<R>> {
 
 /// A rate alone, of frames of that length.
 const fn kbps(rate_kbps: u32) -> Pacing {
-    Pacing { rate_kbps, burst_bytes: FRAME as u32, typical_packet_bytes: FRAME as u16 }
+    Pacing { rate_bps: rate_kbps as u64 * 1000, burst_bytes: FRAME as u32, typical_packet_bytes: FRAME as u16 }
 }
 
 fn steer<R: Rig>(rig: &mut R, port: u16) -> Result<()> {
@@ -77,7 +77,7 @@ fn rate<R: Rig>(rig: &mut R) -> Result<()> {
 fn burst<R: Rig>(rig: &mut R) -> Result<()> {
     const BURST: usize = 5;
     steer(rig, PORT)?;
-    rig.sender()?.pace(Pacing { rate_kbps: 8_000, burst_bytes: (BURST * FRAME) as u32, typical_packet_bytes: FRAME as u16 })?;
+    rig.sender()?.pace(Pacing { rate_bps: 8_000_000, burst_bytes: (BURST * FRAME) as u32, typical_packet_bytes: FRAME as u16 })?;
     queue(rig, 0, PORT, 12)?;
     let gaps = gaps(&rig.exchange(Duration::from_millis(20))?);
     ensure!(gaps.len() == 11, "{} of 12 frames", gaps.len() + 1);
@@ -90,7 +90,7 @@ fn burst<R: Rig>(rig: &mut R) -> Result<()> {
 fn burst_refills<R: Rig>(rig: &mut R) -> Result<()> {
     const BURST: usize = 3;
     steer(rig, PORT)?;
-    rig.sender()?.pace(Pacing { rate_kbps: 8_000, burst_bytes: (BURST * FRAME) as u32, typical_packet_bytes: FRAME as u16 })?;
+    rig.sender()?.pace(Pacing { rate_bps: 8_000_000, burst_bytes: (BURST * FRAME) as u32, typical_packet_bytes: FRAME as u16 })?;
     for round in 0..3 {
         queue(rig, 0, PORT, BURST + 2)?;
         // Enough for ten bursts to be saved up, if that were allowed.
@@ -104,7 +104,7 @@ fn burst_refills<R: Rig>(rig: &mut R) -> Result<()> {
 
 fn typical_packet<R: Rig>(rig: &mut R) -> Result<()> {
     steer(rig, PORT)?;
-    rig.sender()?.pace(Pacing { rate_kbps: 8_000, burst_bytes: 0, typical_packet_bytes: FRAME as u16 })?;
+    rig.sender()?.pace(Pacing { rate_bps: 8_000_000, burst_bytes: 0, typical_packet_bytes: FRAME as u16 })?;
     queue(rig, 0, PORT, 10)?;
     let gaps = gaps(&rig.exchange(Duration::from_millis(20))?);
     ensure!(gaps.len() == 9, "{} of 10 frames", gaps.len() + 1);

@@ -47,10 +47,12 @@ fn refusals<R: Rig>(rig: &mut R) -> Result<()> {
     let tagged = rig.rule(Protocol::Udp, 7).tag(9);
     let cut = TxOffload { tso_mss: Some(1_000), checksum: capabilities.tx_checksum, ..TxOffload::default() };
     let steers = |by| capabilities.steering.contains(by);
+    let unlimited = Pacing::UNLIMITED;
     let ring = rig.sender()?;
-    let asked: [(&str, bool, Result<()>); 7] = [
-        ("pacing", capabilities.pacing, ring.pace(Pacing { rate_kbps: 0, burst_bytes: 0, typical_packet_bytes: 0 }).map_err(Into::into)),
+    let asked: [(&str, bool, Result<()>); 8] = [
+        ("pacing", capabilities.pacing, ring.pace(unlimited).map_err(Into::into)),
         ("TSO", capabilities.tso_max.is_some(), ring.send(&head, &pattern(4_000), cut).map_err(Into::into)),
+        ("rates of flows", capabilities.paced_flows_max > 0, ring.set_rate(1, unlimited).map_err(Into::into)),
         ("completions", capabilities.completions, told(ring)),
         ("steering by ToS", steers(Steering::TOS), ring.steer(&tos).map(drop).map_err(Into::into)),
         ("flow tags", steers(Steering::TAG), ring.steer(&tagged).map(drop).map_err(Into::into)),

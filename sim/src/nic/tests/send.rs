@@ -98,7 +98,7 @@ fn a_paced_ring_waits_for_its_tokens_and_the_other_does_not() {
     let nic = nic(NicConfig::default());
     let (mut paced, mut free) = (nic.ring(), nic.ring());
     // A byte a microsecond, two frames at once.
-    paced.pace(Pacing { rate_kbps: 8_000, burst_bytes: 2_000, typical_packet_bytes: 1_000 }).unwrap();
+    paced.pace(Pacing { rate_bps: 8_000_000, burst_bytes: 2_000, typical_packet_bytes: 1_000 }).unwrap();
     let head = frames::experimental(frames::mac(1), frames::mac(0), &[]);
     let mut sent = 0;
     for device in [&mut paced, &mut free] {
@@ -111,16 +111,16 @@ fn a_paced_ring_waits_for_its_tokens_and_the_other_does_not() {
     assert!(leaving(&nic, at(999_999)).is_empty());
     assert_eq!(leaving(&nic, at(1_000_000)).len(), 1);
     assert_eq!(nic.next_at(), Some(at(2_000_000)));
-    paced.pace(Pacing { rate_kbps: 0, burst_bytes: 0, typical_packet_bytes: 0 }).unwrap();
+    paced.pace(Pacing { rate_bps: 0, burst_bytes: 0, typical_packet_bytes: 0 }).unwrap();
     assert_eq!(leaving(&nic, at(1_000_000)).len(), 1, "the limit was lifted");
     let mut without = super::nic(NicConfig { pacing: false, ..NicConfig::default() }).ring();
-    assert!(without.pace(Pacing { rate_kbps: 1, burst_bytes: 0, typical_packet_bytes: 0 }).is_err());
+    assert!(without.pace(Pacing { rate_bps: 1_000, burst_bytes: 0, typical_packet_bytes: 0 }).is_err());
 }
 
 #[test]
 fn cut_segments_are_paced_one_by_one() {
     let mut device = nic(NicConfig::full()).ring();
-    device.pace(Pacing { rate_kbps: 8_000, burst_bytes: 1_066, typical_packet_bytes: 0 }).unwrap();
+    device.pace(Pacing { rate_bps: 8_000_000, burst_bytes: 1_066, typical_packet_bytes: 0 }).unwrap();
     let offload = TxOffload { checksum: true, tso_mss: Some(1000), ..TxOffload::default() };
     assert_eq!(send(&mut device, &tcp_head(0x10), &pattern(3000), offload).unwrap().len(), 1);
     assert_eq!(device.nic().next_at(), Some(at(1_066_000)));

@@ -34,10 +34,10 @@ impl Resting {
     fn of<Q: Queues>(stream: &Stream<Q>) -> Option<Self> {
         #[rustfmt::skip]
         let &Stream {
-            ref connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted,
+            ref connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted, is_paced,
         } = stream;
         // (One that is accepted, or may be, is the program's.)
-        if awaits_rule || queued || stalled || orphan == parent.is_some() {
+        if awaits_rule || queued || stalled || is_paced || orphan == parent.is_some() {
             return None;
         }
         let ends = match (local, remote) {
@@ -66,6 +66,7 @@ impl Resting {
             stalled: false,
             shared: self.shared,
             noted: self.noted,
+            is_paced: false,
         }
     }
 

@@ -1,12 +1,12 @@
 //! The device of the tests: one end of a cable without faults, with flow rules that a test can look at, refuse and delay.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::*;
 use crate::device::{
-    Attached, Capabilities, ChecksumVerdict, Device, DeviceEvent, FiveTuple, FlowRule, OpenError, QueuesConfig, RuleError, RuleId,
-    RxBuffer, SendError, Target, TxBuffer, TxFrame, Unsupported, Wake,
+    Attached, Capabilities, ChecksumVerdict, Device, DeviceEvent, FiveTuple, FlowRule, OpenError, Pacing, QueuesConfig, RateError,
+    RuleError, RuleId, RxBuffer, SendError, Target, TxBuffer, TxFrame, Unsupported, Wake,
 };
 use crate::offload::DeviceKind;
 
@@ -77,6 +77,10 @@ pub(in crate::ring) struct Cable {
     pub(in crate::ring) unsolicited: bool,
     /// What it was told for those who see this station dead.
     pub(in crate::ring) told: Vec<Told>,
+    /// Rates of flows, how many there may be, and whose each frame was that it sent.
+    pub(in crate::ring) rates: BTreeMap<u32, Pacing>,
+    pub(in crate::ring) paced_max: usize,
+    pub(in crate::ring) flows: Vec<u32>,
 }
 
 /// What a ring leaves behind.
@@ -126,6 +130,9 @@ impl Cable {
             unrung: 0,
             unsolicited: false,
             told: Vec::new(),
+            rates: BTreeMap::new(),
+            paced_max: 2,
+            flows: Vec::new(),
         }
     }
 
@@ -231,11 +238,21 @@ impl Queues for Cable {
             slice.buffer.copy_to(slice.offset, &mut bytes[at..]);
         }
         self.unsolicited = frame.offload.unsolicited;
+        self.flows.push(frame.offload.flow);
         self.out.lock().unwrap().push_back(bytes);
         Ok(())
     }
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
         self.lends = on;
+        Ok(())
+    }
+    fn set_rate(&mut self, flow: u32, rate: Pacing) -> Result<(), RateError> {
+        match (self.paced_max, self.rates.contains_key(&flow)) {
+            _ if rate.rate_bps == 0 => drop(self.rates.remove(&flow)),
+            (0, _) => return Err(self.card.caps.lacks("pacing of single flows").into()),
+            (max, false) if self.rates.len() >= max => return Err(RateError::Full),
+            _ => drop(self.rates.insert(flow, rate)),
+        }
         Ok(())
     }
     fn doorbell(&mut self) {

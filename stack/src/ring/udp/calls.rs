@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::super::Ring;
 use super::super::demux::FlowKey;
 use super::super::output::Envelope;
+use super::super::rates;
 use super::super::slots::Flow;
 use super::super::steering::Holder;
 use super::super::types::{Datagram, FlowId, NextHop, RecvFlags, UdpOptions};
@@ -57,6 +58,7 @@ impl<Q: Queues> Ring<Q> {
             error: None,
             shut_read: false,
             shut_write: false,
+            is_paced: false,
             counters: Counters::default(),
             peaks: (0, 0),
             dropped_bytes: 0,
@@ -222,6 +224,10 @@ impl<Q: Queues> Ring<Q> {
         flow.counters.tx_packets += 1;
         flow.counters.tx_bytes += len as u64;
         let dst = remote.ip();
+        let is_paced = flow.is_paced && !self.config.is(Mutant::DatagramsUnpaced);
+        if is_paced {
+            self.output.set_flow(rates::tag(id.index));
+        }
         let sent = match hop {
             _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddr::new(src, ports.0), remote, data, len),
             NextHop::Station(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
@@ -230,6 +236,9 @@ impl<Q: Queues> Ring<Q> {
                 self.send_to_neighbour(now, ip, Envelope { src, dst, mac: MacAddr::default(), ttl, tos }, ports, data, len)
             }
         };
+        if is_paced {
+            self.output.set_flow(0);
+        }
         self.output.flush(&mut self.queues);
         match sent {
             Ok(()) => Ok(len),
