@@ -86,8 +86,8 @@ impl Network {
         }
     }
 
-    /// A host's NIC puts a frame on its wire, and is told when it will have left; `show`: the checkers have not seen it yet.
-    pub(crate) fn send(&mut self, host: usize, Departure { bytes, sound, unsolicited }: Departure, show: bool) -> Instant {
+    /// A host's NIC puts a frame on its wire, and is told when it will have left. Checkers see it now, unless they have.
+    pub(crate) fn send(&mut self, host: usize, Departure { bytes, sound, unsolicited, shown }: Departure) -> Instant {
         let frame = Frame { sound, unsolicited, ..self.frame(bytes, Marks::default()) };
         if let Some(tap) = self.taps.get_mut(&host)
             && let Some(quote) = icmp::quote_of(&frame.bytes)
@@ -98,7 +98,7 @@ impl Network {
             attacker.said(&frame.bytes);
         }
         self.trace.record(self.now, host, What::Sent, &frame);
-        if show {
+        if !shown {
             self.show(host, &frame);
         }
         self.carry(host, Direction::Up, frame)

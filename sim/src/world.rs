@@ -467,14 +467,12 @@ impl World {
 
     fn transmit(&mut self, host: usize) {
         let now = self.network.now;
-        // Checkers see what a stack sends when it does, even if its NIC loses it.
-        let nic = self.hosts[host].nic();
-        let early = nic.holds_frames();
-        while early && let Some(bytes) = self.hosts[host].nic().take_handed() {
+        // Checkers see what a stack sends when it does, even if its NIC loses it, or keeps it to a rate.
+        while let Some(bytes) = self.hosts[host].nic().take_handed() {
             self.network.show_handed(host, bytes);
         }
         while let Some(departure) = self.hosts[host].nic().depart(now) {
-            let leaves = self.network.send(host, departure, !early);
+            let leaves = self.network.send(host, departure);
             self.hosts[host].nic().leaves(leaves);
         }
         self.after_nic(host);

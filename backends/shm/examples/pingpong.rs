@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use ringway_shm::{Rendezvous, RxBuf, Settings, ShmQueues, attach};
-use ringway_stack::device::{FlowRule, Protocol, Queues, RxBatch, RxBuffer, TxBuffer, TxFrame, TxOffload, TxSlice};
+use ringway_stack::device::{FlowRule, Protocol, Queues, RxBatch, TxBuffer, TxFrame, TxOffload, TxSlice};
 
 /// Batches whose fastest and middle averages are shown.
 const BATCHES: usize = 20;

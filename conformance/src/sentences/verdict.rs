@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ringway_stack::device::{CyclicError, DeviceMemoryError, RuleError, SendError, Unsupported};
+use ringway_stack::device::{CyclicError, DeviceMemoryError, RateError, RuleError, SendError, Unsupported};
 use ringway_stack::raw::RawError;
 
 /// What a case came to on a device.
@@ -63,7 +63,8 @@ fn of_raw(error: RawError) -> Option<Unsupported> {
         RawError::Send(SendError::Unsupported(refused))
         | RawError::Rule(RuleError::Unsupported(refused))
         | RawError::Memory(DeviceMemoryError::Unsupported(refused))
+        | RawError::Rate(RateError::Unsupported(refused))
         | RawError::Unsupported(refused) => Some(refused),
-        RawError::Send(_) | RawError::Rule(_) | RawError::Memory(_) | RawError::NoBuffers => None,
+        RawError::Send(_) | RawError::Rule(_) | RawError::Memory(_) | RawError::Rate(_) | RawError::NoBuffers => None,
     }
 }

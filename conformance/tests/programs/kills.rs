@@ -5,7 +5,7 @@
 
 mod roles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -67,6 +67,7 @@ impl Drop for Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     descriptors: usize,
+    /// Of others: who made a segment has it writable, and its peers only read it.
     segments: usize,
     resident_kib: u64,
 }
@@ -77,10 +78,24 @@ impl Count {
         let resident = read("status").lines().find_map(|l| l.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
         Self {
             descriptors: fs::read_dir(format!("/proc/{pid}/fd")).expect("a living process").count(),
-            segments: read("maps").lines().filter(|l| l.contains("memfd:ringway")).count(),
+            segments: segments_of_others(&read("maps")),
             resident_kib: resident.expect("its resident set"),
         }
     }
+}
+
+/// Counts the segments that a process has mapped and did not make, by its /proc/self/maps.
+fn segments_of_others(maps: &str) -> usize {
+    let segments = maps.lines().filter(|line| line.contains("memfd:ringway"));
+    let mapped: Vec<(bool, &str)> = segments
+        .map(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let (access, inode) = (words.next().expect("its access"), words.nth(2).expect("its inode"));
+            (access.contains('w'), inode)
+        })
+        .collect();
+    let own: BTreeSet<&str> = mapped.iter().filter(|(is_own, _)| *is_own).map(|(_, inode)| *inode).collect();
+    mapped.iter().map(|(_, inode)| *inode).filter(|inode| !own.contains(inode)).collect::<BTreeSet<_>>().len()
 }
 
 /// What the survivor has said of its connections, by the process at the other end.
@@ -204,7 +219,7 @@ impl Story<'_> {
             if round.is_multiple_of(KILLS_PER_COUNT) {
                 let count = self.count(least.map(|least| least.descriptors));
                 println!("after {round:4} kills: {count:?}, resets at most {:?} late", self.book.latest);
-                assert!(count.segments <= 1, "a dead process's memory is still mapped: {count:?}");
+                assert!(count.segments == 0, "a dead process's memory is still mapped: {count:?}");
                 let before = *least.get_or_insert(count);
                 let is_more = count.descriptors > before.descriptors || count.segments > before.segments;
                 assert!(!is_more, "something is left of the dead: {before:?}, {count:?}");

@@ -92,7 +92,7 @@ impl Queues for TurmoilQueues {
                 continue;
             }
             let Some(slot) = batch.push_slot() else { break };
-            let (frame, len): (Rc<[u8]>, _) = (frame.as_slice().into(), frame.len());
+            let (frame, len): (Arc<[u8]>, _) = (frame.as_slice().into(), frame.len());
             slot.fill(&frame, (len > HEAD_MAX).then(|| Received { frame: frame.clone(), offset: 0, len }));
             polled += 1;
         }

@@ -144,6 +144,9 @@ pub(crate) extern "C" fn child() {
     TABLES_OF.store(unseen::own_pid(), Ordering::Relaxed);
     // What was put off during the fork was for the parent.
     signal::forget_deferred();
+    // Its parent's threads wait for nothing of its own.
+    memory::forget_waiters();
+    OUTER.iter().for_each(|lock| lock.forget_waiters());
     // SAFETY: `prepare` locked it.
     unsafe { memory::unlock_after_fork() };
     inherit();

@@ -11,7 +11,7 @@
 use core::cell::{Cell, UnsafeCell};
 use core::hint::spin_loop;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -27,7 +27,8 @@ const SPINS: u32 = 200;
 /// Who has waited longer than this is not to be overtaken any more.
 const LONG: Duration = Duration::from_millis(2);
 
-/// A thread that waits looks again after this. (A handler may leave a wait by longjmp when it has just been woken: then nobody else would be.)
+/// A thread that waits looks again after this. (A handler may leave a wait by longjmp when it has just been woken, or the lock was handed over to it: then
+/// nobody else would be, and nobody would take it.)
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// Places (see [`crate::exports::signal`]) of signals that came while their thread held a lock.
@@ -98,8 +99,8 @@ pub(crate) struct Lock<T> {
     word: AtomicU32,
     /// Threads that wait for it.
     waiters: AtomicU32,
-    /// Those of them that have waited for long.
-    overtaken: AtomicU32,
+    /// One of them has waited for long. (One that a handler has left by longjmp says it once.)
+    is_overtaken: AtomicBool,
     /// How often one had to.
     contended: AtomicU64,
     value: UnsafeCell<T>,
@@ -121,7 +122,7 @@ impl<T: Protected> Lock<T> {
         Self {
             word: AtomicU32::new(FREE),
             waiters: AtomicU32::new(0),
-            overtaken: AtomicU32::new(0),
+            is_overtaken: AtomicBool::new(false),
             contended: AtomicU64::new(0),
             value: UnsafeCell::new(value),
         }
@@ -169,7 +170,6 @@ impl<T: Protected> Lock<T> {
             spin_loop();
         }
         let mut since = None;
-        let mut is_overtaken = false;
         loop {
             let word = self.word.load(Ordering::Relaxed);
             let is_there = word == FREE || word == HANDED_OVER | CONTENDED && since.is_some();
@@ -178,17 +178,15 @@ impl<T: Protected> Lock<T> {
                 continue;
             }
             if is_there {
-                break;
+                // (If another one waits for long, it says so when it looks next.)
+                self.is_overtaken.store(false, Ordering::Relaxed);
+                return;
             }
             let began = *since.get_or_insert_with(Instant::now);
             wait(&self.word, wanted);
-            if !is_overtaken && began.elapsed() > LONG {
-                is_overtaken = true;
-                self.overtaken.fetch_add(1, Ordering::Relaxed);
+            if began.elapsed() > LONG {
+                self.is_overtaken.store(true, Ordering::Relaxed);
             }
-        }
-        if is_overtaken {
-            self.overtaken.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -207,9 +205,14 @@ impl<T: Protected> Lock<T> {
     /// # Safety
     /// No other thread of this address space can use the lock any more, and what it protects is whole.
     pub(crate) unsafe fn free_of_the_dead(&self) {
-        self.waiters.store(0, Ordering::Relaxed);
-        self.overtaken.store(0, Ordering::Relaxed);
+        self.forget_waiters();
         self.word.store(FREE, Ordering::Release);
+    }
+
+    /// In the child of a fork: its parent's threads wait for nothing of its own.
+    pub(crate) fn forget_waiters(&self) {
+        self.waiters.store(0, Ordering::Relaxed);
+        self.is_overtaken.store(false, Ordering::Relaxed);
     }
 
     /// Takes it, until [`Lock::release`] is called. Whoever does so is to see to that.
@@ -255,7 +258,7 @@ impl<T: Protected> Lock<T> {
     /// Somebody waits for the lock, which was released: wakes one, for whom it is where one was overtaken for long.
     #[cold]
     fn pass_on(&self) {
-        if self.overtaken.load(Ordering::Relaxed) != 0 {
+        if self.has_waiters() && self.is_overtaken.swap(false, Ordering::Relaxed) {
             // (Where it is taken by now, its holder does the same.)
             let _ = self.word.compare_exchange(FREE, HANDED_OVER | CONTENDED, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -379,16 +382,14 @@ mod tests {
     #[test]
     fn who_was_overtaken_for_long_is_next() {
         let lock = Lock::new(());
-        lock.overtaken.store(1, Ordering::Relaxed);
+        lock.waiters.store(1, Ordering::Relaxed);
+        lock.is_overtaken.store(true, Ordering::Relaxed);
         lock.word.store(me() | CONTENDED, Ordering::Relaxed);
         lock.release();
         assert!(lock.is_free() && lock.try_lock().is_none(), "it is for one who has slept for it");
-        // (Whoever comes now sleeps first.)
+        // (That one never comes: whoever comes now sleeps for a moment, once.)
         drop(lock.lock());
-        assert!(lock.word.load(Ordering::Relaxed) & !CONTENDED == HANDED_OVER, "somebody is said to be overtaken still");
-        lock.overtaken.store(0, Ordering::Relaxed);
-        drop(lock.lock());
-        assert!(lock.try_lock().is_some());
+        assert!(lock.word.load(Ordering::Relaxed) == FREE && lock.try_lock().is_some());
     }
 
     #[test]
@@ -409,7 +410,7 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
         });
         assert_eq!(*LOCK.lock(), 50);
-        assert!(LOCK.is_free() && LOCK.overtaken.load(Ordering::Relaxed) == 0);
+        assert!(LOCK.is_free() && !LOCK.has_waiters());
     }
 
     #[test]

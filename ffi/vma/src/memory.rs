@@ -209,6 +209,11 @@ pub(crate) unsafe fn unlock_after_fork() {
     }
 }
 
+/// In the child of a fork: its parent's threads wait for no heap of its own.
+pub(crate) fn forget_waiters() {
+    all().for_each(Lock::forget_waiters);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::net::Ipv4Addr;
 
 use ringway_sim::{HostConfig, HostId, NicConfig, SimQueues, SimRx, World, WorldConfig};
-use ringway_stack::device::{MacAddr, RxBatch, RxBuffer, RxFrame};
+use ringway_stack::device::{MacAddr, RxBatch, RxFrame};
 use ringway_stack::raw::RawQueue;
 
 /// What an example comes to.

@@ -258,15 +258,15 @@ impl Hardware {
                 ring.end_posted(first, if fails.is_some() { SendStatus::Failed } else { SendStatus::Flushed }, now);
                 continue;
             }
-            let (flow, len, unsolicited) = (frame.flow, frame.next_len(), frame.unsolicited);
+            let (flow, len, unsolicited, shown) = (frame.flow, frame.next_len(), frame.unsolicited, frame.shown);
             let (departure, last) = match frame.plain_len() {
                 Some(len) => {
                     let (bytes, sound) = self.recycling.make(len, |out| frame.emit_plain(out));
-                    (Departure { bytes, sound, unsolicited }, true)
+                    (Departure { bytes, sound, unsolicited, shown }, true)
                 }
                 None => {
                     let Emitted { last, sound } = frame.emit(&mut self.scratch);
-                    (Departure { bytes: self.scratch[..].into(), sound, unsolicited }, last)
+                    (Departure { bytes: self.scratch[..].into(), sound, unsolicited, shown }, last)
                 }
             };
             ring.take_tokens(now, flow, len);
@@ -277,18 +277,18 @@ impl Hardware {
         }
     }
 
-    /// Whether a frame that was handed over may leave late, or never.
-    pub(super) fn holds_frames(&self) -> bool {
+    /// Whether a frame of a ring that was handed over may leave late, or never.
+    fn holds_frames(&self, ring: usize) -> bool {
         let NicFaults { reset, send_error, doorbell, .. } = &self.config.faults;
-        [reset, send_error, doorbell].iter().any(|strength| strength.ppm > 0)
+        [reset, send_error, doorbell].iter().any(|strength| strength.ppm > 0) || self.rings[ring].is_paced()
     }
 
     /// A doorbell rang: what was queued is the hardware's.
     pub(super) fn hand_over(&mut self, ring: usize, ready_at: Instant) {
-        let (shown, now) = (self.holds_frames(), self.now);
+        let (shown, now) = (self.holds_frames(ring), self.now);
         let ring = &mut self.rings[ring];
         for mut frame in ring.queued.drain(..) {
-            frame.handed_at = now;
+            (frame.handed_at, frame.shown) = (now, shown);
             if shown && !frame.dummy {
                 frame.emit_all(&mut self.scratch, &mut self.handed);
             }
@@ -305,8 +305,9 @@ impl Hardware {
         let ring = &mut self.rings[index];
         let Some(frame) = done.filter(|_| ring.generation == generation) else { return false };
         ring.sending -= 1;
-        ring.end(frame, SendStatus::Sent, at.unwrap_or(self.now));
-        if let Some(until) = self.trouble.strikes(NicFault::Completion, index, self.now) {
+        let at = at.unwrap_or(self.now);
+        ring.end(frame, SendStatus::Sent, at);
+        if let Some(until) = self.trouble.strikes(NicFault::Completion, index, at) {
             ring.until[NicFault::Completion as usize].get_or_insert(until);
         }
         ring.take_starved()

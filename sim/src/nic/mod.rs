@@ -100,6 +100,8 @@ pub(crate) struct Departure {
     pub(crate) sound: bool,
     /// It may wait, says its sender.
     pub(crate) unsolicited: bool,
+    /// [`Nic::take_handed`] gave it when it was handed over.
+    pub(crate) shown: bool,
 }
 
 /// A simulated NIC: a handle, whose clones are of the same one. The drivers' side are [`Device`](ringway_stack::device::Device), and [`SimQueues`] for each ring.
@@ -163,13 +165,8 @@ impl Nic {
         self.hardware().transmit(now)
     }
 
-    /// Whether a frame that was handed over may leave late, or never: then [`Nic::take_handed`] shows it at once.
-    pub(crate) fn holds_frames(&self) -> bool {
-        self.hardware().holds_frames()
-    }
-
-    /// The oldest frame that was handed over and has not been taken yet, as it will be on the wire if it gets there; none unless
-    /// [`Nic::holds_frames`].
+    /// The oldest frame that was handed over and has not been taken yet, as it will be on the wire if it gets there: of those that may leave late, or
+    /// never, for a fault or a rate.
     pub(crate) fn take_handed(&self) -> Option<Rc<[u8]>> {
         self.hardware().take_handed()
     }

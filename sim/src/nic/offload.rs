@@ -36,6 +36,8 @@ pub(super) struct Queued {
     pub(super) cookie: u64,
     /// When it was handed over; and, once that is known, how it ended, and when.
     pub(super) handed_at: Instant,
+    /// It was shown when it was handed over ([`super::Nic::take_handed`]).
+    pub(super) shown: bool,
     pub(super) ended: Option<(SendStatus, Instant)>,
 }
 

@@ -265,6 +265,11 @@ impl RingState {
         self.completed.push(frame);
     }
 
+    /// Whether it, or a flow of it, has a rate.
+    pub(super) fn is_paced(&self) -> bool {
+        self.bucket.is_some() || !self.flow_buckets.is_empty()
+    }
+
     /// Which of the frames that were handed over leaves next, and when at the earliest. Each is behind the others of its flow, if that has a rate, or else of
     /// all that have none.
     pub(super) fn next_to_leave(&self) -> Option<(usize, Instant)> {
@@ -278,7 +283,7 @@ impl RingState {
     }
 
     fn ready_at(&self, (posted_at, frame): &(Instant, Box<Queued>)) -> Instant {
-        if frame.dummy || (self.bucket.is_none() && self.flow_buckets.is_empty()) {
+        if frame.dummy || !self.is_paced() {
             return *posted_at;
         }
         let len = frame.next_len();

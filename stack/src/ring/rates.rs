@@ -52,7 +52,7 @@ impl<Q: Queues> Ring<Q> {
             return self.queues.pace(rate).map_err(|_| Error::NotSupported);
         }
         self.queues.set_rate(tag(flow.index), rate).map_err(rate_error)?;
-        let is_paced = rate != Pacing::UNLIMITED && rate.rate_bps > 0;
+        let is_paced = rate.rate_bps > 0;
         match self.slots.at(flow.index) {
             Some(Flow::Stream(stream)) => stream.is_paced = is_paced,
             Some(Flow::Udp(udp)) => udp.is_paced = is_paced,

@@ -17,9 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ringway_stack::device::{
-    DeviceEvent, FlowRule, MacAddr, Protocol, Queues, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice,
-};
+use ringway_stack::device::{DeviceEvent, FlowRule, MacAddr, Protocol, Queues, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 
 use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmQueues, TxBuf, attach};
 

@@ -2,34 +2,36 @@
 //! ([`super::epoll::plain`]): threads that sleep and wake all the time would else meet at the process's lock, each of them several times for each message.
 //!
 //! It does so where little is gained by spinning (more threads than cores, most often), and nobody else waits on the ring. Who wakes it:
-//! - a peer, through the ring's descriptor: the ring is armed;
+//! - a peer, through the ring's descriptor, which is armed; and the ring's next timer;
 //! - whoever polls the ring meanwhile, and finds an event that concerns it ([`ProcessRing::take_event`]), or leaves the ring without having armed it
 //!   again;
-//! - whoever may change what it waits for, and so unsays that it is plain: the thread's eventfd stands beside that ([`Watched`]);
+//! - whoever may change what it waits for, and so unsays that it is plain, or tells the instance of something by the process's lock: its eventfd stands
+//!   beside that ([`LoneSleeper`]);
 //! - a signal, or a request to cancel the thread, as in any wait.
 //!
 //! [`ProcessRing::take_event`]: crate::rings::ProcessRing::take_event
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use std::os::fd::RawFd;
 
 use ringway_host::sleep::ppoll;
-use ringway_host::spin::Outcome;
+use ringway_host::spin::{Outcome, Spin};
 use ringway_stack::ring::FlowId;
 use ringway_stack::time::Instant;
 
 use super::epoll;
 use super::sleepers::Lone;
 use super::thread::{self, Marks, Thread};
-use super::wait::{self, SpinClass};
+use super::wait::{SpinClass, history, limit};
 use crate::errno::Errno;
 use crate::extra::resume::Resume;
 use crate::lock::{Guard, Lock};
 use crate::process::{Process, fork_generation};
 use crate::real;
 use crate::rings::ProcessRing;
-use crate::socket::table as sockets;
+use crate::socket::{plain, table as sockets};
 
 /// Times in a row that there is something to be seen to before the sleep, or that it ends at once; then others are busy on the ring.
 const TRIES: u32 = 4;
@@ -42,13 +44,66 @@ pub(crate) enum Watched {
 }
 
 impl Watched {
-    /// Nobody sleeps for it so any more.
-    pub(super) fn end_sleep(self) {
+    /// The thread with that eventfd sleeps for it no more.
+    pub(super) fn end_sleep(self, waker: RawFd) {
         match self {
-            Self::Socket(index) => sockets::end_sleep(index),
-            Self::Epoll(index) => epoll::end_sleep(index),
+            Self::Socket(index) => sockets::end_sleep(index, waker),
+            Self::Epoll(index) => epoll::end_sleep(index, waker),
         }
     }
+}
+
+/// Beside what is plain: the eventfd of the thread that sleeps for it by its ring's lock alone, plus one. Zero: none does.
+pub(crate) struct LoneSleeper(AtomicI32);
+
+impl LoneSleeper {
+    #[expect(clippy::declare_interior_mutable_const, reason = "it is what each of a table's cells begins with")]
+    pub(crate) const NOBODY: Self = Self(AtomicI32::new(0));
+
+    /// A thread is about to sleep. `false`: it is not `still` plain, and is not to. (Whoever unsays that looks for the sleeper thereafter, and this looks
+    /// whether it was unsaid: one of them sees the other.)
+    pub(crate) fn begin(&self, waker: RawFd, still: impl FnOnce() -> bool) -> bool {
+        self.0.store(waker + 1, Ordering::SeqCst);
+        let is_plain = still();
+        if !is_plain {
+            self.end(waker);
+        }
+        is_plain
+    }
+
+    /// That thread sleeps no more. (Another one may by now, for what has the place by now.)
+    pub(crate) fn end(&self, waker: RawFd) {
+        let _ = self.0.compare_exchange(waker + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn wake(&self) {
+        let sleeper = self.0.load(Ordering::SeqCst);
+        if sleeper != 0 {
+            ringway_host::sleep::signal(sleeper - 1);
+        }
+    }
+
+    /// In the child of a fork: it was a parent's thread.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A spin that is no longer than this is one on a core which others want.
+const SHORT: Duration = Duration::from_micros(2);
+
+/// How long a wait of the calling thread is to spin, where that is so short, for its core is shared, that it needs no claim on the core. `None`: longer.
+fn short_spin(thread: &Thread, process: &Process, class: SpinClass) -> Option<Duration> {
+    Some(history(thread, class).get().budget(limit(process, class))).filter(|budget| *budget <= SHORT)
+}
+
+/// Such a wait has ended.
+fn note_slept(thread: &Thread, process: &Process, class: SpinClass, (began, now): (Instant, Instant), outcome: Outcome) {
+    let (history, limit) = (history(thread, class), limit(process, class));
+    let mut learned = history.get();
+    learned.ended(limit, now.since(began), outcome, &Spin::new(began, &learned, limit));
+    history.set(learned);
 }
 
 /// A call that waits so.
@@ -97,9 +152,10 @@ impl<'a> Wait<'a> {
     }
 
     fn new(thread: &'a Thread, process: &'a Process, class: SpinClass, timeout: Option<Duration>, restarts: bool) -> Option<Self> {
-        let spin = wait::short_spin(thread, process, class)?;
+        let spin = short_spin(thread, process, class)?;
         let (began, marks) = (process.now(), thread.marks());
-        if !real::handlers_are_seen() || thread.is_waiting() || !thread.can_be_cancelled() {
+        // (Who is not registered yet finds out whether it was cancelled before: the long way.)
+        if !real::handlers_are_seen() || thread.is_waiting() || !thread.is_registered() {
             return None;
         }
         let (spins_until, deadline) = (began + spin, timeout.map(|timeout| began + timeout));
@@ -115,7 +171,7 @@ impl<'a> Wait<'a> {
 
     /// What it waited for is there.
     pub(crate) fn found(&self, now: Instant) {
-        wait::note_slept(self.thread, self.process, self.class, (self.began, now), Outcome::Satisfied);
+        note_slept(self.thread, self.process, self.class, (self.began, now), Outcome::Satisfied);
     }
 
     /// Whether the thread is to end: it takes nothing any more.
@@ -129,7 +185,7 @@ impl<'a> Wait<'a> {
         let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
         let end = if is_interrupted { Some(libc::EINTR) } else { is_late.then_some(libc::EAGAIN) };
         if end.is_some() {
-            wait::note_slept(self.thread, self.process, self.class, (self.began, now), Outcome::InVain);
+            note_slept(self.thread, self.process, self.class, (self.began, now), Outcome::InVain);
         }
         end.map(Errno)
     }
@@ -151,7 +207,7 @@ impl<'a> Wait<'a> {
         now: Instant,
     ) -> Slept {
         let waker = self.waker;
-        if !own.lie_down_alone(Lone { flow, waker }) {
+        if !own.lie_down_alone(Lone { flow, waker, is_woken: false }) {
             return self.try_again();
         }
         if !begin(waker) {
@@ -159,20 +215,14 @@ impl<'a> Wait<'a> {
             return Slept::LongWay;
         }
         self.thread.generation.set(fork_generation());
-        self.thread.lone.set(Some((ring, watched)));
+        self.thread.lone.set(Some((ring, watched, waker)));
         let until = [own.ring.sleep_deadline(), self.deadline].into_iter().flatten().min();
         let timeout = until.map(|until| until.since(now));
         let ring_fd = own.wait_fd();
         drop(own);
         self.has_slept = true;
         let slept = self.thread.sleeping(waker, self.marks, || poll(waker, ring_fd, kernel, timeout));
-        if let Some(mut own) = self.process.ring(ring).map(Lock::lock)
-            // (A handler may have waited meanwhile, and taken this wait for one that was left.)
-            && self.thread.lone.take().is_some()
-        {
-            own.rise_alone();
-            watched.end_sleep();
-        }
+        self.rise();
         let is_signalled = self.thread.signalled(self.marks);
         // Without a handler of the program's that the library saw, the kernel's word counts.
         self.is_over |= !is_signalled && matches!(&slept, Some(Err(error)) if error.raw_os_error() == Some(libc::EINTR));
@@ -185,6 +235,27 @@ impl<'a> Wait<'a> {
             thread::clear_waker();
         }
         if is_readable { Slept::Kernel } else { Slept::Look }
+    }
+
+    /// The thread is awake. Whoever relies on the ring's being armed finds it so.
+    fn rise(&self) {
+        if self.thread.generation.get() != fork_generation() {
+            // A handler has forked, and this is the child: the ring is its parent's.
+            self.thread.lone.set(None);
+        }
+        let Some((ring, watched, waker)) = self.thread.lone.get() else { return };
+        let Some(mut own) = self.process.ring(ring).map(Lock::lock) else { return };
+        // (A handler may have waited meanwhile, and taken this wait for one that was left.)
+        if self.thread.lone.take().is_none() {
+            return;
+        }
+        own.rise_alone();
+        watched.end_sleep(waker);
+        let is_relied_on = own.watch.is_relied_on();
+        drop(own);
+        if is_relied_on {
+            plain::see_to_the_rest(self.process, ring, self.process.now(), None);
+        }
     }
 
     /// There was something to be seen to before the sleep.

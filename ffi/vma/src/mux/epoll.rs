@@ -333,7 +333,8 @@ impl State {
 
     /// Threads that sleep without the real epoll must look at it from now on.
     fn has_kernel_members(&mut self, index: u32) {
-        let Some(instance) = self.epolls.get(index) else { return };
+        // (Who sleeps by its ring's lock alone is woken by that as well.)
+        let Some(instance) = self.epolls.get_mut(index) else { return };
         let before = std::mem::replace(&mut instance.lists().kernel_members, true);
         if !before {
             note_activity();

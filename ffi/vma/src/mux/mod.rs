@@ -222,6 +222,7 @@ impl State {
             let Some(&parent) = self.epolls.get(epoll).and_then(|instance| instance.parents.get(place)) else { break };
             let edge = self.epolls.get(parent.epoll).map_or(Edge::Nothing, |outer| outer.lists().interest.edge(parent.item, IN));
             if edge != Edge::Nothing {
+                epoll::wake_lone(parent.epoll);
                 self.epoll_ready(parent.epoll, edge, depth + 1);
             }
         }

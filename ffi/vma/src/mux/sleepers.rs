@@ -59,11 +59,15 @@ pub(crate) struct Lone {
     pub(crate) flow: Option<FlowId>,
     /// Its eventfd.
     pub(crate) waker: RawFd,
+    /// It was woken already.
+    pub(super) is_woken: bool,
 }
 
 impl Lone {
-    pub(crate) fn wake(self) {
-        ringway_host::sleep::signal(self.waker);
+    pub(crate) fn wake(&mut self) {
+        if !core::mem::replace(&mut self.is_woken, true) {
+            ringway_host::sleep::signal(self.waker);
+        }
     }
 }
 
@@ -78,7 +82,7 @@ pub(crate) struct RingWatch {
     pub(super) leader: Option<u32>,
     /// The sleeper that sleeps in epoll_wait on the ring's descriptor, and on no other, and takes its wake-ups there.
     pub(super) in_ring: Option<Key>,
-    /// The thread that sleeps on the ring so.
+    /// The thread that sleeps on the ring by its lock alone.
     lone: Option<Lone>,
     /// How often one did.
     pub(super) lone_sleeps: u64,
@@ -171,10 +175,10 @@ impl RingWatch {
         self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.deep.is_none() && self.lone.is_none()
     }
 
-    /// The thread that sleeps so for a flow.
+    /// The thread that sleeps for a flow by the ring's lock alone.
     #[inline]
-    pub(crate) fn lone_for(&self, flow: FlowId) -> Option<Lone> {
-        self.lone.filter(|lone| lone.flow.is_none_or(|its| its == flow))
+    pub(crate) fn lone_for(&mut self, flow: FlowId) -> Option<&mut Lone> {
+        self.lone.as_mut().filter(|lone| lone.flow.is_none_or(|its| its == flow))
     }
 
     /// Whether such threads are so many that nobody needs to lead.
@@ -249,10 +253,11 @@ impl Offload {
 
     /// A thread that spins goes on with these rings.
     #[cold]
-    pub(super) fn spin_elsewhere(&mut self, thread: &Thread, rings: RingSet) {
+    pub(super) fn spin_elsewhere(&mut self, thread: &Thread, rings: RingSet, now: Instant) {
         let before = thread.spinning.take();
         self.begin_spin(thread, rings);
         before.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
+        self.attend(now);
     }
 
     /// A thread stops spinning; what remains to be watched is watched by others.
@@ -306,9 +311,9 @@ impl Offload {
             thread.lone.set(None);
             return;
         }
-        if let Some((ring, watched)) = thread.lone.take() {
+        if let Some((ring, watched, waker)) = thread.lone.take() {
             self.rings.at_mut(ring).rise_alone();
-            watched.end_sleep();
+            watched.end_sleep(waker);
         }
         self.stand_up(thread);
         spun.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
@@ -368,9 +373,10 @@ impl Offload {
 
     /// The leader, or else the progress thread, is to look.
     fn wake_watcher(&mut self, ring: u16) {
-        let watch = &self.rings.at(ring).watch;
-        match (watch.leader, watch.lone) {
-            (Some(leader), _) => self.mux.wake(leader),
+        let Self { rings, mux, .. } = self;
+        let watch = &mut rings.at_mut(ring).watch;
+        match (watch.leader, &mut watch.lone) {
+            (Some(leader), _) => mux.wake(leader),
             (None, Some(lone)) => lone.wake(),
             (None, None) => self.rouse_progress(ring),
         }
@@ -451,7 +457,7 @@ impl Offload {
 }
 
 impl ProcessRing {
-    /// A thread is to sleep on the ring so, as long as nobody else watches the ring. `false`: somebody does, or there is something to poll.
+    /// A thread is to sleep on the ring by its lock alone, as long as nobody else watches the ring. `false`: somebody does, or there is something to poll.
     pub(crate) fn lie_down_alone(&mut self, lone: Lone) -> bool {
         let lies = self.watch.is_left_alone() && self.watch.in_ring.is_none() && self.watch.dozer.is_none() && self.arm();
         if lies {

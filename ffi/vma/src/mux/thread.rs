@@ -42,8 +42,8 @@ pub(crate) struct Thread {
     /// no handler runs.
     pub(super) spinning: Cell<RingSet>,
     pub(super) asleep: Cell<Option<Key>>,
-    /// The ring on which it sleeps by that ring's lock alone, and what for. As `asleep`, but changed under the ring's lock.
-    pub(super) lone: Cell<Option<(u16, Watched)>>,
+    /// The ring on which it sleeps by that ring's lock alone, what for, and its eventfd. As `asleep`, but changed under the ring's lock.
+    pub(super) lone: Cell<Option<(u16, Watched, RawFd)>>,
     /// The [`fork_generation`] of the tables that these speak of.
     pub(super) generation: Cell<u32>,
     /// How the call under way began, which is made again once callbacks have run.
@@ -263,12 +263,18 @@ impl Thread {
     /// Before a wait: whoever cancels the thread from now on ends the wait. `false`: somebody may have cancelled it just before.
     #[inline]
     pub(super) fn can_be_cancelled(&self) -> bool {
-        if self.registered.get() == fork_generation() + 1 {
+        if self.is_registered() {
             return true;
         }
         register();
         self.unsure.set(crate::cancel::is_in_use());
         !self.unsure.get()
+    }
+
+    /// Whether those who cancel it find it already.
+    #[inline]
+    pub(super) fn is_registered(&self) -> bool {
+        self.registered.get() == fork_generation() + 1
     }
 
     /// Whether the tables of who waits name this thread.

@@ -31,9 +31,6 @@ use crate::{fd_counters, real};
 /// recent processors a pause costs as much as a line's way from core to core.)
 const LOOKS: u32 = 64;
 
-/// A spin that is no longer than this is one on a core which others want.
-const SHORT: Duration = Duration::from_micros(2);
-
 /// A spin shorter than this needs no claim on its core.
 const UNCLAIMED: Duration = Duration::from_micros(20);
 
@@ -173,19 +170,6 @@ fn wait_as<T>(
     spin_and_sleep(thread, process, &mut w, marks, started, counted, check)
 }
 
-/// How long a wait of the calling thread is to spin, where that is so short, for its core is shared, that it needs no claim on the core. `None`: longer.
-pub(super) fn short_spin(thread: &Thread, process: &Process, class: SpinClass) -> Option<Duration> {
-    Some(history(thread, class).get().budget(limit(process, class))).filter(|budget| *budget <= SHORT)
-}
-
-/// Such a wait has ended.
-pub(super) fn note_slept(thread: &Thread, process: &Process, class: SpinClass, (began, now): (Instant, Instant), outcome: Outcome) {
-    let (history, limit) = (history(thread, class), limit(process, class));
-    let mut learned = history.get();
-    learned.ended(limit, now.since(began), outcome, &Spin::new(began, &learned, limit));
-    history.set(learned);
-}
-
 /// Nothing was there at `started`: looks on for as long as that is worth it, then sleeps.
 fn spin_and_sleep<T>(
     thread: &Thread,
@@ -271,14 +255,14 @@ fn counted_fd(offload: &Offload, w: &Waiting<'_>) -> i32 {
 }
 
 /// The calling thread's history of one class.
-fn history(thread: &Thread, class: SpinClass) -> &Cell<History> {
+pub(super) fn history(thread: &Thread, class: SpinClass) -> &Cell<History> {
     match class {
         SpinClass::Rx => &thread.rx,
         SpinClass::Select => &thread.select,
     }
 }
 
-fn limit(process: &Process, class: SpinClass) -> Limit {
+pub(super) fn limit(process: &Process, class: SpinClass) -> Limit {
     let set = match class {
         SpinClass::Rx => process.params.rx_poll_us,
         SpinClass::Select => process.params.select_poll_us,
@@ -429,7 +413,7 @@ fn look<T>(
         // What the wait is for may have come onto another ring. (Unless a handler waited meanwhile, and took this wait for one that was left.)
         let wanted = offload.rings_of(w);
         if !rings.is_empty() && wanted != rings {
-            offload.spin_elsewhere(thread, wanted);
+            offload.spin_elsewhere(thread, wanted, now);
         }
         rings = wanted;
     }

@@ -5,7 +5,7 @@
 //! fields: that costs a call that goes the long way once more, and nothing that is changed is forgotten.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::os::fd::RawFd;
 
@@ -13,6 +13,7 @@ use ringway_stack::ring::FlowId;
 
 use super::Socket;
 use crate::byfd::{ByFd, Empty};
+use crate::mux::alone::LoneSleeper;
 use crate::slab::{Key, Slab};
 
 /// Of the word: the socket's generation is in the upper half, its ring's number below these.
@@ -37,13 +38,13 @@ struct Cell {
     flow: AtomicU64,
     /// SO_RCVTIMEO, in nanoseconds; zero: none.
     receive_timeout: AtomicU64,
-    /// The eventfd of the thread that sleeps for it by its ring's lock alone ([`super::plain`]), plus one. Zero: none does.
-    sleeper: AtomicI32,
+    /// The thread that sleeps for it by its ring's lock alone.
+    sleeper: LoneSleeper,
 }
 
 impl Empty for Cell {
     const EMPTY: Self =
-        Self { word: AtomicU64::new(0), flow: AtomicU64::new(0), receive_timeout: AtomicU64::new(0), sleeper: AtomicI32::new(0) };
+        Self { word: AtomicU64::new(0), flow: AtomicU64::new(0), receive_timeout: AtomicU64::new(0), sleeper: LoneSleeper::NOBODY };
 }
 
 /// By the sockets' indices. Beyond, no socket is plain.
@@ -127,13 +128,7 @@ impl Plain {
     /// A thread is about to sleep for it, and is woken by that eventfd when it may be plain no more. `false`: it may be so already.
     pub(super) fn begin_sleep(self, key: Key, waker: RawFd) -> bool {
         let Some(cell) = CELLS.find(key.index.cast_signed()) else { return false };
-        // (Whoever unsays it looks for the sleeper thereafter, and this looks whether it was unsaid: one of them sees the other.)
-        cell.sleeper.store(waker + 1, Ordering::SeqCst);
-        if cell.word.load(Ordering::SeqCst) == self.word {
-            return true;
-        }
-        cell.sleeper.store(0, Ordering::Relaxed);
-        false
+        cell.sleeper.begin(waker, || cell.word.load(Ordering::SeqCst) == self.word)
     }
 
     /// Whether a receive with these flags that found nothing has its answer, which is EAGAIN.
@@ -214,7 +209,7 @@ pub(super) fn publish(key: Key, flow: FlowId, traits: Traits) -> bool {
     }
     IN_USE.store(true, Ordering::Relaxed);
     cell.word.swap(0, Ordering::SeqCst);
-    wake_sleeper(cell);
+    cell.sleeper.wake();
     let timeout = traits.receive_timeout.map_or(0, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1));
     cell.receive_timeout.store(timeout, Ordering::Release);
     cell.flow.store(u64::from(flow.index) << 32 | u64::from(flow.generation), Ordering::Release);
@@ -229,24 +224,16 @@ fn unsay(index: u32) {
         && let Some(cell) = CELLS.find(index.cast_signed())
         && cell.word.load(Ordering::Relaxed) != 0
     {
-        // (SeqCst: see `Plain::begin_sleep`.)
+        // (SeqCst: see `LoneSleeper::begin`.)
         cell.word.swap(0, Ordering::SeqCst);
-        wake_sleeper(cell);
+        cell.sleeper.wake();
     }
 }
 
-#[inline]
-fn wake_sleeper(cell: &Cell) {
-    let sleeper = cell.sleeper.load(Ordering::SeqCst);
-    if sleeper != 0 {
-        ringway_host::sleep::signal(sleeper - 1);
-    }
-}
-
-/// Nobody sleeps for the socket in that slot by its ring's lock any more.
-pub(crate) fn end_sleep(index: u32) {
+/// The thread with that eventfd sleeps no more for the socket in that slot by its ring's lock.
+pub(crate) fn end_sleep(index: u32, waker: RawFd) {
     if let Some(cell) = CELLS.find(index.cast_signed()) {
-        cell.sleeper.store(0, Ordering::Relaxed);
+        cell.sleeper.end(waker);
     }
 }
 
@@ -260,7 +247,7 @@ pub(super) fn unsay_all() {
 /// In the child of a fork: its parent's threads sleep for nothing of its own. Async-signal-safe.
 pub(super) fn forget_sleepers() {
     if IN_USE.load(Ordering::Relaxed) {
-        CELLS.numbers().for_each(|index| end_sleep(index.cast_unsigned()));
+        CELLS.numbers().filter_map(|index| CELLS.find(index)).for_each(|cell| cell.sleeper.forget());
     }
 }
 

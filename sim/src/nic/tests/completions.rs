@@ -159,7 +159,7 @@ fn whoever_found_the_queue_full_of_late_completions_is_woken() {
     assert_eq!(send_with(&mut device, 2), Err(SendError::Full));
     let until = nic.next_at().unwrap();
     assert!(nic.advance(until), "someone was refused");
-    device.reap();
+    assert_eq!(cookies(&mut device), [1]);
     assert_eq!(send_with(&mut device, 2), Ok(()));
     device.doorbell();
 }
@@ -181,13 +181,13 @@ fn cookies_are_lost_with_a_reset_and_none_goes_between_it_and_its_news() {
         nic.set_faults(true);
         assert_eq!(nic.receive(at(2_000), &frame().into()).outcome, Err(RxDrop::Down));
         nic.trouble_off();
-        let until = nic.next_at().unwrap();
+        let until = at(2_000_000);
         nic.advance(until);
         while nic.transmit(until).is_some() {
             nic.leaves(until);
         }
         nic.settle(until + Duration::from_millis(1));
-        assert_eq!(cookies(&mut device), [], "{fault:?}");
+        assert!(cookies(&mut device).is_empty(), "{fault:?}");
         assert_eq!(send_with(&mut device, 5), Err(SendError::Full), "it would be taken for lost");
         assert_eq!(device.poll_event(), Some(DeviceEvent::Reset));
         sent(&nic, &mut device, &[6], until);
@@ -207,5 +207,5 @@ fn another_owner_of_a_ring_hears_nothing_of_the_first_ones_cookies() {
     drop(device);
     let mut device = nic.ring();
     nic.settle(at(3_000));
-    assert_eq!(cookies(&mut device), []);
+    assert!(cookies(&mut device).is_empty());
 }

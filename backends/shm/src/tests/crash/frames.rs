@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ringway_host::HostQueues;
 use ringway_stack::device::{
-    Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
+    Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };
 
 use super::stage::{Board, Operation, Part, Places, Station, sleep_on};

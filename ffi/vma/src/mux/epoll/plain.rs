@@ -101,7 +101,7 @@ pub(super) fn wait(
             let has_more = own.has_more_to_do();
             // (The real epoll is among what the thread sleeps on.)
             let Looked { count, is_whole, has_members, .. } = look(&own, (index, epfd, ring), events, |_, _| false)?;
-            let end = wait.end(now);
+            let end = if count == 0 { wait.end(now) } else { None };
             if has_more {
                 drop(own);
                 plain::see_to_the_rest(process, ring, now, None);
@@ -124,6 +124,8 @@ pub(super) fn wait(
             }
             match end {
                 Some(Errno(libc::EINTR)) => return Some(Err(Errno(libc::EINTR))),
+                // (What the kernel has by now counts.)
+                Some(_) if !has_more && is_whole && has_members => return Some(collect_kernel(process, index, epfd, 0, events, 0)),
                 Some(_) if !has_more && is_whole => return Some(Ok(0)),
                 // (What is not plain is looked at the long way, and so is what another one sees to.)
                 Some(_) => return None,

@@ -3,12 +3,13 @@
 //! Beside each instance is a cell that threads read without a lock: the one ring on which what it watches has flows. Who collected under the process's
 //! lock, and found the instance plain, says so there; whoever may change an instance unsays it, as with sockets ([`crate::socket::table`]).
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::os::fd::RawFd;
 
 use super::{Epoll, Lists};
 use crate::byfd::{ByFd, Empty};
 use crate::lock::{Guard, Lock};
+use crate::mux::alone::LoneSleeper;
 use crate::slab::{Key, Slab};
 
 /// What is to be known of an instance without the process's lock. (Threads write to theirs all the time: no two are in one line, nor in a pair of them.)
@@ -16,13 +17,13 @@ use crate::slab::{Key, Slab};
 struct Cell {
     /// The ring's number, plus one; zero: it is not plain.
     ring: AtomicU32,
-    /// The eventfd of the thread that sleeps for it by its ring's lock alone ([`crate::mux::alone`]), plus one. Zero: none does.
-    sleeper: AtomicI32,
+    /// The thread that sleeps for it by its ring's lock alone.
+    sleeper: LoneSleeper,
     lists: Lock<Lists>,
 }
 
 impl Empty for Cell {
-    const EMPTY: Self = Self { ring: AtomicU32::new(0), sleeper: AtomicI32::new(0), lists: Lock::new(Lists::new()) };
+    const EMPTY: Self = Self { ring: AtomicU32::new(0), sleeper: LoneSleeper::NOBODY, lists: Lock::new(Lists::new()) };
 }
 
 /// By the instances' indices. Beyond, no instance is plain.
@@ -60,39 +61,24 @@ fn unsay(index: u32) {
         && let Some(cell) = CELLS.find(index.cast_signed())
         && cell.ring.load(Ordering::Relaxed) != 0
     {
-        // (SeqCst: see `begin_sleep`.)
+        // (SeqCst: see `LoneSleeper::begin`.)
         cell.ring.swap(0, Ordering::SeqCst);
-        cell.wake_sleeper();
+        cell.sleeper.wake();
     }
 }
 
-impl Cell {
-    #[inline]
-    fn wake_sleeper(&self) {
-        let sleeper = self.sleeper.load(Ordering::SeqCst);
-        if sleeper != 0 {
-            ringway_host::sleep::signal(sleeper - 1);
-        }
-    }
-}
-
-/// A thread is about to sleep for an instance that is plain on that ring, and is woken by that eventfd when it may be plain no more. `false`: it may be
-/// so already.
+/// A thread is about to sleep for an instance that is plain on that ring, and is woken by that eventfd when it may be plain no more, or has something from
+/// who has not the ring's lock. `false`: that may be so already.
 pub(super) fn begin_sleep(index: u32, ring: u16, waker: RawFd) -> bool {
     let Some(cell) = CELLS.find(index.cast_signed()) else { return false };
-    // (Whoever unsays it looks for the sleeper thereafter, and this looks whether it was unsaid: one of them sees the other.)
-    cell.sleeper.store(waker + 1, Ordering::SeqCst);
-    if cell.ring.load(Ordering::SeqCst) == u32::from(ring) + 1 {
-        return true;
-    }
-    cell.sleeper.store(0, Ordering::Relaxed);
-    false
+    // (What is put onto the lists later finds the sleeper.)
+    cell.sleeper.begin(waker, || cell.ring.load(Ordering::SeqCst) == u32::from(ring) + 1 && !cell.lists.lock().interest.may_be_ready())
 }
 
-/// Nobody sleeps for that instance by its ring's lock any more.
-pub(crate) fn end_sleep(index: u32) {
+/// The thread with that eventfd sleeps no more for that instance by its ring's lock.
+pub(crate) fn end_sleep(index: u32, waker: RawFd) {
     if let Some(cell) = CELLS.find(index.cast_signed()) {
-        cell.sleeper.store(0, Ordering::Relaxed);
+        cell.sleeper.end(waker);
     }
 }
 
@@ -102,14 +88,14 @@ pub(crate) fn wake_lone(index: u32) {
     if IN_USE.load(Ordering::Relaxed)
         && let Some(cell) = CELLS.find(index.cast_signed())
     {
-        cell.wake_sleeper();
+        cell.sleeper.wake();
     }
 }
 
 /// In the child of a fork: its parent's threads sleep for nothing of its own. Async-signal-safe.
 pub(crate) fn forget_sleepers() {
     if IN_USE.load(Ordering::Relaxed) {
-        CELLS.numbers().for_each(|index| end_sleep(index.cast_unsigned()));
+        CELLS.numbers().filter_map(|index| CELLS.find(index)).for_each(|cell| cell.sleeper.forget());
     }
 }
 

@@ -17,8 +17,8 @@ use crate::slab::Key;
 use crate::socket::plain::{self, Readable};
 
 /// What may be asked for: all else, the kernel has to be asked about.
-const READS: i16 = libc::POLLIN | libc::POLLRDNORM;
-const MEANT: i16 = READS | libc::POLLOUT | libc::POLLWRNORM | libc::POLLRDHUP;
+const READS: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND;
+const MEANT: i16 = READS | libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLRDHUP;
 
 /// What a look found.
 enum Look<'a> {

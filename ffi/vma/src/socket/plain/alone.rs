@@ -59,7 +59,9 @@ fn receive_waiting(
         }
         if let Some(error) = wait.end(now) {
             entered.leave(process, now);
-            return Some(Came::Nothing(error));
+            // (What the kernel has by now counts.)
+            let last = half.filter(|_| error == Errno(libc::EAGAIN)).and_then(|fd| ask_kernel(fd, kernel));
+            return Some(last.map_or(Came::Nothing(error), |received| Came::Datagram(received.map(Taken::Kernel))));
         }
         let flow = entered.flow;
         let slept = if wait.spins(now) {
