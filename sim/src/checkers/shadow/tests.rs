@@ -263,6 +263,26 @@ fn what_sack_reports() {
     });
 }
 
+/// RFC 9293 s3.10.7.4: an old duplicate of an earlier connection, beyond the window, is acknowledged and dropped: it leaves no gap (as in the seed 78252458).
+#[test]
+fn what_lies_beyond_the_window_leaves_no_gap() {
+    let goes_on = |at: u32| {
+        let mut side = Side::new();
+        side.announces(0, 512);
+        side.comes(&Side::of_peer(2, IRS + 1 + at, ISS + 1, ACK, 100));
+        side.sends(sacks(side.out(ISS + 1, IRS + 1, ACK, 0), &[(IRS + 1 + at, IRS + 101 + at)][usize::from(at > 512 << 7)..]));
+        side.service();
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 100));
+        side
+    };
+    goes_on((512 << 7) + 1).service();
+    goes_on((512 << 7) - 100).breaks("a segment that fills a gap is acknowledged at once", Side::service);
+    let mut side = Side::new();
+    side.announces(0, 512);
+    side.comes(&Side::of_peer(2, IRS + 1 + (512 << 7) + 1, ISS + 1, ACK, 100));
+    side.breaks("a segment beyond the window is acknowledged", Side::service);
+}
+
 #[test]
 fn an_acknowledgment_in_what_fills_a_gap_counts() {
     let mut side = Side::new();
