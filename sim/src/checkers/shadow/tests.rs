@@ -47,6 +47,8 @@ pub(in crate::checkers) struct Side {
     pub(in crate::checkers) flows: Flows,
     own: usize,
     now: Instant,
+    /// Until when its host has a reason to be late.
+    excused: Instant,
     /// What timestamps its segments and its peer's carry.
     stamps: (u32, u32),
 }
@@ -63,7 +65,7 @@ impl Side {
         let syn = Segment { options, ..segment(OWN, PEER, ISS, 0, SYN, 0) };
         let mut flows = Flows::default();
         let own = flows.sender(None, 0, now, &syn).unwrap();
-        let mut side = Self { flows, own, now, stamps: (1, 1) };
+        let mut side = Self { flows, own, now, excused: Instant::ZERO, stamps: (1, 1) };
         side.flows.at_mut(own).calm = true;
         side.flows.at_mut(own).shadow.config = Some(Rc::new(config));
         side.sends(syn);
@@ -105,7 +107,7 @@ impl Side {
     }
 
     pub(in crate::checkers) fn moment(&self) -> Moment {
-        Moment { at: self.now, ..Moment::after(0) }
+        Moment { at: self.now, excused: self.excused, ..Moment::after(0) }
     }
 
     pub(in crate::checkers) fn passes(&mut self, millis: u64) {
@@ -456,6 +458,38 @@ fn what_waited_for_the_device_times_out_when_the_first_partial_acknowledgment_sa
         again(side, 4);
     });
     goes(false).breaks("is sent again after 40ms; 200ms is the least", |side| again(side, 4));
+}
+
+/// RFC 6298 s5.4, s5.5: what a timer sends again may wait for the neighbour's address until something else is acknowledged, and goes as soon as it may, once (as
+/// in the seed 78128314).
+#[test]
+fn a_timeout_that_waited_for_the_neighbour_is_followed_up() {
+    let again = |side: &mut Side| side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK | PSH, MSS as usize));
+    let acknowledged = |waits: bool, after: u64| {
+        let mut side = Side::new();
+        side.writes(2 * MSS as usize);
+        side.sends(side.out(ISS + 1, IRS + 1, ACK, MSS as usize));
+        side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK | PSH, MSS as usize));
+        side.service();
+        if waits {
+            side.excused = side.now + Duration::from_secs(1);
+        }
+        side.passes(after);
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + MSS, ACK, 0));
+        side.service();
+        side.passes(40);
+        side
+    };
+    again(&mut acknowledged(true, 250));
+    for (waits, after) in [(false, 250), (true, 150)] {
+        acknowledged(waits, after).breaks("is sent again after 40ms; 200ms is the least", again);
+    }
+    acknowledged(true, 250).breaks("is sent again after 40ms; 200ms is the least", |side| {
+        again(side);
+        side.service();
+        side.passes(40);
+        again(side);
+    });
 }
 
 /// RFC 9293 s3.10.7.4, RFC 5681 s2: a segment that repeats what fills a gap is dropped, with the window that it brings: the first acknowledgment that brings it then
