@@ -122,7 +122,6 @@ pub(in crate::checkers) struct State {
     window: Option<u16>,
     wl1: Option<u32>,
     pub(super) window_max: u32,
-    last_tx: Instant,
     /// When bytes were sent last.
     data_at: Instant,
     /// When something was sent last with nothing on its way; and the longest time between two such moments.
@@ -357,7 +356,6 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         own.shadow.sender.partial = Some(segment.end());
         own.shadow.sender.time(segment, at);
     }
-    own.shadow.sender.last_tx = at;
     if segment.len() > 0 {
         own.shadow.sender.data_at = at;
     }
@@ -371,7 +369,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // RFC 5681 s4.1: the restart window, of who "has not sent data in an interval exceeding the retransmission timeout", which is known within bounds.
     let (least, most) = state.rto();
     let restart = INITIAL_SEGMENTS * u64::from(state.mss);
-    if flight == 0 && state.una == Some(una) && at > state.last_tx + most * 2 {
+    if flight == 0 && state.una == Some(una) && at > state.data_at + most * 2 {
         state.cwnd = state.cwnd.min(restart);
     }
     if flight == 0 && at > state.data_at + least {
@@ -696,7 +694,7 @@ pub(in crate::checkers) fn serviced(
             match state.phase {
                 // (What was sent meanwhile may have been on its way already.)
                 Phase::Open if several => state.grow(acked, u32::MAX / 4, 0),
-                Phase::Open => state.grow(acked, nxt.wrapping_sub(una), nxt_before.wrapping_sub(una)),
+                Phase::Open => state.grow(acked, nxt.wrapping_sub(una), if stale { 0 } else { nxt_before.wrapping_sub(una) }),
                 Phase::Loss => {
                     state.fuzzy |= several;
                     // RFC 3465 s2.3: L is one segment after a timeout.

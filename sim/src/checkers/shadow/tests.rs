@@ -897,22 +897,51 @@ fn small_segments_and_idle_senders() {
 /// not have been used (as in the seed 77069718).
 #[test]
 fn a_sender_that_was_idle_may_have_a_smaller_window() {
-    let grows = |millis: u64| {
+    let grows = |millis: u64, value: u32| {
         let mut side = Side::new();
-        for (first, end) in [(0, 10), (10, 19)] {
+        for (first, end, value) in [(0, 10, value), (10, 19, 2)] {
             side.writes((end - first) as usize * MSS as usize);
             for n in first..end {
                 side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n + 1 == end { ACK | PSH } else { ACK }, MSS as usize));
             }
             side.service();
             side.passes(10);
-            side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + end * MSS, ACK, 0));
+            side.comes(&Side::of_peer(value, IRS + 1, ISS + 1 + end * MSS, ACK, 0));
             side.service();
             side.passes(millis);
         }
         side.own().shadow.sender.window_most().map(|most| most / u64::from(MSS))
     };
-    assert_eq!([grows(100), grows(210)], [Some(20), Some(29)]);
+    assert_eq!([grows(100, 2), grows(210, 2)], [Some(20), Some(29)]);
+    // What has an old timestamp may have been dropped, and makes nothing grow for certain (RFC 7323 s5.3).
+    assert_eq!(grows(100, 0), Some(29));
+}
+
+/// RFC 5681 s4.1: who has sent no data for longer than a timeout can be begins anew with the restart window, whatever it has acknowledged meanwhile.
+#[test]
+fn acknowledgments_keep_no_window_open() {
+    let window = |millis: u64| {
+        let mut side = Side::new();
+        side.writes(10 * MSS as usize);
+        for n in 0..10 {
+            side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n == 9 { ACK | PSH } else { ACK }, MSS as usize));
+        }
+        side.service();
+        side.passes(10);
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 10 * MSS, ACK, 0));
+        side.service();
+        side.stamps.1 = 2;
+        for n in 0..10 {
+            side.passes(millis);
+            side.comes(&Side::of_peer(2, IRS + 1 + 10 * n, ISS + 1 + 10 * MSS, ACK | PSH, 10));
+            side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 11 + 10 * n, ACK, 0));
+            side.service();
+        }
+        side.writes(MSS as usize);
+        side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 101, ACK | PSH, MSS as usize));
+        side.own().shadow.sender.window_most().map(|most| most / u64::from(MSS))
+    };
+    assert_eq!([window(10), window(300)], [Some(20), Some(10)]);
 }
 
 #[test]
