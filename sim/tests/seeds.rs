@@ -60,6 +60,7 @@ const FAILED_ONCE: &[&str] = &[
     "78128314/loss+reordering+burst_loss+rx_exhausted+neighbour+icmp+forge/0/request+churn+idle+overflow+udp+handover+stranger+shared",
     "78234144/duplication/10/churn+epoll+handover+shared",
     "78252458/duplication+clock+crash/1/churn+abort+overflow+multicast+handover+stranger",
+    "78390295/forge/3/churn+udp",
 ];
 
 #[test]

@@ -1130,6 +1130,20 @@ fn attacks_are_challenged_once_in_an_interval() {
     };
     overtaken(3);
     assert!(catch_unwind(|| overtaken(2)).is_err(), "none of them is older than another");
+    // So may what came with the SYN, before anything was said (as in the seed 78390295).
+    let began = |with: &Segment| {
+        let mut side = attacked();
+        let (mut strays, at) = (resets::State::default(), side.moment().at);
+        strays.delivered(&self::segment(PEER, OWN, IRS, 0, SYN, 0), false);
+        strays.delivered(with, false);
+        if strays.has_any(side.own().tuple) {
+            side.own().shadow.may_challenge(at);
+        }
+        side.attacked(&unsent);
+        side.service();
+    };
+    began(&old);
+    assert!(catch_unwind(|| began(&self::segment(PEER, OWN, IRS, 0, SYN, 0))).is_err(), "nothing came but SYNs");
     // Out of the window a reset is nothing (RFC 5961 s3.2).
     let mut side = attacked();
     side.attacked(&self::segment(PEER, OWN, IRS - 5, 0, RST, 0));
