@@ -57,6 +57,10 @@ const FAILED_ONCE: &[&str] = &[
     "77051810/duplication+nic_reset/4/request+churn+probes",
     "77069718/duplication+send_error+clock/5/request+abort+overflow+multicast+shared",
     "77161128/duplication+corruption+burst_loss/9/multicast+slow",
+    "78128314/loss+reordering+burst_loss+rx_exhausted+neighbour+icmp+forge/0/request+churn+idle+overflow+udp+handover+stranger+shared",
+    "78234144/duplication/10/churn+epoll+handover+shared",
+    "78252458/duplication+clock+crash/1/churn+abort+overflow+multicast+handover+stranger",
+    "78390295/forge/3/churn+udp",
 ];
 
 #[test]

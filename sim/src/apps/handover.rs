@@ -203,7 +203,9 @@ impl Runner {
         }
         match self.turns.count {
             _ if self.baton.read().ended => Step::Finished,
-            // A clock that jumped may have used the turns up before the other's last one.
+            // What was passed on after all turns is still somebody's to take.
+            0 if self.baton.read().parcel.is_some() => Step::Until(cx.now + LATE_LOOK),
+            // A clock that jumped, or a ring that could not take the connection for long, may have used the turns up before the other's last one.
             0 => Step::IdleUntil(cx.now + LATE_LOOK),
             // The other may have its turn after this one's.
             _ if self.turn_at <= cx.now => Step::Until(self.turn_at + LOOK_AGAIN),

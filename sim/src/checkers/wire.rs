@@ -265,6 +265,10 @@ impl Checkers {
         let sender = twin.or_else(|| self.flows.sender(before, host, moment.at, segment));
         if let Some(id) = sender {
             self.note_begun(moment.at, before, id);
+            let own = self.flows.at_mut(id);
+            if before != sender && own.passive && self.strays[host].has_any(own.tuple) {
+                own.shadow.may_challenge(moment.at);
+            }
         }
         if segment.has(RST) {
             self.strays[host].reset((segment.src, segment.dst));

@@ -228,6 +228,8 @@ impl<Q: Queues> Ring<Q> {
     /// Takes a connection over from another ring: steers its frames here, arms its timers, and goes on. What it is ready for shows as
     /// an event.
     ///
+    /// One that has ended has no addresses any more: it only brings what is still to be read.
+    ///
     /// # Errors
     /// [`Error::AddressInUse`] (this ring, or the rule's table, has a connection of these addresses), [`Error::NoBuffers`] (no room for it, for its rule, or
     /// for its rate); the connection comes back whole.
@@ -252,7 +254,11 @@ impl<Q: Queues> Ring<Q> {
     fn place(&mut self, mut handover: Handover<Q>) -> Result<FlowId, (Error, Handover<Q>)> {
         let (local, remote) = (handover.local(), handover.remote());
         let key = FlowKey::new(Protocol::Tcp, local, remote);
-        if self.demux.exact(key).is_some() {
+        // What comes for the addresses of one that has ended is a stranger's, or a new connection's, which may be here already (RFC 9293 s3.3.2: CLOSED is no
+        // connection at all).
+        let is_over = handover.stream.connection.is_finished();
+        let taken = self.demux.exact(key).is_some();
+        if taken && !is_over {
             return Err((Error::AddressInUse, handover));
         }
         if !self.slots.has_room() {
@@ -264,7 +270,7 @@ impl<Q: Queues> Ring<Q> {
         {
             return Err((rate_error(error), handover));
         }
-        let attached = match self.steer_adopted(&mut handover.carried.rule, local, remote) {
+        let attached = match (!is_over).then(|| self.steer_adopted(&mut handover.carried.rule, local, remote)).transpose() {
             Ok(attached) => attached,
             Err(error) => {
                 let lifted = handover.rate.map(|_| self.queues.set_rate(flow, Pacing::UNLIMITED));
@@ -274,16 +280,22 @@ impl<Q: Queues> Ring<Q> {
         };
         let Handover { mut stream, mut carried, rate } = handover;
         stream.is_paced = rate.is_some();
-        carried.rule = None;
-        stream.rule = Some(attached.rule);
+        if let Some(attached) = &attached {
+            carried.rule = None;
+            stream.rule = Some(attached.rule);
+        }
         stream.connection.share_profile(&mut self.slots.profiles);
-        let readiness = stream.connection.readiness();
+        let (readiness, used) = (stream.connection.readiness(), stream.connection.sent_up_to());
         let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
         if let Some(rate) = rate {
             self.rates.insert(id.index, rate);
         }
-        self.hold(attached, Holder::Flow(id.index), None);
-        self.demux.insert(key, id.index);
+        if let Some(attached) = attached {
+            self.hold(attached, Holder::Flow(id.index), None);
+            self.demux.insert(key, id.index);
+        } else if !taken {
+            self.earlier_incarnations.add(key, used);
+        }
         if !self.config.is(Mutant::ReturnedStillHandedOver) {
             self.handed_over.remove(local, remote);
         }

@@ -34,7 +34,7 @@ pub(super) struct State {
     /// Answers since the last service.
     answers: Vec<Answer>,
     /// When one may have been a challenge last, and when one certainly was.
-    perhaps_at: Option<Instant>,
+    pub(super) perhaps_at: Option<Instant>,
     certain_at: Option<Instant>,
     /// What its last acknowledgment said, as of the last service: acknowledgment and window.
     said: Option<(u32, u16)>,

@@ -122,6 +122,11 @@ impl State {
         own.shadow.receiver.ended && own.fin.is_some_and(|fin| before(fin, own.una))
     }
 
+    /// A challenge may be said now: what came with the SYN met a half-open connection, whose SYN-ACK is the answer to both (RFC 5961 s7).
+    pub(in crate::checkers) fn may_challenge(&mut self, at: Instant) {
+        self.challenges.perhaps_at = Some(at);
+    }
+
     /// Whether a segment says anything to a connection that goes on: it is no reset, and no SYN but the handshake's.
     /// `irs`: the number that its peer began with.
     fn counts(irs: Option<u32>, arrival: &Segment) -> bool {

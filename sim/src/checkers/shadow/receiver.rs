@@ -224,7 +224,7 @@ pub(in crate::checkers) fn serviced(
     if !arrivals.is_empty() {
         own.shadow.probes = 0;
     }
-    let (una, window_max) = (own.una, own.shadow.sender.window_max);
+    let (una, window_max, edge) = (own.una, own.shadow.sender.window_max, own.window.edge());
     let begins = own.shadow.receiver.held.is_none();
     let state = &mut own.shadow.receiver;
     state.pruned |= service.scarce || !service.calm;
@@ -256,6 +256,16 @@ pub(in crate::checkers) fn serviced(
         // RFC 5961 s5.2: with an acknowledgment older than the largest window it is no part of the connection.
         let age = una.wrapping_sub(arrival.ack).cast_signed();
         state.pruned |= age > 0 && age.cast_unsigned() > window_max;
+        // RFC 9293 s3.10.7.4: one that begins beyond the window is acknowledged, and dropped. (Where the device refuses frames, the stack may have offered more
+        // than was heard of, and have kept it.)
+        let beyond = edge.is_some_and(|edge| before(edge, start));
+        if beyond && !service.refused {
+            if arrival.len() > 0 {
+                at_once = Some((held.next, "RFC 9293 s3.10.7.4: a segment beyond the window is acknowledged"));
+            }
+            continue;
+        }
+        state.pruned |= beyond;
         state.largest = state.largest.max(arrival.len());
         let ends = state.ended;
         if held.has(start, end) {

@@ -77,6 +77,11 @@ impl State {
         }
     }
 
+    /// Whether anything beside a SYN came between these addresses, or somebody forged something.
+    pub(in crate::checkers) fn has_any(&self, tuple: Tuple) -> bool {
+        self.forged.contains(&tuple) || self.arrivals.iter().any(|stray| stray.tuple == tuple && stray.flags & SYN == 0)
+    }
+
     pub(in crate::checkers) fn is_full(&self) -> bool {
         self.arrivals.len() >= REMEMBERED_MAX
     }

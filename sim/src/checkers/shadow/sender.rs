@@ -122,7 +122,6 @@ pub(in crate::checkers) struct State {
     window: Option<u16>,
     wl1: Option<u32>,
     pub(super) window_max: u32,
-    last_tx: Instant,
     /// When bytes were sent last.
     data_at: Instant,
     /// When something was sent last with nothing on its way; and the longest time between two such moments.
@@ -134,6 +133,8 @@ pub(in crate::checkers) struct State {
     fuzzy: bool,
     /// The last service had several arrivals at a time.
     muddled: bool,
+    /// What was sent before this may be sent again for a timeout that was not seen: its host had to ask for a neighbour, or its clock jumped.
+    expired_unseen: Option<u32>,
     /// A recovery, or a timeout, may have begun and ended without anything that was sent again, and left a window of its own behind (RFC 6582 s3.2 step 3,
     /// RFC 5681 s3.1): what arrived at a time told of a loss and acknowledged it; or the device refused what a timer sent again.
     pub(super) reduced_unseen: bool,
@@ -355,7 +356,6 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
         own.shadow.sender.partial = Some(segment.end());
         own.shadow.sender.time(segment, at);
     }
-    own.shadow.sender.last_tx = at;
     if segment.len() > 0 {
         own.shadow.sender.data_at = at;
     }
@@ -369,7 +369,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // RFC 5681 s4.1: the restart window, of who "has not sent data in an interval exceeding the retransmission timeout", which is known within bounds.
     let (least, most) = state.rto();
     let restart = INITIAL_SEGMENTS * u64::from(state.mss);
-    if flight == 0 && state.una == Some(una) && at > state.last_tx + most * 2 {
+    if flight == 0 && state.una == Some(una) && at > state.data_at + most * 2 {
         state.cwnd = state.cwnd.min(restart);
     }
     if flight == 0 && at > state.data_at + least {
@@ -518,6 +518,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.halve(flight);
         (state.cwnd, state.cwnd_least) = (state.ssthresh, state.ssthresh);
     } else if state.told > 0
+        || state.expired_unseen.take_if(|to| before(segment.seq, *to)).is_some()
         || !own.calm
         || !own.free
         || several
@@ -677,8 +678,14 @@ pub(in crate::checkers) fn serviced(
             take_samples(state, arrival.ack, moment.at);
             let told = hints >= DUPACK_THRESHOLD || state.sacked_bytes(una) > 2 * mss;
             hints = 0;
-            let expired = service.refused && moment.at.since(state.una_at.max(state.head_since)) + TICK >= RTO_MIN;
+            // RFC 6298 s5.4: what a timer sends again may have had to wait, for the device or for the neighbour's address, until something else was acknowledged.
+            let least = state.una_at.max(state.head_since) + RTO_MIN;
+            let overdue = least <= moment.at + TICK;
+            let waited = overdue && least <= moment.excused + TICK;
+            let expired = overdue && service.refused || waited;
             state.reduced_unseen |= state.phase == Phase::Open && (told || expired);
+            let unseen = state.expired_unseen.filter(|&to| before(arrival.ack, to));
+            state.expired_unseen = if waited { Some(nxt_before) } else { unseen };
             (state.una, state.una_at, state.timeouts, state.dups) = (Some(arrival.ack), moment.at, 0, 0);
             (state.dups_most, state.resent) = (0, 0);
             state.told = state.told.saturating_sub(1);
@@ -687,7 +694,7 @@ pub(in crate::checkers) fn serviced(
             match state.phase {
                 // (What was sent meanwhile may have been on its way already.)
                 Phase::Open if several => state.grow(acked, u32::MAX / 4, 0),
-                Phase::Open => state.grow(acked, nxt.wrapping_sub(una), nxt_before.wrapping_sub(una)),
+                Phase::Open => state.grow(acked, nxt.wrapping_sub(una), if stale { 0 } else { nxt_before.wrapping_sub(una) }),
                 Phase::Loss => {
                     state.fuzzy |= several;
                     // RFC 3465 s2.3: L is one segment after a timeout.

@@ -47,6 +47,8 @@ pub(in crate::checkers) struct Side {
     pub(in crate::checkers) flows: Flows,
     own: usize,
     now: Instant,
+    /// Until when its host has a reason to be late.
+    excused: Instant,
     /// What timestamps its segments and its peer's carry.
     stamps: (u32, u32),
 }
@@ -63,7 +65,7 @@ impl Side {
         let syn = Segment { options, ..segment(OWN, PEER, ISS, 0, SYN, 0) };
         let mut flows = Flows::default();
         let own = flows.sender(None, 0, now, &syn).unwrap();
-        let mut side = Self { flows, own, now, stamps: (1, 1) };
+        let mut side = Self { flows, own, now, excused: Instant::ZERO, stamps: (1, 1) };
         side.flows.at_mut(own).calm = true;
         side.flows.at_mut(own).shadow.config = Some(Rc::new(config));
         side.sends(syn);
@@ -105,7 +107,7 @@ impl Side {
     }
 
     pub(in crate::checkers) fn moment(&self) -> Moment {
-        Moment { at: self.now, ..Moment::after(0) }
+        Moment { at: self.now, excused: self.excused, ..Moment::after(0) }
     }
 
     pub(in crate::checkers) fn passes(&mut self, millis: u64) {
@@ -261,6 +263,26 @@ fn what_sack_reports() {
         side.sends(sacks(side.out(ISS + 1, IRS + 1, ACK, 0), &[(IRS + 101, IRS + 151)]));
         side.service();
     });
+}
+
+/// RFC 9293 s3.10.7.4: an old duplicate of an earlier connection, beyond the window, is acknowledged and dropped: it leaves no gap (as in the seed 78252458).
+#[test]
+fn what_lies_beyond_the_window_leaves_no_gap() {
+    let goes_on = |at: u32| {
+        let mut side = Side::new();
+        side.announces(0, 512);
+        side.comes(&Side::of_peer(2, IRS + 1 + at, ISS + 1, ACK, 100));
+        side.sends(sacks(side.out(ISS + 1, IRS + 1, ACK, 0), &[(IRS + 1 + at, IRS + 101 + at)][usize::from(at > 512 << 7)..]));
+        side.service();
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 100));
+        side
+    };
+    goes_on((512 << 7) + 1).service();
+    goes_on((512 << 7) - 100).breaks("a segment that fills a gap is acknowledged at once", Side::service);
+    let mut side = Side::new();
+    side.announces(0, 512);
+    side.comes(&Side::of_peer(2, IRS + 1 + (512 << 7) + 1, ISS + 1, ACK, 100));
+    side.breaks("a segment beyond the window is acknowledged", Side::service);
 }
 
 #[test]
@@ -436,6 +458,38 @@ fn what_waited_for_the_device_times_out_when_the_first_partial_acknowledgment_sa
         again(side, 4);
     });
     goes(false).breaks("is sent again after 40ms; 200ms is the least", |side| again(side, 4));
+}
+
+/// RFC 6298 s5.4, s5.5: what a timer sends again may wait for the neighbour's address until something else is acknowledged, and goes as soon as it may, once (as
+/// in the seed 78128314).
+#[test]
+fn a_timeout_that_waited_for_the_neighbour_is_followed_up() {
+    let again = |side: &mut Side| side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK | PSH, MSS as usize));
+    let acknowledged = |waits: bool, after: u64| {
+        let mut side = Side::new();
+        side.writes(2 * MSS as usize);
+        side.sends(side.out(ISS + 1, IRS + 1, ACK, MSS as usize));
+        side.sends(side.out(ISS + 1 + MSS, IRS + 1, ACK | PSH, MSS as usize));
+        side.service();
+        if waits {
+            side.excused = side.now + Duration::from_secs(1);
+        }
+        side.passes(after);
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + MSS, ACK, 0));
+        side.service();
+        side.passes(40);
+        side
+    };
+    again(&mut acknowledged(true, 250));
+    for (waits, after) in [(false, 250), (true, 150)] {
+        acknowledged(waits, after).breaks("is sent again after 40ms; 200ms is the least", again);
+    }
+    acknowledged(true, 250).breaks("is sent again after 40ms; 200ms is the least", |side| {
+        again(side);
+        side.service();
+        side.passes(40);
+        again(side);
+    });
 }
 
 /// RFC 9293 s3.10.7.4, RFC 5681 s2: a segment that repeats what fills a gap is dropped, with the window that it brings: the first acknowledgment that brings it then
@@ -843,22 +897,51 @@ fn small_segments_and_idle_senders() {
 /// not have been used (as in the seed 77069718).
 #[test]
 fn a_sender_that_was_idle_may_have_a_smaller_window() {
-    let grows = |millis: u64| {
+    let grows = |millis: u64, value: u32| {
         let mut side = Side::new();
-        for (first, end) in [(0, 10), (10, 19)] {
+        for (first, end, value) in [(0, 10, value), (10, 19, 2)] {
             side.writes((end - first) as usize * MSS as usize);
             for n in first..end {
                 side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n + 1 == end { ACK | PSH } else { ACK }, MSS as usize));
             }
             side.service();
             side.passes(10);
-            side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + end * MSS, ACK, 0));
+            side.comes(&Side::of_peer(value, IRS + 1, ISS + 1 + end * MSS, ACK, 0));
             side.service();
             side.passes(millis);
         }
         side.own().shadow.sender.window_most().map(|most| most / u64::from(MSS))
     };
-    assert_eq!([grows(100), grows(210)], [Some(20), Some(29)]);
+    assert_eq!([grows(100, 2), grows(210, 2)], [Some(20), Some(29)]);
+    // What has an old timestamp may have been dropped, and makes nothing grow for certain (RFC 7323 s5.3).
+    assert_eq!(grows(100, 0), Some(29));
+}
+
+/// RFC 5681 s4.1: who has sent no data for longer than a timeout can be begins anew with the restart window, whatever it has acknowledged meanwhile.
+#[test]
+fn acknowledgments_keep_no_window_open() {
+    let window = |millis: u64| {
+        let mut side = Side::new();
+        side.writes(10 * MSS as usize);
+        for n in 0..10 {
+            side.sends(side.out(ISS + 1 + n * MSS, IRS + 1, if n == 9 { ACK | PSH } else { ACK }, MSS as usize));
+        }
+        side.service();
+        side.passes(10);
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1 + 10 * MSS, ACK, 0));
+        side.service();
+        side.stamps.1 = 2;
+        for n in 0..10 {
+            side.passes(millis);
+            side.comes(&Side::of_peer(2, IRS + 1 + 10 * n, ISS + 1 + 10 * MSS, ACK | PSH, 10));
+            side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 11 + 10 * n, ACK, 0));
+            side.service();
+        }
+        side.writes(MSS as usize);
+        side.sends(side.out(ISS + 1 + 10 * MSS, IRS + 101, ACK | PSH, MSS as usize));
+        side.own().shadow.sender.window_most().map(|most| most / u64::from(MSS))
+    };
+    assert_eq!([window(10), window(300)], [Some(20), Some(10)]);
 }
 
 #[test]
@@ -1047,6 +1130,20 @@ fn attacks_are_challenged_once_in_an_interval() {
     };
     overtaken(3);
     assert!(catch_unwind(|| overtaken(2)).is_err(), "none of them is older than another");
+    // So may what came with the SYN, before anything was said (as in the seed 78390295).
+    let began = |with: &Segment| {
+        let mut side = attacked();
+        let (mut strays, at) = (resets::State::default(), side.moment().at);
+        strays.delivered(&self::segment(PEER, OWN, IRS, 0, SYN, 0), false);
+        strays.delivered(with, false);
+        if strays.has_any(side.own().tuple) {
+            side.own().shadow.may_challenge(at);
+        }
+        side.attacked(&unsent);
+        side.service();
+    };
+    began(&old);
+    assert!(catch_unwind(|| began(&self::segment(PEER, OWN, IRS, 0, SYN, 0))).is_err(), "nothing came but SYNs");
     // Out of the window a reset is nothing (RFC 5961 s3.2).
     let mut side = attacked();
     side.attacked(&self::segment(PEER, OWN, IRS - 5, 0, RST, 0));

@@ -286,6 +286,41 @@ fn what_has_ended_still_has_what_was_not_read() {
     assert_eq!((left.unread.as_slice(), left.peer_ended, left.ended), (&b"the answer"[..], true, true));
 }
 
+/// Found by the simulator (78234144/duplication/10/churn+epoll+handover+shared): one that had ended could not be adopted where an old duplicate of its SYN had
+/// begun another between the same addresses.
+#[test]
+fn what_has_ended_takes_no_addresses_with_it() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    write(&mut pair.a, pair.now, client, b"the question").unwrap();
+    pair.a.close(pair.now, client, false);
+    pair.settle();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    pair.settle();
+    assert_eq!(pair.b.info(server).and_then(|info| info.state), Some(tcp::State::Closed));
+    let handover = pair.b.detach_stream(pair.now, server).unwrap();
+    assert!(!handover.carries_rule());
+    // A new connection between the same addresses, once the old one's TIME-WAIT is over.
+    for _ in 0..130 {
+        pair.now += Duration::from_secs(1);
+        pair.settle();
+    }
+    let (a, b) = (SocketAddr::new(A, 5000), SocketAddr::new(B, 80));
+    let hop = NextHop::Station(pair.b.queues().mac());
+    let newer = pair.a.tcp_connect(pair.now, a, b, hop, &tcp::Config::default()).unwrap();
+    pair.settle();
+    let rules = pair.b.queues().table().rules.len();
+    while pair.b.take_event().is_some() {}
+    let adopted = pair.b.adopt(pair.now, handover).expect("it needs no addresses");
+    assert_eq!(pair.b.take_event().map(|event| (event.flow, event.edges.contains(Readiness::IN))), Some((adopted, true)));
+    assert_eq!(pair.b.queues().table().rules.len(), rules);
+    write(&mut pair.a, pair.now, newer, b"to the newer one").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, adopted, 64), Ok(b"the question".to_vec()));
+    assert_eq!(read(&mut pair.b, pair.now, adopted, 64), Ok(Vec::new()));
+    assert_eq!(pair.a.info(newer).and_then(|info| info.state), Some(tcp::State::Established));
+}
+
 #[test]
 fn what_nobody_accepted_leaves_the_listeners_queue() {
     let mut pair = Pair::new();
