@@ -16,7 +16,9 @@ impl RxBuffer for Part {
         out.copy_from_slice(&self.0[self.1 + offset..][..out.len()]);
     }
     fn checksum(&self, offset: usize, len: usize) -> u16 {
-        crate::wire::checksum::sum(&self.0[self.1 + offset..][..len])
+        let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        let folded = |sum: u32| (sum & 0xffff) + (sum >> 16);
+        self.0[self.1 + offset..][..len].chunks(2).fold(0, |sum, pair| folded(sum + word(pair))) as u16
     }
     fn slice(&self, offset: usize, len: usize) -> Self {
         Self(Arc::clone(&self.0), self.1 + offset, len)
