@@ -4,13 +4,16 @@
 
 #include <setjmp.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
-enum what { SENDS, SIGNAL, RESTARTS, CANCELS, JUMPS, SHUTS, BLOCKS_NOT, TIMES, ENDS, RESETS, FORKS, BY_KERNEL, TWO, POLLS, WATCHES };
+enum what { SENDS, SIGNAL, RESTARTS, CANCELS, JUMPS, SHUTS, BLOCKS_NOT, TIMES, ENDS, RESETS, FORKS, BY_KERNEL, TWO, POLLS, WATCHES, ADDS, NESTS };
 static const char *names[] = {"its peer sends", "a signal",          "a signal with SA_RESTART",  "cancelled",          "a handler leaves by longjmp",
                               "shut down",      "made non-blocking", "given a timeout",           "its peer ends",      "its peer resets",
-                              "a fork",         "by the kernel",     "another thread waits, too", "another one polls",  "an epoll instance has it"};
+                              "a fork",         "by the kernel",     "another thread waits, too", "another one polls",  "an epoll instance has it",
+                              "an eventfd is added",  "an instance is nested"};
 
 static enum { RECV, EPOLL, POLL } by;
+enum { ADDED = 7 };
 static int udp;
 static enum what what;
 static int ours, theirs, instance;
@@ -33,6 +36,12 @@ static long receive(const char *who) {
     char data[64];
     struct epoll_event event;
     long got;
+    if (what == ADDS || what == NESTS) {
+        event.data.u64 = 0;
+        got = epoll_wait(instance, &event, 1, 5000);
+        printf(" epoll_wait: %ld, of %s\n", got, event.data.u64 == ADDED ? "what was added" : "the socket");
+        if (event.data.u64 == ADDED) return got;
+    }
     do {
         struct pollfd polled = {.fd = ours, .events = POLLIN};
         errno = 0;
@@ -113,7 +122,8 @@ static void disturb(pthread_t thread) {
     pthread_t other;
     struct timeval patience = {.tv_usec = 1000};
     struct linger abort = {1, 0};
-    int another = -1;
+    int another = -1, added = -1;
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = ADDED};
     moment();
     switch (what) {
     case SENDS: says("one"); return;
@@ -173,11 +183,30 @@ static void disturb(pthread_t thread) {
         break;
     case WATCHES: {
         another = MUST(epoll_create1(0));
-        struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+        event.events = EPOLLIN | EPOLLET;
         MUST(epoll_ctl(another, EPOLL_CTL_ADD, ours, &event));
         moment();
         says("one");
         epoll_wait(another, &event, 1, 200);
+        break;
+    }
+    case ADDS: {
+        added = MUST(eventfd(0, 0));
+        uint64_t one = 1;
+        event.events = EPOLLIN | EPOLLONESHOT;
+        MUST(epoll_ctl(instance, EPOLL_CTL_ADD, added, &event));
+        moment();
+        MUST(write(added, &one, sizeof one));
+        break;
+    }
+    case NESTS: {
+        // (The inner one has a socket of the sleeping thread's ring that is readable already.)
+        added = MUST(epoll_create1(0));
+        event.events = EPOLLIN | EPOLLONESHOT;
+        MUST(epoll_ctl(instance, EPOLL_CTL_ADD, added, &event));
+        moment();
+        event = (struct epoll_event){.events = EPOLLOUT};
+        MUST(epoll_ctl(added, EPOLL_CTL_ADD, ours, &event));
         break;
     }
     }
@@ -185,6 +214,7 @@ static void disturb(pthread_t thread) {
     says("two");
     moment();
     if (another >= 0) MUST(close(another));
+    if (added >= 0) MUST(close(added));
 }
 
 static void scenario(void) {
@@ -219,6 +249,7 @@ static void scenario(void) {
 // (A datagram socket that is shut down is readable and has nothing, for who does not block; and such calls know no timeout.)
 static int is_meant(void) {
     if (udp && (what == ENDS || what == RESETS)) return 0;
+    if (what == ADDS || what == NESTS) return by == EPOLL;
     return !by || (what != BLOCKS_NOT && what != TIMES && (!udp || what != SHUTS));
 }
 
@@ -227,7 +258,7 @@ int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (by = RECV; by <= POLL; by++)
         for (udp = 0; udp < 2; udp++)
-            for (what = SENDS; what <= WATCHES; what++)
+            for (what = SENDS; what <= NESTS; what++)
                 if (is_meant()) scenario();
     return 0;
 }
