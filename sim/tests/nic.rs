@@ -204,6 +204,7 @@ fn each_fault_strikes_and_everything_ends_well_once_it_stops() {
             (NicFault::SendFull, counts.send_full),
             (NicFault::Registration, counts.registration_failures),
             (NicFault::Doorbell, counts.delayed_doorbells),
+            (NicFault::Completion, counts.late_completions),
         ];
         for (class, times) in struck {
             assert!(if class == fault { times >= 3 } else { times == 0 }, "{fault:?} was to strike: {class:?} did, {times} times");

@@ -30,6 +30,7 @@ pub fn struck(counts: &FaultCounts) -> impl Iterator<Item = (&'static str, u64)>
         ("send_full", counts.send_full),
         ("registration", counts.registration_failures),
         ("doorbell", counts.delayed_doorbells),
+        ("completion", counts.late_completions),
         ("clock", counts.clock_jumps),
         ("pause", counts.pauses),
         ("crash", counts.crashes),

@@ -99,7 +99,7 @@ proptest! {
         list in prop::collection::vec(drawn(), 0..40),
         destinations in prop::collection::vec(any::<u16>().prop_map(|bits| bits & 0x337f), 20),
         tos in prop_oneof![Just(0u8), Just(0x10u8)],
-        rule in prop::option::of((1u32..0x7fff, 0u32..2)),
+        rule in prop::option::of((prop_oneof![1u32..0x7fff, Just(32_766)], 0u32..2)),
         is_v6 in any::<bool>(),
     ) {
         let family = if is_v6 { Family::V6 } else { Family::V4 };
@@ -118,6 +118,8 @@ proptest! {
             let (local, main, other) = (Table::LOCAL, Table::MAIN, Table(100));
             let order: Vec<Vec<Table>> = match rule {
                 None if !is_v6 => vec![vec![local, main]],
+                // (Of rules with one priority, the kernel's own was there first: fib_nl_newrule.)
+                Some((32_766, 1)) => vec![vec![local], vec![main], vec![other]],
                 Some((_, 1)) => vec![vec![local], vec![other], vec![main]],
                 _ => vec![vec![local], vec![main]],
             };
