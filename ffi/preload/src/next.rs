@@ -1,6 +1,6 @@
 //! The next definitions: libc's own functions, or those of another library that is preloaded behind this one.
 //!
-//! Each is found by `dlsym(RTLD_NEXT, …)` on its first call and remembered; [`resolve_all`] does it for all of them when the library is
+//! Each is found by `dlsym(RTLD_NEXT, …)` on its first call and remembered; `resolve_all` does it for all of them when the library is
 //! loaded, so that no lookup happens in a signal handler or between fork and exec. Within a preloaded library, `libc::close` and its like
 //! name the interposed functions: whoever means the kernel's says `next::close`.
 
