@@ -106,7 +106,7 @@ fn note_slept(thread: &Thread, process: &Process, class: SpinClass, (began, now)
     history.set(learned);
 }
 
-/// A call that waits so.
+/// A call that waits for one socket or instance, and sleeps by its ring's lock.
 pub(crate) struct Wait<'a> {
     thread: &'a Thread,
     process: &'a Process,

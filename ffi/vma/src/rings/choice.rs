@@ -1,7 +1,7 @@
 //! Which ring a socket's flows are on: VMA_RING_ALLOCATION_LOGIC_RX and SO_VMA_RING_ALLOC_LOGIC, for the device's own queues.
 //!
-//! A ring is opened for the first socket that belongs to a place (a thread, a core, an address …) which has none. What is accepted is on its
-//! listener's ring, and what has a ring profile is on the first. Rings stay: each costs its peers a channel, so they are bounded ([`RINGS_MAX`],
+//! Where nobody sets either, each thread's sockets have a ring, up to a few. A ring is opened for the first socket that belongs to a place (a thread, a
+//! core, an address …) which has none. What is accepted is on its listener's ring, and what has a ring profile is on the first. Rings stay: each costs its peers a channel, so they are bounded ([`RINGS_MAX`],
 //! VMA_RING_LIMIT_PER_INTERFACE), and that of a thread which has ended goes to the next one.
 
 use ringway_params::Id;
