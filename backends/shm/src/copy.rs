@@ -46,48 +46,59 @@ const fn of_thread(on_stack: usize) -> usize {
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes, they don't overlap, and neither range is behind a Rust
 /// reference that forbids it.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn opaque(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: the caller's promise covers `len` bytes from both pointers; every piece below lies within them.
     unsafe {
         if len >= BULK_MIN {
-            count_bulk(len);
-            machine::bulk(src, dst, len);
+            bulk(src, dst, len);
         } else {
             pieces(src, dst, len);
         }
     }
 }
 
+/// The same, of many bytes: in a function of its own, so that small copies stay small wherever they are inlined.
+///
+/// # Safety
+/// As [`opaque`].
+#[inline(never)]
+unsafe fn bulk(src: *const u8, dst: *mut u8, len: usize) {
+    count_bulk(len);
+    // SAFETY: the caller's promise.
+    unsafe { machine::bulk(src, dst, len) };
+}
+
 /// The same, piece by piece.
 ///
 /// # Safety
 /// As [`opaque`].
-#[inline]
+#[inline(always)]
 unsafe fn pieces(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: the caller's promise covers `len` bytes from both pointers; every piece lies within them.
     unsafe {
-        let mut at = 0;
         // The last piece overlaps the one before, or, of a few bytes, each one the others.
         if len >= 64 {
-            while at + 64 <= len {
+            let mut at = 0;
+            while at + 128 <= len {
                 machine::piece64(src.add(at), dst.add(at));
                 at += 64;
             }
-            if at < len {
-                machine::piece64(src.add(len - 64), dst.add(len - 64));
+            machine::piece64(src.add(at), dst.add(at));
+            if len > 64 {
+                machine::last64(src, dst, len);
             }
             return;
         }
         if len >= 16 {
-            machine::piece16(src, dst);
             if len > 32 {
-                machine::piece16(src.add(16), dst.add(16));
-                machine::piece16(src.add(len - 32), dst.add(len - 32));
+                machine::ends32(src, dst, len);
+            } else {
+                machine::ends16(src, dst, len);
             }
-            machine::piece16(src.add(len - 16), dst.add(len - 16));
             return;
         }
+        let mut at = 0;
         if len & 8 != 0 {
             machine::piece8(src, dst);
             at = 8;

@@ -88,6 +88,8 @@ pub(crate) const INLINE_MAX: usize = SLOT_VLAN - SLOT_DATA + ADDRESSES;
 pub(crate) const GATHER_HEAD_MAX: usize = SLOT_GATHER - SLOT_DATA + ADDRESSES;
 /// Most entries of a gather list.
 pub(crate) const GATHER_MAX: usize = (SLOT_VLAN - SLOT_GATHER) / 8;
+/// No segment of either kind is shorter.
+pub(crate) const SEGMENT_MIN: usize = CHANNEL_BYTES;
 /// Bytes of a small send buffer.
 pub(crate) const SMALL_BYTES: usize = 2048;
 /// Bytes of a large send buffer.
@@ -104,6 +106,7 @@ const _: () = assert!(INLINE_MAX <= ringway_stack::device::HEAD_MAX && INLINE_MA
 const _: () = assert!(GATHER_HEAD_MAX >= 18 + 60 + 60);
 const _: () = assert!(CORE_CLAIMS_AT.is_multiple_of(128) && CORE_CLAIMS_AT + CORE_CLAIM_WORDS * 8 <= RULES_AT);
 const _: () = assert!(RULES_V6_AT.is_multiple_of(4096) && POOL_AT.is_multiple_of(4096));
+const _: () = assert!(POOL_AT >= SEGMENT_MIN);
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && SLOTS_AT.is_multiple_of(SLOT_BYTES));
 const _: () = assert!(GATHER_MAX * LARGE_BYTES >= FRAME_MAX);
 

@@ -5,6 +5,7 @@ use core::ptr::NonNull;
 use std::io;
 
 use crate::fd::Fd;
+use crate::layout::SEGMENT_MIN;
 use crate::reads::View;
 use crate::stores::SharedMemory;
 use crate::sys;
@@ -17,6 +18,7 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
+    /// Invariant: at least [`SEGMENT_MIN`].
     len: usize,
     /// The process that mapped it: in a child, the address may be something else's.
     pid: i32,
@@ -29,6 +31,9 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn new(fd: &Fd, len: usize, protection: i32) -> io::Result<Self> {
+        if len < SEGMENT_MIN {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe { libc::mmap(core::ptr::null_mut(), len, protection, libc::MAP_SHARED | libc::MAP_NORESERVE, fd.raw(), 0) };
         if base == libc::MAP_FAILED {
@@ -56,7 +61,9 @@ impl Mapping {
     /// The address of `len` bytes from `offset` on.
     #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> NonNull<u8> {
-        assert!(offset <= self.len && len <= self.len - offset);
+        // (Most of what is looked at has its place in what every segment has, as is known when this is compiled.)
+        let is_in = |end: usize| offset <= end && len <= end - offset;
+        assert!(is_in(SEGMENT_MIN) || is_in(self.len));
         // SAFETY: in range of the mapping.
         unsafe { self.base.add(offset) }
     }
@@ -94,7 +101,7 @@ pub(crate) fn open(fd: &Fd, expected_len: Option<usize>, len_max: usize) -> io::
         return Err(io::ErrorKind::InvalidData.into());
     }
     let len = sys::file_len(fd)?;
-    if len == 0 || len > len_max || expected_len.is_some_and(|expected| expected != len) {
+    if len < SEGMENT_MIN || len > len_max || expected_len.is_some_and(|expected| expected != len) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(View::new(Mapping::new(fd, len, libc::PROT_READ)?))

@@ -218,9 +218,14 @@ impl TxBuf {
 
     #[inline]
     fn at(&self, offset: usize, len: usize) -> usize {
-        let capacity = self.pool.capacity(self.index);
-        assert!(offset <= capacity && len <= capacity - offset, "{len} bytes at {offset} are outside of the send buffer");
-        POOL_AT + self.pool.offset(self.index) + offset
+        let is_in = |capacity: usize| offset <= capacity && len <= capacity - offset;
+        // (One comparison tells the buffer's place and its capacity.)
+        let place = match self.index < self.pool.small {
+            true => is_in(SMALL_BYTES).then_some(self.index as usize * SMALL_BYTES),
+            false => is_in(LARGE_BYTES).then(|| self.pool.offset(self.index)),
+        };
+        let Some(place) = place else { panic!("{len} bytes at {offset} are outside of the send buffer") };
+        POOL_AT + place + offset
     }
 
     /// Where a part lies in the segment.

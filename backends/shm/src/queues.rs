@@ -272,6 +272,18 @@ impl ShmQueues {
         }
     }
 
+    #[cold]
+    fn next_event(&mut self) -> Option<DeviceEvent> {
+        if let Some(told) = self.told.take() {
+            self.left.retain(|(mac, _)| *mac != told);
+        }
+        let event = self.events.pop_front();
+        if let Some(DeviceEvent::PeerGone(mac)) = event {
+            self.told = Some(mac);
+        }
+        event
+    }
+
     /// Wakes the peers that sleep for want of room and may have some now.
     #[cold]
     fn sweep_waiting(&mut self) {
@@ -322,7 +334,7 @@ impl Queues for ShmQueues {
             }
             let slot = usize::from(self.active[self.turn]);
             self.turn += 1;
-            let Some(Some(channel)) = self.channels.get_mut(slot) else { continue };
+            let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { continue };
             let consumed = channel.rx.slots.consumed();
             let end = Self::poll_channel(channel, own, self.heads.as_mut(), batch, quota);
             if channel.rx.slots.consumed() != consumed && !channel.is_under_way {
@@ -388,7 +400,7 @@ impl Queues for ShmQueues {
         if !is_there && self.find(mac).is_none() {
             return Err(SendError::NoPeer);
         }
-        let Some(Some(channel)) = self.channels.get_mut(slot) else { return Err(SendError::NoPeer) };
+        let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { return Err(SendError::NoPeer) };
         match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
             Ok(()) => {
                 if !frame.offload.dummy {
@@ -439,15 +451,9 @@ impl Queues for ShmQueues {
         }
     }
 
+    #[inline(always)]
     fn poll_event(&mut self) -> Option<DeviceEvent> {
-        if let Some(told) = self.told.take() {
-            self.left.retain(|(mac, _)| *mac != told);
-        }
-        let event = self.events.pop_front();
-        if let Some(DeviceEvent::PeerGone(mac)) = event {
-            self.told = Some(mac);
-        }
-        event
+        if self.told.is_none() && self.events.is_empty() { None } else { self.next_event() }
     }
 
     #[inline]

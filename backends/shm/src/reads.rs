@@ -26,7 +26,7 @@ impl View {
     }
 
     /// Copies `out.len()` bytes from `offset` on. Out of range is a mistake of this crate's, not of the peer's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_out(&self, offset: usize, out: &mut [u8]) {
         let from = self.at(offset, out.len());
         // SAFETY: `at` checked the range; `out` is a live slice elsewhere.

@@ -26,7 +26,7 @@ impl SharedMemory {
     }
 
     /// Copies `bytes` to `offset`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
         // SAFETY: `at` checked the range; `bytes` is a live slice and can't lie in a mapping, which no slice is made over.

@@ -213,6 +213,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::layout::SEGMENT_MIN;
     use crate::memfd;
     use crate::reads::View;
     use crate::stores::SharedMemory;
@@ -220,11 +221,11 @@ mod tests {
     /// Windows are counted by process: one test at a time.
     static ONE: Mutex<()> = Mutex::new(());
 
-    /// A peer's memory of so many pages, each full of its number, and how it is seen here.
-    fn peer(pages: usize) -> (SharedMemory, View, Window) {
-        let len = pages * sys::page_bytes();
+    /// A peer's memory, whose first pages are full of their numbers, and how it is seen here.
+    fn peer() -> (SharedMemory, View, Window) {
+        let len = SEGMENT_MIN.next_multiple_of(sys::page_bytes());
         let (segment, fd) = memfd::create(c"test", len).unwrap();
-        for page in 0..pages {
+        for page in 0..2 {
             segment.write(page * sys::page_bytes(), &vec![page as u8; sys::page_bytes()]);
         }
         let view = memfd::open(&fd, Some(len), len).unwrap();
@@ -246,11 +247,11 @@ mod tests {
     #[test]
     fn a_page_that_is_written_to_is_the_programs_and_the_others_stay_the_peers() {
         let _one = ONE.lock();
-        let (segment, view, window) = peer(3);
+        let (segment, view, window) = peer();
         let page = sys::page_bytes();
         let (first, second) = (window.address(0, page).unwrap(), window.address(page, page).unwrap());
         assert!(!copy_on_write(first.addr()) && window.is_listed());
-        assert!(!copy_on_write(first.addr() - 1) && !copy_on_write(first.addr() + 3 * page));
+        assert!(!copy_on_write(first.addr() - 1) && !copy_on_write(first.addr() + view.len()));
         assert!(copy_on_write(second.addr() + 7) && are_copies_lent());
         assert_eq!(
             (read(first), read(second), read(second.wrapping_add(page - 1)), window.private_pages()),
@@ -273,7 +274,7 @@ mod tests {
     fn threads_that_write_to_one_page_lose_nothing() {
         let _one = ONE.lock();
         for _ in 0..200 {
-            let (_segment, _view, window) = peer(1);
+            let (_segment, _view, window) = peer();
             assert!(window.is_listed());
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -294,10 +295,10 @@ mod tests {
     #[test]
     fn there_are_as_many_windows_as_there_are_entries_and_those_come_back() {
         let _one = ONE.lock();
-        let windows: Vec<_> = (0..WINDOWS).map(|_| peer(1)).collect();
+        let windows: Vec<_> = (0..WINDOWS).map(|_| peer()).collect();
         assert!(windows.iter().all(|(_, _, window)| window.is_listed()));
-        assert!(!peer(1).2.is_listed());
+        assert!(!peer().2.is_listed());
         drop(windows);
-        assert!(peer(1).2.is_listed());
+        assert!(peer().2.is_listed());
     }
 }

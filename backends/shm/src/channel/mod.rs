@@ -47,6 +47,7 @@ impl Channel {
     }
 
     /// The stack is through with what was received.
+    #[inline(always)]
     pub(crate) fn note_processed(&mut self) {
         self.is_under_way = false;
         // Release: what it noted of connections comes before.

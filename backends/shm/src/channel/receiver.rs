@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use ringway_stack::device::{ChecksumVerdict, MacAddr, RxBatch};
+use ringway_stack::device::{ChecksumVerdict, MacAddr, RxBatch, RxFrame};
 
 use crate::error::Forged;
 use crate::heads::Heads;
@@ -72,12 +72,30 @@ impl Receiver {
         if word.inline_len < ETHERNET_BYTES {
             return Err(Forged("a frame without an Ethernet header"));
         }
+        if word.gather_count > 0 || word.vlan || heads.is_some() {
+            return self.take_any(link, own, heads, batch, (slot, word));
+        }
+        let Some(frame) = batch.push_slot() else { return Ok(false) };
+        copy_head(link, own, frame, (slot, word));
+        frame.set_parted(word.inline_len, None);
+        frame.meta.checksum = ChecksumVerdict::Good;
+        self.slots.advance();
+        Ok(true)
+    }
+
+    /// A frame that is more than its bytes in the slot.
+    #[inline(never)]
+    fn take_any(
+        &mut self,
+        link: &Arc<Link>,
+        own: MacAddr,
+        heads: Option<&mut Heads>,
+        batch: &mut RxBatch<RxBuf>,
+        (slot, word): (usize, SlotWord),
+    ) -> Result<bool, Forged> {
         let body = if word.gather_count > 0 { Some(self.body(link, slot, word)?) } else { None };
         let Some(frame) = batch.push_slot() else { return Ok(false) };
-        link.theirs.copy_out(slot + SLOT_DATA, &mut frame.head[ADDRESSES..word.inline_len]);
-        // Which also makes them impossible to forge.
-        frame.head[..6].copy_from_slice(&own.0);
-        frame.head[6..12].copy_from_slice(&link.mac.0);
+        copy_head(link, own, frame, (slot, word));
         match (heads, body) {
             // (With a body, the head is headers: whoever has a gather list needs no payload beside it.)
             (_, body @ Some(_)) => frame.set_parted(word.inline_len, body),
@@ -109,4 +127,12 @@ impl Receiver {
         }
         Ok(body)
     }
+}
+
+/// Copies a frame's bytes out of its slot, behind the addresses that it has by where it came from: which also makes them impossible to forge.
+#[inline(always)]
+fn copy_head(link: &Link, own: MacAddr, frame: &mut RxFrame<RxBuf>, (slot, word): (usize, SlotWord)) {
+    link.theirs.copy_out(slot + SLOT_DATA, &mut frame.head[ADDRESSES..word.inline_len]);
+    frame.head[..6].copy_from_slice(&own.0);
+    frame.head[6..12].copy_from_slice(&link.mac.0);
 }

@@ -89,8 +89,31 @@ impl Sender {
     }
 
     /// Puts a frame into the ring.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
+        let (head, body) = (frame.head.len(), frame.body.first().map_or(0, |slice| slice.len));
+        // Nearly every frame is small, of headers and one piece, and finds room.
+        let is_small = (ETHERNET_BYTES..=INLINE_MAX).contains(&head) && body <= INLINE_MAX - head && frame.body.len() <= 1;
+        if !is_small || frame.offload.dummy || frame.offload.vlan.is_some() || !self.slots.seems_to_have_room() {
+            return self.send_any(link, pool, member, frame);
+        }
+        copy_inline(link, pool, member, frame, self.slots.slot());
+        self.publish(link, SlotWord { inline_len: head + body, gather_count: 0, vlan: false, flight: 0 });
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn publish(&mut self, link: &Link, word: SlotWord) {
+        self.slots.publish(&link.own, word);
+        // The next slot's first line is the one that the peer watches: fetching it now would only take it away from
+        // there. The lines behind it are ours to have.
+        let next = self.slots.slot();
+        link.own.prefetch_for_write(next + 64);
+        link.own.prefetch_for_write(next + 128);
+    }
+
+    #[inline(never)]
+    fn send_any(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
         let len = frame.len();
         if len > FRAME_MAX || frame.body.len() > GATHER_MAX || frame.head.len() < ETHERNET_BYTES {
             return Err(NotSent::Refused(SendError::TooLong));
@@ -115,12 +138,7 @@ impl Sender {
         if let Some(tag) = frame.offload.vlan {
             link.own.store(slot + SLOT_VLAN, u64::from(tag), Ordering::Relaxed);
         }
-        self.slots.publish(&link.own, word);
-        // The next slot's first line is the one that the peer watches: fetching it now would only take it away from
-        // there. The lines behind it are ours to have.
-        let next = self.slots.slot();
-        link.own.prefetch_for_write(next + 64);
-        link.own.prefetch_for_write(next + 128);
+        self.publish(link, word);
         Ok(())
     }
 

@@ -35,12 +35,48 @@ pub(super) unsafe fn piece64(src: *const u8, dst: *mut u8) {
     }
 }
 
+/// The last sixty-four of `len` bytes, which are at least as many.
+///
+/// # Safety
+/// See the module's documentation.
+#[inline]
+pub(super) unsafe fn last64(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { piece64(src.add(len - 64), dst.add(len - 64)) };
+}
+
+/// The first and the last thirty-two of `len` bytes, which are at least as many.
+///
+/// # Safety
+/// See the module's documentation.
+#[inline]
+pub(super) unsafe fn ends32(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ends16(src, dst, 32);
+        ends16(src.add(len - 32), dst.add(len - 32), 32);
+    }
+}
+
+/// The first and the last sixteen of `len` bytes, which are at least as many.
+///
+/// # Safety
+/// See the module's documentation.
+#[inline]
+pub(super) unsafe fn ends16(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        piece16(src, dst);
+        piece16(src.add(len - 16), dst.add(len - 16));
+    }
+}
+
 /// Sixteen bytes.
 ///
 /// # Safety
 /// See the module's documentation.
 #[inline]
-pub(super) unsafe fn piece16(src: *const u8, dst: *mut u8) {
+unsafe fn piece16(src: *const u8, dst: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe {
         asm!("ldr {x:q}, [{s}]", "str {x:q}, [{d}]", x = out(vreg) _, s = in(reg) src, d = in(reg) dst, options(nostack, preserves_flags));

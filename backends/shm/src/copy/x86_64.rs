@@ -36,15 +36,52 @@ pub(super) unsafe fn piece64(src: *const u8, dst: *mut u8) {
     }
 }
 
-/// Sixteen bytes.
+/// The last sixty-four of `len` bytes, which are at least as many.
 ///
 /// # Safety
 /// See the module's documentation.
 #[inline]
-pub(super) unsafe fn piece16(src: *const u8, dst: *mut u8) {
+pub(super) unsafe fn last64(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        asm!("movdqu {x}, [{s}]", "movdqu [{d}], {x}", x = out(xmm_reg) _, s = in(reg) src, d = in(reg) dst, options(nostack, preserves_flags));
+        asm!(
+            "movdqu {a}, [{s} + {n} - 64]", "movdqu {b}, [{s} + {n} - 48]", "movdqu {c}, [{s} + {n} - 32]", "movdqu {e}, [{s} + {n} - 16]",
+            "movdqu [{d} + {n} - 64], {a}", "movdqu [{d} + {n} - 48], {b}", "movdqu [{d} + {n} - 32], {c}", "movdqu [{d} + {n} - 16], {e}",
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _,
+            s = in(reg) src, d = in(reg) dst, n = in(reg) len, options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// The first and the last thirty-two of `len` bytes, which are at least as many.
+///
+/// # Safety
+/// See the module's documentation.
+#[inline]
+pub(super) unsafe fn ends32(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "movdqu {a}, [{s}]", "movdqu {b}, [{s} + 16]", "movdqu {c}, [{s} + {n} - 32]", "movdqu {e}, [{s} + {n} - 16]",
+            "movdqu [{d}], {a}", "movdqu [{d} + 16], {b}", "movdqu [{d} + {n} - 32], {c}", "movdqu [{d} + {n} - 16], {e}",
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _,
+            s = in(reg) src, d = in(reg) dst, n = in(reg) len, options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// The first and the last sixteen of `len` bytes, which are at least as many.
+///
+/// # Safety
+/// See the module's documentation.
+#[inline]
+pub(super) unsafe fn ends16(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "movdqu {a}, [{s}]", "movdqu {b}, [{s} + {n} - 16]", "movdqu [{d}], {a}", "movdqu [{d} + {n} - 16], {b}",
+            a = out(xmm_reg) _, b = out(xmm_reg) _, s = in(reg) src, d = in(reg) dst, n = in(reg) len, options(nostack, preserves_flags)
+        );
     }
 }
 

@@ -39,8 +39,9 @@ impl SlotWord {
     pub(crate) fn parse(word: u64) -> Result<Self, Forged> {
         let inline_len = (word >> 32 & 0xff) as usize;
         let gather_count = (word >> 40 & 0xf) as usize;
-        let room = if gather_count == 0 { INLINE_MAX } else { GATHER_HEAD_MAX };
-        if inline_len > room || gather_count > GATHER_MAX {
+        let is_right =
+            if gather_count == 0 { inline_len <= INLINE_MAX } else { inline_len <= GATHER_HEAD_MAX && gather_count <= GATHER_MAX };
+        if !is_right {
             return Err(Forged("a slot's lengths"));
         }
         Ok(Self { inline_len, gather_count, vlan: word & VLAN_FLAG != 0, flight: (word >> 48) as u16 })
@@ -59,7 +60,7 @@ impl SlotWriter {
     /// Whether the next slot is free.
     #[inline]
     pub(crate) fn has_room(&mut self, peer: &impl ReadWords) -> Result<bool, Forged> {
-        if self.tail - self.consumed < SLOTS as u64 {
+        if self.seems_to_have_room() {
             return Ok(true);
         }
         // Acquire: the reader's loads from the slot come before our next stores to it.
@@ -69,6 +70,12 @@ impl SlotWriter {
         }
         self.consumed = consumed;
         Ok(self.tail - consumed < SLOTS as u64)
+    }
+
+    /// Whether the next slot is known to be free.
+    #[inline]
+    pub(crate) fn seems_to_have_room(&self) -> bool {
+        self.tail - self.consumed < SLOTS as u64
     }
 
     /// Whether half of the ring is unread, as far as the reader said when it was last asked.
