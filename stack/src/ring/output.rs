@@ -193,7 +193,7 @@ impl Output {
     }
 
     /// One TCP segment, or one for the device to cut.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tcp<Q: Queues>(&mut self, queues: &mut Q, to: &Envelope, segment: &Segment<'_, Q::Tx>) -> Result<(), SendError> {
         match (to.src, to.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst))
@@ -201,13 +201,17 @@ impl Output {
             {
                 self.tcp_of_fixed_shape(queues, to, (src, dst), segment)
             }
-            _ => self.tcp_of_any_shape(queues, to, segment),
+            _ => {
+                // (Copies, so that nothing needs to be in memory of what goes the other way.)
+                let &Segment { header, payload, payload_len, cut, unsolicited } = segment;
+                self.tcp_of_any_shape(queues, &{ *to }, &Segment { header, payload, payload_len, cut, unsolicited })
+            }
         }
     }
 
     /// Nearly every segment, where the device fills checksums in: of IPv4, without a tag, and with no options but timestamps. All is written to places
     /// that are known when this is compiled.
-    #[inline]
+    #[inline(always)]
     fn tcp_of_fixed_shape<Q: Queues>(
         &mut self,
         queues: &mut Q,

@@ -65,9 +65,10 @@ impl<Q: Queues> Stream<Q> {
     }
 
     /// Whether whoever sleeps is to be woken for an acknowledgment of this connection.
-    #[inline]
+    #[inline(always)]
     pub(super) fn awaits_acknowledgment(&self) -> bool {
-        self.connection.awaits_acknowledgment() || (!self.orphan && self.connection.awaits_end())
+        let is_closing = self.connection.state() != tcp::State::Established;
+        self.connection.awaits_acknowledgment() || (is_closing && !self.orphan && self.connection.awaits_end())
     }
 
     /// The addresses, as the device knows them.
@@ -76,11 +77,14 @@ impl<Q: Queues> Stream<Q> {
     }
 
     /// Whether a new entry must go into the wheel for `deadline`; then it is the one that counts.
-    #[inline]
+    #[inline(always)]
     pub(super) fn needs_wheel(&mut self, deadline: Instant) -> bool {
-        if self.wheel_at.is_some_and(|at| at <= deadline) {
-            return false;
-        }
+        self.wheel_at.is_none_or(|at| at > deadline) && self.goes_into_wheel(deadline)
+    }
+
+    /// The wheel has nothing for it so soon. Whether a new entry must go there.
+    #[inline(never)]
+    fn goes_into_wheel(&mut self, deadline: Instant) -> bool {
         if self.wheel_at.is_none() && self.far_at.is_some_and(|far| far <= deadline) {
             self.wheel_at = self.far_at.take();
             return false;
@@ -230,7 +234,7 @@ impl<Q: Queues> Slots<Q> {
     #[inline]
     pub(super) fn live_at(&mut self, index: u32) -> Option<&mut Stream<Q>> {
         match self.at(index) {
-            Some(Flow::Stream(stream)) => Some(stream),
+            Some(Flow::Stream(stream)) => Some(&mut **stream),
             _ => None,
         }
     }

@@ -301,7 +301,7 @@ impl<Q: Queues> Ring<Q> {
         self.stalled = waiting;
     }
 
-    #[inline]
+    #[inline(never)]
     fn transmit_now(&mut self, now: Instant, index: u32) {
         let Self { slots, queues, output, neighbours, .. } = self;
         let Some(stream) = slots.live_at(index) else { return };
@@ -400,6 +400,8 @@ impl<Q: Queues> Ring<Q> {
         let Self { slots, demux, queues, awaiting, .. } = self;
         let slot = slots.slot(index);
         let Some(Flow::Stream(stream)) = &mut slot.flow else { return };
+        // (Through its box once.)
+        let stream = &mut **stream;
         if stream.awaits_acknowledgment() && !slot.awaiting {
             slot.awaiting = true;
             awaiting.push(index);
@@ -643,13 +645,24 @@ fn station<Q: Queues>(
 }
 
 /// Sends until the connection has nothing more, or the device takes nothing more. `Some`: the station is gone, and so many bytes of the stream with it.
-#[inline]
+#[inline(always)]
 fn emit<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<usize> {
+    let Some((predicted, slice)) = stream.connection.predict(now) else { return emit_at_length(now, stream, mac, output, queues) };
+    let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
+    let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
+    let sent = output.tcp(queues, &to, &predicted.segment(&[slice]));
+    stream.connection.on_predicted_sent(now, &predicted, &sent);
+    matches!(sent, Err(SendError::NoPeer)).then_some(predicted.len)
+}
+
+/// As [`emit`], whatever there is to send.
+#[inline(never)]
+fn emit_at_length<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<usize> {
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
     let mut gone = None;
     let before = stream.connection.counters().resent();
-    stream.connection.poll_transmit(now, &mut |segment| {
+    stream.connection.poll_at_length(now, &mut |segment| {
         let sent = output.tcp(queues, &to, segment);
         if sent == Err(SendError::NoPeer) {
             gone = Some(gone.unwrap_or(0) + segment.payload_len);

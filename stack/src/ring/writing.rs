@@ -18,6 +18,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::WouldBlock`]: no room in its send buffer, or the device has no buffers for it; [`crate::flow::Readiness::OUT`] is raised when it is worth
     /// trying again. [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
+    #[inline(always)]
     pub fn tcp_send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
         let written = match self.write(now, flow, data, flags) {
             Err(Error::NoBuffers) => self.write_after_reap(now, flow, data, flags),

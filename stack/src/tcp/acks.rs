@@ -76,7 +76,7 @@ impl AckPolicy {
     }
 
     /// `len` bytes arrived in order; `unacknowledged` bytes have now. Whether to acknowledge at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_data(&mut self, now: Instant, len: usize, unacknowledged: usize, quickack: bool) -> bool {
         self.data_at = now;
         let segment_len = if self.segments > 1 { len.div_ceil(usize::from(self.segments)) } else { len };

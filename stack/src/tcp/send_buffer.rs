@@ -58,7 +58,8 @@ impl<T: TxBuffer> SendBuffer<T> {
     }
 
     /// Copies up to `room` bytes of `data` behind the queue, and gives how many there was a buffer for.
-    pub(super) fn write(&mut self, data: &[IoSlice<'_>], mut room: usize, alloc: &mut impl FnMut(usize) -> Option<T>) -> usize {
+    #[inline(always)]
+    pub(super) fn write(&mut self, data: &[IoSlice<'_>], room: usize, alloc: &mut impl FnMut(usize) -> Option<T>) -> usize {
         // One piece that finds room behind the last one: what small messages are.
         if let [only] = data
             && only.len() <= room
@@ -70,6 +71,11 @@ impl<T: TxBuffer> SendBuffer<T> {
             self.end += only.len();
             return only.len();
         }
+        self.write_pieces(data, room, alloc)
+    }
+
+    #[inline(never)]
+    fn write_pieces(&mut self, data: &[IoSlice<'_>], mut room: usize, alloc: &mut impl FnMut(usize) -> Option<T>) -> usize {
         let mut total: usize = data.iter().map(|slice| slice.len()).sum();
         total = total.min(room);
         let mut copied = 0;
@@ -109,12 +115,19 @@ impl<T: TxBuffer> SendBuffer<T> {
     }
 
     /// Everything before `una` is acknowledged. Keeps a last buffer that has room left.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acknowledge(&mut self, una: SeqNumber, hoards: bool) {
         self.una = una.min(self.end).max(self.una);
-        if hoards && self.una != self.end {
+        let is_kept = |chunk: &Chunk<T>| chunk.written < chunk.buffer.capacity();
+        // (Of few bytes, mostly the only one.)
+        if self.chunks.len() == 1 && self.chunks.front().is_some_and(is_kept) || hoards && self.una != self.end {
             return;
         }
+        self.drop_acknowledged();
+    }
+
+    #[inline(never)]
+    fn drop_acknowledged(&mut self) {
         while let Some(front) = self.chunks.front() {
             let reusable = self.chunks.len() == 1 && front.written < front.buffer.capacity();
             if front.end().gt(self.una) || reusable {

@@ -103,7 +103,7 @@ impl ReceiveWindow {
     }
 
     /// What to say in the next segment while `queued` bytes wait: the window field, and the right edge that it means.
-    #[inline]
+    #[inline(always)]
     pub(super) fn select(&self, queued: usize, mss: usize) -> (u16, SeqNumber) {
         let unit = 1usize << self.scale;
         let offered = self.offered();
@@ -140,7 +140,7 @@ impl ReceiveWindow {
 
     /// Whether the reader made so much room that the peer should hear of it: at least twice what is left of the window,
     /// once that is at most half (Linux's `__tcp_cleanup_rbuf`), and worth a segment (RFC 9293 s3.8.6.2.2).
-    #[inline]
+    #[inline(always)]
     pub(super) fn deserves_update(&self, queued: usize, mss: usize) -> bool {
         let offered = self.offered();
         // What is said is rounded to units, up or down. A sender that waits for half of the largest window it saw must not wait for
@@ -152,9 +152,12 @@ impl ReceiveWindow {
         if self.mutation.is(Mutant::WindowUpdateOnlyWhenEmpty) && queued > 0 {
             return false;
         }
-        if 2 * offered > self.limit + slack {
-            return false;
-        }
+        2 * offered <= self.limit + slack && self.deserves_update_of(offered, slack, queued, mss)
+    }
+
+    /// At most half of the window is left.
+    #[inline(never)]
+    fn deserves_update_of(&self, offered: usize, slack: usize, queued: usize, mss: usize) -> bool {
         let (_, edge) = self.select(queued, mss);
         edge.since(self.nxt) + slack >= 2 * offered && edge.since(self.adv) + slack >= mss.min(self.limit / 2)
     }

@@ -261,7 +261,7 @@ pub(crate) fn send_plain(
 
 impl ProcessRing {
     /// Sends what there is room for. `looks`: what has lain here for a while is looked at first; `always`: whenever it came.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(
         &mut self,
         now: Instant,
@@ -278,16 +278,20 @@ impl ProcessRing {
             self.poll_if_due(now);
         }
         match self.ring.tcp_send(now, flow, data, flags) {
-            Err(Error::WouldBlock) => {
-                self.poll_if_due(now);
-                self.ring.tcp_send(now, flow, data, flags)
-            }
+            Err(Error::WouldBlock) => self.send_after_look(now, flow, data, flags),
             result => result,
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn send_after_look(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        self.poll_if_due(now);
+        self.ring.tcp_send(now, flow, data, flags)
+    }
+
     /// Receives what there is: what has come before, or else what comes by a look. `hears`: the program wants to know of all that arrives.
-    #[inline]
+    #[inline(always)]
     pub(super) fn receive(
         &mut self,
         now: Instant,

@@ -5,20 +5,34 @@
 //! the same on the wire.
 
 use super::{Connection, Controller, Phase};
-use crate::device::{RxBuffer, SendError, TxBuffer};
+use crate::device::{RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Segment, State};
 use crate::time::Instant;
-use crate::wire::tcp::{Flags, Header, Options};
+use crate::wire::tcp::{Flags, Header, Options, SeqNumber};
+
+/// A segment that goes the short way, but for its payload: that is one slice.
+pub(crate) struct Predicted {
+    header: Header,
+    pub(crate) len: usize,
+    /// The right edge of our window that the header announces.
+    edge: SeqNumber,
+    rto_ns: u64,
+}
+
+impl Predicted {
+    /// With its payload, which is as long as it says.
+    #[inline(always)]
+    pub(crate) fn segment<'a, T>(&self, payload: &'a [TxSlice<'a, T>]) -> Segment<'a, T> {
+        Segment { header: self.header, payload, payload_len: self.len, cut: None, unsolicited: false }
+    }
+}
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
-    /// Sends all that was written and never sent, if that is one partial segment which nothing holds back. `None`: it is not; nothing was done.
+    /// All that was written and never sent, if that is one partial segment which nothing holds back. `None`: it is not, or there is nothing:
+    /// [`Connection::poll_at_length`]. (Whoever sends it says how that went: [`Connection::on_predicted_sent`].)
     #[inline(always)]
-    pub(super) fn transmit_predicted(
-        &mut self,
-        now: Instant,
-        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
-    ) -> Option<Result<(), SendError>> {
+    pub(crate) fn predict(&self, now: Instant) -> Option<(Predicted, TxSlice<'_, T>)> {
         if !self.is_predictable() {
             return None;
         }
@@ -46,36 +60,43 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             options: Options { timestamps, ..Options::default() },
             ..Header::default()
         };
-        let emitted = emit(&Segment { header, payload: &[slice], payload_len: len, cut: None, unsolicited: false });
-        if emitted == Err(SendError::Full) {
-            return Some(emitted);
+        Some((Predicted { header, len, edge, rto_ns }, slice))
+    }
+
+    /// How the device took what was predicted. (At [`SendError::Full`] it is to be sent again; other errors lose it, as a network might.)
+    #[inline(always)]
+    pub(crate) fn on_predicted_sent(&mut self, now: Instant, predicted: &Predicted, sent: &Result<(), SendError>) {
+        if matches!(sent, Err(SendError::Full)) {
+            return;
         }
+        let &Predicted { ref header, len, edge, rto_ns } = predicted;
+        self.tx_pending = false;
         self.counters.tx_packets += 1;
         self.counters.tx_bytes += len as u64;
         (self.last_tx, self.last_data_tx) = (now, now);
         self.acknowledged_peer(edge);
-        self.snd_nxt = seq + len;
+        self.snd_nxt = header.seq + len;
         self.snd_small = self.snd_nxt;
         self.rtt.sent(now, self.snd_nxt);
-        self.acks.on_answer(now, self.config.delayed_ack.as_nanos() as u64);
+        self.acks.on_answer(now, self.config.delayed_ack_ns);
         self.held = false;
         self.timers.start(Timer::Retransmit, Instant::from_nanos(now.as_nanos().saturating_add(rto_ns)));
-        Some(Ok(()))
     }
 
     /// Whether what is to be sent would go the short way.
     #[cfg(test)]
-    pub(in crate::tcp) fn is_predicted_out(&mut self, now: Instant) -> bool {
-        self.wants_transmit() && !self.peer_exited && self.transmit_predicted(now, &mut |_| Err(SendError::Full)).is_some()
+    pub(in crate::tcp) fn is_predicted_out(&self, now: Instant) -> bool {
+        self.predict(now).is_some()
     }
 
     /// Whether nothing is due but new bytes, and nothing is known that would hold a partial segment back. (A mutant goes the long way, where what is wrong
     /// with it is.)
     #[inline(always)]
     fn is_predictable(&self) -> bool {
-        let is_due = self.reset_due | self.syn_due | self.probe_due | self.push | self.fin_queued;
+        let is_due = self.peer_exited | self.reset_due | self.syn_due | self.probe_due | self.push | self.fin_queued;
         let waits = self.more | self.config.cork | !self.config.nodelay;
-        self.state == State::Established
+        self.tx_pending
+            && self.state == State::Established
             && self.phase == Phase::Open
             && !is_due
             && !waits

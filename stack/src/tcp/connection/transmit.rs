@@ -35,6 +35,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// was sent.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> bool {
+        let Some((predicted, slice)) = self.predict(now) else { return self.poll_at_length(now, emit) };
+        let sent = emit(&predicted.segment(&[slice]));
+        self.on_predicted_sent(now, &predicted, &sent);
+        !self.tx_pending
+    }
+
+    /// As [`Connection::poll_transmit`], whatever there is to send.
+    #[inline(never)]
+    pub(crate) fn poll_at_length(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> bool {
         if !self.tx_pending {
             return false;
         }
@@ -43,28 +52,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             (self.tx_pending, self.reset_due) = (false, false);
             return false;
         }
-        if let Some(sent) = self.transmit_predicted(now, emit) {
-            self.tx_pending = sent.is_err();
-            return sent.is_ok();
-        }
-        self.transmit_at_length(now, emit)
-    }
-
-    /// As [`Connection::poll_transmit`], for tests that compare.
-    #[cfg(test)]
-    pub(in crate::tcp) fn poll_transmit_the_long_way(
-        &mut self,
-        now: Instant,
-        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
-    ) -> bool {
-        if !self.tx_pending || self.peer_exited {
-            return self.poll_transmit(now, emit);
-        }
-        self.transmit_at_length(now, emit)
-    }
-
-    #[inline(never)]
-    fn transmit_at_length(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> bool {
         let before = self.counters.tx_packets;
         self.tx_pending = self.transmit(now, emit).is_err();
         self.counters.tx_packets != before
@@ -74,9 +61,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// algorithm or a window holds, a segment that the device refused, a handshake. (A cork waits for the program, or its time.)
     #[inline]
     pub fn is_held(&self) -> bool {
+        if self.state == State::Established { self.held || self.tx_pending } else { self.is_held_otherwise() }
+    }
+
+    /// [`Connection::is_held`], of one that is not established: apart, so that the others are asked by one comparison.
+    #[cold]
+    #[inline(never)]
+    fn is_held_otherwise(&self) -> bool {
         match self.state {
-            // (The one that most are in, by a comparison of its own.)
-            State::Established => self.held || self.tx_pending,
             State::Closed | State::Listen | State::TimeWait => false,
             State::SynSent | State::SynReceived => true,
             _ => self.held || self.tx_pending,
@@ -94,10 +86,19 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     ///
     /// Bytes that are in flight are not reason enough: nothing but a timer that is stopped comes of their acknowledgment, and the timer's end is time
     /// enough for that, since frames are looked at before timers. Whoever asks how much is in flight (SIOCOUTQ, TCP_INFO) polls first.
-    #[inline]
+    #[inline(always)]
     pub fn awaits_acknowledgment(&self) -> bool {
+        match self.state == State::Established {
+            true => self.holds_something() || self.keeps_writers_waiting(),
+            false => self.awaits_acknowledgment_otherwise(),
+        }
+    }
+
+    /// [`Connection::awaits_acknowledgment`], of one that is not established.
+    #[cold]
+    #[inline(never)]
+    fn awaits_acknowledgment_otherwise(&self) -> bool {
         match self.state {
-            State::Established => self.holds_something() || self.keeps_writers_waiting(),
             State::Closed | State::Listen | State::TimeWait => false,
             State::SynSent | State::SynReceived => true,
             _ => self.holds_something() || self.keeps_writers_waiting(),
@@ -105,13 +106,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// See [`Connection::awaits_acknowledgment`].
-    #[inline]
+    #[inline(always)]
     fn keeps_writers_waiting(&self) -> bool {
         (self.write_blocked || !self.is_writable()) && !self.config.is(Mutant::ForgetsWriters)
     }
 
     /// See [`Connection::awaits_acknowledgment`].
-    #[inline]
+    #[inline(always)]
     fn holds_something(&self) -> bool {
         self.held || self.tx_pending || self.phase != Phase::Open || self.dupacks > 0
     }
@@ -469,7 +470,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// A segment went out that acknowledges everything received.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acknowledged_peer(&mut self, edge: SeqNumber) {
         self.note_sent_window(edge);
         self.window.adv = edge;

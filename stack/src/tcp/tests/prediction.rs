@@ -21,7 +21,7 @@ fn sent(side: Side, now: Instant, end: &mut Conn, is_long: bool, mut room: usize
         out.push(packet(side, now, segment));
         Ok(())
     };
-    let any = if is_long { end.poll_transmit_the_long_way(now, &mut emit) } else { end.poll_transmit(now, &mut emit) };
+    let any = if is_long { end.poll_at_length(now, &mut emit) } else { end.poll_transmit(now, &mut emit) };
     let bytes = end.snapshot().map_or_else(Vec::new, |snapshot| snapshot.to_bytes());
     (out, any, end.wants_transmit(), bytes)
 }
