@@ -9,7 +9,7 @@ use super::ip::IpHeader;
 use super::output::Envelope;
 use super::slots::Flow;
 use super::types::NextHop;
-use crate::device::{ChecksumVerdict, MacAddr, Protocol, Queues, RxBatch, RxBuffer, RxFrame};
+use crate::device::{ChecksumVerdict, MacAddr, Protocol, Queues, RxBuffer, RxFrame};
 use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
@@ -19,7 +19,7 @@ use crate::wire::checksum::Checksum;
 use crate::wire::{ethernet, ipv4, tcp as wire_tcp, udp};
 
 /// The first address that is not one host's (RFC 1112 s4).
-const CLASS_D: u32 = 0xe000_0000;
+pub(super) const CLASS_D: u32 = 0xe000_0000;
 
 /// What a packet has beyond the bytes that were copied: perhaps a [`Rest`], or [`Nothing`].
 pub(super) trait Body<B: RxBuffer>: Sized {
@@ -183,8 +183,9 @@ impl<B> Rest<B> {
 
 impl<Q: Queues> Ring<Q> {
     /// Looks at one batch of frames. Returns how many they were.
+    #[inline(always)]
     pub(super) fn receive(&mut self, now: Instant) -> usize {
-        let mut batch = core::mem::replace(&mut self.batch, RxBatch::new(0));
+        let Some(mut batch) = self.batch.take() else { return 0 };
         let count = self.queues.poll_rx(now, &mut batch);
         for frame in batch.frames_mut() {
             self.output.counters.rx_packets += 1;
@@ -197,8 +198,8 @@ impl<Q: Queues> Ring<Q> {
             self.queues.note_processed();
         }
         batch.clear();
-        // (The one that stood in for it is empty, and owns nothing: there is no need to drop it.)
-        core::mem::forget(core::mem::replace(&mut self.batch, batch));
+        // (There is nothing in its place that would need dropping.)
+        core::mem::forget(self.batch.replace(batch));
         if count > 0 {
             self.batches.count += 1;
             if count > self.batches.max {
@@ -212,9 +213,17 @@ impl<Q: Queues> Ring<Q> {
     #[inline]
     pub(super) fn on_frame(&mut self, now: Instant, frame: &mut RxFrame<Q::Rx>) -> Option<()> {
         match frame.take_rest() {
-            None => self.on_frame_with(now, frame, Nothing),
+            None => match self.on_predicted_frame(now, frame) {
+                Some(()) => Some(()),
+                None => self.on_short_frame(now, frame),
+            },
             Some((buffer, len)) => self.on_long_frame(now, frame, Some(Rest::of(buffer, len))),
         }
+    }
+
+    #[inline(never)]
+    fn on_short_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>) -> Option<()> {
+        self.on_frame_with(now, frame, Nothing)
     }
 
     #[inline(never)]
@@ -283,11 +292,14 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn is_ours(&self, ip: IpAddr) -> bool {
-        if self.config.is(Mutant::ForeignPacketsTaken) {
-            return true;
-        }
-        self.config.addresses.is_empty() || self.config.addresses.contains(&ip) || self.groups.hears(ip)
+        self.config.addresses.is_empty() || self.config.is(Mutant::ForeignPacketsTaken) || self.is_one_of_ours(ip)
+    }
+
+    #[inline(never)]
+    fn is_one_of_ours(&self, ip: IpAddr) -> bool {
+        self.config.addresses.contains(&ip) || self.groups.hears(ip)
     }
 
     #[inline(always)]
@@ -379,12 +391,19 @@ impl<Q: Queues> Ring<Q> {
         }
         let (segments, len) = (packet.segments, packet.len());
         stream.connection.on_coalesced(now, header, packet.payload(at, len), segments);
+        self.after_segment(now, index);
+        Some(())
+    }
+
+    /// A connection has taken in a segment.
+    #[inline(always)]
+    pub(super) fn after_segment(&mut self, now: Instant, index: u32) {
+        let Some(Flow::Stream(stream)) = self.slots.at(index) else { return };
         // Before anything is acknowledged: what is reported is still here, but for the newest segment.
         if stream.connection.holds_out_of_order() && self.queues.rx_scarce() && !self.config.is(Mutant::ScarceKeepsAll) {
             stream.connection.prune_out_of_order();
         }
         self.after_input(now, index);
-        Some(())
     }
 
     /// A segment from another station than the one that the connection is with.

@@ -23,6 +23,7 @@ mod multicast;
 mod neighbour;
 mod output;
 mod path;
+mod prediction;
 mod rates;
 mod reading;
 mod rx_shutdown;
@@ -125,7 +126,8 @@ pub struct Ring<Q: Queues> {
     late: Late<Q::Rx>,
     unanswered_syns: UnansweredSyns,
     earlier_incarnations: EarlierIncarnations,
-    batch: RxBatch<Q::Rx>,
+    /// `None` only while its frames are looked at.
+    batch: Option<Box<RxBatch<Q::Rx>>>,
     batches: Batches,
     output: Output,
     /// When it was polled last.
@@ -175,7 +177,7 @@ impl<Q: Queues> Ring<Q> {
             late: Late::default(),
             unanswered_syns: UnansweredSyns::default(),
             earlier_incarnations: EarlierIncarnations::default(),
-            batch: RxBatch::new(config.batch.max(1)),
+            batch: Some(Box::new(RxBatch::new(config.batch.max(1)))),
             batches: Batches::default(),
             output: Output::new(caps, mac, config.vlan),
             polled_at: Instant::ZERO,
@@ -431,7 +433,7 @@ impl<Q: Queues> Ring<Q> {
 
     /// Whether a connection has something to send as soon as its peer acknowledges more, opens its window or answers its SYN, or as the device takes
     /// more: whoever owns the ring and leaves it alone then should hear of the next frame. Also of one that the program has closed.
-    #[inline]
+    #[inline(always)]
     pub fn is_held(&self, flow: FlowId) -> bool {
         matches!(self.slots.find(flow), Some(Flow::Stream(stream)) if stream.connection.is_held())
     }
@@ -509,9 +511,17 @@ impl<Q: Queues> Ring<Q> {
             .collect()
     }
 
+    #[inline(always)]
     fn device_events(&mut self, now: Instant) -> usize {
+        self.queues.poll_event().map_or(0, |first| self.on_device_events(now, first))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn on_device_events(&mut self, now: Instant, first: DeviceEvent) -> usize {
         let mut count = 0;
-        while let Some(event) = self.queues.poll_event() {
+        let mut next = Some(first);
+        while let Some(event) = next {
             count += 1;
             match event {
                 DeviceEvent::PeerGone(mac) => self.peer_gone(now, mac),
@@ -524,6 +534,7 @@ impl<Q: Queues> Ring<Q> {
                 DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
                 DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.tries_again()),
             }
+            next = self.queues.poll_event();
         }
         count
     }

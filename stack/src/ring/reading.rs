@@ -12,6 +12,7 @@ use super::types::{FlowId, RecvFlags};
 use crate::device::Queues;
 use crate::error::Error;
 use crate::flow::Readiness;
+use crate::mutants::Mutant;
 use crate::time::Instant;
 
 /// Not a slot.
@@ -54,15 +55,7 @@ impl<Q: Queues> Ring<Q> {
     /// As [`Ring::tcp_recv`].
     pub fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
         if !self.slots.stream(flow)?.connection.awaits_bytes() {
-            match self.tcp_recv(now, flow, into, RecvFlags::empty()) {
-                // An end that the program itself made may have bytes behind it.
-                Err(Error::WouldBlock) | Ok(0) => {}
-                read => return read,
-            }
-            if self.is_due(now) {
-                self.poll(now);
-            }
-            return self.tcp_recv(now, flow, into, RecvFlags::empty());
+            return self.tcp_recv_at_hand(now, flow, into);
         }
         if !self.is_due(now) {
             return Err(Error::WouldBlock);
@@ -70,20 +63,54 @@ impl<Q: Queues> Ring<Q> {
         self.reader = Reader { slot: flow.index, has_untold: false };
         self.poll(now);
         let has_untold = core::mem::replace(&mut self.reader, Reader::NOBODY).has_untold;
-        let read = self.tcp_recv(now, flow, into, RecvFlags::empty());
-        if has_untold {
-            self.tell_of_rest(flow);
+        let (read, may_have_more) = self.read(now, flow, into, false);
+        // Bytes came that nobody was told of, and their reader has taken what it wanted.
+        if has_untold && may_have_more && self.readiness(flow).contains(Readiness::IN) {
+            self.raise(flow.index, Readiness::IN);
         }
         self.queues.note_processed();
         read
     }
 
-    /// Bytes came for a flow that nobody was told of, and its reader has taken what it wanted.
+    /// [`Ring::tcp_recv_polling`] where there is something to be had, or to be told.
+    #[inline(never)]
+    fn tcp_recv_at_hand(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
+        match self.tcp_recv(now, flow, into, RecvFlags::empty()) {
+            // An end that the program itself made may have bytes behind it.
+            Err(Error::WouldBlock) | Ok(0) => {}
+            read => return read,
+        }
+        if self.is_due(now) {
+            self.poll(now);
+        }
+        self.tcp_recv(now, flow, into, RecvFlags::empty())
+    }
+
+    /// Reads from a TCP stream. Also whether there may be more to be read, or an end.
     #[inline(always)]
-    fn tell_of_rest(&mut self, flow: FlowId) {
-        let took_all = self.slots.stream(flow).is_ok_and(|stream| stream.connection.awaits_bytes());
-        if !took_all && self.readiness(flow).contains(Readiness::IN) {
-            self.raise(flow.index, Readiness::IN);
+    pub(super) fn read(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], peek: bool) -> (Result<usize, Error>, bool) {
+        let stream = match self.slots.stream(flow) {
+            Ok(stream) => stream,
+            Err(error) => return (Err(error), true),
+        };
+        let read = stream.connection.read(now, into, peek);
+        let may_have_more = stream.connection.may_be_readable();
+        if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
+            self.transmit_after_read(now, flow.index);
+            // (Its peer may be found to be gone.)
+            return (read, true);
+        }
+        if stream.noted != stream.is_unfinished() {
+            self.renote(flow.index);
+        }
+        (read, may_have_more)
+    }
+
+    #[inline(never)]
+    fn transmit_after_read(&mut self, now: Instant, index: u32) {
+        self.transmit(now, index);
+        if !self.config.is(Mutant::ReadRingsNoDoorbell) {
+            self.output.flush(&mut self.queues);
         }
     }
 }

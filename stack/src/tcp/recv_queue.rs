@@ -237,8 +237,8 @@ impl<R: RxBuffer> RecvQueue<R> {
         }
     }
 
-    #[inline]
-    fn append_bytes(&mut self, bytes: &[u8]) {
+    #[inline(always)]
+    pub(super) fn append_bytes(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
@@ -268,7 +268,7 @@ impl<R: RxBuffer> RecvQueue<R> {
     }
 
     /// Accounts for `len` bytes that are about to be appended to `bytes`.
-    #[inline]
+    #[inline(always)]
     fn make_room(&mut self, len: usize) {
         self.len += len;
         match self.items.back_mut() {
@@ -279,13 +279,18 @@ impl<R: RxBuffer> RecvQueue<R> {
         // A reader that never catches up must not make the vector grow without end; moving at most as many bytes as were read
         // since the last time costs each byte one move.
         if self.start > 4096 && self.start >= self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
+            self.drop_read();
         }
     }
 
+    #[inline(never)]
+    fn drop_read(&mut self) {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+    }
+
     /// Copies bytes out, as many as there are and fit; takes them off unless `peek`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> usize {
         // One small message, one buffer: what a ping-pong does.
         if let [out] = &mut *into
@@ -294,10 +299,15 @@ impl<R: RxBuffer> RecvQueue<R> {
             let n = out.len().min(self.lead);
             out[..n].copy_from_slice(&self.bytes[self.start..self.start + n]);
             if !peek {
-                self.consume(n);
+                self.consume_lead(n);
             }
             return n;
         }
+        self.read_any(into, peek)
+    }
+
+    #[inline(never)]
+    fn read_any(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> usize {
         let n = self.copy(into);
         if !peek {
             self.consume(n);
@@ -350,8 +360,18 @@ impl<R: RxBuffer> RecvQueue<R> {
         bytes
     }
 
-    // (Read is its hot caller; the others are not worth a call there.)
+    /// Takes bytes off that are all of the lead.
     #[inline(always)]
+    fn consume_lead(&mut self, n: usize) {
+        self.len -= n;
+        self.lead -= n;
+        self.start += n;
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
     fn consume(&mut self, n: usize) {
         self.len -= n;
         let lead = n.min(self.lead);

@@ -136,18 +136,19 @@ impl Rtt {
     }
 
     /// `ack` acknowledges something new. `echoed`: the age of the timestamp that came with it, which isn't ambiguous.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acknowledged(&mut self, now: Instant, ack: SeqNumber, echoed: impl FnOnce() -> Option<Duration>) {
         if !self.mutation.is(Mutant::BackoffKept) {
             self.backoff = 0;
         }
-        if self.timing {
-            if ack.ge(self.timed_end) || self.mutation.is(Mutant::RttEndsAtAnyAck) {
-                self.timing = false;
-                self.sample(now.as_nanos().saturating_sub(self.timed_at.as_nanos()));
-            }
-        } else if let Some(age) = echoed() {
-            self.sample(age.as_nanos() as u64);
+        let is_over = self.timing && (ack.ge(self.timed_end) || self.mutation.is(Mutant::RttEndsAtAnyAck));
+        let sample = match self.timing {
+            true => is_over.then(|| now.as_nanos().saturating_sub(self.timed_at.as_nanos())),
+            false => echoed().map(|age| age.as_nanos() as u64),
+        };
+        self.timing &= !is_over;
+        if let Some(rtt_ns) = sample {
+            self.sample(rtt_ns);
         }
     }
 
@@ -165,7 +166,7 @@ impl Rtt {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sample(&mut self, rtt_ns: u64) {
         let rtt = rtt_ns.clamp(1, RTO_MAX_NS);
         if self.srtt_ns == 0 {

@@ -21,6 +21,8 @@ pub const PROTOCOL_UDP: u8 = 17;
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
+/// What a fragment has some of: that more follow, and where it begins.
+pub(super) const FRAGMENT: u16 = MORE_FRAGMENTS | OFFSET_MASK;
 
 /// An IPv4 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub(crate) mod fixed;
 pub mod icmp;
 pub mod icmpv6;
 pub mod igmp;
@@ -33,6 +34,12 @@ pub enum ParseError {
 #[inline]
 fn first<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], ParseError> {
     bytes.first_chunk().ok_or(ParseError::Truncated)
+}
+
+/// Four bytes of `bytes`, which has them.
+#[inline(always)]
+fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 #[inline]

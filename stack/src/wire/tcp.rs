@@ -1,6 +1,6 @@
 //! TCP headers and options (RFC 9293 s3.1, RFC 2018, RFC 7323), and sequence numbers.
 
-mod options;
+pub(super) mod options;
 mod seq;
 
 pub use options::{Options, SackBlock, SackBlocks};

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::checksum::{self, Checksum};
 use super::tcp::{Flags, Options, SackBlock, SackBlocks, SeqNumber};
-use super::{arp, ethernet, icmp, ipv4, ipv6, tcp, udp};
+use super::{arp, ethernet, fixed, icmp, ipv4, ipv6, tcp, udp};
 use crate::addr::MacAddr;
 
 fn mac() -> impl Strategy<Value = MacAddr> {
@@ -161,10 +161,54 @@ proptest! {
     }
 
     #[test]
+    fn a_segment_of_fixed_shape_says_what_its_headers_say(
+        link in (mac(), mac()),
+        ip in ipv4_header(),
+        mut header in tcp_header(),
+        payload in proptest::collection::vec(any::<u8>(), 0..100),
+        is_plain in any::<(bool, bool)>(),
+        (padding, flip, bit) in any::<(u8, bool, u16)>(),
+    ) {
+        if is_plain.0 {
+            header.options = Options { timestamps: header.options.timestamps, ..Options::default() };
+        }
+        let mut frame = [0; 14 + 20 + 60];
+        let ethertype = ethernet::ETHERTYPE_IPV4;
+        let ip_at = ethernet::Header { dst: link.0, src: link.1, vlan: None, ethertype }.emit(&mut frame);
+        let tcp_at = ip_at + ipv4::LEN;
+        let end = tcp_at + header.emit(&mut frame[tcp_at..]);
+        let total_len = (end - ip_at + payload.len()) as u16;
+        let ip = match is_plain.1 {
+            true => ipv4::Header { protocol: ipv4::PROTOCOL_TCP, more_fragments: false, fragment_offset: 0, total_len, ..ip },
+            false => ipv4::Header { total_len: total_len.saturating_add_signed(i16::from(padding.cast_signed())).max(20), ..ip },
+        };
+        ip.emit(&mut frame[ip_at..], true);
+        let mut frame = [&frame[..end], &payload[..], &vec![0; usize::from(padding % 8)]].concat();
+        if flip {
+            let bit = usize::from(bit) % (8 * end);
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
+        let segment = fixed::Segment::parse(&frame);
+        if is_plain == (true, true) && !flip {
+            prop_assert!(segment.is_some());
+        }
+        if let Some(segment) = segment {
+            let (link, ip_at) = ethernet::Header::parse(&frame).unwrap();
+            let (ip, ip_len) = ipv4::Header::parse(&frame[ip_at..]).unwrap();
+            let packet = &frame[ip_at + ip_len..ip_at + usize::from(ip.total_len)];
+            let (header, header_len) = tcp::Header::parse(packet).unwrap();
+            prop_assert!(link.ethertype == ethernet::ETHERTYPE_IPV4 && !ip.is_fragment() && ip.protocol == ipv4::PROTOCOL_TCP);
+            prop_assert_eq!((segment.link_dst(), segment.link_src(), segment.src(), segment.dst()), (link.dst, link.src, ip.src, ip.dst));
+            prop_assert_eq!((segment.header(), segment.payload()), (header, &packet[header_len..]));
+        }
+    }
+
+    #[test]
     fn nothing_panics_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..80), offset in 0..16u8) {
         let _ = ethernet::Header::parse(&bytes);
         let _ = arp::Packet::parse(&bytes);
         let _ = ipv4::Header::parse(&bytes);
+        let _ = fixed::Segment::parse(&bytes);
         let _ = ipv4::verify_checksum(&bytes);
         let _ = icmp::Message::parse(&bytes);
         let _ = udp::Header::parse(&bytes);

@@ -210,17 +210,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::WouldBlock`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
     pub fn tcp_recv(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
-        let stream = self.slots.stream(flow)?;
-        let read = stream.connection.read(now, into, flags.contains(RecvFlags::PEEK));
-        if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
-            self.transmit(now, flow.index);
-            if !self.config.is(Mutant::ReadRingsNoDoorbell) {
-                self.output.flush(&mut self.queues);
-            }
-        } else {
-            self.renote(flow.index);
-        }
-        read
+        self.read(now, flow, into, flags.contains(RecvFlags::PEEK)).0
     }
 
     /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this station gone, is then

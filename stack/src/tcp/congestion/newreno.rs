@@ -77,7 +77,7 @@ impl Controller for NewReno {
         self.cwnd = self.cwnd.max(mss);
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_ack(&mut self, acked: usize, in_flight: usize) {
         // A window that wasn't used isn't known to be safe to grow (RFC 7661 s1; Linux's tcp_is_cwnd_limited).
         if self.cwnd < self.ssthresh {

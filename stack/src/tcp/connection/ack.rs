@@ -42,7 +42,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let sacked = self.take_sack(header);
         let same_window = !self.update_window(header, len);
         if ack.gt(self.snd_una) {
-            self.acknowledge(now, header);
+            self.acknowledge_rarely(now, header);
         } else if ack == self.snd_una && (self.in_flight() > 0 || self.config.is(Mutant::DuplicatesWithNothingInFlight)) {
             let pure =
                 (len == 0 || self.config.is(Mutant::DataSegmentsCountAsDuplicates)) && !header.flags.intersects(Flags::SYN | Flags::FIN);
@@ -91,11 +91,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         usize::from(header.window) << scale
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_send_window(&mut self, window: usize) -> bool {
-        if window == self.snd_wnd {
-            return false;
-        }
+        window != self.snd_wnd && self.change_send_window(window)
+    }
+
+    #[inline(never)]
+    fn change_send_window(&mut self, window: usize) -> bool {
         if window == 0 {
             mark!(self, ZeroWindowReceived);
         }
@@ -136,10 +138,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         news
     }
 
-    /// Something new was acknowledged. `header.ack` is in `(snd_una, snd_nxt]`.
-    #[inline]
-    pub(super) fn acknowledge(&mut self, now: Instant, header: &Header) {
-        let ack = header.ack;
+    /// [`Connection::acknowledge`] as one copy of the code, for segments that were not predicted.
+    #[inline(never)]
+    pub(super) fn acknowledge_rarely(&mut self, now: Instant, header: &Header) {
+        self.acknowledge(now, header.ack, header.options.timestamps);
+    }
+
+    /// Something new was acknowledged, up to `ack`, which is in `(snd_una, snd_nxt]`, by a segment with these timestamps.
+    #[inline(always)]
+    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, timestamps: Option<(u32, u32)>) {
         let flight = self.in_flight();
         let acked = ack.since(self.snd_una);
         let was_writable = self.is_writable();
@@ -152,7 +159,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::SoftErrorSticks) {
             self.soft_error = None;
         }
-        let echo = header.options.timestamps.filter(|_| self.agreement.timestamps);
+        let echo = timestamps.filter(|_| self.agreement.timestamps);
         let clock = self.timestamp(now);
         self.rtt.acknowledged(now, ack, || {
             let (_, echoed) = echo?;

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::ack::RELEASE_AFTER;
 use super::{Connection, Phase};
-use crate::device::{RxBuffer, TxBuffer};
+use crate::device::{RxBuffer, RxFrame, TxBuffer};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::marks::mark;
@@ -14,6 +14,7 @@ use crate::tcp::reassembly::Reassembly;
 use crate::tcp::timers::Timer;
 use crate::tcp::{State, control_len};
 use crate::time::Instant;
+use crate::wire::fixed;
 use crate::wire::tcp::{Flags, Header, SeqNumber};
 
 /// Linux's tcp_invalid_ratelimit: answers to segments that don't belong here are no more frequent.
@@ -29,7 +30,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// As [`Connection::on_segment`], for `segments` of them that the device merged into one.
-    #[inline]
+    #[inline(never)]
     pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, segments: u16) {
         self.acks.segments = if self.config.is(Mutant::MergedCountsOnce) { 1 } else { segments.max(1) };
         self.acks.pushed |= header.flags.contains(Flags::PSH);
@@ -42,15 +43,36 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let len = payload.len();
         self.counters.rx_packets += 1;
         if self.is_predicted(header, len) {
-            self.on_predicted(now, header, payload, len);
+            self.on_predicted(now, header, len);
+            if len > 0 {
+                self.recv.push(payload);
+            }
         } else {
             self.on_any_segment(now, header, payload, len);
         }
     }
 
+    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`. (Not for mutants.)
+    #[inline(never)]
+    pub(crate) fn on_fixed_segment(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) {
+        let (header, payload) = (segment.header(), segment.payload());
+        if !self.is_predicted(&header, payload.len()) || self.recv.lends() {
+            let payload = RxPayload { head: payload, frame: Some(frame), body: None };
+            // (Another header, so that one that was predicted need not be in memory.)
+            return self.on_coalesced(now, &segment.header(), payload, frame.meta.coalesced);
+        }
+        self.acks.segments = frame.meta.coalesced.max(1);
+        self.acks.pushed |= header.flags.contains(Flags::PSH);
+        self.counters.rx_packets += 1;
+        self.on_predicted(now, &header, payload.len());
+        if !payload.is_empty() {
+            self.recv.append_bytes(payload);
+        }
+    }
+
     /// Whether this is the next segment of an undisturbed stream: nothing of the long way would apply to it but what
     /// [`Connection::on_predicted`] does (Van Jacobson's header prediction).
-    #[inline]
+    #[inline(always)]
     fn is_predicted(&self, header: &Header, len: usize) -> bool {
         let timestamps_good = match header.options.timestamps {
             Some((value, _)) => !self.agreement.timestamps || value.wrapping_sub(self.ts_recent) as i32 >= 0,
@@ -75,8 +97,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && header.options.sack.is_empty()
     }
 
-    #[inline]
-    fn on_predicted(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
+    /// All but that its `len` bytes are put into the receive queue.
+    #[inline(always)]
+    fn on_predicted(&mut self, now: Instant, header: &Header, len: usize) {
         if !self.config.is(Mutant::PredictedIsSilence) {
             self.last_rx = now;
         }
@@ -90,7 +113,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.take_timestamp(now, header);
         }
         if header.ack != self.snd_una {
-            self.acknowledge(now, header);
+            self.acknowledge(now, header.ack, header.options.timestamps);
         }
         if !self.config.is(Mutant::PredictionForgetsWl1) {
             self.snd_wl1 = header.seq;
@@ -103,7 +126,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.recv.len() == 0 || !self.config.is(Mutant::DropReadEdge) {
                 self.edges |= Readiness::IN;
             }
-            self.recv.push(payload);
             self.window.nxt += len;
             self.counters.rx_bytes += len as u64;
             self.schedule_ack(now, len);
@@ -162,7 +184,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.window.adv = self.window.select_syn().1;
         let timeouts = self.retries;
-        self.acknowledge(now, header);
+        self.acknowledge_rarely(now, header);
         self.snd_wl2 = header.ack;
         self.establish(now, timeouts);
         self.ack_now();
@@ -481,7 +503,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn schedule_ack(&mut self, now: Instant, len: usize) {
         let unacknowledged = self.window.nxt.since(self.window.wup);
         let seldom = self.config.is(Mutant::AckSeldom) && unacknowledged < 6 * self.acks.peer_mss;

@@ -27,7 +27,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The pending error; [`Error::Pipe`]: our stream ended, or the connection did; [`Error::WouldBlock`]: no room, or not
     /// connected yet; [`Error::NoBuffers`]: `alloc` had none. After the latter two, [`crate::flow::Readiness::OUT`] is
     /// raised when it is worth trying again.
-    #[inline]
+    #[inline(always)]
     pub fn write(
         &mut self,
         now: Instant,
@@ -109,7 +109,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     ///
     /// # Errors
     /// [`Error::WouldBlock`]: nothing there yet; once everything was read, the pending error.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, now: Instant, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Error> {
         if self.recv.len() == 0 {
             return self.read_nothing(into);
@@ -131,6 +131,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && !self.read_shut
             && !self.tx_pending
             && self.error.is_none()
+    }
+
+    /// Whether [`Connection::readiness`] may have [`Readiness::IN`](crate::flow::Readiness::IN).
+    #[inline(always)]
+    pub(crate) fn may_be_readable(&self) -> bool {
+        self.recv.len() > 0 || self.peer_fin || self.read_shut || self.state != State::Established
     }
 
     /// As [`Connection::read`], by reference: the oldest bytes in one piece, as many as `take` says of their buffer. They count against the receive window until

@@ -100,8 +100,12 @@ fn play(seed: u64, configs: &[Config; 2], every: Option<u64>) -> Story {
 
 /// As [`play`], with what is to look at both ends before each service, or takes their place.
 pub(super) fn play_with(seed: u64, configs: &[Config; 2], moves: Option<Moves>) -> Story {
+    play_on(Pair::new(&configs[0], &configs[1]), seed, moves)
+}
+
+/// As [`play_with`], on a pair before its first SYN.
+pub(super) fn play_on(mut pair: Pair, seed: u64, moves: Option<Moves>) -> Story {
     let mut dice = Dice(seed);
-    let mut pair = Pair::new(&configs[0], &configs[1]);
     (pair.buffer, pair.latency) = (BUFFER, Duration::from_micros(20 + dice.roll(20_000)));
     pair.settle();
     let (loss, doubles, late) = (dice.roll(25), dice.roll(10), dice.roll(20));
@@ -147,7 +151,7 @@ pub(super) fn play_with(seed: u64, configs: &[Config; 2], moves: Option<Moves>) 
 }
 
 /// The first difference, if there is one: whole stories are too long to be read.
-fn difference(still: &Story, moving: &Story) -> Option<String> {
+pub(super) fn difference(still: &Story, moving: &Story) -> Option<String> {
     let at = still.packets.iter().zip(&moving.packets).position(|(one, other)| one != other);
     if let Some(at) = at {
         let show = |packet: &Packet| format!("{:?} at {:?}, {} bytes: {:?}", packet.from, packet.sent, packet.payload.len(), packet.header);

@@ -3,13 +3,15 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
+use std::net::Ipv4Addr;
 
-use crate::device::SendError;
+use crate::device::{MacAddr, RxBatch, SendError};
 use crate::error::Error;
 use crate::tcp::test_util::{TestRx, TestTx};
 use crate::tcp::{Config, Connection, Opening, RxPayload, Segment, State};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, SeqNumber};
+use crate::wire::{ethernet, fixed, ipv4};
 
 pub(super) type Conn = Connection<TestRx, TestTx>;
 
@@ -84,6 +86,10 @@ pub(super) struct Pair {
     pub(super) cuts: u64,
     /// What takes the place of an end before it sends, if anything.
     pub(super) moves: Option<Moves>,
+    /// Segments of fixed shape arrive as from a ring that knows it.
+    pub(super) has_short_way: bool,
+    /// How many have arrived so.
+    pub(super) short: u64,
 }
 
 pub(super) const OPENING_A: Opening = Opening { iss: SeqNumber(0xffff_fff0), timestamp_offset: 0x8000_0000 };
@@ -107,6 +113,8 @@ impl Pair {
             device_room: usize::MAX,
             cuts: 0,
             moves: None,
+            has_short_way: true,
+            short: 0,
         }
     }
 
@@ -249,6 +257,14 @@ impl Pair {
             return;
         }
         let (head, body) = payload.split_at(payload.len().min(HEAD));
+        if self.has_short_way && body.is_empty() && header.options.are_stamps_at_most() {
+            let mut batch = RxBatch::new(1);
+            let frame = batch.push_slot().expect("one fits");
+            frame.fill(&framed(&bytes[..len], head), None);
+            let segment = fixed::Segment::parse(frame.head()).expect("it has that shape");
+            self.short += 1;
+            return self.side(to).on_fixed_segment(now, &segment, frame);
+        }
         let body = (!body.is_empty()).then(|| TestRx::new(body));
         self.side(to).on_segment(now, &header, RxPayload { head, frame: None, body });
     }
@@ -378,4 +394,28 @@ fn cut(mss: Option<u16>, packet: Packet) -> Vec<Packet> {
 /// Bytes that tell where in the stream they are.
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
+}
+
+/// A segment's frame, between stations that do not matter here.
+fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+    let total_len = (ipv4::LEN + header.len() + payload.len()) as u16;
+    let ip = ipv4::Header {
+        src,
+        dst,
+        protocol: ipv4::PROTOCOL_TCP,
+        ttl: 64,
+        tos: 0,
+        id: 0,
+        total_len,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        header_len: ipv4::LEN as u8,
+    };
+    let mut below = [0; ethernet::LEN + ipv4::LEN];
+    let link = ethernet::Header { dst: MacAddr([2; 6]), src: MacAddr([4; 6]), vlan: None, ethertype: ethernet::ETHERTYPE_IPV4 };
+    let at = link.emit(&mut below);
+    ip.emit(&mut below[at..], false);
+    [&below, header, payload].concat()
 }

@@ -1,4 +1,4 @@
-//! The short way of a segment out does what the long way does: whatever happens to a connection, each time that it is asked what it has to send, two
+//! The short way of a segment in, and that of one out, do what the long ones do. Of what comes in, whole stories are the same. And the short way out does what the long way does: whatever happens to a connection, each time that it is asked what it has to send, two
 //! copies of it are asked too, one of which goes the long way.
 
 use std::cell::Cell;
@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::moves::{config, moved, play_with};
-use super::pair::{Conn, Packet, Side, packet};
+use super::moves::{config, difference, moved, play_on, play_with};
+use super::pair::{Conn, Packet, Pair, Side, packet};
 use crate::device::SendError;
 use crate::tcp::test_util::TestTx;
 use crate::tcp::{Config, Segment};
@@ -47,8 +47,23 @@ fn compare(seed: u64, configs: &[Config; 2]) -> u32 {
     counted.get()
 }
 
+/// A story with the short way in, and without it.
+fn compare_in(seed: u64, configs: &[Config; 2]) {
+    let [short, long] = [true, false].map(|has_short_way| {
+        let mut pair = Pair::new(&configs[0], &configs[1]);
+        pair.has_short_way = has_short_way;
+        play_on(pair, seed, None)
+    });
+    assert_eq!(difference(&long, &short), None, "seed {seed}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn both_ways_in_do_the_same(seed in 1..u64::MAX, configs in [config(), config()]) {
+        compare_in(seed, &configs);
+    }
+
     #[test]
     fn both_ways_do_the_same(seed in 1..u64::MAX, configs in [config(), config()]) {
         compare(seed, &configs);
@@ -60,4 +75,13 @@ fn the_short_way_is_gone() {
     let nodelay = Config { nodelay: true, ..Config::default() };
     let often: u32 = (1..40).map(|seed| compare(seed * 0x9e37_79b9, &[nodelay.clone(), nodelay.clone()])).sum();
     assert!(often > 50, "{often}");
+}
+
+#[test]
+fn the_short_way_in_is_gone() {
+    let mut pair = Pair::plain();
+    let before = pair.short;
+    pair.write(Side::A, b"a few bytes").unwrap();
+    pair.settle();
+    assert!(pair.short > before);
 }

@@ -239,6 +239,14 @@ impl Options {
     }
 }
 
+/// What timestamps say that are padded so, if `bytes` are that.
+#[inline(always)]
+pub(in crate::wire) fn stamps(bytes: &[u8; STAMPS_LEN]) -> Option<(u32, u32)> {
+    let &[p, q, kind, len, a, b, c, d, e, f, g, h] = bytes;
+    let is_so = [p, q, kind, len] == [NOP, NOP, TIMESTAMPS, 10];
+    is_so.then_some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
+}
+
 /// Writes timestamps, padded to whole words as Linux does, to the front of `out`.
 #[inline(always)]
 pub(super) fn emit_stamps((value, echo): (u32, u32), out: &mut [u8]) {

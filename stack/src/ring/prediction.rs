@@ -1,0 +1,51 @@
+//! The short way of a frame in.
+//!
+//! Most frames are like the one before: a small segment for the same connection, in headers of one shape, whose checksums the device has verified. What
+//! is the matter with such a frame is told by a few comparisons; whatever else may be the matter leads to the long way (`input.rs`), which does the
+//! same to the connection.
+
+use std::net::IpAddr;
+
+use super::Ring;
+use super::demux::KeyV4;
+use super::input::CLASS_D;
+use crate::device::{ChecksumVerdict, Queues, RxFrame};
+use crate::tcp::State;
+use crate::time::Instant;
+use crate::wire::fixed::Segment;
+
+impl<Q: Queues> Ring<Q> {
+    /// A frame that is all in its head. `None`: it is not like that; nothing was done. (A mutant goes the long way, where what is wrong with it is.)
+    #[inline(always)]
+    pub(super) fn on_predicted_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>) -> Option<()> {
+        let meta = &frame.meta;
+        let is_untagged = meta.flow_tag == 0 && meta.vlan.is_none() && self.config.vlan.is_none();
+        if meta.checksum != ChecksumVerdict::Good || !is_untagged || !self.config.mutation().is_healthy() {
+            return None;
+        }
+        let segment = Segment::parse(frame.head())?;
+        let (src, dst) = (segment.src(), segment.dst());
+        let index = self.demux.same_as_last(KeyV4::of_tcp((dst, segment.dst_port()), (src, segment.src_port())))?;
+        let is_of_hosts = src.to_bits() < CLASS_D && dst.to_bits() < CLASS_D;
+        if segment.link_dst() != self.mac || !is_of_hosts || !self.is_ours(IpAddr::V4(dst)) {
+            return None;
+        }
+        let stream = self.slots.live_at(index)?;
+        let is_stranger = self.output.caps.point_to_point && !stream.hop.is_station(segment.link_src());
+        if is_stranger || stream.connection.state() == State::TimeWait {
+            return None;
+        }
+        self.output.counters.rx_bytes += segment.payload().len() as u64;
+        stream.connection.on_fixed_segment(now, &segment, frame);
+        if stream.connection.wants_transmit()
+            || stream.connection.holds_out_of_order()
+            || stream.parent.is_some()
+            || !self.stalled.is_empty()
+        {
+            self.after_segment(now, index);
+        } else {
+            self.settle(index);
+        }
+        Some(())
+    }
+}
