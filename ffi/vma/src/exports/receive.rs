@@ -44,8 +44,14 @@ enum Got {
 }
 
 /// Receives on a socket of ours, and counts how that ends; `kernel` receives from the kernel, with extra flags.
-#[inline]
+#[inline(never)]
 fn receive_on(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+    receive_here(fd, found, into, flags, kernel)
+}
+
+/// [`receive_on`] as part of the caller's code, for the calls that programs make most often.
+#[inline(always)]
+fn receive_here(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
     let got = receive_uncounted(fd, found, into, flags, kernel);
     fd_counters::ended(fd, Way::Rx, got.as_ref().err().map(|error| error.0));
     got
@@ -346,7 +352,7 @@ unsafe fn receive_plain(fd: c_int, found: Found, buffer: *mut c_void, len: size_
     crate::bare_boundary!(
         -1,
         to_ssize(
-            writable(buffer, len).and_then(|slice| { receive_on(fd, found, &mut [slice], flags, &kernel).map(|got| got.count(flags)) })
+            writable(buffer, len).and_then(|slice| { receive_here(fd, found, &mut [slice], flags, &kernel).map(|got| got.count(flags)) })
         )
     )
 }
