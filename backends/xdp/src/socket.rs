@@ -1,5 +1,6 @@
 //! An AF_XDP socket: its memory, its queues, and the queue of the interface that it is bound to.
 
+use core::time::Duration;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
@@ -62,7 +63,7 @@ impl XskSocket {
             Ok((fill, completions, received, send))
         };
         let (fill, completions, received, send) = mapped().map_err(AttachError::system("mmap of a queue"))?;
-        bind(&fd, interface, queue).map_err(AttachError::system("bind of an AF_XDP socket"))?;
+        bind_patiently(&fd, interface, queue).map_err(AttachError::system("bind of an AF_XDP socket"))?;
         Ok(Self { fill, completions, received, send, fd })
     }
 
@@ -103,6 +104,20 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
         // (Before Linux 5.4 there were no flags.)
         0 => Err(io::ErrorKind::Unsupported.into()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// How long a queue is waited for whose last socket was just closed: the kernel lets go of it a little later (net/xdp/xsk_buff_pool.c).
+const FREE_WITHIN: Duration = Duration::from_millis(100);
+const FREE_LOOK: Duration = Duration::from_millis(1);
+
+fn bind_patiently(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
+    let began = std::time::Instant::now();
+    loop {
+        match bind(fd, interface, queue) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && began.elapsed() < FREE_WITHIN => std::thread::sleep(FREE_LOOK),
+            result => return result,
+        }
     }
 }
 

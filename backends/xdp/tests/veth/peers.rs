@@ -11,14 +11,14 @@ use crate::namespaces::enter;
 use crate::world::{World, in_worlds};
 
 /// Bytes of a stream, each way.
-const STREAM: usize = 2 << 20;
+pub(crate) const STREAM: usize = 2 << 20;
 
-fn bytes(len: usize, salt: u64) -> Vec<u8> {
+pub(crate) fn bytes(len: usize, salt: u64) -> Vec<u8> {
     (0..len as u64).map(|at| ((at / 7 + salt).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u8 ^ at as u8).collect()
 }
 
 /// The peer writes its stream and ends it, and reads ours to its end.
-fn exchange(mut stream: TcpStream) -> Vec<u8> {
+pub(crate) fn exchange(mut stream: TcpStream) -> Vec<u8> {
     let mut out = stream.try_clone().expect("a descriptor");
     let writer = std::thread::spawn(move || {
         out.write_all(&bytes(STREAM, 2)).expect("our side reads");
@@ -31,7 +31,7 @@ fn exchange(mut stream: TcpStream) -> Vec<u8> {
 }
 
 /// We do the same, and close.
-fn exchange_by_ring(world: &mut World, flow: FlowId) {
+pub(crate) fn exchange_by_ring(world: &mut World, flow: FlowId) {
     let (ours, theirs) = (bytes(STREAM, 1), bytes(STREAM, 2));
     let (mut written, mut read, mut into) = (0, Vec::new(), vec![0; 1 << 16]);
     world.until("both streams", |world| {
@@ -59,24 +59,33 @@ fn exchange_by_ring(world: &mut World, flow: FlowId) {
     world.ring.close(world.clock.now(), flow, false);
 }
 
+/// Opens a connection to a listener of the peer's, which exchanges streams.
+pub(crate) fn open(world: &mut World) -> (FlowId, std::thread::JoinHandle<Vec<u8>>) {
+    let to = SocketAddr::new(world.remote, 7000);
+    let (tell, told) = std::sync::mpsc::channel();
+    let peer = world.as_peer(move || {
+        let listener = TcpListener::bind(to).expect("a listener");
+        tell.send(()).expect("we wait");
+        exchange(listener.accept().expect("our side connects").0)
+    });
+    told.recv().expect("it listens");
+    let local = world.fresh();
+    let flow = world.ring.tcp_connect(world.now(), local, to, World::hop(), &Config::default()).expect("room");
+    world.until("the handshake", |world| (world.ring.info(flow).and_then(|info| info.state) == Some(State::Established)).then_some(()));
+    (flow, peer)
+}
+
+/// Both streams of a connection that we open, to their ends.
+pub(crate) fn both_streams(world: &mut World) {
+    let (flow, peer) = open(world);
+    exchange_by_ring(world, flow);
+    world.until("the peer's end", |_| peer.is_finished().then_some(()));
+    assert!(peer.join().expect("the peer") == bytes(STREAM, 1), "our stream, byte for byte");
+}
+
 #[test]
 fn a_connection_that_we_open_carries_both_streams() {
-    in_worlds(|world| {
-        let to = SocketAddr::new(world.remote, 7000);
-        let (tell, told) = std::sync::mpsc::channel();
-        let peer = world.as_peer(move || {
-            let listener = TcpListener::bind(to).expect("a listener");
-            tell.send(()).expect("we wait");
-            exchange(listener.accept().expect("our side connects").0)
-        });
-        told.recv().expect("it listens");
-        let local = world.fresh();
-        let flow = world.ring.tcp_connect(world.now(), local, to, World::hop(), &Config::default()).expect("room");
-        world.until("the handshake", |world| (world.ring.info(flow).and_then(|info| info.state) == Some(State::Established)).then_some(()));
-        exchange_by_ring(world, flow);
-        world.until("the peer's end", |_| peer.is_finished().then_some(()));
-        assert!(peer.join().expect("the peer") == bytes(STREAM, 1), "our stream, byte for byte");
-    });
+    in_worlds(both_streams);
 }
 
 #[test]

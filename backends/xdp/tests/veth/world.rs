@@ -25,14 +25,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// had; elsewhere it says so.
 pub(crate) fn in_worlds(test: impl Fn(&mut World) + Sync) {
     for (is_v6, offloads) in [(false, true), (true, true), (false, false), (true, false)] {
-        let is_made = std::thread::scope(|scope| {
-            let thread = scope.spawn(|| World::make(is_v6, offloads).map(|mut world| test(&mut world)).is_some());
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        if !is_made {
-            assert!(std::env::var_os("CI").is_none(), "no network namespaces, or no ip(8), are to be had");
-            eprintln!("left out: network namespaces need root, and ip(8)");
-        }
+        in_world(is_v6, offloads, &Settings::new("a0"), |mut world| test(&mut world));
+    }
+}
+
+/// The same in one of them, with a device that is attached with these settings.
+pub(crate) fn in_world(is_v6: bool, offloads: bool, settings: &Settings, test: impl FnOnce(World) + Send) {
+    let is_made = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| World::make(is_v6, offloads, settings).map(test).is_some());
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    if !is_made {
+        assert!(std::env::var_os("CI").is_none(), "no network namespaces, or no ip(8), are to be had");
+        eprintln!("left out: network namespaces need root, and ip(8)");
     }
 }
 
@@ -49,7 +54,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn make(is_v6: bool, offloads: bool) -> Option<Self> {
+    fn make(is_v6: bool, offloads: bool, settings: &Settings) -> Option<Self> {
         let here = new_namespace()?;
         let there = new_namespace()?;
         Command::new("ip").arg("-V").output().ok()?;
@@ -67,7 +72,7 @@ impl World {
         ip("link set lo up\nlink set a0 up\naddr add 10.77.0.1/24 dev a0\naddr add fd77::1/64 dev a0 nodad\n");
         let [local, remote] = if is_v6 { ["fd77::1", "fd77::2"] } else { ["10.77.0.1", "10.77.0.2"] };
         let [local, remote] = [local, remote].map(|ip| ip.parse().expect("an address"));
-        let device = XdpDevice::attach(&Settings::new("a0")).expect("an interface with XDP");
+        let device = XdpDevice::attach(settings).expect("an interface with XDP");
         let queues = device.open(&QueuesConfig::default()).expect("its first queue");
         let ring = Ring::new(queues, RingConfig { addresses: vec![local], ..RingConfig::default() }, [7; 32]);
         let world = Self { clock: Clock::system(), ring, device, local, remote, here, there, next_port: 5000 };
