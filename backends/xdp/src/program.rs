@@ -1,6 +1,6 @@
 //! The program in front of the interface: it looks a frame's addresses and ports up in the map of flow rules, and passes the frame to the socket whose rule that is.
-//! All else is the kernel's (XDP_PASS), as if nobody were here: other protocols, fragments, IP options and extension headers, and what comes to another queue
-//! of the interface than the rule's, which the kernel could not pass on.
+//! An ICMP error is looked up by what it quotes, which was sent by us. All else is the kernel's (XDP_PASS), as if nobody were here: other protocols, fragments, IP
+//! options and extension headers, and what comes to another queue of the interface than the rule's, which the kernel could not pass on.
 
 use std::os::fd::RawFd;
 
@@ -41,6 +41,8 @@ pub(crate) fn program(rules: RawFd, sockets: RawFd) -> Vec<u8> {
     ethernet(&mut a);
     ipv4(&mut a);
     ipv6(&mut a);
+    icmp(&mut a);
+    icmpv6(&mut a);
     look_up(&mut a, rules);
     a.label("pass");
     a.set(Reg(0), XDP_PASS);
@@ -88,11 +90,64 @@ fn ipv4(a: &mut Assembler) {
     a.and(Reg(3), wire(0x3fff));
     a.jump_unless(Reg(3), 0, "pass");
     a.load(Size::Byte, Reg(4), DATA, 14 + 9);
-    for (from, to) in [(12, key::SOURCE), (16, key::DESTINATION), (20, key::PORTS)] {
-        a.load(Size::Word, Reg(3), DATA, 14 + from);
-        a.store(Size::Word, FRAME, KEY + to, Reg(3));
-    }
     a.set(Reg(5), i32::from(key::FAMILY_V4));
+    a.jump_if(Reg(4), libc::IPPROTO_ICMP, "icmp");
+    for (from, to) in [(12, key::SOURCE), (16, key::DESTINATION), (20, key::PORTS)] {
+        copy_word(a, 14 + from, to);
+    }
+    a.jump("transport");
+}
+
+fn copy_word(a: &mut Assembler, from: i16, to: i16) {
+    a.load(Size::Word, Reg(3), DATA, from);
+    a.store(Size::Word, FRAME, KEY + to, Reg(3));
+}
+
+/// The ports of a packet of ours that begins there: its source is our side.
+fn swap_ports(a: &mut Assembler, at: i16) {
+    for (from, to) in [(at, key::PORTS + 2), (at + 2, key::PORTS)] {
+        a.load(Size::Half, Reg(3), DATA, from);
+        a.store(Size::Half, FRAME, KEY + to, Reg(3));
+    }
+}
+
+/// An error's type and code, and four bytes behind the checksum (RFC 792, RFC 4443 s2.1).
+const ICMP_LEN: i16 = 8;
+
+/// Destination unreachable, time exceeded, and parameter problem quote what they are about (RFC 792).
+fn icmp(a: &mut Assembler) {
+    const QUOTE: i16 = 14 + 20 + ICMP_LEN;
+    a.label("icmp");
+    needs(a, i32::from(QUOTE) + 20 + 4);
+    a.load(Size::Byte, Reg(3), DATA, 14 + 20);
+    for quotes in [3, 11, 12] {
+        a.jump_if(Reg(3), quotes, "icmp error");
+    }
+    a.jump("pass");
+    a.label("icmp error");
+    a.load(Size::Byte, Reg(3), DATA, QUOTE);
+    a.jump_unless(Reg(3), 0x45, "pass");
+    a.load(Size::Byte, Reg(4), DATA, QUOTE + 9);
+    copy_word(a, QUOTE + 16, key::SOURCE);
+    copy_word(a, QUOTE + 12, key::DESTINATION);
+    swap_ports(a, QUOTE + 20);
+    a.jump("transport");
+}
+
+/// Those of ICMPv6 have types below 128 (RFC 4443 s2.1).
+fn icmpv6(a: &mut Assembler) {
+    const QUOTE: i16 = 14 + 40 + ICMP_LEN;
+    a.label("icmpv6");
+    needs(a, i32::from(QUOTE) + 40 + 4);
+    a.load(Size::Byte, Reg(3), DATA, 14 + 40);
+    a.and(Reg(3), 0x80);
+    a.jump_unless(Reg(3), 0, "pass");
+    a.load(Size::Byte, Reg(4), DATA, QUOTE + 6);
+    for at in (0..16).step_by(4) {
+        copy_word(a, QUOTE + 24 + at, key::SOURCE + at);
+        copy_word(a, QUOTE + 8 + at, key::DESTINATION + at);
+    }
+    swap_ports(a, QUOTE + 40);
     a.jump("transport");
 }
 
@@ -100,15 +155,13 @@ fn ipv6(a: &mut Assembler) {
     a.label("ipv6");
     needs(a, 14 + 40 + 4);
     a.load(Size::Byte, Reg(4), DATA, 14 + 6);
-    for (from, to) in [(8, key::SOURCE), (24, key::DESTINATION)] {
-        for at in (0..16).step_by(4) {
-            a.load(Size::Word, Reg(3), DATA, 14 + from + at);
-            a.store(Size::Word, FRAME, KEY + to + at, Reg(3));
-        }
-    }
-    a.load(Size::Word, Reg(3), DATA, 14 + 40);
-    a.store(Size::Word, FRAME, KEY + key::PORTS, Reg(3));
     a.set(Reg(5), i32::from(key::FAMILY_V6));
+    a.jump_if(Reg(4), libc::IPPROTO_ICMPV6, "icmpv6");
+    for (from, to) in [(8, key::SOURCE), (24, key::DESTINATION)] {
+        (0..16).step_by(4).for_each(|at| copy_word(a, 14 + from + at, to + at));
+    }
+    copy_word(a, 14 + 40, key::PORTS);
+    a.jump("transport");
 }
 
 /// Looks for a connection's rule, then for one for this destination from anybody, then for one for this port at any address.

@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use ringway_stack::Error;
+use ringway_stack::device::{Queues as _, Wake};
 use ringway_stack::ring::{FlowId, RecvFlags, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::tcp::{Config, State};
 
@@ -159,5 +160,46 @@ fn the_kernel_has_the_rest() {
         assert_eq!(refused.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionRefused), "nobody listens there now");
         assert_eq!(world.as_peer(ask).join().expect("the peer"), "kernel");
         served.join().expect("the kernel's side");
+    });
+}
+
+/// An ICMP error that quotes what we sent is ours, whatever of the peer's the kernel beside us hears.
+#[test]
+fn a_port_that_nobody_has_refuses() {
+    in_worlds(|world| {
+        let (local, closed) = (world.fresh(), SocketAddr::new(world.remote, 9));
+        let flow = world.ring.udp_open(local, &UdpOptions::default()).expect("room");
+        world.ring.udp_connect(flow, local.ip(), Some((closed, World::hop()))).expect("a peer");
+        let sent = world.ring.udp_send(world.now(), flow, &[IoSlice::new(b"anybody?")], local.ip(), None);
+        assert_eq!(sent, Ok(8));
+        let error = world.until("an error", |world| world.ring.take_error(flow));
+        assert_eq!(error, Error::Refused);
+    });
+}
+
+/// Who sleeps on the ring is woken by what comes.
+#[test]
+fn a_ring_can_be_slept_on() {
+    in_worlds(|world| {
+        let local = world.fresh();
+        let flow = world.ring.udp_open(local, &UdpOptions::default()).expect("room");
+        let queues = world.ring.queues_mut();
+        assert!(queues.arm(Wake::Any), "nothing has come");
+        let mut poll = libc::pollfd { fd: queues.wait_fd().expect("a descriptor"), events: libc::POLLIN, revents: 0 };
+        let mut wait = |milliseconds| {
+            // SAFETY: one entry is readable and writable.
+            unsafe { libc::poll(&raw mut poll, 1, milliseconds) }
+        };
+        assert_eq!(wait(20), 0);
+        let remote = world.remote;
+        let peer = world.as_peer(move || UdpSocket::bind(SocketAddr::new(remote, 0)).and_then(|socket| socket.send_to(b"wake up", local)));
+        assert_eq!(wait(5000), 1);
+        peer.join().expect("the peer").expect("it leaves");
+        assert!(!world.ring.queues_mut().arm(Wake::Any), "there is something to poll");
+        world.ring.queues_mut().disarm();
+        let mut into = [0; 16];
+        world.ring.poll(world.clock.now());
+        let datagram = world.ring.udp_recv(flow, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty()).expect("it has come");
+        assert_eq!(&into[..datagram.copied], b"wake up");
     });
 }
