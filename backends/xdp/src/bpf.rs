@@ -18,14 +18,8 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// What an update may find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Update {
-    /// The key is new: else EEXIST.
-    New = 1,
-    /// The key is there: else ENOENT.
-    Existing = 2,
-}
+/// An update that makes a new element, or fails (BPF_NOEXIST).
+const NOEXIST: u64 = 1;
 
 /// `union bpf_attr`, whose fields are named by their offsets.
 struct Attr([u8; 128]);
@@ -78,9 +72,19 @@ impl Map {
         self.fd.as_raw_fd()
     }
 
-    pub(crate) fn put(&self, key: &[u8], value: u32, update: Option<Update>) -> io::Result<()> {
+    /// Sets a key's value.
+    pub(crate) fn put(&self, key: &[u8], value: u32) -> io::Result<()> {
+        self.update(key, value, 0)
+    }
+
+    /// The same, for a key that is not there yet: else EEXIST.
+    pub(crate) fn insert(&self, key: &[u8], value: u32) -> io::Result<()> {
+        self.update(key, value, NOEXIST)
+    }
+
+    fn update(&self, key: &[u8], value: u32, flags: u64) -> io::Result<()> {
         assert_eq!(key.len(), self.key_len, "the kernel reads that many bytes");
-        let longs = [(8, key.as_ptr() as u64), (16, (&raw const value) as u64), (24, update.map_or(0, |update| update as u64))];
+        let longs = [(8, key.as_ptr() as u64), (16, (&raw const value) as u64), (24, flags)];
         Attr::new(&[(0, self.fd() as u32)], &longs).call(MAP_UPDATE_ELEM).map(drop)
     }
 

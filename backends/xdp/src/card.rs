@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringway_stack::device::{Attached, Capabilities, Device, FlowRule, OpenError, QueuesConfig, RuleError, RuleId, Steering, Target};
+use ringway_stack::device::{
+    Attached, Capabilities, Device, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
+};
 use ringway_stack::offload::DeviceKind;
 
-use crate::bpf::{self, Map, Update};
+use crate::bpf::{self, Map};
 use crate::error::AttachError;
 use crate::interface::Interface;
 use crate::key::{self, Key};
@@ -18,7 +20,7 @@ use crate::settings::Settings;
 
 /// Flow rules of one interface.
 const RULES_MAX: u32 = 1 << 16;
-/// Queues of one interface that can have rings.
+/// Queues of one interface that are served.
 const QUEUES_MAX: u32 = 64;
 
 /// An interface.
@@ -39,11 +41,18 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each rule's key, and the queue that it steers to.
-    rules: BTreeMap<u64, (Key, u32)>,
+    /// Their keys.
+    rules: BTreeMap<u64, Key>,
     last: u64,
-    /// Queues that have rings.
-    taken: Vec<u32>,
+    /// There is a ring.
+    is_taken: bool,
+}
+
+impl State {
+    /// Whether that is the ring, which has one queue of frames.
+    fn has(&self, target: Target) -> bool {
+        self.is_taken && target == Target::Queue(QueueId(0))
+    }
 }
 
 impl XdpDevice {
@@ -61,7 +70,6 @@ impl XdpDevice {
         let link = bpf::attach(&loaded, interface.index).map_err(AttachError::system("BPF_LINK_CREATE"))?;
         let capabilities = Capabilities {
             gather_max: ringway_stack::device::GATHER_LIMIT,
-            rings_max: queues as usize,
             is_beside_kernel: true,
             rules_max: RULES_MAX as usize,
             steering: Steering::IPV6,
@@ -75,23 +83,22 @@ impl XdpDevice {
         &self.0.interface
     }
 
-    /// A ring's socket takes its place, and frames that rules steer to that queue.
-    pub(crate) fn place(&self, queue: u32, socket: i32) -> io::Result<()> {
-        self.0.sockets.put(&queue.to_ne_bytes(), socket as u32, None)
+    /// The sockets of the ring take their places: one for each queue.
+    pub(crate) fn place(&self, sockets: impl Iterator<Item = RawFd>) -> io::Result<()> {
+        (0u32..).zip(sockets).try_for_each(|(queue, socket)| self.0.sockets.put(&queue.to_ne_bytes(), socket as u32))
     }
 
-    /// A ring is no more: its rules end with it, and its queue is free.
-    pub(crate) fn leave(&self, queue: u32) {
+    /// Queues of the interface that are served.
+    pub(crate) fn queues(&self) -> u32 {
+        self.interface().queues.min(QUEUES_MAX)
+    }
+
+    /// The ring is no more: its rules end with it.
+    pub(crate) fn leave(&self) {
         let mut state = self.state();
-        state.taken.retain(|taken| *taken != queue);
-        let ended: Vec<u64> = state.rules.iter().filter(|(_, rule)| rule.1 == queue).map(|(id, _)| *id).collect();
-        for id in ended {
-            if let Some((key, _)) = state.rules.remove(&id) {
-                self.forget(&key);
-            }
-        }
-        // (The kernel has taken it out already where the socket was closed.)
-        let _ = self.0.sockets.remove(&queue.to_ne_bytes());
+        state.is_taken = false;
+        core::mem::take(&mut state.rules).values().for_each(|key| self.forget(key));
+        // (The kernel takes a socket out that is closed.)
     }
 
     /// Rules that steer now.
@@ -120,54 +127,47 @@ impl Device for XdpDevice {
     fn open(&self, config: &QueuesConfig) -> Result<XdpQueues, OpenError> {
         // (What no rule steers is the kernel's, whatever a ring asks for.)
         let _ = config;
-        let queue = {
-            let mut state = self.state();
-            let free = (0..self.0.capabilities.rings_max as u32).find(|queue| !state.taken.contains(queue)).ok_or(OpenError::Full)?;
-            state.taken.push(free);
-            free
-        };
-        XdpQueues::open(self, &self.0.settings, queue).map_err(|error| {
-            tracing::warn!("{}: queue {queue}: {error}", self.0.settings.interface);
-            self.leave(queue);
+        if core::mem::replace(&mut self.state().is_taken, true) {
+            return Err(OpenError::Full);
+        }
+        XdpQueues::open(self, &self.0.settings).map_err(|error| {
+            tracing::warn!("{}: {error}", self.0.settings.interface);
+            self.leave();
             OpenError::Full
         })
     }
 
     fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
-        let Target::Queue(queue) = target else { return Err(RuleError::NoQueue) };
         let flow = rule.as_five_tuple().ok_or_else(|| self.0.capabilities.lacks("rules but those of sockets"))?;
         let mut state = self.state();
-        if !state.taken.contains(&queue.0) {
+        if !state.has(target) {
             return Err(RuleError::NoQueue);
         }
         let key = key::of(&flow);
-        self.0.rules.put(&key, queue.0, Some(Update::New)).map_err(|error| match error.raw_os_error() {
+        self.0.rules.insert(&key, 0).map_err(|error| match error.raw_os_error() {
             Some(libc::EEXIST) => RuleError::Taken,
             _ => RuleError::Full,
         })?;
         state.last += 1;
         let id = state.last;
-        state.rules.insert(id, (key, queue.0));
+        state.rules.insert(id, key);
         Ok(Attached { rule: RuleId(id), is_ready: true })
     }
 
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
-        let Target::Queue(queue) = target else { return Err(RuleError::NoQueue) };
         if tag != 0 {
             return Err(self.0.capabilities.lacks("flow tags").into());
         }
-        let mut state = self.state();
-        if !state.taken.contains(&queue.0) {
-            return Err(RuleError::NoQueue);
+        let state = self.state();
+        match state.rules.contains_key(&rule.0) {
+            _ if !state.has(target) => Err(RuleError::NoQueue),
+            true => Ok(()),
+            false => Err(RuleError::Ended),
         }
-        let known = state.rules.get_mut(&rule.0).ok_or(RuleError::Ended)?;
-        self.0.rules.put(&known.0, queue.0, Some(Update::Existing)).map_err(|_| RuleError::Ended)?;
-        known.1 = queue.0;
-        Ok(())
     }
 
     fn detach(&self, rule: RuleId) {
-        if let Some((key, _)) = self.state().rules.remove(&rule.0) {
+        if let Some(key) = self.state().rules.remove(&rule.0) {
             self.forget(&key);
         }
     }

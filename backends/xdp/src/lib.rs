@@ -5,7 +5,7 @@
 //! addresses, its ARP and its neighbour discovery stay the kernel's. Program, maps and link are the process's, and end with it.
 //!
 //! - [`XdpDevice`]: the interface, with its flow rules ([`card`])
-//! - [`XdpQueues`]: one ring, on one of the interface's queues ([`queues`])
+//! - [`XdpQueues`]: its ring, on all of the interface's queues ([`queues`])
 //! - `program`: the program; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
 //! - `send`: what connections have queued to send; `partial`: checksums that a sender left to its device

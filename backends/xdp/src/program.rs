@@ -1,6 +1,8 @@
 //! The program in front of the interface: it looks a frame's addresses and ports up in the map of flow rules, and passes the frame to the socket whose rule that is.
 //! An ICMP error is looked up by what it quotes, which was sent by us. All else is the kernel's (XDP_PASS), as if nobody were here: other protocols, fragments, IP
-//! options and extension headers, and what comes to another queue of the interface than the rule's, which the kernel could not pass on.
+//! options and extension headers.
+//!
+//! A socket gets only what comes to its own queue of the interface, and which queue that is the interface decides (RSS): so a ring has a socket on each.
 
 use std::os::fd::RawFd;
 
@@ -48,8 +50,7 @@ pub(crate) fn program(rules: RawFd, sockets: RawFd) -> Vec<u8> {
     a.set(Reg(0), XDP_PASS);
     a.exit();
     a.label("found");
-    a.load(Size::Word, Reg(2), Reg(0), 0);
-    a.jump_if_other(Reg(2), QUEUE, "pass");
+    a.copy(Reg(2), QUEUE);
     a.map(Reg(1), sockets);
     // (What is to be done where the socket is gone.)
     a.set(Reg(3), XDP_PASS);

@@ -149,6 +149,11 @@ impl<T: Copy> Consumer<T> {
         self.shared.word(self.shared.consumer).store(self.next, Ordering::Release);
     }
 
+    /// How many were taken.
+    pub(crate) fn taken(&self) -> u32 {
+        self.next
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.next == self.shared.word(self.shared.producer).load(Ordering::Acquire)

@@ -1,9 +1,11 @@
-//! One ring: a queue of the interface.
+//! The ring: a socket on each queue of the interface, over the same memory. Frames leave by the first one's.
 
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use libc::xdp_desc;
-use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, QueueId, Queues, RxBatch, SendError, TxFrame, Wake};
+use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, Wake};
 use ringway_stack::time::Instant;
 
 use crate::card::XdpDevice;
@@ -17,6 +19,9 @@ use crate::umem::{CHUNK, Received, Umem};
 /// Bytes of an Ethernet header, with a VLAN tag.
 const ETHERNET_MAX: usize = 18;
 
+/// Frames that each queue of the interface has at the least to receive into.
+const FRAMES_MIN: u32 = 16;
+
 /// What a ring has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -28,10 +33,16 @@ pub struct Counters {
     pub wakeups: u64,
 }
 
-/// A ring on a queue of an interface.
+/// The ring of an interface.
 #[derive(Debug)]
 pub struct XdpQueues {
-    socket: XskSocket,
+    /// One for each queue. Invariant: there is one. (The others first: they have the first one's memory.)
+    others: Vec<XskSocket>,
+    first: XskSocket,
+    /// Readable while something has come.
+    epoll: OwnedFd,
+    /// Which of them is looked at first.
+    turn: usize,
     umem: Arc<Umem>,
     memory: Arc<SendMemory>,
     /// Chunks to send from that are neither queued nor on their way.
@@ -39,21 +50,25 @@ pub struct XdpQueues {
     /// Chunks that are to go to the fill queue.
     refill: Vec<u32>,
     counters: Counters,
-    queue: u32,
     device: XdpDevice,
 }
 
 impl XdpQueues {
-    pub(crate) fn open(device: &XdpDevice, settings: &Settings, queue: u32) -> Result<Self, AttachError> {
-        let umem = Umem::map(settings.received_frames, settings.sent_frames).map_err(AttachError::system("memory for frames"))?;
-        let socket = XskSocket::open(&umem, device.interface().index, queue)?;
+    pub(crate) fn open(device: &XdpDevice, settings: &Settings) -> Result<Self, AttachError> {
+        let (queues, interface) = (device.queues(), device.interface().index);
+        let receives = settings.received_frames.max(queues * FRAMES_MIN);
+        let umem = Umem::map(receives, settings.sent_frames).map_err(AttachError::system("memory for frames"))?;
+        let first = XskSocket::open(&umem, interface, 0, None)?;
+        let others = (1..queues).map(|queue| XskSocket::open(&umem, interface, queue, Some(&first))).collect::<Result<Vec<_>, _>>()?;
+        let epoll = watch(core::iter::once(&first).chain(&others)).map_err(AttachError::system("epoll"))?;
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
-        let counters = Counters::default();
-        let mut queues = Self { socket, umem: Arc::new(umem), memory, free, refill, counters, queue, device: device.clone() };
-        queues.refill();
-        device.place(queue, queues.socket.fd()).map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
-        Ok(queues)
+        let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
+        let mut ring = Self { others, first, epoll, turn: 0, umem, memory, free, refill, counters, device };
+        ring.refill();
+        let placed = ring.device.place(ring.sockets().map(XskSocket::fd));
+        placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
+        Ok(ring)
     }
 
     /// What it has done.
@@ -61,18 +76,64 @@ impl XdpQueues {
         self.counters
     }
 
-    /// Gives the kernel chunks to receive into.
+    /// How many frames have come by each queue of the interface.
+    pub fn received_by_queue(&self) -> Vec<u32> {
+        self.sockets().map(|socket| socket.received.taken()).collect()
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &XskSocket> {
+        core::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn socket_mut(&mut self, queue: usize) -> &mut XskSocket {
+        if queue == 0 { &mut self.first } else { &mut self.others[queue - 1] }
+    }
+
+    /// Gives the kernel chunks to receive into: to each queue its own share of them.
     fn refill(&mut self) {
         self.refill.append(&mut self.umem.returned());
-        while let Some(&chunk) = self.refill.last() {
-            if !self.socket.fill.push(u64::from(chunk) * CHUNK as u64) {
-                break;
+        if self.refill.is_empty() {
+            return;
+        }
+        let queues = 1 + self.others.len();
+        for chunk in core::mem::take(&mut self.refill) {
+            let fill = &mut self.socket_mut(chunk as usize % queues).fill;
+            let is_taken = fill.push(u64::from(chunk) * CHUNK as u64);
+            debug_assert!(is_taken, "each has room for all chunks");
+        }
+        for queue in 0..queues {
+            let socket = self.socket_mut(queue);
+            if socket.fill.publish() > 0 && socket.fill.needs_wakeup() {
+                socket.wake_receiver();
             }
-            self.refill.pop();
         }
-        if self.socket.fill.publish() > 0 && self.socket.fill.needs_wakeup() {
-            self.socket.wake_receiver();
+    }
+
+    /// Takes frames of one queue.
+    fn receive(&mut self, queue: usize, batch: &mut RxBatch<Received>) -> usize {
+        let mut count = 0;
+        while !batch.is_full() {
+            let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
+            let Some((chunk, at)) = self.umem.received(addr, len) else { continue };
+            let Some(frame) = batch.push_slot() else { break };
+            // SAFETY: the kernel has given the chunk back, and has written the frame there; nobody has a handle yet.
+            let bytes = unsafe { self.umem.bytes(chunk, at, len) };
+            let head = bytes.len().min(HEAD_MAX);
+            frame.head[..head].copy_from_slice(&bytes[..head]);
+            let is_long = bytes.len() > HEAD_MAX;
+            frame.set_whole(head, is_long.then(|| self.umem.hold(chunk, at, len)));
+            if !is_long {
+                self.refill.push(chunk);
+            }
+            if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
+                frame.meta.checksum = ChecksumVerdict::Good;
+            }
+            count += 1;
         }
+        if count > 0 {
+            self.socket_mut(queue).received.release();
+        }
+        count
     }
 
     /// Puts a frame together.
@@ -91,8 +152,27 @@ impl XdpQueues {
 
 impl Drop for XdpQueues {
     fn drop(&mut self) {
-        self.device.leave(self.queue);
+        self.device.leave();
     }
+}
+
+/// An epoll instance over sockets.
+fn watch<'a>(sockets: impl Iterator<Item = &'a XskSocket>) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if epoll < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, for us.
+    let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+    for socket in sockets {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: the event is readable.
+        if unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, socket.fd(), &raw mut event) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(epoll)
 }
 
 impl Queues for XdpQueues {
@@ -104,50 +184,28 @@ impl Queues for XdpQueues {
         &self.device
     }
 
-    fn id(&self) -> QueueId {
-        QueueId(self.queue)
-    }
-
     fn mac(&self) -> MacAddr {
         self.device.interface().mac
     }
 
     fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
-        let mut count = 0;
-        while !batch.is_full() {
-            let Some(xdp_desc { addr, len, .. }) = self.socket.received.pop() else { break };
-            let Some((chunk, at)) = self.umem.received(addr, len) else { continue };
-            let Some(frame) = batch.push_slot() else { break };
-            // SAFETY: the kernel has given the chunk back, and has written the frame there; nobody has a handle yet.
-            let bytes = unsafe { self.umem.bytes(chunk, at, len) };
-            let head = bytes.len().min(HEAD_MAX);
-            frame.head[..head].copy_from_slice(&bytes[..head]);
-            let is_long = bytes.len() > HEAD_MAX;
-            frame.set_whole(head, is_long.then(|| self.umem.hold(chunk, at, len)));
-            if !is_long {
-                self.refill.push(chunk);
-            }
-            if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
-                frame.meta.checksum = ChecksumVerdict::Good;
-            }
-            count += 1;
-        }
-        if count > 0 {
-            self.socket.received.release();
-            self.counters.received += count as u64;
-        }
+        let queues = 1 + self.others.len();
+        let count = (0..queues).map(|at| self.receive((self.turn + at) % queues, batch)).sum();
+        // (None of them is to fill each batch.)
+        self.turn = (self.turn + 1) % queues;
+        self.counters.received += count as u64;
         self.refill();
         count
     }
 
     fn rx_ready(&self) -> bool {
-        !self.socket.received.is_empty()
+        self.sockets().any(|socket| !socket.received.is_empty())
     }
 
     fn rx_scarce(&self) -> bool {
         // (Chunks that are held are neither with the kernel nor on their way to it.)
-        let most = self.umem.receives().len();
-        self.refill.len() + self.socket.fill.waiting() as usize <= most / 4
+        let left: u32 = self.sockets().map(|socket| socket.fill.waiting()).sum();
+        self.refill.len() + left as usize <= self.umem.receives().len() / 4
     }
 
     fn tx_alloc(&mut self, len: usize) -> Option<SendBuffer> {
@@ -165,7 +223,7 @@ impl Queues for XdpQueues {
         let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
         let len = self.write(chunk, frame);
         let desc = xdp_desc { addr: u64::from(chunk) * CHUNK as u64, len: len as u32, options: 0 };
-        if !self.socket.send.push(desc) {
+        if !self.first.send.push(desc) {
             return Err(SendError::Full);
         }
         self.free.pop();
@@ -174,18 +232,18 @@ impl Queues for XdpQueues {
     }
 
     fn doorbell(&mut self) {
-        self.socket.send.publish();
-        let mut waiting = self.socket.send.waiting();
-        while waiting > 0 && self.socket.send.needs_wakeup() {
+        self.first.send.publish();
+        let mut waiting = self.first.send.waiting();
+        while waiting > 0 && self.first.send.needs_wakeup() {
             self.counters.wakeups += 1;
-            match self.socket.wake_sender() {
+            match self.first.wake_sender() {
                 Ok(()) => {}
                 // It has sent as many as it does at a time, or the device is full.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS)) => {}
                 // The interface is down, or gone: what is queued leaves when it is up again.
                 Err(error) => return tracing::debug!("frames are not sent: {error}"),
             }
-            let left = self.socket.send.waiting();
+            let left = self.first.send.waiting();
             if left == waiting {
                 // The next doorbell goes on.
                 break;
@@ -195,13 +253,13 @@ impl Queues for XdpQueues {
     }
 
     fn reap(&mut self) {
-        while let Some(address) = self.socket.completions.pop() {
+        while let Some(address) = self.first.completions.pop() {
             let chunk = (address / CHUNK as u64) as u32;
             if self.umem.sends().contains(&chunk) {
                 self.free.push(chunk);
             }
         }
-        self.socket.completions.release();
+        self.first.completions.release();
     }
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
@@ -215,6 +273,6 @@ impl Queues for XdpQueues {
     fn disarm(&mut self) {}
 
     fn wait_fd(&self) -> Option<i32> {
-        Some(self.socket.fd())
+        Some(self.epoll.as_raw_fd())
     }
 }

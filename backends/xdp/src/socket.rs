@@ -26,8 +26,8 @@ pub(crate) struct XskSocket {
 }
 
 impl XskSocket {
-    /// A socket on queue `queue` of an interface, with that memory.
-    pub(crate) fn open(umem: &Umem, interface: u32, queue: u32) -> Result<Self, AttachError> {
+    /// A socket on queue `queue` of an interface, with that memory; which `first`, of another queue of the interface, has registered, if it is there.
+    pub(crate) fn open(umem: &Umem, interface: u32, queue: u32, first: Option<&Self>) -> Result<Self, AttachError> {
         // SAFETY: no memory is involved.
         let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
@@ -35,14 +35,9 @@ impl XskSocket {
         }
         // SAFETY: the kernel has just made it, for us.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: all zeroes is a valid registration. (Fields that this kernel's headers have beyond these are zero, which is their default.)
-        let mut registration: libc::xdp_umem_reg = unsafe { core::mem::zeroed() };
-        (registration.addr, registration.len) = (umem.address(), umem.len() as u64);
-        registration.chunk_size = CHUNK as u32;
-        set(&fd, libc::XDP_UMEM_REG, &registration).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOBUFS) => AttachError::Memlock { bytes: registration.len },
-            _ => AttachError::system("XDP_UMEM_REG")(error),
-        })?;
+        if first.is_none() {
+            register(&fd, umem)?;
+        }
         let sizes = [umem.receives().len() as u32, umem.sends().len() as u32].map(u32::next_power_of_two);
         let [receives, sends] = sizes;
         for (name, what, size) in [
@@ -63,7 +58,7 @@ impl XskSocket {
             Ok((fill, completions, received, send))
         };
         let (fill, completions, received, send) = mapped().map_err(AttachError::system("mmap of a queue"))?;
-        bind_patiently(&fd, interface, queue).map_err(AttachError::system("bind of an AF_XDP socket"))?;
+        bind_patiently(&fd, interface, queue, first.map(Self::fd)).map_err(AttachError::system("bind of an AF_XDP socket"))?;
         Ok(Self { fill, completions, received, send, fd })
     }
 
@@ -83,6 +78,17 @@ impl XskSocket {
         // SAFETY: no memory is involved.
         unsafe { libc::recvfrom(self.fd(), core::ptr::null_mut(), 0, libc::MSG_DONTWAIT, core::ptr::null_mut(), core::ptr::null_mut()) };
     }
+}
+
+fn register(fd: &OwnedFd, umem: &Umem) -> Result<(), AttachError> {
+    // SAFETY: all zeroes is a valid registration. (Fields that this kernel's headers have beyond these are zero, which is their default.)
+    let mut registration: libc::xdp_umem_reg = unsafe { core::mem::zeroed() };
+    (registration.addr, registration.len) = (umem.address(), umem.len() as u64);
+    registration.chunk_size = CHUNK as u32;
+    set(fd, libc::XDP_UMEM_REG, &registration).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOBUFS) => AttachError::Memlock { bytes: registration.len },
+        _ => AttachError::system("XDP_UMEM_REG")(error),
+    })
 }
 
 fn set<T>(fd: &OwnedFd, name: i32, value: &T) -> io::Result<()> {
@@ -111,22 +117,26 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 const FREE_WITHIN: Duration = Duration::from_millis(100);
 const FREE_LOOK: Duration = Duration::from_millis(1);
 
-fn bind_patiently(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
+fn bind_patiently(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
     let began = std::time::Instant::now();
     loop {
-        match bind(fd, interface, queue) {
+        match bind(fd, interface, queue, first) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && began.elapsed() < FREE_WITHIN => std::thread::sleep(FREE_LOOK),
             result => return result,
         }
     }
 }
 
-fn bind(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
+fn bind(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
     // SAFETY: all zeroes is a valid address.
     let mut address: libc::sockaddr_xdp = unsafe { core::mem::zeroed() };
     address.sxdp_family = libc::AF_XDP as u16;
     // (Without another flag the kernel takes zero-copy mode where the driver has it, else copies.)
-    address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP;
+    // Whoever shares memory has its mode, too.
+    match first {
+        None => address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP,
+        Some(first) => (address.sxdp_flags, address.sxdp_shared_umem_fd) = (libc::XDP_SHARED_UMEM, first as u32),
+    }
     (address.sxdp_ifindex, address.sxdp_queue_id) = (interface, queue);
     // SAFETY: the address is readable for its length.
     let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as u32) };

@@ -109,11 +109,6 @@ impl Assembler {
         self.jump_with(0x2d, left, right, 0, to);
     }
 
-    /// Jumps where `left != right`.
-    pub(crate) fn jump_if_other(&mut self, left: Reg, right: Reg, to: &'static str) {
-        self.jump_with(0x5d, left, right, 0, to);
-    }
-
     fn jump_with(&mut self, code: u8, dst: Reg, src: Reg, immediate: i32, to: &'static str) {
         self.jumps.push((self.code.len(), to));
         self.emit(code, dst, src, 0, immediate);

@@ -11,7 +11,7 @@ use ringway_xdp::{AttachError, Settings, XdpDevice};
 
 use crate::namespaces::ip;
 use crate::peers::{both_streams, bytes, exchange_by_ring, open};
-use crate::world::{World, in_world, in_worlds};
+use crate::world::{Cable, World, in_world, in_worlds};
 
 fn small(received_frames: u32, sent_frames: u32) -> Settings {
     Settings { received_frames, sent_frames, ..Settings::new("a0") }
@@ -21,7 +21,7 @@ fn small(received_frames: u32, sent_frames: u32) -> Settings {
 #[test]
 fn few_frames_are_enough() {
     for settings in [small(2048, 4), small(16, 1024), small(16, 4)] {
-        in_world(false, true, &settings, |mut world| both_streams(&mut world));
+        in_world(Cable::default(), &settings, |mut world| both_streams(&mut world));
     }
 }
 
@@ -56,7 +56,7 @@ fn has_program() -> bool {
 
 #[test]
 fn the_interface_is_the_kernels_again_when_the_device_is_gone() {
-    in_world(false, true, &Settings::new("a0"), |world| {
+    in_world(Cable::default(), &Settings::new("a0"), |world| {
         assert!(has_program());
         let World { ring, device, .. } = world;
         drop(device);
@@ -75,7 +75,7 @@ fn the_interface_is_the_kernels_again_when_the_device_is_gone() {
 
 #[test]
 fn rules_are_one_rings_and_end_with_it() {
-    in_world(false, true, &Settings::new("a0"), |mut world| {
+    in_world(Cable::default(), &Settings::new("a0"), |mut world| {
         let rule = |port| FlowRule::flow(Protocol::Udp, SocketAddr::new(world.local, port), None);
         let (first, second, here) = (rule(1), rule(2), Target::Queue(QueueId(0)));
         let attached = world.device.attach(&first, here).expect("room");
@@ -103,7 +103,7 @@ fn rules_are_one_rings_and_end_with_it() {
 
 #[test]
 fn who_cannot_have_an_interface_is_told_why() {
-    in_world(false, true, &Settings::new("a0"), |world| {
+    in_world(Cable::default(), &Settings::new("a0"), |world| {
         assert!(matches!(world.local, IpAddr::V4(_)));
         let why = |name: &str| XdpDevice::attach(&Settings::new(name)).map(drop).expect_err("it is not to be had");
         assert!(matches!(why("a0"), AttachError::Taken { .. }), "{}", why("a0"));

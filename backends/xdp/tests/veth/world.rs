@@ -25,19 +25,36 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// had; elsewhere it says so.
 pub(crate) fn in_worlds(test: impl Fn(&mut World) + Sync) {
     for (is_v6, offloads) in [(false, true), (true, true), (false, false), (true, false)] {
-        in_world(is_v6, offloads, &Settings::new("a0"), |mut world| test(&mut world));
+        let cable = Cable { is_v6, offloads, ..Cable::default() };
+        in_world(cable, &Settings::new("a0"), |mut world| test(&mut world));
     }
 }
 
 /// The same in one of them, with a device that is attached with these settings.
-pub(crate) fn in_world(is_v6: bool, offloads: bool, settings: &Settings, test: impl FnOnce(World) + Send) {
+pub(crate) fn in_world(cable: Cable, settings: &Settings, test: impl FnOnce(World) + Send) {
     let is_made = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| World::make(is_v6, offloads, settings).map(test).is_some());
+        let thread = scope.spawn(|| World::make(cable, settings).map(test).is_some());
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     if !is_made {
         assert!(std::env::var_os("CI").is_none(), "no network namespaces, or no ip(8), are to be had");
         eprintln!("left out: network namespaces need root, and ip(8)");
+    }
+}
+
+/// What is between us and the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cable {
+    pub(crate) is_v6: bool,
+    /// The peer leaves checksums, and cutting, to its device.
+    pub(crate) offloads: bool,
+    /// Of each interface.
+    pub(crate) queues: u32,
+}
+
+impl Default for Cable {
+    fn default() -> Self {
+        Self { is_v6: false, offloads: true, queues: 1 }
     }
 }
 
@@ -54,13 +71,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn make(is_v6: bool, offloads: bool, settings: &Settings) -> Option<Self> {
+    fn make(Cable { is_v6, offloads, queues }: Cable, settings: &Settings) -> Option<Self> {
         let here = new_namespace()?;
         let there = new_namespace()?;
         Command::new("ip").arg("-V").output().ok()?;
         let (id, fd) = (std::process::id(), here.as_raw_fd());
         ip(&format!(
-            "link add b0 address {} type veth peer name a0 address {}\nlink set a0 netns /proc/{id}/fd/{fd}\n",
+            "link add b0 address {} numrxqueues {queues} numtxqueues {queues} type veth peer name a0 address {} numrxqueues {queues} \
+             numtxqueues {queues}\nlink set a0 netns /proc/{id}/fd/{fd}\n",
             mac(PEERS_MAC),
             mac(OUR_MAC)
         ));
