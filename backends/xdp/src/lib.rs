@@ -8,6 +8,7 @@
 //! - [`XdpQueues`]: its ring, on all of the interface's queues ([`queues`])
 //! - `program`: the program; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
+//! - `sleep`: what the ring's owner sleeps on
 //! - `send`: what connections have queued to send; `partial`: checksums that a sender left to its device
 //!
 //! It takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and as much locked memory as frames are asked for ([`Settings`]).
@@ -23,6 +24,7 @@ mod queue;
 pub mod queues;
 mod send;
 mod settings;
+mod sleep;
 mod socket;
 mod umem;
 

@@ -1,10 +1,10 @@
 //! The ring: a socket on each queue of the interface, over the same memory. Frames leave by the first one's.
 
-use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use libc::xdp_desc;
+use ringway_host::HostQueues;
 use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, Wake};
 use ringway_stack::time::Instant;
 
@@ -13,6 +13,7 @@ use crate::error::AttachError;
 use crate::partial;
 use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
+use crate::sleep::{SLEEPER, Sleep};
 use crate::socket::XskSocket;
 use crate::umem::{CHUNK, Received, Umem};
 
@@ -29,6 +30,8 @@ pub struct Counters {
     pub received: u64,
     /// Frames sent.
     pub sent: u64,
+    /// Bytes of them, which were all copied to where the kernel sends from.
+    pub sent_bytes: u64,
     /// System calls to have the kernel send.
     pub wakeups: u64,
 }
@@ -39,8 +42,7 @@ pub struct XdpQueues {
     /// One for each queue. Invariant: there is one. (The others first: they have the first one's memory.)
     others: Vec<XskSocket>,
     first: XskSocket,
-    /// Readable while something has come.
-    epoll: OwnedFd,
+    sleep: Sleep,
     /// Which of them is looked at first.
     turn: usize,
     umem: Arc<Umem>,
@@ -60,11 +62,11 @@ impl XdpQueues {
         let umem = Umem::map(receives, settings.sent_frames).map_err(AttachError::system("memory for frames"))?;
         let first = XskSocket::open(&umem, interface, 0, None)?;
         let others = (1..queues).map(|queue| XskSocket::open(&umem, interface, queue, Some(&first))).collect::<Result<Vec<_>, _>>()?;
-        let epoll = watch(core::iter::once(&first).chain(&others)).map_err(AttachError::system("epoll"))?;
+        let sleep = Sleep::new(core::iter::once(&first).chain(&others).map(XskSocket::fd)).map_err(AttachError::system("epoll"))?;
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
-        let mut ring = Self { others, first, epoll, turn: 0, umem, memory, free, refill, counters, device };
+        let mut ring = Self { others, first, sleep, turn: 0, umem, memory, free, refill, counters, device };
         ring.refill();
         let placed = ring.device.place(ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
@@ -83,6 +85,11 @@ impl XdpQueues {
 
     fn sockets(&self) -> impl Iterator<Item = &XskSocket> {
         core::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn set_armed(&mut self, on: bool) {
+        let Self { first, others, sleep, .. } = self;
+        sleep.set_armed(on, core::iter::once(&*first).chain(others.iter()).map(XskSocket::fd));
     }
 
     fn socket_mut(&mut self, queue: usize) -> &mut XskSocket {
@@ -156,23 +163,50 @@ impl Drop for XdpQueues {
     }
 }
 
-/// An epoll instance over sockets.
-fn watch<'a>(sockets: impl Iterator<Item = &'a XskSocket>) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is involved.
-    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if epoll < 0 {
-        return Err(io::Error::last_os_error());
+impl HostQueues for XdpQueues {
+    fn begin_sleep(&mut self) -> RawFd {
+        self.sleep.sleeper()
     }
-    // SAFETY: the kernel has just made it, for us.
-    let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-    for socket in sockets {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: the event is readable.
-        if unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, socket.fd(), &raw mut event) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+
+    fn is_of_sleeper(event: u64) -> bool {
+        event == SLEEPER
     }
-    Ok(epoll)
+
+    /// What has come stays readable until it is taken: nothing is to be asked for once more.
+    fn slept(&mut self, _: impl ExactSizeIterator<Item = u64>) {}
+
+    fn clear_sleeper(&mut self) {
+        self.sleep.clear_sleeper();
+    }
+
+    fn end_sleep(&mut self) {}
+
+    /// The interface's peers do not see each other's processors.
+    fn claim_core(&mut self, _: usize) -> bool {
+        true
+    }
+
+    fn release_core(&mut self, _: usize) {}
+
+    /// (The kernel signals each frame or none: in a pause, none, and what comes waits in the socket's queue.)
+    fn pause(&mut self) {}
+
+    fn resume(&mut self) -> bool {
+        self.rx_ready()
+    }
+
+    fn queue_frames(&self) -> usize {
+        self.umem.receives().len()
+    }
+
+    fn tx_buffers(&mut self) -> (usize, usize) {
+        let all = self.umem.sends().len();
+        (all, all - self.free.len())
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.counters.sent_bytes
+    }
 }
 
 impl Queues for XdpQueues {
@@ -228,6 +262,7 @@ impl Queues for XdpQueues {
         }
         self.free.pop();
         self.counters.sent += 1;
+        self.counters.sent_bytes += len as u64;
         Ok(())
     }
 
@@ -267,12 +302,19 @@ impl Queues for XdpQueues {
     }
 
     fn arm(&mut self, _: Wake) -> bool {
-        !self.rx_ready()
+        if self.rx_ready() {
+            return false;
+        }
+        self.set_armed(true);
+        // (What came meanwhile makes it readable at once.)
+        true
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        self.set_armed(false);
+    }
 
     fn wait_fd(&self) -> Option<i32> {
-        Some(self.epoll.as_raw_fd())
+        Some(self.sleep.fd())
     }
 }

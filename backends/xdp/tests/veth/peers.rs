@@ -198,6 +198,7 @@ fn a_ring_can_be_slept_on() {
         peer.join().expect("the peer").expect("it leaves");
         assert!(!world.ring.queues_mut().arm(Wake::Any), "there is something to poll");
         world.ring.queues_mut().disarm();
+        assert_eq!(wait(0), 0, "who is not armed is not woken");
         let mut into = [0; 16];
         world.ring.poll(world.clock.now());
         let datagram = world.ring.udp_recv(flow, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty()).expect("it has come");
