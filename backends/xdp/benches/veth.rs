@@ -3,7 +3,7 @@
 
 #[path = "../tests/veth/link.rs"]
 mod link;
-#[path = "../../host/tests/namespaces/mod.rs"]
+#[path = "../../host/tests/leave/namespaces.rs"]
 mod namespaces;
 
 use core::sync::atomic::{AtomicBool, Ordering};

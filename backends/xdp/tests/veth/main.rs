@@ -2,7 +2,7 @@
 
 mod faults;
 mod link;
-#[path = "../../../host/tests/namespaces/mod.rs"]
+#[path = "../../../host/tests/leave/namespaces.rs"]
 mod namespaces;
 mod peers;
 mod world;
