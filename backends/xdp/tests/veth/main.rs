@@ -5,4 +5,5 @@ mod link;
 #[path = "../../../host/tests/leave/namespaces.rs"]
 mod namespaces;
 mod peers;
+mod sockets;
 mod world;
