@@ -34,6 +34,8 @@ impl Checkers {
         desk.merges = standing.merges;
         desk.raw |= standing.has_raw_ring;
         desk.mtu = ring.queues().capabilities().mtu;
+        let host = desk.host;
+        self.flows.unsteered(host, ring.queues().take_unsteered());
     }
 
     /// A host's clock jumped: each of its timers may run out at once, and from now on everything there goes by the new time.

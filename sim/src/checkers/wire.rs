@@ -262,7 +262,8 @@ impl Checkers {
         let before = self.flows.id((segment.src, segment.dst));
         let several = self.places[host].len() > 1;
         let twin = before.filter(|_| several && segment.has(SYN)).and_then(|current| self.flows.twin_from(current, segment.seq));
-        let sender = twin.or_else(|| self.flows.sender(before, host, moment.at, segment));
+        let beside = before.filter(|_| several).and_then(|current| self.flows.sender_beside(current, segment));
+        let sender = twin.or(beside).or_else(|| self.flows.sender(before, host, moment.at, segment));
         if let Some(id) = sender {
             self.note_begun(moment.at, before, id);
             let own = self.flows.at_mut(id);
@@ -481,6 +482,7 @@ impl Checkers {
             owner
         });
         if let Some(id) = known {
+            self.flows.delivered_beside(&moment, id, segment, frame.marks);
             self.note_refused(id, segment);
             self.stir(id);
         }

@@ -1,6 +1,8 @@
 //! The driver's side: [`SimQueues`], one ring as the [`Device`] contract has it.
 
 use core::cell::RefMut;
+use core::mem;
+use std::net::SocketAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
@@ -62,6 +64,11 @@ impl SimQueues {
             merges: hardware.config.lro && hardware.config.rx_checksum,
             has_raw_ring: hardware.rings.iter().any(|ring| ring.open && ring.steered_only),
         }
+    }
+
+    /// Connections (the host's address, and the peer's) whose rule its NIC took and then failed, since somebody asked.
+    pub(crate) fn take_unsteered(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        mem::take(&mut self.hardware().unsteered)
     }
 
     /// Whether it has lent every frame's head since it was asked to ([`Queues::lend_heads`]), for all that was received then.
