@@ -32,6 +32,7 @@ impl Checkers {
         let standing = ring.queues().standing();
         desk.scarce |= standing.scarce || standing.rx_buffers_max <= FEW_BUFFERS;
         desk.merges = standing.merges;
+        desk.gathers = standing.gathers;
         desk.raw |= standing.has_raw_ring;
         desk.mtu = ring.queues().capabilities().mtu;
         let host = desk.host;

@@ -294,6 +294,7 @@ impl Checkers {
         let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
         let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
         let refused_since = self.refused_since(id);
+        let station = forged::Station { lied_to: self.lied_to.contains(&host), gathers: self.desks[self.first(host)].gathers };
         let own = self.flows.at_mut(id);
         (own.calm, own.shadow.refused) = (calm, refused);
         own.rto.refused(refused_since);
@@ -309,7 +310,7 @@ impl Checkers {
         } else {
             let peer = peer.map(|peer| &*peer);
             after_close::sent(&moment, segment, own);
-            forged::sent(&moment, bytes, segment, own, peer, self.lied_to.contains(&host));
+            forged::sent(&moment, bytes, segment, own, peer, station);
             sequence::sent(&moment, bytes, segment, own, peer);
             window::sent(&moment, segment, own, peer);
             info::sent(&moment, segment, own);
