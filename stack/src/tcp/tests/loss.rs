@@ -114,13 +114,13 @@ fn what_is_sent_in_a_recovery_is_not_lost_with_a_short_segment_before_it() {
         let mut pair = Pair::open(&config, &config);
         pair.write(A, b"x").unwrap();
         pair.settle();
-        let acknowledgment = pair.sent(B).iter().rfind(|packet| packet.payload.is_empty()).unwrap().header.clone();
+        let acknowledgment = pair.sent(B).iter().rfind(|packet| packet.payload.is_empty()).unwrap().header;
         pair.lose(|packet| packet.from == A);
         pair.write(A, &pattern(1448 * 6 + 100)).unwrap();
         pair.transmit();
         let first = acknowledgment.ack;
         for segments in 2..6 {
-            let mut duplicate = acknowledgment.clone();
+            let mut duplicate = acknowledgment;
             if sack {
                 let block = SackBlock { start: first + 1448, end: first + 1448 * segments };
                 duplicate.options.sack = SackBlocks::default();
