@@ -54,6 +54,8 @@ pub(super) struct Stream<Q: Queues> {
     pub(super) noted: bool,
     /// It has a rate of its own ([`super::Ring::set_rate`]).
     pub(super) is_paced: bool,
+    /// Its peer has yet to be told that it is on this ring, and would refuse what it sends ([`super::Ring::tcp_keep_silent`]).
+    pub(super) is_silent: bool,
 }
 
 impl<Q: Queues> Stream<Q> {
