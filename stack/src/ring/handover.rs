@@ -425,6 +425,7 @@ impl<Q: Queues> Ring<Q> {
             noted,
             is_paced,
             is_silent,
+            former: None,
         };
         let rule = self.late.take_rule((local, remote));
         let carried = Carried { device: self.queues.device().clone(), rule };
@@ -467,7 +468,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection goes on between two rings that know each other: this one has just taken it ([`Ring::adopt_snapshot`]), or its peer is at
-    /// another station from now on. What was on its way is sent again.
+    /// another station from now on. What was on its way is sent again; what still comes from where the peer was, is lost in silence.
     ///
     /// # Errors
     /// [`Error::BadSocket`] (no such connection, be it closed by the program or not).
@@ -477,6 +478,9 @@ impl<Q: Queues> Ring<Q> {
         let stream = slots.stream_at(id.index).ok_or(Error::BadSocket)?;
         // (Each of the two stations is told of it for itself.)
         unnote(stream, queues);
+        if let (NextHop::Station(former), true) = (stream.hop, stream.hop != hop) {
+            stream.former = Some(former);
+        }
         stream.hop = hop;
         stream.connection.go_on_elsewhere(now);
         self.renote(id.index);

@@ -157,6 +157,7 @@ impl<Q: Queues> Ring<Q> {
             noted: false,
             is_paced: false,
             is_silent: false,
+            former: None,
         };
         match self.slots.insert(Flow::Stream(Box::new(stream))) {
             Ok(id) => {

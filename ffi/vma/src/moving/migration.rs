@@ -45,6 +45,9 @@ const THREADS_MAX: usize = 8;
 const AGAIN_MIN: Duration = Duration::from_micros(100);
 const AGAIN_MAX: Duration = Duration::from_millis(100);
 
+/// A connection that is over is told of so many times more, where there is no answer.
+const GONE_TRIES: u32 = 3;
+
 /// Connections on their way to other rings.
 #[derive(Debug, Default)]
 pub(crate) struct Migrations {
@@ -125,9 +128,37 @@ impl Offload {
     }
 }
 
+/// A dialogue with a peer, which goes on from one connection to the next.
+struct Known {
+    peer: MemberRef,
+    dialogue: Option<Dialogue>,
+}
+
+impl Known {
+    /// With that one.
+    fn with(&mut self, peer: MemberRef) -> Option<&Dialogue> {
+        if self.peer != peer {
+            *self = Self { peer, dialogue: None };
+        }
+        if self.dialogue.is_none() {
+            self.dialogue = Dialogue::begin(&peer, ANSWER).ok().flatten();
+        }
+        self.dialogue.as_ref()
+    }
+
+    /// Asks, and begins again the next time if there is no answer. (One that is late is to no question.)
+    fn ask(&mut self, peer: MemberRef, words: &str) -> Option<String> {
+        let answer = self.with(peer)?.ask(words.as_bytes(), &[], ANSWER);
+        if answer.is_err() {
+            self.dialogue = None;
+        }
+        answer.ok().map(|(answer, _)| String::from_utf8_lossy(&answer).into_owned())
+    }
+}
+
 /// A thread's work: what goes over from this peer's connections, and then from those of others that have none.
 fn work(process: &'static Process, mut peer: u64) {
-    let mut known = None;
+    let mut known = Known { peer: MemberRef::told(peer), dialogue: None };
     loop {
         let job = {
             let mut guard = process.lock();
@@ -137,7 +168,7 @@ fn work(process: &'static Process, mut peer: u64) {
                 threads.retain(|other| *other != peer);
                 next = jobs.iter_mut().find(|job| !job.is_begun && !threads.contains(&job.peer.id()));
                 let Some(other) = &next else { return };
-                (peer, known) = (other.peer.id(), None);
+                peer = other.peer.id();
                 threads.push(peer);
             }
             let Some(next) = next else { return };
@@ -150,14 +181,11 @@ fn work(process: &'static Process, mut peer: u64) {
 }
 
 impl Job {
-    /// `known`: a dialogue with the peer, kept from one connection to the next.
-    fn run(&self, process: &'static Process, known: &mut Option<Dialogue>) {
+    fn run(&self, process: &'static Process, known: &mut Known) {
         let Ok(Some(mac)) = process.rendezvous_at(self.to).meet(&self.peer) else { return };
         let is_own = process.is_own(&self.peer);
-        if !is_own && known.is_none() {
-            *known = Dialogue::begin(&self.peer, ANSWER).ok().flatten();
-        }
-        if !is_own && known.is_none() {
+        // (So that it is told as soon as the connection is there.)
+        if !is_own && known.with(self.peer).is_none() {
             return;
         }
         let Some((id, ends)) = self.go_over(process, &mut process.lock(), NextHop::Station(mac), is_own) else { return };
@@ -215,13 +243,12 @@ impl Job {
     }
 
     /// Tells the peer, and goes on as soon as it follows.
-    fn tell(&self, process: &Process, id: FlowId, ends: (SocketAddr, SocketAddr), known: &mut Option<Dialogue>) {
+    fn tell(&self, process: &Process, id: FlowId, ends: (SocketAddr, SocketAddr), known: &mut Known) {
         let rendezvous = process.rendezvous_at(self.to);
         let words = format!("follow {} {} {:016x}", ends.1, ends.0, rendezvous.member_ref().id());
-        let (mut peer, mut pause) = (self.peer, AGAIN_MIN);
-        loop {
-            let answer = known.as_ref().map(|dialogue| dialogue.ask(words.as_bytes(), &[], ANSWER));
-            let answer = answer.and_then(Result::ok).map(|(answer, _)| String::from_utf8_lossy(&answer).into_owned());
+        let (mut peer, mut pause, mut tries) = (self.peer, AGAIN_MIN, GONE_TRIES);
+        while tries > 0 {
+            let answer = known.ask(peer, &words);
             let is_final = match answer.as_deref().map(|answer| answer.split_once(' ').unwrap_or((answer, ""))) {
                 Some(("meet", other)) => {
                     // It has gone over to another ring itself.
@@ -229,40 +256,54 @@ impl Job {
                     let _ = other.map(|other| rendezvous.meet(&other));
                     false
                 }
-                Some((follow::WAIT, _)) => false,
+                // It is stopped, or dead, of which the ring hears.
+                Some((follow::WAIT, _)) | None => false,
                 // It follows; or it knows of no such connection, and says so to what is sent.
                 Some(_) => true,
-                None => {
-                    // It is stopped, or hung up, or dead, of which the ring hears. (An answer that is late is to no question.)
-                    *known = None;
-                    false
-                }
             };
-            let mut guard = process.lock();
-            let offload = &mut *guard;
-            if offload.rings.at(self.to).ring.tcp_between(ends.0, ends.1) != Some(id) {
-                return;
+            match self.heard(process, id, ends, peer, is_final) {
+                Heard::GoesOn => return,
+                Heard::At(other) => peer = other,
+                // (Whoever sends to the old ring is to find out here.)
+                Heard::Gone if is_final => return,
+                Heard::Gone => tries -= 1,
+                Heard::Nothing => {}
             }
-            let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return };
-            let now_at = rendezvous.member_at(mac);
-            if is_final && now_at.is_none_or(|now_at| now_at == peer) {
+            super::pause_for(pause);
+            pause = (pause * 2).min(AGAIN_MAX);
+        }
+    }
+
+    /// What the connection makes of an answer of that peer's.
+    fn heard(&self, process: &Process, id: FlowId, ends: (SocketAddr, SocketAddr), peer: MemberRef, is_final: bool) -> Heard {
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        if offload.rings.at(self.to).ring.tcp_between(ends.0, ends.1) != Some(id) {
+            return Heard::Gone;
+        }
+        let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return Heard::Gone };
+        match process.rendezvous_at(self.to).member_at(mac) {
+            Some(other) if other != peer => Heard::At(other),
+            _ if !is_final => Heard::Nothing,
+            _ => {
                 let now = process.now();
                 offload.rings.of_mut(id).tcp_speak(now, id);
                 offload.dispatch();
                 offload.attend(now);
-                return;
-            }
-            drop(guard);
-            if let Some(now_at) = now_at.filter(|now_at| *now_at != peer) {
-                (peer, *known) = (now_at, None);
-            }
-            super::pause_for(pause);
-            pause = (pause * 2).min(AGAIN_MAX);
-            if known.is_none() {
-                *known = Dialogue::begin(&peer, ANSWER).ok().flatten();
+                Heard::GoesOn
             }
         }
     }
+}
+
+/// See [`Job::heard`].
+enum Heard {
+    GoesOn,
+    /// It is to be told that one: the peer's end is with it by now.
+    At(MemberRef),
+    /// It has ended, or is the kernel's.
+    Gone,
+    Nothing,
 }
 
 /// The other end of a connection, where that is this process's, too, and where the first one will be, as that one's ring knows it.

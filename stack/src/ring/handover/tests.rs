@@ -159,6 +159,33 @@ fn a_stream_whose_peer_has_yet_to_follow_says_nothing_and_hears() {
     assert_eq!(new.queues().out.lock().unwrap().len(), 0, "it was told once");
 }
 
+/// What the old ring sent is perhaps read after the peer follows: a reset would end the connection, should it be back there by then.
+#[test]
+fn what_comes_late_from_where_the_peer_was_is_refused_by_nobody() {
+    for (elsewhere, refused) in [(true, 0), (false, 1)] {
+        let mut pair = Pair::new();
+        let (client, server, _) = pair.connected();
+        pair.a.output.caps.point_to_point = true;
+        let here = MacAddr([2, 0, 0, 0, 0, 77]);
+        let hop = NextHop::Station(if elsewhere { here } else { pair.b.queues().mac });
+        pair.a.tcp_retarget(pair.now, client, NextHop::Station(pair.b.queues().mac)).unwrap();
+        pair.settle();
+        write(&mut pair.b, pair.now, server, b"late").unwrap();
+        let mut frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
+        pair.a.tcp_retarget(pair.now, client, hop).unwrap();
+        if !elsewhere {
+            // A stranger's.
+            frame[6..12].copy_from_slice(&here.0);
+        }
+        pair.a.queues().inward.lock().unwrap().push_back(frame);
+        pair.a.queues().out.lock().unwrap().clear();
+        pair.a.poll(pair.now);
+        let resets = pair.a.queues().out.lock().unwrap().iter().filter(|frame| frame[47] & 4 != 0).count();
+        assert_eq!(resets, refused, "{elsewhere}");
+        assert_eq!(read(&mut pair.a, pair.now, client, 8), Err(Error::WouldBlock));
+    }
+}
+
 #[test]
 fn a_stream_that_the_program_closed_while_it_was_silent_ends_when_it_may_speak() {
     let mut pair = Pair::new();

@@ -34,7 +34,7 @@ impl Resting {
     fn of<Q: Queues>(stream: &Stream<Q>) -> Option<Self> {
         #[rustfmt::skip]
         let &Stream {
-            ref connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted, is_paced, is_silent,
+            ref connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted, is_paced, is_silent, former: _,
         } = stream;
         // (One that is accepted, or may be, is the program's.)
         if awaits_rule || queued || stalled || is_paced || is_silent || orphan == parent.is_some() {
@@ -68,6 +68,7 @@ impl Resting {
             noted: self.noted,
             is_paced: false,
             is_silent: false,
+            former: None,
         }
     }
 
