@@ -114,7 +114,8 @@ impl Offload {
             let is_moving = || self.moves.iter().any(|moving| ends.is_none_or(|(local, remote)| moving.is_between(local, remote)));
             self.is_plain(socket, flow) && !descendants::shared_since(socket.birth) && !is_moving()
         };
-        let is_open = || self.rings.of(flow).info(flow).is_some_and(|info| matches!(info.state, Some(State::Established | State::CloseWait)));
+        let is_open =
+            || self.rings.of(flow).info(flow).is_some_and(|info| matches!(info.state, Some(State::Established | State::CloseWait)));
         !self.ending && !self.callbacks.are_used() && self.sockets.find(key).is_some_and(may_socket) && is_open()
     }
 
@@ -196,13 +197,7 @@ impl Job {
     }
 
     /// Takes the connection from its ring to the other. `None`: it stays.
-    fn go_over(
-        &self,
-        process: &Process,
-        offload: &mut Offload,
-        hop: NextHop,
-        is_own: bool,
-    ) -> Option<(FlowId, (SocketAddr, SocketAddr))> {
+    fn go_over(&self, process: &Process, offload: &mut Offload, hop: NextHop, is_own: bool) -> Option<(FlowId, (SocketAddr, SocketAddr))> {
         let Self { key, flow, to, direction, peer, .. } = *self;
         let now = process.now();
         offload.rings.touch(to);
