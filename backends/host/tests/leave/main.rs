@@ -4,6 +4,7 @@
 mod bpf;
 mod device;
 mod moves;
+mod namespaces;
 mod pair;
 mod refusals;
 mod states;
