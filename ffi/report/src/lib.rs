@@ -93,6 +93,8 @@ pub struct RingReport {
     pub core_claims: u64,
     /// Times that it found its core claimed, by this process or another one.
     pub core_claims_refused: u64,
+    /// Connections that went over to the ring of the thread that uses them.
+    pub migrations: u64,
     /// Looks at the completion queue in which there was something.
     pub batches: u64,
     /// The most frames that one of them took.

@@ -71,6 +71,8 @@ pub(crate) struct Offload {
     pub(crate) greetings: Vec<crate::socket::greeting::Greeting>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// Connections on their way to another ring.
+    pub(crate) migrations: crate::moving::migration::Migrations,
     /// What the kernel has no room for yet.
     pub(crate) backlogs: crate::moving::Backlogs,
     /// Connections that peers have just taken to the kernel.
@@ -250,6 +252,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             decisions: Vec::new(),
             greetings: Vec::new(),
             moves: Vec::new(),
+            migrations: crate::moving::migration::Migrations::default(),
             backlogs: crate::moving::Backlogs::default(),
             taken: Vec::new(),
             unaccepted: std::collections::VecDeque::new(),

@@ -7,17 +7,19 @@
 //! [`Process::rendezvous_of`]: crate::process::Process::rendezvous_of
 
 mod above;
+mod callers;
 mod choice;
 
 pub(crate) use self::above::{Above, Only};
+pub(crate) use self::callers::Callers;
 
 use core::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use ringway_stack::device::Queues as _;
-use ringway_stack::ring::{Event, FlowId};
-use ringway_stack::socket::FlowRing;
+use ringway_stack::ring::{Event, FlowId, NextHop};
+use ringway_stack::socket::{Direction, FlowRing};
 use ringway_stack::tcp::{self, Remains};
 use ringway_stack::{Error, Instant};
 
@@ -40,6 +42,8 @@ pub(crate) struct ProcessRing {
     pub(crate) untold: Option<Event>,
     /// What is known of the sockets above its flows of datagrams, for who has this ring's lock alone.
     pub(crate) datagrams: plain::Beside,
+    /// Who calls on its connections.
+    pub(crate) callers: Callers,
     /// By the flow's slot.
     by_slot: Vec<Above>,
     /// The heap of the thread that made it, which everything of the ring's is from: whoever polls it.
@@ -54,6 +58,7 @@ impl ProcessRing {
             calls: 0,
             untold: None,
             datagrams: plain::Beside::new(),
+            callers: Callers::default(),
             by_slot: Vec::new(),
             heap: memory::own_heap(),
         }
@@ -97,6 +102,31 @@ impl ProcessRing {
     /// As [`ProcessRing::above`].
     pub(crate) fn above_mut(&mut self, flow: FlowId) -> Option<&mut Above> {
         self.by_slot.get_mut(flow.index as usize)
+    }
+
+    /// A call that may be another thread's than the ring's receives, or sends, on a connection. Whether that goes over to the caller's ring.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_caller(&mut self, flow: FlowId, direction: Direction) -> bool {
+        let Self { ring, callers, .. } = self;
+        callers.prune(|index, generation| ring.info(FlowId { index, generation, ..flow }).is_some());
+        callers.note(flow, direction)
+    }
+
+    /// Takes a connection from another ring of the process, as it is written there: [`Ring::adopt_snapshot`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn adopt_snapshot(
+        &mut self,
+        now: Instant,
+        ends: (SocketAddr, SocketAddr),
+        hop: NextHop,
+        config: &tcp::Config,
+        bytes: &[u8],
+    ) -> Result<FlowId, Error> {
+        let _lent = self.heap.lend();
+        self.ring.adopt_snapshot(now, ends, hop, config, bytes)
     }
 
     /// Lets go of what is known of flows that are closed, and of members that are gone.
@@ -290,6 +320,11 @@ impl Rings {
     /// The state of the connection between two addresses, ours and its peer's, whichever ring has it.
     pub(crate) fn tcp_state(&self, local: SocketAddr, remote: SocketAddr) -> Option<tcp::State> {
         self.iter().find_map(|own| own.ring.tcp_state(local, remote))
+    }
+
+    /// The connection between two addresses, ours and its peer's, whichever ring has it.
+    pub(crate) fn tcp_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId> {
+        self.iter().find_map(|own| own.ring.tcp_between(local, remote))
     }
 
     /// Whether none of the rings has a connection between two addresses, ours and its peer's, or remembers one that may not be followed yet.

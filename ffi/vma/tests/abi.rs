@@ -171,6 +171,42 @@ fn a_thread_that_sleeps_for_one_socket() {
     }
 }
 
+/// Connections go over to the rings of the threads that use them, while they do: after so many calls, or each time.
+#[test]
+fn threads_that_go_on_with_others_connections() {
+    let connections = 120;
+    for (logic, ratio, least, most) in
+        [("20", "100", 40, 3 * connections), ("20", "0", 60, u64::MAX), ("30", "5", 1, u64::MAX), ("20", "-1", 0, 0)]
+    {
+        let name = format!("over-{logic}-{ratio}");
+        let ratios = [("VMA_RING_MIGRATION_RATIO_RX", ratio), ("VMA_RING_MIGRATION_RATIO_TX", ratio)];
+        let settings = [("VMA_RING_ALLOCATION_LOGIC_RX", logic), ratios[0], ratios[1]];
+        let report = observe_with(&name, &compile_as("over", &name, &[]), &settings);
+        let went_over = migrations(&report);
+        assert!((least..=most).contains(&went_over), "{name}: {went_over} went over");
+    }
+    let by_default = same_on_both("over");
+    assert!(migrations(&by_default) >= 40, "each thread has a ring where nobody says otherwise");
+    assert!(migrations(&same_on_both_by_ipv6("over")) >= 40);
+}
+
+/// A peer that dies then, or is stopped for a while, ends the connection as ever, or goes on with it.
+#[test]
+fn processes_that_die_as_their_connections_go_over() {
+    for ratio in ["0", "20"] {
+        let name = format!("bereft-{ratio}");
+        let settings = [("VMA_RING_MIGRATION_RATIO_RX", ratio), ("VMA_RING_MIGRATION_RATIO_TX", ratio)];
+        let report = observe_with(&name, &compile_as("bereft", &name, &[]), &settings);
+        assert!(migrations(&report) > 0, "{name}: none went over");
+    }
+}
+
+/// How many connections went over to other rings, in all processes of a program.
+fn migrations(report: &str) -> u64 {
+    let of = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["ring"]["migrations"].as_u64();
+    report.lines().filter_map(of).sum()
+}
+
 /// The same for UDP.
 #[test]
 fn threads_that_change_each_others_sockets() {

@@ -407,7 +407,7 @@ impl<Q: Queues> Ring<Q> {
             connection.lend_from_now_on();
         }
         let (wheel_at, far_at, parent) = (None, None, None);
-        let [awaits_rule, queued, orphan, stalled, shared, noted, is_paced] = [false; 7];
+        let [awaits_rule, queued, orphan, stalled, shared, noted, is_paced, is_silent] = [false; 8];
         let stream = Stream {
             connection,
             local,
@@ -424,6 +424,8 @@ impl<Q: Queues> Ring<Q> {
             shared,
             noted,
             is_paced,
+            is_silent,
+            former: None,
         };
         let rule = self.late.take_rule((local, remote));
         let carried = Carried { device: self.queues.device().clone(), rule };
@@ -466,21 +468,71 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection goes on between two rings that know each other: this one has just taken it ([`Ring::adopt_snapshot`]), or its peer is at
-    /// another station from now on. What was on its way is sent again.
+    /// another station from now on. What was on its way is sent again; what still comes from where the peer was, is lost in silence.
     ///
     /// # Errors
-    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    /// [`Error::BadSocket`] (no such connection, be it closed by the program or not).
     pub fn tcp_retarget(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
         let Self { slots, queues, .. } = self;
-        let stream = slots.stream(id)?;
+        slots.find(id).ok_or(Error::BadSocket)?;
+        let stream = slots.stream_at(id.index).ok_or(Error::BadSocket)?;
         // (Each of the two stations is told of it for itself.)
         unnote(stream, queues);
+        if let (NextHop::Station(former), true) = (stream.hop, stream.hop != hop) {
+            stream.former = Some(former);
+        }
         stream.hop = hop;
         stream.connection.go_on_elsewhere(now);
         self.renote(id.index);
-        self.transmit(now, id.index);
-        self.output.flush(&mut self.queues);
+        self.go_on_from(now, id.index);
         Ok(())
+    }
+
+    fn go_on_from(&mut self, now: Instant, index: u32) {
+        self.transmit(now, index);
+        // (One that waits out its TIME-WAIT is as small as it was.)
+        self.slots.rest(index);
+        self.output.flush(&mut self.queues);
+    }
+
+    /// The connection between these addresses (ours, the peer's), whether the program has closed it, has yet to accept it, or has it.
+    pub fn tcp_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId> {
+        let id = self.slots.id_at(self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote))?);
+        self.slots.find(id)?.stream_ends().map(|_| id)
+    }
+
+    /// The connection as bytes, as it is: a ring of the same process takes it from them ([`Ring::adopt_snapshot`]), before this one is left
+    /// ([`Ring::detach_stream`]). `None`: as [`Handover::snapshot`]; or it has a rate of its own, which is its ring's.
+    pub fn tcp_written(&mut self, id: FlowId) -> Option<Vec<u8>> {
+        let stream = self.slots.stream(id).ok()?;
+        if stream.is_paced || stream.is_silent {
+            return None;
+        }
+        stream.connection.snapshot().map(|snapshot| snapshot.to_bytes())
+    }
+
+    /// A connection that this ring has just taken ([`Ring::adopt_snapshot`]) says nothing until [`Ring::tcp_speak`], whatever the program does with it: its
+    /// peer is with the ring before it, and refuses what comes from here. What the peer sends here is heard. If its station is gone before, the
+    /// connection is reset: what it sent last, nobody has.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
+    pub fn tcp_keep_silent(&mut self, id: FlowId) -> Result<(), Error> {
+        self.slots.stream(id)?.is_silent = true;
+        Ok(())
+    }
+
+    /// The peer sends to this ring from now on, or is gone: the connection goes on. Nothing, if it is over, or has not been silent.
+    pub fn tcp_speak(&mut self, now: Instant, id: FlowId) {
+        if self.slots.find(id).is_none() {
+            return;
+        }
+        if let Some(stream) = self.slots.stream_at(id.index)
+            && core::mem::take(&mut stream.is_silent)
+        {
+            stream.connection.go_on_elsewhere(now);
+            self.go_on_from(now, id.index);
+        }
     }
 }
 

@@ -420,7 +420,9 @@ impl<Q: Queues> Ring<Q> {
         payload_len: usize,
     ) -> Option<()> {
         if !header.opens() {
-            return self.refuse(packet, header, payload_len);
+            // (A reset might find the connection back there, and would be for it.)
+            let was_there = self.slots.stream_at(index).is_some_and(|stream| stream.former == Some(packet.from));
+            return if was_there { None } else { self.refuse(packet, header, payload_len) };
         }
         self.on_syn_from_another_station(now, index);
         match self.demux.find(Protocol::Tcp, local, remote) {

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use self::resting::Resting;
 use super::types::{FlowId, NextHop};
 use super::udp::UdpFlow;
-use crate::device::{FiveTuple, Protocol, Queues, RuleId};
+use crate::device::{FiveTuple, MacAddr, Protocol, Queues, RuleId};
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
 use crate::mutants::{Mutant, Mutation};
@@ -54,6 +54,10 @@ pub(super) struct Stream<Q: Queues> {
     pub(super) noted: bool,
     /// It has a rate of its own ([`super::Ring::set_rate`]).
     pub(super) is_paced: bool,
+    /// Its peer has yet to be told that it is on this ring, and would refuse what it sends ([`super::Ring::tcp_keep_silent`]).
+    pub(super) is_silent: bool,
+    /// Where its peer was before it moved: what comes from there was on its way ([`super::Ring::tcp_retarget`]).
+    pub(super) former: Option<MacAddr>,
 }
 
 impl<Q: Queues> Stream<Q> {

@@ -156,6 +156,8 @@ impl<Q: Queues> Ring<Q> {
             shared: false,
             noted: false,
             is_paced: false,
+            is_silent: false,
+            former: None,
         };
         match self.slots.insert(Flow::Stream(Box::new(stream))) {
             Ok(id) => {
@@ -328,8 +330,8 @@ impl<Q: Queues> Ring<Q> {
                         self.stall(now, index);
                     }
                 }
-                // `tcp_route`, or the rule, wakes the flow.
-                None if stream.hop == NextHop::Pending || stream.awaits_rule => {}
+                // `tcp_route`, the rule, or `tcp_speak`, wakes the flow.
+                None if stream.hop == NextHop::Pending || stream.awaits_rule || stream.is_silent => {}
                 // The neighbour's answer, or its absence, wakes the flow.
                 None => self.await_neighbour(index),
             }
@@ -593,7 +595,8 @@ impl<Q: Queues> Ring<Q> {
         for &index in &lost {
             mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
-                let is_finished = self.queues.left_finished(mac, &stream.five_tuple());
+                // (Of one that had not been told where this end is, what it sent last is lost on the ring before: it says nothing here of that.)
+                let is_finished = !stream.is_silent && self.queues.left_finished(mac, &stream.five_tuple());
                 stream.connection.station_gone(is_finished);
             }
         }
@@ -637,7 +640,7 @@ fn station<Q: Queues>(
     queues: &mut Q,
 ) -> Option<MacAddr> {
     match stream.hop {
-        _ if stream.awaits_rule => None,
+        _ if stream.awaits_rule || stream.is_silent => None,
         NextHop::Station(mac) => Some(mac),
         NextHop::Pending => None,
         NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, queues),

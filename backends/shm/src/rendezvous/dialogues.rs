@@ -243,6 +243,10 @@ impl Rendezvous {
         if let Some(link) = self.living(&mut self.lock(), member.id) {
             return Ok(Some(link.mac));
         }
+        if member.id == self.member.id {
+            let link = self.to_myself(&mut self.lock()).map_err(crate::ResolveError::system("channel to itself"))?;
+            return Ok(Some(link.mac));
+        }
         let Some((socket, who)) = reach(member, self.timeout).map_err(unreachable)? else { return Ok(None) };
         sys::send_with(&socket, MEET, &[]).map_err(unreachable)?;
         self.greeted(socket, who, Instant::now() + self.timeout)

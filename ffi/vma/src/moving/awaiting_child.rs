@@ -2,7 +2,7 @@
 //!
 //! A parent that closes a connection while one child has it, and nobody else, leaves it to that child: it keeps the connection on its ring,
 //! acknowledging what comes, until the child asks for it. Then it writes the connection down, the child takes it onto a ring of its own
-//! ([`super::adoption`]), and the peer is told where to send ([`follow`]). Only then does the parent forget it: as long as the peer has not
+//! ([`super::adoption`]), and the peer is told where to send ([`super::follow`]). Only then does the parent forget it: as long as the peer has not
 //! been told, it refuses whatever the child sends, and the parent can take back what it gave.
 //!
 //! A child that has not asked in a while may not have been forked for the connection, or may be busy; and one may stop while it takes it: then
@@ -132,6 +132,11 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
 fn peer_of(process: &Process, offload: &Offload, id: FlowId) -> Option<MemberRef> {
     let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return None };
     process.rendezvous_of(id).member_at(mac).filter(|member| !process.is_own(member))
+}
+
+/// Whether a connection is between us and a child: on nobody's ring, as far as its peer is concerned.
+pub(super) fn is_given(offload: &Offload, ends: (SocketAddr, SocketAddr)) -> bool {
+    position(offload, ends).is_some_and(|at| !matches!(offload.awaiting_child[at].stage, Stage::Gone(_)))
 }
 
 /// The child asks whether it can have a connection.
@@ -311,29 +316,4 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
         leave(process, offload, awaiting_child);
     }
     !offload.awaiting_child.is_empty()
-}
-
-/// The other end's owner, who is these peers, has given the connection to another process, of this member: what is sent goes there from now on.
-pub(super) fn follow(process: &Process, offload: &mut Offload, from: &[u64], ends: (SocketAddr, SocketAddr), child: u64) -> &'static str {
-    let now = process.now();
-    offload.poll_if_due(now);
-    // What has begun to move is its owner's as it was.
-    if offload.moves.iter().any(|moving| moving.is_between(ends.0, ends.1)) {
-        return "no";
-    }
-    let open = peer::socket_between(offload, ends.0, ends.1).and_then(|key| offload.sockets.find(key)?.ring_id());
-    let kept = || match offload.awaiting_child[position(offload, ends)?].stage {
-        Stage::Waiting(id) => Some(id),
-        _ => None,
-    };
-    let Some(id) = open.or_else(kept) else { return "no" };
-    let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return "no" };
-    // Only who is at the other end may give it away.
-    if !process.rendezvous_of(id).member_at(mac).is_some_and(|member| from.contains(&member.id())) {
-        return "no";
-    }
-    let Some(child) = process.rendezvous_of(id).peers().into_iter().find(|peer| peer.id == child) else { return "no" };
-    let is_told = offload.rings.of_mut(id).tcp_retarget(now, id, NextHop::Station(child.mac)).is_ok();
-    offload.dispatch();
-    if is_told { "follows" } else { "no" }
 }

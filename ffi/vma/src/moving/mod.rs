@@ -7,6 +7,8 @@
 //! descriptor, which takes the place of the peer's placeholder ([`pair`]); and what was owed is written into it, before anything
 //! else. From then on it is the kernel's in every process, whoever uses it, in whatever turn.
 //!
+//! Within the process, a connection goes over to the ring of the thread that uses it ([`migration`]).
+//!
 //! What a fork's child alone goes on with changes its owner instead, and stays on the ring ([`awaiting_child`], [`adoption`]): the parent has closed
 //! it when the child first uses it, or does so soon after.
 //!
@@ -27,7 +29,8 @@
 //! - `adopt L R` of a child to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
 //! - `give L R` then: `given`, with the connection in a memfd; or `no`
 //! - `handover L R MEMBER` in the same dialogue, of the child that has it on its ring: `wait`; `yours`; or `back`, when it is not to be had after all
-//! - `follow L R MEMBER` of the owner to the peer: `follows`, who sends to that member from now on; or `no`
+//! - `follow L R MEMBER` of the owner to the peer, when the connection is a child's, or on another ring of the owner's: `follows`, who sends to that member
+//!   from now on; `meet MEMBER`, whom that one does not know yet; `wait`; or `no`
 //! - `forked`, with a pipe's reading end, of a child of a fork that nobody saw: `done`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
@@ -43,10 +46,12 @@ mod adoption;
 mod at_exit;
 pub(crate) mod awaiting_child;
 mod backlog;
+mod follow;
 mod giving_up;
 pub(crate) mod inherited;
 mod job;
 mod memfd;
+pub(crate) mod migration;
 pub(crate) mod owner;
 mod pair;
 mod peer;
@@ -203,8 +208,13 @@ fn addresses<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(SocketAdd
 }
 
 pub(crate) fn pause() {
+    pause_for(MOMENT);
+}
+
+/// Below a second.
+fn pause_for(time: Duration) {
     let mut nothing = libc::pollfd { fd: -1, events: 0, revents: 0 };
-    let moment = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(MOMENT.subsec_nanos().cast_signed()) };
+    let moment = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(time.subsec_nanos().cast_signed()) };
     // SAFETY: one pollfd that names no descriptor, and a valid time.
     unsafe { crate::real::ppoll(&raw mut nothing, 1, &raw const moment, core::ptr::null()) };
 }

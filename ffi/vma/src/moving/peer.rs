@@ -10,7 +10,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 
 use super::backlog::{self, Backlog, Taken};
 use super::giving_up::File;
-use super::{FormerDescriptor, Move, Role, addresses, awaiting_child, memfd, owner, pair, retreat};
+use super::{FormerDescriptor, Move, Role, addresses, awaiting_child, follow, memfd, owner, pair, retreat};
 use crate::descendants;
 use crate::devices::{DialogueHandler, Fd};
 use crate::fdtable;
@@ -77,8 +77,12 @@ pub(super) fn answer(process: &'static Process, dialogue: u64, from: &[u64], wor
             let given = awaiting_child::give(process, offload, dialogue, (local, remote));
             (if given.is_some() { "given" } else { "no" }, given)
         }
-        "handover" | "follow" => match parts.next().and_then(|member| u64::from_str_radix(member, 16).ok()) {
-            Some(member) if verb == "follow" => (awaiting_child::follow(process, offload, from, (local, remote), member), None),
+        "follow" => {
+            let member = parts.next().and_then(|member| u64::from_str_radix(member, 16).ok());
+            let answer = member.map(|member| follow::follow(process, offload, from, (local, remote), member));
+            return (answer.unwrap_or_else(|| "no".to_owned()), Vec::new());
+        }
+        "handover" => match parts.next().and_then(|member| u64::from_str_radix(member, 16).ok()) {
             Some(member) => (awaiting_child::hand_over(process, offload, dialogue, (local, remote), member), None),
             None => ("no", None),
         },

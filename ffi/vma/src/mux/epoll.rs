@@ -445,6 +445,16 @@ fn rings_of(offload: &Offload, target: Target) -> RingSet {
     }
 }
 
+/// A member of an instance is on another ring than before: where it has none left, nobody who waits in it need look. (One that it is nested in goes on to.)
+pub(super) fn leave_rings(offload: &mut Offload, epoll: u32) {
+    let Some(instance) = offload.mux.epolls.get(epoll) else { return };
+    let targets: Vec<Target> = instance.lists().interest.items().map(|(_, item)| item.target).collect();
+    let rings = targets.into_iter().map(|target| rings_of(offload, target)).fold(RingSet::NONE, RingSet::with);
+    if let Some(instance) = offload.mux.epolls.get_mut(epoll) {
+        instance.rings = rings;
+    }
+}
+
 fn token(interest: &Interest, item: u32) -> u64 {
     TOKEN_TAG << TOKEN_TAG_SHIFT | u64::from(interest.generation(item)) << GENERATION_SHIFT | u64::from(item)
 }

@@ -355,6 +355,15 @@ pub(crate) fn refresh(offload: &mut Offload, index: u32) {
     offload.announce(index, ready);
 }
 
+/// As [`refresh`], of a connection that is on another ring than before.
+pub(crate) fn went_over(offload: &mut Offload, index: u32) {
+    refresh(offload, index);
+    let Some(socket) = offload.sockets.get(index) else { return };
+    for watcher in socket.watch.items.clone() {
+        epoll::leave_rings(offload, watcher.epoll);
+    }
+}
+
 /// A socket's last descriptor is closed: nothing watches it any more. Call it under the lock, before it is removed.
 pub(crate) fn forget(offload: &mut Offload, index: u32) {
     let Some(socket) = offload.sockets.get_mut(index) else { return };

@@ -69,6 +69,7 @@ pub(super) fn ring(process: &Process, offload: &mut Offload) -> RingReport {
         polls: offload.mux.calls,
         sleeps: offload.mux.sleeps,
         lock_contended: process.state().contended(),
+        migrations: offload.migrations.done,
         core_claims: offload.mux.core_claims,
         core_claims_refused: offload.mux.core_claims_refused,
         ..RingReport::default()

@@ -6,7 +6,7 @@
 
 use ringway_params::Id;
 use ringway_stack::net::LinkId;
-use ringway_stack::ring::RingConfig;
+use ringway_stack::ring::{FlowId, RingConfig};
 use ringway_stack::socket::{Choice, Place};
 
 use super::{ProcessRing, RINGS_MAX};
@@ -88,7 +88,19 @@ impl Offload {
         }
         let places = &mut self.rings.places;
         places.owners.extend(Owner::of(place));
-        places.choice.ring(FABRIC, place).unwrap_or(0)
+        let ring = places.choice.ring(FABRIC, place).unwrap_or(0);
+        if let Some((is_by_core, ratios)) = self.extra_rings.migration_by(place) {
+            self.rings.at_mut(ring).callers.claim(is_by_core, ratios);
+        }
+        ring
+    }
+
+    /// The ring of the calling thread, to which a connection goes over that it alone uses, and which is opened if it is not there. `None`: it is on that ring,
+    /// or on none that is chosen by who calls.
+    pub(crate) fn home_of_caller(&mut self, key: Key, flow: FlowId) -> Option<u16> {
+        let (place, most) = self.place_of(key)?;
+        self.extra_rings.migration_by(place)?;
+        Some(self.ring_for(place, most)).filter(|ring| *ring != flow.ring)
     }
 
     /// Opens one ring more. Where none is to be had, another place's has to do.

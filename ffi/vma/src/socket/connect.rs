@@ -312,6 +312,7 @@ fn progress(offload: &Offload, key: Key, id: FlowId) -> Result<(), Error> {
     if offload.sockets.find(key).is_some_and(|socket| socket.kind == Kind::Moving || socket.moved) {
         return Ok(());
     }
+    let id = offload.flow_now(key, id);
     match offload.rings.of(id).info(id).and_then(|info| info.state) {
         Some(tcp::State::SynSent | tcp::State::SynReceived) => Err(Error::WouldBlock),
         Some(tcp::State::Closed) | None => Err(Error::Refused),

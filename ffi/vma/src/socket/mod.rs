@@ -159,6 +159,8 @@ pub(crate) struct Socket {
     pub(crate) is_left: bool,
     /// It was a connection of the ring, and moved to the kernel.
     pub(crate) moved: bool,
+    /// How often it went over to another ring of the process, for receiving and for sending.
+    pub(crate) migrations: [u32; 2],
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
     pub(crate) inherited: Vec<(i32, i32, i32)>,
     /// Its placeholder is one that other connections have too: where ([`common::OptionSets`]).
@@ -226,6 +228,7 @@ impl Socket {
             backlog: 0,
             waited: false,
             keepalive: tcp::Keepalive::default(),
+            migrations: [0; 2],
             birth: crate::descendants::forks(),
             is_shared: false,
             is_adopted: false,

@@ -13,6 +13,7 @@ use std::os::fd::RawFd;
 
 use ringway_stack::Error;
 use ringway_stack::ring::{Event, FlowId, RecvFlags};
+use ringway_stack::socket::Direction;
 use ringway_stack::time::Instant;
 
 pub(crate) use self::datagrams::{Beside, Taken};
@@ -45,6 +46,24 @@ impl<'a> Entered<'a> {
         let plain = Plain::find(key)?;
         let own = process.ring(plain.flow.ring)?.lock();
         plain.is_still(key).then_some(Self { own, flow: plain.flow, plain })
+    }
+
+    /// A call receives, or sends, on a connection: it may be the one after which that goes over to the caller's ring.
+    #[inline(always)]
+    fn used(self, process: &'a Process, key: Key, direction: Direction) -> Option<Self> {
+        if self.own.callers.expects_caller() { Some(self) } else { self.used_by_another(process, key, direction) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn used_by_another(mut self, process: &'a Process, key: Key, direction: Direction) -> Option<Self> {
+        if !self.own.note_caller(self.flow, direction) {
+            return Some(self);
+        }
+        let flow = self.flow;
+        drop(self);
+        process.lock().send_over(key, flow, direction);
+        Self::new(process, key)
     }
 
     /// Lets go of the ring. Who is to be told of what happened is told.
@@ -146,6 +165,7 @@ pub(crate) fn send(
     if entered.plain.is_of_datagrams() {
         return datagrams::send(process, now, entered, data, (to, flags)).map(Sent::Done);
     }
+    entered = entered.used(process, key, Direction::Tx)?;
     let result = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
     let (flow, plain) = (entered.flow, entered.plain);
     entered.leave(process, now);
@@ -240,6 +260,7 @@ pub(crate) fn receive(
     if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
     }
+    entered = entered.used(process, key, Direction::Rx)?;
     let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty(), false);
     entered.leave(process, now);
     match result {
@@ -280,7 +301,7 @@ impl Offload {
         }
     }
 
-    fn is_plain(&self, socket: &Socket, flow: FlowId) -> bool {
+    pub(crate) fn is_plain(&self, socket: &Socket, flow: FlowId) -> bool {
         socket.kind == Kind::Stream(flow)
             && socket.receive_low_water <= 1
             && socket.rare.is_none()

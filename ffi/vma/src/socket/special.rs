@@ -102,6 +102,7 @@ pub(super) fn receive(
 /// stays to be told by the next call.
 fn go_on(process: &Process, key: Key, id: FlowId, into: &mut [IoSliceMut<'_>], time: Option<Duration>) -> Result<usize, Errno> {
     receiving(process, key, (time, false), Resume::new(process.now()), |offload, now| {
+        let id = offload.flow_now(key, id);
         let nothing = offload.rings.of(id).info(id).is_none_or(|info| info.recv_queue == 0);
         if nothing && offload.rings.of(id).readiness(id).intersects(Readiness::ERR) {
             return Ok(0);
@@ -124,6 +125,7 @@ fn peek(
     until: Option<(usize, Option<Duration>)>,
 ) -> Result<usize, Errno> {
     let mut look = |offload: &mut Offload, now: Instant, least: usize| {
+        let id = offload.flow_now(key, id);
         let there = offload.rings.of(id).info(id).map_or(0, |info| info.recv_queue);
         if there < least && !offload.rings.of(id).readiness(id).intersects(Readiness::RDHUP | Readiness::ERR | Readiness::HUP) {
             return Err(Error::WouldBlock);
@@ -163,6 +165,7 @@ fn peek(
 /// No room: Linux waits for a byte (sock_rcvlowat is never zero), and takes none.
 fn receive_nothing(process: &Process, mut offload: Guard<'_, Offload>, key: Key, id: FlowId, flags: c_int) -> Result<usize, Errno> {
     let look = |offload: &mut Offload, now: Instant| {
+        let id = offload.flow_now(key, id);
         offload.rings.of_mut(id).tcp_recv(now, id, &mut [IoSliceMut::new(&mut [0])], RecvFlags::PEEK).map(|_| 0)
     };
     let now = process.now();
@@ -210,6 +213,7 @@ pub(crate) fn discard<'a>(
         let room = (len - done).min(scratch.len());
         let into = &mut [IoSliceMut::new(&mut scratch[..room])];
         let result = if done == 0 {
+            let id = offload.flow_now(key, id);
             stream::receive(process, offload, process.now(), key, id, into, flags & libc::MSG_DONTWAIT)
         } else {
             drop(offload);

@@ -8,6 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
 use ringway_stack::ring::{FlowId, RecvFlags, SendFlags};
+use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
 use super::address::Address;
@@ -61,6 +62,7 @@ pub(super) fn receive_some(
 ) -> Result<usize, Errno> {
     let ring_flags = if flags & libc::MSG_PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
     let state = &mut *offload;
+    state.note_caller(key, id, Direction::Rx);
     let hears = state.is_heard();
     match state.rings.at_mut(id.ring).receive(now, id, into, ring_flags, hears) {
         Err(Error::WouldBlock) => state.dispatch(),
@@ -111,6 +113,7 @@ fn wait_to_receive(
     resume: Resume,
 ) -> Result<usize, Errno> {
     receiving(process, key, (timeout, timeout.is_none()), resume, |offload, now| {
+        let id = offload.flow_now(key, id);
         let result = offload.rings.of_mut(id).tcp_recv(now, id, into, flags);
         offload.dispatch();
         result
@@ -203,6 +206,7 @@ pub(crate) fn send(
     }
     let total = vectors::total(data);
     let state = &mut *offload;
+    state.note_caller(key, id, Direction::Tx);
     let looks = !state.is_heard();
     let own = state.rings.at_mut(id.ring);
     let result = own.send(now, id, data, flags, looks, process.params.rx_poll_on_tx_tcp);
@@ -334,6 +338,7 @@ fn send_rest(
     let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
     while !left.is_empty() {
         let sent = blocking(process, key, timeout, |offload, now| {
+            let id = offload.flow_now(key, id);
             let result = offload.rings.of_mut(id).tcp_send(now, id, left, ring_flags);
             offload.dispatch();
             result
@@ -347,7 +352,10 @@ fn send_rest(
             Err(error) => return Err(failed(error, flags)),
         }
     }
-    process.lock().watch_held(process.now(), id);
+    let mut offload = process.lock();
+    let id = offload.flow_now(key, id);
+    offload.watch_held(process.now(), id);
+    drop(offload);
     Ok(done)
 }
 

@@ -112,6 +112,97 @@ fn a_peer_that_is_told_of_the_new_station_repeats_what_it_sent_to_the_old_one() 
     assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"lost on the way".to_vec()), "without waiting for a timer");
 }
 
+/// The peer is at the end of a wire, and refuses what comes from another station than the one that it knows.
+#[test]
+fn a_stream_whose_peer_has_yet_to_follow_says_nothing_and_hears() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let (ends, hop) = ((SocketAddr::new(B, 80), SocketAddr::new(A, 5000)), pair.b.tcp_hop(server).unwrap());
+    assert_eq!((pair.b.tcp_between(ends.0, ends.1), pair.b.tcp_between(ends.1, ends.0)), (Some(server), None));
+    write(&mut pair.b, pair.now, server, b"sent before, ").unwrap();
+    pair.b.queues().out.lock().unwrap().clear();
+    write(&mut pair.a, pair.now, client, b"lost on the way, ").unwrap();
+    pair.b.queues().inward.lock().unwrap().clear();
+    let bytes = pair.b.tcp_written(server).expect("it stands");
+    drop(pair.b.detach_stream(pair.now, server).unwrap());
+    let mut other = Pair::new();
+    core::mem::swap(&mut other.b.queues_mut().inward, &mut pair.b.queues_mut().inward);
+    core::mem::swap(&mut other.b.queues_mut().out, &mut pair.b.queues_mut().out);
+    let mut new = other.b;
+    let id = new.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes).unwrap();
+    new.tcp_keep_silent(id).unwrap();
+    assert!(new.tcp_written(id).is_none(), "one move at a time");
+    write(&mut new, pair.now, id, b"written meanwhile").unwrap();
+    for _ in 0..20 {
+        pair.now += Duration::from_millis(50);
+        new.poll(pair.now);
+        assert_eq!(new.queues().out.lock().unwrap().len(), 0);
+    }
+    // The peer follows, and is heard before anybody here knows that it does.
+    let to_old = pair.a.tcp_hop(client).unwrap();
+    pair.a.tcp_retarget(pair.now, client, to_old).unwrap();
+    new.poll(pair.now);
+    assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"lost on the way, ".to_vec()));
+    assert_eq!(new.queues().out.lock().unwrap().len(), 0);
+    new.tcp_speak(pair.now, id);
+    let mut got = Vec::new();
+    for _ in 0..4 {
+        settle(&mut pair, &mut new);
+        got.extend(read(&mut pair.a, pair.now, client, 64).unwrap_or_default());
+        pair.now += Duration::from_millis(50);
+    }
+    assert_eq!(got, b"sent before, written meanwhile");
+    write(&mut pair.a, pair.now, client, b"and on").unwrap();
+    settle(&mut pair, &mut new);
+    assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"and on".to_vec()));
+    new.tcp_speak(pair.now, id);
+    assert_eq!(new.queues().out.lock().unwrap().len(), 0, "it was told once");
+}
+
+/// What the old ring sent is perhaps read after the peer follows: a reset would end the connection, should it be back there by then.
+#[test]
+fn what_comes_late_from_where_the_peer_was_is_refused_by_nobody() {
+    for (elsewhere, refused) in [(true, 0), (false, 1)] {
+        let mut pair = Pair::new();
+        let (client, server, _) = pair.connected();
+        pair.a.output.caps.point_to_point = true;
+        let here = MacAddr([2, 0, 0, 0, 0, 77]);
+        let hop = NextHop::Station(if elsewhere { here } else { pair.b.queues().mac });
+        pair.a.tcp_retarget(pair.now, client, NextHop::Station(pair.b.queues().mac)).unwrap();
+        pair.settle();
+        write(&mut pair.b, pair.now, server, b"late").unwrap();
+        let mut frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
+        pair.a.tcp_retarget(pair.now, client, hop).unwrap();
+        if !elsewhere {
+            // A stranger's.
+            frame[6..12].copy_from_slice(&here.0);
+        }
+        pair.a.queues().inward.lock().unwrap().push_back(frame);
+        pair.a.queues().out.lock().unwrap().clear();
+        pair.a.poll(pair.now);
+        let resets = pair.a.queues().out.lock().unwrap().iter().filter(|frame| frame[47] & 4 != 0).count();
+        assert_eq!(resets, refused, "{elsewhere}");
+        assert_eq!(read(&mut pair.a, pair.now, client, 8), Err(Error::WouldBlock));
+    }
+}
+
+#[test]
+fn a_stream_that_the_program_closed_while_it_was_silent_ends_when_it_may_speak() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let (mut new, id) = moved_as_bytes(&mut pair, server);
+    settle(&mut pair, &mut new);
+    new.tcp_keep_silent(id).unwrap();
+    write(&mut new, pair.now, id, b"last words").unwrap();
+    new.close(pair.now, id, false);
+    settle(&mut pair, &mut new);
+    assert_eq!((read(&mut pair.a, pair.now, client, 64), new.lingering()), (Err(Error::WouldBlock), true));
+    new.tcp_speak(pair.now, id);
+    settle(&mut pair, &mut new);
+    assert_eq!(read(&mut pair.a, pair.now, client, 64), Ok(b"last words".to_vec()));
+    assert_eq!((read(&mut pair.a, pair.now, client, 64), new.lingering()), (Ok(Vec::new()), false));
+}
+
 #[test]
 fn its_rule_comes_and_goes_with_it() {
     let mut pair = Pair::new();

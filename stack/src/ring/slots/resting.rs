@@ -34,10 +34,10 @@ impl Resting {
     fn of<Q: Queues>(stream: &Stream<Q>) -> Option<Self> {
         #[rustfmt::skip]
         let &Stream {
-            ref connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted, is_paced,
+            ref connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted, is_paced, is_silent, former: _,
         } = stream;
         // (One that is accepted, or may be, is the program's.)
-        if awaits_rule || queued || stalled || is_paced || orphan == parent.is_some() {
+        if awaits_rule || queued || stalled || is_paced || is_silent || orphan == parent.is_some() {
             return None;
         }
         let ends = match (local, remote) {
@@ -67,6 +67,8 @@ impl Resting {
             shared: self.shared,
             noted: self.noted,
             is_paced: false,
+            is_silent: false,
+            former: None,
         }
     }
 

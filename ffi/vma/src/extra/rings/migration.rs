@@ -1,12 +1,25 @@
-//! VMA_RING_MIGRATION_RATIO_RX and _TX: a socket whose ring was chosen by its thread, or core, goes over to another's once that other alone has used
+//! VMA_RING_MIGRATION_RATIO_RX and _TX, for the Extra API's rings (for the process's own, see [`crate::moving::migration`]): a socket whose ring was chosen by its thread, or core, goes over to another's once that other alone has used
 //! it for so many calls.
 
-use ringway_stack::socket::Direction;
+use ringway_stack::socket::{Direction, Logic, Place};
 
-use super::Asked;
+use super::{Asked, Rings};
 use crate::cancel::Masked;
 use crate::process::Offload;
 use crate::slab::Key;
+
+impl Rings {
+    /// Whether flows change rings by who calls, where one is for that place: whether by the core that the caller is on, and after how many calls for receiving
+    /// and for sending. (A thread that is attached to a core stays there.)
+    pub(crate) fn migration_by(&self, place: Place) -> Option<(bool, [Option<u32>; 2])> {
+        let is_by_core = match place {
+            Place::Thread(_) => false,
+            Place::Core(_) => self.logics[Direction::Rx as usize] == Logic::Core,
+            _ => return None,
+        };
+        Some((is_by_core, self.ratios)).filter(|_| self.ratios != [None; 2])
+    }
+}
 
 impl Offload {
     /// A socket has joined a ring: from now on its calls are looked at, if they may move it.

@@ -22,7 +22,7 @@ impl Rings {
         let has_ring = socket.kind != Kind::Kernel || on.is_some_and(|on| on.ring(direction).is_some());
         Told {
             user_id: (has_ring && asked.logic == Logic::UserId).then_some(asked.user_id),
-            migrations: on.map_or(0, |on| on.migrations[at]),
+            migrations: on.map_or(0, |on| on.migrations[at]) + u64::from(socket.migrations[at]),
         }
     }
 }
