@@ -97,10 +97,9 @@ fn wait_until(
     let started = process.now();
     let is_fresh = resume.is_none();
     let before = thread::with(Thread::marks);
-    if let [only] = fds
-        && is_fresh
+    if is_fresh
         && sigmask.is_none()
-        && let Some(found) = plain::poll(process, only, started, deadline)
+        && let Some(found) = plain::poll(process, fds, started, deadline)
     {
         return found;
     }

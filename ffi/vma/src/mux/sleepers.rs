@@ -311,9 +311,9 @@ impl Offload {
             thread.lone.set(None);
             return;
         }
-        if let Some((ring, watched, waker)) = thread.lone.take() {
-            self.rings.at_mut(ring).rise_alone();
-            watched.end_sleep(waker);
+        if let Some(lying) = thread.lone.take() {
+            lying.rings.iter().for_each(|ring| self.rings.at_mut(ring).rise_alone());
+            lying.end_sleep();
         }
         self.stand_up(thread);
         spun.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);

@@ -5,17 +5,18 @@
 
 mod alone;
 mod datagrams;
+mod ready;
 
 use core::ffi::c_int;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::RawFd;
 
 use ringway_stack::Error;
 use ringway_stack::ring::{Event, FlowId, RecvFlags};
 use ringway_stack::time::Instant;
 
 pub(crate) use self::datagrams::{Beside, Taken};
+pub(crate) use self::ready::Asked;
 use super::address::Address;
 use super::table::{self, Audience, Plain, Traits};
 use super::{Ancillary, Family, Kind, Socket};
@@ -154,59 +155,6 @@ pub(crate) fn send(
         Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => None,
         Ok(done) if done < super::vectors::total(data) && !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, done)),
         result => Some(Sent::Done(result)),
-    }
-}
-
-/// What a plain socket is ready for, as its ring's lock is held.
-pub(crate) struct Readable<'a>(Entered<'a>);
-
-impl<'a> Readable<'a> {
-    /// Looks, at `now`. `None`: it is not plain, or callbacks are to run first.
-    pub(crate) fn new(process: &'a Process, key: Key, now: Instant) -> Option<Self> {
-        let mut entered = Entered::new(process, key).filter(|entered| entered.plain.is_without_callbacks())?;
-        entered.own.poll_if_due(now);
-        Some(Self(entered))
-    }
-
-    /// In epoll's bits, but for the kernel's half of it.
-    pub(crate) fn readiness(&self) -> u32 {
-        mux::expand(self.0.own.ring.readiness(self.0.flow).bits())
-    }
-
-    /// Whether the kernel has a half of it.
-    pub(crate) const fn is_of_datagrams(&self) -> bool {
-        self.0.plain.is_of_datagrams()
-    }
-
-    /// Its flow.
-    pub(crate) const fn flow(&self) -> FlowId {
-        self.0.flow
-    }
-
-    /// Whether there is anything to be seen to before a sleep.
-    pub(crate) fn has_more_to_do(&mut self) -> bool {
-        self.0.own.has_more_to_do()
-    }
-
-    /// Whether nobody else waits for it.
-    pub(crate) const fn is_unwatched(&self) -> bool {
-        self.0.plain.is_unwatched()
-    }
-
-    /// The kernel's half was found readable: the next receive asks it.
-    pub(crate) fn hint(&mut self) {
-        self.0.own.datagrams.hint(self.0.flow);
-    }
-
-    /// Lets go of the ring. Who is to be told of what happened is told.
-    pub(crate) fn leave(self, process: &Process, now: Instant) {
-        self.0.leave(process, now);
-    }
-
-    /// The ring, and what puts a sleeper's eventfd beside the socket.
-    pub(crate) fn into_sleep(self, key: Key) -> (Guard<'a, ProcessRing>, impl FnOnce(RawFd) -> bool) {
-        let plain = self.0.plain;
-        (self.0.own, move |waker| plain.begin_sleep(key, waker))
     }
 }
 
