@@ -146,7 +146,11 @@ fn wait_until(
         let waited = wait(process, &mut w, |offload, _| match examine(offload, fds) {
             0 if offload.mux.changes != changes => Some(Found::Changed),
             0 => None,
-            ready => Some(Found::Ready(ready)),
+            ready => {
+                let polled = fds.iter().filter_map(|fd| if let Entry::Socket(key) = fdtable::peek(fd.fd) { Some(key) } else { None });
+                offload.say_which_are_plain(polled);
+                Some(Found::Ready(ready))
+            }
         });
         match waited {
             Waited::Ready(Found::Changed) => {}

@@ -209,6 +209,20 @@ impl Offload {
         }
     }
 
+    /// A call has waited the long way for some sockets. Those that are plain are said to be, so that the next one need not.
+    pub(crate) fn say_which_are_plain(&mut self, keys: impl Iterator<Item = Key>) {
+        if !self.rings.are_locked() {
+            return;
+        }
+        for key in keys {
+            match self.sockets.find(key).map(|socket| &socket.kind) {
+                Some(&Kind::Stream(flow)) => self.say_if_plain(key, flow),
+                Some(&Kind::Datagram(Some(flow))) => self.say_if_datagrams_are_plain(key, flow),
+                _ => {}
+            }
+        }
+    }
+
     /// It is, as it stands now.
     fn say_that_it_is_plain(&mut self, key: Key, flow: FlowId) {
         let Some(socket) = self.sockets.find(key) else { return };
