@@ -162,17 +162,22 @@ fn threads_that_use_each_others_connections() {
 /// Where nothing is gained by spinning, too: VMA_RX_POLL=0 and VMA_SELECT_POLL=0.
 #[test]
 fn a_thread_that_sleeps_for_one_socket() {
-    sleeps("asleep", &[]);
+    sleeps("asleep", "asleep", &[]);
 }
 
 #[test]
 fn a_thread_that_sleeps_for_several_sockets() {
-    sleeps("asleep_for_several", &["-DSEVERAL"]);
+    sleeps("asleep", "asleep_for_several", &["-DSEVERAL"]);
+}
+
+#[test]
+fn a_thread_that_waits_for_room() {
+    sleeps("full", "full", &[]);
 }
 
 /// With one ring for all, with one for each thread, and for each socket.
-fn sleeps(name: &str, defines: &[&str]) {
-    let program = compile_as("asleep", name, defines);
+fn sleeps(source: &str, name: &str, defines: &[&str]) {
+    let program = compile_as(source, name, defines);
     observe(name, &program);
     for logic in ["0", "20", "10"] {
         for poll in [None, Some("0")] {

@@ -234,7 +234,7 @@ impl Thread {
     /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART. Or the thread is to
     /// end.
     #[inline]
-    pub(super) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
+    pub(crate) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
         let now = self.marks();
         let by_signal = if restart { now.interrupting != marks.interrupting } else { now.signals != marks.signals };
         by_signal || self.is_cancelled()

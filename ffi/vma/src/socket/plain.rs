@@ -6,6 +6,7 @@
 mod alone;
 mod datagrams;
 mod ready;
+mod sending;
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -17,6 +18,7 @@ use ringway_stack::time::Instant;
 
 pub(crate) use self::datagrams::{Beside, Taken};
 pub(crate) use self::ready::Asked;
+pub(super) use self::sending::{Rest, send_rest};
 use super::address::Address;
 use super::table::{self, Audience, Plain, Traits};
 use super::{Ancillary, Family, Kind, Socket};
@@ -127,7 +129,7 @@ pub(crate) fn is_of_datagrams(key: Key) -> bool {
 pub(crate) enum Sent {
     /// All of it, or as much as it may take without waiting; or an error.
     Done(Result<usize, Error>),
-    /// A part; the call goes on with the rest.
+    /// A part, or nothing yet; the call waits, and goes on with the rest.
     Part(FlowId, usize),
 }
 
@@ -152,7 +154,7 @@ pub(crate) fn send(
     entered.leave(process, now);
     match result {
         Err(Error::BadSocket) => None,
-        Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => None,
+        Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, 0)),
         Ok(done) if done < super::vectors::total(data) && !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, done)),
         result => Some(Sent::Done(result)),
     }
@@ -214,10 +216,18 @@ impl Offload {
         if !self.rings.are_locked() {
             return;
         }
-        for key in keys {
+        for key in keys.filter(|&key| Plain::find(key).is_none()) {
             match self.sockets.find(key).map(|socket| &socket.kind) {
                 Some(&Kind::Stream(flow)) => self.say_if_plain(key, flow),
-                Some(&Kind::Datagram(Some(flow))) => self.say_if_datagrams_are_plain(key, flow),
+                Some(&Kind::Datagram(Some(flow))) => {
+                    // (That the kernel's half has something may have been found when it was plain before.)
+                    if let Some(left) = self.rings.at_mut(flow.ring).datagrams.take_kernel_poll(flow)
+                        && let Some(socket) = self.sockets.find_mut(key)
+                    {
+                        socket.kernel_poll.go_on_from(left);
+                    }
+                    self.say_if_datagrams_are_plain(key, flow);
+                }
                 _ => {}
             }
         }
@@ -233,6 +243,7 @@ impl Offload {
             is_of_datagrams: matches!(socket.kind, Kind::Datagram(_)),
             is_nonblocking: socket.nonblocking,
             receive_timeout: socket.receive_timeout,
+            has_send_timeout: socket.send_timeout.is_some(),
             empty_is_all: !self.callbacks.are_used(),
         };
         if table::publish(key, flow, traits)

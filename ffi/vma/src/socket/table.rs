@@ -20,6 +20,8 @@ use crate::slab::{Key, Slab};
 const PLAIN: u64 = 1;
 /// Epoll instances have it, or threads sleep for it.
 const WATCHED: u64 = 2;
+/// It has a SO_SNDTIMEO.
+const SEND_TIMEOUT: u64 = 4;
 /// It is a UDP socket.
 const DATAGRAMS: u64 = 16;
 /// It does not block.
@@ -74,6 +76,8 @@ pub(super) struct Traits {
     pub(super) is_nonblocking: bool,
     /// SO_RCVTIMEO.
     pub(super) receive_timeout: Option<Duration>,
+    /// There is a SO_SNDTIMEO.
+    pub(super) has_send_timeout: bool,
     /// A receive that finds nothing, and is not to wait, has nothing else to do.
     pub(super) empty_is_all: bool,
 }
@@ -85,6 +89,7 @@ impl Traits {
         }
         bit(self.is_watched, WATCHED)
             | bit(self.is_watched_by_one, WATCHED_BY_ONE)
+            | bit(self.has_send_timeout, SEND_TIMEOUT)
             | bit(self.is_of_datagrams, DATAGRAMS)
             | bit(self.is_nonblocking, NONBLOCKING)
             | bit(self.empty_is_all, EMPTY_IS_ALL)
@@ -104,7 +109,7 @@ impl Plain {
         self.word & NONBLOCKING != 0 || flags & libc::MSG_DONTWAIT != 0
     }
 
-    /// Whether a receive with these flags that found nothing waits, and nobody else waits for the socket.
+    /// Whether a call with these flags that found nothing, or no room, waits, and nobody else waits for the socket.
     #[inline]
     pub(super) const fn waits_alone(self, flags: c_int) -> bool {
         self.is_unwatched() && !self.is_not_to_wait(flags)
@@ -123,6 +128,11 @@ impl Plain {
     /// SO_RCVTIMEO.
     pub(super) fn receive_timeout(self) -> Option<Duration> {
         (self.receive_timeout != 0).then(|| Duration::from_nanos(self.receive_timeout))
+    }
+
+    /// Whether it has a SO_SNDTIMEO.
+    pub(super) const fn has_send_timeout(self) -> bool {
+        self.word & SEND_TIMEOUT != 0
     }
 
     /// A thread is about to sleep for it, and is woken by that eventfd when it may be plain no more. `false`: it may be so already.
