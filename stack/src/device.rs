@@ -60,6 +60,8 @@ pub struct Capabilities {
     pub point_to_point: bool,
     /// How many rings one device can have.
     pub rings_max: usize,
+    /// What no rule steers is the kernel's, which has the same addresses: so a connection has a rule of its own even where there is but one ring.
+    pub is_beside_kernel: bool,
     /// How many flow rules fit into its table.
     pub rules_max: usize,
     /// Which rules it can steer by, beside the flows of sockets.
@@ -110,6 +112,7 @@ impl Capabilities {
             tso_max: None,
             point_to_point: false,
             rings_max: 1,
+            is_beside_kernel: false,
             rules_max: usize::MAX,
             steering: Steering::empty(),
             lro: false,

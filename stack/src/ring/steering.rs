@@ -120,9 +120,10 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// Whether a connection's frames might go to another ring, if no rule steered them here.
+    /// Whether a connection's frames might go to another ring, or to the kernel, if no rule steered them here.
     pub(super) fn is_steered(&self) -> bool {
-        !self.output.caps.point_to_point && self.output.caps.rings_max > 1
+        let caps = &self.output.caps;
+        !caps.point_to_point && (caps.rings_max > 1 || caps.is_beside_kernel)
     }
 
     /// The rule of the connection in the slot `index`.

@@ -36,7 +36,7 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
 ];
 
 /// The crates of devices.
-const DEVICES: [&str; 1] = ["ringway_shm"];
+const DEVICES: [&str; 2] = ["ringway_shm", "ringway_xdp"];
 
 /// Where they may be named in `ffi`, beside tests: the library's list of devices, and the command's list of who is on them.
 const LISTS_OF_DEVICES: [&str; 2] = ["ffi/vma/src/devices.rs", "ffi/cli/src/members.rs"];

@@ -127,7 +127,7 @@ impl PacketQueues {
             return Err(io::Error::last_os_error());
         }
         let capabilities =
-            Capabilities { gather_max: 8, rings_max: 2, steering: Steering::IPV6, ..Capabilities::least(DeviceKind::Xdp, MTU) };
+            Capabilities { gather_max: 8, is_beside_kernel: true, steering: Steering::IPV6, ..Capabilities::least(DeviceKind::Xdp, MTU) };
         let card = Card(Rc::new(Shared { capabilities, flows, rules: RefCell::default(), next: Cell::new(1) }));
         Ok(Self { card, fd, mac, lose: 0, lose_one_of: 0, received: 0 })
     }

@@ -4,6 +4,8 @@
 mod bpf;
 mod device;
 mod moves;
+#[path = "../namespaces/mod.rs"]
+mod namespaces;
 mod pair;
 mod refusals;
 mod states;

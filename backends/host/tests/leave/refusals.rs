@@ -9,8 +9,9 @@ use ringway_stack::device::Queues as _;
 use ringway_stack::ring::RingConfig;
 use ringway_stack::tcp::{Config, State};
 
+use crate::namespaces::ip;
 use crate::pair::{Ours, PEER, Pair, US};
-use crate::world::{World, in_world, in_worlds, ip};
+use crate::world::{World, in_world, in_worlds};
 
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;

@@ -1,10 +1,10 @@
 //! Two network namespaces and a cable between them: in one our ring stands beside the kernel, in the other there is the kernel alone.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use ringway_host::Clock;
 use ringway_stack::Instant;
@@ -12,6 +12,7 @@ use ringway_stack::device::{MacAddr, Queues as _};
 use ringway_stack::ring::{NextHop, Ring, RingConfig};
 
 use crate::device::{Card, PacketQueues};
+use crate::namespaces::{enter, ip, mac, new_namespace, offloads_off};
 
 const OUR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0a]);
 const PEERS_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0b]);
@@ -63,12 +64,7 @@ impl World {
             mac(OUR_MAC)
         ));
         ip("link set lo up\nlink set b0 up\naddr add 10.77.0.2/24 dev b0\naddr add fd77::2/64 dev b0 nodad\n");
-        // Frames come as a wire would carry them: no longer than its MTU, with whole checksums.
-        for what in
-            [0x17 /* ETHTOOL_STXCSUM */, 0x19 /* ETHTOOL_SSG */, 0x1f /* ETHTOOL_STSO */, 0x24 /* ETHTOOL_SGSO */]
-        {
-            ethtool_off("b0", what);
-        }
+        offloads_off("b0");
         enter(&here);
         ip("link set lo up\nlink set a0 up\naddr add 10.77.0.1/24 dev a0\naddr add fd77::1/64 dev a0 nodad\n");
         let [local, remote] = if is_v6 { ["fd77::1", "fd77::2"] } else { ["10.77.0.1", "10.77.0.2"] };
@@ -154,57 +150,8 @@ pub(crate) fn sockaddr(address: SocketAddr) -> Vec<u8> {
     }
 }
 
-fn mac(MacAddr(bytes): MacAddr) -> String {
-    bytes.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-/// The calling thread's from now on.
-fn new_namespace() -> Option<File> {
-    // SAFETY: no memory is involved.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return None;
-    }
-    File::open("/proc/thread-self/ns/net").ok()
-}
-
-fn enter(namespace: &File) {
-    // SAFETY: no memory is involved.
-    let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-    assert_eq!(entered, 0, "setns: {}", io::Error::last_os_error());
-}
-
 fn interface(name: &str) -> u32 {
     let name = std::ffi::CString::new(name).expect("a name");
     // SAFETY: the name ends with a zero.
     unsafe { libc::if_nametoindex(name.as_ptr()) }
-}
-
-/// Runs lines of ip(8), each of which must do.
-pub(crate) fn ip(lines: &str) {
-    let mut command = Command::new("ip");
-    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("ip(8)");
-    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("ip(8) reads");
-    let output = child.wait_with_output().expect("ip(8)");
-    assert!(output.status.success(), "ip: {}\n{lines}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// `struct ethtool_value`, behind a `struct ifreq`.
-fn ethtool_off(name: &str, command: u32) {
-    let mut value = [command, 0u32];
-    // SAFETY: all zeroes is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-    // SAFETY: no memory is involved.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    // SAFETY: the kernel has just made it, for us.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: the request, and what it points to, are readable and writable.
-    let done = unsafe {
-        libc::ioctl(fd.as_raw_fd(), 0x8946 /* SIOCETHTOOL */, &raw mut request)
-    };
-    assert_eq!(done, 0, "ethtool {command:#x}: {}", io::Error::last_os_error());
 }

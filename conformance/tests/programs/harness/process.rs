@@ -66,8 +66,13 @@ impl<'c> Launch<'c> {
 
     /// Starts it, and waits until something listens on (TCP) or is bound to (UDP) `port`.
     pub(crate) fn serve(self, port: u16) -> Running {
+        let is_preloaded = self.command.get_envs().any(|(name, value)| name == "LD_PRELOAD" && value.is_some());
+        let before = published();
         let mut server = self.spawn();
         server.wait_bound(port);
+        if is_preloaded {
+            await_published(before);
+        }
         server
     }
 
@@ -178,6 +183,24 @@ impl Output {
 
 fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// How long a server that is preloaded may take from where its port is bound to where it is known to Ringway's peers. (One whose port is the kernel's alone never
+/// is.) Between the two, whoever asks goes by the kernel, which is right, and would be counted.
+const PUBLISHED_WITHIN: Duration = Duration::from_millis(500);
+
+fn await_published(before: usize) {
+    let deadline = Instant::now() + PUBLISHED_WITHIN;
+    while published() <= before && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// How many addresses and sockets Ringway's processes have published in this network namespace.
+fn published() -> usize {
+    let names = fs::read_to_string("/proc/net/unix").expect("/proc/net/unix");
+    let is_published = |line: &&str| line.contains("@ringway/") && ["/tcp/", "/udp/", "/socket/"].iter().any(|kind| line.contains(kind));
+    names.lines().filter(is_published).count()
 }
 
 /// Whether `port` is bound in this network namespace: a TCP listener, or a UDP socket.

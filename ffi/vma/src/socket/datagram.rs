@@ -30,8 +30,10 @@ use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{fdtable, mux, real, rules};
 
-/// How long a destination that nobody offloads is left to the kernel before it is asked for again.
-const KERNEL_FOR: Duration = Duration::from_millis(100);
+/// How long a destination that nobody offloads is left to the kernel before it is asked for again: at first, for who has bound it a moment ago may be about
+/// to publish it, and at the most. Each time it is twice as long as the last.
+const KERNEL_FOR_MIN: Duration = Duration::from_millis(1);
+const KERNEL_FOR_MAX: Duration = Duration::from_millis(128);
 
 /// How long a way to an address is believed that other sockets may come to share, of which nobody tells: those of programs that don't run this
 /// library. (One that does run it tells at once.)
@@ -50,7 +52,7 @@ pub(super) const V6_MAX: usize = 65_487;
 
 /// How often it looks.
 const ROOM_EVERY: Duration = Duration::from_micros(50);
-/// How long one is whose holder is being asked.
+/// How long one is left to the kernel whose holder is being asked.
 const UNASKED_FOR: Duration = Duration::from_millis(1);
 
 /// The last destination, and how it is reached.
@@ -66,14 +68,23 @@ enum By {
     Unknown,
     /// Over the ring, until then.
     Station(Resolved, Instant),
-    /// Through the kernel, until then.
-    Kernel(Instant),
+    /// Through the kernel, until then, which was said to be for so long.
+    Kernel(Instant, Duration),
 }
 
 impl By {
     fn station(hop: Resolved, now: Instant) -> Self {
         let until = if hop.is_shared { now + SHARED_FOR } else { Instant::MAX };
         Self::Station(hop, until)
+    }
+
+    fn kernel(now: Instant, spell: Duration) -> Self {
+        Self::Kernel(now + spell, spell)
+    }
+
+    /// The holder is being asked.
+    fn unasked(now: Instant) -> Self {
+        Self::Kernel(now + UNASKED_FOR, Duration::ZERO)
     }
 }
 
@@ -93,7 +104,16 @@ impl Route {
 
     /// The same, if it was the kernel's.
     pub(super) fn is_by_kernel(&self, to: SocketAddr) -> bool {
-        self.to == Some(to) && matches!(self.by, By::Kernel(_))
+        self.to == Some(to) && matches!(self.by, By::Kernel(..))
+    }
+
+    /// That address is left to the kernel from now on, for longer than it was the last time.
+    fn left_to_kernel(&self, to: SocketAddr, now: Instant) -> Self {
+        let spell = match self.by {
+            By::Kernel(_, last) if self.to == Some(to) => (last * 2).clamp(KERNEL_FOR_MIN, KERNEL_FOR_MAX),
+            _ => KERNEL_FOR_MIN,
+        };
+        Self { to: Some(to), by: By::kernel(now, spell) }
     }
 
     pub(super) fn is_to(&self, to: SocketAddr) -> bool {
@@ -264,7 +284,7 @@ pub(crate) unsafe fn connect(
         // Another thread was first, so that it is on that one's ring.
         Ok(_) => {}
         Err(Unreachable::Because(reason)) => {
-            socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
+            socket.route.by = By::kernel(process.now(), KERNEL_FOR_MIN);
             let is_undecided = matches!(socket.reason, Some(Reason::Undecided | Reason::NoOffloadedPeer));
             if socket.kind == Kind::Datagram(None) && is_undecided {
                 socket.reason = Some(reason);
@@ -274,10 +294,10 @@ pub(crate) unsafe fn connect(
         // Sending is the kernel's; what comes may still come on the ring.
         Err(Unreachable::ByRule(rule)) => {
             tracing::info!("datagrams to {peer:?} are left to the kernel by {rule}");
-            socket.route.by = By::Kernel(process.now() + KERNEL_FOR);
+            socket.route.by = By::kernel(process.now(), KERNEL_FOR_MIN);
             offload.decided("connect", Some(Reason::Rule));
         }
-        Err(Unreachable::Unasked) => socket.route.by = By::Kernel(process.now() + UNASKED_FOR),
+        Err(Unreachable::Unasked) => socket.route.by = By::unasked(process.now()),
         Err(Unreachable::NotAnAddress) => {}
     }
     connect_on_ring(process, offload, fd, key);
@@ -352,7 +372,7 @@ fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key
     // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that station.
     let hop = match &socket.route.by {
         By::Station(hop, _) => NextHop::Station(hop.mac),
-        By::Unknown | By::Kernel(_) => NextHop::Station(MacAddr::default()),
+        By::Unknown | By::Kernel(..) => NextHop::Station(MacAddr::default()),
     };
     let kernels = address::of_placeholder(fd, socket.family).filter(|local| Family::of(*local) == socket.flow_family);
     let source = kernels.unwrap_or(address::any(socket.flow_family)).ip();
@@ -439,7 +459,7 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
     let (Ok(hop), Some(id)) = (found, socket.flow_to(to)) else {
-        socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
+        socket.take_route(socket.route.left_to_kernel(to, now));
         return None;
     };
     let station = hop.mac;
@@ -461,7 +481,7 @@ fn usable(process: &Process, socket: &Socket, to: SocketAddr, now: Instant) -> O
     }
     match &socket.route.by {
         By::Station(hop, until) if now < *until && process.rendezvous_at(socket.ring).still_valid(hop) => Some(Some(hop.mac)),
-        By::Kernel(until) if now < *until => Some(None),
+        By::Kernel(until, _) if now < *until => Some(None),
         _ => None,
     }
 }
@@ -561,10 +581,10 @@ fn send_after_asking(
                 result => return result.map_err(Errno::from),
             }
         }
-        (Err(Unreachable::Unasked), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + UNASKED_FOR) }),
-        (Ok(_), _) => socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) }),
+        (Err(Unreachable::Unasked), _) => socket.take_route(Route { to: Some(to), by: By::unasked(now) }),
+        (Ok(_), _) => socket.take_route(socket.route.left_to_kernel(to, now)),
         (Err(unreachable), _) => {
-            socket.take_route(Route { to: Some(to), by: By::Kernel(now + KERNEL_FOR) });
+            socket.take_route(socket.route.left_to_kernel(to, now));
             match unreachable {
                 Unreachable::Because(reason) => offload.decided("send", Some(reason)),
                 Unreachable::ByRule(rule) => {
@@ -585,4 +605,30 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     fdtable::count_kernel_tx(fd);
     fd_counters::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who has bound its address a moment ago is found as soon as it publishes it, and who never does is hardly ever asked for.
+    #[test]
+    fn what_is_the_kernels_is_asked_for_at_once_and_then_ever_less_often() {
+        let (to, other) = (SocketAddr::from(([127, 0, 0, 1], 7)), SocketAddr::from(([127, 0, 0, 1], 8)));
+        let mut route = Route::default();
+        let mut now = Instant::ZERO;
+        let mut spells = Vec::new();
+        while spells.len() < 10 {
+            route = route.left_to_kernel(to, now);
+            let By::Kernel(until, _) = route.by else { panic!("{route:?}") };
+            spells.push(until.since(now).as_millis());
+            now = until;
+        }
+        assert_eq!(spells, [1, 2, 4, 8, 16, 32, 64, 128, 128, 128]);
+        let By::Kernel(until, _) = route.left_to_kernel(other, now).by else { panic!("{route:?}") };
+        assert_eq!(until, now + KERNEL_FOR_MIN, "of another destination nothing is known");
+        let asked = Route { to: Some(to), by: By::unasked(now) };
+        let By::Kernel(until, _) = asked.left_to_kernel(to, now).by else { panic!("{asked:?}") };
+        assert_eq!(until, now + KERNEL_FOR_MIN);
+    }
 }

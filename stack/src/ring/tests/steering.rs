@@ -223,3 +223,14 @@ fn one_that_has_moved_and_whose_rule_fails_asks_for_another() {
     pair.settle();
     assert!(pair.b.queues().table().rules.is_empty());
 }
+
+/// Where the kernel has what no rule steers, a connection of a device's only ring has a rule, too: or its answers would come to the kernel.
+#[test]
+fn beside_the_kernel_a_connection_has_a_rule_whatever_rings_there_are() {
+    for is_beside_kernel in [false, true] {
+        let mut pair = Pair::new();
+        (pair.a.output.caps.rings_max, pair.a.output.caps.is_beside_kernel) = (1, is_beside_kernel);
+        pair.connected();
+        assert_eq!(pair.a.queues().rule_of(client_of(5000), Some(LISTENS)).is_some(), is_beside_kernel);
+    }
+}

@@ -1,0 +1,121 @@
+//! bpf(2), as far as a device needs it: two maps, one program, and the link that puts it in front of an interface.
+//!
+//! No loader and no compiler takes part: the program is a few dozen instructions, which [`assembler`] writes.
+
+pub(crate) mod assembler;
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+
+// include/uapi/linux/bpf.h.
+const MAP_CREATE: i32 = 0;
+const MAP_UPDATE_ELEM: i32 = 2;
+const MAP_DELETE_ELEM: i32 = 3;
+const PROG_LOAD: i32 = 5;
+const LINK_CREATE: i32 = 28;
+const MAP_TYPE_HASH: u32 = 1;
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_XDP: u32 = 37;
+
+/// An update that makes a new element, or fails (BPF_NOEXIST).
+const NOEXIST: u64 = 1;
+
+/// `union bpf_attr`, whose fields are named by their offsets.
+struct Attr([u8; 128]);
+
+impl Attr {
+    fn new(words: &[(usize, u32)], longs: &[(usize, u64)]) -> Self {
+        let mut bytes = [0; 128];
+        words.iter().for_each(|(at, word)| bytes[*at..at + 4].copy_from_slice(&word.to_ne_bytes()));
+        longs.iter().for_each(|(at, long)| bytes[*at..at + 8].copy_from_slice(&long.to_ne_bytes()));
+        Self(bytes)
+    }
+
+    fn call(&mut self, command: i32) -> io::Result<i32> {
+        // SAFETY: the attributes are readable and writable for their length; what they point to is borrowed by the callers below meanwhile.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len()) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+    }
+
+    fn open(&mut self, command: i32) -> io::Result<OwnedFd> {
+        let fd = self.call(command)?;
+        // SAFETY: the kernel has just made it, for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+/// A map with values of four bytes.
+#[derive(Debug)]
+pub(crate) struct Map {
+    fd: OwnedFd,
+    key_len: usize,
+}
+
+impl Map {
+    /// A hash table with keys of so many bytes.
+    pub(crate) fn hash(key_len: usize, entries: u32) -> io::Result<Self> {
+        Self::create(MAP_TYPE_HASH, key_len, entries)
+    }
+
+    /// AF_XDP sockets by the numbers of their queues.
+    pub(crate) fn sockets(entries: u32) -> io::Result<Self> {
+        Self::create(MAP_TYPE_XSKMAP, 4, entries)
+    }
+
+    fn create(kind: u32, key_len: usize, entries: u32) -> io::Result<Self> {
+        let fd = Attr::new(&[(0, kind), (4, key_len as u32), (8, 4), (12, entries)], &[]).open(MAP_CREATE)?;
+        Ok(Self { fd, key_len })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Sets a key's value.
+    pub(crate) fn put(&self, key: &[u8], value: u32) -> io::Result<()> {
+        self.update(key, value, 0)
+    }
+
+    /// The same, for a key that is not there yet: else EEXIST.
+    pub(crate) fn insert(&self, key: &[u8], value: u32) -> io::Result<()> {
+        self.update(key, value, NOEXIST)
+    }
+
+    fn update(&self, key: &[u8], value: u32, flags: u64) -> io::Result<()> {
+        assert_eq!(key.len(), self.key_len, "the kernel reads that many bytes");
+        let longs = [(8, key.as_ptr() as u64), (16, (&raw const value) as u64), (24, flags)];
+        Attr::new(&[(0, self.fd() as u32)], &longs).call(MAP_UPDATE_ELEM).map(drop)
+    }
+
+    pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
+        assert_eq!(key.len(), self.key_len, "the kernel reads that many bytes");
+        Attr::new(&[(0, self.fd() as u32)], &[(8, key.as_ptr() as u64)]).call(MAP_DELETE_ELEM).map(drop)
+    }
+}
+
+/// Loads an XDP program. What the verifier says of one that it refuses is part of the error.
+pub(crate) fn load(program: &[u8]) -> io::Result<OwnedFd> {
+    let attempt = |log: &mut [u8]| {
+        let license = c"MIT";
+        let (level, log_len) = if log.is_empty() { (0, 0) } else { (1, log.len() as u32) };
+        let words = [(0, PROG_TYPE_XDP), (4, program.len() as u32 / 8), (24, level), (28, log_len), (68, ATTACH_XDP)];
+        let log_at = if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 };
+        Attr::new(&words, &[(8, program.as_ptr() as u64), (16, license.as_ptr() as u64), (32, log_at)]).open(PROG_LOAD)
+    };
+    attempt(&mut []).or_else(|error| {
+        if error.raw_os_error() == Some(libc::EPERM) {
+            return Err(error);
+        }
+        let mut log = vec![0; 1 << 16];
+        attempt(&mut log).map_err(|error| {
+            let said = log.split(|byte| *byte == 0).next().unwrap_or_default();
+            io::Error::new(error.kind(), format!("{error}: {}", String::from_utf8_lossy(said).trim()))
+        })
+    })
+}
+
+/// Puts a program in front of an interface, for as long as the link is open: in its driver where that can, else behind it.
+pub(crate) fn attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
+    Attr::new(&[(0, program.as_raw_fd() as u32), (4, interface), (8, ATTACH_XDP)], &[]).open(LINK_CREATE)
+}

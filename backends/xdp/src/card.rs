@@ -1,0 +1,174 @@
+//! The interface as a card: its flow rules, in the map that the program in front of it looks up.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringway_stack::device::{
+    Attached, Capabilities, Device, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
+};
+use ringway_stack::offload::DeviceKind;
+
+use crate::bpf::{self, Map};
+use crate::error::AttachError;
+use crate::interface::Interface;
+use crate::key::{self, Key};
+use crate::program::program;
+use crate::queues::XdpQueues;
+use crate::settings::Settings;
+
+/// Flow rules of one interface.
+const RULES_MAX: u32 = 1 << 16;
+/// Queues of one interface that are served.
+const QUEUES_MAX: u32 = 64;
+
+/// An interface.
+#[derive(Clone, Debug)]
+pub struct XdpDevice(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    capabilities: Capabilities,
+    interface: Interface,
+    settings: Settings,
+    rules: Map,
+    sockets: Map,
+    state: Mutex<State>,
+    /// The program is in front of the interface as long as this is open.
+    _link: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Their keys.
+    rules: BTreeMap<u64, Key>,
+    last: u64,
+    /// There is a ring.
+    is_taken: bool,
+}
+
+impl State {
+    /// Whether that is the ring, which has one queue of frames.
+    fn has(&self, target: Target) -> bool {
+        self.is_taken && target == Target::Queue(QueueId(0))
+    }
+}
+
+impl XdpDevice {
+    /// Puts the program in front of an interface of this network namespace. It steers nothing before it has rules, and everything is the kernel's again
+    /// once all handles and rings are gone, whatever they end by.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn attach(settings: &Settings) -> Result<Self, AttachError> {
+        let interface = Interface::find(&settings.interface)?;
+        let queues = interface.queues.min(QUEUES_MAX);
+        let rules = Map::hash(key::LEN, RULES_MAX).map_err(AttachError::system("BPF_MAP_CREATE of flow rules"))?;
+        let sockets = Map::sockets(queues).map_err(AttachError::system("BPF_MAP_CREATE of sockets"))?;
+        let loaded = bpf::load(&program(rules.fd(), sockets.fd())).map_err(AttachError::system("BPF_PROG_LOAD"))?;
+        let link = bpf::attach(&loaded, interface.index).map_err(AttachError::system("BPF_LINK_CREATE"))?;
+        let capabilities = Capabilities {
+            gather_max: ringway_stack::device::GATHER_LIMIT,
+            is_beside_kernel: true,
+            rules_max: RULES_MAX as usize,
+            steering: Steering::IPV6,
+            ..Capabilities::least(DeviceKind::Xdp, interface.mtu)
+        };
+        let state = Mutex::default();
+        Ok(Self(Arc::new(Shared { capabilities, interface, settings: settings.clone(), rules, sockets, state, _link: link })))
+    }
+
+    pub(crate) fn interface(&self) -> &Interface {
+        &self.0.interface
+    }
+
+    /// The sockets of the ring take their places: one for each queue.
+    pub(crate) fn place(&self, sockets: impl Iterator<Item = RawFd>) -> io::Result<()> {
+        (0u32..).zip(sockets).try_for_each(|(queue, socket)| self.0.sockets.put(&queue.to_ne_bytes(), socket as u32))
+    }
+
+    /// Queues of the interface that are served.
+    pub(crate) fn queues(&self) -> u32 {
+        self.interface().queues.min(QUEUES_MAX)
+    }
+
+    /// The ring is no more: its rules end with it.
+    pub(crate) fn leave(&self) {
+        let mut state = self.state();
+        state.is_taken = false;
+        core::mem::take(&mut state.rules).values().for_each(|key| self.forget(key));
+        // (The kernel takes a socket out that is closed.)
+    }
+
+    /// Rules that steer now.
+    pub fn rules(&self) -> usize {
+        self.state().rules.len()
+    }
+
+    fn forget(&self, key: &Key) {
+        if let Err(error) = self.0.rules.remove(key) {
+            tracing::warn!("{}: a flow rule does not end: {error}", self.0.settings.interface);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Device for XdpDevice {
+    type Queues = XdpQueues;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.0.capabilities
+    }
+
+    fn open(&self, config: &QueuesConfig) -> Result<XdpQueues, OpenError> {
+        // (What no rule steers is the kernel's, whatever a ring asks for.)
+        let _ = config;
+        if core::mem::replace(&mut self.state().is_taken, true) {
+            return Err(OpenError::Full);
+        }
+        XdpQueues::open(self, &self.0.settings).map_err(|error| {
+            tracing::warn!("{}: {error}", self.0.settings.interface);
+            self.leave();
+            OpenError::Full
+        })
+    }
+
+    fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
+        let flow = rule.as_five_tuple().ok_or_else(|| self.0.capabilities.lacks("rules but those of sockets"))?;
+        let mut state = self.state();
+        if !state.has(target) {
+            return Err(RuleError::NoQueue);
+        }
+        let key = key::of(&flow);
+        self.0.rules.insert(&key, 0).map_err(|error| match error.raw_os_error() {
+            Some(libc::EEXIST) => RuleError::Taken,
+            _ => RuleError::Full,
+        })?;
+        state.last += 1;
+        let id = state.last;
+        state.rules.insert(id, key);
+        Ok(Attached { rule: RuleId(id), is_ready: true })
+    }
+
+    fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
+        if tag != 0 {
+            return Err(self.0.capabilities.lacks("flow tags").into());
+        }
+        let state = self.state();
+        match state.rules.contains_key(&rule.0) {
+            _ if !state.has(target) => Err(RuleError::NoQueue),
+            true => Ok(()),
+            false => Err(RuleError::Ended),
+        }
+    }
+
+    fn detach(&self, rule: RuleId) {
+        if let Some(key) = self.state().rules.remove(&rule.0) {
+            self.forget(&key);
+        }
+    }
+}

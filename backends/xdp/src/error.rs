@@ -1,0 +1,55 @@
+//! Why an interface is not a device.
+
+use std::io;
+
+/// Why an interface was not attached to.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// There is no interface of that name in this network namespace.
+    #[error("no interface is called {0}")]
+    NoInterface(String),
+    /// It is no Ethernet interface.
+    #[error("{0} is no Ethernet interface")]
+    NotEthernet(String),
+    /// Another program (or another process of Ringway's) has an XDP program in front of it, or has the queue.
+    #[error("{what}: the interface, or its queue, is taken by another program")]
+    Taken {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// The process may not: it lacks CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF.
+    #[error("{what}: not permitted; it takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")]
+    NotPermitted {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// The memory that frames are received into may not be locked: RLIMIT_MEMLOCK is too low.
+    #[error("RLIMIT_MEMLOCK is too low for {bytes} bytes of frames")]
+    Memlock {
+        /// How many were to be locked.
+        bytes: u64,
+    },
+    /// The system refused something else.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Its answer.
+        error: io::Error,
+    },
+}
+
+impl AttachError {
+    /// For what the system said of `what`.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { what },
+            Some(libc::EBUSY | libc::EEXIST) => Self::Taken { what },
+            _ => Self::System { what, error },
+        }
+    }
+
+    pub(crate) fn last(what: &'static str) -> Self {
+        Self::system(what)(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,121 @@
+//! What is to be known of an interface.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use ringway_stack::device::MacAddr;
+
+use crate::error::AttachError;
+
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+/// include/uapi/linux/ethtool.h.
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// An interface of this network namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    pub(crate) index: u32,
+    pub(crate) mac: MacAddr,
+    /// Of an IP packet, in bytes.
+    pub(crate) mtu: usize,
+    /// Its receive queues.
+    pub(crate) queues: u32,
+    /// Its frames come from the same machine (veth): one whose sender left the checksum to the device has it unfinished.
+    pub(crate) is_virtual: bool,
+}
+
+impl Interface {
+    pub(crate) fn find(name: &str) -> Result<Self, AttachError> {
+        let no_interface = || AttachError::NoInterface(name.to_owned());
+        let c_name = CString::new(name).map_err(|_| no_interface())?;
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+            return Err(no_interface());
+        }
+        // SAFETY: the name ends with a zero.
+        let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
+        if index == 0 {
+            return Err(no_interface());
+        }
+        let ask = Asker::new(name).map_err(AttachError::system("socket"))?;
+        let (mac, mtu) = (|| Ok((ask.hardware_address()?, ask.mtu()?)))().map_err(AttachError::system("ioctl of an interface"))?;
+        let mac = mac.ok_or_else(|| AttachError::NotEthernet(name.to_owned()))?;
+        Ok(Self { index, mac, mtu, queues: ask.channels().max(1), is_virtual: ask.driver() == "veth" })
+    }
+}
+
+/// Asks the kernel about an interface.
+struct Asker {
+    fd: OwnedFd,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+impl Asker {
+    fn new(name: &str) -> io::Result<Self> {
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut bytes = [0; libc::IFNAMSIZ];
+        bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+        // SAFETY: the kernel has just made it, for us.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, name: bytes })
+    }
+
+    fn call(&self, request: libc::c_ulong, ifreq: &mut libc::ifreq) -> io::Result<()> {
+        ifreq.ifr_name = self.name;
+        // SAFETY: the request is readable and writable, and so is what it points to, which is what `ethtool` sees to.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, core::ptr::from_mut(ifreq)) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn hardware_address(&self) -> io::Result<Option<MacAddr>> {
+        let mut ifreq = empty();
+        self.call(libc::SIOCGIFHWADDR, &mut ifreq)?;
+        // SAFETY: that request has filled in an address.
+        let address = unsafe { ifreq.ifr_ifru.ifru_hwaddr };
+        let mut mac = [0; 6];
+        mac.iter_mut().zip(address.sa_data).for_each(|(to, from)| *to = from as u8);
+        Ok((address.sa_family == libc::ARPHRD_ETHER).then_some(MacAddr(mac)))
+    }
+
+    fn mtu(&self) -> io::Result<usize> {
+        let mut ifreq = empty();
+        self.call(libc::SIOCGIFMTU, &mut ifreq)?;
+        // SAFETY: that request has filled in a number.
+        Ok(unsafe { ifreq.ifr_ifru.ifru_mtu }.max(0) as usize)
+    }
+
+    /// Its driver's name, if it tells.
+    fn driver(&self) -> String {
+        // `struct ethtool_drvinfo`: the command, and the name in 32 bytes.
+        let mut info = [0; 49];
+        info[0] = ETHTOOL_GDRVINFO;
+        if self.ethtool(&mut info).is_err() {
+            return String::new();
+        }
+        let bytes: Vec<u8> = info[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// How many of its queues receive, as far as it tells; zero: it does not.
+    fn channels(&self) -> u32 {
+        // `struct ethtool_channels`: the command, four maxima, and of receivers, senders, others, and both, how many there are.
+        let mut channels = [0; 9];
+        channels[0] = ETHTOOL_GCHANNELS;
+        if self.ethtool(&mut channels).is_ok() { channels[5] + channels[8] } else { 0 }
+    }
+
+    fn ethtool(&self, structure: &mut [u32]) -> io::Result<()> {
+        let mut ifreq = empty();
+        ifreq.ifr_ifru.ifru_data = structure.as_mut_ptr().cast();
+        self.call(SIOCETHTOOL, &mut ifreq)
+    }
+}
+
+fn empty() -> libc::ifreq {
+    // SAFETY: all zeroes is a valid request.
+    unsafe { core::mem::zeroed() }
+}

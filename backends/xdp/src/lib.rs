@@ -1,0 +1,36 @@
+//! Ringway's AF_XDP device: an ordinary Linux interface whose frames for some flows come to the process, while all others stay the kernel's.
+//!
+//! An XDP program in front of the interface looks each frame's addresses and ports up in a map of flow rules. What has a rule is passed to an AF_XDP socket
+//! (Documentation/networking/af_xdp.rst), whose memory and queues are a ring's; what has none goes on to the kernel (XDP_PASS). The interface's
+//! addresses, its ARP and its neighbour discovery stay the kernel's. Program, maps and link are the process's, and end with it.
+//!
+//! - [`XdpDevice`]: the interface, with its flow rules ([`card`])
+//! - [`XdpQueues`]: its ring, on all of the interface's queues ([`queues`])
+//! - `program`: the program; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
+//! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
+//! - `sleep`: what the ring's owner sleeps on
+//! - `send`: what connections have queued to send; `partial`: checksums that a sender left to its device
+//!
+//! It takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and as much locked memory as frames are asked for ([`Settings`]).
+
+mod bpf;
+pub mod card;
+mod error;
+mod interface;
+mod key;
+mod partial;
+mod program;
+mod queue;
+pub mod queues;
+mod send;
+mod settings;
+mod sleep;
+mod socket;
+mod umem;
+
+pub use card::XdpDevice;
+pub use error::AttachError;
+pub use queues::{Counters, XdpQueues};
+pub use send::SendBuffer;
+pub use settings::Settings;
+pub use umem::Received;

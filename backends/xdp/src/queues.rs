@@ -1,0 +1,320 @@
+//! The ring: a socket on each queue of the interface, over the same memory. Frames leave by the first one's.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use libc::xdp_desc;
+use ringway_host::HostQueues;
+use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, Wake};
+use ringway_stack::time::Instant;
+
+use crate::card::XdpDevice;
+use crate::error::AttachError;
+use crate::partial;
+use crate::send::{SendBuffer, SendMemory};
+use crate::settings::Settings;
+use crate::sleep::{SLEEPER, Sleep};
+use crate::socket::XskSocket;
+use crate::umem::{CHUNK, Received, Umem};
+
+/// Bytes of an Ethernet header, with a VLAN tag.
+const ETHERNET_MAX: usize = 18;
+
+/// Frames that each queue of the interface has at the least to receive into.
+const FRAMES_MIN: u32 = 16;
+
+/// What a ring has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames received.
+    pub received: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Bytes of them, which were all copied to where the kernel sends from.
+    pub sent_bytes: u64,
+    /// System calls to have the kernel send.
+    pub wakeups: u64,
+}
+
+/// The ring of an interface.
+#[derive(Debug)]
+pub struct XdpQueues {
+    /// One for each queue. Invariant: there is one. (The others first: they have the first one's memory.)
+    others: Vec<XskSocket>,
+    first: XskSocket,
+    sleep: Sleep,
+    /// Which of them is looked at first.
+    turn: usize,
+    umem: Arc<Umem>,
+    memory: Arc<SendMemory>,
+    /// Chunks to send from that are neither queued nor on their way.
+    free: Vec<u32>,
+    /// Chunks that are to go to the fill queue.
+    refill: Vec<u32>,
+    counters: Counters,
+    device: XdpDevice,
+}
+
+impl XdpQueues {
+    pub(crate) fn open(device: &XdpDevice, settings: &Settings) -> Result<Self, AttachError> {
+        let (queues, interface) = (device.queues(), device.interface().index);
+        let receives = settings.received_frames.max(queues * FRAMES_MIN);
+        let umem = Umem::map(receives, settings.sent_frames).map_err(AttachError::system("memory for frames"))?;
+        let first = XskSocket::open(&umem, interface, 0, None)?;
+        let others = (1..queues).map(|queue| XskSocket::open(&umem, interface, queue, Some(&first))).collect::<Result<Vec<_>, _>>()?;
+        let sleep = Sleep::new(core::iter::once(&first).chain(&others).map(XskSocket::fd)).map_err(AttachError::system("epoll"))?;
+        let (free, refill) = (umem.sends().collect(), umem.receives().collect());
+        let memory = SendMemory::new(settings.send_bytes);
+        let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
+        let mut ring = Self { others, first, sleep, turn: 0, umem, memory, free, refill, counters, device };
+        ring.refill();
+        let placed = ring.device.place(ring.sockets().map(XskSocket::fd));
+        placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
+        Ok(ring)
+    }
+
+    /// What it has done.
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many frames have come by each queue of the interface.
+    pub fn received_by_queue(&self) -> Vec<u32> {
+        self.sockets().map(|socket| socket.received.taken()).collect()
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = &XskSocket> {
+        core::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn set_armed(&mut self, on: bool) {
+        let Self { first, others, sleep, .. } = self;
+        sleep.set_armed(on, core::iter::once(&*first).chain(others.iter()).map(XskSocket::fd));
+    }
+
+    fn socket_mut(&mut self, queue: usize) -> &mut XskSocket {
+        if queue == 0 { &mut self.first } else { &mut self.others[queue - 1] }
+    }
+
+    /// Gives the kernel chunks to receive into: to each queue its own share of them.
+    fn refill(&mut self) {
+        self.refill.append(&mut self.umem.returned());
+        if self.refill.is_empty() {
+            return;
+        }
+        let queues = 1 + self.others.len();
+        for chunk in core::mem::take(&mut self.refill) {
+            let fill = &mut self.socket_mut(chunk as usize % queues).fill;
+            let is_taken = fill.push(u64::from(chunk) * CHUNK as u64);
+            debug_assert!(is_taken, "each has room for all chunks");
+        }
+        for queue in 0..queues {
+            let socket = self.socket_mut(queue);
+            if socket.fill.publish() > 0 && socket.fill.needs_wakeup() {
+                socket.wake_receiver();
+            }
+        }
+    }
+
+    /// Takes frames of one queue.
+    fn receive(&mut self, queue: usize, batch: &mut RxBatch<Received>) -> usize {
+        let mut count = 0;
+        while !batch.is_full() {
+            let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
+            let Some((chunk, at)) = self.umem.received(addr, len) else { continue };
+            let Some(frame) = batch.push_slot() else { break };
+            // SAFETY: the kernel has given the chunk back, and has written the frame there; nobody has a handle yet.
+            let bytes = unsafe { self.umem.bytes(chunk, at, len) };
+            let head = bytes.len().min(HEAD_MAX);
+            frame.head[..head].copy_from_slice(&bytes[..head]);
+            let is_long = bytes.len() > HEAD_MAX;
+            frame.set_whole(head, is_long.then(|| self.umem.hold(chunk, at, len)));
+            if !is_long {
+                self.refill.push(chunk);
+            }
+            if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
+                frame.meta.checksum = ChecksumVerdict::Good;
+            }
+            count += 1;
+        }
+        if count > 0 {
+            self.socket_mut(queue).received.release();
+        }
+        count
+    }
+
+    /// Puts a frame together.
+    fn write(&self, chunk: u32, frame: &TxFrame<'_, SendBuffer>) -> usize {
+        // SAFETY: the chunk is free: it is neither queued nor on its way, and whoever else had it has it no more.
+        let out = unsafe { self.umem.chunk_mut(chunk) };
+        out[..frame.head.len()].copy_from_slice(frame.head);
+        let mut at = frame.head.len();
+        for slice in frame.body {
+            out[at..at + slice.len].copy_from_slice(slice.buffer.bytes(slice.offset, slice.len));
+            at += slice.len;
+        }
+        at
+    }
+}
+
+impl Drop for XdpQueues {
+    fn drop(&mut self) {
+        self.device.leave();
+    }
+}
+
+impl HostQueues for XdpQueues {
+    fn begin_sleep(&mut self) -> RawFd {
+        self.sleep.sleeper()
+    }
+
+    fn is_of_sleeper(event: u64) -> bool {
+        event == SLEEPER
+    }
+
+    /// What has come stays readable until it is taken: nothing is to be asked for once more.
+    fn slept(&mut self, _: impl ExactSizeIterator<Item = u64>) {}
+
+    fn clear_sleeper(&mut self) {
+        self.sleep.clear_sleeper();
+    }
+
+    fn end_sleep(&mut self) {}
+
+    /// The interface's peers do not see each other's processors.
+    fn claim_core(&mut self, _: usize) -> bool {
+        true
+    }
+
+    fn release_core(&mut self, _: usize) {}
+
+    /// (The kernel signals each frame or none: in a pause, none, and what comes waits in the socket's queue.)
+    fn pause(&mut self) {}
+
+    fn resume(&mut self) -> bool {
+        self.rx_ready()
+    }
+
+    fn queue_frames(&self) -> usize {
+        self.umem.receives().len()
+    }
+
+    fn tx_buffers(&mut self) -> (usize, usize) {
+        let all = self.umem.sends().len();
+        (all, all - self.free.len())
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.counters.sent_bytes
+    }
+}
+
+impl Queues for XdpQueues {
+    type Device = XdpDevice;
+    type Rx = Received;
+    type Tx = SendBuffer;
+
+    fn device(&self) -> &XdpDevice {
+        &self.device
+    }
+
+    fn mac(&self) -> MacAddr {
+        self.device.interface().mac
+    }
+
+    fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
+        let queues = 1 + self.others.len();
+        let count = (0..queues).map(|at| self.receive((self.turn + at) % queues, batch)).sum();
+        // (None of them is to fill each batch.)
+        self.turn = (self.turn + 1) % queues;
+        self.counters.received += count as u64;
+        self.refill();
+        count
+    }
+
+    fn rx_ready(&self) -> bool {
+        self.sockets().any(|socket| !socket.received.is_empty())
+    }
+
+    fn rx_scarce(&self) -> bool {
+        // (Chunks that are held are neither with the kernel nor on their way to it.)
+        let left: u32 = self.sockets().map(|socket| socket.fill.waiting()).sum();
+        self.refill.len() + left as usize <= self.umem.receives().len() / 4
+    }
+
+    fn tx_alloc(&mut self, len: usize) -> Option<SendBuffer> {
+        self.memory.take(len)
+    }
+
+    fn tx_free(&mut self, _: usize) -> usize {
+        self.memory.free()
+    }
+
+    fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
+        if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
+            return Err(SendError::TooLong);
+        }
+        let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
+        let len = self.write(chunk, frame);
+        let desc = xdp_desc { addr: u64::from(chunk) * CHUNK as u64, len: len as u32, options: 0 };
+        if !self.first.send.push(desc) {
+            return Err(SendError::Full);
+        }
+        self.free.pop();
+        self.counters.sent += 1;
+        self.counters.sent_bytes += len as u64;
+        Ok(())
+    }
+
+    fn doorbell(&mut self) {
+        self.first.send.publish();
+        let mut waiting = self.first.send.waiting();
+        while waiting > 0 && self.first.send.needs_wakeup() {
+            self.counters.wakeups += 1;
+            match self.first.wake_sender() {
+                Ok(()) => {}
+                // It has sent as many as it does at a time, or the device is full.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS)) => {}
+                // The interface is down, or gone: what is queued leaves when it is up again.
+                Err(error) => return tracing::debug!("frames are not sent: {error}"),
+            }
+            let left = self.first.send.waiting();
+            if left == waiting {
+                // The next doorbell goes on.
+                break;
+            }
+            waiting = left;
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some(address) = self.first.completions.pop() {
+            let chunk = (address / CHUNK as u64) as u32;
+            if self.umem.sends().contains(&chunk) {
+                self.free.push(chunk);
+            }
+        }
+        self.first.completions.release();
+    }
+
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        None
+    }
+
+    fn arm(&mut self, _: Wake) -> bool {
+        if self.rx_ready() {
+            return false;
+        }
+        self.set_armed(true);
+        // (What came meanwhile makes it readable at once.)
+        true
+    }
+
+    fn disarm(&mut self) {
+        self.set_armed(false);
+    }
+
+    fn wait_fd(&self) -> Option<i32> {
+        Some(self.sleep.fd())
+    }
+}

@@ -1,0 +1,21 @@
+//! What an interface is attached with.
+
+/// What an interface is attached with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its name, in the network namespace of the calling thread.
+    pub interface: String,
+    /// Frames that one ring can have received, and not been through with: of 4 KiB each, which are locked.
+    pub received_frames: u32,
+    /// Frames that one ring can have queued to send: the same.
+    pub sent_frames: u32,
+    /// Bytes that the connections of one ring may have queued, sent and not acknowledged.
+    pub send_bytes: usize,
+}
+
+impl Settings {
+    /// For that interface, with everything else as it is by default.
+    pub fn new(interface: &str) -> Self {
+        Self { interface: interface.to_owned(), received_frames: 2048, sent_frames: 1024, send_bytes: 16 << 20 }
+    }
+}

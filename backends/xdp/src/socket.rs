@@ -1,0 +1,144 @@
+//! An AF_XDP socket: its memory, its queues, and the queue of the interface that it is bound to.
+
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+
+use libc::xdp_desc;
+
+use crate::error::AttachError;
+use crate::queue::{Consumer, Producer};
+use crate::umem::{CHUNK, Umem};
+
+/// A socket, and its four queues.
+#[derive(Debug)]
+pub(crate) struct XskSocket {
+    // (The queues before what they belong to.)
+    /// Chunks to receive into.
+    pub(crate) fill: Producer<u64>,
+    /// Chunks that were sent.
+    pub(crate) completions: Consumer<u64>,
+    /// Frames that came.
+    pub(crate) received: Consumer<xdp_desc>,
+    /// Frames to send.
+    pub(crate) send: Producer<xdp_desc>,
+    fd: OwnedFd,
+}
+
+impl XskSocket {
+    /// A socket on queue `queue` of an interface, with that memory; which `first`, of another queue of the interface, has registered, if it is there.
+    pub(crate) fn open(umem: &Umem, interface: u32, queue: u32, first: Option<&Self>) -> Result<Self, AttachError> {
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(AttachError::last("socket(AF_XDP)"));
+        }
+        // SAFETY: the kernel has just made it, for us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        if first.is_none() {
+            register(&fd, umem)?;
+        }
+        let sizes = [umem.receives().len() as u32, umem.sends().len() as u32].map(u32::next_power_of_two);
+        let [receives, sends] = sizes;
+        for (name, what, size) in [
+            (libc::XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", receives),
+            (libc::XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING", sends),
+            (libc::XDP_RX_RING, "XDP_RX_RING", receives),
+            (libc::XDP_TX_RING, "XDP_TX_RING", sends),
+        ] {
+            set(&fd, name, &size).map_err(AttachError::system(what))?;
+        }
+        let offsets = offsets(&fd).map_err(AttachError::system("XDP_MMAP_OFFSETS"))?;
+        let raw = fd.as_raw_fd();
+        let mapped = || -> io::Result<_> {
+            let fill = Producer::map(raw, libc::XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, receives)?;
+            let completions = Consumer::map(raw, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, sends)?;
+            let received = Consumer::map(raw, libc::XDP_PGOFF_RX_RING, &offsets.rx, receives)?;
+            let send = Producer::map(raw, libc::XDP_PGOFF_TX_RING, &offsets.tx, sends)?;
+            Ok((fill, completions, received, send))
+        };
+        let (fill, completions, received, send) = mapped().map_err(AttachError::system("mmap of a queue"))?;
+        bind_patiently(&fd, interface, queue, first.map(Self::fd)).map_err(AttachError::system("bind of an AF_XDP socket"))?;
+        Ok(Self { fill, completions, received, send, fd })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Has the kernel send what was queued.
+    pub(crate) fn wake_sender(&self) -> io::Result<()> {
+        // SAFETY: no memory is involved.
+        let result = unsafe { libc::sendto(self.fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Has the kernel look at the fill queue.
+    pub(crate) fn wake_receiver(&self) {
+        // SAFETY: no memory is involved.
+        unsafe { libc::recvfrom(self.fd(), core::ptr::null_mut(), 0, libc::MSG_DONTWAIT, core::ptr::null_mut(), core::ptr::null_mut()) };
+    }
+}
+
+fn register(fd: &OwnedFd, umem: &Umem) -> Result<(), AttachError> {
+    // SAFETY: all zeroes is a valid registration. (Fields that this kernel's headers have beyond these are zero, which is their default.)
+    let mut registration: libc::xdp_umem_reg = unsafe { core::mem::zeroed() };
+    (registration.addr, registration.len) = (umem.address(), umem.len() as u64);
+    registration.chunk_size = CHUNK as u32;
+    set(fd, libc::XDP_UMEM_REG, &registration).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOBUFS) => AttachError::Memlock { bytes: registration.len },
+        _ => AttachError::system("XDP_UMEM_REG")(error),
+    })
+}
+
+fn set<T>(fd: &OwnedFd, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the value is readable for its length.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, name, core::ptr::from_ref(value).cast(), size_of::<T>() as u32) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Where the parts of the queues are.
+fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: all zeroes are valid offsets.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { core::mem::zeroed() };
+    let mut len = size_of_val(&offsets) as u32;
+    // SAFETY: both are writable for their lengths.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, (&raw mut offsets).cast(), &raw mut len) };
+    match result {
+        0 if len as usize == size_of_val(&offsets) => Ok(offsets),
+        // (Before Linux 5.4 there were no flags.)
+        0 => Err(io::ErrorKind::Unsupported.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// How long a queue is waited for whose last socket was just closed: the kernel lets go of it a little later (net/xdp/xsk_buff_pool.c).
+const FREE_WITHIN: Duration = Duration::from_millis(100);
+const FREE_LOOK: Duration = Duration::from_millis(1);
+
+fn bind_patiently(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
+    let began = std::time::Instant::now();
+    loop {
+        match bind(fd, interface, queue, first) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && began.elapsed() < FREE_WITHIN => std::thread::sleep(FREE_LOOK),
+            result => return result,
+        }
+    }
+}
+
+fn bind(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid address.
+    let mut address: libc::sockaddr_xdp = unsafe { core::mem::zeroed() };
+    address.sxdp_family = libc::AF_XDP as u16;
+    // (Without another flag the kernel takes zero-copy mode where the driver has it, else copies.)
+    // Whoever shares memory has its mode, too.
+    match first {
+        None => address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP,
+        Some(first) => (address.sxdp_flags, address.sxdp_shared_umem_fd) = (libc::XDP_SHARED_UMEM, first as u32),
+    }
+    (address.sxdp_ifindex, address.sxdp_queue_id) = (interface, queue);
+    // SAFETY: the address is readable for its length.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as u32) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

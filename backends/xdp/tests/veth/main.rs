@@ -1,0 +1,7 @@
+//! The device between two network namespaces, on a veth pair: our ring in one, and in the other a kernel that knows nothing of it.
+
+mod faults;
+#[path = "../../../host/tests/namespaces/mod.rs"]
+mod namespaces;
+mod peers;
+mod world;
