@@ -175,6 +175,11 @@ fn a_thread_that_waits_for_room() {
     sleeps("full", "full", &[]);
 }
 
+#[test]
+fn a_thread_that_waits_for_others_sockets() {
+    sleeps("gathers", "gathers", &[]);
+}
+
 /// With one ring for all, with one for each thread, and for each socket.
 fn sleeps(source: &str, name: &str, defines: &[&str]) {
     let program = compile_as(source, name, defines);

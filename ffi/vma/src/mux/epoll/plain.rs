@@ -90,6 +90,10 @@ enum Stop {
 }
 
 /// A collection from a plain instance.
+///
+/// A thread that sleeps for it is entered on each of the instance's rings, for any flow of these, and its eventfd stands beside the instance. Whoever puts an item
+/// onto the list by a ring's lock has taken the event from that ring before, and so has woken the thread; whoever does by the process's lock finds the eventfd,
+/// and so does who adds a socket, or brings one of them to a ring more.
 struct Collection<'a> {
     process: &'a Process,
     index: u32,

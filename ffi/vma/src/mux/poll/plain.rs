@@ -47,6 +47,9 @@ pub(super) fn poll(process: &Process, fds: &mut [pollfd], started: Instant, dead
 }
 
 /// A set that is polled. What is found stands in it.
+///
+/// A thread that sleeps for it is entered on each ring that it has a socket on, and its eventfd stands beside each socket: so whoever finds something for one on
+/// its ring, or closes it, changes it, or takes it to another ring or to the kernel, wakes the thread. What is the kernel's, that tells of.
 struct Set<'a> {
     process: &'a Process,
     fds: &'a mut [pollfd],

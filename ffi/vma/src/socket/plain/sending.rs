@@ -48,7 +48,8 @@ pub(in crate::socket) fn send_rest(process: &Process, key: Key, data: &[IoSlice<
     }
 }
 
-/// A send on a plain connection.
+/// A send on a plain connection. What makes room wakes the thread that sleeps for it: the peer's acknowledgment, for which the ring is armed since somebody awaits
+/// it, or whoever takes that from the ring first.
 struct Send<'a, 'b> {
     plain: Plain,
     key: Key,
