@@ -32,7 +32,7 @@ use super::thread::{self, Marks, Thread};
 use super::wait::{SpinClass, history, limit};
 use crate::errno::Errno;
 use crate::extra::resume::Resume;
-use crate::process::Process;
+use crate::process::{Process, fork_generation};
 use crate::real;
 use crate::rings::{ProcessRing, RingSet};
 use crate::socket::plain;
@@ -104,8 +104,12 @@ pub(crate) fn look(process: &Process, awaited: &mut impl Awaited, now: Instant) 
 
 /// As [`look`], and enters the thread on each ring that it has looked at, as long as nothing was found.
 fn pass<W: Awaited>(process: &Process, awaited: &mut W, now: Instant, mut bed: Option<&mut Bed<'_>>) -> Option<Looked> {
-    let mut had_more = false;
+    let (mut had_more, forks) = (false, fork_generation());
     for ring in awaited.begin()?.iter() {
+        // (A handler that ran since may have forked, and this is the child: the rings are its parent's.)
+        if fork_generation() != forks {
+            return None;
+        }
         let mut own = process.ring(ring)?.lock();
         let Some(Look { has_more, held, flow }) = awaited.look(&mut own, ring, now) else {
             let has_more = own.has_more_to_do();

@@ -98,7 +98,7 @@ impl<'a> Bed<'a> {
         }
         self.has_begun = true;
         if !begin(waker) {
-            own.rise_alone();
+            self.leave(own, ring);
             return None;
         }
         self.rings = self.rings.with(RingSet::of(ring));
@@ -148,10 +148,11 @@ impl<'a> Bed<'a> {
             // A handler has forked, and this is the child: the rings are its parent's.
             self.thread.lone.set(None);
         }
+        // (First, for a handler may leave the call by longjmp as soon as a ring's lock is released. The thread is awake, and looks at everything anyway.)
+        end(self.waker);
         for ring in self.rings.iter() {
             self.rise_from(ring);
         }
-        end(self.waker);
         if self.is_woken {
             thread::clear_waker();
         }
@@ -167,6 +168,12 @@ impl<'a> Bed<'a> {
         let Some(Lying { rings, waker }) = is_there() else { return };
         let others = rings.without(ring);
         self.thread.lone.set((!others.is_empty()).then_some(Lying { rings: others, waker }));
+        self.leave(own, ring);
+    }
+
+    /// Takes the thread out of a ring that it is entered on, whose lock it has. Whoever relies on the ring's being armed finds it so: the progress thread may
+    /// sleep on it, or somebody who came meanwhile.
+    fn leave(&self, mut own: Guard<'_, ProcessRing>, ring: u16) {
         own.rise_alone();
         let is_relied_on = own.watch.is_relied_on();
         drop(own);

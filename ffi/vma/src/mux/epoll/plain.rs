@@ -173,10 +173,13 @@ impl<'a> Collection<'a> {
 impl Collection<'_> {
     /// Where the next part of the collection is to begin. `None`: the list is empty.
     fn first(&self) -> Option<Stop> {
-        let Some(lists) = table::lists_of_any(self.index, self.rings) else { return Some(Stop::NotPlain) };
+        // (By any one's lock: without it a handler, or a fork, might come between while the lists are held.)
+        let of_first = self.rings.iter().next().and_then(|ring| Some((ring, self.process.ring(ring)?.lock())));
+        let Some((ring, _own)) = of_first else { return Some(Stop::NotPlain) };
+        let is_same = table::rings_of(self.index) == Some(self.rings);
+        let Some(lists) = table::lists_of(self.index, ring).filter(|_| is_same) else { return Some(Stop::NotPlain) };
         // (No ring has that number. What is on no ring may be collected by who has any one's lock.)
-        let ring = || self.rings.iter().next().map_or(Stop::NotPlain, Stop::Ring);
-        lists.interest.first().map(|target| place_of(target, u16::MAX).err().unwrap_or_else(ring))
+        lists.interest.first().map(|target| place_of(target, u16::MAX).err().unwrap_or(Stop::Ring(ring)))
     }
 }
 

@@ -48,12 +48,6 @@ pub(super) fn lists_of(index: u32, ring: u16) -> Option<Guard<'static, Lists>> {
     rings_of(index).is_some_and(|rings| rings.contains(ring)).then_some(lists)
 }
 
-/// As [`lists_of`], of one that is plain on all of these rings, and on no others: for who has no ring's lock, and only looks what is there.
-pub(super) fn lists_of_any(index: u32, rings: RingSet) -> Option<Guard<'static, Lists>> {
-    let lists = CELLS.find(index.cast_signed())?.lists.lock();
-    (rings_of(index) == Some(rings)).then_some(lists)
-}
-
 /// Says that an instance is plain on these rings, if there are any.
 pub(super) fn publish(index: u32, rings: RingSet) {
     if let Some(cell) = CELLS.find(index.cast_signed()) {
@@ -202,7 +196,6 @@ mod tests {
             publish(key.index, rings);
             assert_eq!(rings_of(key.index), Some(rings));
             assert!(lists_of(key.index, 3).is_some_and(|lists| lists.kernel_members) && lists_of(key.index, 4).is_none());
-            assert!(lists_of_any(key.index, rings).is_some() && lists_of_any(key.index, RingSet::of(3)).is_none());
             assert!(epolls.get(key.index).is_some() && epolls.find(key).is_some(), "who looks changes nothing");
             assert_eq!(rings_of(key.index), Some(rings));
             change(&mut epolls, key);
