@@ -163,7 +163,7 @@ impl<'a> Bed<'a> {
         if is_there().is_none() {
             return;
         }
-        let Some(mut own) = self.process.ring(ring).map(Lock::lock) else { return };
+        let Some(own) = self.process.ring(ring).map(Lock::lock) else { return };
         // (A handler may have waited meanwhile, and taken this wait for one that was left.)
         let Some(Lying { rings, waker }) = is_there() else { return };
         let others = rings.without(ring);
