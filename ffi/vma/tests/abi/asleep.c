@@ -37,7 +37,8 @@ static void leaves(int signal) {
     siglongjmp(out, 1);
 }
 
-static void moment(void) { usleep(30000); }
+// (With others to do something on the machine, the thread takes its time to see what happened.)
+static void moment(void) { usleep(60000); }
 
 static void show(const char *who, long got, int code, const char *data) {
     printf(" %s: %ld%s%s%s%.*s\n", who, got, got < 0 ? " " : "", got < 0 ? strerrorname_np(code) : "", got > 0 ? " " : "", got > 0 ? (int)got : 0, data);

@@ -58,7 +58,7 @@ static void *fills(void *argument) {
         if (sends(4, 0) != 4 || recv(ours, data, sizeof data, 0) != 4) printf("nothing comes back\n");
     }
     // (What the peer's buffer takes, after a while, makes room for more, until there is none.)
-    for (int quiet_rounds = 0; quiet_rounds < 4; moment()) {
+    for (int quiet_rounds = 0; quiet_rounds < 10; moment()) {
         long before = sent;
         while (sends(1 << 14, MSG_DONTWAIT) > 0) {}
         while (sends(1, MSG_DONTWAIT) > 0) {}
