@@ -113,8 +113,9 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     }
 }
 
-/// How long a queue is waited for whose last socket was just closed: the kernel lets go of it a little later (net/xdp/xsk_buff_pool.c).
-const FREE_WITHIN: Duration = Duration::from_millis(100);
+/// How long a queue is waited for whose last socket was just closed: the kernel lets go of it a little later, by a work queue (net/xdp/xsk_buff_pool.c). (Where
+/// another process serves the interface it has its program there, too, which was found before.)
+const FREE_WITHIN: Duration = Duration::from_secs(2);
 const FREE_LOOK: Duration = Duration::from_millis(1);
 
 fn bind_patiently(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {

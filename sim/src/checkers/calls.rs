@@ -43,25 +43,32 @@ impl Checkers {
 
     /// The endpoint of a socket, once its SYN was seen.
     pub(super) fn endpoint(&mut self, place: usize, socket: FlowId) -> Option<usize> {
-        let (now, host) = (self.desks[place].now, self.desks[place].host);
+        let host = self.desks[place].host;
         let sock = self.desks[place].sockets.get_mut(&socket)?;
         if sock.endpoint.is_none() {
             let id = self.flows.id(sock.tuple?).filter(|&id| sock.before != Some(id) && self.flows.at(id).host == host)?;
-            sock.endpoint = Some(id);
-            let endpoint = self.flows.at_mut(id);
-            endpoint.owner = Some((place, socket));
-            endpoint.stream.watch();
-            endpoint.window.allow(sock.receive_max);
-            endpoint.timers.set_keepalive(now, sock.keepalive);
-            endpoint.shadow.config = sock.config.clone();
-            self.flows.pair(id);
-            let moment = self.moment(place, None);
-            let mtu = self.desks[place].mtu;
-            let (own, peer) = self.flows.both(id);
-            shadow::format::configured(&moment, own, peer.map(|peer| &*peer), mtu);
+            self.owned(place, socket, id);
             return Some(id);
         }
         sock.endpoint
+    }
+
+    /// A socket is found to have this endpoint.
+    fn owned(&mut self, place: usize, socket: FlowId, id: usize) {
+        let now = self.desks[place].now;
+        let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
+        sock.endpoint = Some(id);
+        let endpoint = self.flows.at_mut(id);
+        endpoint.owner = Some((place, socket));
+        endpoint.stream.watch();
+        endpoint.window.allow(sock.receive_max);
+        endpoint.timers.set_keepalive(now, sock.keepalive);
+        endpoint.shadow.config = sock.config.clone();
+        self.flows.pair(id);
+        let moment = self.moment(place, None);
+        let mtu = self.desks[place].mtu;
+        let (own, peer) = self.flows.both(id);
+        shadow::format::configured(&moment, own, peer.map(|peer| &*peer), mtu);
     }
 
     /// A program calls a ring unseen.
@@ -163,10 +170,11 @@ impl Checkers {
         let config = parent.and_then(|sock| sock.config.clone());
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
         let since = self.desks[place].now;
-        if let Some(tuple) = tuple {
-            self.flows.accepted(tuple, moment.host);
-        }
+        let endpoint = tuple.and_then(|tuple| self.flows.accepted(tuple, moment.host));
         self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, since, ..Sock::default() });
+        if let Some(id) = endpoint {
+            self.owned(place, socket, id);
+        }
         if let Some(parent) = self.desks[place].sockets.get_mut(&listener) {
             parent.accepted += 1;
         }

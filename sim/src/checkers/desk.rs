@@ -186,6 +186,8 @@ pub(super) struct Desk {
     pub(super) tx_drops: u64,
     /// The longest packet that its NIC carries.
     pub(super) mtu: usize,
+    /// The pieces that its NIC gathers into a frame, and how long each is that is full.
+    pub(super) gathers: (u32, u32),
     /// ICMP errors that arrived about what no socket is known to have sent.
     pub(super) errors_under_way: ErrorsUnderWay,
     /// What its UDP sockets are members of.

@@ -14,6 +14,8 @@ use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
 use super::{forged, info, rto, sequence, shadow, stream, timers, window};
 
+mod beside;
+
 /// Local and remote address.
 pub(super) type Tuple = (SocketAddr, SocketAddr);
 
@@ -310,6 +312,8 @@ pub(super) struct Flows {
     ids: HashMap<Key, usize, BuildHasherDefault<TupleHasher>>,
     endpoints: Vec<Endpoint>,
     free: Vec<usize>,
+    /// See [`Flows::unsteered`].
+    unsteered: BTreeSet<(usize, Tuple)>,
     /// Paths that somebody called narrow: their hosts know it for connections to come as well.
     narrow: BTreeSet<(usize, IpAddr)>,
 }
@@ -320,9 +324,12 @@ impl Flows {
     }
 
     /// A connection with these addresses was accepted. A SYN that came again, or a client that did, may have begun another one since: where both wait to be
-    /// accepted, or the first does, it is not known which of them it is.
-    pub(super) fn accepted(&mut self, tuple: Tuple, host: usize) {
-        let Some(current) = self.id(tuple) else { return };
+    /// accepted, or the first does, it is not known which of them it is. Gives whose it is, if that is not the one that its addresses find.
+    pub(super) fn accepted(&mut self, tuple: Tuple, host: usize) -> Option<usize> {
+        let current = self.id(tuple)?;
+        if self.is_unsteered(host, tuple) && self.endpoints[current].host == host {
+            return self.accepted_beside(current);
+        }
         let waits = |&id: &usize| {
             let own = &self.endpoints[id];
             own.host == host && own.passive && own.owner.is_none() && own.una != own.iss
@@ -337,6 +344,7 @@ impl Flows {
                 own.stream.taint();
             }
         }
+        None
     }
 
     /// All endpoints, those of connections that are over included.
@@ -386,7 +394,9 @@ impl Flows {
         if self.narrow.contains(&(host, tuple.1.ip())) {
             endpoint.shadow.sender.narrow();
         }
-        if let Some(oldest) = current.and_then(|id| self.endpoints[id].previous.take()) {
+        if self.is_unsteered(host, tuple) {
+            self.begins_beside(current);
+        } else if let Some(oldest) = current.and_then(|id| self.endpoints[id].previous.take()) {
             self.retire(oldest);
         }
         let id = match self.free.pop() {
@@ -536,6 +546,7 @@ impl Flows {
             endpoint.owner = None;
             endpoint.timers.forget();
         }
+        self.unsteered.retain(|&(whose, _)| whose != host);
     }
 }
 

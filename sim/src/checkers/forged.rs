@@ -148,9 +148,26 @@ pub(super) fn told(moment: &Moment, own: &Endpoint, error: Error) {
     }
 }
 
+/// What is to be known of a host that sends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Station {
+    /// An attacker told it by ARP whose station is his.
+    pub(super) lied_to: bool,
+    /// The pieces that its NIC gathers into a frame, and how long each is that is full.
+    pub(super) gathers: (u32, u32),
+}
+
+impl Station {
+    /// Whether so many bytes may be all that it gathers: what begins in the middle of a piece has so much less.
+    fn gathers_no_more(self, len: u32) -> bool {
+        let (pieces, bytes) = self.gathers;
+        bytes > 0 && len.div_ceil(bytes) == pieces
+    }
+}
+
 /// An endpoint sends a segment.
-pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>, lied_to: bool) {
-    if stands(own) && !lied_to && segment.len() > 0 && dissect::mac_at(frame, 0) == Some(STATION) {
+pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>, station: Station) {
+    if stands(own) && !station.lied_to && segment.len() > 0 && dissect::mac_at(frame, 0) == Some(STATION) {
         moment.breach(NAME, format_args!("RFC 826: a segment of {:?} for a station that ARP never spoke of", own.tuple));
     }
     if segment.len() == 0 || segment.has(SYN) {
@@ -161,7 +178,7 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
     // (What lies in more pieces than the device gathers was as short before, or shorter where the program wrote less at a time. And where all segments are
     // short, what SACK takes of one is missing in its bytes.)
     let room = segment.len() + sack_len(segment);
-    let usual = own.forged.least.is_some_and(|least| least <= room) || own.forged.longest <= room;
+    let usual = own.forged.least.is_some_and(|least| least <= room) || own.forged.longest <= room || station.gathers_no_more(segment.len());
     own.forged.longest = own.forged.longest.max(segment.len());
     // (Who speaks without a stack may report that it has what lies in the middle of a segment.)
     let again = !usual && !own.lawless && segment.seq == own.una && before(segment.seq, own.nxt) && own.flight() > 2000;

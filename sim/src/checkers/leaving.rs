@@ -41,7 +41,8 @@ impl Checkers {
         let endpoint = before.and_then(|before| self.endpoint(place, before.socket));
         let host = self.desks[place].host;
         // One that nobody accepted has no socket, but its segments were seen.
-        let id = endpoint.or_else(|| self.flows.id(tuple).filter(|&id| before.is_none() && self.flows.at(id).host == host));
+        let unaccepted = || self.flows.left(tuple, host, remains.sent_from.0).filter(|_| before.is_none());
+        let id = endpoint.or_else(unaccepted);
         let closed = before.and_then(|before| self.desks[place].sockets.remove(&before.socket)).is_some_and(|sock| sock.closed.is_some());
         let failed = before.is_some_and(|before| before.failed && !closed);
         // Of an orphan that is given up nobody hears.

@@ -32,8 +32,11 @@ impl Checkers {
         let standing = ring.queues().standing();
         desk.scarce |= standing.scarce || standing.rx_buffers_max <= FEW_BUFFERS;
         desk.merges = standing.merges;
+        desk.gathers = standing.gathers;
         desk.raw |= standing.has_raw_ring;
         desk.mtu = ring.queues().capabilities().mtu;
+        let host = desk.host;
+        self.flows.unsteered(host, ring.queues().take_unsteered());
     }
 
     /// A host's clock jumped: each of its timers may run out at once, and from now on everything there goes by the new time.

@@ -18,6 +18,8 @@ const SLACK: usize = 64 << 10;
 pub(super) struct State {
     /// The program's calls are seen.
     watched: bool,
+    /// See [`State::mistake`].
+    mistaken: bool,
     /// The program ended its stream.
     ended: bool,
     bytes: Vec<u8>,
@@ -48,7 +50,12 @@ impl fmt::Display for Wrong {
 
 impl State {
     pub(super) fn watch(&mut self) {
-        self.watched = true;
+        self.watched = !self.mistaken;
+    }
+
+    /// The calls that are seen may be another connection's.
+    pub(super) fn mistake(&mut self) {
+        (self.watched, self.mistaken) = (false, true);
     }
 
     /// Whether the program's calls are seen.

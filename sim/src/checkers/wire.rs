@@ -262,7 +262,8 @@ impl Checkers {
         let before = self.flows.id((segment.src, segment.dst));
         let several = self.places[host].len() > 1;
         let twin = before.filter(|_| several && segment.has(SYN)).and_then(|current| self.flows.twin_from(current, segment.seq));
-        let sender = twin.or_else(|| self.flows.sender(before, host, moment.at, segment));
+        let beside = before.filter(|_| several).and_then(|current| self.flows.sender_beside(current, segment));
+        let sender = twin.or(beside).or_else(|| self.flows.sender(before, host, moment.at, segment));
         if let Some(id) = sender {
             self.note_begun(moment.at, before, id);
             let own = self.flows.at_mut(id);
@@ -293,6 +294,7 @@ impl Checkers {
         let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
         let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
         let refused_since = self.refused_since(id);
+        let station = forged::Station { lied_to: self.lied_to.contains(&host), gathers: self.desks[self.first(host)].gathers };
         let own = self.flows.at_mut(id);
         (own.calm, own.shadow.refused) = (calm, refused);
         own.rto.refused(refused_since);
@@ -308,7 +310,7 @@ impl Checkers {
         } else {
             let peer = peer.map(|peer| &*peer);
             after_close::sent(&moment, segment, own);
-            forged::sent(&moment, bytes, segment, own, peer, self.lied_to.contains(&host));
+            forged::sent(&moment, bytes, segment, own, peer, station);
             sequence::sent(&moment, bytes, segment, own, peer);
             window::sent(&moment, segment, own, peer);
             info::sent(&moment, segment, own);
@@ -481,6 +483,7 @@ impl Checkers {
             owner
         });
         if let Some(id) = known {
+            self.flows.delivered_beside(&moment, id, segment, frame.marks);
             self.note_refused(id, segment);
             self.stir(id);
         }

@@ -1,10 +1,11 @@
 //! The hardware: what all rings of a NIC share, and what happens without a driver.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use ringway_stack::Instant;
-use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, RuleError, RxMeta, SendStatus};
+use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, Protocol, RuleError, RxMeta, SendStatus};
 
 use super::config::NicConfig;
 use super::faults::{NicFault, NicFaults, Trouble};
@@ -33,6 +34,8 @@ pub(super) struct Hardware {
     pub(super) steering: Steering,
     pub(super) memory: OnDevice,
     pub(super) trouble: Trouble,
+    /// Connections that no rule steers: whose it took, and failed later.
+    pub(super) unsteered: Vec<(SocketAddr, SocketAddr)>,
     /// Frames on their way to the wire.
     wire: VecDeque<Leaving>,
     /// What was handed over and may yet be lost on the NIC, until [`Hardware::take_handed`].
@@ -67,6 +70,7 @@ impl Hardware {
             steering: Steering::default(),
             memory: OnDevice::new(config.device_memory),
             trouble: Trouble::new(config.faults, seed, host),
+            unsteered: Vec::new(),
             wire: VecDeque::new(),
             handed: VecDeque::new(),
             turn: 0,
@@ -109,7 +113,8 @@ impl Hardware {
         let mut wake = false;
         while let Some((rule, aim)) = self.steering.ripen(now) {
             let event = if self.registration_fails(aim.ring) {
-                self.steering.fail(rule);
+                let flow = self.steering.fail(rule).filter(|flow| flow.protocol == Protocol::Tcp);
+                self.unsteered.extend(flow.and_then(|flow| Some((flow.local, flow.remote?))));
                 self.count_cyclic(aim, -1);
                 DeviceEvent::RuleFailed(rule, RuleError::Full)
             } else {

@@ -1,6 +1,8 @@
 //! The driver's side: [`SimQueues`], one ring as the [`Device`] contract has it.
 
 use core::cell::RefMut;
+use core::mem;
+use std::net::SocketAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
@@ -33,6 +35,8 @@ pub(crate) struct Standing {
     pub(crate) rx_buffers_max: usize,
     /// The NIC may merge segments of what it receives.
     pub(crate) merges: bool,
+    /// The pieces that it gathers into a frame, and how long each is that a stack has filled.
+    pub(crate) gathers: (u32, u32),
     /// A program speaks Ethernet itself on one of the NIC's rings ([`Nic::steered_ring`]).
     pub(crate) has_raw_ring: bool,
 }
@@ -60,8 +64,14 @@ impl SimQueues {
             scarce: ring.suffers(NicFault::RxExhausted, hardware.now) || ring.rx_scarce(),
             rx_buffers_max: hardware.config.rx_buffers_max,
             merges: hardware.config.lro && hardware.config.rx_checksum,
+            gathers: [hardware.config.gather_max, hardware.config.tx_buffer_bytes].map(|n| u32::try_from(n).unwrap_or(u32::MAX)).into(),
             has_raw_ring: hardware.rings.iter().any(|ring| ring.open && ring.steered_only),
         }
+    }
+
+    /// Connections (the host's address, and the peer's) whose rule its NIC took and then failed, since somebody asked.
+    pub(crate) fn take_unsteered(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        mem::take(&mut self.hardware().unsteered)
     }
 
     /// Whether it has lent every frame's head since it was asked to ([`Queues::lend_heads`]), for all that was received then.

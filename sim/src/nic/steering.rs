@@ -151,10 +151,13 @@ impl Steering {
         aim
     }
 
-    /// A rule that was to count by now cannot be had.
-    pub(super) fn fail(&mut self, rule: RuleId) {
+    /// A rule that was to count by now cannot be had. Which flow it was for, if it was for one.
+    pub(super) fn fail(&mut self, rule: RuleId) -> Option<FiveTuple> {
+        let entry = self.rules.get(&rule.0).and_then(|number| self.entries.get(number));
+        let flow = entry.and_then(|entry| five_tuple_of(&entry.rule));
         self.detach(rule);
         self.ended.insert(rule);
+        flow
     }
 
     /// Whether a rule has ended, though nobody detached it.

@@ -4,7 +4,6 @@
 mod bpf;
 mod device;
 mod moves;
-#[path = "../namespaces/mod.rs"]
 mod namespaces;
 mod pair;
 mod refusals;

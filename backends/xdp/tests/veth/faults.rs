@@ -9,9 +9,10 @@ use ringway_stack::device::{Device as _, FlowRule, OpenError, Protocol, QueueId,
 use ringway_stack::ring::SendFlags;
 use ringway_xdp::{AttachError, Settings, XdpDevice};
 
+use crate::link::Cable;
 use crate::namespaces::ip;
 use crate::peers::{both_streams, bytes, exchange_by_ring, open};
-use crate::world::{Cable, World, in_world, in_worlds};
+use crate::world::{World, in_world, in_worlds};
 
 fn small(received_frames: u32, sent_frames: u32) -> Settings {
     Settings { received_frames, sent_frames, ..Settings::new("a0") }
@@ -39,7 +40,7 @@ fn a_connection_outlives_an_interface_that_goes_down_and_up() {
         let end = now + Duration::from_millis(300);
         world.until("some time", |world| (world.now() > end).then_some(()));
         ip("link set a0 up");
-        if world.local.is_ipv6() {
+        if world.link.local.is_ipv6() {
             // (The kernel takes an address of IPv6 away with its interface.)
             ip("addr add fd77::1/64 dev a0 nodad");
         }
@@ -76,7 +77,7 @@ fn the_interface_is_the_kernels_again_when_the_device_is_gone() {
 #[test]
 fn rules_are_one_rings_and_end_with_it() {
     in_world(Cable::default(), &Settings::new("a0"), |mut world| {
-        let rule = |port| FlowRule::flow(Protocol::Udp, SocketAddr::new(world.local, port), None);
+        let rule = |port| FlowRule::flow(Protocol::Udp, SocketAddr::new(world.link.local, port), None);
         let (first, second, here) = (rule(1), rule(2), Target::Queue(QueueId(0)));
         let attached = world.device.attach(&first, here).expect("room");
         assert!(attached.is_ready);
@@ -104,7 +105,7 @@ fn rules_are_one_rings_and_end_with_it() {
 #[test]
 fn who_cannot_have_an_interface_is_told_why() {
     in_world(Cable::default(), &Settings::new("a0"), |world| {
-        assert!(matches!(world.local, IpAddr::V4(_)));
+        assert!(matches!(world.link.local, IpAddr::V4(_)));
         let why = |name: &str| XdpDevice::attach(&Settings::new(name)).map(drop).expect_err("it is not to be had");
         assert!(matches!(why("a0"), AttachError::Taken { .. }), "{}", why("a0"));
         assert!(matches!(why("nobody0"), AttachError::NoInterface(_)));

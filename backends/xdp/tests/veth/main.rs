@@ -1,7 +1,9 @@
 //! The device between two network namespaces, on a veth pair: our ring in one, and in the other a kernel that knows nothing of it.
 
 mod faults;
-#[path = "../../../host/tests/namespaces/mod.rs"]
+mod link;
+#[path = "../../../host/tests/leave/namespaces.rs"]
 mod namespaces;
 mod peers;
+mod sockets;
 mod world;

@@ -9,8 +9,8 @@ use ringway_stack::ring::{FlowId, RecvFlags, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::tcp::{Config, State};
 use ringway_xdp::Settings;
 
-use crate::namespaces::enter;
-use crate::world::{Cable, World, in_world, in_worlds};
+use crate::link::Cable;
+use crate::world::{World, in_world, in_worlds};
 
 /// Bytes of a stream, each way.
 pub(crate) const STREAM: usize = 2 << 20;
@@ -63,9 +63,9 @@ pub(crate) fn exchange_by_ring(world: &mut World, flow: FlowId) {
 
 /// Opens a connection to a listener of the peer's, which exchanges streams.
 pub(crate) fn open(world: &mut World) -> (FlowId, std::thread::JoinHandle<Vec<u8>>) {
-    let to = SocketAddr::new(world.remote, 7000);
+    let to = SocketAddr::new(world.link.remote, 7000);
     let (tell, told) = std::sync::mpsc::channel();
-    let peer = world.as_peer(move || {
+    let peer = world.link.as_peer(move || {
         let listener = TcpListener::bind(to).expect("a listener");
         tell.send(()).expect("we wait");
         exchange(listener.accept().expect("our side connects").0)
@@ -95,7 +95,7 @@ fn a_connection_that_we_accept_carries_both_streams() {
     in_worlds(|world| {
         let local = world.fresh();
         let listener = world.ring.tcp_listen(local, 4, &Config::default()).expect("room");
-        let peer = world.as_peer(move || exchange(TcpStream::connect(local).expect("our side listens")));
+        let peer = world.link.as_peer(move || exchange(TcpStream::connect(local).expect("our side listens")));
         let flow = world.until("a connection", |world| world.ring.tcp_accept(listener).ok());
         exchange_by_ring(world, flow);
         world.until("the peer's end", |_| peer.is_finished().then_some(()));
@@ -108,9 +108,9 @@ fn datagrams_come_and_go_whatever_their_length() {
     in_worlds(|world| {
         let local = world.fresh();
         let flow = world.ring.udp_open(local, &UdpOptions::default()).expect("room");
-        let remote = world.remote;
+        let remote = world.link.remote;
         let lengths = [0, 1, 7, 200, 213, 214, 215, 1000, 1400];
-        let peer = world.as_peer(move || {
+        let peer = world.link.as_peer(move || {
             let socket = UdpSocket::bind(SocketAddr::new(remote, 0)).expect("a socket");
             let mut into = [0; 2000];
             for len in lengths {
@@ -138,13 +138,9 @@ fn the_kernel_has_the_rest() {
     in_worlds(|world| {
         let (kernels, ours) = (world.fresh(), world.fresh());
         let listener = TcpListener::bind(kernels).expect("a listener of the kernel's");
-        let served = std::thread::spawn({
-            let here = world.here.try_clone().expect("a descriptor");
-            move || {
-                enter(&here);
-                for stream in listener.incoming().take(2) {
-                    stream.expect("a connection").write_all(b"kernel").expect("it is read");
-                }
+        let served = std::thread::spawn(move || {
+            for stream in listener.incoming().take(2) {
+                stream.expect("a connection").write_all(b"kernel").expect("it is read");
             }
         });
         let ask = move || {
@@ -154,12 +150,12 @@ fn the_kernel_has_the_rest() {
         };
         let flow = world.ring.tcp_listen(ours, 4, &Config::default()).expect("room");
         assert_eq!(world.device.rules(), 1);
-        assert_eq!(world.as_peer(ask).join().expect("the peer"), "kernel");
+        assert_eq!(world.link.as_peer(ask).join().expect("the peer"), "kernel");
         world.ring.close(world.now(), flow, false);
         assert_eq!(world.device.rules(), 0);
-        let refused = world.as_peer(move || TcpStream::connect(ours).map(drop)).join().expect("the peer");
+        let refused = world.link.as_peer(move || TcpStream::connect(ours).map(drop)).join().expect("the peer");
         assert_eq!(refused.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionRefused), "nobody listens there now");
-        assert_eq!(world.as_peer(ask).join().expect("the peer"), "kernel");
+        assert_eq!(world.link.as_peer(ask).join().expect("the peer"), "kernel");
         served.join().expect("the kernel's side");
     });
 }
@@ -168,7 +164,7 @@ fn the_kernel_has_the_rest() {
 #[test]
 fn a_port_that_nobody_has_refuses() {
     in_worlds(|world| {
-        let (local, closed) = (world.fresh(), SocketAddr::new(world.remote, 9));
+        let (local, closed) = (world.fresh(), SocketAddr::new(world.link.remote, 9));
         let flow = world.ring.udp_open(local, &UdpOptions::default()).expect("room");
         world.ring.udp_connect(flow, local.ip(), Some((closed, World::hop()))).expect("a peer");
         let sent = world.ring.udp_send(world.now(), flow, &[IoSlice::new(b"anybody?")], local.ip(), None);
@@ -192,8 +188,9 @@ fn a_ring_can_be_slept_on() {
             unsafe { libc::poll(&raw mut poll, 1, milliseconds) }
         };
         assert_eq!(wait(20), 0);
-        let remote = world.remote;
-        let peer = world.as_peer(move || UdpSocket::bind(SocketAddr::new(remote, 0)).and_then(|socket| socket.send_to(b"wake up", local)));
+        let remote = world.link.remote;
+        let peer =
+            world.link.as_peer(move || UdpSocket::bind(SocketAddr::new(remote, 0)).and_then(|socket| socket.send_to(b"wake up", local)));
         assert_eq!(wait(5000), 1);
         peer.join().expect("the peer").expect("it leaves");
         assert!(!world.ring.queues_mut().arm(Wake::Any), "there is something to poll");
@@ -214,7 +211,7 @@ fn whatever_queue_it_comes_by_is_ours() {
         in_world(Cable { is_v6, queues: 4, ..Cable::default() }, &Settings::new("a0"), |mut world| {
             let local = world.fresh();
             let listener = world.ring.tcp_listen(local, CONNECTIONS, &Config::default()).expect("room");
-            let peer = world.as_peer(move || {
+            let peer = world.link.as_peer(move || {
                 let connect = |_| TcpStream::connect(local).expect("our side listens");
                 let mut streams: Vec<_> = (0..CONNECTIONS).map(connect).collect();
                 streams.iter_mut().for_each(|stream| stream.write_all(b"hello").expect("it is read"));

@@ -1,21 +1,15 @@
-//! Two network namespaces and a cable between them.
+//! Our ring at one end of the cable.
 
 use core::time::Duration;
-use std::fs::File;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsRawFd as _;
-use std::process::Command;
+use std::net::SocketAddr;
 
 use ringway_host::Clock;
 use ringway_stack::Instant;
-use ringway_stack::device::{Device as _, MacAddr, QueuesConfig};
+use ringway_stack::device::{Device as _, QueuesConfig};
 use ringway_stack::ring::{NextHop, Ring, RingConfig};
 use ringway_xdp::{Settings, XdpDevice, XdpQueues};
 
-use crate::namespaces::{enter, ip, mac, new_namespace, offloads_off};
-
-pub(crate) const OUR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0a]);
-pub(crate) const PEERS_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0b]);
+use crate::link::{Cable, Link, PEERS_MAC};
 
 /// What is waited for, at most.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,7 +27,7 @@ pub(crate) fn in_worlds(test: impl Fn(&mut World) + Sync) {
 /// The same in one of them, with a device that is attached with these settings.
 pub(crate) fn in_world(cable: Cable, settings: &Settings, test: impl FnOnce(World) + Send) {
     let is_made = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| World::make(cable, settings).map(test).is_some());
+        let thread = scope.spawn(|| Link::make(cable).map(|link| test(World::of(link, settings))).is_some());
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     if !is_made {
@@ -42,72 +36,20 @@ pub(crate) fn in_world(cable: Cable, settings: &Settings, test: impl FnOnce(Worl
     }
 }
 
-/// What is between us and the peer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cable {
-    pub(crate) is_v6: bool,
-    /// The peer leaves checksums, and cutting, to its device.
-    pub(crate) offloads: bool,
-    /// Of each interface.
-    pub(crate) queues: u32,
-}
-
-impl Default for Cable {
-    fn default() -> Self {
-        Self { is_v6: false, offloads: true, queues: 1 }
-    }
-}
-
 pub(crate) struct World {
     pub(crate) clock: Clock,
     pub(crate) ring: Ring<XdpQueues>,
     pub(crate) device: XdpDevice,
-    pub(crate) local: IpAddr,
-    pub(crate) remote: IpAddr,
-    /// Of the kernel beside the ring, and of the peer.
-    pub(crate) here: File,
-    pub(crate) there: File,
+    pub(crate) link: Link,
     next_port: u16,
 }
 
 impl World {
-    fn make(Cable { is_v6, offloads, queues }: Cable, settings: &Settings) -> Option<Self> {
-        let here = new_namespace()?;
-        let there = new_namespace()?;
-        Command::new("ip").arg("-V").output().ok()?;
-        let (id, fd) = (std::process::id(), here.as_raw_fd());
-        ip(&format!(
-            "link add b0 address {} numrxqueues {queues} numtxqueues {queues} type veth peer name a0 address {} numrxqueues {queues} \
-             numtxqueues {queues}\nlink set a0 netns /proc/{id}/fd/{fd}\n",
-            mac(PEERS_MAC),
-            mac(OUR_MAC)
-        ));
-        ip("link set lo up\nlink set b0 up\naddr add 10.77.0.2/24 dev b0\naddr add fd77::2/64 dev b0 nodad\n");
-        if !offloads {
-            offloads_off("b0");
-        }
-        enter(&here);
-        ip("link set lo up\nlink set a0 up\naddr add 10.77.0.1/24 dev a0\naddr add fd77::1/64 dev a0 nodad\n");
-        let [local, remote] = if is_v6 { ["fd77::1", "fd77::2"] } else { ["10.77.0.1", "10.77.0.2"] };
-        let [local, remote] = [local, remote].map(|ip| ip.parse().expect("an address"));
+    fn of(link: Link, settings: &Settings) -> Self {
         let device = XdpDevice::attach(settings).expect("an interface with XDP");
-        let queues = device.open(&QueuesConfig::default()).expect("its first queue");
-        let ring = Ring::new(queues, RingConfig { addresses: vec![local], ..RingConfig::default() }, [7; 32]);
-        let world = Self { clock: Clock::system(), ring, device, local, remote, here, there, next_port: 5000 };
-        world.await_carrier();
-        Some(world)
-    }
-
-    /// The interfaces are up a little later than they are set so. (What the kernel beside the ring sends and hears meanwhile is its own.)
-    fn await_carrier(&self) {
-        let to = SocketAddr::new(self.remote, 9);
-        for _ in 0..200 {
-            match TcpStream::connect(to) {
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return,
-                _ => std::thread::sleep(Duration::from_millis(20)),
-            }
-        }
-        panic!("no way from {} to {}", self.local, self.remote);
+        let queues = device.open(&QueuesConfig::default()).expect("its ring");
+        let ring = Ring::new(queues, RingConfig { addresses: vec![link.local], ..RingConfig::default() }, [7; 32]);
+        Self { clock: Clock::system(), ring, device, link, next_port: 5000 }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -121,16 +63,7 @@ impl World {
     /// An address of ours that nobody has.
     pub(crate) fn fresh(&mut self) -> SocketAddr {
         self.next_port += 1;
-        SocketAddr::new(self.local, self.next_port)
-    }
-
-    /// Does something as the peer, in a thread of its own.
-    pub(crate) fn as_peer<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> std::thread::JoinHandle<T> {
-        let there = self.there.try_clone().expect("a descriptor");
-        std::thread::spawn(move || {
-            enter(&there);
-            work()
-        })
+        SocketAddr::new(self.link.local, self.next_port)
     }
 
     /// Serves the ring until `done` gives something.

@@ -29,14 +29,14 @@ fn sends(side: &mut Side, to: MacAddr, len: usize, lied_to: bool) {
 }
 
 fn sends_with(side: &mut Side, flags: u8, to: MacAddr, len: usize, lied_to: bool) {
-    sends_reporting(side, &[], flags, to, len, lied_to);
+    sends_reporting(side, &[], flags, to, len, Station { lied_to, ..Station::default() });
 }
 
-fn sends_reporting(side: &mut Side, blocks: &[(u32, u32)], flags: u8, to: MacAddr, len: usize, lied_to: bool) {
+fn sends_reporting(side: &mut Side, blocks: &[(u32, u32)], flags: u8, to: MacAddr, len: usize, station: Station) {
     let (moment, mut segment) = (side.moment(), side.out(ISS + 1, IRS + 1, flags, len));
     segment.options = segment.options.reporting(blocks);
     let (own, peer) = side.both();
-    sent(&moment, &frame(to), &segment, own, peer, lied_to);
+    sent(&moment, &frame(to), &segment, own, peer, station);
 }
 
 #[test]
@@ -156,11 +156,18 @@ fn an_error_makes_no_segment_tiny() {
     // Where no segment has more than 200 bytes, each block of SACK leaves 8 fewer, and the option another 4 (as in the seed 71106759).
     let reports = |len: u32| {
         let report = [(IRS + 101, IRS + 201), (IRS + 301, IRS + 401)];
-        move |side: &mut Side| sends_reporting(side, &report, ACK, frames::mac(1), len as usize, false)
+        move |side: &mut Side| sends_reporting(side, &report, ACK, frames::mac(1), len as usize, Station::default())
     };
     reports(180)(&mut told_after(200, ISS + 1, 68).0);
     told_after(200, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 179 of", reports(179));
     told_after(200, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 199 of", again(199));
+    // Three pieces of 144 bytes are no more than 432, and 289 where the first is the end of one (as in the seed 80072265).
+    let gathered = |len: u32| {
+        let station = Station { gathers: (3, 144), ..Station::default() };
+        move |side: &mut Side| sends_reporting(side, &[], ACK, frames::mac(1), len as usize, station)
+    };
+    gathered(289)(&mut told_after(432, ISS + 1, 68).0);
+    told_after(432, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 288 of", gathered(288));
     // Of one that nobody may believe, and of a path that there may be, nothing follows here.
     let (mut side, believable) = told(ISS + 1 + (1 << 30), 68);
     again(20)(&mut side);

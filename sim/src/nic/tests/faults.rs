@@ -1,7 +1,9 @@
 use super::*;
 use crate::faults::FaultSet;
 use core::time::Duration;
-use ringway_stack::device::DeviceEvent;
+use std::net::SocketAddr;
+
+use ringway_stack::device::{DeviceEvent, Protocol};
 
 /// A NIC on which one class always strikes, for exactly a time of up to a millisecond.
 fn troubled(fault: NicFault) -> Nic {
@@ -135,6 +137,26 @@ fn whoever_got_no_buffer_or_rule_is_woken() {
         device.steer(&FlowRule::any()).unwrap();
         assert!(device.tx_alloc(1).is_some());
     }
+}
+
+#[test]
+fn connections_whose_rule_fails_late_are_known() {
+    let mut faults = NicFaults::default();
+    *faults.strength_mut(NicFault::Registration) = Strength { ppm: 1_000_000, lasts_max: Duration::from_millis(1) };
+    let rule_delay = Duration::from_micros(1);
+    let nic = Nic::seeded(frames::mac(0), NicConfig { faults, rule_delay, ..NicConfig::default() }, 7, 0);
+    let device = nic.ring();
+    nic.set_faults(false);
+    let (local, peer) = (SocketAddr::from(([10, 0, 0, 1], 80)), SocketAddr::from(([10, 0, 0, 2], 1024)));
+    for rule in [FlowRule::flow(Protocol::Tcp, local, None), FlowRule::flow(Protocol::Udp, local, Some(peer))] {
+        device.steer(&rule).unwrap();
+    }
+    device.steer(&FlowRule::flow(Protocol::Tcp, local, Some(peer))).unwrap();
+    nic.set_faults(true);
+    assert!(device.take_unsteered().is_empty());
+    nic.advance(at(1000));
+    assert_eq!(device.take_unsteered(), [(local, peer)]);
+    assert!(device.take_unsteered().is_empty());
 }
 
 #[test]

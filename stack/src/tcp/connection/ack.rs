@@ -303,7 +303,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             Phase::Open => self.snd_una,
             Phase::Loss => self.recover,
             Phase::Recovery => {
-                let head = (self.snd_una + self.mss).min(self.snd_nxt);
+                // (What was sent since it began is not known to be lost, however short the segment is that is: RFC 6582 s3.2 step 3.)
+                let head = (self.snd_una + self.mss).min(self.recover);
                 let head = self.scoreboard.first().map_or(head, |first| head.min(first));
                 self.scoreboard.loss_edge(self.mss).map_or(head, |edge| edge.max(head))
             }

@@ -4,7 +4,7 @@ use super::pair::Side::{A, B};
 use super::pair::{MS, Packet, Pair, ms, pattern};
 use crate::error::Error;
 use crate::tcp::{Config, State};
-use crate::wire::tcp::Flags;
+use crate::wire::tcp::{Flags, Header, SackBlock, SackBlocks};
 
 fn no_sack() -> Config {
     Config { sack: false, ..Config::default() }
@@ -102,6 +102,44 @@ fn without_sack_duplicates_of_what_ended_a_recovery_begin_none() {
         }
         pair.transmit();
         assert_eq!(pair.a.counters().retransmissions, 1, "SACK: {}", config.sack);
+    }
+}
+
+/// RFC 6582 s3.2 step 3: a partial acknowledgment tells of the first segment that is not acknowledged. Where that is a short one, and the last that was sent before
+/// the recovery, what was sent since then is not lost with it.
+#[test]
+fn what_is_sent_in_a_recovery_is_not_lost_with_a_short_segment_before_it() {
+    for sack in [true, false] {
+        let config = Config { nodelay: true, sack, ..Config::default() };
+        let mut pair = Pair::open(&config, &config);
+        pair.write(A, b"x").unwrap();
+        pair.settle();
+        let acknowledgment = pair.sent(B).iter().rfind(|packet| packet.payload.is_empty()).unwrap().header;
+        pair.lose(|packet| packet.from == A);
+        pair.write(A, &pattern(1448 * 6 + 100)).unwrap();
+        pair.transmit();
+        let first = acknowledgment.ack;
+        for segments in 2..6 {
+            let mut duplicate = acknowledgment;
+            if sack {
+                let block = SackBlock { start: first + 1448, end: first + 1448 * segments };
+                duplicate.options.sack = SackBlocks::default();
+                duplicate.options.sack.push(block);
+            }
+            pair.deliver(A, &duplicate, &[]);
+        }
+        pair.transmit();
+        let partial = Header { ack: first + 1448 * 6, ..acknowledgment };
+        pair.deliver(A, &partial, &[]);
+        pair.transmit();
+        let resent = pair.a.counters();
+        assert_eq!(resent.retransmitted_bytes % 1448, 100, "the short one; SACK: {sack}");
+        pair.write(A, &pattern(1448)).unwrap();
+        pair.transmit();
+        assert_eq!(pair.sent(A).last().map(|packet| packet.payload.len()), Some(1448), "SACK: {sack}");
+        pair.deliver(A, &partial, &[]);
+        pair.transmit();
+        assert_eq!(pair.a.counters().retransmitted_bytes, resent.retransmitted_bytes, "SACK: {sack}");
     }
 }
 
