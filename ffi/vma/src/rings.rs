@@ -388,9 +388,27 @@ impl RingSet {
         Self(self.0 | other.0)
     }
 
+    /// Those but for one.
+    #[inline]
+    pub(crate) const fn without(self, number: u16) -> Self {
+        Self(self.0 & !Self::of(number).0)
+    }
+
     #[inline]
     pub(crate) const fn contains(self, number: u16) -> bool {
         self.0 & Self::of(number).0 != 0
+    }
+
+    /// As a word: zero is none.
+    #[inline]
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// See [`RingSet::bits`].
+    #[inline]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 
     /// Whether all of the others are among them.
@@ -440,6 +458,7 @@ mod tests {
         let set: RingSet = [0, 5, 63].into_iter().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 5, 63]);
         assert!(set.contains(63) && !set.contains(62));
+        assert_eq!((set.without(5).iter().collect::<Vec<_>>(), RingSet::from_bits(set.bits())), (vec![0, 63], set));
         assert_eq!((set.only(), RingSet::of(5).only(), RingSet::NONE.only()), (None, Some(5), None));
         assert!(RingSet::NONE.is_empty() && RingSet::NONE.iter().next().is_none());
     }

@@ -159,15 +159,38 @@ fn threads_that_use_each_others_connections() {
     }
 }
 
-/// Where nothing is gained by spinning, too: VMA_RX_POLL=0.
+/// Where nothing is gained by spinning, too: VMA_RX_POLL=0 and VMA_SELECT_POLL=0.
 #[test]
 fn a_thread_that_sleeps_for_one_socket() {
-    same_on_both("asleep");
-    for logic in ["20", "10"] {
-        same_with_rings("asleep", logic);
-        let name = format!("asleep-{logic}-0");
-        let settings = [("VMA_RING_ALLOCATION_LOGIC_RX", logic), ("VMA_RX_POLL", "0")];
-        observe_with(&name, &compile_as("asleep", &name, &[]), &settings);
+    sleeps("asleep", "asleep", &[]);
+}
+
+#[test]
+fn a_thread_that_sleeps_for_several_sockets() {
+    sleeps("asleep", "asleep_for_several", &["-DSEVERAL"]);
+}
+
+#[test]
+fn a_thread_that_waits_for_room() {
+    sleeps("full", "full", &[]);
+}
+
+#[test]
+fn a_thread_that_waits_for_others_sockets() {
+    sleeps("gathers", "gathers", &[]);
+}
+
+/// With one ring for all, with one for each thread, and for each socket.
+fn sleeps(source: &str, name: &str, defines: &[&str]) {
+    let program = compile_as(source, name, defines);
+    observe(name, &program);
+    for logic in ["0", "20", "10"] {
+        for poll in [None, Some("0")] {
+            let logic = ("VMA_RING_ALLOCATION_LOGIC_RX", logic);
+            let spins = poll.map(|poll| [("VMA_RX_POLL", poll), ("VMA_SELECT_POLL", poll)]);
+            let settings: Vec<_> = core::iter::once(logic).chain(spins.into_iter().flatten()).collect();
+            observe_with(&format!("{name}-{}-{}", logic.1, poll.unwrap_or("default")), &program, &settings);
+        }
     }
 }
 

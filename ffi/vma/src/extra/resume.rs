@@ -55,6 +55,11 @@ impl Resume {
         Self { began, done: 0, rounds: 0, errno: 0, polls: false, marks: None }
     }
 
+    /// Whether a handler has run since that ends a call which restarts, or the thread is to end.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.marks.is_some_and(|marks| thread::with(|thread| thread.interrupted(marks, true)))
+    }
+
     /// With so many bytes received.
     pub(crate) fn with(self, done: usize) -> Self {
         Self { done, ..self }

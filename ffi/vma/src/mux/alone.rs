@@ -1,59 +1,304 @@
-//! A thread that sleeps on one ring by that ring's lock alone, for a plain socket ([`crate::socket::plain`]) or a plain epoll instance
-//! ([`super::epoll::plain`]): threads that sleep and wake all the time would else meet at the process's lock, each of them several times for each message.
+//! Waits by rings' locks alone, for what is plain: a receive or a send on one socket ([`crate::socket::plain`]), poll(2) of some
+//! ([`super::poll`]), and an epoll instance ([`super::epoll::plain`]), on one ring or on several. Threads that sleep and wake all the time would else
+//! meet at the process's lock, each of them several times for each message.
 //!
-//! It does so where little is gained by spinning (more threads than cores, most often), and nobody else waits on the ring. Who wakes it:
-//! - a peer, through the ring's descriptor, which is armed; and the ring's next timer;
-//! - whoever polls the ring meanwhile, and finds an event that concerns it ([`ProcessRing::take_event`]), or leaves the ring without having armed it
-//!   again;
+//! There is one loop ([`run`]) for what such a call waits for ([`Awaited`]): it comes to each ring by that ring's lock, one at a time, and looks; and
+//! where a look is to be the last one before the thread sleeps, it arms the ring in the same hold of its lock ([`down`]). So what happens on a ring after the
+//! thread has looked at it wakes the thread, however long the way over the other rings takes.
+//!
+//! It sleeps where little is gained by spinning (more threads than cores, most often), and nobody else waits on its rings. Who wakes it:
+//! - a peer, through the descriptor of the ring that it sends to, which is armed; and each ring's next timer;
+//! - whoever polls one of the rings meanwhile, and finds an event that concerns it ([`ProcessRing::take_event`]), or leaves the ring without having armed
+//!   it again;
 //! - whoever may change what it waits for, and so unsays that it is plain, or tells the instance of something by the process's lock: its eventfd stands
-//!   beside that ([`LoneSleeper`]);
+//!   beside that ([`LoneSleeper`]). (That is what brings a socket that comes onto another ring, too.)
+//! - the kernel, through its own descriptors;
 //! - a signal, or a request to cancel the thread, as in any wait.
-//!
-//! [`ProcessRing::take_event`]: crate::rings::ProcessRing::take_event
 
-use core::ffi::c_int;
+mod down;
+
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
 use std::os::fd::RawFd;
 
-use ringway_host::sleep::ppoll;
+use libc::pollfd;
 use ringway_host::spin::{Outcome, Spin};
 use ringway_stack::ring::FlowId;
 use ringway_stack::time::Instant;
 
-use super::epoll;
-use super::sleepers::Lone;
+pub(super) use self::down::Lying;
+use self::down::{Bed, Slept};
 use super::thread::{self, Marks, Thread};
 use super::wait::{SpinClass, history, limit};
 use crate::errno::Errno;
 use crate::extra::resume::Resume;
-use crate::lock::{Guard, Lock};
 use crate::process::{Process, fork_generation};
 use crate::real;
-use crate::rings::ProcessRing;
-use crate::socket::{plain, table as sockets};
+use crate::rings::{ProcessRing, RingSet};
+use crate::socket::plain;
 
-/// Times in a row that there is something to be seen to before the sleep, or that it ends at once; then others are busy on the ring.
+/// Times in a row that there is something to be seen to before the sleep, or that it ends at once; then others are busy on the rings.
 const TRIES: u32 = 4;
 
-/// What a thread sleeps for, by its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watched {
-    Socket(u32),
-    Epoll(u32),
+/// A spin that is no longer than this is one on a core which others want.
+const SHORT: Duration = Duration::from_micros(2);
+
+/// What a call waits for, as long as all of it is plain.
+pub(crate) trait Awaited {
+    /// What the call comes to.
+    type Found;
+
+    /// A look at all of it begins: the rings on which it is. `None`: it is not plain.
+    fn begin(&mut self) -> Option<RingSet>;
+
+    /// Looks at what of it is on a ring, whose lock is held, and polls that first. `None`: it is not plain any more.
+    fn look(&mut self, own: &mut ProcessRing, ring: u16, now: Instant) -> Option<Look>;
+
+    /// All rings were looked at, and no lock is held. `false`: more there is that only who has the process's lock can tell.
+    fn rest(&mut self) -> bool;
+
+    /// Whether the look has found something by now.
+    fn is_ready(&self) -> bool;
+
+    /// What the call comes to, if it has.
+    fn take(&mut self) -> Self::Found;
+
+    /// What the call comes to if it ends by that: EINTR, or EAGAIN when the time is over (then, what the kernel has by now counts).
+    fn ended(&mut self, by: Errno) -> Self::Found;
+
+    /// Puts the eventfd of a thread that is about to sleep beside what was looked at on a ring, whose lock is held still. `false`: it is not plain any more.
+    fn begin_sleep(&mut self, ring: u16, waker: RawFd) -> bool;
+
+    /// The thread with that eventfd sleeps for it no more.
+    fn end_sleep(&mut self, waker: RawFd);
+
+    /// The kernel's descriptors that also end the wait.
+    fn kernel(&self) -> &[pollfd];
+
+    /// One of these was ready. `None`: there is nothing. (Another thread was quicker, or it is what only the long way can tell.)
+    fn ask_kernel(&mut self) -> Option<Self::Found>;
 }
 
-impl Watched {
-    /// The thread with that eventfd sleeps for it no more.
-    pub(super) fn end_sleep(self, waker: RawFd) {
+/// What was seen on one ring, beside what the call waits for.
+pub(crate) struct Look {
+    /// There is something that only who has the process's lock can see to.
+    pub(crate) has_more: bool,
+    /// A flow of which something is held back.
+    pub(crate) held: Option<FlowId>,
+    /// The one flow on this ring whose events concern the call; `None`: all do.
+    pub(crate) flow: Option<FlowId>,
+}
+
+/// What was seen on all.
+pub(crate) struct Looked {
+    /// There was something that only who has the process's lock can see to: it was seen to.
+    pub(crate) had_more: bool,
+    /// Nothing is left that only that lock's holder can tell.
+    pub(crate) is_all: bool,
+}
+
+/// Looks at all of it once, by each ring's lock in turn. `None`: it is not plain.
+pub(crate) fn look(process: &Process, awaited: &mut impl Awaited, now: Instant) -> Option<Looked> {
+    pass(process, awaited, now, None)
+}
+
+/// As [`look`], and enters the thread on each ring that it has looked at, as long as nothing was found.
+fn pass<W: Awaited>(process: &Process, awaited: &mut W, now: Instant, mut bed: Option<&mut Bed<'_>>) -> Option<Looked> {
+    let (mut had_more, forks) = (false, fork_generation());
+    for ring in awaited.begin()?.iter() {
+        // (A handler that ran since may have forked, and this is the child: the rings are its parent's.)
+        if fork_generation() != forks {
+            return None;
+        }
+        let mut own = process.ring(ring)?.lock();
+        let Some(Look { has_more, held, flow }) = awaited.look(&mut own, ring, now) else {
+            let has_more = own.has_more_to_do();
+            drop(own);
+            if has_more {
+                plain::see_to_the_rest(process, ring, now, None);
+            }
+            // (What was found on another ring counts: it may be told once only.)
+            return awaited.is_ready().then_some(Looked { had_more, is_all: false });
+        };
+        let bed = bed.as_deref_mut().filter(|_| !awaited.is_ready());
+        // (Who sleeps on the ring sees to what is held itself.)
+        let held = held.filter(|_| bed.is_none());
+        had_more |= has_more;
+        if has_more || held.is_some() {
+            drop(own);
+            plain::see_to_the_rest(process, ring, now, held);
+        } else if let Some(bed) = bed.filter(|_| !had_more) {
+            bed.lie_down(own, (ring, flow), |waker| awaited.begin_sleep(ring, waker))?;
+        }
+    }
+    Some(Looked { had_more, is_all: awaited.rest() })
+}
+
+/// How a wait ended.
+pub(crate) enum Ended<T> {
+    /// With what the call comes to.
+    Found(T),
+    /// It is to go on the long way. How the call began, if it has slept.
+    LongWay(Option<Resume>),
+}
+
+impl<T> Ended<T> {
+    /// `None`: the long way.
+    pub(crate) fn found(self) -> Option<T> {
         match self {
-            Self::Socket(index) => sockets::end_sleep(index, waker),
-            Self::Epoll(index) => epoll::end_sleep(index, waker),
+            Self::Found(found) => Some(found),
+            Self::LongWay(_) => None,
         }
     }
 }
 
-/// Beside what is plain: the eventfd of the thread that sleeps for it by its ring's lock alone, plus one. Zero: none does.
+/// Waits, in a call that found nothing and is to give up after so long. `restarts`: a handler with SA_RESTART does not end it.
+pub(crate) fn run<W: Awaited>(
+    process: &Process,
+    class: SpinClass,
+    timeout: Option<Duration>,
+    restarts: bool,
+    awaited: &mut W,
+) -> Ended<W::Found> {
+    thread::with(|thread| {
+        let Some(mut wait) = Wait::new(thread, process, class, timeout, restarts) else { return Ended::LongWay(None) };
+        let saved = crate::errno::current();
+        let found = wait.run(awaited);
+        crate::errno::set(saved);
+        found.map_or_else(|| Ended::LongWay(wait.begun()), Ended::Found)
+    })
+}
+
+/// A call that waits.
+struct Wait<'a> {
+    thread: &'a Thread,
+    process: &'a Process,
+    class: SpinClass,
+    began: Instant,
+    spins_until: Instant,
+    deadline: Option<Instant>,
+    restarts: bool,
+    marks: Marks,
+    waker: RawFd,
+    tries: u32,
+    has_slept: bool,
+    /// A signal has ended it, as far as the kernel knows.
+    is_over: bool,
+}
+
+impl<'a> Wait<'a> {
+    /// `None`: this thread is to spin, or cannot sleep so.
+    fn new(thread: &'a Thread, process: &'a Process, class: SpinClass, timeout: Option<Duration>, restarts: bool) -> Option<Self> {
+        let spin = short_spin(thread, process, class)?;
+        let (began, marks) = (process.now(), thread.marks());
+        // (Who is not registered yet finds out whether it was cancelled before: the long way.)
+        if !real::handlers_are_seen() || thread.is_waiting() || !thread.is_registered() {
+            return None;
+        }
+        let (spins_until, deadline) = (began + spin, timeout.map(|timeout| began + timeout));
+        let waker = thread::waker()?;
+        let (tries, has_slept, is_over) = (0, false, false);
+        Some(Wait { thread, process, class, began, spins_until, deadline, restarts, marks, waker, tries, has_slept, is_over })
+    }
+
+    /// Looks, spins and sleeps. `None`: the wait is to go on the long way.
+    fn run<W: Awaited>(&mut self, awaited: &mut W) -> Option<W::Found> {
+        // (A thread that was woken finds something on one of several rings, most likely: it looks at all before it arms any.)
+        let mut looks_first = false;
+        let (found, outcome) = loop {
+            let now = self.process.now();
+            let end = self.end(now);
+            // (A thread that is to end takes nothing any more.)
+            if let Some(end) = end.filter(|_| self.thread.is_cancelled()) {
+                break (awaited.ended(end), Outcome::InVain);
+            }
+            let mut bed = Bed::new(self.thread, self.process, self.waker, self.deadline);
+            let sleeps = end.is_none() && now >= self.spins_until && !core::mem::take(&mut looks_first);
+            let looked = pass(self.process, awaited, now, sleeps.then_some(&mut bed));
+            if awaited.is_ready() {
+                bed.rise(|waker| awaited.end_sleep(waker));
+                break (awaited.take(), Outcome::Satisfied);
+            }
+            let had_more = match (looked, end) {
+                (Some(_), Some(end @ Errno(libc::EINTR))) => break (awaited.ended(end), Outcome::InVain),
+                (Some(Looked { had_more: false, is_all: true }), Some(end)) => break (awaited.ended(end), Outcome::InVain),
+                // (Who saw to the rest may have found something.)
+                (_, Some(_)) => return None,
+                (Some(Looked { had_more, is_all: true }), None) => had_more,
+                (_, None) => {
+                    bed.rise(|waker| awaited.end_sleep(waker));
+                    return None;
+                }
+            };
+            if !sleeps {
+                continue;
+            }
+            let slept = if had_more || bed.is_disturbed() { None } else { Some(self.sleep(&mut bed, awaited.kernel(), now)) };
+            bed.rise(|waker| awaited.end_sleep(waker));
+            match slept {
+                Some(Slept::Look) => {
+                    self.tries = 0;
+                    looks_first = bed.is_of_several();
+                }
+                Some(Slept::Kernel) => match awaited.ask_kernel() {
+                    Some(found) => break (found, Outcome::Satisfied),
+                    None => self.tries += 1,
+                },
+                None => self.tries += 1,
+            }
+            if self.tries == TRIES {
+                return None;
+            }
+        };
+        self.note(outcome);
+        Some(found)
+    }
+
+    /// How the call began, if it has slept.
+    fn begun(&self) -> Option<Resume> {
+        self.has_slept.then(|| Resume::since(self.began, self.marks))
+    }
+
+    /// How it ends, if it does and nothing is there at `now`: EINTR, or EAGAIN when the time is over.
+    fn end(&self, now: Instant) -> Option<Errno> {
+        let is_interrupted = self.is_over || self.thread.interrupted(self.marks, self.restarts);
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
+        let end = if is_interrupted { Some(libc::EINTR) } else { is_late.then_some(libc::EAGAIN) };
+        end.map(Errno)
+    }
+
+    /// Sleeps, on the rings on which it lies, until something wakes the thread.
+    fn sleep(&mut self, bed: &mut Bed<'_>, kernel: &[pollfd], now: Instant) -> Slept {
+        self.has_slept = true;
+        let slept = self.thread.sleeping(self.waker, self.marks, || bed.poll(kernel, now));
+        let is_signalled = self.thread.signalled(self.marks);
+        // Without a handler of the program's that the library saw, the kernel's word counts.
+        self.is_over |= !is_signalled && matches!(&slept, Some(Err(error)) if error.raw_os_error() == Some(libc::EINTR));
+        if is_signalled && !self.thread.interrupted(self.marks, self.restarts) {
+            // (One with SA_RESTART ends no wait that restarts.)
+            self.marks = self.thread.marks();
+        }
+        match slept {
+            Some(Ok(slept)) => slept,
+            _ => Slept::Look,
+        }
+    }
+
+    /// It has ended.
+    fn note(&self, outcome: Outcome) {
+        let (history, limit) = (history(self.thread, self.class), limit(self.process, self.class));
+        let mut learned = history.get();
+        learned.ended(limit, self.process.now().since(self.began), outcome, &Spin::new(self.began, &learned, limit));
+        history.set(learned);
+    }
+}
+
+/// How long a wait of the calling thread is to spin, where that is so short, for its core is shared, that it needs no claim on the core. `None`: longer.
+fn short_spin(thread: &Thread, process: &Process, class: SpinClass) -> Option<Duration> {
+    Some(history(thread, class).get().budget(limit(process, class))).filter(|budget| *budget <= SHORT)
+}
+
+/// Beside what is plain: the eventfd of the thread that sleeps for it by rings' locks alone, plus one. Zero: none does.
 pub(crate) struct LoneSleeper(AtomicI32);
 
 impl LoneSleeper {
@@ -71,9 +316,9 @@ impl LoneSleeper {
         is_plain
     }
 
-    /// That thread sleeps no more. (Another one may by now, for what has the place by now.)
-    pub(crate) fn end(&self, waker: RawFd) {
-        let _ = self.0.compare_exchange(waker + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
+    /// That thread sleeps no more. Whether it did. (Another one may by now, for what has the place by now.)
+    pub(crate) fn end(&self, waker: RawFd) -> bool {
+        self.0.compare_exchange(waker + 1, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     #[inline]
@@ -88,193 +333,4 @@ impl LoneSleeper {
     pub(crate) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
-}
-
-/// A spin that is no longer than this is one on a core which others want.
-const SHORT: Duration = Duration::from_micros(2);
-
-/// How long a wait of the calling thread is to spin, where that is so short, for its core is shared, that it needs no claim on the core. `None`: longer.
-fn short_spin(thread: &Thread, process: &Process, class: SpinClass) -> Option<Duration> {
-    Some(history(thread, class).get().budget(limit(process, class))).filter(|budget| *budget <= SHORT)
-}
-
-/// Such a wait has ended.
-fn note_slept(thread: &Thread, process: &Process, class: SpinClass, (began, now): (Instant, Instant), outcome: Outcome) {
-    let (history, limit) = (history(thread, class), limit(process, class));
-    let mut learned = history.get();
-    learned.ended(limit, now.since(began), outcome, &Spin::new(began, &learned, limit));
-    history.set(learned);
-}
-
-/// A call that waits for one socket or instance, and sleeps by its ring's lock.
-pub(crate) struct Wait<'a> {
-    thread: &'a Thread,
-    process: &'a Process,
-    class: SpinClass,
-    began: Instant,
-    spins_until: Instant,
-    deadline: Option<Instant>,
-    /// A handler with SA_RESTART does not end it.
-    restarts: bool,
-    marks: Marks,
-    waker: RawFd,
-    tries: u32,
-    has_slept: bool,
-    /// A signal has ended it, as far as the kernel knows.
-    is_over: bool,
-}
-
-/// What ended a sleep.
-pub(crate) enum Slept {
-    /// Something, perhaps.
-    Look,
-    /// The descriptor of the kernel's is readable.
-    Kernel,
-    /// Nothing: the wait is to go on the long way.
-    LongWay,
-}
-
-impl<'a> Wait<'a> {
-    /// Runs `wait` for a call that found nothing, and is to give up after so long. `None`: this thread is to spin, or cannot sleep so.
-    pub(crate) fn run<T>(
-        process: &Process,
-        class: SpinClass,
-        timeout: Option<Duration>,
-        restarts: bool,
-        wait: impl FnOnce(&mut Wait<'_>) -> Option<T>,
-    ) -> Option<T> {
-        thread::with(|thread| {
-            let saved = crate::errno::current();
-            let result = Wait::new(thread, process, class, timeout, restarts).and_then(|mut waiting| wait(&mut waiting));
-            crate::errno::set(saved);
-            result
-        })
-    }
-
-    fn new(thread: &'a Thread, process: &'a Process, class: SpinClass, timeout: Option<Duration>, restarts: bool) -> Option<Self> {
-        let spin = short_spin(thread, process, class)?;
-        let (began, marks) = (process.now(), thread.marks());
-        // (Who is not registered yet finds out whether it was cancelled before: the long way.)
-        if !real::handlers_are_seen() || thread.is_waiting() || !thread.is_registered() {
-            return None;
-        }
-        let (spins_until, deadline) = (began + spin, timeout.map(|timeout| began + timeout));
-        let waker = thread::waker()?;
-        let (tries, has_slept, is_over) = (0, false, false);
-        Some(Wait { thread, process, class, began, spins_until, deadline, restarts, marks, waker, tries, has_slept, is_over })
-    }
-
-    /// How the call began, if it has slept.
-    pub(crate) fn begun(&self) -> Option<Resume> {
-        self.has_slept.then(|| Resume::since(self.began, self.marks))
-    }
-
-    /// What it waited for is there.
-    pub(crate) fn found(&self, now: Instant) {
-        note_slept(self.thread, self.process, self.class, (self.began, now), Outcome::Satisfied);
-    }
-
-    /// Whether the thread is to end: it takes nothing any more.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.thread.is_cancelled()
-    }
-
-    /// There was nothing at `now`. How it ends, if it does: EINTR, or EAGAIN when the time is over.
-    pub(crate) fn end(&self, now: Instant) -> Option<Errno> {
-        let is_interrupted = self.is_over || self.thread.interrupted(self.marks, self.restarts);
-        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
-        let end = if is_interrupted { Some(libc::EINTR) } else { is_late.then_some(libc::EAGAIN) };
-        if end.is_some() {
-            note_slept(self.thread, self.process, self.class, (self.began, now), Outcome::InVain);
-        }
-        end.map(Errno)
-    }
-
-    /// Whether it is to look again at once.
-    pub(crate) fn spins(&self, now: Instant) -> bool {
-        now < self.spins_until
-    }
-
-    /// Sleeps until something wakes the thread: on a ring, for a flow of it or for any, and on the kernel's descriptor if there is one. Nothing was there
-    /// at `now`, since when the ring's lock is held, and there is nothing else to be seen to. `begin` puts the thread's eventfd beside what it sleeps for,
-    /// unless that is not plain any more.
-    pub(crate) fn sleep(
-        &mut self,
-        mut own: Guard<'_, ProcessRing>,
-        (ring, flow, watched): (u16, Option<FlowId>, Watched),
-        begin: impl FnOnce(RawFd) -> bool,
-        kernel: Option<c_int>,
-        now: Instant,
-    ) -> Slept {
-        let waker = self.waker;
-        if !own.lie_down_alone(Lone { flow, waker, is_woken: false }) {
-            return self.try_again();
-        }
-        if !begin(waker) {
-            own.rise_alone();
-            return Slept::LongWay;
-        }
-        self.thread.generation.set(fork_generation());
-        self.thread.lone.set(Some((ring, watched, waker)));
-        let until = [own.ring.sleep_deadline(), self.deadline].into_iter().flatten().min();
-        let timeout = until.map(|until| until.since(now));
-        let ring_fd = own.wait_fd();
-        drop(own);
-        self.has_slept = true;
-        let slept = self.thread.sleeping(waker, self.marks, || poll(waker, ring_fd, kernel, timeout));
-        self.rise();
-        let is_signalled = self.thread.signalled(self.marks);
-        // Without a handler of the program's that the library saw, the kernel's word counts.
-        self.is_over |= !is_signalled && matches!(&slept, Some(Err(error)) if error.raw_os_error() == Some(libc::EINTR));
-        if is_signalled && !self.thread.interrupted(self.marks, self.restarts) {
-            // (One with SA_RESTART ends no wait that restarts.)
-            self.marks = self.thread.marks();
-        }
-        let Some(Ok((is_woken, is_readable))) = slept else { return Slept::Look };
-        if is_woken {
-            thread::clear_waker();
-        }
-        if is_readable { Slept::Kernel } else { Slept::Look }
-    }
-
-    /// The thread is awake. Whoever relies on the ring's being armed finds it so.
-    fn rise(&self) {
-        if self.thread.generation.get() != fork_generation() {
-            // A handler has forked, and this is the child: the ring is its parent's.
-            self.thread.lone.set(None);
-        }
-        let Some((ring, watched, waker)) = self.thread.lone.get() else { return };
-        let Some(mut own) = self.process.ring(ring).map(Lock::lock) else { return };
-        // (A handler may have waited meanwhile, and taken this wait for one that was left.)
-        if self.thread.lone.take().is_none() {
-            return;
-        }
-        own.rise_alone();
-        watched.end_sleep(waker);
-        let is_relied_on = own.watch.is_relied_on();
-        drop(own);
-        if is_relied_on {
-            plain::see_to_the_rest(self.process, ring, self.process.now(), None);
-        }
-    }
-
-    /// There was something to be seen to before the sleep.
-    pub(crate) fn try_again(&mut self) -> Slept {
-        self.tries += 1;
-        if self.tries < TRIES { Slept::Look } else { Slept::LongWay }
-    }
-
-    /// The kernel's descriptor was readable, and nothing was there. (Another thread was quicker, or it is what only the long way can tell.)
-    pub(crate) fn was_in_vain(&mut self) -> Slept {
-        self.try_again()
-    }
-}
-
-/// Sleeps on the thread's eventfd, the ring's descriptor, and the kernel's. Whether the first, and the last, are readable.
-fn poll(waker: RawFd, ring: RawFd, kernel: Option<c_int>, timeout: Option<Duration>) -> std::io::Result<(bool, bool)> {
-    let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // (A number below zero is looked at by nobody.)
-    let mut fds = [readable(waker), readable(ring), readable(kernel.unwrap_or(-1))];
-    ppoll(&mut fds, timeout, None)?;
-    Ok((fds[0].revents != 0, fds[2].revents != 0))
 }

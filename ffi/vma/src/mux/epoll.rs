@@ -32,7 +32,7 @@ mod table;
 pub(super) use collect::is_readable;
 use collect::target_readiness;
 pub(crate) use collect::{after_plain_wait, wait_on};
-pub(crate) use table::{Epolls, end_sleep, forget_sleepers, unsay_all, wake_lone};
+pub(crate) use table::{Epolls, end_sleeps, forget_sleepers, unsay_all, wake_lone};
 
 /// How deep instances may be nested (the kernel's EP_MAX_NESTS is 4, not counting the outermost).
 pub(crate) const NESTING_MAX: u32 = 5;

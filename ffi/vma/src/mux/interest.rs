@@ -6,6 +6,7 @@
 //! scheme (epoll(7), "Level-triggered and edge-triggered"), and makes collecting fair: each call begins where the last
 //! one stopped. Everything is O(1) in the number of items.
 
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 /// Always reported, whether asked for or not (epoll_ctl(2)).
@@ -206,41 +207,50 @@ impl Interest {
         Some((data, events))
     }
 
-    /// Reports up to `max` ready items as (place, data, events); `readiness` says what an item's target is ready for, or ends the collection before the item
-    /// (`None`). `round` names this collection, never zero.
+    /// Reports ready items as (place, data, events), to places from the first of these on, and says how many; `readiness` says what an item's target is ready
+    /// for, or ends this part of the collection before the item (`None`). `round` names the collection, never zero.
     #[inline]
     pub(crate) fn collect(
         &mut self,
         round: u32,
-        max: usize,
+        places: Range<usize>,
         mut readiness: impl FnMut(&Item) -> Option<u32>,
         mut report: impl FnMut(usize, u64, u32),
     ) -> usize {
-        let mut reported = 0;
-        // Those that go back to the end are not looked at twice.
+        let first = places.start;
+        let mut next = first;
+        // Those that go back to the end are not looked at twice: in this part, or in one after another.
         for _ in 0..self.queued {
-            if reported == max {
+            if next >= places.end {
                 break;
             }
             let index = self.head;
-            let item = &self.slots[index as usize].item;
+            let Slot { item, reported, .. } = &self.slots[index as usize];
+            if reported.0 == round {
+                break;
+            }
             let Some(ready) = readiness(item).map(|ready| ready & item.mask()) else { break };
             self.unqueue(index);
             if ready == 0 {
                 continue;
             }
             let slot = &mut self.slots[index as usize];
-            slot.reported = (round, u32::try_from(reported).unwrap_or(u32::MAX));
+            slot.reported = (round, u32::try_from(next).unwrap_or(u32::MAX));
             let (data, events) = (slot.item.data, slot.item.events);
             if events & ONE_SHOT != 0 {
                 slot.disarmed = true;
             } else if events & EDGE == 0 {
                 self.enqueue(index);
             }
-            report(reported, data, ready);
-            reported += 1;
+            report(next, data, ready);
+            next += 1;
         }
-        reported
+        next - first
+    }
+
+    /// What the item watches with which the next collection begins.
+    pub(crate) fn first(&self) -> Option<Target> {
+        self.slots.get(self.head as usize).map(|slot| slot.item.target)
     }
 
     /// Whether [`Interest::collect`] would report anything. Takes off the list what turns out not to be ready.

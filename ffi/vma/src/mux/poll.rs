@@ -97,10 +97,9 @@ fn wait_until(
     let started = process.now();
     let is_fresh = resume.is_none();
     let before = thread::with(Thread::marks);
-    if let [only] = fds
-        && is_fresh
+    if is_fresh
         && sigmask.is_none()
-        && let Some(found) = plain::poll(process, only, started, deadline)
+        && let Some(found) = plain::poll(process, fds, started, deadline)
     {
         return found;
     }
@@ -147,7 +146,11 @@ fn wait_until(
         let waited = wait(process, &mut w, |offload, _| match examine(offload, fds) {
             0 if offload.mux.changes != changes => Some(Found::Changed),
             0 => None,
-            ready => Some(Found::Ready(ready)),
+            ready => {
+                let polled = fds.iter().filter_map(|fd| if let Entry::Socket(key) = fdtable::peek(fd.fd) { Some(key) } else { None });
+                offload.say_which_are_plain(polled);
+                Some(Found::Ready(ready))
+            }
         });
         match waited {
             Waited::Ready(Found::Changed) => {}

@@ -170,9 +170,14 @@ impl RingWatch {
         self.spinning == 0 && !self.armed && has_sleepers
     }
 
-    /// Whether no thread waits for it, and it has no leader either.
+    /// Whether no thread of the program's waits for it, and it has no leader either.
+    const fn is_free(&self) -> bool {
+        self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.lone.is_none()
+    }
+
+    /// As [`RingWatch::is_free`], and the progress thread does not sleep on it.
     pub(super) const fn is_left_alone(&self) -> bool {
-        self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.deep.is_none() && self.lone.is_none()
+        self.is_free() && self.deep.is_none()
     }
 
     /// The thread that sleeps for a flow by the ring's lock alone.
@@ -311,9 +316,9 @@ impl Offload {
             thread.lone.set(None);
             return;
         }
-        if let Some((ring, watched, waker)) = thread.lone.take() {
-            self.rings.at_mut(ring).rise_alone();
-            watched.end_sleep(waker);
+        if let Some(lying) = thread.lone.take() {
+            lying.rings.iter().for_each(|ring| self.rings.at_mut(ring).rise_alone());
+            lying.end_sleep();
         }
         self.stand_up(thread);
         spun.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
@@ -457,9 +462,10 @@ impl Offload {
 }
 
 impl ProcessRing {
-    /// A thread is to sleep on the ring by its lock alone, as long as nobody else watches the ring. `false`: somebody does, or there is something to poll.
+    /// A thread is to sleep on the ring by its lock alone, as long as no other thread of the program's watches the ring. `false`: one does, or there is
+    /// something to poll. (The progress thread, if deep asleep, relies on the ring as well: whoever rises here finds that, and sees to it.)
     pub(crate) fn lie_down_alone(&mut self, lone: Lone) -> bool {
-        let lies = self.watch.is_left_alone() && self.watch.in_ring.is_none() && self.watch.dozer.is_none() && self.arm();
+        let lies = self.watch.is_free() && self.watch.in_ring.is_none() && self.watch.dozer.is_none() && self.arm();
         if lies {
             // (What is beside a ring is its own sleeper's.)
             self.watch_beside(false);

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use ringway_host::EventFd;
 use ringway_host::spin::{CoreClaim, History};
 
-use super::alone::Watched;
+use super::alone::Lying;
 use super::turns::{Ratio, Turns};
 use crate::extra::resume::Resume;
 use crate::fdtable::{self, Entry};
@@ -42,8 +42,8 @@ pub(crate) struct Thread {
     /// no handler runs.
     pub(super) spinning: Cell<RingSet>,
     pub(super) asleep: Cell<Option<Key>>,
-    /// The ring on which it sleeps by that ring's lock alone, what for, and its eventfd. As `asleep`, but changed under the ring's lock.
-    pub(super) lone: Cell<Option<(u16, Watched, RawFd)>>,
+    /// The rings on which it sleeps, or is about to, by their locks alone. As `asleep`, but a ring is put to it, and taken from it, under that ring's lock.
+    pub(super) lone: Cell<Option<Lying>>,
     /// The [`fork_generation`] of the tables that these speak of.
     pub(super) generation: Cell<u32>,
     /// How the call under way began, which is made again once callbacks have run.
@@ -234,7 +234,7 @@ impl Thread {
     /// Whether a handler ran since then that ends a wait: any, or (where the call restarts) one without SA_RESTART. Or the thread is to
     /// end.
     #[inline]
-    pub(super) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
+    pub(crate) fn interrupted(&self, marks: Marks, restart: bool) -> bool {
         let now = self.marks();
         let by_signal = if restart { now.interrupting != marks.interrupting } else { now.signals != marks.signals };
         by_signal || self.is_cancelled()

@@ -5,11 +5,12 @@
 
 mod alone;
 mod datagrams;
+mod ready;
+mod sending;
 
 use core::ffi::c_int;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::RawFd;
 
 use ringway_stack::Error;
 use ringway_stack::ring::{Event, FlowId, RecvFlags};
@@ -17,6 +18,8 @@ use ringway_stack::socket::Direction;
 use ringway_stack::time::Instant;
 
 pub(crate) use self::datagrams::{Beside, Taken};
+pub(crate) use self::ready::Asked;
+pub(super) use self::sending::{Rest, send_rest};
 use super::address::Address;
 use super::table::{self, Audience, Plain, Traits};
 use super::{Ancillary, Family, Kind, Socket};
@@ -145,7 +148,7 @@ pub(crate) fn is_of_datagrams(key: Key) -> bool {
 pub(crate) enum Sent {
     /// All of it, or as much as it may take without waiting; or an error.
     Done(Result<usize, Error>),
-    /// A part; the call goes on with the rest.
+    /// A part, or nothing yet; the call waits, and goes on with the rest.
     Part(FlowId, usize),
 }
 
@@ -171,62 +174,9 @@ pub(crate) fn send(
     entered.leave(process, now);
     match result {
         Err(Error::BadSocket) => None,
-        Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => None,
+        Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, 0)),
         Ok(done) if done < super::vectors::total(data) && !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, done)),
         result => Some(Sent::Done(result)),
-    }
-}
-
-/// What a plain socket is ready for, as its ring's lock is held.
-pub(crate) struct Readable<'a>(Entered<'a>);
-
-impl<'a> Readable<'a> {
-    /// Looks, at `now`. `None`: it is not plain, or callbacks are to run first.
-    pub(crate) fn new(process: &'a Process, key: Key, now: Instant) -> Option<Self> {
-        let mut entered = Entered::new(process, key).filter(|entered| entered.plain.is_without_callbacks())?;
-        entered.own.poll_if_due(now);
-        Some(Self(entered))
-    }
-
-    /// In epoll's bits, but for the kernel's half of it.
-    pub(crate) fn readiness(&self) -> u32 {
-        mux::expand(self.0.own.ring.readiness(self.0.flow).bits())
-    }
-
-    /// Whether the kernel has a half of it.
-    pub(crate) const fn is_of_datagrams(&self) -> bool {
-        self.0.plain.is_of_datagrams()
-    }
-
-    /// Its flow.
-    pub(crate) const fn flow(&self) -> FlowId {
-        self.0.flow
-    }
-
-    /// Whether there is anything to be seen to before a sleep.
-    pub(crate) fn has_more_to_do(&mut self) -> bool {
-        self.0.own.has_more_to_do()
-    }
-
-    /// Whether nobody else waits for it.
-    pub(crate) const fn is_unwatched(&self) -> bool {
-        self.0.plain.is_unwatched()
-    }
-
-    /// The kernel's half was found readable: the next receive asks it.
-    pub(crate) fn hint(&mut self) {
-        self.0.own.datagrams.hint(self.0.flow);
-    }
-
-    /// Lets go of the ring. Who is to be told of what happened is told.
-    pub(crate) fn leave(self, process: &Process, now: Instant) {
-        self.0.leave(process, now);
-    }
-
-    /// The ring, and what puts a sleeper's eventfd beside the socket.
-    pub(crate) fn into_sleep(self, key: Key) -> (Guard<'a, ProcessRing>, impl FnOnce(RawFd) -> bool) {
-        let plain = self.0.plain;
-        (self.0.own, move |waker| plain.begin_sleep(key, waker))
     }
 }
 
@@ -282,6 +232,28 @@ impl Offload {
         }
     }
 
+    /// A call has waited the long way for some sockets. Those that are plain are said to be, so that the next one need not.
+    pub(crate) fn say_which_are_plain(&mut self, keys: impl Iterator<Item = Key>) {
+        if !self.rings.are_locked() {
+            return;
+        }
+        for key in keys.filter(|&key| Plain::find(key).is_none()) {
+            match self.sockets.find(key).map(|socket| &socket.kind) {
+                Some(&Kind::Stream(flow)) => self.say_if_plain(key, flow),
+                Some(&Kind::Datagram(Some(flow))) => {
+                    // (That the kernel's half has something may have been found when it was plain before.)
+                    if let Some(left) = self.rings.at_mut(flow.ring).datagrams.take_kernel_poll(flow)
+                        && let Some(socket) = self.sockets.find_mut(key)
+                    {
+                        socket.kernel_poll.go_on_from(left);
+                    }
+                    self.say_if_datagrams_are_plain(key, flow);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// It is, as it stands now.
     fn say_that_it_is_plain(&mut self, key: Key, flow: FlowId) {
         let Some(socket) = self.sockets.find(key) else { return };
@@ -292,6 +264,7 @@ impl Offload {
             is_of_datagrams: matches!(socket.kind, Kind::Datagram(_)),
             is_nonblocking: socket.nonblocking,
             receive_timeout: socket.receive_timeout,
+            has_send_timeout: socket.send_timeout.is_some(),
             empty_is_all: !self.callbacks.are_used(),
         };
         if table::publish(key, flow, traits)

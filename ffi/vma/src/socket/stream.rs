@@ -12,7 +12,7 @@ use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
 use super::address::Address;
-use super::plain::{self, Sent};
+use super::plain::{self, Rest, Sent};
 use super::{Family, special, vectors};
 use crate::errno::{self, Errno};
 use crate::extra::resume::Resume;
@@ -259,7 +259,16 @@ pub(crate) fn send_plain(
     Some(match plain::send(process, now, key, data, (to, flags))? {
         Sent::Done(Ok(done)) => Ok(done),
         Sent::Done(Err(error)) => Err(failed(error.into(), flags)),
-        Sent::Part(flow, done) => go_on(process, process.lock(), key, flow, data, done, flags),
+        Sent::Part(flow, done) => match plain::send_rest(process, key, data, done, flags) {
+            Rest::Ended(result) => result.map_err(|error| failed(error, flags)),
+            // (What the socket is by now, the call that begins anew finds out.)
+            Rest::LongWay(0) => return None,
+            Rest::LongWay(done) => go_on(process, process.lock(), key, flow, data, done, flags),
+            Rest::Waits(done) => match send_rest(process, key, flow, &mut vectors::rest(data, done), done, None, flags) {
+                Err(Errno(libc::EBADF)) => return None,
+                result => result,
+            },
+        },
     })
 }
 

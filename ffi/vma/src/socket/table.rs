@@ -20,6 +20,8 @@ use crate::slab::{Key, Slab};
 const PLAIN: u64 = 1;
 /// Epoll instances have it, or threads sleep for it.
 const WATCHED: u64 = 2;
+/// It has a SO_SNDTIMEO.
+const SEND_TIMEOUT: u64 = 4;
 /// It is a UDP socket.
 const DATAGRAMS: u64 = 16;
 /// It does not block.
@@ -74,6 +76,8 @@ pub(super) struct Traits {
     pub(super) is_nonblocking: bool,
     /// SO_RCVTIMEO.
     pub(super) receive_timeout: Option<Duration>,
+    /// There is a SO_SNDTIMEO.
+    pub(super) has_send_timeout: bool,
     /// A receive that finds nothing, and is not to wait, has nothing else to do.
     pub(super) empty_is_all: bool,
 }
@@ -85,6 +89,7 @@ impl Traits {
         }
         bit(self.is_watched, WATCHED)
             | bit(self.is_watched_by_one, WATCHED_BY_ONE)
+            | bit(self.has_send_timeout, SEND_TIMEOUT)
             | bit(self.is_of_datagrams, DATAGRAMS)
             | bit(self.is_nonblocking, NONBLOCKING)
             | bit(self.empty_is_all, EMPTY_IS_ALL)
@@ -104,7 +109,7 @@ impl Plain {
         self.word & NONBLOCKING != 0 || flags & libc::MSG_DONTWAIT != 0
     }
 
-    /// Whether a receive with these flags that found nothing waits, and nobody else waits for the socket.
+    /// Whether a call with these flags that found nothing, or no room, waits, and nobody else waits for the socket.
     #[inline]
     pub(super) const fn waits_alone(self, flags: c_int) -> bool {
         self.is_unwatched() && !self.is_not_to_wait(flags)
@@ -123,6 +128,11 @@ impl Plain {
     /// SO_RCVTIMEO.
     pub(super) fn receive_timeout(self) -> Option<Duration> {
         (self.receive_timeout != 0).then(|| Duration::from_nanos(self.receive_timeout))
+    }
+
+    /// Whether it has a SO_SNDTIMEO.
+    pub(super) const fn has_send_timeout(self) -> bool {
+        self.word & SEND_TIMEOUT != 0
     }
 
     /// A thread is about to sleep for it, and is woken by that eventfd when it may be plain no more. `false`: it may be so already.
@@ -188,16 +198,29 @@ pub(super) fn audience(index: u32) -> Audience {
     }
 }
 
-/// The flow of the socket in this slot, if it is plain, and on that ring: for who has the ring's lock.
+/// A plain socket's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is on the ring, as this flow.
+    Here(FlowId),
+    /// It is on another ring, of that number.
+    There(u16),
+}
+
+/// Where the socket in this slot is, if it is plain, seen from a ring whose lock the caller has.
 #[inline]
-pub(crate) fn flow_of(index: u32, ring: u16) -> Option<FlowId> {
+pub(crate) fn place_of(index: u32, ring: u16) -> Option<Place> {
     let cell = CELLS.find(index.cast_signed())?;
     let word = cell.word.load(Ordering::Acquire);
-    if word & PLAIN == 0 || (word >> RING_SHIFT) as u16 != ring {
+    if word & PLAIN == 0 {
         return None;
     }
+    let its = (word >> RING_SHIFT) as u16;
+    if its != ring {
+        return Some(Place::There(its));
+    }
     let flow = cell.flow.load(Ordering::Acquire);
-    Some(FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 })
+    Some(Place::Here(FlowId { ring, index: (flow >> 32) as u32, generation: flow as u32 }))
 }
 
 /// Says that it is plain. `false`: that was said before.
@@ -230,10 +253,16 @@ fn unsay(index: u32) {
     }
 }
 
-/// The thread with that eventfd sleeps no more for the socket in that slot by its ring's lock.
-pub(crate) fn end_sleep(index: u32, waker: RawFd) {
-    if let Some(cell) = CELLS.find(index.cast_signed()) {
-        cell.sleeper.end(waker);
+/// The thread with that eventfd sleeps no more for the socket in that slot by its ring's lock. Whether it did.
+pub(super) fn end_sleep(index: u32, waker: RawFd) -> bool {
+    CELLS.find(index.cast_signed()).is_some_and(|cell| cell.sleeper.end(waker))
+}
+
+/// As [`end_sleep`], for whichever sockets it did.
+#[cold]
+pub(crate) fn end_sleeps(waker: RawFd) {
+    if IN_USE.load(Ordering::Relaxed) {
+        CELLS.numbers().filter_map(|index| CELLS.find(index)).for_each(|cell| _ = cell.sleeper.end(waker));
     }
 }
 
@@ -350,11 +379,12 @@ mod tests {
             assert!(publish(key, flow, Traits::default()) && !publish(key, flow, Traits::default()));
             let found = Plain::find(key).expect("it is plain");
             assert!(found.flow == flow && found.is_still(key) && audience(key.index) == Audience::Nobody);
-            assert_eq!((flow_of(key.index, 7), flow_of(key.index, 8)), (Some(flow), None));
+            assert_eq!((place_of(key.index, 7), place_of(key.index, 8)), (Some(Place::Here(flow)), Some(Place::There(7))));
             assert!(Plain::find(Key { generation: 6, ..key }).is_none(), "another socket's name");
             assert_eq!(sockets.find(key).map(|socket| socket.fd), Some(3));
             assert!(Plain::find(key).is_some(), "who looks changes nothing");
             change(&mut sockets, key);
+            assert!(place_of(key.index, 7).is_none());
             assert!(Plain::find(key).is_none() && !found.is_still(key) && audience(key.index) == Audience::Any, "{at}");
         }
     }

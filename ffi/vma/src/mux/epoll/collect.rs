@@ -72,7 +72,7 @@ fn collect(offload: &mut Offload, index: u32, round: u32, events: &mut [epoll_ev
     }
     let collected = lists.interest.collect(
         round,
-        events.len(),
+        0..events.len(),
         |item| {
             let ready = target_readiness(rings, sockets, &mux.epolls, item.target, 0);
             if let (Target::Socket(socket), true) = (item.target, ready & item.mask() & IN != 0)
@@ -166,6 +166,11 @@ pub(crate) fn wait_on(
 }
 
 impl Lists {
+    /// Whether no collection has begun since that one.
+    pub(super) const fn is_in(&self, round: u32) -> bool {
+        self.rounds == round
+    }
+
     /// A collection begins: its name, and whether the real epoll has members.
     pub(super) fn begin(&mut self) -> (u32, bool) {
         (self.next_round(), self.kernel_members)

@@ -1,29 +1,30 @@
-//! The process's registered instances, and which of them are *plain*: those that a thread collects from by a ring's lock alone ([`super::plain`]).
+//! The process's registered instances, and which of them are *plain*: those that a thread collects from by rings' locks alone ([`super::plain`]).
 //!
-//! Beside each instance is a cell that threads read without a lock: the one ring on which what it watches has flows. Who collected under the process's
+//! Beside each instance is a cell that threads read without a lock: the rings on which what it watches has flows. Who collected under the process's
 //! lock, and found the instance plain, says so there; whoever may change an instance unsays it, as with sockets ([`crate::socket::table`]).
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::os::fd::RawFd;
 
 use super::{Epoll, Lists};
 use crate::byfd::{ByFd, Empty};
 use crate::lock::{Guard, Lock};
 use crate::mux::alone::LoneSleeper;
+use crate::rings::RingSet;
 use crate::slab::{Key, Slab};
 
 /// What is to be known of an instance without the process's lock. (Threads write to theirs all the time: no two are in one line, nor in a pair of them.)
 #[repr(align(128))]
 struct Cell {
-    /// The ring's number, plus one; zero: it is not plain.
-    ring: AtomicU32,
-    /// The thread that sleeps for it by its ring's lock alone.
+    /// The rings, as [`RingSet::bits`]; zero: it is not plain.
+    rings: AtomicU64,
+    /// The thread that sleeps for it by its rings' locks alone.
     sleeper: LoneSleeper,
     lists: Lock<Lists>,
 }
 
 impl Empty for Cell {
-    const EMPTY: Self = Self { ring: AtomicU32::new(0), sleeper: LoneSleeper::NOBODY, lists: Lock::new(Lists::new()) };
+    const EMPTY: Self = Self { rings: AtomicU64::new(0), sleeper: LoneSleeper::NOBODY, lists: Lock::new(Lists::new()) };
 }
 
 /// By the instances' indices. Beyond, no instance is plain.
@@ -32,26 +33,26 @@ static CELLS: ByFd<Cell, 32, 2048> = ByFd::new();
 /// Some instance was plain once.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// The ring of an instance, if it is plain.
+/// The rings of an instance, if it is plain.
 #[inline]
-pub(super) fn ring_of(index: u32) -> Option<u16> {
-    let ring = CELLS.find(index.cast_signed())?.ring.load(Ordering::Acquire);
-    ring.checked_sub(1).map(|ring| ring as u16)
+pub(super) fn rings_of(index: u32) -> Option<RingSet> {
+    let rings = CELLS.find(index.cast_signed())?.rings.load(Ordering::Acquire);
+    (rings != 0).then_some(RingSet::from_bits(rings))
 }
 
-/// What is collected from, of an instance that is plain on that ring: for who has the ring's lock.
+/// What is collected from, of an instance that is plain, on that ring among others: for who has the ring's lock.
 #[inline]
 pub(super) fn lists_of(index: u32, ring: u16) -> Option<Guard<'static, Lists>> {
     let lists = CELLS.find(index.cast_signed())?.lists.lock();
     // (Who unsays it, and looks at the lists then, comes to this lock later.)
-    (ring_of(index) == Some(ring)).then_some(lists)
+    rings_of(index).is_some_and(|rings| rings.contains(ring)).then_some(lists)
 }
 
-/// Says that an instance is plain on that ring.
-pub(super) fn publish(index: u32, ring: u16) {
+/// Says that an instance is plain on these rings, if there are any.
+pub(super) fn publish(index: u32, rings: RingSet) {
     if let Some(cell) = CELLS.find(index.cast_signed()) {
         IN_USE.store(true, Ordering::Relaxed);
-        cell.ring.store(u32::from(ring) + 1, Ordering::Release);
+        cell.rings.store(rings.bits(), Ordering::Release);
     }
 }
 
@@ -59,30 +60,37 @@ pub(super) fn publish(index: u32, ring: u16) {
 fn unsay(index: u32) {
     if IN_USE.load(Ordering::Relaxed)
         && let Some(cell) = CELLS.find(index.cast_signed())
-        && cell.ring.load(Ordering::Relaxed) != 0
+        && cell.rings.load(Ordering::Relaxed) != 0
     {
         // (SeqCst: see `LoneSleeper::begin`.)
-        cell.ring.swap(0, Ordering::SeqCst);
+        cell.rings.swap(0, Ordering::SeqCst);
         cell.sleeper.wake();
     }
 }
 
-/// A thread is about to sleep for an instance that is plain on that ring, and is woken by that eventfd when it may be plain no more, or has something from
-/// who has not the ring's lock. `false`: that may be so already.
-pub(super) fn begin_sleep(index: u32, ring: u16, waker: RawFd) -> bool {
+/// A thread is about to sleep for an instance that is plain on these rings, and is woken by that eventfd when it may be plain no more, or has something from
+/// who has none of their locks. `false`: it may be plain no more. (What was on the list before is for the thread to see.)
+pub(super) fn begin_sleep(index: u32, rings: RingSet, waker: RawFd) -> bool {
     let Some(cell) = CELLS.find(index.cast_signed()) else { return false };
-    // (What is put onto the lists later finds the sleeper.)
-    cell.sleeper.begin(waker, || cell.ring.load(Ordering::SeqCst) == u32::from(ring) + 1 && !cell.lists.lock().interest.may_be_ready())
+    cell.sleeper.begin(waker, || cell.rings.load(Ordering::SeqCst) == rings.bits())
 }
 
-/// The thread with that eventfd sleeps no more for that instance by its ring's lock.
-pub(crate) fn end_sleep(index: u32, waker: RawFd) {
+/// The thread with that eventfd sleeps no more for that instance by its rings' locks.
+pub(super) fn end_sleep(index: u32, waker: RawFd) {
     if let Some(cell) = CELLS.find(index.cast_signed()) {
         cell.sleeper.end(waker);
     }
 }
 
-/// An instance has got something to report from who has the process's lock: whoever sleeps for it by its ring's alone is to look.
+/// As [`end_sleep`], for whichever instance it did.
+#[cold]
+pub(crate) fn end_sleeps(waker: RawFd) {
+    if IN_USE.load(Ordering::Relaxed) {
+        CELLS.numbers().filter_map(|index| CELLS.find(index)).for_each(|cell| _ = cell.sleeper.end(waker));
+    }
+}
+
+/// An instance has got something to report from who has the process's lock: whoever sleeps for it by its rings' alone is to look.
 #[inline]
 pub(crate) fn wake_lone(index: u32) {
     if IN_USE.load(Ordering::Relaxed)
@@ -183,16 +191,17 @@ mod tests {
         let before: Vec<Key> = (0..40).map(|_| epolls.insert(-1, false)).collect();
         for change in changes {
             let key = epolls.insert(-1, true);
-            assert!(ring_of(key.index).is_none() && lists_of(key.index, 3).is_none());
-            publish(key.index, 3);
-            assert_eq!(ring_of(key.index), Some(3));
+            assert!(rings_of(key.index).is_none() && lists_of(key.index, 3).is_none());
+            let rings = [3, 5].into_iter().collect();
+            publish(key.index, rings);
+            assert_eq!(rings_of(key.index), Some(rings));
             assert!(lists_of(key.index, 3).is_some_and(|lists| lists.kernel_members) && lists_of(key.index, 4).is_none());
             assert!(epolls.get(key.index).is_some() && epolls.find(key).is_some(), "who looks changes nothing");
-            assert_eq!(ring_of(key.index), Some(3));
+            assert_eq!(rings_of(key.index), Some(rings));
             change(&mut epolls, key);
-            assert!(ring_of(key.index).is_none() && lists_of(key.index, 3).is_none());
+            assert!(rings_of(key.index).is_none() && lists_of(key.index, 3).is_none() && !begin_sleep(key.index, rings, 1));
         }
-        assert!(before.iter().all(|key| ring_of(key.index).is_none()));
+        assert!(before.iter().all(|key| rings_of(key.index).is_none()));
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
@@ -14,8 +15,14 @@ fn item(socket: u32, events: u32) -> Item {
 
 /// Reports of one collection: (data, events).
 fn collect(interest: &mut Interest, max: usize, ready: &[u32]) -> Vec<(u64, u32)> {
+    static ROUNDS: AtomicU32 = AtomicU32::new(1);
     let mut reports = Vec::new();
-    interest.collect(1, max, |item| Some(ready_of(item, ready)), |_, data, events| reports.push((data, events)));
+    interest.collect(
+        ROUNDS.fetch_add(1, Ordering::Relaxed),
+        0..max,
+        |item| Some(ready_of(item, ready)),
+        |_, data, events| reports.push((data, events)),
+    );
     reports
 }
 
@@ -205,8 +212,28 @@ fn a_collection_that_is_ended_leaves_the_item_where_it_is() {
     items.iter().for_each(|&item| assert_eq!(interest.edge(item, IN), Edge::New));
     let mut reports = Vec::new();
     let readiness = |item: &Item| (item.target != Target::Socket(1)).then_some(IN);
-    assert_eq!(interest.collect(1, 8, readiness, |_, data, _| reports.push(data)), 1);
-    assert_eq!(interest.collect(2, 8, readiness, |_, data, _| reports.push(data)), 0, "it is the first");
-    assert_eq!(interest.collect(3, 8, |_| Some(IN), |_, data, _| reports.push(data)), 3);
+    assert_eq!(interest.collect(1, 0..8, readiness, |_, data, _| reports.push(data)), 1);
+    assert_eq!(interest.collect(2, 0..8, readiness, |_, data, _| reports.push(data)), 0, "it is the first");
+    assert_eq!(interest.collect(3, 0..8, |_| Some(IN), |_, data, _| reports.push(data)), 3);
     assert_eq!(reports, [100, 101, 102, 100]);
+}
+
+#[test]
+fn parts_of_a_collection_report_each_item_once_and_place_after_place() {
+    let mut interest = Interest::new();
+    let items: Vec<u32> = (0..4).map(|socket| interest.add(item(socket, IN))).collect();
+    items.iter().for_each(|&item| assert_eq!(interest.edge(item, IN), Edge::New));
+    let of = |socket: u32| move |item: &Item| (item.target == Target::Socket(socket)).then_some(IN);
+    let mut places = Vec::new();
+    let mut part = |interest: &mut Interest, round, from, socket| {
+        interest.collect(round, from..8, of(socket), |place, data, _| places.push((place, data)))
+    };
+    assert_eq!((part(&mut interest, 1, 0, 0), part(&mut interest, 1, 1, 0), part(&mut interest, 1, 1, 1)), (1, 0, 1));
+    assert_eq!(interest.first(), Some(Target::Socket(2)));
+    assert_eq!((part(&mut interest, 1, 2, 2), part(&mut interest, 1, 3, 3)), (1, 1));
+    // (It is back at the head.)
+    assert_eq!((interest.first(), part(&mut interest, 1, 4, 0)), (Some(Target::Socket(0)), 0));
+    assert_eq!(part(&mut interest, 2, 0, 0), 1, "another collection");
+    assert_eq!(places, [(0, 100), (1, 101), (2, 102), (3, 103), (0, 100)]);
+    assert_eq!((interest.reported_in(1, items[1]), interest.reported_in(2, items[0])), (Some(1), Some(0)));
 }

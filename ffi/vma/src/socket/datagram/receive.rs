@@ -101,7 +101,7 @@ impl KernelPoll {
     }
 
     /// Goes on where calls that went by the ring's lock alone have left off.
-    fn go_on_from(&mut self, left: Self) {
+    pub(in crate::socket) fn go_on_from(&mut self, left: Self) {
         *self = Self { hint: self.hint || left.hint, ..left };
     }
 

@@ -1,18 +1,21 @@
-//! A receive that waits for one plain socket, and sleeps by its ring's lock alone ([`crate::mux::alone`]).
+//! A receive that waits for one plain socket, by its ring's lock alone ([`crate::mux::alone`]).
 
 use core::ffi::c_int;
 use std::io::IoSliceMut;
+use std::os::fd::RawFd;
 
+use libc::pollfd;
 use ringway_stack::Error;
 use ringway_stack::ring::RecvFlags;
 use ringway_stack::time::Instant;
 
 use super::datagrams::Taken;
-use super::{Came, Entered, Plain, RECEIVE_FLAGS};
+use super::{Came, Plain, RECEIVE_FLAGS, table};
 use crate::errno::Errno;
-use crate::mux::alone::{Slept, Wait, Watched};
+use crate::mux::alone::{self, Awaited, Ended, Look};
 use crate::mux::wait::SpinClass;
 use crate::process::Process;
+use crate::rings::{ProcessRing, RingSet};
 use crate::slab::Key;
 use crate::socket::datagram::ask_kernel;
 
@@ -22,7 +25,7 @@ use crate::socket::datagram::ask_kernel;
 pub(super) fn receive(
     process: &Process,
     plain: Plain,
-    on: (c_int, Key),
+    (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
     (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
 ) -> Option<Came> {
@@ -30,81 +33,87 @@ pub(super) fn receive(
         return None;
     }
     let timeout = plain.receive_timeout();
-    Wait::run(process, SpinClass::Rx, timeout, timeout.is_none(), |wait| {
-        let came = receive_waiting(process, wait, plain, on, into, kernel);
-        came.or_else(|| wait.begun().map(|begun| Came::Waits(begun, timeout)))
-    })
+    let half = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    let mut receive = Receive { plain, key, into, half, kernel, is_held: false, came: None };
+    match alone::run(process, SpinClass::Rx, timeout, timeout.is_none(), &mut receive) {
+        Ended::Found(came) => Some(came),
+        Ended::LongWay(begun) => begun.map(|begun| Came::Waits(begun, timeout)),
+    }
 }
 
-/// `None`: the wait is to go on the long way.
-fn receive_waiting(
-    process: &Process,
-    wait: &mut Wait<'_>,
+/// A receive on a plain socket.
+struct Receive<'a, 'b> {
     plain: Plain,
-    (fd, key): (c_int, Key),
-    into: &mut [IoSliceMut<'_>],
-    kernel: &dyn Fn(c_int) -> isize,
-) -> Option<Came> {
-    let half = plain.is_of_datagrams().then_some(fd);
-    loop {
-        let mut entered = Entered::new(process, key).filter(|entered| entered.plain == plain)?;
-        let now = process.now();
-        if wait.is_cancelled() {
-            return Some(Came::Nothing(Errno(libc::EINTR)));
-        }
-        if let Some(came) = take(&mut entered, now, into) {
-            entered.leave(process, now);
-            wait.found(now);
-            return came;
-        }
-        if let Some(error) = wait.end(now) {
-            entered.leave(process, now);
-            // (What the kernel has by now counts.)
-            let last = half.filter(|_| error == Errno(libc::EAGAIN)).and_then(|fd| ask_kernel(fd, kernel));
-            return Some(last.map_or(Came::Nothing(error), |received| Came::Datagram(received.map(Taken::Kernel))));
-        }
-        let flow = entered.flow;
-        let slept = if wait.spins(now) {
-            entered.leave(process, now);
-            Slept::Look
-        } else if entered.own.ring.is_held(flow) {
-            Slept::LongWay
-        } else if entered.own.has_more_to_do() {
-            drop(entered);
-            super::see_to_the_rest(process, flow.ring, now, None);
-            wait.try_again()
-        } else {
-            let begin = |waker| plain.begin_sleep(key, waker);
-            wait.sleep(entered.own, (flow.ring, Some(flow), Watched::Socket(key.index)), begin, half, now)
-        };
-        match slept {
-            Slept::Look => {}
-            Slept::Kernel => match ask_kernel(fd, kernel) {
-                Some(received) => return Some(Came::Datagram(received.map(Taken::Kernel))),
-                None if matches!(wait.was_in_vain(), Slept::LongWay) => return None,
-                None => {}
-            },
-            Slept::LongWay => return None,
-        }
-    }
+    key: Key,
+    into: &'a mut [IoSliceMut<'b>],
+    /// The kernel's, of a socket of datagrams.
+    half: [pollfd; 1],
+    kernel: &'a dyn Fn(c_int) -> isize,
+    /// Something of the flow's is held back.
+    is_held: bool,
+    came: Option<Came>,
 }
 
-/// What the flow has. `None`: nothing; `Some(None)`: the call is to go the long way.
-#[expect(clippy::option_option, reason = "the outer one says whether to go on waiting")]
-fn take(entered: &mut Entered<'_>, now: Instant, into: &mut [IoSliceMut<'_>]) -> Option<Option<Came>> {
-    let (flow, is_of_datagrams) = (entered.flow, entered.plain.is_of_datagrams());
-    let own = &mut *entered.own;
-    if !is_of_datagrams {
-        return match own.receive(now, flow, into, RecvFlags::empty(), false) {
-            Err(Error::WouldBlock) => None,
-            Err(Error::BadSocket) => Some(None),
-            result => Some(Some(Came::Bytes(result))),
-        };
+impl Awaited for Receive<'_, '_> {
+    type Found = Came;
+
+    fn begin(&mut self) -> Option<RingSet> {
+        self.plain.is_still(self.key).then_some(RingSet::of(self.plain.flow.ring))
     }
-    own.poll_if_due(now);
-    match own.ring.udp_recv(flow, into, RecvFlags::empty()) {
-        Err(Error::WouldBlock) => None,
-        Err(Error::BadSocket) => Some(None),
-        result => Some(own.datagrams.taken(flow, result).map(Came::Datagram)),
+
+    fn look(&mut self, own: &mut ProcessRing, _: u16, now: Instant) -> Option<Look> {
+        if !self.plain.is_still(self.key) {
+            return None;
+        }
+        let flow = self.plain.flow;
+        if self.plain.is_of_datagrams() {
+            own.poll_if_due(now);
+            match own.ring.udp_recv(flow, self.into, RecvFlags::empty()) {
+                Err(Error::WouldBlock) => {}
+                Err(Error::BadSocket) => return None,
+                result => self.came = Some(Came::Datagram(own.datagrams.taken(flow, result)?)),
+            }
+        } else {
+            match own.receive(now, flow, self.into, RecvFlags::empty(), false) {
+                Err(Error::WouldBlock) => {}
+                Err(Error::BadSocket) => return None,
+                result => self.came = Some(Came::Bytes(result)),
+            }
+        }
+        self.is_held = own.ring.is_held(flow);
+        Some(Look { has_more: own.has_more_to_do(), held: self.is_held.then_some(flow), flow: Some(flow) })
+    }
+
+    fn rest(&mut self) -> bool {
+        !self.is_held
+    }
+
+    fn is_ready(&self) -> bool {
+        self.came.is_some()
+    }
+
+    fn take(&mut self) -> Came {
+        self.came.take().unwrap_or(Came::Nothing(Errno(libc::EAGAIN)))
+    }
+
+    fn ended(&mut self, by: Errno) -> Came {
+        let last = if by == Errno(libc::EAGAIN) && self.plain.is_of_datagrams() { self.ask_kernel() } else { None };
+        last.unwrap_or(Came::Nothing(by))
+    }
+
+    fn begin_sleep(&mut self, _: u16, waker: RawFd) -> bool {
+        self.plain.begin_sleep(self.key, waker)
+    }
+
+    fn end_sleep(&mut self, waker: RawFd) {
+        table::end_sleep(self.key.index, waker);
+    }
+
+    fn kernel(&self) -> &[pollfd] {
+        if self.plain.is_of_datagrams() { &self.half } else { &[] }
+    }
+
+    fn ask_kernel(&mut self) -> Option<Came> {
+        ask_kernel(self.half[0].fd, self.kernel).map(|received| Came::Datagram(received.map(Taken::Kernel)))
     }
 }
