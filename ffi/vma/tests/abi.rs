@@ -176,6 +176,11 @@ fn a_thread_that_waits_for_room() {
 }
 
 #[test]
+fn a_thread_that_is_stopped_while_it_waits() {
+    sleeps("resumed", "resumed", &[]);
+}
+
+#[test]
 fn a_thread_that_waits_for_others_sockets() {
     sleeps("gathers", "gathers", &[]);
 }

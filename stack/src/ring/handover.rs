@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use super::Ring;
 use super::demux::FlowKey;
 use super::rates::{self, rate_error};
-use super::slots::{Flow, Stream};
+use super::slots::{Flow, Silent, Stream};
 use super::steering::Holder;
 use super::stream::unnote;
 use super::types::{FlowId, NextHop};
@@ -349,6 +349,7 @@ impl<Q: Queues> Ring<Q> {
         }
         let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
         self.forget_rate(id.index);
+        self.former_stations.remove(&id.index);
         stream.is_paced = false;
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(id.index) {
@@ -407,14 +408,14 @@ impl<Q: Queues> Ring<Q> {
             connection.lend_from_now_on();
         }
         let (wheel_at, far_at, parent) = (None, None, None);
-        let [awaits_rule, queued, orphan, stalled, shared, noted, is_paced, is_silent] = [false; 8];
+        let [queued, orphan, stalled, shared, noted, is_paced] = [false; 6];
         let stream = Stream {
             connection,
             local,
             remote,
             hop,
             rule: None,
-            awaits_rule,
+            silent: Silent::No,
             wheel_at,
             far_at,
             parent,
@@ -424,8 +425,6 @@ impl<Q: Queues> Ring<Q> {
             shared,
             noted,
             is_paced,
-            is_silent,
-            former: None,
         };
         let rule = self.late.take_rule((local, remote));
         let carried = Carried { device: self.queues.device().clone(), rule };
@@ -473,13 +472,13 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::BadSocket`] (no such connection, be it closed by the program or not).
     pub fn tcp_retarget(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
-        let Self { slots, queues, .. } = self;
+        let Self { slots, queues, former_stations, .. } = self;
         slots.find(id).ok_or(Error::BadSocket)?;
         let stream = slots.stream_at(id.index).ok_or(Error::BadSocket)?;
         // (Each of the two stations is told of it for itself.)
         unnote(stream, queues);
         if let (NextHop::Station(former), true) = (stream.hop, stream.hop != hop) {
-            stream.former = Some(former);
+            former_stations.insert(id.index, former);
         }
         stream.hop = hop;
         stream.connection.go_on_elsewhere(now);
@@ -505,7 +504,7 @@ impl<Q: Queues> Ring<Q> {
     /// ([`Ring::detach_stream`]). `None`: as [`Handover::snapshot`]; or it has a rate of its own, which is its ring's.
     pub fn tcp_written(&mut self, id: FlowId) -> Option<Vec<u8>> {
         let stream = self.slots.stream(id).ok()?;
-        if stream.is_paced || stream.is_silent {
+        if stream.is_paced || stream.silent != Silent::No {
             return None;
         }
         stream.connection.snapshot().map(|snapshot| snapshot.to_bytes())
@@ -518,7 +517,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
     pub fn tcp_keep_silent(&mut self, id: FlowId) -> Result<(), Error> {
-        self.slots.stream(id)?.is_silent = true;
+        self.slots.stream(id)?.silent = Silent::UntilFollowed;
         Ok(())
     }
 
@@ -528,7 +527,7 @@ impl<Q: Queues> Ring<Q> {
             return;
         }
         if let Some(stream) = self.slots.stream_at(id.index)
-            && core::mem::take(&mut stream.is_silent)
+            && stream.silent.ends(Silent::UntilFollowed)
         {
             stream.connection.go_on_elsewhere(now);
             self.go_on_from(now, id.index);

@@ -421,7 +421,7 @@ impl<Q: Queues> Ring<Q> {
     ) -> Option<()> {
         if !header.opens() {
             // (A reset might find the connection back there, and would be for it.)
-            let was_there = self.slots.stream_at(index).is_some_and(|stream| stream.former == Some(packet.from));
+            let was_there = self.former_stations.get(&index) == Some(&packet.from);
             return if was_there { None } else { self.refuse(packet, header, payload_len) };
         }
         self.on_syn_from_another_station(now, index);

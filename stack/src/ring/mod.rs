@@ -47,6 +47,7 @@ pub use crate::flow::{Counters, Readiness};
 pub use crate::tcp::{Decision, Lent, LentPieces};
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -99,6 +100,8 @@ pub struct Ring<Q: Queues> {
     demux: Demux,
     rules: Rules,
     rates: Rates,
+    /// Where peers were that have moved, by their connections' slots: what comes from there was on its way ([`Ring::tcp_retarget`]).
+    former_stations: BTreeMap<u32, MacAddr>,
     wheel: Wheel<(u32, Instant)>,
     fired: Vec<(u32, Instant)>,
     /// Slots with edges that nobody took yet.
@@ -156,6 +159,7 @@ impl<Q: Queues> Ring<Q> {
             demux: Demux::new(rng.next_u64()),
             rules: Rules::default(),
             rates: Rates::default(),
+            former_stations: BTreeMap::new(),
             wheel: Wheel::default(),
             fired: Vec::new(),
             events: VecDeque::new(),

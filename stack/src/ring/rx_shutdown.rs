@@ -2,7 +2,7 @@
 
 use super::Ring;
 use super::demux::FlowKey;
-use super::slots::Flow;
+use super::slots::{Flow, Silent};
 use super::types::FlowId;
 use crate::device::{Protocol, Queues};
 use crate::error::Error;
@@ -22,7 +22,7 @@ impl<Q: Queues> Ring<Q> {
             Flow::Stream(stream) if stream.orphan => return Err(Error::BadSocket),
             Flow::Stream(stream) => {
                 // (No rule will steer what its SYN waits for.)
-                if core::mem::take(&mut stream.awaits_rule) {
+                if stream.silent.ends(Silent::UntilSteered) {
                     self.dirty.push(flow.index);
                 }
                 (stream.rule.take(), FlowKey::new(Protocol::Tcp, stream.local, stream.remote))

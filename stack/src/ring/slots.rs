@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use self::resting::Resting;
 use super::types::{FlowId, NextHop};
 use super::udp::UdpFlow;
-use crate::device::{FiveTuple, MacAddr, Protocol, Queues, RuleId};
+use crate::device::{FiveTuple, Protocol, Queues, RuleId};
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
 use crate::mutants::{Mutant, Mutation};
@@ -33,8 +33,8 @@ pub(super) struct Stream<Q: Queues> {
     pub(super) hop: NextHop,
     /// Its flow rule, on a device with several rings, or if it came from another ring: its own, or a share in its listener's. Else it arrives by its host's.
     pub(super) rule: Option<RuleId>,
-    /// It is being opened, and says nothing until its rule steers.
-    pub(super) awaits_rule: bool,
+    /// What it waits for before it says anything.
+    pub(super) silent: Silent,
     /// The wheel's entry that counts; others of this slot are stale.
     pub(super) wheel_at: Option<Instant>,
     /// A later entry that an earlier one took over from. It is used again, so that a connection which is busy now and then
@@ -54,10 +54,29 @@ pub(super) struct Stream<Q: Queues> {
     pub(super) noted: bool,
     /// It has a rate of its own ([`super::Ring::set_rate`]).
     pub(super) is_paced: bool,
+}
+
+/// Until when a connection says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Silent {
+    /// It says what there is to say.
+    #[default]
+    No,
+    /// It is being opened, and its rule does not steer yet.
+    UntilSteered,
     /// Its peer has yet to be told that it is on this ring, and would refuse what it sends ([`super::Ring::tcp_keep_silent`]).
-    pub(super) is_silent: bool,
-    /// Where its peer was before it moved: what comes from there was on its way ([`super::Ring::tcp_retarget`]).
-    pub(super) former: Option<MacAddr>,
+    UntilFollowed,
+}
+
+impl Silent {
+    /// What was waited for has come. Whether it was that.
+    pub(super) fn ends(&mut self, what: Self) -> bool {
+        let is_it = *self == what;
+        if is_it {
+            *self = Self::No;
+        }
+        is_it
+    }
 }
 
 impl<Q: Queues> Stream<Q> {

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 
 use super::Ring;
 use super::demux::FlowKey;
-use super::slots::Flow;
+use super::slots::{Flow, Silent};
 use super::udp::rule_error;
 use crate::device::{Attached, Device as _, FlowRule, Protocol, Queues, RuleError, RuleId, Steering};
 use crate::error::Error;
@@ -286,7 +286,7 @@ impl<Q: Queues> Ring<Q> {
         if let Holder::Flow(index) = holder
             && let Some(stream) = self.slots.stream_at(index)
             && stream.rule == Some(rule)
-            && core::mem::take(&mut stream.awaits_rule)
+            && stream.silent.ends(Silent::UntilSteered)
         {
             self.transmit(now, index);
         }
@@ -334,7 +334,7 @@ impl<Q: Queues> Ring<Q> {
         match self.slots.awake_at(index) {
             Some(Flow::Stream(stream)) => {
                 stream.rule = before;
-                if core::mem::take(&mut stream.awaits_rule) {
+                if stream.silent.ends(Silent::UntilSteered) {
                     stream.connection.not_steered(error);
                     self.transmit(now, index);
                 } else if before.is_none() {

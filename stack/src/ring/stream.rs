@@ -13,7 +13,7 @@ use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
 use super::rates;
-use super::slots::{Flow, STALL_MAX, STALL_MIN, Stream};
+use super::slots::{Flow, STALL_MAX, STALL_MIN, Silent, Stream};
 use super::steering::Holder;
 use super::types::{FlowId, NextHop};
 use super::udp::rule_error;
@@ -146,7 +146,7 @@ impl<Q: Queues> Ring<Q> {
             remote,
             hop,
             rule: attached.map(|attached| attached.rule),
-            awaits_rule: false,
+            silent: Silent::No,
             wheel_at,
             far_at,
             parent,
@@ -156,8 +156,6 @@ impl<Q: Queues> Ring<Q> {
             shared: false,
             noted: false,
             is_paced: false,
-            is_silent: false,
-            former: None,
         };
         match self.slots.insert(Flow::Stream(Box::new(stream))) {
             Ok(id) => {
@@ -331,7 +329,7 @@ impl<Q: Queues> Ring<Q> {
                     }
                 }
                 // `tcp_route`, the rule, or `tcp_speak`, wakes the flow.
-                None if stream.hop == NextHop::Pending || stream.awaits_rule || stream.is_silent => {}
+                None if stream.hop == NextHop::Pending || stream.silent != Silent::No => {}
                 // The neighbour's answer, or its absence, wakes the flow.
                 None => self.await_neighbour(index),
             }
@@ -486,6 +484,7 @@ impl<Q: Queues> Ring<Q> {
         let Some(Flow::Stream(mut stream)) = self.slots.remove(index) else { return };
         unnote(&mut stream, &mut self.queues);
         self.forget_rate(index);
+        self.former_stations.remove(&index);
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
@@ -596,7 +595,7 @@ impl<Q: Queues> Ring<Q> {
             mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
                 // (Of one that had not been told where this end is, what it sent last is lost on the ring before: it says nothing here of that.)
-                let is_finished = !stream.is_silent && self.queues.left_finished(mac, &stream.five_tuple());
+                let is_finished = stream.silent != Silent::UntilFollowed && self.queues.left_finished(mac, &stream.five_tuple());
                 stream.connection.station_gone(is_finished);
             }
         }
@@ -640,7 +639,7 @@ fn station<Q: Queues>(
     queues: &mut Q,
 ) -> Option<MacAddr> {
     match stream.hop {
-        _ if stream.awaits_rule || stream.is_silent => None,
+        _ if stream.silent != Silent::No => None,
         NextHop::Station(mac) => Some(mac),
         NextHop::Pending => None,
         NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, queues),

@@ -92,6 +92,13 @@ pub(crate) enum Waited<T> {
 }
 
 impl Waiting<'_> {
+    /// Whether it goes on after the process was stopped and goes on: of all waits, epoll_wait(2) alone ends by that (signal(7)), and it is what others sleep by
+    /// here. (Where the library has not seen all handlers, EINTR may be one's.)
+    fn outlives_stop(&self) -> bool {
+        let is_epolls = self.sockets.is_empty() && !self.epolls.is_empty();
+        !is_epolls && real::handlers_are_seen()
+    }
+
     /// What a look finds.
     #[inline]
     fn look<T>(
@@ -529,7 +536,8 @@ fn sleep<T>(
             Some(Ok(slept)) if slept.kernel => return Waited::Kernel,
             // Without a handler of the program's that the library saw, the kernel's word counts.
             Some(Err(error))
-                if error.raw_os_error() == Some(libc::EINTR) && (thread.interrupted(marks, w.restart) || !thread.signalled(marks)) =>
+                if error.raw_os_error() == Some(libc::EINTR)
+                    && (thread.interrupted(marks, w.restart) || !thread.signalled(marks) && !w.outlives_stop()) =>
             {
                 return Waited::Interrupted;
             }

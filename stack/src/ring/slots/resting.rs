@@ -3,7 +3,7 @@
 
 use std::net::{SocketAddr, SocketAddrV4};
 
-use super::{Flow, Slots, Stream};
+use super::{Flow, Silent, Slots, Stream};
 use crate::device::{Queues, RuleId};
 use crate::ring::types::{FlowId, NextHop};
 use crate::tcp;
@@ -34,10 +34,10 @@ impl Resting {
     fn of<Q: Queues>(stream: &Stream<Q>) -> Option<Self> {
         #[rustfmt::skip]
         let &Stream {
-            ref connection, local, remote, hop, rule, awaits_rule, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted, is_paced, is_silent, former: _,
+            ref connection, local, remote, hop, rule, silent, wheel_at, far_at, parent, queued, orphan, stalled, shared, noted, is_paced,
         } = stream;
         // (One that is accepted, or may be, is the program's.)
-        if awaits_rule || queued || stalled || is_paced || is_silent || orphan == parent.is_some() {
+        if silent != Silent::No || queued || stalled || is_paced || orphan == parent.is_some() {
             return None;
         }
         let ends = match (local, remote) {
@@ -57,7 +57,7 @@ impl Resting {
             remote,
             hop: self.hop,
             rule: self.rule,
-            awaits_rule: false,
+            silent: Silent::No,
             wheel_at: set(self.wheel_at),
             far_at: set(self.far_at),
             parent: self.parent,
@@ -67,8 +67,6 @@ impl Resting {
             shared: self.shared,
             noted: self.noted,
             is_paced: false,
-            is_silent: false,
-            former: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::super::Ring;
 use super::super::demux::FlowKey;
-use super::super::slots::{Flow, Listener};
+use super::super::slots::{Flow, Listener, Silent};
 use super::super::steering::Holder;
 use super::super::types::{FlowId, NextHop, RecvFlags, Reuse};
 use super::super::udp::rule_error;
@@ -53,7 +53,7 @@ impl<Q: Queues> Ring<Q> {
             && attached.is_some_and(|attached| !attached.is_ready)
             && !self.config.is(Mutant::SynBeforeRule)
         {
-            stream.awaits_rule = true;
+            stream.silent = Silent::UntilSteered;
         }
         self.transmit(now, id.index);
         self.output.flush(&mut self.queues);
