@@ -67,6 +67,8 @@ const FAILED_ONCE: &[&str] = &[
     "80063522/reordering/9/slow",
     // After an error about the path, what the device gathers is shorter where it begins in the middle of a piece.
     "80072265/forge/7/half-close",
+    // A path that was found narrower between a timeout and what it sent again left the window as it was: a segment of before.
+    "90036269/mtu+send_error/4/epoll",
 ];
 
 #[test]
