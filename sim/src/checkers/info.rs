@@ -26,6 +26,9 @@ pub(super) struct State {
     /// The largest windows in this span of time and in the one before.
     largest: [usize; 2],
     latest: usize,
+    /// Payload of a full segment as the last service told of it, and when the window that is told of became what it is.
+    mss: u16,
+    mss_then: u16,
     turned_at: Instant,
     /// When it was said first.
     first_at: Option<Instant>,
@@ -133,13 +136,18 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
 /// A host's ring was serviced, and this is what it tells of a connection.
 pub(super) fn told(moment: &Moment, own: &mut Endpoint, told: FlowInfo) {
     let cwnd = told.cwnd;
+    // A path that is found narrower leaves a window as it is, which was so many segments of before: in this service, perhaps, and then behind the timer.
+    if cwnd != own.info.latest {
+        own.info.mss_then = own.info.mss.max(told.mss);
+    }
+    own.info.mss = told.mss;
     own.info.left = false;
     own.info.sampled(moment.at, cwnd);
     own.info.unheard = moment.at <= moment.hampered || own.info.unheard && own.info.acknowledged == own.info.kept;
     own.info.kept = if own.info.unheard { own.info.acknowledged } else { 0 };
     own.info.acknowledged = own.info.kept;
-    if core::mem::take(&mut own.info.timed_out) && cwnd > 2 * usize::from(told.mss) {
-        let mss = told.mss;
+    let mss = own.info.mss_then.max(told.mss);
+    if core::mem::take(&mut own.info.timed_out) && cwnd > 2 * usize::from(mss) {
         moment.breach(NAME, format_args!("tcpi_snd_cwnd: {cwnd} after a retransmission timeout (RFC 5681 s3.1), with segments of {mss}"));
     }
     own.info.told = Some((moment.at, told));

@@ -144,7 +144,8 @@ pub(super) fn read<'a>(
     peek: bool,
 ) {
     let mut offset = own.stream.read;
-    if let Some(peer) = peer {
+    // (What another connection's program may read is compared with nothing.)
+    if let Some(peer) = peer.filter(|_| !own.stream.mistaken) {
         let mut left = len;
         for slice in slices {
             let part = &slice[..slice.len().min(left)];
@@ -171,7 +172,7 @@ pub(super) fn read<'a>(
 /// A program read the end of its peer's stream, and had heard of no error.
 pub(super) fn ended(moment: &Moment, own: &Endpoint, peer: &Endpoint) {
     let (read, stream) = (own.stream.read, &peer.stream);
-    if !stream.watched {
+    if !stream.watched || own.stream.mistaken {
         return;
     }
     if !stream.ended {
@@ -234,3 +235,6 @@ pub(super) fn left(moment: &Moment, own: &Endpoint, peer: Option<&Endpoint>, rem
         breach(format_args!("its peer's stream ended at {to}, which its writer did not say"));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! What is told of windows, against frames made by hand.
 
+use ringway_stack::device::Protocol;
+use ringway_stack::ring::Counters;
+
 use super::super::segment::ACK;
 use super::super::shadow::tests::{IRS, ISS, MSS, Side};
 use super::*;
@@ -76,4 +79,41 @@ fn what_was_dropped_acknowledges_nothing() {
     side.own().info.recover = None;
     side.comes(&Side::of_peer(2, IRS + 101, ISS + 1, ACK, 0));
     side.breaks("bytes in flight, and 14480 are told", sends_more);
+}
+
+/// RFC 5681 s3.1: after a timeout the window is one segment, as long as segments were when the timer ran out: a path that is found narrower before the device takes
+/// what is sent again leaves it so (as in the seed 90036269).
+#[test]
+fn a_timeout_leaves_a_segment_of_then() {
+    let tells = |windows: &[(u16, usize)], side: &mut Side| {
+        let moment = side.moment();
+        let (local, remote) = side.own().tuple;
+        for (n, &(mss, cwnd)) in windows.iter().enumerate() {
+            if n + 1 == windows.len() {
+                side.own().info.timed_out();
+            }
+            let info = FlowInfo {
+                protocol: Protocol::Tcp,
+                local,
+                remote: Some(remote),
+                state: Some(TcpState::Established),
+                recv_queue: 0,
+                next_len: 0,
+                send_queue: 0,
+                srtt: Duration::ZERO,
+                mss,
+                cwnd,
+                counters: Counters::default(),
+            };
+            told(&moment, side.own(), info);
+        }
+    };
+    tells(&[(1448, 14_480), (1448, 1448), (660, 1448)], &mut Side::new());
+    tells(&[(1448, 14_480), (1448, 1448), (660, 1448), (660, 1448)], &mut Side::new());
+    tells(&[(1448, 14_480), (660, 1448)], &mut Side::new());
+    tells(&[(660, 1448), (1448, 1448)], &mut Side::new());
+    let breaks = |windows: &[(u16, usize)], law: &str| Side::new().breaks(law, |side| tells(windows, side));
+    breaks(&[(1448, 14_480), (660, 14_480)], "14480 after a retransmission timeout (RFC 5681 s3.1), with segments of 1448");
+    breaks(&[(660, 6600), (660, 1448)], "1448 after a retransmission timeout (RFC 5681 s3.1), with segments of 660");
+    breaks(&[(1448, 14_480), (660, 6600), (660, 1448)], "1448 after a retransmission timeout (RFC 5681 s3.1), with segments of 660");
 }

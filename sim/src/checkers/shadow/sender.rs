@@ -665,8 +665,9 @@ pub(in crate::checkers) fn serviced(
             let edge = arrival.ack.wrapping_add(u32::from(arrival.window) << scale);
             state.edge = state.edge.map(|known| if before(edge, known) { edge } else { known });
         }
-        // (What repeats what another of them brought may have been dropped for its number.)
-        let repeats = arrival.span() > 0 && arrivals[..at].iter().filter(lawful).any(|earlier| !before(earlier.end(), arrival.end()));
+        // (What repeats what another of them brought, or what came before and was not acknowledged yet, may have been dropped for its number.)
+        let repeats = repeated.contains(&at) || arrivals[..at].iter().filter(lawful).any(|earlier| !before(earlier.end(), arrival.end()));
+        let repeats = arrival.span() > 0 && repeats;
         if repeats && before(una, arrival.ack) {
             state.unsure = Some(arrival.ack);
         } else if !repeats {

@@ -420,6 +420,31 @@ fn what_is_sent_again_was_acknowledged_below_the_window() {
     assert_eq!(gaps, [true; 4]);
 }
 
+/// RFC 9293 s3.10.7.4: what repeats what came before, and was not acknowledged yet, is dropped, with what it acknowledges: what the program writes then may wait
+/// (as in the seed 90049106).
+#[test]
+fn what_repeats_what_came_before_may_acknowledge_nothing() {
+    let acknowledges = |side: &mut Side, seq: u32| {
+        side.own().agrees_on_sack = false;
+        side.writes(10);
+        side.sends(side.out(ISS + 1, IRS + 1, ACK | PSH, 10));
+        side.service();
+        side.passes(1);
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK, 100));
+        side.service();
+        side.passes(1);
+        side.writes(10);
+        side.comes(&Side::of_peer(2, seq, ISS + 11, ACK, 50));
+        side.stamps.1 = 2;
+        side.sends(side.out(ISS + 11, IRS + 101, ACK, 0));
+        side.service();
+    };
+    acknowledges(&mut Side::new(), IRS + 1);
+    acknowledges(&mut Side::new(), IRS + 51);
+    Side::new().breaks("wait for nothing", |side| acknowledges(side, IRS + 52));
+    Side::new().breaks("wait for nothing", |side| acknowledges(side, IRS + 101));
+}
+
 /// RFC 6582 s3.2 step 3: the timer that the first partial acknowledgment started goes on while the device refuses what a later one asks for (as in the seed
 /// 71085641); and what goes then may as well be for a timeout, once.
 #[test]
