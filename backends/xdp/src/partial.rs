@@ -30,8 +30,10 @@ fn find(head: &[u8]) -> Option<bool> {
         _ => return None,
     };
     let found = packet.get(transport_at + place..transport_at + place + 2)?;
-    let mut pseudo = addresses.to_vec();
-    pseudo.extend_from_slice(&u32::try_from(len).ok()?.to_be_bytes());
-    pseudo.extend_from_slice(&[0, 0, 0, protocol]);
+    let mut pseudo = [0; 40];
+    let (first, rest) = pseudo.split_at_mut(addresses.len());
+    first.copy_from_slice(addresses);
+    rest[..4].copy_from_slice(&u32::try_from(len).ok()?.to_be_bytes());
+    rest[7] = protocol;
     Some(u16::from_be_bytes([found[0], found[1]]) == checksum::sum(&pseudo))
 }
