@@ -103,7 +103,7 @@ impl XdpQueues {
             return;
         }
         let queues = 1 + self.others.len();
-        for chunk in core::mem::take(&mut self.refill) {
+        while let Some(chunk) = self.refill.pop() {
             let fill = &mut self.socket_mut(chunk as usize % queues).fill;
             let is_taken = fill.push(u64::from(chunk) * CHUNK as u64);
             debug_assert!(is_taken, "each has room for all chunks");
@@ -118,9 +118,10 @@ impl XdpQueues {
 
     /// Takes frames of one queue.
     fn receive(&mut self, queue: usize, batch: &mut RxBatch<Received>) -> usize {
-        let mut count = 0;
+        let (mut count, mut taken) = (0, 0);
         while !batch.is_full() {
             let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
+            taken += 1;
             let Some((chunk, at)) = self.umem.received(addr, len) else { continue };
             let Some(frame) = batch.push_slot() else { break };
             // SAFETY: the kernel has given the chunk back, and has written the frame there; nobody has a handle yet.
@@ -137,7 +138,7 @@ impl XdpQueues {
             }
             count += 1;
         }
-        if count > 0 {
+        if taken > 0 {
             self.socket_mut(queue).received.release();
         }
         count

@@ -3,7 +3,7 @@
 //! meet at the process's lock, each of them several times for each message.
 //!
 //! There is one loop ([`run`]) for what such a call waits for ([`Awaited`]): it comes to each ring by that ring's lock, one at a time, and looks; and
-//! where a look is to be the last one before the thread sleeps, it arms the ring in the same hold of its lock ([`down`]). So what happens on a ring after the
+//! where a look is to be the last one before the thread sleeps, it arms the ring in the same hold of its lock ([`registration`]). So what happens on a ring after the
 //! thread has looked at it wakes the thread, however long the way over the other rings takes.
 //!
 //! It sleeps where little is gained by spinning (more threads than cores, most often), and nobody else waits on its rings. Who wakes it:
@@ -15,7 +15,7 @@
 //! - the kernel, through its own descriptors;
 //! - a signal, or a request to cancel the thread, as in any wait.
 
-mod down;
+mod registration;
 
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
@@ -26,8 +26,8 @@ use ringway_host::spin::{Outcome, Spin};
 use ringway_stack::ring::FlowId;
 use ringway_stack::time::Instant;
 
-pub(super) use self::down::Lying;
-use self::down::{Bed, Slept};
+pub(super) use self::registration::OnRings;
+use self::registration::{Registration, Slept};
 use super::thread::{self, Marks, Thread};
 use super::wait::{SpinClass, history, limit};
 use crate::errno::Errno;
@@ -103,7 +103,7 @@ pub(crate) fn look(process: &Process, awaited: &mut impl Awaited, now: Instant) 
 }
 
 /// As [`look`], and enters the thread on each ring that it has looked at, as long as nothing was found.
-fn pass<W: Awaited>(process: &Process, awaited: &mut W, now: Instant, mut bed: Option<&mut Bed<'_>>) -> Option<Looked> {
+fn pass<W: Awaited>(process: &Process, awaited: &mut W, now: Instant, mut registration: Option<&mut Registration<'_>>) -> Option<Looked> {
     let (mut had_more, forks) = (false, fork_generation());
     for ring in awaited.begin()?.iter() {
         // (A handler that ran since may have forked, and this is the child: the rings are its parent's.)
@@ -120,15 +120,15 @@ fn pass<W: Awaited>(process: &Process, awaited: &mut W, now: Instant, mut bed: O
             // (What was found on another ring counts: it may be told once only.)
             return awaited.is_ready().then_some(Looked { had_more, is_all: false });
         };
-        let bed = bed.as_deref_mut().filter(|_| !awaited.is_ready());
+        let registration = registration.as_deref_mut().filter(|_| !awaited.is_ready());
         // (Who sleeps on the ring sees to what is held itself.)
-        let held = held.filter(|_| bed.is_none());
+        let held = held.filter(|_| registration.is_none());
         had_more |= has_more;
         if has_more || held.is_some() {
             drop(own);
             plain::see_to_the_rest(process, ring, now, held);
-        } else if let Some(bed) = bed.filter(|_| !had_more) {
-            bed.lie_down(own, (ring, flow), |waker| awaited.begin_sleep(ring, waker))?;
+        } else if let Some(registration) = registration.filter(|_| !had_more) {
+            registration.register(own, (ring, flow), |waker| awaited.begin_sleep(ring, waker))?;
         }
     }
     Some(Looked { had_more, is_all: awaited.rest() })
@@ -212,11 +212,11 @@ impl<'a> Wait<'a> {
             if let Some(end) = end.filter(|_| self.thread.is_cancelled()) {
                 break (awaited.ended(end), Outcome::InVain);
             }
-            let mut bed = Bed::new(self.thread, self.process, self.waker, self.deadline);
+            let mut registration = Registration::new(self.thread, self.process, self.waker, self.deadline);
             let sleeps = end.is_none() && now >= self.spins_until && !core::mem::take(&mut looks_first);
-            let looked = pass(self.process, awaited, now, sleeps.then_some(&mut bed));
+            let looked = pass(self.process, awaited, now, sleeps.then_some(&mut registration));
             if awaited.is_ready() {
-                bed.rise(|waker| awaited.end_sleep(waker));
+                registration.deregister(|waker| awaited.end_sleep(waker));
                 break (awaited.take(), Outcome::Satisfied);
             }
             let had_more = match (looked, end) {
@@ -226,19 +226,20 @@ impl<'a> Wait<'a> {
                 (_, Some(_)) => return None,
                 (Some(Looked { had_more, is_all: true }), None) => had_more,
                 (_, None) => {
-                    bed.rise(|waker| awaited.end_sleep(waker));
+                    registration.deregister(|waker| awaited.end_sleep(waker));
                     return None;
                 }
             };
             if !sleeps {
                 continue;
             }
-            let slept = if had_more || bed.is_disturbed() { None } else { Some(self.sleep(&mut bed, awaited.kernel(), now)) };
-            bed.rise(|waker| awaited.end_sleep(waker));
+            let slept =
+                if had_more || registration.is_disturbed() { None } else { Some(self.sleep(&mut registration, awaited.kernel(), now)) };
+            registration.deregister(|waker| awaited.end_sleep(waker));
             match slept {
                 Some(Slept::Look) => {
                     self.tries = 0;
-                    looks_first = bed.is_of_several();
+                    looks_first = registration.is_of_several();
                 }
                 Some(Slept::Kernel) => match awaited.ask_kernel() {
                     Some(found) => break (found, Outcome::Satisfied),
@@ -267,10 +268,10 @@ impl<'a> Wait<'a> {
         end.map(Errno)
     }
 
-    /// Sleeps, on the rings on which it lies, until something wakes the thread.
-    fn sleep(&mut self, bed: &mut Bed<'_>, kernel: &[pollfd], now: Instant) -> Slept {
+    /// Sleeps, on the rings on which it is registered, until something wakes the thread.
+    fn sleep(&mut self, registration: &mut Registration<'_>, kernel: &[pollfd], now: Instant) -> Slept {
         self.has_slept = true;
-        let slept = self.thread.sleeping(self.waker, self.marks, || bed.poll(kernel, now));
+        let slept = self.thread.sleeping(self.waker, self.marks, || registration.poll(kernel, now));
         let is_signalled = self.thread.signalled(self.marks);
         // Without a handler of the program's that the library saw, the kernel's word counts.
         self.is_over |= !is_signalled && matches!(&slept, Some(Err(error)) if error.raw_os_error() == Some(libc::EINTR));

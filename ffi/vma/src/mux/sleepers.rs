@@ -316,9 +316,9 @@ impl Offload {
             thread.lone.set(None);
             return;
         }
-        if let Some(lying) = thread.lone.take() {
-            lying.rings.iter().for_each(|ring| self.rings.at_mut(ring).rise_alone());
-            lying.end_sleep();
+        if let Some(registered) = thread.lone.take() {
+            registered.rings.iter().for_each(|ring| self.rings.at_mut(ring).deregister_alone());
+            registered.end_sleep();
         }
         self.stand_up(thread);
         spun.iter().for_each(|ring| self.rings.at_mut(ring).watch.spinning -= 1);
@@ -371,7 +371,7 @@ impl Offload {
         }
         own.watch.armed = false;
         if !own.arm() {
-            // Some lie there.
+            // Some sleep there.
             self.wake_watcher(ring);
         }
     }
@@ -464,19 +464,19 @@ impl Offload {
 impl ProcessRing {
     /// A thread is to sleep on the ring by its lock alone, as long as no other thread of the program's watches the ring. `false`: one does, or there is
     /// something to poll. (The progress thread, if deep asleep, relies on the ring as well: whoever rises here finds that, and sees to it.)
-    pub(crate) fn lie_down_alone(&mut self, lone: Lone) -> bool {
-        let lies = self.watch.is_free() && self.watch.in_ring.is_none() && self.watch.dozer.is_none() && self.arm();
-        if lies {
+    pub(crate) fn register_alone(&mut self, lone: Lone) -> bool {
+        let is_registered = self.watch.is_free() && self.watch.in_ring.is_none() && self.watch.dozer.is_none() && self.arm();
+        if is_registered {
             // (What is beside a ring is its own sleeper's.)
             self.watch_beside(false);
             self.watch.lone = Some(lone);
             self.watch.lone_sleeps += 1;
         }
-        lies
+        is_registered
     }
 
     /// That thread is awake.
-    pub(crate) fn rise_alone(&mut self) {
+    pub(crate) fn deregister_alone(&mut self) {
         if self.watch.lone.take().is_some() {
             self.disarm();
         }

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use ringway_host::EventFd;
 use ringway_host::spin::{CoreClaim, History};
 
-use super::alone::Lying;
+use super::alone::OnRings;
 use super::turns::{Ratio, Turns};
 use crate::extra::resume::Resume;
 use crate::fdtable::{self, Entry};
@@ -43,7 +43,7 @@ pub(crate) struct Thread {
     pub(super) spinning: Cell<RingSet>,
     pub(super) asleep: Cell<Option<Key>>,
     /// The rings on which it sleeps, or is about to, by their locks alone. As `asleep`, but a ring is put to it, and taken from it, under that ring's lock.
-    pub(super) lone: Cell<Option<Lying>>,
+    pub(super) lone: Cell<Option<OnRings>>,
     /// The [`fork_generation`] of the tables that these speak of.
     pub(super) generation: Cell<u32>,
     /// How the call under way began, which is made again once callbacks have run.

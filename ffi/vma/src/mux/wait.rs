@@ -632,7 +632,7 @@ impl Offload {
             return Some(Asleep { key: None, waker: -1, rings, leads, led: ArrayVec::new(), in_ring: None, timeout });
         };
         let mut asleep = Asleep { key: None, waker, rings, leads, led: ArrayVec::new(), in_ring: None, timeout };
-        self.lie_down(&mut asleep, w, now);
+        self.enter_sleep(&mut asleep, w, now);
         let key = self.mux.sleepers.insert(super::Sleeper { waker: asleep.waker, signalled: false, told_to_doze: false, rings, leads });
         asleep.key = Some(key);
         thread.generation.set(fork_generation());
@@ -665,7 +665,7 @@ impl Offload {
     }
 
     /// On what the thread sleeps that leads these rings, and how long.
-    fn lie_down(&mut self, asleep: &mut Asleep, w: &Waiting<'_>, now: Instant) {
+    fn enter_sleep(&mut self, asleep: &mut Asleep, w: &Waiting<'_>, now: Instant) {
         for ring in asleep.leads.iter() {
             let own = self.rings.at_mut(ring);
             if let Some(deadline) = own.ring.sleep_deadline() {

@@ -1,8 +1,8 @@
-//! The sleep of such a wait: the thread enters itself on each of its rings under that ring's lock, sleeps on the descriptors of all, and takes itself out
+//! The sleep of such a wait: the thread registers itself on each of its rings under that ring's lock, sleeps on the descriptors of all, and takes itself out
 //! again.
 //!
 //! Between two rings it has no lock: so a handler may run there, wait itself, and take this wait for one that was left ([`Offload::forsake`]); leave it by
-//! longjmp; or fork. What the thread is entered on is in [`Thread::lone`] at any such time, and whoever finds it otherwise than it was enters nothing more.
+//! longjmp; or fork. What the thread is registered on is in [`Thread::lone`] at any such time, and whoever finds it otherwise than it was registers nothing more.
 //!
 //! [`Offload::forsake`]: crate::process::Offload::forsake
 
@@ -27,14 +27,14 @@ use crate::socket::{plain, table as sockets};
 /// Descriptors that are slept on without an allocation.
 const FEW: usize = 24;
 
-/// The rings on which a thread is entered as one that sleeps by their locks alone, and its eventfd. Invariant: it is not without rings.
+/// The rings on which a thread is registered as one that sleeps by their locks alone, and its eventfd. Invariant: it is not without rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lying {
+pub(crate) struct OnRings {
     pub(in crate::mux) rings: RingSet,
     waker: RawFd,
 }
 
-impl Lying {
+impl OnRings {
     /// The thread sleeps no more for whatever it did, of which nothing is known any more.
     pub(in crate::mux) fn end_sleep(self) {
         sockets::end_sleeps(self.waker);
@@ -50,8 +50,8 @@ pub(super) enum Slept {
     Kernel,
 }
 
-/// Where a thread is to sleep, by the rings on which it is entered. Whoever makes one sees to [`Bed::rise`].
-pub(super) struct Bed<'a> {
+/// A thread that is to sleep, on the rings on which it is registered as a sleeper. Whoever makes one sees to [`Registration::deregister`].
+pub(super) struct Registration<'a> {
     thread: &'a Thread,
     process: &'a Process,
     waker: RawFd,
@@ -63,18 +63,18 @@ pub(super) struct Bed<'a> {
     /// The eventfd stands beside something.
     has_begun: bool,
     is_woken: bool,
-    /// On some ring it could not be entered now.
+    /// On some ring it could not be registered now.
     is_disturbed: bool,
 }
 
-impl<'a> Bed<'a> {
+impl<'a> Registration<'a> {
     /// On no ring yet; until the deadline, if there is one.
     pub(super) fn new(thread: &'a Thread, process: &'a Process, waker: RawFd, deadline: Option<Instant>) -> Self {
         let (rings, fds) = (RingSet::NONE, ArrayVec::new());
         Self { thread, process, waker, until: deadline, rings, fds, has_begun: false, is_woken: false, is_disturbed: false }
     }
 
-    /// Whether there is a ring on which it could not be entered: somebody else is, or there is something to poll.
+    /// Whether there is a ring on which it could not be registered: somebody else is, or there is something to poll.
     pub(super) const fn is_disturbed(&self) -> bool {
         self.is_disturbed
     }
@@ -83,16 +83,16 @@ impl<'a> Bed<'a> {
         self.fds.len() > 1
     }
 
-    /// Enters the thread on a ring that it has just looked at, for a flow of it or for any, and arms that. `begin` puts its eventfd beside what it sleeps
+    /// Registers the thread on a ring that it has just looked at, for a flow of it or for any, and arms that. `begin` puts its eventfd beside what it sleeps
     /// for. `None`: that is not plain any more.
-    pub(super) fn lie_down(
+    pub(super) fn register(
         &mut self,
         mut own: Guard<'_, ProcessRing>,
         (ring, flow): (u16, Option<FlowId>),
         begin: impl FnOnce(RawFd) -> bool,
     ) -> Option<()> {
         let waker = self.waker;
-        if self.is_disturbed || !self.is_as_it_was() || !own.lie_down_alone(Lone { flow, waker, is_woken: false }) {
+        if self.is_disturbed || !self.is_as_it_was() || !own.register_alone(Lone { flow, waker, is_woken: false }) {
             self.is_disturbed = true;
             return Some(());
         }
@@ -103,7 +103,7 @@ impl<'a> Bed<'a> {
         }
         self.rings = self.rings.with(RingSet::of(ring));
         self.thread.generation.set(fork_generation());
-        self.thread.lone.set(Some(Lying { rings: self.rings, waker }));
+        self.thread.lone.set(Some(OnRings { rings: self.rings, waker }));
         self.until = [own.ring.sleep_deadline(), self.until].into_iter().flatten().min();
         self.fds.push(own.wait_fd());
         Some(())
@@ -113,7 +113,7 @@ impl<'a> Bed<'a> {
     fn is_as_it_was(&self) -> bool {
         match self.thread.lone.get() {
             None => self.rings.is_empty(),
-            Some(lying) => lying.rings == self.rings && self.thread.generation.get() == fork_generation(),
+            Some(registered) => registered.rings == self.rings && self.thread.generation.get() == fork_generation(),
         }
     }
 
@@ -140,7 +140,7 @@ impl<'a> Bed<'a> {
     }
 
     /// The thread is awake. Whoever relies on a ring's being armed finds it so. `end` takes the eventfd from beside what it slept for.
-    pub(super) fn rise(&mut self, end: impl FnOnce(RawFd)) {
+    pub(super) fn deregister(&mut self, end: impl FnOnce(RawFd)) {
         if !core::mem::take(&mut self.has_begun) {
             return;
         }
@@ -151,30 +151,30 @@ impl<'a> Bed<'a> {
         // (First, for a handler may leave the call by longjmp as soon as a ring's lock is released. The thread is awake, and looks at everything anyway.)
         end(self.waker);
         for ring in self.rings.iter() {
-            self.rise_from(ring);
+            self.deregister_from(ring);
         }
         if self.is_woken {
             thread::clear_waker();
         }
     }
 
-    fn rise_from(&self, ring: u16) {
-        let is_there = || self.thread.lone.get().filter(|lying| lying.rings.contains(ring));
+    fn deregister_from(&self, ring: u16) {
+        let is_there = || self.thread.lone.get().filter(|registered| registered.rings.contains(ring));
         if is_there().is_none() {
             return;
         }
         let Some(own) = self.process.ring(ring).map(Lock::lock) else { return };
         // (A handler may have waited meanwhile, and taken this wait for one that was left.)
-        let Some(Lying { rings, waker }) = is_there() else { return };
+        let Some(OnRings { rings, waker }) = is_there() else { return };
         let others = rings.without(ring);
-        self.thread.lone.set((!others.is_empty()).then_some(Lying { rings: others, waker }));
+        self.thread.lone.set((!others.is_empty()).then_some(OnRings { rings: others, waker }));
         self.leave(own, ring);
     }
 
-    /// Takes the thread out of a ring that it is entered on, whose lock it has. Whoever relies on the ring's being armed finds it so: the progress thread may
+    /// Takes the thread out of a ring that it is registered on, whose lock it has. Whoever relies on the ring's being armed finds it so: the progress thread may
     /// sleep on it, or somebody who came meanwhile.
     fn leave(&self, mut own: Guard<'_, ProcessRing>, ring: u16) {
-        own.rise_alone();
+        own.deregister_alone();
         let is_relied_on = own.watch.is_relied_on();
         drop(own);
         if is_relied_on {
