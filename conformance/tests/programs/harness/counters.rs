@@ -57,11 +57,13 @@ pub(crate) fn leftovers() -> Vec<String> {
     left
 }
 
-/// The CPU time that a process has used, user and system, all threads.
+/// The CPU time that a living process has used, user and system, all threads.
 pub(crate) fn cpu_time(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
     // proc(5): fields 14 and 15, in ticks of 1/100 s; the second field, in parentheses, may hold blanks.
     let after_name = stat.rsplit_once(") ").expect("a name").1;
+    // A zombie's figure stands still, and holds what its end cost.
+    assert!(!after_name.starts_with('Z'), "process {pid} has ended");
     let ticks: u64 = after_name.split_whitespace().skip(11).take(2).map(|t| t.parse::<u64>().expect("ticks")).sum();
     Duration::from_millis(ticks * 10)
 }

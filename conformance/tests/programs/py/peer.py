@@ -117,6 +117,8 @@ def watch(port):
     connection = socket.create_connection(("127.0.0.1", port), 5)
     assert receive_exactly(connection, 4) == b"held"
     print("connected", flush=True)
+    # The time allowed for connecting would end the wait otherwise.
+    connection.settimeout(None)
     try:
         data = connection.recv(1)
         print("end of stream" if not data else f"data {data}")
