@@ -224,7 +224,7 @@ fn ensure_published(process: &Process, fd: c_int, key: Key) {
     let connected = socket.peer.is_some();
     publish(process, offload, key);
     if connected {
-        connect_on_ring(process, offload, fd, key);
+        connect_on_ring(offload, fd, key);
     }
 }
 
@@ -300,7 +300,7 @@ pub(crate) unsafe fn connect(
         Err(Unreachable::Unasked) => socket.route.by = By::unasked(process.now()),
         Err(Unreachable::NotAnAddress) => {}
     }
-    connect_on_ring(process, offload, fd, key);
+    connect_on_ring(offload, fd, key);
     offload.dispatch();
     drop(guard);
     if let Some(former) = former {
@@ -315,11 +315,7 @@ fn leave_whole(process: &Process, key: Key, to: SocketAddr) -> bool {
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find(key) else { return false };
     let Some(rule) = rules::leave(Role::UdpConnect, address::destination(to), socket.bound) else { return false };
-    let ring = socket.ring_id();
-    if let Some(id) = ring {
-        offload.rings.of_mut(id).close(process.now(), id, false);
-        offload.close_twin(key);
-    }
+    offload.close_flows(key);
     offload.leave_by_rule(key, "connect", rule);
     offload.dispatch();
     true
@@ -340,15 +336,13 @@ fn give_port_back(process: &Process, fd: c_int, key: Key) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return };
-    let Kind::Datagram(Some(id)) = socket.kind else { return };
+    let Kind::Datagram(Some(_)) = socket.kind else { return };
     if address::of_placeholder(fd, socket.family).is_none_or(|local| local.port() != 0) {
         return;
     }
-    socket.kind = Kind::Datagram(None);
     socket.bound = None;
     socket.reason = Some(Reason::Undecided);
-    offload.rings.of_mut(id).close(process.now(), id, false);
-    offload.close_twin(key);
+    offload.close_flows(key);
     mux::refresh(offload, key.index);
     offload.dispatch();
 }
@@ -365,7 +359,7 @@ fn ensure_published_connected(process: &Process, fd: c_int, key: Key) {
 }
 
 /// Tells the ring's socket who its peer is, and which local address the kernel has given it for that.
-fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key) {
+fn connect_on_ring(offload: &mut Offload, fd: c_int, key: Key) {
     offload.keep_peers_flow(key);
     let Some(socket) = offload.sockets.find(key) else { return };
     let Kind::Datagram(Some(id)) = socket.kind else { return };
@@ -378,8 +372,7 @@ fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key
     let source = kernels.unwrap_or(address::any(socket.flow_family)).ip();
     if let Err(error) = offload.rings.of_mut(id).udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
         tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
-        offload.rings.of_mut(id).close(process.now(), id, false);
-        offload.close_twin(key);
+        offload.close_flows(key);
         let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
         offload.leave_to_kernel(key, "connect", reason);
     }

@@ -95,6 +95,8 @@ pub(in crate::checkers) struct Service {
     pub(in crate::checkers) free: bool,
     /// The device refused frames, now or before.
     pub(in crate::checkers) refused: bool,
+    /// It refused some of what strangers are told, which they are told no more.
+    pub(in crate::checkers) dropped: bool,
     /// Receive buffers are short, or were.
     pub(in crate::checkers) scarce: bool,
     /// The NIC may merge segments.
