@@ -128,8 +128,8 @@ pub(crate) struct Socket {
     pub(crate) peer: Option<SocketAddr>,
     /// Which directions were shut down.
     pub(crate) shut: Shut,
-    /// The last destination of unconnected datagrams.
-    pub(crate) route: datagram::Route,
+    /// How the destinations of its datagrams are reached.
+    pub(crate) routes: routes::Routes,
     /// How the kernel's half of a UDP socket is asked.
     pub(crate) kernel_poll: datagram::KernelPoll,
     /// Who watches it.
@@ -214,7 +214,7 @@ impl Socket {
             bound_by_connect: false,
             peer: None,
             shut: Shut::default(),
-            route: datagram::Route::default(),
+            routes: routes::Routes::default(),
             kernel_poll: datagram::KernelPoll::default(),
             watch: mux::Watch::default(),
             reason: Some(Reason::Undecided),
