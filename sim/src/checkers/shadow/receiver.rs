@@ -315,7 +315,7 @@ pub(in crate::checkers) fn serviced(
         || !super::State::is_alive(own)
         || own.una == own.iss
         || moment.at <= moment.excused
-        || own.shadow.sender.gave_up()
+        || own.may_be_given_up()
     {
         return;
     }
