@@ -346,8 +346,8 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_leave(&mut self, socket: FlowId, group: IpAddr) -> Result<(), Error> {
-        self.ring.udp_leave(socket, group)?;
+    pub fn udp_leave(&mut self, now: Instant, socket: FlowId, group: IpAddr) -> Result<(), Error> {
+        self.ring.udp_leave(now, socket, group)?;
         self.note(|checkers, place, _| checkers.left(place, socket, group));
         Ok(())
     }

@@ -143,7 +143,7 @@ impl GroupListener {
     /// Leaves, and drains what was queued before.
     fn leave(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         let group = self.talk.read().group.ip();
-        cx.ring.udp_leave(socket, group).expect("the program is a member");
+        cx.ring.udp_leave(cx.now, socket, group).expect("the program is a member");
         self.receive(cx, socket);
         self.own.change(|own| own.left = Some(self.talk.read().pings.sent));
         self.rounds -= 1;

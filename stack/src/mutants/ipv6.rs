@@ -34,6 +34,16 @@ macro_rules! with_ipv6 {
             TrafficClassForgotten,
             /// An error quotes its cause's header, and nothing of what that carries (RFC 4443 s3.1).
             ErrorQuotesHeaderOnly,
+            /// Who listens to a group no longer does not say so at once (RFC 3810 s6.1).
+            ListenerLeavesInSilence,
+            /// Routers that ask who listens are not answered (RFC 3810 s6.2).
+            ListenersUnheard,
+            /// A router that is not on the link is answered (RFC 3810 s6.2).
+            ListenersAskedFromAfar,
+            /// Who sleeps until the next deadline misses those of listeners' reports.
+            ListenersDeadlineMissed,
+            /// A group's datagrams from sources that a member does not want are heard (RFC 3678 s3, RFC 3810 s4.2).
+            SourceFilterIgnored,
             $($others)*
         }
     };
