@@ -14,6 +14,8 @@ macro_rules! with_ipv6 {
             AskerWithoutStationIgnored,
             /// An advertisement that is not to override overrides (RFC 4861 s7.2.5).
             OverridesUnbidden,
+            /// An advertisement that nobody asked for proves that its sender hears us (RFC 4861 s7.2.5, s7.3.1).
+            UnsolicitedProvesReachable,
             /// All nodes are asked for an address, not its own group (RFC 4861 s7.2.2).
             AllNodesSolicited,
             /// A datagram of IPv6 without a checksum is heard (RFC 8200 s8.1).

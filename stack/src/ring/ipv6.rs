@@ -237,17 +237,18 @@ impl<Q: Queues> Ring<Q> {
                 self.answer(now, Answer::Advertisement { from: target, to: dst, mac: to, solicited: !is_probe });
             }
             ndisc::Message::NeighborAdvertisement { target, solicited, overriding, options, .. } => {
-                let mac = options.target().filter(|mac| !mac.is_multicast())?;
+                let mac = options.target();
+                if mac.is_some_and(|mac| mac.is_multicast()) {
+                    return None;
+                }
                 let ip = IpAddr::V6(target);
-                // RFC 4861 s7.2.5: one that does not override leaves another station's address as it is.
                 let overriding = overriding || self.config.is(Mutant::OverridesUnbidden);
-                if !overriding && self.neighbours.known(ip).is_some_and(|known| known != mac) && !solicited {
+                if !self.neighbours.advertised(now, ip, mac, solicited, overriding) {
                     return None;
                 }
-                if !self.neighbours.learn(now, ip, mac) {
-                    return None;
+                if let Some(mac) = self.neighbours.known(ip) {
+                    self.neighbour_known(ip, mac);
                 }
-                self.neighbour_known(ip, mac);
             }
             _ => return None,
         }
