@@ -68,7 +68,10 @@ struct Group {
     /// How often a change is to be told still, and by when the next time.
     left: u8,
     due: Instant,
-    /// By when a router is to be answered, and about which sources if not all.
+    /// Until when its end may be told: of two reports in one service it is not to be seen which told of what.
+    remembered: Instant,
+    /// By when a router that asked about every group is to be answered; and one that asked about this one, and about which sources if not all.
+    answer_all: Option<Instant>,
     answer: Option<(Instant, Option<BTreeSet<Ipv6Addr>>)>,
 }
 
@@ -91,14 +94,16 @@ impl Group {
         }
     }
 
-    /// Whether a record answers what was asked.
-    fn answered(&self, record: &Record) -> bool {
-        let is_all = |wish: &Wish| wish.others == (record.kind == 2) && wish.named == record.sources;
-        match &self.answer {
-            None => false,
-            Some(_) if self.is_any(is_all) => true,
-            Some((_, None)) => false,
-            Some((_, Some(asked))) => asked.iter().all(|source| !self.wish.wants(*source) || record.sources.contains(source)),
+    /// A record may answer what was asked.
+    fn answered(&mut self, record: &Record) {
+        if self.is_any(|wish| wish.others == (record.kind == 2) && wish.named == record.sources) {
+            (self.answer_all, self.answer) = (None, None);
+        }
+        let is_wanted = |source: &Ipv6Addr| !self.wish.wants(*source) || record.sources.contains(source);
+        if let Some((_, Some(asked))) = &self.answer
+            && asked.iter().all(is_wanted)
+        {
+            self.answer = None;
         }
     }
 }
@@ -173,6 +178,10 @@ impl Listening {
         group.before.push(core::mem::replace(&mut group.wish, together));
         if is_told(ip) {
             (group.left, group.due) = (self.robustness.unwrap_or(ROBUSTNESS), now);
+            group.remembered = now + REPEATED * (u32::from(group.left) + 1);
+        }
+        if group.wish == Wish::default() {
+            group.answer_all = None;
         }
         if group.wish == Wish::default() || matches!(group.answer, Some((_, Some(_)))) {
             group.answer = None;
@@ -186,8 +195,8 @@ impl Listening {
             let Some(group) = self.groups.get_mut(&record.group).filter(|group| group.bears_out(record)) else {
                 return Err(format!("{record:?} is told, and is not so"));
             };
-            if record.kind <= 2 && group.answered(record) {
-                group.answer = None;
+            if record.kind <= 2 {
+                group.answered(record);
             }
             if record.kind > 2 {
                 changed.insert(record.group);
@@ -219,14 +228,20 @@ impl Listening {
             if asked.as_ref().is_some_and(|asked| !asked.iter().any(|&source| group.wish.wants(source))) {
                 continue;
             }
-            group.answer = Some(match group.answer.take() {
-                None => (by, asked),
-                Some((before, None)) if asked.is_some() && before > by => (before, None),
-                Some((before, earlier)) => {
-                    let both = earlier.zip(asked).map(|(earlier, asked)| &earlier | &asked);
-                    (before.min(by), both)
+            match (about.is_unspecified(), group.answer.take()) {
+                (true, specific) => {
+                    group.answer_all = Some(group.answer_all.map_or(by, |before| before.min(by)));
+                    group.answer = specific;
                 }
-            });
+                // (Rule 1: that answer is one to this question, too, if it comes sooner.)
+                (false, specific) if group.answer_all.is_some() => group.answer = specific,
+                (false, None) => group.answer = Some((by, asked)),
+                // (Rules 4 and 5.)
+                (false, Some((before, earlier))) => {
+                    let both = earlier.zip(asked).map(|(earlier, asked)| &earlier | &asked);
+                    group.answer = Some((before.min(by), both));
+                }
+            }
         }
         Some(())
     }
@@ -242,7 +257,8 @@ impl Listening {
             if group.left > 0 && moment.at > group.due + LATE {
                 moment.breach(NAME, format_args!("RFC 3810 s6.1: of {ip} it was to be told again by {:?}", group.due));
             }
-            if let Some((due, _)) = group.answer.as_ref().filter(|(due, _)| moment.at > *due + LATE) {
+            let due = group.answer_all.into_iter().chain(group.answer.as_ref().map(|(due, _)| *due)).min();
+            if let Some(due) = due.filter(|due| moment.at > *due + LATE) {
                 moment.breach(NAME, format_args!("RFC 3810 s6.2: a router that asks about {ip} was to be answered by {due:?}"));
             }
         }
@@ -256,11 +272,11 @@ impl Listening {
         for (ip, group) in &mut self.groups {
             group.before.clear();
             if !judged {
-                (group.left, group.answer) = (0, None);
+                (group.left, group.answer_all, group.answer) = (0, None, None);
                 self.told.insert(*ip, group.wish.clone());
             }
         }
-        self.groups.retain(|_, group| group.left > 0 || !group.sockets.is_empty());
+        self.groups.retain(|_, group| group.left > 0 || !group.sockets.is_empty() || moment.at <= group.remembered);
     }
 }
 

@@ -77,6 +77,8 @@ fn changes_are_told_at_once_and_again() {
         listening.reports(at(millis).at, &[record(BLOCK, &[2])]).unwrap();
         listening.settle(true, &at(millis));
     }
+    assert!(!listening.is_quiet());
+    listening.settle(true, &at(70_000));
     assert!(listening.is_quiet(), "nobody listens, and it was told often enough");
 }
 
@@ -140,6 +142,14 @@ fn routers_are_answered() {
     says("was to be answered", || listening.settle(true, &at(61_100)));
     listening.reports(at(61_000).at, &[record(2, &[1, 2])]).unwrap();
     listening.settle(true, &at(61_100));
+    // Each of two questions has its own time, if one is about every group.
+    let mut listening = settled(wish(true, &[1, 2]));
+    listening.asked(at(60_000).at, &question(Some(GROUP), 1000, 2, &[7])).unwrap();
+    listening.asked(at(60_000).at, &question(None, 3000, 2, &[])).unwrap();
+    listening.reports(at(61_000).at, &[record(1, &[7])]).unwrap();
+    listening.settle(true, &at(63_000));
+    says("was to be answered by Instant(63000000000)", || listening.settle(true, &at(63_100)));
+    listening.reports(at(63_000).at, &[record(2, &[1, 2])]).unwrap();
     // Who asks says how often changes are told.
     listening.asked(at(70_000).at, &question(Some(ALL_ROUTERS), 1000, 1, &[])).unwrap();
     listening.wants(at(70_000).at, GROUP, ONE, wish(true, &[]));
@@ -153,6 +163,7 @@ fn who_has_an_excuse_is_not_judged() {
     let mut listening = settled(wish(true, &[]));
     listening.wants(at(60_000).at, GROUP, ONE, Wish::default());
     listening.settle(false, &at(60_000));
+    listening.settle(true, &at(70_000));
     assert!(listening.is_quiet());
 }
 
