@@ -322,8 +322,8 @@ pub(crate) fn readiness(rings: &Rings, socket: &Socket) -> u32 {
         Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(rings, socket, id).bits()),
         Source::Ring(id) => expand(rings.of(id).readiness(id).bits()),
         Source::Both(Some(id)) => {
-            let twins = socket.twin.map_or(Readiness::empty(), |twin| rings.of(twin).readiness(twin));
-            expand((rings.of(id).readiness(id) | twins).bits())
+            let others = socket.others.iter().map(|flow| rings.of(flow.id).readiness(flow.id));
+            expand(others.fold(rings.of(id).readiness(id), |all, ready| all | ready).bits())
         }
         Source::Fresh if socket.shut.read => FRESH | IN | libc::EPOLLRDHUP as u32,
         Source::Fresh => FRESH,

@@ -152,7 +152,7 @@ pub(crate) fn receive<'a>(
         drop(guard);
         return from_kernel(fd, kernel, 0).map(Received::Kernel);
     }
-    let has_two = socket.twin.is_some();
+    let has_several = !socket.others.is_empty();
     if offload.rings.are_locked()
         && let Some(left) = offload.rings.at_mut(id.ring).datagrams.take_kernel_poll(id)
     {
@@ -173,7 +173,7 @@ pub(crate) fn receive<'a>(
         if polled {
             offload.poll_if_due(now);
         }
-        if has_two {
+        if has_several {
             id = offload.turn(key).unwrap_or(id);
         }
         match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {
@@ -198,7 +198,7 @@ pub(crate) fn receive<'a>(
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     if !waits {
         // Who is connected to a program that is not on the ring hears of it through the kernel.
-        let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
+        let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.routes.is_by_kernel(peer));
         offload.say_if_datagrams_are_plain(key, id);
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT).map(Received::Kernel) } else { Err(Errno(libc::EAGAIN)) };
@@ -279,7 +279,7 @@ fn wait_to_receive(
                 Kind::Datagram(None) | Kind::Kernel => return None,
                 _ => return Some(Err(Errno(libc::EBADF))),
             };
-            if socket.twin.is_some() {
+            if !socket.others.is_empty() {
                 id = offload.turn(key).unwrap_or(id);
             }
             match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {
