@@ -160,7 +160,13 @@ impl Fabric {
         // Addresses count up as links do, until one changes.
         let [.., hi, lo] = mac.0;
         let guess = usize::from(u16::from_be_bytes([hi, lo])).wrapping_sub(1);
-        if self.stations.get(guess) == Some(&mac) { Some(guess) } else { self.stations.iter().position(|station| *station == mac) }
+        if self.stations.get(guess) == Some(&mac) {
+            return Some(guess);
+        }
+        // (Where each ring is a station, the second byte counts them.)
+        let [group, _, rest @ ..] = mac.0;
+        let is_it = |station: &MacAddr| *station == mac || (station.0[0] == group && station.0[1] == 0 && station.0[2..] == rest);
+        self.stations.iter().position(is_it)
     }
 
     /// The links on which the switch sends a frame that came in from `from`: one, all but that, or none if no station has the address.

@@ -57,11 +57,29 @@ pub enum State {
     ClockDrifts,
     /// A clock jumped.
     ClockJumps,
+    /// A connection went over to a ring that is another station, and was silent there.
+    WentOver,
+    /// Its peer followed.
+    Followed,
+    /// It went on.
+    SpokeAgain,
+    /// Both ends had gone over before either knew of the other.
+    BothWentOver,
+    /// Its peer died before it followed.
+    PeerDiedUntold,
+    /// Its program closed it before that.
+    ClosedUntold,
+    /// Its program aborted it before that.
+    AbortedUntold,
+    /// Its program ended its stream before that.
+    HalfClosedUntold,
+    /// The ring that it was to go to had no room for it.
+    FoundNoRoom,
 }
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 35] = [
         Self::BoundToAllAndOne,
         Self::ConnectedAndNot,
         Self::ListenersShare,
@@ -88,6 +106,15 @@ impl State {
         Self::RefilledAfterFailure,
         Self::ClockDrifts,
         Self::ClockJumps,
+        Self::WentOver,
+        Self::Followed,
+        Self::SpokeAgain,
+        Self::BothWentOver,
+        Self::PeerDiedUntold,
+        Self::ClosedUntold,
+        Self::AbortedUntold,
+        Self::HalfClosedUntold,
+        Self::FoundNoRoom,
     ];
 
     /// So many seeds of the swarm come upon it as good as always: of fewer, nobody can ask for it.
@@ -129,18 +156,38 @@ impl State {
             Self::RefilledAfterFailure => "backlog refilled after a failed handshake",
             Self::ClockDrifts => "clock drifts",
             Self::ClockJumps => "clock jumps",
+            Self::WentOver => "went over to another station",
+            Self::Followed => "peer followed",
+            Self::SpokeAgain => "spoke again",
+            Self::BothWentOver => "both went over at once",
+            Self::PeerDiedUntold => "peer died before it followed",
+            Self::ClosedUntold => "closed before the peer followed",
+            Self::AbortedUntold => "aborted before the peer followed",
+            Self::HalfClosedUntold => "half closed before the peer followed",
+            Self::FoundNoRoom => "found no room to go over",
         }
     }
 }
 
 /// How often each state was come upon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached([u64; State::ALL.len()]);
+
+impl Default for Reached {
+    fn default() -> Self {
+        Self([0; State::ALL.len()])
+    }
+}
 
 impl Reached {
     /// Once more.
     pub(crate) fn note(&mut self, state: State) {
         self.0[state as usize] += 1;
+    }
+
+    /// Adds another run's counts.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 
     /// All states, and how often each was come upon.

@@ -28,6 +28,15 @@ pub struct Report {
     pub ended: Instant,
 }
 
+impl Report {
+    /// Another world was played beside this one: what it came upon counts as well.
+    pub(crate) fn comes_with(&mut self, beside: &Self) {
+        self.marks.add(&beside.marks);
+        self.reached.add(&beside.reached);
+        self.events += beside.events;
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, hash, events, faults, ended, marks: _, reached: _ } = self;

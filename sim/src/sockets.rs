@@ -485,6 +485,58 @@ impl Sockets {
         Ok(socket)
     }
 
+    /// See [`Ring::adopt_snapshot`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn adopt_snapshot(
+        &mut self,
+        now: Instant,
+        ends: (SocketAddr, SocketAddr),
+        hop: NextHop,
+        config: &tcp::Config,
+        bytes: &[u8],
+    ) -> Result<FlowId, Error> {
+        let result = self.ring.adopt_snapshot(now, ends, hop, config, bytes);
+        if result == Err(Error::NoBuffers) {
+            self.note(|checkers, _, _| checkers.found_no_room());
+        }
+        result
+    }
+
+    /// A connection of another ring has been read in here ([`Ring::adopt_snapshot`]), and has left that one.
+    pub(crate) fn came_over(&mut self, now: Instant, ends: (SocketAddr, SocketAddr), socket: FlowId) {
+        if let Some(loans) = &mut self.loans {
+            loans.adopted(socket);
+        }
+        self.note(|checkers, place, ring| checkers.adopted(place, now, ring, ends, socket));
+    }
+
+    /// See [`Ring::tcp_keep_silent`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_keep_silent(&mut self, now: Instant, socket: FlowId) -> Result<(), Error> {
+        self.ring.tcp_keep_silent(socket)?;
+        self.note(|checkers, place, _| checkers.silenced(place, now, socket));
+        Ok(())
+    }
+
+    /// See [`Ring::tcp_speak`].
+    pub fn tcp_speak(&mut self, now: Instant, socket: FlowId) {
+        self.note(|checkers, place, ring| checkers.speaks(place, now, ring, socket));
+        self.ring.tcp_speak(now, socket);
+    }
+
+    /// See [`Ring::tcp_retarget`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn tcp_retarget(&mut self, now: Instant, socket: FlowId, hop: NextHop) -> Result<(), Error> {
+        self.note(|checkers, place, ring| checkers.follows(place, now, ring, socket));
+        self.ring.tcp_retarget(now, socket, hop)
+    }
+
     /// See [`Ring::dissolve`].
     ///
     /// # Errors

@@ -731,6 +731,10 @@ with_ring! {
     HeldKeepsOldest,
     } ;
     at large:
+    /// A second copy of the SYN, from where the peer was, begins another connection (RFC 9293 s3.10.7.4).
+    LateSynEndsConnection,
+    /// Who gives a connection away does not count on the peer's going over, too.
+    MovedPeerMissesHandover,
     /// An unasked announcement enters the table (RFC 826).
     ArpLearnsUnasked,
     /// Segments that the device merged count as one large one (as in Linux's gso_segs of received packets).

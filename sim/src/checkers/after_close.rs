@@ -10,7 +10,7 @@ use super::segment::{Segment, before};
 const NAME: &str = "after_close";
 
 /// How long a ring remembers, at least, which connections have left it.
-const REMEMBERED: Duration = Duration::from_secs(50);
+pub(super) const REMEMBERED: Duration = Duration::from_secs(50);
 
 /// An endpoint sent a segment, which is no reset.
 pub(super) fn sent(moment: &Moment, segment: &Segment, own: &Endpoint) {

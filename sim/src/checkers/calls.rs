@@ -12,8 +12,9 @@ use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
 use super::desk::Sock;
 use super::flow::{Endpoint, Tuple};
-use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, rto, shadow, stream, timers, window};
+use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, moves, rto, shadow, stream, timers, window};
 use crate::nic::SimQueues;
+use crate::reached::State;
 use crate::sockets::{gather, readiness};
 
 type R = Ring<SimQueues>;
@@ -262,7 +263,11 @@ impl Checkers {
                 && room
                 && !excused
             {
-                stream::ended(&moment, own, peer);
+                let is_whole = peer.stream.has_ended() && own.stream.taken() == peer.stream.written();
+                match own.moves.has_lost_peer() && !is_whole {
+                    true => moves::ended(&moment, own, peer),
+                    false => stream::ended(&moment, own, peer),
+                }
             }
         }
         self.note_error(place, socket, result.err());
@@ -280,7 +285,7 @@ impl Checkers {
                 let moment = self.moment(place, None);
                 let asked_at = self.questions.get(&(moment.host, self.flows.at(id).tuple.1.ip())).map(|question| question.by_clock);
                 shadow::errors::told(&moment, self.flows.at(id), error, asked_at);
-                if !excused {
+                if !excused && !self.flows.at(id).moves.has_lost_peer() {
                     forged::told(&moment, self.flows.at(id), error);
                 }
             }
@@ -309,6 +314,9 @@ impl Checkers {
             if let (Some(id), true) = (endpoint, how != Shutdown::Write) {
                 self.flows.at_mut(id).shadow.unread = true;
                 self.flows.at_mut(id).window.forget_reader();
+            }
+            if let Some(id) = endpoint {
+                self.note_ended(id, State::HalfClosedUntold);
             }
             if let (Some(id), true) = (endpoint, how != Shutdown::Read) {
                 self.flows.at_mut(id).stream.end();
@@ -358,6 +366,9 @@ impl Checkers {
             self.flows.at_mut(id).window.forget_reader();
             self.flows.at_mut(id).shadow.closed = true;
             self.flows.at_mut(id).shadow.aborted |= abort || may_be_unread;
+        }
+        if let Some(id) = endpoint {
+            self.note_ended(id, if abort { State::AbortedUntold } else { State::ClosedUntold });
         }
         if let Some(id) = endpoint.filter(|_| !abort && !unread) {
             self.flows.at_mut(id).stream.end();

@@ -12,7 +12,7 @@ use ringway_stack::ring::FlowId;
 use super::Moment;
 use super::ranges::Ranges;
 use super::segment::{ACK, FIN, Options, RST, SYN, Segment, before, later};
-use super::{forged, info, rto, sequence, shadow, stream, timers, window};
+use super::{forged, info, moves, rto, sequence, shadow, stream, timers, window};
 
 mod beside;
 
@@ -91,6 +91,7 @@ pub(super) struct Endpoint {
     /// Its device took all that it was given by the last service.
     pub(super) free: bool,
     pub(super) forged: forged::State,
+    pub(super) moves: moves::State,
 }
 
 impl Endpoint {
@@ -138,6 +139,7 @@ impl Endpoint {
             calm: false,
             free: false,
             forged: forged::State::default(),
+            moves: moves::State::default(),
         }
     }
 
@@ -355,6 +357,11 @@ impl Flows {
     /// All endpoints, those of connections that are over included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Endpoint> + '_ {
         self.endpoints.iter()
+    }
+
+    /// Where all of them are.
+    pub(super) fn ids(&self) -> impl Iterator<Item = usize> + use<> {
+        0..self.endpoints.len()
     }
 
     pub(super) fn at(&self, id: usize) -> &Endpoint {

@@ -64,6 +64,11 @@ impl State {
         self.syn.is_some()
     }
 
+    /// Whether a reset arrived that may have counted.
+    pub(super) fn was_reset(&self) -> bool {
+        self.reset
+    }
+
     /// A reset arrived, and it may count.
     pub(super) fn reset(&mut self) {
         self.reset = true;

@@ -7,7 +7,7 @@
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `info`, `rto`, `timers`, `edges`,
 //! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
-//! `groups`, `neighbours`, `link`.
+//! `groups`, `neighbours`, `link`; and of connections that go over to another station, `moves`.
 //! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
@@ -30,6 +30,7 @@ mod leaving;
 mod link;
 mod loans;
 mod marking;
+mod moves;
 mod neighbours;
 mod ranges;
 mod resources;
@@ -64,7 +65,7 @@ use crate::reached::Reached;
 use crate::segment;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 37] = [
+pub const CHECKERS: [&str; 38] = [
     "stream",
     "datagrams",
     "after_close",
@@ -102,6 +103,7 @@ pub const CHECKERS: [&str; 37] = [
     "groups",
     "neighbours",
     "sockets",
+    "moves",
 ];
 
 /// Where and when something is checked.

@@ -6,7 +6,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::Queues;
 use ringway_stack::ring::{Event, FlowId, Readiness, Ring};
 
-use super::{Checkers, Moment, closing, edges, forged, info, loans, resources, rto, shadow, timers, window};
+use super::{Checkers, Moment, closing, edges, forged, info, loans, moves, resources, rto, shadow, timers, window};
 use crate::nic::{Outstanding, SimQueues};
 use crate::sockets::{Sockets, readiness};
 
@@ -31,7 +31,7 @@ impl Checkers {
         }
         let standing = ring.queues().standing();
         desk.scarce |= standing.scarce || standing.rx_buffers_max <= FEW_BUFFERS;
-        desk.merges = standing.merges;
+        (desk.merges, desk.stations) = (standing.merges, standing.has_stations);
         desk.gathers = standing.gathers;
         desk.raw |= standing.has_raw_ring;
         desk.mtu = ring.queues().capabilities().mtu;
@@ -203,6 +203,7 @@ impl Checkers {
         let moment = Moment { place, host, ip, at, excused, hampered, hampered_since, frame: None, connection: Some(own.tuple) };
         let received = own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
         shadow::serviced(&moment, own, peer, service);
+        moves::serviced(&moment, own, service.free && !service.refused);
         own.free = service.free;
         if let Some(peer) = peer {
             info::serviced(&moment, own, peer, service, steady);
@@ -267,6 +268,7 @@ impl Checkers {
                 info::told(&moment.about(own.tuple), own, *info);
             }
             let asks = own.window.is_shut() && self.questions.contains_key(&(moment.host, own.tuple.1.ip()));
+            let stalled = stalled || own.moves.is_silent();
             window::serviced(moment.at, own, stalled, asks);
             self.schedule(moment.place, id);
         }
@@ -374,7 +376,9 @@ impl Checkers {
         let untold = |id| self.flows.at(id).peer.is_some_and(|peer| self.drops_answers(self.flows.at(peer).host));
         let shut_out = sock.endpoint.is_some_and(|id| waits(id) || untold(id));
         let lost = sock.endpoint.is_some_and(|id| self.flows.at(id).lost);
-        let closed = closing::Closed { reset_due: closed.reset_due && !lost, ..closed };
+        let own = sock.endpoint.map(|id| self.flows.at(id));
+        let (silent, spoke_at) = own.map_or((false, closed.at), |own| (own.moves.is_silent(), own.moves.excused()));
+        let closed = closing::Closed { reset_due: closed.reset_due && !lost && !silent, at: closed.at.max(spoke_at) };
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
         let desk = &mut self.desks[moment.place];
         if state.is_some() {

@@ -67,7 +67,11 @@ pub(super) fn read(at: Instant, own: &mut Endpoint) {
 
 /// By when an endpoint must have done something at the latest, and what. `excused`: when its host last had a reason to be late.
 pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static str)> {
-    let closed = own.shadow.closed;
+    // Nobody hears what is said before its peer knows where this end is.
+    if own.moves.is_silent() {
+        return None;
+    }
+    let (closed, excused) = (own.shadow.closed, excused.max(own.moves.excused()));
     // Whoever is closed before the handshake is over is no more; and of an orphan nobody hears that it was given up.
     let limited = own.timers.keepalive.is_some() || own.shadow.config.as_ref().is_none_or(|config| config.user_timeout.is_some());
     if !own.goes_on() || closed && (own.una == own.iss || !own.calm || limited || own.may_be_given_up()) {

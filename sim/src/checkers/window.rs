@@ -58,6 +58,11 @@ impl State {
         self.edge
     }
 
+    /// Nothing was to be said for a while, whoever had read what.
+    pub(super) fn was_silent(&mut self) {
+        self.causeless_since = None;
+    }
+
     /// Nobody will read: what arrives waits for nobody.
     pub(super) fn forget_reader(&mut self) {
         self.receive_max = Some(usize::MAX);

@@ -286,6 +286,7 @@ impl Checkers {
             }
         }
         let Some(id) = sender else { return };
+        self.says(&moment, bytes, segment, id);
         if segment.has(SYN | ACK) && self.flows.at(id).irs.is_none() {
             self.flows.at_mut(id).begin_receiving(segment.ack.wrapping_sub(1));
         }
@@ -508,7 +509,7 @@ impl Checkers {
     }
 
     /// Something came to an endpoint, or went from it.
-    fn stir(&mut self, id: usize) {
+    pub(super) fn stir(&mut self, id: usize) {
         let own = self.flows.at_mut(id);
         if !core::mem::replace(&mut own.shadow.stirred, true) {
             self.stirred[own.host].push(id);

@@ -70,6 +70,11 @@ pub struct NicConfig {
     /// How long who sleeps on a ring and waits for no acknowledgment sleeps on when one comes that may wait
     /// ([`Wake::Solicited`](ringway_stack::device::Wake::Solicited)).
     pub nap: Duration,
+    /// Each of its rings is a station of its own, as a process's are on shared memory: frames come to a ring by its Ethernet address alone, and rings are told
+    /// of a station's death ([`crate::World::tell_of_death`]).
+    pub stations: bool,
+    /// They can tell of a dead one whether it was through with all that it had been sent: where the network loses nothing.
+    pub tells_finished: bool,
     /// What goes wrong with it.
     pub faults: NicFaults,
 }
@@ -134,6 +139,7 @@ impl NicConfig {
             completions: self.completions,
             completion_time: self.completions.then_some(if self.hardware_time { TimeSource::Hardware } else { TimeSource::Software }),
             lends_heads: self.lends_heads,
+            point_to_point: self.stations,
             ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
     }
@@ -171,6 +177,8 @@ impl Default for NicConfig {
             device_memory: 256 << 10,
             lends_heads: true,
             nap: Duration::ZERO,
+            stations: false,
+            tells_finished: true,
             faults: NicFaults::default(),
         }
     }

@@ -14,6 +14,7 @@ use super::memory::OnDevice;
 use super::offload::{Emitted, Queued, tunnel};
 use super::queues::RingState;
 use super::recycling::Recycling;
+use super::stations::Stations;
 use super::steering::{Aim, RINGS_MAX, Steering, Targets};
 use super::{Departure, Outstanding, Reception, RxDrop};
 use crate::checksum;
@@ -36,6 +37,7 @@ pub(super) struct Hardware {
     pub(super) trouble: Trouble,
     /// Connections that no rule steers: whose it took, and failed later.
     pub(super) unsteered: Vec<(SocketAddr, SocketAddr)>,
+    pub(super) stations: Stations,
     /// Frames on their way to the wire.
     wire: VecDeque<Leaving>,
     /// What was handed over and may yet be lost on the NIC, until [`Hardware::take_handed`].
@@ -71,6 +73,7 @@ impl Hardware {
             memory: OnDevice::new(config.device_memory),
             trouble: Trouble::new(config.faults, seed, host),
             unsteered: Vec::new(),
+            stations: Stations::default(),
             wire: VecDeque::new(),
             handed: VecDeque::new(),
             turn: 0,
@@ -147,6 +150,13 @@ impl Hardware {
         }
         let mut reception = Reception { outcome: Err(RxDrop::Down), wake_at: None };
         let Some(fields) = Fields::parse(bytes, 0) else { return reception };
+        if self.config.stations {
+            if let Some(ring) = self.station_of(bytes) {
+                let delivered = self.deliver(now, Aim { ring, queue: None, tag: 0 }, bytes, (sound, unsolicited));
+                (reception.outcome, reception.wake_at) = (delivered.map(drop), delivered.ok().flatten());
+            }
+            return reception;
+        }
         let steered = if fields.dst.is_multicast() { None } else { self.steering.target(&fields, bytes) };
         let alone = || (!fields.dst.is_multicast() && !concerns_all(&fields, bytes)).then(|| self.stacks().next()).flatten();
         if let Some(target) = steered.or_else(alone) {

@@ -20,12 +20,14 @@ mod queues;
 mod recycling;
 mod ring;
 mod rss;
+mod stations;
 mod steering;
 
 pub use buffer::{SimRx, SimTx};
 pub use config::NicConfig;
 pub use faults::{NicFault, NicFaults, NicStrike, Strength};
 pub use ring::SimQueues;
+pub(crate) use stations::LeftBehind;
 
 use core::cell::{RefCell, RefMut};
 use core::fmt;
@@ -236,6 +238,22 @@ impl Nic {
     #[cfg(test)]
     fn trouble_off(&self) {
         self.hardware().trouble.on = false;
+    }
+
+    /// What each of its stations would leave behind if its host died now ([`NicConfig::stations`]).
+    pub(crate) fn left_behind(&self) -> Vec<(MacAddr, Rc<LeftBehind>)> {
+        self.hardware().left_behind()
+    }
+
+    /// A station is dead, and its rings are told.
+    pub(crate) fn tell_of_death(&self, station: MacAddr, left: &Rc<LeftBehind>) {
+        self.hardware().tell_of_death(station, Rc::clone(left));
+        self.notify(DeviceEvent::PeerGone(station));
+    }
+
+    /// Whether each of its rings is a station of its own.
+    pub(crate) fn has_stations(&self) -> bool {
+        self.hardware().config.stations
     }
 
     /// What is in use right now, on all rings. All zero once every socket is gone and the wire is quiet, or something leaked.

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr,
-    Moderation, Pacing, QueueId, Queues, RateError, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, DeviceEvent, DeviceMemory, DeviceMemoryError, FiveTuple, HEAD_MAX,
+    MacAddr, Moderation, Pacing, QueueId, Queues, RateError, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 
 use super::buffer::{SimRx, SimTx};
@@ -39,6 +39,8 @@ pub(crate) struct Standing {
     pub(crate) gathers: (u32, u32),
     /// A program speaks Ethernet itself on one of the NIC's rings ([`Nic::steered_ring`]).
     pub(crate) has_raw_ring: bool,
+    /// Each of the NIC's rings is a station.
+    pub(crate) has_stations: bool,
 }
 
 impl SimQueues {
@@ -65,6 +67,7 @@ impl SimQueues {
             rx_buffers_max: hardware.config.rx_buffers_max,
             merges: hardware.config.lro && hardware.config.rx_checksum,
             gathers: [hardware.config.gather_max, hardware.config.tx_buffer_bytes].map(|n| u32::try_from(n).unwrap_or(u32::MAX)).into(),
+            has_stations: hardware.config.stations,
             has_raw_ring: hardware.rings.iter().any(|ring| ring.open && ring.steered_only),
         }
     }
@@ -169,12 +172,18 @@ impl Queues for SimQueues {
     }
 
     fn mac(&self) -> MacAddr {
-        self.hardware().mac
+        self.hardware().mac_of(self.ring)
     }
 
     /// `now` is the host's clock, which may be ahead of the NIC's own.
     fn poll_rx(&mut self, _now: Instant, batch: &mut RxBatch<SimRx>) -> usize {
-        self.hardware().rings[self.ring].poll(batch)
+        let mut hardware = self.hardware();
+        let before = batch.len();
+        let count = hardware.rings[self.ring].poll(batch);
+        if hardware.config.stations {
+            hardware.polled(self.ring, batch, before);
+        }
+        count
     }
 
     fn rx_ready(&self) -> bool {
@@ -218,6 +227,9 @@ impl Queues for SimQueues {
         self.check_len(frame, cut)?;
         let hardware = &mut *self.hardware();
         let fails = self.send_fails(hardware);
+        if hardware.config.stations && hardware.is_gone(frame.head) {
+            return Err(SendError::NoPeer);
+        }
         let (tx_queue_max, inline_max) = (hardware.config.tx_queue_max, hardware.config.inline_max);
         let inner_checksum = hardware.config.vxlan;
         let ring = &mut hardware.rings[self.ring];
@@ -240,7 +252,31 @@ impl Queues for SimQueues {
             queued.inline_body();
         }
         ring.queued.push(queued);
+        if hardware.config.stations {
+            hardware.sent(self.ring, frame.head);
+        }
         Ok(())
+    }
+
+    fn note_processed(&mut self) {
+        let mut hardware = self.hardware();
+        if hardware.config.stations {
+            hardware.stations.processed(self.ring);
+        }
+    }
+
+    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
+        let mut hardware = self.hardware();
+        if hardware.config.stations {
+            hardware.stations.note(self.ring, station, flow, is_unfinished);
+        }
+    }
+
+    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
+        let hardware = self.hardware();
+        hardware.config.stations
+            && hardware.config.tells_finished
+            && hardware.stations.left_finished(self.ring, hardware.mac_of(self.ring), station, flow)
     }
 
     fn doorbell(&mut self) {

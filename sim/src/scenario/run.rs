@@ -15,7 +15,7 @@ use crate::nic::Outstanding;
 use crate::report::Report;
 use crate::workloads::{Site, Verdict, WorkloadSet};
 use crate::world::{Capture, HostId, Unfinished, World, WorldConfig};
-use crate::{drills, machines};
+use crate::{drills, machines, migrations};
 
 /// How long after the last fault every program must have finished or failed. The longest lawful silence is one retransmission timeout
 /// at its cap of 120 s (Linux's TCP_RTO_MAX); keepalives find a dead peer within 45 s, a slow reader takes up to 20 s,
@@ -28,6 +28,10 @@ pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
 
 /// One seed of so many plays the machines' story as well.
 const MACHINES_SHARE: u64 = 16;
+
+/// One of so many plays the story of connections that go over to other stations: those with this remainder.
+const MIGRATIONS_SHARE: u64 = 16;
+const MIGRATIONS_REST: u64 = 9;
 
 /// How often what lingers is looked at.
 const LINGER_LOOK: Duration = Duration::from_millis(100);
@@ -47,6 +51,8 @@ pub struct Stage {
     world: World,
     hosts: Vec<HostId>,
     mutant: Mutant,
+    /// What the stories beside it came upon.
+    beside: Option<Report>,
     pcap: Option<PathBuf>,
 }
 
@@ -65,7 +71,7 @@ impl Stage {
         let options = scenario.options();
         let mut world = World::new(WorldConfig { seed: scenario.seed, capture });
         let hosts = add_hosts(&mut world, &options, scenario.workloads.contains(WorkloadSet::MULTICAST));
-        let mut stage = Self { scenario: *scenario, options, world, hosts, mutant: Mutant::Healthy, pcap: None };
+        let mut stage = Self { scenario: *scenario, options, world, hosts, mutant: Mutant::Healthy, beside: None, pcap: None };
         stage.world.limit_events(EVENTS_MAX);
         if stage.options.introduce {
             stage.world.introduce_all();
@@ -92,6 +98,9 @@ impl Stage {
         if self.mutant == Mutant::Healthy && self.scenario.seed.is_multiple_of(MACHINES_SHARE) {
             machines::play(self.scenario.seed, self.mutant);
         }
+        if self.mutant == Mutant::Healthy && self.scenario.seed % MIGRATIONS_SHARE == MIGRATIONS_REST {
+            self.beside = Some(migrations::play(self.scenario.seed, self.mutant));
+        }
         let heal_at = Instant::ZERO + self.options.safety;
         if self.world.run_until_finished(heal_at).is_ok() {
             self.check_promptness();
@@ -104,7 +113,11 @@ impl Stage {
         assert!(finished.is_ok(), "liveness: {finished:?}");
         self.check_endings();
         self.wind_down();
-        self.world.report()
+        let mut report = self.world.report();
+        if let Some(beside) = &self.beside {
+            report.comes_with(beside);
+        }
+        report
     }
 
     /// Waits for the programs to finish, and for what they left to their stacks: its arrival may be some server's first news of them.

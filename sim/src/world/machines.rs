@@ -42,6 +42,12 @@ impl World {
         self.wake(first, self.network.now);
     }
 
+    /// The programs of the machines that have this host end with it.
+    pub(super) fn end_machines_of(&mut self, host: usize) {
+        let its = self.machines.iter_mut().filter(|machine| machine.hosts.contains(&host));
+        its.for_each(|machine| machine.last = Step::Finished);
+    }
+
     /// One of a machine's hosts was looked at: its program may have something to do, and the hosts after it.
     pub(super) fn step_machine_of(&mut self, host: usize) {
         let Some(at) = self.machines.iter().position(|machine| machine.hosts.contains(&host)) else { return };

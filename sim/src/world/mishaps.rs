@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use ringway_stack::device::{DeviceEvent, MacAddr};
 
@@ -10,6 +11,7 @@ use crate::fabric::forge::Attacker;
 use crate::fabric::{Cut, Direction, Drawer, HostSet};
 use crate::faults::{Course, Episodes, FaultSet, HostFaults, Mishap};
 use crate::network::Event;
+use crate::nic::LeftBehind;
 use crate::random::{Purpose, RandomStream, SplitMix, scale};
 
 /// The classes that strike in episodes.
@@ -38,6 +40,13 @@ pub(crate) struct Turn {
     epoch: u32,
     /// `Some`: an episode begins, of this length and kind. `None`: it ends.
     begins: Option<(Duration, u64)>,
+}
+
+/// A host that died, and what its stations left behind.
+#[derive(Debug)]
+pub(crate) struct Dead {
+    host: usize,
+    left_behind: Vec<(MacAddr, Rc<LeftBehind>)>,
 }
 
 /// All episodes of a world.
@@ -78,6 +87,31 @@ impl World {
     pub fn restart(&mut self, host: HostId) {
         if self.host(host).is_down() {
             self.restart_now(host.0);
+        }
+    }
+
+    /// A host dies for good, with the machine's program that it has. Its peers, where each ring is a station ([`crate::NicConfig::stations`]), are told by
+    /// [`World::tell_of_death`].
+    pub(crate) fn kill(&mut self, host: HostId) -> Dead {
+        let left_behind = self.hosts[host.0].nic().left_behind();
+        self.crash(host);
+        self.end_machines_of(host.0);
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().died(host.0);
+        }
+        Dead { host: host.0, left_behind }
+    }
+
+    /// What a dead host had sent is there; now its peers learn of its death.
+    pub(crate) fn tell_of_death(&mut self, dead: &Dead) {
+        for host in (0..self.hosts.len()).filter(|&host| host != dead.host) {
+            if self.hosts[host].nic().has_stations() {
+                dead.left_behind.iter().for_each(|(station, left)| self.hosts[host].nic().tell_of_death(*station, left));
+                self.wake(host, self.network.now);
+            }
+        }
+        if let Some(checkers) = &self.network.checkers {
+            checkers.borrow_mut().death_told(dead.host);
         }
     }
 

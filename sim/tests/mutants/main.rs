@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
 use ringway_sim::checkers::CHECKERS;
 use ringway_sim::scenario::{Scenario, Stage};
-use ringway_sim::{deaths, machines};
+use ringway_sim::{deaths, machines, migrations};
 use ringway_stack::mutants::Mutant;
 
 /// Most seeds that a mutant may live through.
@@ -65,8 +65,13 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
                 machines::play(seed, mutant);
                 return;
             }
+            if Mutant::OF_MOVES.contains(&mutant) {
+                migrations::play(seed, mutant);
+                return;
+            }
             if mutant == Mutant::Healthy {
                 machines::play(seed, mutant);
+                migrations::play(seed, mutant);
             }
             if seed % 8 == 7 {
                 stories::all(seed, mutant);

@@ -1,10 +1,42 @@
 //! More of the ring's mutants.
 
+use super::Mutant;
+
+impl Mutant {
+    /// Those of connections that go over to another station, of which there are none but where each ring is one.
+    pub const OF_MOVES: &'static [Self] = &[
+        Self::SpeaksUnfollowed,
+        Self::FollowedSaysNothing,
+        Self::FollowerWaitsForTimer,
+        Self::FollowerStaysBehind,
+        Self::LateFromFormerRefused,
+        Self::OneFormerStation,
+        Self::SilentOutlivesPeer,
+        Self::UntoldDeathIsEnd,
+    ];
+}
+
 /// Adds these to what `mutants!` is given.
 macro_rules! with_ring {
     ({ $($before:tt)* } ; $($after:tt)*) => {
         with_tcp! {
             $($before)*
+            /// A connection that has gone over to another station speaks before its peer follows.
+            SpeaksUnfollowed,
+            /// It says nothing when its peer follows, either.
+            FollowedSaysNothing,
+            /// Who follows its peer sends nothing again before the timer.
+            FollowerWaitsForTimer,
+            /// Who is told where its peer is goes on sending to where that was.
+            FollowerStaysBehind,
+            /// What comes late from where the peer was is refused.
+            LateFromFormerRefused,
+            /// Of the stations where the peer was, one is remembered.
+            OneFormerStation,
+            /// A connection whose peer dies before it follows is silent for ever.
+            SilentOutlivesPeer,
+            /// A peer that dies before it follows may have left in order.
+            UntoldDeathIsEnd,
             /// Of those that share an address, one that left is found still (socket(7), SO_REUSEPORT).
             ShareLeaverFound,
             /// A datagram that finds the queue full is not counted (socket(7), SO_RXQ_OVFL).

@@ -35,6 +35,27 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// Most connections remembered so.
 const REMEMBERED_MAX: usize = 4096;
 
+/// Most stations of which a connection remembers that its peer was there.
+const FORMER_MAX: usize = 8;
+
+/// Where a connection's peer was, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct FormerStations(Vec<MacAddr>);
+
+impl FormerStations {
+    fn add(&mut self, station: MacAddr, max: usize) {
+        self.0.retain(|known| *known != station);
+        if self.0.len() >= max {
+            self.0.remove(0);
+        }
+        self.0.push(station);
+    }
+
+    pub(super) fn contains(&self, station: MacAddr) -> bool {
+        self.0.contains(&station)
+    }
+}
+
 /// A connection between two rings. Dropped, it is gone without a word to the peer.
 pub struct Handover<Q: Queues> {
     stream: Box<Stream<Q>>,
@@ -125,9 +146,13 @@ struct LastKnown {
     until: Instant,
     /// The first number that it has not used.
     used: SeqNumber,
-    /// What it expected next of its peer, and where that is.
+    /// What it expected next of its peer, and where that is, and was before.
     expected: SeqNumber,
     hop: NextHop,
+    former: FormerStations,
+    /// Which stations may have heard that it is unfinished ([`HandoversUnderWay`]), and until when.
+    noted: FormerStations,
+    noted_until: Instant,
 }
 
 /// How long whoever carries a connection on has until its peer has left its ring, too.
@@ -142,9 +167,13 @@ pub(super) struct HandoversUnderWay(VecDeque<(Instant, MacAddr, FiveTuple)>);
 
 impl HandoversUnderWay {
     fn add(&mut self, now: Instant, station: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
-        queues.note_unfinished(station, &flow, true);
-        self.0.push_back((now + HANDOVER_WITHIN, station, flow));
+        self.add_until(now + HANDOVER_WITHIN, station, flow, queues);
         self.expire(now, queues);
+    }
+
+    fn add_until(&mut self, until: Instant, station: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
+        queues.note_unfinished(station, &flow, true);
+        self.0.push_back((until, station, flow));
     }
 
     #[inline]
@@ -163,10 +192,6 @@ impl HandoversUnderWay {
 }
 
 impl HandedOver {
-    pub(super) fn contains(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        !self.known.is_empty() && self.known.contains_key(&(local, remote))
-    }
-
     /// Whether a SYN may be an old duplicate of one that opened a connection which was given away: a newcomer begins above
     /// (RFC 9293 s3.10.7.4 asks the same of one that ends a TIME-WAIT).
     pub(super) fn is_old(&self, local: SocketAddr, remote: SocketAddr, hop: NextHop, seq: SeqNumber) -> bool {
@@ -181,9 +206,11 @@ impl HandedOver {
 
     /// The addresses have a connection here again.
     pub(super) fn remove(&mut self, local: SocketAddr, remote: SocketAddr) {
-        if !self.known.is_empty() {
-            self.known.remove(&(local, remote));
-        }
+        self.take(local, remote);
+    }
+
+    fn take(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<LastKnown> {
+        if self.known.is_empty() { None } else { self.known.remove(&(local, remote)) }
     }
 
     #[inline]
@@ -202,10 +229,15 @@ impl HandedOver {
         }
     }
 
-    fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>) {
+    fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>, former: FormerStations) {
         let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
         let (used, expected) = (stream.connection.sent_up_to(), stream.connection.received_up_to());
-        self.known.insert(key, LastKnown { until, used, expected, hop: stream.hop });
+        let mut noted = FormerStations::default();
+        if let NextHop::Station(station) = stream.hop {
+            noted.add(station, FORMER_MAX);
+        }
+        let last = LastKnown { until, used, expected, hop: stream.hop, former, noted, noted_until: now + HANDOVER_WITHIN };
+        self.known.insert(key, last);
         self.queue.push_back((until, key));
         self.expire(now);
     }
@@ -284,6 +316,7 @@ impl<Q: Queues> Ring<Q> {
             carried.rule = None;
             stream.rule = Some(attached.rule);
         }
+        let hop = stream.hop;
         stream.connection.share_profile(&mut self.slots.profiles);
         let (readiness, used) = (stream.connection.readiness(), stream.connection.sent_up_to());
         let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
@@ -296,13 +329,46 @@ impl<Q: Queues> Ring<Q> {
         } else if !taken {
             self.earlier_incarnations.add(key, used);
         }
-        if !self.config.is(Mutant::ReturnedStillHandedOver) {
-            self.handed_over.remove(local, remote);
+        if !self.config.is(Mutant::ReturnedStillHandedOver)
+            && let Some(gone) = self.handed_over.take(local, remote)
+        {
+            self.remember_stations(id.index, gone, hop);
         }
         if !readiness.is_empty() && !self.config.is(Mutant::AdoptedRaisesNothing) {
             self.raise(id.index, readiness);
         }
         Ok(id)
+    }
+
+    /// A connection is back that was here before: what its peer sent here then, from where it was, may be on its way still.
+    fn remember_stations(&mut self, index: u32, gone: LastKnown, hop: NextHop) {
+        let LastKnown { hop: before, mut former, .. } = gone;
+        if let NextHop::Station(station) = before {
+            former.add(station, FORMER_MAX);
+        }
+        former.0.retain(|station| !hop.is_station(*station));
+        if !former.0.is_empty() && !self.config.is(Mutant::OneFormerStation) {
+            self.former_stations.insert(index, former);
+        }
+    }
+
+    /// A segment came for a connection, and it may be one that was given away. Whether it is: then its peer has yet to hear where it is. If the peer has gone
+    /// over itself since, it is not to take the death of this station for the end of its stream, either.
+    pub(super) fn is_for_given_away(&mut self, from: MacAddr, local: SocketAddr, remote: SocketAddr) -> bool {
+        if self.handed_over.is_empty() {
+            return false;
+        }
+        let Some(gone) = self.handed_over.known.get_mut(&(local, remote)) else { return false };
+        if matches!(gone.hop, NextHop::Station(_))
+            && !gone.noted.contains(from)
+            && gone.noted.0.len() < FORMER_MAX
+            && !self.config.is(Mutant::MovedPeerMissesHandover)
+        {
+            gone.noted.add(from, FORMER_MAX);
+            let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) };
+            self.handovers.add_until(gone.noted_until, from, flow, &mut self.queues);
+        }
+        true
     }
 
     /// Ends a connection here without a word to the peer, and gives what another carrier needs to go on with it; also of one that the
@@ -349,7 +415,7 @@ impl<Q: Queues> Ring<Q> {
         }
         let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
         self.forget_rate(id.index);
-        self.former_stations.remove(&id.index);
+        let former = self.former_stations.remove(&id.index).unwrap_or_default();
         stream.is_paced = false;
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(id.index) {
@@ -366,7 +432,7 @@ impl<Q: Queues> Ring<Q> {
         unnote(&mut stream, &mut self.queues);
         // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
         if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
-            self.handed_over.add(now, &stream);
+            self.handed_over.add(now, &stream, former);
         }
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
         let (stalled, far_at) = (stream.stalled, stream.far_at);
@@ -478,10 +544,15 @@ impl<Q: Queues> Ring<Q> {
         // (Each of the two stations is told of it for itself.)
         unnote(stream, queues);
         if let (NextHop::Station(former), true) = (stream.hop, stream.hop != hop) {
-            former_stations.insert(id.index, former);
+            let max = if self.config.is(Mutant::OneFormerStation) { 1 } else { FORMER_MAX };
+            former_stations.entry(id.index).or_default().add(former, max);
         }
-        stream.hop = hop;
-        stream.connection.go_on_elsewhere(now);
+        if !self.config.is(Mutant::FollowerStaysBehind) {
+            stream.hop = hop;
+        }
+        if !self.config.is(Mutant::FollowerWaitsForTimer) {
+            stream.connection.go_on_elsewhere(now);
+        }
         self.renote(id.index);
         self.go_on_from(now, id.index);
         Ok(())
@@ -517,7 +588,10 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
     pub fn tcp_keep_silent(&mut self, id: FlowId) -> Result<(), Error> {
-        self.slots.stream(id)?.silent = Silent::UntilFollowed;
+        let stream = self.slots.stream(id)?;
+        if !self.config.is(Mutant::SpeaksUnfollowed) {
+            stream.silent = Silent::UntilFollowed;
+        }
         self.renote(id.index);
         Ok(())
     }
@@ -529,6 +603,7 @@ impl<Q: Queues> Ring<Q> {
         }
         if let Some(stream) = self.slots.stream_at(id.index)
             && stream.silent.ends(Silent::UntilFollowed)
+            && !self.config.is(Mutant::FollowedSaysNothing)
         {
             stream.connection.go_on_elsewhere(now);
             self.go_on_from(now, id.index);

@@ -7,7 +7,7 @@ use super::Ring;
 use super::demux::{FlowKey, KeyV4};
 use super::ip::IpHeader;
 use super::output::Envelope;
-use super::slots::Flow;
+use super::slots::{Flow, Stream};
 use super::types::NextHop;
 use crate::device::{ChecksumVerdict, MacAddr, Protocol, Queues, RxBuffer, RxFrame};
 use crate::flow::Readiness;
@@ -419,10 +419,16 @@ impl<Q: Queues> Ring<Q> {
         remote: SocketAddr,
         payload_len: usize,
     ) -> Option<()> {
+        let was_there = self.former_stations.get(&index).is_some_and(|former| former.contains(packet.from));
         if !header.opens() {
             // (A reset might find the connection back there, and would be for it.)
-            let was_there = self.former_stations.get(&index) == Some(&packet.from);
-            return if was_there { None } else { self.refuse(packet, header, payload_len) };
+            let is_late = was_there && !self.config.is(Mutant::LateFromFormerRefused);
+            return if is_late { None } else { self.refuse(packet, header, payload_len) };
+        }
+        // (A second copy of the SYN that began it: nobody has begun another one there. RFC 9293 s3.10.7.4.)
+        let is_old = |stream: &mut Stream<Q>| header.seq.le(stream.connection.received_up_to());
+        if was_there && !self.config.is(Mutant::LateSynEndsConnection) && self.slots.live_at(index).is_some_and(is_old) {
+            return None;
         }
         self.on_syn_from_another_station(now, index);
         match self.demux.find(Protocol::Tcp, local, remote) {
@@ -489,12 +495,10 @@ impl<Q: Queues> Ring<Q> {
 
     /// A reset for a segment that belongs to no connection (RFC 9293 s3.10.7.1).
     fn refuse(&mut self, packet: &Packet<'_, Q::Rx>, header: &wire_tcp::Header, payload_len: usize) -> Option<()> {
-        let moved = || {
-            let (remote, local) = packet.header.ends(header.src_port, header.dst_port);
-            self.handed_over.contains(local, remote)
-        };
+        let (remote, local) = packet.header.ends(header.src_port, header.dst_port);
+        let is_given_away = self.is_for_given_away(packet.from, local, remote);
         let was_for_many = packet.was_for_many() && !self.config.is(Mutant::ResetForFrameToMany);
-        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !was_for_many && !moved() {
+        if self.config.reset_strangers && !header.flags.contains(wire_tcp::Flags::RST) && !was_for_many && !is_given_away {
             mark!(self, StrangerReset);
             let mut reset = tcp::reset_for(header, payload_len);
             if self.config.is(Mutant::ResetWrongNumber) {

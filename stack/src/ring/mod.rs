@@ -59,7 +59,7 @@ use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
 use self::demux::Demux;
-use self::handover::{HandedOver, HandoversUnderWay};
+use self::handover::{FormerStations, HandedOver, HandoversUnderWay};
 use self::incarnations::{EarlierIncarnations, UnansweredSyns};
 use self::late::Late;
 use self::multicast::Groups;
@@ -104,7 +104,7 @@ pub struct Ring<Q: Queues> {
     rules: Rules,
     rates: Rates,
     /// Where peers were that have moved, by their connections' slots: what comes from there was on its way ([`Ring::tcp_retarget`]).
-    former_stations: BTreeMap<u32, MacAddr>,
+    former_stations: BTreeMap<u32, FormerStations>,
     wheel: Wheel<(u32, Instant)>,
     fired: Vec<(u32, Instant)>,
     /// Slots with edges that nobody took yet.

@@ -595,7 +595,12 @@ impl<Q: Queues> Ring<Q> {
             mark!(self, PeerGone);
             if let Some(stream) = self.slots.stream_at(index) {
                 // (Of one that had not been told where this end is, what it sent last is lost on the ring before: it says nothing here of that.)
-                let is_finished = stream.silent != Silent::UntilFollowed && self.queues.left_finished(mac, &stream.five_tuple());
+                let is_told = stream.silent != Silent::UntilFollowed || self.config.is(Mutant::UntoldDeathIsEnd);
+                let is_finished = is_told && self.queues.left_finished(mac, &stream.five_tuple());
+                // (Nobody will tell it to speak. A reset that it owes goes to nobody, and is done with.)
+                if !self.config.is(Mutant::SilentOutlivesPeer) {
+                    stream.silent.ends(Silent::UntilFollowed);
+                }
                 stream.connection.station_gone(is_finished);
             }
         }

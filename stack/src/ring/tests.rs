@@ -14,7 +14,7 @@ mod strangers;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};
 
-pub(super) use cable::{Bytes, Cable, Wire};
+pub(super) use cable::{Bytes, Cable, Told, Wire};
 
 use super::*;
 use crate::device::{RuleError, SendError, Wake};

@@ -37,6 +37,9 @@ pub(super) fn follow(process: &Process, offload: &mut Offload, from: &[u64], end
         return format!("meet {:016x}", rendezvous.member_ref().id());
     };
     let is_told = offload.rings.of_mut(id).tcp_retarget(now, id, NextHop::Station(other.mac)).is_ok();
+    if is_told {
+        offload.migrations.note_told(id);
+    }
     offload.dispatch();
     offload.attend(now);
     // (It may have gone over itself, of which the other end has yet to be told.)

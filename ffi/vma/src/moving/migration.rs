@@ -70,6 +70,21 @@ struct Job {
     /// Who is at the other end.
     peer: MemberRef,
     is_begun: bool,
+    /// What it is there.
+    over: Option<FlowId>,
+    /// Since its peer was asked, that one has said where it is: the answer may be older.
+    was_told: bool,
+}
+
+impl Migrations {
+    /// The peer of a connection has said where it is.
+    pub(super) fn note_told(&mut self, id: FlowId) {
+        self.of(id).for_each(|job| job.was_told = true);
+    }
+
+    fn of(&mut self, id: FlowId) -> impl Iterator<Item = &mut Job> {
+        self.jobs.iter_mut().filter(move |job| job.over == Some(id))
+    }
 }
 
 impl Offload {
@@ -94,7 +109,7 @@ impl Offload {
             return;
         }
         let Some(to) = self.home_of_caller(key, flow) else { return };
-        self.migrations.jobs.push(Job { key, flow, to, direction, peer, is_begun: false });
+        self.migrations.jobs.push(Job { key, flow, to, direction, peer, is_begun: false, over: None, was_told: false });
         if self.migrations.threads.len() >= THREADS_MAX || self.migrations.threads.contains(&peer.id()) {
             return;
         }
@@ -229,6 +244,7 @@ impl Job {
             socket.migrations[direction as usize] += 1;
         }
         offload.migrations.done += 1;
+        offload.migrations.jobs.iter_mut().filter(|job| job.flow == flow).for_each(|job| job.over = Some(id));
         offload.link(id, key.index);
         mux::went_over(offload, key.index);
         offload.dispatch();
@@ -243,6 +259,7 @@ impl Job {
         let words = format!("follow {} {} {:016x}", ends.1, ends.0, rendezvous.member_ref().id());
         let (mut peer, mut pause, mut tries) = (self.peer, AGAIN_MIN, GONE_TRIES);
         while tries > 0 {
+            process.lock().migrations.of(id).for_each(|job| job.was_told = false);
             let answer = known.ask(peer, &words);
             let met = |other: &str| {
                 let other = u64::from_str_radix(other, 16).ok().map(MemberRef::told)?;
@@ -295,7 +312,8 @@ impl Job {
             _ => {
                 let now = process.now();
                 // (Of where it was, it says no more whether it was through with the connection, should it die now.)
-                if let Some(at) = at.filter(|at| *at != NextHop::Station(mac)) {
+                let was_told = offload.migrations.of(id).any(|job| job.was_told);
+                if let Some(at) = at.filter(|at| *at != NextHop::Station(mac) && !was_told) {
                     let _ = offload.rings.of_mut(id).tcp_retarget(now, id, at);
                 }
                 offload.rings.of_mut(id).tcp_speak(now, id);

@@ -1,8 +1,8 @@
 use std::io::IoSlice;
 
 use super::*;
-
-use crate::ring::tests::{A, B, Cable, Pair, read, write};
+use crate::device::DeviceEvent;
+use crate::ring::tests::{A, B, Cable, Pair, Told, read, write};
 use crate::ring::{Readiness, RingConfig, SendFlags, Shutdown};
 use crate::tcp;
 
@@ -187,6 +187,105 @@ fn what_comes_late_from_where_the_peer_was_is_refused_by_nobody() {
         assert_eq!(resets, refused, "{elsewhere}");
         assert_eq!(read(&mut pair.a, pair.now, client, 8), Err(Error::WouldBlock));
     }
+}
+
+/// What `pair.a` sends in answer to a frame of `pair.b`'s that comes from another station: so many resets.
+fn resets_for(pair: &mut Pair, mut frame: Vec<u8>, from: MacAddr) -> usize {
+    frame[6..12].copy_from_slice(&from.0);
+    pair.a.queues_mut().inward.lock().unwrap().push_back(frame);
+    pair.a.queues_mut().out.lock().unwrap().clear();
+    pair.a.poll(pair.now);
+    let is_reset = |frame: &&Vec<u8>| frame[47] & 4 != 0;
+    pair.a.queues().out.lock().unwrap().iter().filter(is_reset).count()
+}
+
+/// A peer that has moved twice, as quickly as it can be told, has late frames from two stations.
+#[test]
+fn all_stations_where_the_peer_was_are_remembered() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.a.output.caps.point_to_point = true;
+    let was = pair.b.queues().mac;
+    let [second, third, strangers] = [77, 78, 79].map(|last| MacAddr([2, 0, 0, 0, 0, last]));
+    for station in [was, second, third] {
+        pair.a.tcp_retarget(pair.now, client, NextHop::Station(station)).unwrap();
+    }
+    write(&mut pair.b, pair.now, server, b"late").unwrap();
+    let frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
+    for (from, resets) in [(was, 0), (second, 0), (strangers, 1)] {
+        assert_eq!(resets_for(&mut pair, frame.clone(), from), resets, "{from}");
+    }
+    assert_eq!(read(&mut pair.a, pair.now, client, 8), Err(Error::WouldBlock));
+}
+
+/// It has been away, too, and its peer has moved in the meantime.
+#[test]
+fn a_stream_that_comes_back_remembers_where_its_peer_was_when_it_left() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.a.output.caps.point_to_point = true;
+    let ends = (SocketAddr::new(A, 5000), SocketAddr::new(B, 80));
+    let (was, now_at) = (pair.b.queues().mac, MacAddr([2, 0, 0, 0, 0, 77]));
+    pair.a.tcp_retarget(pair.now, client, NextHop::Station(was)).unwrap();
+    pair.settle();
+    let bytes = pair.a.tcp_written(client).unwrap();
+    drop(pair.a.detach_stream(pair.now, client).unwrap());
+    let back = pair.a.adopt_snapshot(pair.now, ends, NextHop::Station(now_at), &tcp::Config::default(), &bytes).unwrap();
+    write(&mut pair.b, pair.now, server, b"late").unwrap();
+    let frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
+    assert_eq!(resets_for(&mut pair, frame, was), 0);
+    assert_eq!(read(&mut pair.a, pair.now, back, 8), Err(Error::WouldBlock));
+}
+
+/// A second copy of the SYN, held back by the network until the peer has gone over.
+#[test]
+fn a_late_syn_from_where_the_peer_was_begins_nothing() {
+    let mut pair = Pair::new();
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let (client, syn) = pair.connect_seen(5000);
+    pair.settle();
+    let server = pair.b.tcp_accept(listener).unwrap();
+    pair.b.output.caps.point_to_point = true;
+    for station in [pair.a.queues().mac, MacAddr([2, 0, 0, 0, 0, 77])] {
+        pair.b.tcp_retarget(pair.now, server, NextHop::Station(station)).unwrap();
+    }
+    pair.b.queues_mut().inward.lock().unwrap().push_back(syn);
+    pair.b.poll(pair.now);
+    assert_eq!(read(&mut pair.b, pair.now, server, 8), Err(Error::WouldBlock));
+    assert!(pair.a.info(client).is_some());
+}
+
+/// The peer's new station has yet to hear where the connection is, and is not to take this one's death for its end.
+#[test]
+fn who_gives_a_stream_away_counts_on_a_peer_that_goes_over() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.a.output.caps.point_to_point = true;
+    let (was, now_at) = (pair.b.queues().mac, MacAddr([2, 0, 0, 0, 0, 77]));
+    pair.a.tcp_retarget(pair.now, client, NextHop::Station(was)).unwrap();
+    drop(pair.a.detach_stream(pair.now, client).unwrap());
+    write(&mut pair.b, pair.now, server, b"here").unwrap();
+    let frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
+    for (from, is_noted) in [(was, false), (now_at, true), (now_at, false)] {
+        pair.a.queues_mut().told.clear();
+        assert_eq!(resets_for(&mut pair, frame.clone(), from), 0);
+        assert_eq!(pair.a.queues().told.contains(&Told::Unfinished(true)), is_noted, "{from}");
+    }
+}
+
+#[test]
+fn a_stream_that_the_program_aborted_while_it_was_silent_is_over_when_its_peer_is_dead() {
+    let mut pair = Pair::new();
+    let (_, server, _) = pair.connected();
+    let (mut new, id) = moved_as_bytes(&mut pair, server);
+    let station = pair.a.queues().mac;
+    new.tcp_retarget(pair.now, id, NextHop::Station(station)).unwrap();
+    new.tcp_keep_silent(id).unwrap();
+    new.close(pair.now, id, true);
+    assert_eq!(new.occupied(), 1, "its reset is still to be said");
+    new.queues_mut().events.push_back(DeviceEvent::PeerGone(station));
+    new.poll(pair.now);
+    assert_eq!(new.occupied(), 0);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Calls that poll for what they read.
 
-use super::cable::Told;
 use super::*;
 
 /// A connection from station to station, whose events are taken: its ends at A and at B.
