@@ -4,11 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
-use ringway_host::queues::BESIDE;
-
-/// The data of an event of the sleeper's descriptor.
-pub(crate) const SLEEPER: u64 = u64::MAX;
-const _: () = assert!(SLEEPER != BESIDE, "the owner of the ring has an event of its own beside these");
+use ringway_host::queues::SLEEPER;
 
 #[derive(Debug)]
 pub(crate) struct Sleep {
