@@ -11,6 +11,7 @@
 
 pub mod addresses;
 pub mod clock;
+pub mod fd;
 pub mod kernel_socket;
 pub mod leave;
 pub mod neighbours;
@@ -25,6 +26,7 @@ mod syscall;
 
 pub use addresses::Addresses;
 pub use clock::Clock;
+pub use fd::Fd;
 pub use kernel_socket::KernelSocket;
 pub use neighbours::Neighbours;
 pub use netlink::Monitor;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringway_host::Fd;
 use ringway_stack::device::{
     Attached, Capabilities, Device, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
 };
@@ -36,7 +37,7 @@ struct Shared {
     sockets: Map,
     state: Mutex<State>,
     /// The program is in front of the interface as long as this is open.
-    _link: OwnedFd,
+    _link: Fd,
 }
 
 #[derive(Debug, Default)]

@@ -48,8 +48,4 @@ impl AttachError {
             _ => Self::System { what, error },
         }
     }
-
-    pub(crate) fn last(what: &'static str) -> Self {
-        Self::system(what)(io::Error::last_os_error())
-    }
 }

@@ -15,7 +15,9 @@ pub(crate) use self::queues::RingQueues;
 
 use std::sync::Arc;
 
+use ringway_stack::device::{Device as _, OpenError, QueuesConfig};
 use ringway_stack::ring;
+use ringway_xdp::XdpDevice;
 
 pub(crate) use ringway_shm::{
     AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal,
@@ -41,6 +43,25 @@ pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), A
 pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
     let settings = ringway_shm::Settings { is_listed: false, head_memory: None, ..settings(params) };
     ringway_shm::attach_beside(&settings, beside).map(|(queues, rendezvous)| (RingQueues::shm(queues), rendezvous))
+}
+
+/// Puts a program in front of an interface, and opens its ring.
+///
+/// # Errors
+/// [`InterfaceError`].
+pub(crate) fn attach_interface(name: &str) -> Result<RingQueues, InterfaceError> {
+    let device = XdpDevice::attach(&ringway_xdp::Settings::new(name))?;
+    let queues = device.open(&QueuesConfig::default())?;
+    Ok(RingQueues::xdp(queues))
+}
+
+/// Why an interface is the kernel's.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InterfaceError {
+    #[error(transparent)]
+    Attach(#[from] ringway_xdp::AttachError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 /// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones

@@ -147,11 +147,10 @@ fn flush(process: &'static Process, is_left: bool, patience: &mut Patience) {
         let offload = &mut *guard;
         offload.ending = true;
         let now = process.now();
-        let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger, s.twin)).collect();
-        for (kind, linger, twin) in open {
-            if let Some(twin) = twin {
-                offload.rings.of_mut(twin).close(now, twin, false);
-            }
+        let others = |socket: &crate::socket::Socket| socket.twin.into_iter().chain(socket.flows_beyond());
+        let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger, others(s))).collect();
+        for (kind, linger, others) in open {
+            others.for_each(|other| offload.rings.of_mut(other).close(now, other, false));
             match kind {
                 // As when the program closes them: by a reset where it has not read everything, or has an SO_LINGER of zero.
                 Kind::Stream(id) | Kind::Connecting(id) => offload.rings.of_mut(id).close(now, id, linger == Some(Duration::ZERO)),

@@ -168,6 +168,7 @@ fn inherit() {
         descendants::after_in_child();
         old.published.leave_to_parent();
         old.rendezvous_of_all().for_each(Rendezvous::after_fork_in_child);
+        ringway_host::fd::close_all_in_child();
     }
 }
 
@@ -196,6 +197,7 @@ pub(crate) fn notice() {
     if let Some(old) = process::take_for_child() {
         old.published.leave_to_parent();
         old.rendezvous_of_all().for_each(Rendezvous::after_fork_in_child);
+        ringway_host::fd::close_all_in_child();
     }
     for (fd, entry) in fdtable::entries() {
         if entry.socket().is_some() || matches!(entry, Entry::Epoll(_)) {

@@ -257,6 +257,12 @@ impl Offload {
             Some(ring) => self.dispatch_from(ring),
             None => touched.iter().for_each(|ring| self.dispatch_from(ring)),
         }
+        self.ask_for_neighbours(touched);
+    }
+
+    /// As [`Offload::dispatch`], of rings that something but a call has polled.
+    pub(crate) fn tell_of_these(&mut self, rings: RingSet) {
+        rings.iter().for_each(|ring| self.dispatch_from(ring));
     }
 
     #[inline]
@@ -323,7 +329,8 @@ pub(crate) fn readiness(rings: &Rings, socket: &Socket) -> u32 {
         Source::Ring(id) => expand(rings.of(id).readiness(id).bits()),
         Source::Both(Some(id)) => {
             let twins = socket.twin.map_or(Readiness::empty(), |twin| rings.of(twin).readiness(twin));
-            expand((rings.of(id).readiness(id) | twins).bits())
+            let beyond = socket.flows_beyond().fold(Readiness::empty(), |all, flow| all | rings.of(flow).readiness(flow));
+            expand((rings.of(id).readiness(id) | twins | beyond).bits())
         }
         Source::Fresh if socket.shut.read => FRESH | IN | libc::EPOLLRDHUP as u32,
         Source::Fresh => FRESH,

@@ -38,9 +38,9 @@ impl Socket {
         if Family::of(to) == self.flow_family { own } else { self.twin }
     }
 
-    /// Its flows on the ring.
+    /// Its flows on the rings.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + use<> {
-        [self.ring_id(), self.twin].into_iter().flatten()
+        [self.ring_id(), self.twin].into_iter().flatten().chain(self.flows_beyond())
     }
 }
 
@@ -81,29 +81,38 @@ impl Offload {
         if let Some(twin) = twin {
             self.link(twin, key.index);
         }
+        self.open_beyond(key, both);
         Ok(())
     }
 
     /// Whether somebody reads it who goes by one flow.
-    fn goes_by_one(&self, socket: &Socket) -> bool {
+    pub(super) fn goes_by_one(&self, socket: &Socket) -> bool {
         self.rings_are_used() || socket.callback().is_some() || socket.ancillary.drops.is_some()
     }
 
     fn open_flow(&mut self, key: Key, local: SocketAddr) -> Result<FlowId, Error> {
+        let ring = self.sockets.find(key).ok_or(Error::BadSocket)?.ring;
+        self.open_flow_on(ring, key, local)
+    }
+
+    pub(super) fn open_flow_on(&mut self, ring: u16, key: Key, local: SocketAddr) -> Result<FlowId, Error> {
         let socket = self.sockets.find(key).ok_or(Error::BadSocket)?;
         match socket.protocol {
             // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
             Protocol::Tcp => {
-                let config = tcp::Config { reuse_port: true, ..socket.tcp.clone() };
-                self.rings.at_mut(socket.ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
+                let config = tcp::Config { reuse_port: true, ..self.rings.tcp_config(ring, &socket.tcp) };
+                self.rings.at_mut(ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
             }
-            Protocol::Udp => self.rings.at_mut(socket.ring).ring.udp_open(local, &socket.udp),
+            Protocol::Udp => self.rings.at_mut(ring).ring.udp_open(local, &socket.udp),
         }
     }
 
-    /// Makes that flow the socket's own where what came first waits. Which one that is.
+    /// Makes that flow the socket's own where what came first waits, if it is shared memory's. Which one that is.
     #[cold]
     pub(crate) fn turn(&mut self, key: Key) -> Option<FlowId> {
+        if let Some(first) = self.first_beyond(key) {
+            return Some(first);
+        }
         let (own, twin) = self.flows_of(key)?;
         if socket::first_of(&mut self.rings, &[own, twin]) == Some(twin) {
             return self.change_places(key);
@@ -134,7 +143,7 @@ impl Offload {
                 if Family::of(peer) != socket.flow_family {
                     self.change_places(key);
                 }
-                self.close_twin(key);
+                self.close_only_twin(key);
             }
             (None, None) => self.open_twin_again(key),
             _ => {}
@@ -160,8 +169,13 @@ impl Offload {
         }
     }
 
-    /// Closes the other flow of a socket whose own one is being closed.
+    /// Closes the other flows of a socket whose own one is being closed.
     pub(crate) fn close_twin(&mut self, key: Key) {
+        self.close_only_twin(key);
+        self.close_beyond(key, now());
+    }
+
+    fn close_only_twin(&mut self, key: Key) {
         if let Some(twin) = self.sockets.find_mut(key).and_then(|socket| socket.twin.take()) {
             self.rings.of_mut(twin).close(now(), twin, false);
         }

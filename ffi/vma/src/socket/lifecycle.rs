@@ -357,8 +357,8 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         let abort = socket.linger == Some(Duration::ZERO);
         offload.drop_shown(process.now(), key, id);
         offload.rings.of_mut(id).close(process.now(), id, abort);
-        if let Some(twin) = socket.twin {
-            offload.rings.of_mut(twin).close(process.now(), twin, false);
+        for other in socket.twin.into_iter().chain(socket.flows_beyond()) {
+            offload.rings.of_mut(other).close(process.now(), other, false);
         }
         offload.dispatch();
         offload.watch_held(process.now(), id);

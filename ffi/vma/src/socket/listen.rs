@@ -206,7 +206,7 @@ pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key) {
 pub(crate) fn left_to_others(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     socket.kind = Kind::Listener(None);
-    socket.twin = None;
+    (socket.twin, socket.beyond) = (None, None);
     socket.reason = Some(Reason::RuleTaken);
     socket.waited = false;
     mux::refresh(offload, key.index);

@@ -5,6 +5,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod address;
+mod beyond;
 mod both;
 pub(crate) mod common;
 pub(crate) mod connect;
@@ -107,6 +108,8 @@ pub(crate) struct Socket {
     /// The family of what a listener, or a UDP socket, has on the ring, and its flow of the other one, if it has both ([`both`]).
     pub(crate) flow_family: Family,
     pub(crate) twin: Option<FlowId>,
+    /// What a listener, or a UDP socket, has on the rings of interfaces.
+    pub(crate) beyond: Option<Box<beyond::Beyond>>,
     /// O_NONBLOCK, which duplicates share as they do in the kernel.
     pub(crate) nonblocking: bool,
     /// SO_RCVTIMEO; `None` waits for ever.
@@ -207,6 +210,7 @@ impl Socket {
             ring: 0,
             flow_family: family,
             twin: None,
+            beyond: None,
             nonblocking,
             receive_timeout: None,
             send_timeout: None,

@@ -284,7 +284,7 @@ fn are_plain(socket: &Socket, flow: FlowId) -> bool {
     // (Who is connected to a program that is not on the ring hears of it through the kernel.)
     let is_kernels = socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
     socket.kind == Kind::Datagram(Some(flow))
-        && socket.twin.is_none()
+        && !socket.has_several_flows()
         && !is_kernels
         && !socket.shut.read
         && !socket.is_shared
