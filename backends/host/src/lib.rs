@@ -10,6 +10,7 @@
 //! contains this crate, and would call itself. System calls are made by number.
 
 pub mod addresses;
+pub mod capabilities;
 pub mod clock;
 pub mod fd;
 pub mod kernel_socket;

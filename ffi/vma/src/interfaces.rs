@@ -15,7 +15,7 @@ use ringway_params::{Id, kind};
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{LinkId, Query};
 use ringway_stack::ring::{NextHop, RingConfig};
-use ringway_stack::socket::way;
+use ringway_stack::socket::Routes;
 use ringway_stack::time::Instant;
 
 use crate::devices::{self, Ring};
@@ -28,6 +28,10 @@ use crate::rings::{RingSet, Rings};
 pub(crate) struct Interfaces {
     monitor: Monitor,
     all: Vec<Interface>,
+    /// Their addresses, as sockets have flows for them.
+    addresses: Vec<(u16, IpAddr)>,
+    /// Of which tables those are.
+    generation: u64,
 }
 
 #[derive(Debug)]
@@ -65,16 +69,25 @@ impl Interfaces {
                     tracing::info!("offloading over {name} as well");
                     all.push(interface);
                 }
+                // (A parent has it, most likely, which has said so.)
+                Err(why) if process::fork_generation() > 0 => tracing::info!("{name} is the kernel's: {why}"),
                 Err(why) => tracing::warn!("{name} is the kernel's: {why}"),
             }
         }
         if !all.is_empty() {
-            offload.interfaces = Some(Box::new(Self { monitor, all }));
+            let mut own = Self { monitor, all, addresses: Vec::new(), generation: 0 };
+            own.has_moved();
+            offload.interfaces = Some(Box::new(own));
         }
     }
 
     /// The way to a destination, if it leads over one of these interfaces: for a socket that is bound there, if it is bound.
     pub(crate) fn path(&self, protocol: Protocol, bound: Option<SocketAddr>, to: SocketAddr) -> Option<Path> {
+        self.path_by(&mut Routes::default(), protocol, bound, to)
+    }
+
+    /// The same, for a socket that remembers its ways.
+    pub(crate) fn path_by(&self, routes: &mut Routes, protocol: Protocol, bound: Option<SocketAddr>, to: SocketAddr) -> Option<Path> {
         let tables = self.monitor.tables();
         let query = Query {
             source: bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified()),
@@ -88,7 +101,7 @@ impl Interfaces {
             destination_port: to.port(),
             ..Query::to(to.ip())
         };
-        let way = way(tables, &query).ok()?;
+        let way = routes.way(tables, to, &query).ok()?;
         let interface = self.all.iter().find(|interface| interface.link == way.link)?;
         // (A broadcast is the kernel's, and so is what leaves from another link's address: the answers come there.)
         let is_to_one = !matches!(way.hop, NextHop::Station(station) if station.is_multicast());
@@ -113,6 +126,19 @@ impl Interfaces {
             places
         };
         self.all.iter().flat_map(of).collect()
+    }
+
+    /// Whether they have other addresses than when this was asked last.
+    fn has_moved(&mut self) -> bool {
+        let tables = self.monitor.tables();
+        if core::mem::replace(&mut self.generation, tables.generation()) == tables.generation() {
+            return false;
+        }
+        let of = |interface: &Interface| -> Vec<_> {
+            tables.addresses_of(interface.link).iter().map(|own| (interface.ring, own.address)).collect()
+        };
+        let now: Vec<_> = self.all.iter().flat_map(of).collect();
+        core::mem::replace(&mut self.addresses, now) != self.addresses
     }
 
     /// What the progress thread sleeps on.
@@ -164,6 +190,9 @@ impl Offload {
     pub(crate) fn serve_all_interfaces(&mut self, now: Instant) {
         if self.interfaces.is_some() {
             self.serve_interfaces(self.rings.interfaces, Some(now));
+            if self.interfaces.as_mut().is_some_and(|interfaces| interfaces.has_moved()) {
+                self.follow_addresses(now);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! A device: shared memory, or an interface.
 
 use ringway_shm::ShmDevice;
-use ringway_stack::device::{Attached, Capabilities, Device, FlowRule, OpenError, QueuesConfig, RuleError, RuleId, Target};
+use ringway_stack::device::{Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, QueuesConfig, RuleError, RuleId, Target};
 use ringway_xdp::XdpDevice;
 
 use super::RingQueues;
@@ -20,6 +20,16 @@ macro_rules! by_device {
             Self::Xdp($of) => $call,
         }
     };
+}
+
+impl Card {
+    /// Has the frames of a connection go to the kernel from now on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it.
+    pub(crate) fn leave_to_kernel(&self, flow: &FiveTuple) -> bool {
+        match self {
+            Self::Shm(_) => false,
+            Self::Xdp(of) => of.leave_to_kernel(flow),
+        }
+    }
 }
 
 impl Device for Card {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, Readiness};
+use ringway_stack::socket::Routes;
 use ringway_stack::{Error, Instant, socket};
 
 use super::{Kind, Socket, address, datagram};
@@ -23,7 +24,9 @@ use crate::slab::Key;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Beyond {
-    pub(super) flows: Vec<FlowId>,
+    flows: Vec<FlowId>,
+    /// How it reached what it sent to.
+    routes: Routes,
 }
 
 impl Socket {
@@ -63,11 +66,16 @@ impl Offload {
         let Some(socket) = self.sockets.find(key) else { return };
         let Some(bound) = socket.bound else { return };
         // (Who reads by one flow reads shared memory's. Of a group that shares an address, the kernel chooses one.)
-        if self.goes_by_one(socket) || socket.reuse_port {
+        if self.goes_by_one(socket) || socket.reuse_port || socket.stays_within {
             return;
         }
+        let known: Vec<_> = socket.flows_beyond().collect();
+        let is_known = |at: &(u16, SocketAddr)| {
+            known.iter().any(|&flow| (flow.ring, self.rings.of(flow).info(flow).map(|info| info.local)) == (at.0, Some(at.1)))
+        };
+        let places: Vec<_> = interfaces.places(bound, takes_both).into_iter().filter(|at| !is_known(at)).collect();
         let mut flows = Vec::new();
-        for (ring, local) in interfaces.places(bound, takes_both) {
+        for (ring, local) in places {
             match self.open_flow_on(ring, key, local) {
                 Ok(flow) => flows.push(flow),
                 Err(error) => tracing::info!("{local} is served by the kernel only: {error}"),
@@ -77,7 +85,7 @@ impl Offload {
             return;
         }
         if let Some(socket) = self.sockets.find_mut(key) {
-            socket.beyond = Some(Box::new(Beyond { flows: flows.clone() }));
+            socket.beyond.get_or_insert_default().flows.extend(&flows);
         }
         flows.into_iter().for_each(|flow| self.link(flow, key.index));
     }
@@ -124,6 +132,40 @@ impl Offload {
         }
     }
 
+    /// The interfaces have other addresses: what is bound to all of them has flows for these from now on.
+    pub(crate) fn follow_addresses(&mut self, now: Instant) {
+        let has_own = |socket: &Socket| matches!(socket.kind, Kind::Listener(Some(_)) | Kind::Datagram(Some(_))) && socket.peer.is_none();
+        let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| has_own(socket)).map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(socket) = self.sockets.find(key) else { continue };
+            let (Some(bound), takes_both, Some(interfaces)) = (socket.bound, socket.takes_both(), &self.interfaces) else { continue };
+            let places = interfaces.places(bound, takes_both);
+            for flow in socket.flows_beyond() {
+                let local = self.rings.of(flow).info(flow).map(|info| info.local);
+                if local.is_none_or(|local| !places.contains(&(flow.ring, local))) {
+                    self.rings.of_mut(flow).close(now, flow, false);
+                    self.drop_beyond(key, flow);
+                }
+            }
+            self.open_beyond(key, takes_both);
+            crate::mux::refresh(self, key.index);
+        }
+        self.dispatch();
+    }
+
+    /// Before a fork: what comes for a listener by an interface is the kernel's from now on, where each of the processes finds it.
+    pub(crate) fn share_listeners_beyond(&mut self, now: Instant) {
+        let is_beyond = |socket: &Socket| matches!(socket.kind, Kind::Listener(_)) && socket.beyond.is_some();
+        let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_beyond(socket)).map(|(key, _)| key).collect();
+        for key in keys {
+            tracing::info!("a listener is the kernel's on interfaces from now on, as a child has it too");
+            if let Some(socket) = self.sockets.find_mut(key) {
+                socket.stays_within = true;
+            }
+            self.close_beyond(key, now);
+        }
+    }
+
     fn drop_beyond(&mut self, key: Key, flow: FlowId) {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         if let Some(beyond) = &mut socket.beyond {
@@ -143,11 +185,13 @@ impl Offload {
         to: SocketAddr,
         now: Instant,
     ) -> Option<Result<usize, Error>> {
-        let socket = self.sockets.find(key).filter(|socket| socket.beyond.is_some())?;
+        self.sockets.find(key).filter(|socket| socket.beyond.is_some())?;
         if to.ip().is_multicast() || process.addresses.contains(to.ip()) {
             return None;
         }
-        let path = self.interfaces.as_ref()?.path(Protocol::Udp, socket.bound, to)?;
+        let socket = self.sockets.find_mut(key)?;
+        let routes = &mut socket.beyond.as_mut()?.routes;
+        let path = self.interfaces.as_ref()?.path_by(routes, Protocol::Udp, socket.bound, to)?;
         let is_its =
             |flow: &FlowId| flow.ring == path.ring && self.rings.of(*flow).info(*flow).is_some_and(|info| info.local.ip() == path.source);
         let flow = socket.flows_beyond().find(is_its)?;

@@ -20,7 +20,7 @@ use crate::slab::Key;
 
 impl Socket {
     /// Whether it takes both families, bound as it is.
-    fn takes_both(&self) -> bool {
+    pub(super) fn takes_both(&self) -> bool {
         let is_any6 = self.bound.is_some_and(|bound| bound.is_ipv6() && bound.ip().is_unspecified());
         is_any6 && !address::is_v6_only(self.fd, self.family)
     }
@@ -100,7 +100,9 @@ impl Offload {
         match socket.protocol {
             // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
             Protocol::Tcp => {
-                let config = tcp::Config { reuse_port: true, ..self.rings.tcp_config(ring, &socket.tcp) };
+                // (An interface's rules are one socket's each: so is what comes by it.)
+                let reuse_port = !self.rings.interfaces.contains(ring);
+                let config = tcp::Config { reuse_port, ..self.rings.tcp_config(ring, &socket.tcp) };
                 self.rings.at_mut(ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
             }
             Protocol::Udp => self.rings.at_mut(ring).ring.udp_open(local, &socket.udp),

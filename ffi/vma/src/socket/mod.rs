@@ -110,6 +110,8 @@ pub(crate) struct Socket {
     pub(crate) twin: Option<FlowId>,
     /// What a listener, or a UDP socket, has on the rings of interfaces.
     pub(crate) beyond: Option<Box<beyond::Beyond>>,
+    /// It has none there, as other processes have it too.
+    pub(crate) stays_within: bool,
     /// O_NONBLOCK, which duplicates share as they do in the kernel.
     pub(crate) nonblocking: bool,
     /// SO_RCVTIMEO; `None` waits for ever.
@@ -211,6 +213,7 @@ impl Socket {
             flow_family: family,
             twin: None,
             beyond: None,
+            stays_within: false,
             nonblocking,
             receive_timeout: None,
             send_timeout: None,
