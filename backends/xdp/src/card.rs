@@ -88,6 +88,7 @@ impl XdpDevice {
         let capabilities = Capabilities {
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,
+            lends_heads: true,
             rules_max: RULES_MAX as usize,
             steering: Steering::IPV6,
             ..Capabilities::least(DeviceKind::Xdp, interface.mtu)

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use libc::xdp_desc;
 use ringway_host::HostQueues;
 use ringway_host::queues::SLEEPER;
-use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, RxBuffer, SendError, TxFrame, Wake};
+use ringway_stack::device::{
+    ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, RxBuffer, SendError, TxFrame, Unsupported, Wake,
+};
 use ringway_stack::time::Instant;
 
 use crate::card::XdpDevice;
@@ -46,6 +48,8 @@ pub struct XdpQueues {
     sleep: Sleep,
     /// Which of them is looked at first.
     turn: usize,
+    /// Short frames come with a handle as well.
+    lends_heads: bool,
     umem: Arc<Umem>,
     memory: Arc<SendMemory>,
     /// Chunks to send from that are neither queued nor on their way.
@@ -67,7 +71,7 @@ impl XdpQueues {
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
-        let mut ring = Self { others, first, sleep, turn: 0, umem, memory, free, refill, counters, device };
+        let mut ring = Self { others, first, sleep, turn: 0, lends_heads: false, umem, memory, free, refill, counters, device };
         ring.refill();
         let placed = ring.device.place(ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
@@ -129,9 +133,9 @@ impl XdpQueues {
             let bytes = unsafe { self.umem.bytes(chunk, at, len) };
             let head = bytes.len().min(HEAD_MAX);
             frame.head[..head].copy_from_slice(&bytes[..head]);
-            let is_long = bytes.len() > HEAD_MAX;
-            frame.set_whole(head, is_long.then(|| self.umem.hold(chunk, at, len).into()));
-            if !is_long {
+            let is_held = bytes.len() > HEAD_MAX || self.lends_heads;
+            frame.set_whole(head, is_held.then(|| self.umem.hold(chunk, at, len).into()));
+            if !is_held {
                 self.refill.push(chunk);
             }
             if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
@@ -314,6 +318,11 @@ impl Queues for XdpQueues {
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         None
+    }
+
+    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
+        self.lends_heads = on;
+        Ok(())
     }
 
     fn arm(&mut self, _: Wake) -> bool {

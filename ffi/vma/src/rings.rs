@@ -14,6 +14,7 @@ pub(crate) use self::above::{Above, Only};
 pub(crate) use self::callers::Callers;
 
 use core::cell::Cell;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
@@ -300,16 +301,15 @@ impl Rings {
     }
 
     /// What a connection on that ring begins with: no longer segments than its device carries, and no more pieces.
-    pub(crate) fn tcp_config(&self, ring: u16, config: &tcp::Config) -> tcp::Config {
-        let mut config = config.clone();
-        if self.interfaces.contains(ring) {
-            let capabilities = self.at(ring).ring.queues().capabilities();
-            // RFC 9293 s3.7.1: the MTU less both fixed headers.
-            let longest = u16::try_from(capabilities.mtu.saturating_sub(40)).unwrap_or(u16::MAX);
-            config.mss_max = config.mss_max.min(longest);
-            config.gather_max = config.gather_max.min(capabilities.gather_max);
+    pub(crate) fn tcp_config<'a>(&self, ring: u16, config: &'a tcp::Config) -> Cow<'a, tcp::Config> {
+        if !self.interfaces.contains(ring) {
+            return Cow::Borrowed(config);
         }
-        config
+        let capabilities = self.at(ring).ring.queues().capabilities();
+        // RFC 9293 s3.7.1: the MTU less both fixed headers.
+        let longest = u16::try_from(capabilities.mtu.saturating_sub(40)).unwrap_or(u16::MAX);
+        let (mss_max, gather_max) = (config.mss_max.min(longest), config.gather_max.min(capabilities.gather_max));
+        Cow::Owned(tcp::Config { mss_max, gather_max, ..config.clone() })
     }
 
     /// The numbers of all.

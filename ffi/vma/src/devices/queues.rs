@@ -23,8 +23,7 @@ pub(crate) struct RingQueues {
 #[derive(Debug)]
 enum Of {
     Shm(ShmQueues),
-    // (Boxed, for its size.)
-    Xdp(Box<XdpQueues>),
+    Xdp(XdpQueues),
 }
 
 macro_rules! by_device {
@@ -48,7 +47,7 @@ impl RingQueues {
     }
 
     pub(super) fn xdp(of: XdpQueues) -> Self {
-        Self { device: Card::Xdp(of.device().clone()), of: Of::Xdp(Box::new(of)) }
+        Self { device: Card::Xdp(of.device().clone()), of: Of::Xdp(of) }
     }
 
     /// Whether a frame to that station, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)

@@ -54,6 +54,10 @@ impl Offload {
     /// `None`: no interface leads there, or the kernel is to have it.
     pub(super) fn path_of(&mut self, key: Key, to: SocketAddr) -> Option<Path> {
         let socket = self.sockets.find(key)?;
+        // (Who reads the Extra API's rings reads shared memory's.)
+        if self.rings_are_used() || self.is_heard() {
+            return None;
+        }
         let path = self.interfaces.as_ref()?.path(socket.protocol, socket.bound, to)?;
         let socket = self.sockets.find_mut(key).filter(|socket| socket.kind == Kind::Fresh)?;
         socket.ring = path.ring;

@@ -102,7 +102,7 @@ impl Offload {
             Protocol::Tcp => {
                 // (An interface's rules are one socket's each: so is what comes by it.)
                 let reuse_port = !self.rings.interfaces.contains(ring);
-                let config = tcp::Config { reuse_port, ..self.rings.tcp_config(ring, &socket.tcp) };
+                let config = tcp::Config { reuse_port, ..self.rings.tcp_config(ring, &socket.tcp).into_owned() };
                 self.rings.at_mut(ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
             }
             Protocol::Udp => self.rings.at_mut(ring).ring.udp_open(local, &socket.udp),
