@@ -55,6 +55,14 @@ impl Family {
         }
     }
 
+    /// The link-local address of the host that has this one, if it has one: fe80::1, fe80::2, and so on.
+    pub(crate) fn link_local(ip: IpAddr) -> Option<IpAddr> {
+        match ip {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(ip) => Some(IpAddr::V6(Ipv6Addr::from_bits((0xfe80 << 112) + (ip.to_bits() & u128::from(u32::MAX))))),
+        }
+    }
+
     /// What a SYN without the option means, and what is assumed of a peer until it sends larger segments (RFC 9293 s3.7.1).
     pub(crate) fn mss_default(ip: IpAddr) -> u16 {
         if ip.is_ipv6() { 1220 } else { 536 }

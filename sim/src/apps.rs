@@ -3,7 +3,7 @@
 //! A [`Client`] and a [`Server`] hold [`Conversation`](Dialogue)s over TCP: two [`Side`]s, each of which writes a known stream of bytes
 //! at its own pace and then closes, aborts or leaves. A [`Reactor`] holds many of them behind one [`Epoll`], and knows clients by the first bytes
 //! they send ([`Registry`]). Two [`Runner`]s pass one connection on from ring to ring, two [`Sharer`]s take theirs off its rings. A [`Stranger`]
-//! keeps no law, over a raw queue, nor does a [`Prober`], who speaks all else to a [`Target`]. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Transfer`] that
+//! keeps no law, over a raw queue, nor does a [`Prober`], who speaks all else to a [`Target`]; a [`Querier`] asks who listens. [`Pinger`] and [`Echo`] do the same with UDP datagrams. What each side came to is kept in a [`Transfer`] that
 //! outlives the world.
 
 mod churner;
@@ -14,6 +14,7 @@ mod handover;
 mod idler;
 mod pattern;
 mod prober;
+mod querier;
 mod reactor;
 mod registry;
 mod sharer;
@@ -25,12 +26,14 @@ mod udp;
 pub use churner::{Churner, Cycles};
 pub use conversation::{Dialogue, Ending, Pace, Parting, Side, Transfer};
 pub use epoll::{Epoll, Manner};
-pub use group::{GroupExchange, GroupListener, GroupSpeaker, Membership};
+pub use group::{GroupExchange, GroupListener, GroupSpeaker, Membership, Neighbourly, Pursuit, Wish};
 pub use handover::{Baton, Runner, Turns};
 pub use idler::{IdleCounts, Idler};
 pub use pattern::Pattern;
 pub(crate) use prober::is_probers;
 pub use prober::{Prober, Probing};
+pub(crate) use querier::{Flaw, question};
+pub use querier::{Querier, Querying};
 pub use reactor::{Listening, Opening, Reactor};
 pub use registry::Registry;
 pub use sharer::{Line, Plan, Share, Sharer, When};

@@ -105,12 +105,21 @@ pub(crate) fn fill(frame: &mut [u8]) -> bool {
     ip.protocol == TCP || dissect::be16(frame, ip.l4 + 4).map(usize::from) == Some(len)
 }
 
-/// Fills in the checksum of an ICMPv6 message that begins at `at`.
+/// Fills in the checksum of an ICMPv6 message that begins at `at`, behind whatever headers.
 pub(crate) fn fill_icmpv6(frame: &mut [u8], at: usize) {
     let Some(ip) = dissect::whole_ipv6(frame) else { return };
     put(frame, at + 2, 0);
-    let checksum = !sum(pseudo(&ip, ip.end - at), &frame[at..ip.end]);
+    let checksum = !icmpv6_sum(frame, &ip, at);
     put(frame, at + 2, checksum);
+}
+
+/// Whether the checksum of an ICMPv6 message that begins at `at`, behind whatever headers, is right.
+pub(crate) fn is_icmpv6_good(frame: &[u8], at: usize) -> bool {
+    dissect::whole_ipv6(frame).is_some_and(|ip| at <= ip.end && icmpv6_sum(frame, &ip, at) == 0xffff)
+}
+
+fn icmpv6_sum(frame: &[u8], ip: &Ip, at: usize) -> u16 {
+    sum(pseudo(&Ip { protocol: ICMPV6, ..*ip }, ip.end - at), &frame[at..ip.end])
 }
 
 /// Fills in the IPv4 header's checksum only; IPv6's has none.

@@ -134,7 +134,7 @@ pub(crate) fn addresses_at(bytes: &[u8], at: usize) -> Option<(IpAddr, IpAddr)> 
     }
 }
 
-/// The protocol of a packet whose IP header begins at `at`, and where what it carries begins. (No stack here sends extension headers.)
+/// The protocol of a packet whose IP header begins at `at`, and where what it carries begins. (No stack here sends extension headers but with what is told of groups.)
 pub(crate) fn transport_at(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     match bytes.get(at)? >> 4 {
         4 => Some((*bytes.get(at + 9)?, at + usize::from(bytes[at] & 0xf) * 4)),

@@ -86,6 +86,8 @@ pub struct HostConfig {
     pub poll_delay: Duration,
     /// What goes wrong with it.
     pub faults: HostFaults,
+    /// In IPv6: it has a link-local address, too.
+    pub link_local: bool,
 }
 
 impl HostConfig {
@@ -102,6 +104,7 @@ impl HostConfig {
             lending: Vec::new(),
             poll_delay: Duration::ZERO,
             faults: HostFaults::default(),
+            link_local: false,
         }
     }
 
@@ -181,6 +184,7 @@ impl Host {
         let mac = MacAddr([0x02, 0, 0, 0, hi, lo]);
         let mut ring_config = config.ring;
         ring_config.addresses.push(ip);
+        ring_config.addresses.extend(Family::link_local(ip).filter(|_| config.link_local));
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         let nic = Nic::seeded(mac, config.nic.clone(), seed, number);
         let mut rings = open_rings(&nic, config.rings, config.first_ring, &ring_config, ring_seed);

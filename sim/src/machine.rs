@@ -112,8 +112,8 @@ impl FlowRing for Sockets {
         self.udp_join(now, flow, group, from)
     }
 
-    fn leave(&mut self, flow: FlowId, group: IpAddr) -> Result<(), Error> {
-        self.udp_leave(flow, group)
+    fn leave(&mut self, now: Instant, flow: FlowId, group: IpAddr) -> Result<(), Error> {
+        self.udp_leave(now, flow, group)
     }
 
     fn arrived(&self, flow: FlowId) -> Option<Instant> {

@@ -22,7 +22,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use ringway_stack::device::Queues as _;
-use ringway_stack::ring::{Datagram, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, UdpOptions};
+use ringway_stack::ring::{
+    Datagram, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SourceFilter, UdpOptions,
+};
 use ringway_stack::{Error, Instant, tcp};
 
 use self::loans::{Loan, Loans};
@@ -338,7 +340,30 @@ impl Sockets {
     /// The ring's.
     pub fn udp_join(&mut self, now: Instant, socket: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error> {
         self.ring.udp_join(now, socket, group, from)?;
-        self.note(|checkers, place, _| checkers.joined(place, now, socket, group));
+        self.note(|checkers, place, _| checkers.joined(place, now, socket, group, SourceFilter::ANY));
+        Ok(())
+    }
+
+    /// See [`Ring::udp_listen`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn udp_listen(&mut self, now: Instant, socket: FlowId, group: IpAddr, from: IpAddr, filter: SourceFilter) -> Result<(), Error> {
+        self.ring.udp_listen(now, socket, group, from, filter.clone())?;
+        self.note(|checkers, place, _| match filter.is_none() {
+            true => checkers.left(place, now, socket, group),
+            false => checkers.joined(place, now, socket, group, filter),
+        });
+        Ok(())
+    }
+
+    /// See [`Ring::join_solicited_nodes`].
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn join_solicited_nodes(&mut self, now: Instant) -> Result<(), Error> {
+        self.ring.join_solicited_nodes(now)?;
+        self.note(|checkers, place, _| checkers.joined_solicited_nodes(place, now));
         Ok(())
     }
 
@@ -346,9 +371,9 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's.
-    pub fn udp_leave(&mut self, socket: FlowId, group: IpAddr) -> Result<(), Error> {
-        self.ring.udp_leave(socket, group)?;
-        self.note(|checkers, place, _| checkers.left(place, socket, group));
+    pub fn udp_leave(&mut self, now: Instant, socket: FlowId, group: IpAddr) -> Result<(), Error> {
+        self.ring.udp_leave(now, socket, group)?;
+        self.note(|checkers, place, _| checkers.left(place, now, socket, group));
         Ok(())
     }
 

@@ -71,8 +71,14 @@ const FAILED_ONCE: &[&str] = &[
     "90036269/mtu+send_error/4/epoll",
     // A segment that repeated what had come, and was not acknowledged yet, was dropped for its number, with what it acknowledged.
     "90049106/corruption+doorbell+forge/8/handover",
+    // In the machines' story, an orphan whose peer was gone timed out eight times, of which only the first two were counted, and was to go on.
+    "90144656/none/0/shared",
     // Of two connections between the same addresses it was not known which was accepted, and what its program read was compared with the other one's stream.
     "90154678/registration/2/churn+udp",
+    // A reset for who had been given up half open was refused by a full device.
+    "90372715/forge/0/idle+probes",
+    // The peer of one who had left waited for the time after which it sends into a small window.
+    "90374377/none/5/abort/ipv6",
 ];
 
 #[test]

@@ -209,6 +209,10 @@ marks! {
     ArpRetry,
     /// A neighbour never answered.
     NeighbourUnreachable,
+    /// A report of what is listened to was sent (RFC 3810 s5.2).
+    ListenerReported,
+    /// A router asked who listens (RFC 3810 s5.1).
+    ListenersAsked,
     /// A datagram waited for a neighbour's Ethernet address.
     DatagramHeld,
     /// A datagram found its socket's queue full.

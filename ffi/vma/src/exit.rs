@@ -12,7 +12,7 @@ use ringway_stack::device::Queues;
 use crate::exports::stdio;
 use crate::mux::wait::in_handler;
 use crate::process::{self, Offload, Process};
-use crate::socket::Kind;
+use crate::socket::Socket;
 use crate::{moving, real, report};
 
 pub(crate) use pulse::{Patience, pulse};
@@ -147,16 +147,11 @@ fn flush(process: &'static Process, is_left: bool, patience: &mut Patience) {
         let offload = &mut *guard;
         offload.ending = true;
         let now = process.now();
-        let others = |socket: &crate::socket::Socket| socket.twin.into_iter().chain(socket.flows_beyond());
-        let open: Vec<_> = offload.sockets.iter().map(|(_, s)| (s.kind, s.linger, others(s))).collect();
-        for (kind, linger, others) in open {
-            others.for_each(|other| offload.rings.of_mut(other).close(now, other, false));
-            match kind {
-                // As when the program closes them: by a reset where it has not read everything, or has an SO_LINGER of zero.
-                Kind::Stream(id) | Kind::Connecting(id) => offload.rings.of_mut(id).close(now, id, linger == Some(Duration::ZERO)),
-                Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => offload.rings.of_mut(id).close(now, id, false),
-                _ => {}
-            }
+        // As when the program closes them: by a reset where it has not read everything, or has an SO_LINGER of zero.
+        let aborts = |socket: &Socket| socket.kind.stream().is_some() && socket.linger == Some(Duration::ZERO);
+        let open: Vec<_> = offload.sockets.iter().flat_map(|(_, s)| s.flows().map(move |id| (id, aborts(s)))).collect();
+        for (id, abort) in open {
+            offload.rings.of_mut(id).close(now, id, abort);
         }
     }
     see_off(process, patience);

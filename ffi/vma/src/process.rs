@@ -471,7 +471,7 @@ impl Offload {
     pub(crate) fn socket_of(&self, flow: FlowId) -> Option<u32> {
         let index = self.rings.socket_above(flow)?;
         let socket = self.sockets.get(index)?;
-        (socket.ring_id() == Some(flow) || socket.twin == Some(flow) || socket.has_beyond(flow)).then_some(index)
+        socket.has_flow(flow).then_some(index)
     }
 
     /// Remembers which of our sockets stands above a flow.

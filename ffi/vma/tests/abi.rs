@@ -35,10 +35,6 @@ fn library() -> PathBuf {
     library
 }
 
-fn run(program: &Path, preload: Option<(&Path, &Path)>) -> Output {
-    run_with(program, preload, &[])
-}
-
 fn run_with(program: &Path, preload: Option<(&Path, &Path)>, settings: &[(&str, &str)]) -> Output {
     let mut command = Command::new("timeout");
     command.arg(TIMEOUT_S).arg(program).env_remove("LD_PRELOAD").envs(settings.iter().copied());
@@ -76,11 +72,21 @@ fn observe(name: &str, program: &Path) -> String {
 }
 
 fn observe_with(name: &str, program: &Path, settings: &[(&str, &str)]) -> String {
+    same_as(&on_the_kernel(program), name, program, settings)
+}
+
+/// What the program is to observe.
+fn on_the_kernel(program: &Path) -> Output {
+    let kernel = run_with(program, None, &[]);
+    assert!(kernel.status.success(), "on the kernel: {:?}\n{}", kernel.status, String::from_utf8_lossy(&kernel.stdout));
+    kernel
+}
+
+/// The program observes the same with the library preloaded, and so set.
+fn same_as(kernel: &Output, name: &str, program: &Path, settings: &[(&str, &str)]) -> String {
     let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.stats"));
     let _ = std::fs::remove_file(&statistics);
-    let kernel = run(program, None);
     let ring = run_with(program, Some((&library(), &statistics)), settings);
-    assert!(kernel.status.success(), "on the kernel: {:?}\n{}", kernel.status, String::from_utf8_lossy(&kernel.stdout));
     let (kernel_says, ring_says) = (String::from_utf8_lossy(&kernel.stdout), String::from_utf8_lossy(&ring.stdout));
     let (mut differences, mut lines, mut heading) = (String::new(), ring_says.lines(), "");
     for (at, expected) in kernel_says.lines().enumerate() {
@@ -185,17 +191,23 @@ fn a_thread_that_waits_for_others_sockets() {
     sleeps("gathers", "gathers", &[]);
 }
 
-/// With one ring for all, with one for each thread, and for each socket.
+/// With one ring for all, with one for each thread, and for each socket; each where nothing is gained by spinning, too.
 fn sleeps(source: &str, name: &str, defines: &[&str]) {
     let program = compile_as(source, name, defines);
-    observe(name, &program);
+    let kernel = on_the_kernel(&program);
+    same_as(&kernel, name, &program, &[]);
     for logic in ["0", "20", "10"] {
-        for poll in [None, Some("0")] {
+        let observe = |poll: Option<&str>| {
             let logic = ("VMA_RING_ALLOCATION_LOGIC_RX", logic);
             let spins = poll.map(|poll| [("VMA_RX_POLL", poll), ("VMA_SELECT_POLL", poll)]);
             let settings: Vec<_> = core::iter::once(logic).chain(spins.into_iter().flatten()).collect();
-            observe_with(&format!("{name}-{}-{}", logic.1, poll.unwrap_or("default")), &program, &settings);
-        }
+            same_as(&kernel, &format!("{name}-{}-{}", logic.1, poll.unwrap_or("default")), &program, &settings);
+        };
+        // (Such a program does little but sleep: two have room beside each other.)
+        std::thread::scope(|scope| {
+            scope.spawn(|| observe(None));
+            scope.spawn(|| observe(Some("0")));
+        });
     }
 }
 
@@ -429,7 +441,7 @@ fn who_has_not_bound_an_address_gets_nothing() {
 
 #[test]
 fn strangers_leave_nothing() {
-    let output = run(&compile("stranger"), Some((&library(), &Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.stats"))));
+    let output = run_with(&compile("stranger"), Some((&library(), &Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger.stats"))), &[]);
     let says = String::from_utf8_lossy(&output.stdout);
     assert_eq!(says.lines().filter(|line| line.ends_with(": gone")).count(), 5, "{says}");
 }
@@ -438,7 +450,7 @@ fn strangers_leave_nothing() {
 fn what_is_lost_at_the_end_is_told() {
     let program = compile("stopped");
     let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stopped.stats");
-    let output = run(&program, Some((&library(), &statistics)));
+    let output = run_with(&program, Some((&library(), &statistics)), &[]);
     let (says, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(says.contains("some of it 1, then ECONNRESET"), "{says}");
     assert!(says.contains("status = 0"), "{says}");
@@ -496,7 +508,7 @@ fn what_is_ready_comes_before_a_signal() {
 #[test]
 fn signals_that_come_while_a_call_looks() {
     let program = compile("opened");
-    let kernel = run(&program, None);
+    let kernel = run_with(&program, None, &[]);
     let says = |output: &Output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned());
     assert!(kernel.status.success(), "{:?}", says(&kernel));
     for poll in [None, Some("-1")] {

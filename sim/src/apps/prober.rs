@@ -13,8 +13,8 @@ use ringway_stack::Instant;
 use ringway_stack::device::{MacAddr, TxOffload};
 use ringway_stack::raw::RawQueue;
 
-pub(crate) use self::frames::is_probers;
 use self::frames::{Frame, Icmp};
+pub(crate) use self::frames::{STATION, is_probers};
 use super::Shared;
 use crate::host::{App, Context, Step};
 use crate::nic::SimQueues;

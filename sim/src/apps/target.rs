@@ -120,7 +120,7 @@ impl Target {
         let (group, members) = (self.has.group.ip(), [self.sockets[0], self.sockets[1]]);
         if self.joined {
             let leaves = self.dice.pick(&members);
-            let _ = cx.ring.udp_leave(leaves, group);
+            let _ = cx.ring.udp_leave(cx.now, leaves, group);
         }
         let joins = self.dice.pick(&members);
         self.joined |= cx.ring.udp_join(cx.now, joins, group, cx.ip).is_ok();

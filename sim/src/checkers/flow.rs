@@ -197,6 +197,11 @@ impl Endpoint {
         self.shadow.closed && self.has_unread()
     }
 
+    /// Whether nobody owns it any more, and it may have been given up for want of answers, of which nobody hears (RFC 9293 s3.8.3).
+    pub(super) fn may_be_given_up(&self) -> bool {
+        self.shadow.closed && self.rto.may_have_tried_enough()
+    }
+
     /// Bytes that were written, or an end of theirs, and were not sent.
     pub(super) fn has_unsent(&self) -> bool {
         let end = self.sequence_of(self.stream.written());

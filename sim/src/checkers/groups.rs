@@ -1,13 +1,16 @@
 //! Groups, as routers hear of them (RFC 2236): a membership is reported when it begins and once more, and when a router asks, unless another member has; who was the last one says that
-//! it leaves. What programs join and leave is known from their calls.
+//! it leaves. What programs join and leave is known from their calls. (Of IPv6's groups they hear in another manner: [`listening`].)
+
+pub(crate) mod listening;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_stack::Instant;
-use ringway_stack::ring::FlowId;
+use ringway_stack::ring::{FlowId, SourceFilter};
 
+use self::listening::{Listening, Wish};
 use super::datagrams::Datagram;
 use super::headers::IGMP;
 use super::hearing::AWAITED_MAX;
@@ -44,6 +47,10 @@ struct Group {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: BTreeMap<IpAddr, Group>,
+    /// Whose datagrams members want, where that is not everybody's.
+    filters: BTreeMap<(IpAddr, FlowId), SourceFilter>,
+    /// What routers hear of IPv6's.
+    listening: Listening,
     /// What joining and leaving said, that has not been seen to be sent: a report, or that it leaves.
     unsaid: VecDeque<(u8, IpAddr)>,
     /// Datagrams that came for groups and may be on their way through the device, with their ends.
@@ -55,9 +62,19 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Sockets that are members of a group.
-    pub(super) fn members(&self, group: IpAddr) -> impl Iterator<Item = FlowId> + '_ {
-        self.groups.get(&group).into_iter().flat_map(|group| group.sockets.iter().copied())
+    /// Sockets that are members of a group, and hear what `from` says to it.
+    pub(super) fn members(&self, group: IpAddr, from: IpAddr) -> impl Iterator<Item = FlowId> + '_ {
+        let sockets = self.groups.get(&group).into_iter().flat_map(|group| group.sockets.iter().copied());
+        sockets.filter(move |&socket| self.admits(group, socket, from))
+    }
+
+    /// RFC 3678 s3: whether a member hears what `from` says.
+    pub(super) fn admits(&self, group: IpAddr, socket: FlowId, from: IpAddr) -> bool {
+        match self.filters.get(&(group, socket)) {
+            None => true,
+            Some(SourceFilter::Include(sources)) => sources.contains(&from),
+            Some(SourceFilter::Exclude(sources)) => !sources.contains(&from),
+        }
     }
 
     /// A datagram came for a group, which may have members when it is polled.
@@ -76,33 +93,46 @@ impl Groups {
 
     /// Whether there is none, and nothing is to be said of any.
     pub(super) fn are_quiet(&self) -> bool {
-        self.groups.is_empty() && self.unsaid.is_empty() && self.just_left.is_empty()
+        self.groups.is_empty() && self.unsaid.is_empty() && self.just_left.is_empty() && self.listening.is_quiet()
+    }
+
+    /// What a member, or who becomes one, hears from now on.
+    fn listen(&mut self, now: Instant, group: IpAddr, socket: FlowId, filter: SourceFilter) {
+        if let IpAddr::V6(ip) = group {
+            self.listening.wants(now, ip, socket, (&filter).into());
+        }
+        self.filters.insert((group, socket), filter);
+        self.join(now, group, socket);
     }
 
     fn join(&mut self, now: Instant, group: IpAddr, socket: FlowId) {
         let known = self.groups.entry(group).or_default();
         let is_first = known.sockets.is_empty();
         known.sockets.insert(socket);
-        if is_first && group != ALL_SYSTEMS {
+        if is_first && group != ALL_SYSTEMS && group.is_ipv4() {
             known.due = Some(now + REPEATED);
             self.unsaid.push_back((REPORT, group));
         }
     }
 
-    fn leave(&mut self, group: IpAddr, socket: FlowId) {
+    fn leave(&mut self, now: Instant, group: IpAddr, socket: FlowId) {
+        self.filters.remove(&(group, socket));
+        if let IpAddr::V6(ip) = group {
+            self.listening.wants(now, ip, socket, Wish::default());
+        }
         let Some(known) = self.groups.get_mut(&group) else { return };
         if known.sockets.remove(&socket) && known.sockets.is_empty() {
             self.groups.remove(&group);
-            if group != ALL_SYSTEMS {
+            if group != ALL_SYSTEMS && group.is_ipv4() {
                 self.just_left.insert(group);
                 self.unsaid.push_back((LEAVE, group));
             }
         }
     }
 
-    fn leave_all(&mut self, socket: FlowId) {
+    fn leave_all(&mut self, now: Instant, socket: FlowId) {
         let groups: Vec<_> = self.groups.iter().filter(|(_, group)| group.sockets.contains(&socket)).map(|(&group, _)| group).collect();
-        groups.into_iter().for_each(|group| self.leave(group, socket));
+        groups.into_iter().for_each(|group| self.leave(now, group, socket));
     }
 
     /// Something that a join or a leave said is on the wire.
@@ -153,17 +183,23 @@ impl Groups {
 }
 
 impl Checkers {
-    /// A socket became a member.
-    pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: FlowId, group: IpAddr) {
-        self.desks[place].now = now;
-        self.desks[place].groups.join(now, group, socket);
+    /// A socket became a member, or is one that hears others than before.
+    pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: FlowId, group: IpAddr, filter: SourceFilter) {
+        let desk = &mut self.desks[place];
+        desk.now = now;
+        let was_member = desk.groups.groups.get(&group).is_some_and(|group| group.sockets.contains(&socket));
+        desk.groups.listen(now, group, socket, filter);
+        // (What is still to be polled is judged by what it wants then.)
+        if was_member && let Some(sock) = desk.sockets.get_mut(&socket) {
+            sock.hearing.rebound();
+        }
         self.hears_more(place, socket, group);
     }
 
     /// It is none any more.
-    pub(crate) fn left(&mut self, place: usize, socket: FlowId, group: IpAddr) {
+    pub(crate) fn left(&mut self, place: usize, now: Instant, socket: FlowId, group: IpAddr) {
         let desk = &mut self.desks[place];
-        desk.groups.leave(group, socket);
+        desk.groups.leave(now, group, socket);
         // (What is still to be polled is another member's.)
         if let Some(sock) = desk.sockets.get_mut(&socket) {
             sock.hearing.rebound();
@@ -172,7 +208,8 @@ impl Checkers {
 
     /// It is closed, and leaves all.
     pub(super) fn left_all(&mut self, place: usize, socket: FlowId) {
-        self.desks[place].groups.leave_all(socket);
+        let desk = &mut self.desks[place];
+        desk.groups.leave_all(desk.now, socket);
     }
 
     /// A host sent a message about a group.
@@ -227,16 +264,21 @@ impl Checkers {
             if !groups.just_left.is_empty() {
                 groups.just_left.clear();
             }
-            if groups.groups.is_empty() && groups.unsaid.is_empty() {
+            if groups.groups.is_empty() && groups.unsaid.is_empty() && groups.listening.is_quiet() {
                 continue;
             }
             // (Which of several rings it is that reports is not to be seen.)
             groups.doubtful |= !judged || is_shared;
-            if groups.doubtful {
+            let judged = !groups.doubtful;
+            if !judged {
                 groups.unsaid.clear();
-            } else {
-                self.desks[place].groups.check(&self.moment(self.first(host), None));
             }
+            let moment = self.moment(self.first(host), None);
+            let groups = &mut self.desks[place].groups;
+            if judged {
+                groups.check(&moment);
+            }
+            groups.listening.settle(judged, &moment);
         }
     }
 }

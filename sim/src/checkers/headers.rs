@@ -13,6 +13,8 @@ use crate::dissect::{self, Ip, UDP, be16};
 const NAME: &str = "headers";
 
 pub(super) const IGMP: u8 = 2;
+/// Options for every node on the way, which nothing has but reports of listeners (RFC 8200 s4.3, RFC 3810 s5).
+pub(super) const HOP_BY_HOP: u8 = 0;
 /// Of longer packets, one in so many is summed: as many bytes as of all the shorter ones.
 const SUMMED_LEN: usize = 400;
 const SUMMED_EACH: u16 = 8;
@@ -24,7 +26,9 @@ const DF: u16 = 0x4000;
 /// A stack sent a packet.
 pub(super) fn sent(moment: &Moment, frame: &[u8], ip: &Ip) {
     let breach = |law: &str| moment.breach(NAME, format_args!("{law} ({} to {}, protocol {})", ip.src, ip.dst, ip.protocol));
-    if moment.ip.is_some_and(|own| own != ip.src) {
+    // (Where reports come from is a law of its own.)
+    let is_report = ip.is_v6() && ip.protocol == HOP_BY_HOP;
+    if !is_report && moment.ip.is_some_and(|own| own != ip.src) {
         breach("RFC 1122 s3.2.1.3: a packet from an address that its host does not have");
     }
     if ip.dst.is_unspecified() {

@@ -233,7 +233,7 @@ impl Checkers {
             desk.groups.came(at, (from, to), datagram);
         }
         let hearers: Vec<_> = match to.ip().is_multicast() {
-            true => desk.groups.members(to.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
+            true => desk.groups.members(to.ip(), from.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
             false => port.best(from, to).into_iter().collect(),
         };
         for socket in hearers {
@@ -249,7 +249,7 @@ impl Checkers {
         let Some(sock) = desk.sockets.get_mut(&socket) else { return };
         for &(at, (from, to), datagram) in desk.groups.under_way(desk.now) {
             let hears = desk.bound.get(&(false, to.port())).is_some_and(|port| port.hears(socket, from, to));
-            if to.ip() == group && hears {
+            if to.ip() == group && hears && desk.groups.admits(group, socket, from.ip()) {
                 sock.hearing.perhaps(at, datagram);
             }
         }

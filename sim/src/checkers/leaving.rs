@@ -47,7 +47,7 @@ impl Checkers {
         let failed = before.is_some_and(|before| before.failed && !closed);
         // Of an orphan that is given up nobody hears.
         let own = id.filter(|_| before.is_some()).map(|id| self.flows.at(id));
-        let over = own.is_some_and(|own| failed || !own.goes_on() || closed && (!own.calm || own.shadow.sender.gave_up()));
+        let over = own.is_some_and(|own| failed || !own.goes_on() || closed && (!own.calm || own.may_be_given_up()));
         if let Some(id) = id {
             self.flows.pair(id);
             let (own, peer) = self.flows.both(id);

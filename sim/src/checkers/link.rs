@@ -8,6 +8,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::MacAddr;
 
 use super::Moment;
+use crate::addresses::Family;
 use crate::dissect::{self, Ip};
 
 const ARP: &str = "arp";
@@ -68,7 +69,8 @@ impl Neighbour {
 
 /// RFC 826: a host claims its own address, for the station that it is.
 pub(super) fn claims(moment: &Moment, sender: IpAddr) {
-    if moment.ip.is_some_and(|ip| ip != sender) {
+    let is_link_local = || moment.ip.and_then(Family::link_local) == Some(sender);
+    if moment.ip.is_some_and(|ip| ip != sender) && !is_link_local() {
         moment.breach(ARP, format_args!("RFC 826: a claim to {sender}"));
     }
 }

@@ -22,7 +22,7 @@ mod desk;
 mod edges;
 mod flow;
 mod forged;
-mod groups;
+pub(crate) mod groups;
 mod headers;
 mod hearing;
 mod info;

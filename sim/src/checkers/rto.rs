@@ -17,6 +17,9 @@ const RTO_MIN: Duration = Duration::from_millis(200);
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// Linux's TCP_RTO_MAX.
 const RTO_MAX: Duration = Duration::from_secs(120);
+/// Linux's tcp_orphan_retries: after so many timeouts in a row, an orphan is given up at the next one. RFC 9293 s3.8.3 has R2 correspond to "at least 100
+/// seconds" (SHLD-11), and with the least of timeouts that is after 102.2 s.
+const ORPHAN_RETRIES: u32 = 8;
 /// How long a frame may wait for a device that refuses it: the ring tries again after 5 ms at the latest.
 pub(super) const STALL_MAX: Duration = Duration::from_millis(10);
 /// RFC 7323 s5.4: a timestamp clock's slowest.
@@ -42,9 +45,12 @@ pub(super) struct State {
     /// Timeouts in a row without a word from the peer, and when the first one's timer began.
     timeouts: u32,
     since: Instant,
-    /// How often anything was sent again, for whatever cause, and when last.
+    /// How often the oldest byte in flight was sent again, for whatever cause; which one it was last, and when.
     resends: u32,
+    resent: u32,
     resent_at: Option<Instant>,
+    /// That is counted since then: what was acknowledged at that time shows that nothing had timed out since something new was acknowledged.
+    counted_since: Instant,
 }
 
 impl State {
@@ -78,9 +84,21 @@ impl State {
         self.resends_since
     }
 
-    /// How often it timed out, at most, in its whole life: each time, something is sent again, of which nothing else need be known.
-    pub(super) fn timeouts_most(&self) -> u32 {
-        self.resends
+    /// Something was certainly acknowledged. If that lies behind all that was sent again for being the oldest, whatever timed out before is forgotten.
+    pub(super) fn surely_acknowledged(&mut self, at: Instant, ack: u32) {
+        if self.resends == 0 || before(self.resent, ack) {
+            (self.resends, self.counted_since) = (0, at);
+        }
+    }
+
+    /// Whether so many timeouts may have come in a row that an orphan is given up at the next one, without another word. Each of them sent the oldest byte in
+    /// flight again, of which nothing else need be known: how often that went out for another reason (RFC 5681 s3.2, RFC 6582 s3.2 step 3) is not to be seen.
+    /// But each took twice as long as the one before (RFC 6298 s5.5). (The first one's timer may have begun before what was acknowledged last: RFC 6582 s3.2 step
+    /// 3 has partial acknowledgments leave it as it is.)
+    pub(super) fn may_have_tried_enough(&self) -> bool {
+        let least = RTO_MIN * ((1 << ORPHAN_RETRIES) - 2);
+        let taken = |at: Instant| at.since(self.counted_since) + TICK * ORPHAN_RETRIES;
+        self.resends >= ORPHAN_RETRIES && self.resent_at.is_some_and(|at| taken(at) >= least)
     }
 
     /// When the oldest byte in flight was sent last.
@@ -96,8 +114,10 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         return;
     }
     let again = before(segment.seq, own.nxt);
-    if again && own.rto.resent_at.replace(moment.at) != Some(moment.at) {
-        own.rto.resends += 1;
+    // (A stack's oldest byte lies no later than what was acknowledged for all that arrived; and how often it sent its SYN, it forgets with the handshake.)
+    let oldest = again && !before(own.una, segment.seq) && !segment.has(SYN);
+    if oldest && own.rto.resent_at.replace(moment.at) != Some(moment.at) {
+        (own.rto.resends, own.rto.resent) = (own.rto.resends + 1, segment.seq);
     }
     if again && own.rto.resends_since.is_none() {
         // RFC 6582 s3.2 step 3: "For the first partial ACK that arrives during fast recovery, also reset the retransmit timer". That is when it arrives: what

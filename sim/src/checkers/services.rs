@@ -138,6 +138,7 @@ impl Checkers {
             let desk = &mut self.desks[place];
             service.free &= !desk.refused;
             service.refused |= desk.balked;
+            service.dropped |= desk.dropped;
             service.scarce |= core::mem::take(&mut desk.scarce);
             service.merges |= desk.merges;
         }

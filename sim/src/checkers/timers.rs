@@ -13,8 +13,6 @@ pub(super) const NAME: &str = "timers";
 
 /// Linux's TCP_RTO_MAX, and as much for window probes; then a timer's tick and a device that is tried again.
 const RETRY_MAX: Duration = Duration::from_secs(122);
-/// Linux's tcp_orphan_retries: after so many timeouts, an orphan is given up.
-const ORPHAN_RETRIES: u32 = 8;
 /// Linux's keepalive starts anew when bytes were sent in the meantime.
 const KEEPALIVE_SLACK: Duration = Duration::from_secs(2);
 /// RFC 9293 s3.8.6.3 has less than half a second.
@@ -72,10 +70,7 @@ pub(super) fn due(own: &Endpoint, excused: Instant) -> Option<(Instant, &'static
     let closed = own.shadow.closed;
     // Whoever is closed before the handshake is over is no more; and of an orphan nobody hears that it was given up.
     let limited = own.timers.keepalive.is_some() || own.shadow.config.as_ref().is_none_or(|config| config.user_timeout.is_some());
-    // (Of one that was handed over, or that somebody put bytes into, it is only known how often it timed out at most.)
-    let most = if own.shadow.blurred { own.rto.timeouts_most() } else { 0 };
-    let given_up = own.shadow.sender.gave_up() || most >= ORPHAN_RETRIES;
-    if !own.goes_on() || closed && (own.una == own.iss || !own.calm || limited || given_up) {
+    if !own.goes_on() || closed && (own.una == own.iss || !own.calm || limited || own.may_be_given_up()) {
         return None;
     }
     let quiet = own.rx_at.max(own.tx_at).max(excused);

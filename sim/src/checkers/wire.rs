@@ -93,6 +93,7 @@ impl Checkers {
                 match ip.protocol {
                     _ if ip.is_icmp() => self.answers(moment, bytes, payload),
                     headers::IGMP => self.reported(moment, bytes, ip),
+                    headers::HOP_BY_HOP if ip.is_v6() => self.listening_reported(moment, bytes, ip),
                     UDP => {
                         let (port, places) = (dissect::be16(bytes, ip.l4).unwrap_or(0), &self.places[host]);
                         let options = places.iter().flat_map(|&place| self.desks[place].options_of(port));
@@ -419,6 +420,7 @@ impl Checkers {
                 }
             }
             headers::IGMP => self.asked_about_groups(&moment, bytes, &ip),
+            headers::HOP_BY_HOP if ip.is_v6() => self.asked_who_listens(&moment, bytes, &ip),
             _ => {}
         }
     }

@@ -10,6 +10,7 @@ mod frames;
 mod groups;
 mod host;
 mod ipv6;
+mod listeners;
 mod moves;
 mod names;
 mod neighbours;
@@ -77,7 +78,12 @@ pub(super) const DRILLS: &[Drill] = &[
 ];
 
 /// Those that came later than all others.
-pub(super) const LATER: &[Drill] = &[("sockets with rates of their own", rates::rates)];
+pub(super) const LATER: &[Drill] = &[
+    ("sockets with rates of their own", rates::rates),
+    ("who listens to groups of IPv6", listeners::reports),
+    ("questions about groups of IPv6", listeners::questions),
+    ("members of groups that want some sources", listeners::sources),
+];
 
 type Host<'b> = host::Host<'b>;
 

@@ -13,7 +13,7 @@ use super::{Options, Scenario};
 use crate::host::HostConfig;
 use crate::nic::Outstanding;
 use crate::report::Report;
-use crate::workloads::{Site, Verdict};
+use crate::workloads::{Site, Verdict, WorkloadSet};
 use crate::world::{Capture, HostId, Unfinished, World, WorldConfig};
 use crate::{drills, machines};
 
@@ -64,7 +64,7 @@ impl Stage {
     pub fn capturing(scenario: &Scenario, capture: Capture) -> Self {
         let options = scenario.options();
         let mut world = World::new(WorldConfig { seed: scenario.seed, capture });
-        let hosts = add_hosts(&mut world, &options);
+        let hosts = add_hosts(&mut world, &options, scenario.workloads.contains(WorkloadSet::MULTICAST));
         let mut stage = Self { scenario: *scenario, options, world, hosts, mutant: Mutant::Healthy, pcap: None };
         stage.world.limit_events(EVENTS_MAX);
         if stage.options.introduce {
@@ -230,7 +230,8 @@ impl Drop for Stage {
     }
 }
 
-fn add_hosts(world: &mut World, options: &Options) -> Vec<HostId> {
+/// `has_groups`: hosts speak of groups, which those of IPv6 do from addresses of their link.
+fn add_hosts(world: &mut World, options: &Options, has_groups: bool) -> Vec<HostId> {
     let add = |(i, host): (usize, &super::HostOptions)| {
         let number = u32::try_from(i + 1).unwrap_or(u32::MAX);
         world.add_host(HostConfig {
@@ -242,6 +243,7 @@ fn add_hosts(world: &mut World, options: &Options) -> Vec<HostId> {
             lending: host.lending.clone(),
             faults: host.faults,
             poll_delay: host.poll_delay,
+            link_local: has_groups,
             ..HostConfig::named(&format!("host{i}"))
         })
     };

@@ -96,7 +96,7 @@ impl Workload for Exchanges {
     }
 
     fn pauses(&self) -> bool {
-        self.exchanges.iter().any(|t| [t.dialogue.own, t.dialogue.peer].iter().any(|side| !(side.read_pause + side.nap).is_zero()))
+        self.exchanges.iter().any(|exchange| [exchange.dialogue, exchange.dialogue.turned()].iter().any(lets_wait))
     }
 
     fn progress(&self) -> Vec<String> {
@@ -128,6 +128,13 @@ impl Workload for Exchanges {
     fn wind_down(&mut self, world: &mut World) {
         self.standing.close(world);
     }
+}
+
+/// Whether the peer may have to wait, for all that goes well: the own side doesn't read for a while, or never again. (Who has left offers no more than the rest
+/// of its buffer, which the peer may not use before a timer says so: RFC 1122 s4.2.3.4, as in the seed 90374377.)
+fn lets_wait(Dialogue { own, peer }: &Dialogue) -> bool {
+    let leaves_unread = matches!(own.parting, Parting::Leave { read } if read < peer.total);
+    leaves_unread || !(own.read_pause + own.nap).is_zero()
 }
 
 /// A server that expects these clients. What it had with those that it lost by a crash is forgotten.

@@ -55,9 +55,9 @@ impl fmt::Display for WorkloadSet {
 }
 
 impl WorkloadSet {
-    /// What there is in IPv4 alone: groups, and what is spoken by hand.
+    /// What there is in IPv4 alone: what is spoken by hand.
     pub const fn of_ipv4() -> Self {
-        Self::MULTICAST.union(Self::PROBES)
+        Self::PROBES
     }
 
     /// The names of all, as they are written.

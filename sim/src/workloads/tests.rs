@@ -1,4 +1,5 @@
 use super::*;
+use crate::addresses::Family;
 use crate::apps::Pattern;
 use crate::scenario::Scenario;
 
@@ -87,4 +88,16 @@ fn an_unexcused_failure_is_noticed() {
     let verdict = Verdict { faults: FaultSet::DUPLICATION, counts: FaultCounts::default(), unsent: 0, lends: false, slow_rules: false };
     let transfer = Transfer { ending: Some(Ending::Failed(Error::Reset)), ..Transfer::default() };
     verdict.check_ending(&"test", &transfer, false);
+}
+
+/// Groups of IPv6, with filters and a router that asks; alone, and beside whatever befalls a seed's hosts.
+#[test]
+fn groups_of_ipv6_are_heard_and_told_of() {
+    for seed in 0..12 {
+        for faults in [FaultSet::empty(), Scenario::of_seed(seed).faults] {
+            let scenario = Scenario { seed, faults, scale: (seed % 4) as u8, workloads: WorkloadSet::MULTICAST, family: Family::V6 };
+            let marks = crate::scenario::Stage::set(&scenario).play().marks;
+            assert_eq!(marks.of(ringway_stack::marks::Mark::ListenerReported) > 0, cfg!(feature = "marks"), "{scenario}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Source filters: whose datagrams for a group are wanted, by one socket or by all of them (RFC 3810 s4).
+//! Source filters: whose datagrams for a group are wanted, by one socket or by all of them (RFC 3810 s4); of either family (RFC 3678 s4).
 
 use core::net::Ipv6Addr;
 use std::collections::BTreeSet;
@@ -10,21 +10,21 @@ pub const SOURCES_MAX: usize = 64;
 
 /// Whose datagrams are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub enum Filter<A = Ipv6Addr> {
     /// Those of these sources alone. Of none: the group is not listened to.
-    Include(BTreeSet<Ipv6Addr>),
+    Include(BTreeSet<A>),
     /// Those of all sources but these.
-    Exclude(BTreeSet<Ipv6Addr>),
+    Exclude(BTreeSet<A>),
 }
 
-impl Filter {
+impl<A: Copy + Ord> Filter<A> {
     /// Everybody's.
     pub const ANY: Self = Self::Exclude(BTreeSet::new());
     /// Nobody's.
     pub const NONE: Self = Self::Include(BTreeSet::new());
 
     /// Whether datagrams from `source` are wanted.
-    pub fn admits(&self, source: Ipv6Addr) -> bool {
+    pub fn admits(&self, source: A) -> bool {
         match self {
             Self::Include(sources) => sources.contains(&source),
             Self::Exclude(sources) => !sources.contains(&source),
@@ -37,16 +37,19 @@ impl Filter {
     }
 
     /// The sources that are named.
-    pub const fn sources(&self) -> &BTreeSet<Ipv6Addr> {
+    pub const fn sources(&self) -> &BTreeSet<A> {
         match self {
             Self::Include(sources) | Self::Exclude(sources) => sources,
         }
     }
 
-    pub(super) const fn is_exclude(&self) -> bool {
+    const fn is_exclude(&self) -> bool {
         matches!(self, Self::Exclude(_))
     }
+}
 
+/// What the link's state is made of.
+impl Filter {
     /// What the sockets with these filters want together (RFC 3810 s4.2).
     pub(super) fn merge<'a>(filters: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let included = || filters.clone().filter(|filter| !filter.is_exclude()).flat_map(|filter| filter.sources().iter().copied());

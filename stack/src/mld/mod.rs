@@ -29,7 +29,7 @@ mod v1;
 mod tests;
 
 /// Groups of one link.
-const GROUPS_MAX: usize = 1024;
+pub(crate) const GROUPS_MAX: usize = 1024;
 /// RFC 3810 s9.1: how often a change is told, where no querier says otherwise.
 const ROBUSTNESS: u8 = 2;
 /// RFC 3810 s9.2, where no querier says otherwise.

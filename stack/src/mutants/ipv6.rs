@@ -14,6 +14,8 @@ macro_rules! with_ipv6 {
             AskerWithoutStationIgnored,
             /// An advertisement that is not to override overrides (RFC 4861 s7.2.5).
             OverridesUnbidden,
+            /// An advertisement that nobody asked for proves that its sender hears us (RFC 4861 s7.2.5, s7.3.1).
+            UnsolicitedProvesReachable,
             /// All nodes are asked for an address, not its own group (RFC 4861 s7.2.2).
             AllNodesSolicited,
             /// A datagram of IPv6 without a checksum is heard (RFC 8200 s8.1).
@@ -34,6 +36,16 @@ macro_rules! with_ipv6 {
             TrafficClassForgotten,
             /// An error quotes its cause's header, and nothing of what that carries (RFC 4443 s3.1).
             ErrorQuotesHeaderOnly,
+            /// Who listens to a group no longer does not say so at once (RFC 3810 s6.1).
+            ListenerLeavesInSilence,
+            /// Routers that ask who listens are not answered (RFC 3810 s6.2).
+            ListenersUnheard,
+            /// A router that is not on the link is answered (RFC 3810 s6.2).
+            ListenersAskedFromAfar,
+            /// Who sleeps until the next deadline misses those of listeners' reports.
+            ListenersDeadlineMissed,
+            /// A group's datagrams from sources that a member does not want are heard (RFC 3678 s3, RFC 3810 s4.2).
+            SourceFilterIgnored,
             $($others)*
         }
     };

@@ -518,6 +518,7 @@ impl<Q: Queues> Ring<Q> {
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
     pub fn tcp_keep_silent(&mut self, id: FlowId) -> Result<(), Error> {
         self.slots.stream(id)?.silent = Silent::UntilFollowed;
+        self.renote(id.index);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::time::Instant;
 use crate::wire::icmpv6::ndisc::{self, OptionsBuf};
-use crate::wire::icmpv6::{self, Fault, Unreachable};
+use crate::wire::icmpv6::{self, Fault, Unreachable, mld};
 use crate::wire::ipv6::extension::{self, ChainError};
 use crate::wire::{ethernet, ipv4, ipv6};
 
@@ -59,7 +59,7 @@ impl<Q: Queues> Ring<Q> {
             // RFC 9293 s3.9.2.3: a SYN for a group is dropped in silence.
             ipv4::PROTOCOL_TCP if !was_for_many => self.on_tcp(now, packet),
             ipv4::PROTOCOL_UDP => self.on_udp(now, packet),
-            ipv6::PROTOCOL_ICMPV6 => self.on_icmpv6(now, &header, &packet.with_option()),
+            ipv6::PROTOCOL_ICMPV6 => self.on_icmpv6(now, &header, upper.router_alert, &packet.with_option()),
             ipv6::NO_NEXT_HEADER => None,
             _ => {
                 let end = total.min(bytes.len());
@@ -68,7 +68,7 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// Whether packets for this address are ours: our own, and the groups in which questions about them are asked.
+    /// Whether packets for this address are ours: our own, the groups in which questions about them are asked, and those of sockets.
     fn hears_v6(&self, ip: Ipv6Addr) -> bool {
         let own = |address: &IpAddr| matches!(address, IpAddr::V6(own) if ipv6::solicited_node(*own) == ip);
         let asks = ip.is_multicast() && (ip == ipv6::ALL_NODES || self.config.addresses.iter().any(own));
@@ -128,7 +128,7 @@ impl<Q: Queues> Ring<Q> {
         self.answer_fault(self.datagram_at, packet.from, &plain, &quote[..at + len], fault, packet.frame);
     }
 
-    fn on_icmpv6(&mut self, now: Instant, header: &ipv6::Header, packet: &Packet<'_, Q::Rx>) -> Option<()> {
+    fn on_icmpv6(&mut self, now: Instant, header: &ipv6::Header, router_alert: Option<u16>, packet: &Packet<'_, Q::Rx>) -> Option<()> {
         let len = packet.len();
         if !packet.verified && !packet.sum_is_good(header.pseudo_header(ipv6::PROTOCOL_ICMPV6, len)) {
             return None;
@@ -162,6 +162,7 @@ impl<Q: Queues> Ring<Q> {
                 sent.ok()
             }
             icmpv6::Message::Error { fault, quoted } => self.on_icmpv6_error(now, fault, &quoted),
+            icmpv6::Message::Other { kind, .. } if mld::is_kind(kind) => self.on_listener_discovery(now, header, router_alert, packet),
             _ if len == bytes.len() => self.on_neighbour_discovery(now, header, packet.from, bytes),
             _ => None,
         }
@@ -236,17 +237,18 @@ impl<Q: Queues> Ring<Q> {
                 self.answer(now, Answer::Advertisement { from: target, to: dst, mac: to, solicited: !is_probe });
             }
             ndisc::Message::NeighborAdvertisement { target, solicited, overriding, options, .. } => {
-                let mac = options.target().filter(|mac| !mac.is_multicast())?;
+                let mac = options.target();
+                if mac.is_some_and(|mac| mac.is_multicast()) {
+                    return None;
+                }
                 let ip = IpAddr::V6(target);
-                // RFC 4861 s7.2.5: one that does not override leaves another station's address as it is.
                 let overriding = overriding || self.config.is(Mutant::OverridesUnbidden);
-                if !overriding && self.neighbours.known(ip).is_some_and(|known| known != mac) && !solicited {
+                if !self.neighbours.advertised(now, ip, mac, solicited, overriding) {
                     return None;
                 }
-                if !self.neighbours.learn(now, ip, mac) {
-                    return None;
+                if let Some(mac) = self.neighbours.known(ip) {
+                    self.neighbour_known(ip, mac);
                 }
-                self.neighbour_known(ip, mac);
             }
             _ => return None,
         }

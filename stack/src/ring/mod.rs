@@ -4,7 +4,8 @@
 //! no later than [`Ring::next_deadline`], and learns from [`Ring::take_event`] which flows changed.
 //!
 //! What all flows have in common is here: polling, events, readiness, shutting down, closing. TCP's own calls are in `stream/calls.rs`
-//! (`writing.rs` writes, `reading.rs` reads what it polls for, `handover.rs` moves connections), UDP's in `udp/calls.rs` (`multicast.rs`: groups),
+//! (`writing.rs` writes, `reading.rs` reads what it polls for, `handover.rs` moves connections), UDP's in `udp/calls.rs` (`multicast.rs`: groups;
+//! `listening.rs`: how routers hear of IPv6's),
 //! what both lend in `lending.rs`.
 
 mod arp;
@@ -19,6 +20,7 @@ mod ip;
 mod ipv6;
 mod late;
 mod lending;
+mod listening;
 mod multicast;
 mod neighbour;
 mod output;
@@ -40,7 +42,8 @@ pub use handover::Handover;
 pub use late::LatePacket;
 pub use screening::{Candidate, Shown};
 pub use types::{
-    Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, UdpOptions, Usage,
+    Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,
+    UdpOptions, Usage,
 };
 
 pub use crate::flow::{Counters, Readiness};
@@ -182,7 +185,7 @@ impl<Q: Queues> Ring<Q> {
             held: Vec::new(),
             neighbours: Neighbours::new(caps.is_beside_kernel),
             paths: Paths::default(),
-            groups: Groups::new(rng.next_u64()),
+            groups: Groups::new(rng.next_u64(), &config.addresses),
             handed_over: HandedOver::default(),
             handovers: HandoversUnderWay::default(),
             late: Late::default(),
@@ -441,7 +444,7 @@ impl<Q: Queues> Ring<Q> {
         match self.slots.find_mut(flow) {
             Ok(Flow::Stream(stream)) if !stream.orphan => self.close_stream(now, flow.index, abort),
             Ok(Flow::Listener(_)) => self.close_listener(now, flow),
-            Ok(Flow::Udp(_)) => self.close_udp(flow),
+            Ok(Flow::Udp(_)) => self.close_udp(now, flow),
             _ => {}
         }
         self.output.flush(&mut self.queues);

@@ -1,25 +1,29 @@
-//! Groups (RFC 1112, RFC 2236): who is a member, which frames that steers to this ring, and telling switches and routers.
+//! Groups (RFC 1112, RFC 2236, RFC 3810): who is a member and of whose datagrams (RFC 3678), which frames that steers to this ring, and telling
+//! switches and routers.
 //!
 //! A datagram for a group goes to every member socket with its port, whether it came from the wire or from this ring's own senders.
 //! One flow rule stands for all members of a group and port. Membership is reported when it begins, once more a while later, and when a
-//! router asks.
+//! router asks: by IGMP here, which knows no sources, and by multicast listener discovery in `listening.rs`.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::Ring;
+use super::listening;
 use super::slots::Flow;
 use super::steering::Holder;
-use super::types::FlowId;
+use super::types::{FlowId, SourceFilter};
 use super::udp::{gather, rule_error};
 use crate::device::{FlowRule, Protocol, Queues, RuleId};
 use crate::error::Error;
 use crate::flow::Readiness;
+use crate::mld::Listener;
+use crate::mld::filter::{Filter, SOURCES_MAX};
 use crate::mutants::{Mutant, Mutation};
 use crate::tcp::RxPayload;
 use crate::time::Instant;
@@ -29,7 +33,7 @@ use crate::wire::igmp::Message;
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// All routers: who is told of leaving (RFC 2236 s6).
 const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
-/// Linux's igmp_max_memberships.
+/// Linux's igmp_max_memberships. (Of IPv6's groups a ring has [`crate::mld`]'s limit.)
 const MEMBERSHIPS_MAX: usize = 20;
 /// The first report may be lost: it is repeated within this time (RFC 2236 s3, s8.10).
 const UNSOLICITED_REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -59,28 +63,50 @@ struct Port {
 #[derive(Debug)]
 pub(super) struct Groups {
     groups: BTreeMap<Ipv4Addr, Group>,
+    /// IPv6's.
+    pub(super) listener: Listener,
+    /// What members by their slots hear of a group, where that is not everybody's.
+    filters: BTreeMap<(IpAddr, u32), SourceFilter>,
     ports: BTreeMap<SocketAddr, Port>,
-    /// The earliest report that is due.
+    /// The earliest report of IPv4's that is due.
     next: Option<Instant>,
     jitter: ChaCha8Rng,
     pub(super) mutation: Mutation,
 }
 
 impl Groups {
-    pub(super) fn new(seed: u64) -> Self {
-        let (groups, ports, mutation) = (BTreeMap::new(), BTreeMap::new(), Mutation::HEALTHY);
-        Self { groups, ports, next: None, jitter: ChaCha8Rng::seed_from_u64(seed), mutation }
+    pub(super) fn new(seed: u64, addresses: &[IpAddr]) -> Self {
+        Self {
+            groups: BTreeMap::new(),
+            listener: listening::listener(!seed, addresses),
+            filters: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            next: None,
+            jitter: ChaCha8Rng::seed_from_u64(seed),
+            mutation: Mutation::HEALTHY,
+        }
     }
 
     /// Whether packets for this address are ours.
     pub(super) fn hears(&self, ip: IpAddr) -> bool {
-        let IpAddr::V4(ip) = ip else { return false };
-        ip.is_multicast() && (self.groups.contains_key(&ip) || ip == ALL_SYSTEMS && !self.groups.is_empty())
+        match ip {
+            IpAddr::V4(ip) => ip.is_multicast() && (self.groups.contains_key(&ip) || ip == ALL_SYSTEMS && !self.groups.is_empty()),
+            IpAddr::V6(ip) => ip.is_multicast() && self.listener.filter(ip).is_some(),
+        }
+    }
+
+    /// Whether a member hears what that source says to a group.
+    fn admits(&self, group: IpAddr, member: u32, source: IpAddr) -> bool {
+        self.filters.is_empty() || self.filters.get(&(group, member)).is_none_or(|filter| filter.admits(source))
     }
 
     #[inline]
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.next
+        match (self.next, self.listener.next_deadline()) {
+            (next, None) => next,
+            (next, Some(_)) if self.mutation.is(Mutant::ListenersDeadlineMissed) => next,
+            (next, due) => next.into_iter().chain(due).min(),
+        }
     }
 
     /// A time between now and `max` from now (RFC 2236 s3: each host waits for its own, so that not all speak at once).
@@ -126,67 +152,119 @@ impl Groups {
 }
 
 impl<Q: Queues> Ring<Q> {
-    /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, if it is bound to
-    /// every address or to the group's. `from` is the address that the membership is reported from.
+    /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, whoever sends them, if it is
+    /// bound to every address or to the group's. `from` is the address that the membership is reported from; in IPv6 the ring's link-local one
+    /// is (RFC 3810 s5.2.13).
     ///
     /// # Errors
-    /// [`Error::Invalid`] (not a group), [`Error::AddressInUse`] (it is a member already; or another ring has the group's datagrams),
-    /// [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
-    /// knows stations only).
+    /// [`Error::Invalid`] (not a group, or `from` is of another family), [`Error::AddressInUse`] (it is a member already; or another ring has the
+    /// group's datagrams), [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
+    /// knows stations only; of IPv6: or one with a kernel beside it).
     pub fn udp_join(&mut self, now: Instant, id: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error> {
-        let flow = self.slots.udp(id)?;
-        if !group.is_multicast() {
-            return Err(Error::Invalid);
-        }
-        let (IpAddr::V4(group), IpAddr::V4(from), false) = (group, from, self.output.caps.point_to_point) else {
-            return Err(Error::NotSupported);
-        };
-        if flow.memberships.contains(&IpAddr::V4(group)) {
+        let is_member = self.slots.udp(id)?.memberships.contains(&group);
+        if is_member && group.is_multicast() {
             return Err(Error::AddressInUse);
         }
-        if flow.memberships.len() >= MEMBERSHIPS_MAX + usize::from(self.config.is(Mutant::OneMembershipMore)) {
-            return Err(Error::NoBuffers);
-        }
-        let local = flow.local;
-        if local.ip().is_unspecified() || local.ip() == IpAddr::V4(group) || self.config.is(Mutant::GroupIgnoresAddress) {
-            self.steer_group(SocketAddr::new(IpAddr::V4(group), local.port()), id.index)?;
-        }
-        if let Ok(flow) = self.slots.udp(id) {
-            flow.memberships.push(IpAddr::V4(group));
-        }
-        self.enter(now, group, from);
-        self.output.flush(&mut self.queues);
-        Ok(())
+        self.udp_listen(now, id, group, from, Filter::ANY)
     }
 
     /// Ends a membership.
     ///
     /// # Errors
     /// [`Error::AddressNotAvailable`] (not a member), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP).
-    pub fn udp_leave(&mut self, id: FlowId, group: IpAddr) -> Result<(), Error> {
+    pub fn udp_leave(&mut self, now: Instant, id: FlowId, group: IpAddr) -> Result<(), Error> {
         let flow = self.slots.udp(id)?;
         let at = flow.memberships.iter().position(|&joined| joined == group).ok_or(Error::AddressNotAvailable)?;
         flow.memberships.remove(at);
         let port = flow.local.port();
+        self.groups.filters.remove(&(group, id.index));
         if !self.config.is(Mutant::LeaverStillHears) {
             self.unsteer(SocketAddr::new(group, port), id.index);
         }
-        if let IpAddr::V4(group) = group {
-            self.exit(group);
+        match group {
+            IpAddr::V4(group) => self.exit(group),
+            // (Wanting nothing is never refused.)
+            IpAddr::V6(group) => _ = self.listen_v6(now, id.index, group, Filter::NONE),
         }
         self.output.flush(&mut self.queues);
         Ok(())
     }
 
+    /// Says whose datagrams for a group a UDP socket hears from now on (RFC 3678 s4.2, setsourcefilter): the first time it becomes a member, as by
+    /// [`Ring::udp_join`]; [`Filter::NONE`] ends that, and is nothing to who is none. What is queued stays. IGMP tells nobody of sources.
+    ///
+    /// # Errors
+    /// As [`Ring::udp_join`], but for being a member already; [`Error::NoBuffers`] also if the filter names too many sources, and
+    /// [`Error::Invalid`] if one of them is of another family.
+    pub fn udp_listen(&mut self, now: Instant, id: FlowId, group: IpAddr, from: IpAddr, filter: SourceFilter) -> Result<(), Error> {
+        let flow = self.slots.udp(id)?;
+        let caps = &self.output.caps;
+        if !group.is_multicast() || from.is_ipv6() != group.is_ipv6() || filter.sources().iter().any(|ip| ip.is_ipv6() != group.is_ipv6()) {
+            return Err(Error::Invalid);
+        }
+        if caps.point_to_point || (group.is_ipv6() && caps.is_beside_kernel) {
+            return Err(Error::NotSupported);
+        }
+        let is_member = flow.memberships.contains(&group);
+        if filter.is_none() {
+            return if is_member { self.udp_leave(now, id, group) } else { Ok(()) };
+        }
+        let of_ipv4 = flow.memberships.iter().filter(|joined| joined.is_ipv4()).count();
+        let is_full = !is_member && group.is_ipv4() && of_ipv4 >= MEMBERSHIPS_MAX + usize::from(self.config.is(Mutant::OneMembershipMore));
+        if is_full || filter.sources().len() > SOURCES_MAX {
+            return Err(Error::NoBuffers);
+        }
+        if !is_member {
+            self.become_member(now, id, group, from, &filter)?;
+        } else if let IpAddr::V6(group) = group {
+            self.listen_v6(now, id.index, group, of_ipv6(&filter))?;
+        }
+        match filter == Filter::ANY {
+            true => self.groups.filters.remove(&(group, id.index)),
+            false => self.groups.filters.insert((group, id.index), filter),
+        };
+        self.output.flush(&mut self.queues);
+        Ok(())
+    }
+
+    /// Whose datagrams for a group a UDP socket hears (RFC 3678 s4.2, getsourcefilter); [`Filter::NONE`]: it is no member.
+    pub fn udp_source_filter(&self, id: FlowId, group: IpAddr) -> SourceFilter {
+        if !self.udp_groups(id).contains(&group) {
+            return Filter::NONE;
+        }
+        self.groups.filters.get(&(group, id.index)).cloned().unwrap_or(Filter::ANY)
+    }
+
+    fn become_member(&mut self, now: Instant, id: FlowId, group: IpAddr, from: IpAddr, filter: &SourceFilter) -> Result<(), Error> {
+        let local = self.slots.udp(id)?.local;
+        let to = SocketAddr::new(group, local.port());
+        let hears = local.ip().is_unspecified() || local.ip() == group || self.config.is(Mutant::GroupIgnoresAddress);
+        if hears {
+            self.steer_group(to, id.index)?;
+        }
+        match (group, from) {
+            (IpAddr::V4(group), IpAddr::V4(from)) => self.enter(now, group, from),
+            (IpAddr::V6(group), _) => {
+                let listens = self.listen_v6(now, id.index, group, of_ipv6(filter));
+                listens.inspect_err(|_| self.unsteer(to, id.index))?;
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) => return Err(Error::Invalid),
+        }
+        if let Ok(flow) = self.slots.udp(id) {
+            flow.memberships.push(group);
+        }
+        Ok(())
+    }
+
     /// A socket that closes leaves all of its groups.
-    pub(super) fn leave_all(&mut self, id: FlowId) {
+    pub(super) fn leave_all(&mut self, now: Instant, id: FlowId) {
         let joined = self.slots.udp(id).map(|flow| flow.memberships.clone()).unwrap_or_default();
         if self.config.is(Mutant::MembershipOutlivesClose) {
             return;
         }
         for group in joined {
             // It is a member of each.
-            let _ = self.udp_leave(id, group);
+            let _ = self.udp_leave(now, id, group);
         }
     }
 
@@ -256,6 +334,8 @@ impl<Q: Queues> Ring<Q> {
     }
 
     pub(super) fn report_groups(&mut self, now: Instant) {
+        self.groups.listener.on_timer(now);
+        self.report_listening();
         for (&group, known) in &mut self.groups.groups {
             if known.report_at.is_some_and(|at| at <= now) {
                 known.report_at = None;
@@ -289,6 +369,7 @@ impl<Q: Queues> Ring<Q> {
         for index in members {
             let Some(Flow::Udp(flow)) = self.slots.at(index) else { continue };
             let hears = flow.hears(from, to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
+            let hears = hears && (self.groups.admits(to.ip(), index, from.ip()) || self.config.is(Mutant::SourceFilterIgnored));
             if hears && self.config.is(Mutant::LoopMissesSender) && flow.local.port() == from.port() && is_own {
                 continue;
             }
@@ -311,6 +392,18 @@ impl<Q: Queues> Ring<Q> {
             gather(data, &mut bytes);
             self.deliver(now, from, to, &RxPayload { head: &bytes, ..RxPayload::EMPTY });
         }
+    }
+}
+
+/// A filter of IPv6's sources, which it names alone.
+fn of_ipv6(filter: &SourceFilter) -> Filter {
+    let sources = filter.sources().iter().filter_map(|source| match source {
+        IpAddr::V6(source) => Some(*source),
+        IpAddr::V4(_) => None,
+    });
+    match filter {
+        Filter::Include(_) => Filter::Include(sources.collect::<BTreeSet<Ipv6Addr>>()),
+        Filter::Exclude(_) => Filter::Exclude(sources.collect()),
     }
 }
 

@@ -156,6 +156,35 @@ impl Neighbours {
         true
     }
 
+    /// A neighbour of IPv6 says where it is (RFC 4861 s7.2.5). It was asked, if it is `solicited`: that alone proves that it hears us. Whether
+    /// its station is known by that, for what waits.
+    pub(super) fn advertised(&mut self, now: Instant, ip: IpAddr, mac: Option<MacAddr>, solicited: bool, overriding: bool) -> bool {
+        let solicited = solicited || self.mutation.is(Mutant::UnsolicitedProvesReachable);
+        let until = if solicited { now + REACHABLE } else { now };
+        let Some(entry) = self.table.get_mut(&ip) else { return false };
+        let (known, is_reachable) = match entry {
+            // "If no link-layer address is included, the receiving node should silently discard the received advertisement."
+            Neighbour::Asked { .. } => {
+                let Some(mac) = mac else { return false };
+                *entry = Neighbour::Known { mac, until };
+                return true;
+            }
+            // (As Linux's NUD_PERMANENT.)
+            Neighbour::Known { until, .. } if *until == FOREVER => return true,
+            Neighbour::Known { mac, until } => (*mac, now < *until),
+            Neighbour::Probed { mac, .. } => (*mac, false),
+        };
+        let is_other = mac.is_some_and(|mac| mac != known);
+        match (is_other, overriding) {
+            // Whoever that was, the one that is known may be there no longer: it is asked when it is used next.
+            (true, false) if is_reachable => *entry = Neighbour::Known { mac: known, until: now },
+            (true, false) => {}
+            _ if solicited || is_other => *entry = Neighbour::Known { mac: mac.unwrap_or(known), until },
+            _ => {}
+        }
+        !is_other || overriding
+    }
+
     pub(super) fn set(&mut self, now: Instant, ip: IpAddr, mac: Option<MacAddr>) {
         match mac {
             Some(mac) if self.is_beside_kernel => drop(self.table.insert(ip, Neighbour::Known { mac, until: now + USED })),

@@ -389,14 +389,19 @@ impl Output {
         let end = at + packet.len();
         head[at..end].copy_from_slice(&packet);
         // What the device does not take is lost like a frame on the wire: reports are repeated.
-        let frame = TxFrame { head: &head[..end], body: &[], offload: TxOffload::default() };
-        match queues.send(&frame) {
-            Ok(()) => {
-                self.queued = true;
-                self.counters.tx_packets += 1;
-            }
-            Err(_) => self.counters.tx_drops += 1,
+        if self.send_summed(queues, &head[..end], &[]).is_err() {
+            self.counters.tx_drops += 1;
         }
+    }
+
+    /// A frame with all its checksums, to which a device adds a VLAN tag at most.
+    pub(super) fn send_summed<Q: Queues>(&mut self, queues: &mut Q, head: &[u8], body: &[TxSlice<'_, Q::Tx>]) -> Result<(), SendError> {
+        let offload = TxOffload { vlan: self.offload.vlan, ..TxOffload::default() };
+        queues.send(&TxFrame { head, body, offload })?;
+        self.queued = true;
+        self.lent |= !body.is_empty();
+        self.counters.tx_packets += 1;
+        Ok(())
     }
 
     /// A question for `target`'s Ethernet address, to everyone whom it may concern. Whether the device took it.

@@ -15,7 +15,8 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::BadSocket`]; [`Error::NotSupported`]: a listener.
     pub fn shutdown_rx(&mut self, flow: FlowId) -> Result<(), Error> {
-        self.leave_all(flow);
+        // (That is no call of every day: what it has to say of groups goes by the time of the last poll.)
+        self.leave_all(self.polled_at, flow);
         let (rule, key) = match self.slots.find_mut(flow)? {
             Flow::Udp(udp) => (udp.rule.take(), udp.key()),
             Flow::Resting(_) => return Err(Error::BadSocket),

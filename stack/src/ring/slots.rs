@@ -84,7 +84,8 @@ impl<Q: Queues> Stream<Q> {
     /// listener.)
     #[inline]
     pub(super) fn is_unfinished(&self) -> bool {
-        self.connection.is_unfinished() || self.parent.is_some() || self.shared
+        // (What it sent last from the ring before may be with nobody until it speaks here.)
+        self.connection.is_unfinished() || self.parent.is_some() || self.shared || self.silent == Silent::UntilFollowed
     }
 
     /// Whether whoever sleeps is to be woken for an acknowledgment of this connection.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::device::{MacAddr, Protocol};
 use crate::flow::{Counters, Readiness};
+use crate::mld::filter::Filter;
 use crate::mutants::{Mutant, Mutation};
 use crate::tcp;
 use crate::time::Instant;
@@ -109,6 +110,9 @@ pub enum Reuse {
     /// SO_REUSEPORT: it is shared out among them, each pair of addresses to one of them.
     Port,
 }
+
+/// Whose datagrams for a group a UDP socket hears (RFC 3678 s4).
+pub type SourceFilter = Filter<IpAddr>;
 
 /// A UDP socket's options.
 #[derive(Clone, Copy, Debug)]

@@ -13,8 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use arrayvec::ArrayVec;
 
 use self::bytes::Bytes;
-use self::pieces::fill_buffers;
-pub(super) use self::pieces::gather;
+pub(super) use self::pieces::{fill_buffers, gather};
 use self::screening::Undecided;
 use super::Ring;
 use super::arp::resolve;
@@ -33,7 +32,7 @@ use crate::time::Instant;
 /// What a waiting datagram counts beside its bytes, so that empty ones are bounded too.
 const OVERHEAD: usize = 256;
 /// The most buffers in one datagram: 64 KiB in the smallest that a device may hand out for large requests.
-const SLICES_MAX: usize = 32;
+pub(super) const SLICES_MAX: usize = 32;
 
 /// Datagrams in buffers between two looks for buffers that came back.
 const REAP_EVERY: u64 = 32;
@@ -363,8 +362,8 @@ fn take(from: &[u8], out: &mut [u8]) -> usize {
 }
 
 impl<Q: Queues> Ring<Q> {
-    pub(super) fn close_udp(&mut self, id: FlowId) {
-        self.leave_all(id);
+    pub(super) fn close_udp(&mut self, now: Instant, id: FlowId) {
+        self.leave_all(now, id);
         let Ok(udp) = self.slots.udp(id) else { return };
         let (rule, key) = (udp.rule, udp.key());
         if !self.config.is(Mutant::LeakRule) {

@@ -212,7 +212,7 @@ impl Socket {
         let is_it = |(of, flow): &(IpAddr, FlowId)| *of == group && link.is_none_or(|link| env.choice.link_of(flow.ring) == Some(link));
         let at = datagrams.memberships.iter().position(is_it).ok_or(Error::AddressNotAvailable)?;
         let (_, flow) = datagrams.memberships.remove(at);
-        env.rings.at(flow.ring).ok_or(Error::BadSocket)?.leave(flow, group)
+        env.rings.at(flow.ring).ok_or(Error::BadSocket)?.leave(env.now, flow, group)
     }
 }
 

@@ -78,7 +78,7 @@ pub trait FlowRing {
     /// See [`Ring::udp_join`].
     fn join(&mut self, now: Instant, flow: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error>;
     /// See [`Ring::udp_leave`].
-    fn leave(&mut self, flow: FlowId, group: IpAddr) -> Result<(), Error>;
+    fn leave(&mut self, now: Instant, flow: FlowId, group: IpAddr) -> Result<(), Error>;
 
     /// See [`Ring::arrived`].
     fn arrived(&self, flow: FlowId) -> Option<Instant>;
@@ -162,8 +162,8 @@ impl<Q: Queues + 'static> FlowRing for Ring<Q> {
         self.udp_join(now, flow, group, from)
     }
 
-    fn leave(&mut self, flow: FlowId, group: IpAddr) -> Result<(), Error> {
-        self.udp_leave(flow, group)
+    fn leave(&mut self, now: Instant, flow: FlowId, group: IpAddr) -> Result<(), Error> {
+        self.udp_leave(now, flow, group)
     }
 
     fn arrived(&self, flow: FlowId) -> Option<Instant> {

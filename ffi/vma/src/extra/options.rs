@@ -55,19 +55,17 @@ pub(crate) unsafe fn set(
             socket.rare().flow_tag = tag;
             Some(Ok(0))
         }
-        SO_VMA_SHUTDOWN_RX => Some(shut_rx(process, offload, key)),
+        SO_VMA_SHUTDOWN_RX => Some(shut_rx(offload, key)),
         _ => pace(offload, len as usize),
     }
 }
 
 /// Nothing comes from the device any more: for a UDP socket or listener, what others send goes to the kernel's half.
-fn shut_rx(process: &Process, offload: &mut Offload, key: Key) -> Result<c_int, Errno> {
+fn shut_rx(offload: &mut Offload, key: Key) -> Result<c_int, Errno> {
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     match socket.kind {
-        Kind::Listener(Some(id)) => {
-            socket.kind = Kind::Listener(None);
-            offload.rings.of_mut(id).close(process.now(), id, false);
-            offload.close_twin(key);
+        Kind::Listener(Some(_)) => {
+            offload.close_flows(key);
             mux::refresh(offload, key.index);
             offload.dispatch();
         }

@@ -8,7 +8,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use super::{awaiting_child, peer};
 use crate::process::{Offload, Process};
 
-/// What is sent goes on.
+/// What is sent goes on, from the ring that is named behind the word.
 pub(super) const FOLLOWS: &str = "follows";
 
 /// It cannot be said yet: the connection is in the middle of another move.
@@ -39,7 +39,8 @@ pub(super) fn follow(process: &Process, offload: &mut Offload, from: &[u64], end
     let is_told = offload.rings.of_mut(id).tcp_retarget(now, id, NextHop::Station(other.mac)).is_ok();
     offload.dispatch();
     offload.attend(now);
-    if is_told { FOLLOWS } else { "no" }.to_owned()
+    // (It may have gone over itself, of which the other end has yet to be told.)
+    if is_told { format!("{FOLLOWS} {:016x}", rendezvous.member_ref().id()) } else { "no".to_owned() }
 }
 
 /// The connection between two addresses: whether the program has it, has closed it, or has yet to accept it.

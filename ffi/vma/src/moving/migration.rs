@@ -244,19 +244,24 @@ impl Job {
         let (mut peer, mut pause, mut tries) = (self.peer, AGAIN_MIN, GONE_TRIES);
         while tries > 0 {
             let answer = known.ask(peer, &words);
-            let is_final = match answer.as_deref().map(|answer| answer.split_once(' ').unwrap_or((answer, ""))) {
+            let met = |other: &str| {
+                let other = u64::from_str_radix(other, 16).ok().map(MemberRef::told)?;
+                rendezvous.meet(&other).ok()?.map(NextHop::Station)
+            };
+            let (is_final, at) = match answer.as_deref().map(|answer| answer.split_once(' ').unwrap_or((answer, ""))) {
                 Some(("meet", other)) => {
                     // It has gone over to another ring itself.
-                    let other = u64::from_str_radix(other, 16).ok().map(MemberRef::told);
-                    let _ = other.map(|other| rendezvous.meet(&other));
-                    false
+                    met(other);
+                    (false, None)
                 }
                 // It is stopped, or dead, of which the ring hears.
-                Some((follow::WAIT, _)) | None => false,
-                // It follows; or it knows of no such connection, and says so to what is sent.
-                Some(_) => true,
+                Some((follow::WAIT, _)) | None => (false, None),
+                // It follows, from where it may have gone over to itself.
+                Some((follow::FOLLOWS, other)) => (true, met(other)),
+                // It knows of no such connection, and says so to what is sent.
+                Some(_) => (true, None),
             };
-            match self.heard(process, id, ends, peer, is_final) {
+            match self.heard(process, (id, ends), peer, is_final, at) {
                 Heard::GoesOn => return,
                 Heard::At(other) => peer = other,
                 // (Whoever sends to the old ring is to find out here.)
@@ -269,8 +274,15 @@ impl Job {
         }
     }
 
-    /// What the connection makes of an answer of that peer's.
-    fn heard(&self, process: &Process, id: FlowId, ends: (SocketAddr, SocketAddr), peer: MemberRef, is_final: bool) -> Heard {
+    /// What the connection makes of an answer of that peer's. `at`: where that one says that the other end is.
+    fn heard(
+        &self,
+        process: &Process,
+        (id, ends): (FlowId, (SocketAddr, SocketAddr)),
+        peer: MemberRef,
+        is_final: bool,
+        at: Option<NextHop>,
+    ) -> Heard {
         let mut guard = process.lock();
         let offload = &mut *guard;
         if offload.rings.at(self.to).ring.tcp_between(ends.0, ends.1) != Some(id) {
@@ -282,6 +294,10 @@ impl Job {
             _ if !is_final => Heard::Nothing,
             _ => {
                 let now = process.now();
+                // (Of where it was, it says no more whether it was through with the connection, should it die now.)
+                if let Some(at) = at.filter(|at| *at != NextHop::Station(mac)) {
+                    let _ = offload.rings.of_mut(id).tcp_retarget(now, id, at);
+                }
                 offload.rings.of_mut(id).tcp_speak(now, id);
                 offload.dispatch();
                 offload.attend(now);

@@ -166,7 +166,7 @@ fn run(process: &'static Process, which: Which) {
                 && let Some(key) = key
                 && listen::is_quiet(offload, key)
             {
-                listen::give_up(process, offload, key);
+                listen::give_up(offload, key);
             }
             waiting.extend(streams.into_iter().filter_map(|stream| Caller::of(process, offload, stream)));
         }

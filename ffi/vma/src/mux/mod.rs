@@ -328,9 +328,8 @@ pub(crate) fn readiness(rings: &Rings, socket: &Socket) -> u32 {
         Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(rings, socket, id).bits()),
         Source::Ring(id) => expand(rings.of(id).readiness(id).bits()),
         Source::Both(Some(id)) => {
-            let twins = socket.twin.map_or(Readiness::empty(), |twin| rings.of(twin).readiness(twin));
-            let beyond = socket.flows_beyond().fold(Readiness::empty(), |all, flow| all | rings.of(flow).readiness(flow));
-            expand((rings.of(id).readiness(id) | twins | beyond).bits())
+            let others = socket.others.iter().map(|flow| flow.id).chain(socket.flows_beyond()).map(|flow| rings.of(flow).readiness(flow));
+            expand(others.fold(rings.of(id).readiness(id), |all, ready| all | ready).bits())
         }
         Source::Fresh if socket.shut.read => FRESH | IN | libc::EPOLLRDHUP as u32,
         Source::Fresh => FRESH,

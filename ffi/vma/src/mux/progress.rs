@@ -165,11 +165,7 @@ impl Service {
 /// Some peer is gone: what sockets remember of its addresses is forgotten.
 fn forget_dead_routes(process: &Process, offload: &mut Offload) {
     for (_, socket) in offload.sockets.iter_mut() {
-        let rendezvous = process.rendezvous_at(socket.ring);
-        socket.route.forget_dead(rendezvous);
-        if let Some(rare) = &mut socket.rare {
-            rare.routes.forget_dead(rendezvous);
-        }
+        socket.routes.forget_dead(process.rendezvous_at(socket.ring));
     }
     for (number, own) in (0..).zip(offload.rings.iter_mut()) {
         own.forget_dead_ways(number, process.rendezvous_at(number));

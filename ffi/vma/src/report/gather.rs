@@ -360,17 +360,17 @@ impl Sample {
     }
 }
 
-/// What the ring says of a socket: of both its flows, if it has two.
+/// What the rings say of a socket: of all its flows.
 fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
     let mut info = socket.ring_id().and_then(|id| offload.rings.of(id).info(id))?;
-    if let Some(twin) = socket.twin.and_then(|id| offload.rings.of(id).info(id)) {
-        let (all, more) = (&mut info.counters, &twin.counters);
+    for other in socket.others.iter().filter_map(|flow| offload.rings.of(flow.id).info(flow.id)) {
+        let (all, more) = (&mut info.counters, &other.counters);
         all.rx_packets += more.rx_packets;
         all.rx_bytes += more.rx_bytes;
         all.rx_drops += more.rx_drops;
         all.tx_packets += more.tx_packets;
         all.tx_bytes += more.tx_bytes;
-        info.recv_queue += twin.recv_queue;
+        info.recv_queue += other.recv_queue;
     }
     Some(info)
 }
@@ -378,11 +378,11 @@ fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
 /// Likewise. (The limit is each flow's.)
 fn backlog_of(offload: &Offload, socket: &Socket) -> Option<Backlog> {
     let mut backlog = socket.ring_id().and_then(|id| offload.rings.of(id).udp_backlog(id))?;
-    if let Some(twin) = socket.twin.and_then(|id| offload.rings.of(id).udp_backlog(id)) {
-        backlog.packets += twin.packets;
-        backlog.packets_max += twin.packets_max;
-        backlog.bytes_max += twin.bytes_max;
-        backlog.dropped_bytes += twin.dropped_bytes;
+    for other in socket.others.iter().filter_map(|flow| offload.rings.of(flow.id).udp_backlog(flow.id)) {
+        backlog.packets += other.packets;
+        backlog.packets_max += other.packets_max;
+        backlog.bytes_max += other.bytes_max;
+        backlog.dropped_bytes += other.dropped_bytes;
     }
     Some(backlog)
 }

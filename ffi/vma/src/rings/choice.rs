@@ -17,7 +17,6 @@ use crate::lock::Lock;
 use crate::params;
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;
-use crate::socket::datagram::Route;
 use crate::socket::routes::Routes;
 use crate::socket::table::Sockets;
 
@@ -66,10 +65,7 @@ impl Offload {
             && core::mem::replace(&mut socket.ring, ring) != ring
         {
             // Peers have other addresses on another ring.
-            socket.route = Route::default();
-            if let Some(rare) = &mut socket.rare {
-                rare.routes = Routes::default();
-            }
+            socket.routes = Routes::default();
         }
         ring
     }

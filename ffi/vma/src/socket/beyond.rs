@@ -13,7 +13,7 @@ use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::socket::Routes;
 use ringway_stack::{Error, Instant, socket};
 
-use super::{Kind, Socket, address, datagram};
+use super::{Kind, Socket, address, datagram, flows};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno};
 use crate::interfaces::Path;
@@ -45,7 +45,7 @@ impl Socket {
     /// Whether it reads from more than one flow.
     #[inline]
     pub(crate) const fn has_several_flows(&self) -> bool {
-        self.twin.is_some() || self.beyond.is_some()
+        !self.others.is_empty() || self.beyond.is_some()
     }
 }
 
@@ -111,14 +111,15 @@ impl Offload {
     }
 
     /// Whose datagrams a connected socket hears there: its peer's, by the interface that leads to it.
-    pub(super) fn set_peer_beyond(&mut self, key: Key, now: Instant) {
+    pub(super) fn set_peer_beyond(&mut self, key: Key) {
+        let now = flows::now();
         let Some(socket) = self.sockets.find(key) else { return };
         if socket.beyond.is_none() {
             return;
         }
         let Some(peer) = socket.peer else {
             // (It hears everybody again, by all of them.)
-            let takes_both = socket.twin.is_some();
+            let takes_both = socket.takes_both();
             self.close_beyond(key, now);
             return self.open_beyond(key, takes_both);
         };

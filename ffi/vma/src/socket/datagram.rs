@@ -22,22 +22,13 @@ use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};
 use super::{Family, Kind, Socket, beyond, sharing, vectors};
 use crate::cancel::Masked;
-use crate::devices::{Rendezvous, Resolved};
+use crate::devices::Resolved;
 use crate::errno::{self, Errno, THEIRS};
 use crate::fd_counters::{self, Way};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{fdtable, mux, real, rules};
-
-/// How long a destination that nobody offloads is left to the kernel before it is asked for again: at first, for who has bound it a moment ago may be about
-/// to publish it, and at the most. Each time it is twice as long as the last.
-const KERNEL_FOR_MIN: Duration = Duration::from_millis(1);
-const KERNEL_FOR_MAX: Duration = Duration::from_millis(128);
-
-/// How long a way to an address is believed that other sockets may come to share, of which nobody tells: those of programs that don't run this
-/// library. (One that does run it tells at once.)
-const SHARED_FOR: Duration = Duration::from_millis(10);
 
 /// How long a sender waits for a receiver that does not empty its queue. On a machine with more to do than processors, the receiver's progress
 /// thread may not have its turn for as long.
@@ -52,86 +43,6 @@ pub(super) const V6_MAX: usize = 65_487;
 
 /// How often it looks.
 const ROOM_EVERY: Duration = Duration::from_micros(50);
-/// How long one is left to the kernel whose holder is being asked.
-const UNASKED_FOR: Duration = Duration::from_millis(1);
-
-/// The last destination, and how it is reached.
-#[derive(Debug, Default)]
-pub(crate) struct Route {
-    to: Option<SocketAddr>,
-    by: By,
-}
-
-#[derive(Debug, Default)]
-enum By {
-    #[default]
-    Unknown,
-    /// Over the ring, until then.
-    Station(Resolved, Instant),
-    /// Through the kernel, until then, which was said to be for so long.
-    Kernel(Instant, Duration),
-}
-
-impl By {
-    fn station(hop: Resolved, now: Instant) -> Self {
-        let until = if hop.is_shared { now + SHARED_FOR } else { Instant::MAX };
-        Self::Station(hop, until)
-    }
-
-    fn kernel(now: Instant, spell: Duration) -> Self {
-        Self::Kernel(now + spell, spell)
-    }
-
-    /// The holder is being asked.
-    fn unasked(now: Instant) -> Self {
-        Self::Kernel(now + UNASKED_FOR, Duration::ZERO)
-    }
-}
-
-impl Route {
-    /// Whether the last datagram, or the connection, was to that address and not the kernel's.
-    pub(crate) fn is_by_ring(&self, to: SocketAddr) -> bool {
-        self.to == Some(to) && matches!(self.by, By::Station(..))
-    }
-
-    /// Where it leads over the ring, and until when that is believed, if it does.
-    pub(super) fn over_ring(&self) -> Option<(SocketAddr, &Resolved, Instant)> {
-        match (&self.by, self.to) {
-            (By::Station(hop, until), Some(to)) => Some((to, hop, *until)),
-            _ => None,
-        }
-    }
-
-    /// The same, if it was the kernel's.
-    pub(super) fn is_by_kernel(&self, to: SocketAddr) -> bool {
-        self.to == Some(to) && matches!(self.by, By::Kernel(..))
-    }
-
-    /// That address is left to the kernel from now on, for longer than it was the last time.
-    fn left_to_kernel(&self, to: SocketAddr, now: Instant) -> Self {
-        let spell = match self.by {
-            By::Kernel(_, last) if self.to == Some(to) => (last * 2).clamp(KERNEL_FOR_MIN, KERNEL_FOR_MAX),
-            _ => KERNEL_FOR_MIN,
-        };
-        Self { to: Some(to), by: By::kernel(now, spell) }
-    }
-
-    pub(super) fn is_to(&self, to: SocketAddr) -> bool {
-        self.to == Some(to)
-    }
-
-    /// Where it leads, if that has been found out.
-    pub(super) fn known(&self) -> Option<SocketAddr> {
-        self.to.filter(|_| !matches!(self.by, By::Unknown))
-    }
-
-    /// Lets go of a station that is no more, and so of its memory.
-    pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
-        if matches!(&self.by, By::Station(hop, _) if !rendezvous.still_valid(hop)) {
-            self.by = By::Unknown;
-        }
-    }
-}
 
 /// Publishes the bound address, so that offloaded senders find it. What does not work is left to the kernel.
 pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
@@ -224,7 +135,7 @@ pub(super) fn ensure_published(process: &Process, fd: c_int, key: Key) {
     let connected = socket.peer.is_some();
     publish(process, offload, key);
     if connected {
-        connect_on_ring(process, offload, fd, key);
+        connect_on_ring(offload, fd, key);
     }
 }
 
@@ -279,29 +190,11 @@ pub(crate) unsafe fn connect(
     if let Some(gathered) = socket.rare.as_mut().and_then(|rare| rare.corked.as_mut()) {
         gathered.reconnected(peer);
     }
-    socket.route = Route { to: peer, by: By::Unknown };
-    match found {
-        Ok((_, hop)) if socket.ring == ring => socket.route.by = By::station(hop, process.now()),
-        // Another thread was first, so that it is on that one's ring.
-        Ok(_) => {}
-        Err(Unreachable::Because(reason)) => {
-            socket.route.by = By::kernel(process.now(), KERNEL_FOR_MIN);
-            let is_undecided = matches!(socket.reason, Some(Reason::Undecided | Reason::NoOffloadedPeer));
-            if socket.kind == Kind::Datagram(None) && is_undecided {
-                socket.reason = Some(reason);
-            }
-            offload.decided("connect", Some(reason));
-        }
-        // Sending is the kernel's; what comes may still come on the ring.
-        Err(Unreachable::ByRule(rule)) => {
-            tracing::info!("datagrams to {peer:?} are left to the kernel by {rule}");
-            socket.route.by = By::kernel(process.now(), KERNEL_FOR_MIN);
-            offload.decided("connect", Some(Reason::Rule));
-        }
-        Err(Unreachable::Unasked) => socket.route.by = By::unasked(process.now()),
-        Err(Unreachable::NotAnAddress) => {}
+    if let Some(remote) = peer {
+        let is_chosen = socket.ring == ring;
+        note_way(process, offload, key, remote, found.map(|(_, hop)| is_chosen.then_some(hop)));
     }
-    connect_on_ring(process, offload, fd, key);
+    connect_on_ring(offload, fd, key);
     offload.dispatch();
     drop(guard);
     if let Some(former) = former {
@@ -310,17 +203,39 @@ pub(crate) unsafe fn connect(
     Ok(0)
 }
 
+/// How a socket's peer was found to be reached. `Ok(None)`: another thread was first, so that it is on that one's ring.
+fn note_way(process: &Process, offload: &mut Offload, key: Key, remote: SocketAddr, found: Result<Option<Resolved>, Unreachable>) {
+    let now = process.now();
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    socket.routes.forget(remote);
+    match found {
+        Ok(Some(hop)) => socket.routes.over_ring(remote, hop, now),
+        Ok(None) | Err(Unreachable::NotAnAddress) => {}
+        Err(Unreachable::Because(reason)) => {
+            socket.routes.left_to_kernel(remote, now);
+            let is_undecided = matches!(socket.reason, Some(Reason::Undecided | Reason::NoOffloadedPeer));
+            if socket.kind == Kind::Datagram(None) && is_undecided {
+                socket.reason = Some(reason);
+            }
+            offload.decided("connect", Some(reason));
+        }
+        // Sending is the kernel's; what comes may still come on the ring.
+        Err(Unreachable::ByRule(rule)) => {
+            tracing::info!("datagrams to {remote} are left to the kernel by {rule}");
+            socket.routes.left_to_kernel(remote, now);
+            offload.decided("connect", Some(Reason::Rule));
+        }
+        Err(Unreachable::Unasked) => socket.routes.unasked(remote, now),
+    }
+}
+
 /// A rule for udp_connect leaves the whole socket to the kernel, in both directions.
 fn leave_whole(process: &Process, key: Key, to: SocketAddr) -> bool {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find(key) else { return false };
     let Some(rule) = rules::leave(Role::UdpConnect, address::destination(to), socket.bound) else { return false };
-    let ring = socket.ring_id();
-    if let Some(id) = ring {
-        offload.rings.of_mut(id).close(process.now(), id, false);
-        offload.close_twin(key);
-    }
+    offload.close_flows(key);
     offload.leave_by_rule(key, "connect", rule);
     offload.dispatch();
     true
@@ -341,15 +256,13 @@ fn give_port_back(process: &Process, fd: c_int, key: Key) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return };
-    let Kind::Datagram(Some(id)) = socket.kind else { return };
+    let Kind::Datagram(Some(_)) = socket.kind else { return };
     if address::of_placeholder(fd, socket.family).is_none_or(|local| local.port() != 0) {
         return;
     }
-    socket.kind = Kind::Datagram(None);
     socket.bound = None;
     socket.reason = Some(Reason::Undecided);
-    offload.rings.of_mut(id).close(process.now(), id, false);
-    offload.close_twin(key);
+    offload.close_flows(key);
     mux::refresh(offload, key.index);
     offload.dispatch();
 }
@@ -366,25 +279,22 @@ fn ensure_published_connected(process: &Process, fd: c_int, key: Key) {
 }
 
 /// Tells the ring's socket who its peer is, and which local address the kernel has given it for that.
-fn connect_on_ring(process: &Process, offload: &mut Offload, fd: c_int, key: Key) {
+fn connect_on_ring(offload: &mut Offload, fd: c_int, key: Key) {
     offload.keep_peers_flow(key);
     let Some(socket) = offload.sockets.find(key) else { return };
     let Kind::Datagram(Some(id)) = socket.kind else { return };
     // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that station.
-    let hop = match &socket.route.by {
-        By::Station(hop, _) => NextHop::Station(hop.mac),
-        By::Unknown | By::Kernel(..) => NextHop::Station(MacAddr::default()),
-    };
+    let way = socket.peer.and_then(|peer| socket.routes.way_to(peer));
+    let hop = NextHop::Station(way.map_or(MacAddr::default(), |way| way.hop.mac));
     let kernels = address::of_placeholder(fd, socket.family).filter(|local| Family::of(*local) == socket.flow_family);
     let source = kernels.unwrap_or(address::any(socket.flow_family)).ip();
     if let Err(error) = offload.rings.of_mut(id).udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
         tracing::info!("a datagram socket that is connected from {source} is left to the kernel: {error}");
-        offload.rings.of_mut(id).close(process.now(), id, false);
-        offload.close_twin(key);
+        offload.close_flows(key);
         let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
         offload.leave_to_kernel(key, "connect", reason);
     }
-    offload.set_peer_beyond(key, process.now());
+    offload.set_peer_beyond(key);
 }
 
 /// sendto(2), with `kernel` to hand the datagram to the kernel.
@@ -469,31 +379,18 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     let mut guard = process.lock();
     let socket = guard.sockets.find_mut(key)?;
     let (Ok(hop), Some(id)) = (found, socket.flow_to(to)) else {
-        socket.take_route(socket.route.left_to_kernel(to, now));
+        socket.routes.left_to_kernel(to, now);
         return None;
     };
     let station = hop.mac;
-    socket.take_route(Route { to: Some(to), by: By::station(hop, now) });
+    socket.routes.over_ring(to, hop, now);
     Some((id, station, to))
 }
 
 /// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
 #[inline]
 fn remembered(process: &Process, socket: &mut Socket, to: SocketAddr, now: Instant) -> Option<Option<MacAddr>> {
-    usable(process, socket, to, now).or_else(|| socket.recall_route(to).then(|| usable(process, socket, to, now)).flatten())
-}
-
-/// The way to a destination, if it is the one that was used last.
-#[inline]
-fn usable(process: &Process, socket: &Socket, to: SocketAddr, now: Instant) -> Option<Option<MacAddr>> {
-    if socket.route.to != Some(to) {
-        return None;
-    }
-    match &socket.route.by {
-        By::Station(hop, until) if now < *until && process.rendezvous_at(socket.ring).still_valid(hop) => Some(Some(hop.mac)),
-        By::Kernel(until, _) if now < *until => Some(None),
-        _ => None,
-    }
+    socket.routes.find(to, process.rendezvous_at(socket.ring), now)
 }
 
 #[inline]
@@ -579,7 +476,7 @@ fn send_after_asking(
     match (found, socket.flow_to(to)) {
         (Ok(hop), Some(id)) => {
             let station = hop.mac;
-            socket.take_route(Route { to: Some(to), by: By::station(hop, now) });
+            socket.routes.over_ring(to, hop, now);
             let result = send_on_ring(offload, id, data, to, station, now);
             offload.dispatch();
             match result {
@@ -591,10 +488,10 @@ fn send_after_asking(
                 result => return result.map_err(Errno::from),
             }
         }
-        (Err(Unreachable::Unasked), _) => socket.take_route(Route { to: Some(to), by: By::unasked(now) }),
-        (Ok(_), _) => socket.take_route(socket.route.left_to_kernel(to, now)),
+        (Err(Unreachable::Unasked), _) => socket.routes.unasked(to, now),
+        (Ok(_), _) => socket.routes.left_to_kernel(to, now),
         (Err(unreachable), _) => {
-            socket.take_route(socket.route.left_to_kernel(to, now));
+            socket.routes.left_to_kernel(to, now);
             match unreachable {
                 Unreachable::Because(reason) => offload.decided("send", Some(reason)),
                 Unreachable::ByRule(rule) => {
@@ -615,30 +512,4 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {
     fdtable::count_kernel_tx(fd);
     fd_counters::kernel_said(fd, Way::Tx, sent.cast_signed());
     Ok(sent)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Who has bound its address a moment ago is found as soon as it publishes it, and who never does is hardly ever asked for.
-    #[test]
-    fn what_is_the_kernels_is_asked_for_at_once_and_then_ever_less_often() {
-        let (to, other) = (SocketAddr::from(([127, 0, 0, 1], 7)), SocketAddr::from(([127, 0, 0, 1], 8)));
-        let mut route = Route::default();
-        let mut now = Instant::ZERO;
-        let mut spells = Vec::new();
-        while spells.len() < 10 {
-            route = route.left_to_kernel(to, now);
-            let By::Kernel(until, _) = route.by else { panic!("{route:?}") };
-            spells.push(until.since(now).as_millis());
-            now = until;
-        }
-        assert_eq!(spells, [1, 2, 4, 8, 16, 32, 64, 128, 128, 128]);
-        let By::Kernel(until, _) = route.left_to_kernel(other, now).by else { panic!("{route:?}") };
-        assert_eq!(until, now + KERNEL_FOR_MIN, "of another destination nothing is known");
-        let asked = Route { to: Some(to), by: By::unasked(now) };
-        let By::Kernel(until, _) = asked.left_to_kernel(to, now).by else { panic!("{asked:?}") };
-        assert_eq!(until, now + KERNEL_FOR_MIN);
-    }
 }

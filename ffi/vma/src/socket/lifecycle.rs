@@ -232,9 +232,8 @@ pub(crate) fn sends_signals(fd: c_int) {
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find(key) else { return };
     match socket.kind {
-        Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
-            offload.rings.of_mut(id).close(process.now(), id, false);
-            offload.close_twin(key);
+        Kind::Listener(Some(_)) | Kind::Datagram(Some(_)) => {
+            offload.close_flows(key);
             offload.leave_to_kernel(key, "O_ASYNC", Reason::KernelOnlyOption);
             offload.dispatch();
         }
@@ -357,7 +356,7 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         let abort = socket.linger == Some(Duration::ZERO);
         offload.drop_shown(process.now(), key, id);
         offload.rings.of_mut(id).close(process.now(), id, abort);
-        for other in socket.twin.into_iter().chain(socket.flows_beyond()) {
+        for other in socket.flows().filter(|flow| *flow != id) {
             offload.rings.of_mut(other).close(process.now(), other, false);
         }
         offload.dispatch();

@@ -183,7 +183,7 @@ pub(crate) fn give_up_unawaited(process: &Process, offload: &mut Offload) -> boo
             some_wait = true;
             continue;
         }
-        give_up(process, offload, key);
+        give_up(offload, key);
     }
     some_wait
 }
@@ -195,10 +195,9 @@ pub(crate) fn is_quiet(offload: &Offload, key: Key) -> bool {
 }
 
 /// Leaves a listener's rule to other processes, until this one waits on it.
-pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key) {
-    let Some(flows) = offload.sockets.find(key).map(Socket::flows) else { return };
+pub(crate) fn give_up(offload: &mut Offload, key: Key) {
+    offload.close_flows(key);
     left_to_others(offload, key);
-    flows.for_each(|id| offload.rings.of_mut(id).close(process.now(), id, false));
     offload.dispatch();
 }
 
@@ -206,7 +205,8 @@ pub(crate) fn give_up(process: &Process, offload: &mut Offload, key: Key) {
 pub(crate) fn left_to_others(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     socket.kind = Kind::Listener(None);
-    (socket.twin, socket.beyond) = (None, None);
+    socket.others.clear();
+    socket.beyond = None;
     socket.reason = Some(Reason::RuleTaken);
     socket.waited = false;
     mux::refresh(offload, key.index);
@@ -262,12 +262,10 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
         }
         // The kernel's listener ends with SHUT_RD, and the ring's with it.
         Kind::Listener(id) if ends != Shutdown::Write => {
-            socket.kind = Kind::Listener(None);
             // It is published no more.
             socket.reason = None;
-            if let Some(id) = id {
-                offload.rings.of_mut(id).close(process.now(), id, false);
-                offload.close_twin(key);
+            if id.is_some() {
+                offload.close_flows(key);
                 mux::refresh(offload, key.index);
                 offload.dispatch();
             }

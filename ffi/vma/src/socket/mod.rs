@@ -6,11 +6,11 @@
 pub(crate) mod accept;
 pub(crate) mod address;
 mod beyond;
-mod both;
 pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;
+mod flows;
 pub(crate) mod greeting;
 mod groups;
 mod info;
@@ -55,13 +55,6 @@ impl Family {
     pub(crate) const fn of(address: SocketAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
-
-    const fn other(self) -> Self {
-        match self {
-            Self::V4 => Self::V6,
-            Self::V6 => Self::V4,
-        }
-    }
 }
 
 /// What carries the socket.
@@ -105,9 +98,9 @@ pub(crate) struct Socket {
     pub(crate) kind: Kind,
     /// The ring of its flows, or of those that it will have.
     pub(crate) ring: u16,
-    /// The family of what a listener, or a UDP socket, has on the ring, and its flow of the other one, if it has both ([`both`]).
+    /// Of which family what comes to its own flow is, and the flows that a listener, or a UDP socket, has beside that one ([`flows`]).
     pub(crate) flow_family: Family,
-    pub(crate) twin: Option<FlowId>,
+    pub(crate) others: Vec<flows::Flow>,
     /// What a listener, or a UDP socket, has on the rings of interfaces.
     pub(crate) beyond: Option<Box<beyond::Beyond>>,
     /// It has none there, as other processes have it too.
@@ -140,8 +133,8 @@ pub(crate) struct Socket {
     pub(crate) peer: Option<SocketAddr>,
     /// Which directions were shut down.
     pub(crate) shut: Shut,
-    /// The last destination of unconnected datagrams.
-    pub(crate) route: datagram::Route,
+    /// How the destinations of its datagrams are reached.
+    pub(crate) routes: routes::Routes,
     /// How the kernel's half of a UDP socket is asked.
     pub(crate) kernel_poll: datagram::KernelPoll,
     /// Who watches it.
@@ -211,7 +204,7 @@ impl Socket {
             },
             ring: 0,
             flow_family: family,
-            twin: None,
+            others: Vec::new(),
             beyond: None,
             stays_within: false,
             nonblocking,
@@ -228,7 +221,7 @@ impl Socket {
             bound_by_connect: false,
             peer: None,
             shut: Shut::default(),
-            route: datagram::Route::default(),
+            routes: routes::Routes::default(),
             kernel_poll: datagram::KernelPoll::default(),
             watch: mux::Watch::default(),
             reason: Some(Reason::Undecided),

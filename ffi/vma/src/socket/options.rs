@@ -122,10 +122,9 @@ pub(crate) unsafe fn set(
                 }
                 return Ok(0);
             }
-            Kind::Listener(Some(id)) | Kind::Datagram(Some(id)) => {
+            Kind::Listener(Some(_)) | Kind::Datagram(Some(_)) => {
                 // The kernel's half is bound to the same address: peers find it once the rule is gone.
-                offload.rings.of_mut(id).close(process.now(), id, false);
-                offload.close_twin(key);
+                offload.close_flows(key);
                 offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
                 offload.dispatch();
             }
@@ -135,7 +134,7 @@ pub(crate) unsafe fn set(
             Kind::Kernel | Kind::Moving => {}
         }
         if is_groups {
-            leave_group(process, offload, key);
+            leave_group(offload, key);
         }
     }
     if (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) && !value.is_null() && has_its_families(offload, key) {
@@ -185,7 +184,7 @@ pub(crate) unsafe fn set(
     }
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     apply(socket, process, level, name, &argument);
-    sharing::leave_choice_to_kernel(process, offload, key);
+    sharing::leave_choice_to_kernel(offload, key);
     push(offload, process, key);
     if let Some(former) = former {
         drop(guard);
@@ -209,18 +208,13 @@ fn is_group_program(name: c_int) -> bool {
 
 /// A program of the kernel's chooses among the sockets that share an address (SO_ATTACH_REUSEPORT_EBPF), one of which was given to it: those of this
 /// process are all the kernel's from then on.
-fn leave_group(process: &Process, offload: &mut Offload, key: Key) {
+fn leave_group(offload: &mut Offload, key: Key) {
     let Some((bound, protocol)) = offload.sockets.find(key).and_then(|socket| Some((socket.bound?, socket.protocol))) else { return };
     let shares = |socket: &Socket| socket.bound == Some(bound) && socket.protocol == protocol && socket.reuse_port;
-    let ring = |socket: &Socket| match socket.kind {
-        Kind::Listener(id) | Kind::Datagram(id) => id,
-        _ => None,
-    };
-    let sharers: Vec<_> =
-        offload.sockets.iter().filter(|(_, socket)| shares(socket)).filter_map(|(key, socket)| Some((key, ring(socket)?))).collect();
-    for (key, id) in sharers {
-        offload.rings.of_mut(id).close(process.now(), id, false);
-        offload.close_twin(key);
+    let is_offloaded = |socket: &Socket| matches!(socket.kind, Kind::Listener(Some(_)) | Kind::Datagram(Some(_)));
+    let sharers: Vec<_> = offload.sockets.iter().filter(|(_, socket)| shares(socket) && is_offloaded(socket)).map(|(key, _)| key).collect();
+    for key in sharers {
+        offload.close_flows(key);
         offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
     }
     offload.dispatch();

@@ -7,7 +7,6 @@ use libc::c_int;
 
 use super::cork::Gathered;
 use super::groups::Groups;
-use super::routes::Routes;
 use crate::extra::{Callback, OnRings};
 use crate::mux;
 
@@ -32,8 +31,6 @@ pub(crate) struct Rare {
     pub(crate) corked: Option<Gathered>,
     /// SO_VMA_FLOW_TAG; zero: none.
     pub(crate) flow_tag: u32,
-    /// Where it sent to before.
-    pub(crate) routes: Routes,
     /// What the program looks at before its reader does.
     pub(crate) callback: Option<Callback>,
     /// That callback has held something, and nobody who polls the socket has been told.

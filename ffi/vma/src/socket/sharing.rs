@@ -27,14 +27,13 @@ pub(super) fn is_known_to_the_kernel(process: &Process, socket: &mut Socket) -> 
 
 /// A socket that shares its address, and that the kernel prefers to the others for a reason which no ring knows (it is bound to the interface, or
 /// wants what comes on a processor), is the kernel's.
-pub(super) fn leave_choice_to_kernel(process: &Process, offload: &mut Offload, key: Key) {
+pub(super) fn leave_choice_to_kernel(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find(key) else { return };
-    let Kind::Datagram(Some(id)) = socket.kind else { return };
+    let Kind::Datagram(Some(_)) = socket.kind else { return };
     if !socket.has_preference() || reuse_of(socket.fd) == Reuse::No {
         return;
     }
-    offload.rings.of_mut(id).close(process.now(), id, false);
-    offload.close_twin(key);
+    offload.close_flows(key);
     offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
     offload.dispatch();
 }

@@ -14,7 +14,7 @@ const ETHERTYPE_ARP: [u8; 2] = [8, 6];
 /// Frames shorter than this are padded (IEEE 802.3 s4A.2.3.2.3).
 const FRAME_LEN_MIN: usize = 60;
 /// The station of all probers: one that no host has.
-const STATION: MacAddr = MacAddr([2, 0, 0, 0xfe, 0xed, 1]);
+pub(crate) const STATION: MacAddr = MacAddr([2, 0, 0, 0xfe, 0xed, 1]);
 
 /// Whether a prober sent that frame.
 pub(crate) fn is_probers(frame: &[u8]) -> bool {

@@ -3,6 +3,7 @@
 use super::*;
 
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 0, 0, 1));
+const SPEAKER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 const ONE: FlowId = FlowId { ring: 0, index: 0, generation: 0 };
 const OTHER: FlowId = FlowId { ring: 0, index: 1, generation: 0 };
 
@@ -45,10 +46,10 @@ fn a_membership_is_reported_twice_and_when_a_router_asks_and_left_by_its_last_me
     groups.heard(at(70_500).at, &message(REPORT, 0, GROUP), GROUP);
     groups.check(&at(80_000));
     groups.join(at(80_000).at, GROUP, OTHER);
-    groups.leave(GROUP, ONE);
-    assert!(groups.unsaid.is_empty() && groups.members(GROUP).eq([OTHER]));
-    groups.leave_all(OTHER);
-    assert!(groups.says(LEAVE, GROUP) && groups.members(GROUP).next().is_none());
+    groups.leave(at(1000).at, GROUP, ONE);
+    assert!(groups.unsaid.is_empty() && groups.members(GROUP, SPEAKER).eq([OTHER]));
+    groups.leave_all(at(80_000).at, OTHER);
+    assert!(groups.says(LEAVE, GROUP) && groups.members(GROUP, SPEAKER).next().is_none());
     assert!(groups.reports(GROUP), "a report that was due left in the service that ended the membership");
     assert!(!groups.reports(GROUP));
 }
@@ -65,7 +66,7 @@ fn a_membership_begins_in_silence() {
 #[should_panic(expected = "RFC 2236 s3: 239.0.0.1 was left by its last member, and nobody is told")]
 fn a_membership_ends_in_silence() {
     let mut groups = member();
-    groups.leave(GROUP, ONE);
+    groups.leave(at(1000).at, GROUP, ONE);
     groups.check(&at(1000));
 }
 
@@ -81,4 +82,17 @@ fn a_router_that_asks_is_not_told() {
     let mut groups = member();
     groups.heard(at(2000).at, &message(QUERY, 10, GROUP), GROUP);
     groups.check(&at(3100));
+}
+
+#[test]
+fn members_hear_whom_they_want() {
+    let mut groups = member();
+    let heard = |groups: &Groups, from: IpAddr| groups.members(GROUP, from).count();
+    let other = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 8));
+    for (filter, expected) in
+        [(SourceFilter::Include([SPEAKER].into()), [1, 0]), (SourceFilter::Exclude([SPEAKER].into()), [0, 1]), (SourceFilter::ANY, [1, 1])]
+    {
+        groups.listen(at(1000).at, GROUP, ONE, filter);
+        assert_eq!([SPEAKER, other].map(|from| heard(&groups, from)), expected);
+    }
 }

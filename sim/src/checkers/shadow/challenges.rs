@@ -96,7 +96,7 @@ pub(super) fn serviced(moment: &Moment, own: &mut Endpoint, service: Service, (a
         && Shadow::is_alive(own)
         && own.una != own.iss
         && !own.shadow.receiver.is_doubtful()
-        && !own.shadow.sender.gave_up();
+        && !own.may_be_given_up();
     let acknowledges = |segment: &&Segment| segment.has(ACK) && !segment.has(SYN | RST);
     let answered = sent.iter().any(|segment| acknowledges(&segment));
     // What the peer itself says may be answered by a challenge as well; and an answer counts from when it was decided upon, though a device that

@@ -95,6 +95,8 @@ pub(in crate::checkers) struct Service {
     pub(in crate::checkers) free: bool,
     /// The device refused frames, now or before.
     pub(in crate::checkers) refused: bool,
+    /// It refused some of what strangers are told, which they are told no more.
+    pub(in crate::checkers) dropped: bool,
     /// Receive buffers are short, or were.
     pub(in crate::checkers) scarce: bool,
     /// The NIC may merge segments.
@@ -170,7 +172,7 @@ pub(in crate::checkers) fn begins_waiting(own: &mut Endpoint) -> Option<Instant>
 }
 
 /// Notes what `arrivals` certainly acknowledge. Before them, what was received ended before `next`.
-fn note_acknowledged(own: &mut Endpoint, next: Option<u32>, arrivals: &[Segment]) {
+fn note_acknowledged(at: Instant, own: &mut Endpoint, next: Option<u32>, arrivals: &[Segment]) {
     let (Some(before_them), Some(after)) = (next, own.shadow.receiver.next()) else { return };
     for arrival in arrivals.iter().filter(|arrival| arrival.flags & (ACK | RST | SYN) == ACK && !before(own.nxt, arrival.ack)) {
         // (Of several, one may repeat what another has just brought.)
@@ -179,6 +181,10 @@ fn note_acknowledged(own: &mut Endpoint, next: Option<u32>, arrivals: &[Segment]
         let old = arrival.options.timestamps.is_some_and(|(value, _)| own.shadow.receiver.echoes().iter().any(|&echo| before(value, echo)));
         if (news || bare) && !old {
             own.shadow.acknowledged = Some(own.shadow.acknowledged.map_or(arrival.ack, |to| later(to, arrival.ack)));
+            // (Between two rings, it may have been lost.)
+            if own.calm && State::is_known(own) {
+                own.rto.surely_acknowledged(at, arrival.ack);
+            }
         }
     }
 }
@@ -228,7 +234,7 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: O
     if let Some(peer) = peer {
         receiver::serviced(moment, own, peer, service, (&arrivals, &sent));
         sender::serviced(moment, own, peer, service, (&arrivals, &sent));
-        note_acknowledged(own, next, &arrivals);
+        note_acknowledged(moment.at, own, next, &arrivals);
         duties::serviced(moment, own, peer, service);
         duties::answers(moment, own, service, &arrivals, &sent);
         if State::is_over(own) && own.shadow.over_since.is_none() {

@@ -306,13 +306,16 @@ pub(in crate::checkers) fn serviced(
     } else {
         state.owed_since.or(Some(moment.at))
     };
-    if state.pruned
+    // Who was half open may have been given up, unseen (RFC 9293 s3.8.3): the peer, which it is not told of, hears a reset, if the device takes that.
+    let given_up = service.dropped && own.passive && !own.shadow.sender.stands();
+    if given_up
+        || state.pruned
         || !service.calm
         || !service.free
         || !super::State::is_alive(own)
         || own.una == own.iss
         || moment.at <= moment.excused
-        || own.shadow.sender.gave_up()
+        || own.may_be_given_up()
     {
         return;
     }

@@ -154,7 +154,7 @@ pub(in crate::checkers) fn is_answer(reset: &Segment, arrival: &Stray) -> bool {
 fn live(moment: &Moment, segment: &Segment, own: &Endpoint) {
     let shadow = &own.shadow;
     let established = own.una != own.iss && own.irs.is_some() && own.calm && !shadow.receiver.is_doubtful();
-    if established && super::State::is_alive(own) && !shadow.closed && !shadow.unread && !shadow.sender.gave_up() && own.owner.is_some() {
+    if established && super::State::is_alive(own) && !shadow.closed && !shadow.unread && own.owner.is_some() {
         moment.breach(
             NAME,
             format_args!("RFC 9293 s3.10.7.4: a reset (seq {}) in the middle of a connection {:?}", own.relative(segment.seq), own.tuple),

@@ -98,7 +98,7 @@ pub(in crate::checkers) struct State {
     pub(super) dups: u32,
     /// As many as anybody might count.
     dups_most: u32,
-    /// Timeouts since something was acknowledged.
+    /// Timeouts since something was acknowledged: the first ones, which can have been nothing else.
     pub(super) timeouts: u32,
     /// How often the oldest byte was sent again since, for whatever cause.
     resent: u32,
@@ -208,11 +208,6 @@ impl State {
     /// The handshake was over at the last service.
     pub(in crate::checkers) fn stands(&self) -> bool {
         self.una.is_some()
-    }
-
-    /// Whether the connection may have been given up for want of answers.
-    pub(in crate::checkers) fn gave_up(&self) -> bool {
-        self.timeouts >= 8
     }
 
     /// The least retransmission timeout that what was seen allows, and the largest.

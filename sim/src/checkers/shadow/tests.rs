@@ -20,7 +20,7 @@ pub(in crate::checkers) const OWN: &str = "10.0.0.1:5000";
 pub(in crate::checkers) const PEER: &str = "10.0.0.2:80";
 pub(in crate::checkers) const ISS: u32 = 1000;
 pub(in crate::checkers) const IRS: u32 = 9000;
-const CALM: Service = Service { calm: true, free: true, refused: false, scarce: false, merges: false };
+const CALM: Service = Service { calm: true, free: true, refused: false, dropped: false, scarce: false, merges: false };
 
 pub(in crate::checkers) fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -263,6 +263,24 @@ fn what_sack_reports() {
         side.sends(sacks(side.out(ISS + 1, IRS + 1, ACK, 0), &[(IRS + 101, IRS + 151)]));
         side.service();
     });
+}
+
+/// The reset with which a peer hears that it was given up while it was half open may be what a full device refuses (as in the seed 90372715).
+#[test]
+fn what_a_full_device_refuses_of_strangers() {
+    let ended = |half_open: bool| {
+        let mut side = Side::new();
+        side.own().passive = true;
+        if half_open {
+            side.own().shadow.sender.una = None;
+        }
+        side.comes(&Side::of_peer(2, IRS + 1, ISS + 1, ACK | FIN, 0));
+        side
+    };
+    let refuses = |side: &mut Side| side.service_with(Service { dropped: true, ..CALM });
+    refuses(&mut ended(true));
+    ended(true).breaks("a FIN is acknowledged at once", Side::service);
+    ended(false).breaks("a FIN is acknowledged at once", refuses);
 }
 
 /// RFC 9293 s3.10.7.4: an old duplicate of an earlier connection, beyond the window, is acknowledged and dropped: it leaves no gap (as in the seed 78252458).

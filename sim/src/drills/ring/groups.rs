@@ -66,7 +66,7 @@ pub(in crate::drills) fn members(bench: &mut Bench) {
                 }
             }
             2 => {
-                let left = host.ring.udp_leave(member.socket, group.into());
+                let left = host.ring.udp_leave(host.now, member.socket, group.into());
                 let expected = if member.joined.contains(&group) { Ok(()) } else { Err(Error::AddressNotAvailable) };
                 host.must(
                     left == expected,

@@ -160,6 +160,8 @@ impl<'b> Host<'b> {
         for bytes in sent {
             let is_sound = match dissect::payload(&bytes) {
                 Payload::Ip(ip) if ip.protocol == IGMP => checksum::sum(0, &bytes[ip.offset..ip.l4]) == 0xffff,
+                // (A report of listeners, behind a router alert.)
+                Payload::Ip(ip) if ip.is_v6() && ip.protocol == 0 => checksum::is_icmpv6_good(&bytes, ip.l4 + 8),
                 Payload::Ip(_) => checksum::verify(&bytes) == ChecksumVerdict::Good,
                 Payload::Lookup(_) => checksum::verify(&bytes) != ChecksumVerdict::Bad,
                 Payload::Other(_) => false,

@@ -39,7 +39,7 @@ fn group_of(target: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// A packet from the peer's station, with its transport's checksum.
-fn packet(hop_limit: u8, (src, dst): (Ipv6Addr, Ipv6Addr), protocol: u8, body: &[u8]) -> Vec<u8> {
+pub(super) fn packet(hop_limit: u8, (src, dst): (Ipv6Addr, Ipv6Addr), protocol: u8, body: &[u8]) -> Vec<u8> {
     let to = if dst.is_multicast() { MacAddr::of_group(dst.into()) } else { OWN };
     let mut frame = [to.0, PEER.0].concat();
     dissect::extend_with_ip(&mut frame, (src.into(), dst.into()), protocol, body.len());
@@ -64,7 +64,7 @@ fn discovery(kind: u8, flags: u8, target: Ipv6Addr, station: Option<(u8, MacAddr
     body
 }
 
-fn udp(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
+pub(super) fn udp(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
     let len = (8 + payload.len()) as u16;
     [&from.to_be_bytes()[..], &to.to_be_bytes(), &len.to_be_bytes(), &[0, 0], payload].concat()
 }
@@ -122,7 +122,7 @@ fn advertise(host: &mut Host<'_>, hop_limit: u8, flags: u8, mac: MacAddr) {
 }
 
 /// RFC 4861 s7.2.2, s7.2.5: who is unknown is asked for in its group, three times; an answer from the link is believed; one that does not override leaves
-/// another station's address as it is.
+/// another station's address as it is; and one that nobody asked for proves nothing: who is used after it is asked, alone, whether it is there.
 pub(in crate::drills) fn resolved(bench: &mut Bench) {
     let mut host = host(bench);
     let socket = open(&mut host, UdpOptions::default());
@@ -158,9 +158,22 @@ pub(in crate::drills) fn resolved(bench: &mut Bench) {
     advertise(&mut host, 255, if overrides { 0x20 } else { 0 }, ANOTHER);
     let said = send(&mut host, socket, b"next");
     host.must(said == Ok(4), "send(2): to a neighbour that is known");
-    let sent = host.sent();
     let to = if overrides { ANOTHER } else { PEER };
+    let (asked, sent): (Vec<_>, Vec<_>) = host.sent().into_iter().partition(|sent| read(sent).is_some_and(|(ip, _)| ip.protocol == ICMPV6));
     host.must(goes_to(&sent, to), format_args!("RFC 4861 s7.2.5: overrides {overrides}, and it goes by {sent:x?}"));
+    let asks_it_alone = asked.len() == 1
+        && asked[0].to_station() == to
+        && read(&asked[0]).is_some_and(|(ip, body)| body[0] == 135 && body[8..24] == THEIRS.octets() && ip.dst == IpAddr::V6(THEIRS));
+    host.must(asks_it_alone, format_args!("RFC 4861 s7.3.3: overrides {overrides}, unasked, and it is asked by {asked:x?}"));
+    // An answer proves that it is there, and may leave out where it is known to be (s7.2.4); only a stale neighbour is asked.
+    let says = host.bench.chance(2);
+    let body = discovery(136, 0x40, THEIRS, says.then_some((2, to)));
+    host.give(packet(255, (THEIRS, OURS), ICMPV6, &body));
+    let said = send(&mut host, socket, b"last");
+    host.must(said == Ok(4), "send(2): to a neighbour that is known");
+    host.pass(Duration::from_secs(5));
+    let sent = host.sent();
+    host.must(goes_to(&sent, to), format_args!("RFC 4861 s7.2.5: an answer (with a station: {says}), and then {sent:x?}"));
     host.close(socket);
 }
 

@@ -60,7 +60,7 @@ pub(in crate::drills) fn reports(bench: &mut Bench) {
         let others = joined.iter().filter(|(_, its)| *its == group).count();
         if let Some(at) = joined.iter().position(|&known| known == (socket, group)) {
             joined.remove(at);
-            let left = host.ring.udp_leave(socket, group.into());
+            let left = host.ring.udp_leave(host.now, socket, group.into());
             host.must(left.is_ok(), format_args!("ip(7), IP_DROP_MEMBERSHIP: {left:?}"));
             let said: Vec<_> = host.sent().iter().map(|frame| message(&host, frame)).collect();
             let expected = if others == 1 && !is_local { vec![(LEAVE, group)] } else { Vec::new() };
@@ -151,7 +151,7 @@ pub(in crate::drills) fn limit(bench: &mut Bench) {
     for _ in 0..40 {
         if !joined.is_empty() && host.bench.chance(8) {
             let group = joined.remove(host.bench.below(joined.len() as u64) as usize);
-            let left = host.ring.udp_leave(sockets[0], group.into());
+            let left = host.ring.udp_leave(host.now, sockets[0], group.into());
             host.must(left.is_ok(), format_args!("ip(7), IP_DROP_MEMBERSHIP: {left:?} of a group that was joined"));
             continue;
         }

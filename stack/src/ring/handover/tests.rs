@@ -1,6 +1,7 @@
 use std::io::IoSlice;
 
 use super::*;
+
 use crate::ring::tests::{A, B, Cable, Pair, read, write};
 use crate::ring::{Readiness, RingConfig, SendFlags, Shutdown};
 use crate::tcp;
@@ -131,6 +132,7 @@ fn a_stream_whose_peer_has_yet_to_follow_says_nothing_and_hears() {
     let mut new = other.b;
     let id = new.adopt_snapshot(pair.now, ends, hop, &tcp::Config::default(), &bytes).unwrap();
     new.tcp_keep_silent(id).unwrap();
+    assert!(new.slots.stream(id).unwrap().noted, "what it sent last may be with nobody");
     assert!(new.tcp_written(id).is_none(), "one move at a time");
     write(&mut new, pair.now, id, b"written meanwhile").unwrap();
     for _ in 0..20 {
@@ -152,6 +154,7 @@ fn a_stream_whose_peer_has_yet_to_follow_says_nothing_and_hears() {
         pair.now += Duration::from_millis(50);
     }
     assert_eq!(got, b"sent before, written meanwhile");
+    assert!(!new.slots.stream(id).unwrap().noted);
     write(&mut pair.a, pair.now, client, b"and on").unwrap();
     settle(&mut pair, &mut new);
     assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"and on".to_vec()));

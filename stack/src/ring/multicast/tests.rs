@@ -46,7 +46,7 @@ fn every_member_gets_its_copy_and_nobody_else() {
         assert_eq!(hear(&mut pair.b, bound), Ok(bytes.to_vec()));
     }
     assert_eq!(hear(&mut pair.b, other_port), Err(Error::WouldBlock));
-    pair.b.udp_leave(any, GROUP).unwrap();
+    pair.b.udp_leave(pair.now, any, GROUP).unwrap();
     tell(&mut pair, speaker, b"two");
     assert_eq!(hear(&mut pair.b, any), Err(Error::WouldBlock));
     assert_eq!(hear(&mut pair.b, bound), Ok(b"two".to_vec()));
@@ -103,7 +103,7 @@ fn membership_is_reported_twice_and_its_end_once() {
     pair.a.poll(until);
     assert_eq!(frames(&pair).len(), 1);
     pair.settle();
-    pair.a.udp_leave(one, GROUP).unwrap();
+    pair.a.udp_leave(pair.now, one, GROUP).unwrap();
     assert_eq!(frames(&pair).len(), 0);
     pair.a.close(pair.now, two, false);
     let leave = frames(&pair);
@@ -139,7 +139,7 @@ fn what_makes_no_sense_is_refused() {
     let mut pair = Pair::new();
     let socket = open(&mut pair.a, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000);
     assert_eq!(pair.a.udp_join(pair.now, socket, B, A), Err(Error::Invalid));
-    assert_eq!(pair.a.udp_leave(socket, GROUP), Err(Error::AddressNotAvailable));
+    assert_eq!(pair.a.udp_leave(pair.now, socket, GROUP), Err(Error::AddressNotAvailable));
     pair.a.udp_join(pair.now, socket, GROUP, A).unwrap();
     assert_eq!(pair.a.udp_join(pair.now, socket, GROUP, A), Err(Error::AddressInUse));
     for n in 1..20 {

@@ -81,6 +81,8 @@ pub(in crate::ring) struct Cable {
     pub(in crate::ring) rates: BTreeMap<u32, Pacing>,
     pub(in crate::ring) paced_max: usize,
     pub(in crate::ring) flows: Vec<u32>,
+    /// The VLAN tags that it was to insert.
+    pub(in crate::ring) vlans: Vec<Option<u16>>,
 }
 
 /// What a ring leaves behind.
@@ -133,6 +135,7 @@ impl Cable {
             rates: BTreeMap::new(),
             paced_max: 2,
             flows: Vec::new(),
+            vlans: Vec::new(),
         }
     }
 
@@ -239,6 +242,7 @@ impl Queues for Cable {
         }
         self.unsolicited = frame.offload.unsolicited;
         self.flows.push(frame.offload.flow);
+        self.vlans.push(frame.offload.vlan);
         self.out.lock().unwrap().push_back(bytes);
         Ok(())
     }

@@ -113,6 +113,63 @@ fn only_neighbours_are_believed_about_neighbours() {
     assert_eq!(pair.a.neighbours.known(B6.into()), Some(mac));
 }
 
+/// RFC 4861 s7.2.5, appendix C: what an advertisement makes of who is known, and of who is asked for. Who is stale is asked, alone, when it is used next.
+#[test]
+fn advertisements_prove_what_they_prove() {
+    let (first, second) = (MacAddr([2, 9, 9, 9, 9, 1]), MacAddr([2, 9, 9, 9, 9, 2]));
+    // Whether it is known before, that it is reachable, the advertisement's flags and station; the station known after it, and whether it is asked next.
+    for (before, solicited, overriding, mac, after) in [
+        (None, true, true, Some(first), Some((first, false))),
+        (None, false, true, Some(first), Some((first, true))),
+        (None, true, false, Some(first), Some((first, false))),
+        (None, true, true, None, None),
+        (Some(true), true, false, Some(second), Some((first, true))),
+        (Some(true), false, false, Some(second), Some((first, true))),
+        (Some(true), false, true, Some(second), Some((second, true))),
+        (Some(true), true, true, Some(second), Some((second, false))),
+        (Some(true), false, true, Some(first), Some((first, false))),
+        (Some(true), false, false, None, Some((first, false))),
+        (Some(false), true, false, Some(first), Some((first, false))),
+        (Some(false), true, false, None, Some((first, false))),
+        (Some(false), false, true, Some(first), Some((first, true))),
+        (Some(false), true, false, Some(second), Some((first, true))),
+        (Some(false), false, true, Some(second), Some((second, true))),
+    ] {
+        let mut pair = pair();
+        let socket = pair.a.udp_open(SocketAddr::new(A6.into(), 7), &UdpOptions::default()).unwrap();
+        let say = |pair: &mut Pair| {
+            let sent = pair.a.udp_send(pair.now, socket, &[IoSlice::new(b"x")], A6.into(), hop(7));
+            assert_eq!(sent, Ok(1));
+            core::mem::take(&mut *pair.a.queues().out.lock().unwrap())
+        };
+        let advertise = |pair: &mut Pair, solicited, overriding, mac: Option<MacAddr>| {
+            let options = mac.map_or_else(ndisc::OptionsBuf::default, |mac| ndisc::OptionsBuf::default().target(mac));
+            let options = options.options();
+            let message = ndisc::Message::NeighborAdvertisement { target: B6, router: false, solicited, overriding, options };
+            let mut whole = [0; 200];
+            let len = message.emit_packet(B6, A6, &mut whole);
+            let frame = packet(pair, B6, 255, |out| {
+                out[..len - ipv6::LEN].copy_from_slice(&whole[ipv6::LEN..len]);
+                len - ipv6::LEN
+            });
+            to_a(pair, frame);
+        };
+        say(&mut pair);
+        if let Some(is_reachable) = before {
+            advertise(&mut pair, true, true, Some(first));
+            pair.now += Duration::from_secs(if is_reachable { 5 } else { 31 });
+        }
+        advertise(&mut pair, solicited, overriding, mac);
+        pair.a.queues().out.lock().unwrap().clear();
+        let known = pair.a.neighbours.known(B6.into()).map(|mac| {
+            let sent = say(&mut pair);
+            assert!(sent.iter().all(|frame| frame[..6] == mac.0), "each goes to the station that is known");
+            (mac, sent.len() == 2)
+        });
+        assert_eq!(known, after, "{before:?} {solicited} {overriding} {mac:?}");
+    }
+}
+
 #[test]
 fn datagrams_are_heard_and_refused() {
     let mut pair = pair();

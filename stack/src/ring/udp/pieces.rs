@@ -16,7 +16,7 @@ pub(in crate::ring) fn gather(data: &[IoSlice<'_>], out: &mut [u8]) {
     }
 }
 
-pub(super) fn fill_buffers<Q: Queues>(
+pub(in crate::ring) fn fill_buffers<Q: Queues>(
     queues: &mut Q,
     data: &[IoSlice<'_>],
     len: usize,

@@ -285,6 +285,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The retransmission timer ran out: everything that isn't reported by SACK counts as lost (RFC 5681 s3.1, RFC 6675 s5.1).
     pub(super) fn enter_loss(&mut self) {
         let first = self.retries == 0;
+        self.went_elsewhere = self.is_nowhere();
         // The peer acknowledged up to a block that it reported before: it has dropped it (RFC 2018 s8).
         if self.scoreboard.first() == Some(self.snd_una) && !self.config.is(Mutant::TrustSack) {
             mark!(self, SackReneged);

@@ -133,7 +133,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// with.
     #[inline]
     pub fn is_unfinished(&self) -> bool {
-        self.recv.charged() > 0 || self.send.end().gt(self.snd_nxt) || self.reset_due || self.config.linger_zero
+        self.recv.charged() > 0 || self.send.end().gt(self.snd_nxt) || self.reset_due || self.config.linger_zero || self.is_nowhere()
+    }
+
+    /// Whether bytes may be with nobody, though they were sent: they were on their way to, or from, where an end was before.
+    #[inline]
+    pub(super) fn is_nowhere(&self) -> bool {
+        let is_resent = || self.phase != Phase::Loss || self.high_rxt.max(self.snd_una).ge(self.recover);
+        self.went_elsewhere && !is_resent()
     }
 
     /// The peer is no more, or another has its addresses: as if it had sent a reset.

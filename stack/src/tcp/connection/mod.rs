@@ -119,6 +119,8 @@ pub struct Connection<R, T> {
     high_rxt: SeqNumber,
     /// A part of what the fast recovery began with was acknowledged.
     partially_acked: bool,
+    /// What was on its way when one of the ends went elsewhere, and was not sent again since, nobody may have ([`Connection::is_nowhere`]).
+    went_elsewhere: bool,
 
     window: ReceiveWindow,
     acks: AckPolicy,
@@ -197,6 +199,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             recover: iss,
             high_rxt: iss,
             partially_acked: false,
+            went_elsewhere: false,
             window,
             acks: AckPolicy::new(),
             ts_recent: 0,

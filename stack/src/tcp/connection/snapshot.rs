@@ -31,7 +31,7 @@ pub use crate::tcp::fields::SnapshotError;
 use self::parts::{Clock, Flags, Loss, Path, Sending, Silence, SocketOptions};
 
 /// The layout's number, first of all.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The states in which a connection can be written down.
 const STATES: [State; 6] = [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck];
@@ -167,7 +167,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         #[rustfmt::skip]
         let &Self {
             state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved,
-            agreement, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, ref window,
+            agreement, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, went_elsewhere, ref window,
             ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
             ref scoreboard, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
             // One that begins, is over or that nobody has any more is not written down.
@@ -194,7 +194,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             timers: timers.clone(),
             rtt: rtt.clone(),
             congestion: congestion.clone(),
-            loss: Loss { phase, recover, high_rxt, partially_acked, retransmit_now, dupacks, retries },
+            loss: Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries },
             reported: scoreboard.ranges().to_vec(),
             held: out_of_order,
             flags: Flags {

@@ -276,6 +276,32 @@ fn what_the_end_of_a_process_would_lose_is_unfinished() {
     assert!(pair.side(B).is_unfinished());
 }
 
+/// It was sent to where the peer was, or from where this end was: who dies before it is sent again has not ended its stream in order.
+#[test]
+fn what_was_on_its_way_when_an_end_went_elsewhere_is_unfinished_until_it_is_sent_again() {
+    let mut pair = Pair::plain();
+    pair.write(A, &pattern(10_000)).unwrap();
+    pair.lose(|_| true);
+    while pair.transmit() {}
+    pair.lose_nothing();
+    assert!(!pair.side(A).is_unfinished(), "all of it was sent");
+    let now = pair.now;
+    pair.side(A).go_on_elsewhere(now);
+    assert!(pair.side(A).is_unfinished());
+    // As much goes at once as the window lets, and the rest with the acknowledgments, not a timer.
+    pair.transmit();
+    assert!(pair.side(A).is_unfinished());
+    pair.run(ms(150));
+    assert!(!pair.side(A).is_unfinished());
+    assert_eq!(pair.read(B).len(), 10_000);
+    // From then on it is as any other: a timeout says only that the peer is slow.
+    pair.settle();
+    pair.write(A, &pattern(1000)).unwrap();
+    pair.lose(|_| true);
+    pair.run(ms(1000));
+    assert!(pair.side(A).counters().retransmissions > 1 && !pair.side(A).is_unfinished());
+}
+
 #[test]
 fn shutting_down_reading_keeps_the_peer_going() {
     let mut pair = Pair::plain();

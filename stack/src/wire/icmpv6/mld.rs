@@ -24,6 +24,11 @@ const REPORT_V1: u8 = 131;
 const DONE: u8 = 132;
 const REPORT_V2: u8 = 143;
 
+/// Whether a message of that type is listener discovery's.
+pub const fn is_kind(kind: u8) -> bool {
+    matches!(kind, QUERY | REPORT_V1 | DONE | REPORT_V2)
+}
+
 /// Why a message is none to believe. It is dropped without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
@@ -199,7 +204,7 @@ impl<'a> Message<'a> {
     /// Every variant of [`Invalid`]; [`Invalid::Kind`] before all others.
     pub fn parse(header: &ipv6::Header, router_alert: Option<u16>, bytes: &'a [u8]) -> Result<Self, Invalid> {
         let &[kind, .., c0, c1, n0, n1] = bytes.first_chunk::<8>().ok_or(Invalid::Truncated)?;
-        if !matches!(kind, QUERY | REPORT_V1 | DONE | REPORT_V2) {
+        if !is_kind(kind) {
             return Err(Invalid::Kind);
         }
         // A report may come from who has no address yet (RFC 3810 s5.2.13), a query may not.

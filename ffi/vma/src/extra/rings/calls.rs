@@ -115,7 +115,7 @@ unsafe fn sending(offload: &mut Offload, key: Key, to: *const sockaddr, len: soc
 }
 
 fn sends_there(socket: &Socket, to: Address) -> bool {
-    matches!(to, Address::Ip(to) if socket.ring_id().is_some() && socket.route.is_by_ring(address::destination(to)))
+    matches!(to, Address::Ip(to) if socket.ring_id().is_some() && socket.routes.is_by_ring(address::destination(to)))
 }
 
 /// A ring's descriptor, made if it has none.

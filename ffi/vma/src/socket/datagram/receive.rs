@@ -198,7 +198,7 @@ pub(crate) fn receive<'a>(
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     if !waits {
         // Who is connected to a program that is not on the ring hears of it through the kernel.
-        let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
+        let ask = socket.kernel_poll.on_empty(now, ratio) || socket.peer.is_some_and(|peer| socket.routes.is_by_kernel(peer));
         offload.say_if_datagrams_are_plain(key, id);
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT).map(Received::Kernel) } else { Err(Errno(libc::EAGAIN)) };

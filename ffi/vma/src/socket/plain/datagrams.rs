@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{Datagram, FlowId, NextHop, RecvFlags};
 use ringway_stack::{Error, Instant};
 
 use super::super::address::{self, Address};
 use super::super::datagram::{KernelPoll, V6_MAX, ask_kernel, from_kernel};
+use super::super::routes::{Recent, Way};
 use super::super::{Ancillary, Family, Kind, Socket, vectors};
 use super::Entered;
-use crate::devices::{Rendezvous, Resolved};
+use crate::devices::Rendezvous;
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
@@ -24,67 +24,6 @@ use crate::slab::Key;
 /// Flags that change nothing here.
 const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-
-/// Destinations of a flow that are remembered here.
-const WAYS_MAX: usize = 1024;
-
-/// A way over the ring to an address, and until when it is believed.
-#[derive(Debug)]
-struct Way {
-    to: SocketAddr,
-    hop: Resolved,
-    until: Instant,
-}
-
-impl Way {
-    fn holds(&self, rendezvous: &Rendezvous, now: Instant) -> bool {
-        now < self.until && rendezvous.still_valid(&self.hop)
-    }
-}
-
-/// The ways that a flow's datagrams went: the last one, and those before.
-#[derive(Debug, Default)]
-struct Ways {
-    last: Option<Way>,
-    others: BTreeMap<SocketAddr, Way>,
-}
-
-impl Ways {
-    /// The way to an address, if one is known that still holds.
-    #[inline]
-    fn find(&mut self, rendezvous: &Rendezvous, to: SocketAddr, now: Instant) -> Option<MacAddr> {
-        if self.last.as_ref().is_none_or(|way| way.to != to) {
-            self.recall(to)?;
-        }
-        self.last.as_ref().filter(|way| way.holds(rendezvous, now)).map(|way| way.hop.mac)
-    }
-
-    /// Makes a way that is remembered the last one.
-    fn recall(&mut self, to: SocketAddr) -> Option<()> {
-        let found = self.others.remove(&to)?;
-        if let Some(before) = self.last.replace(found) {
-            self.others.insert(before.to, before);
-        }
-        Some(())
-    }
-
-    fn put(&mut self, way: Way) {
-        self.others.remove(&way.to);
-        let Some(before) = self.last.replace(way).filter(|before| self.last.as_ref().is_some_and(|last| last.to != before.to)) else {
-            return;
-        };
-        if self.others.len() == WAYS_MAX {
-            // Which of them will be asked for again is not known.
-            self.others.pop_first();
-        }
-        self.others.insert(before.to, before);
-    }
-
-    fn retain(&mut self, holds: impl Fn(&Way) -> bool) {
-        self.last = self.last.take().filter(&holds);
-        self.others.retain(|_, way| holds(way));
-    }
-}
 
 /// What is known of the socket above a flow.
 #[derive(Debug)]
@@ -97,7 +36,8 @@ struct Known {
     peer: Option<SocketAddr>,
     /// When the kernel's half of the socket is asked, until a call that goes the long way takes it back.
     kernel: Option<KernelPoll>,
-    ways: Ways,
+    /// The ways that its datagrams went over the ring.
+    ways: Recent<Way>,
 }
 
 /// What is known of the UDP sockets of a ring, by their flows' slots.
@@ -178,7 +118,7 @@ pub(in crate::socket) fn send(
     if Family::of(to) != known.flow_family || to.is_ipv6() && vectors::total(data) > V6_MAX {
         return None;
     }
-    let station = known.ways.find(process.rendezvous_of(flow), to, now)?;
+    let station = known.ways.find(to).filter(|way| way.holds(process.rendezvous_of(flow), now))?.hop.mac;
     let result = own.ring.udp_try_send(now, flow, data, address::source_for(to.ip()), Some((to, NextHop::Station(station))));
     entered.leave(process, now);
     match result {
@@ -248,8 +188,8 @@ impl Offload {
         let Some(socket) = self.sockets.find(key).filter(|socket| may_be && are_plain(socket, flow)) else { return };
         let Beside(all) = &mut self.rings.at_mut(flow.ring).datagrams;
         let known = all.entry(flow.index).and_modify(|known| known.follow(flow, socket)).or_insert_with(|| Known::new(flow, socket));
-        if let Some((to, hop, until)) = socket.route.over_ring() {
-            known.ways.put(Way { to, hop: hop.clone(), until });
+        if let Some((to, way)) = socket.routes.last_over_ring() {
+            known.ways.put(to, way.clone());
         }
         self.say_that_it_is_plain(key, flow);
     }
@@ -264,7 +204,7 @@ impl Known {
             ancillary: socket.ancillary,
             peer: socket.peer,
             kernel: Some(socket.kernel_poll),
-            ways: Ways::default(),
+            ways: Recent::default(),
         }
     }
 
@@ -282,7 +222,7 @@ impl Known {
 /// Whether nothing but its flow, and what is in [`Known`], says what becomes of a socket's datagrams.
 fn are_plain(socket: &Socket, flow: FlowId) -> bool {
     // (Who is connected to a program that is not on the ring hears of it through the kernel.)
-    let is_kernels = socket.peer.is_some_and(|peer| socket.route.is_by_kernel(peer));
+    let is_kernels = socket.peer.is_some_and(|peer| socket.routes.is_by_kernel(peer));
     socket.kind == Kind::Datagram(Some(flow))
         && !socket.has_several_flows()
         && !is_kernels

@@ -172,6 +172,7 @@ impl Snapshot {
                 recover: block.snd_una,
                 high_rxt: block.snd_una,
                 partially_acked: false,
+                went_elsewhere: false,
                 retransmit_now: false,
                 dupacks: 0,
                 retries: 0,

@@ -122,6 +122,7 @@ pub(super) struct Loss {
     pub(super) recover: SeqNumber,
     pub(super) high_rxt: SeqNumber,
     pub(super) partially_acked: bool,
+    pub(super) went_elsewhere: bool,
     pub(super) retransmit_now: bool,
     pub(super) dupacks: u16,
     pub(super) retries: u32,
@@ -129,11 +130,12 @@ pub(super) struct Loss {
 
 impl Loss {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { phase, recover, high_rxt, partially_acked, retransmit_now, dupacks, retries } = self;
+        let Self { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = self;
         fields.one_of(phase, &[Phase::Open, Phase::Recovery, Phase::Loss])?;
         fields.number(recover)?;
         fields.number(high_rxt)?;
         fields.flag(partially_acked)?;
+        fields.flag(went_elsewhere)?;
         fields.flag(retransmit_now)?;
         fields.short(dupacks)?;
         fields.word_at_most(retries, COUNT_MAX)
@@ -287,6 +289,7 @@ impl Variables {
                 recover: open,
                 high_rxt: open,
                 partially_acked: false,
+                went_elsewhere: false,
                 retransmit_now: false,
                 dupacks: 0,
                 retries: 0,

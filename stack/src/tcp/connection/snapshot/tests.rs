@@ -64,6 +64,7 @@ fn snapshot() -> Snapshot {
         recover: SeqNumber(3),
         high_rxt: SeqNumber(0),
         partially_acked: true,
+        went_elsewhere: true,
         retransmit_now: false,
         dupacks: 3,
         retries: 2,

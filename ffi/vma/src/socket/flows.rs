@@ -1,7 +1,10 @@
-//! IPv6 sockets that take IPv4 as well (bound to `::`, without IPV6_V6ONLY): the ring has a flow of each family for them.
+//! The flows of listeners and UDP sockets: one for each address that what is for the socket may come by.
 //!
-//! One of the two is the socket's own ([`Kind`]), the other its twin. They change places, so that the own one is that where what came first waits
+//! An IPv6 socket that takes IPv4 as well (bound to `::`, without IPV6_V6ONLY) has a flow of each family. One of a socket's flows is its own
+//! ([`Kind`]), the rest are [`Socket::others`]. They change places, so that the own one is that where what came first waits
 //! ([`ringway_stack::socket::first_of`]): who reads knows of no more than one. Who sends asks for the one of the destination's family ([`Socket::flow_to`]).
+//!
+//! What is on interfaces is beside all these ([`super::beyond`]).
 //!
 //! The Extra API's readers (rings, callbacks), and who counts what is dropped (SO_RXQ_OVFL), go by a socket's one flow, which is IPv4's then: what
 //! comes by IPv6 comes by the kernel.
@@ -17,6 +20,14 @@ use super::{Family, Kind, Socket, address};
 use crate::process::{self, Offload, Process};
 use crate::rules;
 use crate::slab::Key;
+
+/// One of several flows of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) id: FlowId,
+    /// Of which family what comes to it is.
+    pub(crate) family: Family,
+}
 
 impl Socket {
     /// Whether it takes both families, bound as it is.
@@ -35,12 +46,26 @@ impl Socket {
     #[inline]
     pub(super) fn flow_to(&self, to: SocketAddr) -> Option<FlowId> {
         let Kind::Datagram(own) = self.kind else { return None };
-        if Family::of(to) == self.flow_family { own } else { self.twin }
+        let family = Family::of(to);
+        if family == self.flow_family { own } else { self.others.iter().find(|flow| flow.family == family).map(|flow| flow.id) }
     }
 
-    /// Its flows on the rings.
+    /// Its flows, its own one first.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + use<> {
-        [self.ring_id(), self.twin].into_iter().flatten().chain(self.flows_beyond())
+        // (Few sockets have others: without them nothing is allocated.)
+        let others = self.others.clone().into_iter().map(|flow| flow.id);
+        self.ring_id().into_iter().chain(others).chain(self.flows_beyond())
+    }
+
+    /// Whether that flow is one of its.
+    #[inline]
+    pub(crate) fn has_flow(&self, flow: FlowId) -> bool {
+        self.ring_id() == Some(flow) || self.others.iter().any(|other| other.id == flow) || self.has_beyond(flow)
+    }
+
+    /// Makes that flow its own, or says that it has none.
+    fn set_own(&mut self, own: Option<FlowId>) {
+        self.kind = if self.protocol == Protocol::Tcp { Kind::Listener(own) } else { Kind::Datagram(own) };
     }
 }
 
@@ -50,7 +75,7 @@ fn any_v4(local: SocketAddr) -> SocketAddr {
 }
 
 /// (Where there is a ring, there is a process.)
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     process::process().map_or(Instant::ZERO, Process::now)
 }
 
@@ -62,25 +87,29 @@ impl Offload {
     pub(super) fn open_flows(&mut self, key: Key, local: SocketAddr) -> Result<(), Error> {
         self.choose_ring(key);
         let Some(socket) = self.sockets.find(key) else { return Err(Error::BadSocket) };
-        let (both, is_for_one) = (socket.takes_both(), self.goes_by_one(socket));
-        let first = if both && is_for_one { any_v4(local) } else { local };
-        let id = self.open_flow(key, first)?;
-        let twin = if both && !is_for_one { Some(self.open_flow(key, any_v4(local))) } else { None };
-        let twin = match twin.transpose() {
-            Ok(twin) => twin,
-            Err(error) => {
-                self.rings.of_mut(id).close(now(), id, false);
-                return Err(error);
-            }
+        let both = socket.takes_both();
+        let addresses = match both {
+            false => vec![local],
+            true if self.goes_by_one(socket) => vec![any_v4(local)],
+            true => vec![local, any_v4(local)],
         };
-        let Some(socket) = self.sockets.find_mut(key) else { return Err(Error::BadSocket) };
-        socket.kind = if socket.protocol == Protocol::Tcp { Kind::Listener(Some(id)) } else { Kind::Datagram(Some(id)) };
-        socket.flow_family = Family::of(first);
-        socket.twin = twin;
-        self.link(id, key.index);
-        if let Some(twin) = twin {
-            self.link(twin, key.index);
+        let mut opened: Vec<Flow> = Vec::new();
+        for address in addresses {
+            match self.open_flow(key, address) {
+                Ok(id) => opened.push(Flow { id, family: Family::of(address) }),
+                Err(error) => {
+                    opened.iter().for_each(|flow| self.rings.of_mut(flow.id).close(now(), flow.id, false));
+                    return Err(error);
+                }
+            }
         }
+        let own = opened.remove(0);
+        let Some(socket) = self.sockets.find_mut(key) else { return Err(Error::BadSocket) };
+        socket.set_own(Some(own.id));
+        socket.flow_family = own.family;
+        socket.others = opened;
+        let flows = socket.flows();
+        flows.for_each(|flow| self.link(flow, key.index));
         self.open_beyond(key, both);
         Ok(())
     }
@@ -115,44 +144,38 @@ impl Offload {
         if let Some(first) = self.first_beyond(key) {
             return Some(first);
         }
-        let (own, twin) = self.flows_of(key)?;
-        if socket::first_of(&mut self.rings, &[own, twin]) == Some(twin) {
-            return self.change_places(key);
-        }
-        Some(own)
-    }
-
-    /// `None`: it has no two.
-    fn flows_of(&self, key: Key) -> Option<(FlowId, FlowId)> {
         let socket = self.sockets.find(key)?;
-        socket.ring_id().zip(socket.twin)
+        let own = socket.ring_id().filter(|_| !socket.others.is_empty())?;
+        let flows: Vec<_> = core::iter::once(own).chain(socket.others.iter().map(|flow| flow.id)).collect();
+        let first = socket::first_of(&mut self.rings, &flows).unwrap_or(own);
+        self.make_own(key, |flow| flow.id == first);
+        Some(first)
     }
 
-    fn change_places(&mut self, key: Key) -> Option<FlowId> {
-        let (own, twin) = self.flows_of(key)?;
-        let socket = self.sockets.find_mut(key)?;
-        socket.kind = if socket.protocol == Protocol::Tcp { Kind::Listener(Some(twin)) } else { Kind::Datagram(Some(twin)) };
-        socket.twin = Some(own);
-        socket.flow_family = socket.flow_family.other();
-        Some(twin)
+    /// The first of the other flows that is so becomes the own one, and the own one another; if the own one isn't so itself.
+    fn make_own(&mut self, key: Key, is_so: impl Fn(&Flow) -> bool) {
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        let Some(own) = socket.ring_id().map(|id| Flow { id, family: socket.flow_family }).filter(|own| !is_so(own)) else { return };
+        let Some(at) = socket.others.iter().position(is_so) else { return };
+        let next = core::mem::replace(&mut socket.others[at], own);
+        socket.set_own(Some(next.id));
+        socket.flow_family = next.family;
     }
 
     /// A UDP socket is connected: of its flows, the one of its peer's family stays. One that is connected no more has both again.
     pub(super) fn keep_peers_flow(&mut self, key: Key) {
         let Some(socket) = self.sockets.find(key) else { return };
-        match (socket.peer, socket.twin) {
-            (Some(peer), Some(_)) => {
-                if Family::of(peer) != socket.flow_family {
-                    self.change_places(key);
-                }
-                self.close_only_twin(key);
+        match (socket.peer, socket.others.is_empty()) {
+            (Some(peer), false) => {
+                self.make_own(key, |flow| flow.family == Family::of(peer));
+                self.close_others(key);
             }
-            (None, None) => self.open_twin_again(key),
+            (None, true) => self.open_other_family_again(key),
             _ => {}
         }
     }
 
-    fn open_twin_again(&mut self, key: Key) {
+    fn open_other_family_again(&mut self, key: Key) {
         let Some(socket) = self.sockets.find(key) else { return };
         let (Some(bound), true) = (socket.bound, matches!(socket.kind, Kind::Datagram(Some(_)))) else { return };
         if !socket.takes_both() || self.goes_by_one(socket) {
@@ -160,34 +183,40 @@ impl Offload {
         }
         let local = if socket.flow_family == Family::V4 { bound } else { any_v4(bound) };
         match self.open_flow(key, local) {
-            Ok(twin) => {
+            Ok(id) => {
                 if let Some(socket) = self.sockets.find_mut(key) {
-                    socket.twin = Some(twin);
+                    socket.others.push(Flow { id, family: Family::of(local) });
                 }
-                self.link(twin, key.index);
+                self.link(id, key.index);
             }
             // What comes by that family comes by the kernel.
             Err(error) => tracing::debug!("{local} is served by the kernel only: {error}"),
         }
     }
 
-    /// Closes the other flows of a socket whose own one is being closed.
-    pub(crate) fn close_twin(&mut self, key: Key) {
-        self.close_only_twin(key);
+    /// Closes all flows of a listener or UDP socket, of which the kernel's half is left.
+    pub(crate) fn close_flows(&mut self, key: Key) {
+        self.close_others(key);
         self.close_beyond(key, now());
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        if let Kind::Listener(Some(own)) | Kind::Datagram(Some(own)) = socket.kind {
+            socket.set_own(None);
+            self.rings.of_mut(own).close(now(), own, false);
+        }
     }
 
-    fn close_only_twin(&mut self, key: Key) {
-        if let Some(twin) = self.sockets.find_mut(key).and_then(|socket| socket.twin.take()) {
-            self.rings.of_mut(twin).close(now(), twin, false);
+    /// Closes the flows of a socket on shared memory beside its own one.
+    fn close_others(&mut self, key: Key) {
+        let Some(socket) = self.sockets.find_mut(key) else { return };
+        for other in core::mem::take(&mut socket.others) {
+            self.rings.of_mut(other.id).close(now(), other.id, false);
         }
     }
 
     /// Somebody reads the socket who goes by one flow, IPv4's.
     pub(crate) fn keep_one_flow(&mut self, key: Key) {
-        if self.sockets.find(key).is_some_and(|socket| socket.twin.is_some() && socket.flow_family == Family::V6) {
-            self.change_places(key);
-        }
-        self.close_twin(key);
+        self.make_own(key, |flow| flow.family == Family::V4);
+        self.close_others(key);
+        self.close_beyond(key, now());
     }
 }
