@@ -25,6 +25,12 @@ pub(crate) use ringway_shm::{
 
 use crate::params::Params;
 
+/// Does what an interface is asked for in a function of its own: what shared memory is asked for, a few dozen instructions at a time, is to be no longer for it.
+#[inline(never)]
+fn apart<T>(of_interface: impl FnOnce() -> T) -> T {
+    of_interface()
+}
+
 /// A ring.
 pub(crate) type Ring = ring::Ring<RingQueues>;
 

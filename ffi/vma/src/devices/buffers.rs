@@ -4,6 +4,8 @@ use ringway_shm::TxBuf as ShmTx;
 use ringway_stack::device::{LendBuffer, RxBuffer, TxBuffer};
 use ringway_xdp::{Received, SendBuffer};
 
+use super::apart;
+
 /// A handle on received bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum RxBuf {
@@ -60,7 +62,7 @@ macro_rules! by_device {
     ($this:expr, $of:ident => $call:expr) => {
         match $this {
             Self::Shm($of) => $call,
-            Self::Xdp($of) => $call,
+            Self::Xdp($of) => apart(|| $call),
         }
     };
 }

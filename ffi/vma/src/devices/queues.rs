@@ -11,7 +11,7 @@ use ringway_stack::device::{
 };
 use ringway_xdp::XdpQueues;
 
-use super::{Card, RxBuf, TxBuf};
+use super::{Card, RxBuf, TxBuf, apart};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -30,13 +30,13 @@ macro_rules! by_device {
     ($this:expr, $of:ident => $call:expr) => {
         match &$this.of {
             Of::Shm($of) => $call,
-            Of::Xdp($of) => $call,
+            Of::Xdp($of) => apart(|| $call),
         }
     };
     (mut $this:expr, $of:ident => $call:expr) => {
         match &mut $this.of {
             Of::Shm($of) => $call,
-            Of::Xdp($of) => $call,
+            Of::Xdp($of) => apart(|| $call),
         }
     };
 }
@@ -104,7 +104,7 @@ impl Queues for RingQueues {
     fn tx_alloc(&mut self, len: usize) -> Option<TxBuf> {
         match &mut self.of {
             Of::Shm(of) => of.tx_alloc(len).map(TxBuf::Shm),
-            Of::Xdp(of) => of.tx_alloc(len).map(TxBuf::Xdp),
+            Of::Xdp(of) => apart(|| of.tx_alloc(len).map(TxBuf::Xdp)),
         }
     }
 
