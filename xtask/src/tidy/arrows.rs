@@ -30,7 +30,7 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     ("cyclic", &["device", "error", "mutants", "offload", "time", "wire"]),
     ("roce", &["capture", "time", "wire"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),
-    ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mutants", "offload", "tcp", "time", "timer", "wire"]),
+    ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mld", "mutants", "offload", "tcp", "time", "timer", "wire"]),
     // (Frames, and kinds of devices, are for the devices of its tests.)
     ("socket", &["addr", "device", "error", "flow", "mutants", "net", "offload", "ring", "tcp", "time", "wire"]),
 ];
