@@ -42,7 +42,7 @@ impl fmt::Display for DeviceKind {
 pub enum Reason {
     /// `RINGWAY_DEVICE=off` (or `--device off`), `VMA_OFFLOADED_SOCKETS=0`, or the Extra API's `thread_offload`.
     SwitchedOff,
-    /// `RINGWAY_DEVICE` names something else than auto, shm or off.
+    /// `RINGWAY_DEVICE` names something else than auto, shm, interfaces beside it, or off.
     UnknownDevice,
     /// The named device isn't built into this library yet.
     DeviceMissing,
@@ -149,15 +149,15 @@ impl Reason {
             Self::SwitchedOff => {
                 "offloading is switched off: by RINGWAY_DEVICE=off, VMA_OFFLOADED_SOCKETS=0, or the program's thread_offload"
             }
-            Self::UnknownDevice => "RINGWAY_DEVICE must be auto, shm or off",
-            Self::DeviceMissing => "that device is not part of this build; RINGWAY_DEVICE may be auto, shm or off",
+            Self::UnknownDevice => "RINGWAY_DEVICE must be auto, shm, shm,xdp:INTERFACE or off",
+            Self::DeviceMissing => "that device is not part of this build; RINGWAY_DEVICE may be auto, shm, shm,xdp:INTERFACE or off",
             Self::NoResources => "the system refused memory, descriptors or a thread; raise the limits",
             Self::SharedConnection => "another process shares the connection (by fork, exec or SCM_RIGHTS), so the kernel carries it",
             Self::Privileged => "the program was started with raised privileges, where preloading is not trusted",
             Self::Family => {
                 "only TCP and UDP over IPv4 and IPv6 are offloaded, and no link-local addresses; or the socket cannot have that address (IPV6_V6ONLY)"
             }
-            Self::NotLocal => "the peer is on another machine and no NIC device is in use",
+            Self::NotLocal => "the peer is on another machine, and no interface in use leads there (RINGWAY_DEVICE=shm,xdp:INTERFACE)",
             Self::NoOffloadedPeer => "no process on Ringway has that address; start the peer under ringway run, as the same user",
             Self::OtherUser => "the peer runs as another user; shared memory is only used within one user",
             Self::PeerSilent => {

@@ -2,16 +2,20 @@
 //!
 //! The stack neither reads a clock nor sleeps. Whoever drives it takes the time from [`Clock`], spins by the rules of
 //! [`spin`], and sleeps by [`sleep`]; a [`Progress`] thread serves the rings while the program computes; [`Addresses`]
-//! says which destinations are on this machine; a [`Monitor`] keeps the kernel's links, addresses, routes and neighbours. A [`KernelSocket`] is the
+//! says which destinations are on this machine; a [`Monitor`] keeps the kernel's links, addresses, routes and neighbours, and
+//! [`Neighbours`] are what a ring beside it knows of them. A [`KernelSocket`] is the
 //! kernel's part of a socket above rings. Connections leave their rings for other owners, the kernel among them, by the ways of [`leave`].
 //!
 //! Nothing here goes through a libc function that a preloaded library interposes (`read`, `close`, `poll`…): `libvma.so`
 //! contains this crate, and would call itself. System calls are made by number.
 
 pub mod addresses;
+pub mod capabilities;
 pub mod clock;
+pub mod fd;
 pub mod kernel_socket;
 pub mod leave;
+pub mod neighbours;
 pub mod netlink;
 pub mod numbers;
 pub mod progress;
@@ -23,7 +27,9 @@ mod syscall;
 
 pub use addresses::Addresses;
 pub use clock::Clock;
+pub use fd::Fd;
 pub use kernel_socket::KernelSocket;
+pub use neighbours::Neighbours;
 pub use netlink::Monitor;
 pub use progress::{Plan, Progress, Work};
 pub use queues::{HeadMemory, HostQueues};

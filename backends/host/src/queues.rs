@@ -9,6 +9,9 @@ use ringway_stack::device::Queues;
 /// Room for the events that a thread which sleeps in epoll_wait on [`Queues::wait_fd`] is to have.
 pub const SLEPT_MAX: usize = 16;
 
+/// The data of the event of [`HostQueues::begin_sleep`]'s descriptor, on every device.
+pub const SLEEPER: u64 = u64::MAX - 1;
+
 /// The data of a descriptor that the owner of a ring adds to its wait descriptor: the device leaves its events to whoever sleeps there.
 pub const BESIDE: u64 = u64::MAX - 2;
 

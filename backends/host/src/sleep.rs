@@ -75,10 +75,10 @@ pub fn yield_core() {
 /// One bit an event descriptor.
 static OURS: [AtomicU64; (1 << 20) / 64] = [const { AtomicU64::new(0) }; (1 << 20) / 64];
 
-/// Whether a descriptor is an [`EventFd`] or a [`Pidfd`]: whoever closes it for the program closes a stranger's.
+/// Whether a descriptor is an [`EventFd`], a [`Pidfd`] or a [`Fd`](crate::Fd): whoever closes it for the program closes a stranger's.
 pub fn is_internal(fd: RawFd) -> bool {
     let word = usize::try_from(fd).ok().and_then(|n| OURS.get(n / 64));
-    word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0)
+    word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0) || crate::fd::is_one(fd)
 }
 
 fn remember(fd: RawFd, ours: bool) {

@@ -10,15 +10,14 @@ use std::io;
 use std::os::fd::RawFd;
 
 use arrayvec::ArrayVec;
-use ringway_host::queues::BESIDE;
+use ringway_host::queues::{BESIDE, SLEEPER};
 
 use crate::fd::Fd;
 use crate::sys::{self, Epoll};
 
 /// What this process signals itself.
 const OWN: u64 = u64::MAX;
-/// What its threads signal the one that sleeps on the ring.
-const SLEEPER: u64 = u64::MAX - 1;
+// (SLEEPER: what its threads signal the one that sleeps on the ring.)
 const _: () = assert!(SLEEPER > BESIDE, "the owner of a device has an event of its own beside these");
 /// Peers that are told of in one go.
 const READY_MAX: usize = 16;

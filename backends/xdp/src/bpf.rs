@@ -5,7 +5,9 @@
 pub(crate) mod assembler;
 
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::RawFd;
+
+use ringway_host::Fd;
 
 // include/uapi/linux/bpf.h.
 const MAP_CREATE: i32 = 0;
@@ -32,23 +34,24 @@ impl Attr {
         Self(bytes)
     }
 
-    fn call(&mut self, command: i32) -> io::Result<i32> {
+    fn ask(&mut self, command: i32) -> libc::c_long {
         // SAFETY: the attributes are readable and writable for their length; what they point to is borrowed by the callers below meanwhile.
-        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len()) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+        unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len()) }
     }
 
-    fn open(&mut self, command: i32) -> io::Result<OwnedFd> {
-        let fd = self.call(command)?;
-        // SAFETY: the kernel has just made it, for us.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    fn call(&mut self, command: i32) -> io::Result<()> {
+        if self.ask(command) < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn open(&mut self, command: i32) -> io::Result<Fd> {
+        Fd::make(|| self.ask(command))
     }
 }
 
 /// A map with values of four bytes.
 #[derive(Debug)]
 pub(crate) struct Map {
-    fd: OwnedFd,
+    fd: Fd,
     key_len: usize,
 }
 
@@ -69,7 +72,7 @@ impl Map {
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.fd.raw()
     }
 
     /// Sets a key's value.
@@ -85,17 +88,17 @@ impl Map {
     fn update(&self, key: &[u8], value: u32, flags: u64) -> io::Result<()> {
         assert_eq!(key.len(), self.key_len, "the kernel reads that many bytes");
         let longs = [(8, key.as_ptr() as u64), (16, (&raw const value) as u64), (24, flags)];
-        Attr::new(&[(0, self.fd() as u32)], &longs).call(MAP_UPDATE_ELEM).map(drop)
+        Attr::new(&[(0, self.fd() as u32)], &longs).call(MAP_UPDATE_ELEM)
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert_eq!(key.len(), self.key_len, "the kernel reads that many bytes");
-        Attr::new(&[(0, self.fd() as u32)], &[(8, key.as_ptr() as u64)]).call(MAP_DELETE_ELEM).map(drop)
+        Attr::new(&[(0, self.fd() as u32)], &[(8, key.as_ptr() as u64)]).call(MAP_DELETE_ELEM)
     }
 }
 
 /// Loads an XDP program. What the verifier says of one that it refuses is part of the error.
-pub(crate) fn load(program: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn load(program: &[u8]) -> io::Result<Fd> {
     let attempt = |log: &mut [u8]| {
         let license = c"MIT";
         let (level, log_len) = if log.is_empty() { (0, 0) } else { (1, log.len() as u32) };
@@ -116,6 +119,6 @@ pub(crate) fn load(program: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Puts a program in front of an interface, for as long as the link is open: in its driver where that can, else behind it.
-pub(crate) fn attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
-    Attr::new(&[(0, program.as_raw_fd() as u32), (4, interface), (8, ATTACH_XDP)], &[]).open(LINK_CREATE)
+pub(crate) fn attach(program: &Fd, interface: u32) -> io::Result<Fd> {
+    Attr::new(&[(0, program.raw() as u32), (4, interface), (8, ATTACH_XDP)], &[]).open(LINK_CREATE)
 }

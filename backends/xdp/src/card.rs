@@ -1,12 +1,13 @@
 //! The interface as a card: its flow rules, in the map that the program in front of it looks up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringway_host::Fd;
 use ringway_stack::device::{
-    Attached, Capabilities, Device, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
+    Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -20,6 +21,11 @@ use crate::settings::Settings;
 
 /// Flow rules of one interface.
 const RULES_MAX: u32 = 1 << 16;
+/// Connections of one interface that are left to the kernel. Of more, the oldest is forgotten, which has ended by then, most likely.
+const EXEMPT_MAX: usize = 1 << 14;
+/// What a rule's value says: the frame is the ring's, or the kernel's.
+const STEERED: u32 = 0;
+const LEFT: u32 = 1;
 /// Queues of one interface that are served.
 const QUEUES_MAX: u32 = 64;
 
@@ -36,13 +42,15 @@ struct Shared {
     sockets: Map,
     state: Mutex<State>,
     /// The program is in front of the interface as long as this is open.
-    _link: OwnedFd,
+    _link: Fd,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Their keys.
     rules: BTreeMap<u64, Key>,
+    /// Connections that are the kernel's, whatever other rule matches them: the oldest first.
+    exempt: VecDeque<Key>,
     last: u64,
     /// There is a ring.
     is_taken: bool,
@@ -52,6 +60,15 @@ impl State {
     /// Whether that is the ring, which has one queue of frames.
     fn has(&self, target: Target) -> bool {
         self.is_taken && target == Target::Queue(QueueId(0))
+    }
+}
+
+impl Shared {
+    fn end_exemption(&self, state: &mut State, key: &Key) {
+        if let Some(at) = state.exempt.iter().position(|known| known == key) {
+            state.exempt.remove(at);
+            let _ = self.rules.remove(key);
+        }
     }
 }
 
@@ -71,6 +88,7 @@ impl XdpDevice {
         let capabilities = Capabilities {
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,
+            lends_heads: true,
             rules_max: RULES_MAX as usize,
             steering: Steering::IPV6,
             ..Capabilities::least(DeviceKind::Xdp, interface.mtu)
@@ -98,12 +116,30 @@ impl XdpDevice {
         let mut state = self.state();
         state.is_taken = false;
         core::mem::take(&mut state.rules).values().for_each(|key| self.forget(key));
+        core::mem::take(&mut state.exempt).iter().for_each(|key| self.forget(key));
         // (The kernel takes a socket out that is closed.)
     }
 
     /// Rules that steer now.
     pub fn rules(&self) -> usize {
         self.state().rules.len()
+    }
+
+    /// Has the frames of a connection go to the kernel from now on, whatever rule matches its listener's. Until the connection has a rule again. Whether they do.
+    pub fn leave_to_kernel(&self, flow: &FiveTuple) -> bool {
+        let key = key::of(flow);
+        let mut state = self.state();
+        self.0.end_exemption(&mut state, &key);
+        if state.exempt.len() == EXEMPT_MAX
+            && let Some(oldest) = state.exempt.pop_front()
+        {
+            self.forget(&oldest);
+        }
+        let is_left = self.0.rules.insert(&key, LEFT).is_ok();
+        if is_left {
+            state.exempt.push_back(key);
+        }
+        is_left
     }
 
     fn forget(&self, key: &Key) {
@@ -144,7 +180,8 @@ impl Device for XdpDevice {
             return Err(RuleError::NoQueue);
         }
         let key = key::of(&flow);
-        self.0.rules.insert(&key, 0).map_err(|error| match error.raw_os_error() {
+        self.0.end_exemption(&mut state, &key);
+        self.0.rules.insert(&key, STEERED).map_err(|error| match error.raw_os_error() {
             Some(libc::EEXIST) => RuleError::Taken,
             _ => RuleError::Full,
         })?;

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ringway_host::capabilities;
+
 /// Why an interface was not attached to.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
@@ -17,11 +19,13 @@ pub enum AttachError {
         /// What was tried.
         what: &'static str,
     },
-    /// The process may not: it lacks CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF.
-    #[error("{what}: not permitted; it takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")]
+    /// The process may not: it lacks CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF, or has them in a user namespace of its own alone.
+    #[error("{what}: not permitted; {}", advice(lacks))]
     NotPermitted {
         /// What was tried.
         what: &'static str,
+        /// Which of them it lacks.
+        lacks: Vec<&'static str>,
     },
     /// The memory that frames are received into may not be locked: RLIMIT_MEMLOCK is too low.
     #[error("RLIMIT_MEMLOCK is too low for {bytes} bytes of frames")]
@@ -43,13 +47,17 @@ impl AttachError {
     /// For what the system said of `what`.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { what },
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { what, lacks: capabilities::lacking(&capabilities::OF_INTERFACES) },
             Some(libc::EBUSY | libc::EEXIST) => Self::Taken { what },
             _ => Self::System { what, error },
         }
     }
+}
 
-    pub(crate) fn last(what: &'static str) -> Self {
-        Self::system(what)(io::Error::last_os_error())
+fn advice(lacks: &[&str]) -> String {
+    if lacks.is_empty() {
+        // (bpf(2) asks for them in the first user namespace.)
+        return "the kernel wants CAP_BPF and CAP_NET_ADMIN in the user namespace of the machine".to_owned();
     }
+    format!("the process lacks {}", lacks.join(", "))
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
+use ringway_host::Fd;
 use ringway_stack::device::MacAddr;
 
 use crate::error::AttachError;
@@ -47,27 +47,24 @@ impl Interface {
 
 /// Asks the kernel about an interface.
 struct Asker {
-    fd: OwnedFd,
+    fd: Fd,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
 impl Asker {
     fn new(name: &str) -> io::Result<Self> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
         // SAFETY: no memory is involved.
-        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_INET, kind, 0) })?;
         let mut bytes = [0; libc::IFNAMSIZ];
         bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
-        // SAFETY: the kernel has just made it, for us.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, name: bytes })
+        Ok(Self { fd, name: bytes })
     }
 
     fn call(&self, request: libc::c_ulong, ifreq: &mut libc::ifreq) -> io::Result<()> {
         ifreq.ifr_name = self.name;
         // SAFETY: the request is readable and writable, and so is what it points to, which is what `ethtool` sees to.
-        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), request as _, core::ptr::from_mut(ifreq)) };
+        let result = unsafe { libc::syscall(libc::SYS_ioctl, self.fd.raw(), request, core::ptr::from_mut(ifreq)) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 

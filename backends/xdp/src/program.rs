@@ -46,15 +46,19 @@ pub(crate) fn program(rules: RawFd, sockets: RawFd) -> Vec<u8> {
     icmp(&mut a);
     icmpv6(&mut a);
     look_up(&mut a, rules);
-    a.label("pass");
-    a.set(Reg(0), XDP_PASS);
-    a.exit();
+    a.jump("pass");
     a.label("found");
+    // (A connection that is left to the kernel has a rule that says so.)
+    a.load(Size::Word, Reg(1), Reg(0), 0);
+    a.jump_unless(Reg(1), 0, "pass");
     a.copy(Reg(2), QUEUE);
     a.map(Reg(1), sockets);
     // (What is to be done where the socket is gone.)
     a.set(Reg(3), XDP_PASS);
     a.call(Helper::RedirectMap);
+    a.exit();
+    a.label("pass");
+    a.set(Reg(0), XDP_PASS);
     a.exit();
     a.finish()
 }
@@ -165,7 +169,7 @@ fn ipv6(a: &mut Assembler) {
     a.jump("transport");
 }
 
-/// Looks for a connection's rule, then for one for this destination from anybody, then for one for this port at any address.
+/// Looks for a connection's rule (which may leave it to the kernel), then for one for this destination from anybody, then for one for this port at any address.
 fn look_up(a: &mut Assembler, rules: RawFd) {
     a.label("transport");
     a.jump_if(Reg(4), libc::IPPROTO_TCP, "look up");

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use libc::xdp_desc;
 use ringway_host::HostQueues;
-use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, Wake};
+use ringway_host::queues::SLEEPER;
+use ringway_stack::device::{
+    ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, RxBuffer, SendError, TxFrame, Unsupported, Wake,
+};
 use ringway_stack::time::Instant;
 
 use crate::card::XdpDevice;
@@ -13,7 +16,7 @@ use crate::error::AttachError;
 use crate::partial;
 use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
-use crate::sleep::{SLEEPER, Sleep};
+use crate::sleep::Sleep;
 use crate::socket::XskSocket;
 use crate::umem::{CHUNK, Received, Umem};
 
@@ -45,6 +48,8 @@ pub struct XdpQueues {
     sleep: Sleep,
     /// Which of them is looked at first.
     turn: usize,
+    /// Short frames come with a handle as well.
+    lends_heads: bool,
     umem: Arc<Umem>,
     memory: Arc<SendMemory>,
     /// Chunks to send from that are neither queued nor on their way.
@@ -66,7 +71,7 @@ impl XdpQueues {
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
-        let mut ring = Self { others, first, sleep, turn: 0, umem, memory, free, refill, counters, device };
+        let mut ring = Self { others, first, sleep, turn: 0, lends_heads: false, umem, memory, free, refill, counters, device };
         ring.refill();
         let placed = ring.device.place(ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
@@ -117,7 +122,7 @@ impl XdpQueues {
     }
 
     /// Takes frames of one queue.
-    fn receive(&mut self, queue: usize, batch: &mut RxBatch<Received>) -> usize {
+    fn receive<B: RxBuffer + From<Received>>(&mut self, queue: usize, batch: &mut RxBatch<B>) -> usize {
         let (mut count, mut taken) = (0, 0);
         while !batch.is_full() {
             let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
@@ -128,9 +133,9 @@ impl XdpQueues {
             let bytes = unsafe { self.umem.bytes(chunk, at, len) };
             let head = bytes.len().min(HEAD_MAX);
             frame.head[..head].copy_from_slice(&bytes[..head]);
-            let is_long = bytes.len() > HEAD_MAX;
-            frame.set_whole(head, is_long.then(|| self.umem.hold(chunk, at, len)));
-            if !is_long {
+            let is_held = bytes.len() > HEAD_MAX || self.lends_heads;
+            frame.set_whole(head, is_held.then(|| self.umem.hold(chunk, at, len).into()));
+            if !is_held {
                 self.refill.push(chunk);
             }
             if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
@@ -144,14 +149,45 @@ impl XdpQueues {
         count
     }
 
+    /// [`Queues::poll_rx`], for who has handles of several devices.
+    pub fn poll_rx_as<B: RxBuffer + From<Received>>(&mut self, batch: &mut RxBatch<B>) -> usize {
+        let queues = 1 + self.others.len();
+        let count = (0..queues).map(|at| self.receive((self.turn + at) % queues, batch)).sum();
+        // (None of them is to fill each batch.)
+        self.turn = (self.turn + 1) % queues;
+        self.counters.received += count as u64;
+        self.refill();
+        count
+    }
+
+    /// [`Queues::send`], for who has buffers of several devices.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_as<T: AsRef<SendBuffer>>(&mut self, frame: &TxFrame<'_, T>) -> Result<(), SendError> {
+        if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
+            return Err(SendError::TooLong);
+        }
+        let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
+        let len = self.write(chunk, frame);
+        let desc = xdp_desc { addr: u64::from(chunk) * CHUNK as u64, len: len as u32, options: 0 };
+        if !self.first.send.push(desc) {
+            return Err(SendError::Full);
+        }
+        self.free.pop();
+        self.counters.sent += 1;
+        self.counters.sent_bytes += len as u64;
+        Ok(())
+    }
+
     /// Puts a frame together.
-    fn write(&self, chunk: u32, frame: &TxFrame<'_, SendBuffer>) -> usize {
+    fn write<T: AsRef<SendBuffer>>(&self, chunk: u32, frame: &TxFrame<'_, T>) -> usize {
         // SAFETY: the chunk is free: it is neither queued nor on its way, and whoever else had it has it no more.
         let out = unsafe { self.umem.chunk_mut(chunk) };
         out[..frame.head.len()].copy_from_slice(frame.head);
         let mut at = frame.head.len();
         for slice in frame.body {
-            out[at..at + slice.len].copy_from_slice(slice.buffer.bytes(slice.offset, slice.len));
+            out[at..at + slice.len].copy_from_slice(slice.buffer.as_ref().bytes(slice.offset, slice.len));
             at += slice.len;
         }
         at
@@ -224,13 +260,7 @@ impl Queues for XdpQueues {
     }
 
     fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
-        let queues = 1 + self.others.len();
-        let count = (0..queues).map(|at| self.receive((self.turn + at) % queues, batch)).sum();
-        // (None of them is to fill each batch.)
-        self.turn = (self.turn + 1) % queues;
-        self.counters.received += count as u64;
-        self.refill();
-        count
+        self.poll_rx_as(batch)
     }
 
     fn rx_ready(&self) -> bool {
@@ -252,19 +282,7 @@ impl Queues for XdpQueues {
     }
 
     fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
-        if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
-            return Err(SendError::TooLong);
-        }
-        let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
-        let len = self.write(chunk, frame);
-        let desc = xdp_desc { addr: u64::from(chunk) * CHUNK as u64, len: len as u32, options: 0 };
-        if !self.first.send.push(desc) {
-            return Err(SendError::Full);
-        }
-        self.free.pop();
-        self.counters.sent += 1;
-        self.counters.sent_bytes += len as u64;
-        Ok(())
+        self.send_as(frame)
     }
 
     fn doorbell(&mut self) {
@@ -300,6 +318,11 @@ impl Queues for XdpQueues {
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         None
+    }
+
+    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
+        self.lends_heads = on;
+        Ok(())
     }
 
     fn arm(&mut self, _: Wake) -> bool {

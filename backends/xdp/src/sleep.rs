@@ -2,18 +2,15 @@
 //! process wake its one sleeper by.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
-use ringway_host::queues::BESIDE;
-
-/// The data of an event of the sleeper's descriptor.
-pub(crate) const SLEEPER: u64 = u64::MAX;
-const _: () = assert!(SLEEPER != BESIDE, "the owner of the ring has an event of its own beside these");
+use ringway_host::queues::SLEEPER;
+use ringway_host::{EventFd, Fd, sleep};
 
 #[derive(Debug)]
 pub(crate) struct Sleep {
-    epoll: OwnedFd,
-    sleeper: OwnedFd,
+    epoll: Fd,
+    sleeper: EventFd,
     is_armed: bool,
 }
 
@@ -21,11 +18,10 @@ impl Sleep {
     /// Over these sockets, disarmed.
     pub(crate) fn new(sockets: impl Iterator<Item = RawFd>) -> io::Result<Self> {
         // SAFETY: no memory is involved.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: no memory is involved.
-        let sleeper = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let epoll = Fd::make(|| unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
+        let sleeper = EventFd::new()?;
         let sleep = Self { epoll, sleeper, is_armed: false };
-        sleep.control(libc::EPOLL_CTL_ADD, sleep.sleeper.as_raw_fd(), libc::EPOLLIN, SLEEPER)?;
+        sleep.control(libc::EPOLL_CTL_ADD, sleep.sleeper.fd(), libc::EPOLLIN, SLEEPER)?;
         for (at, socket) in sockets.enumerate() {
             sleep.control(libc::EPOLL_CTL_ADD, socket, 0, at as u64)?;
         }
@@ -33,10 +29,7 @@ impl Sleep {
     }
 
     fn control(&self, what: i32, of: RawFd, events: i32, data: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: events as u32, u64: data };
-        // SAFETY: the event is readable.
-        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, of, &raw mut event) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        sleep::epoll_ctl(self.epoll.raw(), what, of, Some(libc::epoll_event { events: events as u32, u64: data }))
     }
 
     /// Whether what comes by these sockets makes the descriptor readable.
@@ -53,23 +46,16 @@ impl Sleep {
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+        self.epoll.raw()
     }
 
     /// What wakes the sleeper.
     pub(crate) fn sleeper(&self) -> RawFd {
-        self.sleeper.as_raw_fd()
+        self.sleeper.fd()
     }
 
     /// The sleeper has seen that it was woken.
     pub(crate) fn clear_sleeper(&self) {
-        let mut count = 0_u64;
-        // SAFETY: eight bytes are writable. (There may be nothing to read: it does not block.)
-        unsafe { libc::read(self.sleeper.as_raw_fd(), (&raw mut count).cast(), 8) };
+        self.sleeper.clear();
     }
-}
-
-fn owned(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel has just made it, for us.
-    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd) }) }
 }

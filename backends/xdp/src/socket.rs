@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 use libc::xdp_desc;
+use ringway_host::Fd;
 
 use crate::error::AttachError;
 use crate::queue::{Consumer, Producer};
@@ -22,19 +23,16 @@ pub(crate) struct XskSocket {
     pub(crate) received: Consumer<xdp_desc>,
     /// Frames to send.
     pub(crate) send: Producer<xdp_desc>,
-    fd: OwnedFd,
+    fd: Fd,
 }
 
 impl XskSocket {
     /// A socket on queue `queue` of an interface, with that memory; which `first`, of another queue of the interface, has registered, if it is there.
     pub(crate) fn open(umem: &Umem, interface: u32, queue: u32, first: Option<&Self>) -> Result<Self, AttachError> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: no memory is involved.
-        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(AttachError::last("socket(AF_XDP)"));
-        }
-        // SAFETY: the kernel has just made it, for us.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, kind, 0) })
+            .map_err(AttachError::system("socket(AF_XDP)"))?;
         if first.is_none() {
             register(&fd, umem)?;
         }
@@ -49,7 +47,7 @@ impl XskSocket {
             set(&fd, name, &size).map_err(AttachError::system(what))?;
         }
         let offsets = offsets(&fd).map_err(AttachError::system("XDP_MMAP_OFFSETS"))?;
-        let raw = fd.as_raw_fd();
+        let raw = fd.raw();
         let mapped = || -> io::Result<_> {
             let fill = Producer::map(raw, libc::XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, receives)?;
             let completions = Consumer::map(raw, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, sends)?;
@@ -63,24 +61,24 @@ impl XskSocket {
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.fd.raw()
     }
 
     /// Has the kernel send what was queued.
     pub(crate) fn wake_sender(&self) -> io::Result<()> {
         // SAFETY: no memory is involved.
-        let result = unsafe { libc::sendto(self.fd(), core::ptr::null(), 0, libc::MSG_DONTWAIT, core::ptr::null(), 0) };
+        let result = unsafe { libc::syscall(libc::SYS_sendto, self.fd(), 0, 0, libc::MSG_DONTWAIT, 0, 0) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Has the kernel look at the fill queue.
     pub(crate) fn wake_receiver(&self) {
         // SAFETY: no memory is involved.
-        unsafe { libc::recvfrom(self.fd(), core::ptr::null_mut(), 0, libc::MSG_DONTWAIT, core::ptr::null_mut(), core::ptr::null_mut()) };
+        unsafe { libc::syscall(libc::SYS_recvfrom, self.fd(), 0, 0, libc::MSG_DONTWAIT, 0, 0) };
     }
 }
 
-fn register(fd: &OwnedFd, umem: &Umem) -> Result<(), AttachError> {
+fn register(fd: &Fd, umem: &Umem) -> Result<(), AttachError> {
     // SAFETY: all zeroes is a valid registration. (Fields that this kernel's headers have beyond these are zero, which is their default.)
     let mut registration: libc::xdp_umem_reg = unsafe { core::mem::zeroed() };
     (registration.addr, registration.len) = (umem.address(), umem.len() as u64);
@@ -91,20 +89,20 @@ fn register(fd: &OwnedFd, umem: &Umem) -> Result<(), AttachError> {
     })
 }
 
-fn set<T>(fd: &OwnedFd, name: i32, value: &T) -> io::Result<()> {
+fn set<T>(fd: &Fd, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: the value is readable for its length.
-    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, name, core::ptr::from_ref(value).cast(), size_of::<T>() as u32) };
+    let result = unsafe { libc::syscall(libc::SYS_setsockopt, fd.raw(), libc::SOL_XDP, name, core::ptr::from_ref(value), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Where the parts of the queues are.
-fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+fn offsets(fd: &Fd) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: all zeroes are valid offsets.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { core::mem::zeroed() };
     let mut len = size_of_val(&offsets) as u32;
     // SAFETY: both are writable for their lengths.
     let result =
-        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, (&raw mut offsets).cast(), &raw mut len) };
+        unsafe { libc::syscall(libc::SYS_getsockopt, fd.raw(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &raw mut offsets, &raw mut len) };
     match result {
         0 if len as usize == size_of_val(&offsets) => Ok(offsets),
         // (Before Linux 5.4 there were no flags.)
@@ -118,7 +116,7 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 const FREE_WITHIN: Duration = Duration::from_secs(2);
 const FREE_LOOK: Duration = Duration::from_millis(1);
 
-fn bind_patiently(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
+fn bind_patiently(fd: &Fd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
     let began = std::time::Instant::now();
     loop {
         match bind(fd, interface, queue, first) {
@@ -128,7 +126,7 @@ fn bind_patiently(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>
     }
 }
 
-fn bind(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
+fn bind(fd: &Fd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
     // SAFETY: all zeroes is a valid address.
     let mut address: libc::sockaddr_xdp = unsafe { core::mem::zeroed() };
     address.sxdp_family = libc::AF_XDP as u16;
@@ -140,6 +138,6 @@ fn bind(fd: &OwnedFd, interface: u32, queue: u32, first: Option<RawFd>) -> io::R
     }
     (address.sxdp_ifindex, address.sxdp_queue_id) = (interface, queue);
     // SAFETY: the address is readable for its length.
-    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as u32) };
+    let result = unsafe { libc::syscall(libc::SYS_bind, fd.raw(), &raw const address, size_of_val(&address)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

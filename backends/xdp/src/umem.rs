@@ -103,7 +103,8 @@ impl Umem {
     /// The kernel has received a frame: the first handle on it.
     pub(crate) fn hold(self: &Arc<Self>, chunk: u32, at: u32, len: u32) -> Received {
         self.holders[chunk as usize].store(1, Ordering::Relaxed);
-        Received { umem: Arc::clone(self), chunk, at, len }
+        debug_assert!(at as usize + len as usize <= CHUNK, "a part of the chunk");
+        Received { umem: Arc::clone(self), chunk, at: at as u16, len: len as u16 }
     }
 
     /// Chunks that have come back.
@@ -124,14 +125,15 @@ impl Drop for Umem {
 pub struct Received {
     umem: Arc<Umem>,
     chunk: u32,
-    at: u32,
-    len: u32,
+    /// Both are within [`CHUNK`] bytes.
+    at: u16,
+    len: u16,
 }
 
 impl Received {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the handle keeps the chunk from the kernel. Who writes to it is the program that it was lent to, which is told that it may.
-        unsafe { self.umem.bytes(self.chunk, self.at, self.len) }
+        unsafe { self.umem.bytes(self.chunk, self.at.into(), self.len.into()) }
     }
 }
 
@@ -153,7 +155,7 @@ impl Drop for Received {
 
 impl RxBuffer for Received {
     fn len(&self) -> usize {
-        self.len as usize
+        self.len.into()
     }
 
     fn copy_to(&self, offset: usize, out: &mut [u8]) {
@@ -169,8 +171,8 @@ impl RxBuffer for Received {
     }
 
     fn into_slice(mut self, offset: usize, len: usize) -> Self {
-        assert!(offset + len <= self.len as usize, "a part of the bytes");
-        (self.at, self.len) = (self.at + offset as u32, len as u32);
+        assert!(offset + len <= usize::from(self.len), "a part of the bytes");
+        (self.at, self.len) = (self.at + offset as u16, len as u16);
         self
     }
 }
@@ -178,12 +180,12 @@ impl RxBuffer for Received {
 impl LendBuffer for Received {
     fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
         if self.len > 0 {
-            piece(self.bytes().as_ptr(), self.len as usize);
+            piece(self.bytes().as_ptr(), self.len.into());
         }
     }
 
     fn only_piece(&self) -> Option<(*const u8, usize)> {
-        (self.len > 0).then(|| (self.bytes().as_ptr(), self.len as usize))
+        (self.len > 0).then(|| (self.bytes().as_ptr(), self.len.into()))
     }
 
     /// The memory is the process's own.

@@ -8,31 +8,26 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use clap::ValueEnum;
+use anyhow::{Result, bail, ensure};
+use ringway_params::Id;
 
 use crate::{binary, library};
 
 /// How to run which program.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The device to use; without this, what RINGWAY_DEVICE says, or auto.
-    #[arg(long, value_enum)]
-    device: Option<Device>,
+    /// The devices to use: auto, shm, shm,xdp:INTERFACE (or several interfaces), or off. Without this, what RINGWAY_DEVICE says, or auto.
+    #[arg(long, value_parser = device)]
+    device: Option<String>,
     /// The program and its arguments. Options of `ringway run` come before it.
     #[arg(trailing_var_arg = true, required = true)]
     pub(crate) program: Vec<OsString>,
 }
 
 /// What `RINGWAY_DEVICE` may say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Device {
-    /// The best that there is.
-    Auto,
-    /// Shared memory.
-    Shm,
-    /// None: the library is loaded and stays out of the way.
-    Off,
+fn device(text: &str) -> Result<String, String> {
+    let kind = Id::Device.row().kind;
+    kind.parse(text).map(|(text, _)| text).ok_or_else(|| format!("it may be {}", kind.allowed()))
 }
 
 /// The program could not be executed.
@@ -74,8 +69,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]).env("LD_PRELOAD", preload(library.as_os_str(), env::var_os("LD_PRELOAD")));
-    if let Some(device) = options.device {
-        command.env("RINGWAY_DEVICE", device.to_possible_value().context("a device without a name")?.get_name());
+    if let Some(device) = &options.device {
+        command.env("RINGWAY_DEVICE", device);
     }
     let error = command.exec();
     bail!(NotExecuted { program: options.program[0].clone(), error });

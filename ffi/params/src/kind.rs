@@ -47,6 +47,22 @@ pub enum Kind {
 /// What RINGWAY_DEVICE may say: of the devices, those that this build has.
 const DEVICES: [&str; 3] = ["auto", "shm", "off"];
 
+/// The longest name of an interface (IFNAMSIZ, less its zero).
+const INTERFACE_MAX: usize = 15;
+
+/// The interfaces that a value of RINGWAY_DEVICE names beside shared memory: `shm,xdp:eth0,xdp:eth1`. `None`: it is no such value.
+pub fn interfaces(text: &str) -> Option<Vec<&str>> {
+    let is_name = |name: &&str| {
+        (1..=INTERFACE_MAX).contains(&name.len()) && !matches!(*name, "." | "..") && !name.contains(|c: char| c == '/' || c.is_whitespace())
+    };
+    let mut devices = text.split(',').map(str::trim);
+    if devices.next() != Some("shm") {
+        return None;
+    }
+    let names: Vec<&str> = devices.map(|device| device.strip_prefix("xdp:").filter(is_name)).collect::<Option<_>>()?;
+    (!names.is_empty()).then_some(names)
+}
+
 /// VMA_TRACELEVEL's levels, each with all that is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -123,7 +139,8 @@ impl Kind {
             Self::Path | Self::Text => Some((text.to_owned(), 0)),
             Self::Spec => crate::spec::find(trimmed).map(|spec| (spec.name().to_owned(), 0)),
             Self::Layout => Layout::of_release(trimmed).map(|layout| (layout.name().to_owned(), 0)),
-            Self::Device => DEVICES.iter().find(|name| **name == trimmed).map(|name| ((*name).to_owned(), 0)),
+            Self::Device if DEVICES.contains(&trimmed) => Some((trimmed.to_owned(), 0)),
+            Self::Device => interfaces(trimmed).map(|names| (format!("shm,xdp:{}", names.join(",xdp:")), 0)),
         }
     }
 
@@ -141,7 +158,7 @@ impl Kind {
             Self::Text => "a text".to_owned(),
             Self::Spec => join(crate::spec::SPECS.iter().map(|spec| spec.name().to_owned())),
             Self::Layout => layout::RELEASES.to_owned(),
-            Self::Device => join(DEVICES.iter().map(|name| (*name).to_owned())),
+            Self::Device => join(DEVICES.iter().map(|name| (*name).to_owned()).chain(["shm,xdp:INTERFACE[,xdp:INTERFACE...]".to_owned()])),
         }
     }
 

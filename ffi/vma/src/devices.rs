@@ -1,13 +1,23 @@
-//! The devices that a process may have rings on: the one module of the library that names their crates.
+//! The devices that a process may have rings on: the one module of the library that names their crates. Shared memory is always there; interfaces
+//! (`ringway_xdp`) are those that RINGWAY_DEVICE names.
 //!
 //! What a ring, its queues and its buffers do is the contract's (`ringway_stack::device`, `ringway_host::queues`), and the rest of the library knows
 //! them by the names below. What is shared memory's alone stands behind these names as well, until another device needs its own: who has an
 //! address, and is connected ([`Rendezvous`]); and what processes tell each other about a connection that changes its owner ([`Dialogue`]).
 
+mod buffers;
+mod card;
+mod queues;
+
+pub(crate) use self::buffers::{RxBuf, TxBuf};
+pub(crate) use self::card::Card;
+pub(crate) use self::queues::RingQueues;
+
 use std::sync::Arc;
 
-use ringway_stack::device::Queues;
+use ringway_stack::device::{Device as _, OpenError, QueuesConfig};
 use ringway_stack::ring;
+use ringway_xdp::XdpDevice;
 
 pub(crate) use ringway_shm::{
     AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal,
@@ -15,21 +25,21 @@ pub(crate) use ringway_shm::{
 
 use crate::params::Params;
 
-/// One ring's queues.
-pub(crate) type RingQueues = ringway_shm::ShmQueues;
+/// Does what an interface is asked for in a function of its own: what shared memory is asked for, a few dozen instructions at a time, is to be no longer for it.
+#[inline(never)]
+fn apart<T>(of_interface: impl FnOnce() -> T) -> T {
+    of_interface()
+}
 
 /// A ring.
 pub(crate) type Ring = ring::Ring<RingQueues>;
-
-/// A handle on received bytes.
-pub(crate) type RxBuf = <RingQueues as Queues>::Rx;
 
 /// Attaches to shared memory.
 ///
 /// # Errors
 /// [`AttachError`].
 pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
-    ringway_shm::attach(&settings(params))
+    ringway_shm::attach(&settings(params)).map(|(queues, rendezvous)| (RingQueues::shm(queues), rendezvous))
 }
 
 /// Attaches once more, for another ring. (One of the process's members is listed; and the memory that the program named for small frames is used once.)
@@ -37,7 +47,27 @@ pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), A
 /// # Errors
 /// [`AttachError`].
 pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
-    ringway_shm::attach_beside(&ringway_shm::Settings { is_listed: false, head_memory: None, ..settings(params) }, beside)
+    let settings = ringway_shm::Settings { is_listed: false, head_memory: None, ..settings(params) };
+    ringway_shm::attach_beside(&settings, beside).map(|(queues, rendezvous)| (RingQueues::shm(queues), rendezvous))
+}
+
+/// Puts a program in front of an interface, and opens its ring.
+///
+/// # Errors
+/// [`InterfaceError`].
+pub(crate) fn attach_interface(name: &str) -> Result<RingQueues, InterfaceError> {
+    let device = XdpDevice::attach(&ringway_xdp::Settings::new(name))?;
+    let queues = device.open(&QueuesConfig::default())?;
+    Ok(RingQueues::xdp(queues))
+}
+
+/// Why an interface is the kernel's.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InterfaceError {
+    #[error(transparent)]
+    Attach(#[from] ringway_xdp::AttachError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 /// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones

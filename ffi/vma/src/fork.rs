@@ -90,6 +90,7 @@ pub(crate) extern "C" fn prepare() {
     if let Some(process) = process::process() {
         let mut guard = process.lock();
         if process.is_owner() {
+            guard.share_listeners_beyond(process.now());
             RETREAT.store(listen::give_up_unawaited(process, &mut guard), Ordering::Relaxed);
             greeting::leave_all(process, &mut guard);
             common::own_all(&mut guard);
@@ -168,6 +169,7 @@ fn inherit() {
         descendants::after_in_child();
         old.published.leave_to_parent();
         old.rendezvous_of_all().for_each(Rendezvous::after_fork_in_child);
+        ringway_host::fd::close_all_in_child();
     }
 }
 
@@ -196,6 +198,7 @@ pub(crate) fn notice() {
     if let Some(old) = process::take_for_child() {
         old.published.leave_to_parent();
         old.rendezvous_of_all().for_each(Rendezvous::after_fork_in_child);
+        ringway_host::fd::close_all_in_child();
     }
     for (fd, entry) in fdtable::entries() {
         if entry.socket().is_some() || matches!(entry, Entry::Epoll(_)) {

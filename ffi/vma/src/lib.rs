@@ -8,7 +8,7 @@
 //!
 //! - `exports`: what the C symbols do that `ringway_preload` makes, a line or two each (`real`: libc's own functions, below them)
 //! - `fdtable`: which descriptors are ours
-//! - `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
+//! - `interfaces`: rings on interfaces, beside shared memory's; `process`: the state behind its lock; `socket`: what the calls mean; `mux`: waiting (poll, select, epoll, blocking calls)
 //! - `extra`: the VMA Extra API
 //! - `fork`, `unseen`, `descendants`, `exit`: the process's turning points; `moving`: connections that several processes use; `cancel`: threads that
 //!   are cancelled; `params`, `rules`, `log`, `report`, `fd_counters`, `crash`: what people set
@@ -28,6 +28,7 @@ mod extra;
 mod fd_counters;
 mod fdtable;
 mod fork;
+mod interfaces;
 mod lock;
 mod log;
 mod memory;

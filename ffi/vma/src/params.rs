@@ -164,6 +164,8 @@ pub(crate) fn admissible() -> Result<(), (Reason, String)> {
     let device = settings().text(Id::Device);
     match device {
         "" | "auto" | "shm" => {}
+        // (Each may fail by itself: then its sockets are the kernel's.)
+        _ if ringway_params::kind::interfaces(device).is_some() => {}
         "off" => return Err((Reason::SwitchedOff, "RINGWAY_DEVICE=off; unset it, or set it to auto".to_owned())),
         "mlx5" | "rxe" | "xdp" => return Err((Reason::DeviceMissing, format!("RINGWAY_DEVICE={device}"))),
         _ => return Err((Reason::UnknownDevice, format!("RINGWAY_DEVICE={device}"))),

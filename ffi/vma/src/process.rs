@@ -19,6 +19,7 @@ use ringway_stack::time::Instant;
 use crate::devices::{self, MemberRef, Rendezvous, Ring, RxBuf};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
+use crate::interfaces::Interfaces;
 use crate::lock::{Guard, Lock, Protected};
 use crate::mux::Wakes;
 use crate::params::{self, Params};
@@ -113,6 +114,8 @@ pub(crate) struct Offload {
     pub(crate) option_sets: crate::socket::common::OptionSets,
     /// The process has closed everything, for it ends: nothing begins to move any more.
     pub(crate) ending: bool,
+    /// The rings of interfaces, if there are any, and what they need of the kernel.
+    pub(crate) interfaces: Option<Box<Interfaces>>,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
     pub(crate) parent: Option<Pidfd>,
 }
@@ -273,6 +276,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             awaiting_child: Vec::new(),
             former_descriptors: Vec::new(),
             retreats: 0,
+            interfaces: None,
             parent: None,
         }),
         rings: first(ring),
@@ -281,6 +285,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     let process: &'static Process = unsafe { &*made };
     report::serve(process);
     crate::moving::serve(process, process.rendezvous());
+    Interfaces::attach(process);
     let progress = match mux::progress::start(process) {
         Ok(progress) => progress,
         Err(error) => {
@@ -335,6 +340,11 @@ impl Process {
     pub(crate) fn add_ring(&'static self, number: u16, ring: Ring, rendezvous: Arc<Rendezvous>) -> &'static Lock<ProcessRing> {
         crate::moving::serve(self, &rendezvous);
         let _ = self.rendezvous[usize::from(number)].set(rendezvous);
+        self.add_ring_of_interface(number, ring)
+    }
+
+    /// The same, of one that no peer has to find.
+    pub(crate) fn add_ring_of_interface(&'static self, number: u16, ring: Ring) -> &'static Lock<ProcessRing> {
         self.rings[usize::from(number)].get_or_init(|| boxed(ring))
     }
 
@@ -372,7 +382,8 @@ impl Process {
 
     /// Of each ring.
     pub(crate) fn rendezvous_of_all(&self) -> impl Iterator<Item = &Rendezvous> {
-        self.rendezvous.iter().map_while(|rendezvous| rendezvous.get().map(|rendezvous| &**rendezvous))
+        // (A ring on an interface has none.)
+        self.rendezvous.iter().filter_map(|rendezvous| rendezvous.get().map(|rendezvous| &**rendezvous))
     }
 
     #[inline]

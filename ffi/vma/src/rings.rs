@@ -14,6 +14,7 @@ pub(crate) use self::above::{Above, Only};
 pub(crate) use self::callers::Callers;
 
 use core::cell::Cell;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
@@ -159,16 +160,25 @@ pub(crate) struct Rings {
     are_locked: bool,
     /// Those whose locks were taken since the process's was.
     taken: Cell<RingSet>,
+    /// Those that are on interfaces, and none of shared memory's.
+    pub(crate) interfaces: RingSet,
     places: choice::Places,
 }
 
 impl Rings {
     pub(crate) fn new(first: &'static Lock<ProcessRing>) -> Self {
-        Self { all: vec![first], first, are_locked: false, taken: Cell::new(RingSet::NONE), places: choice::Places::new() }
+        Self {
+            all: vec![first],
+            first,
+            are_locked: false,
+            taken: Cell::new(RingSet::NONE),
+            interfaces: RingSet::NONE,
+            places: choice::Places::new(),
+        }
     }
 
     /// One more.
-    fn add(&mut self, ring: &'static Lock<ProcessRing>) {
+    pub(crate) fn add(&mut self, ring: &'static Lock<ProcessRing>) {
         self.all.push(ring);
         self.are_locked = true;
         // (What was done with the first one in this hold is yet to be told.)
@@ -286,8 +296,20 @@ impl Rings {
         self.all.iter().map(|ring| unsafe { ring.taken_mut() })
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// What a connection on that ring begins with: no longer segments than its device carries, and no more pieces.
+    pub(crate) fn tcp_config<'a>(&self, ring: u16, config: &'a tcp::Config) -> Cow<'a, tcp::Config> {
+        if !self.interfaces.contains(ring) {
+            return Cow::Borrowed(config);
+        }
+        let capabilities = self.at(ring).ring.queues().capabilities();
+        // RFC 9293 s3.7.1: the MTU less both fixed headers.
+        let longest = u16::try_from(capabilities.mtu.saturating_sub(40)).unwrap_or(u16::MAX);
+        let (mss_max, gather_max) = (config.mss_max.min(longest), config.gather_max.min(capabilities.gather_max));
+        Cow::Owned(tcp::Config { mss_max, gather_max, ..config.clone() })
     }
 
     /// The numbers of all.

@@ -8,7 +8,8 @@ use super::Ring;
 use super::neighbour::{Lookup, Neighbours, Retry};
 use super::output::Output;
 use super::types::NextHop;
-use crate::device::{MacAddr, Queues, SendError};
+use crate::device::{MacAddr, Protocol, Queues, SendError};
+use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::time::Instant;
@@ -157,12 +158,17 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    fn neighbour_unreachable(&mut self, now: Instant, ip: IpAddr) {
-        if !self.config.is(Mutant::HeldForever) {
-            self.held.retain(|held| held.neighbour != ip);
-        }
+    pub(super) fn neighbour_unreachable(&mut self, now: Instant, ip: IpAddr) {
+        let is_kept = self.config.is(Mutant::HeldForever);
+        let lost: Vec<_> = self.held.extract_if(.., |held| held.neighbour == ip && !is_kept).map(|held| held.ends()).collect();
         if self.config.is(Mutant::NeighbourMissesUntold) {
             return;
+        }
+        // (As Linux's ipv4_link_failure: an error as if a router had sent it.)
+        for (local, remote) in lost {
+            if let Some(index) = self.demux.find(Protocol::Udp, local, remote) {
+                self.udp_error(index, remote, Error::HostUnreachable);
+            }
         }
         for index in core::mem::take(&mut self.waiting_neighbour) {
             let Some(stream) = self.slots.stream_at(index) else { continue };

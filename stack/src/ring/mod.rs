@@ -52,7 +52,7 @@ pub use crate::tcp::{Decision, Lent, LentPieces};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -72,7 +72,7 @@ use self::slots::{Flow, STALL_MIN, Slots};
 use self::steering::Rules;
 use crate::device::{DeviceEvent, MacAddr, Queues, RxBatch};
 use crate::error::Error;
-use crate::marks::MarkCounts;
+use crate::marks::{MarkCounts, mark};
 use crate::mutants::Mutant;
 use crate::tcp;
 use crate::time::Instant;
@@ -92,6 +92,13 @@ struct Held {
     /// See [`crate::device::TxOffload::flow`].
     flow: u32,
     bytes: Vec<u8>,
+}
+
+impl Held {
+    /// Its addresses, here and there.
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (SocketAddr::new(self.envelope.src, self.ports.0), SocketAddr::new(self.envelope.dst, self.ports.1))
+    }
 }
 
 /// One device's ring. See the module's documentation.
@@ -176,7 +183,7 @@ impl<Q: Queues> Ring<Q> {
             awaiting: Vec::new(),
             answers: Answers::new(),
             held: Vec::new(),
-            neighbours: Neighbours::default(),
+            neighbours: Neighbours::new(caps.is_beside_kernel),
             paths: Paths::default(),
             groups: Groups::new(rng.next_u64(), &config.addresses),
             handed_over: HandedOver::default(),
@@ -350,12 +357,32 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// Teaches the ring a neighbour's Ethernet address, or forgets it. (Also learned by ARP where the device has no
-    /// [`crate::device::Capabilities::point_to_point`].)
+    /// [`crate::device::Capabilities::point_to_point`], and no kernel is beside it.)
     pub fn set_neighbour(&mut self, ip: IpAddr, mac: Option<MacAddr>) {
-        self.neighbours.set(ip, mac);
+        self.neighbours.set(self.polled_at, ip, mac);
         if let Some(mac) = mac {
             self.neighbour_known(ip, mac);
         }
+    }
+
+    /// Beside a kernel: the next neighbour that it is to be asked for, or to be told that it is in use. (The answers to a ring's own questions would be the
+    /// kernel's.) The owner of the ring answers, as soon as it can, by [`Ring::set_neighbour`] or [`Ring::neighbour_failed`], and polls the ring then.
+    pub fn take_neighbour_question(&mut self) -> Option<IpAddr> {
+        self.neighbours.take_question()
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub fn has_neighbour_questions(&self) -> bool {
+        self.neighbours.has_questions()
+    }
+
+    /// A neighbour that was asked for does not answer: whoever waits for it fails with [`Error::HostUnreachable`].
+    pub fn neighbour_failed(&mut self, now: Instant, ip: IpAddr) {
+        self.neighbours.forget(ip);
+        mark!(self, NeighbourUnreachable);
+        self.neighbour_unreachable(now, ip);
+        self.output.flush(&mut self.queues);
     }
 
     /// The device's Ethernet address changed (a failover, a migrated machine): takes the new one. `announce`: tells the neighbours

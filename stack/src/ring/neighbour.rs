@@ -1,8 +1,12 @@
 //! Neighbours: which Ethernet address has an IPv4 address (RFC 826), for devices where it doesn't come with the flow; and whether
 //! it still has it (RFC 1122 s2.3.2.1; the states are those of RFC 4861 s7.3.2, as in Linux).
+//!
+//! Beside a kernel ([`crate::device::Capabilities::is_beside_kernel`]) it is the kernel that asks, hears the answers and finds out who is gone. Then a
+//! question goes to the ring's owner ([`Neighbours::take_question`]), who passes it on and tells what the kernel knows; and so does, now and then, that a
+//! neighbour is in use.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::slots::STALL_MAX;
@@ -18,6 +22,10 @@ const RETRY: Duration = Duration::from_secs(1);
 const REACHABLE: Duration = Duration::from_secs(30);
 /// A limit on what ARP can make us remember.
 const TABLE_MAX: usize = 4096;
+/// As often, at the most, the kernel beside the ring hears that a neighbour is in use: before it would find out itself (Linux's delay_first_probe_time).
+const USED: Duration = Duration::from_secs(5);
+/// How often it is asked before a neighbour counts as unreachable. It says so itself, and sooner (after mcast_solicit requests), unless nobody hears it.
+const OWNER_TRIES_MAX: u32 = 10;
 /// What the ring's owner taught it is the owner's to change.
 const FOREVER: Instant = Instant::from_nanos(u64::MAX);
 
@@ -69,15 +77,38 @@ pub(super) struct Neighbours {
     due: Option<Instant>,
     /// The device refused a request, which was not tried again yet.
     unasked: bool,
+    /// The kernel asks.
+    is_beside_kernel: bool,
+    /// Whom the kernel is to be asked for, or to be told that they are in use.
+    questions: BTreeSet<IpAddr>,
     pub(super) mutation: Mutation,
 }
 
 impl Neighbours {
+    pub(super) fn new(is_beside_kernel: bool) -> Self {
+        Self { is_beside_kernel, ..Self::default() }
+    }
+
+    /// The next one that the ring's owner is to ask the kernel for.
+    pub(super) fn take_question(&mut self) -> Option<IpAddr> {
+        self.questions.pop_first()
+    }
+
+    pub(super) fn has_questions(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
     #[inline]
     pub(super) fn lookup(&mut self, now: Instant, from: IpAddr, ip: IpAddr) -> Lookup {
         match self.table.get(&ip) {
             Some(Neighbour::Known { mac, until }) if now < *until || self.mutation.is(Mutant::ArpNeverExpires) => {
                 Lookup::Known { mac: *mac, probe: false }
+            }
+            Some(Neighbour::Known { mac, .. }) if self.is_beside_kernel => {
+                let mac = *mac;
+                self.table.insert(ip, Neighbour::Known { mac, until: now + USED });
+                self.questions.insert(ip);
+                Lookup::Known { mac, probe: false }
             }
             Some(Neighbour::Known { mac, .. }) => {
                 let mac = *mac;
@@ -90,7 +121,10 @@ impl Neighbours {
             None => {
                 self.make_room();
                 self.ask(ip, Neighbour::Asked { from, tries: 1, again_at: now + RETRY });
-                Lookup::Unknown { ask: true }
+                if self.is_beside_kernel {
+                    self.questions.insert(ip);
+                }
+                Lookup::Unknown { ask: !self.is_beside_kernel }
             }
         }
     }
@@ -109,6 +143,7 @@ impl Neighbours {
         if self.mutation.is(Mutant::ArpLearnsUnasked) && !self.table.contains_key(&ip) {
             self.table.insert(ip, Neighbour::Known { mac, until: now });
         }
+        let believed = self.believed();
         let Some(entry) = self.table.get_mut(&ip) else { return false };
         if self.mutation.is(Mutant::ArpKeepsFirstAnswer) && matches!(entry, Neighbour::Known { until, .. } if now < *until) {
             return true;
@@ -116,7 +151,7 @@ impl Neighbours {
         // (As Linux's NUD_PERMANENT, which ARP does not change.)
         let taught = matches!(entry, Neighbour::Known { until, .. } if *until == FOREVER);
         if !taught {
-            *entry = Neighbour::Known { mac, until: now + REACHABLE };
+            *entry = Neighbour::Known { mac, until: now + believed };
         }
         true
     }
@@ -150,8 +185,9 @@ impl Neighbours {
         !is_other || overriding
     }
 
-    pub(super) fn set(&mut self, ip: IpAddr, mac: Option<MacAddr>) {
+    pub(super) fn set(&mut self, now: Instant, ip: IpAddr, mac: Option<MacAddr>) {
         match mac {
+            Some(mac) if self.is_beside_kernel => drop(self.table.insert(ip, Neighbour::Known { mac, until: now + USED })),
             Some(mac) => drop(self.table.insert(ip, Neighbour::Known { mac, until: FOREVER })),
             // A question under way goes on: somebody waits for the answer.
             None if matches!(self.table.get(&ip), Some(Neighbour::Asked { .. })) && !self.mutation.is(Mutant::ForgottenQuestion) => {}
@@ -162,8 +198,18 @@ impl Neighbours {
     /// A request for us tells who asks (RFC 826's merge flag); that station will want an answer, so it may enter the table.
     pub(super) fn learn_asker(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) {
         if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX && !self.mutation.is(Mutant::ArpAskerForgotten) {
-            self.table.insert(ip, Neighbour::Known { mac, until: now + REACHABLE });
+            self.table.insert(ip, Neighbour::Known { mac, until: now + self.believed() });
         }
+    }
+
+    /// How long what a station says of itself is believed. (The kernel knows better, and is asked by the first answer.)
+    fn believed(&self) -> Duration {
+        if self.is_beside_kernel { Duration::ZERO } else { REACHABLE }
+    }
+
+    /// A neighbour did not answer, or is the ring's no more.
+    pub(super) fn forget(&mut self, ip: IpAddr) {
+        self.table.remove(&ip);
     }
 
     /// The device did not take a request: it is no try, and made up for as soon as frames that the device refuses are tried again. (As one
@@ -194,7 +240,8 @@ impl Neighbours {
     pub(super) fn retry(&mut self, now: Instant) -> Vec<Retry> {
         let mut due = Vec::new();
         self.unasked = false;
-        for (&target, neighbour) in &mut self.table {
+        let Self { table, questions, .. } = self;
+        for (&target, neighbour) in table {
             match neighbour {
                 Neighbour::Probed { mac, from, tries, again_at } if *again_at <= now => {
                     let (to, from) = (*mac, *from);
@@ -205,6 +252,14 @@ impl Neighbours {
                         let tries = if self.mutation.is(Mutant::ProbeTriesCarryOver) { *tries } else { 1 };
                         *neighbour = Neighbour::Asked { from, tries, again_at: now + RETRY };
                         due.push(Retry::Ask { from, target, to: MacAddr::BROADCAST });
+                    }
+                }
+                Neighbour::Asked { tries, again_at, .. } if *again_at <= now && self.is_beside_kernel => {
+                    if *tries < OWNER_TRIES_MAX {
+                        (*tries, *again_at) = (*tries + 1, now + RETRY);
+                        questions.insert(target);
+                    } else {
+                        due.push(Retry::Unreachable(target));
                     }
                 }
                 Neighbour::Asked { from, tries, again_at } if *again_at <= now => {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::addr::MacAddr;
 use crate::mutants::{Mutant, Mutation};
-use crate::net::{Delivery, LinkId, Query, Tables, Unroutable};
+use crate::net::{Delivery, LinkId, NeighbourState, Query, Tables, Unroutable};
 use crate::ring::NextHop;
 
 /// How a destination is reached.
@@ -30,9 +30,11 @@ pub fn way(tables: &Tables, query: &Query) -> Result<Way, Unroutable> {
     let neighbour = route.neighbour(query.destination);
     let hop = match route.delivery {
         Delivery::Broadcast => NextHop::Station(MacAddr::BROADCAST),
+        // (What was not set by hand may be elsewhere tomorrow: the ring knows where it is, or asks.)
         _ => {
-            let known = tables.neighbour(route.link, neighbour).and_then(|neighbour| neighbour.destination()?.ethernet());
-            known.map_or(NextHop::Neighbour(neighbour), |station| NextHop::Station(MacAddr(station)))
+            let by_hand = tables.neighbour(route.link, neighbour).filter(|neighbour| neighbour.state == NeighbourState::Permanent);
+            let station = by_hand.and_then(|neighbour| neighbour.destination()?.ethernet());
+            station.map_or(NextHop::Neighbour(neighbour), |station| NextHop::Station(MacAddr(station)))
         }
     };
     Ok(Way { link: route.link, source: route.source, hop, mtu: route.mtu })

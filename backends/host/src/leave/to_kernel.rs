@@ -71,7 +71,7 @@ impl Kernel {
 
     /// The way into this socket: bound to the connection's address, or fresh; neither listening nor connected.
     pub const fn into_socket<'a>(&'a self, placeholder: BorrowedFd<'a>) -> ToKernel<'a> {
-        ToKernel { kernel: self, socket: Socket(placeholder) }
+        ToKernel { kernel: self, socket: Socket(placeholder), exempt: None }
     }
 
     fn injector(&self, local: SocketAddr) -> Option<&Injector> {
@@ -137,10 +137,27 @@ impl Unsent {
 }
 
 /// The way of a connection into a socket of the kernel's ([`Kernel::into_socket`]).
-#[derive(Debug)]
 pub struct ToKernel<'a> {
     kernel: &'a Kernel,
     socket: Socket<'a>,
+    exempt: Option<Exempt<'a>>,
+}
+
+/// Has what comes for a connection, between these addresses (ours, the peer's), go to the kernel, although a wider flow rule matches it. Whether it does.
+type Exempt<'a> = &'a dyn Fn(SocketAddr, SocketAddr) -> bool;
+
+impl core::fmt::Debug for ToKernel<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ToKernel").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl<'a> ToKernel<'a> {
+    /// The device can leave a connection to the kernel that comes by its listener's rule: so one without a rule of its own leaves as well.
+    #[must_use]
+    pub const fn exempting(self, exempt: Exempt<'a>) -> Self {
+        Self { exempt: Some(exempt), ..self }
+    }
 }
 
 impl<Q: Queues> Leave<Q> for ToKernel<'_> {
@@ -159,7 +176,13 @@ impl<Q: Queues> Leave<Q> for ToKernel<'_> {
         };
         // What came meanwhile is heard before the rule ends, so that nothing overtakes it; and what came until then, after.
         self.inject_late(late(), local);
+        let carries_rule = handover.carries_rule();
         handover.end_rule();
+        // (Also of one that had a rule: its listener's may match it.)
+        let is_left = self.exempt.is_none_or(|exempt| exempt(local, handover.remote()));
+        if !carries_rule && !is_left {
+            tracing::warn!("the connection {local} - {} is the kernel's, and its frames are not", handover.remote());
+        }
         self.inject_late(late(), local);
         Ok(unsent)
     }
@@ -171,7 +194,7 @@ impl ToKernel<'_> {
         if !state.is_synchronized() || state == State::TimeWait {
             return Err(LeaveError::State(state));
         }
-        if !handover.carries_rule() {
+        if !handover.carries_rule() && self.exempt.is_none() {
             return Err(LeaveError::NoRuleOfItsOwn);
         }
         let block = handover.control_block(self.kernel.clock.now()).ok_or(LeaveError::Engaged)?;
@@ -180,16 +203,18 @@ impl ToKernel<'_> {
 
     /// Restores a connection into the socket, which is live afterwards.
     fn restore(&self, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<Unsent, LeaveError> {
-        let Self { kernel, socket } = *self;
+        let Self { kernel, socket, .. } = *self;
         let must_tell = block.peer_ended() || block.state == State::FinWait2;
         let injector = kernel.injector(local);
         if must_tell && injector.is_none() {
             return Err(LeaveError::NeedsNetRaw(block.state));
         }
-        self.place(local)?;
+        let has_place = self.has_place(local)?;
         let reuses_address = socket.reuses_address().map_err(at("SO_REUSEADDR"))?;
         socket.begin_repair()?;
-        let restored = self.write_down(block, remote).and_then(|()| {
+        // (In repair mode, a port that a listener has is to be had as well: SK_FORCE_REUSE.)
+        let placed = if has_place { Ok(()) } else { socket.bind(local).map_err(at("bind")) };
+        let restored = placed.and_then(|()| self.write_down(block, remote)).and_then(|()| {
             socket.end_repair().map_err(at("TCP_REPAIR"))?;
             let told = injector.map_or(Ok(()), |injector| self.tell(injector, block, local, remote));
             if told.is_err() {
@@ -209,19 +234,18 @@ impl ToKernel<'_> {
         Ok(Unsent { bytes: unsent.to_vec(), written: 0, ends: block.state.has_ended() && !block.fin_sent() })
     }
 
-    /// The socket has the connection's address, and no peer.
-    fn place(&self, local: SocketAddr) -> Result<(), LeaveError> {
+    /// Whether the socket has the connection's address already, and not none yet. It has no peer.
+    fn has_place(&self, local: SocketAddr) -> Result<bool, LeaveError> {
         let socket = self.socket;
         if socket.info().map_err(at("TCP_INFO"))?.state != Some(State::Closed) {
             return Err(LeaveError::Placeholder("is connected already, or listens"));
         }
         let bound = socket.address(false).map_err(at("getsockname"))?;
         if bound.port() == 0 {
-            socket.set_reuses_address(true).map_err(at("SO_REUSEADDR"))?;
-            return socket.bind(local).map_err(at("bind"));
+            return Ok(false);
         }
         let is_its = bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
-        if is_its { Ok(()) } else { Err(LeaveError::Placeholder("is bound to another address")) }
+        if is_its { Ok(true) } else { Err(LeaveError::Placeholder("is bound to another address")) }
     }
 
     /// All that a socket in repair mode takes. The order is the kernel's: queues' numbers before `connect`, options before the queues' bytes.

@@ -1,7 +1,9 @@
-//! The kernel's own answer for one destination: what `ip route get` prints.
+//! What is asked of the kernel for one destination: its own answer (what `ip route get` prints), and that it asks a neighbour.
 
 use core::net::IpAddr;
+use std::io;
 
+use netlink_packet_core::NLM_F_CREATE;
 use ringway_stack::net::{Family, LinkId, Query};
 
 use super::Error;
@@ -28,7 +30,34 @@ pub struct KernelRoute {
     pub mtu: Option<u32>,
 }
 
+/// `NTF_USE` (linux/neighbour.h): a packet is about to go there.
+const NTF_USE: u8 = 1;
+
 impl Monitor {
+    /// Tells the kernel that a packet is about to go to a neighbour, so that it asks for one that it does not know, or has not heard of for a while: what `ip
+    /// neigh ... use` says. What comes of it is in the tables ([`Monitor::refresh`]). It takes CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// [`Error::Ask`], [`Error::Malformed`].
+    pub fn use_neighbour(&mut self, LinkId(link): LinkId, address: IpAddr) -> Result<(), Error> {
+        const WHAT: &str = "a neighbour";
+        // struct ndmsg: family, padding, index, state (NUD_NONE), flags, type.
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let mut body = vec![family as u8, 0, 0, 0];
+        body.extend_from_slice(&link.to_ne_bytes());
+        body.extend_from_slice(&[0, 0, NTF_USE, 0]);
+        match address {
+            IpAddr::V4(address) => attribute(&mut body, libc::NDA_DST, &address.octets()),
+            IpAddr::V6(address) => attribute(&mut body, libc::NDA_DST, &address.octets()),
+        }
+        // (That a question is under way is no event, and a second failure would look as the first one did.)
+        self.neighbours_are_stale();
+        match self.questions.tell(WHAT, libc::RTM_NEWNEIGH, NLM_F_CREATE, &body)? {
+            Ok(()) => Ok(()),
+            Err(errno) => Err(Error::Ask { what: WHAT, error: io::Error::from_raw_os_error(errno) }),
+        }
+    }
+
     /// Asks the kernel: for people who compare, not for packets. `Ok(Err(_))` is the error number of a destination without a route.
     ///
     /// # Errors

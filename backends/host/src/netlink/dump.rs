@@ -3,7 +3,7 @@
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer, NetlinkHeader,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer, NetlinkHeader,
 };
 
 use super::Error;
@@ -88,6 +88,14 @@ impl Questions {
         }
     }
 
+    /// Something that the kernel is to do, which it acknowledges; or its error number.
+    pub(super) fn tell(&mut self, what: &'static str, kind: u16, flags: u16, body: &[u8]) -> Result<Result<(), i32>, Error> {
+        match self.ask(what, kind, flags | NLM_F_ACK, body, |_| Ok(()))? {
+            End::Refused(errno) => Ok(Err(errno)),
+            End::Whole | End::Interrupted => Ok(Ok(())),
+        }
+    }
+
     fn ask(
         &mut self,
         what: &'static str,
@@ -114,6 +122,8 @@ impl Questions {
                 match header.message_type {
                     // (An error number is there as well.)
                     NLMSG_DONE => return Ok(refusal(payload).map_or(end, End::Refused)),
+                    // (Without a number, it acknowledges what was told.)
+                    NLMSG_ERROR if flags & NLM_F_ACK != 0 => return Ok(refusal(payload).map_or(End::Whole, End::Refused)),
                     NLMSG_ERROR => return Ok(End::Refused(refusal(payload).unwrap_or(libc::EIO))),
                     NLMSG_NOOP | NLMSG_OVERRUN => {}
                     _ => take(payload)?,

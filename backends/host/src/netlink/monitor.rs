@@ -173,6 +173,11 @@ impl Monitor {
         result
     }
 
+    /// The next refresh reads them, whatever events there are.
+    pub(super) const fn neighbours_are_stale(&mut self) {
+        self.stale.neighbours = true;
+    }
+
     fn try_refresh(&mut self) -> Result<Option<Changes>, Error> {
         self.drain()?;
         if self.stale == Stale::NOTHING {

@@ -4,32 +4,32 @@ use core::mem;
 use std::io;
 use std::os::fd::RawFd;
 
-use crate::sleep::internal_fd;
-use crate::syscall::{check, close};
+use crate::fd::Fd;
+use crate::syscall::check;
 
 /// A socket of NETLINK_ROUTE that never blocks. It stays in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub(super) struct Socket {
-    fd: RawFd,
+    fd: Fd,
 }
 
 impl Socket {
     pub(super) fn open() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is involved.
-        let fd = internal_fd(|| check(unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) }))?;
+        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
         let socket = Self { fd };
         // SAFETY: all zeroes is a valid sockaddr_nl.
         let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         let len = mem::size_of_val(&address);
         // SAFETY: the address is readable for its length.
-        check(unsafe { libc::syscall(libc::SYS_bind, socket.fd, &raw const address, len) })?;
+        check(unsafe { libc::syscall(libc::SYS_bind, socket.fd.raw(), &raw const address, len) })?;
         Ok(socket)
     }
 
     pub(super) const fn raw(&self) -> RawFd {
-        self.fd
+        self.fd.raw()
     }
 
     /// Joins a group (`RTNLGRP_*`).
@@ -45,14 +45,14 @@ impl Socket {
     fn set(&self, level: i32, option: i32, value: u32) -> io::Result<()> {
         let len = mem::size_of_val(&value);
         // SAFETY: the value is readable for its length.
-        check(unsafe { libc::syscall(libc::SYS_setsockopt, self.fd, level, option, &raw const value, len) }).map(drop)
+        check(unsafe { libc::syscall(libc::SYS_setsockopt, self.fd.raw(), level, option, &raw const value, len) }).map(drop)
     }
 
     /// Sends a message to the kernel.
     pub(super) fn send(&self, message: &[u8]) -> io::Result<()> {
         let none = core::ptr::null::<u8>();
         // SAFETY: the message is readable for its length; there is no address (an unconnected netlink socket sends to the kernel).
-        check(unsafe { libc::syscall(libc::SYS_sendto, self.fd, message.as_ptr(), message.len(), 0, none, 0) }).map(drop)
+        check(unsafe { libc::syscall(libc::SYS_sendto, self.fd.raw(), message.as_ptr(), message.len(), 0, none, 0) }).map(drop)
     }
 
     /// Receives what the kernel sent: one or several messages. What others sent is dropped. `buffer` grows if it is too small for a message,
@@ -64,8 +64,9 @@ impl Socket {
             let mut len = mem::size_of_val(&from) as libc::socklen_t;
             let (data, room) = (buffer.as_mut_ptr(), buffer.len());
             // SAFETY: the buffer is writable for `room` bytes, the address for `len`.
-            let received =
-                check(unsafe { libc::syscall(libc::SYS_recvfrom, self.fd, data, room, libc::MSG_TRUNC, &raw mut from, &raw mut len) });
+            let received = check(unsafe {
+                libc::syscall(libc::SYS_recvfrom, self.fd.raw(), data, room, libc::MSG_TRUNC, &raw mut from, &raw mut len)
+            });
             let received = match received {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 received => usize::try_from(received?).unwrap_or(0),
@@ -79,11 +80,5 @@ impl Socket {
             }
             return Ok(&buffer[..received]);
         }
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        close(self.fd);
     }
 }

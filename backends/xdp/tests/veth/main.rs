@@ -4,6 +4,8 @@ mod faults;
 mod link;
 #[path = "../../../host/tests/leave/namespaces.rs"]
 mod namespaces;
+mod neighbours;
 mod peers;
+mod program;
 mod sockets;
 mod world;

@@ -2,76 +2,15 @@
 //! from one socket. Routes are the kernel's own.
 
 use std::io::{IoSlice, IoSliceMut, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use ringway_host::{KernelSocket, Monitor};
 use ringway_stack::Error;
 use ringway_stack::device::Protocol;
 use ringway_stack::ring::{RecvFlags, SendFlags};
-use ringway_stack::socket::{Caller, Choice, Env, FlowRing, Rings, Setup, Socket, SocketId, State};
+use ringway_stack::socket::State;
 
-use crate::world::{World, in_worlds};
-
-/// The one ring, whose number is zero.
-struct One<'a>(&'a mut dyn FlowRing);
-
-impl Rings for One<'_> {
-    fn at(&mut self, number: u16) -> Option<&mut dyn FlowRing> {
-        (number == 0).then_some(&mut *self.0)
-    }
-}
-
-/// What the program's calls need beside a world.
-struct Program {
-    monitor: Monitor,
-    choice: Choice,
-    is_v6: bool,
-    last: u64,
-}
-
-impl Program {
-    fn new(world: &World) -> Self {
-        let monitor = Monitor::open().expect("rtnetlink");
-        let mut choice = Choice::new(0);
-        choice.add(monitor.tables().link_named("a0").expect("our interface").id, 0);
-        Self { monitor, choice, is_v6: world.link.local.is_ipv6(), last: 0 }
-    }
-
-    fn socket(&mut self, protocol: Protocol) -> Socket {
-        let kernel = KernelSocket::open(protocol, self.is_v6).expect("a socket of the kernel's");
-        self.last += 1;
-        Socket::new(SocketId(self.last), Setup::new(protocol), Some(Box::new(kernel)))
-    }
-
-    fn id(&mut self) -> SocketId {
-        self.last += 1;
-        SocketId(self.last)
-    }
-
-    /// A call of the program's.
-    fn call<T>(&mut self, world: &mut World, call: impl FnOnce(&mut Env<'_>) -> T) -> T {
-        self.monitor.refresh().expect("rtnetlink");
-        let (now, caller) = (world.clock.now(), Caller::default());
-        let mut rings = One(&mut world.ring);
-        call(&mut Env { now, rings: &mut rings, tables: self.monitor.tables(), choice: &mut self.choice, caller })
-    }
-
-    /// A call that is made again until it need not block.
-    fn until<T>(&mut self, world: &mut World, what: &str, mut call: impl FnMut(&mut Env<'_>) -> Result<T, Error>) -> T {
-        world.until(what, |world| match self.call(world, &mut call) {
-            Err(Error::WouldBlock | Error::InProgress | Error::Already) => None,
-            done => Some(done.unwrap_or_else(|error| panic!("{what}: {error}"))),
-        })
-    }
-
-    fn any(&self) -> IpAddr {
-        if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
-    }
-
-    fn loopback(&self) -> IpAddr {
-        if self.is_v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
-    }
-}
+use crate::program::Program;
+use crate::world::in_worlds;
 
 fn ask(to: SocketAddr) -> String {
     let mut stream = TcpStream::connect(to).expect("somebody listens");

@@ -6,7 +6,8 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Stdio};
 
-use ringway_params::{Id, Settings};
+use ringway_host::capabilities;
+use ringway_params::{Id, Settings, kind};
 use ringway_stack::offload::{DeviceKind, Reason};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -59,6 +60,7 @@ impl Machine {
         let devices = [DeviceKind::Mlx5, DeviceKind::Rxe, DeviceKind::Xdp, DeviceKind::Shm].map(|kind| match (kind, &missing) {
             (DeviceKind::Shm, None) => Device { device: kind.name(), available: true, reason: None, advice: None },
             (DeviceKind::Shm, Some(why)) => unavailable(kind, Reason::NoResources, why.clone()),
+            (DeviceKind::Xdp, _) => interfaces(),
             _ => unavailable(kind, Reason::DeviceMissing, "not part of this build".to_owned()),
         });
         Self { checks, devices: devices.into() }
@@ -94,6 +96,18 @@ fn check(what: &'static str, result: io::Result<String>, advice: &str) -> Check 
 
 fn unavailable(kind: DeviceKind, reason: Reason, advice: String) -> Device {
     Device { device: kind.name(), available: false, reason: Some(reason.name()), advice: Some(advice) }
+}
+
+/// Interfaces, beside shared memory.
+fn interfaces() -> Device {
+    let lacking = capabilities::lacking(&capabilities::OF_INTERFACES);
+    match &lacking[..] {
+        [] => Device { device: DeviceKind::Xdp.name(), available: true, reason: None, advice: None },
+        lacking => {
+            let advice = format!("the process lacks {}, so what interfaces would carry is the kernel's", lacking.join(", "));
+            unavailable(DeviceKind::Xdp, Reason::NoResources, advice)
+        }
+    }
 }
 
 /// The seals under which peers may map a member's memory: it cannot shrink below them, nor can they write.
@@ -143,9 +157,19 @@ fn device_variable(settings: &Settings) -> Check {
         "off" => (false, format!("off ({}): unset it, or set it to auto", Reason::SwitchedOff)),
         name @ ("auto" | "shm") if settings.is_set(Id::Device) => (true, name.to_owned()),
         "auto" => (true, "not set: auto".to_owned()),
+        devices if kind::interfaces(devices).is_some() => interfaces_named(devices),
         other => (false, format!("{other:?}: {}", Reason::UnknownDevice.advice())),
     };
     Check { what: "RINGWAY_DEVICE", ok, detail }
+}
+
+/// Those that RINGWAY_DEVICE names, of which some may not be there.
+fn interfaces_named(devices: &str) -> (bool, String) {
+    let is_there = |name: &str| std::path::Path::new("/sys/class/net").join(name).exists();
+    match kind::interfaces(devices).unwrap_or_default().into_iter().find(|name| !is_there(name)) {
+        Some(name) => (false, format!("{devices}: no interface is called {name}, so its sockets are the kernel's")),
+        None => (true, devices.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -163,7 +187,10 @@ mod tests {
         assert_eq!(with(Some("auto")), (true, "auto".to_owned()));
         assert_eq!(with(Some("off")), (false, "off (switched-off): unset it, or set it to auto".to_owned()));
         let (ok, detail) = with(Some("mlx6"));
-        assert!(!ok && detail.contains("mlx6") && detail.contains("auto, shm or off"), "{detail}");
+        assert!(!ok && detail.contains("mlx6") && detail.contains("auto, shm, shm,xdp:INTERFACE or off"), "{detail}");
+        let (ok, detail) = with(Some("shm,xdp:lo,xdp:nowhere0"));
+        assert!(!ok && detail.contains("nowhere0") && !detail.contains("lo:"), "{detail}");
+        assert!(with(Some("shm,xdp:lo")).0);
         // (What is not built in is no matter of the setting.)
         let advised = Machine::examine().devices.into_iter().filter_map(|device| device.advice);
         assert!(advised.into_iter().all(|advice| !advice.contains("RINGWAY_DEVICE")));

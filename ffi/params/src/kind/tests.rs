@@ -62,9 +62,14 @@ fn a_layout_is_shown_by_its_own_name() {
 #[test]
 fn devices_are_those_of_this_build() {
     assert_eq!(Kind::Device.parse(" shm"), Some(("shm".to_owned(), 0)));
-    for other in ["mlx5", "foo", "SHM"] {
+    assert_eq!(Kind::Device.parse("shm, xdp:eth0,xdp:b1 "), Some(("shm,xdp:eth0,xdp:b1".to_owned(), 0)));
+    assert_eq!(interfaces("shm,xdp:eth0,xdp:b1"), Some(vec!["eth0", "b1"]));
+    for other in
+        ["mlx5", "foo", "SHM", "xdp", "xdp:eth0", "shm,xdp", "shm,xdp:", "shm,xdp:a/b", "shm,xdp:a b", "shm,xdp:0123456789abcdef", "shm,"]
+    {
         assert_eq!(Kind::Device.parse(other), None, "{other}");
     }
+    assert!(interfaces("shm").is_none() && interfaces("auto").is_none());
 }
 
 #[test]

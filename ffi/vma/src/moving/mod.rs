@@ -21,6 +21,8 @@
 //! - a process ends, or becomes another program, while a peer of its does not read what it has written ([`crate::exit`]): the kernel keeps
 //!   that, and what the kernel has no room for, the peer's process.
 //!
+//! A connection over an interface has no peer to agree with: the kernel beside the interface takes it over as it is ([`to_kernel`]).
+//!
 //! The words of the dialogue (see [`Dialogue`](crate::devices::Dialogue); addresses are the asked side's own, then the other's):
 //! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
 //!   child's own is the kernel's by now, or there is no such connection
@@ -56,6 +58,7 @@ pub(crate) mod owner;
 mod pair;
 mod peer;
 pub(crate) mod retreat;
+mod to_kernel;
 
 pub(crate) use backlog::{Backlogs, Taken};
 

@@ -13,7 +13,7 @@ use ringway_stack::tcp;
 
 use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
-use super::{Move, Role, awaiting_child, pair, peer};
+use super::{Move, Role, awaiting_child, pair, peer, to_kernel};
 use crate::descendants;
 use crate::devices::Fd;
 use crate::exit::{self, Patience};
@@ -49,6 +49,9 @@ pub(crate) fn begin_for(process: &'static Process, offload: &mut Offload, key: K
     let begun = start(process, offload, id, Some(key), placeholder);
     if let Some(moving) = offload.moves.iter_mut().find(|moving| moving.key == Some(key)) {
         moving.reason = reason;
+    } else if let Some(socket) = offload.sockets.find_mut(key).filter(|socket| begun && socket.moved) {
+        // (It is there already.)
+        socket.reason = Some(reason);
     }
     begun
 }
@@ -214,6 +217,10 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
         if !tried.insert(id) {
             continue;
         }
+        if offload.rings.interfaces.contains(id.ring) {
+            leave_behind(process, offload, id);
+            continue;
+        }
         let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.rings.of(id).tcp_hop(id)) else { continue };
         // Who is dead reads no more, and our own other ends die with us.
         let peer = process.rendezvous_of(id).member_at(mac).filter(|member| !process.is_own(member));
@@ -224,6 +231,15 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
         let listener = listener_beside(offload, local);
         let (placeholder, ended_reading, is_told, is_last) = (Arc::new(File::new(placeholder)), false, true, true);
         launch(offload, None, Job { process, placeholder, family, ended_reading, is_told, is_last, local, remote, peer, listener });
+    }
+}
+
+/// The process is about to end, and so are its rings: the kernel goes on with what a closed connection over an interface has yet to send.
+fn leave_behind(process: &'static Process, offload: &mut Offload, id: FlowId) {
+    let Some((local, _)) = ends(offload, id) else { return };
+    if let Ok(fresh) = pair::socket(Family::of(local)) {
+        pair::set_reuse_address(&fresh, 1);
+        to_kernel::begin(process, offload, id, None, fresh.raw());
     }
 }
 
@@ -253,6 +269,9 @@ fn start(
 ) -> bool {
     if offload.ending {
         return false;
+    }
+    if offload.rings.interfaces.contains(id.ring) {
+        return to_kernel::begin(process, offload, id, key, fd);
     }
     let Some((local, remote)) = ends(offload, id) else { return false };
     if let Some(known) = offload.moves.iter_mut().find(|moving| moving.is_between(local, remote)) {

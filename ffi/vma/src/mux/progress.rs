@@ -110,6 +110,8 @@ impl Service {
         let resumed = offload.rings.iter_mut().fold(false, |any, own| any | own.ring.queues_mut().resume());
         let woken = offload.rings.iter().any(|own| own.watch.is_deep()) | resumed | held::called().is_some();
         offload.wake_from_deep();
+        offload.serve_all_interfaces(now);
+        descriptors.extend(offload.interfaces.as_ref().map(|interfaces| interfaces.monitor_fd()));
         let losses = process.rendezvous_of_all().map(Rendezvous::losses).sum();
         if core::mem::replace(&mut self.losses, losses) != losses {
             forget_dead_routes(process, &mut offload);

@@ -76,7 +76,7 @@ impl Offload {
             return ring;
         }
         rings.places.forget_the_gone(sockets);
-        if rings.len() < most
+        if rings.len() < most.saturating_add(rings.interfaces.iter().count()).min(RINGS_MAX)
             && rings.places.choice.wants_ring(FABRIC, place)
             && let Some(process) = process::process()
         {

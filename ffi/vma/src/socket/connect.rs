@@ -16,6 +16,7 @@ use super::greeting::Question;
 use super::{Family, Kind, common, datagram, greeting, lifecycle, ports, stream};
 use crate::devices::{ResolveError, Resolved, Search};
 use crate::errno::{Errno, THEIRS};
+use crate::interfaces::Path;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{mux, real, rules};
@@ -106,12 +107,23 @@ struct Way {
     ring: u16,
     remote: SocketAddr,
     hop: NextHop,
+    /// From which address, if an interface leads there.
+    source: Option<IpAddr>,
+}
+
+impl Way {
+    const fn to_member(ring: u16, remote: SocketAddr, hop: NextHop) -> Self {
+        Self { ring, remote, hop, source: None }
+    }
 }
 
 /// Where a TCP connection goes. Who waits for nothing does not wait for a peer that has to be asked first either: a thread asks, and the
 /// connection goes on from there ([`greeting`]).
 fn find(process: &Process, key: Key, to: Address) -> Result<Way, Unreachable> {
-    let remote = candidate(process, to)?;
+    let remote = match candidate(process, to) {
+        Err(Unreachable::Because(Reason::NotLocal)) => return find_beyond(process, key, to),
+        remote => remote?,
+    };
     let (waits, ring) = {
         let mut guard = process.lock();
         let ring = guard.choose_ring(key);
@@ -120,7 +132,7 @@ fn find(process: &Process, key: Key, to: Address) -> Result<Way, Unreachable> {
     let rendezvous = process.rendezvous_at(ring);
     if waits {
         return match rendezvous.resolve(Protocol::Tcp, remote) {
-            Ok(Some(hop)) => Ok(Way { ring, remote, hop: NextHop::Station(hop.mac) }),
+            Ok(Some(hop)) => Ok(Way::to_member(ring, remote, NextHop::Station(hop.mac))),
             Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
             Err(error) => Err(unreachable(remote, &error)),
         };
@@ -128,11 +140,18 @@ fn find(process: &Process, key: Key, to: Address) -> Result<Way, Unreachable> {
     let Search { found, unasked } = rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
     let is_asked = unasked && greeting::begin(process, Question { ring, from: None, to: remote });
     match found {
-        Some(hop) => Ok(Way { ring, remote, hop: NextHop::Station(hop.mac) }),
-        None if is_asked => Ok(Way { ring, remote, hop: NextHop::Pending }),
+        Some(hop) => Ok(Way::to_member(ring, remote, NextHop::Station(hop.mac))),
+        None if is_asked => Ok(Way::to_member(ring, remote, NextHop::Pending)),
         None if unasked => Err(Unreachable::Because(Reason::NoResources)),
         None => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
     }
+}
+
+/// Where a TCP connection goes that leaves this machine.
+fn find_beyond(process: &Process, key: Key, to: Address) -> Result<Way, Unreachable> {
+    let Address::Ip(remote) = to else { return Err(Unreachable::NotAnAddress) };
+    let Path { ring, source, hop } = process.lock().path_of(key, remote).ok_or(Unreachable::Because(Reason::NotLocal))?;
+    Ok(Way { ring, remote, hop, source: Some(source) })
 }
 
 /// Whether an offloaded process gets the datagrams from a socket on that ring, and from there, to there, and where it is. Takes no longer than a
@@ -182,7 +201,8 @@ fn candidate(process: &Process, to: Address) -> Result<SocketAddr, Unreachable> 
 
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(process: &Process, fd: c_int, key: Key, Way { ring, remote, hop }: Way) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, Way { ring, remote, hop, source }: Way) -> Result<c_int, Errno> {
+    let source = source.unwrap_or(address::source_for(remote.ip()));
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);
         Err(THEIRS)
@@ -190,7 +210,7 @@ fn open(process: &Process, fd: c_int, key: Key, Way { ring, remote, hop }: Way) 
     let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);
     let mut tries = 0;
     let (mut guard, local, id) = loop {
-        let Some(local) = local_for(process, (fd, key, family), remote)? else { return leave() };
+        let Some(local) = local_for(process, (fd, key, family), (source, remote))? else { return leave() };
         let mut guard = process.lock();
         let offload = &mut *guard;
         let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
@@ -200,7 +220,8 @@ fn open(process: &Process, fd: c_int, key: Key, Way { ring, remote, hop }: Way) 
         }
         let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
         let replaceable = socket.fds == 1 && !chosen_by_program;
-        match offload.rings.at_mut(socket.ring).ring.tcp_connect(process.now(), local, remote, hop, &socket.tcp) {
+        let config = offload.rings.tcp_config(ring, &socket.tcp);
+        match offload.rings.at_mut(ring).ring.tcp_connect(process.now(), local, remote, hop, &config) {
             Ok(id) => break (guard, local, id),
             // The kernel gave a port that a closed connection of the ring's still uses.
             Err(Error::AddressInUse) if replaceable && tries < PORTS_TRIED => {
@@ -265,8 +286,11 @@ fn await_last_ack(process: &Process, local: SocketAddr, remote: SocketAddr) {
 }
 
 /// Binds the placeholder as a connect would have, and says to what. `None`: bind(2) has no port left.
-fn local_for(process: &Process, (fd, key, family): (c_int, Key, Family), remote: SocketAddr) -> Result<Option<SocketAddr>, Errno> {
-    let source = address::source_for(remote.ip());
+fn local_for(
+    process: &Process,
+    (fd, key, family): (c_int, Key, Family),
+    (source, remote): (IpAddr, SocketAddr),
+) -> Result<Option<SocketAddr>, Errno> {
     let (is_unbound, has_plain_port) = {
         let guard = process.lock();
         guard.sockets.find(key).map_or((false, false), |socket| (socket.bound.is_none(), socket.has_plain_port))

@@ -20,7 +20,7 @@ pub(crate) use self::receive::{KernelPoll, Received, receive, wait_for_more};
 pub(in crate::socket) use self::receive::{ask_kernel, from_kernel};
 use super::address::{self, Address};
 use super::connect::{Unreachable, kernel_result, reachable};
-use super::{Family, Kind, Socket, sharing, vectors};
+use super::{Family, Kind, Socket, beyond, sharing, vectors};
 use crate::cancel::Masked;
 use crate::devices::Resolved;
 use crate::errno::{self, Errno, THEIRS};
@@ -111,7 +111,7 @@ fn find_way(process: &Process, fd: c_int, key: Key, to: SocketAddr, waits: bool)
 }
 
 /// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
-fn ensure_published(process: &Process, fd: c_int, key: Key) {
+pub(super) fn ensure_published(process: &Process, fd: c_int, key: Key) {
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return };
@@ -174,7 +174,8 @@ pub(crate) unsafe fn connect(
     let from = family.and_then(|family| address::of_placeholder(fd, family)).unwrap_or(address::any(Family::V4));
     let found = sendable(process, (ring, from), to, waits);
     // (Whom nobody has yet on this machine, somebody may have soon.)
-    if matches!(found, Ok(_) | Err(Unreachable::Unasked | Unreachable::Because(Reason::NoOffloadedPeer))) {
+    let is_beyond = matches!(to, Address::Ip(to) if beyond::leads_to(process, key, to));
+    if is_beyond || matches!(found, Ok(_) | Err(Unreachable::Unasked | Unreachable::Because(Reason::NoOffloadedPeer))) {
         // The ring must filter by peer from the first datagram on: publish before connecting there.
         ensure_published_connected(process, fd, key);
     }
@@ -293,15 +294,16 @@ fn connect_on_ring(offload: &mut Offload, fd: c_int, key: Key) {
         let reason = if error == Error::AddressInUse { Reason::RuleTaken } else { Reason::TooManyRules };
         offload.leave_to_kernel(key, "connect", reason);
     }
+    offload.set_peer_beyond(key);
 }
 
 /// sendto(2), with `kernel` to hand the datagram to the kernel.
 ///
 /// # Errors
 /// As sendto(2).
-pub(crate) fn send(
-    process: &Process,
-    mut guard: Guard<'_, Offload>,
+pub(crate) fn send<'a>(
+    process: &'a Process,
+    mut guard: Guard<'a, Offload>,
     now: Instant,
     (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
@@ -324,6 +326,14 @@ pub(crate) fn send(
         drop(guard);
         return by_kernel(fd, kernel);
     }
+    if offload.interfaces.is_some() {
+        guard = match beyond::send(process, guard, now, (fd, key), data, to) {
+            Ok(sent) => return sent,
+            Err(guard) => guard,
+        };
+    }
+    let offload = &mut *guard;
+    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     if let Some(hop) = remembered(process, socket, to, now) {
         if let (Some(hop), Some(id)) = (hop, socket.flow_to(to)) {
             let result = send_on_ring(offload, id, data, to, hop, now);

@@ -4,6 +4,8 @@
 //! ([`Kind`]), the rest are [`Socket::others`]. They change places, so that the own one is that where what came first waits
 //! ([`ringway_stack::socket::first_of`]): who reads knows of no more than one. Who sends asks for the one of the destination's family ([`Socket::flow_to`]).
 //!
+//! What is on interfaces is beside all these ([`super::beyond`]).
+//!
 //! The Extra API's readers (rings, callbacks), and who counts what is dropped (SO_RXQ_OVFL), go by a socket's one flow, which is IPv4's then: what
 //! comes by IPv6 comes by the kernel.
 
@@ -29,7 +31,7 @@ pub(crate) struct Flow {
 
 impl Socket {
     /// Whether it takes both families, bound as it is.
-    fn takes_both(&self) -> bool {
+    pub(super) fn takes_both(&self) -> bool {
         let is_any6 = self.bound.is_some_and(|bound| bound.is_ipv6() && bound.ip().is_unspecified());
         is_any6 && !address::is_v6_only(self.fd, self.family)
     }
@@ -51,13 +53,14 @@ impl Socket {
     /// Its flows, its own one first.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + use<> {
         // (Few sockets have others: without them nothing is allocated.)
-        self.ring_id().into_iter().chain(self.others.clone().into_iter().map(|flow| flow.id))
+        let others = self.others.clone().into_iter().map(|flow| flow.id);
+        self.ring_id().into_iter().chain(others).chain(self.flows_beyond())
     }
 
     /// Whether that flow is one of its.
     #[inline]
     pub(crate) fn has_flow(&self, flow: FlowId) -> bool {
-        self.ring_id() == Some(flow) || self.others.iter().any(|other| other.id == flow)
+        self.ring_id() == Some(flow) || self.others.iter().any(|other| other.id == flow) || self.has_beyond(flow)
     }
 
     /// Makes that flow its own, or says that it has none.
@@ -72,7 +75,7 @@ fn any_v4(local: SocketAddr) -> SocketAddr {
 }
 
 /// (Where there is a ring, there is a process.)
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     process::process().map_or(Instant::ZERO, Process::now)
 }
 
@@ -107,32 +110,43 @@ impl Offload {
         socket.others = opened;
         let flows = socket.flows();
         flows.for_each(|flow| self.link(flow, key.index));
+        self.open_beyond(key, both);
         Ok(())
     }
 
     /// Whether somebody reads it who goes by one flow.
-    fn goes_by_one(&self, socket: &Socket) -> bool {
+    pub(super) fn goes_by_one(&self, socket: &Socket) -> bool {
         self.rings_are_used() || socket.callback().is_some() || socket.ancillary.drops.is_some()
     }
 
     fn open_flow(&mut self, key: Key, local: SocketAddr) -> Result<FlowId, Error> {
+        let ring = self.sockets.find(key).ok_or(Error::BadSocket)?.ring;
+        self.open_flow_on(ring, key, local)
+    }
+
+    pub(super) fn open_flow_on(&mut self, ring: u16, key: Key, local: SocketAddr) -> Result<FlowId, Error> {
         let socket = self.sockets.find(key).ok_or(Error::BadSocket)?;
         match socket.protocol {
             // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
             Protocol::Tcp => {
-                let config = tcp::Config { reuse_port: true, ..socket.tcp.clone() };
-                self.rings.at_mut(socket.ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
+                // (An interface's rules are one socket's each: so is what comes by it.)
+                let reuse_port = !self.rings.interfaces.contains(ring);
+                let config = tcp::Config { reuse_port, ..self.rings.tcp_config(ring, &socket.tcp).into_owned() };
+                self.rings.at_mut(ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
             }
-            Protocol::Udp => self.rings.at_mut(socket.ring).ring.udp_open(local, &socket.udp),
+            Protocol::Udp => self.rings.at_mut(ring).ring.udp_open(local, &socket.udp),
         }
     }
 
-    /// Makes that flow the socket's own where what came first waits. Which one that is.
+    /// Makes that flow the socket's own where what came first waits, if it is shared memory's. Which one that is.
     #[cold]
     pub(crate) fn turn(&mut self, key: Key) -> Option<FlowId> {
+        if let Some(first) = self.first_beyond(key) {
+            return Some(first);
+        }
         let socket = self.sockets.find(key)?;
         let own = socket.ring_id().filter(|_| !socket.others.is_empty())?;
-        let flows: Vec<_> = socket.flows().collect();
+        let flows: Vec<_> = core::iter::once(own).chain(socket.others.iter().map(|flow| flow.id)).collect();
         let first = socket::first_of(&mut self.rings, &flows).unwrap_or(own);
         self.make_own(key, |flow| flow.id == first);
         Some(first)
@@ -183,6 +197,7 @@ impl Offload {
     /// Closes all flows of a listener or UDP socket, of which the kernel's half is left.
     pub(crate) fn close_flows(&mut self, key: Key) {
         self.close_others(key);
+        self.close_beyond(key, now());
         let Some(socket) = self.sockets.find_mut(key) else { return };
         if let Kind::Listener(Some(own)) | Kind::Datagram(Some(own)) = socket.kind {
             socket.set_own(None);
@@ -190,7 +205,7 @@ impl Offload {
         }
     }
 
-    /// Closes the flows of a socket beside its own one.
+    /// Closes the flows of a socket on shared memory beside its own one.
     fn close_others(&mut self, key: Key) {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         for other in core::mem::take(&mut socket.others) {
@@ -202,5 +217,6 @@ impl Offload {
     pub(crate) fn keep_one_flow(&mut self, key: Key) {
         self.make_own(key, |flow| flow.family == Family::V4);
         self.close_others(key);
+        self.close_beyond(key, now());
     }
 }

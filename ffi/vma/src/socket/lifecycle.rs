@@ -356,8 +356,8 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         let abort = socket.linger == Some(Duration::ZERO);
         offload.drop_shown(process.now(), key, id);
         offload.rings.of_mut(id).close(process.now(), id, abort);
-        for other in &socket.others {
-            offload.rings.of_mut(other.id).close(process.now(), other.id, false);
+        for other in socket.flows().filter(|flow| *flow != id) {
+            offload.rings.of_mut(other).close(process.now(), other, false);
         }
         offload.dispatch();
         offload.watch_held(process.now(), id);

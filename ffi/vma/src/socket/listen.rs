@@ -206,6 +206,7 @@ pub(crate) fn left_to_others(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     socket.kind = Kind::Listener(None);
     socket.others.clear();
+    socket.beyond = None;
     socket.reason = Some(Reason::RuleTaken);
     socket.waited = false;
     mux::refresh(offload, key.index);

@@ -5,6 +5,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod address;
+mod beyond;
 pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
@@ -100,6 +101,10 @@ pub(crate) struct Socket {
     /// Of which family what comes to its own flow is, and the flows that a listener, or a UDP socket, has beside that one ([`flows`]).
     pub(crate) flow_family: Family,
     pub(crate) others: Vec<flows::Flow>,
+    /// What a listener, or a UDP socket, has on the rings of interfaces.
+    pub(crate) beyond: Option<Box<beyond::Beyond>>,
+    /// It has none there, as other processes have it too.
+    pub(crate) stays_within: bool,
     /// O_NONBLOCK, which duplicates share as they do in the kernel.
     pub(crate) nonblocking: bool,
     /// SO_RCVTIMEO; `None` waits for ever.
@@ -200,6 +205,8 @@ impl Socket {
             ring: 0,
             flow_family: family,
             others: Vec::new(),
+            beyond: None,
+            stays_within: false,
             nonblocking,
             receive_timeout: None,
             send_timeout: None,

@@ -526,7 +526,10 @@ fn push(offload: &mut Offload, process: &Process, key: Key) {
     let Some(socket) = offload.sockets.find(key) else { return };
     for id in socket.flows() {
         let result = match socket.protocol {
-            Protocol::Tcp => offload.rings.of_mut(id).tcp_configure(process.now(), id, |config| config.clone_from(&socket.tcp)),
+            Protocol::Tcp => {
+                let of_socket = offload.rings.tcp_config(id.ring, &socket.tcp);
+                offload.rings.of_mut(id).tcp_configure(process.now(), id, |config| config.clone_from(&of_socket))
+            }
             Protocol::Udp => offload.rings.of_mut(id).udp_configure(id, |options| *options = socket.udp),
         };
         if let Err(error) = result {

@@ -390,3 +390,60 @@ fn what_timed_out_is_sent_once_when_the_link_comes_up() {
     let counters = pair.a.counters();
     assert_eq!((counters.retransmissions, counters.retransmitted_bytes), (2, 8), "the ring counts them as well");
 }
+
+/// Beside a kernel, whose are all answers, the ring's owner asks it. Nothing leaves before that has an answer, and then what waited does.
+#[test]
+fn beside_a_kernel_the_owner_is_asked_for_neighbours() {
+    let mut pair = Pair::new();
+    pair.a.neighbours = Neighbours::new(true);
+    let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let client = pair.connect(5000);
+    assert_eq!((pair.a.take_neighbour_question(), pair.a.take_neighbour_question()), (Some(B), None));
+    // Who has not been answered is asked again, by the ring's own clock.
+    pair.pass(Duration::from_millis(1500));
+    assert_eq!((pair.a.take_neighbour_question(), pair.a.counters().tx_packets), (Some(B), 0));
+    pair.a.set_neighbour(B, Some(pair.b.queues.mac));
+    pair.settle();
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+    assert!(pair.b.tcp_accept(listener).is_ok() && !pair.a.has_neighbour_questions());
+    // What is in use is said to be so, and goes on meanwhile.
+    pair.pass(Duration::from_secs(6));
+    write(&mut pair.a, pair.now, client, b"?").unwrap();
+    assert_eq!((pair.a.take_neighbour_question(), pair.a.counters().tx_packets), (Some(B), 3));
+}
+
+#[test]
+fn a_neighbour_of_whom_the_kernel_says_nothing_is_unreachable_in_the_end() {
+    let mut pair = Pair::new();
+    pair.a.neighbours = Neighbours::new(true);
+    let client = pair.connect(5000);
+    pair.pass(Duration::from_secs(9));
+    assert_eq!(pair.a.take_error(client), None);
+    pair.pass(Duration::from_secs(2));
+    assert_eq!((pair.a.take_error(client), pair.a.counters().tx_packets), (Some(Error::HostUnreachable), 0));
+}
+
+#[test]
+fn who_waits_for_a_neighbour_that_failed_hears_it_at_once() {
+    let mut pair = Pair::new();
+    pair.a.neighbours = Neighbours::new(true);
+    let client = pair.connect(5000);
+    let to = SocketAddr::new(B, 9);
+    let mut open = |port, peer| {
+        let flow = pair.a.udp_open(SocketAddr::new(A, port), &UdpOptions::default()).unwrap();
+        let hop = NextHop::Neighbour(B);
+        if peer {
+            pair.a.udp_connect(flow, A, Some((to, hop))).unwrap();
+        }
+        pair.a.udp_send(pair.now, flow, &[IoSlice::new(b"?")], A, (!peer).then_some((to, hop))).unwrap();
+        flow
+    };
+    let (with_peer, without) = (open(6000, true), open(6001, false));
+    pair.a.neighbour_failed(pair.now, B);
+    let errors = [client, with_peer, without].map(|flow| pair.a.take_error(flow));
+    assert_eq!(
+        errors,
+        [Some(Error::HostUnreachable), Some(Error::HostUnreachable), None],
+        "who has no peer never asked (RFC 1122 s4.1.3.3)"
+    );
+}

@@ -152,7 +152,7 @@ pub(crate) fn receive<'a>(
         drop(guard);
         return from_kernel(fd, kernel, 0).map(Received::Kernel);
     }
-    let has_several = !socket.others.is_empty();
+    let has_several = socket.has_several_flows();
     if offload.rings.are_locked()
         && let Some(left) = offload.rings.at_mut(id.ring).datagrams.take_kernel_poll(id)
     {
@@ -279,7 +279,7 @@ fn wait_to_receive(
                 Kind::Datagram(None) | Kind::Kernel => return None,
                 _ => return Some(Err(Errno(libc::EBADF))),
             };
-            if !socket.others.is_empty() {
+            if socket.has_several_flows() {
                 id = offload.turn(key).unwrap_or(id);
             }
             match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {

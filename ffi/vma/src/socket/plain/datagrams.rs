@@ -224,7 +224,7 @@ fn are_plain(socket: &Socket, flow: FlowId) -> bool {
     // (Who is connected to a program that is not on the ring hears of it through the kernel.)
     let is_kernels = socket.peer.is_some_and(|peer| socket.routes.is_by_kernel(peer));
     socket.kind == Kind::Datagram(Some(flow))
-        && socket.others.is_empty()
+        && !socket.has_several_flows()
         && !is_kernels
         && !socket.shut.read
         && !socket.is_shared

@@ -1,0 +1,95 @@
+//! Descriptors of the library's own: numbered high, closed by number, and closed in the child of a fork, whose they are not.
+//!
+//! What an interface's program, maps and sockets do ends with their last descriptor: a child that kept copies would keep them alive beyond its parent's end.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use crate::sleep::internal_fd;
+use crate::syscall;
+
+/// The highest number that can be remembered, plus one.
+const LIMIT: usize = 1 << 20;
+
+/// One bit a descriptor. (A child of fork may find any lock held for ever; these words are always usable.)
+static OURS: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Fd(RawFd);
+
+impl Fd {
+    /// Of what a system call makes.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn make(make: impl FnOnce() -> libc::c_long) -> io::Result<Self> {
+        let fd = internal_fd(|| syscall::check(make()))?;
+        if let Some((word, bit)) = place(fd) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(Self(fd))
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn raw(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl AsRawFd for Fd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // (In a child, its number may be the program's by now.)
+        if place(self.0).is_none_or(|(word, bit)| word.fetch_and(!bit, Ordering::Relaxed) & bit != 0) {
+            syscall::close(self.0);
+        }
+    }
+}
+
+fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let at = usize::try_from(fd).ok()?;
+    Some((OURS.get(at / 64)?, 1 << (at % 64)))
+}
+
+/// Whether a descriptor is one of these: whoever closes it for the program closes a stranger's.
+pub(crate) fn is_one(fd: RawFd) -> bool {
+    place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// In the child of a fork: closes them all. Async-signal-safe.
+pub fn close_all_in_child() {
+    for (at, word) in OURS.iter().enumerate() {
+        // (Pages of zeros stay unwritten.)
+        let mut bits = word.load(Ordering::Relaxed);
+        if bits != 0 {
+            word.store(0, Ordering::Relaxed);
+        }
+        while bits != 0 {
+            syscall::close((at * 64) as RawFd + bits.trailing_zeros() as RawFd);
+            bits &= bits - 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_known_while_it_is_open() {
+        // SAFETY: no memory is involved.
+        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC) }).unwrap();
+        let raw = fd.raw();
+        assert!(is_one(raw) && crate::is_internal(raw));
+        drop(fd);
+        assert!(!is_one(raw) && !is_one(-1) && !is_one(i32::MAX));
+    }
+}

@@ -1,0 +1,206 @@
+//! Rings on interfaces, beside those of shared memory: RINGWAY_DEVICE=shm,xdp:eth0.
+//!
+//! The kernel has the same interface, its addresses and its routes, and answers for its neighbours. So what a socket asks about a destination is asked of
+//! the kernel's tables ([`Monitor`]), and what a ring asks about a neighbour, of the kernel ([`Neighbours`]): after each call that left such a question, and
+//! by the progress thread, which sleeps on the monitor's descriptor.
+//!
+//! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
+//! program and its queues are closed there, so that they end with the parent.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+
+use ringway_host::{Monitor, Neighbours};
+use ringway_params::{Id, kind};
+use ringway_stack::device::Protocol;
+use ringway_stack::net::{LinkId, Query};
+use ringway_stack::ring::{NextHop, RingConfig};
+use ringway_stack::socket::Routes;
+use ringway_stack::time::Instant;
+
+use crate::devices::{self, Ring};
+use crate::params;
+use crate::process::{self, Offload, Process};
+use crate::rings::{RingSet, Rings};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Interfaces {
+    monitor: Monitor,
+    all: Vec<Interface>,
+    /// Their addresses, as sockets have flows for them.
+    addresses: Vec<(u16, IpAddr)>,
+    /// Of which tables those are.
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Interface {
+    link: LinkId,
+    ring: u16,
+    neighbours: Neighbours,
+}
+
+/// How a destination is reached over an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub(crate) ring: u16,
+    /// From which address of the interface.
+    pub(crate) source: IpAddr,
+    pub(crate) hop: NextHop,
+}
+
+impl Interfaces {
+    /// Attaches to the interfaces that RINGWAY_DEVICE names. Each that cannot be had is the kernel's.
+    pub(crate) fn attach(process: &'static Process) {
+        let names = kind::interfaces(params::settings().text(Id::Device)).unwrap_or_default();
+        if names.is_empty() {
+            return;
+        }
+        let monitor = match Monitor::open() {
+            Ok(monitor) => monitor,
+            Err(error) => return tracing::warn!("interfaces are the kernel's: {error}"),
+        };
+        let mut offload = process.lock();
+        let mut all = Vec::new();
+        for name in names {
+            match attach_one(process, &mut offload.rings, &monitor, name) {
+                Ok(interface) => {
+                    tracing::info!("offloading over {name} as well");
+                    all.push(interface);
+                }
+                // (A parent has it, most likely, which has said so.)
+                Err(why) if process::fork_generation() > 0 => tracing::info!("{name} is the kernel's: {why}"),
+                Err(why) => tracing::warn!("{name} is the kernel's: {why}"),
+            }
+        }
+        if !all.is_empty() {
+            let mut own = Self { monitor, all, addresses: Vec::new(), generation: 0 };
+            own.has_moved();
+            offload.interfaces = Some(Box::new(own));
+        }
+    }
+
+    /// The way to a destination, if it leads over one of these interfaces: for a socket that is bound there, if it is bound.
+    pub(crate) fn path(&self, protocol: Protocol, bound: Option<SocketAddr>, to: SocketAddr) -> Option<Path> {
+        self.path_by(&mut Routes::default(), protocol, bound, to)
+    }
+
+    /// The same, for a socket that remembers its ways.
+    pub(crate) fn path_by(&self, routes: &mut Routes, protocol: Protocol, bound: Option<SocketAddr>, to: SocketAddr) -> Option<Path> {
+        let tables = self.monitor.tables();
+        let query = Query {
+            source: bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified()),
+            // SAFETY: getuid has no preconditions.
+            uid: unsafe { libc::getuid() },
+            protocol: match protocol {
+                Protocol::Tcp => libc::IPPROTO_TCP as u8,
+                Protocol::Udp => libc::IPPROTO_UDP as u8,
+            },
+            source_port: bound.map_or(0, |bound| bound.port()),
+            destination_port: to.port(),
+            ..Query::to(to.ip())
+        };
+        let way = routes.way(tables, to, &query).ok()?;
+        let interface = self.all.iter().find(|interface| interface.link == way.link)?;
+        // (A broadcast is the kernel's, and so is what leaves from another link's address: the answers come there.)
+        let is_to_one = !matches!(way.hop, NextHop::Station(station) if station.is_multicast());
+        let is_its = tables.owner(way.source) == Some(interface.link);
+        (is_to_one && is_its).then_some(Path { ring: interface.ring, source: way.source, hop: way.hop })
+    }
+
+    /// Where a socket that is bound there has flows: on which rings, with which addresses. One that is bound to every address has one for each that its
+    /// interfaces have, so that what is for others, or for many, goes past it.
+    pub(crate) fn places(&self, bound: SocketAddr, takes_both: bool) -> Vec<(u16, SocketAddr)> {
+        let tables = self.monitor.tables();
+        let is_any = bound.ip().is_unspecified();
+        let is_meant = |ip: IpAddr| {
+            if is_any { ip.is_ipv4() == bound.is_ipv4() || takes_both && ip.is_ipv4() } else { ip == bound.ip() }
+        };
+        // (A link-local address is one on each link, and the kernel's.)
+        let is_plain = |ip: IpAddr| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let of = |interface: &Interface| {
+            let own = tables.addresses_of(interface.link).iter().map(|own| own.address);
+            let places: Vec<_> =
+                own.filter(|&ip| is_meant(ip) && is_plain(ip)).map(|ip| (interface.ring, SocketAddr::new(ip, bound.port()))).collect();
+            places
+        };
+        self.all.iter().flat_map(of).collect()
+    }
+
+    /// Whether they have other addresses than when this was asked last.
+    fn has_moved(&mut self) -> bool {
+        let tables = self.monitor.tables();
+        if core::mem::replace(&mut self.generation, tables.generation()) == tables.generation() {
+            return false;
+        }
+        let of = |interface: &Interface| -> Vec<_> {
+            tables.addresses_of(interface.link).iter().map(|own| (interface.ring, own.address)).collect()
+        };
+        let now: Vec<_> = self.all.iter().flat_map(of).collect();
+        core::mem::replace(&mut self.addresses, now) != self.addresses
+    }
+
+    /// What the progress thread sleeps on.
+    pub(crate) const fn monitor_fd(&self) -> RawFd {
+        self.monitor.fd()
+    }
+
+    /// Passes on what these rings ask about neighbours, and tells them what the kernel knows. Which were told something, and polled.
+    fn serve(&mut self, rings: &mut Rings, which: RingSet, now: Instant) -> RingSet {
+        let mut told = RingSet::NONE;
+        for interface in self.all.iter_mut().filter(|interface| which.contains(interface.ring)) {
+            let own = rings.at_mut(interface.ring);
+            match interface.neighbours.serve(now, &mut self.monitor, &mut own.ring) {
+                Ok(false) => {}
+                Ok(true) => {
+                    own.poll(now);
+                    told = told.with(RingSet::of(interface.ring));
+                }
+                Err(error) => tracing::debug!("a neighbour is not asked for: {error}"),
+            }
+        }
+        told
+    }
+}
+
+fn attach_one(process: &'static Process, rings: &mut Rings, monitor: &Monitor, name: &str) -> Result<Interface, String> {
+    let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
+    let queues = devices::attach_interface(name).map_err(|error| error.to_string())?;
+    let number = rings.len() as u16;
+    let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
+    let seed = params::random_seed().map_err(|error| error.to_string())?;
+    let ring = process.add_ring_of_interface(number, Ring::new(queues, config, seed));
+    rings.add(ring);
+    rings.interfaces = rings.interfaces.with(RingSet::of(number));
+    Ok(Interface { link, ring: number, neighbours: Neighbours::new(link) })
+}
+
+impl Offload {
+    /// A call has used some rings: what those on interfaces ask about neighbours is passed on.
+    #[inline]
+    pub(crate) fn ask_for_neighbours(&mut self, touched: RingSet) {
+        let asking = touched.and(self.rings.interfaces);
+        if !asking.is_empty() && asking.iter().any(|ring| self.rings.at(ring).ring.has_neighbour_questions()) {
+            self.serve_interfaces(asking, None);
+        }
+    }
+
+    /// What has changed in the kernel's tables is told to all rings on interfaces. For the progress thread.
+    pub(crate) fn serve_all_interfaces(&mut self, now: Instant) {
+        if self.interfaces.is_some() {
+            self.serve_interfaces(self.rings.interfaces, Some(now));
+            if self.interfaces.as_mut().is_some_and(|interfaces| interfaces.has_moved()) {
+                self.follow_addresses(now);
+            }
+        }
+    }
+
+    #[cold]
+    fn serve_interfaces(&mut self, which: RingSet, now: Option<Instant>) {
+        let Some(now) = now.or_else(|| process::process().map(Process::now)) else { return };
+        let Self { interfaces: Some(interfaces), rings, .. } = self else { return };
+        let told = interfaces.serve(rings, which, now);
+        self.tell_of_these(told);
+    }
+}

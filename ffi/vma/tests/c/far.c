@@ -1,0 +1,268 @@
+/* A program that talks to another one, on whichever machine that is. It knows nothing of who carries its sockets. What is wrong is printed; nothing else is.
+ *
+ *   far serve ADDRESS PORT      echoes streams and datagrams, by epoll, until a stream says "quit"
+ *   far talk ADDRESS PORT       talks to such a server in every way that it knows
+ *   far fork ADDRESS PORT       has a child go on with a connection, and then goes on itself
+ *   far forking ADDRESS PORT    a server that forks for each connection; after two it ends
+ *   far nobody ADDRESS PORT     nobody has that address: EHOSTUNREACH
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STREAM (1 << 20)
+#define CHECK(what)                                                                                                    \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            printf("%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, strerror(errno));                                    \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static struct sockaddr_storage to;
+static socklen_t to_len;
+
+static void name(const char *address, const char *port) {
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&to;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&to;
+    if (inet_pton(AF_INET, address, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET, v4->sin_port = htons(atoi(port)), to_len = sizeof *v4;
+    } else {
+        CHECK(inet_pton(AF_INET6, address, &v6->sin6_addr) == 1);
+        v6->sin6_family = AF_INET6, v6->sin6_port = htons(atoi(port)), to_len = sizeof *v6;
+    }
+}
+
+static int opened(int kind) {
+    int fd = socket(to.ss_family, kind, 0);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static int connected(void) {
+    int fd = opened(SOCK_STREAM);
+    CHECK(connect(fd, (struct sockaddr *)&to, to_len) == 0);
+    return fd;
+}
+
+static void send_all(int fd, const void *bytes, size_t len) {
+    for (size_t sent = 0; sent < len;) {
+        ssize_t count = send(fd, (const char *)bytes + sent, len - sent, MSG_NOSIGNAL);
+        CHECK(count > 0);
+        sent += count;
+    }
+}
+
+/* Sends, and reads the same back. */
+static void exchange(int fd, const char *word) {
+    char back[64] = "";
+    size_t got = 0;
+    send_all(fd, word, strlen(word));
+    while (got < strlen(word)) {
+        ssize_t count = recv(fd, back + got, sizeof back - got, 0);
+        CHECK(count > 0);
+        got += count;
+    }
+    CHECK(memcmp(back, word, got) == 0);
+}
+
+static int listening(void) {
+    int fd = opened(SOCK_STREAM), on = 1;
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+    CHECK(bind(fd, (struct sockaddr *)&to, to_len) == 0 && listen(fd, 8) == 0);
+    return fd;
+}
+
+static void add(int epoll, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+static void serve(void) {
+    static char bytes[1 << 16];
+    int listener = listening(), datagrams = opened(SOCK_DGRAM), epoll = epoll_create1(0);
+    CHECK(bind(datagrams, (struct sockaddr *)&to, to_len) == 0 && epoll >= 0);
+    add(epoll, listener), add(epoll, datagrams);
+    for (;;) {
+        struct epoll_event event;
+        int ready = epoll_wait(epoll, &event, 1, 30000);
+        CHECK(ready == 1);
+        int fd = event.data.fd;
+        struct sockaddr_storage from;
+        socklen_t len = sizeof from;
+        if (fd == listener) {
+            int accepted = accept(listener, (struct sockaddr *)&from, &len);
+            CHECK(accepted >= 0 && from.ss_family == to.ss_family);
+            add(epoll, accepted);
+        } else if (fd == datagrams) {
+            ssize_t count = recvfrom(fd, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &len);
+            CHECK(count >= 0 && sendto(fd, bytes, count, 0, (struct sockaddr *)&from, len) == count);
+        } else {
+            ssize_t count = recv(fd, bytes, sizeof bytes, 0);
+            CHECK(count >= 0);
+            if (count == 0) {
+                CHECK(close(fd) == 0);
+            } else if (count == 4 && memcmp(bytes, "quit", 4) == 0) {
+                CHECK(close(fd) == 0 && close(listener) == 0 && close(datagrams) == 0);
+                return;
+            } else {
+                send_all(fd, bytes, count);
+            }
+        }
+    }
+}
+
+static void stream(void) {
+    static char out[STREAM], in[STREAM];
+    size_t sent = 0, got = 0;
+    struct sockaddr_storage own, peer;
+    socklen_t own_len = sizeof own, peer_len = sizeof peer;
+    int fd = connected();
+    CHECK(getsockname(fd, (struct sockaddr *)&own, &own_len) == 0 && own_len == to_len && ((struct sockaddr_in *)&own)->sin_port != 0);
+    CHECK(getpeername(fd, (struct sockaddr *)&peer, &peer_len) == 0 && peer_len == to_len && memcmp(&peer, &to, 8) == 0);
+    for (size_t at = 0; at < STREAM; at++) {
+        out[at] = at * 2654435761u >> 24;
+    }
+    CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+    while (got < STREAM) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN | (sent < STREAM ? POLLOUT : 0)};
+        CHECK(poll(&wait, 1, 20000) == 1);
+        if (wait.revents & POLLOUT && sent < STREAM) {
+            ssize_t count = send(fd, out + sent, STREAM - sent, MSG_NOSIGNAL);
+            CHECK(count > 0 || errno == EAGAIN);
+            sent += count > 0 ? count : 0;
+        }
+        if (wait.revents & POLLIN) {
+            ssize_t count = recv(fd, in + got, STREAM - got, 0);
+            CHECK(count > 0 || (count < 0 && errno == EAGAIN));
+            got += count > 0 ? count : 0;
+        }
+    }
+    CHECK(memcmp(out, in, STREAM) == 0);
+    CHECK(fcntl(fd, F_SETFL, 0) == 0 && shutdown(fd, SHUT_WR) == 0);
+    CHECK(recv(fd, in, 1, 0) == 0 && close(fd) == 0);
+}
+
+static void datagrams(void) {
+    char word[16] = "";
+    struct sockaddr_storage from;
+    socklen_t len = sizeof from;
+    int fd = opened(SOCK_DGRAM);
+    CHECK(sendto(fd, "hello", 5, 0, (struct sockaddr *)&to, to_len) == 5);
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(fd, &set);
+    struct timeval time = {.tv_sec = 20};
+    CHECK(select(fd + 1, &set, NULL, NULL, &time) == 1);
+    CHECK(recvfrom(fd, word, sizeof word, 0, (struct sockaddr *)&from, &len) == 5 && memcmp(word, "hello", 5) == 0);
+    CHECK(len == to_len && memcmp(&from, &to, 8) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&to, to_len) == 0);
+    for (int turn = 0; turn < 100; turn++) {
+        CHECK(send(fd, &turn, sizeof turn, 0) == sizeof turn);
+        int back = -1;
+        CHECK(recv(fd, &back, sizeof back, 0) == sizeof back && back == turn);
+    }
+    CHECK(recv(fd, word, sizeof word, MSG_DONTWAIT) < 0 && errno == EAGAIN && close(fd) == 0);
+}
+
+/* At the next port there is nobody. */
+static void refused(void) {
+    in_port_t *port = &((struct sockaddr_in *)&to)->sin_port, there = *port;
+    *port = htons(ntohs(there) + 1);
+    int fd = opened(SOCK_STREAM);
+    CHECK(connect(fd, (struct sockaddr *)&to, to_len) < 0 && errno == ECONNREFUSED && close(fd) == 0);
+    fd = opened(SOCK_DGRAM);
+    char byte = 0;
+    CHECK(connect(fd, (struct sockaddr *)&to, to_len) == 0 && send(fd, &byte, 1, 0) == 1);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    CHECK(poll(&wait, 1, 20000) == 1 && wait.revents & POLLERR);
+    CHECK(recv(fd, &byte, 1, 0) < 0 && errno == ECONNREFUSED && close(fd) == 0);
+    *port = there;
+}
+
+static void forks(void) {
+    int fd = connected();
+    exchange(fd, "before");
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        exchange(fd, "by the child");
+        exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    exchange(fd, "by the parent");
+    CHECK(close(fd) == 0);
+}
+
+static void forking(void) {
+    int listener = listening();
+    for (int turn = 0; turn < 2; turn++) {
+        int fd = accept(listener, NULL, NULL);
+        CHECK(fd >= 0);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            char bytes[64];
+            ssize_t count;
+            while ((count = recv(fd, bytes, sizeof bytes, 0)) > 0) {
+                send_all(fd, bytes, count);
+            }
+            CHECK(count == 0);
+            exit(0);
+        }
+        CHECK(close(fd) == 0);
+    }
+    int status;
+    while (waitpid(-1, &status, 0) > 0) {
+        CHECK(status == 0);
+    }
+}
+
+static void nobody(void) {
+    int fd = opened(SOCK_STREAM);
+    CHECK(connect(fd, (struct sockaddr *)&to, to_len) < 0 && errno == EHOSTUNREACH && close(fd) == 0);
+}
+
+static void quit(void) {
+    int fd = connected();
+    char byte;
+    send_all(fd, "quit", 4);
+    CHECK(recv(fd, &byte, 1, 0) == 0 && close(fd) == 0);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 4);
+    name(argv[2], argv[3]);
+    if (strcmp(argv[1], "serve") == 0) {
+        serve();
+    } else if (strcmp(argv[1], "talk") == 0) {
+        stream(), datagrams(), refused(), quit();
+    } else if (strcmp(argv[1], "fork") == 0) {
+        forks(), quit();
+    } else if (strcmp(argv[1], "forking") == 0) {
+        forking();
+    } else if (strcmp(argv[1], "exchange") == 0) {
+        int fd = connected();
+        exchange(fd, "one"), exchange(fd, "two");
+        CHECK(shutdown(fd, SHUT_WR) == 0);
+        char byte;
+        CHECK(recv(fd, &byte, 1, 0) == 0 && close(fd) == 0);
+    } else if (strcmp(argv[1], "nobody") == 0) {
+        nobody();
+    } else {
+        CHECK(!"such a word");
+    }
+    return 0;
+}
