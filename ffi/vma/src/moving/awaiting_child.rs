@@ -17,7 +17,7 @@ use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, Handover, NextHop};
 use ringway_stack::tcp::State;
 
-use super::{ANSWER, memfd, owner, peer};
+use super::{ANSWER, follow, memfd, owner, peer};
 use crate::descendants;
 use crate::devices::RingQueues;
 use crate::devices::{Dialogue, Fd, MemberRef};
@@ -208,7 +208,7 @@ fn tell(process: &'static Process, member: &MemberRef, ends: (SocketAddr, Socket
     let words = format!("follow {} {} {child:016x}", ends.1, ends.0);
     let told = match Dialogue::begin(member, ANSWER) {
         Ok(Some(dialogue)) => match dialogue.ask(words.as_bytes(), &[], ANSWER) {
-            Ok((answer, _)) if answer == b"follows" => Told::Follows,
+            Ok((answer, _)) if follow::is_followed(&answer) => Told::Follows,
             Ok(_) => Told::Refuses,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Told::Refuses,
             Err(_) => Told::Unknown,

@@ -11,6 +11,11 @@ use crate::process::{Offload, Process};
 /// What is sent goes on, from the ring that is named behind the word.
 pub(super) const FOLLOWS: &str = "follows";
 
+/// Whether that is the answer of who follows, wherever it is.
+pub(super) fn is_followed(answer: &[u8]) -> bool {
+    answer.split(|byte| *byte == b' ').next() == Some(FOLLOWS.as_bytes())
+}
+
 /// It cannot be said yet: the connection is in the middle of another move.
 pub(super) const WAIT: &str = "wait";
 

@@ -31,8 +31,8 @@
 //! - `adopt L R` of a child to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
 //! - `give L R` then: `given`, with the connection in a memfd; or `no`
 //! - `handover L R MEMBER` in the same dialogue, of the child that has it on its ring: `wait`; `yours`; or `back`, when it is not to be had after all
-//! - `follow L R MEMBER` of the owner to the peer, when the connection is a child's, or on another ring of the owner's: `follows`, who sends to that member
-//!   from now on; `meet MEMBER`, whom that one does not know yet; `wait`; or `no`
+//! - `follow L R MEMBER` of the owner to the peer, when the connection is a child's, or on another ring of the owner's: `follows MEMBER`, who sends to that
+//!   member from now on, from which ring of its own; `meet MEMBER`, whom that one does not know yet; `wait`; or `no`
 //! - `forked`, with a pipe's reading end, of a child of a fork that nobody saw: `done`
 //! - `share L` of a child that hands a listener to another program: `done`
 //! - `take L R` of the owner to the peer, with the new descriptor and a memfd of what the owner is still to read: `taken`, or `gone`
