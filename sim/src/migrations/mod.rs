@@ -1,6 +1,6 @@
 //! Two processes with several rings each, every one of which is a station, as a process's are on shared memory: their connections go over from ring to ring while data flow both
 //! ways, each end for itself, and sometimes both at once. The other end is told where the connection is by a message beside the rings; until it follows, the
-//! connection says nothing ([`ringway_stack::ring::Ring::tcp_keep_silent`]). The calls of the stack are those that `libvma.so` makes, in its order ([`job`]).
+//! connection says nothing ([`ringway_stack::ring::Ring::tcp_keep_silent`]). The calls of the stack are those that `libvma.so` makes, in its order (`job.rs`).
 //!
 //! A world of its own, drawn from a seed: the network loses, doubles and reorders, processes are stopped for a while, one dies, rings are full, messages take
 //! their time and answers are put off, and programs close, abort and half close what is silent. Beside the checkers of every world, of which `moves` is made for

@@ -71,7 +71,7 @@ pub struct NicConfig {
     /// ([`Wake::Solicited`](ringway_stack::device::Wake::Solicited)).
     pub nap: Duration,
     /// Each of its rings is a station of its own, as a process's are on shared memory: frames come to a ring by its Ethernet address alone, and rings are told
-    /// of a station's death ([`crate::World::tell_of_death`]).
+    /// of a station's death.
     pub stations: bool,
     /// They can tell of a dead one whether it was through with all that it had been sent: where the network loses nothing.
     pub tells_finished: bool,
