@@ -164,8 +164,10 @@ impl<Q: Queues> Ring<Q> {
         if self.config.is(Mutant::NeighbourMissesUntold) {
             return;
         }
-        // (As Linux's ipv4_link_failure: an error as if a router had sent it.)
-        for (local, remote) in lost {
+        // As Linux's ipv4_link_failure: an error as if a router had sent it. (Without a kernel beside the ring datagrams that waited are lost in silence, as
+        // ever: the ring's own questions may have been lost as well.)
+        let told = if self.neighbours.are_the_kernels() { lost } else { Vec::new() };
+        for (local, remote) in told {
             if let Some(index) = self.demux.find(Protocol::Udp, local, remote) {
                 self.udp_error(index, remote, Error::HostUnreachable);
             }

@@ -89,6 +89,11 @@ impl Neighbours {
         Self { is_beside_kernel, ..Self::default() }
     }
 
+    /// Whether a kernel beside the ring asks.
+    pub(super) const fn are_the_kernels(&self) -> bool {
+        self.is_beside_kernel
+    }
+
     /// The next one that the ring's owner is to ask the kernel for.
     pub(super) fn take_question(&mut self) -> Option<IpAddr> {
         self.questions.pop_first()
