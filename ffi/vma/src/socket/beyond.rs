@@ -199,7 +199,7 @@ impl Offload {
         let path = self.interfaces.as_ref()?.path_by(routes, Protocol::Udp, socket.bound, to)?;
         let is_its =
             |flow: &FlowId| flow.ring == path.ring && self.rings.of(*flow).info(*flow).is_some_and(|info| info.local.ip() == path.source);
-        let flow = socket.flows_beyond().find(is_its)?;
+        let flow = socket.beyond.as_ref()?.flows.iter().copied().find(is_its)?;
         let sent = self.rings.of_mut(flow).udp_send(now, flow, data, path.source, Some((to, path.hop)));
         self.dispatch();
         match sent {

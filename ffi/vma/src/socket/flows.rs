@@ -146,8 +146,15 @@ impl Offload {
         }
         let socket = self.sockets.find(key)?;
         let own = socket.ring_id().filter(|_| !socket.others.is_empty())?;
-        let flows: Vec<_> = core::iter::once(own).chain(socket.others.iter().map(|flow| flow.id)).collect();
-        let first = socket::first_of(&mut self.rings, &flows).unwrap_or(own);
+        let first = match socket.others.as_slice() {
+            // (One of each family, for nearly all: nothing is allocated for a receive.)
+            &[other] => socket::first_of(&mut self.rings, &[own, other.id]),
+            others => {
+                let flows: Vec<_> = core::iter::once(own).chain(others.iter().map(|flow| flow.id)).collect();
+                socket::first_of(&mut self.rings, &flows)
+            }
+        };
+        let first = first.unwrap_or(own);
         self.make_own(key, |flow| flow.id == first);
         Some(first)
     }
