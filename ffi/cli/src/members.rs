@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use ringway_host::members;
 use ringway_report::ProcessReport;
 use rustix::process::geteuid;
 
@@ -14,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// They cannot be listed; or one that was named is not among them, or does not answer.
 pub fn reports(pids: &[u32], request: &str) -> Result<Vec<ProcessReport>> {
-    let members = ringway_shm::members(geteuid().as_raw()).context("/proc/net/unix")?;
+    let members = members::members(geteuid().as_raw()).context("/proc/net/unix")?;
     let wanted = |pid: i32| pids.is_empty() || pids.iter().any(|&p| i64::from(p) == i64::from(pid));
     let mut reports = Vec::new();
     for member in members.iter().filter(|m| wanted(m.pid)) {
@@ -40,7 +41,7 @@ pub fn reports(pids: &[u32], request: &str) -> Result<Vec<ProcessReport>> {
 /// # Errors
 /// There is no such socket, or it does not answer in time.
 pub fn query(name: &str, request: &str, patience: Duration) -> std::io::Result<String> {
-    ringway_shm::query(name, request, patience)
+    members::query(name, request, patience)
 }
 
 fn ask(name: &str, request: &str) -> Result<ProcessReport> {

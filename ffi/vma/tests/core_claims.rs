@@ -90,10 +90,10 @@ impl Waiter {
 
     fn report(&self) -> ProcessReport {
         // SAFETY: no preconditions.
-        let members = ringway_shm::members(unsafe { libc::geteuid() }).expect("/proc/net/unix can be read");
+        let members = ringway_host::members::members(unsafe { libc::geteuid() }).expect("/proc/net/unix can be read");
         let pid = i32::try_from(self.child.id()).unwrap();
         let name = members.into_iter().find(|member| member.pid == pid).expect("it is a member").name;
-        let reply = ringway_shm::query(&name, "stats", TIMEOUT).expect("a reply");
+        let reply = ringway_host::members::query(&name, "stats", TIMEOUT).expect("a reply");
         serde_json::from_str(&reply).expect("the report is JSON")
     }
 

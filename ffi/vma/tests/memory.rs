@@ -116,7 +116,7 @@ impl Rounds {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).expect("it lives");
         let mut published = Published::open(&self.folder.join(format!("{FILE_PREFIX}{pid}"))).expect("it publishes");
         published.ask(Request::default()).expect("it is ours");
-        ringway_shm::query(published.control(), LOOK, Duration::from_secs(20)).expect("it answers");
+        ringway_host::members::query(published.control(), LOOK, Duration::from_secs(20)).expect("it answers");
         let report = published.read(Duration::from_secs(20)).expect("a report").report;
         let resident = read("status").lines().find_map(|l| l.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok());
         Count {

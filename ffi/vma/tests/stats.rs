@@ -113,7 +113,7 @@ impl Drop for Program {
 
 fn ask_for(published: &mut Published, request: Request) -> Snapshot {
     published.ask(request).unwrap();
-    ringway_shm::query(published.control(), LOOK, PATIENCE).unwrap();
+    ringway_host::members::query(published.control(), LOOK, PATIENCE).unwrap();
     let snapshot = published.read(PATIENCE).unwrap();
     assert!(snapshot.is_answer, "no answer came");
     snapshot
@@ -300,11 +300,11 @@ fn no_reader_hurts_the_program() {
     for seed in 0..200_u64 {
         let noise: Vec<u8> = (0..64).map(|at| (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(at) >> 7) as u8).collect();
         file.write_all_at(&noise, REQUEST.start as u64 - seed % 32).unwrap();
-        ringway_shm::query(published.control(), LOOK, PATIENCE).unwrap();
+        ringway_host::members::query(published.control(), LOOK, PATIENCE).unwrap();
     }
     let wild = Request { number: 1, log_level: Some(255), log_details: Some(255), dump: Some((i32::MIN, 255)) };
     file.write_all_at(&wild.encode(), REQUEST.start as u64).unwrap();
-    ringway_shm::query(published.control(), LOOK, PATIENCE).unwrap();
+    ringway_host::members::query(published.control(), LOOK, PATIENCE).unwrap();
     program.does("work");
     assert_eq!(socket(&ask(&mut published), program.fds[0]).rx_packets, 200);
     fs::remove_file(program.path()).unwrap();
@@ -322,7 +322,7 @@ fn readers_cost_a_fiftieth_of_a_core_at_most() {
     let mut seen = 0;
     while began.elapsed() < Duration::from_secs(2) {
         published.ask(Request::default()).unwrap();
-        ringway_shm::query(published.control(), LOOK, PATIENCE).unwrap();
+        ringway_host::members::query(published.control(), LOOK, PATIENCE).unwrap();
         if let Ok(snapshot) = published.read(Duration::ZERO)
             && snapshot.taken_ns != seen
         {

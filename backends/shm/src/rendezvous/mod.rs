@@ -81,7 +81,6 @@ pub(crate) mod posing {
 }
 
 pub use dialogues::{Dialogue, DialogueHandler, MemberRef, WORDS_MAX};
-pub(crate) use names::member_prefix;
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -477,7 +476,7 @@ impl Rendezvous {
         *self.handler.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(handler));
     }
 
-    /// The name of the control socket, for [`crate::query`].
+    /// The name of the control socket, for [`ringway_host::members::query`].
     pub fn member_name(&self) -> String {
         self.name.clone()
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use ringway_host::members;
 use ringway_stack::device::Protocol;
 
 /// How many members may have a rule for one address: workers that share a listener, or have SO_REUSEPORT.
@@ -29,14 +30,9 @@ pub(crate) fn socket(uid: u32, cookie: u64) -> String {
     format!("ringway/{uid}/socket/{cookie}")
 }
 
-/// What every control socket's name of a user begins with; its process follows.
-pub(crate) fn member_prefix(uid: u32) -> String {
-    format!("ringway/{uid}/member/")
-}
-
 /// Of a member's control socket.
 pub(crate) fn member(uid: u32, pid: i32, id: u64) -> String {
-    format!("{}{pid}-{id:016x}", member_prefix(uid))
+    format!("{}{pid}-{id:016x}", members::prefix(uid))
 }
 
 /// Of the socket where a member is talked to: by whoever knows its id, which nobody can guess, and so nobody can be there before it.

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use ringway_host::members::{members, query};
 use ringway_stack::device::{Device as _, FlowRule, Protocol, Queues, RuleError};
 
 use crate::fd::Fd;
 use crate::rendezvous::names;
 use crate::tests::{Node, Progress, fresh_address, small, tcp, until};
-use crate::{ResolveError, Settings, attach, members, query, sys};
+use crate::{ResolveError, Settings, attach, sys};
 
 #[test]
 fn nobody_there_is_no_error_and_quick() {

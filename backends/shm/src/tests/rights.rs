@@ -5,12 +5,13 @@ use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use ringway_host::members::query;
 use ringway_stack::device::{Protocol, Queues};
 
 use super::{Node, fresh_address, tcp, until};
 use crate::fd::Fd;
 use crate::rendezvous::{Kind, names, send_hello};
-use crate::{closing, query, sys};
+use crate::{closing, sys};
 
 /// How long the attacker's descriptor takes to close.
 const LINGER_SECONDS: i32 = 60;
