@@ -90,7 +90,7 @@ pub(crate) extern "C" fn prepare() {
     if let Some(process) = process::process() {
         let mut guard = process.lock();
         if process.is_owner() {
-            guard.share_listeners_beyond(process.now());
+            guard.share_flows();
             RETREAT.store(listen::give_up_unawaited(process, &mut guard), Ordering::Relaxed);
             greeting::leave_all(process, &mut guard);
             common::own_all(&mut guard);

@@ -15,13 +15,14 @@ use ringway_params::{Id, kind};
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{LinkId, Query};
 use ringway_stack::ring::{NextHop, RingConfig};
-use ringway_stack::socket::Routes;
+use ringway_stack::socket::way;
 use ringway_stack::time::Instant;
 
 use crate::devices::{self, Ring};
 use crate::params;
 use crate::process::{self, Offload, Process};
 use crate::rings::{RingSet, Rings};
+use crate::socket::flows::Place;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -81,13 +82,14 @@ impl Interfaces {
         }
     }
 
-    /// The way to a destination, if it leads over one of these interfaces: for a socket that is bound there, if it is bound.
-    pub(crate) fn path(&self, protocol: Protocol, bound: Option<SocketAddr>, to: SocketAddr) -> Option<Path> {
-        self.path_by(&mut Routes::default(), protocol, bound, to)
+    /// Of which of the kernel's tables it speaks.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.monitor.tables().generation()
     }
 
-    /// The same, for a socket that remembers its ways.
-    pub(crate) fn path_by(&self, routes: &mut Routes, protocol: Protocol, bound: Option<SocketAddr>, to: SocketAddr) -> Option<Path> {
+    /// The way to a destination, if it leads over one of these interfaces: for a socket that is bound there, if it is bound.
+    pub(crate) fn path(&self, protocol: Protocol, bound: Option<SocketAddr>, to: SocketAddr) -> Option<Path> {
         let tables = self.monitor.tables();
         let query = Query {
             source: bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified()),
@@ -101,7 +103,7 @@ impl Interfaces {
             destination_port: to.port(),
             ..Query::to(to.ip())
         };
-        let way = routes.way(tables, to, &query).ok()?;
+        let way = way(tables, &query).ok()?;
         let interface = self.all.iter().find(|interface| interface.link == way.link)?;
         // (A broadcast is the kernel's, and so is what leaves from another link's address: the answers come there.)
         let is_to_one = !matches!(way.hop, NextHop::Station(station) if station.is_multicast());
@@ -111,7 +113,7 @@ impl Interfaces {
 
     /// Where a socket that is bound there has flows: on which rings, with which addresses. One that is bound to every address has one for each that its
     /// interfaces have, so that what is for others, or for many, goes past it.
-    pub(crate) fn places(&self, bound: SocketAddr, takes_both: bool) -> Vec<(u16, SocketAddr)> {
+    pub(crate) fn places(&self, bound: SocketAddr, takes_both: bool) -> Vec<Place> {
         let tables = self.monitor.tables();
         let is_any = bound.ip().is_unspecified();
         let is_meant = |ip: IpAddr| {
@@ -121,8 +123,7 @@ impl Interfaces {
         let is_plain = |ip: IpAddr| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let of = |interface: &Interface| {
             let own = tables.addresses_of(interface.link).iter().map(|own| own.address);
-            let places: Vec<_> =
-                own.filter(|&ip| is_meant(ip) && is_plain(ip)).map(|ip| (interface.ring, SocketAddr::new(ip, bound.port()))).collect();
+            let places: Vec<_> = own.filter(|&ip| is_meant(ip) && is_plain(ip)).map(|ip| (interface.ring, ip)).collect();
             places
         };
         self.all.iter().flat_map(of).collect()
@@ -164,6 +165,12 @@ impl Interfaces {
     }
 }
 
+/// The index of the link that a ring is on. What comes by shared memory comes by the loopback, which is the first in each network namespace.
+pub(crate) fn link_of(ring: u16) -> u32 {
+    let of = |interfaces: &Interfaces| interfaces.all.iter().find(|interface| interface.ring == ring).map(|interface| interface.link.0);
+    process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
+}
+
 fn attach_one(process: &'static Process, rings: &mut Rings, monitor: &Monitor, name: &str) -> Result<Interface, String> {
     let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let queues = devices::attach_interface(name).map_err(|error| error.to_string())?;
@@ -191,7 +198,7 @@ impl Offload {
         if self.interfaces.is_some() {
             self.serve_interfaces(self.rings.interfaces, Some(now));
             if self.interfaces.as_mut().is_some_and(|interfaces| interfaces.has_moved()) {
-                self.follow_addresses(now);
+                self.follow_addresses();
             }
         }
     }

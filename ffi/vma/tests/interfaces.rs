@@ -11,7 +11,7 @@ mod namespaces;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use namespaces::{enter, ip, new_namespace};
 use programs::{compile, library};
+use ringway_report::ProcessReport;
 
 const DEVICE: &str = "shm,xdp:a0";
 const PORT: &str = "7100";
@@ -27,6 +28,7 @@ const PORT: &str = "7100";
 struct Cable {
     there: File,
     program: PathBuf,
+    several: PathBuf,
 }
 
 /// Addresses of both ends.
@@ -55,15 +57,36 @@ impl Cable {
         ip(&addresses_there("b0"));
         enter(&here);
         ip(&addresses_here("a0"));
-        Some(Self { there, program: compile("tests/c/far.c") })
+        Some(Self { there, program: compile("tests/c/far.c"), several: compile("tests/c/several.c") })
     }
 
     /// Starts the program at our end, on the interface.
     fn here(&self, arguments: &[&str]) -> Running {
+        Self::preloaded(&self.program, arguments, &[("VMA_CONFIG_FILE", "")])
+    }
+
+    /// The same of the program for sockets with several flows.
+    fn several(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
+        Self::preloaded(&self.several, arguments, &[&[("VMA_CONFIG_FILE", "")], environment].concat())
+    }
+
+    fn preloaded(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(&self.program).args(arguments);
-        command.env("LD_PRELOAD", library()).env("RINGWAY_DEVICE", DEVICE).env("VMA_CONFIG_FILE", "");
+        command.arg("60").arg(program).args(arguments);
+        command.env("LD_PRELOAD", library()).env("RINGWAY_DEVICE", DEVICE).envs(environment.iter().copied());
         Running::start(command)
+    }
+
+    /// Has a program that talks to a server at the other end do so, and returns how many datagrams our kernel has sent and received meanwhile.
+    fn with_server(&self, there: &str, talk: impl FnOnce()) -> [u64; 2] {
+        let server = self.there(&["serve", there, PORT]);
+        self.await_listener(false);
+        let before = datagrams();
+        talk();
+        let after = datagrams();
+        self.here(&["quit", there, PORT]).ends_well();
+        server.join().expect("the kernel's program");
+        [after[0] - before[0], after[1] - before[1]]
     }
 
     /// Runs the program at the other end, on the kernel.
@@ -85,26 +108,30 @@ impl Cable {
 
     /// Waits until somebody listens there.
     fn await_listener(&self, is_here: bool) {
+        self.await_sockets(is_here, "tcp", " 0A ", 1);
+    }
+
+    /// Waits until so many sockets of a protocol have the port, in that state.
+    fn await_sockets(&self, is_here: bool, protocol: &'static str, state: &'static str, count: usize) {
         let there = self.there.try_clone().expect("a descriptor");
         let look = move || {
             if !is_here {
                 enter(&there);
             }
             let wanted = format!(":{:04X} ", PORT.parse::<u16>().expect("a port"));
-            let listens = || {
-                ["tcp", "tcp6"].iter().any(|table| {
-                    let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
-                    text.lines().any(|line| line.contains(&wanted) && line.contains(" 0A "))
-                })
+            let are_there = || {
+                let of = |table| fs::read_to_string(format!("/proc/thread-self/net/{protocol}{table}")).unwrap_or_default();
+                let all = [of(""), of("6")].concat();
+                all.lines().filter(|line| line.contains(&wanted) && line.contains(state)).count() == count
             };
             let end = Instant::now() + Duration::from_secs(20);
-            while !listens() {
-                assert!(Instant::now() < end, "nobody listens");
+            while !are_there() {
+                assert!(Instant::now() < end, "nobody has the port");
                 std::thread::sleep(Duration::from_millis(10));
             }
         };
         // (Who has entered a namespace stays there.)
-        if is_here { look() } else { std::thread::spawn(look).join().expect("somebody listens") }
+        if is_here { look() } else { std::thread::spawn(look).join().expect("somebody has the port") }
     }
 }
 
@@ -147,6 +174,19 @@ fn kernels() -> [u64; 2] {
     let snmp6 = fs::read_to_string("/proc/thread-self/net/snmp6").expect("counters");
     let v6 = snmp6.lines().find_map(|line| line.strip_prefix("Udp6InDatagrams")).and_then(|rest| rest.trim().parse::<u64>().ok());
     [of("Tcp:", 10), of("Udp:", 1) + v6.unwrap_or(0)]
+}
+
+/// Datagrams that our end's kernel has sent and received.
+fn datagrams() -> [u64; 2] {
+    let snmp = fs::read_to_string("/proc/thread-self/net/snmp").expect("counters");
+    let line = snmp.lines().filter(|line| line.starts_with("Udp:")).nth(1).expect("its numbers");
+    let v4: Vec<u64> = line.split_whitespace().skip(1).map(|number| number.parse().expect("a number")).collect();
+    let snmp6 = fs::read_to_string("/proc/thread-self/net/snmp6").expect("counters");
+    let v6 = |name| -> u64 {
+        let of = |line: &str| line.split_once(char::is_whitespace).filter(|(key, _)| *key == name)?.1.trim().parse().ok();
+        snmp6.lines().find_map(of).unwrap_or(0)
+    };
+    [v4[3] + v6("Udp6OutDatagrams"), v4[0] + v6("Udp6InDatagrams")]
 }
 
 #[test]
@@ -246,5 +286,82 @@ fn without_the_privileges_the_kernel_serves_and_one_line_says_what_is_missing() 
         let lines: Vec<&str> = log.lines().filter(|line| line.contains("a0")).collect();
         let [line] = lines[..] else { panic!("{log}") };
         assert!(line.contains("the process lacks CAP_BPF"), "{line}");
+    });
+}
+
+#[test]
+fn what_comes_by_an_interface_is_lent_named_and_counted_as_what_comes_by_shared_memory() {
+    on_cable(|cable| {
+        for [_, there] in ENDS {
+            for word in ["lent", "named", "warm"] {
+                // (A datagram to nobody is the kernel's, and so is its way back.)
+                let by_kernel = cable.with_server(there, || cable.several(&[word, there, PORT], &[]).ends_well());
+                assert_eq!(by_kernel, [0; 2], "{word} {there}");
+            }
+            let stats = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("several-{}.json", std::process::id()));
+            let path = stats.to_string_lossy().into_owned();
+            cable.with_server(there, || cable.several(&["sent", there, PORT], &[("RINGWAY_STATS_FILE", &path)]).ends_well());
+            let text = fs::read_to_string(&stats).expect("its statistics");
+            fs::remove_file(&stats).expect("it was just read");
+            let report: ProcessReport = serde_json::from_str(text.trim()).expect("a report");
+            let udp: Vec<_> = report.sockets.iter().filter(|socket| socket.protocol == "udp").collect();
+            assert_eq!(udp.iter().map(|socket| (socket.tx_packets, socket.rx_packets)).collect::<Vec<_>>(), [(10, 10)], "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_rule_leaves_what_is_sent_over_an_interface_to_the_kernel() {
+    on_cable(|cable| {
+        let [_, there] = ENDS[0];
+        let rules = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("several-{}.conf", std::process::id()));
+        fs::write(&rules, "use os udp_sender *:*\n").expect("a file");
+        let path = rules.to_string_lossy().into_owned();
+        let [sent, _] = cable.with_server(there, || cable.several(&["sent", there, PORT], &[("VMA_CONFIG_FILE", &path)]).ends_well());
+        fs::remove_file(&rules).expect("it was just made");
+        assert_eq!(sent, 10);
+    });
+}
+
+#[test]
+fn the_kernel_shares_out_what_comes_for_an_address_that_several_sockets_have() {
+    on_cable(|cable| {
+        for [here, _] in ENDS {
+            for word in ["newest", "spread"] {
+                let receiver = cable.several(&[word, here, PORT], &[]);
+                cable.await_sockets(true, "udp", " 07 ", 2);
+                cable.there(&["spray", here, PORT]).join().expect("the kernel's program");
+                receiver.ends_well();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_socket_that_is_bound_to_the_loopback_receives_nothing_that_comes_by_an_interface() {
+    on_cable(|cable| {
+        for [here, _] in ENDS {
+            let receiver = cable.several(&["within", here, PORT], &[]);
+            cable.await_sockets(true, "udp", " 07 ", 1);
+            let next = (PORT.parse::<u16>().expect("a port") + 1).to_string();
+            for port in [PORT, &next] {
+                cable.there(&["spray", here, port]).join().expect("the kernel's program");
+            }
+            receiver.ends_well();
+        }
+    });
+}
+
+#[test]
+fn a_child_receives_what_comes_by_an_interface() {
+    on_cable(|cable| {
+        for [here, _] in ENDS {
+            let receiver = cable.several(&["child", here, PORT], &[]);
+            cable.await_sockets(true, "udp", " 07 ", 1);
+            // (The fork comes after that.)
+            std::thread::sleep(Duration::from_millis(500));
+            cable.there(&["spray", here, PORT]).join().expect("the kernel's program");
+            receiver.ends_well();
+        }
     });
 }

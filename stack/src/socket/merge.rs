@@ -26,20 +26,7 @@ pub(super) fn next(
     if let (&[flow], None) = (flows, &beside) {
         return Some(Source::Flow(flow));
     }
-    let mut first: Option<(Instant, Source)> = None;
-    for &flow in flows {
-        let Some(ring) = rings.at(flow.ring) else { continue };
-        if ring.readiness(flow).contains(Readiness::ERR) {
-            return Some(Source::Flow(flow));
-        }
-        let Some(at) = ring.arrived(flow) else { continue };
-        if mutation.is(Mutant::FirstRingFirst) {
-            return Some(Source::Flow(flow));
-        }
-        if first.is_none_or(|(before, _)| at < before) {
-            first = Some((at, Source::Flow(flow)));
-        }
-    }
+    let mut first = first_waiting(rings, flows.iter().copied(), mutation).map(|(at, flow)| (at, Source::Flow(flow)));
     if let Some(at) = beside.and_then(|beside| beside.arrived(now))
         && first.is_none_or(|(before, _)| at < before && !mutation.is(Mutant::KernelLast))
     {
@@ -49,11 +36,27 @@ pub(super) fn next(
 }
 
 /// Of several flows, the one where what came first waits, or an error. `None`: nothing waits anywhere.
-pub fn first_of(rings: &mut dyn Rings, flows: &[FlowId]) -> Option<FlowId> {
-    match next(rings, flows, None, Instant::ZERO, Mutation::HEALTHY)? {
-        Source::Flow(flow) => Some(flow),
-        Source::Kernel => None,
+pub fn first_of(rings: &mut dyn Rings, flows: impl IntoIterator<Item = FlowId>) -> Option<FlowId> {
+    first_waiting(rings, flows, Mutation::HEALTHY).map(|(_, flow)| flow)
+}
+
+/// The same, and since when it waits. (An error does since ever.)
+fn first_waiting(rings: &mut dyn Rings, flows: impl IntoIterator<Item = FlowId>, mutation: Mutation) -> Option<(Instant, FlowId)> {
+    let mut first: Option<(Instant, FlowId)> = None;
+    for flow in flows {
+        let Some(ring) = rings.at(flow.ring) else { continue };
+        if ring.readiness(flow).contains(Readiness::ERR) {
+            return Some((Instant::ZERO, flow));
+        }
+        let Some(at) = ring.arrived(flow) else { continue };
+        if mutation.is(Mutant::FirstRingFirst) {
+            return Some((Instant::ZERO, flow));
+        }
+        if first.is_none_or(|(before, _)| at < before) {
+            first = Some((at, flow));
+        }
     }
+    first
 }
 
 /// What several flows, and the kernel's part, are ready for together: reading and writing if one is; ended if all are.

@@ -20,6 +20,7 @@ use crate::extra::resume::Resume;
 use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
+use crate::interfaces;
 use crate::process::{Process, process, process_or_init};
 use crate::real;
 use crate::slab::Key;
@@ -39,8 +40,8 @@ enum Got {
     Kernel(usize),
     /// The same, for a socket of whose datagrams the ring may have dropped some, which the program wants to know.
     KernelOfTwo(usize),
-    /// A datagram of the ring.
-    Datagram(ringway_stack::ring::Datagram, Family, Ancillary),
+    /// A datagram of that ring.
+    Datagram(ringway_stack::ring::Datagram, Family, Ancillary, u16),
 }
 
 /// Receives on a socket of ours, and counts how that ends; `kernel` receives from the kernel, with extra flags.
@@ -78,7 +79,8 @@ fn receive_uncounted(
         return match came {
             Came::Bytes(result) => result.map(Got::Plain).map_err(Errno::from),
             Came::Datagram(result) => result.map(|taken| match taken {
-                Taken::Ring { datagram, family, ancillary } => Got::Datagram(datagram, family, ancillary),
+                // (What is on an interface is not plain.)
+                Taken::Ring { datagram, family, ancillary } => Got::Datagram(datagram, family, ancillary, 0),
                 Taken::Kernel(count) => Got::Kernel(count),
             }),
             Came::Nothing(error) => Err(error),
@@ -114,7 +116,7 @@ fn receive_uncounted(
             let (family, ancillary) = (socket.family, socket.ancillary);
             // (Nothing of a datagram is urgent: Linux's udp_recvmsg does not look at MSG_OOB.)
             match datagram::receive(process, guard, now, (fd, key), into, flags & !libc::MSG_OOB, kernel)? {
-                Received::Ring(datagram) => Ok(Got::Datagram(datagram, family, ancillary)),
+                Received::Ring(datagram, ring) => Ok(Got::Datagram(datagram, family, ancillary, ring)),
                 Received::Kernel(count) if ancillary.drops.is_some() && flags & libc::MSG_ERRQUEUE == 0 => Ok(Got::KernelOfTwo(count)),
                 Received::Kernel(count) => Ok(Got::Kernel(count)),
                 Received::End => Ok(Got::Stream(0)),
@@ -153,7 +155,7 @@ fn go_on_waiting(
             result => result.map(Got::Stream),
         },
         Kind::Datagram(_) => Ok(match datagram::wait_for_more(process, (fd, key), into, (flags, kernel), (timeout, begun))? {
-            Received::Ring(datagram) => Got::Datagram(datagram, family, ancillary),
+            Received::Ring(datagram, ring) => Got::Datagram(datagram, family, ancillary, ring),
             Received::Kernel(count) => Got::Kernel(count),
             Received::End => Got::Stream(0),
         }),
@@ -431,7 +433,7 @@ pub(super) unsafe fn recvfrom(
                     let got = receive_on(fd, found, &mut [slice], flags, &kernel)?;
                     match got {
                         // SAFETY: the program's promise to recvfrom(2).
-                        Got::Datagram(datagram, family, _) => unsafe { Raw::new(datagram.from, family).write(from, from_len)? },
+                        Got::Datagram(datagram, family, ..) => unsafe { Raw::new(datagram.from, family).write(from, from_len)? },
                         // SAFETY: as above.
                         Got::Stream(_) if !from.is_null() => unsafe { name_nobody(from_len)? },
                         _ => {}
@@ -532,14 +534,14 @@ unsafe fn receive_message(
             control.finish();
             Ok(count)
         }
-        Got::Datagram(datagram, family, ancillary) => {
+        Got::Datagram(datagram, family, ancillary, ring) => {
             if !header.msg_name.is_null() {
                 // SAFETY: the caller's promise.
                 unsafe { Raw::new(datagram.from, family).write(header.msg_name.cast(), &raw mut header.msg_namelen)? };
             }
             header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC | if datagram.len > datagram.copied { libc::MSG_TRUNC } else { 0 };
             // SAFETY: the caller's promise.
-            unsafe { write_ancillary(header, &datagram, ancillary) };
+            unsafe { write_ancillary(header, &datagram, ancillary, ring) };
             Ok(got_count(&datagram, flags))
         }
     }
@@ -603,7 +605,7 @@ fn got_count(datagram: &ringway_stack::ring::Datagram, flags: c_int) -> usize {
 }
 
 /// Writes the control messages that the socket was asked for.
-unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::Datagram, asked: Ancillary) {
+unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::Datagram, asked: Ancillary, ring: u16) {
     // SAFETY: the caller's promise: the header's room is the program's.
     let mut control = unsafe { Control::new(header) };
     if asked.timestamp != 0 || asked.timestamping != 0 {
@@ -617,9 +619,9 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
         && let IpAddr::V4(ip) = datagram.to
     {
         let to = ip.octets();
-        // struct in_pktinfo: interface index (1 is the loopback), the address it came to, the one in the header.
+        // struct in_pktinfo: interface index, the address it came to, the one in the header.
         let mut info = [0u8; 12];
-        info[..4].copy_from_slice(&1_u32.to_ne_bytes());
+        info[..4].copy_from_slice(&interfaces::link_of(ring).to_ne_bytes());
         info[4..8].copy_from_slice(&to);
         info[8..].copy_from_slice(&to);
         control.put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
@@ -631,7 +633,7 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::D
             IpAddr::V6(ip) => ip,
         };
         info[..16].copy_from_slice(&to.octets());
-        info[16..].copy_from_slice(&1_u32.to_ne_bytes());
+        info[16..].copy_from_slice(&interfaces::link_of(ring).to_ne_bytes());
         control.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
     control.finish();

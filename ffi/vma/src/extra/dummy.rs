@@ -4,14 +4,14 @@ use core::ffi::c_int;
 use std::io::IoSlice;
 
 use ringway_stack::Error;
-use ringway_stack::ring::NextHop;
 
 use crate::errno::{self, Errno};
 use crate::fd_counters;
 use crate::fdtable;
 use crate::process::process_or_init;
 use crate::slab::Key;
-use crate::socket::address::{self, Address};
+use crate::socket::address::Address;
+use crate::socket::routes::Sending;
 use crate::socket::{Family, Kind, datagram};
 
 /// The flag.
@@ -65,9 +65,8 @@ pub(crate) fn send(
             let saved = errno::current();
             let way = datagram::way(process, fd, key, to(family));
             errno::set(saved);
-            let (id, station, to) = way.ok_or(Errno(libc::EINVAL))?;
-            let source = address::source_for(to.ip());
-            process.lock().rings.of_mut(id).udp_dummy(id, data, source, Some((to, NextHop::Station(station)))).map_err(refusal)
+            let (Sending { flow, source, hop }, to) = way.ok_or(Errno(libc::EINVAL))?;
+            process.lock().rings.of_mut(flow).udp_dummy(flow, data, source, Some((to, hop))).map_err(refusal)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => Err(Errno(libc::EINVAL)),
     }

@@ -15,8 +15,9 @@ pub(super) unsafe extern "C" fn get_socket_network_header(fd: c_int, out: *mut c
     };
     crate::boundary!(-1, {
         let mut guard = process.lock();
-        let found = guard.sockets.find(key).and_then(|socket| Some((socket.ring_id()?, socket.peer?)));
-        let Some((id, peer)) = found else { return errno::fail(libc::ENOTCONN) };
+        let found = guard.sockets.find(key).and_then(|socket| Some((socket.flow_to_peer(), socket.peer?)));
+        let Some((flow, peer)) = found else { return errno::fail(libc::ENOTCONN) };
+        let Some(id) = flow else { return errno::fail(libc::EINVAL) };
         let Ok(headers) = guard.rings.of_mut(id).headers(id, address::source_for(peer.ip())) else { return errno::fail(libc::ENOTCONN) };
         drop(guard);
         // SAFETY: the program's promise: a number, and that many bytes at `out`.

@@ -134,20 +134,23 @@ impl Out {
         offload.begin_lending();
         // What waits comes first: if each call polled for its one packet, the socket would fill until it drops.
         let key = self.key;
-        let has_some = |offload: &mut Offload| {
-            let own = offload.turn(key).or_else(|| offload.sockets.find(key).and_then(Socket::ring_id));
-            own.is_some_and(|id| offload.rings.of(id).readiness(id).intersects(Readiness::IN | Readiness::ERR))
+        let find = |offload: &mut Offload| {
+            let next = offload.turn(key).or_else(|| offload.sockets.find(key).and_then(Socket::ring_id));
+            next.filter(|&id| offload.rings.of(id).readiness(id).intersects(Readiness::IN | Readiness::ERR))
         };
-        let finds_nothing = !has_some(offload) && {
+        let mut found = find(offload);
+        if found.is_none() {
             offload.poll_if_due(now);
-            !has_some(offload)
-        };
+            found = find(offload);
+        }
         let Some(socket) = offload.sockets.find(self.key) else { return Err(Errno(libc::EBADF)) };
         let family = socket.family;
         let lent = match socket.kind {
-            Kind::Datagram(Some(_)) if finds_nothing => Err(Errno(libc::EAGAIN)),
-            // SAFETY: the caller's promise.
-            Kind::Datagram(Some(id)) => unsafe { self.lend_datagram(offload, now, id, family, from, from_len) }.map(Some),
+            Kind::Datagram(Some(_)) => match found {
+                // SAFETY: the caller's promise.
+                Some(id) => unsafe { self.lend_datagram(offload, now, id, family, from, from_len) }.map(Some),
+                None => Err(Errno(libc::EAGAIN)),
+            },
             Kind::Stream(id) | Kind::Connecting(id) => {
                 if !from.is_null() && !from_len.is_null() {
                     // A stream names nobody.

@@ -328,7 +328,7 @@ pub(crate) fn readiness(rings: &Rings, socket: &Socket) -> u32 {
         Source::Ring(id) if socket.receive_low_water > 1 => expand(above_low_water(rings, socket, id).bits()),
         Source::Ring(id) => expand(rings.of(id).readiness(id).bits()),
         Source::Both(Some(id)) => {
-            let others = socket.others.iter().map(|flow| flow.id).chain(socket.flows_beyond()).map(|flow| rings.of(flow).readiness(flow));
+            let others = socket.others.iter().map(|flow| rings.of(flow.id).readiness(flow.id));
             expand(others.fold(rings.of(id).readiness(id), |all, ready| all | ready).bits())
         }
         Source::Fresh if socket.shut.read => FRESH | IN | libc::EPOLLRDHUP as u32,

@@ -362,8 +362,9 @@ impl Sample {
 
 /// What the rings say of a socket: of all its flows.
 fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
-    let mut info = socket.ring_id().and_then(|id| offload.rings.of(id).info(id))?;
-    for other in socket.others.iter().filter_map(|flow| offload.rings.of(flow.id).info(flow.id)) {
+    let mut infos = socket.flows().filter_map(|id| offload.rings.of(id).info(id));
+    let mut info = infos.next()?;
+    for other in infos {
         let (all, more) = (&mut info.counters, &other.counters);
         all.rx_packets += more.rx_packets;
         all.rx_bytes += more.rx_bytes;
@@ -377,8 +378,9 @@ fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
 
 /// Likewise. (The limit is each flow's.)
 fn backlog_of(offload: &Offload, socket: &Socket) -> Option<Backlog> {
-    let mut backlog = socket.ring_id().and_then(|id| offload.rings.of(id).udp_backlog(id))?;
-    for other in socket.others.iter().filter_map(|flow| offload.rings.of(flow.id).udp_backlog(flow.id)) {
+    let mut backlogs = socket.flows().filter_map(|id| offload.rings.of(id).udp_backlog(id));
+    let mut backlog = backlogs.next()?;
+    for other in backlogs {
         backlog.packets += other.packets;
         backlog.packets_max += other.packets_max;
         backlog.bytes_max += other.bytes_max;

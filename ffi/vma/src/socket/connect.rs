@@ -2,21 +2,19 @@
 
 use core::ffi::c_int;
 use core::time::Duration;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
-use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::{Error, tcp};
 
 use super::address::{self, Address, Raw};
 use super::greeting::Question;
+use super::ways::{Ahead, Unreachable, ahead};
 use super::{Family, Kind, common, datagram, greeting, lifecycle, ports, stream};
-use crate::devices::{ResolveError, Resolved, Search};
 use crate::errno::{Errno, THEIRS};
-use crate::interfaces::Path;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{mux, real, rules};
@@ -52,7 +50,7 @@ pub(crate) unsafe fn connect(process: &Process, fd: c_int, key: Key, raw: *const
             mux::refresh(&mut guard, key.index);
             Err(THEIRS)
         }
-        Kind::Fresh => match allowed(process, fd, key, to).and_then(|to| find(process, key, to)) {
+        Kind::Fresh => match allowed(process, fd, key, to).and_then(|to| ahead(process, key, to)) {
             Ok(way) => open(process, fd, key, way),
             Err(Unreachable::NotAnAddress | Unreachable::Unasked) => Err(THEIRS),
             Err(Unreachable::Because(reason)) => {
@@ -78,17 +76,6 @@ pub(crate) fn kernel_result(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(Errno::last()) } else { Ok(result) }
 }
 
-/// Why a destination is the kernel's.
-pub(crate) enum Unreachable {
-    /// `AF_UNSPEC`, or nothing that connects at all: the kernel says what it thinks of it, and nothing is decided.
-    NotAnAddress,
-    Because(Reason),
-    /// Somebody may have it who is being asked.
-    Unasked,
-    /// A rule of libvma.conf says so.
-    ByRule(String),
-}
-
 /// Where a TCP socket connects to over the ring, if it may, and libvma.conf lets it.
 fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Address, Unreachable> {
     let Address::Ip(to) = to else { return Ok(to) };
@@ -102,106 +89,9 @@ fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Addres
     rules::leave(Role::TcpClient, to, own).map_or(Ok(Address::Ip(to)), |rule| Err(Unreachable::ByRule(rule)))
 }
 
-/// Where a TCP connection goes, as a ring's peers are known to it.
-struct Way {
-    ring: u16,
-    remote: SocketAddr,
-    hop: NextHop,
-    /// From which address, if an interface leads there.
-    source: Option<IpAddr>,
-}
-
-impl Way {
-    const fn to_member(ring: u16, remote: SocketAddr, hop: NextHop) -> Self {
-        Self { ring, remote, hop, source: None }
-    }
-}
-
-/// Where a TCP connection goes. Who waits for nothing does not wait for a peer that has to be asked first either: a thread asks, and the
-/// connection goes on from there ([`greeting`]).
-fn find(process: &Process, key: Key, to: Address) -> Result<Way, Unreachable> {
-    let remote = match candidate(process, to) {
-        Err(Unreachable::Because(Reason::NotLocal)) => return find_beyond(process, key, to),
-        remote => remote?,
-    };
-    let (waits, ring) = {
-        let mut guard = process.lock();
-        let ring = guard.choose_ring(key);
-        (guard.sockets.find(key).is_none_or(|socket| !socket.is_nonblocking()), ring)
-    };
-    let rendezvous = process.rendezvous_at(ring);
-    if waits {
-        return match rendezvous.resolve(Protocol::Tcp, remote) {
-            Ok(Some(hop)) => Ok(Way::to_member(ring, remote, NextHop::Station(hop.mac))),
-            Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
-            Err(error) => Err(unreachable(remote, &error)),
-        };
-    }
-    let Search { found, unasked } = rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
-    let is_asked = unasked && greeting::begin(process, Question { ring, from: None, to: remote });
-    match found {
-        Some(hop) => Ok(Way::to_member(ring, remote, NextHop::Station(hop.mac))),
-        None if is_asked => Ok(Way::to_member(ring, remote, NextHop::Pending)),
-        None if unasked => Err(Unreachable::Because(Reason::NoResources)),
-        None => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
-    }
-}
-
-/// Where a TCP connection goes that leaves this machine.
-fn find_beyond(process: &Process, key: Key, to: Address) -> Result<Way, Unreachable> {
-    let Address::Ip(remote) = to else { return Err(Unreachable::NotAnAddress) };
-    let Path { ring, source, hop } = process.lock().path_of(key, remote).ok_or(Unreachable::Because(Reason::NotLocal))?;
-    Ok(Way { ring, remote, hop, source: Some(source) })
-}
-
-/// Whether an offloaded process gets the datagrams from a socket on that ring, and from there, to there, and where it is. Takes no longer than a
-/// datagram may: `waits` says whether its sender may block.
-pub(crate) fn reachable(
-    process: &Process,
-    (ring, from): (u16, SocketAddr),
-    to: Address,
-    waits: bool,
-) -> Result<(SocketAddr, Resolved), Unreachable> {
-    let remote = candidate(process, to)?;
-    let question = Question { ring, from: Some(from), to: remote };
-    let search = || process.rendezvous_at(ring).search_datagram(from, remote).map_err(|error| unreachable(remote, &error));
-    let mut known = search()?;
-    if known.found.is_none() && known.unasked && greeting::begin(process, question) {
-        greeting::await_end(process, question, waits);
-        known = search()?;
-    }
-    let nobody = if known.unasked { Unreachable::Unasked } else { Unreachable::Because(Reason::NoOffloadedPeer) };
-    known.found.map(|hop| (remote, hop)).ok_or(nobody)
-}
-
-/// Why an address is the kernel's that could not be resolved.
-pub(super) fn unreachable(remote: SocketAddr, error: &ResolveError) -> Unreachable {
-    tracing::debug!("{remote} cannot be reached by shared memory: {error}");
-    Unreachable::Because(error.reason())
-}
-
-/// An address that an offloaded process may have.
-fn candidate(process: &Process, to: Address) -> Result<SocketAddr, Unreachable> {
-    let remote = match to {
-        Address::Ip(remote) => address::destination(remote),
-        Address::Other => return Err(Unreachable::Because(Reason::Family)),
-        Address::Unspecified => return Err(Unreachable::NotAnAddress),
-    };
-    if remote.ip().is_multicast() || remote.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
-        return Err(Unreachable::Because(Reason::Multicast));
-    }
-    if remote.port() == 0 {
-        return Err(Unreachable::NotAnAddress);
-    }
-    if !process.addresses.contains(remote.ip()) {
-        return Err(Unreachable::Because(Reason::NotLocal));
-    }
-    Ok(remote)
-}
-
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(process: &Process, fd: c_int, key: Key, Way { ring, remote, hop, source }: Way) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, source }: Ahead) -> Result<c_int, Errno> {
     let source = source.unwrap_or(address::source_for(remote.ip()));
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);

@@ -1,23 +1,25 @@
-//! The flows of listeners and UDP sockets: one for each address that what is for the socket may come by.
+//! A socket's flows: one for each address that what is for it may come by, and for each ring that it may come to.
 //!
-//! An IPv6 socket that takes IPv4 as well (bound to `::`, without IPV6_V6ONLY) has a flow of each family. One of a socket's flows is its own
-//! ([`Kind`]), the rest are [`Socket::others`]. They change places, so that the own one is that where what came first waits
-//! ([`ringway_stack::socket::first_of`]): who reads knows of no more than one. Who sends asks for the one of the destination's family ([`Socket::flow_to`]).
+//! A connection has one. A listener, and a UDP socket, has one on shared memory for each family that it takes (one that is bound to `::`, without
+//! IPV6_V6ONLY, takes both), and on the ring of each interface one for each address there that it is bound to. The first of them, which is on shared memory
+//! and is there as long as any is, is in the socket's [`Kind`]; the others are [`Socket::others`].
 //!
-//! What is on interfaces is beside all these ([`super::beyond`]).
+//! Who reads takes what came first, whichever flow it came by ([`Offload::turn`]). Who sends goes by the flow that the way to the destination names
+//! ([`super::routes`]). A flow on shared memory is to be had, or the socket is the kernel's; what cannot be had on an interface is the kernel's there.
 //!
-//! The Extra API's readers (rings, callbacks), and who counts what is dropped (SO_RXQ_OVFL), go by a socket's one flow, which is IPv4's then: what
-//! comes by IPv6 comes by the kernel.
+//! The Extra API's readers (rings, callbacks), and who counts what is dropped (SO_RXQ_OVFL), go by a socket's first flow, which is IPv4's then: what
+//! comes by IPv6, or by an interface, comes by the kernel.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
-use ringway_stack::ring::FlowId;
+use ringway_stack::ring::{FlowId, Reuse};
 use ringway_stack::{Error, Instant, socket, tcp};
 
-use super::{Family, Kind, Socket, address};
+use super::{Kind, Socket, address};
 use crate::process::{self, Offload, Process};
+use crate::rings::RingSet;
 use crate::rules;
 use crate::slab::Key;
 
@@ -25,8 +27,17 @@ use crate::slab::Key;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
     pub(crate) id: FlowId,
-    /// Of which family what comes to it is.
-    pub(crate) family: Family,
+    /// For which address it is.
+    pub(crate) at: IpAddr,
+}
+
+/// Where a socket has a flow: on that ring, for that address.
+pub(crate) type Place = (u16, IpAddr);
+
+impl Flow {
+    const fn place(self) -> Place {
+        (self.id.ring, self.at)
+    }
 }
 
 impl Socket {
@@ -42,30 +53,72 @@ impl Socket {
         rules::leave(role, local, None).or_else(of_v4)
     }
 
-    /// The flow by which a UDP socket sends to an address.
-    #[inline]
-    pub(super) fn flow_to(&self, to: SocketAddr) -> Option<FlowId> {
-        let Kind::Datagram(own) = self.kind else { return None };
-        let family = Family::of(to);
-        if family == self.flow_family { own } else { self.others.iter().find(|flow| flow.family == family).map(|flow| flow.id) }
+    /// Whether others may have its address too, of which the kernel chooses one.
+    pub(super) fn shares_address(&self) -> bool {
+        self.reuse_port || self.protocol == Protocol::Udp && self.udp.reuse != Reuse::No
     }
 
-    /// Its flows, its own one first.
-    pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + use<> {
-        // (Few sockets have others: without them nothing is allocated.)
-        let others = self.others.clone().into_iter().map(|flow| flow.id);
-        self.ring_id().into_iter().chain(others).chain(self.flows_beyond())
+    /// The flow by which a UDP socket sends to an address of this machine's.
+    #[inline]
+    pub(super) fn flow_to(&self, to: SocketAddr) -> Option<FlowId> {
+        let is_meant = |flow: &Flow| flow.id.ring == self.ring && flow.at.is_ipv4() == to.is_ipv4();
+        self.flows_and_addresses().find(is_meant).map(|flow| flow.id)
+    }
+
+    /// The flow by which it sends to its peer. `None`: the kernel sends, as far as is known.
+    pub(crate) fn flow_to_peer(&self) -> Option<FlowId> {
+        match self.kind {
+            Kind::Datagram(_) => self.routes.flow_to(self.peer?).filter(|&flow| self.has_flow(flow)),
+            kind => kind.stream(),
+        }
+    }
+
+    /// The flow that it has there.
+    pub(super) fn flow_at(&self, place: Place) -> Option<FlowId> {
+        self.flows_and_addresses().find(|flow| flow.place() == place).map(|flow| flow.id)
+    }
+
+    /// The flows of a listener or a UDP socket, and for which addresses they are.
+    #[inline]
+    pub(super) fn flows_and_addresses(&self) -> impl Iterator<Item = Flow> {
+        self.first_flow().into_iter().chain(self.others.iter().copied())
+    }
+
+    fn first_flow(&self) -> Option<Flow> {
+        match self.kind {
+            Kind::Listener(first) | Kind::Datagram(first) => first.map(|id| Flow { id, at: self.flow_at }),
+            _ => None,
+        }
+    }
+
+    /// Its flows.
+    #[inline]
+    pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> {
+        self.ring_id().into_iter().chain(self.others.iter().map(|flow| flow.id))
     }
 
     /// Whether that flow is one of its.
     #[inline]
     pub(crate) fn has_flow(&self, flow: FlowId) -> bool {
-        self.ring_id() == Some(flow) || self.others.iter().any(|other| other.id == flow) || self.has_beyond(flow)
+        self.ring_id() == Some(flow) || self.others.iter().any(|other| other.id == flow)
     }
 
-    /// Makes that flow its own, or says that it has none.
-    fn set_own(&mut self, own: Option<FlowId>) {
-        self.kind = if self.protocol == Protocol::Tcp { Kind::Listener(own) } else { Kind::Datagram(own) };
+    /// Whether it reads from more than one.
+    #[inline]
+    pub(crate) const fn has_several_flows(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// One flow more; or the first.
+    fn add_flow(&mut self, flow: Flow) {
+        if self.ring_id().is_some() { self.others.push(flow) } else { self.set_first(Some(flow)) }
+    }
+
+    /// Makes that flow the first one, or says that there is none.
+    fn set_first(&mut self, first: Option<Flow>) {
+        let id = first.map(|flow| flow.id);
+        self.kind = if self.protocol == Protocol::Tcp { Kind::Listener(id) } else { Kind::Datagram(id) };
+        self.flow_at = first.map_or(self.flow_at, |flow| flow.at);
     }
 }
 
@@ -80,51 +133,77 @@ pub(super) fn now() -> Instant {
 }
 
 impl Offload {
-    /// Opens what a listener, or a UDP socket, has on the ring by the address that it is bound to: all of it, or nothing.
+    /// Opens the flows that a listener, or a UDP socket, has by the address that it is bound to: all of them that are on shared memory, or none.
     ///
     /// # Errors
     /// As [`ringway_stack::ring::Ring::tcp_listen`] and [`ringway_stack::ring::Ring::udp_open`].
-    pub(super) fn open_flows(&mut self, key: Key, local: SocketAddr) -> Result<(), Error> {
+    pub(super) fn open_flows(&mut self, key: Key) -> Result<(), Error> {
         self.choose_ring(key);
-        let Some(socket) = self.sockets.find(key) else { return Err(Error::BadSocket) };
-        let both = socket.takes_both();
-        let addresses = match both {
-            false => vec![local],
-            true if self.goes_by_one(socket) => vec![any_v4(local)],
-            true => vec![local, any_v4(local)],
-        };
-        let mut opened: Vec<Flow> = Vec::new();
-        for address in addresses {
-            match self.open_flow(key, address) {
-                Ok(id) => opened.push(Flow { id, family: Family::of(address) }),
-                Err(error) => {
-                    opened.iter().for_each(|flow| self.rings.of_mut(flow.id).close(now(), flow.id, false));
-                    return Err(error);
-                }
-            }
+        let opened = self.open_missing(key);
+        if opened.is_err() {
+            self.close_flows(key);
         }
-        let own = opened.remove(0);
-        let Some(socket) = self.sockets.find_mut(key) else { return Err(Error::BadSocket) };
-        socket.set_own(Some(own.id));
-        socket.flow_family = own.family;
-        socket.others = opened;
-        let flows = socket.flows();
-        flows.for_each(|flow| self.link(flow, key.index));
-        self.open_beyond(key, both);
-        Ok(())
+        opened
     }
 
     /// Whether somebody reads it who goes by one flow.
-    pub(super) fn goes_by_one(&self, socket: &Socket) -> bool {
+    fn goes_by_one(&self, socket: &Socket) -> bool {
         self.rings_are_used() || socket.callback().is_some() || socket.ancillary.drops.is_some()
     }
 
-    fn open_flow(&mut self, key: Key, local: SocketAddr) -> Result<FlowId, Error> {
-        let ring = self.sockets.find(key).ok_or(Error::BadSocket)?.ring;
-        self.open_flow_on(ring, key, local)
+    /// Where a socket is to have flows, as it is bound and connected; shared memory's come first.
+    fn places(&self, socket: &Socket) -> Vec<Place> {
+        let Some(bound) = socket.bound else { return Vec::new() };
+        let (takes_both, goes_by_one) = (socket.takes_both(), self.goes_by_one(socket));
+        let of_v4 = any_v4(bound).ip();
+        let mut places = match socket.first_flow() {
+            Some(first) if goes_by_one => vec![first.place()],
+            _ if takes_both && goes_by_one => vec![(socket.ring, of_v4)],
+            _ if takes_both => vec![(socket.ring, bound.ip()), (socket.ring, of_v4)],
+            _ => vec![(socket.ring, bound.ip())],
+        };
+        if let Some(peer) = socket.peer {
+            places.retain(|(_, at)| at.is_ipv4() == peer.is_ipv4());
+        }
+        // (Of a group that shares an address, the kernel chooses one.)
+        let is_kernels = goes_by_one || socket.shares_address() || socket.stays_within;
+        let Some(interfaces) = self.interfaces.as_ref().filter(|_| !is_kernels) else { return places };
+        let to_peer = socket.peer.map(|peer| interfaces.path(socket.protocol, socket.bound, peer).map(|path| (path.ring, path.source)));
+        let is_meant = |place: &Place| to_peer.is_none_or(|to_peer| to_peer == Some(*place));
+        places.extend(interfaces.places(bound, takes_both).into_iter().filter(is_meant));
+        places
     }
 
-    pub(super) fn open_flow_on(&mut self, ring: u16, key: Key, local: SocketAddr) -> Result<FlowId, Error> {
+    /// Opens the flows that a socket is to have, and has not.
+    ///
+    /// # Errors
+    /// One on shared memory cannot be had.
+    fn open_missing(&mut self, key: Key) -> Result<(), Error> {
+        let Some(socket) = self.sockets.find(key) else { return Err(Error::BadSocket) };
+        let port = socket.bound.map_or(0, |bound| bound.port());
+        let missing: Vec<Place> = self.places(socket).into_iter().filter(|&place| socket.flow_at(place).is_none()).collect();
+        let (mut result, mut opened) = (Ok(()), RingSet::NONE);
+        for (ring, at) in missing {
+            let local = SocketAddr::new(at, port);
+            match self.open_flow_on(ring, key, local) {
+                Ok(id) => {
+                    if let Some(socket) = self.sockets.find_mut(key) {
+                        socket.add_flow(Flow { id, at });
+                    }
+                    opened = opened.with(RingSet::of(ring));
+                    self.link(id, key.index);
+                }
+                Err(error) if self.rings.interfaces.contains(ring) => tracing::info!("{local} is served by the kernel only: {error}"),
+                Err(error) => result = Err(error),
+            }
+        }
+        if let Some(socket) = self.sockets.find_mut(key).filter(|_| !opened.is_empty()) {
+            socket.routes.ask_tables_again();
+        }
+        result
+    }
+
+    fn open_flow_on(&mut self, ring: u16, key: Key, local: SocketAddr) -> Result<FlowId, Error> {
         let socket = self.sockets.find(key).ok_or(Error::BadSocket)?;
         match socket.protocol {
             // The kernel has let the program bind the address: whoever else has it shares it, by fork or by SO_REUSEPORT.
@@ -138,92 +217,101 @@ impl Offload {
         }
     }
 
-    /// Makes that flow the socket's own where what came first waits, if it is shared memory's. Which one that is.
+    /// The flow from which a socket reads next: that where what came first waits.
     #[cold]
     pub(crate) fn turn(&mut self, key: Key) -> Option<FlowId> {
-        if let Some(first) = self.first_beyond(key) {
-            return Some(first);
-        }
-        let socket = self.sockets.find(key)?;
-        let own = socket.ring_id().filter(|_| !socket.others.is_empty())?;
-        let first = match socket.others.as_slice() {
-            // (One of each family, for nearly all: nothing is allocated for a receive.)
-            &[other] => socket::first_of(&mut self.rings, &[own, other.id]),
-            others => {
-                let flows: Vec<_> = core::iter::once(own).chain(others.iter().map(|flow| flow.id)).collect();
-                socket::first_of(&mut self.rings, &flows)
-            }
-        };
-        let first = first.unwrap_or(own);
-        self.make_own(key, |flow| flow.id == first);
-        Some(first)
+        let Self { sockets, rings, .. } = self;
+        let socket = sockets.find(key)?;
+        let first = socket.ring_id().filter(|_| socket.has_several_flows())?;
+        Some(socket::first_of(rings, socket.flows()).unwrap_or(first))
     }
 
-    /// The first of the other flows that is so becomes the own one, and the own one another; if the own one isn't so itself.
-    fn make_own(&mut self, key: Key, is_so: impl Fn(&Flow) -> bool) {
-        let Some(socket) = self.sockets.find_mut(key) else { return };
-        let Some(own) = socket.ring_id().map(|id| Flow { id, family: socket.flow_family }).filter(|own| !is_so(own)) else { return };
-        let Some(at) = socket.others.iter().position(is_so) else { return };
-        let next = core::mem::replace(&mut socket.others[at], own);
-        socket.set_own(Some(next.id));
-        socket.flow_family = next.family;
-    }
-
-    /// A UDP socket is connected: of its flows, the one of its peer's family stays. One that is connected no more has both again.
-    pub(super) fn keep_peers_flow(&mut self, key: Key) {
-        let Some(socket) = self.sockets.find(key) else { return };
-        match (socket.peer, socket.others.is_empty()) {
-            (Some(peer), false) => {
-                self.make_own(key, |flow| flow.family == Family::of(peer));
-                self.close_others(key);
-            }
-            (None, true) => self.open_other_family_again(key),
-            _ => {}
-        }
-    }
-
-    fn open_other_family_again(&mut self, key: Key) {
-        let Some(socket) = self.sockets.find(key) else { return };
-        let (Some(bound), true) = (socket.bound, matches!(socket.kind, Kind::Datagram(Some(_)))) else { return };
-        if !socket.takes_both() || self.goes_by_one(socket) {
+    /// Gives a socket the flows that it is to have from now on: it has a peer, or has none any more; or its options, or the interfaces' addresses, have changed.
+    pub(crate) fn fit_flows(&mut self, key: Key) {
+        if self.sockets.find(key).and_then(Socket::first_flow).is_none() {
             return;
         }
-        let local = if socket.flow_family == Family::V4 { bound } else { any_v4(bound) };
-        match self.open_flow(key, local) {
-            Ok(id) => {
-                if let Some(socket) = self.sockets.find_mut(key) {
-                    socket.others.push(Flow { id, family: Family::of(local) });
-                }
-                self.link(id, key.index);
-            }
-            // What comes by that family comes by the kernel.
-            Err(error) => tracing::debug!("{local} is served by the kernel only: {error}"),
+        if let Err(error) = self.open_missing(key) {
+            tracing::debug!("what a socket lacks on shared memory comes by the kernel: {error}");
         }
+        let Some(places) = self.sockets.find(key).map(|socket| self.places(socket)) else { return };
+        self.retain_flows(key, |flow| places.contains(&flow.place()));
+    }
+
+    /// Closes those flows of a listener or UDP socket that are not so. One on shared memory is left: the first that is so, or the first.
+    fn retain_flows(&mut self, key: Key, is_so: impl Fn(&Flow) -> bool) {
+        let Self { sockets, rings, .. } = self;
+        let Some(socket) = sockets.find_mut(key) else { return };
+        let Some(first) = socket.first_flow() else { return };
+        let is_within = |flow: &Flow| !rings.interfaces.contains(flow.id.ring);
+        if !is_so(&first)
+            && let Some(at) = socket.others.iter().position(|flow| is_so(flow) && is_within(flow))
+        {
+            let next = core::mem::replace(&mut socket.others[at], first);
+            socket.set_first(Some(next));
+        }
+        socket.others.retain(|flow| {
+            let stays = is_so(flow);
+            if !stays {
+                rings.of_mut(flow.id).close(now(), flow.id, false);
+            }
+            stays
+        });
+    }
+
+    /// Closes one of its flows.
+    pub(super) fn close_flow(&mut self, key: Key, id: FlowId) {
+        self.retain_flows(key, |flow| flow.id != id);
     }
 
     /// Closes all flows of a listener or UDP socket, of which the kernel's half is left.
     pub(crate) fn close_flows(&mut self, key: Key) {
-        self.close_others(key);
-        self.close_beyond(key, now());
-        let Some(socket) = self.sockets.find_mut(key) else { return };
-        if let Kind::Listener(Some(own)) | Kind::Datagram(Some(own)) = socket.kind {
-            socket.set_own(None);
-            self.rings.of_mut(own).close(now(), own, false);
-        }
+        let Self { sockets, rings, .. } = self;
+        let Some(socket) = sockets.find_mut(key) else { return };
+        let Some(first) = socket.first_flow() else { return };
+        let others = core::mem::take(&mut socket.others);
+        socket.set_first(None);
+        socket.routes.ask_tables_again();
+        others.iter().chain([&first]).for_each(|flow| rings.of_mut(flow.id).close(now(), flow.id, false));
     }
 
-    /// Closes the flows of a socket on shared memory beside its own one.
-    fn close_others(&mut self, key: Key) {
-        let Some(socket) = self.sockets.find_mut(key) else { return };
-        for other in core::mem::take(&mut socket.others) {
-            self.rings.of_mut(other.id).close(now(), other.id, false);
-        }
-    }
-
-    /// Somebody reads the socket who goes by one flow, IPv4's.
+    /// Somebody reads the socket who goes by one flow, IPv4's on shared memory.
     pub(crate) fn keep_one_flow(&mut self, key: Key) {
-        self.make_own(key, |flow| flow.family == Family::V4);
-        self.close_others(key);
-        self.close_beyond(key, now());
+        let interfaces = self.rings.interfaces;
+        self.retain_flows(key, |flow| flow.at.is_ipv4() && !interfaces.contains(flow.id.ring));
+    }
+
+    /// By its options, what comes for a socket by interfaces, or goes there, is the kernel's from now on.
+    pub(super) fn keep_within(&mut self, key: Key) {
+        if let Some(socket) = self.sockets.find_mut(key) {
+            socket.stays_within = true;
+            socket.routes.ask_tables_again();
+            self.fit_flows(key);
+        }
+    }
+
+    /// The interfaces have other addresses: what is bound to all of them has flows for these from now on.
+    pub(crate) fn follow_addresses(&mut self) {
+        let is_concerned = |socket: &Socket| socket.first_flow().is_some() && socket.peer.is_none();
+        let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_concerned(socket)).map(|(key, _)| key).collect();
+        for key in keys {
+            self.fit_flows(key);
+            crate::mux::refresh(self, key.index);
+        }
+        self.dispatch();
+    }
+
+    /// Before a fork: what comes for a listener or a UDP socket by an interface is the kernel's from now on, where each of the processes finds it.
+    pub(crate) fn share_flows(&mut self) {
+        let interfaces = self.rings.interfaces;
+        let is_there = |socket: &Socket| socket.first_flow().is_some() && !socket.rings().and(interfaces).is_empty();
+        let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_there(socket)).map(|(key, _)| key).collect();
+        for key in keys {
+            tracing::info!("a socket is the kernel's on interfaces from now on, as a child has it too");
+            if let Some(socket) = self.sockets.find_mut(key) {
+                socket.stays_within = true;
+            }
+            self.retain_flows(key, |flow| !interfaces.contains(flow.id.ring));
+        }
     }
 }

@@ -91,9 +91,8 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
             }
         }
         Kind::Listener(Some(_)) => {
-            let (backlog, flows) = (socket.backlog as usize, socket.flows());
-            for id in flows {
-                if let Err(error) = offload.rings.of_mut(id).tcp_set_backlog(id, backlog) {
+            for id in socket.flows() {
+                if let Err(error) = offload.rings.of_mut(id).tcp_set_backlog(id, socket.backlog as usize) {
                     tracing::debug!("the backlog was not changed: {error}");
                 }
             }
@@ -125,7 +124,7 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
     let before = socket.kind;
     // (A wait that publishes leaves errno alone, and the names that others have make it EADDRINUSE.)
     let saved = errno::current();
-    let opened = offload.open_flows(key, local);
+    let opened = offload.open_flows(key);
     errno::set(saved);
     match opened {
         Ok(()) => {
@@ -206,7 +205,6 @@ pub(crate) fn left_to_others(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     socket.kind = Kind::Listener(None);
     socket.others.clear();
-    socket.beyond = None;
     socket.reason = Some(Reason::RuleTaken);
     socket.waited = false;
     mux::refresh(offload, key.index);

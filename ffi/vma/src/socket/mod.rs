@@ -5,12 +5,11 @@
 
 pub(crate) mod accept;
 pub(crate) mod address;
-mod beyond;
 pub(crate) mod common;
 pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;
-mod flows;
+pub(crate) mod flows;
 pub(crate) mod greeting;
 mod groups;
 mod info;
@@ -28,8 +27,9 @@ mod six;
 pub(crate) mod special;
 pub(crate) mod stream;
 pub(crate) mod table;
+mod ways;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 pub(crate) use ringway_preload::vectors;
@@ -53,6 +53,10 @@ pub(crate) enum Family {
 impl Family {
     /// Of a socket that has such an address. (One of IPv6 can have either.)
     pub(crate) const fn of(address: SocketAddr) -> Self {
+        Self::of_ip(address.ip())
+    }
+
+    pub(crate) const fn of_ip(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 }
@@ -98,12 +102,10 @@ pub(crate) struct Socket {
     pub(crate) kind: Kind,
     /// The ring of its flows, or of those that it will have.
     pub(crate) ring: u16,
-    /// Of which family what comes to its own flow is, and the flows that a listener, or a UDP socket, has beside that one ([`flows`]).
-    pub(crate) flow_family: Family,
+    /// For which address the first flow of a listener, or a UDP socket, is, and the flows that it has beside that one ([`flows`]).
+    pub(crate) flow_at: IpAddr,
     pub(crate) others: Vec<flows::Flow>,
-    /// What a listener, or a UDP socket, has on the rings of interfaces.
-    pub(crate) beyond: Option<Box<beyond::Beyond>>,
-    /// It has none there, as other processes have it too.
+    /// It has none on interfaces: other processes have it too, other sockets may have its address, or it goes by other routes than most.
     pub(crate) stays_within: bool,
     /// O_NONBLOCK, which duplicates share as they do in the kernel.
     pub(crate) nonblocking: bool,
@@ -203,9 +205,8 @@ impl Socket {
                 Protocol::Udp => Kind::Datagram(None),
             },
             ring: 0,
-            flow_family: family,
+            flow_at: address::any(family).ip(),
             others: Vec::new(),
-            beyond: None,
             stays_within: false,
             nonblocking,
             receive_timeout: None,

@@ -58,6 +58,8 @@ const UDP_CORK: c_int = 1;
 const UDP_ENCAP: c_int = 100;
 const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
+const IP_UNICAST_IF: c_int = 50;
+const IPV6_UNICAST_IF: c_int = 76;
 /// The y2038-safe forms have the layout of the old ones on 64-bit machines.
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
@@ -186,6 +188,12 @@ pub(crate) unsafe fn set(
     apply(socket, process, level, name, &argument);
     sharing::leave_choice_to_kernel(offload, key);
     push(offload, process, key);
+    let shares = level == libc::SOL_SOCKET
+        && matches!(name, libc::SO_REUSEPORT | libc::SO_REUSEADDR)
+        && offload.sockets.find(key).is_some_and(Socket::shares_address);
+    if shares || device == Device::Local || is_route(level, name) && argument.int() != 0 {
+        offload.keep_within(key);
+    }
     if let Some(former) = former {
         drop(guard);
         former.lets_go(process);
@@ -234,6 +242,16 @@ fn kernel_only(level: c_int, name: c_int) -> bool {
             libc::IP_RECVTTL | libc::IP_RECVTOS | libc::IP_RECVOPTS | libc::IP_RETOPTS | libc::IP_RECVORIGDSTADDR | libc::IP_OPTIONS
         ),
         libc::IPPROTO_IPV6 => six::concerns_all(name) || six::concerns_datagrams(name),
+        _ => false,
+    }
+}
+
+/// Options by which the kernel sends another way than its tables say of the destination alone.
+fn is_route(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(name, libc::SO_MARK | libc::SO_DONTROUTE),
+        libc::IPPROTO_IP => name == IP_UNICAST_IF,
+        libc::IPPROTO_IPV6 => name == IPV6_UNICAST_IF,
         _ => false,
     }
 }

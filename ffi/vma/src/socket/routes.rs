@@ -1,16 +1,20 @@
-//! How destinations of datagrams are reached, remembered: a server answers many clients in turn, and is not to ask the rendezvous for each datagram.
+//! How destinations of datagrams are reached, remembered: a server answers many clients in turn, and is not to ask for each datagram who has an address, or
+//! where it is.
 //!
-//! A socket remembers both, what leads over the ring and what is the kernel's ([`Routes`]); beside a ring lies what leads over it for sockets that send by
-//! the ring's lock alone ([`super::plain`]).
+//! A socket remembers both, what leads over one of its flows and what is the kernel's ([`Routes`]). A way to a process of this machine is believed for as
+//! long as the rendezvous has that process there; one over an interface, for as long as the kernel's tables are the same. Beside a ring lies what leads
+//! over it for sockets that send by the ring's lock alone ([`super::plain`]).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Instant;
-use ringway_stack::device::MacAddr;
+use ringway_stack::ring::{FlowId, NextHop};
 
+use super::address;
 use crate::devices::{Rendezvous, Resolved};
+use crate::interfaces::Path;
 
 /// Destinations that are remembered. (A peer's memory is let go of when it is gone: what is bounded here are addresses.)
 const MOST: usize = 1024;
@@ -86,74 +90,126 @@ impl<T> Recent<T> {
     }
 
     /// Forgets all of which that is not so.
-    pub(super) fn retain(&mut self, holds: impl Fn(&T) -> bool) {
+    pub(super) fn retain(&mut self, mut holds: impl FnMut(&mut T) -> bool) {
         self.last.take_if(|(_, last)| !holds(last));
         self.others.retain(|_, other| holds(other));
     }
 }
 
-/// A way over the ring to an address, and until when it is believed.
+/// How a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sending {
+    /// By which of the socket's flows.
+    pub(crate) flow: FlowId,
+    /// From which address, if that flow is of every address.
+    pub(crate) source: IpAddr,
+    pub(crate) hop: NextHop,
+}
+
+/// A way over one of a socket's flows to an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
-    pub(super) hop: Resolved,
-    until: Instant,
+    sending: Sending,
+    /// Who has the address, if a process of this machine does, and until when that is believed.
+    member: Option<(Resolved, Instant)>,
 }
 
 impl Way {
-    fn new(hop: Resolved, now: Instant) -> Self {
-        let until = if hop.is_shared { now + SHARED_FOR } else { Instant::MAX };
-        Self { hop, until }
+    /// To a process of this machine.
+    pub(super) fn to_member(flow: FlowId, to: SocketAddr, member: Resolved, now: Instant) -> Self {
+        let until = if member.is_shared { now + SHARED_FOR } else { Instant::MAX };
+        let sending = Sending { flow, source: address::source_for(to.ip()), hop: NextHop::Station(member.mac) };
+        Self { sending, member: Some((member, until)) }
     }
 
-    /// Whether it still leads there.
+    /// Over an interface.
+    pub(super) const fn by_tables(flow: FlowId, path: Path) -> Self {
+        Self { sending: Sending { flow, source: path.source, hop: path.hop }, member: None }
+    }
+
+    #[inline]
+    pub(super) const fn sending(&self) -> Sending {
+        self.sending
+    }
+
+    /// Whether it still leads there. (Those by the kernel's tables are forgotten with these: [`Routes::follow`].)
     #[inline]
     pub(super) fn holds(&self, rendezvous: &Rendezvous, now: Instant) -> bool {
-        now < self.until && rendezvous.still_valid(&self.hop)
+        self.member.as_ref().is_none_or(|(member, until)| now < *until && rendezvous.still_valid(member))
+    }
+
+    /// Whether it leads to somebody who lives, as far as that can be told.
+    pub(super) fn is_alive(&self, rendezvous: &Rendezvous) -> bool {
+        self.member.as_ref().is_none_or(|(member, _)| rendezvous.still_valid(member))
     }
 }
 
 /// How a destination is reached.
 #[derive(Debug)]
 enum By {
-    Ring(Way),
+    Flow(Way),
     /// Through the kernel, until then, which was said to be for so long.
     Kernel(Instant, Duration),
 }
 
 /// A UDP socket's.
 #[derive(Debug, Default)]
-pub(crate) struct Routes(Recent<By>);
+pub(crate) struct Routes {
+    all: Recent<By>,
+    /// By which of the kernel's tables ([`ringway_stack::net::Tables::generation`]).
+    generation: u64,
+}
 
 impl Routes {
-    /// A destination is reached over the ring.
-    pub(super) fn over_ring(&mut self, to: SocketAddr, hop: Resolved, now: Instant) {
-        self.0.put(to, By::Ring(Way::new(hop, now)));
+    /// A destination is reached that way.
+    pub(super) fn by_flow(&mut self, to: SocketAddr, way: Way) {
+        self.all.put(to, By::Flow(way));
     }
 
     /// A destination is left to the kernel, for longer than it was the last time.
     pub(super) fn left_to_kernel(&mut self, to: SocketAddr, now: Instant) {
-        let spell = match self.0.peek(to) {
+        let spell = match self.all.peek(to) {
             Some(By::Kernel(_, last)) => (*last * 2).clamp(KERNEL_FOR_MIN, KERNEL_FOR_MAX),
             _ => KERNEL_FOR_MIN,
         };
-        self.0.put(to, By::Kernel(now + spell, spell));
+        self.all.put(to, By::Kernel(now + spell, spell));
     }
 
     /// The holder of a destination is being asked.
     pub(super) fn unasked(&mut self, to: SocketAddr, now: Instant) {
-        self.0.put(to, By::Kernel(now + UNASKED_FOR, Duration::ZERO));
+        self.all.put(to, By::Kernel(now + UNASKED_FOR, Duration::ZERO));
     }
 
     /// Of a destination nothing is known any more.
     pub(super) fn forget(&mut self, to: SocketAddr) {
-        self.0.forget(to);
+        self.all.forget(to);
     }
 
-    /// Where a destination is: `Some(None)` is the kernel, `None` is not known.
+    /// The kernel's tables are those: what was found by others is not believed any more.
     #[inline]
-    pub(super) fn find(&mut self, to: SocketAddr, rendezvous: &Rendezvous, now: Instant) -> Option<Option<MacAddr>> {
-        match self.0.find(to)? {
-            By::Ring(way) if way.holds(rendezvous, now) => Some(Some(way.hop.mac)),
+    pub(super) fn follow(&mut self, generation: u64) {
+        if core::mem::replace(&mut self.generation, generation) != generation {
+            self.ask_tables_again();
+        }
+    }
+
+    /// What is known by the kernel's tables alone, and what was left to the kernel, is asked for again.
+    #[cold]
+    pub(super) fn ask_tables_again(&mut self) {
+        self.all.retain(|by| match by {
+            By::Flow(way) => way.member.is_some(),
+            By::Kernel(until, _) => {
+                *until = Instant::ZERO;
+                true
+            }
+        });
+    }
+
+    /// How a destination is reached: `Some(None)` is the kernel, `None` is not known.
+    #[inline]
+    pub(super) fn find(&mut self, to: SocketAddr, rendezvous: &Rendezvous, now: Instant) -> Option<Option<Sending>> {
+        match self.all.find(to)? {
+            By::Flow(way) if way.holds(rendezvous, now) => Some(Some(way.sending)),
             By::Kernel(until, _) if now < *until => Some(None),
             _ => None,
         }
@@ -161,33 +217,41 @@ impl Routes {
 
     /// Whether the last datagram to that address was not the kernel's.
     pub(crate) fn is_by_ring(&self, to: SocketAddr) -> bool {
-        matches!(self.0.peek(to), Some(By::Ring(_)))
+        matches!(self.all.peek(to), Some(By::Flow(_)))
     }
 
     /// Whether it was.
     pub(super) fn is_by_kernel(&self, to: SocketAddr) -> bool {
-        matches!(self.0.peek(to), Some(By::Kernel(..)))
+        matches!(self.all.peek(to), Some(By::Kernel(..)))
     }
 
-    /// The way over the ring to an address, whether it is still believed or not.
-    pub(super) fn way_to(&self, to: SocketAddr) -> Option<&Way> {
-        match self.0.peek(to)? {
-            By::Ring(way) => Some(way),
+    /// The flow by which it goes to an address. `None`: by the kernel, or it is not known.
+    pub(super) fn flow_to(&self, to: SocketAddr) -> Option<FlowId> {
+        match self.all.peek(to)? {
+            By::Flow(way) => Some(way.sending.flow),
             By::Kernel(..) => None,
         }
     }
 
-    /// The way of the last datagram, if it went over the ring.
-    pub(super) fn last_over_ring(&self) -> Option<(SocketAddr, &Way)> {
-        match &self.0.last {
-            Some((to, By::Ring(way))) => Some((*to, way)),
+    /// How it goes by a flow to an address, whether that is still believed or not.
+    pub(super) fn sending_by(&self, flow: FlowId, to: SocketAddr) -> Option<Sending> {
+        match self.all.peek(to)? {
+            By::Flow(way) => Some(way.sending).filter(|sending| sending.flow == flow),
+            By::Kernel(..) => None,
+        }
+    }
+
+    /// The way of the last datagram, if it went by that flow.
+    pub(super) fn last_by(&self, flow: FlowId) -> Option<(SocketAddr, &Way)> {
+        match &self.all.last {
+            Some((to, By::Flow(way))) if way.sending.flow == flow => Some((*to, way)),
             _ => None,
         }
     }
 
     /// Lets go of peers that are no more, and so of their memory.
     pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous) {
-        self.0.retain(|by| matches!(by, By::Kernel(..)) || matches!(by, By::Ring(way) if rendezvous.still_valid(&way.hop)));
+        self.all.retain(|by| matches!(by, By::Kernel(..)) || matches!(by, By::Flow(way) if way.is_alive(rendezvous)));
     }
 }
 
@@ -203,7 +267,7 @@ mod tests {
     #[test]
     fn what_is_the_kernels_is_asked_for_at_once_and_then_ever_less_often() {
         let mut routes = Routes::default();
-        let spell = |routes: &Routes, to, now| match routes.0.peek(to) {
+        let spell = |routes: &Routes, to, now| match routes.all.peek(to) {
             Some(By::Kernel(until, _)) => until.since(now),
             other => panic!("{other:?}"),
         };
@@ -220,6 +284,23 @@ mod tests {
         routes.unasked(port(7), now);
         routes.left_to_kernel(port(7), now);
         assert_eq!(spell(&routes, port(7), now), KERNEL_FOR_MIN);
+    }
+
+    /// A way over an interface ends with the tables by which it was found, and what was left to the kernel is asked for again.
+    #[test]
+    fn other_tables_have_everything_asked_for_that_was_known_by_them() {
+        let mut routes = Routes::default();
+        let (flow, source) = (FlowId { ring: 1, index: 0, generation: 0 }, IpAddr::from([10, 0, 0, 1]));
+        let hop = NextHop::Neighbour(IpAddr::from([10, 0, 0, 2]));
+        routes.follow(5);
+        routes.by_flow(port(7), Way::by_tables(flow, Path { ring: 1, source, hop }));
+        routes.left_to_kernel(port(8), Instant::ZERO);
+        routes.follow(5);
+        assert_eq!(routes.sending_by(flow, port(7)), Some(Sending { flow, source, hop }));
+        assert!(routes.is_by_ring(port(7)) && routes.is_by_kernel(port(8)));
+        routes.follow(6);
+        assert!(!routes.is_by_ring(port(7)) && routes.sending_by(flow, port(7)).is_none());
+        assert!(matches!(routes.all.peek(port(8)), Some(By::Kernel(Instant::ZERO, KERNEL_FOR_MIN))), "and for how long is not forgotten");
     }
 
     #[test]

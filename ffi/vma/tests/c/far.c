@@ -5,6 +5,7 @@
  *   far fork ADDRESS PORT       has a child go on with a connection, and then goes on itself
  *   far forking ADDRESS PORT    a server that forks for each connection; after two it ends
  *   far nobody ADDRESS PORT     nobody has that address: EHOSTUNREACH
+ *   far spray ADDRESS PORT      sends a datagram from each of 64 sockets
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -235,6 +236,17 @@ static void nobody(void) {
     CHECK(connect(fd, (struct sockaddr *)&to, to_len) < 0 && errno == EHOSTUNREACH && close(fd) == 0);
 }
 
+static void spray(void) {
+    int fds[64];
+    for (int i = 0; i < 64; i++) {
+        fds[i] = opened(SOCK_DGRAM);
+        CHECK(sendto(fds[i], "spray", 5, 0, (struct sockaddr *)&to, to_len) == 5);
+    }
+    for (int i = 0; i < 64; i++) {
+        CHECK(close(fds[i]) == 0);
+    }
+}
+
 static void quit(void) {
     int fd = connected();
     char byte;
@@ -261,6 +273,10 @@ int main(int argc, char **argv) {
         CHECK(recv(fd, &byte, 1, 0) == 0 && close(fd) == 0);
     } else if (strcmp(argv[1], "nobody") == 0) {
         nobody();
+    } else if (strcmp(argv[1], "spray") == 0) {
+        spray();
+    } else if (strcmp(argv[1], "quit") == 0) {
+        quit();
     } else {
         CHECK(!"such a word");
     }

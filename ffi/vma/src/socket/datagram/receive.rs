@@ -115,7 +115,8 @@ impl KernelPoll {
 /// What a receive call brought: from the ring, or (already in the program's own structures) from the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Received {
-    Ring(Datagram),
+    /// A datagram of that ring.
+    Ring(Datagram, u16),
     Kernel(usize),
     /// Nothing: the reading end is shut.
     End,
@@ -181,7 +182,7 @@ pub(crate) fn receive<'a>(
             result => {
                 offload.dispatch();
                 offload.say_if_datagrams_are_plain(key, id);
-                return result.map(Received::Ring).map_err(Errno::from);
+                return result.map(|datagram| Received::Ring(datagram, id.ring)).map_err(Errno::from);
             }
         }
     }
@@ -288,7 +289,7 @@ fn wait_to_receive(
                 Err(Error::WouldBlock) => None,
                 result => {
                     offload.dispatch();
-                    Some(result.map(Received::Ring).map_err(Errno::from))
+                    Some(result.map(|datagram| Received::Ring(datagram, id.ring)).map_err(Errno::from))
                 }
             }
         });

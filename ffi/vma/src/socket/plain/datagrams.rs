@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use ringway_stack::ring::{Datagram, FlowId, NextHop, RecvFlags};
+use ringway_stack::ring::{Datagram, FlowId, RecvFlags};
 use ringway_stack::{Error, Instant};
 
 use super::super::address::{self, Address};
 use super::super::datagram::{KernelPoll, V6_MAX, ask_kernel, from_kernel};
-use super::super::routes::{Recent, Way};
+use super::super::routes::{Recent, Sending, Way};
 use super::super::{Ancillary, Family, Kind, Socket, vectors};
 use super::Entered;
 use crate::devices::Rendezvous;
@@ -31,6 +31,7 @@ struct Known {
     /// The flow's, for its slot may have had another one.
     generation: u32,
     family: Family,
+    /// Of which family what goes by the flow is.
     flow_family: Family,
     ancillary: Ancillary,
     peer: Option<SocketAddr>,
@@ -62,7 +63,7 @@ impl Beside {
     /// Lets go of members that are no more, and of what is known of a ring's flows that do not live.
     pub(crate) fn forget_dead(&mut self, rendezvous: &Rendezvous, ring: u16, lives: impl Fn(FlowId) -> bool) {
         self.0.retain(|&index, known| {
-            known.ways.retain(|way| rendezvous.still_valid(&way.hop));
+            known.ways.retain(|way| way.is_alive(rendezvous));
             lives(FlowId { ring, index, generation: known.generation })
         });
     }
@@ -118,8 +119,8 @@ pub(in crate::socket) fn send(
     if Family::of(to) != known.flow_family || to.is_ipv6() && vectors::total(data) > V6_MAX {
         return None;
     }
-    let station = known.ways.find(to).filter(|way| way.holds(process.rendezvous_of(flow), now))?.hop.mac;
-    let result = own.ring.udp_try_send(now, flow, data, address::source_for(to.ip()), Some((to, NextHop::Station(station))));
+    let Sending { source, hop, .. } = known.ways.find(to).filter(|way| way.holds(process.rendezvous_of(flow), now))?.sending();
+    let result = own.ring.udp_try_send(now, flow, data, source, Some((to, hop)));
     entered.leave(process, now);
     match result {
         Err(Error::BadSocket | Error::WouldBlock | Error::HostUnreachable | Error::Pipe) => None,
@@ -188,7 +189,7 @@ impl Offload {
         let Some(socket) = self.sockets.find(key).filter(|socket| may_be && are_plain(socket, flow)) else { return };
         let Beside(all) = &mut self.rings.at_mut(flow.ring).datagrams;
         let known = all.entry(flow.index).and_modify(|known| known.follow(flow, socket)).or_insert_with(|| Known::new(flow, socket));
-        if let Some((to, way)) = socket.routes.last_over_ring() {
+        if let Some((to, way)) = socket.routes.last_by(flow) {
             known.ways.put(to, way.clone());
         }
         self.say_that_it_is_plain(key, flow);
@@ -200,7 +201,7 @@ impl Known {
         Self {
             generation: flow.generation,
             family: socket.family,
-            flow_family: socket.flow_family,
+            flow_family: Family::of_ip(socket.flow_at),
             ancillary: socket.ancillary,
             peer: socket.peer,
             kernel: Some(socket.kernel_poll),

@@ -1,0 +1,219 @@
+//! Which way leads to a destination: to a process of this machine, over an interface, or by the kernel.
+
+use core::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ringway_params::rules::Role;
+use ringway_stack::device::Protocol;
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::NextHop;
+
+use super::address::{self, Address};
+use super::greeting::Question;
+use super::routes::Way;
+use super::{Kind, datagram, greeting};
+use crate::devices::{ResolveError, Resolved, Search};
+use crate::interfaces::Path;
+use crate::process::{Offload, Process};
+use crate::rules;
+use crate::slab::Key;
+
+/// Why a destination is the kernel's.
+pub(crate) enum Unreachable {
+    /// `AF_UNSPEC`, or nothing that connects at all: the kernel says what it thinks of it, and nothing is decided.
+    NotAnAddress,
+    Because(Reason),
+    /// Somebody may have it who is being asked.
+    Unasked,
+    /// A rule of libvma.conf says so.
+    ByRule(String),
+}
+
+/// Where a TCP connection goes, as a ring's peers are known to it.
+pub(super) struct Ahead {
+    pub(super) ring: u16,
+    pub(super) remote: SocketAddr,
+    pub(super) hop: NextHop,
+    /// From which address, if an interface leads there.
+    pub(super) source: Option<IpAddr>,
+}
+
+impl Ahead {
+    const fn to_member(ring: u16, remote: SocketAddr, hop: NextHop) -> Self {
+        Self { ring, remote, hop, source: None }
+    }
+}
+
+/// Where a TCP connection goes. Who waits for nothing does not wait for a peer that has to be asked first either: a thread asks, and the
+/// connection goes on from there ([`greeting`]).
+pub(super) fn ahead(process: &Process, key: Key, to: Address) -> Result<Ahead, Unreachable> {
+    let remote = match candidate(process, to) {
+        Err(Unreachable::Because(Reason::NotLocal)) => return ahead_over_interface(process, key, to),
+        remote => remote?,
+    };
+    let (waits, ring) = {
+        let mut guard = process.lock();
+        let ring = guard.choose_ring(key);
+        (guard.sockets.find(key).is_none_or(|socket| !socket.is_nonblocking()), ring)
+    };
+    let rendezvous = process.rendezvous_at(ring);
+    if waits {
+        return match rendezvous.resolve(Protocol::Tcp, remote) {
+            Ok(Some(hop)) => Ok(Ahead::to_member(ring, remote, NextHop::Station(hop.mac))),
+            Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
+            Err(error) => Err(unreachable(remote, &error)),
+        };
+    }
+    let Search { found, unasked } = rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
+    let is_asked = unasked && greeting::begin(process, Question { ring, from: None, to: remote });
+    match found {
+        Some(hop) => Ok(Ahead::to_member(ring, remote, NextHop::Station(hop.mac))),
+        None if is_asked => Ok(Ahead::to_member(ring, remote, NextHop::Pending)),
+        None if unasked => Err(Unreachable::Because(Reason::NoResources)),
+        None => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
+    }
+}
+
+fn ahead_over_interface(process: &Process, key: Key, to: Address) -> Result<Ahead, Unreachable> {
+    let Address::Ip(remote) = to else { return Err(Unreachable::NotAnAddress) };
+    let Path { ring, source, hop } = process.lock().path_of(key, remote).ok_or(Unreachable::Because(Reason::NotLocal))?;
+    Ok(Ahead { ring, remote, hop, source: Some(source) })
+}
+
+/// The way of a UDP socket's datagrams to `to`. If it leads over a ring, the socket gets an address and flows.
+pub(super) fn way(process: &Process, (fd, key): (c_int, Key), to: SocketAddr, waits: bool) -> Result<Way, Unreachable> {
+    let (ring, from) = {
+        let mut guard = process.lock();
+        if guard.sockets.find(key).is_some_and(|socket| !address::can_reach(fd, socket.family, socket.bound, to)) {
+            return Err(Unreachable::Because(Reason::Family));
+        }
+        (guard.choose_ring(key), guard.source(key, to))
+    };
+    let found = sendable(process, (ring, from), Address::Ip(to), waits);
+    let is_out = is_out(process, key, to, &found);
+    if is_out || matches!(found, Ok(_) | Err(Unreachable::Unasked)) {
+        // Also for what the kernel carries meanwhile: whoever answers that looks for this socket, and takes it for the kernel's for a while if it
+        // is nowhere to be found.
+        datagram::ensure_published(process, fd, key);
+    }
+    if is_out {
+        return process.lock().way_out(key, to).ok_or(Unreachable::Because(Reason::NotLocal));
+    }
+    let (_, mut hop) = found?;
+    let (on, bound) = {
+        let guard = process.lock();
+        (guard.sockets.find(key).map_or(ring, |socket| socket.ring), guard.source(key, to))
+    };
+    if (on, bound) != (ring, from) {
+        // It has a port now, by which the kernel may choose another one; or another thread was first, so that it is on that one's ring.
+        hop = sendable(process, (on, bound), Address::Ip(to), waits)?.1;
+    }
+    let flow = process.lock().sockets.find(key).and_then(|socket| socket.flow_to(to));
+    // (What may not receive on a ring has no address there to send from.)
+    Ok(Way::to_member(flow.ok_or(Unreachable::NotAnAddress)?, to, hop, process.now()))
+}
+
+/// [`reachable`], unless libvma.conf leaves datagrams to that address to the kernel.
+pub(super) fn sendable(
+    process: &Process,
+    from: (u16, SocketAddr),
+    to: Address,
+    waits: bool,
+) -> Result<(SocketAddr, Resolved), Unreachable> {
+    if let Address::Ip(to) = to
+        && let Some(rule) = rules::leave(Role::UdpSender, address::destination(to), None)
+    {
+        return Err(Unreachable::ByRule(rule));
+    }
+    reachable(process, from, to, waits)
+}
+
+/// Whether what was not found on this machine is where an interface leads.
+pub(super) fn is_out<T>(process: &Process, key: Key, to: SocketAddr, found: &Result<T, Unreachable>) -> bool {
+    matches!(found, Err(Unreachable::Because(Reason::NotLocal))) && process.lock().udp_path(key, address::destination(to)).is_some()
+}
+
+/// Whether an offloaded process gets the datagrams from a socket on that ring, and from there, to there, and where it is. Takes no longer than a
+/// datagram may: `waits` says whether its sender may block.
+pub(crate) fn reachable(
+    process: &Process,
+    (ring, from): (u16, SocketAddr),
+    to: Address,
+    waits: bool,
+) -> Result<(SocketAddr, Resolved), Unreachable> {
+    let remote = candidate(process, to)?;
+    let question = Question { ring, from: Some(from), to: remote };
+    let search = || process.rendezvous_at(ring).search_datagram(from, remote).map_err(|error| unreachable(remote, &error));
+    let mut known = search()?;
+    if known.found.is_none() && known.unasked && greeting::begin(process, question) {
+        greeting::await_end(process, question, waits);
+        known = search()?;
+    }
+    let nobody = if known.unasked { Unreachable::Unasked } else { Unreachable::Because(Reason::NoOffloadedPeer) };
+    known.found.map(|hop| (remote, hop)).ok_or(nobody)
+}
+
+/// Why an address is the kernel's that could not be resolved.
+pub(super) fn unreachable(remote: SocketAddr, error: &ResolveError) -> Unreachable {
+    tracing::debug!("{remote} cannot be reached by shared memory: {error}");
+    Unreachable::Because(error.reason())
+}
+
+/// An address that an offloaded process may have.
+fn candidate(process: &Process, to: Address) -> Result<SocketAddr, Unreachable> {
+    let remote = match to {
+        Address::Ip(remote) => address::destination(remote),
+        Address::Other => return Err(Unreachable::Because(Reason::Family)),
+        Address::Unspecified => return Err(Unreachable::NotAnAddress),
+    };
+    if remote.ip().is_multicast() || remote.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Err(Unreachable::Because(Reason::Multicast));
+    }
+    if remote.port() == 0 {
+        return Err(Unreachable::NotAnAddress);
+    }
+    if !process.addresses.contains(remote.ip()) {
+        return Err(Unreachable::Because(Reason::NotLocal));
+    }
+    Ok(remote)
+}
+
+impl Offload {
+    /// The way of a connection to a destination that is not on this machine, for a socket that is neither connected nor listening; which is on that ring from now on.
+    /// `None`: no interface leads there, or the kernel is to have it.
+    fn path_of(&mut self, key: Key, to: SocketAddr) -> Option<Path> {
+        let socket = self.sockets.find(key)?;
+        // (Who reads the Extra API's rings reads shared memory's.)
+        if self.rings_are_used() || self.is_heard() || socket.stays_within {
+            return None;
+        }
+        let path = self.interfaces.as_ref()?.path(socket.protocol, socket.bound, to)?;
+        let socket = self.sockets.find_mut(key).filter(|socket| socket.kind == Kind::Fresh)?;
+        socket.ring = path.ring;
+        Some(path)
+    }
+
+    fn udp_path(&self, key: Key, to: SocketAddr) -> Option<Path> {
+        let socket = self.sockets.find(key).filter(|socket| !socket.stays_within)?;
+        self.interfaces.as_ref()?.path(Protocol::Udp, socket.bound, to)
+    }
+
+    /// The way of a UDP socket's datagrams over the interface that leads to a destination, where it has a flow.
+    pub(super) fn way_out(&self, key: Key, to: SocketAddr) -> Option<Way> {
+        let path = self.udp_path(key, to)?;
+        let flow = self.sockets.find(key)?.flow_at((path.ring, path.source))?;
+        Some(Way::by_tables(flow, path))
+    }
+
+    /// Where the kernel has a socket's datagrams to an address come from. Port zero: it is not bound yet.
+    fn source(&self, key: Key, to: SocketAddr) -> SocketAddr {
+        let local = self.sockets.find(key).and_then(|socket| {
+            let on_ring = socket.ring_id().and_then(|id| self.rings.of(id).info(id)).map(|info| info.local);
+            on_ring.or(socket.bound)
+        });
+        match local {
+            Some(local) if !local.ip().is_unspecified() => local,
+            bound => SocketAddr::new(address::source_for(to.ip()), bound.map_or(0, |bound| bound.port())),
+        }
+    }
+}
