@@ -72,6 +72,8 @@ struct Group {
     remembered: Instant,
     /// By when a router that asked about every group is to be answered; and one that asked about this one, and about which sources if not all.
     answer_all: Option<Instant>,
+    /// Until when the former answer may be yet to come, whatever was told of this group meanwhile.
+    answers_all_until: Instant,
     answer: Option<(Instant, Option<BTreeSet<Ipv6Addr>>)>,
 }
 
@@ -231,10 +233,11 @@ impl Listening {
             match (about.is_unspecified(), group.answer.take()) {
                 (true, specific) => {
                     group.answer_all = Some(group.answer_all.map_or(by, |before| before.min(by)));
+                    group.answers_all_until = group.answers_all_until.max(by);
                     group.answer = specific;
                 }
                 // (Rule 1: that answer is one to this question, too, if it comes sooner.)
-                (false, specific) if group.answer_all.is_some() => group.answer = specific,
+                (false, specific) if group.answer_all.is_some() || now <= group.answers_all_until => group.answer = specific,
                 (false, None) => group.answer = Some((by, asked)),
                 // (Rules 4 and 5.)
                 (false, Some((before, earlier))) => {
