@@ -75,7 +75,17 @@ impl Stage {
         let config = WorldConfig { seed: scenario.seed, capture };
         let mut world = World::new(config);
         let hosts = add_hosts(&mut world, &options, scenario.workloads.contains(WorkloadSet::MULTICAST));
-        let mut stage = Self { scenario: *scenario, options, config, world, hosts, mutant: Mutant::Healthy, beside: None, world_beside: None, pcap: None };
+        let mut stage = Self {
+            scenario: *scenario,
+            options,
+            config,
+            world,
+            hosts,
+            mutant: Mutant::Healthy,
+            beside: None,
+            world_beside: None,
+            pcap: None,
+        };
         stage.world.limit_events(EVENTS_MAX);
         if stage.options.introduce {
             stage.world.introduce_all();
