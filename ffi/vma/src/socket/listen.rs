@@ -125,7 +125,6 @@ fn take_back(offload: &mut Offload, key: Key) {
     let Some(socket) = offload.sockets.find_mut(key).filter(|socket| matches!(socket.kind, Kind::Listener(_))) else { return };
     (socket.kind, socket.reason) = (Kind::Fresh, None);
     socket.others.clear();
-    socket.beyond = None;
     mux::refresh(offload, key.index);
     offload.dispatch();
 }
