@@ -608,7 +608,7 @@ pub(in crate::checkers) fn serviced(
             && own.shadow.sender.phase != Phase::Open
     });
     let edge = own.shadow.receiver.acked_before;
-    let (echoes, receives_from) = (own.shadow.receiver.echoes(), own.irs);
+    let (echoes, receives_from, acked) = (own.shadow.receiver.echoes(), own.irs, own.sequence.acked());
     // An acknowledgment in a segment before the window is dropped with it (RFC 9293 s3.10.7.4).
     let lawful = |arrival: &&Segment| super::State::counts(receives_from, arrival) && edge.is_none_or(|edge| !before(arrival.end(), edge));
     let several = arrivals.len() > 1;
@@ -633,8 +633,10 @@ pub(in crate::checkers) fn serviced(
         }
         let una = state.una.unwrap_or(arrival.ack);
         let flight = nxt.wrapping_sub(una);
-        // One with an old timestamp may have been dropped (RFC 7323 s5.3).
+        // One with an old timestamp may have been dropped (RFC 7323 s5.3), and so may one from before what was acknowledged in this service, of which only
+        // some may have come by then.
         let stale = arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
+        let stale = stale || acked.is_some_and(|acked| before(arrival.end(), acked));
         let mut news = false;
         if sack && !stale {
             let low = later(una, arrival.ack);
