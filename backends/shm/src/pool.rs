@@ -207,13 +207,6 @@ pub struct TxBuf {
     index: u32,
 }
 
-impl AsRef<Self> for TxBuf {
-    #[inline]
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
 impl TxBuf {
     pub(crate) fn index(&self) -> u32 {
         self.index

@@ -40,6 +40,7 @@ mod writing;
 
 pub use handover::Handover;
 pub use late::LatePacket;
+pub use output::HEADERS_MAX;
 pub use screening::{Candidate, Shown};
 pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,

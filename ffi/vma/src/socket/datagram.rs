@@ -430,7 +430,7 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
                 return Ok(data.iter().map(|part| part.len()).sum());
             };
             let mut sent = send_on_ring(offload, id, data, to, station, now);
-            let device = offload.rings.of_mut(id).queues_mut();
+            let device = offload.rings.of_mut(id);
             if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(station)) {
                 device.give_up(station);
                 let source = address::source_for(to.ip());
