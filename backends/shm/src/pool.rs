@@ -256,7 +256,7 @@ impl TxBuffer for TxBuf {
         self.pool.capacity(self.index)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.pool.segment.write(self.at(offset, bytes.len()), bytes);
     }

@@ -161,7 +161,7 @@ impl ShmQueues {
     #[inline]
     fn find(&mut self, mac: MacAddr) -> Option<usize> {
         let slot = slot_of(mac);
-        let is_there = |device: &Self| matches!(device.channels.get(slot), Some(Some(channel)) if channel.link.mac == mac);
+        let is_there = |device: &Self| matches!(device.channels.get(slot), Some(Some(channel)) if channel.link.mac.is(mac));
         if is_there(self) {
             return Some(slot);
         }
@@ -250,8 +250,66 @@ impl ShmQueues {
         }
     }
 
+    /// Polls the only peer.
+    #[inline(always)]
+    fn poll_only(&mut self, slot: usize, batch: &mut RxBatch<RxBuf>) {
+        let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { return };
+        let consumed = channel.rx.slots.consumed();
+        let end = Self::poll_channel(channel, mac_of(0, 0), None, batch, usize::MAX);
+        if channel.rx.slots.consumed() != consumed && !channel.is_under_way {
+            channel.is_under_way = true;
+            self.under_way.push(slot as u16);
+        }
+        if let Some(end) = end {
+            self.end_peer(slot, end);
+        }
+    }
+
+    /// Polls each in turn.
+    #[inline(never)]
+    fn poll_all(&mut self, batch: &mut RxBatch<RxBuf>) {
+        let own = mac_of(0, 0);
+        let quota = if self.active.len() == 1 { usize::MAX } else { QUOTA };
+        let mut ended = None;
+        for _ in 0..self.active.len() {
+            if self.turn >= self.active.len() {
+                self.turn = 0;
+            }
+            let slot = usize::from(self.active[self.turn]);
+            self.turn += 1;
+            let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { continue };
+            let consumed = channel.rx.slots.consumed();
+            let end = Self::poll_channel(channel, own, self.heads.as_mut(), batch, quota);
+            if channel.rx.slots.consumed() != consumed && !channel.is_under_way {
+                channel.is_under_way = true;
+                self.under_way.push(slot as u16);
+            }
+            if let Some(end) = end {
+                // One a poll: the list changes under it. The others end in the next.
+                ended = Some((slot, end));
+                break;
+            }
+            if batch.is_full() {
+                break;
+            }
+        }
+        if let Some((slot, end)) = ended {
+            self.end_peer(slot, end);
+        }
+    }
+
+    /// A peer has died, or is at fault.
+    #[cold]
+    #[inline(never)]
+    fn end_peer(&mut self, slot: usize, end: Result<(), Forged>) {
+        match end {
+            Ok(()) => self.bury(slot),
+            Err(forged) => self.fail(slot, forged),
+        }
+    }
+
     /// Polls one peer. Whether it must end now.
-    #[inline]
+    #[inline(always)]
     fn poll_channel(
         channel: &mut Channel,
         own: MacAddr,
@@ -326,35 +384,10 @@ impl Queues for ShmQueues {
             self.sweep_waiting();
         }
         let before = batch.len();
-        let own = mac_of(0, 0);
-        let quota = if self.active.len() == 1 { usize::MAX } else { QUOTA };
-        let mut ended = None;
-        for _ in 0..self.active.len() {
-            if self.turn >= self.active.len() {
-                self.turn = 0;
-            }
-            let slot = usize::from(self.active[self.turn]);
-            self.turn += 1;
-            let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { continue };
-            let consumed = channel.rx.slots.consumed();
-            let end = Self::poll_channel(channel, own, self.heads.as_mut(), batch, quota);
-            if channel.rx.slots.consumed() != consumed && !channel.is_under_way {
-                channel.is_under_way = true;
-                self.under_way.push(slot as u16);
-            }
-            if let Some(end) = end {
-                // One a poll: the list changes under it. The others end in the next.
-                ended = Some((slot, end));
-                break;
-            }
-            if batch.is_full() {
-                break;
-            }
-        }
-        match ended {
-            Some((slot, Ok(()))) => self.bury(slot),
-            Some((slot, Err(forged))) => self.fail(slot, forged),
-            None => {}
+        // (One peer is what most have, and no handles on small frames.)
+        match (&*self.active, &self.heads) {
+            (&[slot], None) => self.poll_only(usize::from(slot), batch),
+            _ => self.poll_all(batch),
         }
         batch.len() - before
     }
@@ -397,7 +430,7 @@ impl Queues for ShmQueues {
         }
         let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
         let (mac, slot) = (MacAddr(mac), slot_of(MacAddr(mac)));
-        let is_there = matches!(self.channels.get(slot), Some(Some(channel)) if channel.link.mac == mac);
+        let is_there = matches!(self.channels.get(slot), Some(Some(channel)) if channel.link.mac.is(mac));
         if !is_there && self.find(mac).is_none() {
             return Err(SendError::NoPeer);
         }

@@ -37,7 +37,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Moves at most `quota` frames into `batch`; small ones with a handle, if there are `heads` for that.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive(
         &mut self,
         link: &Arc<Link>,
@@ -65,7 +65,7 @@ impl Receiver {
     }
 
     /// Copies the next slot, if one is published, and checks the copy.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, link: &Arc<Link>, own: MacAddr, heads: Option<&mut Heads>, batch: &mut RxBatch<RxBuf>) -> Result<bool, Forged> {
         let Some(found) = self.slots.peek(&link.theirs) else { return Ok(false) };
         let (slot, word) = found?;
@@ -77,7 +77,7 @@ impl Receiver {
         }
         let Some(frame) = batch.push_slot() else { return Ok(false) };
         copy_head(link, own, frame, (slot, word));
-        frame.set_parted(word.inline_len, None);
+        frame.set_head(word.inline_len);
         frame.meta.checksum = ChecksumVerdict::Good;
         self.slots.advance();
         Ok(true)
