@@ -276,6 +276,7 @@ impl Rings {
     }
 
     /// The one that the process began with.
+    #[inline(always)]
     pub(crate) fn first(&self) -> &ProcessRing {
         self.at(0)
     }
