@@ -135,6 +135,8 @@ with_ring! {
     LeakSocket,
     /// A FIN is sent once.
     FinNotRetransmitted,
+    /// A FIN goes out beyond the peer's window.
+    FinTakesNoRoom,
     /// An abort tells the peer nothing.
     NoReset,
     /// A datagram loses its last byte.

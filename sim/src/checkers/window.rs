@@ -7,7 +7,7 @@ use ringway_stack::{Instant, tcp};
 
 use super::Moment;
 use super::flow::{self, Endpoint};
-use super::segment::{ACK, SYN, Segment, before, later};
+use super::segment::{ACK, FIN, SYN, Segment, before, later};
 
 const NAME: &str = "window";
 
@@ -85,8 +85,10 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint, peer:
     }
     let end = segment.seq.wrapping_add(segment.len());
     let probe = segment.len() == 1 && segment.seq == own.una;
+    // (A FIN takes room as a byte does: what acknowledges something after it comes from behind it, and a receiver takes that from its window alone.)
+    let end = end.wrapping_add(u32::from(segment.has(FIN)));
     if let Some(edge) = own.edge
-        && segment.len() > 0
+        && (segment.len() > 0 || segment.has(FIN))
         && before(edge, end)
         && !probe
     {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use ringway_stack::Error;
-use ringway_stack::ring::SendFlags;
+use ringway_stack::ring::{SendFlags, Shutdown};
 use ringway_stack::tcp::State;
 
 use super::Drill;
@@ -13,6 +13,7 @@ use crate::segment::{ACK, FIN, PSH, before};
 pub(super) const DRILLS: &[Drill] = &[
     ("a window that is shut", shut),
     ("a window that is shut by nobody", unanswered),
+    ("an end at the edge of a window", end_at_the_edge),
     ("a reader who makes room", updates),
     ("a silly window", silly),
     ("a small window", small),
@@ -91,6 +92,36 @@ fn shut(bench: &mut Bench) {
         bench.silence("RFC 9293 s3.8.6.1: a window is probed that nothing waits for");
     }
     bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 9293 s3.4: a FIN has a number, for which the window must have room; until then the window is probed.
+fn end_at_the_edge(bench: &mut Bench) {
+    let mut setup = bench.setup();
+    setup.mss = 1000;
+    setup.config.window_scaling = true;
+    setup.scale = Some(bench.below(9) as u8);
+    let mut peer = bench.connect(&setup);
+    let room = (bench.between(1, 4) as u32) << peer.scale;
+    open(bench, &mut peer, room);
+    bench.silence("RFC 9293 s3.10.7.4: a window is not answered");
+    let is_held = bench.chance(2);
+    bench.write(&peer, 0, room as usize, if is_held { SendFlags::MORE } else { SendFlags::empty() });
+    bench.receive(&mut peer);
+    let shut = bench.ring.shutdown(bench.now, peer.id(), Shutdown::Write);
+    bench.must(shut.is_ok(), format_args!("shutdown(2): {shut:?}"));
+    bench.receive(&mut peer);
+    let got = peer.rcv.wrapping_sub(peer.irs) - 1;
+    bench.must(got == room, format_args!("RFC 9293 s3.4: {got} numbers sent into a window of {room}, for as many bytes and a FIN"));
+    open(bench, &mut peer, 0);
+    bench.silence("RFC 9293 s3.8.6: a FIN beyond the peer's window");
+    if bench.chance(2) {
+        let probe = bench.await_segment(RTO_MIN + TICK * 2);
+        let right = probe.is_some_and(|probe| is_probe(&peer, &probe));
+        bench.must(right, "RFC 9293 s3.8.6.1: no probe of a shut window for which a FIN waits");
+    }
+    open(bench, &mut peer, room);
+    let end = bench.one("RFC 9293 s3.8.6: a FIN goes as soon as the window opens");
+    bench.must(end.has(FIN) && end.len() == 0 && end.seq == peer.rcv, "RFC 9293 s3.4: a FIN follows what was written");
 }
 
 /// RFC 9293 s3.8.3: probes that nobody answers end the connection.

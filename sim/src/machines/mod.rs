@@ -118,13 +118,20 @@ fn draw(dice: &mut SplitMix) -> Plan {
 /// # Panics
 /// A law was broken.
 pub fn play(seed: u64, mutant: Mutant) -> Told {
+    play_in(&mut World::new(WorldConfig::seeded(seed)), seed, mutant)
+}
+
+/// As [`play`], in a new world, which is left for a look, however it ends.
+///
+/// # Panics
+/// A law was broken.
+pub fn play_in(world: &mut World, seed: u64, mutant: Mutant) -> Told {
     let mut dice = SplitMix(seed ^ 0x6d61_6368_696e_6573);
     let plan = draw(&mut dice);
-    let mut world = World::new(WorldConfig::seeded(seed));
     world.limit_events(20_000_000);
     let links = [0, 1].map(|machine| Links { machine, count: plan.links });
-    let hosts = links.map(|links| add_hosts(&mut world, links, &plan));
-    infect(&mut world, mutant);
+    let hosts = links.map(|links| add_hosts(world, links, &plan));
+    infect(world, mutant);
     // Who asks for an address is excused meanwhile, and so nothing is asked for.
     world.introduce_all();
     let stages = Rc::new(Cell::new([0; 2]));

@@ -98,12 +98,19 @@ fn draw(dice: &mut SplitMix) -> Plan {
 /// # Panics
 /// A law was broken.
 pub fn play(seed: u64, mutant: Mutant) -> Report {
+    play_in(&mut World::new(WorldConfig::seeded(seed)), seed, mutant)
+}
+
+/// As [`play`], in a new world, which is left for a look, however it ends.
+///
+/// # Panics
+/// A law was broken.
+pub fn play_in(world: &mut World, seed: u64, mutant: Mutant) -> Report {
     let mut dice = SplitMix(seed ^ 0x6d69_6772_6174_696f);
     let plan = draw(&mut dice);
-    let mut world = World::new(WorldConfig::seeded(seed));
     world.limit_events(20_000_000);
-    let hosts = [0, 1].map(|machine| add_host(&mut world, machine, &plan));
-    infect(&mut world, mutant);
+    let hosts = [0, 1].map(|machine| add_host(world, machine, &plan));
+    infect(world, mutant);
     // Stations know each other by what processes tell.
     world.introduce_all();
     let heal_at = Instant::ZERO + SAFETY;

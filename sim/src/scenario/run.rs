@@ -48,11 +48,14 @@ const SILENCE_MAX: Duration = Duration::from_millis(190);
 pub struct Stage {
     scenario: Scenario,
     options: Options,
+    config: WorldConfig,
     world: World,
     hosts: Vec<HostId>,
     mutant: Mutant,
     /// What the stories beside it came upon.
     beside: Option<Report>,
+    /// The world of such a story while it is played, and after it failed.
+    world_beside: Option<World>,
     pcap: Option<PathBuf>,
 }
 
@@ -69,9 +72,20 @@ impl Stage {
     /// Sets a scenario up whose world keeps as much as `capture` says.
     pub fn capturing(scenario: &Scenario, capture: Capture) -> Self {
         let options = scenario.options();
-        let mut world = World::new(WorldConfig { seed: scenario.seed, capture });
+        let config = WorldConfig { seed: scenario.seed, capture };
+        let mut world = World::new(config);
         let hosts = add_hosts(&mut world, &options, scenario.workloads.contains(WorkloadSet::MULTICAST));
-        let mut stage = Self { scenario: *scenario, options, world, hosts, mutant: Mutant::Healthy, beside: None, pcap: None };
+        let mut stage = Self {
+            scenario: *scenario,
+            options,
+            config,
+            world,
+            hosts,
+            mutant: Mutant::Healthy,
+            beside: None,
+            world_beside: None,
+            pcap: None,
+        };
         stage.world.limit_events(EVENTS_MAX);
         if stage.options.introduce {
             stage.world.introduce_all();
@@ -96,11 +110,13 @@ impl Stage {
         drills::run(self.scenario.seed, self.mutant);
         // (What a ring does wrong shows in the scenario itself.)
         if self.mutant == Mutant::Healthy && self.scenario.seed.is_multiple_of(MACHINES_SHARE) {
-            machines::play(self.scenario.seed, self.mutant);
+            machines::play_in(self.world_beside.insert(World::new(self.config)), self.scenario.seed, self.mutant);
         }
         if self.mutant == Mutant::Healthy && self.scenario.seed % MIGRATIONS_SHARE == MIGRATIONS_REST {
-            self.beside = Some(migrations::play(self.scenario.seed, self.mutant));
+            let world = self.world_beside.insert(World::new(self.config));
+            self.beside = Some(migrations::play_in(world, self.scenario.seed, self.mutant));
         }
+        self.world_beside = None;
         let heal_at = Instant::ZERO + self.options.safety;
         if self.world.run_until_finished(heal_at).is_ok() {
             self.check_promptness();
@@ -145,9 +161,9 @@ impl Stage {
         self.world.rewrite();
     }
 
-    /// The world, for a look.
+    /// The world for a look, which is that of a story beside the scenario's own if that failed.
     pub fn world(&self) -> &World {
-        &self.world
+        self.world_beside.as_ref().unwrap_or(&self.world)
     }
 
     fn add_workloads(&mut self) {
@@ -211,7 +227,7 @@ impl Stage {
 
     /// A check ended the run, and said so in `message`: the trace shows where.
     pub fn fail(&mut self, message: &str) {
-        self.world.fail(message);
+        self.world_beside.as_mut().unwrap_or(&mut self.world).fail(message);
     }
 
     /// Where everybody stands: programs, sockets, and what NICs have lent out.
@@ -236,7 +252,7 @@ impl Drop for Stage {
         let Some(path) = &self.pcap else { return };
         let written = File::create(path)
             .map_err(|e| e.to_string())
-            .and_then(|file| self.world.trace().write_pcapng(BufWriter::new(file)).map_err(|e| e.to_string()));
+            .and_then(|file| self.world().trace().write_pcapng(BufWriter::new(file)).map_err(|e| e.to_string()));
         if let Err(error) = written {
             eprintln!("{}: {error}", path.display());
         }

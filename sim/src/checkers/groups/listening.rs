@@ -157,6 +157,8 @@ pub(super) struct Listening {
     told: BTreeMap<Ipv6Addr, Wish>,
     /// What a router said, if one did.
     robustness: Option<u8>,
+    /// Until when an answer about every group may be yet to come, whatever is told of some meanwhile, and whichever are listened to.
+    answers_all_until: Instant,
 }
 
 impl Listening {
@@ -218,6 +220,10 @@ impl Listening {
         let robustness = message[24] & 7;
         self.robustness = Some(if robustness == 0 { ROBUSTNESS } else { robustness });
         let by = now + Duration::from_millis(within);
+        let answers_all_until = self.answers_all_until;
+        if about.is_unspecified() {
+            self.answers_all_until = answers_all_until.max(by);
+        }
         for (&ip, group) in &mut self.groups {
             let is_meant = about.is_unspecified() || about == ip;
             if !is_meant || !is_told(ip) || group.wish == Wish::default() {
@@ -234,7 +240,7 @@ impl Listening {
                     group.answer = specific;
                 }
                 // (Rule 1: that answer is one to this question, too, if it comes sooner.)
-                (false, specific) if group.answer_all.is_some() => group.answer = specific,
+                (false, specific) if group.answer_all.is_some() || now <= answers_all_until => group.answer = specific,
                 (false, None) => group.answer = Some((by, asked)),
                 // (Rules 4 and 5.)
                 (false, Some((before, earlier))) => {

@@ -42,7 +42,7 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &End
             ),
         );
     }
-    if own.stream.has_ended() && unsent == 0 && own.fin.is_none() && flight == 0 {
+    if own.stream.has_ended() && unsent == 0 && own.fin.is_none() && flight == 0 && usable > 0 {
         moment.breach(NAME, "RFC 9293 s3.10.4: the program ended its stream, all of which is acknowledged, and no FIN follows");
     }
 }

@@ -934,6 +934,12 @@ fn small_segments_and_idle_senders() {
         side.own().stream.end();
         side.service();
     });
+    // One that the peer's window has no room for waits.
+    let mut side = Side::new();
+    side.comes(&Segment { window: 0, ..Side::of_peer(2, IRS + 1, ISS + 1, ACK, 0) });
+    side.service();
+    side.own().stream.end();
+    side.service();
 }
 
 /// RFC 5681 s4.1: who has sent no data for longer than the least timeout may have begun anew with the restart window, which then grows where a larger one would

@@ -149,7 +149,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;
         }
-        let awaits = self.send.len() > 0 || self.in_flight() > 0;
+        let ends = self.fin_queued && self.snd_nxt.le(self.send.end());
+        let awaits = self.send.len() > 0 || self.in_flight() > 0 || ends;
         if awaits && !self.config.is(Mutant::KeepaliveWhileSending) {
             // Retransmissions and window probes find out as well.
             self.timers.set(Timer::Keepalive, now + settings.idle);

@@ -250,6 +250,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 usable = usize::MAX;
             }
             let mut len = unsent.min(full).min(usable);
+            // A FIN has a number, which needs room in the peer's window as a byte does (RFC 9293 s3.4). Beyond it, all that is acknowledged later would come from
+            // outside of the window as well, and be refused while anything is missing there.
+            let takes_room = !self.config.is(Mutant::FinTakesNoRoom);
+            if usable == 0 && (unsent > 0 || takes_room) {
+                mark!(self, WindowLimited);
+                return Ok(Stop::Window);
+            }
             if let Some(stop) = self.holds_back(len, unsent, full, fin_due) {
                 return Ok(stop);
             }
@@ -261,8 +268,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.dupacks > 0 && self.phase == Phase::Open {
                 mark!(self, LimitedTransmit);
             }
-            let last = len == unsent;
-            let flags = if fin_due && last { Flags::ACK | Flags::FIN } else { Flags::ACK };
+            let ends = fin_due && len == unsent && (len < usable || !takes_room);
+            let flags = if ends { Flags::ACK | Flags::FIN } else { Flags::ACK };
             let seq = self.snd_nxt;
             let emitted = self.emit(now, seq, len, flags, emit);
             if emitted.is_err() && self.config.is(Mutant::RefusedCountsAsSent) {
@@ -272,8 +279,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if sent < len {
                 mark!(self, GatherLimited);
             }
-            self.snd_nxt = seq + sent + usize::from(fin_due && last && sent == len);
-            if self.config.is(Mutant::DataAfterFin) && fin_due && last && self.send.len() > 0 {
+            self.snd_nxt = seq + sent + usize::from(ends && sent == len);
+            if self.config.is(Mutant::DataAfterFin) && ends && self.send.len() > 0 {
                 self.emit(now, self.snd_nxt, 1, Flags::ACK, emit)?;
             }
             if sent < full && sent == len {
@@ -287,10 +294,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Why a new segment of `len` bytes must not go out, if so (RFC 9293 s3.8.6.2.1 and s3.7.4, RFC 5681 s3.1).
     #[inline]
     fn holds_back(&mut self, len: usize, unsent: usize, full: usize, fin_due: bool) -> Option<Stop> {
-        if unsent > 0 && len == 0 {
-            mark!(self, WindowLimited);
-            return Some(Stop::Window);
-        }
         let cwnd = self.congestion.cwnd() * if self.config.is(Mutant::CwndTwice) { 2 } else { 1 };
         if self.exceeds_cwnd(cwnd, self.snd_nxt, len) && !self.config.is(Mutant::IgnoreCwnd) {
             mark!(self, CongestionLimited);
