@@ -10,6 +10,16 @@ impl MacAddr {
     /// All ones: every station.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
+    /// Whether they are one, as it costs least: by a word and a half.
+    #[inline(always)]
+    pub const fn is(self, other: Self) -> bool {
+        let [a, b, c, d, e, f] = self.0;
+        let [g, h, i, j, k, l] = other.0;
+        let words = u32::from_ne_bytes([a, b, c, d]) ^ u32::from_ne_bytes([g, h, i, j]);
+        let halves = u16::from_ne_bytes([e, f]) ^ u16::from_ne_bytes([k, l]);
+        words | halves as u32 == 0
+    }
+
     /// The address of a group: for IPv4, 01:00:5e and the group's low 23 bits (RFC 1112 s6.4), so that 32 groups share each; for IPv6, 33:33 and the low 32
     /// bits (RFC 2464 s7).
     pub const fn of_group(group: std::net::IpAddr) -> Self {

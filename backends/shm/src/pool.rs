@@ -207,13 +207,6 @@ pub struct TxBuf {
     index: u32,
 }
 
-impl AsRef<Self> for TxBuf {
-    #[inline]
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
 impl TxBuf {
     pub(crate) fn index(&self) -> u32 {
         self.index
@@ -263,7 +256,7 @@ impl TxBuffer for TxBuf {
         self.pool.capacity(self.index)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.pool.segment.write(self.at(offset, bytes.len()), bytes);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringway_host::HostQueues;
 use ringway_stack::Instant;
-use ringway_stack::device::{DeviceEvent, FiveTuple, MacAddr, Queues, RxBatch, RxBuffer, SendError, TxFrame, Unsupported, Wake};
+use ringway_stack::device::{DeviceEvent, FiveTuple, MacAddr, Queues, RxBatch, SendError, TxFrame, Unsupported, Wake};
 
 use crate::channel::{Channel, Left, NotSent};
 use crate::copy;
@@ -161,7 +161,7 @@ impl ShmQueues {
     #[inline]
     fn find(&mut self, mac: MacAddr) -> Option<usize> {
         let slot = slot_of(mac);
-        let is_there = |device: &Self| matches!(device.channels.get(slot), Some(Some(channel)) if channel.link.mac == mac);
+        let is_there = |device: &Self| matches!(device.channels.get(slot), Some(Some(channel)) if channel.link.mac.is(mac));
         if is_there(self) {
             return Some(slot);
         }
@@ -250,17 +250,24 @@ impl ShmQueues {
         }
     }
 
-    /// [`Queues::poll_rx`], for who has handles of several devices.
-    #[inline]
-    pub fn poll_rx_as<B: RxBuffer + From<RxBuf>>(&mut self, batch: &mut RxBatch<B>) -> usize {
-        if self.member.has_notices() {
-            self.take_notices();
+    /// Polls the only peer.
+    #[inline(always)]
+    fn poll_only(&mut self, slot: usize, batch: &mut RxBatch<RxBuf>) {
+        let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { return };
+        let consumed = channel.rx.slots.consumed();
+        let end = Self::poll_channel(channel, mac_of(0, 0), None, batch, usize::MAX);
+        if channel.rx.slots.consumed() != consumed && !channel.is_under_way {
+            channel.is_under_way = true;
+            self.under_way.push(slot as u16);
         }
-        self.polls = self.polls.wrapping_add(1);
-        if self.polls.is_multiple_of(POLLS_PER_SWEEP) {
-            self.sweep_waiting();
+        if let Some(end) = end {
+            self.end_peer(slot, end);
         }
-        let before = batch.len();
+    }
+
+    /// Polls each in turn.
+    #[inline(never)]
+    fn poll_all(&mut self, batch: &mut RxBatch<RxBuf>) {
         let own = mac_of(0, 0);
         let quota = if self.active.len() == 1 { usize::MAX } else { QUOTA };
         let mut ended = None;
@@ -286,57 +293,28 @@ impl ShmQueues {
                 break;
             }
         }
-        match ended {
-            Some((slot, Ok(()))) => self.bury(slot),
-            Some((slot, Err(forged))) => self.fail(slot, forged),
-            None => {}
+        if let Some((slot, end)) = ended {
+            self.end_peer(slot, end);
         }
-        batch.len() - before
     }
 
-    /// [`Queues::send`], for who has buffers of several devices.
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub fn send_as<T: AsRef<TxBuf>>(&mut self, frame: &TxFrame<'_, T>) -> Result<(), SendError> {
-        if frame.offload.tso_mss.is_some() {
-            return Err(self.capabilities().lacks("TSO").into());
-        }
-        let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
-        let (mac, slot) = (MacAddr(mac), slot_of(MacAddr(mac)));
-        let is_there = matches!(self.channels.get(slot), Some(Some(channel)) if channel.link.mac == mac);
-        if !is_there && self.find(mac).is_none() {
-            return Err(SendError::NoPeer);
-        }
-        let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { return Err(SendError::NoPeer) };
-        match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
-            Ok(()) => {
-                if !frame.offload.dummy {
-                    if !channel.tx.is_touched {
-                        channel.tx.is_touched = true;
-                        channel.tx.is_unsolicited = true;
-                        self.touched.push(slot as u16);
-                    }
-                    channel.tx.is_unsolicited &= frame.offload.unsolicited;
-                }
-                Ok(())
-            }
-            Err(NotSent::Refused(error)) => Err(error),
-            Err(NotSent::Forged(forged)) => {
-                self.fail(slot, forged);
-                Err(SendError::NoPeer)
-            }
+    /// A peer has died, or is at fault.
+    #[cold]
+    #[inline(never)]
+    fn end_peer(&mut self, slot: usize, end: Result<(), Forged>) {
+        match end {
+            Ok(()) => self.bury(slot),
+            Err(forged) => self.fail(slot, forged),
         }
     }
 
     /// Polls one peer. Whether it must end now.
-    #[inline]
-    fn poll_channel<B: RxBuffer + From<RxBuf>>(
+    #[inline(always)]
+    fn poll_channel(
         channel: &mut Channel,
         own: MacAddr,
         heads: Option<&mut Heads>,
-        batch: &mut RxBatch<B>,
+        batch: &mut RxBatch<RxBuf>,
         quota: usize,
     ) -> Option<Result<(), Forged>> {
         let received = channel.rx.receive(&channel.link, own, heads, batch, quota);
@@ -396,8 +374,22 @@ impl Queues for ShmQueues {
         mac_of(0, 0)
     }
 
+    #[inline]
     fn poll_rx(&mut self, _now: Instant, batch: &mut RxBatch<RxBuf>) -> usize {
-        self.poll_rx_as(batch)
+        if self.member.has_notices() {
+            self.take_notices();
+        }
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS_PER_SWEEP) {
+            self.sweep_waiting();
+        }
+        let before = batch.len();
+        // (One peer is what most have, and no handles on small frames.)
+        match (&*self.active, &self.heads) {
+            (&[slot], None) => self.poll_only(usize::from(slot), batch),
+            _ => self.poll_all(batch),
+        }
+        batch.len() - before
     }
 
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
@@ -433,7 +425,34 @@ impl Queues for ShmQueues {
 
     #[inline]
     fn send(&mut self, frame: &TxFrame<'_, TxBuf>) -> Result<(), SendError> {
-        self.send_as(frame)
+        if frame.offload.tso_mss.is_some() {
+            return Err(self.capabilities().lacks("TSO").into());
+        }
+        let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
+        let (mac, slot) = (MacAddr(mac), slot_of(MacAddr(mac)));
+        let is_there = matches!(self.channels.get(slot), Some(Some(channel)) if channel.link.mac.is(mac));
+        if !is_there && self.find(mac).is_none() {
+            return Err(SendError::NoPeer);
+        }
+        let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { return Err(SendError::NoPeer) };
+        match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
+            Ok(()) => {
+                if !frame.offload.dummy {
+                    if !channel.tx.is_touched {
+                        channel.tx.is_touched = true;
+                        channel.tx.is_unsolicited = true;
+                        self.touched.push(slot as u16);
+                    }
+                    channel.tx.is_unsolicited &= frame.offload.unsolicited;
+                }
+                Ok(())
+            }
+            Err(NotSent::Refused(error)) => Err(error),
+            Err(NotSent::Forged(forged)) => {
+                self.fail(slot, forged);
+                Err(SendError::NoPeer)
+            }
+        }
     }
 
     #[inline]

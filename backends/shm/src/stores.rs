@@ -34,7 +34,7 @@ impl SharedMemory {
     }
 
     /// Copies `len` bytes from `from_offset` of another segment of ours.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_from(&self, offset: usize, from: &SharedMemory, from_offset: usize, len: usize) {
         debug_assert!(!core::ptr::eq(self, from));
         let to = self.at(offset, len);

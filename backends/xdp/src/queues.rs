@@ -6,9 +6,7 @@ use std::sync::Arc;
 use libc::xdp_desc;
 use ringway_host::HostQueues;
 use ringway_host::queues::SLEEPER;
-use ringway_stack::device::{
-    ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, RxBuffer, SendError, TxFrame, Unsupported, Wake,
-};
+use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, Unsupported, Wake};
 use ringway_stack::time::Instant;
 
 use crate::card::XdpDevice;
@@ -122,7 +120,7 @@ impl XdpQueues {
     }
 
     /// Takes frames of one queue.
-    fn receive<B: RxBuffer + From<Received>>(&mut self, queue: usize, batch: &mut RxBatch<B>) -> usize {
+    fn receive(&mut self, queue: usize, batch: &mut RxBatch<Received>) -> usize {
         let (mut count, mut taken) = (0, 0);
         while !batch.is_full() {
             let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
@@ -134,7 +132,7 @@ impl XdpQueues {
             let head = bytes.len().min(HEAD_MAX);
             frame.head[..head].copy_from_slice(&bytes[..head]);
             let is_held = bytes.len() > HEAD_MAX || self.lends_heads;
-            frame.set_whole(head, is_held.then(|| self.umem.hold(chunk, at, len).into()));
+            frame.set_whole(head, is_held.then(|| self.umem.hold(chunk, at, len)));
             if !is_held {
                 self.refill.push(chunk);
             }
@@ -149,45 +147,14 @@ impl XdpQueues {
         count
     }
 
-    /// [`Queues::poll_rx`], for who has handles of several devices.
-    pub fn poll_rx_as<B: RxBuffer + From<Received>>(&mut self, batch: &mut RxBatch<B>) -> usize {
-        let queues = 1 + self.others.len();
-        let count = (0..queues).map(|at| self.receive((self.turn + at) % queues, batch)).sum();
-        // (None of them is to fill each batch.)
-        self.turn = (self.turn + 1) % queues;
-        self.counters.received += count as u64;
-        self.refill();
-        count
-    }
-
-    /// [`Queues::send`], for who has buffers of several devices.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn send_as<T: AsRef<SendBuffer>>(&mut self, frame: &TxFrame<'_, T>) -> Result<(), SendError> {
-        if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
-            return Err(SendError::TooLong);
-        }
-        let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
-        let len = self.write(chunk, frame);
-        let desc = xdp_desc { addr: u64::from(chunk) * CHUNK as u64, len: len as u32, options: 0 };
-        if !self.first.send.push(desc) {
-            return Err(SendError::Full);
-        }
-        self.free.pop();
-        self.counters.sent += 1;
-        self.counters.sent_bytes += len as u64;
-        Ok(())
-    }
-
     /// Puts a frame together.
-    fn write<T: AsRef<SendBuffer>>(&self, chunk: u32, frame: &TxFrame<'_, T>) -> usize {
+    fn write(&self, chunk: u32, frame: &TxFrame<'_, SendBuffer>) -> usize {
         // SAFETY: the chunk is free: it is neither queued nor on its way, and whoever else had it has it no more.
         let out = unsafe { self.umem.chunk_mut(chunk) };
         out[..frame.head.len()].copy_from_slice(frame.head);
         let mut at = frame.head.len();
         for slice in frame.body {
-            out[at..at + slice.len].copy_from_slice(slice.buffer.as_ref().bytes(slice.offset, slice.len));
+            out[at..at + slice.len].copy_from_slice(slice.buffer.bytes(slice.offset, slice.len));
             at += slice.len;
         }
         at
@@ -260,7 +227,13 @@ impl Queues for XdpQueues {
     }
 
     fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
-        self.poll_rx_as(batch)
+        let queues = 1 + self.others.len();
+        let count = (0..queues).map(|at| self.receive((self.turn + at) % queues, batch)).sum();
+        // (None of them is to fill each batch.)
+        self.turn = (self.turn + 1) % queues;
+        self.counters.received += count as u64;
+        self.refill();
+        count
     }
 
     fn rx_ready(&self) -> bool {
@@ -282,7 +255,19 @@ impl Queues for XdpQueues {
     }
 
     fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
-        self.send_as(frame)
+        if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
+            return Err(SendError::TooLong);
+        }
+        let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
+        let len = self.write(chunk, frame);
+        let desc = xdp_desc { addr: u64::from(chunk) * CHUNK as u64, len: len as u32, options: 0 };
+        if !self.first.send.push(desc) {
+            return Err(SendError::Full);
+        }
+        self.free.pop();
+        self.counters.sent += 1;
+        self.counters.sent_bytes += len as u64;
+        Ok(())
     }
 
     fn doorbell(&mut self) {

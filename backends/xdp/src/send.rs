@@ -70,12 +70,6 @@ impl SendBuffer {
     }
 }
 
-impl AsRef<Self> for SendBuffer {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
 impl TxBuffer for SendBuffer {
     fn capacity(&self) -> usize {
         self.0.len

@@ -72,6 +72,7 @@ fn ended_in_vain<L: Intercept>() -> bool {
 }
 
 /// Whether the process ever cancelled a thread.
+#[inline]
 pub fn is_in_use() -> bool {
     REQUESTS.load(Ordering::SeqCst) != 0
 }

@@ -6,23 +6,24 @@
 //! address, and is connected ([`Rendezvous`]); and what processes tell each other about a connection that changes its owner ([`Dialogue`]).
 
 mod buffers;
-mod card;
-mod queues;
+mod handover;
+mod ring;
 
-pub(crate) use self::buffers::{RxBuf, TxBuf};
-pub(crate) use self::card::Card;
-pub(crate) use self::queues::RingQueues;
+pub(crate) use self::buffers::RxBuf;
+pub(crate) use self::handover::Handover;
+pub(crate) use self::ring::Ring;
 
 use std::sync::Arc;
 
-use ringway_stack::device::{Device as _, OpenError, QueuesConfig};
-use ringway_stack::ring;
-use ringway_xdp::XdpDevice;
+use ringway_shm::ShmQueues;
+use ringway_stack::device::{Capabilities, Device as _, OpenError, Queues as _, QueuesConfig};
+use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub(crate) use ringway_shm::{
     AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal,
 };
 
+use self::buffers::lent;
 use crate::params::Params;
 
 /// Does what an interface is asked for in a function of its own: what shared memory is asked for, a few dozen instructions at a time, is to be no longer for it.
@@ -31,15 +32,27 @@ fn apart<T>(of_interface: impl FnOnce() -> T) -> T {
     of_interface()
 }
 
-/// A ring.
-pub(crate) type Ring = ring::Ring<RingQueues>;
+/// A device's queues, for a ring.
+pub(crate) enum RingQueues {
+    Shm(ShmQueues),
+    Xdp(XdpQueues),
+}
+
+impl RingQueues {
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        match self {
+            Self::Shm(of) => of.capabilities(),
+            Self::Xdp(of) => of.capabilities(),
+        }
+    }
+}
 
 /// Attaches to shared memory.
 ///
 /// # Errors
 /// [`AttachError`].
 pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
-    ringway_shm::attach(&settings(params)).map(|(queues, rendezvous)| (RingQueues::shm(queues), rendezvous))
+    ringway_shm::attach(&settings(params)).map(|(queues, rendezvous)| (RingQueues::Shm(queues), rendezvous))
 }
 
 /// Attaches once more, for another ring. (One of the process's members is listed; and the memory that the program named for small frames is used once.)
@@ -48,7 +61,7 @@ pub(crate) fn attach(params: &Params) -> Result<(RingQueues, Arc<Rendezvous>), A
 /// [`AttachError`].
 pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(RingQueues, Arc<Rendezvous>), AttachError> {
     let settings = ringway_shm::Settings { is_listed: false, head_memory: None, ..settings(params) };
-    ringway_shm::attach_beside(&settings, beside).map(|(queues, rendezvous)| (RingQueues::shm(queues), rendezvous))
+    ringway_shm::attach_beside(&settings, beside).map(|(queues, rendezvous)| (RingQueues::Shm(queues), rendezvous))
 }
 
 /// Puts a program in front of an interface, and opens its ring.
@@ -58,7 +71,7 @@ pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(Ri
 pub(crate) fn attach_interface(name: &str) -> Result<RingQueues, InterfaceError> {
     let device = XdpDevice::attach(&ringway_xdp::Settings::new(name))?;
     let queues = device.open(&QueuesConfig::default())?;
-    Ok(RingQueues::xdp(queues))
+    Ok(RingQueues::Xdp(queues))
 }
 
 /// Why an interface is the kernel's.

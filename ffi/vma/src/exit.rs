@@ -7,7 +7,6 @@ use core::time::Duration;
 use std::collections::HashSet;
 
 use ringway_host::Blocked;
-use ringway_stack::device::Queues;
 
 use crate::exports::stdio;
 use crate::mux::wait::in_handler;
@@ -183,7 +182,7 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
         if patience.stood_still() > UNREAD || now.since(started) > SLOW || !left_to_peers.is_empty() {
             moving::owner::leave_to_peer(process, offload, &mut left_to_peers);
         }
-        let ready = offload.rings.iter().any(|own| own.ring.queues().rx_ready());
+        let ready = offload.rings.iter().any(|own| own.ring.rx_ready());
         drop(guard);
         if !ready {
             pause();

@@ -109,8 +109,13 @@ impl Slot {
     /// See [`is_stale`].
     #[inline(always)]
     fn is_stale(&self, fd: i32, now: Instant) -> bool {
-        let (stamp, now) = (self.stamp.load(Ordering::Relaxed), ticks(now));
-        (now.wrapping_sub(stamp as u32) >= LOOK_EVERY || UNSEEN.load(Ordering::Relaxed)) && names_another(self, fd, stamp, now)
+        !self.is_fresh(now) && names_another(self, fd, self.stamp.load(Ordering::Relaxed), ticks(now))
+    }
+
+    /// Whether it was looked at not long ago, and numbers name what they did.
+    #[inline(always)]
+    fn is_fresh(&self, now: Instant) -> bool {
+        ticks(now).wrapping_sub(self.stamp.load(Ordering::Relaxed) as u32) < LOOK_EVERY && !UNSEEN.load(Ordering::Relaxed)
     }
 }
 
@@ -187,6 +192,20 @@ impl Found {
     pub(crate) fn is_stale(&self, fd: i32, now: Instant) -> bool {
         self.slot.is_stale(fd, now)
     }
+
+    /// Whether that it has not is known without a look.
+    #[inline(always)]
+    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
+        self.slot.is_fresh(now)
+    }
+}
+
+/// As [`lookup_socket`], where there is nothing to be waited for. `None`: it is no socket of ours, or not yet, or no more.
+#[inline(always)]
+pub(crate) fn find_socket(fd: i32) -> Option<Found> {
+    let slot = TABLE.find(fd)?;
+    let word = slot.entry.load(Ordering::Acquire);
+    (word >> KIND_SHIFT == SOCKET).then(|| Found { key: Entry::key(word), slot })
 }
 
 /// As [`lookup_with`], for those that go on with the number's place in the table.

@@ -152,7 +152,7 @@ impl Interfaces {
         let mut told = RingSet::NONE;
         for interface in self.all.iter_mut().filter(|interface| which.contains(interface.ring)) {
             let own = rings.at_mut(interface.ring);
-            match interface.neighbours.serve(now, &mut self.monitor, &mut own.ring) {
+            match own.ring.serve_neighbours(now, &mut interface.neighbours, &mut self.monitor) {
                 Ok(false) => {}
                 Ok(true) => {
                     own.poll(now);

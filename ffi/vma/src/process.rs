@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringway_host::{Addresses, Clock, Pidfd};
 use ringway_report::ClosedSockets;
-use ringway_stack::device::{LendBuffer, Queues};
+use ringway_stack::device::LendBuffer;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, RingConfig};
 use ringway_stack::tcp;

@@ -18,7 +18,6 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{Event, FlowId, NextHop};
 use ringway_stack::socket::{Direction, FlowRing};
 use ringway_stack::tcp::{self, Remains};
@@ -138,7 +137,7 @@ impl ProcessRing {
 
     /// The descriptor that tells who sleeps on the ring; -1 if it has none.
     pub(crate) fn wait_fd(&self) -> RawFd {
-        self.ring.queues().wait_fd().unwrap_or(-1)
+        self.ring.wait_fd().unwrap_or(-1)
     }
 }
 
@@ -277,6 +276,7 @@ impl Rings {
     }
 
     /// The one that the process began with.
+    #[inline(always)]
     pub(crate) fn first(&self) -> &ProcessRing {
         self.at(0)
     }
@@ -305,7 +305,7 @@ impl Rings {
         if !self.interfaces.contains(ring) {
             return Cow::Borrowed(config);
         }
-        let capabilities = self.at(ring).ring.queues().capabilities();
+        let capabilities = self.at(ring).ring.capabilities();
         // RFC 9293 s3.7.1: the MTU less both fixed headers.
         let longest = u16::try_from(capabilities.mtu.saturating_sub(40)).unwrap_or(u16::MAX);
         let (mss_max, gather_max) = (config.mss_max.min(longest), config.gather_max.min(capabilities.gather_max));
@@ -389,7 +389,7 @@ impl Rings {
 
 impl ringway_stack::socket::Rings for Rings {
     fn at(&mut self, number: u16) -> Option<&mut dyn FlowRing> {
-        self.all().contains(number).then(|| &mut self.at_mut(number).ring as &mut dyn FlowRing)
+        self.all().contains(number).then(|| self.at_mut(number).ring.as_flow_ring())
     }
 }
 

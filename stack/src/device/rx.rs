@@ -128,6 +128,13 @@ impl<B: RxBuffer> RxFrame<B> {
         self.set(head_len, head_len, rest);
     }
 
+    /// For a device that has received all of the frame into [`RxFrame::head`]: it is `head_len` bytes, and was [just pushed](RxBatch::push_slot).
+    #[inline(always)]
+    pub fn set_head(&mut self, head_len: usize) {
+        debug_assert!(head_len <= HEAD_MAX && self.buffer.get_mut().is_none(), "a head is no longer than that, and has no buffer");
+        (self.head_len, self.buffer_at) = (head_len as u16, head_len as u16);
+    }
+
     #[inline(always)]
     fn set(&mut self, head_len: usize, buffer_at: usize, buffer: Option<B>) {
         debug_assert!(head_len <= HEAD_MAX, "a head is no longer than that");
@@ -189,6 +196,12 @@ impl<B: RxBuffer> RxFrame<B> {
         let buffer = self.buffer.borrow_mut().take()?;
         let at = offset.checked_sub(usize::from(self.buffer_at))?;
         if at + len <= buffer.len() { Some(buffer.into_slice(at, len)) } else { None }
+    }
+
+    /// Lets go of the buffer.
+    #[inline(never)]
+    fn let_go(&mut self) {
+        *self.buffer.get_mut() = None;
     }
 
     /// The frame's own handle, on all that lies in its buffer, if it has one.
@@ -285,12 +298,12 @@ impl<B: RxBuffer> RxBatch<B> {
     }
 
     /// Empties it, and lets go of the buffers that nobody took.
-    #[inline]
+    #[inline(always)]
     pub fn clear(&mut self) {
         for frame in &mut self.frames[..self.len] {
             // (Asked first: most have none, and dropping nothing costs more.)
             if frame.buffer.get_mut().is_some() {
-                *frame.buffer.get_mut() = None;
+                frame.let_go();
             }
         }
         self.len = 0;

@@ -138,6 +138,7 @@ impl<Q: Queues> Ring<Q> {
         answers.drain(..given);
     }
 
+    #[inline(never)]
     pub(super) fn retry_neighbours(&mut self, now: Instant) {
         if self.neighbours.next_deadline().is_none_or(|at| at > now) {
             return;

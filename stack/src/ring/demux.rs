@@ -39,7 +39,16 @@ impl KeyV4 {
     pub(super) fn of_tcp((local, local_port): (Ipv4Addr, u16), (remote, remote_port): (Ipv4Addr, u16)) -> Self {
         Self { addresses: addresses_of(local, remote), ports: ports_of(Protocol::Tcp, local_port, remote_port) }
     }
+
+    /// The same, of a segment that came: `hosts` is the peer's address and ours, `ports` are its port and ours.
+    #[inline(always)]
+    pub(super) fn of_segment(hosts: u64, ports: u32) -> Self {
+        Self { addresses: hosts.rotate_left(32), ports: TCP_PORTS | u64::from(ports.rotate_left(16)) }
+    }
 }
+
+/// The protocol's number, above the ports.
+const TCP_PORTS: u64 = 6 << 32;
 
 #[inline(always)]
 fn addresses_of(local: Ipv4Addr, remote: Ipv4Addr) -> u64 {

@@ -181,6 +181,7 @@ impl HandoversUnderWay {
         self.0.is_empty()
     }
 
+    #[inline(never)]
     pub(super) fn expire(&mut self, now: Instant, queues: &mut impl Queues) {
         while let Some(&(until, station, flow)) = self.0.front()
             && (until <= now || self.0.len() > HANDOVERS_MAX)
@@ -219,6 +220,7 @@ impl HandedOver {
         self.queue.is_empty()
     }
 
+    #[inline(never)]
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(&(at, key)) = self.queue.front()
             && (at <= now || self.queue.len() > REMEMBERED_MAX)

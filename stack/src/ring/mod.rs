@@ -40,6 +40,7 @@ mod writing;
 
 pub use handover::Handover;
 pub use late::LatePacket;
+pub use output::HEADERS_MAX;
 pub use screening::{Candidate, Shown};
 pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,
@@ -219,6 +220,12 @@ impl<Q: Queues> Ring<Q> {
     /// Receives one batch, runs the timers that are due, and sends what follows from both. Returns how many frames and
     /// timers there were; zero means that there was nothing to do.
     pub fn poll(&mut self, now: Instant) -> usize {
+        self.poll_here(now)
+    }
+
+    /// [`Ring::poll`] as part of the caller's code. (What is rarely to be done is in functions of its own.)
+    #[inline(always)]
+    fn poll_here(&mut self, now: Instant) -> usize {
         self.polled_at = now;
         if !self.handed_over.is_empty() {
             self.handed_over.expire(now);
@@ -245,13 +252,7 @@ impl<Q: Queues> Ring<Q> {
             self.report_groups(now);
         }
         if !self.dirty.is_empty() {
-            let mut dirty = core::mem::take(&mut self.dirty);
-            for index in dirty.drain(..) {
-                self.transmit(now, index);
-            }
-            // The memory is used again.
-            dirty.append(&mut self.dirty);
-            self.dirty = dirty;
+            self.transmit_dirty(now);
         }
         if frames > 0 && self.output.lent {
             // After a single frame the program has something to do that is more urgent, and time for this when it waits.
@@ -262,6 +263,17 @@ impl<Q: Queues> Ring<Q> {
         }
         self.output.flush(&mut self.queues);
         done
+    }
+
+    #[inline(never)]
+    fn transmit_dirty(&mut self, now: Instant) {
+        let mut dirty = core::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            self.transmit(now, index);
+        }
+        // The memory is used again.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
     }
 
     /// When [`Ring::poll`] was called last.
@@ -284,6 +296,12 @@ impl<Q: Queues> Ring<Q> {
     /// Whether [`Ring::poll`] would find anything to do: a few loads, for loops that spin.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
+        self.is_due_here(now)
+    }
+
+    /// [`Ring::is_due`] as part of the caller's code.
+    #[inline(always)]
+    fn is_due_here(&self, now: Instant) -> bool {
         self.queues.rx_ready()
             || self.wheel.is_due(now)
             || self.retry_at.is_some_and(|at| at <= now)
@@ -573,6 +591,7 @@ impl<Q: Queues> Ring<Q> {
         count
     }
 
+    #[inline(never)]
     fn run_timers(&mut self, now: Instant) -> usize {
         let mut fired = core::mem::take(&mut self.fired);
         self.wheel.advance(now, &mut fired);

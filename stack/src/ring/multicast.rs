@@ -333,6 +333,8 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn report_groups(&mut self, now: Instant) {
         self.groups.listener.on_timer(now);
         self.report_listening();

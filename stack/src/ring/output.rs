@@ -13,7 +13,7 @@ use crate::wire::checksum::{self, Checksum};
 use crate::wire::{arp, ethernet, icmp, igmp, ipv4, ipv6, tcp, udp};
 
 /// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv6, TCP.
-pub(super) const HEADERS_MAX: usize = 14 + 4 + 40 + 20;
+pub const HEADERS_MAX: usize = 14 + 4 + 40 + 20;
 
 /// From whom to whom, below the transport header.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! is the matter with such a frame is told by a few comparisons; whatever else may be the matter leads to the long way (`input.rs`), which does the
 //! same to the connection.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::Ring;
 use super::demux::KeyV4;
@@ -24,10 +24,11 @@ impl<Q: Queues> Ring<Q> {
             return None;
         }
         let segment = Segment::parse(frame.head())?;
-        let (src, dst) = (segment.src(), segment.dst());
-        let index = self.demux.same_as_last(KeyV4::of_tcp((dst, segment.dst_port()), (src, segment.src_port())))?;
-        let is_of_hosts = src.to_bits() < CLASS_D && dst.to_bits() < CLASS_D;
-        if segment.link_dst() != self.mac || !is_of_hosts || !self.is_ours(IpAddr::V4(dst)) {
+        let hosts = segment.hosts();
+        let (src, dst) = ((hosts >> 32) as u32, hosts as u32);
+        let index = self.demux.same_as_last(KeyV4::of_segment(hosts, segment.ports()))?;
+        let is_of_hosts = src < CLASS_D && dst < CLASS_D;
+        if !segment.link_dst().is(self.mac) || !is_of_hosts || !self.is_ours(IpAddr::V4(Ipv4Addr::from_bits(dst))) {
             return None;
         }
         let stream = self.slots.live_at(index)?;
@@ -36,7 +37,19 @@ impl<Q: Queues> Ring<Q> {
             return None;
         }
         self.output.counters.rx_bytes += segment.payload().len() as u64;
-        stream.connection.on_fixed_segment(now, &segment, frame);
+        let is_predicted = stream.connection.on_fixed_segment(now, &segment, frame);
+        if !is_predicted || stream.connection.wants_transmit() || stream.parent.is_some() || !self.stalled.is_empty() {
+            self.after_fixed_segment(now, index);
+        } else {
+            self.settle_open(index);
+        }
+        Some(())
+    }
+
+    /// What a segment of fixed shape leaves to be done, if not only to be published.
+    #[inline(never)]
+    fn after_fixed_segment(&mut self, now: Instant, index: u32) {
+        let Some(stream) = self.slots.live_at(index) else { return };
         if stream.connection.wants_transmit()
             || stream.connection.holds_out_of_order()
             || stream.parent.is_some()
@@ -46,6 +59,5 @@ impl<Q: Queues> Ring<Q> {
         } else {
             self.settle(index);
         }
-        Some(())
     }
 }

@@ -57,16 +57,23 @@ impl<Q: Queues> Ring<Q> {
         if !self.slots.stream(flow)?.connection.awaits_bytes() {
             return self.tcp_recv_at_hand(now, flow, into);
         }
-        if !self.is_due(now) {
+        if !self.is_due_here(now) {
             return Err(Error::WouldBlock);
         }
         self.reader = Reader { slot: flow.index, has_untold: false };
-        self.poll(now);
+        self.poll_here(now);
         let has_untold = core::mem::replace(&mut self.reader, Reader::NOBODY).has_untold;
-        let (read, may_have_more) = self.read(now, flow, into, false);
-        // Bytes came that nobody was told of, and their reader has taken what it wanted.
-        if has_untold && may_have_more && self.readiness(flow).contains(Readiness::IN) {
-            self.raise(flow.index, Readiness::IN);
+        let (read, is_done) = match self.slots.stream(flow) {
+            Ok(stream) => {
+                let read = stream.connection.read(now, into, false);
+                // (Most take all that came, and leave nothing behind.)
+                let leaves_nothing = !stream.connection.may_be_readable() && !stream.connection.wants_transmit();
+                (read, leaves_nothing && stream.noted == stream.is_unfinished())
+            }
+            Err(error) => (Err(error), false),
+        };
+        if !is_done {
+            self.after_polling_read(now, flow, has_untold);
         }
         self.queues.note_processed();
         read
@@ -86,24 +93,38 @@ impl<Q: Queues> Ring<Q> {
         self.tcp_recv(now, flow, into, RecvFlags::empty())
     }
 
-    /// Reads from a TCP stream. Also whether there may be more to be read, or an end.
+    /// What a read has left to be done by [`Ring::tcp_recv_polling`].
+    #[inline(never)]
+    fn after_polling_read(&mut self, now: Instant, flow: FlowId, has_untold: bool) {
+        let may_have_more = self.after_read(now, flow);
+        // Bytes came that nobody was told of, and their reader has taken what it wanted.
+        if has_untold && may_have_more && self.readiness(flow).contains(Readiness::IN) {
+            self.raise(flow.index, Readiness::IN);
+        }
+    }
+
+    /// Reads from a TCP stream.
     #[inline(always)]
-    pub(super) fn read(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], peek: bool) -> (Result<usize, Error>, bool) {
-        let stream = match self.slots.stream(flow) {
-            Ok(stream) => stream,
-            Err(error) => return (Err(error), true),
-        };
-        let read = stream.connection.read(now, into, peek);
+    pub(super) fn read(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<usize, Error> {
+        let read = self.slots.stream(flow)?.connection.read(now, into, peek);
+        self.after_read(now, flow);
+        read
+    }
+
+    /// A stream was read from. Whether there may be more to be read, or an end.
+    #[inline(always)]
+    fn after_read(&mut self, now: Instant, flow: FlowId) -> bool {
+        let Ok(stream) = self.slots.stream(flow) else { return true };
         let may_have_more = stream.connection.may_be_readable();
         if stream.connection.wants_transmit() && !self.config.is(Mutant::ReadSendsLater) {
             self.transmit_after_read(now, flow.index);
             // (Its peer may be found to be gone.)
-            return (read, true);
+            return true;
         }
         if stream.noted != stream.is_unfinished() {
             self.renote(flow.index);
         }
-        (read, may_have_more)
+        may_have_more
     }
 
     #[inline(never)]

@@ -41,6 +41,7 @@ impl<Q: Queues> Ring<Q> {
     /// Timers are due, and more has come than one batch: frames are looked at before timers, which the acknowledgments among them may stop. (A process that
     /// slept through acknowledgments has one for each of its connections.)
     #[cold]
+    #[inline(never)]
     pub(super) fn receive_rest(&mut self, now: Instant) -> usize {
         let mut frames = 0;
         for _ in 0..BATCHES_BEFORE_TIMERS {

@@ -82,7 +82,7 @@ impl Silent {
 impl<Q: Queues> Stream<Q> {
     /// Whether it would be wrong to take the death of this station for the end of our stream. (A connection that nobody accepted is reset together with its
     /// listener.)
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_unfinished(&self) -> bool {
         // (What it sent last from the ring before may be with nobody until it speaks here.)
         self.connection.is_unfinished() || self.parent.is_some() || self.shared || self.silent == Silent::UntilFollowed

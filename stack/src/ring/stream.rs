@@ -367,6 +367,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// Tries again what the device refused. The pause doubles while nothing moves.
+    #[inline(never)]
     pub(super) fn retry_stalled(&mut self, now: Instant) {
         mark!(self, StallRetried);
         self.retry_at = None;
@@ -397,6 +398,17 @@ impl<Q: Queues> Ring<Q> {
     /// will ask for it.
     #[inline(always)]
     pub(super) fn settle(&mut self, index: u32) {
+        self.settle_one(index, false);
+    }
+
+    /// The same, of a connection that is open for certain.
+    #[inline(always)]
+    pub(super) fn settle_open(&mut self, index: u32) {
+        self.settle_one(index, true);
+    }
+
+    #[inline(always)]
+    fn settle_one(&mut self, index: u32, is_open: bool) {
         let Self { slots, demux, queues, awaiting, .. } = self;
         let slot = slots.slot(index);
         let Some(Flow::Stream(stream)) = &mut slot.flow else { return };
@@ -414,7 +426,8 @@ impl<Q: Queues> Ring<Q> {
             note(stream, queues);
         }
         let mut freed = None;
-        let is_over = matches!(stream.connection.state(), tcp::State::Closed | tcp::State::TimeWait);
+        debug_assert!(!is_open || stream.connection.state() == tcp::State::Established);
+        let is_over = !is_open && matches!(stream.connection.state(), tcp::State::Closed | tcp::State::TimeWait);
         let leaks = stream.orphan && self.config.is(Mutant::LeakSocket);
         if is_over && stream.connection.is_finished() && !leaks {
             if stream.orphan || (stream.parent.is_some() && !stream.queued) {

@@ -75,7 +75,7 @@ impl NextHop {
     /// Whether it is that station.
     #[inline(always)]
     pub(super) fn is_station(&self, mac: MacAddr) -> bool {
-        matches!(*self, Self::Station(station) if station == mac)
+        matches!(*self, Self::Station(station) if station.is(mac))
     }
 }
 

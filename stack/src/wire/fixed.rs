@@ -2,8 +2,6 @@
 //! but timestamps. Every field is in a place that is known when this is compiled, and a few comparisons tell whether a frame is so. What is
 //! read of it is what [`super::ethernet`], [`super::ipv4`] and [`super::tcp`] read.
 
-use std::net::Ipv4Addr;
-
 use super::tcp::{Flags, Header, Options, SeqNumber, options};
 use super::{be16, be32, ethernet, ipv4, tcp};
 use crate::addr::MacAddr;
@@ -14,6 +12,7 @@ const TCP_AT: usize = IP_AT + ipv4::LEN;
 const LEN: usize = TCP_AT + tcp::LEN;
 
 /// A frame of this shape, each of whose fields is read when it is asked for.
+#[derive(Clone, Copy)]
 pub(crate) struct Segment<'f> {
     headers: &'f [u8; LEN],
     timestamps: Option<(u32, u32)>,
@@ -53,14 +52,18 @@ impl<'f> Segment<'f> {
         MacAddr([b[6], b[7], b[8], b[9], b[10], b[11]])
     }
 
+    /// The sender's address and the receiver's, in one word.
     #[inline(always)]
-    pub(crate) fn src(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(be32(self.headers, IP_AT + 12))
+    pub(crate) fn hosts(&self) -> u64 {
+        let b = self.headers;
+        const AT: usize = IP_AT + 12;
+        u64::from_be_bytes([b[AT], b[AT + 1], b[AT + 2], b[AT + 3], b[AT + 4], b[AT + 5], b[AT + 6], b[AT + 7]])
     }
 
+    /// The sender's port and the receiver's, in one word.
     #[inline(always)]
-    pub(crate) fn dst(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(be32(self.headers, IP_AT + 16))
+    pub(crate) fn ports(&self) -> u32 {
+        be32(self.headers, TCP_AT)
     }
 
     #[inline(always)]

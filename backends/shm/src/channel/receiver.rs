@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use ringway_stack::device::{ChecksumVerdict, MacAddr, RxBatch, RxBuffer, RxFrame};
+use ringway_stack::device::{ChecksumVerdict, MacAddr, RxBatch, RxFrame};
 
 use crate::error::Forged;
 use crate::heads::Heads;
@@ -37,13 +37,13 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Moves at most `quota` frames into `batch`; small ones with a handle, if there are `heads` for that.
-    #[inline]
-    pub(crate) fn receive<B: RxBuffer + From<RxBuf>>(
+    #[inline(always)]
+    pub(crate) fn receive(
         &mut self,
         link: &Arc<Link>,
         own: MacAddr,
         mut heads: Option<&mut Heads>,
-        batch: &mut RxBatch<B>,
+        batch: &mut RxBatch<RxBuf>,
         quota: usize,
     ) -> Received {
         let mut received = Received { count: 0, has_told: false, forged: None };
@@ -65,14 +65,8 @@ impl Receiver {
     }
 
     /// Copies the next slot, if one is published, and checks the copy.
-    #[inline]
-    fn next<B: RxBuffer + From<RxBuf>>(
-        &mut self,
-        link: &Arc<Link>,
-        own: MacAddr,
-        heads: Option<&mut Heads>,
-        batch: &mut RxBatch<B>,
-    ) -> Result<bool, Forged> {
+    #[inline(always)]
+    fn next(&mut self, link: &Arc<Link>, own: MacAddr, heads: Option<&mut Heads>, batch: &mut RxBatch<RxBuf>) -> Result<bool, Forged> {
         let Some(found) = self.slots.peek(&link.theirs) else { return Ok(false) };
         let (slot, word) = found?;
         if word.inline_len < ETHERNET_BYTES {
@@ -83,7 +77,7 @@ impl Receiver {
         }
         let Some(frame) = batch.push_slot() else { return Ok(false) };
         copy_head(link, own, frame, (slot, word));
-        frame.set_parted(word.inline_len, None);
+        frame.set_head(word.inline_len);
         frame.meta.checksum = ChecksumVerdict::Good;
         self.slots.advance();
         Ok(true)
@@ -91,12 +85,12 @@ impl Receiver {
 
     /// A frame that is more than its bytes in the slot.
     #[inline(never)]
-    fn take_any<B: RxBuffer + From<RxBuf>>(
+    fn take_any(
         &mut self,
         link: &Arc<Link>,
         own: MacAddr,
         heads: Option<&mut Heads>,
-        batch: &mut RxBatch<B>,
+        batch: &mut RxBatch<RxBuf>,
         (slot, word): (usize, SlotWord),
     ) -> Result<bool, Forged> {
         let body = if word.gather_count > 0 { Some(self.body(link, slot, word)?) } else { None };
@@ -104,10 +98,10 @@ impl Receiver {
         copy_head(link, own, frame, (slot, word));
         match (heads, body) {
             // (With a body, the head is headers: whoever has a gather list needs no payload beside it.)
-            (_, Some(body)) => frame.set_parted(word.inline_len, Some(body.into())),
+            (_, Some(body)) => frame.set_parted(word.inline_len, Some(body)),
             (None, None) => frame.set_parted(word.inline_len, None),
             (Some(heads), None) => {
-                let held = heads.hold(&frame.head[..word.inline_len]).map(|head| RxBuf::of_head(head, word.inline_len).into());
+                let held = heads.hold(&frame.head[..word.inline_len]).map(|head| RxBuf::of_head(head, word.inline_len));
                 frame.set_whole(word.inline_len, held);
             }
         }
@@ -137,7 +131,7 @@ impl Receiver {
 
 /// Copies a frame's bytes out of its slot, behind the addresses that it has by where it came from: which also makes them impossible to forge.
 #[inline(always)]
-fn copy_head<B>(link: &Link, own: MacAddr, frame: &mut RxFrame<B>, (slot, word): (usize, SlotWord)) {
+fn copy_head(link: &Link, own: MacAddr, frame: &mut RxFrame<RxBuf>, (slot, word): (usize, SlotWord)) {
     link.theirs.copy_out(slot + SLOT_DATA, &mut frame.head[ADDRESSES..word.inline_len]);
     frame.head[..6].copy_from_slice(&own.0);
     frame.head[6..12].copy_from_slice(&link.mac.0);

@@ -90,13 +90,7 @@ impl Sender {
 
     /// Puts a frame into the ring.
     #[inline(always)]
-    pub(crate) fn send<T: AsRef<TxBuf>>(
-        &mut self,
-        link: &Link,
-        pool: &Arc<Pool>,
-        member: &SharedMemory,
-        frame: &TxFrame<'_, T>,
-    ) -> Result<(), NotSent> {
+    pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
         let (head, body) = (frame.head.len(), frame.body.first().map_or(0, |slice| slice.len));
         // Nearly every frame is small, of headers and one piece, and finds room.
         let is_small = (ETHERNET_BYTES..=INLINE_MAX).contains(&head) && body <= INLINE_MAX - head && frame.body.len() <= 1;
@@ -119,13 +113,7 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn send_any<T: AsRef<TxBuf>>(
-        &mut self,
-        link: &Link,
-        pool: &Arc<Pool>,
-        member: &SharedMemory,
-        frame: &TxFrame<'_, T>,
-    ) -> Result<(), NotSent> {
+    fn send_any(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
         let len = frame.len();
         if len > FRAME_MAX || frame.body.len() > GATHER_MAX || frame.head.len() < ETHERNET_BYTES {
             return Err(NotSent::Refused(SendError::TooLong));
@@ -155,7 +143,7 @@ impl Sender {
     }
 
     /// Writes the head, and the list of the body's buffers, which it holds from now on.
-    fn gather<T: AsRef<TxBuf>>(&mut self, link: &Link, pool: &Arc<Pool>, frame: &TxFrame<'_, T>, slot: usize) -> Result<SlotWord, NotSent> {
+    fn gather(&mut self, link: &Link, pool: &Arc<Pool>, frame: &TxFrame<'_, TxBuf>, slot: usize) -> Result<SlotWord, NotSent> {
         if frame.head.len() > GATHER_HEAD_MAX {
             return Err(NotSent::Refused(SendError::TooLong));
         }
@@ -166,7 +154,7 @@ impl Sender {
         link.own.write(slot + SLOT_DATA, &frame.head[ADDRESSES..]);
         let flight = &mut self.flights[usize::from(number)];
         for slice in frame.body {
-            let buffer = slice.buffer.as_ref();
+            let buffer = slice.buffer;
             assert!(buffer.is_of(pool), "a send buffer of another device");
             let offset = buffer.segment_offset(slice.offset, slice.len) - POOL_AT;
             let entry = offset as u64 | (slice.len as u64) << 32;
@@ -237,11 +225,11 @@ const FIRST_LINE: usize = 64 - SLOT_DATA;
 /// Copies a whole frame into its slot. The line that the reader watches comes last: between the first store to it and the
 /// publish word, the reader's next look would take it away once more.
 #[inline(always)]
-fn copy_inline<T: AsRef<TxBuf>>(link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, T>, slot: usize) {
+fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>, slot: usize) {
     let head = &frame.head[ADDRESSES..];
     let mut at = slot + SLOT_DATA + head.len();
     for slice in frame.body {
-        let buffer = slice.buffer.as_ref();
+        let buffer = slice.buffer;
         assert!(buffer.is_of(pool), "a send buffer of another device");
         link.own.write_from(at, member, buffer.segment_offset(slice.offset, slice.len), slice.len);
         at += slice.len;

@@ -1,8 +1,8 @@
-//! Handles on bytes, of whichever device they lie in.
+//! Handles on received bytes, of whichever device they lie in: what programs are lent.
 
-use ringway_shm::TxBuf as ShmTx;
-use ringway_stack::device::{LendBuffer, RxBuffer, TxBuffer};
-use ringway_xdp::{Received, SendBuffer};
+use ringway_stack::device::{LendBuffer, RxBuffer};
+use ringway_stack::tcp::Lent;
+use ringway_xdp::Received;
 
 use super::apart;
 
@@ -13,15 +13,8 @@ pub(crate) enum RxBuf {
     Xdp(Received),
 }
 
-/// A handle on a send buffer.
-#[derive(Clone, Debug)]
-pub(crate) enum TxBuf {
-    Shm(ShmTx),
-    Xdp(SendBuffer),
-}
-
 // A second device costs the first one's handles no room.
-const _: () = assert!(size_of::<RxBuf>() == size_of::<ringway_shm::RxBuf>() && size_of::<TxBuf>() == size_of::<ShmTx>());
+const _: () = assert!(size_of::<RxBuf>() == size_of::<ringway_shm::RxBuf>());
 
 impl From<ringway_shm::RxBuf> for RxBuf {
     #[inline(always)]
@@ -37,24 +30,12 @@ impl From<Received> for RxBuf {
     }
 }
 
-/// (A ring's buffers are its device's.)
-impl AsRef<ShmTx> for TxBuf {
-    #[inline(always)]
-    fn as_ref(&self) -> &ShmTx {
-        match self {
-            Self::Shm(of) => of,
-            Self::Xdp(_) => unreachable!("a send buffer of another device"),
-        }
-    }
-}
-
-impl AsRef<SendBuffer> for TxBuf {
-    #[inline(always)]
-    fn as_ref(&self) -> &SendBuffer {
-        match self {
-            Self::Xdp(of) => of,
-            Self::Shm(_) => unreachable!("a send buffer of another device"),
-        }
+/// What a ring has lent.
+#[inline]
+pub(super) fn lent<B: Into<RxBuf>>(piece: Lent<B>) -> Lent<RxBuf> {
+    match piece {
+        Lent::Buffer(buffer) => Lent::Buffer(buffer.into()),
+        Lent::Copied(bytes) => Lent::Copied(bytes),
     }
 }
 
@@ -124,25 +105,5 @@ impl LendBuffer for RxBuf {
 
     fn copy_on_write(address: usize) -> bool {
         ringway_shm::RxBuf::copy_on_write(address)
-    }
-}
-
-impl TxBuffer for TxBuf {
-    #[inline]
-    fn capacity(&self) -> usize {
-        by_device!(self, of => of.capacity())
-    }
-
-    #[inline]
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        by_device!(self, of => of.write(offset, bytes));
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        by_device!(self, of => of.copy_to(offset, out));
-    }
-
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        by_device!(self, of => of.checksum(offset, len))
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod receive;
 mod rights;
 mod select;
 mod send;
+mod short;
 pub(crate) mod signal;
 mod socket;
 mod splice;

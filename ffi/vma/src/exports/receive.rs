@@ -10,10 +10,12 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespe
 use ringway_preload::control::Control;
 use ringway_preload::messages;
 use ringway_preload::timeout::from_timespec;
+use ringway_stack::Instant;
 use ringway_stack::device::Protocol;
 
 use super::control::put_times;
 use super::send::MSG_CMSG_COMPAT;
+use super::short;
 use crate::cancel::Masked;
 use crate::errno::{Errno, is_nowhere, optional, to_ssize};
 use crate::extra::resume::Resume;
@@ -21,7 +23,8 @@ use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
 use crate::interfaces;
-use crate::process::{Process, process, process_or_init};
+use crate::lock::Guard;
+use crate::process::{Offload, Process, process, process_or_init};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
@@ -87,7 +90,35 @@ fn receive_uncounted(
             Came::Waits(begun, timeout) => go_on_waiting(process, (fd, key), into, (flags, kernel), (timeout, begun)),
         };
     }
-    let mut guard = process.lock();
+    receive_locked(process, process.lock(), now, (fd, key), into, (flags, kernel))
+}
+
+/// What goes on here from the short way: all but a plain receive on a stream.
+///
+/// # Errors
+/// As recv(2).
+#[inline(never)]
+pub(super) fn receive_any(
+    process: &Process,
+    guard: Guard<'_, Offload>,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    into: IoSliceMut<'_>,
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Result<usize, Errno> {
+    receive_locked(process, guard, now, (fd, key), &mut [into], (flags, kernel)).map(|got| got.count(flags))
+}
+
+/// The same, under the process's lock.
+#[inline(always)]
+fn receive_locked(
+    process: &Process,
+    mut guard: Guard<'_, Offload>,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Result<Got, Errno> {
     if guard.extra_rings.migrate[Direction::Rx as usize] {
         guard.note_use(key, Direction::Rx);
     }
@@ -311,14 +342,29 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
 /// read(2).
 #[inline(always)]
 pub(super) unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-    crate::receiving_point!({
+    // SAFETY: the program's promise to read(2). (Where there are flags, it is recv(2) that the kernel is asked for.)
+    match unsafe { short::receive(fd, buffer, len, 0, move |extra| real::recv(fd, buffer, len, extra)) } {
+        Some(Ok(count)) => count.cast_signed(),
         // SAFETY: the program's promise to read(2).
-        match ours(fd, 0, || unsafe { real::read(fd, buffer, len) }) {
-            Err(result) => result,
-            // Linux reads nothing from a socket without asking it, whatever its state (SysV's way); recv(2) asks.
-            Ok(_) if len == 0 => 0,
-            // SAFETY: the program's promise to read(2). With no flags, recv is read.
-            Ok(found) => unsafe { receive_plain(fd, found, buffer, len, 0) },
+        other => unsafe { read_at_length(fd, buffer, len, other.and_then(Result::err)) },
+    }
+}
+
+/// The same. `failed`: it went the short way, and so it ended.
+#[inline(never)]
+unsafe fn read_at_length(fd: c_int, buffer: *mut c_void, len: size_t, mut failed: Option<Errno>) -> ssize_t {
+    crate::receiving_point!({
+        if let Some(error) = failed.take() {
+            to_ssize(Err(error))
+        } else {
+            // SAFETY: the program's promise to read(2).
+            match ours(fd, 0, || unsafe { real::read(fd, buffer, len) }) {
+                Err(result) => result,
+                // Linux reads nothing from a socket without asking it, whatever its state (SysV's way); recv(2) asks.
+                Ok(_) if len == 0 => 0,
+                // SAFETY: the program's promise to read(2). With no flags, recv is read.
+                Ok(found) => unsafe { receive_plain(fd, found, buffer, len, 0) },
+            }
         }
     })
 }
@@ -327,7 +373,21 @@ pub(super) unsafe fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_
 #[inline(always)]
 pub(super) unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
-    crate::receiving_point!(unsafe { recv_once(fd, buffer, len, flags) })
+    match unsafe { short::receive(fd, buffer, len, flags, move |extra| real::recv(fd, buffer, len, flags | extra)) } {
+        Some(Ok(count)) => count.cast_signed(),
+        // SAFETY: the program's promise.
+        other => unsafe { recv_at_length(fd, buffer, len, flags, other.and_then(Result::err)) },
+    }
+}
+
+/// The same. `failed`: it went the short way, and so it ended.
+#[inline(never)]
+unsafe fn recv_at_length(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, mut failed: Option<Errno>) -> ssize_t {
+    crate::receiving_point!(match failed.take() {
+        Some(error) => to_ssize(Err(error)),
+        // SAFETY: the program's promise.
+        None => unsafe { recv_once(fd, buffer, len, flags) },
+    })
 }
 
 /// recv(2), where callbacks do not run: it stops for them.

@@ -5,15 +5,17 @@ use std::io::IoSlice;
 
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use ringway_preload::{control, messages};
+use ringway_stack::Instant;
 
-use super::rights;
+use super::{rights, short};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno, THEIRS, to_ssize};
 use crate::extra::dummy;
 use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Entry, Found};
-use crate::process::process_or_init;
+use crate::lock::Guard;
+use crate::process::{Offload, Process, process_or_init};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::{self, Address};
@@ -69,7 +71,36 @@ fn send_uncounted(
     {
         return sent;
     }
-    let mut guard = process.lock();
+    send_locked(process, process.lock(), now, (fd, key), data, (flags, to), kernel)
+}
+
+/// What goes on here from the short way: all but a plain send on a stream.
+///
+/// # Errors
+/// As send(2).
+#[inline(never)]
+pub(super) fn send_any(
+    process: &Process,
+    guard: Guard<'_, Offload>,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    data: IoSlice<'_>,
+    (flags, kernel): (c_int, &dyn Fn() -> isize),
+) -> Result<usize, Errno> {
+    send_locked(process, guard, now, (fd, key), &[data], (flags, |_| None), kernel)
+}
+
+/// The same, under the process's lock.
+#[inline(always)]
+fn send_locked(
+    process: &Process,
+    mut guard: Guard<'_, Offload>,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    data: &[IoSlice<'_>],
+    (flags, to): (c_int, impl Fn(Family) -> Option<Address>),
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
     if guard.extra_rings.migrate[Direction::Tx as usize] {
         guard.note_use(key, Direction::Tx);
     }
@@ -142,15 +173,31 @@ fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found
 /// write(2).
 #[inline(always)]
 pub(super) unsafe fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: the program's promise to write(2).
+    match unsafe { short::send(fd, buffer, len, 0, move || real::write(fd, buffer, len)) } {
+        Some(Ok(count)) => count.cast_signed(),
+        // SAFETY: as above.
+        other => unsafe { send_at_length(fd, buffer, len, 0, &move || real::write(fd, buffer, len), other.and_then(Result::err)) },
+    }
+}
+
+/// send(2), or write(2), which `kernel` asks of the kernel. `failed`: it went the short way, and so it ended.
+#[inline(never)]
+unsafe fn send_at_length(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    kernel: &dyn Fn() -> isize,
+    mut failed: Option<Errno>,
+) -> ssize_t {
     crate::cancellation_point!({
-        // SAFETY: the program's promise to write(2).
-        let kernel = || unsafe { real::write(fd, buffer, len) };
-        match ours(fd, 0, kernel) {
+        match failed.take().map_or_else(|| ours(fd, flags, kernel), |error| Err(to_ssize(Err(error)))) {
             Err(result) => result,
             Ok(found) => crate::bare_boundary!(
                 -1,
-                // SAFETY: the program's promise to write(2).
-                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, found, &[data], 0, |_| None, &kernel)))
+                // SAFETY: the program's promise to send(2).
+                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, found, &[data], flags, |_| None, kernel)))
             ),
         }
     })
@@ -184,18 +231,14 @@ pub(super) unsafe fn writev(fd: c_int, buffers: *const iovec, count: c_int) -> s
 /// send(2).
 #[inline(always)]
 pub(super) unsafe fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
-    crate::cancellation_point!({
-        // SAFETY: the program's promise to send(2).
-        let kernel = || unsafe { real::send(fd, buffer, len, flags) };
-        match ours(fd, flags, kernel) {
-            Err(result) => result,
-            Ok(found) => crate::bare_boundary!(
-                -1,
-                // SAFETY: the program's promise to send(2).
-                to_ssize(unsafe { vectors::readable(buffer, len) }.and_then(|data| send_on(fd, found, &[data], flags, |_| None, &kernel)))
-            ),
-        }
-    })
+    // SAFETY: the program's promise to send(2).
+    match unsafe { short::send(fd, buffer, len, flags, move || real::send(fd, buffer, len, flags)) } {
+        Some(Ok(count)) => count.cast_signed(),
+        // SAFETY: as above.
+        other => unsafe {
+            send_at_length(fd, buffer, len, flags, &move || real::send(fd, buffer, len, flags), other.and_then(Result::err))
+        },
+    }
 }
 
 /// sendto(2).

@@ -263,7 +263,7 @@ impl Offload {
         }
         if RxBuf::are_copies_lent() {
             // The very copies that the callback may write to are what its reader gets.
-            stack.change_candidate(ring, RxBuf::make_writable);
+            stack.make_candidate_writable(ring);
         }
         match stack.candidate_each(ring, &mut take) {
             Ok(shown) => Some(Next { key, ring, function, context, fd, wants_time, shown }),
@@ -291,7 +291,7 @@ impl Offload {
         }
         if decision == Decision::Admit && RxBuf::are_copies_lent() {
             // (It may have been the first to write to anything that was lent.)
-            self.rings.of_mut(running.ring).change_candidate(running.ring, RxBuf::take_written);
+            self.rings.of_mut(running.ring).take_written_candidate(running.ring);
         }
         let _ = self.rings.of_mut(running.ring).decide(process.now(), running.ring, decision);
         if decision == Decision::Hold {

@@ -1,15 +1,12 @@
 //! What people look for in the log of a run at VMA_TRACELEVEL=debug: the queues that were made, and what they can do (seed 001, "Verifying
 //! 'Dummy Send' capability in HW").
 
-use ringway_host::HostQueues;
-use ringway_stack::device::Queues;
-
 use crate::process::Process;
 
 /// Says it.
 pub(crate) fn tell(process: &Process) {
     let guard = process.lock();
-    let device = guard.rings.first().ring.queues();
+    let device = &guard.rings.first().ring;
     let capabilities = device.capabilities();
     let (kind, member) = (capabilities.kind, process.rendezvous().member_name());
     let fd = device.wait_fd().unwrap_or(-1);

@@ -5,7 +5,6 @@ use core::mem::size_of;
 use std::sync::Once;
 
 use libc::socklen_t;
-use ringway_stack::device::Queues;
 
 use crate::errno::Errno;
 use crate::mux;
@@ -82,7 +81,7 @@ fn shut_rx(offload: &mut Offload, key: Key) -> Result<c_int, Errno> {
 /// SO_MAX_PACING_RATE: the short forms are the kernel's own, which takes them for what the kernel sends.
 fn pace(offload: &Offload, len: usize) -> Option<Result<c_int, Errno>> {
     static TOLD: Once = Once::new();
-    let capabilities = offload.rings.first().ring.queues().capabilities();
+    let capabilities = offload.rings.first().ring.capabilities();
     match len {
         RATE_INT | RATE_LONG | RATE_VMA => TOLD.call_once(|| {
             tracing::warn!("SO_MAX_PACING_RATE: the device {} does not pace what it sends", capabilities.kind);

@@ -8,13 +8,11 @@ use core::mem::size_of;
 use core::ptr;
 
 use libc::{iovec, size_t, sockaddr, socklen_t};
-use ringway_stack::device::LendBuffer;
 use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::{Error, Instant};
 
 use super::abi::{MSG_ZCOPY, MSG_ZCOPY_FORCE, Packet, Packets};
 use super::loans::{Loan, write_iovecs};
-use crate::devices::RxBuf;
 use crate::errno::{self, Errno, to_int};
 use crate::exports::receive::{Sort, wait_for_data};
 use crate::exports::recvfrom;
@@ -220,8 +218,7 @@ impl Out {
             if packets > 0 && offload.rings.of(id).info(id).is_none_or(|info| info.recv_queue == 0) {
                 break;
             }
-            let take = |buffer: &RxBuf| buffer.leading(room);
-            let piece = match offload.rings.of_mut(id).tcp_lend(id, take) {
+            let piece = match offload.rings.of_mut(id).tcp_lend(id, room, usize::MAX) {
                 Ok(Some(piece)) => piece,
                 Ok(None) | Err(_) if packets > 0 => break,
                 Ok(None) => return Ok(None),

@@ -14,13 +14,12 @@ use std::net::SocketAddr;
 
 use ringway_host::Blocked;
 use ringway_stack::Instant;
-use ringway_stack::ring::{FlowId, Handover, NextHop};
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp::State;
 
 use super::{ANSWER, follow, memfd, owner, peer};
 use crate::descendants;
-use crate::devices::RingQueues;
-use crate::devices::{Dialogue, Fd, MemberRef};
+use crate::devices::{Dialogue, Fd, Handover, MemberRef};
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 
@@ -56,9 +55,9 @@ enum Stage {
     /// It is on our ring.
     Waiting(FlowId),
     /// The child has taken a copy, in this dialogue.
-    Given(u64, Handover<RingQueues>),
+    Given(u64, Handover),
     /// The peer is being told. No dialogue: the child has hung up meanwhile.
-    Telling(Option<u64>, Handover<RingQueues>),
+    Telling(Option<u64>, Handover),
     /// It is the child's, who is to hear of that in this dialogue.
     Gone(u64),
 }
@@ -198,7 +197,7 @@ pub(super) fn hand_over(
     "wait"
 }
 
-fn member_of(process: &Process, ring: u16, handover: &Handover<RingQueues>) -> Option<MemberRef> {
+fn member_of(process: &Process, ring: u16, handover: &Handover) -> Option<MemberRef> {
     let NextHop::Station(mac) = handover.hop() else { return None };
     process.rendezvous_at(ring).member_at(mac)
 }

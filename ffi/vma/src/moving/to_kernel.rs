@@ -8,8 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
 use ringway_host::Blocked;
-use ringway_host::leave::{Kernel, Leave as _, LeaveError, Unsent};
-use ringway_stack::device::{FiveTuple, Protocol, Queues as _};
+use ringway_host::leave::{Kernel, LeaveError, Unsent};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
 
@@ -59,27 +58,26 @@ fn take_over(
             return Err(LeaveError::Ring(error));
         }
     };
-    let device = own.ring.queues().device().clone();
-    let exempt = |local, remote| device.leave_to_kernel(&FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) });
+    let exempt = own.ring.exempter();
     // SAFETY: it is open until it is dropped.
     let socket = unsafe { BorrowedFd::borrow_raw(placeholder.raw()) };
     let mut late = || {
         own.ring.poll(process.now());
         own.ring.tcp_take_late(local, remote)
     };
-    match kernel.into_socket(socket).exempting(&exempt).leave(handover, &mut late) {
+    match handover.leave(&mut kernel.into_socket(socket).exempting(&exempt), &mut late) {
         Ok(unsent) => {
             own.ring.tcp_end_late(local, remote);
             Ok(unsent)
         }
-        Err(refused) => {
+        Err((error, handover)) => {
             // (It goes on under another name, which its socket gets. What the program has closed ends here, for whoever else has it.)
-            if let Ok(again) = own.ring.adopt(now, refused.handover)
+            if let Ok(again) = own.ring.adopt(now, handover)
                 && !offload.renamed(id, again)
             {
                 offload.rings.of_mut(again).close(now, again, true);
             }
-            Err(refused.error)
+            Err(error)
         }
     }
 }

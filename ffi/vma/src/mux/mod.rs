@@ -230,13 +230,13 @@ impl State {
 }
 
 impl ProcessRing {
-    #[inline]
+    #[inline(always)]
     fn has_to_tell(&self) -> bool {
         self.has_events() || self.watch.is_deep() || self.awaits_acknowledgments()
     }
 
     /// Whether a call has left something that waits for an acknowledgment, while whoever sleeps on the ring sleeps through those.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn awaits_acknowledgments(&self) -> bool {
         self.ring.may_await_acknowledgment() && self.watch.ignores_acknowledgments()
     }
@@ -249,9 +249,17 @@ impl Offload {
     }
 
     /// Hands on what the rings have to tell. Every call that touched one ends with it, under the same lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dispatch(&mut self) {
         self.mux.calls += 1;
+        // (A ring that is alone is on no interface, and asks for no neighbours.)
+        if self.rings.are_locked() || self.rings.first().has_to_tell() {
+            self.tell_of_touched();
+        }
+    }
+
+    #[inline(never)]
+    fn tell_of_touched(&mut self) {
         let touched = self.rings.touched();
         match touched.only() {
             Some(ring) => self.dispatch_from(ring),

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use ringway_host::{HostQueues, Pidfd, Plan, Progress, Work};
+use ringway_host::{Pidfd, Plan, Progress, Work};
 use ringway_params::Id;
 use ringway_stack::time::Instant;
 
@@ -107,7 +107,7 @@ impl Service {
         crate::moving::owner::begin_lent(process, &mut offload);
         descriptors.extend(offload.parent.as_ref().map(Pidfd::fd));
         self.pauses = false;
-        let resumed = offload.rings.iter_mut().fold(false, |any, own| any | own.ring.queues_mut().resume());
+        let resumed = offload.rings.iter_mut().fold(false, |any, own| any | own.ring.resume());
         let woken = offload.rings.iter().any(|own| own.watch.is_deep()) | resumed | held::called().is_some();
         offload.wake_from_deep();
         offload.serve_all_interfaces(now);
@@ -155,7 +155,7 @@ impl Service {
         self.pauses = sleeps == before && !self.interval.is_zero() && offload.is_unwatched();
         if self.pauses {
             offload.leave_beside_to_its_sleeper();
-            offload.rings.iter_mut().for_each(|own| own.ring.queues_mut().pause());
+            offload.rings.iter_mut().for_each(|own| own.ring.pause());
             descriptors.extend(offload.rings.iter().map(ProcessRing::wait_fd));
         }
         Plan { descriptors, timeout: Some(tick) }

@@ -11,9 +11,8 @@
 use core::time::Duration;
 use std::os::fd::RawFd;
 
-use ringway_host::HostQueues;
 use ringway_host::spin::current_core;
-use ringway_stack::device::{Queues as _, Wake};
+use ringway_stack::device::Wake;
 use ringway_stack::ring::FlowId;
 use ringway_stack::time::Instant;
 
@@ -287,7 +286,7 @@ impl Offload {
         // (Where it spins no more, a handler waited meanwhile, and took this wait for one that was left: nobody would stand up for it.)
         let Some(ring) = thread.spinning.get().iter().next() else { return true };
         self.stand_up(thread);
-        let queues = self.rings.at_mut(ring).ring.queues_mut();
+        let queues = &mut self.rings.at_mut(ring).ring;
         let claim = self.mux.cores.claim(current_core(), |core| queues.claim_core(core));
         thread.claim.set(claim.map(|claim| (ring, claim)));
         match claim {
@@ -300,7 +299,7 @@ impl Offload {
     #[inline]
     fn stand_up(&mut self, thread: &Thread) {
         if let Some((ring, claim)) = thread.claim.take() {
-            let queues = self.rings.at_mut(ring).ring.queues_mut();
+            let queues = &mut self.rings.at_mut(ring).ring;
             self.mux.cores.release(claim, |core| queues.release_core(core));
         }
     }
@@ -343,7 +342,7 @@ impl Offload {
             own.watch.sleepers -= u32::from(was.rings.contains(ring));
             own.watch.dozer.take_if(|dozer| *dozer == sleeper);
             if own.watch.in_ring.take_if(|key| key.index == sleeper).is_some() {
-                own.ring.queues_mut().end_sleep();
+                own.ring.end_sleep();
             }
             if own.watch.leader.take_if(|leader| *leader == sleeper).is_some() {
                 own.disarm();
@@ -487,7 +486,7 @@ impl ProcessRing {
     fn disarm(&mut self) {
         if self.watch.armed {
             self.watch.armed = false;
-            self.ring.queues_mut().disarm();
+            self.ring.disarm();
         }
     }
 
@@ -505,7 +504,7 @@ impl ProcessRing {
     pub(super) fn arm(&mut self) -> bool {
         if !self.watch.armed {
             let wake = self.ring.wake();
-            self.watch.armed = self.ring.queues_mut().arm(wake);
+            self.watch.armed = self.ring.arm(wake);
             self.watch.sleeps_through_acknowledgments = wake == Wake::Solicited;
         }
         self.watch.armed

@@ -10,16 +10,15 @@ use core::time::Duration;
 
 use arrayvec::ArrayVec;
 use ringway_host::Blocked;
-use ringway_host::queues::{BESIDE, HostQueues, SLEPT_MAX};
+use ringway_host::queues::{BESIDE, SLEPT_MAX};
 use ringway_host::sleep::{epoll_wait, ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
-use ringway_stack::device::Queues;
 use ringway_stack::time::Instant;
 
 use super::sleepers::DOZE;
 use super::thread::{self, Marks, Thread};
 pub(crate) use super::thread::{in_handler, note_signal, run_handler};
-use crate::devices::RingQueues;
+use crate::devices::Ring;
 use crate::errno;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
@@ -676,13 +675,13 @@ impl Offload {
                 asleep.wake_within(WAKEUP_IS_TAKEN);
                 continue;
             }
-            asleep.led.extend(own.ring.queues().wait_fd());
+            asleep.led.extend(own.ring.wait_fd());
         }
         if let Some(ring) = asleep.rings.only().filter(|_| asleep.leads == asleep.rings && !asleep.led.is_empty())
             && self.sleeps_on_ring_alone(w, ring)
         {
             asleep.in_ring = Some(ring);
-            asleep.waker = self.rings.at_mut(ring).ring.queues_mut().begin_sleep();
+            asleep.waker = self.rings.at_mut(ring).ring.begin_sleep();
             return;
         }
         for ring in asleep.leads.iter() {
@@ -698,10 +697,10 @@ impl Offload {
         let Some(ring) = asleep.leads.only() else { return };
         let own = self.rings.at_mut(ring);
         if own.watch.leader == Some(key.index) && slept.is_ring_known {
-            own.ring.queues_mut().slept(slept.ring.iter().copied());
+            own.ring.slept(slept.ring.iter().copied());
         }
-        if asleep.in_ring.is_some() && slept.ring.iter().any(|&event| RingQueues::is_of_sleeper(event)) {
-            own.ring.queues_mut().clear_sleeper();
+        if asleep.in_ring.is_some() && slept.ring.iter().any(|&event| Ring::is_of_sleeper(event)) {
+            own.ring.clear_sleeper();
         }
     }
 

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::c_int;
-use ringway_host::HostQueues;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, TcpReport, WaitReport};
-use ringway_stack::device::{Protocol, Queues};
+use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Backlog, FlowInfo};
 use ringway_stack::{Instant, tcp};
@@ -47,7 +46,7 @@ fn overall(process: &Process) -> ProcessReport {
     let mut guard = process.lock();
     let ring = ring(process, &mut guard);
     let offload = &*guard;
-    let device = offload.rings.first().ring.queues();
+    let device = &offload.rings.first().ring;
     let capabilities = device.capabilities();
     ProcessReport {
         device: Some(DeviceReport {
@@ -80,8 +79,7 @@ pub(super) fn ring(process: &Process, offload: &mut Offload) -> RingReport {
 /// A ring's own totals, on top of others'.
 fn add(sum: RingReport, ring: &mut Ring) -> RingReport {
     let (counters, batches, usage) = (ring.counters(), ring.batches(), ring.usage());
-    let device = ring.queues_mut();
-    let (buffers, in_use) = device.tx_buffers();
+    let (buffers, in_use) = ring.tx_buffers();
     RingReport {
         rx_packets: sum.rx_packets + counters.rx_packets,
         rx_bytes: sum.rx_bytes + counters.rx_bytes,
@@ -90,7 +88,7 @@ fn add(sum: RingReport, ring: &mut Ring) -> RingReport {
         tx_bytes: sum.tx_bytes + counters.tx_bytes,
         tx_drops: sum.tx_drops + counters.tx_drops,
         retransmissions: sum.retransmissions + counters.retransmissions,
-        copied_bytes: sum.copied_bytes + device.copied_bytes(),
+        copied_bytes: sum.copied_bytes + ring.copied_bytes(),
         batches: sum.batches + batches.count,
         batch_max: sum.batch_max.max(batches.max as u64),
         sockets: sum.sockets + usage.flows as u64,

@@ -284,10 +284,10 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
 /// Whether no room is waited for any longer, for there is no time left, or nothing moves there: then nobody else waits there until it does.
 fn gives_up(offload: &mut Offload, Sending { flow, hop, .. }: Sending, rest: Duration) -> bool {
     let NextHop::Station(station) = hop else { return true };
-    let queues = offload.rings.of_mut(flow).queues_mut();
-    let gives_up = rest.is_zero() || !queues.is_worth_waiting(station);
+    let ring = offload.rings.of_mut(flow);
+    let gives_up = rest.is_zero() || !ring.is_worth_waiting(station);
     if gives_up {
-        queues.give_up(station);
+        ring.give_up(station);
     }
     gives_up
 }

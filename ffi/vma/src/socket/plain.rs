@@ -222,10 +222,16 @@ pub(crate) fn receive(
 
 impl Offload {
     /// A call has gone the long way with a connection. If it is plain, the next one need not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn say_if_plain(&mut self, key: Key, flow: FlowId) {
-        if self.rings.are_locked()
-            && let Some(socket) = self.sockets.find(key)
+        if self.rings.are_locked() {
+            self.say_what_is_plain(key, flow);
+        }
+    }
+
+    #[inline(never)]
+    fn say_what_is_plain(&mut self, key: Key, flow: FlowId) {
+        if let Some(socket) = self.sockets.find(key)
             && self.is_plain(socket, flow)
         {
             self.say_that_it_is_plain(key, flow);

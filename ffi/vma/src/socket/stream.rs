@@ -51,7 +51,7 @@ pub(crate) fn receive(
 
 /// Receives what there is, and waits for the first byte.
 #[inline(always)]
-pub(super) fn receive_some(
+pub(crate) fn receive_some(
     process: &Process,
     mut offload: Guard<'_, Offload>,
     now: Instant,

@@ -210,7 +210,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::WouldBlock`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
     pub fn tcp_recv(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
-        self.read(now, flow, into, flags.contains(RecvFlags::PEEK)).0
+        self.read(now, flow, into, flags.contains(RecvFlags::PEEK))
     }
 
     /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this station gone, is then

@@ -131,9 +131,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Whether Linux would end the connection by a reset if the program ended now (tcp_close): somebody's bytes would be lost. That goes for those that
     /// have yet to be sent, too, since here nobody sends them once the process is gone; and for those that the program has by reference, and is not done
     /// with.
-    #[inline]
+    #[inline(always)]
     pub fn is_unfinished(&self) -> bool {
-        self.recv.charged() > 0 || self.send.end().gt(self.snd_nxt) || self.reset_due || self.config.linger_zero || self.is_nowhere()
+        self.recv.charged() > 0 || self.send.end().gt(self.snd_nxt) || (self.reset_due | self.config.linger_zero) || self.is_nowhere()
     }
 
     /// Whether bytes may be with nobody, though they were sent: they were on their way to, or from, where an end was before.

@@ -13,7 +13,11 @@ use crate::wire::tcp::{Flags, Header, Options, SeqNumber};
 
 /// A segment that goes the short way, but for its payload: that is one slice.
 pub(crate) struct Predicted {
-    header: Header,
+    ports: (u16, u16),
+    seq: SeqNumber,
+    ack: SeqNumber,
+    window: u16,
+    timestamps: Option<(u32, u32)>,
     pub(crate) len: usize,
     /// The right edge of our window that the header announces.
     edge: SeqNumber,
@@ -24,7 +28,22 @@ impl Predicted {
     /// With its payload, which is as long as it says.
     #[inline(always)]
     pub(crate) fn segment<'a, T>(&self, payload: &'a [TxSlice<'a, T>]) -> Segment<'a, T> {
-        Segment { header: self.header, payload, payload_len: self.len, cut: None, unsolicited: false }
+        Segment { header: self.header(), payload, payload_len: self.len, cut: None, unsolicited: false }
+    }
+
+    /// (Made where it is used, so that it need not be in memory.)
+    #[inline(always)]
+    fn header(&self) -> Header {
+        Header {
+            src_port: self.ports.0,
+            dst_port: self.ports.1,
+            seq: self.seq,
+            ack: self.ack,
+            flags: Flags::ACK.union(Flags::PSH),
+            window: self.window,
+            options: Options { timestamps: self.timestamps, ..Options::default() },
+            ..Header::default()
+        }
     }
 }
 
@@ -50,17 +69,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let slice = self.send.in_one_piece(seq, len)?;
         let (window, edge) = self.window.select(self.charged(), self.acks.peer_mss);
         let timestamps = if self.agreement.timestamps { Some((self.timestamp(now), self.ts_recent)) } else { None };
-        let header = Header {
-            src_port: self.local_port,
-            dst_port: self.remote_port,
-            seq,
-            ack: self.window.nxt,
-            flags: Flags::ACK.union(Flags::PSH),
-            window,
-            options: Options { timestamps, ..Options::default() },
-            ..Header::default()
-        };
-        Some((Predicted { header, len, edge, rto_ns }, slice))
+        let ports = (self.local_port, self.remote_port);
+        Some((Predicted { ports, seq, ack: self.window.nxt, window, timestamps, len, edge, rto_ns }, slice))
     }
 
     /// How the device took what was predicted. (At [`SendError::Full`] it is to be sent again; other errors lose it, as a network might.)
@@ -69,13 +79,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if matches!(sent, Err(SendError::Full)) {
             return;
         }
-        let &Predicted { ref header, len, edge, rto_ns } = predicted;
+        let &Predicted { seq, len, edge, rto_ns, .. } = predicted;
         self.tx_pending = false;
         self.counters.tx_packets += 1;
         self.counters.tx_bytes += len as u64;
         (self.last_tx, self.last_data_tx) = (now, now);
         self.acknowledged_peer(edge);
-        self.snd_nxt = header.seq + len;
+        self.snd_nxt = seq + len;
         self.snd_small = self.snd_nxt;
         self.rtt.sent(now, self.snd_nxt);
         self.acks.on_answer(now, self.config.delayed_ack_ns);

@@ -52,14 +52,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`. (Not for mutants.)
-    #[inline(never)]
-    pub(crate) fn on_fixed_segment(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) {
+    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`. Whether it was what was expected: then the connection is
+    /// open, and holds nothing out of order. (Not for mutants.)
+    #[inline(always)]
+    pub(crate) fn on_fixed_segment(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) -> bool {
         let (header, payload) = (segment.header(), segment.payload());
         if !self.is_predicted(&header, payload.len()) || self.recv.lends() {
-            let payload = RxPayload { head: payload, frame: Some(frame), body: None };
-            // (Another header, so that one that was predicted need not be in memory.)
-            return self.on_coalesced(now, &segment.header(), payload, frame.meta.coalesced);
+            self.on_fixed_segment_at_length(now, *segment, frame);
+            return false;
         }
         self.acks.segments = frame.meta.coalesced.max(1);
         self.acks.pushed |= header.flags.contains(Flags::PSH);
@@ -68,6 +68,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !payload.is_empty() {
             self.recv.append_bytes(payload);
         }
+        true
+    }
+
+    #[inline(never)]
+    fn on_fixed_segment_at_length(&mut self, now: Instant, segment: fixed::Segment<'_>, frame: &RxFrame<R>) {
+        let payload = RxPayload { head: segment.payload(), frame: Some(frame), body: None };
+        self.on_coalesced(now, &segment.header(), payload, frame.meta.coalesced);
     }
 
     /// Whether this is the next segment of an undisturbed stream: nothing of the long way would apply to it but what

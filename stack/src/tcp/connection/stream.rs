@@ -127,16 +127,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(crate) fn awaits_bytes(&self) -> bool {
         self.state == State::Established
             && self.recv.is_empty_and_copies()
-            && !self.peer_fin
-            && !self.read_shut
-            && !self.tx_pending
+            && !(self.peer_fin | self.read_shut | self.tx_pending)
             && self.error.is_none()
     }
 
     /// Whether [`Connection::readiness`] may have [`Readiness::IN`](crate::flow::Readiness::IN).
     #[inline(always)]
     pub(crate) fn may_be_readable(&self) -> bool {
-        self.recv.len() > 0 || self.peer_fin || self.read_shut || self.state != State::Established
+        self.recv.len() > 0 || (self.peer_fin | self.read_shut | (self.state != State::Established))
     }
 
     /// As [`Connection::read`], by reference: the oldest bytes in one piece, as many as `take` says of their buffer. They count against the receive window until

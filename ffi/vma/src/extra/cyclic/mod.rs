@@ -15,7 +15,7 @@ mod profiles;
 mod read;
 
 use ringway_stack::cyclic::{CyclicBuffer, Geometry};
-use ringway_stack::device::{Protocol, Queues};
+use ringway_stack::device::Protocol;
 use ringway_stack::ring::FlowId;
 
 use self::memory::Memory;
@@ -94,7 +94,7 @@ impl Offload {
         if let Some(cyclic) = self.cyclic.find(ring) {
             cyclic.members.push(index);
         } else if let Some(buffer) = make(&geometry, memory) {
-            let why = CyclicBuffer::<Memory>::lacking(self.rings.at(socket.ring).ring.queues().capabilities());
+            let why = CyclicBuffer::<Memory>::lacking(self.rings.at(socket.ring).ring.capabilities());
             tracing::info!(
                 "a cyclic ring of {} bytes; its records are written by software{}",
                 buffer.layout().bytes(),

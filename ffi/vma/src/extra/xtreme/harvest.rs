@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use ringway_stack::device::LendBuffer;
 use ringway_stack::ring::{FlowId, Lent, Readiness};
 
 use super::abi::{Completed, PACKET};
@@ -190,7 +189,7 @@ fn gather(offload: &mut Offload, key: Key, id: FlowId, pieces: &mut Vec<Lent<RxB
         let next = match waiting(offload, key).and_then(|waiting| waiting.rest.pop_front()) {
             // (A read that finds nothing takes the error, which is SO_ERROR's.)
             None if offload.rings.of(id).readiness(id).contains(Readiness::ERR) && !has_bytes(offload, id) => return,
-            None => match offload.rings.of_mut(id).tcp_lend(id, |buffer| buffer.leading(1).min(room)) {
+            None => match offload.rings.of_mut(id).tcp_lend(id, 1, room) {
                 Ok(Some(piece)) => piece,
                 _ => return,
             },

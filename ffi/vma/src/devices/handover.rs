@@ -1,0 +1,53 @@
+//! A connection between two rings of one device.
+
+use std::net::SocketAddr;
+
+use ringway_host::leave::{Leave as _, LeaveError, ToKernel, Unsent};
+use ringway_shm::ShmQueues;
+use ringway_stack::ring::{self, LatePacket, NextHop};
+use ringway_xdp::XdpQueues;
+
+/// See the module's documentation, and [`ring::Handover`].
+#[derive(Debug)]
+pub(crate) enum Handover {
+    Shm(ring::Handover<ShmQueues>),
+    Xdp(ring::Handover<XdpQueues>),
+}
+
+macro_rules! by_device {
+    ($this:expr, $of:ident => $call:expr) => {
+        match $this {
+            Self::Shm($of) => $call,
+            Self::Xdp($of) => $call,
+        }
+    };
+}
+
+impl Handover {
+    pub(crate) fn local(&self) -> SocketAddr {
+        by_device!(self, of => of.local())
+    }
+
+    pub(crate) fn remote(&self) -> SocketAddr {
+        by_device!(self, of => of.remote())
+    }
+
+    pub(crate) fn hop(&self) -> NextHop {
+        by_device!(self, of => of.hop())
+    }
+
+    pub(crate) fn snapshot(&self) -> Option<Vec<u8>> {
+        by_device!(self, of => of.snapshot())
+    }
+
+    /// The kernel goes on with it: see [`ringway_host::leave::Leave::leave`].
+    ///
+    /// # Errors
+    /// As there; it comes back whole.
+    pub(crate) fn leave(self, by: &mut ToKernel<'_>, late: &mut dyn FnMut() -> Vec<LatePacket>) -> Result<Unsent, (LeaveError, Self)> {
+        match self {
+            Self::Shm(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Shm(refused.handover))),
+            Self::Xdp(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Xdp(refused.handover))),
+        }
+    }
+}

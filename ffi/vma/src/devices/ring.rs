@@ -1,0 +1,313 @@
+//! A ring, of whichever device it is on. Each call of it is one match: below that, all is of one device.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+
+use ringway_host::queues::SLEEPER;
+use ringway_host::{HostQueues as _, Monitor, Neighbours};
+use ringway_shm::ShmQueues;
+use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
+use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Protocol, Queues as _, Wake};
+use ringway_stack::ring::{
+    self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
+    RingConfig, SendFlags, Shown, Shutdown, UdpOptions, Usage,
+};
+use ringway_stack::socket::FlowRing;
+use ringway_stack::tcp::{self, Lent, Remains};
+use ringway_stack::{Error, Instant};
+use ringway_xdp::XdpQueues;
+
+use super::{Handover, RingQueues, RxBuf, apart, lent};
+
+/// See the module's documentation.
+pub(crate) enum Ring {
+    Shm(ring::Ring<ShmQueues>),
+    Xdp(ring::Ring<XdpQueues>),
+}
+
+macro_rules! by_device {
+    ($this:expr, $of:ident => $call:expr) => {
+        match $this {
+            Self::Shm($of) => $call,
+            Self::Xdp($of) => apart(|| $call),
+        }
+    };
+}
+
+/// Calls that need nothing but the match: [`ring::Ring`] has their documentation.
+macro_rules! calls {
+    ($(fn $name:ident(&mut $this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
+        $(
+            #[inline]
+            pub(crate) fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
+                by_device!($this, of => of.$name($($argument),*))
+            }
+        )*
+    };
+    ($(fn $name:ident(&$this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
+        $(
+            #[inline]
+            pub(crate) fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
+                by_device!($this, of => of.$name($($argument),*))
+            }
+        )*
+    };
+}
+
+/// The same, of the ring's queues.
+macro_rules! calls_of_queues {
+    ($(fn $name:ident(&mut $this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
+        $(
+            #[inline]
+            pub(crate) fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
+                by_device!($this, of => of.queues_mut().$name($($argument),*))
+            }
+        )*
+    };
+    ($(fn $name:ident(&$this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
+        $(
+            #[inline]
+            pub(crate) fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
+                by_device!($this, of => of.queues().$name($($argument),*))
+            }
+        )*
+    };
+}
+
+impl Ring {
+    /// See [`ring::Ring::new`].
+    pub(crate) fn new(queues: RingQueues, config: RingConfig, seed: [u8; 32]) -> Self {
+        match queues {
+            RingQueues::Shm(of) => Self::Shm(ring::Ring::new(of, config, seed)),
+            RingQueues::Xdp(of) => Self::Xdp(ring::Ring::new(of, config, seed)),
+        }
+    }
+
+    calls! {
+        fn batches(&self) -> Batches;
+        fn counters(&self) -> Counters;
+        fn has_candidate(&self, flow: FlowId) -> bool;
+        fn has_events(&self) -> bool;
+        fn has_neighbour_questions(&self) -> bool;
+        fn info(&self, flow: FlowId) -> Option<FlowInfo>;
+        fn is_due(&self, now: Instant) -> bool;
+        fn is_held(&self, flow: FlowId) -> bool;
+        fn lingering(&self) -> bool;
+        fn lingering_bytes(&self) -> usize;
+        fn lingering_streams(&self) -> Vec<FlowId>;
+        fn may_await_acknowledgment(&self) -> bool;
+        fn open_flows(&self) -> Vec<FlowId>;
+        fn polled_at(&self) -> Instant;
+        fn readiness(&self, flow: FlowId) -> Readiness;
+        fn tcp_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId>;
+        fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details>;
+        fn tcp_half_open(&self, listener: FlowId) -> usize;
+        fn tcp_hop(&self, flow: FlowId) -> Option<NextHop>;
+        fn tcp_state(&self, local: SocketAddr, remote: SocketAddr) -> Option<tcp::State>;
+        fn tcp_waiting(&self, listener: FlowId) -> Vec<FlowId>;
+        fn udp_backlog(&self, flow: FlowId) -> Option<Backlog>;
+        fn udp_groups(&self, flow: FlowId) -> &[IpAddr];
+        fn usage(&self) -> Usage;
+    }
+
+    calls! {
+        fn poll(&mut self, now: Instant) -> usize;
+        fn tidy(&mut self);
+        fn sleep_deadline(&mut self) -> Option<Instant>;
+        fn take_event(&mut self) -> Option<Event>;
+        fn wake(&mut self) -> Wake;
+        fn take_error(&mut self, flow: FlowId) -> Option<Error>;
+        fn shutdown(&mut self, now: Instant, flow: FlowId, how: Shutdown) -> Result<(), Error>;
+        fn shutdown_rx(&mut self, flow: FlowId) -> Result<(), Error>;
+        fn close(&mut self, now: Instant, flow: FlowId, abort: bool);
+
+        fn tcp_listen(&mut self, local: SocketAddr, backlog: usize, config: &tcp::Config) -> Result<FlowId, Error>;
+        fn tcp_set_backlog(&mut self, listener: FlowId, backlog: usize) -> Result<(), Error>;
+        fn tcp_accept(&mut self, listener: FlowId) -> Result<FlowId, Error>;
+        fn tcp_withdraw(&mut self, listener: FlowId);
+        fn tcp_is_free(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> bool;
+        fn tcp_connect(
+            &mut self, now: Instant, local: SocketAddr, remote: SocketAddr, hop: NextHop, config: &tcp::Config
+        ) -> Result<FlowId, Error>;
+        fn tcp_configure(&mut self, now: Instant, flow: FlowId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error>;
+        fn tcp_send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error>;
+        fn tcp_recv(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error>;
+        fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error>;
+        fn tcp_dummy(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>]) -> Result<usize, Error>;
+        fn tcp_share(&mut self, flow: FlowId, is_shared: bool) -> Result<(), Error>;
+
+        fn tcp_route(&mut self, now: Instant, flow: FlowId, hop: NextHop) -> Result<(), Error>;
+        fn tcp_retarget(&mut self, now: Instant, flow: FlowId, hop: NextHop) -> Result<(), Error>;
+        fn tcp_written(&mut self, flow: FlowId) -> Option<Vec<u8>>;
+        fn tcp_keep_silent(&mut self, flow: FlowId) -> Result<(), Error>;
+        fn tcp_speak(&mut self, now: Instant, flow: FlowId);
+        fn tcp_keep_late(&mut self, local: SocketAddr, remote: SocketAddr);
+        fn tcp_take_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
+        fn tcp_end_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
+        fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error>;
+        fn adopt_snapshot(
+            &mut self, now: Instant, ends: (SocketAddr, SocketAddr), hop: NextHop, config: &tcp::Config, bytes: &[u8]
+        ) -> Result<FlowId, Error>;
+
+        fn udp_open(&mut self, local: SocketAddr, options: &UdpOptions) -> Result<FlowId, Error>;
+        fn udp_connect(&mut self, flow: FlowId, source: IpAddr, remote: Option<(SocketAddr, NextHop)>) -> Result<(), Error>;
+        fn udp_configure(&mut self, flow: FlowId, change: impl FnOnce(&mut UdpOptions)) -> Result<(), Error>;
+        fn udp_send(
+            &mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(SocketAddr, NextHop)>
+        ) -> Result<usize, Error>;
+        fn udp_try_send(
+            &mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(SocketAddr, NextHop)>
+        ) -> Result<usize, Error>;
+        fn udp_recv(&mut self, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error>;
+        fn udp_dummy(
+            &mut self, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(SocketAddr, NextHop)>
+        ) -> Result<usize, Error>;
+        fn udp_keep_headers(&mut self, flow: FlowId) -> Result<(), Error>;
+        fn headers(&mut self, flow: FlowId, source: IpAddr) -> Result<arrayvec::ArrayVec<u8, HEADERS_MAX>, Error>;
+
+        fn lend_from_now_on(&mut self) -> bool;
+        fn give_back(&mut self, now: Instant, flow: FlowId, len: usize);
+        fn udp_give_back(&mut self, flow: FlowId, len: usize) -> bool;
+        fn screen(&mut self, flow: FlowId, on: bool) -> Result<(), Error>;
+        fn decide(&mut self, now: Instant, flow: FlowId, decision: Decision) -> Result<usize, Error>;
+        fn cyclic_read(
+            &mut self, sockets: &[FlowId], buffer: &mut CyclicBuffer<impl RecordMemory>, min: usize, max: usize
+        ) -> Result<Option<Run>, CyclicError>;
+    }
+
+    calls_of_queues! {
+        fn capabilities(&self) -> &Capabilities;
+        fn mac(&self) -> MacAddr;
+        fn rx_ready(&self) -> bool;
+        fn wait_fd(&self) -> Option<i32>;
+        fn queue_frames(&self) -> usize;
+        fn copied_bytes(&self) -> u64;
+    }
+
+    calls_of_queues! {
+        fn arm(&mut self, wake: Wake) -> bool;
+        fn disarm(&mut self);
+        fn begin_sleep(&mut self) -> RawFd;
+        fn slept(&mut self, events: impl ExactSizeIterator<Item = u64>);
+        fn clear_sleeper(&mut self);
+        fn end_sleep(&mut self);
+        fn claim_core(&mut self, core: usize) -> bool;
+        fn release_core(&mut self, core: usize);
+        fn pause(&mut self);
+        fn resume(&mut self) -> bool;
+        fn tx_buffers(&mut self) -> (usize, usize);
+    }
+
+    /// See [`ringway_host::HostQueues::is_of_sleeper`].
+    pub(crate) fn is_of_sleeper(event: u64) -> bool {
+        event == SLEEPER
+    }
+
+    /// Whether a frame to that station, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)
+    pub(crate) fn is_worth_waiting(&mut self, station: MacAddr) -> bool {
+        match self {
+            Self::Shm(of) => of.queues_mut().is_worth_waiting(station),
+            Self::Xdp(_) => false,
+        }
+    }
+
+    /// Somebody waited for room at that station in vain.
+    pub(crate) fn give_up(&mut self, station: MacAddr) {
+        if let Self::Shm(of) = self {
+            of.queues_mut().give_up(station);
+        }
+    }
+
+    /// Takes the oldest bytes of a stream by reference, at most `bytes` of the first so many pieces of the buffer that they are in: see [`ring::Ring::tcp_lend`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn tcp_lend(&mut self, flow: FlowId, pieces: usize, bytes: usize) -> Result<Option<Lent<RxBuf>>, Error> {
+        by_device!(self, of => Ok(of.tcp_lend(flow, |buffer| buffer.leading(pieces).min(bytes))?.map(lent)))
+    }
+
+    /// See [`ring::Ring::udp_lend_each`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn udp_lend_each(&mut self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Datagram, Error> {
+        by_device!(self, of => of.udp_lend_each(flow, |piece| take(lent(piece))))
+    }
+
+    /// See [`ring::Ring::candidate_each`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Shown, Error> {
+        by_device!(self, of => of.candidate_each(flow, |piece| take(lent(piece))))
+    }
+
+    /// The program may write to the candidate's bytes: see [`ring::Ring::change_candidate`].
+    pub(crate) fn make_candidate_writable(&mut self, flow: FlowId) {
+        by_device!(self, of => of.change_candidate(flow, |buffer| buffer.make_writable()));
+    }
+
+    /// Takes over what the program has written to the candidate's bytes.
+    pub(crate) fn take_written_candidate(&mut self, flow: FlowId) {
+        by_device!(self, of => of.change_candidate(flow, |buffer| buffer.take_written()));
+    }
+
+    /// A connection leaves this ring: see [`ring::Ring::detach_stream`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn detach_stream(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
+        match self {
+            Self::Shm(of) => of.detach_stream(now, flow).map(Handover::Shm),
+            Self::Xdp(of) => of.detach_stream(now, flow).map(Handover::Xdp),
+        }
+    }
+
+    /// Takes a connection over: see [`ring::Ring::adopt`].
+    ///
+    /// # Errors
+    /// As there; and it may be of another device.
+    pub(crate) fn adopt(&mut self, now: Instant, handover: Handover) -> Result<FlowId, (Error, Handover)> {
+        match (self, handover) {
+            (Self::Shm(of), Handover::Shm(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Shm(it))),
+            (Self::Xdp(of), Handover::Xdp(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Xdp(it))),
+            (_, handover) => Err((Error::NotSupported, handover)),
+        }
+    }
+
+    /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it.
+    pub(crate) fn exempter(&self) -> impl Fn(SocketAddr, SocketAddr) -> bool + use<> {
+        let device = match self {
+            Self::Shm(_) => None,
+            Self::Xdp(of) => Some(of.queues().device().clone()),
+        };
+        move |local, remote| {
+            let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) };
+            device.as_ref().is_some_and(|device| device.leave_to_kernel(&flow))
+        }
+    }
+
+    /// Passes on to the kernel what the ring asks about its neighbours: see [`Neighbours::serve`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn serve_neighbours(
+        &mut self,
+        now: Instant,
+        neighbours: &mut Neighbours,
+        monitor: &mut Monitor,
+    ) -> Result<bool, ringway_host::netlink::Error> {
+        by_device!(self, of => neighbours.serve(now, monitor, of))
+    }
+
+    /// As sockets see it.
+    pub(crate) fn as_flow_ring(&mut self) -> &mut dyn FlowRing {
+        match self {
+            Self::Shm(of) => of,
+            Self::Xdp(of) => of,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The short way of a call that receives or sends, in a process that has one ring: nothing is asked for that few programs ask for. Whatever else may be the
+//! matter leads to the long way (`receive.rs`, `send.rs`), which begins anew: nothing was done.
+//!
+//! On a stream it is the same call (`socket/stream.rs`) with less to ask, so that what the long way keeps at hand for other cases is not even computed. What is no
+//! plain stream goes on as in the long way, in functions of its own.
+
+use core::ffi::{c_int, c_void};
+
+use libc::size_t;
+use ringway_preload::vectors::{readable, writable};
+use ringway_stack::Instant;
+
+use super::{receive as long_receive, send as long_send};
+use crate::cancel;
+use crate::errno::{Errno, is_nowhere};
+use crate::extra::rings::Direction;
+use crate::fd_counters::{self, Way};
+use crate::fdtable::{self, Found};
+use crate::process::{Process, process};
+use crate::socket::stream;
+
+/// Flags that change nothing of it.
+const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// recv(2), or read(2), which `kernel` asks of the kernel, with extra flags. `None`: it goes the long way.
+///
+/// # Safety
+/// As recv(2).
+#[inline(always)]
+pub(super) unsafe fn receive(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    kernel: impl Fn(c_int) -> isize + Copy,
+) -> Option<Result<usize, Errno>> {
+    if flags & !RECEIVE_FLAGS != 0 || is_nothing(buffer, len) {
+        return None;
+    }
+    let (process, found, now) = find(fd)?;
+    let received = crate::bare_boundary!(Err(Errno(libc::EIO)), {
+        // SAFETY: the caller's promise.
+        unsafe { writable(buffer, len) }.and_then(|into| {
+            let guard = process.lock();
+            let stream = match guard.sockets.find(found.key) {
+                Some(socket) if !guard.extra_rings.migrate[Direction::Rx as usize] && socket.receive_low_water <= 1 => socket.kind.stream(),
+                _ => None,
+            };
+            match stream {
+                Some(id) => stream::receive_some(process, guard, now, found.key, id, &mut [into], flags),
+                // (A copy, so that it need not be in memory where nobody asks for it.)
+                None => long_receive::receive_any(process, guard, now, (fd, found.key), into, (flags, &{ kernel })),
+            }
+        })
+    });
+    ended(fd, Way::Rx, received)
+}
+
+/// send(2), or write(2), which `kernel` asks of the kernel. `None`: it goes the long way.
+///
+/// # Safety
+/// As send(2).
+#[inline(always)]
+pub(super) unsafe fn send(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    kernel: impl Fn() -> isize + Copy,
+) -> Option<Result<usize, Errno>> {
+    if flags & !SEND_FLAGS != 0 || is_nothing(buffer, len) {
+        return None;
+    }
+    let (process, found, now) = find(fd)?;
+    let sent = crate::bare_boundary!(Err(Errno(libc::EIO)), {
+        // SAFETY: the caller's promise.
+        unsafe { readable(buffer, len) }.and_then(|data| {
+            let guard = process.lock();
+            let stream = match guard.sockets.find(found.key) {
+                Some(socket) if !guard.extra_rings.migrate[Direction::Tx as usize] => socket.kind.stream(),
+                _ => None,
+            };
+            match stream {
+                Some(id) => stream::send(process, guard, now, found.key, id, &[data], flags),
+                None => long_send::send_any(process, guard, now, (fd, found.key), data, (flags, &{ kernel })),
+            }
+        })
+    });
+    ended(fd, Way::Tx, sent)
+}
+
+/// Whether there is nothing to be received into, or sent.
+#[inline(always)]
+fn is_nothing<T>(buffer: *const T, len: size_t) -> bool {
+    len == 0 || is_nowhere(buffer)
+}
+
+/// The process, the socket that a number names for certain, and the time. `None`: there may be more to it.
+#[inline(always)]
+fn find(fd: c_int) -> Option<(&'static Process, Found, Instant)> {
+    if cancel::is_in_use() {
+        return None;
+    }
+    let process = process().filter(|process| !process.has_several_rings())?;
+    let found = fdtable::find_socket(fd)?;
+    let now = process.now();
+    found.is_fresh(now).then_some((process, found, now))
+}
+
+/// Counts how it ended. What has moved to the kernel meanwhile begins anew.
+#[inline(always)]
+fn ended(fd: c_int, way: Way, result: Result<usize, Errno>) -> Option<Result<usize, Errno>> {
+    match result {
+        Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => return None,
+        Err(error) => fd_counters::ended(fd, way, Some(error.0)),
+        Ok(_) => fd_counters::ended(fd, way, None),
+    }
+    Some(result)
+}
