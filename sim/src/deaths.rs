@@ -106,7 +106,7 @@ impl Story {
         for number in 0..2 * CONNECTIONS {
             let from = usize::from(number % 2);
             let (local, remote) = (address(from, 1000 + number), address(1 - from, 80));
-            let hop = NextHop::Station(mac(1 - from));
+            let hop = NextHop::Mac(mac(1 - from));
             let opened = story.rings[from].tcp_connect(story.now, local, remote, hop, &config).expect("a fresh host");
             let end = |socket, ends| End { socket, ends, wrote: 0, read: 0, is_shut: false, lingers: false };
             story.ends[from].push(end(Some(opened), (local, remote)));

@@ -75,8 +75,8 @@ impl Sockets {
     }
 
     /// From now on `checkers` see every call.
-    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, station: (usize, usize), ip: IpAddr, time_wait: Duration) {
-        self.place = checkers.borrow_mut().adopt(station, ip, time_wait);
+    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, host_and_ring: (usize, usize), ip: IpAddr, time_wait: Duration) {
+        self.place = checkers.borrow_mut().adopt(host_and_ring, ip, time_wait);
         self.checkers = Some(Rc::clone(checkers));
     }
 

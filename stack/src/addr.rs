@@ -7,7 +7,7 @@ use core::fmt;
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// All ones: every station.
+    /// All ones: every host.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
     /// The address of a group: for IPv4, 01:00:5e and the group's low 23 bits (RFC 1112 s6.4), so that 32 groups share each; for IPv6, 33:33 and the low 32

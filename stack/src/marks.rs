@@ -225,7 +225,7 @@ marks! {
     BadChecksum,
     /// A path's MTU turned out to be smaller (RFC 1191).
     PathMtuLowered,
-    /// The peer's station is gone.
+    /// The peer is dead, as the device says.
     PeerGone,
     /// It had left its connection in order.
     PeerExited,

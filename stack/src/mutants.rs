@@ -145,9 +145,9 @@ with_ring! {
     UdpDuplicate,
     /// A datagram is said to come from another port.
     UdpMisattribute,
-    /// A station that dies resets its connections, whatever its program had read.
+    /// A peer that dies resets its connections, whatever its program had read.
     DeathIsReset,
-    /// A station that dies ends its streams, whatever its program had not read.
+    /// A peer that dies ends its streams, whatever its program had not read.
     DeathIsEnd,
     /// A datagram for a socket with that peer goes to whoever has the local address.
     PeerIsNotPreferred,
@@ -769,7 +769,7 @@ with_ring! {
     EveryErrorIsHard,
     /// A connection that times out blames what an acknowledgment has refuted since (RFC 1122 s4.2.3.9).
     SoftErrorSticks,
-    /// Frames for other stations are taken (RFC 1122 s2.4).
+    /// Frames for other hosts are taken (RFC 1122 s2.4).
     ForeignFramesTaken,
     /// The flow found last is found after it ended (as with a stale early-demultiplexing cache).
     CachedFlowOutlives,

@@ -154,7 +154,7 @@ impl<Q: Queues<Rx: Debug> + 'static> Net for SimNet<Q> {
     }
 
     fn hop(&self, to: Side) -> NextHop {
-        NextHop::Station(self.macs[to as usize])
+        NextHop::Mac(self.macs[to as usize])
     }
 
     fn now(&self) -> Instant {

@@ -219,7 +219,7 @@ fn reply(moment: &Moment, bytes: &[u8], lookup: &Lookup) -> Option<Answer> {
     }
     let to = dissect::mac_at(bytes, 0)?;
     if lookup.target_mac.is_some_and(|mac| mac != to) || lookup.mac.is_some() && dissect::mac_at(bytes, 6) != lookup.mac {
-        moment.breach(NAME, "RFC 826: a reply names other stations than those that it goes between");
+        moment.breach(NAME, "RFC 826: a reply names other MAC addresses than those that it goes between");
     }
     Some(Answer::Here(lookup.target, to))
 }

@@ -157,9 +157,9 @@ pub(super) struct Desk {
     pub(super) balked: bool,
     /// It has thrown frames away since strangers were looked at last.
     pub(super) dropped: bool,
-    /// Its NIC may merge segments; each of its rings is a station of its own.
+    /// Its NIC may merge segments; each of its rings has a MAC address of its own.
     pub(super) merges: bool,
-    pub(super) stations: bool,
+    pub(super) mac_per_ring: bool,
     /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
     pub(super) now: Instant,
     pub(super) ahead: Duration,

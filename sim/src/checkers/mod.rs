@@ -7,7 +7,7 @@
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `info`, `rto`, `timers`, `edges`,
 //! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
-//! `groups`, `neighbours`, `link`; and of connections that go over to another station, `moves`.
+//! `groups`, `neighbours`, `link`; and of connections that go over to another MAC address, `moves`.
 //! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
@@ -188,7 +188,7 @@ pub struct Checkers {
     begun: BTreeSet<Tuple>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
     strangers: BTreeSet<SocketAddr>,
-    /// Hosts that an attacker told by ARP whose station is his, or by a SYN while they did not know better, to which they may lawfully send what is for others.
+    /// Hosts that an attacker told by ARP that somebody has his MAC address, or by a SYN while they did not know better, to which they may lawfully send what is for others.
     lied_to: BTreeSet<usize>,
     /// Since when no fault strikes any more.
     healed_at: Option<Instant>,
@@ -222,7 +222,7 @@ impl Checkers {
         }
         self.forget_neighbours(host);
         let place = self.places[host][ring];
-        // (What still comes for a station that it had before the crash is not for it.)
+        // (What still comes for a MAC address that it had before the crash is not for it.)
         let Desk { now, ahead, readdressed, .. } = self.desks[place];
         self.desks[place] = Desk { host, ip: Some(ip), time_wait, now, ahead, readdressed, ..Desk::default() };
         place

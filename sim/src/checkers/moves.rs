@@ -1,4 +1,4 @@
-//! Connections that go over to a ring which is another station, and whose peer is told ([`ringway_stack::ring::Ring::tcp_keep_silent`]): nothing is said there before the
+//! Connections that go over to a ring which has another MAC address, and whose peer is told ([`ringway_stack::ring::Ring::tcp_keep_silent`]): nothing is said there before the
 //! peer follows, and nothing where they were; as soon as each knows where the other is, something is; and a peer that dies before it follows leaves a
 //! connection that is reset.
 
@@ -110,7 +110,7 @@ impl Checkers {
         self.knows_its_peer(now, ring, socket, id);
     }
 
-    /// A connection's peer is at another station from now on.
+    /// A connection's peer is at another MAC address from now on.
     pub(crate) fn follows(&mut self, place: usize, now: Instant, ring: &R, socket: FlowId) {
         self.desks[place].now = now;
         self.reached.note(reached::State::Followed);
@@ -145,12 +145,12 @@ impl Checkers {
 
     /// A host is about to send a segment of a connection, which is with one of its rings.
     pub(super) fn says(&mut self, moment: &Moment, bytes: &[u8], segment: &Segment, id: usize) {
-        if !self.desks[self.first(moment.host)].stations {
+        if !self.desks[self.first(moment.host)].mac_per_ring {
             return;
         }
         let own = self.flows.at_mut(id);
         own.moves.owes = false;
-        // Each ring has a station, whose second byte is its number.
+        // Each ring has a MAC address, whose second byte is its number.
         let from = bytes.get(7).and_then(|ring| self.places[moment.host].get(usize::from(*ring)));
         let (Some((at, _)), Some(&from)) = (own.owner, from) else { return };
         let moment = moment.about(own.tuple);

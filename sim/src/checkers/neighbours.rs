@@ -1,4 +1,4 @@
-//! Which station a neighbour's packets go to, and what waits until that is known, from frames and calls (RFC 826, RFC 1122 s2.3.2): to the station that claimed the address last, if
+//! Which MAC address a neighbour's packets go to, and what waits until that is known, from frames and calls (RFC 826, RFC 1122 s2.3.2): to the host that claimed the address last, if
 //! it was asked for or asked itself; who is asked for is asked again, and in the end given up; what waits goes as soon as there is an answer, or never.
 
 use core::time::Duration;
@@ -42,7 +42,7 @@ struct Waiting {
 /// What a host was told of a neighbour, and wants of it.
 #[derive(Debug, Default)]
 struct Neighbour {
-    /// Stations that claimed its address, the last one last, and when that was.
+    /// MAC addresses that claimed its address, the last one last, and when that was.
     claims: VecDeque<MacAddr>,
     claimed_at: Instant,
     claimed_first: Instant,
@@ -67,7 +67,7 @@ pub(super) struct State {
     known: BTreeMap<IpAddr, Neighbour>,
     /// One is asked for, or something waits.
     busy: bool,
-    /// The host's station is another, and it is to say so.
+    /// The host's MAC address is another, and it is to say so.
     pub(super) moved: bool,
 }
 
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// A packet goes to a neighbour, at that station.
+    /// A packet goes to a neighbour, at that MAC address.
     fn sent(&mut self, moment: &Moment, ip: IpAddr, mac: MacAddr) {
         let Some(neighbour) = self.known.get_mut(&ip) else {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which never said where it is"));
@@ -268,14 +268,14 @@ impl Checkers {
         }
     }
 
-    /// A host that got another station was serviced: it has said so (RFC 5227 s3).
+    /// A host that got another MAC address was serviced: it has said so (RFC 5227 s3).
     pub(super) fn settle_move(&mut self, host: usize, free: bool) {
         if core::mem::take(&mut self.acquaintances[host].moved)
             && free
             && let moment = self.moment(self.first(host), None)
             && moment.at > moment.hampered
         {
-            moment.breach(NAME, "RFC 5227 s3: it has another station, and nobody is told");
+            moment.breach(NAME, "RFC 5227 s3: it has another MAC address, and nobody is told");
         }
     }
 }

@@ -31,7 +31,7 @@ impl Checkers {
         }
         let standing = ring.queues().standing();
         desk.scarce |= standing.scarce || standing.rx_buffers_max <= FEW_BUFFERS;
-        (desk.merges, desk.stations) = (standing.merges, standing.has_stations);
+        (desk.merges, desk.mac_per_ring) = (standing.merges, standing.has_mac_per_ring);
         desk.gathers = standing.gathers;
         desk.raw |= standing.has_raw_ring;
         desk.mtu = ring.queues().capabilities().mtu;

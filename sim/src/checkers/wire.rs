@@ -162,7 +162,7 @@ impl Checkers {
         self.acquaintances[host].forget();
     }
 
-    /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins. `lost`: its checksum is wrong.
+    /// A frame that reached a host's NIC may say which MAC address somebody has: by a claim, or by a connection that begins. `lost`: its checksum is wrong.
     fn learned(&mut self, moment: &Moment, bytes: &[u8], payload: &Payload, lost: bool) {
         let sender = match payload {
             Payload::Lookup(lookup) => Some(lookup.sender).filter(|_| lookup.tells(moment.ip)),
@@ -217,7 +217,7 @@ impl Checkers {
         }
     }
 
-    /// A host has forgotten its neighbours' stations: whose a SYN comes from, it may learn from that.
+    /// A host has forgotten its neighbours' MAC addresses: whose a SYN comes from, it may learn from that.
     pub(crate) fn forgot_neighbours(&mut self, host: usize) {
         self.lied_to.insert(host);
         self.forget_neighbours(host);
@@ -296,7 +296,7 @@ impl Checkers {
         let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
         let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
         let refused_since = self.refused_since(id);
-        let station = forged::Station { lied_to: self.lied_to.contains(&host), gathers: self.desks[self.first(host)].gathers };
+        let sender = forged::Sender { lied_to: self.lied_to.contains(&host), gathers: self.desks[self.first(host)].gathers };
         let own = self.flows.at_mut(id);
         (own.calm, own.shadow.refused) = (calm, refused);
         own.rto.refused(refused_since);
@@ -312,7 +312,7 @@ impl Checkers {
         } else {
             let peer = peer.map(|peer| &*peer);
             after_close::sent(&moment, segment, own);
-            forged::sent(&moment, bytes, segment, own, peer, station);
+            forged::sent(&moment, bytes, segment, own, peer, sender);
             sequence::sent(&moment, bytes, segment, own, peer);
             window::sent(&moment, segment, own, peer);
             info::sent(&moment, segment, own);
@@ -407,7 +407,7 @@ impl Checkers {
                 }
             }
             UDP => {
-                // (What is for another address is not the host's, whoever's station it was sent to; and what its checksum contradicts has not come.)
+                // (What is for another address is not the host's, whoever's MAC address it was sent to; and what its checksum contradicts has not come.)
                 let ours = ip.dst.is_multicast() || moment.ip == Some(ip.dst);
                 let sound = || frame.sound || checksum::verify(bytes) != ChecksumVerdict::Bad;
                 if let Some(datagram) = datagram(bytes, &ip).filter(|_| ours && sound()) {
@@ -460,7 +460,7 @@ impl Checkers {
             own.calm = calm;
             if frame.marks.contains(Marks::FORGED) {
                 own.info.attacked();
-                // Whoever asks for a station takes the sender's of a SYN for the answer.
+                // Whoever asks for a MAC address takes the sender's of a SYN for the answer.
                 if segment.has(SYN) && self.questions.contains_key(&(host, segment.src.ip())) {
                     self.lied_to.insert(host);
                 }
@@ -536,7 +536,7 @@ impl Checkers {
     fn unsummed_delivered(&mut self, host: usize, now: Instant, ends: &Option<(SocketAddr, SocketAddr)>, datagram: Datagram) {
         let (Some((from, to)), &[place]) = (*ends, &self.places[host][..]) else { return };
         let desk = &mut self.desks[place];
-        // (It may have been sent to a station that the host had before.)
+        // (It may have been sent to a MAC address that the host had before.)
         if desk.readdressed {
             return;
         }

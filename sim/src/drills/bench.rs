@@ -442,7 +442,7 @@ impl Bench {
     fn near_the_wrap(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config, before: u32) {
         const TICK_NS: u64 = 4096;
         loop {
-            let Ok(socket) = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Station(PEER), config) else { return };
+            let Ok(socket) = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Mac(PEER), config) else { return };
             let ahead = self.take().pop().map_or(0, |syn| 0_u32.wrapping_sub(before).wrapping_sub(syn.seq));
             self.ring.close(self.now, socket, true);
             self.take();
@@ -481,7 +481,7 @@ impl Bench {
             );
             syn
         } else {
-            let socket = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Station(PEER), &setup.config);
+            let socket = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Mac(PEER), &setup.config);
             self.must(socket.is_ok(), format_args!("connect(2): {socket:?} of addresses that nobody has"));
             let syn = self.one("RFC 9293 s3.10.1: an active open");
             self.must(syn.flags == SYN, "RFC 9293 s3.10.1: an active open begins with a SYN");

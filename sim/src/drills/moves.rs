@@ -75,7 +75,7 @@ fn bench_moves(bench: &mut Bench, config: &Config, peer: &mut Peer) {
     let ring_config = RingConfig { time_wait: TIME_WAIT, ..RingConfig::default() };
     bench.ring = bench.infected(Ring::new(Card::new(&bench.wire), ring_config, [9; 32]));
     let base = Config { nodelay: !config.nodelay, rcvbuf: None, ..config.clone() };
-    let adopted = bench.ring.adopt_snapshot(bench.now, ends, NextHop::Station(PEER), &base, &bytes);
+    let adopted = bench.ring.adopt_snapshot(bench.now, ends, NextHop::Mac(PEER), &base, &bytes);
     bench.must(adopted.is_ok(), format_args!("{adopted:?} of a connection that moves"));
     peer.socket = adopted.ok();
     let goes_on = bench.ring.tcp_go_on(bench.now, peer.id());

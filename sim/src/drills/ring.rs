@@ -52,7 +52,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("who asks for an address", neighbours::asked),
     ("a neighbour that moves", neighbours::moved),
     ("several neighbours that are unknown", neighbours::several),
-    ("a station that changes", neighbours::readdressed),
+    ("a MAC address that changes", neighbours::readdressed),
     ("a connection that moves", moves::moves),
     ("a connection that comes back", moves::returns),
     ("sockets whose receiving side is shut down", moves::rx_shutdown),

@@ -49,7 +49,7 @@ struct Told {
 pub(super) struct Place<'a, 'b> {
     pub(super) now: Instant,
     pub(super) machine: usize,
-    /// The stations of each machine's first ring.
+    /// The MAC address of each machine's first ring.
     pub(super) macs: [MacAddr; 2],
     pub(super) ports: &'a mut Ports<'b>,
     pub(super) talk: &'a mut Talk,
@@ -57,9 +57,9 @@ pub(super) struct Place<'a, 'b> {
 }
 
 impl Place<'_, '_> {
-    /// The station of the peer's ring.
+    /// The MAC address of the peer's ring.
     pub(super) fn hop(&self, ring: u16) -> NextHop {
-        NextHop::Station(station(self.macs[1 - self.machine], ring))
+        NextHop::Mac(ring_mac(self.macs[1 - self.machine], ring))
     }
 
     /// The peer's ring that a connection is with. `None`: there is no such connection, or nobody is there.
@@ -99,8 +99,8 @@ impl Place<'_, '_> {
     }
 }
 
-/// A ring's station, by that of its machine's first.
-fn station(MacAddr([group, _, a, b, c, d]): MacAddr, ring: u16) -> MacAddr {
+/// A ring's MAC address, by that of its machine's first.
+fn ring_mac(MacAddr([group, _, a, b, c, d]): MacAddr, ring: u16) -> MacAddr {
     MacAddr([group, u8::try_from(ring).unwrap_or(u8::MAX), a, b, c, d])
 }
 

@@ -1,4 +1,4 @@
-//! Two processes with several rings each, every one of which is a station, as a process's are on shared memory: their connections go over from ring to ring while data flow both
+//! Two processes with several rings each, every one of which has a MAC address of its own, as a process's are on shared memory: their connections go over from ring to ring while data flow both
 //! ways, each end for itself, and sometimes both at once. The other end is told where the connection is by a message beside the rings; until it follows, the
 //! connection says nothing ([`ringway_stack::ring::Ring::tcp_keep_silent`]). The calls of the stack are those that `libvma.so` makes, in its order (`job.rs`).
 //!
@@ -111,7 +111,7 @@ pub fn play_in(world: &mut World, seed: u64, mutant: Mutant) -> Report {
     world.limit_events(20_000_000);
     let hosts = [0, 1].map(|machine| add_host(world, machine, &plan));
     infect(world, mutant);
-    // Stations know each other by what processes tell.
+    // Rings know each other by what processes tell.
     world.introduce_all();
     let heal_at = Instant::ZERO + SAFETY;
     let shared = Rc::new(Shared {
@@ -162,7 +162,7 @@ fn add_host(world: &mut World, machine: usize, plan: &Plan) -> HostId {
     let pause = Episodes { every: Duration::from_millis(30), length_max: Duration::from_millis(200) };
     let ring = RingConfig { flows_max: plan.flows_max, time_wait: Duration::from_secs(1), reset_strangers: true, ..RingConfig::default() };
     world.add_host(HostConfig {
-        nic: NicConfig { stations: true, tells_finished: !plan.is_lossy, ..NicConfig::default() },
+        nic: NicConfig { mac_per_ring: true, tells_finished: !plan.is_lossy, ..NicConfig::default() },
         link: LinkConfig { latency: plan.latency, faults: if plan.is_lossy { lossy } else { Faults::default() }, ..LinkConfig::default() },
         ring,
         rings: usize::from(plan.rings[machine]),

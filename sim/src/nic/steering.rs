@@ -180,7 +180,7 @@ impl Steering {
         if fields.dst.is_multicast() { self.copies(fields, frame) } else { self.target(fields, frame).into_iter().collect() }
     }
 
-    /// The ring that rules steer a frame to that is for one station.
+    /// The ring that rules steer a frame to that is for one host.
     pub(super) fn target(&self, fields: &Fields, frame: &[u8]) -> Option<Aim> {
         let key = if self.others.is_empty() { exact_key(fields) } else { None };
         if let (Some(key), Some((recent, target))) = (key, self.recent.get())

@@ -35,24 +35,24 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// Most connections remembered so.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Most stations of which a connection remembers that its peer was there.
+/// Most MAC addresses of which a connection remembers that its peer was there.
 const FORMER_MAX: usize = 8;
 
 /// Where a connection's peer was, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct FormerStations(Vec<MacAddr>);
+pub(super) struct FormerMacs(Vec<MacAddr>);
 
-impl FormerStations {
-    fn add(&mut self, station: MacAddr, max: usize) {
-        self.0.retain(|known| *known != station);
+impl FormerMacs {
+    fn add(&mut self, mac: MacAddr, max: usize) {
+        self.0.retain(|known| *known != mac);
         if self.0.len() >= max {
             self.0.remove(0);
         }
-        self.0.push(station);
+        self.0.push(mac);
     }
 
-    pub(super) fn contains(&self, station: MacAddr) -> bool {
-        self.0.contains(&station)
+    pub(super) fn contains(&self, mac: MacAddr) -> bool {
+        self.0.contains(&mac)
     }
 }
 
@@ -149,9 +149,9 @@ struct LastKnown {
     /// What it expected next of its peer, and where that is, and was before.
     expected: SeqNumber,
     hop: NextHop,
-    former: FormerStations,
-    /// Which stations may have heard that it is unfinished ([`HandoversUnderWay`]), and until when.
-    noted: FormerStations,
+    former: FormerMacs,
+    /// Which hosts may have heard that it is unfinished ([`HandoversUnderWay`]), and until when.
+    noted: FormerMacs,
     noted_until: Instant,
 }
 
@@ -160,20 +160,20 @@ const HANDOVER_WITHIN: Duration = Duration::from_secs(20);
 /// Most connections of which that is awaited.
 const HANDOVERS_MAX: usize = 1024;
 
-/// Connections that were given away, oldest first, and whose peers may not know it yet: they are not to take the death of this station for the end of
+/// Connections that were given away, oldest first, and whose peers may not know it yet: they are not to take the death of this host for the end of
 /// their streams.
 #[derive(Debug, Default)]
 pub(super) struct HandoversUnderWay(VecDeque<(Instant, MacAddr, FiveTuple)>);
 
 impl HandoversUnderWay {
-    fn add(&mut self, now: Instant, station: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
-        self.add_until(now + HANDOVER_WITHIN, station, flow, queues);
+    fn add(&mut self, now: Instant, mac: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
+        self.add_until(now + HANDOVER_WITHIN, mac, flow, queues);
         self.expire(now, queues);
     }
 
-    fn add_until(&mut self, until: Instant, station: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
-        queues.note_unfinished(station, &flow, true);
-        self.0.push_back((until, station, flow));
+    fn add_until(&mut self, until: Instant, mac: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
+        queues.note_unfinished(mac, &flow, true);
+        self.0.push_back((until, mac, flow));
     }
 
     #[inline]
@@ -182,11 +182,11 @@ impl HandoversUnderWay {
     }
 
     pub(super) fn expire(&mut self, now: Instant, queues: &mut impl Queues) {
-        while let Some(&(until, station, flow)) = self.0.front()
+        while let Some(&(until, mac, flow)) = self.0.front()
             && (until <= now || self.0.len() > HANDOVERS_MAX)
         {
             self.0.pop_front();
-            queues.note_unfinished(station, &flow, false);
+            queues.note_unfinished(mac, &flow, false);
         }
     }
 }
@@ -229,12 +229,12 @@ impl HandedOver {
         }
     }
 
-    fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>, former: FormerStations) {
+    fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>, former: FormerMacs) {
         let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
         let (used, expected) = (stream.connection.sent_up_to(), stream.connection.received_up_to());
-        let mut noted = FormerStations::default();
-        if let NextHop::Station(station) = stream.hop {
-            noted.add(station, FORMER_MAX);
+        let mut noted = FormerMacs::default();
+        if let NextHop::Mac(mac) = stream.hop {
+            noted.add(mac, FORMER_MAX);
         }
         let last = LastKnown { until, used, expected, hop: stream.hop, former, noted, noted_until: now + HANDOVER_WITHIN };
         self.known.insert(key, last);
@@ -332,7 +332,7 @@ impl<Q: Queues> Ring<Q> {
         if !self.config.is(Mutant::ReturnedStillHandedOver)
             && let Some(gone) = self.handed_over.take(local, remote)
         {
-            self.remember_stations(id.index, gone, hop);
+            self.remember_macs(id.index, gone, hop);
         }
         if !readiness.is_empty() && !self.config.is(Mutant::AdoptedRaisesNothing) {
             self.raise(id.index, readiness);
@@ -341,25 +341,25 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection is back that was here before: what its peer sent here then, from where it was, may be on its way still.
-    fn remember_stations(&mut self, index: u32, gone: LastKnown, hop: NextHop) {
+    fn remember_macs(&mut self, index: u32, gone: LastKnown, hop: NextHop) {
         let LastKnown { hop: before, mut former, .. } = gone;
-        if let NextHop::Station(station) = before {
-            former.add(station, FORMER_MAX);
+        if let NextHop::Mac(mac) = before {
+            former.add(mac, FORMER_MAX);
         }
-        former.0.retain(|station| !hop.is_station(*station));
-        if !former.0.is_empty() && !self.config.is(Mutant::OneFormerStation) {
-            self.former_stations.insert(index, former);
+        former.0.retain(|mac| !hop.is_mac(*mac));
+        if !former.0.is_empty() && !self.config.is(Mutant::OneFormerMac) {
+            self.former_macs.insert(index, former);
         }
     }
 
     /// A segment came for a connection, and it may be one that was given away. Whether it is: then its peer has yet to hear where it is. If the peer has gone
-    /// over itself since, it is not to take the death of this station for the end of its stream, either.
+    /// over itself since, it is not to take the death of this host for the end of its stream, either.
     pub(super) fn is_for_given_away(&mut self, from: MacAddr, local: SocketAddr, remote: SocketAddr) -> bool {
         if self.handed_over.is_empty() {
             return false;
         }
         let Some(gone) = self.handed_over.known.get_mut(&(local, remote)) else { return false };
-        if matches!(gone.hop, NextHop::Station(_))
+        if matches!(gone.hop, NextHop::Mac(_))
             && !gone.noted.contains(from)
             && gone.noted.0.len() < FORMER_MAX
             && !self.config.is(Mutant::MovedPeerMissesHandover)
@@ -415,7 +415,7 @@ impl<Q: Queues> Ring<Q> {
         }
         let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
         self.forget_rate(id.index);
-        let former = self.former_stations.remove(&id.index).unwrap_or_default();
+        let former = self.former_macs.remove(&id.index).unwrap_or_default();
         stream.is_paced = false;
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(id.index) {
@@ -425,9 +425,9 @@ impl<Q: Queues> Ring<Q> {
             self.detach(rule);
         }
         if stream.connection.state() != State::Closed
-            && let NextHop::Station(station) = stream.hop
+            && let NextHop::Mac(mac) = stream.hop
         {
-            self.handovers.add(now, station, stream.five_tuple(), &mut self.queues);
+            self.handovers.add(now, mac, stream.five_tuple(), &mut self.queues);
         }
         unnote(&mut stream, &mut self.queues);
         // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
@@ -533,19 +533,19 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection goes on between two rings that know each other: this one has just taken it ([`Ring::adopt_snapshot`]), or its peer is at
-    /// another station from now on. What was on its way is sent again; what still comes from where the peer was, is lost in silence.
+    /// another MAC address from now on. What was on its way is sent again; what still comes from where the peer was, is lost in silence.
     ///
     /// # Errors
     /// [`Error::BadSocket`] (no such connection, be it closed by the program or not).
     pub fn tcp_retarget(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
-        let Self { slots, queues, former_stations, .. } = self;
+        let Self { slots, queues, former_macs, .. } = self;
         slots.find(id).ok_or(Error::BadSocket)?;
         let stream = slots.stream_at(id.index).ok_or(Error::BadSocket)?;
-        // (Each of the two stations is told of it for itself.)
+        // (Each of the two hosts is told of it for itself.)
         unnote(stream, queues);
-        if let (NextHop::Station(former), true) = (stream.hop, stream.hop != hop) {
-            let max = if self.config.is(Mutant::OneFormerStation) { 1 } else { FORMER_MAX };
-            former_stations.entry(id.index).or_default().add(former, max);
+        if let (NextHop::Mac(former), true) = (stream.hop, stream.hop != hop) {
+            let max = if self.config.is(Mutant::OneFormerMac) { 1 } else { FORMER_MAX };
+            former_macs.entry(id.index).or_default().add(former, max);
         }
         if !self.config.is(Mutant::FollowerStaysBehind) {
             stream.hop = hop;
@@ -582,7 +582,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection that this ring has just taken ([`Ring::adopt_snapshot`]) says nothing until [`Ring::tcp_speak`], whatever the program does with it: its
-    /// peer is with the ring before it, and refuses what comes from here. What the peer sends here is heard. If its station is gone before, the
+    /// peer is with the ring before it, and refuses what comes from here. What the peer sends here is heard. If it dies before, the
     /// connection is reset: what it sent last, nobody has.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
 use self::demux::Demux;
-use self::handover::{FormerStations, HandedOver, HandoversUnderWay};
+use self::handover::{FormerMacs, HandedOver, HandoversUnderWay};
 use self::incarnations::{EarlierIncarnations, UnansweredSyns};
 use self::late::Late;
 use self::multicast::Groups;
@@ -111,7 +111,7 @@ pub struct Ring<Q: Queues> {
     rules: Rules,
     rates: Rates,
     /// Where peers were that have moved, by their connections' slots: what comes from there was on its way ([`Ring::tcp_retarget`]).
-    former_stations: BTreeMap<u32, FormerStations>,
+    former_macs: BTreeMap<u32, FormerMacs>,
     wheel: Wheel<(u32, Instant)>,
     fired: Vec<(u32, Instant)>,
     /// Slots with edges that nobody took yet.
@@ -128,7 +128,7 @@ pub struct Ring<Q: Queues> {
     waiting_neighbour: Vec<u32>,
     /// Connections that wait for an acknowledgment, or did a while ago ([`Ring::wake`]).
     awaiting: Vec<u32>,
-    /// Answers to who asked for the ring's station that the device refused: whoever asked would ask again only after a second.
+    /// Answers to who asked for the ring's MAC address that the device refused: whoever asked would ask again only after a second.
     answers: Answers,
     held: Vec<Held>,
     neighbours: Neighbours,
@@ -169,7 +169,7 @@ impl<Q: Queues> Ring<Q> {
             demux: Demux::new(rng.next_u64()),
             rules: Rules::default(),
             rates: Rates::default(),
-            former_stations: BTreeMap::new(),
+            former_macs: BTreeMap::new(),
             wheel: Wheel::default(),
             fired: Vec::new(),
             events: VecDeque::new(),

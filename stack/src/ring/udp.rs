@@ -438,9 +438,9 @@ impl<Q: Queues> Ring<Q> {
         // (A question to the neighbour is nobody's.)
         let flow = self.output.flow();
         self.output.set_flow(0);
-        let station = self.neighbour(now, envelope.src, ip);
+        let mac = self.neighbour(now, envelope.src, ip);
         self.output.set_flow(flow);
-        match station {
+        match mac {
             Some(mac) => self.udp_emit(&Envelope { mac, ..envelope }, ports, data, len),
             None => {
                 self.hold_datagram(&envelope, ip, ports, data, len);

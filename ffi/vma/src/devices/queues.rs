@@ -50,18 +50,18 @@ impl RingQueues {
         Self { device: Card::Xdp(of.device().clone()), of: Of::Xdp(of) }
     }
 
-    /// Whether a frame to that station, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)
-    pub(crate) fn is_worth_waiting(&mut self, station: MacAddr) -> bool {
+    /// Whether a frame to that member, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)
+    pub(crate) fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         match &mut self.of {
-            Of::Shm(of) => of.is_worth_waiting(station),
+            Of::Shm(of) => of.is_worth_waiting(mac),
             Of::Xdp(_) => false,
         }
     }
 
-    /// Somebody waited for room at that station in vain.
-    pub(crate) fn give_up(&mut self, station: MacAddr) {
+    /// Somebody waited for room at that member in vain.
+    pub(crate) fn give_up(&mut self, mac: MacAddr) {
         if let Of::Shm(of) = &mut self.of {
-            of.give_up(station);
+            of.give_up(mac);
         }
     }
 }
@@ -138,12 +138,12 @@ impl Queues for RingQueues {
     }
 
     #[inline]
-    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
-        by_device!(mut self, of => of.note_unfinished(station, flow, is_unfinished));
+    fn note_unfinished(&mut self, mac: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
+        by_device!(mut self, of => of.note_unfinished(mac, flow, is_unfinished));
     }
 
-    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
-        by_device!(mut self, of => of.left_finished(station, flow))
+    fn left_finished(&mut self, mac: MacAddr, flow: &FiveTuple) -> bool {
+        by_device!(mut self, of => of.left_finished(mac, flow))
     }
 
     fn arm(&mut self, wake: Wake) -> bool {

@@ -65,9 +65,9 @@ pub(crate) fn send(
             let saved = errno::current();
             let way = datagram::way(process, fd, key, to(family));
             errno::set(saved);
-            let (id, station, to) = way.ok_or(Errno(libc::EINVAL))?;
+            let (id, mac, to) = way.ok_or(Errno(libc::EINVAL))?;
             let source = address::source_for(to.ip());
-            process.lock().rings.of_mut(id).udp_dummy(id, data, source, Some((to, NextHop::Station(station)))).map_err(refusal)
+            process.lock().rings.of_mut(id).udp_dummy(id, data, source, Some((to, NextHop::Mac(mac)))).map_err(refusal)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => Err(Errno(libc::EINVAL)),
     }

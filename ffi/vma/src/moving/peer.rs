@@ -255,7 +255,7 @@ fn members_of(process: &Process, offload: &Offload, flow: Option<FlowId>) -> (u6
     let Some(flow) = flow else { return (process.rendezvous().member_ref().id(), None) };
     let rendezvous = process.rendezvous_of(flow);
     let theirs = match offload.rings.of(flow).tcp_hop(flow) {
-        Some(NextHop::Station(mac)) => rendezvous.member_at(mac).map(|member| member.id()),
+        Some(NextHop::Mac(mac)) => rendezvous.member_at(mac).map(|member| member.id()),
         _ => None,
     };
     (rendezvous.member_ref().id(), theirs)

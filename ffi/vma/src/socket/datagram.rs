@@ -283,9 +283,9 @@ fn connect_on_ring(offload: &mut Offload, fd: c_int, key: Key) {
     offload.keep_peers_flow(key);
     let Some(socket) = offload.sockets.find(key) else { return };
     let Kind::Datagram(Some(id)) = socket.kind else { return };
-    // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that station.
+    // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that MAC address.
     let way = socket.peer.and_then(|peer| socket.routes.way_to(peer));
-    let hop = NextHop::Station(way.map_or(MacAddr::default(), |way| way.hop.mac));
+    let hop = NextHop::Mac(way.map_or(MacAddr::default(), |way| way.hop.mac));
     let kernels = address::of_placeholder(fd, socket.family).filter(|local| Family::of(*local) == socket.flow_family);
     let source = kernels.unwrap_or(address::any(socket.flow_family)).ip();
     if let Err(error) = offload.rings.of_mut(id).udp_connect(id, source, socket.peer.map(|peer| (peer, hop))) {
@@ -349,7 +349,7 @@ pub(crate) fn send<'a>(
                     return result.map_err(Errno::from);
                 }
             }
-            // The station died meanwhile: whoever has the address now is asked for below.
+            // The member died meanwhile: whoever has the address now is asked for below.
         } else {
             drop(guard);
             return by_kernel(fd, kernel);
@@ -371,7 +371,7 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
     let now = process.now();
     if let Some(way) = remembered(process, socket, to, now) {
         let id = socket.flow_to(to)?;
-        return way.map(|station| (id, station, to));
+        return way.map(|mac| (id, mac, to));
     }
     drop(guard);
     let _masked = Masked::new();
@@ -382,9 +382,9 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
         socket.routes.left_to_kernel(to, now);
         return None;
     };
-    let station = hop.mac;
+    let mac = hop.mac;
     socket.routes.over_ring(to, hop, now);
-    Some((id, station, to))
+    Some((id, mac, to))
 }
 
 /// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
@@ -399,11 +399,11 @@ fn send_on_ring(
     id: FlowId,
     data: &[IoSlice<'_>],
     to: SocketAddr,
-    station: MacAddr,
+    mac: MacAddr,
     now: Instant,
 ) -> Result<usize, Error> {
     let source = address::source_for(to.ip());
-    offload.rings.of_mut(id).udp_try_send(now, id, data, source, Some((to, NextHop::Station(station))))
+    offload.rings.of_mut(id).udp_try_send(now, id, data, source, Some((to, NextHop::Mac(mac))))
 }
 
 /// The way to the receiver is full. It is emptied into the receivers' buffers by whoever waits there, else by the progress thread of the receiver's process,
@@ -425,16 +425,16 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
             let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
             let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
             let rest = (began + if nonblocking { ROOM_AT_ONCE } else { ROOM_WITHIN }).since(now);
-            let (Some(Some(station)), Some(id)) = (remembered(process, socket, to, now), socket.flow_to(to)) else {
+            let (Some(Some(mac)), Some(id)) = (remembered(process, socket, to, now), socket.flow_to(to)) else {
                 // What was sent to a process that is gone is lost.
                 return Ok(data.iter().map(|part| part.len()).sum());
             };
-            let mut sent = send_on_ring(offload, id, data, to, station, now);
+            let mut sent = send_on_ring(offload, id, data, to, mac, now);
             let device = offload.rings.of_mut(id).queues_mut();
-            if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(station)) {
-                device.give_up(station);
+            if sent == Err(Error::WouldBlock) && (rest.is_zero() || !device.is_worth_waiting(mac)) {
+                device.give_up(mac);
                 let source = address::source_for(to.ip());
-                sent = offload.rings.of_mut(id).udp_send(now, id, data, source, Some((to, NextHop::Station(station))));
+                sent = offload.rings.of_mut(id).udp_send(now, id, data, source, Some((to, NextHop::Mac(mac))));
                 // VMA_TX_NONBLOCKED_EAGAINS: it is the program's to send again, where it does not block.
                 if sent.is_ok() && nonblocking && process.params.tx_nonblocked_eagains {
                     sent = Err(Error::WouldBlock);
@@ -475,9 +475,9 @@ fn send_after_asking(
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     match (found, socket.flow_to(to)) {
         (Ok(hop), Some(id)) => {
-            let station = hop.mac;
+            let mac = hop.mac;
             socket.routes.over_ring(to, hop, now);
-            let result = send_on_ring(offload, id, data, to, station, now);
+            let result = send_on_ring(offload, id, data, to, mac, now);
             offload.dispatch();
             match result {
                 Err(Error::HostUnreachable) => {}

@@ -53,7 +53,7 @@ fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> S
     match host.bench.below(30) {
         0 => (packet.src, what) = (host.bench.pick(&NOBODY), "a source that nobody is"),
         1 => (packet.dst, what) = (Ipv4Addr::new(10, 0, 0, 99), "another host's address"),
-        2 => (packet.to, what) = (MacAddr([2, 0, 0, 0, 0, 9]), "another station's frame"),
+        2 => (packet.to, what) = (MacAddr([2, 0, 0, 0, 0, 9]), "another host's frame"),
         3 => (packet.fragment, what) = (0x2000, "a first fragment"),
         4 => (packet.fragment, what) = (0x0001, "a last fragment"),
         5 => (packet.fragment, what) = (0x2010, "a fragment between others"),
@@ -209,17 +209,17 @@ pub(in crate::drills) fn segments(bench: &mut Bench) {
         let whole = segment(from, to, seq, ack, flags, &payload);
         let mut story = story(&mut host, vlan, TCP, &whole[34..]);
         if story.is_good && host.bench.chance(4) {
-            let (station, what) = host.bench.pick(&[
+            let (mac, what) = host.bench.pick(&[
                 (MacAddr::BROADCAST, "a segment in a frame for everybody"),
                 (MacAddr([1, 0, 0x5e, 0, 0, 1]), "a segment in a group's frame"),
             ]);
             // (A listener may take it: only answers to strangers are forbidden for sure.)
             if !listens {
-                story.frame[..6].copy_from_slice(&station.0);
+                story.frame[..6].copy_from_slice(&mac.0);
                 (story.is_good, story.what) = (false, what);
             }
         }
-        host.must(story.frame[..6] != OWN.0 || story.what != "another station's frame", "a story is told wrongly");
+        host.must(story.frame[..6] != OWN.0 || story.what != "another host's frame", "a story is told wrongly");
         host.give(story.frame);
         let answer = answer(&mut host, story.what);
         let is_answered = story.is_good && flags & RST == 0;

@@ -15,7 +15,7 @@ use crate::drills::bench::{Bench, bytes_at};
 use crate::drills::card::PEER;
 use crate::segment::{ACK, FIN, RST};
 
-const DIRECT: NextHop = NextHop::Station(PEER);
+const DIRECT: NextHop = NextHop::Mac(PEER);
 
 /// Another ring of the same host.
 fn another(host: &Host<'_>) -> Ring<Adapter> {

@@ -58,7 +58,7 @@ impl PeerEnd {
 
     /// A connection that stands.
     pub(super) fn connect(host: &mut Host<'_>, port: u16, remote: SocketAddrV4, config: &tcp::Config) -> Self {
-        let mut stream = Self::begin(host, port, remote, NextHop::Station(PEER), config);
+        let mut stream = Self::begin(host, port, remote, NextHop::Mac(PEER), config);
         stream.finish(host);
         stream
     }

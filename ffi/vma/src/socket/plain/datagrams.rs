@@ -118,8 +118,8 @@ pub(in crate::socket) fn send(
     if Family::of(to) != known.flow_family || to.is_ipv6() && vectors::total(data) > V6_MAX {
         return None;
     }
-    let station = known.ways.find(to).filter(|way| way.holds(process.rendezvous_of(flow), now))?.hop.mac;
-    let result = own.ring.udp_try_send(now, flow, data, address::source_for(to.ip()), Some((to, NextHop::Station(station))));
+    let mac = known.ways.find(to).filter(|way| way.holds(process.rendezvous_of(flow), now))?.hop.mac;
+    let result = own.ring.udp_try_send(now, flow, data, address::source_for(to.ip()), Some((to, NextHop::Mac(mac))));
     entered.leave(process, now);
     match result {
         Err(Error::BadSocket | Error::WouldBlock | Error::HostUnreachable | Error::Pipe) => None,
