@@ -4,14 +4,14 @@
 //! what was lent is given back later, in whatever order. Some of their UDP sockets are read from cyclic buffers, and of some the program
 //! decides about each datagram before it is read.
 
+mod filters;
 mod loans;
 mod records;
-mod screens;
 mod segments;
 
+pub(crate) use filters::readiness;
 pub use loans::Lending;
 pub(crate) use loans::gather;
-pub(crate) use screens::readiness;
 
 use core::cell::RefCell;
 use core::fmt;
@@ -430,7 +430,7 @@ impl Sockets {
     pub fn detach_stream(&mut self, now: Instant, socket: FlowId) -> Result<Handover<SimQueues>, Error> {
         // What is lent counts on the ring that lent it; and nobody there knows what is yet to be decided.
         self.settle_loans(now, socket, false);
-        let _ = self.ring.screen(socket, false);
+        let _ = self.ring.set_recv_filter(socket, false);
         let handover = self.ring.detach_stream(now, socket)?;
         self.note(|checkers, place, _| checkers.detached(place, socket, (handover.local(), handover.remote())));
         Ok(handover)

@@ -48,8 +48,8 @@ cases! {
         fn the_window_stays_shut_until_what_was_lent_is_given_back();
         fn a_lending_socket_can_also_be_read();
     }
-    run screening {
-        fn screening_begins_and_ends_when_the_program_says_so();
+    run recv_filter {
+        fn a_receive_filter_begins_and_ends_when_the_program_says_so();
         fn a_packet_is_shown_behind_its_headers_and_before_the_queue();
         fn any_call_can_be_made_before_it_is_decided();
         fn who_decides_late_loses_and_who_decides_in_time_does_not();

@@ -225,11 +225,11 @@ pub(super) fn error(frame: &[u8], ip: &Ip, seq: u32, own: &mut Endpoint) -> bool
 }
 
 /// A host was serviced, for whose socket datagrams without a checksum had arrived that nobody has read yet. `waits`: something waits for its reader;
-/// `screened`: the program decided about some, or there was no room.
-pub(super) fn unheard(moment: &Moment, unsummed: &mut Vec<(Instant, Datagram, u32)>, waits: bool, screened: bool) {
+/// `filtered`: the program decided about some, or there was no room.
+pub(super) fn unheard(moment: &Moment, unsummed: &mut Vec<(Instant, Datagram, u32)>, waits: bool, filtered: bool) {
     // What came while the device was in trouble may have been lost there.
     unsummed.retain(|&(at, ..)| at > moment.hampered);
-    if screened {
+    if filtered {
         unsummed.clear();
     }
     if let (Some((at, datagram, _)), false) = (unsummed.first(), waits) {

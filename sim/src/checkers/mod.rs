@@ -6,7 +6,7 @@
 //!
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `info`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
+//! `closing`, `resources`, `loans`, `recv_filter`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
 //! `groups`, `neighbours`, `link`; and of connections that go over to another MAC address, `moves`.
 //! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
@@ -33,9 +33,9 @@ mod marking;
 mod moves;
 mod neighbours;
 mod ranges;
+mod recv_filter;
 mod resources;
 mod rto;
-mod screening;
 mod sequence;
 mod services;
 mod shadow;
@@ -78,7 +78,7 @@ pub const CHECKERS: [&str; 38] = [
     "closing",
     "resources",
     "loans",
-    "screening",
+    "recv_filter",
     "sharing",
     "sleepers",
     "format",

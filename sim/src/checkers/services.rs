@@ -278,9 +278,9 @@ impl Checkers {
         sock.hearing.polls();
         if let (false, Some(info)) = (sock.unsummed.is_empty(), &info) {
             // What the program's filter holds or has dropped, it has heard of.
-            let screened =
+            let filtered =
                 ring.has_candidate(socket) || loans::dropped_bytes(ring, socket) > 0 || info.counters.rx_drops > sock.drops_before;
-            forged::unheard(moment, &mut sock.unsummed, info.recv_queue > 0, screened);
+            forged::unheard(moment, &mut sock.unsummed, info.recv_queue > 0, filtered);
         }
         sock.drops_before = info.as_ref().map_or(0, |info| info.counters.rx_drops);
         let state = info.and_then(|info| info.state);

@@ -123,8 +123,8 @@ macro_rules! with_ring {
             StaleIdFindsNextFlow,
             /// A closed socket's slot is never used again.
             SlotLeaks,
-            /// What waits to be decided about is dropped when the screen goes.
-            ScreenOffDrops,
+            /// What waits to be decided about is dropped when the receive filter goes.
+            FilterOffDrops,
             /// An adopted connection's timer is not set.
             AdoptedTimerLost,
             /// Of two sockets that a cyclic buffer reads, the youngest datagram comes first.

@@ -28,8 +28,8 @@ mod path;
 mod prediction;
 mod rates;
 mod reading;
+mod recv_filter;
 mod rx_shutdown;
-mod screening;
 mod sleepers;
 mod slots;
 mod steering;
@@ -40,7 +40,7 @@ mod writing;
 
 pub use handover::Handover;
 pub use late::LatePacket;
-pub use screening::{Candidate, Shown};
+pub use recv_filter::{Candidate, Shown};
 pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,
     UdpOptions, Usage,

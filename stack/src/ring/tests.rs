@@ -289,7 +289,7 @@ fn what_was_dropped_is_told_with_what_comes_next_and_only_to_whom_it_matters() {
             pair.settle();
         }
     };
-    // Each has room for two: copied, lent, and screened.
+    // Each has room for two: copied, lent, and behind a filter.
     let tells = UdpOptions { rcvbuf: 2000, tell_drops: true, ..UdpOptions::default() };
     for port in 2000..2003 {
         let b = pair.b.udp_open(SocketAddr::new(B, port), &tells).unwrap();
@@ -307,7 +307,7 @@ fn what_was_dropped_is_told_with_what_comes_next_and_only_to_whom_it_matters() {
             }
         };
         if port == 2002 {
-            pair.b.screen(b, true).unwrap();
+            pair.b.set_recv_filter(b, true).unwrap();
         }
         send(&mut pair, port, 5);
         assert_eq!(read(&mut pair), Ok(0), "it came before any was dropped");

@@ -51,7 +51,7 @@ impl<Q: Queues> Ring<Q> {
             bytes: Bytes::default(),
             queued: 0,
             lent: 0,
-            screen: None,
+            filter: None,
             lends: self.lends,
             is_plain: !self.lends,
             headers: None,
