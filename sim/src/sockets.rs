@@ -537,14 +537,14 @@ impl Sockets {
         self.ring.tcp_retarget(now, socket, hop)
     }
 
-    /// See [`Ring::dissolve`].
+    /// See [`Ring::end_silently`].
     ///
     /// # Errors
     /// The ring's.
-    pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<tcp::Remains, Error> {
-        self.note(|checkers, place, ring| checkers.dissolves(place, now, ring, (local, remote)));
-        let remains = self.ring.dissolve(now, local, remote)?;
-        self.note(|checkers, place, ring| checkers.dissolved(place, ring, (local, remote), &remains));
-        Ok(remains)
+    pub fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<tcp::Undelivered, Error> {
+        self.note(|checkers, place, ring| checkers.ends_silently(place, now, ring, (local, remote)));
+        let undelivered = self.ring.end_silently(now, local, remote)?;
+        self.note(|checkers, place, ring| checkers.ended_silently(place, ring, (local, remote), &undelivered));
+        Ok(undelivered)
     }
 }

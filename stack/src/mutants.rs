@@ -156,13 +156,13 @@ with_ring! {
     /// What was reported by SACK is taken for received, whatever the peer acknowledges later.
     TrustSack,
     /// What a connection that leaves its ring has received and not given is lost.
-    RemainsLoseUnread,
+    UndeliveredLosesUnread,
     /// Of a connection that leaves its ring, the end of its stream is forgotten.
-    RemainsForgetEnd,
+    UndeliveredForgetsEnd,
     /// The flow rule of a connection that leaves its ring stays.
-    DissolveLeaksRule,
+    SilentEndLeaksRule,
     /// A connection that has left its ring is a stranger there.
-    DissolveForgets,
+    SilentEndForgets,
     /// Of a connection that is written down, the bytes that nobody has read are lost.
     SnapshotLosesUnread,
     /// A connection that was written down has promised its peer no window.

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::marks::Mark;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Config, Connection, ControlBlock, Remains, Snapshot, State};
+use crate::tcp::{Config, Connection, ControlBlock, Snapshot, State, Undelivered};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -377,7 +377,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's), or one that was aborted; [`Error::NotConnected`]: its handshake is under
     /// way.
-    pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error> {
+    pub fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Undelivered, Error> {
         // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
         let is_it = |flow: &Flow<Q>| flow.stream_ends() == Some((local, remote));
         let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
@@ -392,19 +392,19 @@ impl<Q: Queues> Ring<Q> {
         let stream = self.remove_stream(now, id, false)?;
         if let Some(Flow::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
             && queued
-            && !self.config.is(Mutant::DissolvedStaysQueued)
+            && !self.config.is(Mutant::SilentlyEndedStaysQueued)
         {
             listener.ready.retain(|&(ready, _)| ready != id);
         }
-        let remains = Remains { accepted: parent.is_none(), ..stream.connection.dissolve() };
+        let undelivered = Undelivered { accepted: parent.is_none(), ..stream.connection.end_silently() };
         #[cfg(feature = "marks")]
-        self.marks.hit(match &remains {
-            Remains { over: true, .. } => Mark::DissolvedOver,
-            Remains { accepted: false, .. } => Mark::DissolvedUnaccepted,
-            Remains { orphaned: true, .. } => Mark::DissolvedOrphan,
-            _ => Mark::Dissolved,
+        self.marks.hit(match &undelivered {
+            Undelivered { over: true, .. } => Mark::EndedSilentlyOver,
+            Undelivered { accepted: false, .. } => Mark::EndedSilentlyUnaccepted,
+            Undelivered { orphaned: true, .. } => Mark::EndedSilentlyOrphan,
+            _ => Mark::EndedSilently,
         });
-        Ok(remains)
+        Ok(undelivered)
     }
 
     /// Takes a connection out of everything here that names it, closed by the program or not. `carries`: its rule goes with it.
@@ -421,7 +421,7 @@ impl<Q: Queues> Ring<Q> {
         if self.demux.exact(key) == Some(id.index) {
             self.demux.remove(key);
         }
-        if let Some(rule) = stream.rule.take().filter(|_| !carries && !self.config.is(Mutant::DissolveLeaksRule)) {
+        if let Some(rule) = stream.rule.take().filter(|_| !carries && !self.config.is(Mutant::SilentEndLeaksRule)) {
             self.detach(rule);
         }
         if stream.connection.state() != State::Closed
@@ -431,7 +431,7 @@ impl<Q: Queues> Ring<Q> {
         }
         unnote(&mut stream, &mut self.queues);
         // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
-        if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
+        if stream.connection.state() != State::Closed && !self.config.is(Mutant::SilentEndForgets) {
             self.handed_over.add(now, &stream, former);
         }
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.

@@ -481,7 +481,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// The closed connections that have bytes, or their end, yet to get acknowledged. [`Ring::info`] and [`Ring::tcp_hop`] know these
-    /// ids, and so does [`Ring::dissolve`] their addresses; for everything else they are dead.
+    /// ids, and so does [`Ring::end_silently`] their addresses; for everything else they are dead.
     pub fn lingering_streams(&self) -> Vec<FlowId> {
         let lingers = |flow: &Flow<Q>| match flow {
             // (One that was aborted has at most a reset to send.)

@@ -7,7 +7,7 @@
 //! its way from here. A thread does it, one for each peer: the program's own do not wait for a peer that is stopped.
 //!
 //! From then on there is no way back, and none is needed: whoever is asked anything of the connection finds it where it is. If the peer
-//! dies before it follows, the connection is reset, for what it sent last may be lost; if it moves the connection to the kernel, the two rings' remains
+//! dies before it follows, the connection is reset, for what it sent last may be lost; if it moves the connection to the kernel, what the two rings have not delivered
 //! say what is owed. An end of ours at the other side is told under the same lock.
 //!
 //! What stays where it is:

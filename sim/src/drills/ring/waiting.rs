@@ -32,7 +32,7 @@ pub(in crate::drills) fn unaccepted(bench: &mut Bench) {
     }
     for _ in 0..host.bench.below(waiting.len() as u64 + 1) {
         let (remote, bytes) = waiting.remove(host.bench.below(waiting.len() as u64) as usize);
-        let left = host.ring.dissolve(host.now, local.into(), remote.into());
+        let left = host.ring.end_silently(host.now, local.into(), remote.into());
         let is_whole = left.as_ref().is_ok_and(|left| !left.accepted && left.unread.len() == bytes);
         host.must(is_whole, format_args!("{left:?} of a connection that nobody accepted, with {bytes} bytes"));
     }

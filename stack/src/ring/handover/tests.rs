@@ -396,10 +396,10 @@ fn what_cannot_be_passed_on_stays() {
 }
 
 /// What B still has to read, and A, once neither ring carries their connection.
-fn dissolved(pair: &mut Pair) -> (Vec<u8>, Vec<u8>) {
+fn ended_silently(pair: &mut Pair) -> (Vec<u8>, Vec<u8>) {
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
-    let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    let of_a = pair.a.end_silently(pair.now, a, b).unwrap();
+    let of_b = pair.b.end_silently(pair.now, b, a).unwrap();
     (of_a.owed_to(&of_b).unwrap(), of_b.owed_to(&of_a).unwrap())
 }
 
@@ -415,7 +415,7 @@ fn what_two_ends_leave_behind_is_all_that_was_written_and_not_read() {
     write(&mut pair.a, pair.now, client, &[7; 4000]).unwrap();
     write(&mut pair.b, pair.now, server, b", world").unwrap();
     pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
-    let (to_b, to_a) = dissolved(&mut pair);
+    let (to_b, to_a) = ended_silently(&mut pair);
     assert_eq!((&to_b[..4], &to_b[4..]), (&b"and "[..], &[7; 4000][..]));
     assert_eq!(to_a, b"hello, world");
     assert_eq!((pair.a.occupied(), pair.b.occupied()), (0, 1), "the listener is left");
@@ -434,8 +434,8 @@ fn fins_that_were_received_count_no_bytes() {
     pair.settle();
     write(&mut pair.b, pair.now, server, b"too late?").unwrap();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
-    let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    let of_a = pair.a.end_silently(pair.now, a, b).unwrap();
+    let of_b = pair.b.end_silently(pair.now, b, a).unwrap();
     assert!(of_a.orphaned && of_a.ended && of_b.peer_ended && !of_b.ended);
     assert_eq!(of_a.owed_to(&of_b).unwrap(), b"last words");
     assert_eq!(of_b.owed_to(&of_a).unwrap(), b"too late?");
@@ -447,11 +447,11 @@ fn ends_of_different_connections_do_not_fit() {
     let (client, _, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"abc").unwrap();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
-    let mut of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    let of_a = pair.a.end_silently(pair.now, a, b).unwrap();
+    let mut of_b = pair.b.end_silently(pair.now, b, a).unwrap();
     of_b.received_to += 1_000_000;
     assert_eq!(of_a.owed_to(&of_b), None);
-    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
+    assert_eq!(pair.a.end_silently(pair.now, a, b), Err(Error::BadSocket));
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn a_handshake_under_way_stays() {
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     let hop = NextHop::Mac(pair.b.queues().mac());
     pair.a.tcp_connect(pair.now, a, b, hop, &config).unwrap();
-    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::NotConnected));
+    assert_eq!(pair.a.end_silently(pair.now, a, b), Err(Error::NotConnected));
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn what_has_ended_still_has_what_was_not_read() {
     pair.settle();
     assert_eq!(pair.a.info(client).and_then(|info| info.state), Some(tcp::State::Closed));
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let left = pair.a.dissolve(pair.now, a, b).unwrap();
+    let left = pair.a.end_silently(pair.now, a, b).unwrap();
     assert_eq!((left.unread.as_slice(), left.peer_ended, left.ended), (&b"the answer"[..], true, true));
 }
 
@@ -528,7 +528,7 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     write(&mut pair.a, pair.now, client, b"hello").unwrap();
     pair.settle();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let left = pair.b.dissolve(pair.now, b, a).unwrap();
+    let left = pair.b.end_silently(pair.now, b, a).unwrap();
     assert_eq!((left.accepted, left.unread.as_slice()), (false, &b"hello"[..]));
     assert!(pair.b.tcp_waiting(listener).is_empty());
     assert_eq!(pair.b.tcp_accept(listener), Err(Error::WouldBlock));
@@ -547,7 +547,7 @@ fn what_was_aborted_leaves_nothing_but_its_reset() {
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     pair.a.queues_mut().room = 0;
     pair.a.close(pair.now, client, true);
-    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
+    assert_eq!(pair.a.end_silently(pair.now, a, b), Err(Error::BadSocket));
     pair.a.queues_mut().room = usize::MAX;
     pair.pass(Duration::from_millis(20));
     assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset));
@@ -569,7 +569,7 @@ fn a_connection_begins_above_the_one_that_left() {
     }
     let used = |ring: &mut Ring<Cable>, id: FlowId| ring.slots.stream_at(id.index).unwrap().connection.sent_up_to();
     let before = [used(&mut pair.a, client), used(&mut pair.b, server)];
-    dissolved(&mut pair);
+    ended_silently(&mut pair);
     pair.pass(Duration::from_millis(1));
     let again = pair.connect(5000);
     pair.settle();
@@ -588,7 +588,7 @@ fn what_failed_has_no_end_and_is_no_secret() {
     pair.a.slots.stream_at(index).unwrap().connection.peer_gone();
     pair.a.after_input(pair.now, index);
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let left = pair.a.dissolve(pair.now, a, b).unwrap();
+    let left = pair.a.end_silently(pair.now, a, b).unwrap();
     assert_eq!((left.over, left.ended, left.is_broken()), (true, false, true));
     assert_eq!((left.error, left.unread.as_slice()), (Some(Error::Reset), &b"so far"[..]));
     // Its peer knows nothing of that yet, and hears of it as ever.
@@ -603,7 +603,7 @@ fn what_failed_has_no_end_and_is_no_secret() {
     pair.settle();
     pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
     pair.settle();
-    let left = pair.b.dissolve(pair.now, b, SocketAddr::new(crate::ring::tests::A, 6000)).unwrap();
+    let left = pair.b.end_silently(pair.now, b, SocketAddr::new(crate::ring::tests::A, 6000)).unwrap();
     assert_eq!((left.over, left.ended, left.peer_ended, left.is_broken()), (true, true, true, false));
 }
 
@@ -628,7 +628,7 @@ fn what_was_closed_before_its_peer_had_room_for_it_is_still_owed() {
     assert_eq!((lingering.len(), info.state, info.send_queue > 0), (1, Some(State::FinWait1), true), "its window is closed");
     assert!(pair.a.tcp_hop(lingering[0]).is_some());
     let (a, b) = (info.local, info.remote.unwrap());
-    let (of_a, of_b) = (pair.a.dissolve(pair.now, a, b).unwrap(), pair.b.dissolve(pair.now, b, a).unwrap());
+    let (of_a, of_b) = (pair.a.end_silently(pair.now, a, b).unwrap(), pair.b.end_silently(pair.now, b, a).unwrap());
     assert!(of_a.orphaned && of_a.ended && !of_b.peer_ended && !of_b.orphaned && written > 150_000);
     assert_eq!(of_a.owed_to(&of_b).unwrap(), &bytes[1000..written]);
     assert_eq!(of_b.owed_to(&of_a).unwrap(), b"");

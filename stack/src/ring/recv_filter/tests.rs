@@ -255,8 +255,8 @@ fn closing_with_something_undecided_resets_and_a_move_takes_it_along() {
     write(&mut pair.a, pair.now, client, b"unseen").unwrap();
     pair.settle();
     let info = pair.b.info(server).unwrap();
-    let remains = pair.b.dissolve(pair.now, info.local, info.remote.unwrap()).unwrap();
-    assert_eq!(remains.unread, b"read unseen");
+    let undelivered = pair.b.end_silently(pair.now, info.local, info.remote.unwrap()).unwrap();
+    assert_eq!(undelivered.unread, b"read unseen");
 }
 
 #[test]

@@ -8,17 +8,17 @@ mod path;
 mod prediction;
 mod receive;
 mod recv_filter;
-mod remains;
 mod rest;
 mod snapshot;
 mod stream;
 mod timeouts;
 mod transmit;
+mod undelivered;
 
 pub(crate) use path::PATH_MTU_TIME;
-pub use remains::Remains;
 pub(crate) use rest::Rest;
 pub use snapshot::{ControlBlock, Snapshot, SnapshotError};
+pub use undelivered::Undelivered;
 
 use core::time::Duration;
 
