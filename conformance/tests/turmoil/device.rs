@@ -29,7 +29,7 @@ struct Waiting {
 
 impl Frames {
     /// The next frame to send, and the address of the host that it is for.
-    pub(crate) fn departing(&self) -> Option<(Ipv4Addr, Vec<u8>)> {
+    pub(crate) fn outgoing(&self) -> Option<(Ipv4Addr, Vec<u8>)> {
         let frame = self.0.out.borrow_mut().pop_front()?;
         let to = match frame[..6] {
             [0x02, 0, a, b, c, d] => Ipv4Addr::new(a, b, c, d),

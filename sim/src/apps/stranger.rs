@@ -18,7 +18,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleId, RxBatch, TxOffload};
 use ringway_stack::raw::RawQueue;
 
-use self::segment::{Arrived, Departing, Ends};
+use self::segment::{Arrived, Ends, Outgoing};
 use self::visit::Session;
 use super::{OPEN_RETRY, Shared};
 use crate::host::{App, Context, Step};
@@ -91,8 +91,8 @@ impl Stranger {
         let ends =
             Ends { from: queue.mac(), to: self.server_mac, vlan: self.vlan, src: SocketAddr::new(cx.ip, session.port()), dst: self.server };
         queue.reap();
-        let next = session.step(cx.now, &mut self.dice, &mut |departing: &Departing<'_>| {
-            let (head, payload) = departing.frame(&ends);
+        let next = session.step(cx.now, &mut self.dice, &mut |outgoing: &Outgoing<'_>| {
+            let (head, payload) = outgoing.frame(&ends);
             // What the NIC refuses is lost, as anywhere else on its way.
             let _ = queue.send(&head, payload, TxOffload::default());
         });

@@ -131,7 +131,7 @@ impl Checkers {
     fn hears(&self, host: usize, (from, to): Ends) -> bool {
         self.places[host]
             .iter()
-            .any(|&place| self.desks[place].bound.get(&(false, to.port())).is_some_and(|port| port.is_for_one(from, to)))
+            .any(|&place| self.ring_states[place].bound.get(&(false, to.port())).is_some_and(|port| port.is_for_one(from, to)))
     }
 
     /// A packet for one host alone, if it wants an answer.

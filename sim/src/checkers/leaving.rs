@@ -23,9 +23,10 @@ pub(super) struct Before {
 impl Checkers {
     /// A connection is about to leave its ring.
     pub(crate) fn ends_silently(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple) {
-        let desk = &mut self.desks[place];
-        desk.now = now;
-        let mut candidates: Vec<_> = desk.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(socket, _)| socket).collect();
+        let ring_state = &mut self.ring_states[place];
+        ring_state.now = now;
+        let mut candidates: Vec<_> =
+            ring_state.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(socket, _)| socket).collect();
         candidates.sort_unstable();
         let before = |socket: FlowId| {
             ring.info(socket)?;
@@ -39,11 +40,12 @@ impl Checkers {
         let moment = self.moment(place, None);
         let before = core::mem::take(&mut self.leaving).into_iter().find(|before| ring.info(before.socket).is_none());
         let endpoint = before.and_then(|before| self.endpoint(place, before.socket));
-        let host = self.desks[place].host;
+        let host = self.ring_states[place].host;
         // One that nobody accepted has no socket, but its segments were seen.
         let unaccepted = || self.flows.left(tuple, host, undelivered.sent_from.0).filter(|_| before.is_none());
         let id = endpoint.or_else(unaccepted);
-        let closed = before.and_then(|before| self.desks[place].sockets.remove(&before.socket)).is_some_and(|sock| sock.closed.is_some());
+        let closed =
+            before.and_then(|before| self.ring_states[place].sockets.remove(&before.socket)).is_some_and(|sock| sock.closed.is_some());
         let failed = before.is_some_and(|before| before.failed && !closed);
         // Of an orphan that is given up nobody hears.
         let own = id.filter(|_| before.is_some()).map(|id| self.flows.at(id));
@@ -69,7 +71,7 @@ impl Checkers {
 
     /// A listener is closed: segments for what it accepted may now come to another ring, which has never heard of it.
     pub(super) fn unlisten(&mut self, place: usize, local: SocketAddr) {
-        let host = self.desks[place].host;
+        let host = self.ring_states[place].host;
         self.flows.forget_leaving(host, local);
     }
 }

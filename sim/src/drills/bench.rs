@@ -16,7 +16,7 @@ use ringway_stack::{Error, Instant, tcp};
 
 use super::card::{Card, OWN, PEER, Wire};
 use crate::addresses::v4;
-use crate::apps::by_hand::{Departing, Ends};
+use crate::apps::by_hand::{Ends, Outgoing};
 use crate::checksum;
 use crate::dissect::{self, Payload};
 use crate::random::{SplitMix, scale};
@@ -364,7 +364,7 @@ impl Bench {
     ) {
         let ack = if flags & ACK == 0 { 0 } else { ack };
         let ends = Ends { from: PEER, to: OWN, vlan: None, src: src.into(), dst: dst.into() };
-        let bytes = Departing { seq, ack, flags, window, options, payload }.whole(&ends);
+        let bytes = Outgoing { seq, ack, flags, window, options, payload }.whole(&ends);
         if let Payload::Ip(ip) = dissect::payload(&bytes)
             && let Some(segment) = Segment::parse(&bytes, &ip)
         {

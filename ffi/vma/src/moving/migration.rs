@@ -1,6 +1,6 @@
 //! Connections that go over to another ring of the process: that of the thread which uses them (VMA_RING_MIGRATION_RATIO_RX and _TX).
 //!
-//! A ring is a member of shared memory with an address of its own, so the ring makes the acquaintance of the one at the other end first. Then
+//! A ring is a member of shared memory with an address of its own, so the ring meets the one at the other end first. Then
 //! the connection is written down and read in again there, under both rings' locks, with all that is unread, unsent or unacknowledged; and the
 //! peer is told where to send ([`super::follow`]). Until it says that it does, the connection is silent there: the peer would refuse what comes from a
 //! MAC address that it does not know. What the peer sends to the old ring meanwhile is lost in silence there, and sent again when it follows. So is what is on

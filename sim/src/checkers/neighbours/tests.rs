@@ -163,7 +163,7 @@ fn a_damaged_syn_claims_nothing() {
         let (from, to) = ("10.0.0.2:80".parse().unwrap(), "10.0.0.1:90".parse().unwrap());
         let bytes = frames::tcp(from, to, Tcp { seq: 1, flags: crate::segment::SYN, timestamp: None }, &[]).into();
         checkers.delivered(Instant::ZERO, 0, &Frame { id: 0, bytes, marks, sound: false, unsolicited: false });
-        checkers.acquaintances[0].known.get(&OTHER).map_or(0, |neighbour| neighbour.claims.len())
+        checkers.neighbour_tables[0].known.get(&OTHER).map_or(0, |neighbour| neighbour.claims.len())
     };
     assert_eq!([claims(Marks::default()), claims(Marks::CORRUPTED)], [1, 0]);
 }

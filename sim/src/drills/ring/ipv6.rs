@@ -11,7 +11,7 @@ use ringway_stack::ring::{FlowId, NextHop, RecvFlags, RingConfig, SendFlags, Udp
 
 use super::host::{Host, Link, Sent};
 use super::streams;
-use crate::apps::by_hand::{Departing, Ends};
+use crate::apps::by_hand::{Ends, Outgoing};
 use crate::checksum;
 use crate::dissect::{self, ICMPV6, Ip, UDP, be16};
 use crate::drills::bench::Bench;
@@ -270,9 +270,9 @@ pub(in crate::drills) fn too_big(bench: &mut Bench) {
     host.must(mss == Some(1500 - 60), format_args!("RFC 6691 s2: MSS {mss:?} of a link that carries 1500 bytes"));
     let Some((_, syn)) = syn else { return };
     let ends = Ends { from: PEER, to: OWN, vlan: None, src: remote, dst: local };
-    let departing =
-        Departing { seq: 1000, ack: syn.seq.wrapping_add(1), flags: SYN | ACK, window: 60_000, options: &[2, 4, 0x20, 0], payload: &[] };
-    host.give(departing.frame(&ends).0);
+    let outgoing =
+        Outgoing { seq: 1000, ack: syn.seq.wrapping_add(1), flags: SYN | ACK, window: 60_000, options: &[2, 4, 0x20, 0], payload: &[] };
+    host.give(outgoing.frame(&ends).0);
     host.sent();
     let payload = host.bytes(4000);
     let written = host.ring.tcp_send(host.now, socket, &[IoSlice::new(&payload)], SendFlags::empty());

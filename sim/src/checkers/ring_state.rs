@@ -138,7 +138,7 @@ impl Socks {
 /// A ring of a host. What is looked at for every frame comes first, and lies together.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(super) struct Desk {
+pub(super) struct RingState {
     pub(super) host: usize,
     pub(super) ip: Option<IpAddr>,
     /// A program's calls are not seen.
@@ -195,7 +195,7 @@ pub(super) struct Desk {
     pub(super) groups: groups::Groups,
 }
 
-impl Desk {
+impl RingState {
     /// The options of a port's UDP sockets.
     pub(super) fn options_of(&self, port: u16) -> impl Iterator<Item = UdpOptions> + Clone + '_ {
         let port = self.bound.get(&(false, port));
