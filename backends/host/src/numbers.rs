@@ -176,7 +176,7 @@ pub fn forget_all_in_child() {
 
 #[cfg(test)]
 mod tests {
-    use core::sync::atomic::{AtomicBool, AtomicI32};
+    use core::sync::atomic::{AtomicBool, AtomicU64};
 
     use super::*;
 
@@ -186,27 +186,37 @@ mod tests {
     #[test]
     fn the_librarys_and_the_programs_exclude_each_other_and_not_themselves() {
         let _one = ONE.lock();
-        let (inside, is_over) = ([AtomicI32::new(0), AtomicI32::new(0)], AtomicBool::new(false));
-        let met = |side: usize| {
-            inside[side].fetch_add(1, Ordering::SeqCst);
-            let met = (0..50).any(|_| inside[1 - side].load(Ordering::SeqCst) != 0);
-            inside[side].fetch_sub(1, Ordering::SeqCst);
+        // When each thread came in: two of the library's, then two of the program's. One that was without a core for long is met by all who lost patience
+        // with it: those meetings are none.
+        let (inside, is_over) = ([const { AtomicU64::new(0) }; 4], AtomicBool::new(false));
+        let began = Instant::now();
+        let now = || began.elapsed().as_nanos() as u64 + 1;
+        let met = |thread: usize| {
+            let (since, others) = (now(), if thread < 2 { &inside[2..] } else { &inside[..2] });
+            inside[thread].store(since, Ordering::SeqCst);
+            let is_met = |other: &AtomicU64| {
+                let other = other.load(Ordering::SeqCst);
+                other != 0 && u128::from(now() - since.min(other)) < PATIENCE.as_nanos() / 2
+            };
+            let met = (0..50).any(|_| others.iter().any(is_met));
+            inside[thread].store(0, Ordering::SeqCst);
             met
         };
         std::thread::scope(|scope| {
-            let library = [(); 2].map(|()| {
-                scope.spawn(|| {
+            let (met, is_over) = (&met, &is_over);
+            let library = [0, 1].map(|thread| {
+                scope.spawn(move || {
                     let mut meetings = 0usize;
                     while !is_over.load(Ordering::Relaxed) {
-                        meetings += usize::from(make_internal(|| met(0)));
+                        meetings += usize::from(make_internal(|| met(thread)));
                     }
                     meetings
                 })
             });
-            let program = [(); 2].map(|()| scope.spawn(|| (0..2000).filter(|_| lowest(|| met(1))).count()));
+            let program = [2, 3].map(|thread| scope.spawn(move || (0..2000).filter(|_| lowest(|| met(thread))).count()));
             let meetings = program.map(|thread| thread.join().unwrap());
             is_over.store(true, Ordering::Relaxed);
-            // (A thread may have been without a core for longer than the others' patience.)
+            // (One that was without a core as it came in meets whoever is there, once.)
             assert!(
                 meetings.iter().sum::<usize>() + library.map(|thread| thread.join().unwrap()).iter().sum::<usize>() < 5,
                 "{meetings:?}"

@@ -195,7 +195,8 @@ impl HandedOver {
     /// Whether a SYN may be an old duplicate of one that opened a connection which was given away: a newcomer begins above
     /// (RFC 9293 s3.10.7.4 asks the same of one that ends a TIME-WAIT).
     pub(super) fn is_old(&self, local: SocketAddr, remote: SocketAddr, hop: NextHop, seq: SeqNumber) -> bool {
-        let gone = || self.known.get(&(local, remote)).filter(|gone| gone.hop == hop);
+        let was_there = |gone: &LastKnown| matches!(hop, NextHop::Mac(mac) if gone.former.contains(mac));
+        let gone = || self.known.get(&(local, remote)).filter(|gone| gone.hop == hop || was_there(gone));
         !self.known.is_empty() && gone().is_some_and(|gone| seq.le(gone.expected))
     }
 

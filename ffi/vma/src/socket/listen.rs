@@ -68,11 +68,29 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
     if process.lock().sockets.find(key).is_some_and(|s| connected(s.kind)) {
         return Err(Errno(libc::EINVAL));
     }
+    // Who finds the kernel's listener is to find the ring's: that is there first, unless the kernel has yet to choose a port.
+    let is_early = process.lock().sockets.find(key).is_some_and(|socket| socket.kind == Kind::Fresh && socket.bound.is_some());
+    if is_early {
+        listen_on_ring(process, fd, key, backlog);
+    }
     // SAFETY: plain integers.
-    kernel_result(unsafe { real::listen(fd, backlog) })?;
+    if let Err(refused) = kernel_result(unsafe { real::listen(fd, backlog) }) {
+        if is_early {
+            take_back(&mut process.lock(), key);
+        }
+        return Err(refused);
+    }
+    if !is_early {
+        listen_on_ring(process, fd, key, backlog);
+    }
+    Ok(0)
+}
+
+/// The ring's half of listen(2).
+fn listen_on_ring(process: &Process, fd: c_int, key: Key, backlog: c_int) {
     let mut guard = process.lock();
     let offload = &mut *guard;
-    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
     // A negative backlog is a huge one: the kernel compares it unsigned.
     // (A backlog of zero lets one connection wait: one more than its number, as any.)
     socket.backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.min(BACKLOG_MAX) };
@@ -100,7 +118,17 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
         }
         _ => {}
     }
-    Ok(0)
+}
+
+/// The kernel does not listen after all: nor does the ring.
+fn take_back(offload: &mut Offload, key: Key) {
+    offload.close_flows(key);
+    let Some(socket) = offload.sockets.find_mut(key).filter(|socket| matches!(socket.kind, Kind::Listener(_))) else { return };
+    (socket.kind, socket.reason) = (Kind::Fresh, None);
+    socket.others.clear();
+    socket.beyond = None;
+    mux::refresh(offload, key.index);
+    offload.dispatch();
 }
 
 /// What is accepted shows IPV6_V6ONLY as its listener does: by the kernel's account, one has it that is bound to an address of IPv6 (inet6_bind).

@@ -72,8 +72,6 @@ struct Group {
     remembered: Instant,
     /// By when a router that asked about every group is to be answered; and one that asked about this one, and about which sources if not all.
     answer_all: Option<Instant>,
-    /// Until when the former answer may be yet to come, whatever was told of this group meanwhile.
-    answers_all_until: Instant,
     answer: Option<(Instant, Option<BTreeSet<Ipv6Addr>>)>,
 }
 
@@ -159,6 +157,8 @@ pub(super) struct Listening {
     told: BTreeMap<Ipv6Addr, Wish>,
     /// What a router said, if one did.
     robustness: Option<u8>,
+    /// Until when an answer about every group may be yet to come, whatever is told of some meanwhile, and whichever are listened to.
+    answers_all_until: Instant,
 }
 
 impl Listening {
@@ -220,6 +220,10 @@ impl Listening {
         let robustness = message[24] & 7;
         self.robustness = Some(if robustness == 0 { ROBUSTNESS } else { robustness });
         let by = now + Duration::from_millis(within);
+        let answers_all_until = self.answers_all_until;
+        if about.is_unspecified() {
+            self.answers_all_until = answers_all_until.max(by);
+        }
         for (&ip, group) in &mut self.groups {
             let is_meant = about.is_unspecified() || about == ip;
             if !is_meant || !is_told(ip) || group.wish == Wish::default() {
@@ -233,11 +237,10 @@ impl Listening {
             match (about.is_unspecified(), group.answer.take()) {
                 (true, specific) => {
                     group.answer_all = Some(group.answer_all.map_or(by, |before| before.min(by)));
-                    group.answers_all_until = group.answers_all_until.max(by);
                     group.answer = specific;
                 }
                 // (Rule 1: that answer is one to this question, too, if it comes sooner.)
-                (false, specific) if group.answer_all.is_some() || now <= group.answers_all_until => group.answer = specific,
+                (false, specific) if group.answer_all.is_some() || now <= answers_all_until => group.answer = specific,
                 (false, None) => group.answer = Some((by, asked)),
                 // (Rules 4 and 5.)
                 (false, Some((before, earlier))) => {

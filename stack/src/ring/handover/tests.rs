@@ -249,10 +249,16 @@ fn a_late_syn_from_where_the_peer_was_begins_nothing() {
     for mac in [pair.a.queues().mac, MacAddr([2, 0, 0, 0, 0, 77])] {
         pair.b.tcp_retarget(pair.now, server, NextHop::Mac(mac)).unwrap();
     }
-    pair.b.queues_mut().inward.lock().unwrap().push_back(syn);
+    pair.b.queues_mut().inward.lock().unwrap().push_back(syn.clone());
     pair.b.poll(pair.now);
     assert_eq!(read(&mut pair.b, pair.now, server, 8), Err(Error::WouldBlock));
     assert!(pair.a.info(client).is_some());
+    // Nor does it where the connection is no more (as in 97211113/none/0/request, in the world beside it).
+    drop(pair.b.detach_stream(pair.now, server).unwrap());
+    pair.b.queues_mut().inward.lock().unwrap().push_back(syn);
+    pair.b.queues_mut().out.lock().unwrap().clear();
+    pair.b.poll(pair.now);
+    assert_eq!((pair.b.queues().out.lock().unwrap().len(), pair.b.occupied()), (0, 1), "the listener alone is there");
 }
 
 /// The host that the peer is at now has yet to hear where the connection is, and is not to take this one's death for its end.

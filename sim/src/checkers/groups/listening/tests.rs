@@ -151,10 +151,20 @@ fn routers_are_answered() {
     says("was to be answered by Instant(63000000000)", || listening.settle(true, &at(63_100)));
     listening.reports(at(63_000).at, &[record(2, &[1, 2])]).unwrap();
     // An answer about this group leaves the one about every group to come, which answers whoever asks until then, though not sooner.
-    for (asked_at, is_late) in [(62_000, false), (64_000, true)] {
+    for (asked_at, is_new, is_late) in [(62_000, false, false), (62_000, true, false), (64_000, false, true)] {
         let mut listening = settled(wish(true, &[1, 2]));
+        if is_new {
+            // (Nobody listened to it when that was asked.)
+            listening = Listening::default();
+        }
         listening.asked(at(60_000).at, &question(None, 3000, 2, &[])).unwrap();
-        listening.reports(at(60_500).at, &[record(2, &[1, 2])]).unwrap();
+        if is_new {
+            listening.wants(at(60_500).at, GROUP, ONE, wish(true, &[1, 2]));
+            listening.reports(at(60_500).at, &[record(4, &[1, 2])]).unwrap();
+            listening.reports(at(61_000).at, &[record(4, &[1, 2])]).unwrap();
+        } else {
+            listening.reports(at(60_500).at, &[record(2, &[1, 2])]).unwrap();
+        }
         listening.asked(at(asked_at).at, &question(Some(GROUP), 2000, 2, &[])).unwrap();
         listening.asked(at(asked_at).at, &question(Some(GROUP), 100, 2, &[7])).unwrap();
         match is_late {
