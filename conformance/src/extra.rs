@@ -11,7 +11,7 @@ pub mod dummy;
 pub mod events;
 pub mod lending;
 mod net;
-pub mod screening;
+pub mod recv_filter;
 pub mod sizes;
 
 pub use crate::sentences::Side;

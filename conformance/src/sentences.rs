@@ -1,7 +1,7 @@
 //! What the documents promise, sentence by sentence: an id, a place in its seed, and cases.
 //!
 //! A [`Seed`] lists every sentence of one document in the document's order. Each that promises something has [`Case`]s; a case's body is
-//! written once, generic over a [`Rig`], which provides two stations of some device. [`Matrix`] runs every case on a rig of its own and
+//! written once, generic over a [`Rig`], which provides two hosts of some device. [`Matrix`] runs every case on a rig of its own and
 //! has a row a case and a column a device: it passed, or the device cannot, with the reason in its own words.
 //!
 //! "Cannot" is as strict as "pass" ([`Verdict`]). A case says which capabilities it needs: a device that names them must pass; one that does

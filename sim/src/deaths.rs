@@ -50,7 +50,7 @@ pub struct Deaths {
     pub reset: u32,
 }
 
-struct Story {
+struct Scenario {
     dice: SplitMix,
     now: Instant,
     fabric: Rc<RefCell<Fabric>>,
@@ -65,12 +65,12 @@ struct Story {
 /// # Panics
 /// A connection did not end as it must.
 pub fn play(seed: u64, mutant: Mutant) -> Deaths {
-    let mut story = Story::begin(seed, mutant);
-    for _ in 0..story.below(STEPS_MAX) {
-        story.step();
+    let mut scenario = Scenario::begin(seed, mutant);
+    for _ in 0..scenario.below(STEPS_MAX) {
+        scenario.step();
     }
-    story.rings[DYING].queues().die();
-    story.judge()
+    scenario.rings[DYING].queues().die();
+    scenario.judge()
 }
 
 fn address(host: usize, port: u16) -> SocketAddr {
@@ -82,7 +82,7 @@ fn byte_at(place: usize) -> u8 {
     (place.wrapping_mul(0x9e37_79b1) >> 13) as u8
 }
 
-impl Story {
+impl Scenario {
     fn begin(seed: u64, mutant: Mutant) -> Self {
         let fabric = Rc::new(RefCell::new(Fabric::default()));
         let ring = |host: usize| {
@@ -95,7 +95,7 @@ impl Story {
         let config = tcp::Config { rcvbuf: Some(12_000), ..tcp::Config::default() };
         let listen = |rings: &mut [Ring<Nic>; 2], host: usize| rings[host].tcp_listen(address(host, 80), 16, &config);
         let listeners = [DYING, SURVIVING].map(|host| listen(&mut rings, host).expect("a fresh host"));
-        let mut story = Self {
+        let mut scenario = Self {
             dice: SplitMix(seed),
             now: Instant::from_nanos(1_000_000_000),
             fabric,
@@ -106,21 +106,21 @@ impl Story {
         for number in 0..2 * CONNECTIONS {
             let from = usize::from(number % 2);
             let (local, remote) = (address(from, 1000 + number), address(1 - from, 80));
-            let hop = NextHop::Station(mac(1 - from));
-            let opened = story.rings[from].tcp_connect(story.now, local, remote, hop, &config).expect("a fresh host");
+            let hop = NextHop::Mac(mac(1 - from));
+            let opened = scenario.rings[from].tcp_connect(scenario.now, local, remote, hop, &config).expect("a fresh host");
             let end = |socket, ends| End { socket, ends, wrote: 0, read: 0, is_shut: false, lingers: false };
-            story.ends[from].push(end(Some(opened), (local, remote)));
-            story.ends[1 - from].push(end(None, (remote, local)));
+            scenario.ends[from].push(end(Some(opened), (local, remote)));
+            scenario.ends[1 - from].push(end(None, (remote, local)));
             for _ in 0..4 {
-                story.poll(1 - from);
-                story.poll(from);
+                scenario.poll(1 - from);
+                scenario.poll(from);
             }
             // The survivor accepts at once; who dies may never come to it.
-            if from == DYING || story.below(4) > 0 {
-                story.accept(1 - from);
+            if from == DYING || scenario.below(4) > 0 {
+                scenario.accept(1 - from);
             }
         }
-        story
+        scenario
     }
 
     fn below(&mut self, bound: u64) -> u64 {

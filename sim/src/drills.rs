@@ -80,7 +80,7 @@ const LONG: &[&str] = &[
     "a queue whose reader never catches up",
     "a reader who makes room",
     "a receive buffer that grows",
-    "a screen before a queue",
+    "a receive filter before a queue",
     "a shift beyond fourteen",
     "a slow reader",
     "a steady round trip",

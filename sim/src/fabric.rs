@@ -126,8 +126,8 @@ pub(crate) struct Arrival {
 #[derive(Debug, Default)]
 pub(crate) struct Fabric {
     links: Vec<[Lane; 2]>,
-    /// The station on each link.
-    stations: Vec<MacAddr>,
+    /// The MAC address on each link.
+    macs: Vec<MacAddr>,
     pub(crate) cuts: Cuts,
 }
 
@@ -135,8 +135,8 @@ impl Fabric {
     pub(crate) fn attach(&mut self, seed: u64, mac: MacAddr, config: LinkConfig) -> usize {
         let link = self.links.len();
         self.links.push([Direction::Up, Direction::Down].map(|direction| Lane::new(seed, link, direction, config)));
-        assert!(self.station(mac).is_none(), "two hosts have the Ethernet address {mac}");
-        self.stations.push(mac);
+        assert!(self.link_of(mac).is_none(), "two hosts have the Ethernet address {mac}");
+        self.macs.push(mac);
         link
     }
 
@@ -151,30 +151,30 @@ impl Fabric {
 
     /// A host has another Ethernet address from now on.
     pub(crate) fn readdress(&mut self, link: usize, mac: MacAddr) {
-        assert!(self.station(mac).is_none_or(|at| at == link), "two hosts have the Ethernet address {mac}");
-        self.stations[link] = mac;
+        assert!(self.link_of(mac).is_none_or(|at| at == link), "two hosts have the Ethernet address {mac}");
+        self.macs[link] = mac;
     }
 
-    /// The link of a station.
-    pub(crate) fn station(&self, mac: MacAddr) -> Option<usize> {
+    /// The link of a MAC address.
+    pub(crate) fn link_of(&self, mac: MacAddr) -> Option<usize> {
         // Addresses count up as links do, until one changes.
         let [.., hi, lo] = mac.0;
         let guess = usize::from(u16::from_be_bytes([hi, lo])).wrapping_sub(1);
-        if self.stations.get(guess) == Some(&mac) {
+        if self.macs.get(guess) == Some(&mac) {
             return Some(guess);
         }
-        // (Where each ring is a station, the second byte counts them.)
+        // (Where each ring has a MAC address, the second byte counts them.)
         let [group, _, rest @ ..] = mac.0;
-        let is_it = |station: &MacAddr| *station == mac || (station.0[0] == group && station.0[1] == 0 && station.0[2..] == rest);
-        self.stations.iter().position(is_it)
+        let is_it = |its: &MacAddr| *its == mac || (its.0[0] == group && its.0[1] == 0 && its.0[2..] == rest);
+        self.macs.iter().position(is_it)
     }
 
-    /// The links on which the switch sends a frame that came in from `from`: one, all but that, or none if no station has the address.
+    /// The links on which the switch sends a frame that came in from `from`: one, all but that, or none if no host has the address.
     pub(crate) fn route(&self, from: usize, frame: &[u8]) -> impl Iterator<Item = usize> + use<> {
         let dst = crate::dissect::mac_at(frame, 0);
         let links = match dst {
             Some(dst) if dst.is_multicast() => 0..self.links.len(),
-            Some(dst) => self.station(dst).map_or(0..0, |link| link..link + 1),
+            Some(dst) => self.link_of(dst).map_or(0..0, |link| link..link + 1),
             None => 0..0,
         };
         // A switch never sends a frame back to where it came from (IEEE 802.1D s7.7.1).

@@ -43,7 +43,7 @@ pub(crate) struct Tcp {
     pub(crate) timestamp: Option<u32>,
 }
 
-/// A TCP segment with its checksums, from `src` at station 1 to `dst` at station 0.
+/// A TCP segment with its checksums, from `src` at host 1 to `dst` at host 0.
 pub(crate) fn tcp(src: SocketAddr, dst: SocketAddr, tcp: Tcp, payload: &[u8]) -> Vec<u8> {
     let options = tcp.timestamp.map_or(vec![], |value| [&[1, 1, 8, 10][..], &value.to_be_bytes(), &[0; 4]].concat());
     let header_len = 20 + options.len();

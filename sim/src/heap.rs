@@ -1,4 +1,4 @@
-//! Frames and buffers on the heap, for devices that have no card to model: those of [`drills`](crate::drills) and [`stations`](crate::stations).
+//! Frames and buffers on the heap, for devices that have no card to model: those of [`drills`](crate::drills) and [`deaths`](crate::deaths).
 
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;

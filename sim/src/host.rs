@@ -457,8 +457,7 @@ fn lend(rings: &mut [Sockets], lending: &[Option<Lending>], seed: u64, host: u32
         if let Some(lending) = *lending {
             ring.lend(
                 lending,
-                [Purpose::Loans, Purpose::Screening, Purpose::StreamScreening]
-                    .map(|purpose| RandomStream::new(seed, purpose, host, number)),
+                [Purpose::Loans, Purpose::RecvFilter, Purpose::StreamFilter].map(|purpose| RandomStream::new(seed, purpose, host, number)),
             );
         }
     }

@@ -70,7 +70,7 @@
 //! - [`scenario`]: everything above, drawn from a seed, run in a safety and a liveness phase
 //! - [`campaign`]: many seeds: what a failure is, its minimisation, and what it all came to
 //! - [`machine`]: hosts with several NICs, whose programs call [`ringway_stack::socket`]; [`machines`]: what two of them go through, and its laws
-//! - [`migrations`]: connections that go over to other stations while data flow, as those of `libvma.so` do, and how their peers follow
+//! - [`migrations`]: connections that go over to other MAC addresses while data flow, as those of `libvma.so` do, and how their peers follow
 //! - [`deaths`]: a world of its own, whose device tells of a host's death, and how connections must end then
 //! - [`connectx`]: a ConnectX as a driver meets it, bytes in queues; it stands alone, beside the simulated NIC
 //! - [`trace`]: hash, pcapng and text

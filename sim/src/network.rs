@@ -134,7 +134,7 @@ impl Network {
     pub(crate) fn switch(&mut self, from: usize, frame: Frame) {
         let mut targets = self.fabric.route(from, &frame.bytes);
         let Some(mut target) = targets.next() else {
-            return self.trace.record(self.now, from, What::NoStation, &frame);
+            return self.trace.record(self.now, from, What::NoReceiver, &frame);
         };
         for next in targets {
             self.forward(from, target, frame.clone());
@@ -174,8 +174,8 @@ impl Network {
         if self.faults_on && silent_ppm > 0 && self.silence[link].chance_ppm(silent_ppm) {
             return;
         }
-        let Some((station, bytes)) = icmp::fragmentation_needed(&frame.bytes, mtu) else { return };
-        if let Some(sender) = self.fabric.station(station) {
+        let Some((sender_mac, bytes)) = icmp::fragmentation_needed(&frame.bytes, mtu) else { return };
+        if let Some(sender) = self.fabric.link_of(sender_mac) {
             self.inject(sender, bytes, Marks::ROUTER);
         }
     }

@@ -79,9 +79,9 @@ pub enum Purpose {
     /// How long a program holds what it took by reference.
     Loans = 68,
     /// What a program decides about datagrams before they are read.
-    Screening = 69,
+    RecvFilter = 69,
     /// What it decides about segments.
-    StreamScreening = 70,
+    StreamFilter = 70,
     /// What an async program draws.
     Program = 96,
     /// What a [`crate::program::Case`] draws.

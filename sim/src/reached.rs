@@ -57,7 +57,7 @@ pub enum State {
     ClockDrifts,
     /// A clock jumped.
     ClockJumps,
-    /// A connection went over to a ring that is another station, and was silent there.
+    /// A connection went over to a ring that has another MAC address, and was silent there.
     WentOver,
     /// Its peer followed.
     Followed,
@@ -156,7 +156,7 @@ impl State {
             Self::RefilledAfterFailure => "backlog refilled after a failed handshake",
             Self::ClockDrifts => "clock drifts",
             Self::ClockJumps => "clock jumps",
-            Self::WentOver => "went over to another station",
+            Self::WentOver => "went over to another MAC address",
             Self::Followed => "peer followed",
             Self::SpokeAgain => "spoke again",
             Self::BothWentOver => "both went over at once",

@@ -4,14 +4,14 @@
 //! what was lent is given back later, in whatever order. Some of their UDP sockets are read from cyclic buffers, and of some the program
 //! decides about each datagram before it is read.
 
+mod filters;
 mod loans;
 mod records;
-mod screens;
 mod segments;
 
+pub(crate) use filters::readiness;
 pub use loans::Lending;
 pub(crate) use loans::gather;
-pub(crate) use screens::readiness;
 
 use core::cell::RefCell;
 use core::fmt;
@@ -75,8 +75,8 @@ impl Sockets {
     }
 
     /// From now on `checkers` see every call.
-    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, station: (usize, usize), ip: IpAddr, time_wait: Duration) {
-        self.place = checkers.borrow_mut().adopt(station, ip, time_wait);
+    pub(crate) fn watch(&mut self, checkers: &Rc<RefCell<Checkers>>, host_and_ring: (usize, usize), ip: IpAddr, time_wait: Duration) {
+        self.place = checkers.borrow_mut().adopt(host_and_ring, ip, time_wait);
         self.checkers = Some(Rc::clone(checkers));
     }
 
@@ -430,7 +430,7 @@ impl Sockets {
     pub fn detach_stream(&mut self, now: Instant, socket: FlowId) -> Result<Handover<SimQueues>, Error> {
         // What is lent counts on the ring that lent it; and nobody there knows what is yet to be decided.
         self.settle_loans(now, socket, false);
-        let _ = self.ring.screen(socket, false);
+        let _ = self.ring.set_recv_filter(socket, false);
         let handover = self.ring.detach_stream(now, socket)?;
         self.note(|checkers, place, _| checkers.detached(place, socket, (handover.local(), handover.remote())));
         Ok(handover)
@@ -537,14 +537,14 @@ impl Sockets {
         self.ring.tcp_retarget(now, socket, hop)
     }
 
-    /// See [`Ring::dissolve`].
+    /// See [`Ring::end_silently`].
     ///
     /// # Errors
     /// The ring's.
-    pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<tcp::Remains, Error> {
-        self.note(|checkers, place, ring| checkers.dissolves(place, now, ring, (local, remote)));
-        let remains = self.ring.dissolve(now, local, remote)?;
-        self.note(|checkers, place, ring| checkers.dissolved(place, ring, (local, remote), &remains));
-        Ok(remains)
+    pub fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<tcp::Undelivered, Error> {
+        self.note(|checkers, place, ring| checkers.ends_silently(place, now, ring, (local, remote)));
+        let undelivered = self.ring.end_silently(now, local, remote)?;
+        self.note(|checkers, place, ring| checkers.ended_silently(place, ring, (local, remote), &undelivered));
+        Ok(undelivered)
     }
 }

@@ -47,8 +47,8 @@ pub enum What {
     Delivered,
     /// The NIC of a host had no room for it.
     Refused(RxDrop),
-    /// The switch knows no such station.
-    NoStation,
+    /// No host has this MAC address, as the switch knows.
+    NoReceiver,
     /// A link did something to it.
     Struck(Direction, Strike),
     /// It came from no host: its marks say from whom ([`Marks::FORGED`], [`Marks::ROUTER`]). The host is the one that it is meant for.
@@ -237,7 +237,7 @@ impl Trace {
     fn count(&mut self, what: What) {
         let counts = &mut self.counts;
         let counter = match what {
-            What::Sent | What::Delivered | What::NoStation | What::Injected | What::Refused(RxDrop::Down) => return,
+            What::Sent | What::Delivered | What::NoReceiver | What::Injected | What::Refused(RxDrop::Down) => return,
             What::Befell(mishap) => match mishap {
                 Mishap::Squeezed { .. } => &mut counts.bandwidth_changes,
                 Mishap::PathShrank { .. } => &mut counts.mtu_changes,
@@ -283,7 +283,7 @@ fn digest(what: What) -> (u64, u64) {
         What::Refused(RxDrop::QueueFull) => (3, 0),
         What::Refused(RxDrop::NoBuffer) => (3, 1),
         What::Refused(RxDrop::Down) => (3, 2),
-        What::NoStation => (4, 0),
+        What::NoReceiver => (4, 0),
         What::Injected => (5, 0),
         What::Befell(mishap) => mishap.digest(),
         What::Struck(direction, strike) => {

@@ -21,14 +21,14 @@ fn sends(total: u64, key: u64) -> Side {
 }
 
 /// Two hosts, and a conversation of `total` bytes each way.
-struct Talk {
+struct Exchange {
     world: World,
     hosts: [HostId; 2],
     transfers: [Shared<Transfer>; 2],
     listener: Shared<Option<FlowId>>,
 }
 
-impl Talk {
+impl Exchange {
     fn new(seed: u64, nics: [NicConfig; 2], total: u64) -> Self {
         Self::over(seed, nics, Faults::default(), total)
     }
@@ -89,11 +89,11 @@ fn every_capability_can_be_missing() {
     for (what, change) in without {
         let mut nic = NicConfig::full();
         change(&mut nic);
-        let mut talk = Talk::new(3, [nic.clone(), NicConfig::full()], MEGABYTE);
-        talk.finish();
-        let mut talk = Talk::new(3, [NicConfig::full(), nic], MEGABYTE);
-        talk.finish();
-        println!("without {what}: {}", talk.world.report());
+        let mut exchange = Exchange::new(3, [nic.clone(), NicConfig::full()], MEGABYTE);
+        exchange.finish();
+        let mut exchange = Exchange::new(3, [NicConfig::full(), nic], MEGABYTE);
+        exchange.finish();
+        println!("without {what}: {}", exchange.world.report());
     }
 }
 
@@ -145,9 +145,9 @@ fn two_connections_of_one_ring_keep_to_two_rates_and_a_third_to_none() {
 #[test]
 fn coalescing_saves_the_stack_work() {
     let frames = |lro| {
-        let mut talk = Talk::new(3, [NicConfig::full(), NicConfig { lro, ..NicConfig::full() }], 4 * MEGABYTE);
-        talk.finish();
-        talk.merged()
+        let mut exchange = Exchange::new(3, [NicConfig::full(), NicConfig { lro, ..NicConfig::full() }], 4 * MEGABYTE);
+        exchange.finish();
+        exchange.merged()
     };
     let ((_, with), (_, without)) = (frames(true), frames(false));
     assert!(with * 2 < without, "{with} of {without} frames");
@@ -187,11 +187,11 @@ fn each_fault_strikes_and_everything_ends_well_once_it_stops() {
         *faults.strength_mut(fault) = Strength { ppm, lasts_max: Duration::from_millis(lasts_ms) };
         let nic = NicConfig { faults, ..NicConfig::full() };
         let story = || {
-            let mut talk = Talk::new(11, [nic.clone(), nic.clone()], MEGABYTE);
-            talk.world.run_for(Duration::from_secs(2));
-            talk.world.set_faults(false);
-            talk.finish();
-            talk.world.report()
+            let mut exchange = Exchange::new(11, [nic.clone(), nic.clone()], MEGABYTE);
+            exchange.world.run_for(Duration::from_secs(2));
+            exchange.world.set_faults(false);
+            exchange.finish();
+            exchange.world.report()
         };
         let report = story();
         assert_eq!(report, story(), "{fault:?}");
@@ -276,14 +276,14 @@ fn a_small_swarm_comes_through() {
         let lossy =
             Faults { loss_ppm: 5_000, reordering_ppm: 5_000, reordering_delay_max: Duration::from_micros(200), ..Faults::default() };
         let faults = if dice.chance_ppm(500_000) { lossy } else { Faults::default() };
-        let mut talk = Talk::over(seed, nics, faults, 300_000);
+        let mut exchange = Exchange::over(seed, nics, faults, 300_000);
         // A registration that fails at the very start is the program's to try again, and this one gives up.
-        talk.world.set_faults(false);
-        talk.world.run_for(Duration::from_micros(10));
-        talk.world.set_faults(true);
-        talk.world.run_for(Duration::from_secs(3));
-        talk.world.set_faults(false);
-        println!("seed {seed}: {:?}", talk.world.trace().faults());
-        talk.finish();
+        exchange.world.set_faults(false);
+        exchange.world.run_for(Duration::from_micros(10));
+        exchange.world.set_faults(true);
+        exchange.world.run_for(Duration::from_secs(3));
+        exchange.world.set_faults(false);
+        println!("seed {seed}: {:?}", exchange.world.trace().faults());
+        exchange.finish();
     }
 }

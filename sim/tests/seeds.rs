@@ -79,7 +79,7 @@ const FAILED_ONCE: &[&str] = &[
     "90372715/forge/0/idle+probes",
     // The peer of one who had left waited for the time after which it sends into a small window.
     "90374377/none/5/abort/ipv6",
-    // A connection that was aborted on its new station, and whose peer died before it followed, was never over. (It is in the world that the seed plays beside this one.)
+    // A connection that was aborted at its new MAC address, and whose peer died before it followed, was never over. (It is in the world that the seed plays beside this one.)
     "89/none/0/udp",
     // A FIN took no room, and overtook what was lost before it: acknowledgments that came after it lay beyond the window, and were refused, until a timer sent again
     // what they acknowledged. (One in the world beside the scenario.)

@@ -7,7 +7,7 @@ use core::fmt;
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// All ones: every station.
+    /// All ones: every host.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
     /// Whether they are one, as it costs least: by a word and a half.

@@ -151,7 +151,7 @@ pub struct Unsupported {
 /// What happened to the device beside frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// The station with this address is gone for good (its process died, its port was removed) and everything that it had
+    /// The host with this address is gone for good (its process died, its port was removed) and everything that it had
     /// sent has been polled. Flows to it end as if it had sent a reset, or the end of its stream: [`Queues::left_finished`].
     PeerGone(MacAddr),
     /// The link lost or found its carrier.

@@ -176,13 +176,13 @@ marks! {
     /// A listener ended, and connections that came by its rule got rules of their own.
     AcceptedSteered,
     /// A connection left the ring for another carrier, in the middle of its life.
-    Dissolved,
+    EndedSilently,
     /// So did one that nobody had accepted.
-    DissolvedUnaccepted,
+    EndedSilentlyUnaccepted,
     /// So did one that its program had closed.
-    DissolvedOrphan,
+    EndedSilentlyOrphan,
     /// So did one that was over.
-    DissolvedOver,
+    EndedSilentlyOver,
     /// A ring took a connection that another had written down.
     AdoptedWritten,
     /// A program took payload by reference that had come with a frame's head.
@@ -225,7 +225,7 @@ marks! {
     BadChecksum,
     /// A path's MTU turned out to be smaller (RFC 1191).
     PathMtuLowered,
-    /// The peer's station is gone.
+    /// The peer is dead, as the device says.
     PeerGone,
     /// It had left its connection in order.
     PeerExited,

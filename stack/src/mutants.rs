@@ -145,9 +145,9 @@ with_ring! {
     UdpDuplicate,
     /// A datagram is said to come from another port.
     UdpMisattribute,
-    /// A station that dies resets its connections, whatever its program had read.
+    /// A peer that dies resets its connections, whatever its program had read.
     DeathIsReset,
-    /// A station that dies ends its streams, whatever its program had not read.
+    /// A peer that dies ends its streams, whatever its program had not read.
     DeathIsEnd,
     /// A datagram for a socket with that peer goes to whoever has the local address.
     PeerIsNotPreferred,
@@ -156,13 +156,13 @@ with_ring! {
     /// What was reported by SACK is taken for received, whatever the peer acknowledges later.
     TrustSack,
     /// What a connection that leaves its ring has received and not given is lost.
-    RemainsLoseUnread,
+    UndeliveredLosesUnread,
     /// Of a connection that leaves its ring, the end of its stream is forgotten.
-    RemainsForgetEnd,
+    UndeliveredForgetsEnd,
     /// The flow rule of a connection that leaves its ring stays.
-    DissolveLeaksRule,
+    SilentEndLeaksRule,
     /// A connection that has left its ring is a stranger there.
-    DissolveForgets,
+    SilentEndForgets,
     /// Of a connection that is written down, the bytes that nobody has read are lost.
     SnapshotLosesUnread,
     /// A connection that was written down has promised its peer no window.
@@ -769,7 +769,7 @@ with_ring! {
     EveryErrorIsHard,
     /// A connection that times out blames what an acknowledgment has refuted since (RFC 1122 s4.2.3.9).
     SoftErrorSticks,
-    /// Frames for other stations are taken (RFC 1122 s2.4).
+    /// Frames for other hosts are taken (RFC 1122 s2.4).
     ForeignFramesTaken,
     /// The flow found last is found after it ended (as with a stale early-demultiplexing cache).
     CachedFlowOutlives,

@@ -93,18 +93,18 @@ impl Neighbours {
         for (&address, neighbour) in &mut self.known {
             neighbour.hop = hop(tables, self.link, address);
             let entry = tables.neighbour(self.link, neighbour.hop);
-            let station = entry.and_then(|entry| entry.destination()?.ethernet()).map(MacAddr);
+            let mac = entry.and_then(|entry| entry.destination()?.ethernet()).map(MacAddr);
             let has_failed = entry.is_some_and(|entry| entry.state == NeighbourState::Failed);
-            if station.is_some() && (station != neighbour.told || neighbour.is_awaited) {
-                ring.set_neighbour(address, station);
+            if mac.is_some() && (mac != neighbour.told || neighbour.is_awaited) {
+                ring.set_neighbour(address, mac);
             } else if has_failed && (neighbour.is_awaited || neighbour.told.is_some()) {
                 ring.neighbour_failed(now, address);
-            } else if station != neighbour.told {
+            } else if mac != neighbour.told {
                 ring.set_neighbour(address, None);
             } else {
                 continue;
             }
-            (neighbour.told, neighbour.is_awaited, is_told) = (station, station.is_none() && !has_failed, true);
+            (neighbour.told, neighbour.is_awaited, is_told) = (mac, mac.is_none() && !has_failed, true);
         }
         is_told
     }

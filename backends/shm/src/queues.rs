@@ -76,7 +76,7 @@ pub(crate) fn attach_as(
     Ok((device, rendezvous))
 }
 
-/// Shared memory as a NIC. Dropping it leaves: peers see this station gone.
+/// Shared memory as a NIC. Dropping it leaves: peers see this member gone.
 #[derive(Debug)]
 pub struct ShmQueues {
     device: ShmDevice,
@@ -151,7 +151,7 @@ impl ShmQueues {
         self.allocator.in_use()
     }
 
-    /// The link to a station, for tests that forge its memory.
+    /// The link to a member, for tests that forge its memory.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn link(&self, mac: MacAddr) -> Option<Arc<crate::link::Link>> {
         self.channels.get(slot_of(mac))?.as_deref().map(|channel| channel.link.clone())
@@ -500,16 +500,16 @@ impl Queues for ShmQueues {
     }
 
     #[inline]
-    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
-        if let Some(slot) = self.find(station)
+    fn note_unfinished(&mut self, mac: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
+        if let Some(slot) = self.find(mac)
             && let Some(channel) = self.channels[slot].as_deref_mut()
         {
             channel.unfinished.note(&channel.link.own, flow, is_unfinished);
         }
     }
 
-    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
-        self.left.iter().any(|(mac, left)| *mac == station && left.is_finished(flow))
+    fn left_finished(&mut self, mac: MacAddr, flow: &FiveTuple) -> bool {
+        self.left.iter().any(|(its, left)| *its == mac && left.is_finished(flow))
     }
 
     fn arm(&mut self, wake: Wake) -> bool {

@@ -122,7 +122,7 @@ fn server(by_ring: bool, is_tcp: bool, local: SocketAddr, remote: SocketAddr, re
             break;
         }
     }
-    End::Ring { ring, clock, flow, to: Some((remote, NextHop::Station(OUR_MAC))), local: local.ip(), is_tcp }
+    End::Ring { ring, clock, flow, to: Some((remote, NextHop::Mac(OUR_MAC))), local: local.ip(), is_tcp }
 }
 
 fn config() -> tcp::Config {
@@ -141,7 +141,7 @@ fn client(by_ring: bool, is_tcp: bool, local: SocketAddr, remote: SocketAddr) ->
         socket.connect(remote).and_then(|()| socket.set_nonblocking(true)).expect("options");
         return End::KernelUdp(socket);
     }
-    let (mut ring, clock, hop) = (ring("a0", local.ip()), Clock::system(), NextHop::Station(PEERS_MAC));
+    let (mut ring, clock, hop) = (ring("a0", local.ip()), Clock::system(), NextHop::Mac(PEERS_MAC));
     let flow = if is_tcp {
         let flow = ring.tcp_connect(clock.now(), local, remote, hop, &config()).expect("room");
         while ring.info(flow).and_then(|info| info.state) != Some(tcp::State::Established) {

@@ -32,13 +32,13 @@ pub trait Net: Sized {
     /// The device.
     type Queues: Queues<Rx: Debug>;
 
-    /// A station's ring. Nobody but the case takes its events.
+    /// A host's ring. Nobody but the case takes its events.
     fn ring(&mut self, side: Side) -> impl DerefMut<Target = Ring<Self::Queues>>;
 
-    /// A station's address.
+    /// A host's address.
     fn ip(&self, side: Side) -> Ipv4Addr;
 
-    /// How the other station reaches this one.
+    /// How the other host reaches this one.
     fn hop(&self, to: Side) -> NextHop;
 
     /// Virtual time.
@@ -54,7 +54,7 @@ pub trait Net: Sized {
     /// Buffers that hold what the receiver received, of those that longer payloads lie in.
     fn held(&mut self) -> usize;
 
-    /// A port of a station.
+    /// A port of a host.
     fn address(&self, side: Side, port: u16) -> SocketAddrV4 {
         SocketAddrV4::new(self.ip(side), port)
     }

@@ -24,7 +24,7 @@ pub fn no_packet_is_longer_than_it_may_be<N: Net>(net: &mut N) -> Result<()> {
     let config = tcp::Config { mss_max: (MTU - HEADERS) as u16, ..tcp::Config::default() };
     let (client, server) = net.connected(PORT, &config)?;
     // Deciding shows segments as they came.
-    net.ring(Receiver).screen(server, true)?;
+    net.ring(Receiver).set_recv_filter(server, true)?;
     let sent = pattern(20_000);
     let (mut written, mut got, mut longest) = (0, Vec::new(), 0);
     let until = net.now() + TRANSFER_MAX;

@@ -26,20 +26,20 @@ pub mod flags {
 
 /// One end's addresses.
 #[derive(Clone, Copy, Debug)]
-pub struct Station {
+pub struct Host {
     /// Ethernet's.
     pub mac: MacAddr,
     /// IPv4's.
     pub ip: Ipv4Addr,
 }
 
-/// Writes headers from one station to another.
+/// Writes headers from one host to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Headers {
     /// Who sends.
-    pub from: Station,
+    pub from: Host,
     /// Who receives.
-    pub to: Station,
+    pub to: Host,
 }
 
 impl Headers {

@@ -1,4 +1,4 @@
-//! What a case needs of a device: two stations that reach each other, and time that passes.
+//! What a case needs of a device: two hosts that reach each other, and time that passes.
 
 use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,7 +7,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::{Capabilities, FlowRule, MacAddr, Protocol, Queues, RxBatch, RxBuffer, RxFrame, RxMeta, Unsupported};
 use ringway_stack::raw::RawQueue;
 
-use super::frames::{Headers, Station, be16};
+use super::frames::{Headers, Host, be16};
 
 /// Between two looks at the receiver, for devices without hardware timestamps.
 const STEP: Duration = Duration::from_micros(20);
@@ -15,7 +15,7 @@ const STEP: Duration = Duration::from_micros(20);
 /// Shorter frames are padded (IEEE 802.3 s4A.2.3.2.3, without the frame check sequence).
 const FRAME_LEN_MIN: usize = 60;
 
-/// Which station.
+/// Which host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one that a case sends from.
@@ -24,7 +24,7 @@ pub enum Side {
     Receiver,
 }
 
-/// Two stations of one kind of device. (They may be one and the same where a device reaches itself.)
+/// Two hosts of one kind of device. (They may be one and the same where a device reaches itself.)
 pub trait Rig {
     /// The device.
     type Queues: Queues;
@@ -32,16 +32,16 @@ pub trait Rig {
     /// What the device says that it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// A ring of a station, opened when it is first asked for. It receives what is steered to it.
+    /// A ring of a host, opened when it is first asked for. It receives what is steered to it.
     ///
     /// # Errors
     /// The device has not so many rings.
     fn ring(&mut self, side: Side, index: usize) -> Result<&mut RawQueue<Self::Queues>, Unsupported>;
 
-    /// A station's Ethernet address.
+    /// A host's Ethernet address.
     fn mac(&self, side: Side) -> MacAddr;
 
-    /// A station's IPv4 address; nobody else on the machine steers by it.
+    /// A host's IPv4 address; nobody else on the machine steers by it.
     fn ip(&self, side: Side) -> Ipv4Addr;
 
     /// The time, as stamps have it.
@@ -68,8 +68,8 @@ pub trait Rig {
 
     /// Writes headers from the sender to the receiver.
     fn headers(&self) -> Headers {
-        let station = |side| Station { mac: self.mac(side), ip: self.ip(side) };
-        Headers { from: station(Side::Sender), to: station(Side::Receiver) }
+        let host = |side| Host { mac: self.mac(side), ip: self.ip(side) };
+        Headers { from: host(Side::Sender), to: host(Side::Receiver) }
     }
 
     /// The rule for what a socket on the receiver's `port` would get.

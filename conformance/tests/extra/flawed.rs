@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use std::rc::Rc;
 
-use ringway_conformance::extra::{cyclic, dummy, lending, screening};
+use ringway_conformance::extra::{cyclic, dummy, lending, recv_filter};
 use ringway_sim::{Faults, Nic, SimQueues, SimRx, SimTx};
 use ringway_stack::Instant;
 use ringway_stack::device::{
@@ -38,9 +38,9 @@ const FOUND_BY: [(Flaw, Case<Flawed>); 9] = [
     (Flaw::DummySent, dummy::a_dummy_segment_is_no_part_of_its_stream),
     (Flaw::HeadsKept, lending::a_datagram_is_lent_from_where_the_device_put_it),
     (Flaw::BuffersUsedAgain, lending::what_is_held_stays_as_it_is),
-    (Flaw::BuffersUsedAgain, screening::what_is_held_stays_until_it_is_given_back),
+    (Flaw::BuffersUsedAgain, recv_filter::what_is_held_stays_until_it_is_given_back),
     (Flaw::BuffersKept, lending::a_buffer_is_freed_with_its_last_reference),
-    (Flaw::Doubled, screening::a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held),
+    (Flaw::Doubled, recv_filter::a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held),
     (Flaw::SourceChanged, cyclic::records_are_the_packets_as_they_came),
     (Flaw::SourceChanged, lending::senders_are_named),
 ];

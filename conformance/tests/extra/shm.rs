@@ -48,8 +48,8 @@ cases! {
         fn the_window_stays_shut_until_what_was_lent_is_given_back();
         fn a_lending_socket_can_also_be_read();
     }
-    run screening {
-        fn screening_begins_and_ends_when_the_program_says_so();
+    run recv_filter {
+        fn a_receive_filter_begins_and_ends_when_the_program_says_so();
         fn a_packet_is_shown_behind_its_headers_and_before_the_queue();
         fn any_call_can_be_made_before_it_is_decided();
         fn who_decides_late_loses_and_who_decides_in_time_does_not();
@@ -84,7 +84,7 @@ impl ShmNet {
         let members = [(); 2].map(|()| attach(&settings).expect("shared memory can be had"));
         let ips = own_ips();
         let [(mut sender, of_sender), (mut receiver, of_receiver)] = members;
-        let macs = [station(&of_receiver, &mut sender, &of_sender, ips[0]), station(&of_sender, &mut receiver, &of_receiver, ips[1])];
+        let macs = [mac_of(&of_receiver, &mut sender, &of_sender, ips[0]), mac_of(&of_sender, &mut receiver, &of_receiver, ips[1])];
         let rings = [(sender, 1), (receiver, 2)].map(|(device, seed)| Ring::new(device, RingConfig::default(), [seed; 32]));
         Self { now: Instant::ZERO, rings, ips, macs, _rendezvous: [of_sender, of_receiver] }
     }
@@ -107,7 +107,7 @@ impl Net for ShmNet {
     }
 
     fn hop(&self, to: Side) -> NextHop {
-        NextHop::Station(self.macs[to as usize])
+        NextHop::Mac(self.macs[to as usize])
     }
 
     fn now(&self) -> Instant {
@@ -138,7 +138,7 @@ impl Net for ShmNet {
 }
 
 /// The Ethernet address by which one member reaches another, whose address `ip` is.
-fn station(by: &Rendezvous, other: &mut ShmQueues, of_other: &Rendezvous, ip: Ipv4Addr) -> MacAddr {
+fn mac_of(by: &Rendezvous, other: &mut ShmQueues, of_other: &Rendezvous, ip: Ipv4Addr) -> MacAddr {
     let address = SocketAddrV4::new(ip, 1);
     let rule = other.steer(&FlowRule::flow(Protocol::Tcp, address.into(), None)).expect("an address of this process alone");
     let met = AtomicBool::new(false);

@@ -55,13 +55,13 @@ cases! {
         fn the_window_stays_shut_until_what_was_lent_is_given_back();
         fn a_lending_socket_can_also_be_read();
     }
-    run screening {
-        fn screening_begins_and_ends_when_the_program_says_so();
+    run recv_filter {
+        fn a_receive_filter_begins_and_ends_when_the_program_says_so();
         fn a_packet_is_shown_behind_its_headers_and_before_the_queue();
         fn any_call_can_be_made_before_it_is_decided();
         fn who_decides_late_loses_and_who_decides_in_time_does_not();
     }
-    run_with_faults screening {
+    run_with_faults recv_filter {
         fn a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held();
         fn a_stream_is_read_as_it_was_admitted_and_ends_behind_the_last_decision();
         fn what_is_held_stays_until_it_is_given_back();
@@ -154,7 +154,7 @@ impl<Q: Queues<Rx: Debug> + 'static> Net for SimNet<Q> {
     }
 
     fn hop(&self, to: Side) -> NextHop {
-        NextHop::Station(self.macs[to as usize])
+        NextHop::Mac(self.macs[to as usize])
     }
 
     fn now(&self) -> Instant {

@@ -164,7 +164,7 @@ fn killed_processes_hurt_nobody() {
     let ports = Ports { survivor: free_port(), server: free_port() };
     let mut survivor = Process::start(&case, "survivor", ports, seed, Stdio::piped());
     let lines = lines(&mut survivor);
-    let mut story = Story {
+    let mut scenario = Scenario {
         case: &case,
         ports,
         rng: ChaCha8Rng::seed_from_u64(seed),
@@ -174,8 +174,8 @@ fn killed_processes_hurt_nobody() {
         killed: BTreeMap::new(),
         victims: (0..VICTIMS).map(|_| None).collect(),
     };
-    story.run(kills);
-    drop(story);
+    scenario.run(kills);
+    drop(scenario);
     let said = fs::read_to_string(case.path("stderr")).unwrap_or_default();
     assert!(!said.contains("panicked"), "{said}");
     case.done();
@@ -188,7 +188,7 @@ fn lines(survivor: &mut Process) -> Receiver<String> {
     receiver
 }
 
-struct Story<'c> {
+struct Scenario<'c> {
     case: &'c Case,
     ports: Ports,
     rng: ChaCha8Rng,
@@ -201,7 +201,7 @@ struct Story<'c> {
     victims: Vec<Option<Process>>,
 }
 
-impl Story<'_> {
+impl Scenario<'_> {
     fn run(&mut self, kills: u32) {
         let begin = Instant::now();
         let mut least: Option<Count> = None;

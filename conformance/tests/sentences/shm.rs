@@ -11,7 +11,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::{Capabilities, FlowRule, MacAddr, Protocol, Unsupported};
 use ringway_stack::raw::RawQueue;
 
-/// Both stations.
+/// Both hosts.
 pub(crate) struct ShmRig {
     queue: RawQueue<ShmQueues>,
     _rendezvous: Arc<Rendezvous>,

@@ -29,7 +29,7 @@ struct Waiting {
 
 impl Frames {
     /// The next frame to send, and the address of the host that it is for.
-    pub(crate) fn departing(&self) -> Option<(Ipv4Addr, Vec<u8>)> {
+    pub(crate) fn outgoing(&self) -> Option<(Ipv4Addr, Vec<u8>)> {
         let frame = self.0.out.borrow_mut().pop_front()?;
         let to = match frame[..6] {
             [0x02, 0, a, b, c, d] => Ipv4Addr::new(a, b, c, d),
@@ -45,7 +45,7 @@ impl Frames {
 }
 
 /// The Ethernet address of the host at `ip`: locally administered (IEEE 802 s8.4), and it names the IP address.
-fn station(ip: Ipv4Addr) -> MacAddr {
+fn mac_of(ip: Ipv4Addr) -> MacAddr {
     let [a, b, c, d] = ip.octets();
     MacAddr([0x02, 0, a, b, c, d])
 }
@@ -60,7 +60,7 @@ pub(crate) struct TurmoilQueues {
 impl TurmoilQueues {
     pub(crate) fn new(ip: Ipv4Addr, frames: Frames) -> Self {
         let capabilities = Capabilities { gather_max: 8, ..Capabilities::least(DeviceKind::Sim, MTU) };
-        Self { card: SingleQueue::new(capabilities), mac: station(ip), frames }
+        Self { card: SingleQueue::new(capabilities), mac: mac_of(ip), frames }
     }
 
     fn is_for_us(&self, frame: &[u8]) -> bool {

@@ -11,7 +11,7 @@ use tokio::time;
 use turmoil::net::UdpSocket;
 
 use crate::device::{Frames, TurmoilQueues};
-use crate::story::Story;
+use crate::run_log::RunLog;
 
 pub(crate) type Net = ringway_tokio::Net<TurmoilQueues>;
 pub(crate) type TcpListener = ringway_tokio::TcpListener<TurmoilQueues>;
@@ -24,7 +24,7 @@ const WIRE: u16 = 4789;
 const FRAME_MAX: usize = 1514;
 
 /// Boots a stack on the turmoil host `name`, at its address. It runs as long as the host does.
-pub(crate) async fn boot(name: &str, story: &Story) -> io::Result<Net> {
+pub(crate) async fn boot(name: &str, log: &RunLog) -> io::Result<Net> {
     let ip = address(name);
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, WIRE)).await?;
     socket.set_broadcast(true)?;
@@ -38,7 +38,7 @@ pub(crate) async fn boot(name: &str, story: &Story) -> io::Result<Net> {
     let port_first = 49_152 + u16::from(seed[4] ^ seed[5] ^ seed[6]) * 32;
     let origin = time::Instant::now();
     let net = Net::owning(ring, NetConfig { port_first, ..NetConfig::at(ip) }, move || Instant::ZERO + origin.elapsed());
-    tokio::task::spawn_local(drive(net.clone(), socket, frames, origin, story.clone()));
+    tokio::task::spawn_local(drive(net.clone(), socket, frames, origin, log.clone()));
     Ok(net)
 }
 
@@ -51,11 +51,11 @@ pub(crate) fn address(name: &str) -> Ipv4Addr {
 }
 
 /// Pumps frames between stack and socket, and keeps the stack's deadlines.
-async fn drive(net: Net, socket: UdpSocket, frames: Frames, origin: time::Instant, story: Story) {
+async fn drive(net: Net, socket: UdpSocket, frames: Frames, origin: time::Instant, log: RunLog) {
     let mut bytes = vec![0; FRAME_MAX];
     loop {
         while net.poll() > 0 {}
-        while let Some((to, frame)) = frames.departing() {
+        while let Some((to, frame)) = frames.outgoing() {
             let target = SocketAddr::from((to, WIRE));
             // A host that turmoil doesn't know is one that isn't plugged in.
             let _unplugged = socket.send_to(&frame, target).await;
@@ -65,7 +65,7 @@ async fn drive(net: Net, socket: UdpSocket, frames: Frames, origin: time::Instan
             biased;
             received = socket.recv_from(&mut bytes) => {
                 let (len, _) = received.expect("turmoil's socket receives");
-                story.frame(&bytes[..len]);
+                log.frame(&bytes[..len]);
                 frames.arrived(&bytes[..len]);
             }
             () = net.touched() => {}

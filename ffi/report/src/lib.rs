@@ -56,7 +56,7 @@ pub struct DeviceReport {
     pub kind: String,
     /// Its Ethernet address, `aa:bb:cc:dd:ee:ff`.
     pub mac: String,
-    /// Stations that frames can be sent to now.
+    /// Peers that frames can be sent to now.
     pub peers: u32,
     /// The largest IP packet in bytes.
     pub mtu: u32,

@@ -106,7 +106,7 @@ impl Interfaces {
         let way = way(tables, &query).ok()?;
         let interface = self.all.iter().find(|interface| interface.link == way.link)?;
         // (A broadcast is the kernel's, and so is what leaves from another link's address: the answers come there.)
-        let is_to_one = !matches!(way.hop, NextHop::Station(station) if station.is_multicast());
+        let is_to_one = !matches!(way.hop, NextHop::Mac(mac) if mac.is_multicast());
         let is_its = tables.owner(way.source) == Some(interface.link);
         (is_to_one && is_its).then_some(Path { ring: interface.ring, source: way.source, hop: way.hop })
     }

@@ -481,7 +481,7 @@ impl Offload {
             socket.watch.concerns(&mut self.mux, RingSet::of(flow.ring));
         }
         if let Some(key) = self.sockets.key_at(index) {
-            self.screen(key);
+            self.begin_filter(key);
         }
         self.put_on_ring(flow, index);
     }

@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 
 use ringway_stack::ring::{Event, FlowId, NextHop};
 use ringway_stack::socket::{Direction, FlowRing};
-use ringway_stack::tcp::{self, Remains};
+use ringway_stack::tcp::{self, Undelivered};
 use ringway_stack::{Error, Instant};
 
 use crate::devices::{Rendezvous, Ring};
@@ -354,14 +354,14 @@ impl Rings {
         self.iter_mut().all(|own| own.ring.tcp_is_free(now, local, remote))
     }
 
-    /// [`Ring::dissolve`], by the ring that has the connection.
+    /// [`Ring::end_silently`], by the ring that has the connection.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error> {
+    pub(crate) fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Undelivered, Error> {
         let mut found = Err(Error::BadSocket);
         for own in self.iter_mut() {
-            found = own.ring.dissolve(now, local, remote);
+            found = own.ring.end_silently(now, local, remote);
             if !matches!(found, Err(Error::BadSocket)) {
                 break;
             }

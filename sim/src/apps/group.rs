@@ -91,37 +91,37 @@ pub struct Membership {
 #[derive(Debug)]
 pub struct GroupSpeaker {
     options: UdpOptions,
-    talk: Shared<GroupExchange>,
+    exchange: Shared<GroupExchange>,
     socket: Option<FlowId>,
     next_at: Instant,
 }
 
 impl GroupSpeaker {
     /// Speaks from a socket with these options.
-    pub fn new(options: UdpOptions, talk: Shared<GroupExchange>) -> Self {
-        Self { options, talk, socket: None, next_at: Instant::ZERO }
+    pub fn new(options: UdpOptions, exchange: Shared<GroupExchange>) -> Self {
+        Self { options, exchange, socket: None, next_at: Instant::ZERO }
     }
 }
 
 impl App for GroupSpeaker {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let (speaker, group) = (self.talk.read().speaker, self.talk.read().group);
+        let (speaker, group) = (self.exchange.read().speaker, self.exchange.read().group);
         if self.socket.is_none() {
             self.socket = open(cx, speaker, &self.options);
         }
         let Some(socket) = self.socket else { return Step::Until(cx.now + OPEN_RETRY) };
-        if self.talk.read().heard.iter().all(|member| member.read().done) {
+        if self.exchange.read().heard.iter().all(|member| member.read().done) {
             cx.ring.close(cx.now, socket, false);
             return Step::Finished;
         }
         if self.next_at <= cx.now {
-            let datagram = self.talk.change(|talk| talk.pings.next());
+            let datagram = self.exchange.change(|exchange| exchange.pings.next());
             let to = (group, neighbour(group));
             match cx.ring.udp_send(cx.now, socket, &[IoSlice::new(&datagram)], cx.ip, Some(to)) {
                 Ok(len) => assert_eq!(len, datagram.len()),
                 Err(error) => assert_eq!(error, Error::NoBuffers, "a datagram to a group was refused"),
             }
-            self.next_at = cx.now + self.talk.read().pings.pause();
+            self.next_at = cx.now + self.exchange.read().pings.pause();
         }
         Step::Until(self.next_at)
     }
@@ -132,7 +132,7 @@ impl App for GroupSpeaker {
 pub struct GroupListener {
     options: UdpOptions,
     pursuit: Pursuit,
-    talk: Shared<GroupExchange>,
+    exchange: Shared<GroupExchange>,
     own: Shared<Membership>,
     socket: Option<FlowId>,
     join_at: Option<Instant>,
@@ -145,17 +145,17 @@ pub struct GroupListener {
 
 impl GroupListener {
     /// Hears as much as it wants in each of its memberships. What a membership came to before its host crashed stays heard, but the crash ended it.
-    pub fn new(options: UdpOptions, pursuit: Pursuit, talk: Shared<GroupExchange>, own: Shared<Membership>) -> Self {
+    pub fn new(options: UdpOptions, pursuit: Pursuit, exchange: Shared<GroupExchange>, own: Shared<Membership>) -> Self {
         own.change(|own| (own.joined, own.left) = (None, None));
         let buffer = vec![0; DATAGRAM_MAX];
-        Self { options, pursuit, talk, own, socket: None, join_at: None, asks_at: None, new: 0, buffer }
+        Self { options, pursuit, exchange, own, socket: None, join_at: None, asks_at: None, new: 0, buffer }
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, socket: FlowId) {
         while let Ok(datagram) = cx.ring.udp_recv(socket, &mut [IoSliceMut::new(&mut self.buffer)], RecvFlags::empty()) {
-            let talk = self.talk.read();
-            assert_eq!((datagram.from, datagram.to), (talk.speaker, talk.group.ip()), "{}: a stranger's datagram", cx.ip);
-            let Some(number) = talk.pings.verify(&self.buffer[..datagram.copied], cx.tainted) else { continue };
+            let exchange = self.exchange.read();
+            assert_eq!((datagram.from, datagram.to), (exchange.speaker, exchange.group.ip()), "{}: a stranger's datagram", cx.ip);
+            let Some(number) = exchange.pings.verify(&self.buffer[..datagram.copied], cx.tainted) else { continue };
             let first = self.own.change(|own| *own.heard.entry(number).and_modify(|n| *n += 1).or_insert(1)) == 1;
             self.new += usize::from(first);
         }
@@ -163,7 +163,7 @@ impl GroupListener {
 
     /// Joins, unless there is no rule for it now.
     fn join(&mut self, cx: &mut Context<'_>, socket: FlowId) {
-        let (group, speaker, sent) = self.talk_of();
+        let (group, speaker, sent) = self.exchange_of();
         let (first, later) = self.pursuit.wish.filters(speaker);
         let joined = match self.pursuit.wish {
             Wish::Everybody => cx.ring.udp_join(cx.now, socket, group, cx.ip),
@@ -181,7 +181,7 @@ impl GroupListener {
 
     /// Asks for the speaker, too, whom it did not want to hear before.
     fn ask(&mut self, cx: &mut Context<'_>, socket: FlowId) {
-        let (group, speaker, sent) = self.talk_of();
+        let (group, speaker, sent) = self.exchange_of();
         if let (_, Some(later)) = self.pursuit.wish.filters(speaker) {
             let asked = cx.ring.udp_listen(cx.now, socket, group, cx.ip, later.clone());
             asked.expect("a member may hear whom it wants");
@@ -192,9 +192,9 @@ impl GroupListener {
     }
 
     /// The group, who speaks to it, and the next that is said.
-    fn talk_of(&self) -> (IpAddr, IpAddr, u64) {
-        let talk = self.talk.read();
-        (talk.group.ip(), talk.speaker.ip(), talk.pings.sent)
+    fn exchange_of(&self) -> (IpAddr, IpAddr, u64) {
+        let exchange = self.exchange.read();
+        (exchange.group.ip(), exchange.speaker.ip(), exchange.pings.sent)
     }
 
     /// It is a member, and hears what is said from that one on; `None`: nothing yet.
@@ -205,10 +205,10 @@ impl GroupListener {
 
     /// Leaves, and drains what was queued before.
     fn leave(&mut self, cx: &mut Context<'_>, socket: FlowId) {
-        let group = self.talk.read().group.ip();
+        let group = self.exchange.read().group.ip();
         cx.ring.udp_leave(cx.now, socket, group).expect("the program is a member");
         self.receive(cx, socket);
-        self.own.change(|own| own.left = Some(self.talk.read().pings.sent));
+        self.own.change(|own| own.left = Some(self.exchange.read().pings.sent));
         self.pursuit.rounds -= 1;
         self.join_at = Some(cx.now + self.pursuit.rest);
     }
@@ -221,7 +221,7 @@ impl GroupListener {
 
 impl App for GroupListener {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
-        let group = self.talk.read().group;
+        let group = self.exchange.read().group;
         let local = SocketAddr::new(if self.pursuit.bound { group.ip() } else { every(group.ip()) }, group.port());
         if self.own.read().done {
             return Step::Finished;

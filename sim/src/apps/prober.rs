@@ -1,7 +1,7 @@
 //! Somebody on the link who speaks what no program of ours does: pings, datagrams to nobody, to everybody, in pieces or damaged, ARP of every
 //! kind, a router's questions about groups, and errors about what its victim sent or did not.
 //!
-//! It sends frames by hand over a raw queue, from a station and an address of its own that no host has: nobody need hear what it is answered,
+//! It sends frames by hand over a raw queue, from a MAC address and an IP address of its own that no host has: nobody need hear what it is answered,
 //! since the checkers see that on the wire. Of each kind some are as they should be, and some are not.
 
 mod frames;
@@ -14,7 +14,7 @@ use ringway_stack::device::{MacAddr, TxOffload};
 use ringway_stack::raw::RawQueue;
 
 use self::frames::{Frame, Icmp};
-pub(crate) use self::frames::{STATION, is_probers};
+pub(crate) use self::frames::{PROBER_MAC, is_probers};
 use super::Shared;
 use crate::host::{App, Context, Step};
 use crate::nic::SimQueues;
@@ -48,8 +48,8 @@ pub struct Prober {
     /// Until it has finished.
     queue: Option<RawQueue<SimQueues>>,
     vlan: Option<u16>,
-    /// Its victim's station, and the addresses of its open ports: one that hears everybody, one that hears the prober alone, and a group's.
-    station: MacAddr,
+    /// Its victim's MAC address, and the addresses of its open ports: one that hears everybody, one that hears the prober alone, and a group's.
+    mac: MacAddr,
     open: SocketAddrV4,
     paired: SocketAddrV4,
     group: SocketAddrV4,
@@ -62,17 +62,17 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Probes whoever has these addresses, at that station, by frames with the tag of `vlan`.
+    /// Probes whoever has these addresses, at that MAC address, by frames with the tag of `vlan`.
     pub fn new(
         queue: RawQueue<SimQueues>,
-        (station, vlan): (MacAddr, Option<u16>),
+        (mac, vlan): (MacAddr, Option<u16>),
         [open, paired, group]: [SocketAddrV4; 3],
         probing: Probing,
         done: Shared<bool>,
         dice: RandomStream,
     ) -> Self {
         let (sent, next_at, gone_at) = (0, Instant::ZERO, None);
-        Self { queue: Some(queue), vlan, station, open, paired, group, probing, done, dice, sent, next_at, gone_at }
+        Self { queue: Some(queue), vlan, mac, open, paired, group, probing, done, dice, sent, next_at, gone_at }
     }
 
     fn odds(&mut self, one_in: u64) -> bool {
@@ -81,7 +81,7 @@ impl Prober {
 
     /// A frame for the victim, from the prober.
     fn frame(&self) -> Frame {
-        Frame::new(self.station, self.vlan, *self.probing.from.ip(), *self.open.ip())
+        Frame::new(self.mac, self.vlan, *self.probing.from.ip(), *self.open.ip())
     }
 
     fn draw(&mut self) -> Vec<u8> {
@@ -106,9 +106,9 @@ impl Prober {
     fn spoil(&mut self, frame: Frame) -> Frame {
         let part = |dice: &mut RandomStream| dice.pick(&[0x2000, 0x0001, 0x2001, 0x00b9]);
         match self.dice.below(24) {
-            0 => frame.at_station(MacAddr::BROADCAST),
-            1 => frame.to(Ipv4Addr::BROADCAST).at_station(MacAddr::BROADCAST),
-            2 => frame.to(ALL_SYSTEMS).at_station(MacAddr::of_group(ALL_SYSTEMS.into())),
+            0 => frame.at_mac(MacAddr::BROADCAST),
+            1 => frame.to(Ipv4Addr::BROADCAST).at_mac(MacAddr::BROADCAST),
+            2 => frame.to(ALL_SYSTEMS).at_mac(MacAddr::of_group(ALL_SYSTEMS.into())),
             3 => frame.to(self.probing.nobody),
             4 => frame.fragment(part(&mut self.dice)),
             5 => frame.damage_header(),
@@ -142,7 +142,7 @@ impl Prober {
         let from = if self.odds(4) { self.probing.from.port() ^ 1 } else { self.probing.from.port() };
         let frame = self.frame();
         let frame = match self.odds(6) {
-            true => frame.to(*self.group.ip()).at_station(MacAddr::of_group((*self.group.ip()).into())),
+            true => frame.to(*self.group.ip()).at_mac(MacAddr::of_group((*self.group.ip()).into())),
             false => self.spoil(frame),
         };
         let to = if frame.is_for(*self.group.ip()) { self.group.port() } else { to };
@@ -156,12 +156,12 @@ impl Prober {
         let (own, victim, nobody) = (*self.probing.from.ip(), *self.open.ip(), self.probing.nobody);
         let mut frame = self.frame();
         if self.odds(2) {
-            frame = frame.at_station(MacAddr::BROADCAST);
+            frame = frame.at_mac(MacAddr::BROADCAST);
         }
         match self.dice.below(8) {
             // Is anybody there who has that address? (RFC 5227 s2.1.1)
-            0 => frame.at_station(MacAddr::BROADCAST).arp(1, Ipv4Addr::UNSPECIFIED, victim),
-            1 => frame.at_station(MacAddr::BROADCAST).arp(1, own, own),
+            0 => frame.at_mac(MacAddr::BROADCAST).arp(1, Ipv4Addr::UNSPECIFIED, victim),
+            1 => frame.at_mac(MacAddr::BROADCAST).arp(1, own, own),
             2 => frame.arp(1, own, nobody),
             3 => frame.arp(2, own, victim),
             _ => frame.arp(1, own, victim),
@@ -186,7 +186,7 @@ impl Prober {
         // (Tenths of a second.)
         let within = self.dice.pick(&[0, 1, 10, 50, 100, 255]);
         let damaged = self.odds(8);
-        self.frame().to(to).at_station(MacAddr::of_group(to.into())).igmp(kind, if kind == 0x11 { within } else { 0 }, about, damaged)
+        self.frame().to(to).at_mac(MacAddr::of_group(to.into())).igmp(kind, if kind == 0x11 { within } else { 0 }, about, damaged)
     }
 
     /// An error about a datagram between the victim and the prober, which may have been sent.

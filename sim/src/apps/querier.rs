@@ -1,7 +1,7 @@
 //! A router that asks who listens to groups of IPv6 (RFC 3810 s5.1): to any, to one, from some sources; now and then wrongly, as no router of the link
 //! would. It hears no answers: the checkers see them on the wire.
 //!
-//! Like a [`Prober`](super::Prober), it sends frames by hand over a raw queue, from a station that no host has.
+//! Like a [`Prober`](super::Prober), it sends frames by hand over a raw queue, from a MAC address that no host has.
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,7 +10,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::{MacAddr, TxOffload};
 use ringway_stack::raw::RawQueue;
 
-use super::prober::STATION;
+use super::prober::PROBER_MAC;
 use crate::checksum;
 use crate::dissect;
 use crate::host::{App, Context, Step};
@@ -94,7 +94,7 @@ pub(crate) fn question(vlan: Option<u16>, about: Option<Ipv6Addr>, within_ms: u1
 
     let dst = about.unwrap_or(ALL_NODES);
     let src = if flaw == Flaw::Source { AFAR } else { ROUTER };
-    let mut frame = [MacAddr::of_group(dst.into()).0, STATION.0].concat();
+    let mut frame = [MacAddr::of_group(dst.into()).0, PROBER_MAC.0].concat();
     if let Some(vlan) = vlan {
         frame.extend([0x81, 0]);
         frame.extend(vlan.to_be_bytes());

@@ -18,7 +18,7 @@ use ringway_stack::Instant;
 use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleId, RxBatch, TxOffload};
 use ringway_stack::raw::RawQueue;
 
-use self::segment::{Arrived, Departing, Ends};
+use self::segment::{Arrived, Ends, Outgoing};
 use self::visit::Session;
 use super::{OPEN_RETRY, Shared};
 use crate::host::{App, Context, Step};
@@ -38,7 +38,7 @@ pub struct Stranger {
     batch: RxBatch<SimRx>,
     vlan: Option<u16>,
     /// Where frames for its victim go: that host's Ethernet address, as last seen.
-    station: MacAddr,
+    server_mac: MacAddr,
     server: SocketAddr,
     visits: VecDeque<(u16, Visit, Shared<Visited>)>,
     session: Option<(RuleId, Session)>,
@@ -47,10 +47,10 @@ pub struct Stranger {
 }
 
 impl Stranger {
-    /// Visits `server`, whose host has the address `station`, by frames with the tag of `vlan`. What it does follows from `dice`.
-    pub fn new(queue: RawQueue<SimQueues>, server: SocketAddr, station: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
+    /// Visits `server`, whose host has the address `server_mac`, by frames with the tag of `vlan`. What it does follows from `dice`.
+    pub fn new(queue: RawQueue<SimQueues>, server: SocketAddr, server_mac: MacAddr, vlan: Option<u16>, dice: RandomStream) -> Self {
         let (queue, batch) = (Some(queue), RxBatch::new(BATCH));
-        Self { queue, batch, vlan, station, server, visits: VecDeque::new(), session: None, dice, gone_at: None }
+        Self { queue, batch, vlan, server_mac, server, visits: VecDeque::new(), session: None, dice, gone_at: None }
     }
 
     /// Pays one more visit, from `port`.
@@ -65,7 +65,7 @@ impl Stranger {
         while queue.poll(now, batch) > 0 {
             for frame in batch.frames_mut() {
                 if let Some(arrived) = Arrived::parse(&frame.to_vec(), session.port()) {
-                    self.station = arrived.from;
+                    self.server_mac = arrived.from;
                     session.receive(now, &arrived);
                 }
             }
@@ -89,10 +89,10 @@ impl Stranger {
     fn go_on(&mut self, cx: &Context<'_>) -> Option<Instant> {
         let (queue, (rule, session)) = (self.queue.as_mut()?, self.session.as_mut()?);
         let ends =
-            Ends { from: queue.mac(), to: self.station, vlan: self.vlan, src: SocketAddr::new(cx.ip, session.port()), dst: self.server };
+            Ends { from: queue.mac(), to: self.server_mac, vlan: self.vlan, src: SocketAddr::new(cx.ip, session.port()), dst: self.server };
         queue.reap();
-        let next = session.step(cx.now, &mut self.dice, &mut |departing: &Departing<'_>| {
-            let (head, payload) = departing.frame(&ends);
+        let next = session.step(cx.now, &mut self.dice, &mut |outgoing: &Outgoing<'_>| {
+            let (head, payload) = outgoing.frame(&ends);
             // What the NIC refuses is lost, as anywhere else on its way.
             let _ = queue.send(&head, payload, TxOffload::default());
         });

@@ -68,7 +68,7 @@ pub(super) fn marks(report: &Report) -> impl Iterator<Item = (&'static str, u64)
 
 /// Marks that no campaign can hit, each with what covers it instead.
 const ELSEWHERE: [Mark; 2] = [
-    // Only a device whose peers are processes can say that one is gone for good: to a NIC, a station that is gone and one that is silent look
+    // Only a device whose peers are processes can say that one is gone for good: to a NIC, a host that is gone and one that is silent look
     // the same. `deaths`, backends/shm's tests and stack/src/ring/tests.rs hit them.
     Mark::PeerGone,
     Mark::PeerExited,

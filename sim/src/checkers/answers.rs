@@ -131,7 +131,7 @@ impl Checkers {
     fn hears(&self, host: usize, (from, to): Ends) -> bool {
         self.places[host]
             .iter()
-            .any(|&place| self.desks[place].bound.get(&(false, to.port())).is_some_and(|port| port.is_for_one(from, to)))
+            .any(|&place| self.ring_states[place].bound.get(&(false, to.port())).is_some_and(|port| port.is_for_one(from, to)))
     }
 
     /// A packet for one host alone, if it wants an answer.
@@ -219,7 +219,7 @@ fn reply(moment: &Moment, bytes: &[u8], lookup: &Lookup) -> Option<Answer> {
     }
     let to = dissect::mac_at(bytes, 0)?;
     if lookup.target_mac.is_some_and(|mac| mac != to) || lookup.mac.is_some() && dissect::mac_at(bytes, 6) != lookup.mac {
-        moment.breach(NAME, "RFC 826: a reply names other stations than those that it goes between");
+        moment.breach(NAME, "RFC 826: a reply names other MAC addresses than those that it goes between");
     }
     Some(Answer::Here(lookup.target, to))
 }

@@ -10,8 +10,8 @@ use ringway_stack::{Error, Instant};
 
 use super::closing::{Closed, RESET_BOUND};
 use super::datagrams::Datagram;
-use super::desk::Sock;
 use super::flow::{Endpoint, Tuple};
+use super::ring_state::Sock;
 use super::{Checkers, Moment, after_close, closing, forged, hearing, loans, moves, rto, shadow, stream, timers, window};
 use crate::nic::SimQueues;
 use crate::reached::State;
@@ -21,22 +21,22 @@ type R = Ring<SimQueues>;
 
 impl Checkers {
     fn call(&mut self, place: usize, now: Instant) -> Moment {
-        self.desks[place].now = now;
+        self.ring_states[place].now = now;
         self.moment(place, None)
     }
 
     /// After a call: how the socket stands, so that what the call itself changed is nobody's edge.
     pub(super) fn looked(&mut self, place: usize, ring: &R, socket: FlowId) {
-        let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
+        let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) else { return };
         if let Some(info) = ring.info(socket).filter(|_| sock.closed.is_none()) {
             sock.edges.looked(readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
             sock.loans.looked(&info, loans::dropped_bytes(ring, socket));
         }
-        self.desks[place].touch(socket);
+        self.ring_states[place].touch(socket);
     }
 
     fn refuse_closed(&self, moment: &Moment, socket: FlowId, call: &str, succeeded: bool) {
-        let closed = self.desks[moment.place].sockets.get(&socket).is_some_and(|sock| sock.closed.is_some());
+        let closed = self.ring_states[moment.place].sockets.get(&socket).is_some_and(|sock| sock.closed.is_some());
         if closed && succeeded {
             after_close::used(moment, call);
         }
@@ -44,8 +44,8 @@ impl Checkers {
 
     /// The endpoint of a socket, once its SYN was seen.
     pub(super) fn endpoint(&mut self, place: usize, socket: FlowId) -> Option<usize> {
-        let host = self.desks[place].host;
-        let sock = self.desks[place].sockets.get_mut(&socket)?;
+        let host = self.ring_states[place].host;
+        let sock = self.ring_states[place].sockets.get_mut(&socket)?;
         if sock.endpoint.is_none() {
             let id = self.flows.id(sock.tuple?).filter(|&id| sock.before != Some(id) && self.flows.at(id).host == host)?;
             self.owned(place, socket, id);
@@ -56,8 +56,8 @@ impl Checkers {
 
     /// A socket is found to have this endpoint.
     fn owned(&mut self, place: usize, socket: FlowId, id: usize) {
-        let now = self.desks[place].now;
-        let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { return };
+        let now = self.ring_states[place].now;
+        let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) else { return };
         sock.endpoint = Some(id);
         let endpoint = self.flows.at_mut(id);
         endpoint.owner = Some((place, socket));
@@ -67,24 +67,24 @@ impl Checkers {
         endpoint.shadow.config = sock.config.clone();
         self.flows.pair(id);
         let moment = self.moment(place, None);
-        let mtu = self.desks[place].mtu;
+        let mtu = self.ring_states[place].mtu;
         let (own, peer) = self.flows.both(id);
         shadow::format::configured(&moment, own, peer.map(|peer| &*peer), mtu);
     }
 
     /// A program calls a ring unseen.
     pub(crate) fn unseen(&mut self, place: usize) {
-        self.desks[place].unseen = true;
+        self.ring_states[place].unseen = true;
     }
 
     /// A connection was begun.
     pub(crate) fn connected(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple, config: &tcp::Config, socket: FlowId) {
         let moment = self.call(place, now);
         let before = self.flows.id(tuple);
-        let host = self.desks[place].host;
+        let host = self.ring_states[place].host;
         let old = before.map(|id| self.flows.at(id)).filter(|old| old.host == host);
         // What has waited long enough may be gone already, unseen: not every service looks at every one that waits.
-        let waiting = |&(at, owner): &(usize, FlowId)| self.desks[at].sockets.get(&owner).and_then(|sock| sock.waiting);
+        let waiting = |&(at, owner): &(usize, FlowId)| self.ring_states[at].sockets.get(&owner).and_then(|sock| sock.waiting);
         if let Some(old) = old
             && let Some(waiting) = old.owner.as_ref().and_then(waiting).filter(|waiting| waiting.lasts(moment.at))
         {
@@ -94,7 +94,7 @@ impl Checkers {
                 rto::reused(&moment, waiting, old.syn.timestamps.is_some() && peer.is_none_or(|syn| syn.timestamps.is_some()));
             }
             // It is lawful, and the end of that wait; what the checkers know of the old connection will soon be another's.
-            if let Some(sock) = old.owner.and_then(|(at, owner)| self.desks[at].sockets.get_mut(&owner)) {
+            if let Some(sock) = old.owner.and_then(|(at, owner)| self.ring_states[at].sockets.get_mut(&owner)) {
                 sock.waiting = None;
             }
         }
@@ -104,7 +104,7 @@ impl Checkers {
             (old.left_at, old.followed) = (None, old.host == host);
         }
         self.begun.insert(tuple);
-        self.desks[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, ..Sock::configured(config) });
+        self.ring_states[place].sockets.insert(socket, Sock { tuple: Some(tuple), before, ..Sock::configured(config) });
         self.looked(place, ring, socket);
     }
 
@@ -126,12 +126,12 @@ impl Checkers {
         if let Some(info) = ring.info(socket) {
             self.rebound(place, info.local.port());
         }
-        let desk = &mut self.desks[place];
-        if let Some(sock) = desk.sockets.get_mut(&socket) {
-            sock.hearing.connected(desk.errors_under_way.count());
+        let ring_state = &mut self.ring_states[place];
+        if let Some(sock) = ring_state.sockets.get_mut(&socket) {
+            sock.hearing.connected(ring_state.errors_under_way.count());
         }
-        if let Some(port) = ring.info(socket).and_then(|info| desk.bound.get_mut(&(false, info.local.port()))) {
-            port.reconnected(desk.now, ring, socket);
+        if let Some(port) = ring.info(socket).and_then(|info| ring_state.bound.get_mut(&(false, info.local.port()))) {
+            port.reconnected(ring_state.now, ring, socket);
         }
         if let Some(info) = ring.info(socket) {
             self.note_bound(place, (false, info.local.port()));
@@ -141,10 +141,10 @@ impl Checkers {
 
     /// The UDP sockets of a port are about to be others.
     fn rebound(&mut self, place: usize, port: u16) {
-        let desk = &mut self.desks[place];
+        let ring_state = &mut self.ring_states[place];
         let mut at = 0;
-        while let Some(socket) = desk.bound.get(&(false, port)).and_then(|port| port.socket(at)) {
-            if let Some(sock) = desk.sockets.get_mut(&socket) {
+        while let Some(socket) = ring_state.bound.get(&(false, port)).and_then(|port| port.socket(at)) {
+            if let Some(sock) = ring_state.sockets.get_mut(&socket) {
                 sock.hearing.rebound();
             }
             at += 1;
@@ -152,12 +152,12 @@ impl Checkers {
     }
 
     fn opened(&mut self, place: usize, ring: &R, bound: (bool, u16), sock: Sock, reuse: Reuse, socket: FlowId) {
-        let desk = &mut self.desks[place];
+        let ring_state = &mut self.ring_states[place];
         if bound.0 {
-            self.opened_at.insert((desk.host, bound.1), desk.now);
+            self.opened_at.insert((ring_state.host, bound.1), ring_state.now);
         }
-        desk.bound.entry(bound).or_default().add(desk.now, ring, socket, reuse);
-        desk.sockets.insert(socket, sock);
+        ring_state.bound.entry(bound).or_default().add(ring_state.now, ring, socket, reuse);
+        ring_state.sockets.insert(socket, sock);
         self.note_bound(place, bound);
         self.looked(place, ring, socket);
     }
@@ -166,22 +166,22 @@ impl Checkers {
     pub(crate) fn accepted(&mut self, place: usize, ring: &R, listener: FlowId, socket: FlowId) {
         let moment = self.moment(place, None);
         self.refuse_closed(&moment, listener, "accept", true);
-        let parent = self.desks[place].sockets.get(&listener);
+        let parent = self.ring_states[place].sockets.get(&listener);
         let (keepalive, receive_max) = parent.map_or((None, 0), |sock| (sock.keepalive, sock.receive_max));
         let config = parent.and_then(|sock| sock.config.clone());
         let tuple = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
-        let since = self.desks[place].now;
+        let since = self.ring_states[place].now;
         let endpoint = tuple.and_then(|tuple| self.flows.accepted(tuple, moment.host));
-        self.desks[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, since, ..Sock::default() });
+        self.ring_states[place].sockets.insert(socket, Sock { tuple, keepalive, receive_max, config, since, ..Sock::default() });
         if let Some(id) = endpoint {
             self.owned(place, socket, id);
         }
-        if let Some(parent) = self.desks[place].sockets.get_mut(&listener) {
+        if let Some(parent) = self.ring_states[place].sockets.get_mut(&listener) {
             parent.accepted += 1;
         }
         let began_at = self.endpoint(place, socket).map(|id| self.flows.at(id).began_at);
         if let Some((local, client)) = tuple
-            && let Some(port) = self.desks[place].bound.get_mut(&(true, local.port()))
+            && let Some(port) = self.ring_states[place].bound.get_mut(&(true, local.port()))
         {
             port.accepted(&moment, ring, listener, (client, began_at));
             self.note_accepted(moment.host, local.port());
@@ -195,7 +195,7 @@ impl Checkers {
         let moment = self.call(place, now);
         self.refuse_closed(&moment, socket, "configure", true);
         let endpoint = self.endpoint(place, socket);
-        if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+        if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) {
             sock.keepalive = config.keepalive;
             sock.receive_max = sock.receive_max.max(window::receive_max(config));
         }
@@ -251,7 +251,7 @@ impl Checkers {
         let moment = self.call(place, now);
         self.refuse_closed(&moment, socket, "recv", result.is_ok());
         let endpoint = self.endpoint(place, socket);
-        let excused = self.desks[place].sockets.get(&socket).is_none_or(|sock| sock.end_excused);
+        let excused = self.ring_states[place].sockets.get(&socket).is_none_or(|sock| sock.end_excused);
         if let (Ok(len), Some(id)) = (result, endpoint) {
             self.flows.pair(id);
             let (own, peer) = self.flows.both(id);
@@ -278,7 +278,7 @@ impl Checkers {
     fn note_error(&mut self, place: usize, socket: FlowId, error: Option<Error>) {
         if let Some(error) = error
             && !matches!(error, Error::WouldBlock | Error::NoBuffers)
-            && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
+            && let Some(sock) = self.ring_states[place].sockets.get_mut(&socket)
         {
             let excused = core::mem::replace(&mut sock.end_excused, true);
             if let Some(id) = sock.endpoint {
@@ -308,7 +308,7 @@ impl Checkers {
         self.refuse_closed(&moment, socket, "shutdown", result.is_ok());
         let endpoint = self.endpoint(place, socket);
         if result.is_ok() {
-            if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+            if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) {
                 sock.end_excused |= how != Shutdown::Write;
             }
             if let (Some(id), true) = (endpoint, how != Shutdown::Write) {
@@ -331,20 +331,20 @@ impl Checkers {
         self.call(place, now);
         let Some(info) = ring.info(socket) else { return };
         let endpoint = self.endpoint(place, socket);
-        let healed_at = self.healed_at.map(|at| at + self.desks[place].ahead);
-        let desk = &mut self.desks[place];
-        let Some(sock) = desk.sockets.get_mut(&socket).filter(|sock| sock.closed.is_none()) else { return };
+        let healed_at = self.healed_at.map(|at| at + self.ring_states[place].ahead);
+        let ring_state = &mut self.ring_states[place];
+        let Some(sock) = ring_state.sockets.get_mut(&socket).filter(|sock| sock.closed.is_none()) else { return };
         if sock.tuple.is_none() {
             // A listener or a UDP socket.
-            desk.sockets.remove(&socket);
+            ring_state.sockets.remove(&socket);
             let bound = (info.state.is_some(), info.local.port());
             if !bound.0 {
                 self.left_all(place, socket);
                 self.rebound(place, bound.1);
             }
-            let desk = &mut self.desks[place];
-            if desk.bound.get_mut(&bound).is_none_or(|port| port.remove(now, socket)) {
-                desk.bound.remove(&bound);
+            let ring_state = &mut self.ring_states[place];
+            if ring_state.bound.get_mut(&bound).is_none_or(|port| port.remove(now, socket)) {
+                ring_state.bound.remove(&bound);
             }
             self.unlisten(place, info.local);
             return;
@@ -355,13 +355,13 @@ impl Checkers {
         let may_be_unread = own.is_none_or(Endpoint::has_unread);
         sock.closed = Some(Closed { at: now, reset_due: known && (abort || unread) });
         if abort || unread {
-            desk.closing.insert((now + RESET_BOUND, socket));
+            ring_state.closing.insert((now + RESET_BOUND, socket));
         }
         if abort || may_be_unread {
             // RFC 9293 s3.10.5: an abort ends a TIME-WAIT as well.
             sock.waiting = None;
         }
-        desk.closing.insert((now.max(healed_at.unwrap_or(now)) + closing::BOUND, socket));
+        ring_state.closing.insert((now.max(healed_at.unwrap_or(now)) + closing::BOUND, socket));
         if let Some(id) = endpoint {
             self.flows.at_mut(id).window.forget_reader();
             self.flows.at_mut(id).shadow.closed = true;
@@ -377,12 +377,12 @@ impl Checkers {
 
     /// It is closed.
     pub(crate) fn closed(&mut self, place: usize, socket: FlowId) {
-        self.desks[place].touch(socket);
+        self.ring_states[place].touch(socket);
     }
 
     /// A connection left its ring for another; what comes to it in between is lost.
     pub(crate) fn detached(&mut self, place: usize, socket: FlowId, tuple: Tuple) {
-        if let Some(sock) = self.desks[place].sockets.remove(&socket) {
+        if let Some(sock) = self.ring_states[place].sockets.remove(&socket) {
             if let Some(id) = sock.endpoint {
                 self.flows.at_mut(id).shadow.blurred = true;
             }
@@ -401,13 +401,13 @@ impl Checkers {
             }
             endpoint.owner = Some((place, socket));
         }
-        self.desks[place].sockets.insert(socket, Sock { touched: false, ..sock });
+        self.ring_states[place].sockets.insert(socket, Sock { touched: false, ..sock });
         self.looked(place, ring, socket);
     }
 
     /// It goes on at its new ring from what the old one wrote down, and sends again at once what was on its way.
     pub(crate) fn continued(&mut self, place: usize, socket: FlowId) {
-        if let Some(id) = self.desks[place].sockets.get(&socket).and_then(|sock| sock.endpoint) {
+        if let Some(id) = self.ring_states[place].sockets.get(&socket).and_then(|sock| sock.endpoint) {
             self.flows.at_mut(id).rto.forgive();
             self.flows.at_mut(id).shadow.blurred = true;
         }
@@ -435,7 +435,7 @@ impl Checkers {
             if result.is_ok() {
                 self.said_to(&moment, to.ip(), datagram);
             }
-            let options = self.desks[place].sockets.get(&socket).and_then(|sock| sock.hearing.options);
+            let options = self.ring_states[place].sockets.get(&socket).and_then(|sock| sock.hearing.options);
             if to.ip().is_multicast() && result.is_ok() && options.is_some_and(|options| options.multicast_loop) {
                 self.looped(place, from, to, datagram);
             }
@@ -457,13 +457,13 @@ impl Checkers {
         self.refuse_closed(&moment, socket, "recv", result.is_ok());
         if let Ok(read) = result
             && !flags.contains(RecvFlags::PEEK)
-            && let Some(sock) = self.desks[place].sockets.get_mut(&socket)
+            && let Some(sock) = self.ring_states[place].sockets.get_mut(&socket)
         {
             sock.loans.took_datagram(read.len);
         }
         if let (Ok(read), Some(info)) = (&result, ring.info(socket))
-            && self.desks[place].ahead.is_zero()
-            && let Some(port) = self.desks[place].bound.get(&(false, info.local.port()))
+            && self.ring_states[place].ahead.is_zero()
+            && let Some(port) = self.ring_states[place].bound.get(&(false, info.local.port()))
         {
             port.read(&moment, socket, read);
         }
@@ -481,12 +481,12 @@ impl Checkers {
                 [one] => Datagram::new(from, to, &one[..read.len]),
                 several => Datagram::new(from, to, &gather(several, read.len)),
             };
-            let port = self.desks[place].bound.get(&(false, info.local.port()));
+            let port = self.ring_states[place].bound.get(&(false, info.local.port()));
             let open = port.is_none_or(|port| port.is_open(socket, from, read.received));
             self.datagrams.read(&moment, socket, datagram, peek, open);
             self.heard(&moment, socket, Ok(Some(&datagram)), peek);
             let (read, _) = self.datagrams.reads(moment.host, socket, datagram);
-            if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+            if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) {
                 sock.unsummed.retain(|&(_, unsummed, times)| unsummed != datagram || read < times);
             }
         }

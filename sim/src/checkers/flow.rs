@@ -24,7 +24,7 @@ pub(super) type Tuple = (SocketAddr, SocketAddr);
 pub(super) struct Endpoint {
     pub(super) tuple: Tuple,
     pub(super) host: usize,
-    /// The socket, and the desk of its ring, once a program has it.
+    /// The socket, and the place of its ring, once a program has it.
     pub(super) owner: Option<(usize, FlowId)>,
     /// The other side's endpoint.
     pub(super) peer: Option<usize>,

@@ -1,6 +1,6 @@
 //! Forged frames (fault class `forge`) have no effect but what an RFC allows. A segment that its connection must see through is none for the
 //! other laws: whoever acknowledges its bytes, reads them, or sends more for its acknowledgment breaks those. Here stand the laws that are left.
-//! A program hears of a reset only after one that counted (RFC 5961 s3.2, s4.2); no connection goes to an attacker's station unless ARP said so
+//! A program hears of a reset only after one that counted (RFC 5961 s3.2, s4.2); no connection goes to an attacker's MAC address unless ARP said so
 //! (RFC 826); and no ICMP error makes segments tiny (RFC 5927 s7.3).
 
 use core::time::Duration;
@@ -155,14 +155,14 @@ pub(super) fn told(moment: &Moment, own: &Endpoint, error: Error) {
 
 /// What is to be known of a host that sends.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Station {
-    /// An attacker told it by ARP whose station is his.
+pub(super) struct Sender {
+    /// An attacker told it by ARP that somebody has his MAC address.
     pub(super) lied_to: bool,
     /// The pieces that its NIC gathers into a frame, and how long each is that is full.
     pub(super) gathers: (u32, u32),
 }
 
-impl Station {
+impl Sender {
     /// Whether so many bytes may be all that it gathers: what begins in the middle of a piece has so much less.
     fn gathers_no_more(self, len: u32) -> bool {
         let (pieces, bytes) = self.gathers;
@@ -171,9 +171,9 @@ impl Station {
 }
 
 /// An endpoint sends a segment.
-pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>, station: Station) {
-    if stands(own) && !station.lied_to && segment.len() > 0 && dissect::mac_at(frame, 0) == Some(STATION) {
-        moment.breach(NAME, format_args!("RFC 826: a segment of {:?} for a station that ARP never spoke of", own.tuple));
+pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut Endpoint, peer: Option<&Endpoint>, sender: Sender) {
+    if stands(own) && !sender.lied_to && segment.len() > 0 && dissect::mac_at(frame, 0) == Some(ATTACKER_MAC) {
+        moment.breach(NAME, format_args!("RFC 826: a segment of {:?} for a MAC address that ARP never spoke of", own.tuple));
     }
     if segment.len() == 0 || segment.has(SYN) {
         return;
@@ -183,7 +183,7 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], segment: &Segment, own: &mut E
     // (What lies in more pieces than the device gathers was as short before, or shorter where the program wrote less at a time. And where all segments are
     // short, what SACK takes of one is missing in its bytes.)
     let room = segment.len() + sack_len(segment);
-    let usual = own.forged.least.is_some_and(|least| least <= room) || own.forged.longest <= room || station.gathers_no_more(segment.len());
+    let usual = own.forged.least.is_some_and(|least| least <= room) || own.forged.longest <= room || sender.gathers_no_more(segment.len());
     own.forged.longest = own.forged.longest.max(segment.len());
     // (Who speaks without a stack may report that it has what lies in the middle of a segment.)
     let again = !usual && !own.lawless && segment.seq == own.una && before(segment.seq, own.nxt) && own.flight() > 2000;
@@ -204,7 +204,7 @@ fn sack_len(segment: &Segment) -> u32 {
     }
 }
 
-const STATION: MacAddr = forge::STATION;
+const ATTACKER_MAC: MacAddr = forge::ATTACKER_MAC;
 
 /// What an ICMP error quotes of a TCP segment: its ends, and its sequence number.
 pub(super) fn quoted(frame: &[u8], ip: &Ip) -> Option<(super::flow::Tuple, u32)> {
@@ -225,11 +225,11 @@ pub(super) fn error(frame: &[u8], ip: &Ip, seq: u32, own: &mut Endpoint) -> bool
 }
 
 /// A host was serviced, for whose socket datagrams without a checksum had arrived that nobody has read yet. `waits`: something waits for its reader;
-/// `screened`: the program decided about some, or there was no room.
-pub(super) fn unheard(moment: &Moment, unsummed: &mut Vec<(Instant, Datagram, u32)>, waits: bool, screened: bool) {
+/// `filtered`: the program decided about some, or there was no room.
+pub(super) fn unheard(moment: &Moment, unsummed: &mut Vec<(Instant, Datagram, u32)>, waits: bool, filtered: bool) {
     // What came while the device was in trouble may have been lost there.
     unsummed.retain(|&(at, ..)| at > moment.hampered);
-    if screened {
+    if filtered {
         unsummed.clear();
     }
     if let (Some((at, datagram, _)), false) = (unsummed.first(), waits) {

@@ -185,12 +185,12 @@ impl Groups {
 impl Checkers {
     /// A socket became a member, or is one that hears others than before.
     pub(crate) fn joined(&mut self, place: usize, now: Instant, socket: FlowId, group: IpAddr, filter: SourceFilter) {
-        let desk = &mut self.desks[place];
-        desk.now = now;
-        let was_member = desk.groups.groups.get(&group).is_some_and(|group| group.sockets.contains(&socket));
-        desk.groups.listen(now, group, socket, filter);
+        let ring_state = &mut self.ring_states[place];
+        ring_state.now = now;
+        let was_member = ring_state.groups.groups.get(&group).is_some_and(|group| group.sockets.contains(&socket));
+        ring_state.groups.listen(now, group, socket, filter);
         // (What is still to be polled is judged by what it wants then.)
-        if was_member && let Some(sock) = desk.sockets.get_mut(&socket) {
+        if was_member && let Some(sock) = ring_state.sockets.get_mut(&socket) {
             sock.hearing.rebound();
         }
         self.hears_more(place, socket, group);
@@ -198,18 +198,18 @@ impl Checkers {
 
     /// It is none any more.
     pub(crate) fn left(&mut self, place: usize, now: Instant, socket: FlowId, group: IpAddr) {
-        let desk = &mut self.desks[place];
-        desk.groups.leave(now, group, socket);
+        let ring_state = &mut self.ring_states[place];
+        ring_state.groups.leave(now, group, socket);
         // (What is still to be polled is another member's.)
-        if let Some(sock) = desk.sockets.get_mut(&socket) {
+        if let Some(sock) = ring_state.sockets.get_mut(&socket) {
             sock.hearing.rebound();
         }
     }
 
     /// It is closed, and leaves all.
     pub(super) fn left_all(&mut self, place: usize, socket: FlowId) {
-        let desk = &mut self.desks[place];
-        desk.groups.leave_all(desk.now, socket);
+        let ring_state = &mut self.ring_states[place];
+        ring_state.groups.leave_all(ring_state.now, socket);
     }
 
     /// A host sent a message about a group.
@@ -222,12 +222,12 @@ impl Checkers {
         let places = &self.places[moment.host];
         let mut lawful = false;
         for &place in places {
-            lawful = lawful || self.desks[place].groups.says(kind, group);
+            lawful = lawful || self.ring_states[place].groups.says(kind, group);
         }
         for &place in places {
-            lawful = lawful || kind == REPORT && self.desks[place].groups.reports(group);
+            lawful = lawful || kind == REPORT && self.ring_states[place].groups.reports(group);
         }
-        let doubtful = places.len() > 1 || places.iter().any(|&place| self.desks[place].groups.doubtful);
+        let doubtful = places.len() > 1 || places.iter().any(|&place| self.ring_states[place].groups.doubtful);
         if !lawful && !doubtful && self.is_calm(moment.host) {
             let what = if kind == LEAVE { "is left, and has members or never had" } else { "is reported, and has no member" };
             moment.breach(NAME, format_args!("RFC 2236 s3: {group} {what}"));
@@ -238,21 +238,21 @@ impl Checkers {
     pub(super) fn asked_about_groups(&mut self, moment: &Moment, bytes: &[u8], ip: &Ip) {
         let message = &bytes[ip.l4..ip.end];
         let place = self.first(moment.host);
-        if let Some(desk) = self.desks.get_mut(place)
+        if let Some(ring_state) = self.ring_states.get_mut(place)
             && ip.protocol == IGMP
             && message.len() >= 8
             && checksum::sum(0, message) == 0xffff
             && checksum::sum(0, &bytes[ip.offset..ip.l4]) == 0xffff
-            && (ip.dst == ALL_SYSTEMS || desk.groups.groups.contains_key(&ip.dst))
+            && (ip.dst == ALL_SYSTEMS || ring_state.groups.groups.contains_key(&ip.dst))
         {
-            desk.groups.heard(moment.at, message, ip.dst);
+            ring_state.groups.heard(moment.at, message, ip.dst);
         }
     }
 
     /// What a host heard of its groups is not known.
     pub(super) fn doubt_groups(&mut self, host: usize) {
         for &place in &self.places[host] {
-            self.desks[place].groups.doubtful = true;
+            self.ring_states[place].groups.doubtful = true;
         }
     }
 
@@ -260,7 +260,7 @@ impl Checkers {
     pub(super) fn settle_groups(&mut self, host: usize, judged: bool) {
         let is_shared = self.places[host].len() > 1;
         for &place in &self.places[host] {
-            let groups = &mut self.desks[place].groups;
+            let groups = &mut self.ring_states[place].groups;
             if !groups.just_left.is_empty() {
                 groups.just_left.clear();
             }
@@ -274,7 +274,7 @@ impl Checkers {
                 groups.unsaid.clear();
             }
             let moment = self.moment(self.first(host), None);
-            let groups = &mut self.desks[place].groups;
+            let groups = &mut self.ring_states[place].groups;
             if judged {
                 groups.check(&moment);
             }

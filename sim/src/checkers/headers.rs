@@ -1,4 +1,4 @@
-//! The form of every packet that a stack sends, from its bytes: the IPv4 header, checksums, and the station that it is for (RFC 791, RFC 1071, RFC 1112 s6.4); and of datagrams, what
+//! The form of every packet that a stack sends, from its bytes: the IPv4 header, checksums, and the MAC address that it is for (RFC 791, RFC 1071, RFC 1112 s6.4); and of datagrams, what
 //! their sockets' options say.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,7 +53,7 @@ pub(super) fn sent(moment: &Moment, frame: &[u8], ip: &Ip) {
     if ip.protocol == UDP && be16(frame, ip.l4 + 6) == Some(0) {
         breach("RFC 1122 s4.1.3.4: a datagram without a checksum, which nobody asked for");
     }
-    station(frame, ip, breach);
+    link_destination(frame, ip, breach);
     let some = be16(frame, if ip.is_v6() { frame.len() - 2 } else { ip.offset + 4 });
     let summed = frame.len() <= SUMMED_LEN || some.is_some_and(|id| id.is_multiple_of(SUMMED_EACH));
     let igmp = || ip.protocol == IGMP && checksum::sum(0, &frame[ip.l4..ip.end]) != 0xffff;
@@ -67,8 +67,8 @@ pub(super) fn unknown(moment: &Moment) {
     moment.breach(NAME, "RFC 791 s3.1: a packet whose header contradicts itself, or its frame");
 }
 
-/// RFC 1112 s6.4, RFC 894: a group's packets go to the group's station, one host's to one station.
-fn station(frame: &[u8], ip: &Ip, breach: impl Fn(&str)) {
+/// RFC 1112 s6.4, RFC 894: a group's packets go to the group's MAC address, one host's to one host.
+fn link_destination(frame: &[u8], ip: &Ip, breach: impl Fn(&str)) {
     let Some(to) = dissect::mac_at(frame, 0) else { return };
     let group = match ip.dst {
         IpAddr::V4(ip) => ip.is_multicast().then(|| [1, 0, 0x5e, ip.octets()[1] & 0x7f, ip.octets()[2], ip.octets()[3]]),
@@ -77,10 +77,10 @@ fn station(frame: &[u8], ip: &Ip, breach: impl Fn(&str)) {
     let is_broadcast = ip.dst == IpAddr::V4(Ipv4Addr::BROADCAST);
     if let Some(group) = group {
         if to.0 != group {
-            breach("RFC 1112 s6.4, RFC 2464 s7: a group's packet is not for the group's station");
+            breach("RFC 1112 s6.4, RFC 2464 s7: a group's packet is not for the group's MAC address");
         }
     } else if is_broadcast != (to == MacAddr::BROADCAST) || to.is_multicast() && to != MacAddr::BROADCAST {
-        breach("RFC 1122 s3.3.6: one host's packet is for many stations, or the reverse");
+        breach("RFC 1122 s3.3.6: one host's packet is for many hosts, or the reverse");
     }
 }
 

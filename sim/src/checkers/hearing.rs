@@ -219,7 +219,7 @@ impl Checkers {
         let host = moment.host;
         let Some((from, to)) = dissect::ports(&frame.bytes, ip) else { return };
         // (Rings that share a port share out what comes.)
-        let mut places = self.places[host].iter().filter(|&&place| self.desks[place].bound.contains_key(&(false, to.port())));
+        let mut places = self.places[host].iter().filter(|&&place| self.ring_states[place].bound.contains_key(&(false, to.port())));
         let (Some(&place), None) = (places.next(), places.next()) else { return };
         let for_all = dissect::mac_at(&frame.bytes, 0).is_some_and(|to| to.is_multicast()) && !ip.dst.is_multicast();
         let certain = !frame.marks.intersects(Marks::CORRUPTED | Marks::HIDDEN | Marks::FORGED) && !for_all && self.is_calm(host);
@@ -227,17 +227,17 @@ impl Checkers {
     }
 
     fn expect(&mut self, place: usize, at: Instant, (from, to): (SocketAddr, SocketAddr), datagram: Datagram, certain: bool, due: bool) {
-        let desk = &mut self.desks[place];
-        let Some(port) = desk.bound.get(&(false, to.port())) else { return };
+        let ring_state = &mut self.ring_states[place];
+        let Some(port) = ring_state.bound.get(&(false, to.port())) else { return };
         if to.ip().is_multicast() && !due {
-            desk.groups.came(at, (from, to), datagram);
+            ring_state.groups.came(at, (from, to), datagram);
         }
         let hearers: Vec<_> = match to.ip().is_multicast() {
-            true => desk.groups.members(to.ip(), from.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
+            true => ring_state.groups.members(to.ip(), from.ip()).filter(|&socket| port.hears(socket, from, to)).collect(),
             false => port.best(from, to).into_iter().collect(),
         };
         for socket in hearers {
-            if let Some(sock) = desk.sockets.get_mut(&socket) {
+            if let Some(sock) = ring_state.sockets.get_mut(&socket) {
                 sock.hearing.expect(at, datagram, certain, due);
             }
         }
@@ -245,11 +245,11 @@ impl Checkers {
 
     /// A socket became a member of a group: what is on its way there may be for it, too.
     pub(super) fn hears_more(&mut self, place: usize, socket: FlowId, group: IpAddr) {
-        let desk = &mut self.desks[place];
-        let Some(sock) = desk.sockets.get_mut(&socket) else { return };
-        for &(at, (from, to), datagram) in desk.groups.under_way(desk.now) {
-            let hears = desk.bound.get(&(false, to.port())).is_some_and(|port| port.hears(socket, from, to));
-            if to.ip() == group && hears && desk.groups.admits(group, socket, from.ip()) {
+        let ring_state = &mut self.ring_states[place];
+        let Some(sock) = ring_state.sockets.get_mut(&socket) else { return };
+        for &(at, (from, to), datagram) in ring_state.groups.under_way(ring_state.now) {
+            let hears = ring_state.bound.get(&(false, to.port())).is_some_and(|port| port.hears(socket, from, to));
+            if to.ip() == group && hears && ring_state.groups.admits(group, socket, from.ip()) {
                 sock.hearing.perhaps(at, datagram);
             }
         }
@@ -257,7 +257,7 @@ impl Checkers {
 
     /// A program said something to a group whose members on this ring hear it, too (IP_MULTICAST_LOOP).
     pub(super) fn looped(&mut self, place: usize, from: SocketAddr, to: SocketAddr, datagram: Datagram) {
-        let (at, host) = (self.desks[place].now, self.desks[place].host);
+        let (at, host) = (self.ring_states[place].now, self.ring_states[place].host);
         self.datagrams.delivered(host, datagram, false, false);
         let calm = self.is_calm(host);
         self.expect(place, at, (from, to), datagram, calm, true);
@@ -266,7 +266,7 @@ impl Checkers {
     /// A program read from a UDP socket, and got that: a datagram (`None`: a part of one), nothing, or an error.
     pub(super) fn heard(&mut self, moment: &Moment, socket: FlowId, result: Result<Option<&Datagram>, Error>, peek: bool) {
         let calm = self.is_calm(moment.host);
-        let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket) else { return };
+        let Some(sock) = self.ring_states[moment.place].sockets.get_mut(&socket) else { return };
         let hearing = &mut sock.hearing;
         hearing.told(moment, result.as_ref().err().copied().filter(|&error| error != Error::WouldBlock), calm);
         match result {
@@ -280,7 +280,7 @@ impl Checkers {
     /// A program sent a datagram, or could not.
     pub(super) fn said(&mut self, moment: &Moment, socket: FlowId, error: Option<Error>) {
         let calm = self.is_calm(moment.host);
-        let Some(sock) = self.desks[moment.place].sockets.get_mut(&socket) else { return };
+        let Some(sock) = self.ring_states[moment.place].sockets.get_mut(&socket) else { return };
         match error {
             None | Some(Error::Refused) => sock.hearing.told(moment, error, calm),
             // (That a neighbour cannot be reached, or that a datagram is too long, a send tells of itself: whether ICMP has said so as well is not known.)
@@ -291,7 +291,7 @@ impl Checkers {
 
     /// A UDP socket has other options.
     pub(crate) fn udp_configured(&mut self, place: usize, socket: FlowId, options: UdpOptions) {
-        if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+        if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) {
             sock.hearing.options = Some(options);
             // What had no room before may have some now, or the reverse.
             sock.hearing.lends = true;
@@ -304,9 +304,9 @@ impl Checkers {
             return;
         }
         let calm = self.is_calm(moment.host);
-        let desk = &mut self.desks[moment.place];
-        for socket in &desk.hearers {
-            if let Some(sock) = desk.sockets.get_mut(socket) {
+        let ring_state = &mut self.ring_states[moment.place];
+        for socket in &ring_state.hearers {
+            if let Some(sock) = ring_state.sockets.get_mut(socket) {
                 sock.hearing.polled(moment, calm);
             }
         }
@@ -334,21 +334,21 @@ impl Checkers {
         let calm = self.is_calm(moment.host) && moment.ip == Some(ip.dst);
         let alone = self.places[moment.host].len() == 1;
         for &place in &self.places[moment.host] {
-            let desk = &mut self.desks[place];
-            let Some(port) = desk.bound.get(&(false, local.port())) else {
-                desk.errors_under_way.came();
+            let ring_state = &mut self.ring_states[place];
+            let Some(port) = ring_state.bound.get(&(false, local.port())) else {
+                ring_state.errors_under_way.came();
                 continue;
             };
             let peers: Vec<_> = port.with_peer(local, remote).collect();
             if peers.is_empty() {
-                desk.errors_under_way.came();
+                ring_state.errors_under_way.came();
             }
             for &socket in &peers {
-                if let Some(sock) = desk.sockets.get_mut(&socket) {
+                if let Some(sock) = ring_state.sockets.get_mut(&socket) {
                     sock.hearing.errors += 1;
                     sock.hearing.error_came |= calm && alone && peers.len() == 1 && (kind, code) == refused;
                 }
-                desk.touch(socket);
+                ring_state.touch(socket);
             }
         }
     }

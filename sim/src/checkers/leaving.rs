@@ -1,10 +1,10 @@
-//! Connections that leave their ring for another carrier ([`ringway_stack::ring::Ring::dissolve`]): what is said to be left of one is what it had.
+//! Connections that leave their ring for another carrier ([`ringway_stack::ring::Ring::end_silently`]): what is said to be left of one is what it had.
 
 use std::net::SocketAddr;
 
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, Readiness, Ring};
-use ringway_stack::tcp::Remains;
+use ringway_stack::tcp::Undelivered;
 
 use super::flow::Tuple;
 use super::{Checkers, stream};
@@ -22,10 +22,11 @@ pub(super) struct Before {
 
 impl Checkers {
     /// A connection is about to leave its ring.
-    pub(crate) fn dissolves(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple) {
-        let desk = &mut self.desks[place];
-        desk.now = now;
-        let mut candidates: Vec<_> = desk.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(socket, _)| socket).collect();
+    pub(crate) fn ends_silently(&mut self, place: usize, now: Instant, ring: &R, tuple: Tuple) {
+        let ring_state = &mut self.ring_states[place];
+        ring_state.now = now;
+        let mut candidates: Vec<_> =
+            ring_state.sockets.iter().filter(|(_, sock)| sock.tuple == Some(tuple)).map(|(socket, _)| socket).collect();
         candidates.sort_unstable();
         let before = |socket: FlowId| {
             ring.info(socket)?;
@@ -34,16 +35,17 @@ impl Checkers {
         self.leaving = candidates.into_iter().filter_map(before).collect();
     }
 
-    /// It has left; `remains` are all that is left of it.
-    pub(crate) fn dissolved(&mut self, place: usize, ring: &R, tuple: Tuple, remains: &Remains) {
+    /// It has left; `undelivered` is all that is left of it.
+    pub(crate) fn ended_silently(&mut self, place: usize, ring: &R, tuple: Tuple, undelivered: &Undelivered) {
         let moment = self.moment(place, None);
         let before = core::mem::take(&mut self.leaving).into_iter().find(|before| ring.info(before.socket).is_none());
         let endpoint = before.and_then(|before| self.endpoint(place, before.socket));
-        let host = self.desks[place].host;
+        let host = self.ring_states[place].host;
         // One that nobody accepted has no socket, but its segments were seen.
-        let unaccepted = || self.flows.left(tuple, host, remains.sent_from.0).filter(|_| before.is_none());
+        let unaccepted = || self.flows.left(tuple, host, undelivered.sent_from.0).filter(|_| before.is_none());
         let id = endpoint.or_else(unaccepted);
-        let closed = before.and_then(|before| self.desks[place].sockets.remove(&before.socket)).is_some_and(|sock| sock.closed.is_some());
+        let closed =
+            before.and_then(|before| self.ring_states[place].sockets.remove(&before.socket)).is_some_and(|sock| sock.closed.is_some());
         let failed = before.is_some_and(|before| before.failed && !closed);
         // Of an orphan that is given up nobody hears.
         let own = id.filter(|_| before.is_some()).map(|id| self.flows.at(id));
@@ -55,7 +57,7 @@ impl Checkers {
                 &moment,
                 own,
                 peer.map(|peer| &*peer),
-                remains,
+                undelivered,
                 stream::Known { accepted: before.is_some(), closed, over, failed },
             );
             own.owner = None;
@@ -69,7 +71,7 @@ impl Checkers {
 
     /// A listener is closed: segments for what it accepted may now come to another ring, which has never heard of it.
     pub(super) fn unlisten(&mut self, place: usize, local: SocketAddr) {
-        let host = self.desks[place].host;
+        let host = self.ring_states[place].host;
         self.flows.forget_leaving(host, local);
     }
 }

@@ -38,7 +38,7 @@ impl Neighbour {
         *self = Self { asked_at: None, polls: 0, known_at: at };
     }
 
-    /// A host asked for it. `to`: the station that was asked.
+    /// A host asked for it. `to`: the MAC address that was asked.
     pub(super) fn asked(&mut self, moment: &Moment, target: IpAddr, to: MacAddr) {
         self.known_at = moment.at;
         if !to.is_multicast() {
@@ -67,7 +67,7 @@ impl Neighbour {
     }
 }
 
-/// RFC 826: a host claims its own address, for the station that it is.
+/// RFC 826: a host claims its own address, with the MAC address that it has.
 pub(super) fn claims(moment: &Moment, sender: IpAddr) {
     let is_link_local = || moment.ip.and_then(Family::link_local) == Some(sender);
     if moment.ip.is_some_and(|ip| ip != sender) && !is_link_local() {

@@ -83,7 +83,7 @@ impl Checkers {
             moment.breach(NAME, format_args!("{len} bytes that are lent were copied between the wire and their reader"));
         }
         let endpoint = self.endpoint(place, socket);
-        if let Some(sock) = self.desks[place].sockets.get_mut(&socket) {
+        if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) {
             sock.loans.lent += len;
             sock.loans.loans += 1;
         }
@@ -95,14 +95,14 @@ impl Checkers {
 
     /// A program is about to give something back: what it was, and what it is now.
     pub(crate) fn gives_back(&mut self, place: usize, now: Instant, socket: FlowId, was: &[u8], is: &[u8]) {
-        self.desks[place].now = now;
+        self.ring_states[place].now = now;
         let moment = self.moment(place, None);
         if was != is {
             let at = was.iter().zip(is).position(|(was, is)| was != is).unwrap_or(was.len().min(is.len()));
             moment.breach(NAME, format_args!("byte {at} of {} that {socket:?} lent changed while its reader held it", was.len()));
         }
         let endpoint = self.endpoint(place, socket);
-        if let Some(sock) = self.desks[place].sockets.get_mut(&socket)
+        if let Some(sock) = self.ring_states[place].sockets.get_mut(&socket)
             && sock.closed.is_none()
         {
             sock.loans.lent = sock.loans.lent.saturating_sub(was.len());

@@ -97,7 +97,7 @@ impl Checkers {
 
     /// The sockets of a port are others now.
     pub(super) fn note_bound(&mut self, place: usize, bound: (bool, u16)) {
-        let Some(port) = self.desks[place].bound.get(&bound) else { return };
+        let Some(port) = self.ring_states[place].bound.get(&bound) else { return };
         let (mixed_addresses, mixed_peers, several) = port.mixture();
         let notes = match bound.0 {
             true => [(several, State::ListenersShare), (mixed_addresses, State::BoundToAllAndOne)],

@@ -6,8 +6,8 @@
 //!
 //! What a stack owes the wire is worked out by `shadow`, a TCP of their own.
 //! One law a file: `stream`, `datagrams`, `after_close`, `sequence`, `window`, `info`, `rto`, `timers`, `edges`,
-//! `closing`, `resources`, `loans`, `screening`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
-//! `groups`, `neighbours`, `link`; and of connections that go over to another station, `moves`.
+//! `closing`, `resources`, `loans`, `recv_filter`, `sharing`, `forged`, `sleepers`; and of what is not TCP's, `headers`, `answers`, `hearing`,
+//! `groups`, `neighbours`, `link`; and of connections that go over to another MAC address, `moves`.
 //! Where a frame may have been lost between the NIC and the stack, they assume whatever excuses more.
 //! Corruption that no checksum catches exempts content, nothing else. That each of them can fail is shown by mutants of the stack
 //! (`tests/mutants.rs`).
@@ -18,7 +18,6 @@ mod breach;
 mod calls;
 mod closing;
 mod datagrams;
-mod desk;
 mod edges;
 mod flow;
 mod forged;
@@ -33,9 +32,10 @@ mod marking;
 mod moves;
 mod neighbours;
 mod ranges;
+mod recv_filter;
 mod resources;
+mod ring_state;
 mod rto;
-mod screening;
 mod sequence;
 mod services;
 mod shadow;
@@ -58,8 +58,8 @@ use ringway_stack::Instant;
 
 pub use self::breach::{Breach, NotABreach};
 use self::datagrams::Datagrams;
-use self::desk::{Desk, Sock};
 use self::flow::{Flows, Tuple};
+use self::ring_state::{RingState, Sock};
 use crate::fabric::Marks;
 use crate::reached::Reached;
 use crate::segment;
@@ -78,7 +78,7 @@ pub const CHECKERS: [&str; 38] = [
     "closing",
     "resources",
     "loans",
-    "screening",
+    "recv_filter",
     "sharing",
     "sleepers",
     "format",
@@ -109,7 +109,7 @@ pub const CHECKERS: [&str; 38] = [
 /// Where and when something is checked.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
-    /// The desk of a host's ring.
+    /// The place of a host's ring in `ring_states`.
     place: usize,
     host: usize,
     ip: Option<IpAddr>,
@@ -162,8 +162,8 @@ pub struct Checkers {
     flows: Flows,
     datagrams: Datagrams,
     /// One for each ring of each host.
-    desks: Vec<Desk>,
-    /// Where the desks of each host's rings are.
+    ring_states: Vec<RingState>,
+    /// Where each host's rings are in `ring_states`.
     places: Vec<Vec<usize>>,
     /// Connections between two rings.
     moving: BTreeMap<Tuple, Sock>,
@@ -179,7 +179,7 @@ pub struct Checkers {
     /// What came lately to each host, for which it may have no connection.
     strays: Vec<shadow::resets::State>,
     /// What each host was told of its neighbours, and wants of them.
-    acquaintances: Vec<neighbours::State>,
+    neighbour_tables: Vec<neighbours::State>,
     /// What each host was asked lately.
     answers: Vec<answers::State>,
     /// Ports of each host that ever had a listener: what is left of one may answer.
@@ -188,7 +188,7 @@ pub struct Checkers {
     begun: BTreeSet<Tuple>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
     strangers: BTreeSet<SocketAddr>,
-    /// Hosts that an attacker told by ARP whose station is his, or by a SYN while they did not know better, to which they may lawfully send what is for others.
+    /// Hosts that an attacker told by ARP that somebody has his MAC address, or by a SYN while they did not know better, to which they may lawfully send what is for others.
     lied_to: BTreeSet<usize>,
     /// Since when no fault strikes any more.
     healed_at: Option<Instant>,
@@ -198,14 +198,14 @@ pub struct Checkers {
 }
 
 impl Checkers {
-    /// A ring of a host, by the numbers of both, (re)starts: whatever it was before is forgotten. Where its desk is.
+    /// A ring of a host, by the numbers of both, (re)starts: whatever it was before is forgotten. Its place in `ring_states`.
     pub(crate) fn adopt(&mut self, (host, ring): (usize, usize), ip: IpAddr, time_wait: Duration) -> usize {
         if self.places.len() <= host {
             self.places.resize_with(host + 1, Vec::new);
         }
         if self.places[host].len() <= ring {
-            self.places[host].push(self.desks.len());
-            self.desks.push(Desk::default());
+            self.places[host].push(self.ring_states.len());
+            self.ring_states.push(RingState::default());
         } else {
             self.note_left_by(ip);
             self.flows.forget(host);
@@ -218,17 +218,17 @@ impl Checkers {
             self.strays.resize_with(host + 1, shadow::resets::State::default);
             self.answers.resize_with(host + 1, answers::State::default);
             self.stirred.resize_with(host + 1, Vec::new);
-            self.acquaintances.resize_with(host + 1, neighbours::State::default);
+            self.neighbour_tables.resize_with(host + 1, neighbours::State::default);
         }
         self.forget_neighbours(host);
         let place = self.places[host][ring];
-        // (What still comes for a station that it had before the crash is not for it.)
-        let Desk { now, ahead, readdressed, .. } = self.desks[place];
-        self.desks[place] = Desk { host, ip: Some(ip), time_wait, now, ahead, readdressed, ..Desk::default() };
+        // (What still comes for a MAC address that it had before the crash is not for it.)
+        let RingState { now, ahead, readdressed, .. } = self.ring_states[place];
+        self.ring_states[place] = RingState { host, ip: Some(ip), time_wait, now, ahead, readdressed, ..RingState::default() };
         place
     }
 
-    /// The desk of a host's first ring.
+    /// The place of a host's first ring in `ring_states`.
     fn first(&self, host: usize) -> usize {
         self.places.get(host).and_then(|places| places.first().copied()).unwrap_or(usize::MAX)
     }
@@ -244,10 +244,10 @@ impl Checkers {
     }
 
     fn moment(&self, place: usize, frame: Option<u64>) -> Moment {
-        let desk = self.desks.get(place);
-        let (host, ip, at) = desk.map_or((usize::MAX, None, Instant::ZERO), |d| (d.host, d.ip, d.now));
+        let ring_state = self.ring_states.get(place);
+        let (host, ip, at) = ring_state.map_or((usize::MAX, None, Instant::ZERO), |d| (d.host, d.ip, d.now));
         let zero = Instant::ZERO;
-        let (excused, hampered, hampered_since) = desk.map_or((zero, zero, zero), |d| (d.excused, d.hampered, d.hampered_since));
+        let (excused, hampered, hampered_since) = ring_state.map_or((zero, zero, zero), |d| (d.excused, d.hampered, d.hampered_since));
         Moment { place, host, ip, at, excused, hampered, hampered_since, frame, connection: None }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that go over to a ring which is another station, and whose peer is told ([`ringway_stack::ring::Ring::tcp_keep_silent`]): nothing is said there before the
+//! Connections that go over to a ring which has another MAC address, and whose peer is told ([`ringway_stack::ring::Ring::tcp_keep_silent`]): nothing is said there before the
 //! peer follows, and nothing where they were; as soon as each knows where the other is, something is; and a peer that dies before it follows leaves a
 //! connection that is reset.
 
@@ -75,7 +75,7 @@ impl Checkers {
     /// The endpoint of a connection, whether its program has it, or has yet to accept it.
     fn endpoint_between(&mut self, place: usize, ring: &R, socket: FlowId) -> Option<usize> {
         let between = ring.info(socket).and_then(|info| Some((info.local, info.remote?)));
-        let host = self.desks[place].host;
+        let host = self.ring_states[place].host;
         let of_host = |id: &usize| self.flows.at(*id).host == host;
         let unaccepted = between.and_then(|tuple| self.flows.id(tuple)).filter(of_host);
         self.endpoint(place, socket).or(unaccepted)
@@ -88,7 +88,7 @@ impl Checkers {
 
     /// A connection that has come to a ring says nothing until its peer follows.
     pub(crate) fn silenced(&mut self, place: usize, now: Instant, socket: FlowId) {
-        self.desks[place].now = now;
+        self.ring_states[place].now = now;
         self.reached.note(reached::State::WentOver);
         if let Some(id) = self.endpoint(place, socket) {
             let own = self.flows.at_mut(id);
@@ -99,20 +99,20 @@ impl Checkers {
 
     /// Its peer follows, or knows of no such connection.
     pub(crate) fn speaks(&mut self, place: usize, now: Instant, ring: &R, socket: FlowId) {
-        self.desks[place].now = now;
+        self.ring_states[place].now = now;
         let Some(id) = self.endpoint(place, socket).filter(|&id| self.flows.at(id).moves.silent) else { return };
         self.reached.note(reached::State::SpokeAgain);
         self.flows.at_mut(id).moves.silent = false;
-        let desk = &mut self.desks[place];
-        if desk.sockets.get(&socket).and_then(|sock| sock.closed).is_some_and(|closed| closed.reset_due) {
-            desk.closing.insert((now + RESET_BOUND, socket));
+        let ring_state = &mut self.ring_states[place];
+        if ring_state.sockets.get(&socket).and_then(|sock| sock.closed).is_some_and(|closed| closed.reset_due) {
+            ring_state.closing.insert((now + RESET_BOUND, socket));
         }
         self.knows_its_peer(now, ring, socket, id);
     }
 
-    /// A connection's peer is at another station from now on.
+    /// A connection's peer is at another MAC address from now on.
     pub(crate) fn follows(&mut self, place: usize, now: Instant, ring: &R, socket: FlowId) {
-        self.desks[place].now = now;
+        self.ring_states[place].now = now;
         self.reached.note(reached::State::Followed);
         let Some(id) = self.endpoint_between(place, ring, socket) else { return };
         if self.flows.at(id).moves.silent {
@@ -145,12 +145,12 @@ impl Checkers {
 
     /// A host is about to send a segment of a connection, which is with one of its rings.
     pub(super) fn says(&mut self, moment: &Moment, bytes: &[u8], segment: &Segment, id: usize) {
-        if !self.desks[self.first(moment.host)].stations {
+        if !self.ring_states[self.first(moment.host)].mac_per_ring {
             return;
         }
         let own = self.flows.at_mut(id);
         own.moves.owes = false;
-        // Each ring has a station, whose second byte is its number.
+        // Each ring has a MAC address, whose second byte is its number.
         let from = bytes.get(7).and_then(|ring| self.places[moment.host].get(usize::from(*ring)));
         let (Some((at, _)), Some(&from)) = (own.owner, from) else { return };
         let moment = moment.about(own.tuple);
@@ -192,7 +192,7 @@ impl Checkers {
 
     /// Endpoints of connections with a host.
     fn peers_of(&self, host: usize) -> Vec<usize> {
-        let ip = self.desks[self.first(host)].ip;
+        let ip = self.ring_states[self.first(host)].ip;
         let is_peers = |own: &Endpoint| own.host != host && Some(own.tuple.1.ip()) == ip;
         self.flows.ids().filter(|&id| is_peers(self.flows.at(id))).collect()
     }

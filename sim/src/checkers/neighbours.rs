@@ -1,4 +1,4 @@
-//! Which station a neighbour's packets go to, and what waits until that is known, from frames and calls (RFC 826, RFC 1122 s2.3.2): to the station that claimed the address last, if
+//! Which MAC address a neighbour's packets go to, and what waits until that is known, from frames and calls (RFC 826, RFC 1122 s2.3.2): to the host that claimed the address last, if
 //! it was asked for or asked itself; who is asked for is asked again, and in the end given up; what waits goes as soon as there is an answer, or never.
 
 use core::time::Duration;
@@ -42,7 +42,7 @@ struct Waiting {
 /// What a host was told of a neighbour, and wants of it.
 #[derive(Debug, Default)]
 struct Neighbour {
-    /// Stations that claimed its address, the last one last, and when that was.
+    /// MAC addresses that claimed its address, the last one last, and when that was.
     claims: VecDeque<MacAddr>,
     claimed_at: Instant,
     claimed_first: Instant,
@@ -67,7 +67,7 @@ pub(super) struct State {
     known: BTreeMap<IpAddr, Neighbour>,
     /// One is asked for, or something waits.
     busy: bool,
-    /// The host's station is another, and it is to say so.
+    /// The host's MAC address is another, and it is to say so.
     pub(super) moved: bool,
 }
 
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// A packet goes to a neighbour, at that station.
+    /// A packet goes to a neighbour, at that MAC address.
     fn sent(&mut self, moment: &Moment, ip: IpAddr, mac: MacAddr) {
         let Some(neighbour) = self.known.get_mut(&ip) else {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which never said where it is"));
@@ -229,22 +229,22 @@ impl Checkers {
             _ => (false, dissect::mac_at(bytes, 6), false),
         };
         if let Some(mac) = mac.filter(|mac| !mac.is_multicast() && !sender.is_unspecified()) {
-            self.acquaintances[moment.host].claimed(moment.at, sender, mac, by_arp, asks_us);
+            self.neighbour_tables[moment.host].claimed(moment.at, sender, mac, by_arp, asks_us);
         }
     }
 
     /// A host asked everybody for somebody.
     pub(super) fn asked_for(&mut self, moment: &Moment, target: IpAddr) {
-        let stranger = !self.desks.iter().any(|desk| desk.ip == Some(target));
+        let stranger = !self.ring_states.iter().any(|ring_state| ring_state.ip == Some(target));
         if self.knows_neighbours(moment.host) {
-            self.acquaintances[moment.host].asked(moment, target, stranger);
+            self.neighbour_tables[moment.host].asked(moment, target, stranger);
         }
     }
 
     /// A packet left for a neighbour; a datagram, perhaps.
     pub(super) fn went_to(&mut self, moment: &Moment, bytes: &[u8], target: IpAddr, datagram: Option<Datagram>) {
         if let Some(mac) = dissect::mac_at(bytes, 0).filter(|_| !target.is_multicast() && self.knows_neighbours(moment.host)) {
-            let state = &mut self.acquaintances[moment.host];
+            let state = &mut self.neighbour_tables[moment.host];
             state.sent(moment, target, mac);
             if let Some(datagram) = datagram {
                 state.left(moment, target, &datagram);
@@ -255,27 +255,27 @@ impl Checkers {
     /// A program said something to a neighbour.
     pub(super) fn said_to(&mut self, moment: &Moment, target: IpAddr, datagram: Datagram) {
         if !target.is_multicast() && self.knows_neighbours(moment.host) {
-            self.acquaintances[moment.host].said(moment.at, target, datagram);
+            self.neighbour_tables[moment.host].said(moment.at, target, datagram);
         }
     }
 
     /// A host has been serviced. `judged`: it had no excuse for what it did not do.
     pub(super) fn settle_neighbours(&mut self, host: usize, judged: bool) {
-        if self.acquaintances[host].busy {
+        if self.neighbour_tables[host].busy {
             let moment = self.moment(self.first(host), None);
             let judged = judged && self.knows_neighbours(host);
-            self.acquaintances[host].settle(&moment, judged);
+            self.neighbour_tables[host].settle(&moment, judged);
         }
     }
 
-    /// A host that got another station was serviced: it has said so (RFC 5227 s3).
+    /// A host that got another MAC address was serviced: it has said so (RFC 5227 s3).
     pub(super) fn settle_move(&mut self, host: usize, free: bool) {
-        if core::mem::take(&mut self.acquaintances[host].moved)
+        if core::mem::take(&mut self.neighbour_tables[host].moved)
             && free
             && let moment = self.moment(self.first(host), None)
             && moment.at > moment.hampered
         {
-            moment.breach(NAME, "RFC 5227 s3: it has another station, and nobody is told");
+            moment.breach(NAME, "RFC 5227 s3: it has another MAC address, and nobody is told");
         }
     }
 }

@@ -22,20 +22,20 @@ const STALL_LOOK: Duration = Duration::from_millis(100);
 impl Checkers {
     /// A host is about to poll its ring.
     pub(crate) fn polls(&mut self, place: usize, now: Instant, ring: &R) {
-        let desk = &mut self.desks[place];
-        desk.now = now;
-        for &socket in &desk.hearers {
-            if let Some(sock) = desk.sockets.get_mut(&socket) {
+        let ring_state = &mut self.ring_states[place];
+        ring_state.now = now;
+        for &socket in &ring_state.hearers {
+            if let Some(sock) = ring_state.sockets.get_mut(&socket) {
                 sock.hearing.polls();
             }
         }
         let standing = ring.queues().standing();
-        desk.scarce |= standing.scarce || standing.rx_buffers_max <= FEW_BUFFERS;
-        (desk.merges, desk.stations) = (standing.merges, standing.has_stations);
-        desk.gathers = standing.gathers;
-        desk.raw |= standing.has_raw_ring;
-        desk.mtu = ring.queues().capabilities().mtu;
-        let host = desk.host;
+        ring_state.scarce |= standing.scarce || standing.rx_buffers_max <= FEW_BUFFERS;
+        (ring_state.merges, ring_state.mac_per_ring) = (standing.merges, standing.has_mac_per_ring);
+        ring_state.gathers = standing.gathers;
+        ring_state.raw |= standing.has_raw_ring;
+        ring_state.mtu = ring.queues().capabilities().mtu;
+        let host = ring_state.host;
         self.flows.unsteered(host, ring.queues().take_unsteered());
     }
 
@@ -43,17 +43,17 @@ impl Checkers {
     pub(crate) fn jumped(&mut self, now: Instant, host: usize, by: Duration) {
         self.note_jumped(by);
         for &place in &self.places[host] {
-            let desk = &mut self.desks[place];
-            desk.ahead += by;
-            desk.excused = desk.excused.max(now + desk.ahead);
+            let ring_state = &mut self.ring_states[place];
+            ring_state.ahead += by;
+            ring_state.excused = ring_state.excused.max(now + ring_state.ahead);
         }
     }
 
     /// An event was taken.
     pub(crate) fn event(&mut self, place: usize, event: Event) {
         let moment = self.moment(place, None);
-        let desk = &mut self.desks[place];
-        let Some(sock) = desk.sockets.get_mut(&event.flow) else { return };
+        let ring_state = &mut self.ring_states[place];
+        let Some(sock) = ring_state.sockets.get_mut(&event.flow) else { return };
         if sock.closed.is_some() {
             edges::after_close(&moment, event.edges);
         }
@@ -65,20 +65,20 @@ impl Checkers {
         if event.edges.contains(Readiness::IN) {
             sock.hearing.raised();
         }
-        desk.touch(event.flow);
+        ring_state.touch(event.flow);
     }
 
     /// All events of a poll were taken: each socket that something came for is looked at.
     pub(crate) fn polled(&mut self, place: usize, ring: &R) {
-        let desk = &mut self.desks[place];
-        desk.errors_under_way.polled(desk.now);
-        if desk.touched.is_empty() {
+        let ring_state = &mut self.ring_states[place];
+        ring_state.errors_under_way.polled(ring_state.now);
+        if ring_state.touched.is_empty() {
             return;
         }
         let moment = self.moment(place, None);
         self.datagrams_polled(&moment, ring);
-        for at in 0..self.desks[place].touched.len() {
-            let socket = self.desks[place].touched[at];
+        for at in 0..self.ring_states[place].touched.len() {
+            let socket = self.ring_states[place].touched[at];
             let endpoint = self.endpoint(place, socket);
             let Some(info) = ring.info(socket) else { continue };
             let mut had_room = false;
@@ -87,7 +87,7 @@ impl Checkers {
                 had_room = own.info.progressed();
                 had_room |= own.info.sampled(moment.at, info.cwnd);
             }
-            let Some(sock) = self.desks[place].sockets.get_mut(&socket) else { continue };
+            let Some(sock) = self.ring_states[place].sockets.get_mut(&socket) else { continue };
             let raised = core::mem::replace(&mut sock.raised, Readiness::empty());
             if sock.closed.is_none() {
                 sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
@@ -99,30 +99,30 @@ impl Checkers {
 
     /// A host has come to rest, and its frames are on the wire.
     pub(crate) fn serviced(&mut self, place: usize, now: Instant, ring: &R) {
-        let desk = &mut self.desks[place];
-        let now = now + desk.ahead;
-        desk.now = now;
+        let ring_state = &mut self.ring_states[place];
+        let now = now + ring_state.ahead;
+        ring_state.now = now;
         let moment = self.moment(place, None);
         let deadline = ring.next_deadline();
         if deadline.is_some_and(|at| at <= now) {
             moment.breach(timers::NAME, format_args!("a deadline ({deadline:?}) that is not in the future"));
         }
         let stalled = deadline.is_some_and(|at| at <= now + STALL_MAX);
-        let mut touched = core::mem::take(&mut self.desks[place].touched);
+        let mut touched = core::mem::take(&mut self.ring_states[place].touched);
         for socket in touched.drain(..) {
             self.look(&moment, socket, ring, stalled);
         }
-        self.desks[place].touched = touched;
-        self.desks[place].hearers.clear();
+        self.ring_states[place].touched = touched;
+        self.ring_states[place].hearers.clear();
         self.take_turn(&moment, ring);
         self.settle(&moment, ring);
         let drops = ring.counters().tx_drops;
-        let desk = &mut self.desks[place];
-        desk.dropped |= drops > desk.tx_drops;
-        (desk.refused, desk.tx_drops) = (ring.refused(), drops);
-        desk.balked |= desk.refused || drops > 0;
-        let before = core::mem::replace(&mut desk.serviced_at, now);
-        desk.refused_since = desk.refused.then(|| desk.refused_since.unwrap_or(before));
+        let ring_state = &mut self.ring_states[place];
+        ring_state.dropped |= drops > ring_state.tx_drops;
+        (ring_state.refused, ring_state.tx_drops) = (ring.refused(), drops);
+        ring_state.balked |= ring_state.refused || drops > 0;
+        let before = core::mem::replace(&mut ring_state.serviced_at, now);
+        ring_state.refused_since = ring_state.refused.then(|| ring_state.refused_since.unwrap_or(before));
         if self.places[moment.host].last() == Some(&place) {
             self.settle_shadows(moment.host);
         }
@@ -135,18 +135,21 @@ impl Checkers {
         }
         let mut service = shadow::Service { calm: self.is_calm(host), free: true, ..shadow::Service::default() };
         for &place in &self.places[host] {
-            let desk = &mut self.desks[place];
-            service.free &= !desk.refused;
-            service.refused |= desk.balked;
-            service.dropped |= desk.dropped;
-            service.scarce |= core::mem::take(&mut desk.scarce);
-            service.merges |= desk.merges;
+            let ring_state = &mut self.ring_states[place];
+            service.free &= !ring_state.refused;
+            service.refused |= ring_state.balked;
+            service.dropped |= ring_state.dropped;
+            service.scarce |= core::mem::take(&mut ring_state.scarce);
+            service.merges |= ring_state.merges;
         }
-        let excused = self.places[host].iter().map(|&place| self.desks[place].excused).max();
+        let excused = self.places[host].iter().map(|&place| self.ring_states[place].excused).max();
         if service.free {
             // What the device refused of what strangers are told is told no more.
-            let dropped = self.places[host].iter().fold(false, |any, &place| core::mem::take(&mut self.desks[place].dropped) | any);
-            self.settle_strays(host, service.calm && !dropped && excused.is_none_or(|excused| self.desks[self.first(host)].now > excused));
+            let dropped = self.places[host].iter().fold(false, |any, &place| core::mem::take(&mut self.ring_states[place].dropped) | any);
+            self.settle_strays(
+                host,
+                service.calm && !dropped && excused.is_none_or(|excused| self.ring_states[self.first(host)].now > excused),
+            );
             let judged = service.calm && !dropped && !self.is_raw(host);
             self.settle_answers(host, judged);
             self.settle_groups(host, judged);
@@ -167,22 +170,22 @@ impl Checkers {
 
     /// Whether nothing came to a host, or went from it, since the service before, and nothing is awaited of it.
     fn was_idle(&self, host: usize) -> bool {
-        let acquaintances = &self.acquaintances[host];
+        let neighbour_table = &self.neighbour_tables[host];
         self.stirred[host].is_empty()
             && self.strays[host].is_empty()
             && !self.answers[host].is_stirred()
-            && !acquaintances.is_busy()
-            && !acquaintances.moved
-            && self.places[host].iter().all(|&place| self.desks[place].groups.are_quiet())
+            && !neighbour_table.is_busy()
+            && !neighbour_table.moved
+            && self.places[host].iter().all(|&place| self.ring_states[place].groups.are_quiet())
     }
 
     /// As [`Checkers::settle_shadows`], where only what is noted of the device is to be forgotten.
     fn settle_idle(&mut self, host: usize) {
-        let free = !self.places[host].iter().any(|&place| self.desks[place].refused);
+        let free = !self.places[host].iter().any(|&place| self.ring_states[place].refused);
         for &place in &self.places[host] {
-            let desk = &mut self.desks[place];
-            desk.scarce = false;
-            desk.dropped &= !free;
+            let ring_state = &mut self.ring_states[place];
+            ring_state.scarce = false;
+            ring_state.dropped &= !free;
         }
     }
 
@@ -196,10 +199,12 @@ impl Checkers {
         let (own, peer) = self.flows.both(id);
         (own.merges, own.calm) = (service.merges, service.calm);
         let (place, peer) = (own.owner.map_or(usize::MAX, |(place, _)| place), peer.map(|peer| &*peer));
-        let desk = self.desks.get(place).or(self.desks.get(self.places[host][0]));
-        let (ip, at, excused) = desk.map_or((None, Instant::ZERO, Instant::ZERO), |desk| (desk.ip, desk.now, desk.excused));
-        let (hampered, hampered_since) = desk.map_or((Instant::ZERO, Instant::ZERO), |desk| (desk.hampered, desk.hampered_since));
-        let steady = desk.is_some_and(|desk| !desk.balked);
+        let ring_state = self.ring_states.get(place).or(self.ring_states.get(self.places[host][0]));
+        let (ip, at, excused) =
+            ring_state.map_or((None, Instant::ZERO, Instant::ZERO), |ring_state| (ring_state.ip, ring_state.now, ring_state.excused));
+        let (hampered, hampered_since) =
+            ring_state.map_or((Instant::ZERO, Instant::ZERO), |ring_state| (ring_state.hampered, ring_state.hampered_since));
+        let steady = ring_state.is_some_and(|ring_state| !ring_state.balked);
         let moment = Moment { place, host, ip, at, excused, hampered, hampered_since, frame: None, connection: Some(own.tuple) };
         let received = own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
         shadow::serviced(&moment, own, peer, service);
@@ -210,23 +215,23 @@ impl Checkers {
         }
         let more = received.is_some() && received < own.irs.and_then(|irs| own.shadow.receiver.bytes(irs));
         if let Some((place, socket)) = own.owner
-            && let Some(sock) = self.desks[place].sockets.get_mut(&socket).filter(|sock| sock.closed.is_none())
+            && let Some(sock) = self.ring_states[place].sockets.get_mut(&socket).filter(|sock| sock.closed.is_none())
         {
             sock.edges.serviced(&moment, own, more && sock.since < moment.at);
         }
         if let Some(since) = shadow::begins_waiting(own)
             && let Some((place, socket)) = own.owner
-            && let desk = &mut self.desks[place]
-            && let Some(sock) = desk.sockets.get_mut(&socket)
+            && let ring_state = &mut self.ring_states[place]
+            && let Some(sock) = ring_state.sockets.get_mut(&socket)
         {
-            sock.waiting = Some(rto::Waiting { since, time: desk.time_wait });
-            desk.waiting.push(socket);
+            sock.waiting = Some(rto::Waiting { since, time: ring_state.time_wait });
+            ring_state.waiting.push(socket);
         }
     }
 
     /// Whoever spoke to nobody was told so (RFC 9293 s3.10.7.1). `judged`: the host has no excuse.
     fn settle_strays(&mut self, host: usize, judged: bool) {
-        if judged && self.strays[host].has_unknown() && !self.places[host].iter().any(|&place| self.desks[place].raw) {
+        if judged && self.strays[host].has_unknown() && !self.places[host].iter().any(|&place| self.ring_states[place].raw) {
             self.judge_strays(host);
         }
         self.strays[host].serviced();
@@ -236,7 +241,7 @@ impl Checkers {
         let moment = self.moment(self.first(host), None);
         for stray in self.strays[host].unknown() {
             let (local, remote) = stray.tuple;
-            let listens = || self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(true, local.port())));
+            let listens = || self.places[host].iter().any(|&place| self.ring_states[place].bound.contains_key(&(true, local.port())));
             let is_known =
                 || self.flows.id(stray.tuple).is_some() || self.flows.id((remote, local)).is_some_and(|id| self.flows.at(id).lawless);
             let ours = moment.ip == Some(local.ip()) && !self.strangers.contains(&local) && !self.strangers.contains(&remote);
@@ -250,11 +255,11 @@ impl Checkers {
     /// Time has passed, perhaps without the host noticing: what it should have asked to be woken for is overdue.
     pub(crate) fn passed(&mut self, place: usize, now: Instant, ring: &R) {
         // A host that asked and was not served (it was paused) is not to blame.
-        let Some(now) = self.desks.get(place).map(|desk| now + desk.ahead) else { return };
+        let Some(now) = self.ring_states.get(place).map(|ring_state| now + ring_state.ahead) else { return };
         if ring.next_deadline().is_some_and(|at| at <= now) || ring.queues().rx_ready() {
             return;
         }
-        self.desks[place].now = now;
+        self.ring_states[place].now = now;
         let moment = self.moment(place, None);
         self.settle(&moment, ring);
     }
@@ -272,15 +277,15 @@ impl Checkers {
             window::serviced(moment.at, own, stalled, asks);
             self.schedule(moment.place, id);
         }
-        let desk = &mut self.desks[moment.place];
-        let Some(sock) = desk.sockets.get_mut(&socket) else { return };
+        let ring_state = &mut self.ring_states[moment.place];
+        let Some(sock) = ring_state.sockets.get_mut(&socket) else { return };
         sock.touched = false;
         sock.hearing.polls();
         if let (false, Some(info)) = (sock.unsummed.is_empty(), &info) {
             // What the program's filter holds or has dropped, it has heard of.
-            let screened =
+            let filtered =
                 ring.has_candidate(socket) || loans::dropped_bytes(ring, socket) > 0 || info.counters.rx_drops > sock.drops_before;
-            forged::unheard(moment, &mut sock.unsummed, info.recv_queue > 0, screened);
+            forged::unheard(moment, &mut sock.unsummed, info.recv_queue > 0, filtered);
         }
         sock.drops_before = info.as_ref().map_or(0, |info| info.counters.rx_drops);
         let state = info.and_then(|info| info.state);
@@ -291,54 +296,54 @@ impl Checkers {
             }
         }
         if info.is_none() && sock.waiting.is_none() && sock.closed.is_none_or(|closed| !closed.reset_due) {
-            desk.sockets.remove(&socket);
+            ring_state.sockets.remove(&socket);
         }
     }
 
     fn schedule(&mut self, place: usize, id: usize) {
         let own = self.flows.at_mut(id);
-        let desk = &mut self.desks[place];
-        if let Some((at, _)) = timers::due(own, desk.excused)
+        let ring_state = &mut self.ring_states[place];
+        if let Some((at, _)) = timers::due(own, ring_state.excused)
             && own.timers.scheduled.is_none_or(|scheduled| at < scheduled)
         {
             own.timers.scheduled = Some(at);
-            desk.agenda.insert((at, id));
+            ring_state.agenda.insert((at, id));
         }
     }
 
     /// Looks at one connection in TIME-WAIT: nothing else might touch it before its time is up.
     fn take_turn(&mut self, moment: &Moment, ring: &R) {
-        let desk = &mut self.desks[moment.place];
-        if desk.waiting.is_empty() {
+        let ring_state = &mut self.ring_states[moment.place];
+        if ring_state.waiting.is_empty() {
             return;
         }
-        desk.turn = (desk.turn + 1) % desk.waiting.len();
-        let (turn, socket) = (desk.turn, desk.waiting[desk.turn]);
+        ring_state.turn = (ring_state.turn + 1) % ring_state.waiting.len();
+        let (turn, socket) = (ring_state.turn, ring_state.waiting[ring_state.turn]);
         self.look(moment, socket, ring, true);
-        let desk = &mut self.desks[moment.place];
-        if desk.sockets.get(&socket).is_none_or(|sock| sock.waiting.is_none()) {
-            desk.waiting.swap_remove(turn);
+        let ring_state = &mut self.ring_states[moment.place];
+        if ring_state.sockets.get(&socket).is_none_or(|sock| sock.waiting.is_none()) {
+            ring_state.waiting.swap_remove(turn);
         }
     }
 
     /// What is due by now must have been done.
     fn settle(&mut self, moment: &Moment, ring: &R) {
-        while let Some(&(at, id)) = self.desks[moment.place].agenda.first()
+        while let Some(&(at, id)) = self.ring_states[moment.place].agenda.first()
             && at <= moment.at
         {
-            self.desks[moment.place].agenda.pop_first();
+            self.ring_states[moment.place].agenda.pop_first();
             self.judge(moment, at, id, ring);
         }
-        while let Some(&(at, socket)) = self.desks[moment.place].closing.first()
+        while let Some(&(at, socket)) = self.ring_states[moment.place].closing.first()
             && at <= moment.at
         {
-            self.desks[moment.place].closing.pop_first();
+            self.ring_states[moment.place].closing.pop_first();
             self.judge_closed(moment, socket, ring);
         }
     }
 
     fn judge(&mut self, moment: &Moment, at: Instant, id: usize, ring: &R) {
-        let excused = self.desks[moment.place].excused;
+        let excused = self.ring_states[moment.place].excused;
         let own = self.flows.at_mut(id);
         let Some((place, _)) = own.owner else { return };
         if place != moment.place || own.timers.scheduled != Some(at) {
@@ -350,7 +355,7 @@ impl Checkers {
             Some((due, _)) if due <= moment.at && ring.refused() => {
                 let again = moment.at + STALL_LOOK;
                 own.timers.scheduled = Some(again);
-                self.desks[moment.place].agenda.insert((again, id));
+                self.ring_states[moment.place].agenda.insert((again, id));
             }
             Some((due, law)) if due <= moment.at => {
                 moment.breach(timers::NAME, format_args!("{law}: {:?} late, {:?}", moment.at.since(due), own.tuple));
@@ -362,12 +367,12 @@ impl Checkers {
 
     /// Whether a host's device ever refused what strangers are told.
     fn drops_answers(&self, host: usize) -> bool {
-        self.places[host].iter().any(|&place| self.desks[place].tx_drops > 0)
+        self.places[host].iter().any(|&place| self.ring_states[place].tx_drops > 0)
     }
 
     fn judge_closed(&mut self, moment: &Moment, socket: FlowId, ring: &R) {
-        let healed_at = self.healed_at.map(|at| at + self.desks[moment.place].ahead);
-        let Some(sock) = self.desks[moment.place].sockets.get(&socket) else { return };
+        let healed_at = self.healed_at.map(|at| at + self.ring_states[moment.place].ahead);
+        let Some(sock) = self.ring_states[moment.place].sockets.get(&socket) else { return };
         let Some(closed) = sock.closed else { return };
         let state = ring.info(socket).and_then(|info| info.state);
         // A peer that doesn't read keeps a connection for as long as it answers probes.
@@ -380,12 +385,12 @@ impl Checkers {
         let (silent, spoke_at) = own.map_or((false, closed.at), |own| (own.moves.is_silent(), own.moves.excused()));
         let closed = closing::Closed { reset_due: closed.reset_due && !lost && !silent, at: closed.at.max(spoke_at) };
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
-        let desk = &mut self.desks[moment.place];
+        let ring_state = &mut self.ring_states[moment.place];
         if state.is_some() {
             let since = closed.at.max(healed_at.unwrap_or(moment.at)).max(if shut_out { moment.at } else { closed.at });
-            desk.closing.insert((since.max(closed.at) + closing::BOUND, socket));
+            ring_state.closing.insert((since.max(closed.at) + closing::BOUND, socket));
         } else if !closed.reset_due {
-            desk.sockets.remove(&socket);
+            ring_state.sockets.remove(&socket);
         }
     }
 
@@ -393,13 +398,13 @@ impl Checkers {
     pub(crate) fn outstanding(&mut self, host: usize, rings: &[Sockets], outstanding: &Outstanding) {
         let mut busy = false;
         for sockets in rings {
-            let Some(desk) = self.desks.get_mut(sockets.place()) else { return };
-            desk.sockets.retain(|socket| sockets.info(socket).is_some());
-            busy |= !desk.sockets.is_empty() || sockets.occupied() > 0 || sockets.holds_loans();
+            let Some(ring_state) = self.ring_states.get_mut(sockets.place()) else { return };
+            ring_state.sockets.retain(|socket| sockets.info(socket).is_some());
+            busy |= !ring_state.sockets.is_empty() || sockets.occupied() > 0 || sockets.holds_loans();
         }
         let moment = self.moment(self.first(host), None);
         // What is between two rings holds its buffers.
-        let ip = self.desks[moment.place].ip;
+        let ip = self.ring_states[moment.place].ip;
         busy |= self.moving.keys().any(|(local, _)| ip == Some(local.ip()));
         if !busy {
             rings.iter().for_each(|sockets| resources::check(&moment, sockets.usage(), outstanding));

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io::IoSlice;
 
-use ringway_stack::tcp::Remains;
+use ringway_stack::tcp::Undelivered;
 
 use super::Moment;
 use super::flow::Endpoint;
@@ -198,40 +198,40 @@ pub(super) struct Known {
 
 /// A connection left its ring for another carrier, which is to go on with both streams where they are: what was written here and not
 /// acknowledged, what was received and not read, and which of them ended.
-pub(super) fn left(moment: &Moment, own: &Endpoint, peer: Option<&Endpoint>, remains: &Remains, known: Known) {
+pub(super) fn left(moment: &Moment, own: &Endpoint, peer: Option<&Endpoint>, undelivered: &Undelivered, known: Known) {
     let breach = |law: fmt::Arguments<'_>| moment.breach(NAME, format_args!("a connection that left its ring: {law}"));
-    if (remains.accepted, remains.orphaned) != (known.accepted, known.closed) {
-        breach(format_args!("accepted {}, closed {}, said of one that is {known:?}", remains.accepted, remains.orphaned));
+    if (undelivered.accepted, undelivered.orphaned) != (known.accepted, known.closed) {
+        breach(format_args!("accepted {}, closed {}, said of one that is {known:?}", undelivered.accepted, undelivered.orphaned));
     }
     // (Of what was never accepted no program had an error to hear of.)
-    if known.accepted && remains.error.is_some() != known.failed {
-        breach(format_args!("{:?}, said of one that is {known:?}", remains.error));
+    if known.accepted && undelivered.error.is_some() != known.failed {
+        breach(format_args!("{:?}, said of one that is {known:?}", undelivered.error));
     }
     // (What had failed owes nobody anything more than what was received.)
     if own.stream.watched && !known.over {
-        let from = own.offset(remains.sent_from.0);
-        let to = from + remains.unacknowledged.len() as u64;
+        let from = own.offset(undelivered.sent_from.0);
+        let to = from + undelivered.unacknowledged.len() as u64;
         if to != own.stream.written() {
             breach(format_args!("unacknowledged bytes from {from} to {to}, of {} that were written", own.stream.written()));
         }
-        if let Err(wrong) = own.stream.check(from, &remains.unacknowledged) {
+        if let Err(wrong) = own.stream.check(from, &undelivered.unacknowledged) {
             breach(format_args!("unacknowledged bytes: {wrong}"));
         }
-        if remains.ended != own.stream.ended {
-            breach(format_args!("its stream ended: {}, said of one whose program says {}", remains.ended, own.stream.ended));
+        if undelivered.ended != own.stream.ended {
+            breach(format_args!("its stream ended: {}, said of one whose program says {}", undelivered.ended, own.stream.ended));
         }
     }
     let Some(peer) = peer.filter(|peer| peer.stream.watched) else { return };
-    let (read, to) = (own.stream.read, peer.offset(remains.received_to.0));
-    if !known.closed && read + remains.unread.len() as u64 != to {
-        breach(format_args!("{} bytes unread after {read}, of {to} that were received", remains.unread.len()));
+    let (read, to) = (own.stream.read, peer.offset(undelivered.received_to.0));
+    if !known.closed && read + undelivered.unread.len() as u64 != to {
+        breach(format_args!("{} bytes unread after {read}, of {to} that were received", undelivered.unread.len()));
     }
-    match peer.stream.check(read, &remains.unread) {
+    match peer.stream.check(read, &undelivered.unread) {
         Err(Wrong::Byte { .. }) if own.stream.tainted => {}
         Err(wrong) => breach(format_args!("unread bytes: {wrong}")),
         Ok(()) => {}
     }
-    if remains.peer_ended && !peer.stream.may_end_at(to) {
+    if undelivered.peer_ended && !peer.stream.may_end_at(to) {
         breach(format_args!("its peer's stream ended at {to}, which its writer did not say"));
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct State {
     zero_since: Option<Instant>,
     /// Since when that has no cause.
     causeless_since: Option<Instant>,
-    /// Another announcement may have waited for the peer's station, and been given up with the question for it.
+    /// Another announcement may have waited for the peer's MAC address, and been given up with the question for it.
     untold: bool,
     /// The most that may ever wait for the reader; `None`: nobody knows, or there is no reader any more.
     receive_max: Option<usize>,
@@ -143,7 +143,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
     }
 }
 
-/// A host was serviced: is a window shut without a cause? `stalled`: the device may be refusing frames. `asks`: the host asks for the peer's station, which
+/// A host was serviced: is a window shut without a cause? `stalled`: the device may be refusing frames. `asks`: the host asks for the peer's MAC address, which
 /// what it has to say waits for, if that is not given up. (What arrived and was not read may wait for its
 /// reader, or for its program to decide about it, or have been lost by the device: nobody need make room for that yet.)
 pub(super) fn serviced(at: Instant, own: &mut Endpoint, stalled: bool, asks: bool) {

@@ -8,9 +8,9 @@ use ringway_stack::Instant;
 use ringway_stack::device::ChecksumVerdict;
 
 use super::datagrams::Datagram;
-use super::desk::Desk;
 use super::flow::{self, Endpoint};
 use super::forged::Forged;
+use super::ring_state::RingState;
 use super::segment::{ACK, RST, SYN, Segment};
 use super::{Checkers, Moment, Question, after_close, forged, headers, info, is_tainted, link, rto, sequence, shadow, window};
 use crate::apps::is_probers;
@@ -61,7 +61,7 @@ impl Checkers {
             Payload::Ip(ip) if ip.protocol == UDP => {
                 if let Carried::Datagram(datagram) = carried {
                     let port = dissect::be16(bytes, ip.l4).unwrap_or(0);
-                    let watched = self.places[host].iter().any(|&place| self.desks[place].bound.contains_key(&(false, port)));
+                    let watched = self.places[host].iter().any(|&place| self.ring_states[place].bound.contains_key(&(false, port)));
                     self.datagrams.sent(&moment, datagram, watched);
                 }
             }
@@ -96,7 +96,7 @@ impl Checkers {
                     headers::HOP_BY_HOP if ip.is_v6() => self.listening_reported(moment, bytes, ip),
                     UDP => {
                         let (port, places) = (dissect::be16(bytes, ip.l4).unwrap_or(0), &self.places[host]);
-                        let options = places.iter().flat_map(|&place| self.desks[place].options_of(port));
+                        let options = places.iter().flat_map(|&place| self.ring_states[place].options_of(port));
                         headers::datagram(moment, bytes, ip, options);
                     }
                     _ => {}
@@ -122,7 +122,7 @@ impl Checkers {
                     }
                 }
                 if sender == target {
-                    self.acquaintances[host].moved = false;
+                    self.neighbour_tables[host].moved = false;
                 }
             }
             Payload::Ip(ip) if ip.is_icmp() && dissect::is_icmp_error(bytes) => link::error_sent(moment, bytes, ip),
@@ -131,7 +131,7 @@ impl Checkers {
                 if self.asks_alone(host)
                     && let Some(neighbour) = self.neighbours.get(&(host, ip.dst))
                 {
-                    neighbour.used(moment, ip.dst, || self.places[host].iter().any(|&place| self.desks[place].refused));
+                    neighbour.used(moment, ip.dst, || self.places[host].iter().any(|&place| self.ring_states[place].refused));
                 }
                 let said = if let Carried::Datagram(datagram) = carried { Some(*datagram) } else { None };
                 self.went_to(moment, bytes, ip.dst, said);
@@ -142,12 +142,12 @@ impl Checkers {
 
     /// Whether a program beside the stack sends and takes frames there, too, or one calls the stack unseen.
     pub(super) fn is_raw(&self, host: usize) -> bool {
-        self.places[host].iter().any(|&place| self.desks[place].raw || self.desks[place].unseen)
+        self.places[host].iter().any(|&place| self.ring_states[place].raw || self.ring_states[place].unseen)
     }
 
     /// Whether what a host asks is asked by one ring, whose stack is the only one there.
     pub(super) fn asks_alone(&self, host: usize) -> bool {
-        !self.introduced && self.places[host].len() == 1 && !self.desks[self.places[host][0]].raw
+        !self.introduced && self.places[host].len() == 1 && !self.ring_states[self.places[host][0]].raw
     }
 
     /// All hosts know one another.
@@ -159,10 +159,10 @@ impl Checkers {
     /// What a host knows of its neighbours may be anything.
     pub(super) fn forget_neighbours(&mut self, host: usize) {
         self.neighbours.retain(|&(whose, _), _| whose != host);
-        self.acquaintances[host].forget();
+        self.neighbour_tables[host].forget();
     }
 
-    /// A frame that reached a host's NIC may say whose station somebody has: by a claim, or by a connection that begins. `lost`: its checksum is wrong.
+    /// A frame that reached a host's NIC may say which MAC address somebody has: by a claim, or by a connection that begins. `lost`: its checksum is wrong.
     fn learned(&mut self, moment: &Moment, bytes: &[u8], payload: &Payload, lost: bool) {
         let sender = match payload {
             Payload::Lookup(lookup) => Some(lookup.sender).filter(|_| lookup.tells(moment.ip)),
@@ -181,7 +181,7 @@ impl Checkers {
     /// A host goes by its own clock.
     pub(super) fn at(&self, now: Instant, host: usize, frame: Option<u64>) -> Moment {
         let place = self.first(host);
-        let ahead = self.desks.get(place).map_or(Duration::ZERO, |desk| desk.ahead);
+        let ahead = self.ring_states.get(place).map_or(Duration::ZERO, |ring_state| ring_state.ahead);
         Moment { at: now + ahead, ..self.moment(place, frame) }
     }
 
@@ -206,9 +206,9 @@ impl Checkers {
 
     /// A host has another Ethernet address: an answer that is under way to the old one is no answer, so how often it has asked is not known.
     pub(crate) fn readdressed(&mut self, host: usize, announced: bool) {
-        self.acquaintances[host].moved = announced;
+        self.neighbour_tables[host].moved = announced;
         for &place in &self.places[host] {
-            self.desks[place].readdressed = true;
+            self.ring_states[place].readdressed = true;
         }
         self.lied_to.extend(0..self.places.len());
         let asked = self.questions.range((host, IpAddr::V4(Ipv4Addr::UNSPECIFIED))..).take_while(|((asker, _), _)| *asker == host);
@@ -217,7 +217,7 @@ impl Checkers {
         }
     }
 
-    /// A host has forgotten its neighbours' stations: whose a SYN comes from, it may learn from that.
+    /// A host has forgotten its neighbours' MAC addresses: whose a SYN comes from, it may learn from that.
     pub(crate) fn forgot_neighbours(&mut self, host: usize) {
         self.lied_to.insert(host);
         self.forget_neighbours(host);
@@ -226,12 +226,12 @@ impl Checkers {
     /// A host is paused, or its device in trouble, for a time from now on: it has a reason to be late, and more.
     fn hamper(&mut self, now: Instant, host: usize, time: Duration) {
         for &place in &self.places[host] {
-            let desk = &mut self.desks[place];
-            let at = now + desk.ahead;
-            if desk.hampered == Instant::ZERO || at > desk.hampered + rto::STALL_MAX {
-                desk.hampered_since = at;
+            let ring_state = &mut self.ring_states[place];
+            let at = now + ring_state.ahead;
+            if ring_state.hampered == Instant::ZERO || at > ring_state.hampered + rto::STALL_MAX {
+                ring_state.hampered_since = at;
             }
-            desk.hampered = desk.hampered.max(at + time);
+            ring_state.hampered = ring_state.hampered.max(at + time);
         }
         self.excuse(now, host, time);
     }
@@ -239,8 +239,8 @@ impl Checkers {
     /// A host has a reason to be late, for a time from now on.
     fn excuse(&mut self, now: Instant, host: usize, time: Duration) {
         for &place in &self.places[host] {
-            let desk = &mut self.desks[place];
-            desk.excused = desk.excused.max(now + desk.ahead + time);
+            let ring_state = &mut self.ring_states[place];
+            ring_state.excused = ring_state.excused.max(now + ring_state.ahead + time);
         }
     }
 
@@ -281,7 +281,7 @@ impl Checkers {
                 shadow::resets::sent(&moment, segment, own, &self.strays[host]);
                 if let Some(own) = own {
                     let place = own.owner.map_or(moment.place, |(place, _)| place);
-                    shadow::resets::waits(&moment, own, self.desks[place].time_wait);
+                    shadow::resets::waits(&moment, own, self.ring_states[place].time_wait);
                 }
             }
         }
@@ -293,10 +293,10 @@ impl Checkers {
         if segment.has(ACK) {
             self.flows.at_mut(id).settle_peer(segment.ack);
         }
-        let any = |is: fn(&Desk) -> bool| self.places[host].iter().any(|&place| is(&self.desks[place]));
-        let (calm, scarce, refused) = (self.is_calm(host), any(|desk| desk.scarce), any(|desk| desk.refused));
+        let any = |is: fn(&RingState) -> bool| self.places[host].iter().any(|&place| is(&self.ring_states[place]));
+        let (calm, scarce, refused) = (self.is_calm(host), any(|ring_state| ring_state.scarce), any(|ring_state| ring_state.refused));
         let refused_since = self.refused_since(id);
-        let station = forged::Station { lied_to: self.lied_to.contains(&host), gathers: self.desks[self.first(host)].gathers };
+        let sender = forged::Sender { lied_to: self.lied_to.contains(&host), gathers: self.ring_states[self.first(host)].gathers };
         let own = self.flows.at_mut(id);
         (own.calm, own.shadow.refused) = (calm, refused);
         own.rto.refused(refused_since);
@@ -312,7 +312,7 @@ impl Checkers {
         } else {
             let peer = peer.map(|peer| &*peer);
             after_close::sent(&moment, segment, own);
-            forged::sent(&moment, bytes, segment, own, peer, station);
+            forged::sent(&moment, bytes, segment, own, peer, sender);
             sequence::sent(&moment, bytes, segment, own, peer);
             window::sent(&moment, segment, own, peer);
             info::sent(&moment, segment, own);
@@ -326,18 +326,18 @@ impl Checkers {
         }
         self.stir(id);
         if let Some((place, socket)) = owner {
-            let desk = &mut self.desks[place];
-            if ended && let Some(closed) = desk.sockets.get_mut(&socket).and_then(|sock| sock.closed.as_mut()) {
+            let ring_state = &mut self.ring_states[place];
+            if ended && let Some(closed) = ring_state.sockets.get_mut(&socket).and_then(|sock| sock.closed.as_mut()) {
                 closed.reset_due = false;
             }
-            desk.touch(socket);
+            ring_state.touch(socket);
         }
     }
 
     /// After which service the device of an endpoint's ring began to refuse frames, if it does. As long as nobody has accepted it, it may be on any of them.
     fn refused_since(&self, id: usize) -> Option<Instant> {
         let own = self.flows.at(id);
-        let since = |place: usize| self.desks[place].refused_since;
+        let since = |place: usize| self.ring_states[place].refused_since;
         match own.owner {
             Some((place, _)) => since(place),
             None => self.places[own.host].iter().filter_map(|&place| since(place)).min(),
@@ -407,7 +407,7 @@ impl Checkers {
                 }
             }
             UDP => {
-                // (What is for another address is not the host's, whoever's station it was sent to; and what its checksum contradicts has not come.)
+                // (What is for another address is not the host's, whoever's MAC address it was sent to; and what its checksum contradicts has not come.)
                 let ours = ip.dst.is_multicast() || moment.ip == Some(ip.dst);
                 let sound = || frame.sound || checksum::verify(bytes) != ChecksumVerdict::Bad;
                 if let Some(datagram) = datagram(bytes, &ip).filter(|_| ours && sound()) {
@@ -460,7 +460,7 @@ impl Checkers {
             own.calm = calm;
             if frame.marks.contains(Marks::FORGED) {
                 own.info.attacked();
-                // Whoever asks for a station takes the sender's of a SYN for the answer.
+                // Whoever asks for a MAC address takes the sender's of a SYN for the answer.
                 if segment.has(SYN) && self.questions.contains_key(&(host, segment.src.ip())) {
                     self.lied_to.insert(host);
                 }
@@ -495,7 +495,7 @@ impl Checkers {
             self.strays[host].forged(segment);
         }
         match owner {
-            Some((place, socket)) => self.desks[place].touch(socket),
+            Some((place, socket)) => self.ring_states[place].touch(socket),
             None => self.touch_bound(host, true, segment.dst.port()),
         }
     }
@@ -504,8 +504,8 @@ impl Checkers {
     pub(super) fn is_calm(&self, host: usize) -> bool {
         self.places[host]
             .iter()
-            .map(|&place| &self.desks[place])
-            .all(|desk| desk.hampered == Instant::ZERO && desk.ahead.is_zero() && !desk.readdressed)
+            .map(|&place| &self.ring_states[place])
+            .all(|ring_state| ring_state.hampered == Instant::ZERO && ring_state.ahead.is_zero() && !ring_state.readdressed)
     }
 
     /// Something came to an endpoint, or went from it.
@@ -535,14 +535,14 @@ impl Checkers {
     /// A datagram without a checksum arrived: where there is but one socket that it can be for, that one is to hear it.
     fn unsummed_delivered(&mut self, host: usize, now: Instant, ends: &Option<(SocketAddr, SocketAddr)>, datagram: Datagram) {
         let (Some((from, to)), &[place]) = (*ends, &self.places[host][..]) else { return };
-        let desk = &mut self.desks[place];
-        // (It may have been sent to a station that the host had before.)
-        if desk.readdressed {
+        let ring_state = &mut self.ring_states[place];
+        // (It may have been sent to a MAC address that the host had before.)
+        if ring_state.readdressed {
             return;
         }
-        let at = now + desk.ahead;
-        if let Some(socket) = desk.bound.get(&(false, to.port())).and_then(|port| port.only(from, to))
-            && let Some(sock) = desk.sockets.get_mut(&socket)
+        let at = now + ring_state.ahead;
+        if let Some(socket) = ring_state.bound.get(&(false, to.port())).and_then(|port| port.only(from, to))
+            && let Some(sock) = ring_state.sockets.get_mut(&socket)
             && datagram.len() > 0
         {
             // It is a copy of one that has just come, and of no other that may have been lost since.
@@ -555,10 +555,10 @@ impl Checkers {
 
     fn touch_bound(&mut self, host: usize, listener: bool, port: u16) {
         for &place in &self.places[host] {
-            let desk = &mut self.desks[place];
+            let ring_state = &mut self.ring_states[place];
             let mut at = 0;
-            while let Some(socket) = desk.bound.get(&(listener, port)).and_then(|port| port.socket(at)) {
-                desk.touch(socket);
+            while let Some(socket) = ring_state.bound.get(&(listener, port)).and_then(|port| port.socket(at)) {
+                ring_state.touch(socket);
                 at += 1;
             }
         }

@@ -164,12 +164,12 @@ impl Queues for Nic {
         fabric.processed.clone_from(&fabric.polled);
     }
 
-    fn note_unfinished(&mut self, _station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
+    fn note_unfinished(&mut self, _mac: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
         let before = self.fabric.borrow_mut().unfinished.insert(ends_of(flow), is_unfinished);
         assert!(before.unwrap_or(false) != is_unfinished, "checker deaths: what is noted does not change");
     }
 
-    fn left_finished(&mut self, _station: MacAddr, flow: &FiveTuple) -> bool {
+    fn left_finished(&mut self, _mac: MacAddr, flow: &FiveTuple) -> bool {
         let fabric = self.fabric.borrow();
         let (local, remote) = ends_of(flow);
         let sent = fabric.sent.get(&(local, remote)).map_or(0, |(sent, _)| *sent);

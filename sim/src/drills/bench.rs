@@ -16,7 +16,7 @@ use ringway_stack::{Error, Instant, tcp};
 
 use super::card::{Card, OWN, PEER, Wire};
 use crate::addresses::v4;
-use crate::apps::by_hand::{Departing, Ends};
+use crate::apps::by_hand::{Ends, Outgoing};
 use crate::checksum;
 use crate::dissect::{self, Payload};
 use crate::random::{SplitMix, scale};
@@ -364,7 +364,7 @@ impl Bench {
     ) {
         let ack = if flags & ACK == 0 { 0 } else { ack };
         let ends = Ends { from: PEER, to: OWN, vlan: None, src: src.into(), dst: dst.into() };
-        let bytes = Departing { seq, ack, flags, window, options, payload }.whole(&ends);
+        let bytes = Outgoing { seq, ack, flags, window, options, payload }.whole(&ends);
         if let Payload::Ip(ip) = dissect::payload(&bytes)
             && let Some(segment) = Segment::parse(&bytes, &ip)
         {
@@ -442,7 +442,7 @@ impl Bench {
     fn near_the_wrap(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config, before: u32) {
         const TICK_NS: u64 = 4096;
         loop {
-            let Ok(socket) = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Station(PEER), config) else { return };
+            let Ok(socket) = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Mac(PEER), config) else { return };
             let ahead = self.take().pop().map_or(0, |syn| 0_u32.wrapping_sub(before).wrapping_sub(syn.seq));
             self.ring.close(self.now, socket, true);
             self.take();
@@ -481,7 +481,7 @@ impl Bench {
             );
             syn
         } else {
-            let socket = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Station(PEER), &setup.config);
+            let socket = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Mac(PEER), &setup.config);
             self.must(socket.is_ok(), format_args!("connect(2): {socket:?} of addresses that nobody has"));
             let syn = self.one("RFC 9293 s3.10.1: an active open");
             self.must(syn.flags == SYN, "RFC 9293 s3.10.1: an active open begins with a SYN");

@@ -10,7 +10,7 @@ use ringway_stack::offload::DeviceKind;
 
 use crate::heap::{self, Buffer, Received};
 
-/// The stack's station, and its peer's.
+/// The stack's MAC address, and its peer's.
 pub(super) const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(super) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 

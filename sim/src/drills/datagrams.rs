@@ -91,7 +91,7 @@ fn cut(bench: &mut Bench) {
 fn disconnected(bench: &mut Bench) {
     let socket = open(bench, SocketAddrV4::new(ANY, PORT), UdpOptions::default());
     let peer = address(2, 600);
-    let connected = bench.ring.udp_connect(socket, Ipv4Addr::new(10, 0, 0, 1).into(), Some((peer.into(), NextHop::Station(PEER))));
+    let connected = bench.ring.udp_connect(socket, Ipv4Addr::new(10, 0, 0, 1).into(), Some((peer.into(), NextHop::Mac(PEER))));
     bench.must(connected.is_ok(), format_args!("connect(2): {connected:?}"));
     give(bench, address(3, 600), address(1, PORT), b"stranger");
     let strange = read(bench, socket, 100);
@@ -139,7 +139,7 @@ fn zero_checksum(bench: &mut Bench) {
     let mut payload: Vec<u8> = (0..len).map(|_| bench.below(256) as u8).collect();
     payload[..2].fill(0);
     let mut send = |payload: &[u8]| {
-        let to = Some((address(2, 600).into(), NextHop::Station(PEER)));
+        let to = Some((address(2, 600).into(), NextHop::Mac(PEER)));
         let sent = bench.ring.udp_send(bench.now, socket, &[IoSlice::new(payload)], ANY.into(), to);
         bench.must(sent == Ok(len), format_args!("send(2): {sent:?}"));
         let frames = bench.frames(Duration::ZERO);

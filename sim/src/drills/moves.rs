@@ -14,12 +14,12 @@ use crate::segment::{ACK, FIN, PSH};
 pub(super) const DRILLS: &[Drill] = &[("a connection that moves unnoticed", unnoticed)];
 
 /// What was seen: each frame with its time, and after each step how the connection stood.
-type Story = (Vec<Heard>, Vec<String>);
+type Transcript = (Vec<Heard>, Vec<String>);
 
-/// One story, told twice.
+/// One connection, played twice.
 fn unnoticed(bench: &mut Bench) {
     let seed = bench.below(u64::MAX);
-    let [stays, moves] = [false, true].map(|moves| story(&mut bench.another(seed), moves));
+    let [stays, moves] = [false, true].map(|moves| transcript(&mut bench.another(seed), moves));
     let what = |heard: &Heard| {
         let mut bytes = heard.bytes.clone();
         // IP's identification is the ring's (RFC 6864 s4.1), and with it the header's checksum.
@@ -38,7 +38,7 @@ fn unnoticed(bench: &mut Bench) {
     bench.must(which.is_none(), format_args!("a connection that moved stands otherwise than if it had not: {which:?}"));
 }
 
-fn story(bench: &mut Bench, moves: bool) -> Story {
+fn transcript(bench: &mut Bench, moves: bool) -> Transcript {
     let mut setup = bench.setup();
     // (Sizes of buffers are the connection's, or the host's.)
     setup.config.rcvbuf = setup.config.rcvbuf.filter(|_| bench.chance(2));
@@ -75,7 +75,7 @@ fn bench_moves(bench: &mut Bench, config: &Config, peer: &mut Peer) {
     let ring_config = RingConfig { time_wait: TIME_WAIT, ..RingConfig::default() };
     bench.ring = bench.infected(Ring::new(Card::new(&bench.wire), ring_config, [9; 32]));
     let base = Config { nodelay: !config.nodelay, rcvbuf: None, ..config.clone() };
-    let adopted = bench.ring.adopt_snapshot(bench.now, ends, NextHop::Station(PEER), &base, &bytes);
+    let adopted = bench.ring.adopt_snapshot(bench.now, ends, NextHop::Mac(PEER), &base, &bytes);
     bench.must(adopted.is_ok(), format_args!("{adopted:?} of a connection that moves"));
     peer.socket = adopted.ok();
     let goes_on = bench.ring.tcp_go_on(bench.now, peer.id());

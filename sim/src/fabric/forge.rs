@@ -15,8 +15,8 @@ use crate::dissect::{self, Ip, Payload, TCP, UDP, be16, be32, mac_at};
 use crate::faults::Forgery;
 use crate::random::{RandomStream, SplitMix};
 
-/// The attacker's own station; the switch knows it not, so that what is sent there is lost.
-pub(crate) const STATION: MacAddr = MacAddr([0x02, 0, 0, 0xff, 0xff, 0xfd]);
+/// The attacker's own MAC address; the switch knows it not, so that what is sent there is lost.
+pub(crate) const ATTACKER_MAC: MacAddr = MacAddr([0x02, 0, 0, 0xff, 0xff, 0xfd]);
 /// An address that nobody has.
 const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 255, 255, 253));
 const NOBODY_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0xffff, 0xfffd));
@@ -190,7 +190,7 @@ impl Attacker {
     }
 
     /// The host heard this. What he does about it.
-    pub(crate) fn heard(&mut self, frame: &Rc<[u8]>, station: MacAddr, own: IpAddr) -> Option<(Forgery, Vec<u8>)> {
+    pub(crate) fn heard(&mut self, frame: &Rc<[u8]>, mac: MacAddr, own: IpAddr) -> Option<(Forgery, Vec<u8>)> {
         self.bury(frame);
         self.heard.see(frame);
         // Always the same two numbers, as of any class that judges frames.
@@ -207,10 +207,10 @@ impl Attacker {
             let kinds = if self.lies { Forgery::ALL.len() } else { Forgery::FalseNeighbour as usize };
             Forgery::ALL[pick(&mut dice, kinds)]
         };
-        let mut bytes = self.forge(kind, &mut dice, station, own)?;
-        // He sends from his own station, or pretends to be the one whose frame he copied.
+        let mut bytes = self.forge(kind, &mut dice, mac, own)?;
+        // He sends from his own MAC address, or pretends to be the one whose frame he copied.
         if dice.next() & 1 == 0 && !matches!(kind, Forgery::Replay | Forgery::Incarnation) {
-            bytes[6..12].copy_from_slice(&STATION.0);
+            bytes[6..12].copy_from_slice(&ATTACKER_MAC.0);
         }
         Some((kind, bytes))
     }
@@ -230,7 +230,7 @@ impl Attacker {
         }
     }
 
-    fn forge(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr, own: IpAddr) -> Option<Vec<u8>> {
+    fn forge(&self, kind: Forgery, dice: &mut SplitMix, mac: MacAddr, own: IpAddr) -> Option<Vec<u8>> {
         match kind {
             Forgery::InexactReset
             | Forgery::InexactSyn
@@ -256,9 +256,9 @@ impl Attacker {
                 Segment::of(frame).filter(|segment| tells(segment) && !self.is_opening(segment)).map(|segment| segment.frame.to_vec())
             }
             Forgery::StrangeSyn => self.strange_syn(dice),
-            Forgery::HardError | Forgery::PathError | Forgery::SourceQuench => self.icmp_error(kind, dice, station),
+            Forgery::HardError | Forgery::PathError | Forgery::SourceQuench => self.icmp_error(kind, dice, mac),
             Forgery::NoChecksum | Forgery::WrongLength | Forgery::ForeignPort => datagram(kind, self.heard.latest.back()?, dice),
-            Forgery::FalseNeighbour | Forgery::FalseSelf | Forgery::UnknownNeighbour => self.false_neighbour(kind, dice, station, own),
+            Forgery::FalseNeighbour | Forgery::FalseSelf | Forgery::UnknownNeighbour => self.false_neighbour(kind, dice, mac, own),
         }
     }
 
@@ -312,7 +312,7 @@ impl Attacker {
     }
 
     /// An error about the latest segment that the host has sent, or one that it may be said to have sent.
-    fn icmp_error(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr) -> Option<Vec<u8>> {
+    fn icmp_error(&self, kind: Forgery, dice: &mut SplitMix, mac: MacAddr) -> Option<Vec<u8>> {
         let Known { base, nxt, una, .. } = self.known()?;
         let said = self.said.latest.iter().rev().filter_map(|frame| Segment::of(frame)).find(|segment| segment.answers(&base))?;
         // One that ends a handshake may be believed (RFC 5927 s5.2).
@@ -333,11 +333,11 @@ impl Attacker {
         let mtu = if kind == Forgery::PathError { [0, 1, 67, 68, 69, 128, 296, 551, 552, 576][pick(dice, 10)] } else { 0 };
         let quote = icmp::Quote::of(said.frame, &said.ip)?.about(seq);
         let claimed = if dice.next() & 1 == 0 { 1500 } else { quote.len()? };
-        Some(icmp::lie(&base.frame[..base.ip.offset], station, quote, claimed, about, mtu))
+        Some(icmp::lie(&base.frame[..base.ip.offset], mac, quote, claimed, about, mtu))
     }
 
     /// An announcement, or an answer that nobody asked for.
-    fn false_neighbour(&self, kind: Forgery, dice: &mut SplitMix, station: MacAddr, own: IpAddr) -> Option<Vec<u8>> {
+    fn false_neighbour(&self, kind: Forgery, dice: &mut SplitMix, mac: MacAddr, own: IpAddr) -> Option<Vec<u8>> {
         let like = self.heard.latest.back()?;
         let Payload::Ip(ip) = dissect::payload(like) else { return None };
         let about = match kind {
@@ -349,37 +349,37 @@ impl Attacker {
         let announces = dice.next() & 1 == 0;
         let link = &like[..ip.offset - 2];
         match (about, own) {
-            (IpAddr::V4(about), IpAddr::V4(own)) => Some(arp(link, announces, station, about, own)),
-            (IpAddr::V6(about), IpAddr::V6(own)) => Some(advertisement(link, announces, station, about, own)),
+            (IpAddr::V4(about), IpAddr::V4(own)) => Some(arp(link, announces, mac, about, own)),
+            (IpAddr::V6(about), IpAddr::V6(own)) => Some(advertisement(link, announces, mac, about, own)),
             _ => None,
         }
     }
 }
 
 /// `link`: the head of a frame for the host, up to its ethertype.
-fn arp(link: &[u8], announces: bool, station: MacAddr, about: Ipv4Addr, own: Ipv4Addr) -> Vec<u8> {
-    let to = if announces { MacAddr::BROADCAST } else { station };
+fn arp(link: &[u8], announces: bool, mac: MacAddr, about: Ipv4Addr, own: Ipv4Addr) -> Vec<u8> {
+    let to = if announces { MacAddr::BROADCAST } else { mac };
     let mut frame = link.to_vec();
     frame[..6].copy_from_slice(&to.0);
-    frame[6..12].copy_from_slice(&STATION.0);
+    frame[6..12].copy_from_slice(&ATTACKER_MAC.0);
     frame.extend([0x08, 0x06]);
     let operation = if announces { 1 } else { 2 };
     frame.extend([0, 1, 8, 0, 6, 4, 0, operation]);
-    frame.extend(STATION.0);
+    frame.extend(ATTACKER_MAC.0);
     frame.extend(about.octets());
-    frame.extend(if announces { [0; 6] } else { station.0 });
+    frame.extend(if announces { [0; 6] } else { mac.0 });
     frame.extend(if announces { about } else { own }.octets());
     frame
 }
 
 /// The same in IPv6 (RFC 4861 s4.4).
-fn advertisement(link: &[u8], announces: bool, station: MacAddr, about: Ipv6Addr, own: Ipv6Addr) -> Vec<u8> {
+fn advertisement(link: &[u8], announces: bool, mac: MacAddr, about: Ipv6Addr, own: Ipv6Addr) -> Vec<u8> {
     const OVERRIDE: u8 = 0x20;
     const SOLICITED: u8 = 0x40;
-    let (to, dst) = if announces { (MacAddr([0x33, 0x33, 0, 0, 0, 1]), ALL_NODES) } else { (station, own) };
+    let (to, dst) = if announces { (MacAddr([0x33, 0x33, 0, 0, 0, 1]), ALL_NODES) } else { (mac, own) };
     let mut frame = link.to_vec();
     frame[..6].copy_from_slice(&to.0);
-    frame[6..12].copy_from_slice(&STATION.0);
+    frame[6..12].copy_from_slice(&ATTACKER_MAC.0);
     frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, dissect::ICMPV6, 255]);
     frame.extend(about.octets());
     frame.extend(dst.octets());
@@ -387,7 +387,7 @@ fn advertisement(link: &[u8], announces: bool, station: MacAddr, about: Ipv6Addr
     frame.extend([136, 0, 0, 0, if announces { OVERRIDE } else { OVERRIDE | SOLICITED }, 0, 0, 0]);
     frame.extend(about.octets());
     frame.extend([2, 1]);
-    frame.extend(STATION.0);
+    frame.extend(ATTACKER_MAC.0);
     checksum::fill_icmpv6(&mut frame, message);
     frame
 }
@@ -502,7 +502,7 @@ fn truncated(frame: &[u8], dice: &mut SplitMix) -> Option<Vec<u8>> {
     (frame.len() >= 14).then_some(frame)
 }
 
-/// A frame's packet, if it is a datagram for one station.
+/// A frame's packet, if it is a datagram for one host.
 fn udp_of(frame: &[u8]) -> Option<Ip> {
     let Payload::Ip(ip) = dissect::payload(frame) else { return None };
     let one = ip.protocol == UDP && !ip.fragment && !mac_at(frame, 0)?.is_multicast() && ip.end >= ip.l4 + 8;

@@ -77,12 +77,12 @@ pub(crate) fn is_error(frame: &[u8]) -> bool {
     if ip.is_v6() { kind < 128 } else { matches!(kind, UNREACHABLE | TIME_EXCEEDED | PARAMETER_PROBLEM) }
 }
 
-/// What a router answers to a frame that is longer than the next link's MTU, and the station to answer to; `None` if it must keep silent
+/// What a router answers to a frame that is longer than the next link's MTU, and the MAC address to answer to; `None` if it must keep silent
 /// (RFC 1122 s3.2.2: never about an error, a broadcast or a later fragment; RFC 1191: only about what must not be fragmented. The
 /// rest would be fragmented, which no host here takes apart; it is as good as lost).
 pub(crate) fn fragmentation_needed(frame: &[u8], mtu: u16) -> Option<(MacAddr, Vec<u8>)> {
     let Payload::Ip(ip) = dissect::payload(frame) else { return None };
-    let (to, station) = (mac_at(frame, 0)?, mac_at(frame, 6)?);
+    let (to, mac) = (mac_at(frame, 0)?, mac_at(frame, 6)?);
     let flags = if ip.is_v6() { DONT_FRAGMENT } else { be16(frame, ip.offset + 6)? };
     if flags & DONT_FRAGMENT == 0 || flags & 0x1fff != 0 || to.is_multicast() || is_error(frame) {
         return None;
@@ -90,7 +90,7 @@ pub(crate) fn fragmentation_needed(frame: &[u8], mtu: u16) -> Option<(MacAddr, V
     // (RFC 4443 s3.2: as much as fits the least MTU.)
     let quoted_end = if ip.is_v6() { ip.offset + QUOTED_V6 } else { ip.l4 + 8 };
     let quoted = frame.get(ip.offset..quoted_end.min(ip.end))?;
-    Some((station, error(station, ip.src, (UNREACHABLE, FRAGMENTATION_NEEDED), mtu, quoted)))
+    Some((mac, error(mac, ip.src, (UNREACHABLE, FRAGMENTATION_NEEDED), mtu, quoted)))
 }
 
 /// The beginning of a TCP segment, for an attacker who is to have guessed its addresses and ports.
@@ -99,8 +99,8 @@ pub(crate) fn quote_of(frame: &[u8]) -> Option<Quote> {
     Quote::of(frame, &ip)
 }
 
-/// An error that an attacker sends to `station` about a segment like `quote`. He doesn't see the connection: its sequence number is a guess.
-pub(crate) fn forged(station: MacAddr, quote: Quote, detail: u64) -> Vec<u8> {
+/// An error that an attacker sends to `mac` about a segment like `quote`. He doesn't see the connection: its sequence number is a guess.
+pub(crate) fn forged(mac: MacAddr, quote: Quote, detail: u64) -> Vec<u8> {
     let mut dice = SplitMix(detail);
     let (kind, guess, mtu, far) = (dice.next(), dice.next(), dice.next(), dice.next());
     let about = [(3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 4), (3, 4), (3, 13), (TIME_EXCEEDED, 0)][kind as usize % 9];
@@ -111,13 +111,13 @@ pub(crate) fn forged(station: MacAddr, quote: Quote, detail: u64) -> Vec<u8> {
     let mut quote = quote.about(seq);
     // He claims that it was a full one.
     quote.claim(1500);
-    error(station, quote.victim(), about, mtu, &quote.0)
+    error(mac, quote.victim(), about, mtu, &quote.0)
 }
 
 /// As [`forged`], by one who chooses `quote` himself, and `link` before the packet: a claimed length, and what is said about it.
-pub(crate) fn lie(link: &[u8], station: MacAddr, mut quote: Quote, len: u16, about: (u8, u8), mtu: u16) -> Vec<u8> {
+pub(crate) fn lie(link: &[u8], mac: MacAddr, mut quote: Quote, len: u16, about: (u8, u8), mtu: u16) -> Vec<u8> {
     quote.claim(len);
-    let frame = error(station, quote.victim(), about, mtu, &quote.0);
+    let frame = error(mac, quote.victim(), about, mtu, &quote.0);
     // The same packet, in the VLAN that the host is in.
     [link, &frame[ETHERNET_LEN..]].concat()
 }
@@ -136,15 +136,15 @@ fn of_v6(about: (u8, u8)) -> (u8, u8) {
     }
 }
 
-fn error(station: MacAddr, to: IpAddr, about: (u8, u8), mtu: u16, quoted: &[u8]) -> Vec<u8> {
+fn error(mac: MacAddr, to: IpAddr, about: (u8, u8), mtu: u16, quoted: &[u8]) -> Vec<u8> {
     match to {
-        IpAddr::V4(to) => error_v4(station, to, about, mtu, quoted),
-        IpAddr::V6(to) => error_v6(station, to, of_v6(about), mtu, quoted),
+        IpAddr::V4(to) => error_v4(mac, to, about, mtu, quoted),
+        IpAddr::V6(to) => error_v6(mac, to, of_v6(about), mtu, quoted),
     }
 }
 
-fn error_v6(station: MacAddr, to: Ipv6Addr, (kind, code): (u8, u8), mtu: u16, quoted: &[u8]) -> Vec<u8> {
-    let mut frame = [&station.0[..], &ROUTER_MAC.0[..], &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
+fn error_v6(mac: MacAddr, to: Ipv6Addr, (kind, code): (u8, u8), mtu: u16, quoted: &[u8]) -> Vec<u8> {
+    let mut frame = [&mac.0[..], &ROUTER_MAC.0[..], &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
     let len = u16::try_from(8 + quoted.len()).unwrap_or(u16::MAX);
     frame.extend(len.to_be_bytes());
     frame.extend([ICMPV6, 64]);
@@ -158,8 +158,8 @@ fn error_v6(station: MacAddr, to: Ipv6Addr, (kind, code): (u8, u8), mtu: u16, qu
     frame
 }
 
-fn error_v4(station: MacAddr, to: Ipv4Addr, (kind, code): (u8, u8), mtu: u16, quoted: &[u8]) -> Vec<u8> {
-    let mut frame = [&station.0[..], &ROUTER_MAC.0[..], &[0x08, 0x00, 0x45, 0xc0]].concat();
+fn error_v4(mac: MacAddr, to: Ipv4Addr, (kind, code): (u8, u8), mtu: u16, quoted: &[u8]) -> Vec<u8> {
+    let mut frame = [&mac.0[..], &ROUTER_MAC.0[..], &[0x08, 0x00, 0x45, 0xc0]].concat();
     let len = u16::try_from(20 + 8 + quoted.len()).unwrap_or(u16::MAX);
     frame.extend(len.to_be_bytes());
     frame.extend([0, 0, 0, 0, 64, ICMP, 0, 0]);

@@ -201,8 +201,8 @@ fn nothing_passes_a_link_without_carrier_nor_one_that_is_too_narrow_for_it() {
 #[test]
 fn a_router_says_what_fits_and_about_what() {
     let mut frame = datagram().bytes.to_vec();
-    let (station, error) = icmp::fragmentation_needed(&frame, 1000).unwrap();
-    assert_eq!(station, frames::mac(0));
+    let (mac, error) = icmp::fragmentation_needed(&frame, 1000).unwrap();
+    assert_eq!(mac, frames::mac(0));
     assert_eq!(checksum::verify(&error), ChecksumVerdict::Good);
     assert_eq!(error[34..42], [3, 4, error[36], error[37], 0, 0, 0x03, 0xe8]);
     assert_eq!(error[42..70], frame[14..42]);

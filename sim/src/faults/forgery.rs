@@ -68,7 +68,7 @@ forgeries! {
     WrongLength "a datagram of a wrong length",
     /// A datagram that came before, from another port or address.
     ForeignPort "a datagram from a foreign port",
-    /// An ARP announcement that a neighbour has the attacker's station, or an answer that says so.
+    /// An ARP announcement that a neighbour has the attacker's MAC address, or an answer that says so.
     FalseNeighbour "a lie about a neighbour",
     /// The same about the host itself.
     FalseSelf "a lie about the host itself",

@@ -9,7 +9,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp::{Config, State};
 
 use super::breach;
-use super::talk::{Answer, Question, Talk};
+use super::channel::{Answer, Channel, Question};
 use crate::machine::Ports;
 
 /// How long an answer is waited for, between two words to a peer that cannot say yet, and how often a connection is told of that is over: libvma's.
@@ -49,17 +49,17 @@ struct Told {
 pub(super) struct Place<'a, 'b> {
     pub(super) now: Instant,
     pub(super) machine: usize,
-    /// The stations of each machine's first ring.
+    /// The MAC address of each machine's first ring.
     pub(super) macs: [MacAddr; 2],
     pub(super) ports: &'a mut Ports<'b>,
-    pub(super) talk: &'a mut Talk,
+    pub(super) channel: &'a mut Channel,
     pub(super) healed_at: Instant,
 }
 
 impl Place<'_, '_> {
-    /// The station of the peer's ring.
+    /// The MAC address of the peer's ring.
     pub(super) fn hop(&self, ring: u16) -> NextHop {
-        NextHop::Station(station(self.macs[1 - self.machine], ring))
+        NextHop::Mac(ring_mac(self.macs[1 - self.machine], ring))
     }
 
     /// The peer's ring that a connection is with. `None`: there is no such connection, or nobody is there.
@@ -91,7 +91,7 @@ impl Place<'_, '_> {
         if self.member(id).is_none() {
             return Answer::No;
         }
-        if !self.talk.has_met(self.machine, id.ring, question.ring) {
+        if !self.channel.has_met(self.machine, id.ring, question.ring) {
             return Answer::Meet(id.ring);
         }
         let hop = self.hop(question.ring);
@@ -99,8 +99,8 @@ impl Place<'_, '_> {
     }
 }
 
-/// A ring's station, by that of its machine's first.
-fn station(MacAddr([group, _, a, b, c, d]): MacAddr, ring: u16) -> MacAddr {
+/// A ring's MAC address, by that of its machine's first.
+fn ring_mac(MacAddr([group, _, a, b, c, d]): MacAddr, ring: u16) -> MacAddr {
     MacAddr([group, u8::try_from(ring).unwrap_or(u8::MAX), a, b, c, d])
 }
 
@@ -161,7 +161,7 @@ impl Job {
 
     fn go_over(&self, place: &mut Place<'_, '_>, is_open: bool, config: &Config) -> Option<(FlowId, (SocketAddr, SocketAddr))> {
         let &Self { flow, to, peer, .. } = self;
-        if !place.talk.meet(place.machine, to, peer) {
+        if !place.channel.meet(place.machine, to, peer) {
             return None;
         }
         let (now, hop) = (place.now, place.hop(peer));
@@ -193,13 +193,13 @@ impl Told {
         }
         let Some((number, until)) = self.asked else {
             self.was_told = false;
-            match place.talk.ask(now, place.machine, self.ends, to) {
+            match place.channel.ask(now, place.machine, self.ends, to) {
                 Some(number) => self.asked = Some((number, now + ANSWER)),
                 None => return self.heard(place, None, to, peer),
             }
             return Went::Until(now + ANSWER);
         };
-        match place.talk.answered(now, place.machine, number) {
+        match place.channel.answered(now, place.machine, number) {
             None if now < until => Went::Until(until),
             answer => {
                 self.asked = None;
@@ -210,7 +210,7 @@ impl Told {
 
     /// What the connection makes of an answer.
     fn heard(&mut self, place: &mut Place<'_, '_>, answer: Option<Answer>, to: u16, peer: &mut u16) -> Went {
-        let mut met = |other: u16| place.talk.meet(place.machine, to, other).then_some(other);
+        let mut met = |other: u16| place.channel.meet(place.machine, to, other).then_some(other);
         let (is_final, at) = match answer {
             Some(Answer::Meet(other)) => {
                 met(other);

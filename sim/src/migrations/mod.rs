@@ -1,4 +1,4 @@
-//! Two processes with several rings each, every one of which is a station, as a process's are on shared memory: their connections go over from ring to ring while data flow both
+//! Two processes with several rings each, every one of which has a MAC address of its own, as a process's are on shared memory: their connections go over from ring to ring while data flow both
 //! ways, each end for itself, and sometimes both at once. The other end is told where the connection is by a message beside the rings; until it follows, the
 //! connection says nothing ([`ringway_stack::ring::Ring::tcp_keep_silent`]). The calls of the stack are those that `libvma.so` makes, in its order (`job.rs`).
 //!
@@ -10,10 +10,10 @@
 //! - the silence ends, a bound after the peer can be told, whether it follows or not;
 //! - whatever is closed is given back, on all rings that it has been on.
 
+mod channel;
 mod end;
 mod job;
 mod process;
-mod talk;
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -31,8 +31,8 @@ use crate::nic::NicConfig;
 use crate::random::{SplitMix, scale};
 use crate::report::Report;
 use crate::world::{HostId, World, WorldConfig};
+use channel::Channel;
 use process::{Process, Shared};
-use talk::Talk;
 
 /// How long faults strike, and how long after that all programs must have finished.
 const SAFETY: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ struct Plan {
     /// Of a hundred rounds, so many send a connection over.
     moves: u64,
     /// How long a message takes at most, and how many of a hundred questions are put off.
-    talk_max: Duration,
+    channel_delay_max: Duration,
     puts_off: u64,
     rcvbuf: Option<usize>,
     nodelay: bool,
@@ -86,7 +86,7 @@ fn draw(dice: &mut SplitMix) -> Plan {
         told_after: micros(500 + below(2) * below(300_000)),
         flows_max: if below(3) == 0 { 4 + below(5) as usize } else { 1 << 10 },
         moves: [5, 20, 60, 100][below(4) as usize],
-        talk_max: micros([10, 100, 1_000, 20_000][below(4) as usize]),
+        channel_delay_max: micros([10, 100, 1_000, 20_000][below(4) as usize]),
         puts_off: [0, 0, 30, 80][below(4) as usize],
         rcvbuf: (below(2) == 0).then(|| 3_000 + below(30_000) as usize),
         nodelay: below(2) == 0,
@@ -111,11 +111,11 @@ pub fn play_in(world: &mut World, seed: u64, mutant: Mutant) -> Report {
     world.limit_events(20_000_000);
     let hosts = [0, 1].map(|machine| add_host(world, machine, &plan));
     infect(world, mutant);
-    // Stations know each other by what processes tell.
+    // Rings know each other by what processes tell.
     world.introduce_all();
     let heal_at = Instant::ZERO + SAFETY;
     let shared = Rc::new(Shared {
-        talk: RefCell::new(Talk::new(dice.next(), plan.talk_max, plan.puts_off)),
+        channel: RefCell::new(Channel::new(dice.next(), plan.channel_delay_max, plan.puts_off)),
         listening: Cell::new(0),
         is_through: [Cell::new(false), Cell::new(false)],
         healed_at: heal_at,
@@ -128,10 +128,10 @@ pub fn play_in(world: &mut World, seed: u64, mutant: Mutant) -> Report {
     if let Some((machine, at)) = plan.dies {
         world.run_until(Instant::ZERO + at);
         let dead = world.kill(hosts[machine]);
-        shared.talk.borrow_mut().is_dead = true;
+        shared.channel.borrow_mut().is_dead = true;
         shared.is_through[machine].set(true);
         world.run_for(plan.told_after);
-        shared.talk.borrow_mut().is_known_dead = true;
+        shared.channel.borrow_mut().is_known_dead = true;
         world.tell_of_death(&dead);
     }
     let _ = world.run_until_finished(heal_at);
@@ -162,7 +162,7 @@ fn add_host(world: &mut World, machine: usize, plan: &Plan) -> HostId {
     let pause = Episodes { every: Duration::from_millis(30), length_max: Duration::from_millis(200) };
     let ring = RingConfig { flows_max: plan.flows_max, time_wait: Duration::from_secs(1), reset_strangers: true, ..RingConfig::default() };
     world.add_host(HostConfig {
-        nic: NicConfig { stations: true, tells_finished: !plan.is_lossy, ..NicConfig::default() },
+        nic: NicConfig { mac_per_ring: true, tells_finished: !plan.is_lossy, ..NicConfig::default() },
         link: LinkConfig { latency: plan.latency, faults: if plan.is_lossy { lossy } else { Faults::default() }, ..LinkConfig::default() },
         ring,
         rings: usize::from(plan.rings[machine]),

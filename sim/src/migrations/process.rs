@@ -10,9 +10,9 @@ use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
+use super::channel::{Answer, Channel};
 use super::end::End;
 use super::job::{Job, Place, Went};
-use super::talk::{Answer, Talk};
 use super::{CONNECTIONS, Plan, breach};
 use crate::host::Step;
 use crate::machine::{MachineApp, MachineContext};
@@ -28,7 +28,7 @@ const TICK_MAX: Duration = Duration::from_millis(4);
 /// What both processes see of each other, beside what their rings do.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) talk: RefCell<Talk>,
+    pub(super) channel: RefCell<Channel>,
     /// So many have a listener; and whether each has ended all of its connections.
     pub(super) listening: Cell<usize>,
     pub(super) is_through: [Cell<bool>; 2],
@@ -86,9 +86,9 @@ impl Process {
 
     fn place<R>(&self, cx: &mut MachineContext<'_>, act: impl FnOnce(&mut Place<'_, '_>) -> R) -> R {
         let Self { machine, macs, shared, .. } = self;
-        let talk = &mut shared.talk.borrow_mut();
+        let channel = &mut shared.channel.borrow_mut();
         let (now, ports, healed_at) = (cx.now, &mut cx.ports, shared.healed_at);
-        act(&mut Place { now, machine: *machine, macs: *macs, ports, talk, healed_at })
+        act(&mut Place { now, machine: *machine, macs: *macs, ports, channel, healed_at })
     }
 
     fn listen(&mut self, cx: &mut MachineContext<'_>) {
@@ -110,7 +110,7 @@ impl Process {
         let ring = (first + self.below(u64::from(self.plan.rings[self.machine]) - first)) as u16;
         let local = SocketAddr::new(self.ips[self.machine].ip(), port);
         let (remote, config) = (self.ips[1 - self.machine], self.config());
-        let hop = self.place(cx, |place| place.talk.meet(place.machine, ring, 0).then(|| place.hop(0)));
+        let hop = self.place(cx, |place| place.channel.meet(place.machine, ring, 0).then(|| place.hop(0)));
         let Some(hop) = hop else { return };
         match cx.ports.ring(ring).tcp_connect(cx.now, local, remote, hop, &config) {
             Ok(socket) => {
@@ -152,13 +152,13 @@ impl Process {
     /// What is under way goes on. When to look again.
     fn work(&mut self, cx: &mut MachineContext<'_>) -> Option<Instant> {
         let (machine, now) = (self.machine, cx.now);
-        let asked = self.shared.talk.borrow_mut().take(now, machine);
+        let asked = self.shared.channel.borrow_mut().take(now, machine);
         for (question, puts_off) in asked {
             let answer = self.place(cx, |place| place.follow(&question, puts_off));
             if matches!(answer, Answer::Follows(_)) {
                 self.jobs.iter_mut().for_each(|job| job.note_told(question.ends));
             }
-            self.shared.talk.borrow_mut().answer(now, machine, question.number, answer);
+            self.shared.channel.borrow_mut().answer(now, machine, question.number, answer);
         }
         let (config, mut jobs) = (self.config(), core::mem::take(&mut self.jobs));
         let mut next = None;
@@ -176,12 +176,12 @@ impl Process {
             }
         });
         self.jobs = jobs;
-        next.into_iter().chain(self.shared.talk.borrow().next_at(machine)).min()
+        next.into_iter().chain(self.shared.channel.borrow().next_at(machine)).min()
     }
 
     /// Programs' calls. Whether anything came of them.
     fn calls(&mut self, cx: &mut MachineContext<'_>) -> bool {
-        let is_dead = self.shared.talk.borrow().is_dead;
+        let is_dead = self.shared.channel.borrow().is_dead;
         let mut got_on = false;
         if self.opened < CONNECTIONS && !is_dead && self.below(3) == 0 {
             self.open(cx);
@@ -207,7 +207,7 @@ impl Process {
     }
 
     fn is_through(&self) -> bool {
-        let is_dead = self.shared.talk.borrow().is_dead;
+        let is_dead = self.shared.channel.borrow().is_dead;
         let all = self.opened == CONNECTIONS && self.accepted == CONNECTIONS;
         self.ends.is_empty() && self.jobs.is_empty() && (all || is_dead)
     }

@@ -36,8 +36,8 @@ impl Device for Nic {
         }
         let is_connections = rule.addresses().is_some_and(|flow| flow.remote.is_some());
         let delay = hardware.config.rule_delay;
-        // (Each station's rules are its own, and steer nothing.)
-        let rule = &if hardware.config.stations { rule.shared() } else { *rule };
+        // (Each ring's rules are its own, and steer nothing.)
+        let rule = &if hardware.config.mac_per_ring { rule.shared() } else { *rule };
         let ready_at = (is_connections && !delay.is_zero()).then(|| hardware.now + delay);
         let id = hardware.steering.attach(rule, aim, hardware.config.rules_max, ready_at)?;
         hardware.count_cyclic(aim, 1);

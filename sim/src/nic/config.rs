@@ -70,9 +70,9 @@ pub struct NicConfig {
     /// How long who sleeps on a ring and waits for no acknowledgment sleeps on when one comes that may wait
     /// ([`Wake::Solicited`](ringway_stack::device::Wake::Solicited)).
     pub nap: Duration,
-    /// Each of its rings is a station of its own, as a process's are on shared memory: frames come to a ring by its Ethernet address alone, and rings are told
-    /// of a station's death.
-    pub stations: bool,
+    /// Each of its rings has a MAC address of its own, as a process's are on shared memory: frames come to a ring by its Ethernet address alone, and rings are told
+    /// of a peer's death.
+    pub mac_per_ring: bool,
     /// They can tell of a dead one whether it was through with all that it had been sent: where the network loses nothing.
     pub tells_finished: bool,
     /// What goes wrong with it.
@@ -139,7 +139,7 @@ impl NicConfig {
             completions: self.completions,
             completion_time: self.completions.then_some(if self.hardware_time { TimeSource::Hardware } else { TimeSource::Software }),
             lends_heads: self.lends_heads,
-            point_to_point: self.stations,
+            point_to_point: self.mac_per_ring,
             ..Capabilities::least(DeviceKind::Sim, self.mtu)
         }
     }
@@ -177,7 +177,7 @@ impl Default for NicConfig {
             device_memory: 256 << 10,
             lends_heads: true,
             nap: Duration::ZERO,
-            stations: false,
+            mac_per_ring: false,
             tells_finished: true,
             faults: NicFaults::default(),
         }

@@ -10,11 +10,11 @@ use ringway_stack::device::{ChecksumVerdict, DeviceEvent, MacAddr, Protocol, Rul
 use super::config::NicConfig;
 use super::faults::{NicFault, NicFaults, Trouble};
 use super::fields::Fields;
+use super::mac_per_ring::DeathNotes;
 use super::memory::OnDevice;
 use super::offload::{Emitted, Queued, tunnel};
 use super::queues::RingState;
 use super::recycling::Recycling;
-use super::stations::Stations;
 use super::steering::{Aim, RINGS_MAX, Steering, Targets};
 use super::{Departure, Outstanding, Reception, RxDrop};
 use crate::checksum;
@@ -37,7 +37,7 @@ pub(super) struct Hardware {
     pub(super) trouble: Trouble,
     /// Connections that no rule steers: whose it took, and failed later.
     pub(super) unsteered: Vec<(SocketAddr, SocketAddr)>,
-    pub(super) stations: Stations,
+    pub(super) death_notes: DeathNotes,
     /// Frames on their way to the wire.
     wire: VecDeque<Leaving>,
     /// What was handed over and may yet be lost on the NIC, until [`Hardware::take_handed`].
@@ -73,7 +73,7 @@ impl Hardware {
             memory: OnDevice::new(config.device_memory),
             trouble: Trouble::new(config.faults, seed, host),
             unsteered: Vec::new(),
-            stations: Stations::default(),
+            death_notes: DeathNotes::default(),
             wire: VecDeque::new(),
             handed: VecDeque::new(),
             turn: 0,
@@ -150,8 +150,8 @@ impl Hardware {
         }
         let mut reception = Reception { outcome: Err(RxDrop::Down), wake_at: None };
         let Some(fields) = Fields::parse(bytes, 0) else { return reception };
-        if self.config.stations {
-            if let Some(ring) = self.station_of(bytes) {
+        if self.config.mac_per_ring {
+            if let Some(ring) = self.ring_of(bytes) {
                 let delivered = self.deliver(now, Aim { ring, queue: None, tag: 0 }, bytes, (sound, unsolicited));
                 (reception.outcome, reception.wake_at) = (delivered.map(drop), delivered.ok().flatten());
             }

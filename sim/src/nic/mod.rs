@@ -13,6 +13,7 @@ mod faults;
 mod fields;
 mod hardware;
 mod lro;
+mod mac_per_ring;
 mod memory;
 mod offload;
 mod pacing;
@@ -20,14 +21,13 @@ mod queues;
 mod recycling;
 mod ring;
 mod rss;
-mod stations;
 mod steering;
 
 pub use buffer::{SimRx, SimTx};
 pub use config::NicConfig;
 pub use faults::{NicFault, NicFaults, NicStrike, Strength};
+pub(crate) use mac_per_ring::LeftBehind;
 pub use ring::SimQueues;
-pub(crate) use stations::LeftBehind;
 
 use core::cell::{RefCell, RefMut};
 use core::fmt;
@@ -240,20 +240,20 @@ impl Nic {
         self.hardware().trouble.on = false;
     }
 
-    /// What each of its stations would leave behind if its host died now ([`NicConfig::stations`]).
+    /// What each of its rings would leave behind if its host died now ([`NicConfig::mac_per_ring`]).
     pub(crate) fn left_behind(&self) -> Vec<(MacAddr, Rc<LeftBehind>)> {
         self.hardware().left_behind()
     }
 
-    /// A station is dead, and its rings are told.
-    pub(crate) fn tell_of_death(&self, station: MacAddr, left: &Rc<LeftBehind>) {
-        self.hardware().tell_of_death(station, Rc::clone(left));
-        self.notify(DeviceEvent::PeerGone(station));
+    /// A peer is dead, and its rings are told.
+    pub(crate) fn tell_of_death(&self, mac: MacAddr, left: &Rc<LeftBehind>) {
+        self.hardware().tell_of_death(mac, Rc::clone(left));
+        self.notify(DeviceEvent::PeerGone(mac));
     }
 
-    /// Whether each of its rings is a station of its own.
-    pub(crate) fn has_stations(&self) -> bool {
-        self.hardware().config.stations
+    /// Whether each of its rings has a MAC address of its own.
+    pub(crate) fn has_mac_per_ring(&self) -> bool {
+        self.hardware().config.mac_per_ring
     }
 
     /// What is in use right now, on all rings. All zero once every socket is gone and the wire is quiet, or something leaked.

@@ -39,8 +39,8 @@ pub(crate) struct Standing {
     pub(crate) gathers: (u32, u32),
     /// A program speaks Ethernet itself on one of the NIC's rings ([`Nic::steered_ring`]).
     pub(crate) has_raw_ring: bool,
-    /// Each of the NIC's rings is a station.
-    pub(crate) has_stations: bool,
+    /// Each of the NIC's rings has a MAC address of its own.
+    pub(crate) has_mac_per_ring: bool,
 }
 
 impl SimQueues {
@@ -67,7 +67,7 @@ impl SimQueues {
             rx_buffers_max: hardware.config.rx_buffers_max,
             merges: hardware.config.lro && hardware.config.rx_checksum,
             gathers: [hardware.config.gather_max, hardware.config.tx_buffer_bytes].map(|n| u32::try_from(n).unwrap_or(u32::MAX)).into(),
-            has_stations: hardware.config.stations,
+            has_mac_per_ring: hardware.config.mac_per_ring,
             has_raw_ring: hardware.rings.iter().any(|ring| ring.open && ring.steered_only),
         }
     }
@@ -180,7 +180,7 @@ impl Queues for SimQueues {
         let mut hardware = self.hardware();
         let before = batch.len();
         let count = hardware.rings[self.ring].poll(batch);
-        if hardware.config.stations {
+        if hardware.config.mac_per_ring {
             hardware.polled(self.ring, batch, before);
         }
         count
@@ -227,7 +227,7 @@ impl Queues for SimQueues {
         self.check_len(frame, cut)?;
         let hardware = &mut *self.hardware();
         let fails = self.send_fails(hardware);
-        if hardware.config.stations && hardware.is_gone(frame.head) {
+        if hardware.config.mac_per_ring && hardware.is_gone(frame.head) {
             return Err(SendError::NoPeer);
         }
         let (tx_queue_max, inline_max) = (hardware.config.tx_queue_max, hardware.config.inline_max);
@@ -252,7 +252,7 @@ impl Queues for SimQueues {
             queued.inline_body();
         }
         ring.queued.push(queued);
-        if hardware.config.stations {
+        if hardware.config.mac_per_ring {
             hardware.sent(self.ring, frame.head);
         }
         Ok(())
@@ -260,23 +260,23 @@ impl Queues for SimQueues {
 
     fn note_processed(&mut self) {
         let mut hardware = self.hardware();
-        if hardware.config.stations {
-            hardware.stations.processed(self.ring);
+        if hardware.config.mac_per_ring {
+            hardware.death_notes.processed(self.ring);
         }
     }
 
-    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
+    fn note_unfinished(&mut self, mac: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
         let mut hardware = self.hardware();
-        if hardware.config.stations {
-            hardware.stations.note(self.ring, station, flow, is_unfinished);
+        if hardware.config.mac_per_ring {
+            hardware.death_notes.note(self.ring, mac, flow, is_unfinished);
         }
     }
 
-    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
+    fn left_finished(&mut self, mac: MacAddr, flow: &FiveTuple) -> bool {
         let hardware = self.hardware();
-        hardware.config.stations
+        hardware.config.mac_per_ring
             && hardware.config.tells_finished
-            && hardware.stations.left_finished(self.ring, hardware.mac_of(self.ring), station, flow)
+            && hardware.death_notes.left_finished(self.ring, hardware.mac_of(self.ring), mac, flow)
     }
 
     fn doorbell(&mut self) {

@@ -33,8 +33,8 @@ pub(super) struct Steering {
     entries: BTreeMap<u64, Entry>,
     /// Entries of sockets' rules at the default priority, by what they match: the many.
     flows: BTreeMap<FlowKey, u64>,
-    /// How many of those there are, by [`shape`].
-    shapes: [usize; 8],
+    /// How many of those there are, by [`wildcards`].
+    by_wildcards: [usize; 8],
     /// All other entries, in the order in which they are asked: the few.
     others: Vec<(Order, u64)>,
     /// Which entry a rule belongs to.
@@ -180,7 +180,7 @@ impl Steering {
         if fields.dst.is_multicast() { self.copies(fields, frame) } else { self.target(fields, frame).into_iter().collect() }
     }
 
-    /// The ring that rules steer a frame to that is for one station.
+    /// The ring that rules steer a frame to that is for one host.
     pub(super) fn target(&self, fields: &Fields, frame: &[u8]) -> Option<Aim> {
         let key = if self.others.is_empty() { exact_key(fields) } else { None };
         if let (Some(key), Some((recent, target))) = (key, self.recent.get())
@@ -228,7 +228,7 @@ impl Steering {
     fn flow_entries(&self, fields: &Fields) -> impl Iterator<Item = &Entry> {
         let candidates = five_tuples_of(fields).into_iter().flatten();
         candidates
-            .filter(|flow| self.shapes[shape(flow)] > 0)
+            .filter(|flow| self.by_wildcards[wildcards(flow)] > 0)
             .filter_map(|flow| self.entries.get(self.flows.get(&key(&flow))?))
             .filter(|entry| entry.counts())
     }
@@ -251,7 +251,7 @@ impl Steering {
         match five_tuple_of(rule) {
             Some(flow) => {
                 self.flows.insert(key(&flow), number);
-                self.shapes[shape(&flow)] += 1;
+                self.by_wildcards[wildcards(&flow)] += 1;
             }
             None => {
                 let at = self.others.partition_point(|(other, _)| *other < order);
@@ -267,7 +267,7 @@ impl Steering {
         match five_tuple_of(&entry.rule) {
             Some(flow) => {
                 self.flows.remove(&key(&flow));
-                self.shapes[shape(&flow)] -= 1;
+                self.by_wildcards[wildcards(&flow)] -= 1;
             }
             None => self.others.retain(|(_, other)| *other != number),
         }
@@ -340,7 +340,7 @@ fn key(flow: &FiveTuple) -> FlowKey {
 }
 
 /// Which of its addresses a flow names, and of which IP version.
-fn shape(flow: &FiveTuple) -> usize {
+fn wildcards(flow: &FiveTuple) -> usize {
     usize::from(flow.local.ip().is_unspecified()) + 2 * usize::from(flow.remote.is_none()) + 4 * usize::from(flow.local.is_ipv6())
 }
 

@@ -29,7 +29,7 @@ pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
 /// One seed of so many plays the machines' story as well.
 const MACHINES_SHARE: u64 = 16;
 
-/// One of so many plays the story of connections that go over to other stations: those with this remainder.
+/// One of so many plays the story of connections that go over to other MAC addresses: those with this remainder.
 const MIGRATIONS_SHARE: u64 = 16;
 const MIGRATIONS_REST: u64 = 9;
 

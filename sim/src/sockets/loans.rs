@@ -13,8 +13,8 @@ use ringway_stack::ring::{Datagram, Decision, FlowId, LentPieces, RecvFlags, Rin
 use ringway_stack::tcp::Lent;
 use ringway_stack::{Error, Instant};
 
+use super::filters::Filter;
 use super::records::Reader;
-use super::screens::Screen;
 use super::segments::Segments;
 use crate::nic::{SimQueues, SimRx};
 use crate::random::RandomStream;
@@ -82,18 +82,18 @@ pub(super) struct Loans {
     /// UDP sockets that are read from a cyclic buffer, and those that are not.
     readers: BTreeMap<FlowId, Option<Reader>>,
     /// Those about whose datagrams the program decides before they are read, and those of which it does not; and what is drawn for that.
-    screens: BTreeMap<FlowId, Option<Screen>>,
-    screening: RandomStream,
+    filters: BTreeMap<FlowId, Option<Filter>>,
+    filtering: RandomStream,
     /// The same of streams.
     segments: BTreeMap<FlowId, Option<Segments>>,
-    segment_screening: RandomStream,
+    segment_filtering: RandomStream,
     /// What was wrong with what was read there since the checkers were told.
     wrong: Option<String>,
 }
 
 impl Loans {
     /// On a ring with so many receive buffers.
-    pub(super) fn new(lending: Lending, [stream, screening, segment_screening]: [RandomStream; 3], rx_buffers: usize) -> Self {
+    pub(super) fn new(lending: Lending, [stream, filtering, segment_filtering]: [RandomStream; 3], rx_buffers: usize) -> Self {
         Self {
             lending,
             stream,
@@ -105,10 +105,10 @@ impl Loans {
             keepers: BTreeMap::new(),
             adopted: BTreeSet::new(),
             readers: BTreeMap::new(),
-            screens: BTreeMap::new(),
-            screening,
+            filters: BTreeMap::new(),
+            filtering,
             segments: BTreeMap::new(),
-            segment_screening,
+            segment_filtering,
             wrong: None,
         }
     }
@@ -134,7 +134,7 @@ impl Loans {
     pub(super) fn take_of(&mut self, now: Instant, socket: FlowId, may_outlive: bool) -> Vec<Loan> {
         self.keepers.remove(&socket);
         self.readers.remove(&socket);
-        self.screens.remove(&socket);
+        self.filters.remove(&socket);
         self.segments.remove(&socket);
         self.adopted.remove(&socket);
         let mut back = Vec::new();
@@ -175,7 +175,7 @@ impl Loans {
     ) -> Result<usize, Error> {
         self.now = now;
         let room: usize = into.iter().map(|slice| slice.len()).sum();
-        if room > 0 && self.screens_segments(ring, socket) {
+        if room > 0 && self.filters_segments(ring, socket) {
             return self.recv_segments(ring, socket, into, room);
         }
         // What was copied is lent all at once, whether there is room for it or not.
@@ -207,8 +207,8 @@ impl Loans {
         // (A cyclic buffer's records have room for IPv4's headers.)
         let fits = ring.info(socket).is_some_and(|info| info.local.is_ipv4());
         let reader = readers.entry(socket).or_insert_with(|| stream.chance_ppm(250_000).then(|| Reader::draw(stream)).filter(|_| fits));
-        if reader.is_none() && self.is_screened(ring, socket) {
-            return self.recv_screened(ring, socket, into);
+        if reader.is_none() && self.is_filtered(ring, socket) {
+            return self.recv_filtered(ring, socket, into);
         }
         let Self { readers, stream, .. } = self;
         let reader = readers.get_mut(&socket).and_then(Option::as_mut);
@@ -227,20 +227,20 @@ impl Loans {
     }
 
     /// Whether the program decides about this socket's datagrams before they are read.
-    fn is_screened(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
-        let Self { screens, screening, .. } = self;
-        let screen = screens.entry(socket).or_insert_with(|| Screen::draw(screening, ring, socket));
-        if screen.is_some() && Screen::ends(screening, ring, socket) {
-            *screen = None;
+    fn is_filtered(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
+        let Self { filters, filtering, .. } = self;
+        let filter = filters.entry(socket).or_insert_with(|| Filter::draw(filtering, ring, socket));
+        if filter.is_some() && Filter::ends(filtering, ring, socket) {
+            *filter = None;
         }
-        screen.is_some()
+        filter.is_some()
     }
 
     /// As [`Ring::udp_recv`], of what the program admits. What it drops, or holds, it has seen: that counts as read.
-    fn recv_screened(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
+    fn recv_filtered(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<Datagram, Error> {
         while let Ok(candidate) = ring.candidate(socket)
-            && let Some(screen) = self.screens.get_mut(&socket).and_then(Option::as_mut)
-            && let Some(decision) = screen.decision(&mut self.screening)
+            && let Some(filter) = self.filters.get_mut(&socket).and_then(Option::as_mut)
+            && let Some(decision) = filter.decision(&mut self.filtering)
         {
             let mut bytes = Vec::new();
             candidate.pieces.iter().for_each(|piece| append(piece, &mut bytes));
@@ -248,7 +248,7 @@ impl Loans {
             let received = candidate.received.unwrap_or(self.now);
             let datagram = Datagram { copied: 0, len, from: candidate.from, to: candidate.to.ip(), received, drops: 0 };
             match decision {
-                Decision::Admit => screen.admit(&candidate, bytes),
+                Decision::Admit => filter.admit(&candidate, bytes),
                 Decision::Drop => return Ok(Datagram { copied: scatter(into, 0, &bytes), ..datagram }),
                 Decision::Hold => {
                     let bytes = self.lent(socket, candidate.pieces, false);
@@ -258,19 +258,19 @@ impl Loans {
         }
         let datagram = ring.udp_recv(socket, into, RecvFlags::empty())?;
         let read = gather(into, datagram.copied);
-        let screen = self.screens.get_mut(&socket).and_then(Option::as_mut);
-        self.wrong = screen.and_then(|screen| screen.misread(datagram.from, &read));
+        let filter = self.filters.get_mut(&socket).and_then(Option::as_mut);
+        self.wrong = filter.and_then(|filter| filter.misread(datagram.from, &read));
         Ok(datagram)
     }
 
     /// Whether the program decides about this connection's segments before they are read.
-    fn screens_segments(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
-        let Self { segments, segment_screening: stream, .. } = self;
-        let screen = segments.entry(socket).or_insert_with(|| Segments::draw(stream, ring, socket));
-        if screen.is_some() && Segments::ends(stream, ring, socket) {
-            *screen = None;
+    fn filters_segments(&mut self, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
+        let Self { segments, segment_filtering: stream, .. } = self;
+        let filter = segments.entry(socket).or_insert_with(|| Segments::draw(stream, ring, socket));
+        if filter.is_some() && Segments::ends(stream, ring, socket) {
+            *filter = None;
         }
-        screen.is_some()
+        filter.is_some()
     }
 
     /// As [`Ring::tcp_recv`], of what the program admits. What it drops, or holds, it has seen: that counts as read.
@@ -282,14 +282,14 @@ impl Loans {
         room: usize,
     ) -> Result<usize, Error> {
         while let Ok(candidate) = ring.candidate(socket)
-            && let Some(screen) = self.segments.get_mut(&socket).and_then(Option::as_mut)
+            && let Some(filter) = self.segments.get_mut(&socket).and_then(Option::as_mut)
         {
             let mut bytes = Vec::new();
             candidate.pieces.iter().for_each(|piece| append(piece, &mut bytes));
-            let Some(decision) = screen.decision(&mut self.segment_screening, bytes.len() <= room) else { break };
+            let Some(decision) = filter.decision(&mut self.segment_filtering, bytes.len() <= room) else { break };
             ring.decide(self.now, socket, decision)?;
             match decision {
-                Decision::Admit => screen.admit(bytes),
+                Decision::Admit => filter.admit(bytes),
                 Decision::Drop => return Ok(scatter(into, 0, &bytes)),
                 Decision::Hold => {
                     let bytes = self.lent(socket, candidate.pieces, false);
@@ -300,8 +300,8 @@ impl Loans {
         let len = ring.tcp_recv(self.now, socket, into, RecvFlags::empty())?;
         let read = gather(into, len);
         let undecided = ring.has_candidate(socket);
-        let screen = self.segments.get_mut(&socket).and_then(Option::as_mut);
-        self.wrong = screen.and_then(|screen| screen.misread(&read, undecided));
+        let filter = self.segments.get_mut(&socket).and_then(Option::as_mut);
+        self.wrong = filter.and_then(|filter| filter.misread(&read, undecided));
         Ok(len)
     }
 

@@ -8,12 +8,12 @@ use ringway_stack::ring::{Decision, FlowId, Ring};
 use crate::nic::SimQueues;
 use crate::random::RandomStream;
 
-/// Of a million connections of a ring that lends, so many are screened from their first read on.
-const SCREENED_PPM: u32 = 125_000;
-/// Of a million reads, so many are the first that nobody screens any more.
+/// Of a million connections of a ring that lends, so many get a receive filter with their first read.
+const FILTERED_PPM: u32 = 125_000;
+/// Of a million reads, so many are the first without it.
 const ENOUGH_PPM: u32 = 10_000;
 
-/// A stream that is screened.
+/// A stream with a receive filter.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     /// Bytes that were there before anybody decided, of which nothing is known.
@@ -23,9 +23,9 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Begins to screen a stream, or does not.
+    /// Begins to filter what a stream receives, or does not.
     pub(super) fn draw(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> Option<Self> {
-        if !stream.chance_ppm(SCREENED_PPM) || ring.screen(socket, true).is_err() {
+        if !stream.chance_ppm(FILTERED_PPM) || ring.set_recv_filter(socket, true).is_err() {
             return None;
         }
         Some(Self { before: ring.info(socket).map_or(0, |info| info.recv_queue), admitted: VecDeque::new() })
@@ -33,7 +33,7 @@ impl Segments {
 
     /// Whether the program has seen enough; the rest is the reader's.
     pub(super) fn ends(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
-        stream.chance_ppm(ENOUGH_PPM) && ring.screen(socket, false).is_ok()
+        stream.chance_ppm(ENOUGH_PPM) && ring.set_recv_filter(socket, false).is_ok()
     }
 
     /// What is to become of the candidate. `fits`: who drops or keeps it can say that it was read, all of it.
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn only_what_was_admitted_is_read_in_order_and_before_the_end() {
-        let mut screen = Segments { before: 2, admitted: b"admitted".iter().copied().collect() };
-        assert_eq!(screen.misread(b"??adm", true), None);
-        assert!(screen.misread(b"", false).is_some());
-        assert_eq!(screen.misread(b"itt", true), None);
-        assert!(screen.misread(b"de", false).is_some());
-        assert!(screen.misread(b"beyond", false).is_some());
-        assert!(screen.misread(b"", true).is_some());
-        assert_eq!(screen.misread(b"", false), None);
+        let mut filter = Segments { before: 2, admitted: b"admitted".iter().copied().collect() };
+        assert_eq!(filter.misread(b"??adm", true), None);
+        assert!(filter.misread(b"", false).is_some());
+        assert_eq!(filter.misread(b"itt", true), None);
+        assert!(filter.misread(b"de", false).is_some());
+        assert!(filter.misread(b"beyond", false).is_some());
+        assert!(filter.misread(b"", true).is_some());
+        assert_eq!(filter.misread(b"", false), None);
     }
 }

@@ -57,7 +57,7 @@ pub(super) enum Fate {
     DroppedUp = 1,
     DroppedDown = 2,
     Refused = 3,
-    NoStation = 4,
+    NoReceiver = 4,
 }
 
 impl Serialize for Mark {
@@ -140,7 +140,7 @@ impl Builder {
             What::Sent | What::Injected | What::Befell(_) => return,
             What::Delivered => ArrivalRow(row, here, at, Fate::Delivered, befallen(record.marks).unwrap_or_default()),
             What::Refused(why) => ArrivalRow(row, here, at, Fate::Refused, refusal(why).to_owned()),
-            What::NoStation => ArrivalRow(row, NONE, at, Fate::NoStation, "no such station".to_owned()),
+            What::NoReceiver => ArrivalRow(row, NONE, at, Fate::NoReceiver, "no host has this MAC address".to_owned()),
             What::Struck(direction, strike) => {
                 let words = format!("{}'s link, {direction}: {strike}", trace.host_name(record.host));
                 let told = &mut self.frames[row].11;

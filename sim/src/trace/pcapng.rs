@@ -121,7 +121,7 @@ impl Trace {
                 }
                 What::Delivered | What::Injected => continue,
                 What::Refused(why) => format!("{name}: dropped, {}", refusal(why)),
-                What::NoStation => "switch: no such station".to_owned(),
+                What::NoReceiver => "switch: no host has this MAC address".to_owned(),
                 What::Struck(direction, strike) => format!("{name}'s link, {direction}: {strike}"),
             };
             let all = fates.entry(record.frame).or_default();

@@ -46,7 +46,7 @@ fn line(reader: &mut Reader, trace: &Trace, record: &Record, out: &mut String) {
         What::Injected => write!(out, "  [from {}]", if record.marks.contains(Marks::FORGED) { "an attacker" } else { "the router" }),
         What::Delivered => befallen(record.marks).map_or(Ok(()), |marks| write!(out, "  [{marks}]")),
         What::Refused(why) => write!(out, "  [{}]", refusal(why)),
-        What::NoStation => write!(out, "  [no such station]"),
+        What::NoReceiver => write!(out, "  [no host has this MAC address]"),
         What::Struck(direction, strike) => write!(out, "  [{direction}: {strike}]"),
     };
     out.push('\n');

@@ -83,14 +83,14 @@ impl Workload for Probes {
             Box::new(Target::new(ports, options, done.clone(), RandomStream::new(seed, Purpose::Workload, number, starts)))
         };
         site.world.add_restartable_on(host, ring, make);
-        let station = site.world.host(host).mac();
+        let mac = site.world.host(host).mac();
         let addresses = [open, paired].map(|port| site.address(self.target, port));
         let queue = RawQueue::new(site.world.add_raw_ring(site.hosts[self.prober]));
         // (A frame is one head.)
         let probing = Probing { from: v4(prober), nobody: ipv4(NOBODY), frames: self.frames, pause_max: self.pause_max, len_max: 180 };
         let dice = RandomStream::new(self.seed, Purpose::Workload, number, 0);
         let addresses = [addresses[0], addresses[1], group];
-        let program = Prober::new(queue, (station, site.vlan), addresses.map(v4), probing, self.done.clone(), dice);
+        let program = Prober::new(queue, (mac, site.vlan), addresses.map(v4), probing, self.done.clone(), dice);
         site.world.add_app_on(site.hosts[self.prober], 0, program);
     }
 

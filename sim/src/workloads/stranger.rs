@@ -90,9 +90,9 @@ impl Workload for Strangers {
         site.add_server(self.server, &mut self.standing, move |config, socket| exchanges::server(port, config, socket, &expected));
         let host = site.hosts[self.stranger];
         let queue = RawQueue::new(site.world.add_raw_ring(host));
-        let station = site.world.host(site.hosts[self.server]).mac();
+        let mac = site.world.host(site.hosts[self.server]).mac();
         let dice = RandomStream::new(self.seed, Purpose::Workload, site.workload.bits().trailing_zeros(), 0);
-        let mut program = Stranger::new(queue, address, station, site.vlan, dice);
+        let mut program = Stranger::new(queue, address, mac, site.vlan, dice);
         for (call, number) in self.calls.iter().zip(0..) {
             program.visit(site.client_port(number), call.visit, call.visited.clone());
         }

@@ -42,7 +42,7 @@ pub(crate) struct Turn {
     begins: Option<(Duration, u64)>,
 }
 
-/// A host that died, and what its stations left behind.
+/// A host that died, and what its rings left behind.
 #[derive(Debug)]
 pub(crate) struct Dead {
     host: usize,
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// A host dies for good, with the machine's program that it has. Its peers, where each ring is a station ([`crate::NicConfig::stations`]), are told by
+    /// A host dies for good, with the machine's program that it has. Its peers, where each ring has a MAC address of its own ([`crate::NicConfig::mac_per_ring`]), are told by
     /// [`World::tell_of_death`].
     pub(crate) fn kill(&mut self, host: HostId) -> Dead {
         let left_behind = self.hosts[host.0].nic().left_behind();
@@ -105,8 +105,8 @@ impl World {
     /// What a dead host had sent is there; now its peers learn of its death.
     pub(crate) fn tell_of_death(&mut self, dead: &Dead) {
         for host in (0..self.hosts.len()).filter(|&host| host != dead.host) {
-            if self.hosts[host].nic().has_stations() {
-                dead.left_behind.iter().for_each(|(station, left)| self.hosts[host].nic().tell_of_death(*station, left));
+            if self.hosts[host].nic().has_mac_per_ring() {
+                dead.left_behind.iter().for_each(|(mac, left)| self.hosts[host].nic().tell_of_death(*mac, left));
                 self.wake(host, self.network.now);
             }
         }

@@ -46,7 +46,7 @@ fn strangers_end_at_the_switch_and_broadcasts_reach_everyone_else() {
     send(&mut world, a, frames::mac(200), &[]);
     send(&mut world, a, MacAddr::BROADCAST, &[]);
     world.run_for(Duration::from_millis(1));
-    assert_eq!(whats(&world), [(0, What::Sent), (0, What::Sent), (0, What::NoStation), (1, What::Delivered), (2, What::Delivered)]);
+    assert_eq!(whats(&world), [(0, What::Sent), (0, What::Sent), (0, What::NoReceiver), (1, What::Delivered), (2, What::Delivered)]);
 }
 
 fn story(seed: u64) -> Report {

@@ -1,7 +1,7 @@
 //! The checkers, checked: stacks with one thing wrong each, run over seeds of the default swarm until a checker notices. The table of
 //! who noticed what, and after how many seeds, is a snapshot; a checker that catches nothing is none.
 
-mod stories;
+mod scenarios;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -51,7 +51,7 @@ fn every_mutant_is_caught_and_every_checker_catches() {
     insta::assert_snapshot!("mutants", table);
 }
 
-/// Runs a mutant on one seed after another. What the swarm seldom comes to, a story of its own tells with each eighth seed.
+/// Runs a mutant on one seed after another. What the swarm seldom comes to, a scenario of its own has with each eighth seed.
 fn live(mutant: Mutant, seeds_max: u64) -> Life {
     let mut life = Life::default();
     for seed in 0..seeds_max {
@@ -74,7 +74,7 @@ fn live(mutant: Mutant, seeds_max: u64) -> Life {
                 migrations::play(seed, mutant);
             }
             if seed % 8 == 7 {
-                stories::all(seed, mutant);
+                scenarios::all(seed, mutant);
                 (0..64).for_each(|death| {
                     deaths::play(seed * 64 + death, mutant);
                 });

@@ -149,20 +149,20 @@ pub trait Queues {
     fn poll_event(&mut self) -> Option<DeviceEvent>;
 
     /// The stack is through with all frames that [`Queues::poll_rx`] has given: what [`Queues::note_unfinished`] says takes account of them. For
-    /// devices whose peers see, when this station dies, what it had not come to.
+    /// devices whose peers see, when this host dies, what it had not come to.
     fn note_processed(&mut self) {}
 
-    /// Notes, where the device of the peer `station` sees it once this one is dead, whether a TCP connection is to end by a reset then (it has bytes that
+    /// Notes, where the device of the peer at `mac` sees it once this host is dead, whether a TCP connection is to end by a reset then (it has bytes that
     /// nobody read, or that were not sent), and not by the end of its stream. Called when that changes. `flow`: its two addresses.
-    fn note_unfinished(&mut self, station: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
-        let _ = (station, flow, is_unfinished);
+    fn note_unfinished(&mut self, mac: MacAddr, flow: &FiveTuple, is_unfinished: bool) {
+        let _ = (mac, flow, is_unfinished);
     }
 
-    /// Whether a station that is gone had noted nothing of the kind about a TCP connection, and was through with all bytes of it that had been sent
+    /// Whether a host that is gone had noted nothing of the kind about a TCP connection, and was through with all bytes of it that had been sent
     /// there: then the peer's program had read everything, and everything that it had written has arrived. `flow`: as it is here. It can be
     /// asked while [`DeviceEvent::PeerGone`] is next or was the last event. A device that cannot tell says no.
-    fn left_finished(&mut self, station: MacAddr, flow: &FiveTuple) -> bool {
-        let _ = (station, flow);
+    fn left_finished(&mut self, mac: MacAddr, flow: &FiveTuple) -> bool {
+        let _ = (mac, flow);
         false
     }
 

@@ -90,8 +90,8 @@ pub enum SendError {
     /// The send queue (or the receiver's, on shared memory) is full; [`super::Queues::reap`] and try again.
     #[error("the send queue is full")]
     Full,
-    /// No station has that Ethernet address.
-    #[error("no such station")]
+    /// No host has that MAC address.
+    #[error("no host has this MAC address")]
     NoPeer,
     /// Longer than the MTU (with TSO: than [`super::Capabilities::tso_max`]) allows, more slices than the device gathers, or a head longer than [`super::HEAD_MAX`].
     #[error("the frame is too long")]

@@ -10,8 +10,8 @@ macro_rules! with_ipv6 {
             SolicitationOfOthersAnswered,
             /// Who asks whether an address is taken is not told (RFC 4862 s5.4.3).
             AddressProbeIgnored,
-            /// Who asks without saying from which station is not answered (RFC 4861 s7.2.4).
-            AskerWithoutStationIgnored,
+            /// Who asks and does not say which MAC address he has is not answered (RFC 4861 s7.2.4).
+            AskerWithoutMacIgnored,
             /// An advertisement that is not to override overrides (RFC 4861 s7.2.5).
             OverridesUnbidden,
             /// An advertisement that nobody asked for proves that its sender hears us (RFC 4861 s7.2.5, s7.3.1).

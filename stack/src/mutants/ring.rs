@@ -3,14 +3,14 @@
 use super::Mutant;
 
 impl Mutant {
-    /// Those of connections that go over to another station, of which there are none but where each ring is one.
+    /// Those of connections that go over to another MAC address, which happens only where each ring has one of its own.
     pub const OF_MOVES: &'static [Self] = &[
         Self::SpeaksUnfollowed,
         Self::FollowedSaysNothing,
         Self::FollowerWaitsForTimer,
         Self::FollowerStaysBehind,
         Self::LateFromFormerRefused,
-        Self::OneFormerStation,
+        Self::OneFormerMac,
         Self::SilentOutlivesPeer,
         Self::UntoldDeathIsEnd,
     ];
@@ -21,7 +21,7 @@ macro_rules! with_ring {
     ({ $($before:tt)* } ; $($after:tt)*) => {
         with_tcp! {
             $($before)*
-            /// A connection that has gone over to another station speaks before its peer follows.
+            /// A connection that has gone over to another MAC address speaks before its peer follows.
             SpeaksUnfollowed,
             /// It says nothing when its peer follows, either.
             FollowedSaysNothing,
@@ -31,8 +31,8 @@ macro_rules! with_ring {
             FollowerStaysBehind,
             /// What comes late from where the peer was is refused.
             LateFromFormerRefused,
-            /// Of the stations where the peer was, one is remembered.
-            OneFormerStation,
+            /// Of the MAC addresses where the peer was, one is remembered.
+            OneFormerMac,
             /// A connection whose peer dies before it follows is silent for ever.
             SilentOutlivesPeer,
             /// A peer that dies before it follows may have left in order.
@@ -95,7 +95,7 @@ macro_rules! with_ring {
             HeldUnbounded,
             /// When one neighbour does not answer, those that wait for another are forgotten.
             OtherWaitersForgotten,
-            /// A new station is announced for the first address only (RFC 5227 s3).
+            /// A new MAC address is announced for the first address only (RFC 5227 s3).
             AnnouncesFirstOnly,
             /// Frames of another priority are another VLAN's (IEEE 802.1Q).
             VlanPriorityCounts,
@@ -123,8 +123,8 @@ macro_rules! with_ring {
             StaleIdFindsNextFlow,
             /// A closed socket's slot is never used again.
             SlotLeaks,
-            /// What waits to be decided about is dropped when the screen goes.
-            ScreenOffDrops,
+            /// What waits to be decided about is dropped when the receive filter goes.
+            FilterOffDrops,
             /// An adopted connection's timer is not set.
             AdoptedTimerLost,
             /// Of two sockets that a cyclic buffer reads, the youngest datagram comes first.

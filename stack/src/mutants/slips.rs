@@ -47,7 +47,7 @@ macro_rules! with_slips {
             /// A socket may be a member of one group more than the limit (setsockopt(2), ENOBUFS).
             OneMembershipMore,
             /// A connection that left is still there to be accepted.
-            DissolvedStaysQueued,
+            SilentlyEndedStaysQueued,
             /// A listener's connections in a second are all there ever were.
             SynRateCountsForever,
             /// The pause before the device is tried again never becomes shorter.

@@ -38,7 +38,7 @@ pub struct Transmit {
     pub src: Ipv6Addr,
     /// To whom.
     pub dst: Ipv6Addr,
-    /// To which station, or group of them.
+    /// To which MAC address, or group of them.
     pub to: MacAddr,
     /// What it says.
     pub what: Saying,

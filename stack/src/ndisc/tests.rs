@@ -467,7 +467,7 @@ fn addresses_that_no_host_on_a_link_can_have() {
 
 /// RFC 4861 s7.2.6.
 #[test]
-fn a_new_station_is_announced() {
+fn a_new_mac_address_is_announced() {
     let mut host = host();
     host.announce(NEW, OTHER_MAC);
     assert_eq!(actions(&mut host), [], "not ours");
@@ -489,8 +489,8 @@ fn linux_says_the_same() {
     for frame in crate::capture::ipv6() {
         let (header, _) = ipv6::Header::parse(&frame[14..]).unwrap();
         let Ok(message) = Message::parse(&header, &frame[14 + ipv6::LEN..]) else { continue };
-        let station = |at: usize| MacAddr(*frame[at..].first_chunk().unwrap());
-        let (to, from) = (station(0), station(6));
+        let mac = |at: usize| MacAddr(*frame[at..].first_chunk().unwrap());
+        let (to, from) = (mac(0), mac(6));
         let transmit = |what| Transmit { src: header.src, dst: header.dst, to, what };
         match message {
             Message::NeighborSolicitation { target, options } => {

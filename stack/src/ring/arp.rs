@@ -18,7 +18,7 @@ use crate::wire::arp;
 /// Answers that wait for the device; more are lost like frames on the wire.
 pub(super) type Answers = ArrayVec<Answer, 16>;
 
-/// What somebody is told who asked for the ring's station.
+/// What somebody is told who asked for the ring's MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Arp {
@@ -110,7 +110,7 @@ impl<Q: Queues> Ring<Q> {
         Some(())
     }
 
-    /// Answers a question for the ring's station, at once or as soon as the device takes frames: whoever asked would ask again only after a second.
+    /// Answers a question for the ring's MAC address, at once or as soon as the device takes frames: whoever asked would ask again only after a second.
     pub(super) fn answer(&mut self, now: Instant, answer: Answer) {
         match answer.send(&mut self.output, &mut self.queues) {
             Ok(()) => {}

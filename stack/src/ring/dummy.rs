@@ -43,7 +43,7 @@ impl<Q: Queues> Ring<Q> {
         if len > self.output.payload_max(remote.ip(), udp::LEN) {
             return Err(Error::MessageTooLong);
         }
-        let Some(mac) = self.known_station(hop) else { return Ok(len) };
+        let Some(mac) = self.known_mac(hop) else { return Ok(len) };
         let envelope = Envelope { src, dst: remote.ip(), mac, ttl, tos };
         self.output.set_dummy(true);
         let sent = self.udp_emit(&envelope, ports, data, len);
@@ -69,12 +69,12 @@ impl<Q: Queues> Ring<Q> {
         if !self.output.caps.dummy {
             return Err(Error::NotSupported);
         }
-        let station = self.known_station(hop);
+        let mac = self.known_mac(hop);
         let Self { slots, queues, output, .. } = self;
         let stream = slots.stream(flow)?;
         let len = data.iter().map(|part| part.len()).sum::<usize>();
         let header = stream.connection.dummy_header(now, len)?;
-        let (Some(mac), Some(mut buffer)) = (station, queues.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else {
+        let (Some(mac), Some(mut buffer)) = (mac, queues.tx_alloc(len).filter(|buffer| buffer.capacity() >= len)) else {
             return Ok(len);
         };
         let mut at = 0;
@@ -115,14 +115,14 @@ impl<Q: Queues> Ring<Q> {
             }
             Flow::Listener(_) => return Err(Error::NotConnected),
         };
-        let mac = self.known_station(hop).ok_or(Error::NotConnected)?;
+        let mac = self.known_mac(hop).ok_or(Error::NotConnected)?;
         let envelope = Envelope { src: local.ip(), dst: remote.ip(), mac, ttl, tos };
         Ok(self.output.template(&envelope, protocol, (local.port(), remote.port())))
     }
 
-    fn known_station(&self, hop: NextHop) -> Option<MacAddr> {
+    fn known_mac(&self, hop: NextHop) -> Option<MacAddr> {
         match hop {
-            NextHop::Station(mac) => Some(mac),
+            NextHop::Mac(mac) => Some(mac),
             NextHop::Neighbour(ip) => self.neighbours.known(ip),
             NextHop::Pending => None,
         }

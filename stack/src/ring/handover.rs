@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::marks::Mark;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::{Config, Connection, ControlBlock, Remains, Snapshot, State};
+use crate::tcp::{Config, Connection, ControlBlock, Snapshot, State, Undelivered};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
@@ -35,24 +35,24 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// Most connections remembered so.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Most stations of which a connection remembers that its peer was there.
+/// Most MAC addresses of which a connection remembers that its peer was there.
 const FORMER_MAX: usize = 8;
 
 /// Where a connection's peer was, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct FormerStations(Vec<MacAddr>);
+pub(super) struct FormerMacs(Vec<MacAddr>);
 
-impl FormerStations {
-    fn add(&mut self, station: MacAddr, max: usize) {
-        self.0.retain(|known| *known != station);
+impl FormerMacs {
+    fn add(&mut self, mac: MacAddr, max: usize) {
+        self.0.retain(|known| *known != mac);
         if self.0.len() >= max {
             self.0.remove(0);
         }
-        self.0.push(station);
+        self.0.push(mac);
     }
 
-    pub(super) fn contains(&self, station: MacAddr) -> bool {
-        self.0.contains(&station)
+    pub(super) fn contains(&self, mac: MacAddr) -> bool {
+        self.0.contains(&mac)
     }
 }
 
@@ -149,9 +149,9 @@ struct LastKnown {
     /// What it expected next of its peer, and where that is, and was before.
     expected: SeqNumber,
     hop: NextHop,
-    former: FormerStations,
-    /// Which stations may have heard that it is unfinished ([`HandoversUnderWay`]), and until when.
-    noted: FormerStations,
+    former: FormerMacs,
+    /// Which hosts may have heard that it is unfinished ([`HandoversUnderWay`]), and until when.
+    noted: FormerMacs,
     noted_until: Instant,
 }
 
@@ -160,20 +160,20 @@ const HANDOVER_WITHIN: Duration = Duration::from_secs(20);
 /// Most connections of which that is awaited.
 const HANDOVERS_MAX: usize = 1024;
 
-/// Connections that were given away, oldest first, and whose peers may not know it yet: they are not to take the death of this station for the end of
+/// Connections that were given away, oldest first, and whose peers may not know it yet: they are not to take the death of this host for the end of
 /// their streams.
 #[derive(Debug, Default)]
 pub(super) struct HandoversUnderWay(VecDeque<(Instant, MacAddr, FiveTuple)>);
 
 impl HandoversUnderWay {
-    fn add(&mut self, now: Instant, station: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
-        self.add_until(now + HANDOVER_WITHIN, station, flow, queues);
+    fn add(&mut self, now: Instant, mac: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
+        self.add_until(now + HANDOVER_WITHIN, mac, flow, queues);
         self.expire(now, queues);
     }
 
-    fn add_until(&mut self, until: Instant, station: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
-        queues.note_unfinished(station, &flow, true);
-        self.0.push_back((until, station, flow));
+    fn add_until(&mut self, until: Instant, mac: MacAddr, flow: FiveTuple, queues: &mut impl Queues) {
+        queues.note_unfinished(mac, &flow, true);
+        self.0.push_back((until, mac, flow));
     }
 
     #[inline]
@@ -183,11 +183,11 @@ impl HandoversUnderWay {
 
     #[inline(never)]
     pub(super) fn expire(&mut self, now: Instant, queues: &mut impl Queues) {
-        while let Some(&(until, station, flow)) = self.0.front()
+        while let Some(&(until, mac, flow)) = self.0.front()
             && (until <= now || self.0.len() > HANDOVERS_MAX)
         {
             self.0.pop_front();
-            queues.note_unfinished(station, &flow, false);
+            queues.note_unfinished(mac, &flow, false);
         }
     }
 }
@@ -196,7 +196,7 @@ impl HandedOver {
     /// Whether a SYN may be an old duplicate of one that opened a connection which was given away: a newcomer begins above
     /// (RFC 9293 s3.10.7.4 asks the same of one that ends a TIME-WAIT).
     pub(super) fn is_old(&self, local: SocketAddr, remote: SocketAddr, hop: NextHop, seq: SeqNumber) -> bool {
-        let was_there = |gone: &LastKnown| matches!(hop, NextHop::Station(mac) if gone.former.contains(mac));
+        let was_there = |gone: &LastKnown| matches!(hop, NextHop::Mac(mac) if gone.former.contains(mac));
         let gone = || self.known.get(&(local, remote)).filter(|gone| gone.hop == hop || was_there(gone));
         !self.known.is_empty() && gone().is_some_and(|gone| seq.le(gone.expected))
     }
@@ -232,12 +232,12 @@ impl HandedOver {
         }
     }
 
-    fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>, former: FormerStations) {
+    fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>, former: FormerMacs) {
         let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
         let (used, expected) = (stream.connection.sent_up_to(), stream.connection.received_up_to());
-        let mut noted = FormerStations::default();
-        if let NextHop::Station(station) = stream.hop {
-            noted.add(station, FORMER_MAX);
+        let mut noted = FormerMacs::default();
+        if let NextHop::Mac(mac) = stream.hop {
+            noted.add(mac, FORMER_MAX);
         }
         let last = LastKnown { until, used, expected, hop: stream.hop, former, noted, noted_until: now + HANDOVER_WITHIN };
         self.known.insert(key, last);
@@ -335,7 +335,7 @@ impl<Q: Queues> Ring<Q> {
         if !self.config.is(Mutant::ReturnedStillHandedOver)
             && let Some(gone) = self.handed_over.take(local, remote)
         {
-            self.remember_stations(id.index, gone, hop);
+            self.remember_macs(id.index, gone, hop);
         }
         if !readiness.is_empty() && !self.config.is(Mutant::AdoptedRaisesNothing) {
             self.raise(id.index, readiness);
@@ -344,25 +344,25 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection is back that was here before: what its peer sent here then, from where it was, may be on its way still.
-    fn remember_stations(&mut self, index: u32, gone: LastKnown, hop: NextHop) {
+    fn remember_macs(&mut self, index: u32, gone: LastKnown, hop: NextHop) {
         let LastKnown { hop: before, mut former, .. } = gone;
-        if let NextHop::Station(station) = before {
-            former.add(station, FORMER_MAX);
+        if let NextHop::Mac(mac) = before {
+            former.add(mac, FORMER_MAX);
         }
-        former.0.retain(|station| !hop.is_station(*station));
-        if !former.0.is_empty() && !self.config.is(Mutant::OneFormerStation) {
-            self.former_stations.insert(index, former);
+        former.0.retain(|mac| !hop.is_mac(*mac));
+        if !former.0.is_empty() && !self.config.is(Mutant::OneFormerMac) {
+            self.former_macs.insert(index, former);
         }
     }
 
     /// A segment came for a connection, and it may be one that was given away. Whether it is: then its peer has yet to hear where it is. If the peer has gone
-    /// over itself since, it is not to take the death of this station for the end of its stream, either.
+    /// over itself since, it is not to take the death of this host for the end of its stream, either.
     pub(super) fn is_for_given_away(&mut self, from: MacAddr, local: SocketAddr, remote: SocketAddr) -> bool {
         if self.handed_over.is_empty() {
             return false;
         }
         let Some(gone) = self.handed_over.known.get_mut(&(local, remote)) else { return false };
-        if matches!(gone.hop, NextHop::Station(_))
+        if matches!(gone.hop, NextHop::Mac(_))
             && !gone.noted.contains(from)
             && gone.noted.0.len() < FORMER_MAX
             && !self.config.is(Mutant::MovedPeerMissesHandover)
@@ -380,7 +380,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::BadSocket`]: there is none between these addresses (ours, the peer's), or one that was aborted; [`Error::NotConnected`]: its handshake is under
     /// way.
-    pub fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error> {
+    pub fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Undelivered, Error> {
         // One that has ended, and that the program has not closed yet, is in no table but its own: it may have bytes to be read.
         let is_it = |flow: &Flow<Q>| flow.stream_ends() == Some((local, remote));
         let ended = || self.slots.iter().find_map(|(id, flow)| is_it(flow).then_some(id.index));
@@ -395,19 +395,19 @@ impl<Q: Queues> Ring<Q> {
         let stream = self.remove_stream(now, id, false)?;
         if let Some(Flow::Listener(listener)) = parent.and_then(|parent| self.slots.find_mut(parent).ok())
             && queued
-            && !self.config.is(Mutant::DissolvedStaysQueued)
+            && !self.config.is(Mutant::SilentlyEndedStaysQueued)
         {
             listener.ready.retain(|&(ready, _)| ready != id);
         }
-        let remains = Remains { accepted: parent.is_none(), ..stream.connection.dissolve() };
+        let undelivered = Undelivered { accepted: parent.is_none(), ..stream.connection.end_silently() };
         #[cfg(feature = "marks")]
-        self.marks.hit(match &remains {
-            Remains { over: true, .. } => Mark::DissolvedOver,
-            Remains { accepted: false, .. } => Mark::DissolvedUnaccepted,
-            Remains { orphaned: true, .. } => Mark::DissolvedOrphan,
-            _ => Mark::Dissolved,
+        self.marks.hit(match &undelivered {
+            Undelivered { over: true, .. } => Mark::EndedSilentlyOver,
+            Undelivered { accepted: false, .. } => Mark::EndedSilentlyUnaccepted,
+            Undelivered { orphaned: true, .. } => Mark::EndedSilentlyOrphan,
+            _ => Mark::EndedSilently,
         });
-        Ok(remains)
+        Ok(undelivered)
     }
 
     /// Takes a connection out of everything here that names it, closed by the program or not. `carries`: its rule goes with it.
@@ -418,23 +418,23 @@ impl<Q: Queues> Ring<Q> {
         }
         let Some(Flow::Stream(mut stream)) = self.slots.remove(id.index) else { return Err(Error::BadSocket) };
         self.forget_rate(id.index);
-        let former = self.former_stations.remove(&id.index).unwrap_or_default();
+        let former = self.former_macs.remove(&id.index).unwrap_or_default();
         stream.is_paced = false;
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(id.index) {
             self.demux.remove(key);
         }
-        if let Some(rule) = stream.rule.take().filter(|_| !carries && !self.config.is(Mutant::DissolveLeaksRule)) {
+        if let Some(rule) = stream.rule.take().filter(|_| !carries && !self.config.is(Mutant::SilentEndLeaksRule)) {
             self.detach(rule);
         }
         if stream.connection.state() != State::Closed
-            && let NextHop::Station(station) = stream.hop
+            && let NextHop::Mac(mac) = stream.hop
         {
-            self.handovers.add(now, station, stream.five_tuple(), &mut self.queues);
+            self.handovers.add(now, mac, stream.five_tuple(), &mut self.queues);
         }
         unnote(&mut stream, &mut self.queues);
         // What comes for one that was over is answered as ever: its peer may know nothing of that yet.
-        if stream.connection.state() != State::Closed && !self.config.is(Mutant::DissolveForgets) {
+        if stream.connection.state() != State::Closed && !self.config.is(Mutant::SilentEndForgets) {
             self.handed_over.add(now, &stream, former);
         }
         // What this ring planned for it is void: the wheel's entries and the lists name a slot, and find it empty.
@@ -536,19 +536,19 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection goes on between two rings that know each other: this one has just taken it ([`Ring::adopt_snapshot`]), or its peer is at
-    /// another station from now on. What was on its way is sent again; what still comes from where the peer was, is lost in silence.
+    /// another MAC address from now on. What was on its way is sent again; what still comes from where the peer was, is lost in silence.
     ///
     /// # Errors
     /// [`Error::BadSocket`] (no such connection, be it closed by the program or not).
     pub fn tcp_retarget(&mut self, now: Instant, id: FlowId, hop: NextHop) -> Result<(), Error> {
-        let Self { slots, queues, former_stations, .. } = self;
+        let Self { slots, queues, former_macs, .. } = self;
         slots.find(id).ok_or(Error::BadSocket)?;
         let stream = slots.stream_at(id.index).ok_or(Error::BadSocket)?;
-        // (Each of the two stations is told of it for itself.)
+        // (Each of the two hosts is told of it for itself.)
         unnote(stream, queues);
-        if let (NextHop::Station(former), true) = (stream.hop, stream.hop != hop) {
-            let max = if self.config.is(Mutant::OneFormerStation) { 1 } else { FORMER_MAX };
-            former_stations.entry(id.index).or_default().add(former, max);
+        if let (NextHop::Mac(former), true) = (stream.hop, stream.hop != hop) {
+            let max = if self.config.is(Mutant::OneFormerMac) { 1 } else { FORMER_MAX };
+            former_macs.entry(id.index).or_default().add(former, max);
         }
         if !self.config.is(Mutant::FollowerStaysBehind) {
             stream.hop = hop;
@@ -585,7 +585,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection that this ring has just taken ([`Ring::adopt_snapshot`]) says nothing until [`Ring::tcp_speak`], whatever the program does with it: its
-    /// peer is with the ring before it, and refuses what comes from here. What the peer sends here is heard. If its station is gone before, the
+    /// peer is with the ring before it, and refuses what comes from here. What the peer sends here is heard. If it dies before, the
     /// connection is reset: what it sent last, nobody has.
     ///
     /// # Errors

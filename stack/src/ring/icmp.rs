@@ -21,7 +21,7 @@ use crate::wire::{ethernet, icmp, ipv4};
 impl<Q: Queues> Ring<Q> {
     /// RFC 1122 s4.1.3.1: a datagram for a port that nobody has is answered, unless it was for many.
     pub(super) fn port_unreachable(&mut self, packet: &Packet<'_, Q::Rx>) {
-        // RFC 1122 s3.2.2: nor is one that was for every station of the link, or that no one host can have sent.
+        // RFC 1122 s3.2.2: nor is one that was for every host of the link, or that no one host can have sent.
         let IpHeader::V4(header) = packet.header else { return self.port_unreachable_v6(packet) };
         let ipv4::Header { src, dst, .. } = header;
         let was_for_many =

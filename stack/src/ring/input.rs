@@ -135,7 +135,7 @@ impl<'a, B: RxBuffer, Behind: Body<B>> Packet<'a, B, Behind> {
         sum_is_good(sum, self.head, self.body.as_option(), self.frame)
     }
 
-    /// Whether its frame was for more stations than this one, whatever address it has: then nobody is told what is wrong with it (RFC 1122 s3.2.2).
+    /// Whether its frame was for more hosts than this one, whatever address it has: then nobody is told what is wrong with it (RFC 1122 s3.2.2).
     pub(super) fn was_for_many(&self) -> bool {
         ethernet::Header::parse(self.frame.head()).is_ok_and(|(link, _)| link.dst.is_multicast())
     }
@@ -377,7 +377,7 @@ impl<Q: Queues> Ring<Q> {
         let Some(Flow::Stream(stream)) = self.slots.at(index) else { return None };
         let (ip, src_port, dst_port) = (packet.header, header.src_port, header.dst_port);
         let ends = move || ip.ends(src_port, dst_port);
-        if self.output.caps.point_to_point && !stream.hop.is_station(packet.from) {
+        if self.output.caps.point_to_point && !stream.hop.is_mac(packet.from) {
             let (payload_len, (remote, local)) = (packet.len() - at, ends());
             return self.on_stranger(now, index, &packet.aside(), header, local, remote, payload_len);
         }
@@ -406,7 +406,7 @@ impl<Q: Queues> Ring<Q> {
         self.after_input(now, index);
     }
 
-    /// A segment from another station than the one that the connection is with.
+    /// A segment from another MAC address than the one that the connection is with.
     #[expect(clippy::too_many_arguments, reason = "one call site's pieces of one segment")]
     #[cold]
     fn on_stranger(
@@ -419,7 +419,7 @@ impl<Q: Queues> Ring<Q> {
         remote: SocketAddr,
         payload_len: usize,
     ) -> Option<()> {
-        let was_there = self.former_stations.get(&index).is_some_and(|former| former.contains(packet.from));
+        let was_there = self.former_macs.get(&index).is_some_and(|former| former.contains(packet.from));
         if !header.opens() {
             // (A reset might find the connection back there, and would be for it.)
             let is_late = was_there && !self.config.is(Mutant::LateFromFormerRefused);
@@ -430,7 +430,7 @@ impl<Q: Queues> Ring<Q> {
         if was_there && !self.config.is(Mutant::LateSynEndsConnection) && self.slots.live_at(index).is_some_and(is_old) {
             return None;
         }
-        self.on_syn_from_another_station(now, index);
+        self.on_syn_from_another_mac(now, index);
         match self.demux.find(Protocol::Tcp, local, remote) {
             Some(listener) => self.on_listener(now, listener, packet, header, local, remote, payload_len),
             None => self.refuse(packet, header, payload_len),
@@ -476,7 +476,7 @@ impl<Q: Queues> Ring<Q> {
             }
             return self.refuse(packet, header, payload_len);
         }
-        let hop = if self.output.caps.point_to_point { NextHop::Station(packet.from) } else { self.hop_back(now, packet) };
+        let hop = if self.output.caps.point_to_point { NextHop::Mac(packet.from) } else { self.hop_back(now, packet) };
         self.on_syn(now, index, header, local, remote, hop)
     }
 

@@ -220,19 +220,19 @@ impl<Q: Queues> Ring<Q> {
                 }
                 // RFC 4861 s7.2.4: who has no address yet (it asks whether one is taken) is answered in everybody's hearing.
                 let is_probe = header.src.is_unspecified();
-                let unasked = self.config.is(Mutant::AskerWithoutStationIgnored) && options.source().is_none() && !is_probe;
+                let unasked = self.config.is(Mutant::AskerWithoutMacIgnored) && options.source().is_none() && !is_probe;
                 if unasked || is_probe && self.config.is(Mutant::AddressProbeIgnored) {
                     return None;
                 }
-                let station = options.source().filter(|mac| !mac.is_multicast());
-                if let Some(mac) = station.filter(|_| !is_probe) {
+                let sender_mac = options.source().filter(|mac| !mac.is_multicast());
+                if let Some(mac) = sender_mac.filter(|_| !is_probe) {
                     self.neighbours.learn_asker(now, IpAddr::V6(header.src), mac);
                     self.neighbour_known(IpAddr::V6(header.src), mac);
                 }
                 let (to, dst) = if is_probe {
                     (MacAddr::of_group(IpAddr::V6(ipv6::ALL_NODES)), ipv6::ALL_NODES)
                 } else {
-                    (station.unwrap_or(from), header.src)
+                    (sender_mac.unwrap_or(from), header.src)
                 };
                 self.answer(now, Answer::Advertisement { from: target, to: dst, mac: to, solicited: !is_probe });
             }
@@ -314,7 +314,7 @@ impl Output {
         self.send(queues, &head[..at + ipv6::LEN + len], &[], 0)
     }
 
-    /// A question for `target`'s Ethernet address: to its group, or to the station `to` alone. Whether the device took it.
+    /// A question for `target`'s Ethernet address: to its group, or to the host at `to` alone. Whether the device took it.
     pub(super) fn solicit<Q: Queues>(&mut self, queues: &mut Q, to: MacAddr, from: Ipv6Addr, target: Ipv6Addr) -> bool {
         let all = self.mutation.is(Mutant::AllNodesSolicited);
         let group = if all { ipv6::ALL_NODES } else { ipv6::solicited_node(target) };

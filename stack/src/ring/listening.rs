@@ -42,7 +42,7 @@ impl<Q: Queues> Ring<Q> {
     /// hear: without it they may pass no question on (RFC 4541 s3). For the ring that gets what no flow rule steers.
     ///
     /// # Errors
-    /// [`Error::NotSupported`]: the device knows stations only, or has a kernel beside it, which does that; [`Error::NoBuffers`]: too many
+    /// [`Error::NotSupported`]: the device knows MAC addresses only, or has a kernel beside it, which does that; [`Error::NoBuffers`]: too many
     /// groups.
     pub fn join_solicited_nodes(&mut self, now: Instant) -> Result<(), Error> {
         if self.output.caps.point_to_point || self.output.caps.is_beside_kernel {

@@ -28,8 +28,8 @@ mod path;
 mod prediction;
 mod rates;
 mod reading;
+mod recv_filter;
 mod rx_shutdown;
-mod screening;
 mod sleepers;
 mod slots;
 mod steering;
@@ -41,7 +41,7 @@ mod writing;
 pub use handover::Handover;
 pub use late::LatePacket;
 pub use output::HEADERS_MAX;
-pub use screening::{Candidate, Shown};
+pub use recv_filter::{Candidate, Shown};
 pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,
     UdpOptions, Usage,
@@ -60,7 +60,7 @@ use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
 use self::demux::Demux;
-use self::handover::{FormerStations, HandedOver, HandoversUnderWay};
+use self::handover::{FormerMacs, HandedOver, HandoversUnderWay};
 use self::incarnations::{EarlierIncarnations, UnansweredSyns};
 use self::late::Late;
 use self::multicast::Groups;
@@ -112,7 +112,7 @@ pub struct Ring<Q: Queues> {
     rules: Rules,
     rates: Rates,
     /// Where peers were that have moved, by their connections' slots: what comes from there was on its way ([`Ring::tcp_retarget`]).
-    former_stations: BTreeMap<u32, FormerStations>,
+    former_macs: BTreeMap<u32, FormerMacs>,
     wheel: Wheel<(u32, Instant)>,
     fired: Vec<(u32, Instant)>,
     /// Slots with edges that nobody took yet.
@@ -129,7 +129,7 @@ pub struct Ring<Q: Queues> {
     waiting_neighbour: Vec<u32>,
     /// Connections that wait for an acknowledgment, or did a while ago ([`Ring::wake`]).
     awaiting: Vec<u32>,
-    /// Answers to who asked for the ring's station that the device refused: whoever asked would ask again only after a second.
+    /// Answers to who asked for the ring's MAC address that the device refused: whoever asked would ask again only after a second.
     answers: Answers,
     held: Vec<Held>,
     neighbours: Neighbours,
@@ -170,7 +170,7 @@ impl<Q: Queues> Ring<Q> {
             demux: Demux::new(rng.next_u64()),
             rules: Rules::default(),
             rates: Rates::default(),
-            former_stations: BTreeMap::new(),
+            former_macs: BTreeMap::new(),
             wheel: Wheel::default(),
             fired: Vec::new(),
             events: VecDeque::new(),
@@ -499,7 +499,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// The closed connections that have bytes, or their end, yet to get acknowledged. [`Ring::info`] and [`Ring::tcp_hop`] know these
-    /// ids, and so does [`Ring::dissolve`] their addresses; for everything else they are dead.
+    /// ids, and so does [`Ring::end_silently`] their addresses; for everything else they are dead.
     pub fn lingering_streams(&self) -> Vec<FlowId> {
         let lingers = |flow: &Flow<Q>| match flow {
             // (One that was aborted has at most a reset to send.)

@@ -159,7 +159,7 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::Invalid`] (not a group, or `from` is of another family), [`Error::AddressInUse`] (it is a member already; or another ring has the
     /// group's datagrams), [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
-    /// knows stations only; of IPv6: or one with a kernel beside it).
+    /// knows MAC addresses only; of IPv6: or one with a kernel beside it).
     pub fn udp_join(&mut self, now: Instant, id: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error> {
         let is_member = self.slots.udp(id)?.memberships.contains(&group);
         if is_member && group.is_multicast() {

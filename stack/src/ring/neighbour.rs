@@ -60,7 +60,7 @@ pub(super) enum Lookup {
 
 /// What the retry timer found.
 pub(super) enum Retry {
-    /// `to` one station, or to all.
+    /// `to` one host, or to all.
     Ask {
         from: IpAddr,
         target: IpAddr,
@@ -142,7 +142,7 @@ impl Neighbours {
         }
     }
 
-    /// Takes in what a station claims, by an answer or by an announcement. Only what was asked for, or is known already, changes: an unasked
+    /// Takes in what a host claims, by an answer or by an announcement. Only what was asked for, or is known already, changes: an unasked
     /// claim enters nothing. Whether it was of use.
     pub(super) fn learn(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) -> bool {
         if self.mutation.is(Mutant::ArpLearnsUnasked) && !self.table.contains_key(&ip) {
@@ -162,7 +162,7 @@ impl Neighbours {
     }
 
     /// A neighbour of IPv6 says where it is (RFC 4861 s7.2.5). It was asked, if it is `solicited`: that alone proves that it hears us. Whether
-    /// its station is known by that, for what waits.
+    /// its MAC address is known by that, for what waits.
     pub(super) fn advertised(&mut self, now: Instant, ip: IpAddr, mac: Option<MacAddr>, solicited: bool, overriding: bool) -> bool {
         let solicited = solicited || self.mutation.is(Mutant::UnsolicitedProvesReachable);
         let until = if solicited { now + REACHABLE } else { now };
@@ -200,14 +200,14 @@ impl Neighbours {
         }
     }
 
-    /// A request for us tells who asks (RFC 826's merge flag); that station will want an answer, so it may enter the table.
+    /// A request for us tells who asks (RFC 826's merge flag); that host will want an answer, so it may enter the table.
     pub(super) fn learn_asker(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) {
         if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX && !self.mutation.is(Mutant::ArpAskerForgotten) {
             self.table.insert(ip, Neighbour::Known { mac, until: now + self.believed() });
         }
     }
 
-    /// How long what a station says of itself is believed. (The kernel knows better, and is asked by the first answer.)
+    /// How long what a host says of itself is believed. (The kernel knows better, and is asked by the first answer.)
     fn believed(&self) -> Duration {
         if self.is_beside_kernel { Duration::ZERO } else { REACHABLE }
     }

@@ -85,7 +85,7 @@ impl Output {
         self.offload.flow
     }
 
-    /// The station's address.
+    /// The host's MAC address.
     pub(super) fn mac(&self) -> MacAddr {
         self.mac
     }
@@ -409,7 +409,7 @@ impl Output {
         self.ask_neighbour_at(queues, MacAddr::BROADCAST, from, target)
     }
 
-    /// A question for `target`'s Ethernet address, to the station `to`. Whether the device took it.
+    /// A question for `target`'s Ethernet address, to the host at `to`. Whether the device took it.
     pub(super) fn ask_neighbour_at<Q: Queues>(&mut self, queues: &mut Q, to: MacAddr, from: IpAddr, target: IpAddr) -> bool {
         match (from, target) {
             (IpAddr::V4(from), IpAddr::V4(target)) => self.arp_request(queues, to, from, target),
@@ -417,7 +417,7 @@ impl Output {
         }
     }
 
-    /// Tells everyone the station's address, which has changed (RFC 5227 s3; RFC 4861 s7.2.6). Whether the device took it.
+    /// Tells everyone the host's MAC address, which has changed (RFC 5227 s3; RFC 4861 s7.2.6). Whether the device took it.
     pub(super) fn announce<Q: Queues>(&mut self, queues: &mut Q, ip: IpAddr) -> bool {
         match ip {
             IpAddr::V4(ip) => self.arp_request(queues, MacAddr::BROADCAST, ip, ip),

@@ -32,7 +32,7 @@ impl<Q: Queues> Ring<Q> {
             return None;
         }
         let stream = self.slots.live_at(index)?;
-        let is_stranger = self.output.caps.point_to_point && !stream.hop.is_station(segment.link_src());
+        let is_stranger = self.output.caps.point_to_point && !stream.hop.is_mac(segment.link_src());
         if is_stranger || stream.connection.state() == State::TimeWait {
             return None;
         }

@@ -80,7 +80,7 @@ impl Silent {
 }
 
 impl<Q: Queues> Stream<Q> {
-    /// Whether it would be wrong to take the death of this station for the end of our stream. (A connection that nobody accepted is reset together with its
+    /// Whether it would be wrong to take the death of this host for the end of our stream. (A connection that nobody accepted is reset together with its
     /// listener.)
     #[inline(always)]
     pub(super) fn is_unfinished(&self) -> bool {

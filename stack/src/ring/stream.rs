@@ -68,9 +68,9 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// A SYN for a connection's addresses, from another station: the kernel gave the peer's port to another process, so that
+    /// A SYN for a connection's addresses, from another MAC address: the kernel gave the peer's port to another process, so that
     /// whoever had it is through with it. The addresses are the newcomer's.
-    pub(super) fn on_syn_from_another_station(&mut self, now: Instant, index: u32) {
+    pub(super) fn on_syn_from_another_mac(&mut self, now: Instant, index: u32) {
         let Some(stream) = self.slots.stream_at(index) else { return };
         if stream.orphan {
             self.drop_stream(index);
@@ -306,7 +306,7 @@ impl<Q: Queues> Ring<Q> {
         let Self { slots, queues, output, neighbours, .. } = self;
         let Some(stream) = slots.live_at(index) else { return };
         if stream.connection.wants_transmit() {
-            match station(now, stream, neighbours, output, queues) {
+            match next_hop_mac(now, stream, neighbours, output, queues) {
                 Some(mac) => {
                     if stream.is_paced {
                         output.set_flow(rates::tag(index));
@@ -318,7 +318,7 @@ impl<Q: Queues> Ring<Q> {
                     if let Some(lost) = gone {
                         mark!(self, PeerGone);
                         let is_finished = queues.left_finished(mac, &stream.five_tuple());
-                        stream.connection.station_gone(is_finished);
+                        stream.connection.peer_died(is_finished);
                         if lost > 0 {
                             // The peer's host would answer them by a reset.
                             stream.connection.peer_gone();
@@ -497,7 +497,7 @@ impl<Q: Queues> Ring<Q> {
         let Some(Flow::Stream(mut stream)) = self.slots.remove(index) else { return };
         unnote(&mut stream, &mut self.queues);
         self.forget_rate(index);
-        self.former_stations.remove(&index);
+        self.former_macs.remove(&index);
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
         if self.demux.exact(key) == Some(index) && !self.config.is(Mutant::LeakFlow) {
             self.demux.remove(key);
@@ -593,13 +593,13 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// The station died: every connection to it ends, at once or when it sends.
+    /// The peer died: every connection to it ends, at once or when it sends.
     pub(super) fn peer_gone(&mut self, now: Instant, mac: MacAddr) {
         let lost: Vec<u32> = self
             .slots
             .iter()
             .filter_map(|(id, flow)| match flow {
-                _ if flow.stream_hop() == Some(NextHop::Station(mac)) => Some(id.index),
+                _ if flow.stream_hop() == Some(NextHop::Mac(mac)) => Some(id.index),
                 _ => None,
             })
             .collect();
@@ -614,7 +614,7 @@ impl<Q: Queues> Ring<Q> {
                 if !self.config.is(Mutant::SilentOutlivesPeer) {
                     stream.silent.ends(Silent::UntilFollowed);
                 }
-                stream.connection.station_gone(is_finished);
+                stream.connection.peer_died(is_finished);
             }
         }
         for index in lost {
@@ -632,11 +632,11 @@ fn is_handshaking<Q: Queues>(flow: &Flow<Q>) -> bool {
     }
 }
 
-/// Tells the device what its peer is to know of a connection should this station die.
+/// Tells the device what its peer is to know of a connection should this host die.
 #[inline]
 fn note<Q: Queues>(stream: &mut Stream<Q>, queues: &mut Q) {
     stream.noted = !stream.noted;
-    if let NextHop::Station(mac) = stream.hop {
+    if let NextHop::Mac(mac) = stream.hop {
         queues.note_unfinished(mac, &stream.five_tuple(), stream.noted);
     }
 }
@@ -649,7 +649,7 @@ pub(super) fn unnote<Q: Queues>(stream: &mut Stream<Q>, queues: &mut Q) {
 }
 
 #[inline]
-fn station<Q: Queues>(
+fn next_hop_mac<Q: Queues>(
     now: Instant,
     stream: &Stream<Q>,
     neighbours: &mut Neighbours,
@@ -658,13 +658,13 @@ fn station<Q: Queues>(
 ) -> Option<MacAddr> {
     match stream.hop {
         _ if stream.silent != Silent::No => None,
-        NextHop::Station(mac) => Some(mac),
+        NextHop::Mac(mac) => Some(mac),
         NextHop::Pending => None,
         NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, queues),
     }
 }
 
-/// Sends until the connection has nothing more, or the device takes nothing more. `Some`: the station is gone, and so many bytes of the stream with it.
+/// Sends until the connection has nothing more, or the device takes nothing more. `Some`: the peer is gone, and so many bytes of the stream with it.
 #[inline(always)]
 fn emit<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<usize> {
     let Some((predicted, slice)) = stream.connection.predict(now) else { return emit_at_length(now, stream, mac, output, queues) };

@@ -203,12 +203,12 @@ fn closing_a_listener_resets_what_nobody_accepted() {
 }
 
 #[test]
-fn a_dead_station_resets_its_connections() {
+fn a_dead_peer_resets_its_connections() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
     let mac = MacAddr([2, 0, 0, 0, 0, 2]);
-    // Only flows that name their station are tied to it.
-    pair.a.slots.stream(client).unwrap().hop = NextHop::Station(mac);
+    // Only flows that name a MAC address are tied to it.
+    pair.a.slots.stream(client).unwrap().hop = NextHop::Mac(mac);
     pair.a.queues_mut().events.push_back(DeviceEvent::PeerGone(mac));
     pair.settle();
     assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset));
@@ -289,7 +289,7 @@ fn what_was_dropped_is_told_with_what_comes_next_and_only_to_whom_it_matters() {
             pair.settle();
         }
     };
-    // Each has room for two: copied, lent, and screened.
+    // Each has room for two: copied, lent, and behind a filter.
     let tells = UdpOptions { rcvbuf: 2000, tell_drops: true, ..UdpOptions::default() };
     for port in 2000..2003 {
         let b = pair.b.udp_open(SocketAddr::new(B, port), &tells).unwrap();
@@ -307,7 +307,7 @@ fn what_was_dropped_is_told_with_what_comes_next_and_only_to_whom_it_matters() {
             }
         };
         if port == 2002 {
-            pair.b.screen(b, true).unwrap();
+            pair.b.set_recv_filter(b, true).unwrap();
         }
         send(&mut pair, port, 5);
         assert_eq!(read(&mut pair), Ok(0), "it came before any was dropped");
@@ -336,12 +336,12 @@ fn a_stale_id_reaches_nobody() {
 }
 
 #[test]
-fn a_port_that_went_to_another_station_is_the_newcomers() {
+fn a_port_that_went_to_another_host_is_the_newcomers() {
     let mut pair = Pair::new();
     let (client, server, listener) = pair.connected();
-    // To B, the client's frames come from a station that the connection isn't with.
+    // To B, the client's frames come from a MAC address that the connection isn't with.
     pair.b.output.caps.point_to_point = true;
-    pair.b.slots.stream(server).unwrap().hop = NextHop::Station(MacAddr([2, 0, 0, 0, 0, 9]));
+    pair.b.slots.stream(server).unwrap().hop = NextHop::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
     write(&mut pair.a, pair.now, client, b"who?").unwrap();
     pair.settle();
     assert_eq!(read(&mut pair.a, pair.now, client, 1), Err(Error::Reset), "a stranger in the middle of a connection is refused");

@@ -61,8 +61,8 @@ pub enum Shutdown {
 /// How frames reach a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
-    /// The station is known.
-    Station(MacAddr),
+    /// Its MAC address is known.
+    Mac(MacAddr),
     /// Ask the neighbour table (and ARP) for this address.
     Neighbour(IpAddr),
     /// The caller is still finding out. A connection sends nothing until [`Ring::tcp_route`] says where to.
@@ -72,10 +72,10 @@ pub enum NextHop {
 }
 
 impl NextHop {
-    /// Whether it is that station.
+    /// Whether it is that MAC address.
     #[inline(always)]
-    pub(super) fn is_station(&self, mac: MacAddr) -> bool {
-        matches!(*self, Self::Station(station) if station.is(mac))
+    pub(super) fn is_mac(&self, mac: MacAddr) -> bool {
+        matches!(*self, Self::Mac(own) if own.is(mac))
     }
 }
 

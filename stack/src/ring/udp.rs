@@ -4,7 +4,7 @@ mod bytes;
 mod calls;
 mod cyclic;
 mod pieces;
-pub(super) mod screening;
+pub(super) mod recv_filter;
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -14,7 +14,7 @@ use arrayvec::ArrayVec;
 
 use self::bytes::Bytes;
 pub(super) use self::pieces::{fill_buffers, gather};
-use self::screening::Undecided;
+use self::recv_filter::Undecided;
 use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
@@ -100,7 +100,7 @@ pub(super) struct UdpFlow<Q: Queues> {
     /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet.
     lent: usize,
     /// Where datagrams wait until the program lets the reader have them. (Then nothing is copied either.)
-    screen: Option<VecDeque<Undecided<Q::Rx>>>,
+    filter: Option<VecDeque<Undecided<Q::Rx>>>,
     /// Datagrams stay where the device put them, however small they are.
     lends: bool,
     /// Nobody asked for any of that: datagrams are queued as they come. (One flag for the three, since every datagram asks for it.)
@@ -176,7 +176,7 @@ impl<Q: Queues> UdpFlow<Q> {
     /// Queues a datagram as somebody wants it: to be decided about, or with its headers, or where the device put it.
     #[inline(never)]
     fn push_apart(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, Q::Rx>) {
-        if self.screen.is_some() {
+        if self.filter.is_some() {
             return self.push_undecided(now, from, to, payload);
         }
         if self.headers.is_some() {
@@ -199,8 +199,8 @@ impl<Q: Queues> UdpFlow<Q> {
         }
         let Some(buffer) = (RxPayload { head, frame: Some(frame), body: None }).take_head() else { return false };
         let datagram = Waiting { from, to, received: now, drops: self.drops_to_tell(), head: 0, buffer: Some(buffer) };
-        if self.screen.is_some() {
-            self.screen_datagram(datagram, Vec::new(), head.len());
+        if self.filter.is_some() {
+            self.filter_datagram(datagram, Vec::new(), head.len());
         } else {
             self.enqueue(datagram, head.len());
         }
@@ -328,7 +328,7 @@ impl<Q: Queues> UdpFlow<Q> {
 
     /// What will be read next, if it is let through.
     fn next_to_read(&self) -> Option<&Waiting<Q::Rx>> {
-        let undecided = || self.screen.as_ref()?.front().map(Undecided::as_waiting);
+        let undecided = || self.filter.as_ref()?.front().map(Undecided::as_waiting);
         self.queue.front().or_else(undecided)
     }
 
@@ -438,9 +438,9 @@ impl<Q: Queues> Ring<Q> {
         // (A question to the neighbour is nobody's.)
         let flow = self.output.flow();
         self.output.set_flow(0);
-        let station = self.neighbour(now, envelope.src, ip);
+        let mac = self.neighbour(now, envelope.src, ip);
         self.output.set_flow(flow);
-        match station {
+        match mac {
             Some(mac) => self.udp_emit(&Envelope { mac, ..envelope }, ports, data, len),
             None => {
                 self.hold_datagram(&envelope, ip, ports, data, len);

@@ -15,7 +15,7 @@ pub struct Way {
     pub link: LinkId,
     /// From which address.
     pub source: IpAddr,
-    /// To which station.
+    /// To which MAC address.
     pub hop: NextHop,
     /// The longest packet, in bytes.
     pub mtu: u32,
@@ -29,12 +29,12 @@ pub fn way(tables: &Tables, query: &Query) -> Result<Way, Unroutable> {
     let route = tables.route(query)?;
     let neighbour = route.neighbour(query.destination);
     let hop = match route.delivery {
-        Delivery::Broadcast => NextHop::Station(MacAddr::BROADCAST),
+        Delivery::Broadcast => NextHop::Mac(MacAddr::BROADCAST),
         // (What was not set by hand may be elsewhere tomorrow: the ring knows where it is, or asks.)
         _ => {
             let by_hand = tables.neighbour(route.link, neighbour).filter(|neighbour| neighbour.state == NeighbourState::Permanent);
-            let station = by_hand.and_then(|neighbour| neighbour.destination()?.ethernet());
-            station.map_or(NextHop::Neighbour(neighbour), |station| NextHop::Station(MacAddr(station)))
+            let mac = by_hand.and_then(|neighbour| neighbour.destination()?.ethernet());
+            mac.map_or(NextHop::Neighbour(neighbour), |mac| NextHop::Mac(MacAddr(mac)))
         }
     };
     Ok(Way { link: route.link, source: route.source, hop, mtu: route.mtu })

@@ -16,10 +16,10 @@ mod keepalive;
 mod payload;
 mod profile;
 mod reassembly;
+mod recv_filter;
 mod recv_queue;
 mod rtt;
 mod scoreboard;
-mod screen;
 mod send_buffer;
 mod state;
 mod timers;
@@ -31,13 +31,13 @@ pub(crate) mod test_util;
 mod tests;
 
 pub use config::{Config, Family, Keepalive};
-pub use connection::{Connection, ControlBlock, Details, Remains, Snapshot, SnapshotError};
+pub use connection::{Connection, ControlBlock, Details, Snapshot, SnapshotError, Undelivered};
 pub(crate) use connection::{PATH_MTU_TIME, Rest};
 pub use payload::RxPayload;
 pub use profile::Profile;
 pub(crate) use profile::Profiles;
+pub use recv_filter::{Decision, LentPieces};
 pub use recv_queue::Lent;
-pub use screen::{Decision, LentPieces};
 pub use state::State;
 
 use crate::device::TxSlice;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
 use super::payload::RxPayload;
-use super::screen::{Decision, LentPieces, Screen};
+use super::recv_filter::{Decision, LentPieces, RecvFilter};
 use crate::device::{LendBuffer, RxBuffer};
 
 /// Up to this many bytes are copied rather than held by their buffer: cheaper for the processor, and a sender of tiny segments
@@ -34,7 +34,7 @@ pub(super) struct RecvQueue<R> {
     /// Bytes that the reader took by reference, and has not given back; and those that it is not to have yet.
     lent: usize,
     /// Where bytes wait until the program lets the reader have them. (Then nothing is copied either.)
-    screen: Option<Box<Screen<R>>>,
+    filter: Option<Box<RecvFilter<R>>>,
 }
 
 /// A piece of what was received, as it goes up to the program by reference.
@@ -90,7 +90,7 @@ impl<R: LendBuffer> Lent<R> {
 
 impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn new() -> Self {
-        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0, lends: false, lent: 0, screen: None }
+        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0, lends: false, lent: 0, filter: None }
     }
 
     /// From now on, what arrives stays where the device put it.
@@ -104,28 +104,28 @@ impl<R: RxBuffer> RecvQueue<R> {
     }
 
     /// `on`: bytes that arrive wait until [`RecvQueue::decide`]. Else those that wait are the reader's.
-    pub(super) fn set_screen(&mut self, on: bool) {
+    pub(super) fn set_recv_filter(&mut self, on: bool) {
         if on {
             self.lends = true;
-            self.screen.get_or_insert_with(|| Box::new(Screen::new()));
+            self.filter.get_or_insert_with(|| Box::new(RecvFilter::new()));
         } else {
             while self.decide(Decision::Admit).is_some() {}
-            self.screen = None;
+            self.filter = None;
         }
     }
 
     /// What is to be decided about next.
     pub(super) fn candidate(&self) -> Option<&LentPieces<R>> {
-        self.screen.as_ref()?.first()
+        self.filter.as_ref()?.first()
     }
 
     pub(super) fn candidate_mut(&mut self) -> Option<&mut LentPieces<R>> {
-        self.screen.as_mut()?.first_mut()
+        self.filter.as_mut()?.first_mut()
     }
 
     /// Decides about the candidate: how many bytes that was.
     pub(super) fn decide(&mut self, decision: Decision) -> Option<usize> {
-        let pieces = self.screen.as_mut()?.pop()?;
+        let pieces = self.filter.as_mut()?.pop()?;
         let len = pieces.iter().map(Lent::len).sum();
         if decision != Decision::Hold {
             self.lent -= len;
@@ -142,7 +142,7 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Bytes that the reader is not to have yet.
     #[inline]
     pub(super) fn undecided(&self) -> usize {
-        self.screen.as_ref().map_or(0, |screen| screen.len())
+        self.filter.as_ref().map_or(0, |filter| filter.len())
     }
 
     /// What counts against the receive window: bytes that wait, and bytes that are lent.
@@ -190,7 +190,7 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Whether nothing waits, and what comes is the reader's at once, by copying.
     #[inline(always)]
     pub(super) fn is_empty_and_copies(&self) -> bool {
-        self.len == 0 && !self.lends && self.screen.is_none()
+        self.len == 0 && !self.lends && self.filter.is_none()
     }
 
     /// Whether memory is held though nothing waits.
@@ -215,8 +215,8 @@ impl<R: RxBuffer> RecvQueue<R> {
 
     #[inline(never)]
     fn push_uncopied(&mut self, payload: RxPayload<'_, R>) {
-        if let Some(screen) = &mut self.screen {
-            self.lent += screen.push(payload);
+        if let Some(filter) = &mut self.filter {
+            self.lent += filter.push(payload);
             return;
         }
         match payload.held_head() {
@@ -231,8 +231,8 @@ impl<R: RxBuffer> RecvQueue<R> {
 
     /// Appends bytes by copying them.
     pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
-        match &mut self.screen {
-            Some(screen) => self.lent += screen.push_pieces([Lent::Copied(bytes.to_vec())].into_iter().collect()),
+        match &mut self.filter {
+            Some(filter) => self.lent += filter.push_pieces([Lent::Copied(bytes.to_vec())].into_iter().collect()),
             None => self.append_bytes(bytes),
         }
     }
@@ -254,8 +254,8 @@ impl<R: RxBuffer> RecvQueue<R> {
             let at = self.bytes.len();
             self.bytes.resize(at + len, 0);
             buffer.copy_to(0, &mut self.bytes[at..]);
-        } else if let Some(screen) = &mut self.screen {
-            self.lent += screen.push_pieces([Lent::Buffer(buffer)].into_iter().collect());
+        } else if let Some(filter) = &mut self.filter {
+            self.lent += filter.push_pieces([Lent::Buffer(buffer)].into_iter().collect());
         } else {
             self.append_buffer(buffer);
         }
@@ -354,8 +354,8 @@ impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         self.copy(&mut [IoSliceMut::new(&mut bytes)]);
-        if let Some(screen) = &self.screen {
-            screen.append_to(&mut bytes);
+        if let Some(filter) = &self.filter {
+            filter.append_to(&mut bytes);
         }
         bytes
     }
@@ -414,7 +414,7 @@ impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn release_idle(&mut self, forgets_lent: bool) {
         if self.len == 0 {
             let lent = if forgets_lent { self.undecided() } else { self.lent };
-            *self = Self { lends: self.lends, lent, screen: self.screen.take(), ..Self::new() };
+            *self = Self { lends: self.lends, lent, filter: self.filter.take(), ..Self::new() };
         }
     }
 

@@ -198,7 +198,9 @@ proptest! {
             let packet = &frame[ip_at + ip_len..ip_at + usize::from(ip.total_len)];
             let (header, header_len) = tcp::Header::parse(packet).unwrap();
             prop_assert!(link.ethertype == ethernet::ETHERTYPE_IPV4 && !ip.is_fragment() && ip.protocol == ipv4::PROTOCOL_TCP);
-            prop_assert_eq!((segment.link_dst(), segment.link_src(), segment.src(), segment.dst()), (link.dst, link.src, ip.src, ip.dst));
+            let hosts = u64::from(ip.src.to_bits()) << 32 | u64::from(ip.dst.to_bits());
+            prop_assert_eq!((segment.link_dst(), segment.link_src(), segment.hosts()), (link.dst, link.src, hosts));
+            prop_assert_eq!(segment.ports(), u32::from(header.src_port) << 16 | u32::from(header.dst_port));
             prop_assert_eq!((segment.header(), segment.payload()), (header, &packet[header_len..]));
         }
     }

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 
 use ringway_stack::tcp::congestion::Algorithm;
 
-use crate::path::Shape;
+use crate::path::PathConfig;
 use crate::world::World;
 
 const MBIT: u64 = 50;
 
 /// Goodput in percent of the line's rate, over eight seconds after the first two.
 fn percent(rtt_ms: u64, loss_ppm: u64, algorithm: Algorithm) -> u64 {
-    let mut world = World::new(Shape { loss_ppm, ..Shape::new(MBIT, rtt_ms) }, &[algorithm]);
+    let mut world = World::new(PathConfig { loss_ppm, ..PathConfig::new(MBIT, rtt_ms) }, &[algorithm]);
     world.run(Duration::from_secs(2));
     world.measure();
     world.run(Duration::from_secs(8));

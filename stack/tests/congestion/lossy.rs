@@ -5,13 +5,13 @@ use core::time::Duration;
 use ringway_stack::tcp::congestion::Algorithm;
 
 use crate::flow::MSS;
-use crate::path::Shape;
+use crate::path::PathConfig;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn goodput(shape: Shape, algorithm: Algorithm) -> u64 {
-    let mut world = World::new(shape, &[algorithm]);
+fn goodput(config: PathConfig, algorithm: Algorithm) -> u64 {
+    let mut world = World::new(config, &[algorithm]);
     world.run(5 * SECOND);
     world.measure();
     world.run(30 * SECOND);
@@ -22,8 +22,8 @@ fn goodput(shape: Shape, algorithm: Algorithm) -> u64 {
 #[test]
 fn bbr_keeps_its_rate_at_one_percent() {
     for (mbit, rtt_ms) in [(10, 20), (50, 40), (100, 10)] {
-        let shape = Shape { loss_ppm: 10_000, ..Shape::new(mbit, rtt_ms) };
-        let [bbr, cubic] = [Algorithm::Bbr, Algorithm::Cubic].map(|algorithm| goodput(shape, algorithm) * 100 / shape.rate);
+        let config = PathConfig { loss_ppm: 10_000, ..PathConfig::new(mbit, rtt_ms) };
+        let [bbr, cubic] = [Algorithm::Bbr, Algorithm::Cubic].map(|algorithm| goodput(config, algorithm) * 100 / config.rate);
         assert!(bbr >= 75 && cubic * 10 < bbr * 9, "{mbit} Mbit/s, {rtt_ms} ms: BBR {bbr}%, CUBIC {cubic}%");
     }
 }
@@ -32,10 +32,10 @@ fn bbr_keeps_its_rate_at_one_percent() {
 /// below its own region the same.
 #[test]
 fn cubic_and_reno_come_to_what_the_equation_says() {
-    let shape = Shape { loss_ppm: 10_000, ..Shape::new(50, 40) };
+    let config = PathConfig { loss_ppm: 10_000, ..PathConfig::new(50, 40) };
     let expected = MSS * 122 / 10 * 1000 / 40;
     for algorithm in [Algorithm::Reno, Algorithm::Cubic] {
-        let percent = goodput(shape, algorithm) * 100 / expected;
+        let percent = goodput(config, algorithm) * 100 / expected;
         assert!((70..=140).contains(&percent), "{algorithm:?}: {percent}% of {expected} bytes a second");
     }
 }
@@ -44,8 +44,8 @@ fn cubic_and_reno_come_to_what_the_equation_says() {
 #[test]
 fn all_survive_ten_percent() {
     for algorithm in Algorithm::ALL {
-        let shape = Shape { loss_ppm: 100_000, ..Shape::new(10, 20) };
-        let goodput = goodput(shape, algorithm);
+        let config = PathConfig { loss_ppm: 100_000, ..PathConfig::new(10, 20) };
+        let goodput = goodput(config, algorithm);
         assert!(goodput > 20 * MSS, "{algorithm:?}: {goodput} bytes a second");
     }
 }

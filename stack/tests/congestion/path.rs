@@ -19,7 +19,7 @@ impl Dice {
 
 /// What a path is like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct PathConfig {
     /// Bytes per second.
     pub(crate) rate: u64,
     /// The round trip without a queue.
@@ -34,7 +34,7 @@ pub(crate) struct Shape {
     pub(crate) burst: Option<Duration>,
 }
 
-impl Shape {
+impl PathConfig {
     /// `mbit` megabits per second and `rtt_ms`, with a buffer of one bandwidth-delay product, but at least 20 segments.
     pub(crate) fn new(mbit: u64, rtt_ms: u64) -> Self {
         let rate = mbit * 125_000;
@@ -49,7 +49,7 @@ impl Shape {
 }
 
 pub(crate) struct Path {
-    pub(crate) shape: Shape,
+    pub(crate) config: PathConfig,
     dice: Dice,
     /// When the line has sent all that waits.
     free_at: Instant,
@@ -68,13 +68,13 @@ pub(crate) struct Passed {
 }
 
 impl Path {
-    pub(crate) fn new(shape: Shape, seed: u64) -> Self {
-        Self { shape, dice: Dice(seed), free_at: Instant::ZERO, dropped: 0, queue_max: 0, queue_sum: 0, arrivals: 0 }
+    pub(crate) fn new(config: PathConfig, seed: u64) -> Self {
+        Self { config, dice: Dice(seed), free_at: Instant::ZERO, dropped: 0, queue_max: 0, queue_sum: 0, arrivals: 0 }
     }
 
     /// Bytes that wait.
     fn waiting(&self, now: Instant) -> u64 {
-        (self.free_at.since(now).as_nanos() * u128::from(self.shape.rate) / 1_000_000_000) as u64
+        (self.free_at.since(now).as_nanos() * u128::from(self.config.rate) / 1_000_000_000) as u64
     }
 
     pub(crate) fn carry(&mut self, now: Instant, bytes: u64) -> Option<Passed> {
@@ -82,18 +82,18 @@ impl Path {
         self.arrivals += 1;
         self.queue_sum += waiting;
         self.queue_max = self.queue_max.max(waiting);
-        if self.dice.roll(1_000_000) < self.shape.loss_ppm {
+        if self.dice.roll(1_000_000) < self.config.loss_ppm {
             return None;
         }
-        if waiting + bytes > self.shape.buffer {
+        if waiting + bytes > self.config.buffer {
             self.dropped += 1;
             return None;
         }
-        let marked = self.shape.mark_at.is_some_and(|mark_at| waiting >= mark_at);
-        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.shape.rate);
+        let marked = self.config.mark_at.is_some_and(|mark_at| waiting >= mark_at);
+        let takes = Duration::from_nanos(bytes * 1_000_000_000 / self.config.rate);
         self.free_at = self.free_at.max(now) + takes;
-        let mut back_at = self.free_at + self.shape.rtt;
-        if let Some(burst) = self.shape.burst {
+        let mut back_at = self.free_at + self.config.rtt;
+        if let Some(burst) = self.config.burst {
             let burst = burst.as_nanos() as u64;
             back_at = Instant::from_nanos(back_at.as_nanos().div_ceil(burst) * burst);
         }

@@ -8,7 +8,7 @@ use ringway_stack::Instant;
 use ringway_stack::tcp::congestion::{Algorithm, Beginning};
 
 use crate::flow::{Flow, MSS};
-use crate::path::{Path, Shape};
+use crate::path::{Path, PathConfig};
 
 /// An acknowledgment on its way back, ordered by when it comes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,8 +31,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(shape: Shape, algorithms: &[Algorithm]) -> Self {
-        let path = Path::new(shape, 7);
+    pub(crate) fn new(config: PathConfig, algorithms: &[Algorithm]) -> Self {
+        let path = Path::new(config, 7);
         let world = Self {
             now: Instant::ZERO,
             path,
@@ -120,6 +120,6 @@ impl World {
 
     /// Goodput of all in percent of the line's rate.
     pub(crate) fn utilisation(&self) -> u64 {
-        (0..self.flows.len()).map(|flow| self.goodput(flow)).sum::<u64>() * 100 / self.path.shape.rate
+        (0..self.flows.len()).map(|flow| self.goodput(flow)).sum::<u64>() * 100 / self.path.config.rate
     }
 }

@@ -48,7 +48,7 @@ impl Pair {
         let host = Ipv4Addr::from_bits(CLIENT.to_bits() + 256 * (number / 50_000));
         let (local, remote) = (SocketAddr::new(host.into(), port), SocketAddr::new(SERVER.into(), 80));
         let config = Config { nodelay: true, ..Config::default() };
-        self.client.tcp_connect(self.now, local, remote, NextHop::Station(MacAddr([2, 0, 0, 0, 0, 2])), &config).unwrap()
+        self.client.tcp_connect(self.now, local, remote, NextHop::Mac(MacAddr([2, 0, 0, 0, 0, 2])), &config).unwrap()
     }
 
     fn settle(&mut self) {

@@ -22,7 +22,7 @@ pub(crate) struct End {
     outward: Frames,
 }
 
-/// The two ends of a wire, whose stations have these numbers.
+/// The two ends of a wire, whose hosts have these numbers.
 pub(crate) fn ends(a: u8, b: u8) -> (End, End) {
     let caps = Capabilities { point_to_point: true, ..Capabilities::least(DeviceKind::Sim, 1500) };
     let (ab, ba) = (Frames::default(), Frames::default());

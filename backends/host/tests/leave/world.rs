@@ -100,7 +100,7 @@ impl World {
     }
 
     pub(crate) fn hop() -> NextHop {
-        NextHop::Station(PEERS_MAC)
+        NextHop::Mac(PEERS_MAC)
     }
 
     /// An address of ours that nobody has.

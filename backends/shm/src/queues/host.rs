@@ -106,8 +106,8 @@ impl HostQueues for ShmQueues {
 }
 
 impl ShmQueues {
-    /// A frame to that station found no room, so the station is woken if it pauses. Whether there may be room soon: not if the
-    /// station has consumed nothing since [`ShmQueues::give_up`].
+    /// A frame to that member found no room, so the member is woken if it pauses. Whether there may be room soon: not if the
+    /// member has consumed nothing since [`ShmQueues::give_up`].
     pub fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         let Some(slot) = self.find(mac) else { return false };
         let Some(channel) = self.channels[slot].as_deref_mut() else { return false };
@@ -118,7 +118,7 @@ impl ShmQueues {
         !channel.is_dying && !channel.tx.is_stalled()
     }
 
-    /// Somebody waited for room at that station in vain.
+    /// Somebody waited for room at that member in vain.
     pub fn give_up(&mut self, mac: MacAddr) {
         if let Some(slot) = self.find(mac)
             && let Some(channel) = self.channels[slot].as_deref_mut()

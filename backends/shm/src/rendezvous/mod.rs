@@ -119,7 +119,7 @@ const BACKLOG: i32 = 64;
 /// Who has an address.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// The station to send to.
+    /// The MAC address to send to.
     pub mac: MacAddr,
     /// The generation of its rules when it was asked.
     pub generation: u64,
@@ -148,7 +148,7 @@ pub struct Search {
 pub struct PeerInfo {
     /// Its process.
     pub pid: i32,
-    /// Its station address, as this member uses it.
+    /// Its MAC address, as this member uses it.
     pub mac: MacAddr,
     /// Its random id.
     pub id: u64,
@@ -364,7 +364,7 @@ impl Rendezvous {
 
     /// Publishes a rule: from now on, this member is found under its address, and after [`Rendezvous::await_joined`] also by those who knew
     /// before that others have it. A rule with a remote address is of one flow,
-    /// whose peer knows this station already, and is not published. One that is shared may be published several times: of what the
+    /// whose peer knows this member already, and is not published. One that is shared may be published several times: of what the
     /// members of its group get, this one gets as many shares.
     ///
     /// # Errors
@@ -507,7 +507,7 @@ impl Rendezvous {
         fd::close_all_in_child();
     }
 
-    /// Ends membership: peers see this station gone, its names vanish.
+    /// Ends membership: peers see this member gone, its names vanish.
     pub(crate) fn leave(&self) {
         if self.member.is_forked() {
             return;

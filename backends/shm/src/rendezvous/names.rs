@@ -37,5 +37,5 @@ pub(crate) fn member(uid: u32, pid: i32, id: u64) -> String {
 
 /// Of the socket where a member is talked to: by whoever knows its id, which nobody can guess, and so nobody can be there before it.
 pub(crate) fn dialogues(uid: u32, id: u64) -> String {
-    format!("ringway/{uid}/station/{id:016x}")
+    format!("ringway/{uid}/dialogue/{id:016x}")
 }

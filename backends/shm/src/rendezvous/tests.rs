@@ -393,7 +393,7 @@ fn an_id_that_somebody_has_is_not_taken_again() {
 }
 
 #[test]
-fn a_member_whose_station_is_gone_is_not_offloaded_to() {
+fn a_member_whose_name_is_gone_is_not_offloaded_to() {
     let (a, b) = (Node::new(), Node::new());
     let address = fresh_address();
     b.device.steer(&tcp(address)).unwrap();
@@ -590,7 +590,7 @@ mod dialogues {
     }
 
     #[test]
-    fn a_member_that_nobody_can_find_is_met_at_its_station() {
+    fn a_member_that_nobody_can_find_is_met_by_its_id() {
         let (first, met) = attach(&Settings::default()).unwrap();
         let (second, meeting) = attach(&Settings::default()).unwrap();
         let member = MemberRef::told(met.member_ref().id());

@@ -99,7 +99,7 @@ fn a_stack_plays_ping_pong_over_ipv6() {
     let (mut client, mut server) = (Host::new(1), Host::new(2));
     let (to, from) = (fresh_v6(), fresh_v6());
     let listener = server.ring.tcp_listen(to, 8, &tcp::Config::default()).unwrap();
-    let hop = NextHop::Station(find(&client.rendezvous, Protocol::Tcp, to).expect("the server").mac);
+    let hop = NextHop::Mac(find(&client.rendezvous, Protocol::Tcp, to).expect("the server").mac);
     let stream = client.ring.tcp_connect(client.now, from, to, hop, &tcp::Config::default()).unwrap();
     let accepted = until("the connection", || {
         client.turn();
@@ -142,7 +142,7 @@ fn datagrams_go_over_ipv6() {
     let (to, from) = (fresh_v6(), fresh_v6());
     let there = server.ring.udp_open(to, &UdpOptions::default()).unwrap();
     let here = client.ring.udp_open(from, &UdpOptions::default()).unwrap();
-    let hop = NextHop::Station(find(&client.rendezvous, Protocol::Udp, to).expect("the server").mac);
+    let hop = NextHop::Mac(find(&client.rendezvous, Protocol::Udp, to).expect("the server").mac);
     for len in [0, 1, 1000, 60_000] {
         let bytes = pattern(len, len);
         client.ring.udp_send(client.now, here, &[IoSlice::new(&bytes)], from.ip(), Some((to, hop))).unwrap();
@@ -163,7 +163,7 @@ fn what_a_member_was_through_with_is_known_of_its_ipv6_connections_too() {
         let (to, from) = (fresh_v6(), fresh_v6());
         let listener = server.ring.tcp_listen(to, 8, &tcp::Config::default()).unwrap();
         let mac = find(&client.rendezvous, Protocol::Tcp, to).expect("the server").mac;
-        let stream = client.ring.tcp_connect(client.now, from, to, NextHop::Station(mac), &tcp::Config::default()).unwrap();
+        let stream = client.ring.tcp_connect(client.now, from, to, NextHop::Mac(mac), &tcp::Config::default()).unwrap();
         let accepted = until("the connection", || {
             client.turn();
             server.turn();

@@ -119,7 +119,7 @@ impl Node {
         Self { device, rendezvous, batch: RxBatch::new(64), _progress: progress }
     }
 
-    /// The station that has `address`.
+    /// The member that has `address`.
     pub(crate) fn find(&self, address: impl Into<std::net::SocketAddr>) -> Option<Resolved> {
         find(&self.rendezvous, Protocol::Tcp, address)
     }

@@ -140,7 +140,7 @@ fn checksum_asked_for<R: Rig>(rig: &mut R) -> Result<()> {
         rig.sender()?.send(&head, &payload, TxOffload { checksum: true, ..TxOffload::default() })?;
         let received = rig.exchange(A_WHILE)?;
         ensure!(received.len() == 1, "{protocol:?}: {} frames", received.len());
-        // Between stations that share memory nobody reads checksums, and the verdict says that the bytes are right.
+        // Between processes that share memory nobody reads checksums, and the verdict says that the bytes are right.
         ensure!(capabilities.point_to_point || checksums_hold(&received[0].bytes), "{protocol:?}: wrong on the wire");
         ensure!(!capabilities.rx_checksum || received[0].meta.checksum == ChecksumVerdict::Good, "{protocol:?}: the verdict");
     }

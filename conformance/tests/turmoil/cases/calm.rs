@@ -9,14 +9,14 @@ use turmoil::Result;
 
 use super::{PORT, client, connect, echo_server, pattern};
 use crate::host::{Net, TcpStream, UdpSockets, address};
-use crate::story::{Story, builder, twice};
+use crate::run_log::{RunLog, builder, twice};
 
 #[test]
 fn echo() {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net, story: Story| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net, log: RunLog| {
             let mut stream = connect(&net).await?;
             assert_eq!(stream.peer_addr()?, SocketAddr::from((address("server"), PORT)));
             stream.write_all(b"hello").await?;
@@ -24,11 +24,11 @@ fn echo() {
             let mut back = String::new();
             stream.read_to_string(&mut back).await?;
             assert_eq!(back, "hello");
-            story.note("echoed");
+            log.note("echoed");
             Ok(())
         });
         sim.run().expect("it echoes");
-        assert!(story.has("echoed"));
+        assert!(log.has("echoed"));
     });
 }
 
@@ -50,16 +50,16 @@ pub(super) async fn bulk(stream: TcpStream, len: usize) -> Result {
 
 #[test]
 fn a_megabyte() {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net, story: Story| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net, log: RunLog| {
             bulk(connect(&net).await?, 1 << 20).await?;
-            story.note("all came back");
+            log.note("all came back");
             Ok(())
         });
         sim.run().expect("a megabyte there and back");
-        assert!(story.has("all came back"));
+        assert!(log.has("all came back"));
     });
 }
 
@@ -77,11 +77,11 @@ fn many_connections() {
         assert_eq!(back, word);
         Ok(())
     }
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).build();
-        echo_server(&mut sim, story);
+        echo_server(&mut sim, log);
         for host in HOSTS {
-            client(&mut sim, host, story, async |net: Net, story: Story| {
+            client(&mut sim, host, log, async |net: Net, log: RunLog| {
                 let tasks: Vec<_> = (0..EACH)
                     .map(|number| {
                         let net = net.clone();
@@ -91,21 +91,21 @@ fn many_connections() {
                 for task in tasks {
                     task.await??;
                 }
-                story.note(format!("{} is done", net.ip()));
+                log.note(format!("{} is done", net.ip()));
                 Ok(())
             });
         }
         sim.run().expect("every connection echoes");
-        assert!(story.has("192.168.0.5 is done"));
+        assert!(log.has("192.168.0.5 is done"));
     });
 }
 
 #[test]
 fn datagrams() {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net: Net, story: Story| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net: Net, log: RunLog| {
             let socket = UdpSockets::bind(&net, (net.ip(), 0)).await?;
             let server = (address("server"), PORT);
             for number in 0..32u8 {
@@ -119,20 +119,20 @@ fn datagrams() {
                 assert!(bytes[..len].iter().all(|&byte| usize::from(byte) == number), "a datagram comes whole");
                 assert!(!core::mem::replace(&mut seen[number], true), "and once");
             }
-            story.note("all came back");
+            log.note("all came back");
             Ok(())
         });
         sim.run().expect("datagrams come back");
-        assert!(story.has("all came back"));
+        assert!(log.has("all came back"));
     });
 }
 
 #[test]
 fn nobody_listens() {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net: Net, _| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net: Net, _| {
             let refused = TcpStream::connect(&net, (address("server"), 81)).await;
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
             let nowhere = TcpStream::connect(&net, ([192, 168, 0, 99], 80)).await;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::{client, connect, echo_server};
 use crate::cases::calm::bulk;
 use crate::host::Net;
-use crate::story::{Story, builder, twice};
+use crate::run_log::{RunLog, builder, twice};
 
 /// Asks and is answered `times` times, and says how long the longest answer took.
 async fn ask(net: &Net, times: u64, pause: Duration) -> turmoil::Result<Duration> {
@@ -27,43 +27,43 @@ async fn ask(net: &Net, times: u64, pause: Duration) -> turmoil::Result<Duration
 
 #[test]
 fn requests_are_answered_though_messages_are_lost() {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).fail_rate(0.02).repair_rate(0.5).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net: Net, story: Story| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net: Net, log: RunLog| {
             let longest = ask(&net, 200, Duration::from_millis(5)).await?;
-            story.note(format!("answered, the slowest in {} ms", longest.as_millis()));
+            log.note(format!("answered, the slowest in {} ms", longest.as_millis()));
             assert!(longest > Duration::from_millis(100), "nothing was lost");
             Ok(())
         });
         sim.run().expect("all are answered");
-        assert!(story.has("answered"));
+        assert!(log.has("answered"));
     });
 }
 
 #[test]
 fn a_megabyte_though_messages_are_lost() {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).fail_rate(0.005).repair_rate(0.5).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net: Net, story: Story| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net: Net, log: RunLog| {
             bulk(connect(&net).await?, 1 << 20).await?;
-            story.note("all came back");
+            log.note("all came back");
             Ok(())
         });
         sim.run().expect("a megabyte there and back");
-        assert!(story.has("all came back"));
+        assert!(log.has("all came back"));
     });
 }
 
 /// Cuts at one second, mends at four; the conversation has to go on.
 fn cut_for_three_seconds(cut: fn(), mend: fn()) {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net: Net, story: Story| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net: Net, log: RunLog| {
             let longest = ask(&net, 30, Duration::from_millis(100)).await?;
-            story.note(format!("answered, the slowest in {} ms", longest.as_millis()));
+            log.note(format!("answered, the slowest in {} ms", longest.as_millis()));
             assert!(longest > Duration::from_millis(2500), "it was cut");
             assert!(longest < Duration::from_secs(30), "it went on soon after");
             Ok(())
@@ -76,7 +76,7 @@ fn cut_for_three_seconds(cut: fn(), mend: fn()) {
             Ok(())
         });
         sim.run().expect("all are answered");
-        assert!(story.has("answered"));
+        assert!(log.has("answered"));
     });
 }
 
@@ -103,12 +103,12 @@ fn messages_that_are_held_and_released() {
 
 #[test]
 fn a_bulk_transfer_goes_on_after_a_partition() {
-    twice(|seed, story| {
+    twice(|seed, log| {
         let mut sim = builder(seed).build();
-        echo_server(&mut sim, story);
-        client(&mut sim, "client", story, async |net: Net, story: Story| {
+        echo_server(&mut sim, log);
+        client(&mut sim, "client", log, async |net: Net, log: RunLog| {
             bulk(connect(&net).await?, 4 << 20).await?;
-            story.note("all came back");
+            log.note("all came back");
             Ok(())
         });
         sim.client("weather", async move {
@@ -119,7 +119,7 @@ fn a_bulk_transfer_goes_on_after_a_partition() {
             Ok(())
         });
         sim.run().expect("four megabytes there and back");
-        assert!(story.has("all came back"));
+        assert!(log.has("all came back"));
         assert!(sim.elapsed() > Duration::from_secs(5), "it was cut in the middle");
     });
 }

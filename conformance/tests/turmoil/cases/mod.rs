@@ -11,19 +11,19 @@ use tokio::io::AsyncWriteExt;
 use turmoil::{Result, Sim};
 
 use crate::host::{Net, TcpListener, TcpStream, UdpSockets, address, boot};
-use crate::story::Story;
+use crate::run_log::RunLog;
 
 /// The servers' port.
 const PORT: u16 = 80;
 
 /// A host that sends back what it gets, on every connection and by datagrams; a bounce boots it again.
-fn echo_server(sim: &mut Sim<'_>, story: &Story) {
-    let story = story.clone();
+fn echo_server(sim: &mut Sim<'_>, log: &RunLog) {
+    let log = log.clone();
     sim.host("server", move || {
-        let story = story.clone();
+        let log = log.clone();
         async move {
-            story.note("the server boots");
-            let net = boot("server", &story).await?;
+            log.note("the server boots");
+            let net = boot("server", &log).await?;
             tokio::task::spawn_local(echo_datagrams(net.clone()));
             echo_streams(&net).await?;
             Ok(())
@@ -56,15 +56,15 @@ async fn echo_datagrams(net: Net) -> io::Result<()> {
 fn client<F: Future<Output = Result> + 'static>(
     sim: &mut Sim<'_>,
     name: &'static str,
-    story: &Story,
-    program: impl FnOnce(Net, Story) -> F + 'static,
+    log: &RunLog,
+    program: impl FnOnce(Net, RunLog) -> F + 'static,
 ) {
-    let story = story.clone();
+    let log = log.clone();
     sim.client(name, async move {
-        let net = boot(name, &story).await?;
+        let net = boot(name, &log).await?;
         // Hosts boot in any order: a server that isn't there yet would only answer the second ARP request, a second later.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        program(net, story).await
+        program(net, log).await
     });
 }
 

@@ -153,7 +153,7 @@ const RING: &[Metric<ProcessReport>] = &[
     ("ringway_ring_sleeps_total", Grows::Yes, "Waits that slept.", |p| Some(p.ring.sleeps as f64)),
     ("ringway_ring_sockets", Grows::No, "Sockets of the ring, closed ones that linger included.", |p| Some(p.ring.sockets as f64)),
     ("ringway_ring_tx_buffers_used", Grows::No, "Send buffers in use.", |p| Some(p.ring.tx_buffers_used as f64)),
-    ("ringway_peers", Grows::No, "Stations that frames can be sent to.", |p| p.device.as_ref().map(|d| d.peers.into())),
+    ("ringway_peers", Grows::No, "Peers that frames can be sent to.", |p| p.device.as_ref().map(|d| d.peers.into())),
     ("ringway_sockets", Grows::No, "Open sockets.", |p| Some(p.sockets_total as f64)),
 ];
 

@@ -14,7 +14,7 @@ use ringway_stack::ring::{
     RingConfig, SendFlags, Shown, Shutdown, UdpOptions, Usage,
 };
 use ringway_stack::socket::FlowRing;
-use ringway_stack::tcp::{self, Lent, Remains};
+use ringway_stack::tcp::{self, Lent, Undelivered};
 use ringway_stack::{Error, Instant};
 use ringway_xdp::XdpQueues;
 
@@ -145,7 +145,7 @@ impl Ring {
         fn tcp_keep_late(&mut self, local: SocketAddr, remote: SocketAddr);
         fn tcp_take_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
         fn tcp_end_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
-        fn dissolve(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Remains, Error>;
+        fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Undelivered, Error>;
         fn adopt_snapshot(
             &mut self, now: Instant, ends: (SocketAddr, SocketAddr), hop: NextHop, config: &tcp::Config, bytes: &[u8]
         ) -> Result<FlowId, Error>;
@@ -169,7 +169,7 @@ impl Ring {
         fn lend_from_now_on(&mut self) -> bool;
         fn give_back(&mut self, now: Instant, flow: FlowId, len: usize);
         fn udp_give_back(&mut self, flow: FlowId, len: usize) -> bool;
-        fn screen(&mut self, flow: FlowId, on: bool) -> Result<(), Error>;
+        fn set_recv_filter(&mut self, flow: FlowId, on: bool) -> Result<(), Error>;
         fn decide(&mut self, now: Instant, flow: FlowId, decision: Decision) -> Result<usize, Error>;
         fn cyclic_read(
             &mut self, sockets: &[FlowId], buffer: &mut CyclicBuffer<impl RecordMemory>, min: usize, max: usize
@@ -204,18 +204,18 @@ impl Ring {
         event == SLEEPER
     }
 
-    /// Whether a frame to that station, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)
-    pub(crate) fn is_worth_waiting(&mut self, station: MacAddr) -> bool {
+    /// Whether a frame to that member, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)
+    pub(crate) fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         match self {
-            Self::Shm(of) => of.queues_mut().is_worth_waiting(station),
+            Self::Shm(of) => of.queues_mut().is_worth_waiting(mac),
             Self::Xdp(_) => false,
         }
     }
 
-    /// Somebody waited for room at that station in vain.
-    pub(crate) fn give_up(&mut self, station: MacAddr) {
+    /// Somebody waited for room at that member in vain.
+    pub(crate) fn give_up(&mut self, mac: MacAddr) {
         if let Self::Shm(of) = self {
-            of.queues_mut().give_up(station);
+            of.queues_mut().give_up(mac);
         }
     }
 

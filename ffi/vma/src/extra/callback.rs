@@ -1,13 +1,13 @@
 //! `register_recv_callback`: the program looks at what arrives before its reader does.
 //!
-//! The ring keeps what arrives on such a socket apart ([`Ring::screen`]) until a thread of the program's is inside one of its own calls that
+//! The ring keeps what arrives on such a socket apart ([`Ring::set_recv_filter`]) until a thread of the program's is inside one of its own calls that
 //! receive or wait for readiness. That call stops ([`super::resume`]), its thread calls the callback for one packet after the other, with no
 //! lock held, and tells the ring what was decided. One thread at a time does so for one socket; a thread that never comes back from a
 //! callback (by longjmp, a C++ exception, its end) has decided to drop the packet.
 //!
 //! What the kernel receives on a socket, and sockets that it alone carries, have no callbacks.
 //!
-//! [`Ring::screen`]: ringway_stack::ring::Ring::screen
+//! [`Ring::set_recv_filter`]: ringway_stack::ring::Ring::set_recv_filter
 
 mod call;
 
@@ -175,7 +175,7 @@ pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Func
                 offload.callbacks.begin();
                 offload.keep_one_flow(key);
                 offload.begin_lending();
-                offload.screen(key);
+                offload.begin_filter(key);
             }
             // What it is about to decide is decided first.
             None if is_running => {
@@ -183,7 +183,7 @@ pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Func
                     callback.function = None;
                 }
             }
-            None => offload.end_screening(key),
+            None => offload.end_filter(key),
         }
         0
     })
@@ -191,21 +191,21 @@ pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Func
 
 impl Offload {
     /// A socket of the ring's is there: if it has a callback, what arrives is for that first.
-    pub(crate) fn screen(&mut self, key: Key) {
+    pub(crate) fn begin_filter(&mut self, key: Key) {
         let Some(socket) = self.sockets.find(key) else { return };
         if let (Some(_), Some(id)) = (socket.callback(), socket.ring_id()) {
             self.callbacks.begin();
             // (A listener has nothing to look at.)
-            let _ = self.rings.of_mut(id).screen(id, true);
+            let _ = self.rings.of_mut(id).set_recv_filter(id, true);
         }
     }
 
-    fn end_screening(&mut self, key: Key) {
+    fn end_filter(&mut self, key: Key) {
         let Some(socket) = self.sockets.find_mut(key) else { return };
         if socket.rare.as_mut().and_then(|rare| rare.callback.take()).is_some()
             && let Some(id) = socket.ring_id()
         {
-            let _ = self.rings.of_mut(id).screen(id, false);
+            let _ = self.rings.of_mut(id).set_recv_filter(id, false);
             self.dispatch();
         }
     }
@@ -300,7 +300,7 @@ impl Offload {
         let was_taken_away =
             self.sockets.find(running.socket).and_then(|s| s.callback()).is_some_and(|callback| callback.function.is_none());
         if was_taken_away {
-            self.end_screening(running.socket);
+            self.end_filter(running.socket);
             return None;
         }
         Some(running.socket)

@@ -103,7 +103,7 @@ impl InheritedConnection {
     fn take(&self, process: &Process, dialogue: &Dialogue, mac: MacAddr) -> Option<FlowId> {
         let (answer, passed) = self.ask(dialogue, "give", "")?;
         let bytes = passed.first().filter(|_| answer == "given").and_then(|file| memfd::read(file).ok())?;
-        let (ends, hop) = ((self.local, self.remote), NextHop::Station(mac));
+        let (ends, hop) = ((self.local, self.remote), NextHop::Mac(mac));
         let mut guard = process.lock();
         let id = guard.rings.first_mut().ring.adopt_snapshot(process.now(), ends, hop, &self.socket.tcp, &bytes).ok()?;
         guard.adopting = Some((self.local, self.remote));
@@ -144,7 +144,7 @@ impl InheritedConnection {
             fdtable::change_if(number, Entry::Inherited(inherited), Entry::Socket(key));
         }
         // (What fails here is found by the program's next call.)
-        let _ = offload.rings.of_mut(id).tcp_retarget(process.now(), id, NextHop::Station(mac));
+        let _ = offload.rings.of_mut(id).tcp_retarget(process.now(), id, NextHop::Mac(mac));
         offload.dispatch();
         tracing::debug!("the connection {} - {}, inherited from process {}, is ours", self.local, self.remote, self.owner.pid());
         Entry::Socket(key)

@@ -1,7 +1,7 @@
 //! What a process leaves that ends, or becomes another program: the last of its streams is the kernel's to give to their readers, and
 //! what the kernel has no room for, the readers' processes'.
 
-use ringway_stack::tcp::Remains;
+use ringway_stack::tcp::Undelivered;
 
 use super::job::{Conversation, Job};
 use super::{Role, memfd, pair, peer};
@@ -12,8 +12,8 @@ use crate::process::Offload;
 
 impl Job {
     /// What the reader has not read yet is for the kernel to keep, which gives it to the reader after our end.
-    pub(super) fn leave_to_peer(&self, theirs: &Remains, dialogue: Conversation) -> Result<(), Errno> {
-        let ours = self.dissolve()?;
+    pub(super) fn leave_to_peer(&self, theirs: &Undelivered, dialogue: Conversation) -> Result<(), Errno> {
+        let ours = self.end_silently()?;
         if theirs.orphaned {
             return Ok(());
         }

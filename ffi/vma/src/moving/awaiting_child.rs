@@ -129,7 +129,7 @@ pub(crate) fn keep(process: &Process, offload: &mut Offload, socket: &Socket, fd
 
 /// Who is at the other end, if it is another process, and lives.
 fn peer_of(process: &Process, offload: &Offload, id: FlowId) -> Option<MemberRef> {
-    let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return None };
+    let Some(NextHop::Mac(mac)) = offload.rings.of(id).tcp_hop(id) else { return None };
     process.rendezvous_of(id).member_at(mac).filter(|member| !process.is_own(member))
 }
 
@@ -198,7 +198,7 @@ pub(super) fn hand_over(
 }
 
 fn member_of(process: &Process, ring: u16, handover: &Handover) -> Option<MemberRef> {
-    let NextHop::Station(mac) = handover.hop() else { return None };
+    let NextHop::Mac(mac) = handover.hop() else { return None };
     process.rendezvous_at(ring).member_at(mac)
 }
 

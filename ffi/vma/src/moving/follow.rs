@@ -1,4 +1,4 @@
-//! The side that is told that the other end of a connection is at another station from now on: with a child that it was left to
+//! The side that is told that the other end of a connection is at another MAC address from now on: with a child that it was left to
 //! ([`super::awaiting_child`]), or on another ring of its process ([`super::migration`]).
 
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub(super) fn follow(process: &Process, offload: &mut Offload, from: &[u64], end
     let Some(id) = flow_between(offload, ends) else {
         return if awaiting_child::is_given(offload, ends) { WAIT } else { "no" }.to_owned();
     };
-    let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return "no".to_owned() };
+    let Some(NextHop::Mac(mac)) = offload.rings.of(id).tcp_hop(id) else { return "no".to_owned() };
     let rendezvous = process.rendezvous_of(id);
     // Only who is at the other end may give it away.
     if !rendezvous.member_at(mac).is_some_and(|member| from.contains(&member.id())) {
@@ -41,7 +41,7 @@ pub(super) fn follow(process: &Process, offload: &mut Offload, from: &[u64], end
     let Some(other) = rendezvous.peers().into_iter().find(|peer| peer.id == member) else {
         return format!("meet {:016x}", rendezvous.member_ref().id());
     };
-    let is_told = offload.rings.of_mut(id).tcp_retarget(now, id, NextHop::Station(other.mac)).is_ok();
+    let is_told = offload.rings.of_mut(id).tcp_retarget(now, id, NextHop::Mac(other.mac)).is_ok();
     if is_told {
         offload.migrations.note_told(id);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
-use ringway_stack::tcp::Remains;
+use ringway_stack::tcp::Undelivered;
 
 use super::backlog::{self, Backlog};
 use super::giving_up::File;
@@ -43,10 +43,10 @@ pub(super) struct Job {
 
 /// How the peer took it that the connection leaves.
 enum Left {
-    /// Its end's remains, and the dialogue in which it waits for the rest.
-    Ready(Remains, Conversation),
+    /// What is undelivered at its end, and the dialogue in which it waits for the rest.
+    Ready(Undelivered, Conversation),
     /// It had not accepted it yet: its listener will, from the kernel.
-    Unaccepted(Remains, Conversation),
+    Unaccepted(Undelivered, Conversation),
     /// There is nobody.
     Nobody,
     /// The peer, or we ourselves on its behalf, moved it first.
@@ -178,10 +178,10 @@ impl Job {
                 }
                 return Left::Silent;
             };
-            let remains = passed.first().and_then(memfd::to_remains);
-            match (answer.as_str(), remains) {
-                ("left", Some(remains)) => return Left::Ready(remains, dialogue),
-                ("unaccepted", Some(remains)) => return Left::Unaccepted(remains, dialogue),
+            let undelivered = passed.first().and_then(memfd::to_undelivered);
+            match (answer.as_str(), undelivered) {
+                ("left", Some(undelivered)) => return Left::Ready(undelivered, dialogue),
+                ("unaccepted", Some(undelivered)) => return Left::Unaccepted(undelivered, dialogue),
                 ("wait", _) if started.elapsed() < super::PATIENCE => super::pause(),
                 ("wait", _) => return Left::Silent,
                 _ => return Left::Nobody,
@@ -190,7 +190,7 @@ impl Job {
     }
 
     /// Takes our end off the ring.
-    pub(super) fn dissolve(&self) -> Result<Remains, Errno> {
+    pub(super) fn end_silently(&self) -> Result<Undelivered, Errno> {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         let now = self.process.now();
@@ -199,7 +199,7 @@ impl Job {
         if !self.is_ours(offload) {
             return Err(Errno(libc::EBADF));
         }
-        let remains = offload.rings.dissolve(now, self.local, self.remote);
+        let undelivered = offload.rings.end_silently(now, self.local, self.remote);
         let mut key = None;
         for moving in offload.moves.iter_mut().filter(|moving| moving.is_between(self.local, self.remote)) {
             moving.role = Role::Owner;
@@ -210,7 +210,7 @@ impl Job {
         }
         offload.dispatch();
         exit::pulse();
-        remains.map_err(Errno::from)
+        undelivered.map_err(Errno::from)
     }
 
     /// The connection as it goes on: between the placeholder and a descriptor for the peer.
@@ -219,8 +219,8 @@ impl Job {
         self.placeholder.check().map(|()| fresh)
     }
 
-    fn go_to(&self, theirs: &Remains, dialogue: Conversation) -> Result<Option<Backlog>, Errno> {
-        let ours = self.dissolve()?;
+    fn go_to(&self, theirs: &Undelivered, dialogue: Conversation) -> Result<Option<Backlog>, Errno> {
+        let ours = self.end_silently()?;
         if ours.is_broken() || theirs.is_broken() {
             // It failed while we asked. The peer hears of that by our hanging up.
             dialogue.hang_up(self.process);
@@ -252,8 +252,8 @@ impl Job {
         Ok(rest)
     }
 
-    fn go_to_listener(&self, theirs: &Remains, dialogue: Conversation) -> Result<Option<Backlog>, Errno> {
-        let ours = self.dissolve()?;
+    fn go_to_listener(&self, theirs: &Undelivered, dialogue: Conversation) -> Result<Option<Backlog>, Errno> {
+        let ours = self.end_silently()?;
         // The peer did not end before: our ring would have seen that.
         drop(dialogue);
         if ours.is_broken() {
@@ -295,7 +295,7 @@ impl Job {
     /// The peer is gone: what it sent is there to be read, and then its end, or its reset.
     fn go_on_alone(&self) -> Result<Option<Backlog>, Errno> {
         let was_over = self.is_over(&self.process.lock());
-        match self.dissolve() {
+        match self.end_silently() {
             // It ended in order, and the program has closed it meanwhile.
             Err(Errno(libc::EBADF)) if self.is_forgotten() => Ok(None),
             ours => self.leave_alone(ours?, was_over),
@@ -310,7 +310,7 @@ impl Job {
     }
 
     /// As [`Self::go_on_alone`], with what our end left. `was_over`: the program may know that.
-    fn leave_alone(&self, ours: Remains, was_over: bool) -> Result<Option<Backlog>, Errno> {
+    fn leave_alone(&self, ours: Undelivered, was_over: bool) -> Result<Option<Backlog>, Errno> {
         let ended = ours.ended || ours.over;
         let fresh = self.connect()?;
         let written = pair::write_some(fresh.raw(), &ours.unread)?;

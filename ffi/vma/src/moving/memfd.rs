@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::FromRawFd as _;
 
-use ringway_stack::tcp::Remains;
+use ringway_stack::tcp::Undelivered;
 use ringway_stack::wire::tcp::SeqNumber;
 
 use crate::devices::Fd;
@@ -13,7 +13,7 @@ use crate::real;
 /// More than both queues of a connection ever hold.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// The numbers of some remains: two sequence numbers, two lengths, flags.
+/// The numbers of what is undelivered: two sequence numbers, two lengths, flags.
 const HEAD: usize = 20;
 const ENDED: u32 = 1;
 const PEER_ENDED: u32 = 2;
@@ -74,33 +74,33 @@ fn borrow(fd: &Fd) -> core::mem::ManuallyDrop<File> {
 }
 
 /// Writes what a connection left behind.
-pub(super) fn of_remains(remains: &Remains) -> io::Result<Fd> {
+pub(super) fn of_undelivered(undelivered: &Undelivered) -> io::Result<Fd> {
     let flag = |set, flag| if set { flag } else { 0 };
-    let flags = flag(remains.ended, ENDED)
-        | flag(remains.peer_ended, PEER_ENDED)
-        | flag(remains.orphaned, ORPHANED)
-        | flag(remains.error.is_some(), FAILED)
-        | flag(remains.accepted, ACCEPTED)
-        | flag(remains.over, OVER);
+    let flags = flag(undelivered.ended, ENDED)
+        | flag(undelivered.peer_ended, PEER_ENDED)
+        | flag(undelivered.orphaned, ORPHANED)
+        | flag(undelivered.error.is_some(), FAILED)
+        | flag(undelivered.accepted, ACCEPTED)
+        | flag(undelivered.over, OVER);
     let mut head = Vec::with_capacity(HEAD);
     let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    for word in [remains.sent_from.0, len(&remains.unacknowledged), remains.received_to.0, len(&remains.unread), flags] {
+    for word in [undelivered.sent_from.0, len(&undelivered.unacknowledged), undelivered.received_to.0, len(&undelivered.unread), flags] {
         head.extend_from_slice(&word.to_le_bytes());
     }
-    holding(&[&head, &remains.unacknowledged, &remains.unread])
+    holding(&[&head, &undelivered.unacknowledged, &undelivered.unread])
 }
 
 /// Reads what a connection left behind. `None`: that is not what the file holds.
-pub(super) fn to_remains(fd: &Fd) -> Option<Remains> {
+pub(super) fn to_undelivered(fd: &Fd) -> Option<Undelivered> {
     parse(&read(fd).ok()?)
 }
 
-fn parse(bytes: &[u8]) -> Option<Remains> {
+fn parse(bytes: &[u8]) -> Option<Undelivered> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let word = |i: usize| head[i * 4..i * 4 + 4].try_into().map_or(0, u32::from_le_bytes);
     let (unacknowledged, unread) = rest.split_at_checked(word(1) as usize)?;
     let flags = word(4);
-    (unread.len() == word(3) as usize).then(|| Remains {
+    (unread.len() == word(3) as usize).then(|| Undelivered {
         sent_from: SeqNumber(word(0)),
         unacknowledged: unacknowledged.to_vec(),
         ended: flags & ENDED != 0,
@@ -118,8 +118,8 @@ fn parse(bytes: &[u8]) -> Option<Remains> {
 mod tests {
     use super::*;
 
-    fn remains() -> Remains {
-        Remains {
+    fn undelivered() -> Undelivered {
+        Undelivered {
             sent_from: SeqNumber(0xffff_fff0),
             unacknowledged: b"on its way".to_vec(),
             ended: true,
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn remains_survive_the_way_through_a_file() {
-        assert_eq!(to_remains(&of_remains(&remains()).unwrap()), Some(remains()));
+    fn what_is_undelivered_survives_the_way_through_a_file() {
+        assert_eq!(to_undelivered(&of_undelivered(&undelivered()).unwrap()), Some(undelivered()));
     }
 
     #[test]
     fn anything_else_is_refused() {
-        let good = read(&of_remains(&remains()).unwrap()).unwrap();
+        let good = read(&of_undelivered(&undelivered()).unwrap()).unwrap();
         for len in 0..good.len() {
             assert_eq!(parse(&good[..len]), None, "cut at {len}");
         }

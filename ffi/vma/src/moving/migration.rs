@@ -1,13 +1,13 @@
 //! Connections that go over to another ring of the process: that of the thread which uses them (VMA_RING_MIGRATION_RATIO_RX and _TX).
 //!
-//! A ring is a member of shared memory with an address of its own, so the ring makes the acquaintance of the one at the other end first. Then
+//! A ring is a member of shared memory with an address of its own, so the ring meets the one at the other end first. Then
 //! the connection is written down and read in again there, under both rings' locks, with all that is unread, unsent or unacknowledged; and the
 //! peer is told where to send ([`super::follow`]). Until it says that it does, the connection is silent there: the peer would refuse what comes from a
-//! station that it does not know. What the peer sends to the old ring meanwhile is lost in silence there, and sent again when it follows. So is what is on
+//! MAC address that it does not know. What the peer sends to the old ring meanwhile is lost in silence there, and sent again when it follows. So is what is on
 //! its way from here. A thread does it, one for each peer: the program's own do not wait for a peer that is stopped.
 //!
 //! From then on there is no way back, and none is needed: whoever is asked anything of the connection finds it where it is. If the peer
-//! dies before it follows, the connection is reset, for what it sent last may be lost; if it moves the connection to the kernel, the two rings' remains
+//! dies before it follows, the connection is reset, for what it sent last may be lost; if it moves the connection to the kernel, what the two rings have not delivered
 //! say what is owed. An end of ours at the other side is told under the same lock.
 //!
 //! What stays where it is:
@@ -103,7 +103,7 @@ impl Offload {
     pub(crate) fn send_over(&mut self, key: Key, flow: FlowId, direction: Direction) {
         self.rings.at_mut(flow.ring).callers.rest(flow);
         let Some(process) = process::process().filter(|_| self.may_go_over(key, flow)) else { return };
-        let Some(NextHop::Station(mac)) = self.rings.of(flow).tcp_hop(flow) else { return };
+        let Some(NextHop::Mac(mac)) = self.rings.of(flow).tcp_hop(flow) else { return };
         let Some(peer) = process.rendezvous_of(flow).member_at(mac) else { return };
         if self.migrations.jobs.len() >= JOBS_MAX || self.migrations.jobs.iter().any(|job| job.flow == flow) {
             return;
@@ -204,7 +204,7 @@ impl Job {
         if !is_own && known.with(self.peer).is_none() {
             return;
         }
-        let Some((id, ends)) = self.go_over(process, &mut process.lock(), NextHop::Station(mac), is_own) else { return };
+        let Some((id, ends)) = self.go_over(process, &mut process.lock(), NextHop::Mac(mac), is_own) else { return };
         tracing::debug!("the connection {} - {} is on ring {}", ends.0, ends.1, self.to);
         if !is_own {
             self.tell(process, id, ends, known);
@@ -218,7 +218,7 @@ impl Job {
         offload.rings.touch(to);
         // What has come is taken along, and so is what has come to an end of ours at the other side.
         offload.poll_these(if is_own { offload.rings.all() } else { RingSet::of(flow.ring) }, now);
-        let (Some(NextHop::Station(mac)), NextHop::Station(its)) = (offload.rings.of(flow).tcp_hop(flow), hop) else { return None };
+        let (Some(NextHop::Mac(mac)), NextHop::Mac(its)) = (offload.rings.of(flow).tcp_hop(flow), hop) else { return None };
         // (The peer may be another by now. Whose death the ring has yet to hear of, it hears of with the connection.)
         let is_still = |rendezvous: &crate::devices::Rendezvous, mac| rendezvous.member_at(mac).is_some_and(|known| known == peer);
         if !offload.may_go_over(key, flow) || !is_still(process.rendezvous_of(flow), mac) || !is_still(process.rendezvous_at(to), its) {
@@ -263,7 +263,7 @@ impl Job {
             let answer = known.ask(peer, &words);
             let met = |other: &str| {
                 let other = u64::from_str_radix(other, 16).ok().map(MemberRef::told)?;
-                rendezvous.meet(&other).ok()?.map(NextHop::Station)
+                rendezvous.meet(&other).ok()?.map(NextHop::Mac)
             };
             let (is_final, at) = match answer.as_deref().map(|answer| answer.split_once(' ').unwrap_or((answer, ""))) {
                 Some(("meet", other)) => {
@@ -305,7 +305,7 @@ impl Job {
         if offload.rings.at(self.to).ring.tcp_between(ends.0, ends.1) != Some(id) {
             return Heard::Gone;
         }
-        let Some(NextHop::Station(mac)) = offload.rings.of(id).tcp_hop(id) else { return Heard::Gone };
+        let Some(NextHop::Mac(mac)) = offload.rings.of(id).tcp_hop(id) else { return Heard::Gone };
         match process.rendezvous_at(self.to).member_at(mac) {
             Some(other) if other != peer => Heard::At(other),
             _ if !is_final => Heard::Nothing,
@@ -313,7 +313,7 @@ impl Job {
                 let now = process.now();
                 // (Of where it was, it says no more whether it was through with the connection, should it die now.)
                 let was_told = offload.migrations.of(id).any(|job| job.was_told);
-                if let Some(at) = at.filter(|at| *at != NextHop::Station(mac) && !was_told) {
+                if let Some(at) = at.filter(|at| *at != NextHop::Mac(mac) && !was_told) {
                     let _ = offload.rings.of_mut(id).tcp_retarget(now, id, at);
                 }
                 offload.rings.of_mut(id).tcp_speak(now, id);
@@ -340,5 +340,5 @@ fn other_end(process: &Process, offload: &Offload, ends: (SocketAddr, SocketAddr
     let other = offload.rings.tcp_between(ends.1, ends.0).filter(|_| ends.0 != ends.1)?;
     let here = process.rendezvous_at(to).member_ref().id();
     let known = process.rendezvous_of(other).peers().into_iter().find(|peer| peer.id == here)?;
-    Some((other, NextHop::Station(known.mac)))
+    Some((other, NextHop::Mac(known.mac)))
 }

@@ -3,7 +3,7 @@
 //! A ring has one owner, but fork, exec and SCM_RIGHTS make several processes share a socket's open file. So when a second process
 //! comes to use a connection, the connection becomes what the kernel shares well: a connection of the kernel's. Its owner (who has the
 //! ring's end, [`owner`]) and its peer (the process at the other end, [`peer`]) take it off their rings and lay together what either has
-//! not read yet ([`ringway_stack::tcp::Remains`]); the owner connects the placeholder itself, which all sharers have, to a fresh
+//! not read yet ([`ringway_stack::tcp::Undelivered`]); the owner connects the placeholder itself, which all sharers have, to a fresh
 //! descriptor, which takes the place of the peer's placeholder ([`pair`]); and what was owed is written into it, before anything
 //! else. From then on it is the kernel's in every process, whoever uses it, in whatever turn.
 //!
@@ -26,7 +26,7 @@
 //! The words of the dialogue (see [`Dialogue`](crate::devices::Dialogue); addresses are the asked side's own, then the other's):
 //! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
 //!   child's own is the kernel's by now, or there is no such connection
-//! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with the remains in
+//! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with what is undelivered in
 //!   a memfd, `wait`, or `gone`
 //! - `adopt L R` of a child to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
 //! - `give L R` then: `given`, with the connection in a memfd; or `no`

@@ -221,7 +221,7 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
             leave_behind(process, offload, id);
             continue;
         }
-        let (Some((local, remote)), Some(NextHop::Station(mac))) = (ends(offload, id), offload.rings.of(id).tcp_hop(id)) else { continue };
+        let (Some((local, remote)), Some(NextHop::Mac(mac))) = (ends(offload, id), offload.rings.of(id).tcp_hop(id)) else { continue };
         // Who is dead reads no more, and our own other ends die with us.
         let peer = process.rendezvous_of(id).member_at(mac).filter(|member| !process.is_own(member));
         if peer.is_none() || offload.moves.iter().any(|moving| moving.is_between(local, remote)) {
@@ -280,7 +280,7 @@ fn start(
     }
     let Some(placeholder) = peer::copy_of(fd) else { return false };
     let peer = match offload.rings.of(id).tcp_hop(id) {
-        Some(NextHop::Station(mac)) => process.rendezvous_of(id).member_at(mac),
+        Some(NextHop::Mac(mac)) => process.rendezvous_of(id).member_at(mac),
         _ => None,
     };
     let listener = listener_beside(offload, local);

@@ -217,13 +217,13 @@ fn leave(
             return ("wait", None);
         }
     }
-    let remains = match offload.rings.dissolve(now, local, remote) {
-        Ok(remains) => remains,
+    let undelivered = match offload.rings.end_silently(now, local, remote) {
+        Ok(undelivered) => undelivered,
         Err(Error::NotConnected) => return ("wait", None),
         Err(_) => return ("gone", None),
     };
     let key = key.or_else(|| socket_between(offload, local, remote));
-    let file = memfd::of_remains(&remains).ok();
+    let file = memfd::of_undelivered(&undelivered).ok();
     let is_open = |key: &Key| offload.sockets.find(*key).is_some_and(|s| matches!(s.kind, Kind::Stream(_) | Kind::Connecting(_)));
     // (A process that ends has closed it, and the asker has all that is left of it.)
     if let Some(key) = key.filter(is_open).filter(|_| !offload.ending) {
@@ -237,10 +237,10 @@ fn leave(
         offload.moves.push(Move { local, remote, key: None, role, file: None, reason, reuse_address: None });
     }
     offload.dispatch();
-    if !remains.accepted {
+    if !undelivered.accepted {
         super::note_unaccepted(offload, remote, asker.reason);
     }
-    (if remains.accepted { "left" } else { "unaccepted" }, file)
+    (if undelivered.accepted { "left" } else { "unaccepted" }, file)
 }
 
 /// A connection that is on one of our rings. `key`: its socket, if that is known already.
@@ -255,7 +255,7 @@ fn members_of(process: &Process, offload: &Offload, flow: Option<FlowId>) -> (u6
     let Some(flow) = flow else { return (process.rendezvous().member_ref().id(), None) };
     let rendezvous = process.rendezvous_of(flow);
     let theirs = match offload.rings.of(flow).tcp_hop(flow) {
-        Some(NextHop::Station(mac)) => rendezvous.member_at(mac).map(|member| member.id()),
+        Some(NextHop::Mac(mac)) => rendezvous.member_at(mac).map(|member| member.id()),
         _ => None,
     };
     (rendezvous.member_ref().id(), theirs)

@@ -209,7 +209,7 @@ struct Caller {
 impl Caller {
     fn of(process: &Process, offload: &Offload, stream: FlowId) -> Option<Self> {
         let info = offload.rings.of(stream).info(stream)?;
-        let Some(NextHop::Station(mac)) = offload.rings.of(stream).tcp_hop(stream) else { return None };
+        let Some(NextHop::Mac(mac)) = offload.rings.of(stream).tcp_hop(stream) else { return None };
         Some(Self { member: process.rendezvous_of(stream).member_at(mac)?, local: info.remote?, remote: info.local })
     }
 

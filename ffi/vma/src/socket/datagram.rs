@@ -215,7 +215,7 @@ fn send_by(offload: &mut Offload, sending: Sending, data: &[IoSlice<'_>], to: So
 enum Fate {
     /// Its sender is told so.
     Told(Result<usize, Errno>),
-    /// Its way leads there no more: the station died, or the flow was closed.
+    /// Its way leads there no more: the member died, or the flow was closed.
     Gone,
     NoRoom,
     /// It is no packet of the ring's. The kernel sends it in fragments, or says what it thinks of it.
@@ -283,11 +283,11 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
 
 /// Whether no room is waited for any longer, for there is no time left, or nothing moves there: then nobody else waits there until it does.
 fn gives_up(offload: &mut Offload, Sending { flow, hop, .. }: Sending, rest: Duration) -> bool {
-    let NextHop::Station(station) = hop else { return true };
+    let NextHop::Mac(mac) = hop else { return true };
     let ring = offload.rings.of_mut(flow);
-    let gives_up = rest.is_zero() || !ring.is_worth_waiting(station);
+    let gives_up = rest.is_zero() || !ring.is_worth_waiting(mac);
     if gives_up {
-        ring.give_up(station);
+        ring.give_up(mac);
     }
     gives_up
 }

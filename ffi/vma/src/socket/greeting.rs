@@ -126,7 +126,7 @@ pub(super) fn settle(process: &Process, offload: &mut Offload, key: Key, to: Soc
         leave(process, offload, key, error.map_or(Reason::NoOffloadedPeer, ResolveError::reason));
         return;
     };
-    match offload.rings.of_mut(id).tcp_route(process.now(), id, NextHop::Station(hop.mac)) {
+    match offload.rings.of_mut(id).tcp_route(process.now(), id, NextHop::Mac(hop.mac)) {
         Ok(()) => offload.decided("connect", None),
         Err(error) => tracing::debug!("a connection to {to} does not want to go there: {error}"),
     }

@@ -118,7 +118,7 @@ impl Way {
     /// To a process of this machine.
     pub(super) fn to_member(flow: FlowId, to: SocketAddr, member: Resolved, now: Instant) -> Self {
         let until = if member.is_shared { now + SHARED_FOR } else { Instant::MAX };
-        let sending = Sending { flow, source: address::source_for(to.ip()), hop: NextHop::Station(member.mac) };
+        let sending = Sending { flow, source: address::source_for(to.ip()), hop: NextHop::Mac(member.mac) };
         Self { sending, member: Some((member, until)) }
     }
 

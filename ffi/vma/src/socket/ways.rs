@@ -59,7 +59,7 @@ pub(super) fn ahead(process: &Process, key: Key, to: Address) -> Result<Ahead, U
     let rendezvous = process.rendezvous_at(ring);
     if waits {
         return match rendezvous.resolve(Protocol::Tcp, remote) {
-            Ok(Some(hop)) => Ok(Ahead::to_member(ring, remote, NextHop::Station(hop.mac))),
+            Ok(Some(hop)) => Ok(Ahead::to_member(ring, remote, NextHop::Mac(hop.mac))),
             Ok(None) => Err(Unreachable::Because(Reason::NoOffloadedPeer)),
             Err(error) => Err(unreachable(remote, &error)),
         };
@@ -67,7 +67,7 @@ pub(super) fn ahead(process: &Process, key: Key, to: Address) -> Result<Ahead, U
     let Search { found, unasked } = rendezvous.search(Protocol::Tcp, remote).map_err(|error| unreachable(remote, &error))?;
     let is_asked = unasked && greeting::begin(process, Question { ring, from: None, to: remote });
     match found {
-        Some(hop) => Ok(Ahead::to_member(ring, remote, NextHop::Station(hop.mac))),
+        Some(hop) => Ok(Ahead::to_member(ring, remote, NextHop::Mac(hop.mac))),
         None if is_asked => Ok(Ahead::to_member(ring, remote, NextHop::Pending)),
         None if unasked => Err(Unreachable::Because(Reason::NoResources)),
         None => Err(Unreachable::Because(Reason::NoOffloadedPeer)),

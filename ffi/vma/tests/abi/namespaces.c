@@ -161,7 +161,7 @@ static pid_t squatter(void) {
         for (int i = 1; i <= NAMES; i++) {
             struct sockaddr_un name = {.sun_family = AF_UNIX};
             int pid = i <= NAMES / 3 ? i : getpid() + i - NAMES / 3, s = MUST(socket(AF_UNIX, SOCK_SEQPACKET, 0));
-            int len = sprintf(name.sun_path + 1, "ringway/%u/station/%d", uid, pid);
+            int len = sprintf(name.sun_path + 1, "ringway/%u/dialogue/%d", uid, pid);
             if (bind(s, SA(name), offsetof(struct sockaddr_un, sun_path) + 1 + len) == 0)
                 MUST(listen(s, 1));
         }

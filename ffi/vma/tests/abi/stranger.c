@@ -5,9 +5,9 @@
 #include <sys/un.h>
 
 // Connects to where the process is talked to: names do not tell whose they are, but the kernel does.
-static int station(pid_t pid) {
+static int dialogue_with(pid_t pid) {
     char prefix[64], line[512];
-    int len = snprintf(prefix, sizeof prefix, "@ringway/%d/station/", (int)geteuid());
+    int len = snprintf(prefix, sizeof prefix, "@ringway/%d/dialogue/", (int)geteuid());
     FILE *names = fopen("/proc/net/unix", "r");
     while (names && fgets(line, sizeof line, names)) {
         struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -25,11 +25,11 @@ static int station(pid_t pid) {
         }
         close(fd);
     }
-    fprintf(stderr, "process %d has no station\n", (int)pid);
+    fprintf(stderr, "process %d has no such name\n", (int)pid);
     exit(1);
 }
 
-static void keep(int station, const char *what, int other, int file, struct sockaddr_in local, struct sockaddr_in remote) {
+static void keep(int dialogue, const char *what, int other, int file, struct sockaddr_in local, struct sockaddr_in remote) {
     char words[100], space[CMSG_SPACE(2 * sizeof(int))] = {0}, answer[64] = {0};
     snprintf(words, sizeof words, "keep 127.0.0.1:%d 127.0.0.1:%d", ntohs(local.sin_port), ntohs(remote.sin_port));
     struct iovec data = {words, strlen(words)};
@@ -41,9 +41,9 @@ static void keep(int station, const char *what, int other, int file, struct sock
     memcpy(CMSG_DATA(h), (int[]){other, file}, 2 * sizeof(int));
     // (Descriptors are let through once the other side has seen whose the connection is: EPERM until then.)
     ssize_t sent;
-    for (int tries = 0; (sent = sendmsg(station, &m, 0)) < 0 && errno == EPERM && tries < 5000; tries++) nap(1);
+    for (int tries = 0; (sent = sendmsg(dialogue, &m, 0)) < 0 && errno == EPERM && tries < 5000; tries++) nap(1);
     MUST(sent);
-    MUST(recv(station, answer, sizeof answer - 1, 0));
+    MUST(recv(dialogue, answer, sizeof answer - 1, 0));
     printf("%s: %s\n", what, answer);
 }
 
@@ -67,7 +67,7 @@ int main(void) {
         _exit(0);
     }
     MUST(read(up[0], ends, sizeof ends));
-    int talk = station(victim), file = MUST(memfd_create("rest", MFD_ALLOW_SEALING)), huge = MUST(memfd_create("rest", MFD_ALLOW_SEALING));
+    int talk = dialogue_with(victim), file = MUST(memfd_create("rest", MFD_ALLOW_SEALING)), huge = MUST(memfd_create("rest", MFD_ALLOW_SEALING));
     MUST(ftruncate(file, 1 << 20));
     MUST(ftruncate(huge, 200 << 20));
     int elsewhere = MUST(socket(AF_INET, SOCK_STREAM, 0)), l = listener(&strange);

@@ -13,12 +13,12 @@ const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 const ETHERTYPE_ARP: [u8; 2] = [8, 6];
 /// Frames shorter than this are padded (IEEE 802.3 s4A.2.3.2.3).
 const FRAME_LEN_MIN: usize = 60;
-/// The station of all probers: one that no host has.
-pub(crate) const STATION: MacAddr = MacAddr([2, 0, 0, 0xfe, 0xed, 1]);
+/// The MAC address of all probers: one that no host has.
+pub(crate) const PROBER_MAC: MacAddr = MacAddr([2, 0, 0, 0xfe, 0xed, 1]);
 
 /// Whether a prober sent that frame.
 pub(crate) fn is_probers(frame: &[u8]) -> bool {
-    mac_at(frame, 6) == Some(STATION)
+    mac_at(frame, 6) == Some(PROBER_MAC)
 }
 
 /// What an ICMP message says.
@@ -35,7 +35,7 @@ pub(super) struct Icmp<'a> {
 /// A frame to be.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
-    station: MacAddr,
+    mac: MacAddr,
     vlan: Option<u16>,
     src: Ipv4Addr,
     dst: Ipv4Addr,
@@ -46,12 +46,12 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(station: MacAddr, vlan: Option<u16>, src: Ipv4Addr, dst: Ipv4Addr) -> Self {
-        Self { station, vlan, src, dst, ttl: 64, fragment: 0, options: Vec::new(), damaged: false }
+    pub(super) fn new(mac: MacAddr, vlan: Option<u16>, src: Ipv4Addr, dst: Ipv4Addr) -> Self {
+        Self { mac, vlan, src, dst, ttl: 64, fragment: 0, options: Vec::new(), damaged: false }
     }
 
-    pub(super) fn at_station(self, station: MacAddr) -> Self {
-        Self { station, ..self }
+    pub(super) fn at_mac(self, mac: MacAddr) -> Self {
+        Self { mac, ..self }
     }
 
     pub(super) fn to(self, dst: Ipv4Addr) -> Self {
@@ -86,7 +86,7 @@ impl Frame {
     }
 
     fn link(&self, ethertype: [u8; 2]) -> Vec<u8> {
-        let mut frame = [self.station.0, STATION.0].concat();
+        let mut frame = [self.mac.0, PROBER_MAC.0].concat();
         if let Some(vlan) = self.vlan {
             frame.extend(ETHERTYPE_VLAN);
             frame.extend(vlan.to_be_bytes());
@@ -155,7 +155,7 @@ impl Frame {
         let mut frame = self.link(ETHERTYPE_ARP);
         frame.extend([0, 1, 8, 0, 6, 4]);
         frame.extend(operation.to_be_bytes());
-        frame.extend(STATION.0);
+        frame.extend(PROBER_MAC.0);
         frame.extend(sender.octets());
         frame.extend([0; 6]);
         frame.extend(target.octets());

@@ -1,6 +1,6 @@
 //! What two sharers say to each other, and do about it: both ends leave their rings, that of the one who was asked first.
 
-use ringway_stack::tcp::{Remains, State};
+use ringway_stack::tcp::{State, Undelivered};
 use ringway_stack::{Error, Instant};
 
 use super::{Account, Letter, Role, Sharer};
@@ -111,22 +111,22 @@ impl Sharer {
             Role::Done => return Letter::Gone(dialogue),
             _ => return Letter::Wait(dialogue),
         }
-        let remains = match cx.ring.dissolve(cx.now, self.local, self.remote) {
-            Ok(remains) => remains,
+        let undelivered = match cx.ring.end_silently(cx.now, self.local, self.remote) {
+            Ok(undelivered) => undelivered,
             Err(Error::NotConnected) => return Letter::Wait(dialogue),
             Err(_) => return Letter::Gone(dialogue),
         };
         let closed = self.conversation.as_ref().is_some_and(|c| c.ended());
-        assert_eq!((remains.accepted, remains.orphaned), (self.conversation.is_some(), closed), "{}: {remains:?}", cx.ip);
+        assert_eq!((undelivered.accepted, undelivered.orphaned), (self.conversation.is_some(), closed), "{}: {undelivered:?}", cx.ip);
         self.left = true;
         // Of who has closed it, the other has all that there is now.
         self.role = if closed { Role::Done } else { Role::Peer(dialogue) };
-        Letter::Left(dialogue, Box::new((remains, self.account())))
+        Letter::Left(dialogue, Box::new((undelivered, self.account())))
     }
 
     /// The other's end is off its ring; ours follows.
-    fn follow(&mut self, cx: &mut Context<'_>, dialogue: u64, theirs: &Remains, account: Account) {
-        let ours = cx.ring.dissolve(cx.now, self.local, self.remote);
+    fn follow(&mut self, cx: &mut Context<'_>, dialogue: u64, theirs: &Undelivered, account: Account) {
+        let ours = cx.ring.end_silently(cx.now, self.local, self.remote);
         self.left = true;
         let Some(ours) = ours.ok().filter(|ours| !ours.is_broken()) else {
             // It failed meanwhile, or ended by a reset.
@@ -154,7 +154,7 @@ impl Sharer {
 
     /// Nobody is at the other end: what it sent is there to be read, and then its end, or its reset.
     pub(super) fn go_alone(&mut self, cx: &mut Context<'_>) {
-        let ours = match cx.ring.dissolve(cx.now, self.local, self.remote) {
+        let ours = match cx.ring.end_silently(cx.now, self.local, self.remote) {
             Ok(ours) => ours,
             Err(Error::NotConnected) => return self.ask_later(cx.now),
             Err(_) => {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use ringway_stack::Instant;
-use ringway_stack::tcp::Remains;
+use ringway_stack::tcp::Undelivered;
 
 use crate::random::{SplitMix, scale};
 
@@ -23,7 +23,7 @@ pub(super) enum Letter {
     /// Take the connection off your ring.
     Leave(u64),
     /// It is off; that is all that I have of it.
-    Left(u64, Box<(Remains, Account)>),
+    Left(u64, Box<(Undelivered, Account)>),
     /// Not now: ask again.
     Wait(u64),
     /// There is none here any more.

@@ -25,7 +25,7 @@ pub(crate) struct Ends {
 
 /// A segment to be sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Departing<'a> {
+pub(crate) struct Outgoing<'a> {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
@@ -35,7 +35,7 @@ pub(crate) struct Departing<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-impl<'a> Departing<'a> {
+impl<'a> Outgoing<'a> {
     /// Its headers, checksums included, and what follows them.
     pub(crate) fn frame(&self, ends: &Ends) -> (Vec<u8>, &'a [u8]) {
         let mut frame = self.whole(ends);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use ringway_stack::Instant;
 
-use super::segment::{Arrived, Departing};
+use super::segment::{Arrived, Outgoing};
 use crate::apps::{Pattern, Shared};
 use crate::random::RandomStream;
 use crate::segment::{ACK, FIN, PSH, RST, SYN};
@@ -91,7 +91,7 @@ pub(super) struct Session {
     moves: u32,
 }
 
-type Send<'a> = &'a mut dyn FnMut(&Departing<'_>);
+type Send<'a> = &'a mut dyn FnMut(&Outgoing<'_>);
 
 impl Session {
     pub(super) fn new(now: Instant, port: u16, iss: u32, visit: Visit, visited: Shared<Visited>) -> Self {
@@ -183,7 +183,7 @@ impl Session {
         if self.visit.sack {
             options.extend([1, 1, 4, 2]);
         }
-        send(&Departing { seq: self.iss, ack: 0, flags: SYN, window: self.window, options: &options, payload: &[] });
+        send(&Outgoing { seq: self.iss, ack: 0, flags: SYN, window: self.window, options: &options, payload: &[] });
         (self.tries <= SYN_TRIES).then_some(now + SYN_RETRY)
     }
 
@@ -245,7 +245,7 @@ impl Session {
             let news = !self.visited.read().delivered;
             self.visited.change(|v| v.delivered = true);
             // Behind the end of the stream there is nothing: this is not to be believed (RFC 9293 s3.10.7.4).
-            let ghost = Departing {
+            let ghost = Outgoing {
                 seq: self.una,
                 ack: self.rcv_nxt,
                 flags: ACK,
@@ -300,11 +300,11 @@ impl Session {
         let flags = if len == left.unsigned_abs() { flags } else { flags & !FIN };
         let mut payload = vec![0; usize::try_from(len).unwrap_or(0)];
         self.visit.pattern.fill(u64::from(seq.wrapping_sub(first)), &mut payload);
-        send(&Departing { seq, ack: self.rcv_nxt, flags, window: self.window, options: &[], payload: &payload });
+        send(&Outgoing { seq, ack: self.rcv_nxt, flags, window: self.window, options: &[], payload: &payload });
     }
 
     fn bare(&self, seq: u32, ack: u32, flags: u8, options: &[u8], send: Send<'_>) {
-        send(&Departing { seq, ack, flags, window: self.window, options, payload: &[] });
+        send(&Outgoing { seq, ack, flags, window: self.window, options, payload: &[] });
     }
 }
 

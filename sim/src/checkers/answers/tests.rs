@@ -7,7 +7,7 @@ use crate::addresses::ipv4;
 
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const ASKER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-const STATIONS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
+const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
 
 /// The checkers of a host.
 fn checkers() -> Checkers {
@@ -16,13 +16,13 @@ fn checkers() -> Checkers {
     checkers
 }
 
-/// An ARP packet of one station for the other.
+/// An ARP packet of one host for the other.
 fn arp(operation: u8, [from, to]: [MacAddr; 2], sender: IpAddr, target: IpAddr) -> Vec<u8> {
     let head = [&to.0[..], &from.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
     [&head[..], &from.0, &ipv4(sender).octets(), &to.0, &ipv4(target).octets()].concat()
 }
 
-/// An ICMP message of one station for the other.
+/// An ICMP message of one host for the other.
 fn icmp(kind: u8, [from, to]: [MacAddr; 2], src: IpAddr, dst: IpAddr, data: &[u8]) -> Vec<u8> {
     let mut frame = [&to.0[..], &from.0, &[8, 0, 0x45, 0, 0, 28 + u8::try_from(data.len()).unwrap(), 0, 1, 0x40, 0, 64, 1, 0, 0]].concat();
     frame.extend([ipv4(src).octets(), ipv4(dst).octets()].concat());
@@ -45,8 +45,8 @@ fn leaves(checkers: &mut Checkers, bytes: &[u8]) {
     checkers.answers(&moment, bytes, &dissect::payload(bytes));
 }
 
-const BACK: [MacAddr; 2] = STATIONS;
-const FORTH: [MacAddr; 2] = [STATIONS[1], STATIONS[0]];
+const BACK: [MacAddr; 2] = MACS;
+const FORTH: [MacAddr; 2] = [MACS[1], MACS[0]];
 
 #[test]
 fn who_asks_is_answered() {
@@ -92,13 +92,13 @@ fn a_ping_comes_back_with_other_bytes() {
 
 #[test]
 #[should_panic(expected = "answers nothing that asked for it")]
-fn what_was_for_every_station_is_refused() {
+fn what_was_for_every_host_is_refused() {
     let datagram = crate::frames::udp("10.0.0.2:90".parse().unwrap(), "10.0.0.1:80".parse().unwrap(), b"bytes");
     let mut refusal = icmp(3, BACK, OWN, ASKER, &datagram[14..42]);
     refusal[35] = PORT;
     let mut checkers = checkers();
-    let to = |station: MacAddr| [&station.0[..], &STATIONS[1].0, &datagram[12..]].concat();
-    arrives(&mut checkers, to(STATIONS[0]));
+    let to = |mac: MacAddr| [&mac.0[..], &MACS[1].0, &datagram[12..]].concat();
+    arrives(&mut checkers, to(MACS[0]));
     leaves(&mut checkers, &refusal);
     arrives(&mut checkers, to(MacAddr::BROADCAST));
     leaves(&mut checkers, &refusal);
@@ -107,7 +107,7 @@ fn what_was_for_every_station_is_refused() {
 /// The refusal of a datagram whose header has options, with or without them.
 fn refusal_of_options(keeps: bool) {
     let plain = crate::frames::udp("10.0.0.2:90".parse().unwrap(), "10.0.0.1:80".parse().unwrap(), b"bytes");
-    let mut datagram = [&STATIONS[0].0[..], &STATIONS[1].0, &plain[12..34], &[0x94, 4, 0, 0], &plain[34..]].concat();
+    let mut datagram = [&MACS[0].0[..], &MACS[1].0, &plain[12..34], &[0x94, 4, 0, 0], &plain[34..]].concat();
     datagram[14] = 0x46;
     datagram[17] += 4;
     checksum::fill(&mut datagram);
@@ -136,7 +136,7 @@ fn a_refusal_quotes_no_options() {
 #[test]
 fn who_asked_is_remembered_whoever_else_is_heard() {
     let datagram = crate::frames::udp("10.0.0.2:90".parse().unwrap(), "10.0.0.1:80".parse().unwrap(), b"bytes");
-    let datagram = [&STATIONS[0].0[..], &STATIONS[1].0, &datagram[12..]].concat();
+    let datagram = [&MACS[0].0[..], &MACS[1].0, &datagram[12..]].concat();
     let mut checkers = checkers();
     arrives(&mut checkers, arp(1, FORTH, ASKER, OWN));
     for _ in 0..2 * REMEMBERED_MAX {
@@ -160,7 +160,7 @@ fn who_asked_is_remembered_whoever_else_is_heard() {
 fn what_waits_for_a_paused_host_is_remembered() {
     let datagram = |port: u16| {
         let bytes = crate::frames::udp(([10, 0, 0, 2], port).into(), "10.0.0.1:80".parse().unwrap(), b"bytes");
-        [&STATIONS[0].0[..], &STATIONS[1].0, &bytes[12..]].concat()
+        [&MACS[0].0[..], &MACS[1].0, &bytes[12..]].concat()
     };
     let mut checkers = checkers();
     for port in 0..2 * u16::try_from(REMEMBERED_MAX).unwrap() {

@@ -29,14 +29,14 @@ fn sends(side: &mut Side, to: MacAddr, len: usize, lied_to: bool) {
 }
 
 fn sends_with(side: &mut Side, flags: u8, to: MacAddr, len: usize, lied_to: bool) {
-    sends_reporting(side, &[], flags, to, len, Station { lied_to, ..Station::default() });
+    sends_reporting(side, &[], flags, to, len, Sender { lied_to, ..Sender::default() });
 }
 
-fn sends_reporting(side: &mut Side, blocks: &[(u32, u32)], flags: u8, to: MacAddr, len: usize, station: Station) {
+fn sends_reporting(side: &mut Side, blocks: &[(u32, u32)], flags: u8, to: MacAddr, len: usize, sender: Sender) {
     let (moment, mut segment) = (side.moment(), side.out(ISS + 1, IRS + 1, flags, len));
     segment.options = segment.options.reporting(blocks);
     let (own, peer) = side.both();
-    sent(&moment, &frame(to), &segment, own, peer, station);
+    sent(&moment, &frame(to), &segment, own, peer, sender);
 }
 
 #[test]
@@ -117,10 +117,10 @@ fn a_program_hears_of_what_counted() {
 }
 
 #[test]
-fn nobody_speaks_to_an_attackers_station() {
-    Side::new().breaks("checker forged: host 0 at 1000000000 ns: RFC 826", |side| sends(side, STATION, 10, false));
+fn nobody_speaks_to_an_attackers_mac_address() {
+    Side::new().breaks("checker forged: host 0 at 1000000000 ns: RFC 826", |side| sends(side, ATTACKER_MAC, 10, false));
     let mut side = Side::new();
-    sends(&mut side, STATION, 10, true);
+    sends(&mut side, ATTACKER_MAC, 10, true);
     sends(&mut side, frames::mac(1), 10, false);
 }
 
@@ -156,15 +156,15 @@ fn an_error_makes_no_segment_tiny() {
     // Where no segment has more than 200 bytes, each block of SACK leaves 8 fewer, and the option another 4 (as in the seed 71106759).
     let reports = |len: u32| {
         let report = [(IRS + 101, IRS + 201), (IRS + 301, IRS + 401)];
-        move |side: &mut Side| sends_reporting(side, &report, ACK, frames::mac(1), len as usize, Station::default())
+        move |side: &mut Side| sends_reporting(side, &report, ACK, frames::mac(1), len as usize, Sender::default())
     };
     reports(180)(&mut told_after(200, ISS + 1, 68).0);
     told_after(200, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 179 of", reports(179));
     told_after(200, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 199 of", again(199));
     // Three pieces of 144 bytes are no more than 432, and 289 where the first is the end of one (as in the seed 80072265).
     let gathered = |len: u32| {
-        let station = Station { gathers: (3, 144), ..Station::default() };
-        move |side: &mut Side| sends_reporting(side, &[], ACK, frames::mac(1), len as usize, station)
+        let sender = Sender { gathers: (3, 144), ..Sender::default() };
+        move |side: &mut Side| sends_reporting(side, &[], ACK, frames::mac(1), len as usize, sender)
     };
     gathered(289)(&mut told_after(432, ISS + 1, 68).0);
     told_after(432, ISS + 1, 68).0.breaks("RFC 5927 s7.3: 288 of", gathered(288));

@@ -323,9 +323,9 @@ impl super::Checkers {
             breach("RFC 3810 s6: a group is told of that no router is to know");
         }
         let places = &self.places[moment.host];
-        let doubtful = places.len() > 1 || places.iter().any(|&place| self.desks[place].groups.doubtful);
+        let doubtful = places.len() > 1 || places.iter().any(|&place| self.ring_states[place].groups.doubtful);
         if !doubtful
-            && let Err(law) = self.desks[places[0]].groups.listening.reports(moment.at, &records)
+            && let Err(law) = self.ring_states[places[0]].groups.listening.reports(moment.at, &records)
             && self.is_calm(moment.host)
         {
             breach(&format!("RFC 3810 s6.1: {law}"));
@@ -336,8 +336,8 @@ impl super::Checkers {
     pub(in super::super) fn asked_who_listens(&mut self, moment: &Moment, frame: &[u8], ip: &Ip) {
         let place = self.first(moment.host);
         let (Some(message), IpAddr::V6(src), IpAddr::V6(dst)) = (message(frame, ip), ip.src, ip.dst) else { return };
-        let Some(desk) = self.desks.get_mut(place) else { return };
-        let listening = &mut desk.groups.listening;
+        let Some(ring_state) = self.ring_states.get_mut(place) else { return };
+        let listening = &mut ring_state.groups.listening;
         let is_heard = dst == ALL_NODES || listening.groups.get(&dst).is_some_and(|group| !group.sockets.is_empty());
         let is_about = ipv6_at(message, 8).is_some_and(|about| about == dst || about.is_unspecified() && dst == ALL_NODES);
         if message[0] != QUERY || !src.is_unicast_link_local() || !is_heard || !is_about {
@@ -345,7 +345,7 @@ impl super::Checkers {
         }
         match message.len() {
             // (Which speaks the first version from now on.)
-            24 => desk.groups.doubtful = true,
+            24 => ring_state.groups.doubtful = true,
             len if len >= 28 => _ = listening.asked(moment.at, message),
             _ => {}
         }
@@ -354,11 +354,11 @@ impl super::Checkers {
     /// A ring listens in the group in which its host is asked for (RFC 4861 s7.2.1).
     pub(crate) fn joined_solicited_nodes(&mut self, place: usize, now: Instant) {
         const NOBODY: FlowId = FlowId { ring: 0, index: u32::MAX, generation: 0 };
-        let desk = &mut self.desks[place];
-        let Some(IpAddr::V6(own)) = desk.ip else { return };
+        let ring_state = &mut self.ring_states[place];
+        let Some(IpAddr::V6(own)) = ring_state.ip else { return };
         let group = Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | own.to_bits() & 0xff_ffff);
-        desk.now = now;
-        desk.groups.listening.wants(now, group, NOBODY, Wish { others: true, named: BTreeSet::new() });
+        ring_state.now = now;
+        ring_state.groups.listening.wants(now, group, NOBODY, Wish { others: true, named: BTreeSet::new() });
     }
 }
 

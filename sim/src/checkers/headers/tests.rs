@@ -48,8 +48,8 @@ fn a_packet_has_the_form_that_it_must_have() {
     says(breach(|frame| frame[14 + 20 + 5] -= 1), "a datagram's length");
     says(breach(|frame| frame[14 + 20 + 6..][..2].fill(0)), "without a checksum");
     says(breach(|frame| frame.extend([0; 40])), "ends before its frame");
-    says(breach(|frame| frame[..6].fill(0xff)), "for many stations");
-    says(with(16, 239), "not for the group's station");
+    says(breach(|frame| frame[..6].fill(0xff)), "for many hosts");
+    says(with(16, 239), "not for the group's MAC address");
 }
 
 #[test]

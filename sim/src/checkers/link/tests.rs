@@ -7,7 +7,7 @@ use crate::addresses::ipv4;
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn at(millis: u64) -> Moment {
     Moment { ip: Some(HOST), ..Moment::after(millis) }
@@ -19,9 +19,9 @@ fn a_neighbour_may_be_asked_for_once_a_second_and_again_once_it_was_heard_of() {
     (1..5).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, MacAddr::BROADCAST));
     neighbour.heard(at(4001).at);
     neighbour.asked(&at(4002), OTHER, MacAddr::BROADCAST);
-    (5..8).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, STATION));
+    (5..8).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, MAC));
     neighbour.asked(&at(8000), OTHER, MacAddr::BROADCAST);
-    neighbour.asked(&at(9000), OTHER, STATION);
+    neighbour.asked(&at(9000), OTHER, MAC);
     neighbour.used(&at(9000 + 35_000), OTHER, || false);
 }
 
@@ -37,7 +37,7 @@ fn a_neighbour_is_asked_for_too_soon() {
 #[should_panic(expected = "RFC 1122 s2.3.2.1: 10.0.0.2 was polled 4 times, and did not answer")]
 fn a_neighbour_is_polled_for_ever() {
     let mut neighbour = Neighbour::default();
-    (1..5).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, STATION));
+    (1..5).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, MAC));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_neighbour_is_believed_while_the_device_refuses_the_question() {
     let mut neighbour = Neighbour::default();
     neighbour.heard(at(1000).at);
     neighbour.used(&at(41_000), OTHER, || true);
-    neighbour.asked(&at(41_005), OTHER, STATION);
+    neighbour.asked(&at(41_005), OTHER, MAC);
     neighbour.used(&at(41_006), OTHER, || false);
 }
 

@@ -7,7 +7,7 @@ use crate::fabric::{Frame, Marks};
 use crate::frames::{self, Tcp};
 
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-const STATION: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const ANOTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
 
 fn at(millis: u64) -> Moment {
@@ -32,13 +32,13 @@ fn asking() -> State {
 fn what_waits_is_sent_to_who_answers_and_goes_where_that_moves() {
     let mut state = asking();
     state.asked(&at(2000), OTHER, true);
-    state.claimed(at(2500).at, OTHER, STATION, true, false);
-    state.sent(&at(2500), OTHER, STATION);
+    state.claimed(at(2500).at, OTHER, MAC, true, false);
+    state.sent(&at(2500), OTHER, MAC);
     state.left(&at(2500), OTHER, &datagram());
     state.settle(&at(9000), true);
     assert!(!state.busy);
     state.claimed(at(9000).at, OTHER, ANOTHER, true, false);
-    state.sent(&at(9001), OTHER, STATION);
+    state.sent(&at(9001), OTHER, MAC);
     state.sent(&at(9001), OTHER, ANOTHER);
 }
 
@@ -71,7 +71,7 @@ fn a_neighbour_is_asked_for_without_end() {
 #[should_panic(expected = "is neither sent nor waits for 10.0.0.2")]
 fn what_waits_is_lost_when_there_is_an_answer() {
     let mut state = asking();
-    state.claimed(at(1500).at, OTHER, STATION, true, false);
+    state.claimed(at(1500).at, OTHER, MAC, true, false);
     state.settle(&at(1500), true);
     state.settle(&at(2200), true);
 }
@@ -82,7 +82,7 @@ fn what_waits_is_sent_when_it_was_given_up() {
     let mut state = asking();
     (2..4).for_each(|second| state.asked(&at(1000 * second), OTHER, true));
     state.settle(&at(4200), true);
-    state.claimed(at(9000).at, OTHER, STATION, true, true);
+    state.claimed(at(9000).at, OTHER, MAC, true, true);
     state.left(&at(9000), OTHER, &datagram());
 }
 
@@ -95,7 +95,7 @@ fn what_was_given_up_does_not_wait_for_the_next_question() {
         let later = Datagram::new("10.0.0.1:80".parse().unwrap(), "10.0.0.2:90".parse().unwrap(), b"more");
         state.asked(&at(4101), OTHER, true);
         state.said(at(4101).at, OTHER, later);
-        state.claimed(at(4200).at, OTHER, STATION, true, false);
+        state.claimed(at(4200).at, OTHER, MAC, true, false);
         state.left(&at(4200), OTHER, &later);
         state
     };
@@ -110,32 +110,32 @@ fn what_was_given_up_does_not_wait_for_the_next_question() {
 #[should_panic(expected = "a packet to 10.0.0.2, which nobody asked for and which did not ask")]
 fn an_unasked_claim_is_believed() {
     let mut state = State::default();
-    state.claimed(at(1000).at, OTHER, STATION, true, false);
-    state.sent(&at(2200), OTHER, STATION);
+    state.claimed(at(1000).at, OTHER, MAC, true, false);
+    state.sent(&at(2200), OTHER, MAC);
 }
 
 #[test]
 fn what_came_just_before_a_packet_may_have_been_an_answer_and_stays_one() {
     let mut state = State::default();
-    state.claimed(at(1000).at, OTHER, STATION, true, false);
-    state.sent(&at(1100), OTHER, STATION);
-    state.sent(&at(2200), OTHER, STATION);
+    state.claimed(at(1000).at, OTHER, MAC, true, false);
+    state.sent(&at(1100), OTHER, MAC);
+    state.sent(&at(2200), OTHER, MAC);
 }
 
 #[test]
 #[should_panic(expected = "a packet to 10.0.0.2 goes to MacAddr([2, 0, 0, 0, 0, 2]), and it is at Some(MacAddr([2, 0, 0, 0, 0, 3]))")]
 fn a_neighbour_that_moved_is_spoken_to_where_it_was() {
     let mut state = State::default();
-    state.claimed(at(1000).at, OTHER, STATION, true, true);
+    state.claimed(at(1000).at, OTHER, MAC, true, true);
     state.claimed(at(2000).at, OTHER, ANOTHER, true, false);
-    state.sent(&at(4100), OTHER, STATION);
+    state.sent(&at(4100), OTHER, MAC);
 }
 
 #[test]
 #[should_panic(expected = "10.0.0.2 is asked for, and has said 100ms ago where it is, when it asked itself")]
 fn who_asked_is_asked_for() {
     let mut state = State::default();
-    state.claimed(at(1000).at, OTHER, STATION, true, true);
+    state.claimed(at(1000).at, OTHER, MAC, true, true);
     state.asked(&at(1100), OTHER, false);
 }
 
@@ -145,7 +145,7 @@ fn a_question_for_another_host() {
     let about = |sender: &str, target: &str| dissect::Lookup {
         asks: true,
         sender: sender.parse().unwrap(),
-        mac: Some(STATION),
+        mac: Some(MAC),
         target: target.parse().unwrap(),
         target_mac: None,
     };
@@ -163,7 +163,7 @@ fn a_damaged_syn_claims_nothing() {
         let (from, to) = ("10.0.0.2:80".parse().unwrap(), "10.0.0.1:90".parse().unwrap());
         let bytes = frames::tcp(from, to, Tcp { seq: 1, flags: crate::segment::SYN, timestamp: None }, &[]).into();
         checkers.delivered(Instant::ZERO, 0, &Frame { id: 0, bytes, marks, sound: false, unsolicited: false });
-        checkers.acquaintances[0].known.get(&OTHER).map_or(0, |neighbour| neighbour.claims.len())
+        checkers.neighbour_tables[0].known.get(&OTHER).map_or(0, |neighbour| neighbour.claims.len())
     };
     assert_eq!([claims(Marks::default()), claims(Marks::CORRUPTED)], [1, 0]);
 }

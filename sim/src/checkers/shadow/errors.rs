@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Probes of a shut window are no further apart than that (Linux's TCP_RTO_MAX).
 const PROBES_APART_MAX: Duration = Duration::from_secs(100);
 
-/// A program was told of an error. `asked_at`: when its host last asked for the station of the peer, of whom it has not heard since.
+/// A program was told of an error. `asked_at`: when its host last asked for the MAC address of the peer, of whom it has not heard since.
 pub(in crate::checkers) fn told(moment: &Moment, own: &Endpoint, error: Error, asked_at: Option<Instant>) {
     let shadow = &own.shadow;
     // What is sent again then, or asks whether the peer is there, waits for that, and is not seen.

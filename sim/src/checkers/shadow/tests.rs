@@ -760,7 +760,7 @@ fn a_timeout_that_nobody_saw_leaves_a_window_of_its_own() {
     sends_two_more(250, true).service();
 }
 
-/// RFC 9293 s3.8.6.2.2: a window opens when its reader has read; but word of it may wait for the station of the peer, and be given up with that.
+/// RFC 9293 s3.8.6.2.2: a window opens when its reader has read; but word of it may wait for the MAC address of the peer, and be given up with that.
 #[test]
 fn a_window_that_opens_unheard() {
     let opens = |asks: bool| {
@@ -821,7 +821,7 @@ fn what_a_program_accepts_may_have_been_followed_already() {
     assert!(!flows.at(ids[1]).shadow.blurred, "the first was accepted before");
 }
 
-/// Two rings of a host each answer a SYN that came twice, since its port's group changed meanwhile; the one's answer waited for its neighbour's station, and
+/// Two rings of a host each answer a SYN that came twice, since its port's group changed meanwhile; the one's answer waited for its neighbour's MAC address, and
 /// came last. Whose connection it is the client says (as in the seed 68000304).
 #[test]
 fn two_rings_answer_one_syn() {
@@ -1081,7 +1081,7 @@ fn errors_and_probes_have_a_cause() {
     inexact.seq = IRS + 1;
     side.comes(&inexact);
     errors::told(&side.moment(), side.flows.at(side.own), Error::Reset, None);
-    // What its host asks about the peer's station now holds up what is sent; what it asked before did not (as in the seed 60499277).
+    // What its host asks about the peer's MAC address now holds up what is sent; what it asked before did not (as in the seed 60499277).
     let mut side = Side::new();
     side.passes(100_000);
     let (asked_at, earlier) = (side.moment().at, Instant::ZERO + Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! A device that remembers its rules, has buffers of any length and as many as a drill leaves it, and can be of a VLAN or change its station.
+//! A device that remembers its rules, has buffers of any length and as many as a drill leaves it, and can be of a VLAN or change its MAC address.
 
 use core::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

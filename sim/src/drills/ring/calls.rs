@@ -11,7 +11,7 @@ use crate::drills::bench::Bench;
 use crate::drills::card::PEER;
 
 const PORT: u16 = 500;
-const DIRECT: NextHop = NextHop::Station(PEER);
+const DIRECT: NextHop = NextHop::Mac(PEER);
 
 /// shutdown(2), socket(2), poll(2): halves that are shut stay shut; EPIPE where one cannot write, end of file and hangup where they say so; without a peer
 /// ENOTCONN, and it takes effect all the same.

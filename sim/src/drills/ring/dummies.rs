@@ -20,7 +20,7 @@ pub(in crate::drills) fn dummies(bench: &mut Bench) {
     let mut host = super::host(bench);
     let socket = host.open(SocketAddrV4::new(OURS[0], 500), UdpOptions::default());
     let mut stream = PeerEnd::connect(&mut host, 3000, address(2, 80), &plain());
-    let to = Some((address(2, 600), NextHop::Station(PEER)));
+    let to = Some((address(2, 600), NextHop::Mac(PEER)));
     let (mut written, mut taken) = (0_u32, [0; 2]);
     for _ in 0..20 {
         let len = host.bench.between(1, 1400) as usize;

@@ -16,7 +16,7 @@ use crate::drills::bench::Bench;
 use crate::drills::card::PEER;
 
 const PORT: u16 = 500;
-const DIRECT: NextHop = NextHop::Station(PEER);
+const DIRECT: NextHop = NextHop::Mac(PEER);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 254);
 
 /// An ICMP message, with its checksum.
@@ -223,7 +223,7 @@ pub(in crate::drills) fn closed_ports(bench: &mut Bench) {
         let Some((answer, ip)) = answers.first().and_then(|answer| Some((answer, answer.ip()?))) else { continue };
         let icmp = &answer.bytes[ip.l4..ip.end];
         host.must(ip.protocol == ICMP && icmp[..2] == [3, 3], format_args!("RFC 1122 s4.1.3.1: {:?} for a closed port", &icmp[..2]));
-        let ends = (ip.src, ip.dst, answer.to_station());
+        let ends = (ip.src, ip.dst, answer.to_mac());
         host.must(ends == (ours.into(), packet.src.into(), packet.from), format_args!("RFC 792: an error goes {ends:?}"));
         let quoted = &icmp[8..];
         host.must(
@@ -264,7 +264,7 @@ pub(in crate::drills) fn pings(bench: &mut Bench) {
         let icmp = &answer.bytes[ip.l4..ip.end];
         let is_it = ip.protocol == ICMP && icmp[..2] == [0, 0] && icmp[4..8] == rest && icmp[8..] == data;
         host.must(is_it, format_args!("RFC 1122 s3.2.2.6: an echo of {} bytes is not the request of {len}", icmp.len().saturating_sub(8)));
-        let ends = (ip.src, ip.dst, answer.to_station());
+        let ends = (ip.src, ip.dst, answer.to_mac());
         host.must(ends == (packet.dst.into(), packet.src.into(), PEER), format_args!("RFC 792: an echo goes {ends:?}"));
     }
     host.is_empty();

@@ -26,7 +26,7 @@ fn host<'b>(bench: &'b mut Bench) -> (Host<'b>, Option<u16>) {
 }
 
 /// What befalls a packet before it comes.
-struct Story {
+struct Mangled {
     frame: Vec<u8>,
     /// It is the host's, whole and sound.
     is_good: bool,
@@ -37,7 +37,7 @@ struct Story {
 const NOBODY: [Ipv4Addr; 4] = [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::new(240, 0, 0, 1)];
 
 /// A packet as it may come: sound, in one of many ways, or in one way not.
-fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> Story {
+fn mangle(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> Mangled {
     let mut packet = Packet::new(THEIRS, OURS[0], protocol, body.to_vec());
     // IEEE 802.1Q s9.6: 12 bits name the VLAN; the others are a priority, which is none of its name.
     packet.vlan = vlan.map(|vlan| vlan | (host.bench.below(16) as u16) << 12);
@@ -53,7 +53,7 @@ fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> S
     match host.bench.below(30) {
         0 => (packet.src, what) = (host.bench.pick(&NOBODY), "a source that nobody is"),
         1 => (packet.dst, what) = (Ipv4Addr::new(10, 0, 0, 99), "another host's address"),
-        2 => (packet.to, what) = (MacAddr([2, 0, 0, 0, 0, 9]), "another station's frame"),
+        2 => (packet.to, what) = (MacAddr([2, 0, 0, 0, 0, 9]), "another host's frame"),
         3 => (packet.fragment, what) = (0x2000, "a first fragment"),
         4 => (packet.fragment, what) = (0x0001, "a last fragment"),
         5 => (packet.fragment, what) = (0x2010, "a fragment between others"),
@@ -70,7 +70,7 @@ fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> S
     if packet.fragment & 0x3fff != 0 {
         frame = packet.frame();
     }
-    let Payload::Ip(ip) = dissect::payload(&frame) else { return Story { frame, is_good: false, what: "no packet" } };
+    let Payload::Ip(ip) = dissect::payload(&frame) else { return Mangled { frame, is_good: false, what: "no packet" } };
     // A datagram may be shorter than its packet: its checksum is over itself.
     if protocol == UDP
         && let Some(len) = dissect::be16(&frame, ip.l4 + 4).map(usize::from)
@@ -117,7 +117,7 @@ fn story(host: &mut Host<'_>, vlan: Option<u16>, protocol: u8, body: &[u8]) -> S
         let len = frame.len() + more;
         frame.resize(len, 0xa5);
     }
-    Story { frame, is_good: what.is_empty(), what }
+    Mangled { frame, is_good: what.is_empty(), what }
 }
 
 /// RFC 768, RFC 791, RFC 1122 s3.2.1: a datagram that is the host's is heard as it was sent, whatever its options, padding or priority; any other is not, and
@@ -134,23 +134,23 @@ pub(in crate::drills) fn datagrams(bench: &mut Bench) {
         body.resize(body.len() + tail, 0);
         let has_none = host.bench.chance(4);
         let is_longer = host.bench.chance(10);
-        let mut story = story(&mut host, vlan, UDP, &body);
-        let place = dissect::payload(&story.frame);
+        let mut mangled = mangle(&mut host, vlan, UDP, &body);
+        let place = dissect::payload(&mangled.frame);
         if let Payload::Ip(ip) = place
-            && story.is_good
+            && mangled.is_good
         {
             let field = ip.l4 + 6;
             if is_longer {
                 let says = (body.len() as u16 + 1).to_be_bytes();
-                story.frame[ip.l4 + 4..field].copy_from_slice(&says);
-                (story.is_good, story.what) = (false, "a datagram that is longer than its packet");
+                mangled.frame[ip.l4 + 4..field].copy_from_slice(&says);
+                (mangled.is_good, mangled.what) = (false, "a datagram that is longer than its packet");
             }
-            let sum = checksum_of(&story.frame, ip.l4, if is_longer { body.len() } else { 8 + len });
-            story.frame[field..field + 2].copy_from_slice(&if has_none { [0, 0] } else { sum.to_be_bytes() });
+            let sum = checksum_of(&mangled.frame, ip.l4, if is_longer { body.len() } else { 8 + len });
+            mangled.frame[field..field + 2].copy_from_slice(&if has_none { [0, 0] } else { sum.to_be_bytes() });
         }
-        host.give(story.frame);
+        host.give(mangled.frame);
         let heard = host.take(socket);
-        if story.is_good {
+        if mangled.is_good {
             let right = heard.as_ref().is_some_and(|(_, bytes)| *bytes == payload);
             host.must(
                 right,
@@ -160,9 +160,9 @@ pub(in crate::drills) fn datagrams(bench: &mut Bench) {
                 ),
             );
         } else {
-            host.must(heard.is_none(), format_args!("RFC 1122 s3.2.1: {} is heard", story.what));
+            host.must(heard.is_none(), format_args!("RFC 1122 s3.2.1: {} is heard", mangled.what));
         }
-        host.silence(format_args!("RFC 1122 s3.2.2: {} is answered", story.what));
+        host.silence(format_args!("RFC 1122 s3.2.2: {} is answered", mangled.what));
     }
     host.close(socket);
     host.is_empty();
@@ -207,25 +207,25 @@ pub(in crate::drills) fn segments(bench: &mut Bench) {
         let (seq, ack) = (host.bench.below(1 << 32) as u32, if flags & ACK != 0 { host.bench.below(1 << 32) as u32 } else { 0 });
         let payload = host.bytes(len as usize);
         let whole = segment(from, to, seq, ack, flags, &payload);
-        let mut story = story(&mut host, vlan, TCP, &whole[34..]);
-        if story.is_good && host.bench.chance(4) {
-            let (station, what) = host.bench.pick(&[
+        let mut mangled = mangle(&mut host, vlan, TCP, &whole[34..]);
+        if mangled.is_good && host.bench.chance(4) {
+            let (mac, what) = host.bench.pick(&[
                 (MacAddr::BROADCAST, "a segment in a frame for everybody"),
                 (MacAddr([1, 0, 0x5e, 0, 0, 1]), "a segment in a group's frame"),
             ]);
             // (A listener may take it: only answers to strangers are forbidden for sure.)
             if !listens {
-                story.frame[..6].copy_from_slice(&station.0);
-                (story.is_good, story.what) = (false, what);
+                mangled.frame[..6].copy_from_slice(&mac.0);
+                (mangled.is_good, mangled.what) = (false, what);
             }
         }
-        host.must(story.frame[..6] != OWN.0 || story.what != "another station's frame", "a story is told wrongly");
-        host.give(story.frame);
-        let answer = answer(&mut host, story.what);
-        let is_answered = story.is_good && flags & RST == 0;
+        host.must(mangled.frame[..6] != OWN.0 || mangled.what != "another host's frame", "a frame is described wrongly");
+        host.give(mangled.frame);
+        let answer = answer(&mut host, mangled.what);
+        let is_answered = mangled.is_good && flags & RST == 0;
         host.must(
             answer.is_some() == is_answered,
-            format_args!("RFC 9293 s3.10.7.1, RFC 1122 s3.2.1: answered ({}), flags {flags:#x}, {}", answer.is_some(), story.what),
+            format_args!("RFC 9293 s3.10.7.1, RFC 1122 s3.2.1: answered ({}), flags {flags:#x}, {}", answer.is_some(), mangled.what),
         );
         let Some(answer) = answer else { continue };
         let (expected_flags, expected_seq, expected_ack) = match (listens, flags & ACK != 0) {

@@ -152,7 +152,7 @@ pub(in crate::drills) fn loops(bench: &mut Bench) {
         let frames = host.sent();
         host.must(frames.len() == 1, format_args!("RFC 1112 s6: {} frames for a datagram", frames.len()));
         let from = SocketAddrV4::new(OURS[0], PORTS[0]);
-        let found = frames.first().and_then(|frame| Some((frame.to_station(), frame.ttl_and_tos()?, frame.datagram()?)));
+        let found = frames.first().and_then(|frame| Some((frame.to_mac(), frame.ttl_and_tos()?, frame.datagram()?)));
         host.must(
             found == Some((MacAddr::of_group(GROUPS[0].into()), (multicast_ttl, tos), (from, to, &payload[..]))),
             format_args!("ip(7), IP_MULTICAST_TTL, IP_TOS: {:?}, of {:?}", found.map(|(mac, kind, _)| (mac, kind)), (multicast_ttl, tos)),

@@ -31,7 +31,7 @@ const POLLS_MAX: u32 = 500_000;
 /// How its neighbours are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// By their stations.
+    /// By their MAC addresses.
     Direct,
     /// By ARP.
     Asked,
@@ -64,7 +64,7 @@ impl Sent {
         Some((v4(from), v4(to), &self.bytes[ip.l4 + 8..ip.end]))
     }
 
-    /// An ARP packet: its operation, sender's station and address, target's station and address.
+    /// An ARP packet: its operation, sender's MAC and IP address, target's MAC and IP address.
     pub(super) fn arp(&self) -> Option<(u16, MacAddr, Ipv4Addr, MacAddr, Ipv4Addr)> {
         let Payload::Lookup(_) = dissect::payload(&self.bytes) else { return None };
         let at = dissect::ETHERNET_LEN;
@@ -72,11 +72,11 @@ impl Sent {
         Some((be16(bytes, at + 6)?, mac(bytes, at + 8)?, ip(bytes, at + 14)?, mac(bytes, at + 18)?, ip(bytes, at + 24)?))
     }
 
-    pub(super) fn to_station(&self) -> MacAddr {
+    pub(super) fn to_mac(&self) -> MacAddr {
         dissect::mac_at(&self.bytes, 0).unwrap_or_default()
     }
 
-    pub(super) fn sender_station(&self) -> MacAddr {
+    pub(super) fn sender_mac(&self) -> MacAddr {
         dissect::mac_at(&self.bytes, 6).unwrap_or_default()
     }
 
@@ -168,8 +168,8 @@ impl<'b> Host<'b> {
             };
             self.must(is_sound, format_args!("RFC 1071: a frame of {} bytes is sent with a checksum that is wrong", bytes.len()));
             let from = dissect::mac_at(&bytes, 6);
-            let station = self.port.borrow().mac;
-            self.must(from == Some(station), format_args!("IEEE 802.3: a frame is sent from {from:?}, by {station}"));
+            let mac = self.port.borrow().mac;
+            self.must(from == Some(mac), format_args!("IEEE 802.3: a frame is sent from {from:?}, by {mac}"));
             self.bench.note(Line::Sent(bytes.len()));
             self.sent.push(Sent { at: self.now, bytes });
         }
@@ -349,7 +349,7 @@ pub(super) fn datagram(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> 
     Packet::new(*from.ip(), *to.ip(), UDP, udp(from.port(), to.port(), payload)).filled()
 }
 
-/// An ARP packet's frame, from a station.
+/// An ARP packet's frame, from a MAC address.
 pub(super) fn arp(to: MacAddr, operation: u16, sender: (MacAddr, Ipv4Addr), target: (MacAddr, Ipv4Addr)) -> Vec<u8> {
     let mut frame = [&to.0[..], &sender.0.0[..], &[8, 6, 0, 1, 8, 0, 6, 4]].concat();
     frame.extend(operation.to_be_bytes());

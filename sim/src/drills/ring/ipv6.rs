@@ -11,7 +11,7 @@ use ringway_stack::ring::{FlowId, NextHop, RecvFlags, RingConfig, SendFlags, Udp
 
 use super::host::{Host, Link, Sent};
 use super::streams;
-use crate::apps::by_hand::{Departing, Ends};
+use crate::apps::by_hand::{Ends, Outgoing};
 use crate::checksum;
 use crate::dissect::{self, ICMPV6, Ip, UDP, be16};
 use crate::drills::bench::Bench;
@@ -38,7 +38,7 @@ fn group_of(target: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | target.to_bits() & 0xff_ffff)
 }
 
-/// A packet from the peer's station, with its transport's checksum.
+/// A packet from the peer's MAC address, with its transport's checksum.
 pub(super) fn packet(hop_limit: u8, (src, dst): (Ipv6Addr, Ipv6Addr), protocol: u8, body: &[u8]) -> Vec<u8> {
     let to = if dst.is_multicast() { MacAddr::of_group(dst.into()) } else { OWN };
     let mut frame = [to.0, PEER.0].concat();
@@ -53,11 +53,11 @@ pub(super) fn packet(hop_limit: u8, (src, dst): (Ipv6Addr, Ipv6Addr), protocol: 
     frame
 }
 
-/// A message about an address, with an option of one station.
-fn discovery(kind: u8, flags: u8, target: Ipv6Addr, station: Option<(u8, MacAddr)>) -> Vec<u8> {
+/// A message about an address, with an option of one MAC address.
+fn discovery(kind: u8, flags: u8, target: Ipv6Addr, mac: Option<(u8, MacAddr)>) -> Vec<u8> {
     let mut body = vec![kind, 0, 0, 0, flags, 0, 0, 0];
     body.extend(target.octets());
-    if let Some((option, mac)) = station {
+    if let Some((option, mac)) = mac {
         body.extend([option, 1]);
         body.extend(mac.0);
     }
@@ -82,22 +82,21 @@ pub(in crate::drills) fn solicited(bench: &mut Bench) {
         let (afar, probes, says) = (host.bench.chance(5), host.bench.chance(4), host.bench.chance(2));
         let target = host.bench.pick(&[OURS, OURS, OURS, THEIRS, OTHERS]);
         let src = if probes { Ipv6Addr::UNSPECIFIED } else { THEIRS };
-        let station = (says && !probes).then_some((1, ANOTHER));
+        let mac = (says && !probes).then_some((1, ANOTHER));
         let dst = if probes || host.bench.chance(2) { group_of(OURS) } else { OURS };
-        host.give(packet(if afar { 64 } else { 255 }, (src, dst), ICMPV6, &discovery(135, 0, target, station)));
+        host.give(packet(if afar { 64 } else { 255 }, (src, dst), ICMPV6, &discovery(135, 0, target, mac)));
         let sent = host.sent();
         if afar || target != OURS {
             host.must(sent.is_empty(), format_args!("RFC 4861 s7.1.1: {target}, from afar: {afar}, is answered"));
             continue;
         }
-        let (to, dst) =
-            if probes { (MacAddr::of_group(ALL_NODES.into()), ALL_NODES) } else { (station.map_or(PEER, |(_, mac)| mac), THEIRS) };
+        let (to, dst) = if probes { (MacAddr::of_group(ALL_NODES.into()), ALL_NODES) } else { (mac.map_or(PEER, |(_, mac)| mac), THEIRS) };
         let flags = if probes { 0x20 } else { 0x60 };
         let expected = discovery(136, flags, OURS, Some((2, OWN)));
         let answer = sent.first().and_then(|sent| Some((sent, read(sent)?)));
         let is_answer = answer.is_some_and(|(sent, (ip, body))| {
             let same = body[..2] == expected[..2] && body[4..] == expected[4..];
-            same && ip.ttl(&sent.bytes) == 255 && (ip.src, ip.dst) == (IpAddr::V6(OURS), IpAddr::V6(dst)) && sent.to_station() == to
+            same && ip.ttl(&sent.bytes) == 255 && (ip.src, ip.dst) == (IpAddr::V6(OURS), IpAddr::V6(dst)) && sent.to_mac() == to
         });
         host.must(sent.len() == 1 && is_answer, format_args!("RFC 4861 s7.2.4: probes {probes}, says {says}: {sent:x?}"));
     }
@@ -122,7 +121,7 @@ fn advertise(host: &mut Host<'_>, hop_limit: u8, flags: u8, mac: MacAddr) {
 }
 
 /// RFC 4861 s7.2.2, s7.2.5: who is unknown is asked for in its group, three times; an answer from the link is believed; one that does not override leaves
-/// another station's address as it is; and one that nobody asked for proves nothing: who is used after it is asked, alone, whether it is there.
+/// another host's address as it is; and one that nobody asked for proves nothing: who is used after it is asked, alone, whether it is there.
 pub(in crate::drills) fn resolved(bench: &mut Bench) {
     let mut host = host(bench);
     let socket = open(&mut host, UdpOptions::default());
@@ -140,7 +139,7 @@ pub(in crate::drills) fn resolved(bench: &mut Bench) {
     let is_question = |sent: &Sent| {
         read(sent).is_some_and(|(ip, body)| {
             let same = body[..2] == expected[..2] && body[4..] == expected[4..] && ip.ttl(&sent.bytes) == 255;
-            same && ip.dst == IpAddr::V6(group) && sent.to_station() == MacAddr::of_group(group.into())
+            same && ip.dst == IpAddr::V6(group) && sent.to_mac() == MacAddr::of_group(group.into())
         })
     };
     host.must(asked.iter().all(is_question), format_args!("RFC 4861 s7.2.2: {THEIRS} is asked for by {asked:x?}"));
@@ -151,7 +150,7 @@ pub(in crate::drills) fn resolved(bench: &mut Bench) {
     advertise(&mut host, 255, 0x60, PEER);
     let sent = host.sent();
     let goes_to = |sent: &[Sent], mac: MacAddr| {
-        sent.len() == 1 && sent[0].to_station() == mac && read(&sent[0]).is_some_and(|(ip, _)| ip.protocol == UDP)
+        sent.len() == 1 && sent[0].to_mac() == mac && read(&sent[0]).is_some_and(|(ip, _)| ip.protocol == UDP)
     };
     host.must(goes_to(&sent, PEER), format_args!("RFC 4861 s7.2.2: what waited for its answer: {sent:x?}"));
     let overrides = host.bench.chance(2);
@@ -162,7 +161,7 @@ pub(in crate::drills) fn resolved(bench: &mut Bench) {
     let (asked, sent): (Vec<_>, Vec<_>) = host.sent().into_iter().partition(|sent| read(sent).is_some_and(|(ip, _)| ip.protocol == ICMPV6));
     host.must(goes_to(&sent, to), format_args!("RFC 4861 s7.2.5: overrides {overrides}, and it goes by {sent:x?}"));
     let asks_it_alone = asked.len() == 1
-        && asked[0].to_station() == to
+        && asked[0].to_mac() == to
         && read(&asked[0]).is_some_and(|(ip, body)| body[0] == 135 && body[8..24] == THEIRS.octets() && ip.dst == IpAddr::V6(THEIRS));
     host.must(asks_it_alone, format_args!("RFC 4861 s7.3.3: overrides {overrides}, unasked, and it is asked by {asked:x?}"));
     // An answer proves that it is there, and may leave out where it is known to be (s7.2.4); only a stale neighbour is asked.
@@ -173,7 +172,7 @@ pub(in crate::drills) fn resolved(bench: &mut Bench) {
     host.must(said == Ok(4), "send(2): to a neighbour that is known");
     host.pass(Duration::from_secs(5));
     let sent = host.sent();
-    host.must(goes_to(&sent, to), format_args!("RFC 4861 s7.2.5: an answer (with a station: {says}), and then {sent:x?}"));
+    host.must(goes_to(&sent, to), format_args!("RFC 4861 s7.2.5: an answer (with a MAC address: {says}), and then {sent:x?}"));
     host.close(socket);
 }
 
@@ -256,7 +255,7 @@ pub(in crate::drills) fn datagrams(bench: &mut Bench) {
 pub(in crate::drills) fn too_big(bench: &mut Bench) {
     let mut host = host(bench);
     let (local, remote) = (SocketAddr::new(OURS.into(), 3000), SocketAddr::new(THEIRS.into(), 80));
-    let opened = host.ring.tcp_connect(host.now, local, remote, NextHop::Station(PEER), &streams::plain());
+    let opened = host.ring.tcp_connect(host.now, local, remote, NextHop::Mac(PEER), &streams::plain());
     host.must(opened.is_ok(), format_args!("connect(2): {opened:?} of an address that nobody has"));
     let Ok(socket) = opened else { return };
     let segments = |host: &mut Host<'_>| -> Vec<(Sent, Segment)> {
@@ -271,9 +270,9 @@ pub(in crate::drills) fn too_big(bench: &mut Bench) {
     host.must(mss == Some(1500 - 60), format_args!("RFC 6691 s2: MSS {mss:?} of a link that carries 1500 bytes"));
     let Some((_, syn)) = syn else { return };
     let ends = Ends { from: PEER, to: OWN, vlan: None, src: remote, dst: local };
-    let departing =
-        Departing { seq: 1000, ack: syn.seq.wrapping_add(1), flags: SYN | ACK, window: 60_000, options: &[2, 4, 0x20, 0], payload: &[] };
-    host.give(departing.frame(&ends).0);
+    let outgoing =
+        Outgoing { seq: 1000, ack: syn.seq.wrapping_add(1), flags: SYN | ACK, window: 60_000, options: &[2, 4, 0x20, 0], payload: &[] };
+    host.give(outgoing.frame(&ends).0);
     host.sent();
     let payload = host.bytes(4000);
     let written = host.ring.tcp_send(host.now, socket, &[IoSlice::new(&payload)], SendFlags::empty());

@@ -60,7 +60,7 @@ fn told(host: &Host<'_>, sent: &Sent) -> Vec<Record> {
     let read = || {
         let ip = dissect::whole_ipv6(&sent.bytes)?;
         let message = message(&sent.bytes, &ip).filter(|message| message[0] == 143)?;
-        let is_for_routers = ip.dst == IpAddr::V6(ALL_ROUTERS) && sent.to_station() == MacAddr::of_group(ALL_ROUTERS.into());
+        let is_for_routers = ip.dst == IpAddr::V6(ALL_ROUTERS) && sent.to_mac() == MacAddr::of_group(ALL_ROUTERS.into());
         records(message).filter(|_| is_for_routers && ip.src == IpAddr::V6(OF_LINK) && ip.end - ip.offset <= 1280)
     };
     let records = read();

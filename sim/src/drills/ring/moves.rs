@@ -15,7 +15,7 @@ use crate::drills::bench::{Bench, bytes_at};
 use crate::drills::card::PEER;
 use crate::segment::{ACK, FIN, RST};
 
-const DIRECT: NextHop = NextHop::Station(PEER);
+const DIRECT: NextHop = NextHop::Mac(PEER);
 
 /// Another ring of the same host.
 fn another(host: &Host<'_>) -> Ring<Adapter> {
@@ -187,11 +187,11 @@ pub(in crate::drills) fn returns(bench: &mut Bench) {
 
 /// A stream's reader gets what was admitted, and its end once nothing before it is undecided: both are told, whether the last bytes before the end were
 /// admitted, dropped or held.
-pub(in crate::drills) fn screened(bench: &mut Bench) {
+pub(in crate::drills) fn filtered(bench: &mut Bench) {
     let mut host = super::host(bench);
     let mut stream = PeerEnd::connect(&mut host, 3000, address(2, 80), &plain());
-    let on = host.ring.screen(stream.socket, true);
-    host.must(on.is_ok(), format_args!("{on:?} of a screen"));
+    let on = host.ring.set_recv_filter(stream.socket, true);
+    host.must(on.is_ok(), format_args!("{on:?} of a receive filter"));
     let count = host.bench.between(1, 5);
     let mut segments = Vec::new();
     for _ in 0..count {
@@ -230,8 +230,8 @@ pub(in crate::drills) fn screened(bench: &mut Bench) {
         );
     }
     host.edges(stream.socket);
-    let off = host.ring.screen(stream.socket, false);
-    host.must(off.is_ok(), format_args!("{off:?} of a screen that goes"));
+    let off = host.ring.set_recv_filter(stream.socket, false);
+    host.must(off.is_ok(), format_args!("{off:?} of a receive filter that goes"));
     let edges = host.edges(stream.socket);
     host.must(edges.contains(Readiness::IN) || segments.is_empty(), "epoll(7): what was undecided can be read, and nobody is told");
     for (first, len) in segments {

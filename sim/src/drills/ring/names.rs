@@ -20,7 +20,7 @@ fn any(host: &mut Host<'_>, port: u16) -> Result<FlowId, Error> {
     match host.bench.below(3) {
         0 => host.ring.udp_open(local.into(), &UdpOptions::default()),
         1 => host.ring.tcp_listen(local.into(), 4, &plain()),
-        _ => host.ring.tcp_connect(host.now, local.into(), address(2, 80).into(), NextHop::Station(PEER), &plain()),
+        _ => host.ring.tcp_connect(host.now, local.into(), address(2, 80).into(), NextHop::Mac(PEER), &plain()),
     }
 }
 
@@ -38,7 +38,7 @@ pub(in crate::drills) fn closed(bench: &mut Bench) {
             let ready = host.ring.readiness(name);
             host.must(ready == Readiness::ERR | Readiness::HUP, format_args!("poll(2), POLLNVAL: {ready:?} of a closed socket"));
             let read = host.read(name, 10, RecvFlags::empty()).map(|_| ());
-            let sent = host.send(name, b"datagram", Some((address(2, 600), NextHop::Station(PEER))), true);
+            let sent = host.send(name, b"datagram", Some((address(2, 600), NextHop::Mac(PEER))), true);
             let shut = host.ring.shutdown(host.now, name, Shutdown::Both);
             let accepted = host.ring.tcp_accept(name).map(|_| ());
             let configured = host.ring.tcp_configure(host.now, name, |config| config.ttl = 1);

@@ -1,4 +1,4 @@
-//! ARP: what is answered, what is asked and how often, what waits meanwhile, and stations that change (RFC 826, RFC 1122 s2.3.2, RFC 5227).
+//! ARP: what is answered, what is asked and how often, what waits meanwhile, and MAC addresses that change (RFC 826, RFC 1122 s2.3.2, RFC 5227).
 
 use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -28,10 +28,10 @@ fn to(ip: Ipv4Addr) -> Option<(SocketAddrV4, NextHop)> {
     Some((SocketAddrV4::new(ip, 600), NextHop::Neighbour(ip.into())))
 }
 
-/// Requests for `ip`, and the stations that they went to.
+/// Requests for `ip`, and the MAC addresses that they went to.
 fn requests(sent: &[Sent], ip: Ipv4Addr) -> Vec<MacAddr> {
     let asks = |frame: &&Sent| frame.arp().is_some_and(|(operation, _, _, _, target)| operation == REQUEST && target == ip);
-    sent.iter().filter(asks).map(Sent::to_station).collect()
+    sent.iter().filter(asks).map(Sent::to_mac).collect()
 }
 
 fn segment_of(frame: &Sent) -> Option<Segment> {
@@ -44,15 +44,15 @@ fn segment_of(frame: &Sent) -> Option<Segment> {
 pub(in crate::drills) fn asked(bench: &mut Bench) {
     let mut host = Host::new(bench, Link::Asked);
     for _ in 0..30 {
-        let station = MacAddr([2, 0, 0, 1, 0, host.bench.below(4) as u8]);
+        let mac = MacAddr([2, 0, 0, 1, 0, host.bench.below(4) as u8]);
         let asker = host.bench.pick(&[NOBODY, THEIRS, Ipv4Addr::new(10, 0, 0, 7), Ipv4Addr::new(10, 0, 0, 8)]);
         let target = host.bench.pick(&[OURS[0], OURS[1], OURS[2], Ipv4Addr::new(10, 0, 0, 99), asker]);
         let operation = if host.bench.chance(4) { REPLY } else { REQUEST };
         let to = if host.bench.chance(3) { OWN } else { MacAddr::BROADCAST };
-        let mut frame = arp(to, operation, (station, asker), (ZERO, target));
+        let mut frame = arp(to, operation, (mac, asker), (ZERO, target));
         let is_malformed = host.bench.chance(6);
         if is_malformed {
-            // Hardware, protocol, their lengths, or the operation; or a station that is many.
+            // Hardware, protocol, their lengths, or the operation; or a MAC address that is of many.
             let (at, value) = host.bench.pick(&[(15, 6), (16, 9), (18, 8), (19, 16), (21, 9), (22, 3)]);
             frame[at] = value;
         } else {
@@ -70,41 +70,38 @@ pub(in crate::drills) fn asked(bench: &mut Bench) {
             ),
         );
         let Some(answer) = sent.first() else { continue };
-        let found = (answer.to_station(), answer.arp());
-        let expected = (station, Some((REPLY, OWN, target, station, asker)));
+        let found = (answer.to_mac(), answer.arp());
+        let expected = (mac, Some((REPLY, OWN, target, mac, asker)));
         host.must(found == expected, format_args!("RFC 826: {found:?}, not {expected:?}"));
     }
     host.is_empty();
 }
 
-/// The datagram of which `host` sends one to a neighbour, and the station that it goes to, if it goes.
+/// The datagram of which `host` sends one to a neighbour, and the MAC address that it goes to, if it goes.
 fn goes_to(host: &mut Host<'_>, from: FlowId, ip: Ipv4Addr) -> (Option<MacAddr>, Vec<Sent>) {
     let payload = host.bytes(20);
     let sent = host.send(from, &payload, to(ip), false);
     host.must(sent == Ok(20), format_args!("send(2): {sent:?}"));
     let sent = host.sent();
-    let station = sent.iter().find(|frame| frame.datagram().is_some_and(|(_, _, bytes)| bytes == payload)).map(Sent::to_station);
-    (station, sent)
+    let mac = sent.iter().find(|frame| frame.datagram().is_some_and(|(_, _, bytes)| bytes == payload)).map(Sent::to_mac);
+    (mac, sent)
 }
 
-/// RFC 1122 s2.3.2.1: what is known of a neighbour is asked for again after a time, first of its station, then of all; a station that is silent is no end of
+/// RFC 1122 s2.3.2.1: what is known of a neighbour is asked for again after a time, first of its MAC address, then of all; a host that is silent is no end of
 /// the neighbour, which may have another one by then.
 pub(in crate::drills) fn moved(bench: &mut Bench) {
     let mut host = Host::new(bench, Link::Asked);
     let socket = socket(&mut host, UdpOptions::default());
-    let (station, sent) = goes_to(&mut host, socket, THEIRS);
+    let (mac, sent) = goes_to(&mut host, socket, THEIRS);
     let asked = requests(&sent, THEIRS);
-    host.must(
-        station.is_none() && asked == [MacAddr::BROADCAST],
-        format_args!("RFC 826: {asked:?} is asked for a neighbour that is unknown"),
-    );
+    host.must(mac.is_none() && asked == [MacAddr::BROADCAST], format_args!("RFC 826: {asked:?} is asked for a neighbour that is unknown"));
     let request = sent.iter().find_map(Sent::arp);
     let expected = Some((REQUEST, OWN, OURS[0], ZERO, THEIRS));
     host.must(request == expected, format_args!("RFC 826: {request:?}, not {expected:?}"));
     host.give(arp(OWN, REPLY, (PEER, THEIRS), (OWN, OURS[0])));
     host.sent();
-    let (station, _) = goes_to(&mut host, socket, THEIRS);
-    host.must(station == Some(PEER), format_args!("RFC 826: a neighbour's datagrams go to {station:?}"));
+    let (mac, _) = goes_to(&mut host, socket, THEIRS);
+    host.must(mac == Some(PEER), format_args!("RFC 826: a neighbour's datagrams go to {mac:?}"));
     let second = MacAddr([2, 0, 0, 0, 0, 77]);
     if host.bench.chance(2) {
         // It says so itself (RFC 5227 s3).
@@ -126,15 +123,15 @@ pub(in crate::drills) fn moved(bench: &mut Bench) {
         let asked = requests(&all, THEIRS);
         host.must(
             asked.contains(&MacAddr::BROADCAST),
-            format_args!("RFC 1122 s2.3.2.1: {asked:?} was asked for a neighbour whose station is silent, and not everybody"),
+            format_args!("RFC 1122 s2.3.2.1: {asked:?} was asked for a neighbour who is silent, and not everybody"),
         );
         let lost = all.iter().filter(|frame| frame.datagram().is_none() && frame.arp().is_none()).count();
         host.must(lost == 0, "RFC 826: frames that nobody asked for");
         host.give(arp(OWN, REPLY, (second, THEIRS), (OWN, OURS[0])));
     }
     host.sent();
-    let (station, _) = goes_to(&mut host, socket, THEIRS);
-    host.must(station == Some(second), format_args!("RFC 826: a neighbour's datagrams go to {station:?}, which has moved to {second}"));
+    let (mac, _) = goes_to(&mut host, socket, THEIRS);
+    host.must(mac == Some(second), format_args!("RFC 826: a neighbour's datagrams go to {mac:?}, which has moved to {second}"));
     host.close(socket);
     host.is_empty();
 }
@@ -178,17 +175,17 @@ pub(in crate::drills) fn several(bench: &mut Bench) {
         format_args!("RFC 1122 s2.3.2.2: {} SYNs go to a neighbour that is known now, after {between} and {pause} ms", syns.len()),
     );
     let released: Vec<_> =
-        sent.iter().filter_map(|frame| Some((frame.datagram()?.2.to_vec(), frame.ttl_and_tos()?, frame.to_station()))).collect();
+        sent.iter().filter_map(|frame| Some((frame.datagram()?.2.to_vec(), frame.ttl_and_tos()?, frame.to_mac()))).collect();
     host.must(
         released.last().map(|(bytes, ..)| bytes) == payloads.last(),
         "RFC 1122 s2.3.2.2: the latest datagram for a neighbour is not the last that it gets once it is known",
     );
     host.must(released.len() <= 256, format_args!("RFC 1122 s2.3.2.2: {} datagrams waited for a neighbour", released.len()));
-    for (bytes, kind, station) in &released {
+    for (bytes, kind, mac) in &released {
         host.must(payloads.contains(bytes), "send(2): a datagram that waited is not what was written");
         host.must(
-            (*kind, *station) == ((ttl, tos), PEER),
-            format_args!("ip(7), IP_TTL, IP_TOS: {kind:?} of a datagram that waited, of {:?}, to {station}", (ttl, tos)),
+            (*kind, *mac) == ((ttl, tos), PEER),
+            format_args!("ip(7), IP_TTL, IP_TOS: {kind:?} of a datagram that waited, of {:?}, to {mac}", (ttl, tos)),
         );
     }
     // It stands from then on.
@@ -217,37 +214,37 @@ pub(in crate::drills) fn several(bench: &mut Bench) {
     host.is_empty();
 }
 
-/// RFC 5227 s3: who gets another station announces each of its addresses, if it is to; it answers, sends and hears by that one from then on.
+/// RFC 5227 s3: who gets another MAC address announces each of its addresses, if it is to; it answers, sends and hears by that one from then on.
 pub(in crate::drills) fn readdressed(bench: &mut Bench) {
     let mut host = Host::new(bench, Link::Asked);
     let socket = socket(&mut host, UdpOptions::default());
     for number in 1..4 {
         let before = host.port.borrow().mac;
-        let station = MacAddr([2, 0, 0, 9, 9, number]);
-        host.port.borrow_mut().mac = station;
+        let mac = MacAddr([2, 0, 0, 9, 9, number]);
+        host.port.borrow_mut().mac = mac;
         let announces = host.bench.chance(2);
         host.ring.readdress(announces);
         let sent = host.sent();
-        let mut told: Vec<_> = sent.iter().filter_map(|frame| Some((frame.to_station(), frame.arp()?))).collect();
+        let mut told: Vec<_> = sent.iter().filter_map(|frame| Some((frame.to_mac(), frame.arp()?))).collect();
         told.sort_unstable_by_key(|(_, (_, _, sender, ..))| *sender);
-        let mut expected: Vec<_> = OURS.iter().map(|&ip| (MacAddr::BROADCAST, (REQUEST, station, ip, ZERO, ip))).collect();
+        let mut expected: Vec<_> = OURS.iter().map(|&ip| (MacAddr::BROADCAST, (REQUEST, mac, ip, ZERO, ip))).collect();
         expected.retain(|_| announces);
         host.must(told == expected && sent.len() == told.len(), format_args!("RFC 5227 s3: {told:?} is announced, not {expected:?}"));
         let target = host.bench.pick(&OURS);
         host.give(arp(MacAddr::BROADCAST, REQUEST, (PEER, THEIRS), (ZERO, target)));
         let answer = host.sent().first().and_then(Sent::arp);
-        let expected = Some((REPLY, station, target, PEER, THEIRS));
+        let expected = Some((REPLY, mac, target, PEER, THEIRS));
         host.must(answer == expected, format_args!("RFC 826: {answer:?}, not {expected:?}"));
-        for (to, hears) in [(before, false), (station, true)] {
+        for (to, hears) in [(before, false), (mac, true)] {
             let mut packet = Packet::new(THEIRS, OURS[0], UDP, udp(600, 500, b"datagram"));
             packet.to = to;
             host.give(packet.filled());
             let heard = host.take(socket).is_some();
-            host.must(heard == hears, format_args!("IEEE 802.3: a frame for {to} is heard ({heard}) by {station}, which was {before}"));
+            host.must(heard == hears, format_args!("IEEE 802.3: a frame for {to} is heard ({heard}) by {mac}, which was {before}"));
         }
         let (to, sent) = goes_to(&mut host, socket, THEIRS);
-        let from = sent.last().map(Sent::sender_station);
-        host.must(to == Some(PEER) && from == Some(station), format_args!("RFC 826: a datagram goes from {from:?} to {to:?}"));
+        let from = sent.last().map(Sent::sender_mac);
+        host.must(to == Some(PEER) && from == Some(mac), format_args!("RFC 826: a datagram goes from {from:?} to {to:?}"));
     }
     host.close(socket);
     host.is_empty();
@@ -257,11 +254,11 @@ pub(in crate::drills) fn readdressed(bench: &mut Bench) {
 /// everybody is asked, as often; and nobody any more once it has answered, or nobody has.
 pub(in crate::drills) fn silent(bench: &mut Bench) {
     let mut host = Host::new(bench, Link::Asked);
-    let station = MacAddr([2, 0, 0, 1, 0, 1]);
+    let mac = MacAddr([2, 0, 0, 1, 0, 1]);
     let from = socket(&mut host, UdpOptions::default());
     let sent = host.send(from, b"first", to(THEIRS), false);
     host.must(sent == Ok(5), format_args!("send(2): {sent:?}"));
-    host.give(arp(OWN, REPLY, (station, THEIRS), (OWN, OURS[0])));
+    host.give(arp(OWN, REPLY, (mac, THEIRS), (OWN, OURS[0])));
     // (Linux's base_reachable_time, and a little more.)
     let pause = host.bench.between(30_001, 90_000);
     host.pass(Duration::from_millis(pause));
@@ -271,14 +268,14 @@ pub(in crate::drills) fn silent(bench: &mut Bench) {
     host.must(sent == Ok(6), format_args!("send(2): {sent:?}"));
     let answered = host.bench.below(9) as usize;
     let mut frames = host.sent();
-    let goes = frames.iter().any(|frame| frame.datagram().is_some() && frame.to_station() == station);
+    let goes = frames.iter().any(|frame| frame.datagram().is_some() && frame.to_mac() == mac);
     host.must(goes, "RFC 4861 s7.3.2: what is sent to a neighbour that may have moved waits");
-    let ask = |count: usize| [vec![station; count.min(3)], vec![MacAddr::BROADCAST; count.saturating_sub(3)]].concat();
+    let ask = |count: usize| [vec![mac; count.min(3)], vec![MacAddr::BROADCAST; count.saturating_sub(3)]].concat();
     let expected = ask(answered.clamp(1, 6));
     if (1..=6).contains(&answered) {
         let rest = host.bench.below(900);
         host.pass(Duration::from_millis(1000 * (answered as u64 - 1) + rest));
-        host.give(arp(OWN, REPLY, (station, THEIRS), (OWN, OURS[0])));
+        host.give(arp(OWN, REPLY, (mac, THEIRS), (OWN, OURS[0])));
         host.pass(Duration::from_secs(10));
     } else {
         host.pass(Duration::from_secs(20));

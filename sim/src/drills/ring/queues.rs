@@ -267,9 +267,9 @@ fn dropped_of(host: &Host<'_>, socket: FlowId) -> u64 {
     host.ring.info(socket).map_or(0, |info| info.counters.rx_drops)
 }
 
-/// What is undecided is shown in the order in which it came; the reader gets what was admitted, and all the rest once the screen goes; what was dropped
+/// What is undecided is shown in the order in which it came; the reader gets what was admitted, and all the rest once the filter goes; what was dropped
 /// or given back takes no room.
-pub(in crate::drills) fn screening(bench: &mut Bench) {
+pub(in crate::drills) fn filtering(bench: &mut Bench) {
     let mut host = super::host(bench);
     let rcvbuf = 20_000;
     let socket = host.open(address(1, PORT), UdpOptions { rcvbuf, ..UdpOptions::default() });
@@ -278,8 +278,8 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
     // What a datagram takes beside its bytes, at most.
     let beside = rcvbuf / room.max(1) - 100;
     for _ in 0..host.bench.between(1, 4) {
-        let on = host.ring.screen(socket, true);
-        host.must(on.is_ok(), format_args!("{on:?} of a screen"));
+        let on = host.ring.set_recv_filter(socket, true);
+        host.must(on.is_ok(), format_args!("{on:?} of a receive filter"));
         let (mut undecided, mut admitted, mut held) = (VecDeque::new(), VecDeque::new(), Vec::new());
         for _ in 0..host.bench.between(1, 30) {
             if host.bench.chance(2) {
@@ -328,8 +328,8 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
             }
         }
         host.edges(socket);
-        let off = host.ring.screen(socket, false);
-        host.must(off.is_ok(), format_args!("{off:?} of a screen that goes"));
+        let off = host.ring.set_recv_filter(socket, false);
+        host.must(off.is_ok(), format_args!("{off:?} of a receive filter that goes"));
         let is_readable = host.edges(socket).contains(Readiness::IN);
         host.must(is_readable || undecided.is_empty(), "epoll(7): what was undecided can be read, and nobody is told");
         admitted.extend(undecided);
@@ -346,7 +346,7 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
             host.ring.give_back(host.now, socket, len);
         }
     }
-    // (What came while there was a screen was not the model's.)
+    // (What came while there was a filter was not the model's.)
     let mut count = 0;
     loop {
         let before = host.ring.udp_backlog(socket).map_or(0, |backlog| backlog.packets);
@@ -356,7 +356,7 @@ pub(in crate::drills) fn screening(bench: &mut Bench) {
         }
         count += 1;
     }
-    host.must(count == room, format_args!("socket(7), SO_RCVBUF: room for {count} datagrams after a screen, where there was for {room}"));
+    host.must(count == room, format_args!("socket(7), SO_RCVBUF: room for {count} datagrams after a filter, where there was for {room}"));
     host.close(socket);
     host.is_empty();
 }

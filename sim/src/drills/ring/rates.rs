@@ -72,7 +72,7 @@ fn limit(bench: &mut Bench, ring: &mut Ring<SimQueues>, sender: &mut Sender) {
 
 fn send(bench: &mut Bench, ring: &mut Ring<SimQueues>, sender: &Sender, now: Instant) {
     let bytes = bytes_at(0, bench.between(1, 1_400) as usize);
-    let to = Some((address(2, 600).into(), NextHop::Station(PEER)));
+    let to = Some((address(2, 600).into(), NextHop::Mac(PEER)));
     let sent = ring.udp_send(now, sender.socket, &[IoSlice::new(&bytes)], OURS[0].into(), to);
     bench.must(sent == Ok(bytes.len()), format_args!("send(2): {sent:?} of {} bytes", bytes.len()));
 }

@@ -40,8 +40,8 @@ fn message(host: &Host<'_>, frame: &Sent) -> (u8, Ipv4Addr) {
     host.must(igmp[1] == 0, "RFC 2236 s2.2: a report has no response time");
     let expected = if igmp[0] == LEAVE { ALL_ROUTERS } else { group };
     host.must(ip.dst == expected, format_args!("RFC 2236 s9: a message of type {:#x} about {group} goes to {}", igmp[0], ip.dst));
-    let station = frame.to_station();
-    host.must(station == MacAddr::of_group(expected.into()), format_args!("RFC 1112 s6.4: a message for {expected} goes to {station}"));
+    let mac = frame.to_mac();
+    host.must(mac == MacAddr::of_group(expected.into()), format_args!("RFC 1112 s6.4: a message for {expected} goes to {mac}"));
     (igmp[0], group)
 }
 

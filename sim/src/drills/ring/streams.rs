@@ -6,7 +6,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::tcp;
 
 use super::host::{Host, OURS};
-use crate::apps::by_hand::{Departing, Ends};
+use crate::apps::by_hand::{Ends, Outgoing};
 use crate::drills::bench::bytes_at;
 use crate::drills::card::{OWN, PEER};
 use crate::segment::{ACK, SYN, Segment};
@@ -30,7 +30,7 @@ pub(super) fn plain() -> tcp::Config {
 pub(super) fn segment(from: SocketAddrV4, to: SocketAddrV4, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     let options: &[u8] = if flags & SYN != 0 { &[2, 4, 5, 180] } else { &[] };
     let ends = Ends { from: PEER, to: OWN, vlan: None, src: from.into(), dst: to.into() };
-    let (head, payload) = Departing { seq, ack, flags, window: 60_000, options, payload }.frame(&ends);
+    let (head, payload) = Outgoing { seq, ack, flags, window: 60_000, options, payload }.frame(&ends);
     [&head, payload].concat()
 }
 
@@ -58,7 +58,7 @@ impl PeerEnd {
 
     /// A connection that stands.
     pub(super) fn connect(host: &mut Host<'_>, port: u16, remote: SocketAddrV4, config: &tcp::Config) -> Self {
-        let mut stream = Self::begin(host, port, remote, NextHop::Station(PEER), config);
+        let mut stream = Self::begin(host, port, remote, NextHop::Mac(PEER), config);
         stream.finish(host);
         stream
     }

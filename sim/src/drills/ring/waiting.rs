@@ -8,7 +8,7 @@ use ringway_stack::tcp;
 
 use super::host::{Host, Link, OURS, THEIRS, address};
 use super::streams::{PeerEnd, plain, segment};
-use crate::apps::by_hand::{Departing, Ends};
+use crate::apps::by_hand::{Ends, Outgoing};
 use crate::drills::bench::{Bench, TIME_WAIT};
 use crate::drills::card::{OWN, PEER};
 use crate::segment::{ACK, FIN, SYN, Segment};
@@ -32,7 +32,7 @@ pub(in crate::drills) fn unaccepted(bench: &mut Bench) {
     }
     for _ in 0..host.bench.below(waiting.len() as u64 + 1) {
         let (remote, bytes) = waiting.remove(host.bench.below(waiting.len() as u64) as usize);
-        let left = host.ring.dissolve(host.now, local.into(), remote.into());
+        let left = host.ring.end_silently(host.now, local.into(), remote.into());
         let is_whole = left.as_ref().is_ok_and(|left| !left.accepted && left.unread.len() == bytes);
         host.must(is_whole, format_args!("{left:?} of a connection that nobody accepted, with {bytes} bytes"));
     }
@@ -55,8 +55,8 @@ pub(in crate::drills) fn unaccepted(bench: &mut Bench) {
 fn stamped(stream: &PeerEnd, value: u32) -> Vec<u8> {
     let options = [&[2, 4, 5, 180, 1, 1, 8, 10][..], &value.to_be_bytes(), &[0; 4]].concat();
     let ends = Ends { from: PEER, to: OWN, vlan: None, src: stream.remote.into(), dst: stream.local.into() };
-    let departing = Departing { seq: stream.nxt, ack: stream.rcv, flags: SYN | ACK, window: 60_000, options: &options, payload: &[] };
-    let (head, payload) = departing.frame(&ends);
+    let outgoing = Outgoing { seq: stream.nxt, ack: stream.rcv, flags: SYN | ACK, window: 60_000, options: &options, payload: &[] };
+    let (head, payload) = outgoing.frame(&ends);
     [&head, payload].concat()
 }
 

@@ -172,7 +172,7 @@ fn arp_says_that_everybody_is_the_attacker() {
     for (kind, ip) in about {
         for frame in forged(&witness(), kind) {
             assert!(matches!(dissect::payload(&frame), Payload::Lookup(_)), "{kind}");
-            assert_eq!((&frame[22..28], &frame[28..32]), (&STATION.0[..], &ip[..]));
+            assert_eq!((&frame[22..28], &frame[28..32]), (&ATTACKER_MAC.0[..], &ip[..]));
             assert!(frame[21] == 2 && frame[..6] == mac(0).0 || frame[21] == 1 && frame[38..42] == ip, "{kind}");
         }
     }

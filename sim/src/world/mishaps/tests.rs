@@ -141,13 +141,13 @@ impl App for Echoer {
     }
 }
 
-struct Story {
+struct Run {
     world: World,
     hosts: [HostId; 3],
     errors: Shared<Vec<Error>>,
 }
 
-impl Story {
+impl Run {
     /// Where everybody stands, and what happened last.
     fn describe(&self) -> String {
         let mut lines = vec![format!("{:?}", self.errors.read())];
@@ -164,7 +164,7 @@ impl Story {
 }
 
 /// A server and two clients who want `echoes` each.
-fn story(seed: u64, faults: Faults, host_faults: HostFaults, echoes: u32) -> Story {
+fn begin(seed: u64, faults: Faults, host_faults: HostFaults, echoes: u32) -> Run {
     let mut world = World::new(WorldConfig { seed, capture: Capture::Frames });
     let link = LinkConfig { latency: millis(1), faults, ..LinkConfig::default() };
     let hosts = ["server", "one", "two"].map(|name| world.add_host(HostConfig::named(name).link(link).faults(host_faults)));
@@ -175,17 +175,17 @@ fn story(seed: u64, faults: Faults, host_faults: HostFaults, echoes: u32) -> Sto
         let errors = errors.clone();
         world.add_restartable(client, move || Box::new(Asker::new(server, echoes, errors.clone())));
     }
-    Story { world, hosts, errors }
+    Run { world, hosts, errors }
 }
 
 /// Three seconds of faults, then none: everyone must get done. Returns the world at its end.
-fn weather(seed: u64, faults: Faults, host_faults: HostFaults) -> Story {
-    let mut story = story(seed, faults, host_faults, 200);
-    story.world.run_until(at(3000));
-    story.world.set_faults(false);
-    let finished = story.world.run_until_finished(at(3000) + Duration::from_secs(300));
-    assert!(finished.is_ok(), "seed {seed}: {finished:?}\n{}", story.describe());
-    story
+fn weather(seed: u64, faults: Faults, host_faults: HostFaults) -> Run {
+    let mut run = begin(seed, faults, host_faults, 200);
+    run.world.run_until(at(3000));
+    run.world.set_faults(false);
+    let finished = run.world.run_until_finished(at(3000) + Duration::from_secs(300));
+    assert!(finished.is_ok(), "seed {seed}: {finished:?}\n{}", run.describe());
+    run
 }
 
 fn every(ms: u64, length_max: u64) -> Episodes {
@@ -198,7 +198,7 @@ fn mishaps(world: &World) -> Vec<(Instant, usize, Mishap)> {
 }
 
 /// A class alone: it strikes, the programs get done, and a second run is the same.
-fn check(seed: u64, faults: Faults, host_faults: HostFaults, counts: &[fn(&FaultCounts) -> u64]) -> Story {
+fn check(seed: u64, faults: Faults, host_faults: HostFaults, counts: &[fn(&FaultCounts) -> u64]) -> Run {
     let run = |seed| weather(seed, faults, host_faults).world.report();
     let report: Report = assert_deterministic(seed, run);
     for (i, count) in counts.iter().enumerate() {
@@ -207,20 +207,20 @@ fn check(seed: u64, faults: Faults, host_faults: HostFaults, counts: &[fn(&Fault
     weather(seed, faults, host_faults)
 }
 
-fn link(faults: Faults, counts: &[fn(&FaultCounts) -> u64]) -> Story {
+fn link(faults: Faults, counts: &[fn(&FaultCounts) -> u64]) -> Run {
     check(1, faults, HostFaults::default(), counts)
 }
 
-fn host(faults: HostFaults, counts: &[fn(&FaultCounts) -> u64]) -> Story {
+fn host(faults: HostFaults, counts: &[fn(&FaultCounts) -> u64]) -> Run {
     check(1, Faults::default(), faults, counts)
 }
 
 #[test]
 fn calm() {
-    let story = link(Faults::default(), &[]);
-    assert_eq!(story.world.trace().faults(), FaultCounts::default());
-    assert!(story.errors.read().is_empty());
-    assert!(mishaps(&story.world).is_empty());
+    let run = link(Faults::default(), &[]);
+    assert_eq!(run.world.trace().faults(), FaultCounts::default());
+    assert!(run.errors.read().is_empty());
+    assert!(mishaps(&run.world).is_empty());
 }
 
 #[test]
@@ -238,18 +238,18 @@ fn narrow_links() {
 #[test]
 fn short_paths_with_routers_that_say_so() {
     let faults = Faults { mtu: every(300, 400), mtu_min: 576, ..Faults::default() };
-    let story = link(faults, &[|c| c.mtu_changes, |c| c.too_long, |c| c.fragmentation_needed]);
-    assert!(story.errors.read().is_empty());
-    assert_eq!(story.world.trace().faults().too_long, story.world.trace().faults().fragmentation_needed);
+    let run = link(faults, &[|c| c.mtu_changes, |c| c.too_long, |c| c.fragmentation_needed]);
+    assert!(run.errors.read().is_empty());
+    assert_eq!(run.world.trace().faults().too_long, run.world.trace().faults().fragmentation_needed);
     // Whoever was told needed no timeout.
-    assert!(story.world.trace().silence_max() < millis(150), "{:?}", story.world.trace().silence_max());
+    assert!(run.world.trace().silence_max() < millis(150), "{:?}", run.world.trace().silence_max());
 }
 
 #[test]
 fn short_paths_with_routers_that_do_not() {
     let faults = Faults { mtu: every(500, 3000), mtu_min: 576, mtu_silence_ppm: 1_000_000, ..Faults::default() };
-    let story = link(faults, &[|c| c.mtu_changes, |c| c.too_long]);
-    assert_eq!(story.world.trace().faults().fragmentation_needed, 0);
+    let run = link(faults, &[|c| c.mtu_changes, |c| c.too_long]);
+    assert_eq!(run.world.trace().faults().fragmentation_needed, 0);
 }
 
 /// A path that stays as short as it is: whoever is told needs no timeout, whoever isn't finds out.
@@ -257,7 +257,7 @@ fn short_paths_with_routers_that_do_not() {
 fn a_short_path_that_stays() {
     for (mtu_silence_ppm, by) in [(0, 700), (1_000_000, 10_000)] {
         let faults = Faults { mtu_silence_ppm, ..Faults::default() };
-        let Story { mut world, hosts: [_, one, _], errors } = story(1, faults, HostFaults::default(), 40);
+        let Run { mut world, hosts: [_, one, _], errors } = begin(1, faults, HostFaults::default(), 40);
         world.change_link(one, |link| link.mtu = Some(1000));
         assert!(world.run_until_finished(at(by)).is_ok(), "silence {mtu_silence_ppm}");
         let counts = world.trace().faults();
@@ -274,37 +274,37 @@ fn partitions() {
 
 #[test]
 fn flapping_links() {
-    let story = link(Faults { flap: every(300, 800), ..Faults::default() }, &[|c| c.flaps, |c| c.link_down]);
-    let ups = mishaps(&story.world).iter().filter(|m| m.2 == Mishap::CarrierFound).count() as u64;
-    assert_eq!(ups, story.world.trace().faults().flaps, "each comes up again");
+    let run = link(Faults { flap: every(300, 800), ..Faults::default() }, &[|c| c.flaps, |c| c.link_down]);
+    let ups = mishaps(&run.world).iter().filter(|m| m.2 == Mishap::CarrierFound).count() as u64;
+    assert_eq!(ups, run.world.trace().faults().flaps, "each comes up again");
 }
 
 #[test]
 fn jumping_clocks() {
-    let story = host(HostFaults { clock: every(200, 2000), ..HostFaults::default() }, &[|c| c.clock_jumps]);
-    assert!(story.hosts.iter().all(|&h| story.world.host(h).clock_ahead() > Duration::ZERO));
-    assert!(story.errors.read().is_empty());
+    let run = host(HostFaults { clock: every(200, 2000), ..HostFaults::default() }, &[|c| c.clock_jumps]);
+    assert!(run.hosts.iter().all(|&h| run.world.host(h).clock_ahead() > Duration::ZERO));
+    assert!(run.errors.read().is_empty());
 }
 
 #[test]
 fn pausing_hosts() {
-    let story = host(HostFaults { pause: every(200, 500), ..HostFaults::default() }, &[|c| c.pauses]);
-    assert!(story.errors.read().is_empty());
+    let run = host(HostFaults { pause: every(200, 500), ..HostFaults::default() }, &[|c| c.pauses]);
+    assert!(run.errors.read().is_empty());
 }
 
 #[test]
 fn crashing_hosts() {
-    let story = host(HostFaults { crash: every(400, 300), ..HostFaults::default() }, &[|c| c.crashes, |c| c.host_down]);
-    assert!(story.hosts.iter().all(|&h| story.world.host(h).boots() > 0));
-    assert!(story.errors.read().contains(&Error::Reset), "{:?}", story.errors.read());
+    let run = host(HostFaults { crash: every(400, 300), ..HostFaults::default() }, &[|c| c.crashes, |c| c.host_down]);
+    assert!(run.hosts.iter().all(|&h| run.world.host(h).boots() > 0));
+    assert!(run.errors.read().contains(&Error::Reset), "{:?}", run.errors.read());
 }
 
 #[test]
 fn moving_neighbours() {
-    let story = host(HostFaults { neighbour: every(400, 1), ..HostFaults::default() }, &[|c| c.neighbour_changes]);
-    assert!(mishaps(&story.world).iter().any(|m| matches!(m.2, Mishap::Moved { announced: true })));
-    assert!(mishaps(&story.world).iter().any(|m| matches!(m.2, Mishap::Moved { announced: false })));
-    assert!(mishaps(&story.world).iter().any(|m| m.2 == Mishap::Forgot));
+    let run = host(HostFaults { neighbour: every(400, 1), ..HostFaults::default() }, &[|c| c.neighbour_changes]);
+    assert!(mishaps(&run.world).iter().any(|m| matches!(m.2, Mishap::Moved { announced: true })));
+    assert!(mishaps(&run.world).iter().any(|m| matches!(m.2, Mishap::Moved { announced: false })));
+    assert!(mishaps(&run.world).iter().any(|m| m.2 == Mishap::Forgot));
 }
 
 /// RFC 5927: nobody off the path can do a connection harm by ICMP.
@@ -312,7 +312,7 @@ fn moving_neighbours() {
 fn forged_errors_harm_nobody() {
     for seed in 0..5 {
         let icmp = HostFaults { icmp: every(5, 1), ..HostFaults::default() };
-        let Story { mut world, hosts, errors } = story(seed, Faults::default(), icmp, 100_000);
+        let Run { mut world, hosts, errors } = begin(seed, Faults::default(), icmp, 100_000);
         world.run_until(at(5000));
         assert!(world.trace().faults().icmp_forged > 1000, "{:?}", world.trace().faults());
         assert!(errors.read().is_empty());
@@ -331,7 +331,7 @@ fn forged_frames_harm_nobody() {
     let mut seen = BTreeSet::new();
     for seed in 0..8 {
         let forge = HostFaults { forge_ppm: 150_000, ..HostFaults::default() };
-        let Story { mut world, errors, .. } = story(seed, Faults::default(), forge, 300_000);
+        let Run { mut world, errors, .. } = begin(seed, Faults::default(), forge, 300_000);
         world.run_until(at(5000));
         assert!(errors.read().is_empty(), "{:?}", errors.read());
         assert_eq!(world.trace().faults().lied, 0);
@@ -396,7 +396,7 @@ fn an_episode_class_reshuffles_no_other() {
 
 #[test]
 fn a_crashed_host_says_nothing_and_its_heir_resets_what_it_finds() {
-    let Story { mut world, hosts: [server, one, two], errors } = story(1, Faults::default(), HostFaults::default(), 1000);
+    let Run { mut world, hosts: [server, one, two], errors } = begin(1, Faults::default(), HostFaults::default(), 1000);
     world.run_until(at(100));
     let before = world.host(server).ring().open_flows().len();
     assert!(before >= 3, "two connections and a listener");
@@ -417,14 +417,14 @@ fn a_crashed_host_says_nothing_and_its_heir_resets_what_it_finds() {
 
 #[test]
 fn mishaps_are_told_in_traces() {
-    let story =
+    let run =
         weather(1, Faults { flap: every(300, 100), ..Faults::default() }, HostFaults { pause: every(300, 100), ..HostFaults::default() });
-    let text = crate::trace::render(story.world.trace());
+    let text = crate::trace::render(run.world.trace());
     for line in ["server ! [the link goes down]", "one ! [the link comes up]", "two ! [the host pauses]", "two ! [the host goes on]"] {
         assert!(text.contains(line), "{line}");
     }
     let mut pcap = Vec::new();
-    story.world.trace().write_pcapng(&mut pcap).unwrap();
+    run.world.trace().write_pcapng(&mut pcap).unwrap();
     let told = |words: &[u8]| pcap.windows(words.len()).any(|w| w == words);
     assert!(told(b"ms: the link comes up") && told(b"ms: the host goes on") && told(b"dropped: no carrier"));
 }
@@ -432,7 +432,7 @@ fn mishaps_are_told_in_traces() {
 /// The client's port, and its connection at the server, are from before the crash.
 #[test]
 fn a_client_that_crashed_gets_its_old_port_back() {
-    let Story { mut world, hosts: [_, one, _], errors } = story(1, Faults::default(), HostFaults::default(), 50);
+    let Run { mut world, hosts: [_, one, _], errors } = begin(1, Faults::default(), HostFaults::default(), 50);
     world.run_until(at(100));
     world.crash(one);
     world.run_until(at(150));
@@ -443,7 +443,7 @@ fn a_client_that_crashed_gets_its_old_port_back() {
 
 #[test]
 fn who_is_cut_off_hears_nothing_until_it_heals() {
-    let Story { mut world, hosts: [server, one, two], .. } = story(1, Faults::default(), HostFaults::default(), 100_000);
+    let Run { mut world, hosts: [server, one, two], .. } = begin(1, Faults::default(), HostFaults::default(), 100_000);
     world.run_until(at(100));
     let heard = |world: &World, from: u64, host: HostId| {
         let delivered = world.trace().records().iter().filter(|r| r.what == What::Delivered);

@@ -101,7 +101,7 @@ fn a_stream_goes_on_from_bytes() {
 }
 
 #[test]
-fn a_peer_that_is_told_of_the_new_station_repeats_what_it_sent_to_the_old_one() {
+fn a_peer_that_is_told_of_the_new_mac_address_repeats_what_it_sent_to_the_old_one() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"lost on the way").unwrap();
@@ -113,7 +113,7 @@ fn a_peer_that_is_told_of_the_new_station_repeats_what_it_sent_to_the_old_one() 
     assert_eq!(read(&mut new, pair.now, id, 64), Ok(b"lost on the way".to_vec()), "without waiting for a timer");
 }
 
-/// The peer is at the end of a wire, and refuses what comes from another station than the one that it knows.
+/// The peer is at the end of a wire, and refuses what comes from another MAC address than the one that it knows.
 #[test]
 fn a_stream_whose_peer_has_yet_to_follow_says_nothing_and_hears() {
     let mut pair = Pair::new();
@@ -170,8 +170,8 @@ fn what_comes_late_from_where_the_peer_was_is_refused_by_nobody() {
         let (client, server, _) = pair.connected();
         pair.a.output.caps.point_to_point = true;
         let here = MacAddr([2, 0, 0, 0, 0, 77]);
-        let hop = NextHop::Station(if elsewhere { here } else { pair.b.queues().mac });
-        pair.a.tcp_retarget(pair.now, client, NextHop::Station(pair.b.queues().mac)).unwrap();
+        let hop = NextHop::Mac(if elsewhere { here } else { pair.b.queues().mac });
+        pair.a.tcp_retarget(pair.now, client, NextHop::Mac(pair.b.queues().mac)).unwrap();
         pair.settle();
         write(&mut pair.b, pair.now, server, b"late").unwrap();
         let mut frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
@@ -189,7 +189,7 @@ fn what_comes_late_from_where_the_peer_was_is_refused_by_nobody() {
     }
 }
 
-/// What `pair.a` sends in answer to a frame of `pair.b`'s that comes from another station: so many resets.
+/// What `pair.a` sends in answer to a frame of `pair.b`'s that comes from another MAC address: so many resets.
 fn resets_for(pair: &mut Pair, mut frame: Vec<u8>, from: MacAddr) -> usize {
     frame[6..12].copy_from_slice(&from.0);
     pair.a.queues_mut().inward.lock().unwrap().push_back(frame);
@@ -199,16 +199,16 @@ fn resets_for(pair: &mut Pair, mut frame: Vec<u8>, from: MacAddr) -> usize {
     pair.a.queues().out.lock().unwrap().iter().filter(is_reset).count()
 }
 
-/// A peer that has moved twice, as quickly as it can be told, has late frames from two stations.
+/// A peer that has moved twice, as quickly as it can be told, has late frames from two MAC addresses.
 #[test]
-fn all_stations_where_the_peer_was_are_remembered() {
+fn all_mac_addresses_where_the_peer_was_are_remembered() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
     pair.a.output.caps.point_to_point = true;
     let was = pair.b.queues().mac;
     let [second, third, strangers] = [77, 78, 79].map(|last| MacAddr([2, 0, 0, 0, 0, last]));
-    for station in [was, second, third] {
-        pair.a.tcp_retarget(pair.now, client, NextHop::Station(station)).unwrap();
+    for mac in [was, second, third] {
+        pair.a.tcp_retarget(pair.now, client, NextHop::Mac(mac)).unwrap();
     }
     write(&mut pair.b, pair.now, server, b"late").unwrap();
     let frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
@@ -226,11 +226,11 @@ fn a_stream_that_comes_back_remembers_where_its_peer_was_when_it_left() {
     pair.a.output.caps.point_to_point = true;
     let ends = (SocketAddr::new(A, 5000), SocketAddr::new(B, 80));
     let (was, now_at) = (pair.b.queues().mac, MacAddr([2, 0, 0, 0, 0, 77]));
-    pair.a.tcp_retarget(pair.now, client, NextHop::Station(was)).unwrap();
+    pair.a.tcp_retarget(pair.now, client, NextHop::Mac(was)).unwrap();
     pair.settle();
     let bytes = pair.a.tcp_written(client).unwrap();
     drop(pair.a.detach_stream(pair.now, client).unwrap());
-    let back = pair.a.adopt_snapshot(pair.now, ends, NextHop::Station(now_at), &tcp::Config::default(), &bytes).unwrap();
+    let back = pair.a.adopt_snapshot(pair.now, ends, NextHop::Mac(now_at), &tcp::Config::default(), &bytes).unwrap();
     write(&mut pair.b, pair.now, server, b"late").unwrap();
     let frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
     assert_eq!(resets_for(&mut pair, frame, was), 0);
@@ -246,8 +246,8 @@ fn a_late_syn_from_where_the_peer_was_begins_nothing() {
     pair.settle();
     let server = pair.b.tcp_accept(listener).unwrap();
     pair.b.output.caps.point_to_point = true;
-    for station in [pair.a.queues().mac, MacAddr([2, 0, 0, 0, 0, 77])] {
-        pair.b.tcp_retarget(pair.now, server, NextHop::Station(station)).unwrap();
+    for mac in [pair.a.queues().mac, MacAddr([2, 0, 0, 0, 0, 77])] {
+        pair.b.tcp_retarget(pair.now, server, NextHop::Mac(mac)).unwrap();
     }
     pair.b.queues_mut().inward.lock().unwrap().push_back(syn.clone());
     pair.b.poll(pair.now);
@@ -261,14 +261,14 @@ fn a_late_syn_from_where_the_peer_was_begins_nothing() {
     assert_eq!((pair.b.queues().out.lock().unwrap().len(), pair.b.occupied()), (0, 1), "the listener alone is there");
 }
 
-/// The peer's new station has yet to hear where the connection is, and is not to take this one's death for its end.
+/// The host that the peer is at now has yet to hear where the connection is, and is not to take this one's death for its end.
 #[test]
 fn who_gives_a_stream_away_counts_on_a_peer_that_goes_over() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
     pair.a.output.caps.point_to_point = true;
     let (was, now_at) = (pair.b.queues().mac, MacAddr([2, 0, 0, 0, 0, 77]));
-    pair.a.tcp_retarget(pair.now, client, NextHop::Station(was)).unwrap();
+    pair.a.tcp_retarget(pair.now, client, NextHop::Mac(was)).unwrap();
     drop(pair.a.detach_stream(pair.now, client).unwrap());
     write(&mut pair.b, pair.now, server, b"here").unwrap();
     let frame = pair.a.queues().inward.lock().unwrap().pop_back().unwrap();
@@ -284,12 +284,12 @@ fn a_stream_that_the_program_aborted_while_it_was_silent_is_over_when_its_peer_i
     let mut pair = Pair::new();
     let (_, server, _) = pair.connected();
     let (mut new, id) = moved_as_bytes(&mut pair, server);
-    let station = pair.a.queues().mac;
-    new.tcp_retarget(pair.now, id, NextHop::Station(station)).unwrap();
+    let mac = pair.a.queues().mac;
+    new.tcp_retarget(pair.now, id, NextHop::Mac(mac)).unwrap();
     new.tcp_keep_silent(id).unwrap();
     new.close(pair.now, id, true);
     assert_eq!(new.occupied(), 1, "its reset is still to be said");
-    new.queues_mut().events.push_back(DeviceEvent::PeerGone(station));
+    new.queues_mut().events.push_back(DeviceEvent::PeerGone(mac));
     new.poll(pair.now);
     assert_eq!(new.occupied(), 0);
 }
@@ -402,10 +402,10 @@ fn what_cannot_be_passed_on_stays() {
 }
 
 /// What B still has to read, and A, once neither ring carries their connection.
-fn dissolved(pair: &mut Pair) -> (Vec<u8>, Vec<u8>) {
+fn ended_silently(pair: &mut Pair) -> (Vec<u8>, Vec<u8>) {
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
-    let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    let of_a = pair.a.end_silently(pair.now, a, b).unwrap();
+    let of_b = pair.b.end_silently(pair.now, b, a).unwrap();
     (of_a.owed_to(&of_b).unwrap(), of_b.owed_to(&of_a).unwrap())
 }
 
@@ -421,7 +421,7 @@ fn what_two_ends_leave_behind_is_all_that_was_written_and_not_read() {
     write(&mut pair.a, pair.now, client, &[7; 4000]).unwrap();
     write(&mut pair.b, pair.now, server, b", world").unwrap();
     pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
-    let (to_b, to_a) = dissolved(&mut pair);
+    let (to_b, to_a) = ended_silently(&mut pair);
     assert_eq!((&to_b[..4], &to_b[4..]), (&b"and "[..], &[7; 4000][..]));
     assert_eq!(to_a, b"hello, world");
     assert_eq!((pair.a.occupied(), pair.b.occupied()), (0, 1), "the listener is left");
@@ -440,8 +440,8 @@ fn fins_that_were_received_count_no_bytes() {
     pair.settle();
     write(&mut pair.b, pair.now, server, b"too late?").unwrap();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
-    let of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    let of_a = pair.a.end_silently(pair.now, a, b).unwrap();
+    let of_b = pair.b.end_silently(pair.now, b, a).unwrap();
     assert!(of_a.orphaned && of_a.ended && of_b.peer_ended && !of_b.ended);
     assert_eq!(of_a.owed_to(&of_b).unwrap(), b"last words");
     assert_eq!(of_b.owed_to(&of_a).unwrap(), b"too late?");
@@ -453,11 +453,11 @@ fn ends_of_different_connections_do_not_fit() {
     let (client, _, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"abc").unwrap();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let of_a = pair.a.dissolve(pair.now, a, b).unwrap();
-    let mut of_b = pair.b.dissolve(pair.now, b, a).unwrap();
+    let of_a = pair.a.end_silently(pair.now, a, b).unwrap();
+    let mut of_b = pair.b.end_silently(pair.now, b, a).unwrap();
     of_b.received_to += 1_000_000;
     assert_eq!(of_a.owed_to(&of_b), None);
-    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
+    assert_eq!(pair.a.end_silently(pair.now, a, b), Err(Error::BadSocket));
 }
 
 #[test]
@@ -465,9 +465,9 @@ fn a_handshake_under_way_stays() {
     let mut pair = Pair::new();
     let config = tcp::Config::default();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let hop = NextHop::Station(pair.b.queues().mac());
+    let hop = NextHop::Mac(pair.b.queues().mac());
     pair.a.tcp_connect(pair.now, a, b, hop, &config).unwrap();
-    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::NotConnected));
+    assert_eq!(pair.a.end_silently(pair.now, a, b), Err(Error::NotConnected));
 }
 
 #[test]
@@ -481,7 +481,7 @@ fn what_has_ended_still_has_what_was_not_read() {
     pair.settle();
     assert_eq!(pair.a.info(client).and_then(|info| info.state), Some(tcp::State::Closed));
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let left = pair.a.dissolve(pair.now, a, b).unwrap();
+    let left = pair.a.end_silently(pair.now, a, b).unwrap();
     assert_eq!((left.unread.as_slice(), left.peer_ended, left.ended), (&b"the answer"[..], true, true));
 }
 
@@ -505,7 +505,7 @@ fn what_has_ended_takes_no_addresses_with_it() {
         pair.settle();
     }
     let (a, b) = (SocketAddr::new(A, 5000), SocketAddr::new(B, 80));
-    let hop = NextHop::Station(pair.b.queues().mac());
+    let hop = NextHop::Mac(pair.b.queues().mac());
     let newer = pair.a.tcp_connect(pair.now, a, b, hop, &tcp::Config::default()).unwrap();
     pair.settle();
     let rules = pair.b.queues().table().rules.len();
@@ -534,7 +534,7 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     write(&mut pair.a, pair.now, client, b"hello").unwrap();
     pair.settle();
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let left = pair.b.dissolve(pair.now, b, a).unwrap();
+    let left = pair.b.end_silently(pair.now, b, a).unwrap();
     assert_eq!((left.accepted, left.unread.as_slice()), (false, &b"hello"[..]));
     assert!(pair.b.tcp_waiting(listener).is_empty());
     assert_eq!(pair.b.tcp_accept(listener), Err(Error::WouldBlock));
@@ -553,7 +553,7 @@ fn what_was_aborted_leaves_nothing_but_its_reset() {
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
     pair.a.queues_mut().room = 0;
     pair.a.close(pair.now, client, true);
-    assert_eq!(pair.a.dissolve(pair.now, a, b), Err(Error::BadSocket));
+    assert_eq!(pair.a.end_silently(pair.now, a, b), Err(Error::BadSocket));
     pair.a.queues_mut().room = usize::MAX;
     pair.pass(Duration::from_millis(20));
     assert_eq!(read(&mut pair.b, pair.now, server, 1), Err(Error::Reset));
@@ -575,7 +575,7 @@ fn a_connection_begins_above_the_one_that_left() {
     }
     let used = |ring: &mut Ring<Cable>, id: FlowId| ring.slots.stream_at(id.index).unwrap().connection.sent_up_to();
     let before = [used(&mut pair.a, client), used(&mut pair.b, server)];
-    dissolved(&mut pair);
+    ended_silently(&mut pair);
     pair.pass(Duration::from_millis(1));
     let again = pair.connect(5000);
     pair.settle();
@@ -594,7 +594,7 @@ fn what_failed_has_no_end_and_is_no_secret() {
     pair.a.slots.stream_at(index).unwrap().connection.peer_gone();
     pair.a.after_input(pair.now, index);
     let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
-    let left = pair.a.dissolve(pair.now, a, b).unwrap();
+    let left = pair.a.end_silently(pair.now, a, b).unwrap();
     assert_eq!((left.over, left.ended, left.is_broken()), (true, false, true));
     assert_eq!((left.error, left.unread.as_slice()), (Some(Error::Reset), &b"so far"[..]));
     // Its peer knows nothing of that yet, and hears of it as ever.
@@ -609,7 +609,7 @@ fn what_failed_has_no_end_and_is_no_secret() {
     pair.settle();
     pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
     pair.settle();
-    let left = pair.b.dissolve(pair.now, b, SocketAddr::new(crate::ring::tests::A, 6000)).unwrap();
+    let left = pair.b.end_silently(pair.now, b, SocketAddr::new(crate::ring::tests::A, 6000)).unwrap();
     assert_eq!((left.over, left.ended, left.peer_ended, left.is_broken()), (true, true, true, false));
 }
 
@@ -634,7 +634,7 @@ fn what_was_closed_before_its_peer_had_room_for_it_is_still_owed() {
     assert_eq!((lingering.len(), info.state, info.send_queue > 0), (1, Some(State::FinWait1), true), "its window is closed");
     assert!(pair.a.tcp_hop(lingering[0]).is_some());
     let (a, b) = (info.local, info.remote.unwrap());
-    let (of_a, of_b) = (pair.a.dissolve(pair.now, a, b).unwrap(), pair.b.dissolve(pair.now, b, a).unwrap());
+    let (of_a, of_b) = (pair.a.end_silently(pair.now, a, b).unwrap(), pair.b.end_silently(pair.now, b, a).unwrap());
     assert!(of_a.orphaned && of_a.ended && !of_b.peer_ended && !of_b.orphaned && written > 150_000);
     assert_eq!(of_a.owed_to(&of_b).unwrap(), &bytes[1000..written]);
     assert_eq!(of_b.owed_to(&of_a).unwrap(), b"");

@@ -351,7 +351,7 @@ fn rings_have_so_many_groups_and_no_more() {
 }
 
 proptest! {
-    /// Whatever a station of the link sends about groups: nothing panics, what is told fits and is true, and what is remembered is bounded.
+    /// Whatever a host of the link sends about groups: nothing panics, what is told fits and is true, and what is remembered is bounded.
     #[test]
     fn nobody_can_hurt_a_listener(
         messages in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..400), prop_oneof![Just(130u8), Just(131), Just(132), Just(143)], any::<bool>()), 1..20),

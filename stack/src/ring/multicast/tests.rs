@@ -67,7 +67,7 @@ fn a_sender_hears_itself_unless_it_says_otherwise() {
 
 /// RFC 1112 s6.4 and s6.1.
 #[test]
-fn datagrams_go_to_the_groups_own_station_and_no_further_than_the_link() {
+fn datagrams_go_to_the_groups_own_mac_address_and_no_further_than_the_link() {
     let mut pair = Pair::new();
     let speaker = open(&mut pair.a, A, 5000);
     let to = Some((SocketAddr::new(GROUP, 7000), NextHop::Neighbour(GROUP)));

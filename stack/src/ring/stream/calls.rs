@@ -213,7 +213,7 @@ impl<Q: Queues> Ring<Q> {
         self.read(now, flow, into, flags.contains(RecvFlags::PEEK))
     }
 
-    /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this station gone, is then
+    /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this host gone, is then
     /// not to take that for the end of the stream.
     ///
     /// # Errors

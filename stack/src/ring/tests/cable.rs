@@ -75,7 +75,7 @@ pub(in crate::ring) struct Cable {
     pub(in crate::ring) unrung: usize,
     /// Whether what it sent last may wait.
     pub(in crate::ring) unsolicited: bool,
-    /// What it was told for those who see this station dead.
+    /// What it was told for those who see this host dead.
     pub(in crate::ring) told: Vec<Told>,
     /// Rates of flows, how many there may be, and whose each frame was that it sent.
     pub(in crate::ring) rates: BTreeMap<u32, Pacing>,
@@ -115,7 +115,7 @@ pub(in crate::ring) struct Table {
 }
 
 impl Cable {
-    /// An end with that station, which sends to `out`.
+    /// An end with that MAC address, which sends to `out`.
     pub(in crate::ring) fn new(mac: MacAddr, out: &Wire, inward: &Wire) -> Self {
         let caps = Capabilities { inline_max: 128, gather_max: 8, dummy: true, ..Capabilities::least(DeviceKind::Sim, 1500) };
         Self {

@@ -117,7 +117,7 @@ fn only_neighbours_are_believed_about_neighbours() {
 #[test]
 fn advertisements_prove_what_they_prove() {
     let (first, second) = (MacAddr([2, 9, 9, 9, 9, 1]), MacAddr([2, 9, 9, 9, 9, 2]));
-    // Whether it is known before, that it is reachable, the advertisement's flags and station; the station known after it, and whether it is asked next.
+    // Whether it is known before, that it is reachable, the advertisement's flags and MAC address; the one known after it, and whether it is asked next.
     for (before, solicited, overriding, mac, after) in [
         (None, true, true, Some(first), Some((first, false))),
         (None, false, true, Some(first), Some((first, true))),
@@ -163,7 +163,7 @@ fn advertisements_prove_what_they_prove() {
         pair.a.queues().out.lock().unwrap().clear();
         let known = pair.a.neighbours.known(B6.into()).map(|mac| {
             let sent = say(&mut pair);
-            assert!(sent.iter().all(|frame| frame[..6] == mac.0), "each goes to the station that is known");
+            assert!(sent.iter().all(|frame| frame[..6] == mac.0), "each goes to the MAC address that is known");
             (mac, sent.len() == 2)
         });
         assert_eq!(known, after, "{before:?} {solicited} {overriding} {mac:?}");
@@ -346,7 +346,7 @@ fn a_datagram_whose_checksum_is_left_to_the_device_is_not_one_without() {
     }
 }
 
-/// Found by the simulator (53058887/send_full/0/epoll/ipv6): a station whose send queue was full swallowed each question, and whoever had asked gave it up.
+/// Found by the simulator (53058887/send_full/0/epoll/ipv6): a host whose send queue was full swallowed each question, and whoever had asked gave it up.
 #[test]
 fn an_advertisement_that_the_device_refuses_is_given_as_soon_as_it_takes_frames() {
     let mut pair = pair();

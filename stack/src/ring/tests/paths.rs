@@ -202,7 +202,7 @@ fn a_syn_moves_no_neighbour_that_is_known() {
     let mut syn = in_flight(&mut pair, client);
     pair.settle();
     read(&mut pair.b, pair.now, server, 20_000).unwrap();
-    // To A's port 80 instead of B's, from B, whose station it is not.
+    // To A's port 80 instead of B's, from B, who is not there.
     let (a_ip, b_ip) = (A4.octets(), B4.octets());
     syn.truncate(14 + 20 + 20);
     syn[..6].copy_from_slice(&pair.a.mac.0);
@@ -235,8 +235,8 @@ fn a_syn_moves_no_neighbour_that_is_known() {
 fn an_announcement_moves_no_neighbour_that_was_taught() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    let station = pair.b.mac;
-    pair.a.set_neighbour(B, Some(station));
+    let mac = pair.b.mac;
+    pair.a.set_neighbour(B, Some(mac));
     let claim = arp::Packet {
         operation: arp::Operation::Request,
         sender_mac: MacAddr([2; 6]),
@@ -352,7 +352,7 @@ fn a_request_that_the_device_refuses_is_made_up_for_at_once() {
     assert!(pair.b.tcp_accept(listener).is_ok());
 }
 
-/// Found by the simulator (195243/none/9/abort+meeting): a station whose send queue was full swallowed the question, and whoever had asked
+/// Found by the simulator (195243/none/9/abort+meeting): a host whose send queue was full swallowed the question, and whoever had asked
 /// waited for a second.
 #[test]
 fn an_answer_that_the_device_refuses_is_given_as_soon_as_it_takes_frames() {

@@ -2,16 +2,16 @@
 
 use super::*;
 
-/// A connection from station to station, whose events are taken: its ends at A and at B.
+/// A connection from MAC address to MAC address, whose events are taken: its ends at A and at B.
 fn connected() -> (Pair, FlowId, FlowId) {
     let mut pair = Pair::new();
     for ring in [&mut pair.a, &mut pair.b] {
         ring.output.caps.point_to_point = true;
     }
     let listener = pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
-    let station = NextHop::Station(pair.b.queues.mac);
+    let hop = NextHop::Mac(pair.b.queues.mac);
     let (local, remote) = (SocketAddr::new(A, 5000), SocketAddr::new(B, 80));
-    let client = pair.a.tcp_connect(pair.now, local, remote, station, &tcp::Config::default()).unwrap();
+    let client = pair.a.tcp_connect(pair.now, local, remote, hop, &tcp::Config::default()).unwrap();
     pair.settle();
     let server = pair.b.tcp_accept(listener).unwrap();
     while pair.b.take_event().is_some() {}
@@ -60,9 +60,9 @@ fn an_end_that_comes_is_told() {
 #[test]
 fn what_comes_for_others_meanwhile_is_told_as_ever() {
     let (mut pair, client, server) = connected();
-    let station = NextHop::Station(pair.b.queues.mac);
+    let hop = NextHop::Mac(pair.b.queues.mac);
     let (local, remote) = (SocketAddr::new(A, 5001), SocketAddr::new(B, 80));
-    let other = pair.a.tcp_connect(pair.now, local, remote, station, &tcp::Config::default()).unwrap();
+    let other = pair.a.tcp_connect(pair.now, local, remote, hop, &tcp::Config::default()).unwrap();
     pair.settle();
     let listener = pair.b.take_event().expect("somebody is to be accepted").flow;
     let accepted = pair.b.tcp_accept(listener).unwrap();

@@ -23,7 +23,7 @@ fn answers(pair: &mut Pair, frame: Vec<u8>) -> usize {
 }
 
 #[test]
-fn what_was_for_every_station_or_from_no_one_host_is_refused_to_nobody() {
+fn what_was_for_every_host_or_from_no_one_host_is_refused_to_nobody() {
     let mut pair = Pair::new();
     let frame = datagram(&mut pair, 9, b"?");
     assert_eq!(answers(&mut pair, frame.clone()), 1);
@@ -70,7 +70,7 @@ fn a_refusal_quotes_the_header_as_it_came_with_its_options() {
 }
 
 #[test]
-fn a_connection_asked_of_every_station_is_reset_by_nobody() {
+fn a_connection_asked_of_every_host_is_reset_by_nobody() {
     let mut pair = Pair::new();
     let (_, syn) = pair.connect_seen(5000);
     pair.b.queues.inward.lock().unwrap().clear();

@@ -51,7 +51,7 @@ impl<Q: Queues> Ring<Q> {
             bytes: Bytes::default(),
             queued: 0,
             lent: 0,
-            screen: None,
+            filter: None,
             lends: self.lends,
             is_plain: !self.lends,
             headers: None,
@@ -166,7 +166,7 @@ impl<Q: Queues> Ring<Q> {
     /// connected peer. A receiver that cannot keep up loses it, as on any network; that counts as success.
     ///
     /// # Errors
-    /// [`Error::MessageTooLong`], [`Error::DestinationRequired`], [`Error::HostUnreachable`] (no such station), a
+    /// [`Error::MessageTooLong`], [`Error::DestinationRequired`], [`Error::HostUnreachable`] (no host has that MAC address), a
     /// pending [`Error::Refused`], [`Error::BadSocket`]; [`Error::Invalid`]: the two ends are of different families.
     pub fn udp_send(
         &mut self,
@@ -230,7 +230,7 @@ impl<Q: Queues> Ring<Q> {
         }
         let sent = match hop {
             _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddr::new(src, ports.0), remote, data, len),
-            NextHop::Station(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
+            NextHop::Mac(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
             NextHop::Pending => Err(SendError::NoPeer),
             NextHop::Neighbour(ip) => {
                 self.send_to_neighbour(now, ip, Envelope { src, dst, mac: MacAddr::default(), ttl, tos }, ports, data, len)

@@ -18,7 +18,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::SynReceived => {}
             State::Established => self.state = State::FinWait1,
-            // Nobody is left to acknowledge it; a station that lived on would.
+            // Nobody is left to acknowledge it; a host that lived on would.
             State::CloseWait if self.peer_exited => return self.finish(),
             State::CloseWait if self.config.is(Mutant::CloseWaitBecomesFinWait) => self.state = State::FinWait1,
             State::CloseWait => self.state = State::LastAck,
@@ -79,10 +79,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    /// The device says that the peer's station is gone. `is_finished`: all that its program had written is here, and its program had read, or could
+    /// The device says that the peer is dead. `is_finished`: all that its program had written is here, and its program had read, or could
     /// have, all that was sent to it. Then the host that lives on would end the stream as it does when a program closes its socket
     /// (RFC 2525 s2.17, and Linux's tcp_close): by a FIN, after which it answers whatever it is sent by a reset.
-    pub fn station_gone(&mut self, is_finished: bool) {
+    pub fn peer_died(&mut self, is_finished: bool) {
         let is_finished = (is_finished && !self.config.is(Mutant::DeathIsReset)) || self.config.is(Mutant::DeathIsEnd);
         if !is_finished || self.reassembly.as_ref().is_some_and(|reassembly| reassembly.has_gap()) {
             return self.peer_gone();

@@ -7,18 +7,18 @@ mod dummy;
 mod path;
 mod prediction;
 mod receive;
-mod remains;
+mod recv_filter;
 mod rest;
-mod screening;
 mod snapshot;
 mod stream;
 mod timeouts;
 mod transmit;
+mod undelivered;
 
 pub(crate) use path::PATH_MTU_TIME;
-pub use remains::Remains;
 pub(crate) use rest::Rest;
 pub use snapshot::{ControlBlock, Snapshot, SnapshotError};
+pub use undelivered::Undelivered;
 
 use core::time::Duration;
 
@@ -72,7 +72,7 @@ pub struct Connection<R, T> {
     peer_fin: bool,
     /// The program won't read any more.
     read_shut: bool,
-    /// The peer's station is gone, which only shows when the program writes: see [`Connection::station_gone`]. Invariant: [`State::CloseWait`], or the
+    /// The peer is dead, which only shows when the program writes: see [`Connection::peer_died`]. Invariant: [`State::CloseWait`], or the
     /// connection is over.
     peer_exited: bool,
     /// The program closed the socket.

@@ -180,11 +180,11 @@ fn bytes_for_a_closed_socket_are_reset() {
 }
 
 #[test]
-fn the_peers_station_dies() {
+fn the_peer_dies() {
     let mut pair = Pair::plain();
     pair.write(A, b"unread").unwrap();
     pair.settle();
-    pair.side(B).station_gone(false);
+    pair.side(B).peer_died(false);
     assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
     assert_eq!(pair.read_some(B, 100), Err(Error::Reset));
     // After its end of stream, that is what the reader gets, and nothing else shows.
@@ -193,7 +193,7 @@ fn the_peers_station_dies() {
         pair.write(A, b"unread").unwrap();
         pair.shutdown(A);
         pair.settle();
-        pair.side(B).station_gone(true);
+        pair.side(B).peer_died(true);
         assert_eq!(pair.read_some(B, 100), Ok(b"unread".to_vec()));
         assert_eq!(pair.read_some(B, 100), Ok(vec![]));
         assert_eq!(pair.state(B), State::CloseWait);
@@ -214,20 +214,20 @@ fn the_peers_station_dies() {
     pair.shutdown(A);
     pair.settle();
     pair.write(B, b"answer").unwrap();
-    pair.side(B).station_gone(true);
+    pair.side(B).peer_died(true);
     assert!(pair.side(B).is_finished());
     assert_eq!(pair.side(B).take_error(), Some(Error::Pipe));
 }
 
 #[test]
-fn a_station_that_had_finished_ends_its_streams() {
+fn a_peer_that_had_finished_ends_its_streams_when_it_dies() {
     // What was sent without an acknowledgment yet has arrived, or the device would not say so.
     let mut pair = Pair::plain();
     pair.write(A, b"unread").unwrap();
     pair.settle();
     pair.write(B, b"processed").unwrap();
     pair.transmit();
-    pair.side(B).station_gone(true);
+    pair.side(B).peer_died(true);
     assert_eq!(pair.state(B), State::CloseWait);
     assert_eq!(pair.side(B).send_queue(), 0);
     assert!(!pair.side(B).readiness().intersects(Readiness::ERR | Readiness::HUP));
@@ -245,7 +245,7 @@ fn a_station_that_had_finished_ends_its_streams() {
     let mut pair = Pair::plain();
     pair.shutdown(B);
     pair.settle();
-    pair.side(B).station_gone(true);
+    pair.side(B).peer_died(true);
     assert!(pair.side(B).is_finished());
     assert_eq!(pair.read_some(B, 100), Ok(vec![]));
     assert_eq!(pair.side(B).take_error(), None);
@@ -253,7 +253,7 @@ fn a_station_that_had_finished_ends_its_streams() {
     // Bytes that were not sent yet would be answered by a reset, after the end.
     let mut pair = Pair::plain();
     pair.write(B, b"not sent").unwrap();
-    pair.side(B).station_gone(true);
+    pair.side(B).peer_died(true);
     assert_eq!(pair.read_some(B, 100), Ok(vec![]));
     assert_eq!(pair.side(B).take_error(), Some(Error::Pipe));
 }

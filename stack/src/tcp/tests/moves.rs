@@ -19,7 +19,7 @@ const BUFFER: usize = 64 << 10;
 
 /// Everything that there was to see: frames and when they were sent, what was read, and how both ends stood after each step.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Story {
+pub(super) struct Transcript {
     pub(super) packets: Vec<Packet>,
     results: Vec<(Side, Result<usize, Error>)>,
     read: [Vec<u8>; 2],
@@ -35,20 +35,20 @@ pub(super) fn moved(now: Instant, config: &Config, end: &Conn) -> Option<Conn> {
 }
 
 /// What a program, or the network, does at one step.
-fn act(pair: &mut Pair, dice: &mut Dice, side: Side, data: &[u8], story: &mut Story) {
+fn act(pair: &mut Pair, dice: &mut Dice, side: Side, data: &[u8], transcript: &mut Transcript) {
     let now = pair.now;
     let una = pair.log.last().map(|packet| packet.header.seq);
     match dice.roll(24) {
         0..=5 => {
             let most = if dice.chance(30) { 60_000 } else { 900 };
             let len = 1 + dice.roll(most) as usize;
-            story.results.push((side, pair.write_more(side, &data[..len], dice.chance(15))));
+            transcript.results.push((side, pair.write_more(side, &data[..len], dice.chance(15))));
         }
         6..=9 => {
             let len = 1 + dice.roll(40_000) as usize;
             let got = pair.read_some(side, len);
-            story.results.push((side, got.as_ref().map(Vec::len).map_err(|error| *error)));
-            story.read[side as usize].extend(got.unwrap_or_default());
+            transcript.results.push((side, got.as_ref().map(Vec::len).map_err(|error| *error)));
+            transcript.read[side as usize].extend(got.unwrap_or_default());
         }
         10 => pair.side(side).configure(now, |config| config.cork ^= true),
         11 => pair.side(side).configure(now, |config| config.nodelay ^= true),
@@ -90,7 +90,7 @@ fn act(pair: &mut Pair, dice: &mut Dice, side: Side, data: &[u8], story: &mut St
 }
 
 /// What two programs and a network come to that this seed draws. `every`: one of so many services finds the connection moved; none if there is no number.
-fn play(seed: u64, configs: &[Config; 2], every: Option<u64>) -> Story {
+fn play(seed: u64, configs: &[Config; 2], every: Option<u64>) -> Transcript {
     let moves = every.map(|every| -> Moves {
         let (mut times, bases) = (Dice(seed ^ 0x5555), configs.clone());
         Box::new(move |side, now, end| (times.roll(every) == 0).then(|| moved(now, &bases[side as usize], end)).flatten())
@@ -99,12 +99,12 @@ fn play(seed: u64, configs: &[Config; 2], every: Option<u64>) -> Story {
 }
 
 /// As [`play`], with what is to look at both ends before each service, or takes their place.
-pub(super) fn play_with(seed: u64, configs: &[Config; 2], moves: Option<Moves>) -> Story {
+pub(super) fn play_with(seed: u64, configs: &[Config; 2], moves: Option<Moves>) -> Transcript {
     play_on(Pair::new(&configs[0], &configs[1]), seed, moves)
 }
 
 /// As [`play_with`], on a pair before its first SYN.
-pub(super) fn play_on(mut pair: Pair, seed: u64, moves: Option<Moves>) -> Story {
+pub(super) fn play_on(mut pair: Pair, seed: u64, moves: Option<Moves>) -> Transcript {
     let mut dice = Dice(seed);
     (pair.buffer, pair.latency) = (BUFFER, Duration::from_micros(20 + dice.roll(20_000)));
     pair.settle();
@@ -128,30 +128,30 @@ pub(super) fn play_on(mut pair: Pair, seed: u64, moves: Option<Moves>) -> Story 
     });
     pair.moves = moves;
     let data = pattern(60_000);
-    let mut story = Story::default();
+    let mut transcript = Transcript::default();
     for _ in 0..150 {
         // The device is full now and then.
         let side = if dice.chance(50) { A } else { B };
         if dice.chance(5) {
             pair.device_room = dice.roll(3) as usize;
             let len = 1 + dice.roll(20_000) as usize;
-            story.results.push((side, pair.write(side, &data[..len])));
+            transcript.results.push((side, pair.write(side, &data[..len])));
             pair.transmit();
             pair.device_room = usize::MAX;
         }
-        act(&mut pair, &mut dice, side, &data, &mut story);
+        act(&mut pair, &mut dice, side, &data, &mut transcript);
         let now = pair.now;
         for side in [A, B] {
             let end = pair.side(side);
-            story.standing.push((end.state(), end.readiness(), end.counters(), end.details(now), end.cwnd(), end.deadline()));
+            transcript.standing.push((end.state(), end.readiness(), end.counters(), end.details(now), end.cwnd(), end.deadline()));
         }
     }
-    story.packets = core::mem::take(&mut pair.log);
-    story
+    transcript.packets = core::mem::take(&mut pair.log);
+    transcript
 }
 
-/// The first difference, if there is one: whole stories are too long to be read.
-pub(super) fn difference(still: &Story, moving: &Story) -> Option<String> {
+/// The first difference, if there is one: whole transcripts are too long to be read.
+pub(super) fn difference(still: &Transcript, moving: &Transcript) -> Option<String> {
     let at = still.packets.iter().zip(&moving.packets).position(|(one, other)| one != other);
     if let Some(at) = at {
         let show = |packet: &Packet| format!("{:?} at {:?}, {} bytes: {:?}", packet.from, packet.sent, packet.payload.len(), packet.header);
@@ -186,7 +186,7 @@ pub(super) fn config() -> impl Strategy<Value = Config> {
     )
 }
 
-/// Whatever is forgotten, somebody can tell: so much is in the stories.
+/// Whatever is forgotten, somebody can tell: so much is in the transcripts.
 #[cfg(feature = "mutants")]
 #[test]
 fn what_is_forgotten_shows() {

@@ -263,7 +263,8 @@ impl Pair {
             frame.fill(&framed(&bytes[..len], head), None);
             let segment = fixed::Segment::parse(frame.head()).expect("it has that shape");
             self.short += 1;
-            return self.side(to).on_fixed_segment(now, &segment, frame);
+            self.side(to).on_fixed_segment(now, &segment, frame);
+            return;
         }
         let body = (!body.is_empty()).then(|| TestRx::new(body));
         self.side(to).on_segment(now, &header, RxPayload { head, frame: None, body });
@@ -396,7 +397,7 @@ pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
 }
 
-/// A segment's frame, between stations that do not matter here.
+/// A segment's frame, between hosts that do not matter here.
 fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let total_len = (ipv4::LEN + header.len() + payload.len()) as u16;

@@ -275,7 +275,7 @@ fn address(bytes: &[u8]) -> Result<(Ipv6Addr, &[u8]), Invalid> {
 }
 
 /// The Ethernet address in an option's bytes. One of a group, or of nobody, is none that a neighbour can have.
-fn station(bytes: &[u8]) -> Option<MacAddr> {
+fn unicast_mac(bytes: &[u8]) -> Option<MacAddr> {
     let mac = MacAddr(*bytes.first_chunk()?);
     (!mac.is_multicast() && mac != MacAddr([0; 6])).then_some(mac)
 }

@@ -15,7 +15,7 @@ const QUERIES: u32 = 1500;
 
 /// What came of the questions.
 #[derive(Debug, Default)]
-struct Tally {
+struct Counts {
     routes: u32,
     errors: u32,
     multipath: u32,
@@ -25,16 +25,16 @@ struct Tally {
 fn the_kernel_agrees() {
     let first = std::env::var("RINGWAY_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = first.map_or(0..WORLDS, |seed| seed..seed + 1);
-    let mut tally = Tally::default();
+    let mut counts = Counts::default();
     for seed in seeds {
-        in_namespace(|| compare(seed, &mut tally));
+        in_namespace(|| compare(seed, &mut counts));
     }
-    println!("{tally:?}");
+    println!("{counts:?}");
     // (Nothing, if there are no namespaces.)
-    assert!(tally.routes == 0 || tally.routes > QUERIES && tally.errors > QUERIES / 4, "{tally:?}");
+    assert!(counts.routes == 0 || counts.routes > QUERIES && counts.errors > QUERIES / 4, "{counts:?}");
 }
 
-fn compare(seed: u64, tally: &mut Tally) {
+fn compare(seed: u64, counts: &mut Counts) {
     let mut random = Random(seed);
     world(&mut random);
     let mut monitor = Monitor::open().expect("rtnetlink");
@@ -51,13 +51,13 @@ fn compare(seed: u64, tally: &mut Tally) {
         let ours = tables.route(&query);
         let theirs = monitor.ask_kernel(&query).expect("rtnetlink");
         if agrees(&tables, &query, &ours, &theirs) {
-            *(if ours.is_ok() { &mut tally.routes } else { &mut tally.errors }) += 1;
+            *(if ours.is_ok() { &mut counts.routes } else { &mut counts.errors }) += 1;
         } else if (40_000..40_200).any(|source_port| {
             // Which of several ways a flow takes is the kernel's own hash. (No rule knows these ports.)
             let flow = Query { source_port, ..query };
             query.source_port == 0 && agrees(&tables, &query, &tables.route(&flow), &theirs)
         }) {
-            tally.multipath += 1;
+            counts.multipath += 1;
         } else {
             let rules = show("rule") + &show("-6 rule");
             let routes = show("route show table all") + &show("-6 route show table all");

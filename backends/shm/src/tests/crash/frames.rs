@@ -11,7 +11,7 @@ use ringway_stack::device::{
     Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };
 
-use super::stage::{Board, Operation, Part, Places, Station, sleep_on};
+use super::stage::{Board, Endpoint, Operation, Part, Places, sleep_on};
 use crate::layout::{LARGE_BYTES, SLOTS};
 use crate::tests::{pattern, small, tcp};
 use crate::{Rendezvous, Resolved, RxBuf, Settings, ShmQueues, attach};
@@ -43,7 +43,7 @@ pub(super) struct Member {
     gone: Vec<MacAddr>,
 }
 
-impl Station for Member {
+impl Endpoint for Member {
     fn join() -> Self {
         let (device, rendezvous) = attach(&Settings { resolve_timeout: Duration::from_millis(200), ..small() }).unwrap();
         Self {
@@ -225,8 +225,8 @@ fn joined(part: &mut Part<Member>) {
 
 fn linked(part: &mut Part<Member>) {
     let at = part.places.survivor;
-    let station = part.join();
-    while !station.look_for(at) {}
+    let member = part.join();
+    while !member.look_for(at) {}
 }
 
 fn with_rule(part: &mut Part<Member>) {
@@ -246,31 +246,31 @@ fn linked_with_rules(part: &mut Part<Member>) {
 
 fn publish(part: &mut Part<Member>) {
     for address in rules(&part.places) {
-        part.station().settle(address);
-        part.station().turn();
+        part.endpoint().settle(address);
+        part.endpoint().turn();
     }
 }
 
 fn withdraw(part: &mut Part<Member>) {
     // The first numbers that a rendezvous gives.
     for number in 1..=3 {
-        part.station().device().device().detach(ringway_stack::device::RuleId(number));
+        part.endpoint().device().device().detach(ringway_stack::device::RuleId(number));
     }
 }
 
 fn link(part: &mut Part<Member>) {
     let at = part.places.survivor;
-    while !part.station().look_for(at) {}
+    while !part.endpoint().look_for(at) {}
 }
 
 fn be_found(part: &mut Part<Member>) {
-    part.until(|station| !station.rendezvous.peers().is_empty());
+    part.until(|member| !member.rendezvous.peers().is_empty());
 }
 
 /// Looks, while another thread lets itself be found.
-fn meet_at(station: &mut Member, at: SocketAddrV4) {
+fn meet_at(member: &mut Member, at: SocketAddrV4) {
     let met = AtomicBool::new(false);
-    let rendezvous = station.rendezvous.clone();
+    let rendezvous = member.rendezvous.clone();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !met.load(Ordering::Relaxed) {
@@ -278,97 +278,97 @@ fn meet_at(station: &mut Member, at: SocketAddrV4) {
                 std::thread::yield_now();
             }
         });
-        station.look_for(at);
+        member.look_for(at);
         met.store(true, Ordering::Relaxed);
     });
 }
 
 fn meet(part: &mut Part<Member>) {
     let at = part.places.survivor;
-    while part.station().other.is_none() {
-        meet_at(part.station(), at);
+    while part.endpoint().other.is_none() {
+        meet_at(part.endpoint(), at);
     }
 }
 
 fn send(part: &mut Part<Member>, count: usize, len: usize) {
     for i in 0..count {
-        part.station().send(len + i).unwrap();
-        part.station().device().doorbell();
+        part.endpoint().send(len + i).unwrap();
+        part.endpoint().device().doorbell();
     }
 }
 
 fn batch(part: &mut Part<Member>) {
     for i in 0..32 {
-        part.station().send(i * 23).unwrap();
+        part.endpoint().send(i * 23).unwrap();
     }
-    part.station().device().doorbell();
+    part.endpoint().device().doorbell();
 }
 
 fn fill(part: &mut Part<Member>) {
     let board = part.board;
-    let station = part.station();
-    while station.sent < SLOTS && station.send(40).is_ok() {}
-    station.device().doorbell();
-    assert!(station.send(40).is_err() || board.cue.load(Ordering::SeqCst) == 2);
+    let member = part.endpoint();
+    while member.sent < SLOTS && member.send(40).is_ok() {}
+    member.device().doorbell();
+    assert!(member.send(40).is_err() || board.cue.load(Ordering::SeqCst) == 2);
     // Armed before the survivor begins to read, so that it must wake us.
-    let must_wait = station.device().arm(Wake::Any);
+    let must_wait = member.device().arm(Wake::Any);
     board.cue.store(1, Ordering::SeqCst);
     if must_wait {
-        wait(station);
+        wait(member);
     }
-    station.device().disarm();
-    while station.send(40).is_err() {
-        station.turn();
+    member.device().disarm();
+    while member.send(40).is_err() {
+        member.turn();
     }
-    station.device().doorbell();
+    member.device().doorbell();
 }
 
 /// Until the ring, or the rendezvous, has something.
-fn wait(station: &mut Member) {
-    sleep_on(station, Duration::from_secs(60));
+fn wait(member: &mut Member) {
+    sleep_on(member, Duration::from_secs(60));
 }
 
 /// Holds every body for a while, and releases them in another order than they came in.
 fn receive(part: &mut Part<Member>) {
-    part.station().holds = true;
-    part.until(|station| {
-        if station.held.len() >= 7 {
-            station.held.swap_remove(3);
-            station.held.remove(0);
+    part.endpoint().holds = true;
+    part.until(|member| {
+        if member.held.len() >= 7 {
+            member.held.swap_remove(3);
+            member.held.remove(0);
         }
-        station.got.len() == MANY
+        member.got.len() == MANY
     });
-    part.station().held.clear();
+    part.endpoint().held.clear();
 }
 
 fn receive_longest(part: &mut Part<Member>) {
-    part.until(|station| station.got.len() == SOME);
+    part.until(|member| member.got.len() == SOME);
 }
 
 fn receive_asleep(part: &mut Part<Member>) {
     for i in 1..=SOME {
-        let station = part.station();
-        while station.got.len() < i {
-            if station.device().arm(Wake::Any) {
-                wait(station);
+        let member = part.endpoint();
+        while member.got.len() < i {
+            if member.device().arm(Wake::Any) {
+                wait(member);
             }
-            station.turn();
+            member.turn();
         }
     }
 }
 
 fn exchange(part: &mut Part<Member>) {
     let at = part.places.survivor;
-    part.until(|station| station.got.len() >= 20);
-    while !part.station().look_for(at) {}
+    part.until(|member| member.got.len() >= 20);
+    while !part.endpoint().look_for(at) {}
     send(part, 20, 300);
-    part.until(|station| station.got.len() == MANY);
+    part.until(|member| member.got.len() == MANY);
 }
 
 fn claims(part: &mut Part<Member>) {
     for core in [0, 1, 64, 0] {
-        if part.station().device().claim_core(core) {
-            part.station().device().release_core(core);
+        if part.endpoint().device().claim_core(core) {
+            part.endpoint().device().release_core(core);
         }
     }
 }
@@ -378,49 +378,49 @@ fn exchanged(part: &mut Part<Member>) {
     linked(part);
     publish(part);
     send(part, SOME, 2000);
-    part.station().holds = true;
+    part.endpoint().holds = true;
 }
 
 fn leave(part: &mut Part<Member>) {
-    drop(part.station.take());
+    drop(part.endpoint.take());
 }
 
 fn leave_holding(part: &mut Part<Member>) {
-    part.until(|station| station.held.len() >= 3);
-    drop(part.station().device.take());
-    part.station().held.clear();
+    part.until(|member| member.held.len() >= 3);
+    drop(part.endpoint().device.take());
+    part.endpoint().held.clear();
 }
 
 // --- the survivor's part ---
 
 fn idle(_: &mut Member, _: &Places, _: &Board) {}
 
-fn look(station: &mut Member, places: &Places, board: &Board) {
+fn look(member: &mut Member, places: &Places, board: &Board) {
     if board.is_acting() {
-        station.look_for(places.victim);
+        member.look_for(places.victim);
     }
 }
 
-fn meet_it(station: &mut Member, places: &Places, board: &Board) {
-    if board.is_acting() && station.other.is_none() {
-        meet_at(station, places.victim);
+fn meet_it(member: &mut Member, places: &Places, board: &Board) {
+    if board.is_acting() && member.other.is_none() {
+        meet_at(member, places.victim);
     }
 }
 
-fn sleep(station: &mut Member, _: &Places, _: &Board) {
-    station.device().arm(Wake::Any);
+fn sleep(member: &mut Member, _: &Places, _: &Board) {
+    member.device().arm(Wake::Any);
 }
 
-fn hold(station: &mut Member, _: &Places, _: &Board) {
-    station.holds = true;
+fn hold(member: &mut Member, _: &Places, _: &Board) {
+    member.holds = true;
 }
 
 /// Does not read until it is told to, or for so long that the victim must have been stopped.
-fn receive_nothing(station: &mut Member, _: &Places, board: &Board) {
+fn receive_nothing(member: &mut Member, _: &Places, board: &Board) {
     let begin = Instant::now();
     // Only the witness is there beside the victim, whose end shows here.
-    while board.cue.load(Ordering::SeqCst) == 0 && station.rendezvous.peers().len() > 1 {
-        station.rendezvous.service();
+    while board.cue.load(Ordering::SeqCst) == 0 && member.rendezvous.peers().len() > 1 {
+        member.rendezvous.service();
         if begin.elapsed() > Duration::from_millis(200) {
             board.cue.store(2, Ordering::SeqCst);
         }
@@ -428,68 +428,68 @@ fn receive_nothing(station: &mut Member, _: &Places, board: &Board) {
     }
 }
 
-fn send_many(station: &mut Member, places: &Places, board: &Board) {
-    send_up_to(station, places, board, MANY, 300);
+fn send_many(member: &mut Member, places: &Places, board: &Board) {
+    send_up_to(member, places, board, MANY, 300);
 }
 
-fn send_longest(station: &mut Member, places: &Places, board: &Board) {
-    send_up_to(station, places, board, SOME, LONGEST);
+fn send_longest(member: &mut Member, places: &Places, board: &Board) {
+    send_up_to(member, places, board, SOME, LONGEST);
 }
 
-fn send_up_to(station: &mut Member, places: &Places, board: &Board, count: usize, len: usize) {
-    if !board.is_acting() || station.sent == count || !station.look_for(places.victim) {
+fn send_up_to(member: &mut Member, places: &Places, board: &Board, count: usize, len: usize) {
+    if !board.is_acting() || member.sent == count || !member.look_for(places.victim) {
         return;
     }
-    while station.sent < count && station.send(len).is_ok() {}
-    station.device().doorbell();
+    while member.sent < count && member.send(len).is_ok() {}
+    member.device().doorbell();
 }
 
-fn send_one_by_one(station: &mut Member, places: &Places, board: &Board) {
-    if board.is_acting() && station.sent < SOME && station.look_for(places.victim) && station.send(30).is_ok() {
-        station.device().doorbell();
+fn send_one_by_one(member: &mut Member, places: &Places, board: &Board) {
+    if board.is_acting() && member.sent < SOME && member.look_for(places.victim) && member.send(30).is_ok() {
+        member.device().doorbell();
     }
 }
 
 // --- what must be true ---
 
 /// Nothing of the victim is left but what it sent.
-fn is_gone(station: &mut Member, _: &Places, _: bool) -> Result<bool, String> {
-    station.check_got()?;
-    station.held.clear();
-    station.other = None;
+fn is_gone(member: &mut Member, _: &Places, _: bool) -> Result<bool, String> {
+    member.check_got()?;
+    member.held.clear();
+    member.other = None;
     Ok(true)
 }
 
-fn is_not_found(station: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
+fn is_not_found(member: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
     for address in rules(places) {
-        if crate::tests::find(&station.rendezvous, Protocol::Tcp, address).is_some() {
+        if crate::tests::find(&member.rendezvous, Protocol::Tcp, address).is_some() {
             return Ok(false);
         }
     }
-    is_gone(station, places, done)
+    is_gone(member, places, done)
 }
 
-fn got_some(station: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
-    if done && station.got.len() < SOME {
+fn got_some(member: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
+    if done && member.got.len() < SOME {
         return Ok(false);
     }
-    is_gone(station, places, done)
+    is_gone(member, places, done)
 }
 
 /// All that the victim says it sent.
-fn got_whole(station: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
-    if done && station.got.is_empty() {
+fn got_whole(member: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
+    if done && member.got.is_empty() {
         return Ok(false);
     }
-    is_gone(station, places, done)
+    is_gone(member, places, done)
 }
 
-fn has_no_claim(station: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
+fn has_no_claim(member: &mut Member, places: &Places, done: bool) -> Result<bool, String> {
     for core in [0, 1, 64] {
-        if !station.device().claim_core(core) {
+        if !member.device().claim_core(core) {
             return Ok(false);
         }
-        station.device().release_core(core);
+        member.device().release_core(core);
     }
-    is_gone(station, places, done)
+    is_gone(member, places, done)
 }

@@ -8,7 +8,7 @@ use ringway_stack::device::Protocol;
 
 use super::frames::Member;
 use super::run_alone;
-use super::stage::{State, Station, end, fork, state};
+use super::stage::{Endpoint, State, end, fork, state};
 use crate::attach;
 use crate::tests::{fresh_address, small, until};
 

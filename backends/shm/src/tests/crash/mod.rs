@@ -9,7 +9,7 @@ mod stage;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use stage::{Fate, Operation, Stage, Station};
+use stage::{Endpoint, Fate, Operation, Stage};
 
 /// Set to 1: no point is left out.
 const EVERY: &str = "RINGWAY_CRASH_EVERY";
@@ -76,7 +76,7 @@ struct Row {
     took: Duration,
 }
 
-fn matrix<S: Station>(operations: &[Operation<S>]) {
+fn matrix<S: Endpoint>(operations: &[Operation<S>]) {
     let every = std::env::var(EVERY).is_ok_and(|value| value == "1");
     let only = std::env::var(ONLY).unwrap_or_default();
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| u64::from(age.subsec_nanos()));
@@ -109,7 +109,7 @@ fn print_row(name: &str, row: &Row) {
     println!("{name:34} {stores:>7} {calls:>6} {runs:>7} {stops:>6} {worst:>9.1?} {:>7.1}s  {failures}", took.as_secs_f64());
 }
 
-fn row<S: Station>(stage: &mut Stage<S>, operation: &Operation<S>, every: bool, seed: u64) -> Row {
+fn row<S: Endpoint>(stage: &mut Stage<S>, operation: &Operation<S>, every: bool, seed: u64) -> Row {
     let begin = Instant::now();
     let mut row = Row::default();
     let mut count = 0;

@@ -10,7 +10,7 @@ use ringway_stack::device::Protocol;
 use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, Ring, RingConfig, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::{Error, Instant, tcp};
 
-use super::stage::{Board, Operation, Part, Places, Station};
+use super::stage::{Board, Endpoint, Operation, Part, Places};
 use crate::tests::{pattern, small};
 use crate::{Rendezvous, Settings, ShmQueues, attach};
 
@@ -55,7 +55,7 @@ fn bytes(from: usize, len: usize) -> &'static [u8] {
     &STREAM[from..from + len]
 }
 
-impl Station for Host {
+impl Endpoint for Host {
     fn join() -> Self {
         let (device, rendezvous) = attach(&Settings { resolve_timeout: Duration::from_millis(200), ..small() }).unwrap();
         bytes(0, 0);
@@ -166,7 +166,7 @@ impl Host {
     /// Begins a connection, if somebody has the address.
     fn open(&mut self, local: SocketAddrV4, remote: SocketAddrV4, config: &tcp::Config) -> Option<FlowId> {
         let found = crate::tests::find(&self.rendezvous, Protocol::Tcp, remote)?;
-        Some(self.ring.tcp_connect(now(), local.into(), remote.into(), NextHop::Station(found.mac), config).unwrap())
+        Some(self.ring.tcp_connect(now(), local.into(), remote.into(), NextHop::Mac(found.mac), config).unwrap())
     }
 
     fn stream(&self) -> Option<FlowId> {
@@ -225,8 +225,8 @@ impl Host {
         let Some(udp) = self.udp else { return false };
         for i in 0..count {
             let len = if i % 2 == 0 { SMALL } else { 20_000 };
-            let target = Some((to.into(), NextHop::Station(found.mac)));
-            let _a_station_that_died = self.ring.udp_send(now(), udp, &[IoSlice::new(bytes(i, len))], (*self.at.ip()).into(), target);
+            let target = Some((to.into(), NextHop::Mac(found.mac)));
+            let _a_peer_that_died = self.ring.udp_send(now(), udp, &[IoSlice::new(bytes(i, len))], (*self.at.ip()).into(), target);
         }
         true
     }
@@ -293,7 +293,7 @@ fn joined(part: &mut Part<Host>) {
 
 fn listen(part: &mut Part<Host>) {
     let at = part.places.victim;
-    part.station().settle(at);
+    part.endpoint().settle(at);
     be_connected(part);
 }
 
@@ -359,8 +359,8 @@ fn echo(part: &mut Part<Host>) {
 
 fn shut_down(part: &mut Part<Host>) {
     send(part, SMALL);
-    let stream = part.station().stream().expect("it is connected");
-    part.station().ring.shutdown(now(), stream, Shutdown::Write).unwrap();
+    let stream = part.endpoint().stream().expect("it is connected");
+    part.endpoint().ring.shutdown(now(), stream, Shutdown::Write).unwrap();
     part.until(|host| host.ring.info(stream).and_then(|info| info.state) == Some(tcp::State::FinWait2));
 }
 
@@ -369,27 +369,27 @@ fn be_shut_down(part: &mut Part<Host>) {
         host.receive();
         host.ended.is_some()
     });
-    let host = part.station();
+    let host = part.endpoint();
     host.close_all();
     part.until(|host| host.ring.occupied() == 2);
 }
 
 fn close(part: &mut Part<Host>) {
     send(part, SMALL);
-    part.station().close_all();
+    part.endpoint().close_all();
     // Its TIME-WAIT remains.
     part.until(|host| !host.ring.lingering());
 }
 
 fn abort(part: &mut Part<Host>) {
-    part.station().send(SMALL);
-    let stream = part.station().streams.pop().expect("it is connected");
-    part.station().ring.close(now(), stream, true);
+    part.endpoint().send(SMALL);
+    let stream = part.endpoint().streams.pop().expect("it is connected");
+    part.endpoint().ring.close(now(), stream, true);
     part.until(|host| host.ring.occupied() == 0);
 }
 
 fn close_listener(part: &mut Part<Host>) {
-    let host = part.station();
+    let host = part.endpoint();
     if let Some(listener) = host.listener.take() {
         host.ring.close(now(), listener, false);
     }
@@ -415,8 +415,8 @@ fn talked(part: &mut Part<Host>) {
 }
 
 fn leave(part: &mut Part<Host>) {
-    part.station().send(SMALL * 2);
-    drop(part.station.take());
+    part.endpoint().send(SMALL * 2);
+    drop(part.endpoint.take());
 }
 
 // --- the survivor's part ---

@@ -70,7 +70,7 @@ pub(super) struct Places {
 }
 
 /// A member that takes a part: of bare frames, or with a stack.
-pub(super) trait Station: Sized {
+pub(super) trait Endpoint: Sized {
     fn join() -> Self;
     fn device(&mut self) -> &mut ShmQueues;
     fn rendezvous(&self) -> &Rendezvous;
@@ -111,25 +111,25 @@ pub(super) struct Operation<S> {
 pub(super) struct Part<S> {
     pub(super) places: Places,
     pub(super) board: &'static Board,
-    pub(super) station: Option<S>,
+    pub(super) endpoint: Option<S>,
 }
 
-impl<S: Station> Part<S> {
+impl<S: Endpoint> Part<S> {
     pub(super) fn join(&mut self) -> &mut S {
-        let station = self.station.insert(S::join());
-        station.begin(self.board, true);
-        station
+        let endpoint = self.endpoint.insert(S::join());
+        endpoint.begin(self.board, true);
+        endpoint
     }
 
-    pub(super) fn station(&mut self) -> &mut S {
-        self.station.as_mut().expect("it has joined")
+    pub(super) fn endpoint(&mut self) -> &mut S {
+        self.endpoint.as_mut().expect("it has joined")
     }
 
     /// Takes turns until `done`. (The survivor ends it when it takes too long.)
     pub(super) fn until(&mut self, mut done: impl FnMut(&mut S) -> bool) {
-        let station = self.station();
-        while !done(station) {
-            station.turn();
+        let endpoint = self.endpoint();
+        while !done(endpoint) {
+            endpoint.turn();
         }
     }
 }
@@ -175,7 +175,7 @@ pub(super) struct Stage<S> {
     questions: u64,
 }
 
-impl<S: Station> Stage<S> {
+impl<S: Endpoint> Stage<S> {
     pub(super) fn set() -> Self {
         let places = Places { survivor: fresh_address(), victim: fresh_address(), witness: fresh_address() };
         let board = Board::shared();
@@ -260,7 +260,7 @@ impl<S: Station> Stage<S> {
     fn fork_victim(&mut self, operation: &Operation<S>, at: u32, fate: Fate) -> libc::pid_t {
         fork(|| {
             self.survivor.rendezvous().after_fork_in_child();
-            let mut part = Part { places: self.places, board: self.board, station: None };
+            let mut part = Part { places: self.places, board: self.board, endpoint: None };
             (operation.prepare)(&mut part);
             store_hook::end_at(at, if fate == Fate::Killed { End::Killed } else { End::Stopped });
             self.board.phase.store(ACTING, Ordering::SeqCst);
@@ -392,10 +392,10 @@ pub(super) fn state(child: libc::pid_t) -> State {
 }
 
 /// Sleeps as a program would: on the ring, the rendezvous, and for no longer than the next timer.
-pub(super) fn sleep_on(station: &mut impl Station, longest: Duration) {
-    let ring = station.device().wait_fd().unwrap_or(-1);
+pub(super) fn sleep_on(endpoint: &mut impl Endpoint, longest: Duration) {
+    let ring = endpoint.device().wait_fd().unwrap_or(-1);
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut entries = [entry(ring), entry(station.rendezvous().epoll_fd())];
+    let mut entries = [entry(ring), entry(endpoint.rendezvous().epoll_fd())];
     let longest = i32::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
     // SAFETY: two entries.
     unsafe { libc::poll(entries.as_mut_ptr(), 2, longest) };

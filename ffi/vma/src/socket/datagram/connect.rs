@@ -167,8 +167,8 @@ pub(super) fn connect_flows(offload: &mut Offload, fd: c_int, key: Key) {
     let Some(socket) = offload.sockets.find(key) else { return };
     let Kind::Datagram(Some(first)) = socket.kind else { return };
     let (peer, kernels) = (socket.peer, address::of_placeholder(fd, socket.family));
-    // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that station.
-    let nowhere = NextHop::Station(MacAddr::default());
+    // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that address.
+    let nowhere = NextHop::Mac(MacAddr::default());
     let remote = |id| peer.map(|peer| (peer, socket.routes.sending_by(id, peer).map_or(nowhere, |sending| sending.hop)));
     let flows: Vec<_> = socket.flows_and_addresses().map(|flow| (flow, remote(flow.id))).collect();
     for (Flow { id, at }, remote) in flows {

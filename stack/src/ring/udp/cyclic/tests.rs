@@ -166,9 +166,9 @@ fn what_a_program_admitted_first_has_headers_that_are_made_up() {
     let mut raw = buffer(Records::Raw, 8, 5);
     assert_eq!(pair.b.cyclic_read(&[b], &mut raw, 1, 1), Ok(None));
     send(&mut pair, a, 7, b"first");
-    pair.b.screen(b, true).unwrap();
+    pair.b.set_recv_filter(b, true).unwrap();
     send(&mut pair, a, 7, b"later");
-    pair.b.screen(b, false).unwrap();
+    pair.b.set_recv_filter(b, false).unwrap();
     send(&mut pair, a, 7, b"third");
     let run = pair.b.cyclic_read(&[b], &mut raw, 3, 3).unwrap().unwrap();
     let records = bytes(&raw, &run);

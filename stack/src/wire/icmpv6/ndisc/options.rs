@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use super::{Invalid, station};
+use super::{Invalid, unicast_mac};
 use crate::addr::MacAddr;
 
 const SOURCE: u8 = 1;
@@ -46,7 +46,7 @@ pub enum Opt<'a> {
     Prefix(Prefix),
     /// The packet that a redirect is about, cut off somewhere.
     Redirected(&'a [u8]),
-    /// What all stations of the link can receive, in bytes.
+    /// What all hosts of the link can receive, in bytes.
     Mtu(u32),
     /// Whose question it is, so that it knows it again (RFC 3971 s5.3.2, RFC 7527 s4.1).
     Nonce([u8; 6]),
@@ -90,7 +90,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// The sender's link-layer address, if the options have one that a station can have.
+    /// The sender's link-layer address, if the options have one that a host can have.
     pub fn source(&self) -> Option<MacAddr> {
         self.iter().find_map(|option| if let Opt::Source(mac) = option { Some(mac) } else { None })
     }
@@ -111,8 +111,8 @@ impl<'a> Opt<'a> {
         let kind = option.first().copied().unwrap_or_default();
         let data = option.get(2..).unwrap_or_default();
         let known = match (kind, option.len()) {
-            (SOURCE, UNIT) => station(data).map(Self::Source),
-            (TARGET, UNIT) => station(data).map(Self::Target),
+            (SOURCE, UNIT) => unicast_mac(data).map(Self::Source),
+            (TARGET, UNIT) => unicast_mac(data).map(Self::Target),
             (MTU, UNIT) => data[2..].first_chunk().map(|mtu| Self::Mtu(u32::from_be_bytes(*mtu))),
             (NONCE, UNIT) => data.first_chunk().map(|nonce| Self::Nonce(*nonce)),
             (PREFIX, 32) => Prefix::parse(data).map(Self::Prefix),

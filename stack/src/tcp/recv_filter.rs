@@ -22,14 +22,14 @@ pub enum Decision {
     Hold,
 }
 
-/// Segments, oldest first.
-pub(super) struct Screen<R> {
+/// A receive filter: the segments that it holds back, oldest first.
+pub(super) struct RecvFilter<R> {
     /// Invariant: none is empty.
     segments: VecDeque<LentPieces<R>>,
     len: usize,
 }
 
-impl<R: RxBuffer> Screen<R> {
+impl<R: RxBuffer> RecvFilter<R> {
     pub(super) fn new() -> Self {
         Self { segments: VecDeque::new(), len: 0 }
     }

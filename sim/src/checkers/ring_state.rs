@@ -138,7 +138,7 @@ impl Socks {
 /// A ring of a host. What is looked at for every frame comes first, and lies together.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(super) struct Desk {
+pub(super) struct RingState {
     pub(super) host: usize,
     pub(super) ip: Option<IpAddr>,
     /// A program's calls are not seen.
@@ -157,9 +157,9 @@ pub(super) struct Desk {
     pub(super) balked: bool,
     /// It has thrown frames away since strangers were looked at last.
     pub(super) dropped: bool,
-    /// Its NIC may merge segments; each of its rings is a station of its own.
+    /// Its NIC may merge segments; each of its rings has a MAC address of its own.
     pub(super) merges: bool,
-    pub(super) stations: bool,
+    pub(super) mac_per_ring: bool,
     /// When it was serviced last, by its own clock; and by how much that is ahead of the world's.
     pub(super) now: Instant,
     pub(super) ahead: Duration,
@@ -195,7 +195,7 @@ pub(super) struct Desk {
     pub(super) groups: groups::Groups,
 }
 
-impl Desk {
+impl RingState {
     /// The options of a port's UDP sockets.
     pub(super) fn options_of(&self, port: u16) -> impl Iterator<Item = UdpOptions> + Clone + '_ {
         let port = self.bound.get(&(false, port));

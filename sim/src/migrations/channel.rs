@@ -33,9 +33,9 @@ pub(super) struct Question {
     pub(super) ring: u16,
 }
 
-/// Between the two.
+/// The channel between the two.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct Channel {
     dice: SplitMix,
     delay_max: Duration,
     /// Of a hundred questions, so many are put off.
@@ -51,7 +51,7 @@ pub(super) struct Talk {
     pub(super) is_known_dead: bool,
 }
 
-impl Talk {
+impl Channel {
     pub(super) fn new(seed: u64, delay_max: Duration, put_off: u64) -> Self {
         Self {
             dice: SplitMix(seed),
@@ -74,7 +74,7 @@ impl Talk {
         if machine == 0 { (own, peers) } else { (peers, own) }
     }
 
-    /// A machine's ring makes the acquaintance of one of its peer's. Whether that is possible.
+    /// A machine's ring meets one of its peer's. Whether that is possible.
     pub(super) fn meet(&mut self, machine: usize, own: u16, peers: u16) -> bool {
         let pair = Self::pair(machine, own, peers);
         if !self.is_dead {

@@ -21,7 +21,7 @@ const TRANSFER_MAX: Duration = Duration::from_secs(300);
 /// Of datagrams the reader gets, in order and whole, those that were admitted, and no other.
 pub fn a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held<N: Net>(net: &mut N) -> Result<()> {
     let (from, to) = net.datagrams(AMPLE)?;
-    net.ring(Receiver).screen(to, true)?;
+    net.ring(Receiver).set_recv_filter(to, true)?;
     let (mut admitted, mut held, mut dropped) = (VecDeque::new(), Vec::new(), 0);
     for number in 0..60 {
         net.tell(from, PORT, &message(number))?;
@@ -56,7 +56,7 @@ pub fn a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held
 /// last decision, its end.
 pub fn a_stream_is_read_as_it_was_admitted_and_ends_behind_the_last_decision<N: Net>(net: &mut N) -> Result<()> {
     let (client, server) = net.connected(PORT, &tcp::Config::default())?;
-    net.ring(Receiver).screen(server, true)?;
+    net.ring(Receiver).set_recv_filter(server, true)?;
     let sent = pattern(60_000);
     let (mut written, mut shown, mut admitted, mut held) = (0, 0, VecDeque::new(), VecDeque::new());
     let (until, mut turn) = (net.now() + TRANSFER_MAX, 0);
@@ -106,7 +106,7 @@ pub fn a_stream_is_read_as_it_was_admitted_and_ends_behind_the_last_decision<N: 
 }
 
 /// From when it is asked for, and as long, something is to be decided; the end of it admits all that waits.
-pub fn screening_begins_and_ends_when_the_program_says_so<N: Net>(net: &mut N) -> Result<()> {
+pub fn a_receive_filter_begins_and_ends_when_the_program_says_so<N: Net>(net: &mut N) -> Result<()> {
     let (from, to) = net.datagrams(AMPLE)?;
     let (client, server) = net.connected(PORT, &tcp::Config::default())?;
     for round in 0..3 {
@@ -120,13 +120,13 @@ pub fn screening_begins_and_ends_when_the_program_says_so<N: Net>(net: &mut N) -
         ensure!((net.hear(to)?, net.read(server, 99)?) == (b"before".to_vec(), b"before".to_vec()));
         for socket in [to, server] {
             ensure!(!net.ring(Receiver).has_candidate(socket), "round {round}: nobody asked for it");
-            net.ring(Receiver).screen(socket, true)?;
+            net.ring(Receiver).set_recv_filter(socket, true)?;
         }
         send(net, b"waits")?;
         ensure!((net.hear(to).err(), net.read(server, 9).err()) == (Some(Error::WouldBlock), Some(Error::WouldBlock)));
         for socket in [to, server] {
             ensure!(net.ring(Receiver).has_candidate(socket), "round {round}: nothing to decide");
-            net.ring(Receiver).screen(socket, false)?;
+            net.ring(Receiver).set_recv_filter(socket, false)?;
             ensure!(!net.ring(Receiver).has_candidate(socket), "round {round}: it was ended");
         }
         ensure!((net.hear(to)?, net.read(server, 99)?) == (b"waits".to_vec(), b"waits".to_vec()));
@@ -139,7 +139,7 @@ pub fn a_packet_is_shown_behind_its_headers_and_before_the_queue<N: Net>(net: &m
     let (from, to) = net.datagrams(AMPLE)?;
     let sender = net.ring(Sender).info(from).context("the sender's socket is gone")?.local;
     let address = net.address(Receiver, PORT);
-    net.ring(Receiver).screen(to, true)?;
+    net.ring(Receiver).set_recv_filter(to, true)?;
     let lens = [1, 300, 1472];
     for len in lens {
         net.tell(from, PORT, &pattern(len))?;
@@ -173,7 +173,7 @@ pub fn any_call_can_be_made_before_it_is_decided<N: Net>(net: &mut N) -> Result<
     let (from, to) = net.datagrams(AMPLE)?;
     let (client, server) = net.connected(PORT, &tcp::Config::default())?;
     for socket in [to, server] {
-        net.ring(Receiver).screen(socket, true)?;
+        net.ring(Receiver).set_recv_filter(socket, true)?;
     }
     for text in [&b"first"[..], b"second"] {
         net.tell(from, PORT, text)?;
@@ -216,7 +216,7 @@ pub fn any_call_can_be_made_before_it_is_decided<N: Net>(net: &mut N) -> Result<
 pub fn who_decides_late_loses_and_who_decides_in_time_does_not<N: Net>(net: &mut N) -> Result<()> {
     const TOLD: usize = 30;
     let (from, to) = net.datagrams(4096)?;
-    net.ring(Receiver).screen(to, true)?;
+    net.ring(Receiver).set_recv_filter(to, true)?;
     let drops = |net: &mut N| net.ring(Receiver).info(to).map_or(0, |info| info.counters.rx_drops);
     for _ in 0..TOLD {
         net.tell(from, PORT, &[1; 200])?;
@@ -237,7 +237,7 @@ pub fn who_decides_late_loses_and_who_decides_in_time_does_not<N: Net>(net: &mut
 /// What is held is the program's: it stays as it is, whatever arrives, and takes room until it is given back.
 pub fn what_is_held_stays_until_it_is_given_back<N: Net>(net: &mut N) -> Result<()> {
     let (from, to) = net.datagrams(8192)?;
-    net.ring(Receiver).screen(to, true)?;
+    net.ring(Receiver).set_recv_filter(to, true)?;
     let mut held: Vec<(Vec<u8>, _)> = Vec::new();
     for number in 0..200 {
         net.tell(from, PORT, &message(number))?;

@@ -7,9 +7,9 @@ use crate::mutants::Mutant;
 use crate::wire::tcp::SeqNumber;
 
 /// One end of a connection that this stack carries no more. Both ends' together say what each reader has yet to read:
-/// [`Remains::owed_to`].
+/// [`Undelivered::owed_to`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remains {
+pub struct Undelivered {
     /// The sequence number of the first byte in `unacknowledged`.
     pub sent_from: SeqNumber,
     /// What was written here and has not been acknowledged.
@@ -32,7 +32,7 @@ pub struct Remains {
     pub error: Option<Error>,
 }
 
-impl Remains {
+impl Undelivered {
     /// Whether the connection failed before both streams had ended: neither can go on, and who reads them must not take that for
     /// an end.
     pub fn is_broken(&self) -> bool {
@@ -52,14 +52,14 @@ impl Remains {
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Ends it here without a word to the peer. Bytes that came out of order are the peer's to send again, by whatever way.
-    pub(crate) fn dissolve(self) -> Remains {
+    pub(crate) fn end_silently(self) -> Undelivered {
         let fin = u32::from(self.peer_fin);
-        let unread = if self.config.is(Mutant::RemainsLoseUnread) { Vec::new() } else { self.recv.to_vec() };
+        let unread = if self.config.is(Mutant::UndeliveredLosesUnread) { Vec::new() } else { self.recv.to_vec() };
         let unacknowledged = self.send.to_vec();
-        Remains {
+        Undelivered {
             sent_from: SeqNumber(self.send.end().0.wrapping_sub(unacknowledged.len() as u32)),
             unacknowledged,
-            ended: self.fin_queued && !self.config.is(Mutant::RemainsForgetEnd),
+            ended: self.fin_queued && !self.config.is(Mutant::UndeliveredForgetsEnd),
             received_to: SeqNumber(self.window.nxt.0.wrapping_sub(fin)),
             unread,
             peer_ended: self.peer_fin,

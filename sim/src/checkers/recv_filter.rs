@@ -1,11 +1,11 @@
-//! Screening: the reader of a UDP socket whose datagrams a program decides about gets those that it admitted, each once, in order and whole, and none
+//! Receive filters: the reader of a UDP socket whose datagrams a program decides about gets those that it admitted, each once, in order and whole, and none
 //! that it dropped or holds; and that of a stream its bytes alike, and the end behind the last decision. (That what waits for it takes room, and what is dropped makes some, shows in the [`super::loans`].)
 
 use ringway_stack::ring::FlowId;
 
 use super::Checkers;
 
-const NAME: &str = "screening";
+const NAME: &str = "recv_filter";
 
 impl Checkers {
     /// A reader got something else than what was admitted.

@@ -9,9 +9,9 @@ use turmoil::{Builder, Sim};
 /// Seeds of every case, unless `RINGWAY_TURMOIL_SEEDS` names another number of them.
 const SEEDS: u64 = 3;
 
-/// A run's story: what programs noted, and every frame that a host received.
+/// A run's log: what programs noted, and every frame that a host received.
 #[derive(Clone, Default)]
-pub(crate) struct Story(Rc<RefCell<Told>>);
+pub(crate) struct RunLog(Rc<RefCell<Told>>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
@@ -20,7 +20,7 @@ struct Told {
     hash: u64,
 }
 
-impl Story {
+impl RunLog {
     /// Notes something, with the time.
     pub(crate) fn note(&self, what: impl AsRef<str>) {
         let at = turmoil::sim_elapsed().unwrap_or_default();
@@ -52,16 +52,16 @@ impl Story {
 }
 
 /// Runs a case for each seed twice, and compares.
-pub(crate) fn twice(case: impl Fn(u64, &Story)) {
+pub(crate) fn twice(case: impl Fn(u64, &RunLog)) {
     let seeds = std::env::var("RINGWAY_TURMOIL_SEEDS").map_or(SEEDS, |n| n.parse().expect("RINGWAY_TURMOIL_SEEDS is a number"));
     for seed in 1..=seeds {
         let [first, again] = [(); 2].map(|()| {
-            let story = Story::default();
-            case(seed, &story);
-            story.0.take()
+            let log = RunLog::default();
+            case(seed, &log);
+            log.0.take()
         });
         assert!(first.frames > 0, "seed {seed}: nothing was received");
-        assert_eq!(first, again, "seed {seed} has two stories");
+        assert_eq!(first, again, "seed {seed} has two outcomes");
     }
 }
 

@@ -28,7 +28,7 @@ fn udp(pair: &mut Pair) -> (FlowId, FlowId) {
     let a = pair.a.udp_open(SocketAddr::new(A, 1000), &UdpOptions::default()).unwrap();
     let options = UdpOptions { rcvbuf: 4096, ..UdpOptions::default() };
     let b = pair.b.udp_open(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 2000), &options).unwrap();
-    pair.b.screen(b, true).unwrap();
+    pair.b.set_recv_filter(b, true).unwrap();
     (a, b)
 }
 
@@ -85,7 +85,7 @@ fn a_datagram_is_read_once_it_is_admitted_and_never_if_it_is_dropped_or_held() {
         }
         assert_eq!(receive(&mut pair, b), Err(Error::WouldBlock), "the last one is not decided about");
         assert_eq!(pair.b.udp_lend(b).unwrap_err(), Error::WouldBlock);
-        pair.b.screen(b, false).unwrap();
+        pair.b.set_recv_filter(b, false).unwrap();
         assert_eq!(receive(&mut pair, b).unwrap(), b"last");
         pair.b.give_back(pair.now, b, 4);
     }
@@ -136,7 +136,7 @@ fn a_stream_is_read_as_it_was_admitted_and_ends_behind_the_last_decision() {
     let (client, server, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"before ").unwrap();
     pair.settle();
-    pair.b.screen(server, true).unwrap();
+    pair.b.set_recv_filter(server, true).unwrap();
     let long = vec![9; 3000];
     for part in [&b"drop"[..], b"keep ", b"hold", &long] {
         write(&mut pair.a, pair.now, client, part).unwrap();
@@ -169,7 +169,7 @@ fn a_stream_is_read_as_it_was_admitted_and_ends_behind_the_last_decision() {
 fn a_window_stays_shut_while_nobody_decides_and_opens_when_bytes_are_dropped() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    pair.b.screen(server, true).unwrap();
+    pair.b.set_recv_filter(server, true).unwrap();
     let chunk = vec![3; 65_536];
     let mut sent = 0;
     for _ in 0..200 {
@@ -197,10 +197,10 @@ fn a_window_stays_shut_while_nobody_decides_and_opens_when_bytes_are_dropped() {
 }
 
 #[test]
-fn an_idle_time_forgets_nothing_that_waits_and_the_end_of_screening_admits_it() {
+fn an_idle_time_forgets_nothing_that_waits_and_the_end_of_the_filter_admits_it() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    pair.b.screen(server, true).unwrap();
+    pair.b.set_recv_filter(server, true).unwrap();
     write(&mut pair.a, pair.now, client, b"wait").unwrap();
     pair.settle();
     pair.pass(Duration::from_secs(30));
@@ -208,7 +208,7 @@ fn an_idle_time_forgets_nothing_that_waits_and_the_end_of_screening_admits_it() 
     // More than was lent, which is nothing.
     pair.b.give_back(pair.now, server, usize::MAX);
     edges(&mut pair, server);
-    pair.b.screen(server, false).unwrap();
+    pair.b.set_recv_filter(server, false).unwrap();
     assert_eq!(edges(&mut pair, server), Readiness::IN);
     assert_eq!(read(&mut pair.b, pair.now, server, 99).unwrap(), b"wait");
     write(&mut pair.a, pair.now, client, b"more").unwrap();
@@ -220,7 +220,7 @@ fn an_idle_time_forgets_nothing_that_waits_and_the_end_of_screening_admits_it() 
 fn what_comes_out_of_order_is_shown_in_order() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    pair.b.screen(server, true).unwrap();
+    pair.b.set_recv_filter(server, true).unwrap();
     for part in [b"one", b"two", b"six"] {
         write(&mut pair.a, pair.now, client, part).unwrap();
     }
@@ -240,7 +240,7 @@ fn what_comes_out_of_order_is_shown_in_order() {
 fn closing_with_something_undecided_resets_and_a_move_takes_it_along() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
-    pair.b.screen(server, true).unwrap();
+    pair.b.set_recv_filter(server, true).unwrap();
     write(&mut pair.a, pair.now, client, b"unseen").unwrap();
     pair.settle();
     pair.b.close(pair.now, server, false);
@@ -251,25 +251,25 @@ fn closing_with_something_undecided_resets_and_a_move_takes_it_along() {
     let (client, server, _) = pair.connected();
     write(&mut pair.a, pair.now, client, b"read ").unwrap();
     pair.settle();
-    pair.b.screen(server, true).unwrap();
+    pair.b.set_recv_filter(server, true).unwrap();
     write(&mut pair.a, pair.now, client, b"unseen").unwrap();
     pair.settle();
     let info = pair.b.info(server).unwrap();
-    let remains = pair.b.dissolve(pair.now, info.local, info.remote.unwrap()).unwrap();
-    assert_eq!(remains.unread, b"read unseen");
+    let undelivered = pair.b.end_silently(pair.now, info.local, info.remote.unwrap()).unwrap();
+    assert_eq!(undelivered.unread, b"read unseen");
 }
 
 #[test]
-fn a_socket_that_is_not_screened_or_gone_has_nothing_to_decide() {
+fn a_socket_that_has_no_filter_or_is_gone_has_nothing_to_decide() {
     let mut pair = Pair::new();
     let (_, server, listener) = pair.connected();
     assert_eq!(pair.b.candidate(server).unwrap_err(), Error::WouldBlock);
     assert_eq!(pair.b.decide(pair.now, server, Decision::Admit), Err(Error::WouldBlock));
-    assert_eq!(pair.b.screen(listener, true), Err(Error::NotSupported));
-    pair.b.screen(server, true).unwrap();
+    assert_eq!(pair.b.set_recv_filter(listener, true), Err(Error::NotSupported));
+    pair.b.set_recv_filter(server, true).unwrap();
     pair.b.close(pair.now, server, true);
     assert!(pair.b.candidate(server).is_err() && !pair.b.has_candidate(server));
-    assert!(pair.b.screen(server, true).is_err());
+    assert!(pair.b.set_recv_filter(server, true).is_err());
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_reader_gets_what_was_admitted_and_nothing_else_whatever_the_network_loses()
         let mut below = |limit: usize| random.next_u32() as usize % limit;
         let mut pair = Pair::new();
         let (client, server, _) = pair.connected();
-        pair.b.screen(server, true).unwrap();
+        pair.b.set_recv_filter(server, true).unwrap();
         let (mut written, mut shown, mut admitted, mut held) = (0, 0, VecDeque::new(), VecDeque::new());
         while shown < sent.len() || !admitted.is_empty() {
             let end = sent.len().min(written + below(8000));
@@ -335,7 +335,7 @@ fn the_reader_gets_what_was_put_in_the_place_of_what_was_shown() {
         assert_eq!(receive(&mut pair, b).unwrap(), vec![!sent[0]; sent.len()]);
     }
     let (client, server, _) = pair.connected();
-    pair.b.screen(server, true).unwrap();
+    pair.b.set_recv_filter(server, true).unwrap();
     write(&mut pair.a, pair.now, client, &[4; 900]).unwrap();
     pair.settle();
     while pair.b.has_candidate(server) {

@@ -1,4 +1,4 @@
-//! Datagrams that the program looks at before its reader does.
+//! A UDP socket's receive filter: datagrams that the program looks at before its reader does.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use super::{OVERHEAD, UdpFlow, Waiting};
 use crate::cyclic::made_up_headers;
 use crate::device::{Queues, RxBuffer};
 use crate::mutants::Mutant;
-use crate::ring::screening::Shown;
+use crate::ring::recv_filter::Shown;
 use crate::tcp::{Decision, Lent, RxPayload};
 use crate::time::Instant;
 
@@ -30,34 +30,34 @@ impl<B: RxBuffer> Undecided<B> {
 
 impl<Q: Queues> UdpFlow<Q> {
     /// `on`: what arrives from now on is not read before it is admitted. Else all that waits for that is admitted: whether there was any.
-    pub(in crate::ring) fn set_screen(&mut self, on: bool) -> bool {
+    pub(in crate::ring) fn set_recv_filter(&mut self, on: bool) -> bool {
         if on {
             self.lend_from_now_on();
-            self.screen.get_or_insert_default();
+            self.filter.get_or_insert_default();
             return false;
         }
         let mut admitted = false;
-        let decision = if self.mutation.is(Mutant::ScreenOffDrops) { Decision::Drop } else { Decision::Admit };
+        let decision = if self.mutation.is(Mutant::FilterOffDrops) { Decision::Drop } else { Decision::Admit };
         while self.decide(decision).is_some() {
             admitted = true;
         }
-        self.screen = None;
+        self.filter = None;
         admitted
     }
 
     pub(in crate::ring) fn has_candidate(&self) -> bool {
-        self.screen.as_ref().is_some_and(|screen| !screen.is_empty())
+        self.filter.as_ref().is_some_and(|filter| !filter.is_empty())
     }
 
     /// The candidate's buffers, where they wait.
     pub(in crate::ring) fn candidate_buffers(&mut self) -> Option<&mut [Q::Rx]> {
-        Some(self.screen.as_mut()?.front_mut()?.waiting.buffer.as_mut_slice())
+        Some(self.filter.as_mut()?.front_mut()?.waiting.buffer.as_mut_slice())
     }
 
     /// The candidate; handles on its pieces to `take`.
     #[inline]
     pub(in crate::ring) fn candidate(&self, mut take: impl FnMut(Lent<Q::Rx>)) -> Option<Shown> {
-        let Undecided { waiting, head } = self.screen.as_ref()?.front()?;
+        let Undecided { waiting, head } = self.filter.as_ref()?.front()?;
         if !head.is_empty() {
             take(Lent::Copied(head.clone()));
         }
@@ -74,7 +74,7 @@ impl<Q: Queues> UdpFlow<Q> {
 
     /// Decides about the candidate; its length in bytes.
     pub(in crate::ring) fn decide(&mut self, decision: Decision) -> Option<usize> {
-        let undecided = self.screen.as_mut()?.pop_front()?;
+        let undecided = self.filter.as_mut()?.pop_front()?;
         let len = undecided.len();
         if decision != Decision::Hold {
             self.lent = self.lent.saturating_sub(len + OVERHEAD);
@@ -102,15 +102,15 @@ impl<Q: Queues> UdpFlow<Q> {
         let len = payload.len();
         let (head, buffer) = self.keep(to, payload);
         let drops = self.drops_to_tell();
-        self.screen_datagram(Waiting { from, to, received: now, drops, head: 0, buffer }, head.to_vec(), len);
+        self.filter_datagram(Waiting { from, to, received: now, drops, head: 0, buffer }, head.to_vec(), len);
     }
 
     /// The same, of `len` bytes, as it will wait; and its head if that was copied.
     #[inline]
-    pub(super) fn screen_datagram(&mut self, waiting: Waiting<Q::Rx>, head: Vec<u8>, len: usize) {
-        if let Some(screen) = &mut self.screen {
+    pub(super) fn filter_datagram(&mut self, waiting: Waiting<Q::Rx>, head: Vec<u8>, len: usize) {
+        if let Some(filter) = &mut self.filter {
             self.lent += len + OVERHEAD;
-            screen.push_back(Undecided { waiting, head });
+            filter.push_back(Undecided { waiting, head });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the program looks at before its reader does: it is shown each datagram, or segment, by reference, and decides whether the reader
+//! Receive filters, which a program may put before a reader: it is shown each datagram, or segment, by reference, and decides whether the reader
 //! gets it.
 //!
 //! What nobody has decided about counts against its socket's receive buffer, as if it waited to be read, and is otherwise not there: it makes
@@ -57,12 +57,12 @@ impl<Q: Queues> Ring<Q> {
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
-    pub fn screen(&mut self, flow: FlowId, on: bool) -> Result<(), Error> {
+    pub fn set_recv_filter(&mut self, flow: FlowId, on: bool) -> Result<(), Error> {
         match self.slots.find_mut(flow)? {
             Flow::Stream(_) if on && self.config.is(Mutant::UndecidedIsRead) => {}
-            Flow::Stream(stream) if !stream.orphan => stream.connection.screen(on),
+            Flow::Stream(stream) if !stream.orphan => stream.connection.set_recv_filter(on),
             Flow::Stream(_) | Flow::Resting(_) => return Err(Error::BadSocket),
-            Flow::Udp(udp) => drop(udp.set_screen(on)),
+            Flow::Udp(udp) => drop(udp.set_recv_filter(on)),
             Flow::Listener(_) => return Err(Error::NotSupported),
         }
         if !on {

@@ -1,15 +1,15 @@
-//! What the program looks at before its reader does.
+//! A stream's receive filter: what the program looks at before its reader does.
 
 use super::Connection;
 use crate::device::{RxBuffer, TxBuffer};
+use crate::tcp::recv_filter::{Decision, LentPieces};
 use crate::tcp::recv_queue::Lent;
-use crate::tcp::screen::{Decision, LentPieces};
 use crate::time::Instant;
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// `on`: what arrives from now on is not read before [`Connection::decide`] has admitted it. Else all that waits for that is admitted.
-    pub fn screen(&mut self, on: bool) {
-        self.recv.set_screen(on);
+    pub fn set_recv_filter(&mut self, on: bool) {
+        self.recv.set_recv_filter(on);
     }
 
     /// What is to be decided about next: a segment's payload.

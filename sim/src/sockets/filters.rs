@@ -9,25 +9,25 @@ use ringway_stack::ring::{Candidate, Decision, FlowId, Readiness, Ring};
 use crate::nic::{SimQueues, SimRx};
 use crate::random::RandomStream;
 
-/// Of a million sockets of a ring that lends, so many are screened from their first read on.
-const SCREENED_PPM: u32 = 250_000;
-/// Of a million reads, so many are the first that nobody screens any more.
+/// Of a million sockets of a ring that lends, so many get a receive filter with their first read.
+const FILTERED_PPM: u32 = 250_000;
+/// Of a million reads, so many are the first without it.
 const ENOUGH_PPM: u32 = 10_000;
 
 /// What was admitted: who sent it, and its bytes. Of what was there before anybody decided, nothing is known.
 type Admitted = Option<(SocketAddr, Vec<u8>)>;
 
-/// A socket that is screened.
+/// A socket with a receive filter.
 #[derive(Debug, Default)]
-pub(super) struct Screen {
+pub(super) struct Filter {
     /// What waits to be read, in order.
     admitted: VecDeque<Admitted>,
 }
 
-impl Screen {
-    /// Begins to screen a socket, or does not.
+impl Filter {
+    /// Begins to filter what a socket receives, or does not.
     pub(super) fn draw(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> Option<Self> {
-        if !stream.chance_ppm(SCREENED_PPM) || ring.screen(socket, true).is_err() {
+        if !stream.chance_ppm(FILTERED_PPM) || ring.set_recv_filter(socket, true).is_err() {
             return None;
         }
         let before = ring.udp_backlog(socket).map_or(0, |backlog| backlog.packets);
@@ -36,7 +36,7 @@ impl Screen {
 
     /// Whether the program has seen enough; the rest is the reader's.
     pub(super) fn ends(stream: &mut RandomStream, ring: &mut Ring<SimQueues>, socket: FlowId) -> bool {
-        stream.chance_ppm(ENOUGH_PPM) && ring.screen(socket, false).is_ok()
+        stream.chance_ppm(ENOUGH_PPM) && ring.set_recv_filter(socket, false).is_ok()
     }
 
     /// Whether something was admitted that nobody has read yet.
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn only_what_was_admitted_is_read_and_in_order() {
         let [one, other] = [1, 2].map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-        let mut screen = Screen { admitted: [None, Some((one, b"first".to_vec())), Some((one, b"second".to_vec()))].into() };
-        assert_eq!(screen.misread(other, b"what was there before"), None);
+        let mut filter = Filter { admitted: [None, Some((one, b"first".to_vec())), Some((one, b"second".to_vec()))].into() };
+        assert_eq!(filter.misread(other, b"what was there before"), None);
         // (A reader may have room for less.)
-        assert_eq!(screen.misread(one, b"fir"), None);
-        assert!(screen.misread(one, b"first").is_some());
-        assert!(screen.misread(one, b"second").is_some(), "nothing is left");
-        screen.admitted.push_back(Some((one, b"third".to_vec())));
-        assert!(screen.misread(other, b"third").is_some());
+        assert_eq!(filter.misread(one, b"fir"), None);
+        assert!(filter.misread(one, b"first").is_some());
+        assert!(filter.misread(one, b"second").is_some(), "nothing is left");
+        filter.admitted.push_back(Some((one, b"third".to_vec())));
+        assert!(filter.misread(other, b"third").is_some());
     }
 }
