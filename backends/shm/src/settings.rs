@@ -20,7 +20,7 @@ pub struct Settings {
     /// A TCP address is a member's only where the kernel has a socket of its user's that listens there: who listens over the ring listens in the
     /// kernel too, and the kernel is asked. (Members that use the device without the kernel's sockets beside it are not found then.)
     pub listeners_are_bound: bool,
-    /// It is listed among the members of its user ([`crate::members`]), and answers questions there. Of a process's members, one is enough.
+    /// It is listed among the members of its user (`ringway_host::members`), and answers questions there. Of a process's members, one is enough.
     pub is_listed: bool,
     /// Send buffers lie in huge pages where the system gives some. (Whole ones are taken then, as they are used.)
     pub huge_pages: bool,
