@@ -60,6 +60,8 @@ struct Asked {
     answered: bool,
     /// Of a datagram: from and to whom.
     ends: Option<Ends>,
+    /// It is what was sent: one that was damaged unseen may have come to a ring, or for an address, of nobody's.
+    is_whole: bool,
 }
 
 /// What a host was asked lately.
@@ -123,6 +125,7 @@ impl Checkers {
             seen: false,
             answered: false,
             ends,
+            is_whole: is_certain,
         });
         state.stirred = true;
     }
@@ -175,7 +178,10 @@ impl Checkers {
         let found = owed.or_else(|| asked.iter().position(|one| fits(one) && (!one.answered || rings > 1)));
         match found {
             // (What came for somebody who has gone since is nobody's, and so is what came before somebody did.)
-            Some(at) if asked[at].ends.is_some_and(|ends| asked[at].heard && self.hears(host, ends) && self.is_calm(host)) => {
+            Some(at)
+                if asked[at].is_whole
+                    && asked[at].ends.is_some_and(|ends| asked[at].heard && self.hears(host, ends) && self.is_calm(host)) =>
+            {
                 moment.breach(NAME, format_args!("RFC 1122 s4.1.3.1: {answer:?}, and somebody has that port"));
             }
             Some(at) => self.answers[host].asked[at].answered = true,

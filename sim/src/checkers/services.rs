@@ -383,7 +383,9 @@ impl Checkers {
         let lost = sock.endpoint.is_some_and(|id| self.flows.at(id).lost);
         let own = sock.endpoint.map(|id| self.flows.at(id));
         let (silent, spoke_at) = own.map_or((false, closed.at), |own| (own.moves.is_silent(), own.moves.excused()));
-        let closed = closing::Closed { reset_due: closed.reset_due && !lost && !silent, at: closed.at.max(spoke_at) };
+        // (A peer that read again only now acknowledged the rest only now.)
+        let acknowledged_at = own.map_or(closed.at, |own| own.una_at);
+        let closed = closing::Closed { reset_due: closed.reset_due && !lost && !silent, at: closed.at.max(spoke_at).max(acknowledged_at) };
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
         let ring_state = &mut self.ring_states[moment.place];
         if state.is_some() {
