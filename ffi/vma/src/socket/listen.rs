@@ -1,4 +1,5 @@
-//! bind(2), listen(2) and shutdown(2): first in the kernel, so that both worlds show the same address, then on the ring.
+//! bind(2), listen(2) and shutdown(2), in both worlds: bind first in the kernel, so that both show the same address; listen first on the ring, so that who finds
+//! the kernel's listener finds the ring's.
 
 use core::ffi::c_int;
 
