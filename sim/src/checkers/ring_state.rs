@@ -130,6 +130,11 @@ impl Socks {
         slots.filter_map(|socket| Some((socket, self.get(&socket)?)))
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Sock> + '_ {
+        let slots = self.slots.iter_mut().flatten().map(|(_, sock)| &mut **sock);
+        slots.chain(self.gone.iter_mut().map(|(_, sock)| &mut **sock))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.slots.iter().all(Option::is_none)
     }

@@ -209,6 +209,8 @@ impl Checkers {
         self.neighbour_tables[host].moved = announced;
         for &place in &self.places[host] {
             self.ring_states[place].readdressed = true;
+            // What lies in its NIC is for the old one, too.
+            self.ring_states[place].sockets.iter_mut().for_each(|sock| sock.unsummed.clear());
         }
         self.lied_to.extend(0..self.places.len());
         let first = (host, IpAddr::V4(Ipv4Addr::UNSPECIFIED));

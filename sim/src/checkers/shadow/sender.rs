@@ -635,10 +635,10 @@ pub(in crate::checkers) fn serviced(
         }
         let una = state.una.unwrap_or(arrival.ack);
         let flight = nxt.wrapping_sub(una);
-        // One with an old timestamp may have been dropped (RFC 7323 s5.3), and so may one from before what was acknowledged in this service, of which only
-        // some may have come by then.
+        // One with an old timestamp may have been dropped (RFC 7323 s5.3), and so may one from before what was acknowledged in this service, of which
+        // others that came earlier may have brought some by then.
         let stale = arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
-        let stale = stale || acked.is_some_and(|acked| before(arrival.end(), acked));
+        let stale = stale || at > 0 && acked.is_some_and(|acked| before(arrival.end(), acked));
         let mut news = false;
         if sack && !stale {
             let low = later(una, arrival.ack);
