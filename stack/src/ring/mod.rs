@@ -276,12 +276,6 @@ impl<Q: Queues> Ring<Q> {
         self.dirty = dirty;
     }
 
-    /// When [`Ring::poll`] was called last.
-    #[inline]
-    pub fn polled_at(&self) -> Instant {
-        self.polled_at
-    }
-
     /// Does what can be done at any time, and costs least while nothing happens: for a program that is about to wait. (Without it, it is
     /// done with every few polls.)
     #[inline]

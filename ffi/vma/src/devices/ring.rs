@@ -98,7 +98,6 @@ impl Ring {
         fn lingering_streams(&self) -> Vec<FlowId>;
         fn may_await_acknowledgment(&self) -> bool;
         fn open_flows(&self) -> Vec<FlowId>;
-        fn polled_at(&self) -> Instant;
         fn readiness(&self, flow: FlowId) -> Readiness;
         fn tcp_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId>;
         fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details>;
@@ -174,6 +173,22 @@ impl Ring {
         fn cyclic_read(
             &mut self, sockets: &[FlowId], buffer: &mut CyclicBuffer<impl RecordMemory>, min: usize, max: usize
         ) -> Result<Option<Run>, CyclicError>;
+    }
+
+    /// See [`ring::Ring::tcp_send_polling`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub(crate) fn tcp_send_polling(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        data: &[IoSlice<'_>],
+        flags: SendFlags,
+        stale: Instant,
+    ) -> (Result<usize, Error>, bool) {
+        by_device!(self, of => of.tcp_send_polling(now, flow, data, flags, stale))
     }
 
     calls_of_queues! {

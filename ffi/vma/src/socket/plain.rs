@@ -71,9 +71,15 @@ impl<'a> Entered<'a> {
 
     /// Lets go of the ring. Who is to be told of what happened is told.
     #[inline]
-    fn leave(mut self, process: &Process, now: Instant) {
+    fn leave(self, process: &Process, now: Instant) {
+        let is_held = self.own.ring.is_held(self.flow);
+        self.leave_having_sent(process, now, is_held);
+    }
+
+    /// The same, where it is known whether something of the flow is held.
+    #[inline]
+    fn leave_having_sent(mut self, process: &Process, now: Instant, is_held: bool) {
         let flow = self.flow;
-        let is_held = self.own.ring.is_held(flow);
         let has_more = self.own.has_more_to_do();
         drop(self);
         if has_more || is_held {
@@ -169,9 +175,9 @@ pub(crate) fn send(
         return datagrams::send(process, now, entered, data, (to, flags)).map(Sent::Done);
     }
     entered = entered.used(process, key, Direction::Tx)?;
-    let result = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
+    let (result, is_held) = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
     let (flow, plain) = (entered.flow, entered.plain);
-    entered.leave(process, now);
+    entered.leave_having_sent(process, now, is_held);
     match result {
         Err(Error::BadSocket) => None,
         Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, 0)),
