@@ -166,14 +166,14 @@ impl FlowRing for Sockets {
     }
 
     fn take_over(&mut self, parcel: Parcel) -> Result<FlowId, (Error, Parcel)> {
-        match parcel.open::<UdpHandover<SimQueues>>() {
+        match parcel.open::<Box<UdpHandover<SimQueues>>>() {
             Ok(handover) => self.udp_adopt(handover).map_err(|(error, handover)| (error, Parcel::new(handover))),
             Err(parcel) => Err((Error::NotSupported, parcel)),
         }
     }
 
     fn take_back(&mut self, flow: FlowId, parcel: Parcel) {
-        if let Ok(handover) = parcel.open::<UdpHandover<SimQueues>>() {
+        if let Ok(handover) = parcel.open::<Box<UdpHandover<SimQueues>>>() {
             self.udp_take_back(flow, handover);
         }
     }

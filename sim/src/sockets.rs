@@ -427,7 +427,7 @@ impl Sockets {
     ///
     /// # Errors
     /// The ring's; the address comes back.
-    pub fn udp_adopt(&mut self, handover: UdpHandover<SimQueues>) -> Result<FlowId, (Error, UdpHandover<SimQueues>)> {
+    pub fn udp_adopt(&mut self, handover: Box<UdpHandover<SimQueues>>) -> Result<FlowId, (Error, Box<UdpHandover<SimQueues>>)> {
         let options = *handover.options();
         let socket = self.ring.udp_adopt(handover)?;
         let (lends, info) = (self.loans.is_some(), self.ring.info(socket));

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use arrayvec::ArrayVec;
 
 use self::bytes::Bytes;
-pub use self::handover::UdpHandover;
+pub use self::handover::{UdpHandover, UdpPast};
 pub(super) use self::pieces::{fill_buffers, gather};
 use self::recv_filter::Undecided;
 use super::Ring;

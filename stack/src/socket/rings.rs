@@ -227,14 +227,14 @@ impl<Q: Queues + 'static> FlowRing for Ring<Q> {
     }
 
     fn take_over(&mut self, parcel: Parcel) -> Result<FlowId, (Error, Parcel)> {
-        match parcel.open::<UdpHandover<Q>>() {
+        match parcel.open::<Box<UdpHandover<Q>>>() {
             Ok(handover) => self.udp_adopt(handover).map_err(|(error, handover)| (error, Parcel::new(handover))),
             Err(parcel) => Err((Error::NotSupported, parcel)),
         }
     }
 
     fn take_back(&mut self, flow: FlowId, parcel: Parcel) {
-        if let Ok(handover) = parcel.open::<UdpHandover<Q>>() {
+        if let Ok(handover) = parcel.open::<Box<UdpHandover<Q>>>() {
             self.udp_take_back(flow, handover);
         }
     }

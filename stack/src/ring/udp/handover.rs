@@ -4,6 +4,9 @@
 //! The device moves a rule at once ([`Device::retarget`]): what came before is in the old ring's queue, and what comes after in the new one's. So nothing
 //! is lost or comes twice, and who reads the old flow until it is empty, once its ring has taken in what had come ([`Ring::udp_come_to`]), reads all of it in
 //! the order of its arrival. Where the rule cannot be moved, the address goes back to the flow that it came from.
+//!
+//! Where each ring is a device's of its own (shared memory), no rule is moved: the other ring opens the socket once more, this one lets go of the address
+//! ([`Ring::udp_let_go`]), and what waits is put into the other's queue, as bytes ([`Ring::udp_requeue`]).
 
 use std::net::SocketAddr;
 
@@ -13,10 +16,11 @@ use super::super::handover::Carried;
 use super::super::rates::{self, rate_error};
 use super::super::slots::Flow;
 use super::super::steering::Holder;
-use super::super::types::{FlowId, NextHop, Reuse, UdpOptions};
-use super::{OVERHEAD, UdpFlow, among_equals, rule_error, udp_rule};
+use super::super::types::{Datagram, FlowId, NextHop, Reuse, UdpOptions};
+use super::{OVERHEAD, UdpFlow, Waiting, among_equals, rule_error, udp_rule};
 use crate::device::{Attached, Device as _, Pacing, Protocol, Queues, RuleError};
 use crate::error::Error;
+use crate::flow::{Counters, Readiness};
 use crate::mutants::Mutant;
 use crate::time::Instant;
 
@@ -32,6 +36,14 @@ pub struct UdpHandover<Q: Queues> {
     shut_write: bool,
     rate: Option<Pacing>,
     carried: Carried<Q::Device>,
+}
+
+/// What a UDP socket has received and sent, and how full it was, in a ring that it has left.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UdpPast {
+    counters: Counters,
+    peaks: (usize, usize),
+    dropped_bytes: u64,
 }
 
 impl<Q: Queues> core::fmt::Debug for UdpHandover<Q> {
@@ -63,7 +75,7 @@ impl<Q: Queues> Ring<Q> {
     ///
     /// # Errors
     /// [`Error::WouldBlock`]: it cannot go ([`Ring::udp_may_leave`]).
-    pub fn udp_hand_over(&mut self, id: FlowId) -> Result<UdpHandover<Q>, Error> {
+    pub fn udp_hand_over(&mut self, id: FlowId) -> Result<Box<UdpHandover<Q>>, Error> {
         if !self.udp_may_leave(id) {
             return Err(Error::WouldBlock);
         }
@@ -74,7 +86,7 @@ impl<Q: Queues> Ring<Q> {
         if self.config.is(Mutant::RuleGoneBeforeTheNext) {
             carried.end();
         }
-        Ok(UdpHandover { bound, local, remote, options, shut_write, rate, carried })
+        Ok(Box::new(UdpHandover { bound, local, remote, options, shut_write, rate, carried }))
     }
 
     /// Takes a UDP socket's address over from another ring of the device: from now on its datagrams come here, to the flow that this gives.
@@ -82,12 +94,12 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::AddressInUse`] (this ring has a socket of that address), [`Error::NoBuffers`] (no room for it, or for its rate), or what the device says which
     /// does not move the rule; the address comes back as it was, to be taken back ([`Ring::udp_take_back`]).
-    pub fn udp_adopt(&mut self, handover: UdpHandover<Q>) -> Result<FlowId, (Error, UdpHandover<Q>)> {
-        let UdpHandover { bound, local, remote, options, shut_write, rate, mut carried } = handover;
-        let taken = self.take_address(local, remote.map(|(remote, _)| remote), &options, rate, &mut carried);
+    pub fn udp_adopt(&mut self, mut handover: Box<UdpHandover<Q>>) -> Result<FlowId, (Error, Box<UdpHandover<Q>>)> {
+        let UdpHandover { bound, local, remote, options, shut_write, rate, ref mut carried } = *handover;
+        let taken = self.take_address(local, remote.map(|(remote, _)| remote), &options, rate, carried);
         let attached = match taken {
             Ok(attached) => attached,
-            Err(error) => return Err((error, UdpHandover { bound, local, remote, options, shut_write, rate, carried })),
+            Err(error) => return Err((error, handover)),
         };
         carried.rule = None;
         let mut udp = UdpFlow::new(local, Some(attached.rule), options, self.lends, self.config.mutation());
@@ -145,8 +157,8 @@ impl<Q: Queues> Ring<Q> {
 
     /// The address could not go over, and is this flow's again, which gave it away. Where its rule has ended meanwhile, and there is no other to be had, the
     /// socket is told of it.
-    pub fn udp_take_back(&mut self, id: FlowId, handover: UdpHandover<Q>) {
-        let UdpHandover { local, options, mut carried, .. } = handover;
+    pub fn udp_take_back(&mut self, id: FlowId, mut handover: Box<UdpHandover<Q>>) {
+        let UdpHandover { local, options, ref mut carried, .. } = *handover;
         let tag = self.tag_of(id.index);
         let Ok(udp) = self.slots.udp(id) else { return };
         // (The device moved nothing: it steers here, under this flow's tag.)
@@ -180,5 +192,51 @@ impl<Q: Queues> Ring<Q> {
             debug_assert!(filled == 0 || filled >= OVERHEAD, "as the other ring counts");
             udp.lent += filled;
         }
+    }
+
+    /// Ends a UDP socket's rule: it is another ring's from now on. What is on its way here still comes to the flow, which is to be closed in the end.
+    ///
+    /// # Errors
+    /// As [`Ring::udp_hand_over`].
+    pub fn udp_let_go(&mut self, id: FlowId) -> Result<(), Error> {
+        self.udp_hand_over(id).map(drop)
+    }
+
+    /// Puts a datagram behind what waits to be read, which another ring has received and counted, and its reader taken there, whole, as `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`], [`Error::NotSupported`] (not UDP; or its reader decides about datagrams before, or wants their headers).
+    pub fn udp_requeue(&mut self, id: FlowId, datagram: &Datagram, bytes: &[u8]) -> Result<(), Error> {
+        let udp = self.slots.udp(id)?;
+        if udp.filter.is_some() || udp.headers.is_some() {
+            return Err(Error::NotSupported);
+        }
+        let &Datagram { from, to, received, drops, .. } = datagram;
+        udp.bytes.push(bytes, udp.mutation);
+        udp.enqueue(Waiting { from, to, received, drops, head: bytes.len(), buffer: None }, bytes.len());
+        self.raise(id.index, Readiness::IN);
+        Ok(())
+    }
+
+    /// Takes out what was counted of a UDP socket that leaves, for [`Ring::udp_add_past`].
+    pub fn udp_take_past(&mut self, id: FlowId) -> UdpPast {
+        let Ok(udp) = self.slots.udp(id) else { return UdpPast::default() };
+        let (counters, peaks, dropped_bytes) = (&mut udp.counters, &mut udp.peaks, &mut udp.dropped_bytes);
+        UdpPast { counters: core::mem::take(counters), peaks: core::mem::take(peaks), dropped_bytes: core::mem::take(dropped_bytes) }
+    }
+
+    /// Adds what was counted of a UDP socket in another ring.
+    pub fn udp_add_past(&mut self, id: FlowId, past: UdpPast) {
+        let Ok(udp) = self.slots.udp(id) else { return };
+        let (all, more) = (&mut udp.counters, &past.counters);
+        all.rx_packets += more.rx_packets;
+        all.rx_bytes += more.rx_bytes;
+        all.rx_drops += more.rx_drops;
+        all.tx_packets += more.tx_packets;
+        all.tx_bytes += more.tx_bytes;
+        all.tx_drops += more.tx_drops;
+        all.tx_dummies += more.tx_dummies;
+        udp.peaks = (udp.peaks.0.max(past.peaks.0), udp.peaks.1.max(past.peaks.1));
+        udp.dropped_bytes += past.dropped_bytes;
     }
 }
