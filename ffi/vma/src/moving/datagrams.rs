@@ -166,7 +166,13 @@ impl Offload {
     /// Puts what waits in one flow of a socket behind what waits in another, with what was counted of it.
     fn move_queue(&mut self, from: FlowId, to: FlowId) {
         let mut bytes = vec![0; LEN_MAX];
-        while let Ok(datagram) = self.rings.of_mut(from).udp_recv(from, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()) {
+        loop {
+            let datagram = match self.rings.of_mut(from).udp_recv(from, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()) {
+                Ok(datagram) => datagram,
+                Err(Error::WouldBlock | Error::BadSocket | Error::NotSupported) => break,
+                // (What was to be told of what it sent comes before what it received.)
+                Err(_) => continue,
+            };
             if let Err(error) = self.rings.of_mut(to).udp_requeue(to, &datagram, &bytes[..datagram.copied]) {
                 tracing::debug!("a datagram of {} is lost on its way to another ring: {error}", datagram.from);
             }

@@ -240,3 +240,6 @@ impl<Q: Queues> Ring<Q> {
         udp.dropped_bytes += past.dropped_bytes;
     }
 }
+
+#[cfg(test)]
+mod tests;
