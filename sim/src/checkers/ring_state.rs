@@ -155,6 +155,8 @@ pub(super) struct RingState {
     pub(super) serviced_at: Instant,
     /// It ever did, or threw frames away.
     pub(super) balked: bool,
+    /// When its NIC last had no receive buffer for a frame, by the world's clock.
+    pub(super) overrun_at: Instant,
     /// It has thrown frames away since strangers were looked at last.
     pub(super) dropped: bool,
     /// Its NIC may merge segments; each of its rings has a MAC address of its own.
