@@ -46,6 +46,7 @@ pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,
     UdpOptions, Usage,
 };
+pub use udp::{UdpHandover, UdpPast};
 
 pub use crate::flow::{Counters, Readiness};
 pub use crate::tcp::{Decision, Lent, LentPieces};

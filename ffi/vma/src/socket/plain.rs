@@ -17,7 +17,7 @@ use ringway_stack::ring::{Event, FlowId, RecvFlags};
 use ringway_stack::socket::Direction;
 use ringway_stack::time::Instant;
 
-pub(crate) use self::datagrams::{Beside, Taken};
+pub(crate) use self::datagrams::{Beside, Taken, are_plain};
 pub(crate) use self::ready::Asked;
 pub(super) use self::sending::{Rest, send_rest};
 use super::address::Address;
@@ -51,7 +51,7 @@ impl<'a> Entered<'a> {
         plain.is_still(key).then_some(Self { own, flow: plain.flow, plain })
     }
 
-    /// A call receives, or sends, on a connection: it may be the one after which that goes over to the caller's ring.
+    /// A call receives, or sends, on a connection or UDP socket: it may be the one after which that goes over to the caller's ring.
     #[inline(always)]
     fn used(self, process: &'a Process, key: Key, direction: Direction) -> Option<Self> {
         if self.own.callers.expects_caller() { Some(self) } else { self.used_by_another(process, key, direction) }
@@ -172,7 +172,7 @@ pub(crate) fn send(
     }
     let mut entered = Entered::new(process, key)?;
     if entered.plain.is_of_datagrams() {
-        return datagrams::send(process, now, entered, data, (to, flags)).map(Sent::Done);
+        return datagrams::send(process, now, key, entered, data, (to, flags)).map(Sent::Done);
     }
     entered = entered.used(process, key, Direction::Tx)?;
     let (result, is_held) = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
