@@ -121,9 +121,9 @@ impl<Q: Queues> Handover<Q> {
         self.carried.rule.is_some()
     }
 
-    /// What another implementation of TCP needs of the connection, as of `now`. `None`: as [`Handover::snapshot`].
+    /// What another implementation of TCP needs of the connection, as of `now`, also of one that the program has closed. `None`: as [`Handover::snapshot`].
     pub fn control_block(&self, now: Instant) -> Option<ControlBlock> {
-        self.stream.connection.snapshot().map(|snapshot| snapshot.control_block(now))
+        self.stream.connection.snapshot_even_if_closed().map(|snapshot| snapshot.control_block(now))
     }
 
     /// The connection as bytes, for a ring of another process ([`Ring::adopt_snapshot`]). `None`: it is over, or about to be, or the program
@@ -253,7 +253,24 @@ impl<Q: Queues> Ring<Q> {
     /// [`Error::NotConnected`] (its handshake is not complete), [`Error::BadSocket`], [`Error::NotSupported`] (not a stream).
     pub fn detach_stream(&mut self, now: Instant, id: FlowId) -> Result<Handover<Q>, Error> {
         self.slots.stream(id)?;
-        let rule = self.slots.stream(id)?.rule.filter(|rule| self.is_steered() && self.rules.may_move(*rule));
+        self.give_away(now, id)
+    }
+
+    /// As [`Ring::detach_stream`], for one that the program has closed, and that has yet to get rid of what was written ([`Ring::lingering_streams`]): for a process
+    /// that ends before it has.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`]: there is no such connection, or it is not closed.
+    pub fn detach_closed(&mut self, now: Instant, id: FlowId) -> Result<Handover<Q>, Error> {
+        match self.slots.find(id) {
+            Some(Flow::Stream(stream)) if stream.orphan => self.give_away(now, id),
+            _ => Err(Error::BadSocket),
+        }
+    }
+
+    fn give_away(&mut self, now: Instant, id: FlowId) -> Result<Handover<Q>, Error> {
+        let rule =
+            self.slots.stream_at(id.index).and_then(|stream| stream.rule).filter(|rule| self.is_steered() && self.rules.may_move(*rule));
         let rate = self.rates.of(id.index);
         let mut stream = self.remove_stream(now, id, rule.is_some())?;
         stream.rule = None;

@@ -291,6 +291,17 @@ impl Ring {
         }
     }
 
+    /// The same of one that the program has closed: see [`ring::Ring::detach_closed`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn detach_closed(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
+        match self {
+            Self::Shm(of) => of.detach_closed(now, flow).map(Handover::Shm),
+            Self::Xdp(of) => of.detach_closed(now, flow).map(Handover::Xdp),
+        }
+    }
+
     /// Takes a connection over: see [`ring::Ring::adopt`].
     ///
     /// # Errors

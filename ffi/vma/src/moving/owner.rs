@@ -218,7 +218,11 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
             continue;
         }
         if offload.rings.interfaces.contains(id.ring) {
-            leave_behind(process, offload, id);
+            let known: HashSet<FlowId> = offload.rings.lingering_streams().collect();
+            if !leave_behind(process, offload, id) {
+                // (What stays may have another name now.)
+                tried.extend(offload.rings.lingering_streams().filter(|again| !known.contains(again)));
+            }
             continue;
         }
         let (Some((local, remote)), Some(NextHop::Mac(mac))) = (ends(offload, id), offload.rings.of(id).tcp_hop(id)) else { continue };
@@ -235,12 +239,12 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
 }
 
 /// The process is about to end, and so are its rings: the kernel goes on with what a closed connection over an interface has yet to send.
-fn leave_behind(process: &'static Process, offload: &mut Offload, id: FlowId) {
-    let Some((local, _)) = ends(offload, id) else { return };
-    if let Ok(fresh) = pair::socket(Family::of(local)) {
-        pair::set_reuse_address(&fresh, 1);
-        to_kernel::begin(process, offload, id, None, fresh.raw());
-    }
+/// `false`: it stays.
+fn leave_behind(process: &'static Process, offload: &mut Offload, id: FlowId) -> bool {
+    let Some((local, _)) = ends(offload, id) else { return false };
+    let Ok(fresh) = pair::socket(Family::of(local)) else { return false };
+    pair::set_reuse_address(&fresh, 1);
+    to_kernel::begin(process, offload, id, None, fresh.raw())
 }
 
 /// The placeholder of a connection that ends with the process; a fresh one, if the program closed it long ago.

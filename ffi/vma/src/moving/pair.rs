@@ -120,6 +120,15 @@ pub(super) fn break_off(fd: &Fd) {
     };
 }
 
+/// Lets the descriptor take so many bytes at once, if the process may (CAP_NET_ADMIN).
+pub(super) fn make_room(fd: &Fd, bytes: usize) {
+    // (The kernel doubles it, and counts what is around each segment's bytes as well: socket(7).)
+    let wanted = c_int::try_from(bytes).unwrap_or(c_int::MAX).saturating_add(64 << 10);
+    if int(fd.raw(), libc::SOL_SOCKET, libc::SO_SNDBUF).is_some_and(|room| room / 2 < wanted) {
+        set_int(fd.raw(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, wanted);
+    }
+}
+
 /// Makes closing the descriptor an end in order again.
 pub(super) fn end_in_order(fd: &Fd) {
     let never = libc::linger { l_onoff: 0, l_linger: 0 };

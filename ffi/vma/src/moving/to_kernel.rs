@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
 use ringway_host::Blocked;
 use ringway_host::leave::{Kernel, LeaveError, Unsent};
+use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
 
@@ -28,6 +29,8 @@ pub(super) fn begin(process: &'static Process, offload: &mut Offload, id: FlowId
             settle(process, offload, key, copy, unsent);
             true
         }
+        // What the program had closed has ended meanwhile, as it should.
+        Err(LeaveError::Ring(Error::BadSocket)) if key.is_none() => false,
         Err(error) => {
             tracing::warn!("the connection {local} - {remote} stays this process's alone: {error}");
             false
@@ -51,7 +54,11 @@ fn take_over(
     }
     let own = offload.rings.at_mut(id.ring);
     own.ring.tcp_keep_late(local, remote);
-    let handover = match own.ring.detach_stream(now, id) {
+    let detached = match own.ring.detach_stream(now, id) {
+        Err(Error::BadSocket) => own.ring.detach_closed(now, id),
+        detached => detached,
+    };
+    let handover = match detached {
         Ok(handover) => handover,
         Err(error) => {
             own.ring.tcp_end_late(local, remote);
@@ -84,8 +91,10 @@ fn take_over(
 
 /// The kernel has it: what was never sent is written first.
 fn settle(process: &'static Process, offload: &mut Offload, key: Option<Key>, placeholder: Fd, mut unsent: Unsent) {
-    if let Some(key) = key {
-        offload.on_its_way(key);
+    match key {
+        Some(key) => offload.on_its_way(key),
+        // Whoever closed it may end at any moment, and the thread below with it.
+        None => pair::make_room(&placeholder, unsent.len()),
     }
     // SAFETY: it is open until it is dropped.
     let is_done = unsent.write(unsafe { BorrowedFd::borrow_raw(placeholder.raw()) });
@@ -100,6 +109,8 @@ fn settle(process: &'static Process, offload: &mut Offload, key: Option<Key>, pl
         // (What was reset meanwhile tells that by itself.)
         Ok(true) | Err(_) => arrive(offload),
         Ok(false) => {
+            // Until it is complete, our end is no end of a stream.
+            pair::break_off(&placeholder);
             let _undisturbed = Blocked::new();
             let work = move || {
                 crate::boundary!((), {
@@ -125,6 +136,7 @@ fn write_rest(socket: &Fd, mut unsent: Unsent) {
             return;
         }
     }
+    pair::end_in_order(socket);
 }
 
 impl Offload {

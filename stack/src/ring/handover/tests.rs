@@ -641,6 +641,39 @@ fn what_was_closed_before_its_peer_had_room_for_it_is_still_owed() {
     assert!(!pair.a.lingering() && pair.a.lingering_streams().is_empty());
 }
 
+/// A process that ends gives away what its peer has no room for. Where nobody takes it, it goes on here.
+#[test]
+fn what_was_closed_and_is_still_owed_can_be_given_away_and_comes_back() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let mut written = 0;
+    while let Ok(count) = write(&mut pair.a, pair.now, client, &[7; 10_000]) {
+        written += count;
+        pair.settle();
+    }
+    assert!(matches!(pair.a.detach_closed(pair.now, client), Err(Error::BadSocket)), "it is not closed");
+    pair.a.close(pair.now, client, false);
+    assert!(matches!(pair.a.detach_stream(pair.now, client), Err(Error::BadSocket)), "the program has it no more");
+    let [lingering] = pair.a.lingering_streams()[..] else { panic!("it lingers") };
+    let handover = pair.a.detach_closed(pair.now, lingering).unwrap();
+    assert!(pair.a.lingering_streams().is_empty() && handover.snapshot().is_none(), "to another ring it does not go");
+    let block = handover.control_block(pair.now).unwrap();
+    let in_peers_hands = written - block.unacknowledged.len();
+    assert_eq!((block.state, in_peers_hands > 50_000, block.unread.len()), (State::FinWait1, true, 0), "its FIN is owed as well");
+    let again = pair.a.adopt(pair.now, handover).map_err(|(error, _)| error).unwrap();
+    assert_eq!(pair.a.lingering_streams(), [again]);
+    let mut got = 0;
+    for _ in 0..1000 {
+        match read(&mut pair.b, pair.now, server, 1 << 16) {
+            Ok(bytes) if bytes.is_empty() => break,
+            Ok(bytes) => got += bytes.len(),
+            Err(_) => pair.pass(Duration::from_millis(50)),
+        }
+        pair.settle();
+    }
+    assert_eq!((got, read(&mut pair.b, pair.now, server, 1)), (written, Ok(Vec::new())));
+}
+
 #[test]
 fn what_its_peer_has_all_of_and_what_was_aborted_lingers_no_more() {
     let mut pair = Pair::new();

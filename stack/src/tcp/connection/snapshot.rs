@@ -152,7 +152,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The connection as it is. `None`: it is over, or about to be, or has yet to begin; or the program has borrowed some of its bytes, or has yet to decide
     /// about some.
     pub fn snapshot(&self) -> Option<Snapshot> {
-        let stands = STATES.contains(&self.state) && !self.syn_due && !self.reset_due && self.error.is_none() && !self.orphaned;
+        if self.orphaned { None } else { self.snapshot_even_if_closed() }
+    }
+
+    /// The same, also of one that the program has closed. (What is written down does not say so.)
+    pub fn snapshot_even_if_closed(&self) -> Option<Snapshot> {
+        let stands = STATES.contains(&self.state) && !self.syn_due && !self.reset_due && self.error.is_none();
         if !stands || self.recv.charged() != self.recv.len() || self.recv.undecided() > 0 {
             return None;
         }

@@ -1,168 +1,23 @@
 //! A program on an interface (RINGWAY_DEVICE=shm,xdp:IF) and one of the kernel's at the other end of a cable: two network namespaces and a veth pair, which are
 //! the test's own. They take root; where CI is set they must be had.
 
-#[path = "extra/programs.rs"]
-mod programs;
-
-#[path = "../../../backends/host/tests/leave/namespaces.rs"]
+mod cable;
+mod killed;
+mod leaving;
+#[path = "../../../../backends/host/tests/leave/namespaces.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
 mod namespaces;
+#[path = "../extra/programs.rs"]
+mod programs;
 
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use namespaces::{enter, ip, new_namespace};
-use programs::{compile, library};
+use cable::{DEVICE, ENDS, PORT, Running, on_cable};
+use programs::library;
 use ringway_report::ProcessReport;
-
-const DEVICE: &str = "shm,xdp:a0";
-const PORT: &str = "7100";
-
-/// Our end of the cable is the calling thread's, and its children's.
-struct Cable {
-    there: File,
-    program: PathBuf,
-    several: PathBuf,
-}
-
-/// Addresses of both ends.
-const ENDS: [[&str; 2]; 2] = [["10.78.0.1", "10.78.0.2"], ["fd78::1", "fd78::2"]];
-
-/// Runs a test at our end, in a thread of its own.
-fn on_cable(test: impl FnOnce(&Cable) + Send + 'static) {
-    let is_made = std::thread::spawn(|| Cable::lay().map(|cable| test(&cable)).is_some()).join();
-    if !is_made.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
-        assert!(std::env::var_os("CI").is_none(), "no network namespaces, or no ip(8), are to be had");
-        eprintln!("left out: network namespaces need root, and ip(8)");
-    }
-}
-
-impl Cable {
-    fn lay() -> Option<Self> {
-        let here = new_namespace()?;
-        let there = new_namespace()?;
-        Command::new("ip").arg("-V").output().ok()?;
-        let (id, fd) = (std::process::id(), here.as_raw_fd());
-        ip(&format!("link add b0 type veth peer name a0\nlink set a0 netns /proc/{id}/fd/{fd}\n"));
-        let [addresses_here, addresses_there] = [0, 1].map(|end| {
-            let [v4, v6] = ENDS.map(|ends| ends[end]);
-            move |name| format!("link set lo up\nlink set {name} up\naddr add {v4}/24 dev {name}\naddr add {v6}/64 dev {name} nodad\n")
-        });
-        ip(&addresses_there("b0"));
-        enter(&here);
-        ip(&addresses_here("a0"));
-        Some(Self { there, program: compile("tests/c/far.c"), several: compile("tests/c/several.c") })
-    }
-
-    /// Starts the program at our end, on the interface.
-    fn here(&self, arguments: &[&str]) -> Running {
-        Self::preloaded(&self.program, arguments, &[("VMA_CONFIG_FILE", "")])
-    }
-
-    /// The same of the program for sockets with several flows.
-    fn several(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
-        Self::preloaded(&self.several, arguments, &[&[("VMA_CONFIG_FILE", "")], environment].concat())
-    }
-
-    fn preloaded(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(program).args(arguments);
-        command.env("LD_PRELOAD", library()).env("RINGWAY_DEVICE", DEVICE).envs(environment.iter().copied());
-        Running::start(command)
-    }
-
-    /// Has a program that talks to a server at the other end do so, and returns how many datagrams our kernel has sent and received meanwhile.
-    fn with_server(&self, there: &str, talk: impl FnOnce()) -> [u64; 2] {
-        let server = self.there(&["serve", there, PORT]);
-        self.await_listener(false);
-        let before = datagrams();
-        talk();
-        let after = datagrams();
-        self.here(&["quit", there, PORT]).ends_well();
-        server.join().expect("the kernel's program");
-        [after[0] - before[0], after[1] - before[1]]
-    }
-
-    /// Runs the program at the other end, on the kernel.
-    fn there(&self, arguments: &[&str]) -> JoinHandle<()> {
-        let (there, program) = (self.there.try_clone().expect("a descriptor"), self.program.clone());
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let (tell, told) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            enter(&there);
-            let mut command = Command::new("timeout");
-            command.arg("60").arg(program).args(arguments);
-            let running = Running::start(command);
-            tell.send(()).expect("somebody waits");
-            running.ends_well();
-        });
-        told.recv().expect("it has started");
-        thread
-    }
-
-    /// Waits until somebody listens there.
-    fn await_listener(&self, is_here: bool) {
-        self.await_sockets(is_here, "tcp", " 0A ", 1);
-    }
-
-    /// Waits until so many sockets of a protocol have the port, in that state.
-    fn await_sockets(&self, is_here: bool, protocol: &'static str, state: &'static str, count: usize) {
-        let there = self.there.try_clone().expect("a descriptor");
-        let look = move || {
-            if !is_here {
-                enter(&there);
-            }
-            let wanted = format!(":{:04X} ", PORT.parse::<u16>().expect("a port"));
-            let are_there = || {
-                let of = |table| fs::read_to_string(format!("/proc/thread-self/net/{protocol}{table}")).unwrap_or_default();
-                let all = [of(""), of("6")].concat();
-                all.lines().filter(|line| line.contains(&wanted) && line.contains(state)).count() == count
-            };
-            let end = Instant::now() + Duration::from_secs(20);
-            while !are_there() {
-                assert!(Instant::now() < end, "nobody has the port");
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        };
-        // (Who has entered a namespace stays there.)
-        if is_here { look() } else { std::thread::spawn(look).join().expect("somebody has the port") }
-    }
-}
-
-struct Running(Child);
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) is part of coreutils"))
-    }
-
-    /// It ends well, and has nothing to say.
-    fn ends_well(self) {
-        let said = self.says();
-        assert!(said.is_empty(), "{said}");
-    }
-
-    /// What it has to say to its log, in an end that is well.
-    fn says(mut self) -> String {
-        let mut said = String::new();
-        let mut log = self.0.stderr.take().expect("piped");
-        let reader = std::thread::spawn(move || {
-            let mut text = String::new();
-            log.read_to_string(&mut text).expect("text");
-            text
-        });
-        self.0.stdout.take().expect("piped").read_to_string(&mut said).expect("text");
-        let (status, log) = (self.0.wait().expect("it ends"), reader.join().expect("it ends"));
-        assert!(status.success() && said.is_empty(), "{status:?}\n{said}{log}");
-        log
-    }
-}
 
 /// Segments and datagrams that our end's kernel has received.
 fn kernels() -> [u64; 2] {
@@ -174,19 +29,6 @@ fn kernels() -> [u64; 2] {
     let snmp6 = fs::read_to_string("/proc/thread-self/net/snmp6").expect("counters");
     let v6 = snmp6.lines().find_map(|line| line.strip_prefix("Udp6InDatagrams")).and_then(|rest| rest.trim().parse::<u64>().ok());
     [of("Tcp:", 10), of("Udp:", 1) + v6.unwrap_or(0)]
-}
-
-/// Datagrams that our end's kernel has sent and received.
-fn datagrams() -> [u64; 2] {
-    let snmp = fs::read_to_string("/proc/thread-self/net/snmp").expect("counters");
-    let line = snmp.lines().filter(|line| line.starts_with("Udp:")).nth(1).expect("its numbers");
-    let v4: Vec<u64> = line.split_whitespace().skip(1).map(|number| number.parse().expect("a number")).collect();
-    let snmp6 = fs::read_to_string("/proc/thread-self/net/snmp6").expect("counters");
-    let v6 = |name| -> u64 {
-        let of = |line: &str| line.split_once(char::is_whitespace).filter(|(key, _)| *key == name)?.1.trim().parse().ok();
-        snmp6.lines().find_map(of).unwrap_or(0)
-    };
-    [v4[3] + v6("Udp6OutDatagrams"), v4[0] + v6("Udp6InDatagrams")]
 }
 
 #[test]
