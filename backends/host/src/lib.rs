@@ -2,7 +2,7 @@
 //!
 //! The stack neither reads a clock nor sleeps. Whoever drives it takes the time from [`Clock`], spins by the rules of
 //! [`spin`], and sleeps by [`sleep`]; a [`Progress`] thread serves the rings while the program computes; [`Addresses`]
-//! says which destinations are on this machine, and [`members`] which processes of it are on Ringway; a [`Monitor`] keeps the kernel's links, addresses, routes and neighbours, and
+//! says which destinations are on this machine, and [`members`] which processes of it are on Ringway, whose frames [`capture`] shows; a [`Monitor`] keeps the kernel's links, addresses, routes and neighbours, and
 //! [`Neighbours`] are what a ring beside it knows of them. A [`KernelSocket`] is the
 //! kernel's part of a socket above rings. Connections leave their rings for other owners, the kernel among them, by the ways of [`leave`].
 //!
@@ -11,6 +11,7 @@
 
 pub mod addresses;
 pub mod capabilities;
+pub mod capture;
 pub mod clock;
 pub mod fd;
 pub mod kernel_socket;

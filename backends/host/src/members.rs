@@ -96,7 +96,7 @@ pub fn query(name: &str, request: &str, timeout: Duration) -> io::Result<String>
 }
 
 /// Waits until there is something to read.
-fn wait_until(socket: &OwnedFd, deadline: Instant) -> io::Result<()> {
+pub(crate) fn wait_until(socket: &OwnedFd, deadline: Instant) -> io::Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
@@ -119,7 +119,7 @@ fn connected(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Who listens at the other end, as the kernel vouches. (A number of zero is a process that this PID namespace does not know.)
-fn credentials(socket: &OwnedFd) -> io::Result<libc::ucred> {
+pub(crate) fn credentials(socket: &OwnedFd) -> io::Result<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (value, size) = (&raw mut credentials, &raw mut len);

@@ -111,6 +111,6 @@ fn doctor() {
 }
 
 /// The `ringway` command, which stands beside the library.
-fn ringway(case: &Case) -> Launch<'_> {
+pub(crate) fn ringway(case: &Case) -> Launch<'_> {
     case.plain(library().with_file_name("ringway").to_str().expect("UTF-8"))
 }

@@ -3,6 +3,7 @@
 //! - [`run`]: finds `libvma.so`, preloads it, and becomes the program
 //! - [`stats`]: a live table of processes, rings and sockets
 //! - [`sockets`]: the sockets of all processes, as `ss` shows the kernel's
+//! - [`capture`]: what rings send and receive, as pcapng
 //! - [`doctor`]: the machine, device by device; processes, socket by socket; parameters and rules
 //! - [`route`]: which link, source address and next hop a destination has
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod binary;
+mod capture;
 mod doctor;
 mod library;
 mod pages;
@@ -48,6 +50,8 @@ enum Command {
     Stats(stats::Options),
     /// The sockets of all processes on Ringway, as ss(8) shows the kernel's.
     Sockets(sockets::Options),
+    /// What rings send and receive, on any device, as pcapng: live into Wireshark or tcpdump, or into a file.
+    Capture(capture::Options),
     /// Is this offloaded? If not, why? The machine device by device, processes socket by socket.
     Doctor(doctor::Options),
     /// Which link, source address and next hop a destination has, and whether a device of Ringway's carries it.
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::run(&options),
         Command::Sockets(options) => sockets::run(&options),
+        Command::Capture(options) => capture::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Route(options) => route::run(&options),
         #[cfg(feature = "sim")]

@@ -19,6 +19,7 @@
 
 mod byfd;
 mod cancel;
+mod capture;
 mod crash;
 mod descendants;
 mod devices;

@@ -22,6 +22,11 @@ use crate::{descendants, fdtable, params, real};
 pub(crate) use gather::{all, one};
 pub(crate) use published::Published;
 
+/// The device that a ring is on.
+pub(crate) fn device_of(offload: &Offload, ring: u16) -> String {
+    sample::DeviceNames::of(offload).of_ring(ring).to_owned()
+}
+
 /// Where the report goes, as the environment had it when the state was first made: nginx's workers clear theirs.
 fn stats_file() -> Option<&'static OsString> {
     static PATH: OnceLock<Option<OsString>> = OnceLock::new();

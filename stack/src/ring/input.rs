@@ -8,6 +8,7 @@ use super::demux::{FlowKey, KeyV4};
 use super::ip::IpHeader;
 use super::output::Envelope;
 use super::slots::{Flow, Stream};
+use super::tap;
 use super::types::NextHop;
 use crate::device::{ChecksumVerdict, MacAddr, Protocol, Queues, RxBuffer, RxFrame};
 use crate::flow::Readiness;
@@ -187,6 +188,9 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn receive(&mut self, now: Instant) -> usize {
         let Some(mut batch) = self.batch.take() else { return 0 };
         let count = self.queues.poll_rx(now, &mut batch);
+        if let Some(tap) = &mut self.output.tap {
+            tap::received(&mut **tap, batch.frames_mut());
+        }
         for frame in batch.frames_mut() {
             self.output.counters.rx_packets += 1;
             if self.on_frame(now, frame).is_none() {

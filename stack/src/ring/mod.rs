@@ -34,6 +34,7 @@ mod sleepers;
 mod slots;
 mod steering;
 mod stream;
+mod tap;
 mod types;
 mod udp;
 mod writing;
@@ -42,6 +43,7 @@ pub use handover::Handover;
 pub use late::LatePacket;
 pub use output::HEADERS_MAX;
 pub use recv_filter::{Candidate, Shown};
+pub use tap::{Seen, Tap};
 pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,
     UdpOptions, Usage,

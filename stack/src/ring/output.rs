@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use arrayvec::ArrayVec;
 
 use super::ip::{self, IpHeader};
+use super::tap::{self, Tap};
 use crate::device::{Capabilities, HEAD_MAX, MacAddr, Protocol, Queues, SendError, TxBuffer, TxFrame, TxOffload, TxSlice};
 use crate::flow::Counters;
 use crate::mutants::{Mutant, Mutation};
@@ -47,6 +48,8 @@ pub(super) struct Output {
     packet_id: u16,
     pub(super) mutation: Mutation,
     pub(super) counters: Counters,
+    /// Who captures.
+    pub(super) tap: Option<Box<dyn Tap>>,
 }
 
 impl Output {
@@ -66,6 +69,7 @@ impl Output {
             packet_id: 0,
             mutation: Mutation::HEALTHY,
             counters: Counters::default(),
+            tap: None,
         }
     }
 
@@ -177,6 +181,9 @@ impl Output {
                 debug_assert!(!matches!(sent, Err(SendError::Unsupported(_))), "asked of a device that lacks it: {sent:?}");
                 sent?;
             }
+        }
+        if let Some(tap) = &mut self.tap {
+            tap::sent(&mut **tap, &frame);
         }
         self.queued = true;
         self.lent |= !body.is_empty();
@@ -397,7 +404,11 @@ impl Output {
     /// A frame with all its checksums, to which a device adds a VLAN tag at most.
     pub(super) fn send_summed<Q: Queues>(&mut self, queues: &mut Q, head: &[u8], body: &[TxSlice<'_, Q::Tx>]) -> Result<(), SendError> {
         let offload = TxOffload { vlan: self.offload.vlan, ..TxOffload::default() };
-        queues.send(&TxFrame { head, body, offload })?;
+        let frame = TxFrame { head, body, offload };
+        queues.send(&frame)?;
+        if let Some(tap) = &mut self.tap {
+            tap::sent(&mut **tap, &frame);
+        }
         self.queued = true;
         self.lent |= !body.is_empty();
         self.counters.tx_packets += 1;

@@ -11,7 +11,7 @@ use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
 use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Protocol, Queues as _, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
-    RingConfig, SendFlags, Shown, Shutdown, UdpOptions, UdpPast, Usage,
+    RingConfig, SendFlags, Shown, Shutdown, Tap, UdpOptions, UdpPast, Usage,
 };
 use ringway_stack::socket::FlowRing;
 use ringway_stack::tcp::{self, Lent, Undelivered};
@@ -115,6 +115,7 @@ impl Ring {
     calls! {
         fn poll(&mut self, now: Instant) -> usize;
         fn tidy(&mut self);
+        fn set_tap(&mut self, tap: Option<Box<dyn Tap>>);
         fn sleep_deadline(&mut self) -> Option<Instant>;
         fn take_event(&mut self) -> Option<Event>;
         fn wake(&mut self) -> Wake;

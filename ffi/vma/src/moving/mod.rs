@@ -170,7 +170,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// Sets who answers other processes that talk to one of this one's members.
 pub(crate) fn serve(process: &'static Process, rendezvous: &Rendezvous) {
-    rendezvous.set_dialogue_handler(std::sync::Arc::new(peer::Answers(process)));
+    let member = rendezvous.member_ref().id();
+    rendezvous.set_dialogue_handler(std::sync::Arc::new(peer::Answers { process, member }));
 }
 
 /// Another process is about to get a descriptor, or only the kernel can do what is asked: waits until the connection is the kernel's.

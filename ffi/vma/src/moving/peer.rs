@@ -11,6 +11,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 use super::backlog::{self, Backlog, Taken};
 use super::giving_up::File;
 use super::{FormerDescriptor, Move, Role, addresses, awaiting_child, follow, memfd, owner, pair, retreat};
+use crate::capture;
 use crate::descendants;
 use crate::devices::{DialogueHandler, Fd};
 use crate::fdtable;
@@ -20,18 +21,29 @@ use crate::slab::Key;
 use crate::socket::{Family, Kind, Socket, address};
 
 /// Answers for a process.
-pub(super) struct Answers(pub(super) &'static Process);
+pub(super) struct Answers {
+    pub(super) process: &'static Process,
+    /// Which of its members is talked to.
+    pub(super) member: u64,
+}
 
 impl DialogueHandler for Answers {
     fn asked(&self, dialogue: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>) {
         let words = String::from_utf8_lossy(words);
-        let (answer, with) = crate::boundary!((String::new(), Vec::new()), answer(self.0, dialogue, from, &words, passed));
+        let (answer, with) = crate::boundary!((String::new(), Vec::new()), {
+            match *words.split_ascii_whitespace().collect::<Vec<_>>() {
+                ["capture", ref what @ ..] => capture::asked(self.process, (self.member, dialogue), what),
+                _ => answer(self.process, dialogue, from, &words, passed),
+            }
+        });
         (answer.into_bytes(), with)
     }
 
     fn hung_up(&self, dialogue: u64) {
-        crate::boundary!((), abandoned(self.0, dialogue));
-        crate::boundary!((), awaiting_child::hung_up(self.0, &mut self.0.lock(), dialogue));
+        let process = self.process;
+        crate::boundary!((), capture::hung_up(process, (self.member, dialogue)));
+        crate::boundary!((), abandoned(process, dialogue));
+        crate::boundary!((), awaiting_child::hung_up(process, &mut process.lock(), dialogue));
     }
 }
 

@@ -28,12 +28,17 @@ impl DeviceNames {
         Self { of_interfaces }
     }
 
+    /// A ring's.
+    pub(super) fn of_ring(&self, ring: u16) -> &str {
+        let of_interface = self.of_interfaces.iter().find(|(number, _)| *number == ring);
+        of_interface.map_or(DeviceKind::Shm.name(), |(_, name)| name)
+    }
+
     /// Those of some rings, each once.
     fn all(&self, rings: RingSet) -> String {
         let mut names = Vec::new();
         for ring in rings.iter() {
-            let of_interface = self.of_interfaces.iter().find(|(number, _)| *number == ring);
-            let name = of_interface.map_or(DeviceKind::Shm.name(), |(_, name)| name);
+            let name = self.of_ring(ring);
             if !names.contains(&name) {
                 names.push(name);
             }

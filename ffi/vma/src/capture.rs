@@ -1,0 +1,85 @@
+//! `ringway capture`: another process of the user is shown what passes on this one's rings, for as long as its dialogue lasts.
+//!
+//! It asks ring by ring, `capture RING BYTES SNAPLEN DEVICE`, and gets a descriptor of the memory that the ring's frames are written to from then on
+//! ([`ringway_host::capture`]). One capture at a time has a ring. With the dialogue's end (it ends with its process, however that does) the rings are
+//! as they were before.
+
+use ringway_host::capture::Writer;
+
+use crate::devices::Fd;
+use crate::process::{Offload, Process};
+use crate::report;
+
+/// A dialogue, by the member that it is with and its number there.
+pub(crate) type Asker = (u64, u64);
+
+/// A ring that is captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capture {
+    ring: u16,
+    by: Asker,
+}
+
+/// Answers what comes behind the word `capture`.
+pub(crate) fn asked(process: &'static Process, by: Asker, words: &[&str]) -> (String, Vec<Fd>) {
+    match show(process, by, words) {
+        Ok((answer, fd)) => (answer, vec![fd]),
+        Err(why) => (why.to_owned(), Vec::new()),
+    }
+}
+
+fn show(process: &'static Process, by: Asker, words: &[&str]) -> Result<(String, Fd), &'static str> {
+    let &[ring, bytes, snaplen, device] = words else { return Err("malformed") };
+    let (Ok(ring), Ok(bytes), Ok(snaplen)) = (ring.parse::<u16>(), bytes.parse(), snaplen.parse()) else { return Err("malformed") };
+    // (Who may not trace a process does not see by this what it says either: ptrace(2).)
+    // SAFETY: no memory is involved.
+    if unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) } != 1 {
+        return Err("undumpable");
+    }
+    let found = may_show(&process.lock(), ring, device)?;
+    // (The memory is made without the lock.)
+    let (writer, memory) = Writer::new(bytes, snaplen, process.clock).map_err(|error| {
+        tracing::debug!("no memory to show a ring in: {error}");
+        "no memory"
+    })?;
+    // SAFETY: plain integers; the descriptor is open.
+    let fd = Fd::make(|| match unsafe { libc::fcntl(memory.raw(), libc::F_DUPFD_CLOEXEC, 0) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        raw => Ok(raw),
+    });
+    let fd = fd.map_err(|_| "no descriptor")?;
+    let mut guard = process.lock();
+    let offload = &mut *guard;
+    may_show(offload, ring, device)?;
+    offload.rings.at_mut(ring).ring.set_tap(Some(Box::new(writer)));
+    offload.captures.push(Capture { ring, by });
+    Ok((format!("ring {found} {}", crate::params::program_name()), fd))
+}
+
+/// The ring's device, if there is such a ring, it is on that device, and nobody captures there.
+fn may_show(offload: &Offload, ring: u16, device: &str) -> Result<String, &'static str> {
+    if usize::from(ring) >= offload.rings.len() {
+        return Err("none");
+    }
+    let own = report::device_of(offload, ring);
+    if device != "*" && device != own {
+        return Err("other");
+    }
+    if offload.captures.iter().any(|capture| capture.ring == ring) {
+        return Err("busy");
+    }
+    Ok(own)
+}
+
+/// A dialogue has ended.
+pub(crate) fn hung_up(process: &Process, by: Asker) {
+    let mut guard = process.lock();
+    let Offload { captures, rings, .. } = &mut *guard;
+    captures.retain(|capture| {
+        let is_over = capture.by == by;
+        if is_over {
+            rings.at_mut(capture.ring).ring.set_tap(None);
+        }
+        !is_over
+    });
+}
