@@ -4,7 +4,9 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
-use ringway_stack::ring::{Datagram, FlowId, FlowInfo, Handover, NextHop, Readiness, RecvFlags, SendFlags, Shutdown, UdpOptions};
+use ringway_stack::ring::{
+    Datagram, FlowId, FlowInfo, Handover, NextHop, Readiness, RecvFlags, SendFlags, Shutdown, UdpHandover, UdpOptions,
+};
 use ringway_stack::socket::{FlowRing, Parcel, Rings};
 use ringway_stack::{Error, Instant, tcp};
 
@@ -145,7 +147,7 @@ impl FlowRing for Sockets {
     }
 
     fn may_leave(&self, flow: FlowId) -> bool {
-        self.tcp_may_leave(flow)
+        self.tcp_may_leave(flow) || self.udp_may_leave(flow)
     }
 
     fn detach(&mut self, now: Instant, flow: FlowId) -> Result<Parcel, Error> {
@@ -157,5 +159,34 @@ impl FlowRing for Sockets {
             Ok(handover) => Self::adopt(self, now, handover).map_err(|(error, handover)| (error, Parcel::new(handover))),
             Err(parcel) => Err((Error::NotSupported, parcel)),
         }
+    }
+
+    fn hand_over(&mut self, flow: FlowId) -> Result<Parcel, Error> {
+        self.udp_hand_over(flow).map(Parcel::new)
+    }
+
+    fn take_over(&mut self, parcel: Parcel) -> Result<FlowId, (Error, Parcel)> {
+        match parcel.open::<Box<UdpHandover<SimQueues>>>() {
+            Ok(handover) => self.udp_adopt(handover).map_err(|(error, handover)| (error, Parcel::new(handover))),
+            Err(parcel) => Err((Error::NotSupported, parcel)),
+        }
+    }
+
+    fn take_back(&mut self, flow: FlowId, parcel: Parcel) {
+        if let Ok(handover) = parcel.open::<Box<UdpHandover<SimQueues>>>() {
+            self.udp_take_back(flow, handover);
+        }
+    }
+
+    fn come_to(&mut self, now: Instant, flow: FlowId) -> usize {
+        self.udp_come_to(now, flow)
+    }
+
+    fn count_elsewhere(&mut self, flow: FlowId, filled: usize) {
+        self.udp_count_elsewhere(flow, filled);
+    }
+
+    fn give_back(&mut self, now: Instant, flow: FlowId, len: usize) {
+        (**self).give_back(now, flow, len);
     }
 }

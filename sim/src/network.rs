@@ -197,8 +197,11 @@ impl Network {
     pub(crate) fn received(&mut self, host: usize, frame: &Frame, outcome: Result<(), RxDrop>) {
         let what = outcome.map_or_else(What::Refused, |()| What::Delivered);
         self.trace.record(self.now, host, what, frame);
-        if let (What::Delivered, Some(checkers)) = (what, &self.checkers) {
-            checkers.borrow_mut().delivered(self.now, host, frame);
+        let Some(checkers) = &self.checkers else { return };
+        match outcome {
+            Ok(()) => checkers.borrow_mut().delivered(self.now, host, frame),
+            Err(RxDrop::NoBuffer) => checkers.borrow_mut().found_no_buffer(self.now, host),
+            Err(_) => {}
         }
     }
 

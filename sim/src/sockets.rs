@@ -23,7 +23,7 @@ use std::rc::Rc;
 
 use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{
-    Datagram, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SourceFilter, UdpOptions,
+    Datagram, Event, FlowId, Handover, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown, SourceFilter, UdpHandover, UdpOptions,
 };
 use ringway_stack::{Error, Instant, tcp};
 
@@ -421,6 +421,26 @@ impl Sockets {
             self.note_loans(now, socket);
         }
         result
+    }
+
+    /// See [`Ring::udp_adopt`]. (Who gives an address away tells of nothing: the flow there goes on as it is.)
+    ///
+    /// # Errors
+    /// The ring's; the address comes back.
+    pub fn udp_adopt(&mut self, handover: Box<UdpHandover<SimQueues>>) -> Result<FlowId, (Error, Box<UdpHandover<SimQueues>>)> {
+        let options = *handover.options();
+        let socket = self.ring.udp_adopt(handover)?;
+        let (lends, info) = (self.loans.is_some(), self.ring.info(socket));
+        let port = info.map_or(0, |info| info.local.port());
+        self.note(|checkers, place, ring| checkers.udp_opened(place, ring, port, &options, lends, socket));
+        Ok(socket)
+    }
+
+    /// See [`Ring::udp_come_to`].
+    pub fn udp_come_to(&mut self, now: Instant, socket: FlowId) -> usize {
+        // (The checkers see each look.)
+        while self.poll(now) > 0 {}
+        self.ring.udp_come_to(now, socket)
     }
 
     /// See [`Ring::detach_stream`].

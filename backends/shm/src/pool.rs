@@ -216,7 +216,7 @@ impl TxBuf {
         Arc::ptr_eq(&self.pool, pool)
     }
 
-    #[inline]
+    #[inline(always)]
     fn at(&self, offset: usize, len: usize) -> usize {
         let is_in = |capacity: usize| offset <= capacity && len <= capacity - offset;
         // (One comparison tells the buffer's place and its capacity.)
@@ -229,7 +229,7 @@ impl TxBuf {
     }
 
     /// Where a part lies in the segment.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn segment_offset(&self, offset: usize, len: usize) -> usize {
         self.at(offset, len)
     }

@@ -270,6 +270,12 @@ pub(crate) fn connect_abstract(fd: &Fd, name: &str) -> io::Result<()> {
 }
 
 /// Accepts a connection, whose close may take long where whoever connected could pass descriptors.
+/// One more descriptor of the same file.
+pub(crate) fn duplicate(fd: &Fd) -> io::Result<Fd> {
+    // SAFETY: plain integers.
+    Fd::make(|| check(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_DUPFD_CLOEXEC, 0) }))
+}
+
 pub(crate) fn accept(fd: &Fd) -> io::Result<Fd> {
     visible();
     let null = core::ptr::null_mut::<u8>();

@@ -230,6 +230,20 @@ fn threads_that_go_on_with_others_connections() {
     assert!(migrations(&same_on_both_by_ipv6("over")) >= 40);
 }
 
+/// UDP sockets go over, too, while other processes send to them: no datagram is lost, comes twice, or before its turn.
+#[test]
+fn threads_that_hand_datagram_sockets_to_each_other() {
+    for name in ["handed", "handed6"] {
+        let report = if name == "handed" { same_on_both("handed") } else { same_on_both_by_ipv6("handed") };
+        // (Of seven, each may go over five times.)
+        let went_over = migrations(&report);
+        assert!(went_over >= 14, "{name}: {went_over} went over");
+    }
+    let settings = [("VMA_RING_MIGRATION_RATIO_RX", "-1"), ("VMA_RING_MIGRATION_RATIO_TX", "-1")];
+    let report = observe_with("handed-never", &compile_as("handed", "handed-never", &[]), &settings);
+    assert_eq!(migrations(&report), 0, "none is to go over");
+}
+
 /// A peer that dies then, or is stopped for a while, ends the connection as ever, or goes on with it.
 #[test]
 fn processes_that_die_as_their_connections_go_over() {

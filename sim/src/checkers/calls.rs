@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use ringway_stack::device::Queues as _;
 use ringway_stack::ring::{self, FlowId, RecvFlags, Reuse, Ring, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::tcp;
 use ringway_stack::{Error, Instant};
@@ -116,15 +117,16 @@ impl Checkers {
 
     /// A UDP socket was opened.
     pub(crate) fn udp_opened(&mut self, place: usize, ring: &R, port: u16, options: &UdpOptions, lends: bool, socket: FlowId) {
-        let sock = Sock { receive_max: options.rcvbuf, hearing: hearing::State::open(*options, lends), ..Sock::default() };
-        self.rebound(place, port);
+        let hearing = hearing::State::open(*options, lends, self.ring_states[place].now, ring.queues().rx_ready());
+        let sock = Sock { receive_max: options.rcvbuf, hearing, ..Sock::default() };
+        self.rebound(place, ring, port);
         self.opened(place, ring, (false, port), sock, options.reuse, socket);
     }
 
     /// A UDP socket found its peer, or lost it.
     pub(crate) fn udp_connected(&mut self, place: usize, ring: &R, socket: FlowId) {
         if let Some(info) = ring.info(socket) {
-            self.rebound(place, info.local.port());
+            self.rebound(place, ring, info.local.port());
         }
         let ring_state = &mut self.ring_states[place];
         if let Some(sock) = ring_state.sockets.get_mut(&socket) {
@@ -140,12 +142,17 @@ impl Checkers {
     }
 
     /// The UDP sockets of a port are about to be others.
-    fn rebound(&mut self, place: usize, port: u16) {
+    fn rebound(&mut self, place: usize, ring: &R, port: u16) {
         let ring_state = &mut self.ring_states[place];
+        let (now, under_way) = (ring_state.now, ring.queues().rx_ready());
         let mut at = 0;
         while let Some(socket) = ring_state.bound.get(&(false, port)).and_then(|port| port.socket(at)) {
             if let Some(sock) = ring_state.sockets.get_mut(&socket) {
-                sock.hearing.rebound();
+                if under_way {
+                    sock.hearing.inherits(now);
+                } else {
+                    sock.hearing.rebound();
+                }
             }
             at += 1;
         }
@@ -340,7 +347,7 @@ impl Checkers {
             let bound = (info.state.is_some(), info.local.port());
             if !bound.0 {
                 self.left_all(place, socket);
-                self.rebound(place, bound.1);
+                self.rebound(place, ring, bound.1);
             }
             let ring_state = &mut self.ring_states[place];
             if ring_state.bound.get_mut(&bound).is_none_or(|port| port.remove(now, socket)) {

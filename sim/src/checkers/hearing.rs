@@ -52,6 +52,8 @@ pub(super) struct State {
     /// Its reader holds what it reads, or decides about it before: what room there is nobody knows.
     lends: bool,
     awaited: VecDeque<Awaited>,
+    /// Since when it may be one that hears what had come before, of which nobody knows how much room it takes.
+    unknown_since: Option<Instant>,
     /// What all of them count against its buffer.
     queued: usize,
     /// What was read since the last poll, counted likewise, and how many datagrams that were.
@@ -65,8 +67,9 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn open(options: UdpOptions, lends: bool) -> Self {
-        Self { options: Some(options), lends, ..Self::default() }
+    /// `under_way`: something has come, and was not polled.
+    pub(super) fn open(options: UdpOptions, lends: bool, now: Instant, under_way: bool) -> Self {
+        Self { options: Some(options), lends, unknown_since: under_way.then_some(now), ..Self::default() }
     }
 
     fn room(&self) -> usize {
@@ -81,7 +84,7 @@ impl State {
         let len = datagram.len() + DATAGRAM_OVERHEAD;
         // One datagram has room in any buffer.
         let fits = self.awaited.is_empty() || self.queued + len <= self.room();
-        let droppable = !is_certain || !fits || self.lends;
+        let droppable = !is_certain || !fits || self.lends || self.unknown_since.is_some();
         self.queued += len;
         // (Whether what its own host said is there before what came meanwhile depends on what was polled.)
         let under_way = due && self.awaited.back().is_some_and(|awaited| !awaited.due);
@@ -137,6 +140,12 @@ impl State {
         self.errors += 1 + under_way;
     }
 
+    /// The same, where it may be this one's without having been so when it came.
+    pub(super) fn inherits(&mut self, now: Instant) {
+        self.unknown_since = Some(now);
+        self.rebound();
+    }
+
     /// The socket's port has other sockets now, or this one another peer: whose was what is under way is not known.
     pub(super) fn rebound(&mut self) {
         self.awaited.iter_mut().filter(|awaited| !awaited.due).for_each(|awaited| awaited.droppable = true);
@@ -172,6 +181,7 @@ impl State {
 
     /// Its program found nothing to read.
     fn empty(&mut self, moment: &Moment, calm: bool) {
+        self.unknown_since = self.unknown_since.filter(|&since| moment.at <= since + THROUGH);
         if let Some(lost) = self.awaited.iter().find(|awaited| awaited.due && !awaited.droppable && calm) {
             moment.breach(NAME, format_args!("udp(7): {:?} came at {:?}, and cannot be read", lost.datagram, lost.at));
         }

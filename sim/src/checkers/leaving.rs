@@ -63,7 +63,8 @@ impl Checkers {
             own.owner = None;
             own.timers.forget();
             // What comes for a connection that was over is answered as ever.
-            own.left_at = (!over).then_some(moment.at);
+            // (Its peer may have reset one that nobody has accepted, which is in its listener's queue as before.)
+            own.left_at = Some(moment.at).filter(|_| !over && (before.is_some() || own.goes_on()));
             // Its ring answers for it no more, whatever else is forgotten about it (by its listener's end, say).
             own.shadow.blurred = true;
         }

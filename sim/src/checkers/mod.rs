@@ -171,6 +171,8 @@ pub struct Checkers {
     leaving: Vec<leaving::Before>,
     /// How often each host has asked for whose Ethernet address since it last heard from there.
     questions: BTreeMap<(usize, IpAddr), Question>,
+    /// When each host's NIC took an answer last.
+    answered: BTreeMap<(usize, IpAddr), Instant>,
     /// What each host may know of its neighbours; and whether they were introduced to one another, so that nobody need ask.
     neighbours: BTreeMap<(usize, IpAddr), link::Neighbour>,
     introduced: bool,

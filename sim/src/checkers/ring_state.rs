@@ -130,6 +130,11 @@ impl Socks {
         slots.filter_map(|socket| Some((socket, self.get(&socket)?)))
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Sock> + '_ {
+        let slots = self.slots.iter_mut().flatten().map(|(_, sock)| &mut **sock);
+        slots.chain(self.gone.iter_mut().map(|(_, sock)| &mut **sock))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.slots.iter().all(Option::is_none)
     }
@@ -155,6 +160,8 @@ pub(super) struct RingState {
     pub(super) serviced_at: Instant,
     /// It ever did, or threw frames away.
     pub(super) balked: bool,
+    /// When its NIC last had no receive buffer for a frame, by the world's clock.
+    pub(super) overrun_at: Instant,
     /// It has thrown frames away since strangers were looked at last.
     pub(super) dropped: bool,
     /// Its NIC may merge segments; each of its rings has a MAC address of its own.

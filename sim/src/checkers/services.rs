@@ -370,8 +370,14 @@ impl Checkers {
         self.places[host].iter().any(|&place| self.ring_states[place].tx_drops > 0)
     }
 
+    /// When a host's NIC last had no receive buffer for a frame, by the world's clock.
+    fn overrun_at(&self, host: usize) -> Instant {
+        self.places[host].iter().map(|&place| self.ring_states[place].overrun_at).max().unwrap_or(Instant::ZERO)
+    }
+
     fn judge_closed(&mut self, moment: &Moment, socket: FlowId, ring: &R) {
-        let healed_at = self.healed_at.map(|at| at + self.ring_states[moment.place].ahead);
+        let ahead = self.ring_states[moment.place].ahead;
+        let healed_at = self.healed_at.map(|at| at + ahead);
         let Some(sock) = self.ring_states[moment.place].sockets.get(&socket) else { return };
         let Some(closed) = sock.closed else { return };
         let state = ring.info(socket).and_then(|info| info.state);
@@ -386,6 +392,9 @@ impl Checkers {
         // (A peer that read again only now acknowledged the rest only now.)
         let acknowledged_at = own.map_or(closed.at, |own| own.una_at);
         let closed = closing::Closed { reset_due: closed.reset_due && !lost && !silent, at: closed.at.max(spoke_at).max(acknowledged_at) };
+        // (Whom the peer's device had no receive buffer for, as its readers are slow, waits from then on for a timer that has long grown.)
+        let overrun_at = own.and_then(|own| own.peer).map(|peer| self.overrun_at(self.flows.at(peer).host) + ahead);
+        let healed_at = healed_at.max(overrun_at.filter(|_| healed_at.is_some()));
         closing::check(moment, closed, healed_at.filter(|_| !shut_out), state);
         let ring_state = &mut self.ring_states[moment.place];
         if state.is_some() {

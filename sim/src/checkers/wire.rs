@@ -209,11 +209,21 @@ impl Checkers {
         self.neighbour_tables[host].moved = announced;
         for &place in &self.places[host] {
             self.ring_states[place].readdressed = true;
+            // What lies in its NIC is for the old one, too.
+            self.ring_states[place].sockets.iter_mut().for_each(|sock| sock.unsummed.clear());
         }
         self.lied_to.extend(0..self.places.len());
-        let asked = self.questions.range((host, IpAddr::V4(Ipv4Addr::UNSPECIFIED))..).take_while(|((asker, _), _)| *asker == host);
-        for (&(_, target), _) in asked {
+        let first = (host, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let is_his = |asker: usize| asker == host;
+        for (&(_, target), _) in self.questions.range(first..).take_while(|((asker, _), _)| is_his(*asker)) {
             self.flows.lose_silently(host, target);
+        }
+        // One that its NIC has taken for the old address, and its stack has yet to look at, is none either.
+        let serviced_at = self.places[host].iter().map(|&place| self.ring_states[place].serviced_at).min();
+        for (&(_, target), at) in self.answered.range(first..).take_while(|((asker, _), _)| is_his(*asker)) {
+            if serviced_at.is_none_or(|serviced_at| *at >= serviced_at) {
+                self.flows.lose_silently(host, target);
+            }
         }
     }
 
@@ -354,6 +364,13 @@ impl Checkers {
         }
     }
 
+    /// A frame reached a host's NIC, which had no receive buffer for it.
+    pub(crate) fn found_no_buffer(&mut self, now: Instant, host: usize) {
+        for &place in &self.places[host] {
+            self.ring_states[place].overrun_at = now;
+        }
+    }
+
     /// A frame reached a host's NIC, which took it.
     pub(crate) fn delivered(&mut self, now: Instant, host: usize, frame: &Frame) {
         // A checksum tells, and the stack must listen to it: for all that can be seen afterwards, this frame never arrived.
@@ -377,6 +394,7 @@ impl Checkers {
                 // Of several rings, one may have asked and had no room for the answer.
                 if self.places[host].len() == 1 && lookup.tells(moment.ip) {
                     self.questions.remove(&(host, lookup.sender));
+                    self.answered.insert((host, lookup.sender), moment.at);
                 }
                 if is_forged {
                     self.lied_to.insert(host);

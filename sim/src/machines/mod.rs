@@ -6,6 +6,9 @@
 //!
 //! - streams are whole, however often they migrate, and end in order; a connection migrates with the very call that makes it due, and with no other; where the
 //!   other ring has no room, it stays;
+//! - a datagram socket in one ring of a link does so, too, unless something waits in the ring that it was in before: and on a network that keeps the order of
+//!   frames, and loses and doubles none, all datagrams are read, each once, and those between two addresses in the order in which a ring sent them (between two
+//!   rings' send queues, devices keep none);
 //! - connections are accepted, and datagrams read, in the order in which they came, whichever ring they came to, and what the kernel has takes its turn
 //!   from when it was found;
 //! - a socket is ready to read if, and only if, one of its flows has something;
@@ -17,6 +20,7 @@ mod end;
 mod laws;
 mod network;
 mod peer;
+mod turns;
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -33,7 +37,7 @@ use crate::nic::{NicConfig, NicFaults, Strength};
 use crate::random::{SplitMix, scale};
 use crate::world::{HostId, World, WorldConfig};
 use network::Links;
-use peer::Peer;
+use peer::{Peer, Senders};
 
 /// How long faults strike, and how long after that all programs must have finished.
 const SAFETY: Duration = Duration::from_secs(20);
@@ -75,18 +79,27 @@ pub struct Told {
     pub migrations: u64,
     /// How often one that was due found no room, or was between two rings.
     pub stayed: u64,
+    /// How often datagram sockets went over to another ring.
+    pub moved: u64,
+    /// How many datagrams had yet to be read in the one before.
+    pub left_behind: u64,
+    /// How often one that was due stayed.
+    pub kept: u64,
     /// What was taken of the kernel's.
     pub by_kernel: u64,
 }
 
 impl Told {
     fn add(&mut self, other: Self) {
-        let Self { accepted, datagrams, merged, migrations, stayed, by_kernel } = other;
+        let Self { accepted, datagrams, merged, migrations, stayed, moved, left_behind, kept, by_kernel } = other;
         self.accepted += accepted;
         self.datagrams += datagrams;
         self.merged += merged;
         self.migrations += migrations;
         self.stayed += stayed;
+        self.moved += moved;
+        self.left_behind += left_behind;
+        self.kept += kept;
         self.by_kernel += by_kernel;
     }
 }
@@ -135,9 +148,10 @@ pub fn play_in(world: &mut World, seed: u64, mutant: Mutant) -> Told {
     // Who asks for an address is excused meanwhile, and so nothing is asked for.
     world.introduce_all();
     let stages = Rc::new(Cell::new([0; 2]));
+    let senders = Senders::default();
     let told = links.map(|_| Rc::new(Cell::new(Told::default())));
     for machine in 0..2 {
-        let peer = Peer::new(plan, links[machine], dice.next(), (&stages, &told[machine]), mutant);
+        let peer = Peer::new(plan, links[machine], dice.next(), (&stages, &told[machine], &senders), mutant);
         world.add_machine(&hosts[machine], peer);
     }
     let heal_at = Instant::ZERO + SAFETY;
@@ -208,8 +222,8 @@ mod tests {
             all.add(told);
         }
         println!("{all:?}");
-        let Told { accepted, datagrams, merged, migrations, stayed, by_kernel } = all;
-        let least = [accepted, datagrams, merged, migrations, stayed, by_kernel].into_iter().min();
+        let Told { accepted, datagrams, merged, migrations, stayed, moved, left_behind, kept, by_kernel } = all;
+        let least = [accepted, datagrams, merged, migrations, stayed, moved, left_behind, kept, by_kernel].into_iter().min();
         assert!(least > Some(20), "{all:?}");
     }
 }

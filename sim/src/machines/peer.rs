@@ -1,6 +1,6 @@
 //! The program of a machine: it opens connections to the other one and accepts its, sends datagrams to it and reads its, as the laws watch.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut};
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use ringway_stack::device::Protocol;
 use ringway_stack::mutants::Mutant;
 use ringway_stack::net::Tables;
-use ringway_stack::ring::{FlowId, Readiness, RecvFlags};
+use ringway_stack::ring::{Datagram, FlowId, Readiness, RecvFlags};
 use ringway_stack::socket::{Allocation, Caller, Choice, Env, Kernel, Logic, Setup, Socket, SocketId, Spread, State};
 use ringway_stack::{Error, Instant, tcp};
 
@@ -18,6 +18,7 @@ use super::beside::Beside;
 use super::end::End;
 use super::laws::{Taken, Waiting};
 use super::network::{Detour, Links};
+use super::turns::Turns;
 use super::{Plan, Told, breach};
 use crate::host::Step;
 use crate::machine::{MachineApp, MachineContext, Ports};
@@ -34,6 +35,12 @@ const TICK_MAX: Duration = Duration::from_millis(50);
 const UNDER_WAY: Duration = Duration::from_millis(10);
 const CONNECTIONS: u64 = 5;
 const DATAGRAMS: u64 = 60;
+
+/// Which ring sent each of a machine's datagrams.
+pub(super) type Senders = Rc<RefCell<[Vec<u16>; 2]>>;
+
+/// What both machines know: how far they are, what came of one of them, and who sent what.
+pub(super) type Shared<'a> = (&'a Rc<Cell<[u32; 2]>>, &'a Rc<Cell<Told>>, &'a Senders);
 
 /// A listener or datagram socket, with what is known to wait there.
 #[derive(Debug)]
@@ -59,7 +66,10 @@ pub(super) struct Peer {
     opened: u16,
     accepted: u64,
     sent: u64,
+    /// The rings that datagrams were sent by: each machine's, by their numbers.
+    senders: Senders,
     heard: BTreeSet<u32>,
+    turns: Turns,
     tick_at: Instant,
     tick: Duration,
     /// How many machines have opened their doors, and how many are through.
@@ -70,7 +80,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(plan: Plan, links: Links, seed: u64, shared: (&Rc<Cell<[u32; 2]>>, &Rc<Cell<Told>>), mutant: Mutant) -> Self {
+    pub(super) fn new(plan: Plan, links: Links, seed: u64, shared: Shared<'_>, mutant: Mutant) -> Self {
         let mut choice = Choice::default();
         choice.set_ratios(Some(plan.ratio), Some(plan.ratio));
         for number in 0..u16::from(plan.links) * plan.rings {
@@ -94,7 +104,9 @@ impl Peer {
             opened: 0,
             accepted: 0,
             sent: 0,
+            senders: Rc::clone(shared.2),
             heard: BTreeSet::new(),
+            turns: Turns::default(),
             tick_at: Instant::ZERO,
             tick: TICK,
             stages: Rc::clone(shared.0),
@@ -262,18 +274,32 @@ impl Peer {
         let over = Links::over(to.ip(), self.detour);
         let IpAddr::V4(source) = self.links.own(over) else { return };
         let number = (self.sent as u32).to_be_bytes();
+        let caller = self.turns.next_caller(&mut self.dice, &self.plan);
         let before = sent_by_link(&cx.ports, door.socket.flows(), self.plan.rings, over);
-        let thread = self.below(self.plan.threads);
+        let was = self.turns.before(&mut cx.ports, &self.choice, &self.plan, (door.socket.flows(), Some(Links::id(over))));
         let result = self.env(cx, |env| {
-            env.caller = Caller { thread, core: 0 };
+            env.caller = caller;
             door.socket.send_to(env, &[IoSlice::new(&number), IoSlice::new(&source.octets())], Some(to))
         });
+        let mut told = self.told.get();
+        self.turns.after((&mut cx.ports, &self.choice), &self.plan, (door.socket.flows(), was), &mut told);
+        self.told.set(told);
+        door.waiting.see_datagrams(cx.now, &mut cx.ports, door.socket.flows());
         let after = sent_by_link(&cx.ports, door.socket.flows(), self.plan.rings, over);
+        // (One that had been read to its end may be gone, and one new.)
+        let sent_before = |flow| before.iter().find(|(of, _)| *of == flow).map_or(0, |(_, sent)| *sent);
+        let by: Vec<_> = after.iter().filter(|&&(flow, sent)| sent > sent_before(flow)).collect();
         match result {
-            Ok(8) if after == before + 1 => self.sent += 1,
+            Ok(8)
+                if let [(flow, sent)] = by[..]
+                    && *sent == sent_before(*flow) + 1 =>
+            {
+                self.sent += 1;
+                self.senders.borrow_mut()[usize::from(self.links.machine)].push(flow.ring);
+            }
             // (What was refused before may be told now.)
             Err(Error::Refused) => {}
-            result => breach(format_args!("a datagram to {to}: {result:?}, {} sent by link {over}", after - before)),
+            result => breach(format_args!("a datagram to {to}: {result:?}, sent by link {over}: {by:?}")),
         }
         self.datagrams = Some(door);
     }
@@ -284,10 +310,23 @@ impl Peer {
         let mut got_on = false;
         loop {
             check_readiness(&mut door, cx, &self.choice);
-            let before: Vec<_> = queued(&mut cx.ports, door.socket.flows());
+            let flows = door.socket.flows().to_vec();
+            let caller = self.turns.next_caller(&mut self.dice, &self.plan);
+            let was = self.turns.before(&mut cx.ports, &self.choice, &self.plan, (&flows, None));
+            let before: Vec<_> = queued(&mut cx.ports, &flows);
             let (since, mut bytes) = (door.waiting.kernel_since(), [0; 16]);
             door.waiting.asks(cx.now, door.kernel.as_ref());
-            let result = self.env(cx, |env| door.socket.recv_from(env, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()));
+            let result = self.env(cx, |env| {
+                env.caller = caller;
+                door.socket.recv_from(env, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty())
+            });
+            let is_gone = |(flow, waiting): &&(FlowId, usize)| *waiting > 1 && !door.socket.flows().contains(flow);
+            if let Some((flow, waiting)) = before.iter().find(is_gone) {
+                breach(format_args!("{waiting} datagrams are gone with {flow:?}, in which they waited"));
+            }
+            let mut told = self.told.get();
+            self.turns.after((&mut cx.ports, &self.choice), &self.plan, (door.socket.flows(), was), &mut told);
+            self.told.set(told);
             let datagram = match result {
                 Ok(datagram) => datagram,
                 Err(Error::WouldBlock) => break,
@@ -298,13 +337,13 @@ impl Peer {
                 Err(error) => breach(format_args!("a datagram is read: {error}")),
             };
             got_on = true;
-            let after = queued(&mut cx.ports, door.socket.flows());
+            let after = queued(&mut cx.ports, &flows);
             let from = before.iter().zip(&after).find(|((_, before), (_, after))| before != after).map(|((flow, _), _)| *flow);
             let mut told = self.told.get();
             door.waiting.taken(from.map_or(Taken::Kernel, Taken::Datagram), &mut told);
             self.told.set(told);
             if from.is_some() {
-                self.check_datagram(&bytes, datagram.len, datagram.from);
+                self.check_datagram(&bytes, &datagram);
             }
             if self.rests() {
                 break;
@@ -314,13 +353,18 @@ impl Peer {
         got_on
     }
 
-    fn check_datagram(&mut self, bytes: &[u8], len: usize, from: SocketAddr) {
+    fn check_datagram(&mut self, bytes: &[u8], datagram: &Datagram) {
         let &[a, b, c, d, e, f, g, h, ..] = bytes else { return };
         let must = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(e, f, g, h)), DATAGRAM_PORT);
+        let &Datagram { len, from, to, .. } = datagram;
         if len != 8 || from != must {
             breach(format_args!("a datagram of {len} bytes came from {from}, and was to leave by {must}"));
         }
-        let is_new = self.heard.insert(u32::from_be_bytes([a, b, c, d]));
+        let number = u32::from_be_bytes([a, b, c, d]);
+        let ring = self.senders.borrow()[usize::from(1 - self.links.machine)].get(number as usize).copied();
+        let Some(ring) = ring else { breach("a datagram came that nobody sent") };
+        self.turns.came((from, to, ring), number, &self.plan);
+        let is_new = self.heard.insert(number);
         if !is_new && !self.plan.is_lossy {
             breach("a datagram was read twice");
         }
@@ -382,7 +426,7 @@ impl Peer {
     fn end(&mut self, cx: &mut MachineContext<'_>) {
         self.accept(cx);
         self.read(cx);
-        if !self.plan.is_lossy && !self.plan.refuses && self.heard.len() as u64 != DATAGRAMS {
+        if !self.plan.is_lossy && self.heard.len() as u64 != DATAGRAMS {
             breach(format_args!("{} datagrams were read of {DATAGRAMS}, on a network that loses none", self.heard.len()));
         }
         for mut door in [self.listener.take(), self.datagrams.take()].into_iter().flatten() {
@@ -432,12 +476,12 @@ fn open_flows(ports: &Ports<'_>) -> usize {
     ports.iter().map(|ring| ring.open_flows().len()).sum()
 }
 
-/// What datagram flows of a link's rings have sent.
-fn sent_by_link(ports: &Ports<'_>, flows: &[FlowId], rings: u16, link: u8) -> u64 {
+/// What each of the datagram flows of a link's rings has sent.
+fn sent_by_link(ports: &Ports<'_>, flows: &[FlowId], rings: u16, link: u8) -> Vec<(FlowId, u64)> {
     let of = |flow: &FlowId| {
         ports.iter().nth(usize::from(flow.ring)).and_then(|ring| ring.info(*flow)).map_or(0, |info| info.counters.tx_packets)
     };
-    flows.iter().filter(|flow| flow.ring / rings == u16::from(link)).map(of).sum()
+    flows.iter().filter(|flow| flow.ring / rings == u16::from(link)).map(|flow| (*flow, of(flow))).collect()
 }
 
 /// How many datagrams wait in each flow.

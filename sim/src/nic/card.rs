@@ -47,6 +47,10 @@ impl Device for Nic {
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
         let hardware = &mut *self.hardware();
         let aim = hardware.aim(target, tag)?;
+        // (A connection whose rule stays behind is told its frames by a third ring; of a socket's it is all the same.)
+        if hardware.steering.is_sockets(rule) && hardware.registration_fails(aim.ring) {
+            return Err(RuleError::Full);
+        }
         let Some(before) = hardware.steering.retarget(rule, aim) else {
             assert!(hardware.steering.has_ended(rule), "device contract: a rule was moved that is not attached");
             return Err(RuleError::Ended);

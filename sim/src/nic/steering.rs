@@ -123,6 +123,12 @@ impl Steering {
         Some((rule, aim))
     }
 
+    /// Whether a rule is of a socket that hears everybody.
+    pub(super) fn is_sockets(&self, rule: RuleId) -> bool {
+        let entry = self.rules.get(&rule.0).and_then(|number| self.entries.get(number));
+        entry.and_then(|entry| entry.rule.addresses()).is_some_and(|flow| flow.remote.is_none())
+    }
+
     /// Lets a rule steer elsewhere. Gives where it steered to; none if it is not attached.
     pub(super) fn retarget(&mut self, rule: RuleId, aim: Aim) -> Option<Aim> {
         self.recent.set(None);

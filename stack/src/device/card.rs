@@ -88,7 +88,8 @@ pub trait Device: Clone {
     /// stay where they are. A rule that is not ready yet goes there once it is, and the news of it, too.
     ///
     /// # Errors
-    /// [`RuleError::NoQueue`]; [`RuleError::Unsupported`] on a device whose rules cannot be moved: the rule steers as before. [`RuleError::Ended`].
+    /// [`RuleError::NoQueue`]; [`RuleError::Unsupported`] on a device whose rules cannot be moved, [`RuleError::Full`] where it cannot be moved now: the rule
+    /// steers as before. [`RuleError::Ended`].
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError>;
 
     /// Ends what [`Device::attach`] began. A rule that is not ready yet never will be, and nothing more is said of it; one that ended with its ring has

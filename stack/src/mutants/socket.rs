@@ -35,6 +35,12 @@ macro_rules! with_sockets {
             NoWayBack,
             /// A connection for which no ring has room is dropped.
             ParcelDropped,
+            /// What waits in the ring that a datagram socket was in is not read any more.
+            FormerFlowClosed,
+            /// What came to a datagram socket's new ring is read before what waits in the one that it was in.
+            NewFlowFirst,
+            /// A datagram socket's rule ends before it has another one in its new ring.
+            RuleGoneBeforeTheNext,
             ; $($others)*
         }
     };

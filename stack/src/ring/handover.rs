@@ -63,14 +63,14 @@ pub struct Handover<Q: Queues> {
     rate: Option<Pacing>,
 }
 
-/// The flow rule of a connection between two rings: what it brings still comes to the one that gave the connection away. Dropped, it ends.
-struct Carried<D: Device> {
-    device: D,
-    rule: Option<RuleId>,
+/// The flow rule of a connection, or a UDP socket, between two rings: what it brings still comes to the one that gave it away. Dropped, it ends.
+pub(super) struct Carried<D: Device> {
+    pub(super) device: D,
+    pub(super) rule: Option<RuleId>,
 }
 
 impl<D: Device> Carried<D> {
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if let Some(rule) = self.rule.take() {
             self.device.detach(rule);
         }

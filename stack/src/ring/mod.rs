@@ -46,6 +46,7 @@ pub use types::{
     Backlog, Batches, Datagram, Event, FlowId, FlowInfo, NextHop, RecvFlags, Reuse, RingConfig, SendFlags, Shutdown, SourceFilter,
     UdpOptions, Usage,
 };
+pub use udp::{UdpHandover, UdpPast};
 
 pub use crate::flow::{Counters, Readiness};
 pub use crate::tcp::{Decision, Lent, LentPieces};
@@ -274,12 +275,6 @@ impl<Q: Queues> Ring<Q> {
         // The memory is used again.
         dirty.append(&mut self.dirty);
         self.dirty = dirty;
-    }
-
-    /// When [`Ring::poll`] was called last.
-    #[inline]
-    pub fn polled_at(&self) -> Instant {
-        self.polled_at
     }
 
     /// Does what can be done at any time, and costs least while nothing happens: for a program that is about to wait. (Without it, it is

@@ -315,9 +315,9 @@ impl<Q: Queues> Ring<Q> {
                     if stream.is_paced {
                         output.set_flow(0);
                     }
-                    if let Some(lost) = gone {
+                    if let Some(Gone { lost, was_nowhere }) = gone {
                         mark!(self, PeerGone);
-                        let is_finished = queues.left_finished(mac, &stream.five_tuple());
+                        let is_finished = !was_nowhere && queues.left_finished(mac, &stream.five_tuple());
                         stream.connection.peer_died(is_finished);
                         if lost > 0 {
                             // The peer's host would answer them by a reset.
@@ -664,33 +664,43 @@ fn next_hop_mac<Q: Queues>(
     }
 }
 
-/// Sends until the connection has nothing more, or the device takes nothing more. `Some`: the peer is gone, and so many bytes of the stream with it.
+/// The peer is gone, which a send finds out.
+struct Gone {
+    /// Bytes of the stream that went with it.
+    lost: usize,
+    /// Others were sent to where the peer was before it moved, or from where this end was, and not again since.
+    was_nowhere: bool,
+}
+
+/// Sends until the connection has nothing more, or the device takes nothing more, or the peer is gone.
 #[inline(always)]
-fn emit<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<usize> {
+fn emit<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<Gone> {
     let Some((predicted, slice)) = stream.connection.predict(now) else { return emit_at_length(now, stream, mac, output, queues) };
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
     let sent = output.tcp(queues, &to, &predicted.segment(&[slice]));
     stream.connection.on_predicted_sent(now, &predicted, &sent);
-    matches!(sent, Err(SendError::NoPeer)).then_some(predicted.len)
+    matches!(sent, Err(SendError::NoPeer)).then_some(Gone { lost: predicted.len, was_nowhere: false })
 }
 
 /// As [`emit`], whatever there is to send.
 #[inline(never)]
-fn emit_at_length<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<usize> {
+fn emit_at_length<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<Gone> {
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
-    let mut gone = None;
+    let mut lost = None;
+    // (A peer that is gone is sent again, as far as the connection knows, what went astray before.)
+    let was_nowhere = stream.connection.is_nowhere();
     let before = stream.connection.counters().resent();
     stream.connection.poll_at_length(now, &mut |segment| {
         let sent = output.tcp(queues, &to, segment);
         if sent == Err(SendError::NoPeer) {
-            gone = Some(gone.unwrap_or(0) + segment.payload_len);
+            lost = Some(lost.unwrap_or(0) + segment.payload_len);
         }
         sent
     });
     let [segments, bytes] = stream.connection.counters().resent();
     output.counters.retransmissions += segments - before[0];
     output.counters.retransmitted_bytes += bytes - before[1];
-    gone
+    lost.map(|lost| Gone { lost, was_nowhere })
 }

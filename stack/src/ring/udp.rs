@@ -3,6 +3,7 @@
 mod bytes;
 mod calls;
 mod cyclic;
+mod handover;
 mod pieces;
 pub(super) mod recv_filter;
 
@@ -13,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use arrayvec::ArrayVec;
 
 use self::bytes::Bytes;
+pub use self::handover::{UdpHandover, UdpPast};
 pub(super) use self::pieces::{fill_buffers, gather};
 use self::recv_filter::Undecided;
 use super::Ring;
@@ -97,7 +99,8 @@ pub(super) struct UdpFlow<Q: Queues> {
     bytes: Bytes,
     /// What the queue counts against `options.rcvbuf`.
     queued: usize,
-    /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet.
+    /// What the program took by reference, and has not given back, counts as well, and so does what the reader is not to have yet, or has yet to read
+    /// from the ring that the socket was in before.
     lent: usize,
     /// Where datagrams wait until the program lets the reader have them. (Then nothing is copied either.)
     filter: Option<VecDeque<Undecided<Q::Rx>>>,
@@ -120,6 +123,34 @@ pub(super) struct UdpFlow<Q: Queues> {
 }
 
 impl<Q: Queues> UdpFlow<Q> {
+    /// An empty one, without a peer.
+    fn new(local: SocketAddr, rule: Option<RuleId>, options: UdpOptions, lends: bool, mutation: Mutation) -> Self {
+        Self {
+            bound: local,
+            local,
+            remote: None,
+            rule,
+            memberships: Vec::new(),
+            options,
+            queue: VecDeque::new(),
+            bytes: Bytes::default(),
+            queued: 0,
+            lent: 0,
+            filter: None,
+            lends,
+            is_plain: !lends,
+            headers: None,
+            error: None,
+            shut_read: false,
+            shut_write: false,
+            is_paced: false,
+            counters: Counters::default(),
+            peaks: (0, 0),
+            dropped_bytes: 0,
+            mutation,
+        }
+    }
+
     /// Whether a group's datagram from there is for this socket, which is a member: a connected one has but one peer, and one local address.
     pub(super) fn hears(&self, from: SocketAddr, group: IpAddr) -> bool {
         let local = self.local.ip();

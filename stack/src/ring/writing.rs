@@ -29,6 +29,28 @@ impl<Q: Queues> Ring<Q> {
         written
     }
 
+    /// As [`Ring::tcp_send`], but where the last poll was before `stale`, it polls first, unless something of the connection is held
+    /// ([`Ring::is_held`]): a reset, or an end, that has lain there for a while is known to who sends. And whether something is held afterwards.
+    ///
+    /// # Errors
+    /// As [`Ring::tcp_send`].
+    #[inline(always)]
+    pub fn tcp_send_polling(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        data: &[IoSlice<'_>],
+        flags: SendFlags,
+        stale: Instant,
+    ) -> (Result<usize, Error>, bool) {
+        if self.polled_at < stale && self.is_due_here(now) && !self.is_held(flow) {
+            self.poll(now);
+        }
+        let written = self.tcp_send(now, flow, data, flags);
+        // (If this has ended the connection, its slot is nobody's yet.)
+        (written, self.slots.live_at(flow.index).is_some_and(|stream| stream.connection.is_held()))
+    }
+
     #[cold]
     #[inline(never)]
     pub(super) fn write_after_reap(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {

@@ -4,7 +4,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
 use super::Env;
-use super::choice::Direction;
+use super::choice::{Direction, Spread};
+use super::homes::Homes;
 use super::merge::{self, Source};
 use super::migrate::Stranger;
 use super::routes::{Routes, Way};
@@ -20,6 +21,8 @@ pub struct Datagrams {
     /// What it is bound to.
     bound: SocketAddr,
     pub(super) flows: Vec<FlowId>,
+    /// Where it is, if it is in one ring of each link.
+    pub(super) homes: Homes,
     /// Its peer, and the address that it has for it.
     peer: Option<(SocketAddr, IpAddr)>,
     routes: Routes,
@@ -46,6 +49,11 @@ impl Datagrams {
         self.peer.map(|(remote, _)| remote)
     }
 
+    /// How often it went over to another ring.
+    pub const fn migrations(&self) -> u64 {
+        self.homes.migrations
+    }
+
     /// How its destinations are reached.
     pub const fn routes(&self) -> &Routes {
         &self.routes
@@ -59,7 +67,7 @@ impl Datagrams {
     /// The flow that sends over a link: the caller's ring's, if the socket has one there, and if that caller has sent for long enough.
     fn sender(&mut self, env: &mut Env<'_>, setup: &Setup, id: SocketId, link: LinkId) -> Option<FlowId> {
         let on_link = |flow: &&FlowId| env.choice.link_of(flow.ring) == Some(link);
-        let mut flows = self.flows.iter().filter(on_link);
+        let mut flows = self.flows.iter().filter(on_link).filter(|&&flow| !self.homes.is_former(flow));
         let &first = flows.next()?;
         if flows.next().is_none() {
             return Some(first);
@@ -94,8 +102,9 @@ impl Socket {
         let flows = self.open_everywhere(env, bound.ip(), |ring, is_shared| {
             ring.open(bound, &UdpOptions { reuse: if is_shared { Reuse::Port } else { options.reuse }, ..options })
         })?;
+        let homes = if self.setup.spread == Spread::One { Homes::new(&flows, env.choice) } else { Homes::default() };
         let (routes, senders, memberships) = (Routes::default(), Vec::new(), Vec::new());
-        Ok(Datagrams { bound, flows, peer: None, routes, senders, memberships })
+        Ok(Datagrams { bound, flows, homes, peer: None, routes, senders, memberships })
     }
 
     /// Gives it a peer, or none: datagrams of others are not received, and its address is the one by which the peer is reached.
@@ -114,9 +123,14 @@ impl Socket {
                 return Err(Error::HostUnreachable);
             }
         };
+        // (What waits in a ring that it has left came before.)
+        datagrams.homes.close_formers(env, &mut datagrams.flows);
         for at in 0..datagrams.flows.len() {
+            if datagrams.homes.is_former(datagrams.flows[at]) {
+                continue;
+            }
             if let Err(error) = give_peer(env, datagrams.flows[at], peer, datagrams.bound) {
-                for &flow in &datagrams.flows[..at] {
+                for &flow in datagrams.flows[..at].iter().filter(|flow| !datagrams.homes.is_former(**flow)) {
                     let _ = give_peer(env, flow, before, datagrams.bound);
                 }
                 datagrams.peer = before;
@@ -146,6 +160,10 @@ impl Socket {
         let State::Datagram(datagrams) = &mut self.state else { return Err(Error::NotSupported) };
         let remote = to.or(datagrams.peer()).ok_or(Error::DestinationRequired)?;
         let way = datagrams.way(env, &self.setup, remote);
+        if let Ok(way) = &way {
+            let used = (Direction::Tx, Some(way.link));
+            datagrams.homes.note_use(env, (&self.setup, self.id), used, &mut datagrams.flows);
+        }
         let found = way.ok().and_then(|way| Some((way, datagrams.sender(env, &self.setup, self.id, way.link)?)));
         let Some((way, flow)) = found else {
             return match &mut self.beside {
@@ -163,15 +181,33 @@ impl Socket {
     /// # Errors
     /// [`Error::WouldBlock`]: there is none; a pending error of one of its flows; [`Error::NotSupported`]: it is no datagram socket.
     pub fn recv_from(&mut self, env: &mut Env<'_>, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
-        let flows: &[FlowId] = match &self.state {
-            State::Datagram(datagrams) => &datagrams.flows,
-            State::Kernel => &[],
+        let (mut none, mut ready) = (Vec::new(), Vec::new());
+        let (homes, flows) = match &mut self.state {
+            State::Datagram(Datagrams { homes, flows, .. }) => {
+                homes.note_use(env, (&self.setup, self.id), (Direction::Rx, None), flows);
+                homes.close_formers(env, flows);
+                (Some(homes), flows)
+            }
+            State::Kernel => (None, &mut none),
             State::Closed => return Err(Error::BadSocket),
             _ => return Err(Error::NotSupported),
         };
-        match merge::next(env.rings, flows, self.beside.as_mut(), env.now, env.choice.mutation()) {
+        let mut turns = &flows[..];
+        let homes = homes.filter(|homes| homes.have_formers());
+        if let Some(homes) = &homes {
+            ready.extend(flows.iter().filter(|&&flow| !homes.waits(env, flow)));
+            turns = &ready;
+        }
+        match merge::next(env.rings, turns, self.beside.as_mut(), env.now, env.choice.mutation()) {
             None => Err(Error::WouldBlock),
-            Some(Source::Flow(flow)) => env.rings.at(flow.ring).ok_or(Error::BadSocket)?.recv_from(flow, into, flags),
+            Some(Source::Flow(flow)) => {
+                let datagram = env.rings.at(flow.ring).ok_or(Error::BadSocket)?.recv_from(flow, into, flags)?;
+                if let Some(homes) = homes.filter(|_| !flags.contains(RecvFlags::PEEK)) {
+                    homes.was_read(env, flow, datagram.len);
+                    homes.close_formers(env, flows);
+                }
+                Ok(datagram)
+            }
             Some(Source::Kernel) => {
                 let beside = self.beside.as_mut().ok_or(Error::BadSocket)?;
                 let received = beside.arrived(env.now).unwrap_or(env.now);
@@ -194,7 +230,8 @@ impl Socket {
         let query = Query { destination: group, link: link.or(self.setup.link), ..self.setup.query(datagrams.local()) };
         let way = super::way(env.tables, &query).map_err(unroutable)?;
         let on_link = |flow: &&FlowId| env.choice.link_of(flow.ring) == Some(way.link);
-        let flow = *datagrams.flows.iter().find(on_link).ok_or(Error::AddressNotAvailable)?;
+        let hears = |flow: &&FlowId| !datagrams.homes.is_former(**flow);
+        let flow = *datagrams.flows.iter().filter(hears).find(on_link).ok_or(Error::AddressNotAvailable)?;
         if datagrams.memberships.contains(&(group, flow)) {
             return Err(Error::AddressInUse);
         }

@@ -5,6 +5,7 @@
 //! held over both: in between, it is its socket's, and where neither ring has room for it, it stays that until one has.
 
 use super::choice::{Direction, Place};
+use super::datagram::Datagrams;
 use super::rings::Parcel;
 use super::state::{Socket, State};
 use super::stream::Stream;
@@ -83,14 +84,18 @@ impl Socket {
         }
     }
 
-    /// Hands its connection over to another ring of the same link, now: what a thread does that is about to use it for long.
+    /// Hands its connection, or what is for it as a datagram socket, over to another ring of the same link, now: what a thread does that is about to use it for
+    /// long.
     ///
     /// # Errors
-    /// [`Error::NotConnected`]: it has none, or is between two rings; [`Error::Invalid`]: that ring is on another link, or is none;
+    /// [`Error::NoBuffers`], of a datagram socket: it is not in one ring of that link, or stays where it is; [`Error::NotConnected`]: it has none, or is between two rings; [`Error::Invalid`]: that ring is on another link, or is none;
     /// [`Error::NoBuffers`]: there is no room, and it is where it was, or between ([`Socket::settle`]); [`Error::WouldBlock`]: its rule does not
     /// steer yet.
     pub fn migrate(&mut self, env: &mut Env<'_>, to: u16) -> Result<(), Error> {
         self.settle(env);
+        if let State::Datagram(Datagrams { homes, flows, .. }) = &mut self.state {
+            return if homes.go(env, to, flows) { Ok(()) } else { Err(Error::NoBuffers) };
+        }
         let State::Connected(stream) = &mut self.state else { return Err(Error::NotConnected) };
         let Home::Ring(flow) = stream.home else { return Err(Error::NotConnected) };
         let links = [flow.ring, to].map(|number| env.choice.link_of(number));

@@ -10,12 +10,14 @@
 //! - [`Socket`] and [`State`]: what a socket is, in one enum (`state.rs`)
 //! - [`FlowRing`], [`Rings`]: what a socket asks of a ring, and how it comes to one (`rings.rs`)
 //! - `listen.rs`, `stream.rs`, `datagram.rs`: the calls
-//! - [`Choice`]: which ring a flow is on (VMA_RING_ALLOCATION_LOGIC_*); `migrate.rs`: when it goes to another (VMA_RING_MIGRATION_RATIO_*)
+//! - [`Choice`]: which ring a flow is on (VMA_RING_ALLOCATION_LOGIC_*); `migrate.rs`: when it goes to another (VMA_RING_MIGRATION_RATIO_*); `homes.rs`: the same of
+//!   datagram sockets
 //! - [`Routes`]: which link, source address and neighbour a destination is reached by, remembered for as long as the tables are the same
 //! - [`Kernel`]: the part of a socket that is the kernel's
 
 mod choice;
 mod datagram;
+mod homes;
 mod kernel;
 mod listen;
 mod merge;

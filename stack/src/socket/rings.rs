@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::device::Queues;
 use crate::error::Error;
 use crate::flow::Readiness;
-use crate::ring::{Datagram, FlowId, FlowInfo, Handover, NextHop, RecvFlags, Ring, SendFlags, Shutdown, UdpOptions};
+use crate::ring::{Datagram, FlowId, FlowInfo, Handover, NextHop, RecvFlags, Ring, SendFlags, Shutdown, UdpHandover, UdpOptions};
 use crate::tcp;
 use crate::time::Instant;
 
@@ -19,7 +19,7 @@ pub trait Rings {
     fn at(&mut self, number: u16) -> Option<&mut dyn FlowRing>;
 }
 
-/// A connection between two rings of one device. Dropped, it is gone without a word to the peer.
+/// A connection, or a datagram socket's address, between two rings of one device. Dropped, it is gone without a word to the peer.
 pub struct Parcel(Box<dyn Any>);
 
 impl Parcel {
@@ -95,12 +95,25 @@ pub trait FlowRing {
     /// See [`Ring::next_deadline`].
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// See [`Ring::tcp_may_leave`].
+    /// See [`Ring::tcp_may_leave`] and [`Ring::udp_may_leave`].
     fn may_leave(&self, flow: FlowId) -> bool;
     /// Gives a connection away, for another ring of the same device: see [`Ring::detach_stream`].
     fn detach(&mut self, now: Instant, flow: FlowId) -> Result<Parcel, Error>;
     /// Takes a connection over: see [`Ring::adopt`]. [`Error::NotSupported`]: it is of another kind of device. Whatever the error, it comes back whole.
     fn adopt(&mut self, now: Instant, parcel: Parcel) -> Result<FlowId, (Error, Parcel)>;
+
+    /// Gives a datagram socket's address away, for another ring of the same device: see [`Ring::udp_hand_over`].
+    fn hand_over(&mut self, flow: FlowId) -> Result<Parcel, Error>;
+    /// Takes a datagram socket's address over: see [`Ring::udp_adopt`]. Errors as [`FlowRing::adopt`].
+    fn take_over(&mut self, parcel: Parcel) -> Result<FlowId, (Error, Parcel)>;
+    /// See [`Ring::udp_take_back`]; `parcel` is what [`FlowRing::hand_over`] gave.
+    fn take_back(&mut self, flow: FlowId, parcel: Parcel);
+    /// See [`Ring::udp_come_to`].
+    fn come_to(&mut self, now: Instant, flow: FlowId) -> usize;
+    /// See [`Ring::udp_count_elsewhere`].
+    fn count_elsewhere(&mut self, flow: FlowId, filled: usize);
+    /// See [`Ring::give_back`].
+    fn give_back(&mut self, now: Instant, flow: FlowId, len: usize);
 }
 
 impl<Q: Queues + 'static> FlowRing for Ring<Q> {
@@ -195,7 +208,7 @@ impl<Q: Queues + 'static> FlowRing for Ring<Q> {
     }
 
     fn may_leave(&self, flow: FlowId) -> bool {
-        self.tcp_may_leave(flow)
+        self.tcp_may_leave(flow) || self.udp_may_leave(flow)
     }
 
     fn detach(&mut self, now: Instant, flow: FlowId) -> Result<Parcel, Error> {
@@ -207,5 +220,34 @@ impl<Q: Queues + 'static> FlowRing for Ring<Q> {
             Ok(handover) => Self::adopt(self, now, handover).map_err(|(error, handover)| (error, Parcel::new(handover))),
             Err(parcel) => Err((Error::NotSupported, parcel)),
         }
+    }
+
+    fn hand_over(&mut self, flow: FlowId) -> Result<Parcel, Error> {
+        self.udp_hand_over(flow).map(Parcel::new)
+    }
+
+    fn take_over(&mut self, parcel: Parcel) -> Result<FlowId, (Error, Parcel)> {
+        match parcel.open::<Box<UdpHandover<Q>>>() {
+            Ok(handover) => self.udp_adopt(handover).map_err(|(error, handover)| (error, Parcel::new(handover))),
+            Err(parcel) => Err((Error::NotSupported, parcel)),
+        }
+    }
+
+    fn take_back(&mut self, flow: FlowId, parcel: Parcel) {
+        if let Ok(handover) = parcel.open::<Box<UdpHandover<Q>>>() {
+            self.udp_take_back(flow, handover);
+        }
+    }
+
+    fn come_to(&mut self, now: Instant, flow: FlowId) -> usize {
+        self.udp_come_to(now, flow)
+    }
+
+    fn count_elsewhere(&mut self, flow: FlowId, filled: usize) {
+        self.udp_count_elsewhere(flow, filled);
+    }
+
+    fn give_back(&mut self, now: Instant, flow: FlowId, len: usize) {
+        Self::give_back(self, now, flow, len);
     }
 }

@@ -17,6 +17,7 @@ mod bound;
 mod control;
 mod dialogues;
 mod groups;
+mod heirs;
 mod held;
 mod hello;
 mod links;

@@ -175,6 +175,34 @@ fn datagrams_go_to_the_member_whose_socket_the_kernel_names() {
     assert!(find().is_none(), "nobody has it on a ring");
 }
 
+/// Whoever looks for a socket finds it while it goes over to another member of its process, and after: who knew the one before, who is asked for by a
+/// name, and who has yet to be greeted.
+#[test]
+fn a_socket_that_goes_over_to_another_member_is_always_somebodys() {
+    let (a, b, c, d) = (Node::new(), Node::new(), Node::new(), Node::new());
+    let (socket, client) = (udp("127.0.0.1:0"), udp("127.0.0.1:0"));
+    let (to, from) = (local(&socket), local(&client));
+    let cookie = sys::cookie(socket.as_raw_fd()).unwrap();
+    let rule = FlowRule { cookie, ..FlowRule::flow(Protocol::Udp, to.into(), None) };
+    assert_eq!(b.rendezvous.share_name(&a.rendezvous, cookie), Err(RuleError::Taken), "nobody has it");
+    let before = a.device.steer(&rule).unwrap();
+    assert_eq!(b.device.steer(&rule), Err(RuleError::Taken));
+    let find = |node: &Node| node.rendezvous.resolve_datagram(from, to).unwrap().expect("somebody has it");
+    let of_a = find(&c);
+    b.rendezvous.share_name(&a.rendezvous, cookie).unwrap();
+    let after = b.device.steer(&rule).unwrap();
+    b.rendezvous.let_go_of_name(cookie);
+    assert!(c.rendezvous.still_valid(&of_a));
+    find(&c);
+    a.device.device().detach(before.rule);
+    assert!(!c.rendezvous.still_valid(&of_a));
+    assert_ne!(find(&c).mac, of_a.mac, "that one is another's by now");
+    find(&d);
+    b.device.device().detach(after.rule);
+    assert!([&c, &d].iter().all(|node| node.rendezvous.resolve_datagram(from, to).unwrap().is_none()));
+    a.device.steer(&rule).expect("the name is free again");
+}
+
 fn udp(address: &str) -> UdpSocket {
     UdpSocket::bind(address).unwrap()
 }

@@ -11,7 +11,7 @@ use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
 use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Protocol, Queues as _, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
-    RingConfig, SendFlags, Shown, Shutdown, UdpOptions, Usage,
+    RingConfig, SendFlags, Shown, Shutdown, UdpOptions, UdpPast, Usage,
 };
 use ringway_stack::socket::FlowRing;
 use ringway_stack::tcp::{self, Lent, Undelivered};
@@ -111,7 +111,6 @@ impl Ring {
         fn lingering_streams(&self) -> Vec<FlowId>;
         fn may_await_acknowledgment(&self) -> bool;
         fn open_flows(&self) -> Vec<FlowId>;
-        fn polled_at(&self) -> Instant;
         fn readiness(&self, flow: FlowId) -> Readiness;
         fn tcp_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId>;
         fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details>;
@@ -121,6 +120,7 @@ impl Ring {
         fn tcp_waiting(&self, listener: FlowId) -> Vec<FlowId>;
         fn udp_backlog(&self, flow: FlowId) -> Option<Backlog>;
         fn udp_groups(&self, flow: FlowId) -> &[IpAddr];
+        fn udp_may_leave(&self, flow: FlowId) -> bool;
         fn usage(&self) -> Usage;
     }
 
@@ -174,6 +174,10 @@ impl Ring {
         fn udp_dummy(
             &mut self, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(SocketAddr, NextHop)>
         ) -> Result<usize, Error>;
+        fn udp_let_go(&mut self, flow: FlowId) -> Result<(), Error>;
+        fn udp_requeue(&mut self, flow: FlowId, datagram: &Datagram, bytes: &[u8]) -> Result<(), Error>;
+        fn udp_take_past(&mut self, flow: FlowId) -> UdpPast;
+        fn udp_add_past(&mut self, flow: FlowId, past: UdpPast);
         fn udp_keep_headers(&mut self, flow: FlowId) -> Result<(), Error>;
         fn headers(&mut self, flow: FlowId, source: IpAddr) -> Result<arrayvec::ArrayVec<u8, HEADERS_MAX>, Error>;
 
@@ -185,6 +189,22 @@ impl Ring {
         fn cyclic_read(
             &mut self, sockets: &[FlowId], buffer: &mut CyclicBuffer<impl RecordMemory>, min: usize, max: usize
         ) -> Result<Option<Run>, CyclicError>;
+    }
+
+    /// See [`ring::Ring::tcp_send_polling`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub(crate) fn tcp_send_polling(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        data: &[IoSlice<'_>],
+        flags: SendFlags,
+        stale: Instant,
+    ) -> (Result<usize, Error>, bool) {
+        by_device!(self, of => of.tcp_send_polling(now, flow, data, flags, stale))
     }
 
     calls_of_queues! {
@@ -232,6 +252,11 @@ impl Ring {
                 of.tcp_recv_polling(now, flow, into)
             }),
         }
+    }
+
+    /// Whether a datagram waits to be read.
+    pub(crate) fn udp_has_some(&self, flow: FlowId) -> bool {
+        by_device!(self, of => of.arrived(flow)).is_some()
     }
 
     /// See [`ringway_host::HostQueues::is_of_sleeper`].

@@ -15,8 +15,9 @@
 //! - a connection of which the program has borrowed bytes, has yet to be told, or which has a rate of its own: what that is, is the ring's;
 //! - one that children may have, which goes to the kernel soon, or is on its way;
 //! - one that has ended in one direction by this end: it is over soon;
-//! - one whose peer is gone, or does not answer;
-//! - UDP sockets: peers know the way to them by what they published, and they have a ring from their first call.
+//! - one whose peer is gone, or does not answer.
+//!
+//! UDP sockets go over in another manner ([`super::datagrams`]).
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -54,6 +55,8 @@ pub(crate) struct Migrations {
     jobs: Vec<Job>,
     /// The peers that threads are for.
     threads: Vec<u64>,
+    /// UDP sockets that are to go over.
+    pub(super) datagrams: super::datagrams::Jobs,
     /// How many went over.
     pub(crate) done: u64,
 }
@@ -97,11 +100,14 @@ impl Offload {
         }
     }
 
-    /// Another thread than its ring's has used a connection for long enough: it is to go over to that thread's.
+    /// Another thread than its ring's has used a connection, or a UDP socket, for long enough: it is to go over to that thread's.
     #[cold]
     #[inline(never)]
     pub(crate) fn send_over(&mut self, key: Key, flow: FlowId, direction: Direction) {
         self.rings.at_mut(flow.ring).callers.rest(flow);
+        if self.sockets.find(key).is_some_and(|socket| matches!(socket.kind, Kind::Datagram(_))) {
+            return self.send_datagrams_over(key, flow, direction);
+        }
         let Some(process) = process::process().filter(|_| self.may_go_over(key, flow)) else { return };
         let Some(NextHop::Mac(mac)) = self.rings.of(flow).tcp_hop(flow) else { return };
         let Some(peer) = process.rendezvous_of(flow).member_at(mac) else { return };

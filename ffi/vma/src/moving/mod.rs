@@ -48,6 +48,7 @@ mod adoption;
 mod at_exit;
 pub(crate) mod awaiting_child;
 mod backlog;
+mod datagrams;
 mod follow;
 mod giving_up;
 pub(crate) mod inherited;

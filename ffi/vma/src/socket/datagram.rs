@@ -13,6 +13,7 @@ use ringway_host::sleep::ppoll;
 use ringway_params::rules::Role;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
+use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
 pub(crate) use self::connect::connect;
@@ -41,6 +42,9 @@ const ROOM_AT_ONCE: Duration = Duration::from_millis(20);
 /// The most bytes of a datagram of IPv6 that are one packet of the ring's, which has 65535 bytes with its headers. (The kernel sends a few more, in
 /// fragments; of IPv4 there are no longer ones.)
 pub(super) const V6_MAX: usize = 65_487;
+
+/// How often a destination is asked for whose way ends while its sender waits there for room.
+const ASKED_MAX: usize = 16;
 
 /// How often it looks.
 const ROOM_EVERY: Duration = Duration::from_micros(50);
@@ -114,6 +118,9 @@ pub(crate) fn send<'a>(
     (to, flags): (Option<Address>, c_int),
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
+    if let Some(id) = guard.sockets.find(key).and_then(Socket::ring_id) {
+        guard.note_caller(key, id, Direction::Tx);
+    }
     let Offload { sockets, interfaces, .. } = &mut *guard;
     let Some(socket) = sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     let to = match to {
@@ -144,7 +151,10 @@ pub(crate) fn send<'a>(
                 Fate::Gone => {}
                 Fate::NoRoom => {
                     drop(guard);
-                    return wait_for_room(process, key, data, (to, flags));
+                    return match wait_for_room(process, key, data, (to, flags)) {
+                        Some(sent) => sent,
+                        None => send_after_asking(process, (fd, key), data, (to, flags), kernel),
+                    };
                 }
                 Fate::TooLong => {
                     drop(guard);
@@ -237,9 +247,9 @@ fn fate(offload: &Offload, sending: Sending, result: Result<usize, Error>) -> Fa
 /// The way to the receiver is full. It is emptied into the receivers' buffers by whoever waits there, else by the progress thread of the receiver's process,
 /// which has been woken: a moment later there is room. The kernel's loopback has no such way, and its sender spends the time of the
 /// delivery itself, whether it blocks or not. A receiver that does not move in all that time (it is stopped, say) loses the datagram, and no
-/// other is waited for until it has moved.
+/// other is waited for until it has moved. `None`: the way leads there no more; whoever has the address now is to be asked for.
 #[cold]
-fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags): (SocketAddr, c_int)) -> Result<usize, Errno> {
+fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags): (SocketAddr, c_int)) -> Option<Result<usize, Errno>> {
     let saved = errno::current();
     let _masked = Masked::new();
     let began = process.now();
@@ -251,12 +261,12 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
             // The way may be to this very process; or the receiver may be waiting in the same place for this one.
             offload.poll_if_due(now);
             let Offload { sockets, interfaces, .. } = &mut *offload;
-            let Some(socket) = sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+            let Some(socket) = sockets.find_mut(key) else { return Some(Err(Errno(libc::EBADF))) };
             let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
             let rest = (began + if nonblocking { ROOM_AT_ONCE } else { ROOM_WITHIN }).since(now);
             let Some(Some(sending)) = remembered(process, interfaces.as_deref(), socket, to, now) else {
-                // What was sent to a process that is gone is lost.
-                return Ok(data.iter().map(|part| part.len()).sum());
+                errno::set(saved);
+                return None;
             };
             let mut sent = send_by(offload, sending, data, to, now);
             if sent == Err(Error::WouldBlock) && gives_up(offload, sending, rest) {
@@ -268,12 +278,12 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
                 }
                 offload.dispatch();
                 errno::set(saved);
-                return sent.map_err(Errno::from);
+                return Some(sent.map_err(Errno::from));
             }
             offload.dispatch();
             if sent != Err(Error::WouldBlock) {
                 errno::set(saved);
-                return sent.map_err(Errno::from);
+                return Some(sent.map_err(Errno::from));
             }
             rest
         };
@@ -292,15 +302,28 @@ fn gives_up(offload: &mut Offload, Sending { flow, hop, .. }: Sending, rest: Dur
     gives_up
 }
 
-/// The destination is not known: ask who has it, or where it is (without the lock), remember, send.
+/// The destination is not known: ask who has it, or where it is, and send; and again, if it has another ring since.
 #[cold]
 fn send_after_asking(
+    process: &Process,
+    names: (c_int, Key),
+    data: &[IoSlice<'_>],
+    way: (SocketAddr, c_int),
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
+    let sent = (0..ASKED_MAX).find_map(|_| ask_and_send(process, names, data, way, kernel));
+    // (What was sent to who is always somewhere else is lost.)
+    sent.unwrap_or_else(|| Ok(vectors::total(data)))
+}
+
+/// Asks (without the lock), remembers, and sends. `None`: the way that it had for a moment leads there no more.
+fn ask_and_send(
     process: &Process,
     (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
     (to, flags): (SocketAddr, c_int),
     kernel: &dyn Fn() -> isize,
-) -> Result<usize, Errno> {
+) -> Option<Result<usize, Errno>> {
     let saved = errno::current();
     let _masked = Masked::new();
     let may_wait = |socket: &Socket| flags & libc::MSG_DONTWAIT == 0 && !socket.is_nonblocking();
@@ -310,7 +333,7 @@ fn send_after_asking(
     let mut guard = process.lock();
     let offload = &mut *guard;
     let now = process.now();
-    let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    let Some(socket) = offload.sockets.find_mut(key) else { return Some(Err(Errno(libc::EBADF))) };
     match found {
         Ok(way) => {
             let sending = way.sending();
@@ -320,7 +343,7 @@ fn send_after_asking(
             let result = send_by(offload, sending, data, to, now);
             offload.dispatch();
             match fate(offload, sending, result) {
-                Fate::Told(result) => return result,
+                Fate::Told(result) => return Some(result),
                 Fate::Gone | Fate::TooLong => {}
                 Fate::NoRoom => {
                     drop(guard);
@@ -342,7 +365,7 @@ fn send_after_asking(
         }
     }
     drop(guard);
-    by_kernel(fd, kernel)
+    Some(by_kernel(fd, kernel))
 }
 
 fn by_kernel(fd: c_int, kernel: &dyn Fn() -> isize) -> Result<usize, Errno> {

@@ -40,7 +40,34 @@ impl Flow {
     }
 }
 
+/// Where a UDP socket was before it went over to another ring of the process. Who was about to send to that one still does; nobody else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Former {
+    /// One of the socket's flows ([`Socket::others`]), which no rule leads to.
+    pub(crate) id: FlowId,
+    /// When nobody is about to send there any more.
+    pub(crate) until: Instant,
+}
+
 impl Socket {
+    /// Where it was before.
+    pub(crate) fn former(&self) -> Option<Former> {
+        self.rare.as_ref()?.former
+    }
+
+    /// Whether it has such a flow, which is that one.
+    pub(super) fn is_former(&self, flow: FlowId) -> bool {
+        self.former().is_some_and(|former| former.id == flow)
+    }
+
+    /// It has gone over: its first flow is that one, and the other the former one.
+    pub(crate) fn went_over(&mut self, flow: FlowId, former: Former) {
+        let before = self.first_flow();
+        (self.kind, self.ring) = (Kind::Datagram(Some(flow)), flow.ring);
+        self.others.extend(before.filter(|before| before.id == former.id));
+        self.rare().former = Some(former);
+    }
+
     /// Whether it takes both families, bound as it is.
     pub(super) fn takes_both(&self) -> bool {
         let is_any6 = self.bound.is_some_and(|bound| bound.is_ipv6() && bound.ip().is_unspecified());
@@ -220,6 +247,9 @@ impl Offload {
     /// The flow from which a socket reads next: that where what came first waits.
     #[cold]
     pub(crate) fn turn(&mut self, key: Key) -> Option<FlowId> {
+        if let Some(former) = self.sockets.find(key)?.former() {
+            return self.turn_of_two(key, former);
+        }
         let Self { sockets, rings, .. } = self;
         let socket = sockets.find(key)?;
         let first = socket.ring_id().filter(|_| socket.has_several_flows())?;
@@ -235,7 +265,8 @@ impl Offload {
             tracing::debug!("what a socket lacks on shared memory comes by the kernel: {error}");
         }
         let Some(places) = self.sockets.find(key).map(|socket| self.places(socket)) else { return };
-        self.retain_flows(key, |flow| places.contains(&flow.place()));
+        let former = self.sockets.find(key).and_then(Socket::former).map(|former| former.id);
+        self.retain_flows(key, |flow| places.contains(&flow.place()) || Some(flow.id) == former);
     }
 
     /// Closes those flows of a listener or UDP socket that are not so. One on shared memory is left: the first that is so, or the first.
@@ -271,12 +302,14 @@ impl Offload {
         let Some(first) = socket.first_flow() else { return };
         let others = core::mem::take(&mut socket.others);
         socket.set_first(None);
+        socket.rare.iter_mut().for_each(|rare| rare.former = None);
         socket.routes.ask_tables_again();
         others.iter().chain([&first]).for_each(|flow| rings.of_mut(flow.id).close(now(), flow.id, false));
     }
 
     /// Somebody reads the socket who goes by one flow, IPv4's on shared memory.
     pub(crate) fn keep_one_flow(&mut self, key: Key) {
+        self.end_former(key);
         let interfaces = self.rings.interfaces;
         self.retain_flows(key, |flow| flow.at.is_ipv4() && !interfaces.contains(flow.id.ring));
     }

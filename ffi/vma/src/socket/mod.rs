@@ -285,6 +285,11 @@ impl Socket {
         if status < 0 { self.nonblocking } else { status & libc::O_NONBLOCK != 0 }
     }
 
+    /// The kernel's half of a UDP socket is asked on as calls that went by a ring's lock alone have left it.
+    pub(crate) fn go_on_asking_the_kernel(&mut self, left: datagram::KernelPoll) {
+        self.kernel_poll.go_on_from(left);
+    }
+
     /// Takes the error that a connection left which the program gave up.
     pub(crate) fn take_left_error(&mut self) -> Option<i32> {
         self.rare.as_mut()?.error.take()

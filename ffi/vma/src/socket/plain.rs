@@ -17,7 +17,7 @@ use ringway_stack::ring::{Event, FlowId, RecvFlags};
 use ringway_stack::socket::Direction;
 use ringway_stack::time::Instant;
 
-pub(crate) use self::datagrams::{Beside, Taken};
+pub(crate) use self::datagrams::{Beside, Taken, are_plain};
 pub(crate) use self::ready::Asked;
 pub(super) use self::sending::{Rest, send_rest};
 use super::address::Address;
@@ -51,7 +51,7 @@ impl<'a> Entered<'a> {
         plain.is_still(key).then_some(Self { own, flow: plain.flow, plain })
     }
 
-    /// A call receives, or sends, on a connection: it may be the one after which that goes over to the caller's ring.
+    /// A call receives, or sends, on a connection or UDP socket: it may be the one after which that goes over to the caller's ring.
     #[inline(always)]
     fn used(self, process: &'a Process, key: Key, direction: Direction) -> Option<Self> {
         if self.own.callers.expects_caller() { Some(self) } else { self.used_by_another(process, key, direction) }
@@ -71,9 +71,15 @@ impl<'a> Entered<'a> {
 
     /// Lets go of the ring. Who is to be told of what happened is told.
     #[inline]
-    fn leave(mut self, process: &Process, now: Instant) {
+    fn leave(self, process: &Process, now: Instant) {
+        let is_held = self.own.ring.is_held(self.flow);
+        self.leave_having_sent(process, now, is_held);
+    }
+
+    /// The same, where it is known whether something of the flow is held.
+    #[inline]
+    fn leave_having_sent(mut self, process: &Process, now: Instant, is_held: bool) {
         let flow = self.flow;
-        let is_held = self.own.ring.is_held(flow);
         let has_more = self.own.has_more_to_do();
         drop(self);
         if has_more || is_held {
@@ -166,12 +172,12 @@ pub(crate) fn send(
     }
     let mut entered = Entered::new(process, key)?;
     if entered.plain.is_of_datagrams() {
-        return datagrams::send(process, now, entered, data, (to, flags)).map(Sent::Done);
+        return datagrams::send(process, now, key, entered, data, (to, flags)).map(Sent::Done);
     }
     entered = entered.used(process, key, Direction::Tx)?;
-    let result = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
+    let (result, is_held) = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
     let (flow, plain) = (entered.flow, entered.plain);
-    entered.leave(process, now);
+    entered.leave_having_sent(process, now, is_held);
     match result {
         Err(Error::BadSocket) => None,
         Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, 0)),

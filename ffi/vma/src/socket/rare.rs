@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 use libc::c_int;
 
 use super::cork::Gathered;
+use super::flows::Former;
 use super::groups::Groups;
 use crate::extra::{Callback, OnRings};
 use crate::mux;
@@ -39,6 +40,8 @@ pub(crate) struct Rare {
     pub(crate) preferences: ArrayVec<c_int, 2>,
     /// A program of the kernel's was given to it, which chooses among the sockets of its address.
     pub(crate) has_group_program: bool,
+    /// Of a UDP socket that has gone over to another ring: its flow in the one before.
+    pub(crate) former: Option<Former>,
     /// What it has to do with the Extra API's rings.
     pub(crate) rings: OnRings,
 }

@@ -22,8 +22,8 @@ use crate::process::{Offload, Process};
 use crate::rings::ProcessRing;
 use crate::slab::Key;
 
-/// What a send may not know yet of its peer.
-const STALE: Duration = Duration::from_micros(20);
+/// What has lain on a ring for less, in nanoseconds, a send need not know of.
+const STALE: u64 = 20_000;
 
 /// Receives as recv(2) does.
 ///
@@ -209,8 +209,7 @@ pub(crate) fn send(
     state.note_caller(key, id, Direction::Tx);
     let looks = !state.is_heard();
     let own = state.rings.at_mut(id.ring);
-    let result = own.send(now, id, data, flags, looks, process.params.rx_poll_on_tx_tcp);
-    let is_held = own.ring.is_held(id);
+    let (result, is_held) = own.send(now, id, data, flags, looks, process.params.rx_poll_on_tx_tcp);
     state.dispatch();
     if is_held {
         state.watch_held(now, id);
@@ -273,7 +272,8 @@ pub(crate) fn send_plain(
 }
 
 impl ProcessRing {
-    /// Sends what there is room for. `looks`: what has lain here for a while is looked at first; `always`: whenever it came.
+    /// Sends what there is room for. `looks`: what has lain here for a while is looked at first; `always`: whenever it came. And whether something of the
+    /// connection is held afterwards.
     #[inline(always)]
     pub(super) fn send(
         &mut self,
@@ -283,24 +283,26 @@ impl ProcessRing {
         flags: c_int,
         looks: bool,
         always: bool,
-    ) -> Result<usize, Error> {
+    ) -> (Result<usize, Error>, bool) {
         let flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
         // A peer's reset, or its end, that has lain here for a while is known to the kernel's send. (A program that sends as fast as it can does not
         // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
-        if always || looks && now.since(self.ring.polled_at()) > STALE && !self.ring.is_held(flow) {
+        if always {
             self.poll_if_due(now);
         }
-        match self.ring.tcp_send(now, flow, data, flags) {
-            Err(Error::WouldBlock) => self.send_after_look(now, flow, data, flags),
+        let stale = if looks { now.as_nanos().saturating_sub(STALE) } else { 0 };
+        match self.ring.tcp_send_polling(now, flow, data, flags, Instant::from_nanos(stale)) {
+            (Err(Error::WouldBlock), _) => self.send_after_look(now, flow, data, flags),
             result => result,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn send_after_look(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+    fn send_after_look(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> (Result<usize, Error>, bool) {
         self.poll_if_due(now);
-        self.ring.tcp_send(now, flow, data, flags)
+        let result = self.ring.tcp_send(now, flow, data, flags);
+        (result, self.ring.is_held(flow))
     }
 
     /// Receives what there is: what has come before, or else what comes by a look. `hears`: the program wants to know of all that arrives.

@@ -12,7 +12,7 @@ fn datagram(bytes: &[u8]) -> Datagram {
 
 /// A socket with so much room, for which these came; they were polled, and an event says so.
 fn socket(room: usize, came: &[&[u8]]) -> State {
-    let mut state = State::open(UdpOptions { rcvbuf: room, ..UdpOptions::default() }, false);
+    let mut state = State::open(UdpOptions { rcvbuf: room, ..UdpOptions::default() }, false, Instant::ZERO, false);
     came.iter().for_each(|bytes| state.expect(Instant::ZERO, datagram(bytes), true, false));
     state.raised();
     state.polled(&moment(), true);

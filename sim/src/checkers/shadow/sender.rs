@@ -359,6 +359,8 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
 fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let (una, nxt, at) = (own.una, own.nxt, moment.at);
     let nodelay = own.shadow.config.as_ref().is_none_or(|config| config.nodelay || config.cork) || own.shadow.reconfigured;
+    // (The last bytes of a stream that has ended wait for nothing, though there may be no room for its FIN beside them.)
+    let ends = own.stream.has_ended() && segment.end() == own.sequence_of(own.stream.written());
     let state = &mut own.shadow.sender;
     let flight = nxt.wrapping_sub(una);
     // RFC 5681 s4.1: the restart window, of who "has not sent data in an interval exceeding the retransmission timeout", which is known within bounds.
@@ -409,7 +411,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         && segment.len() < (full / 4).min(state.window_max / 4)
         && segment.has(PSH)
         && !segment.has(FIN);
-    if small && !nodelay && state.small.is_some_and(|end| before(una, end)) {
+    if small && !nodelay && !(ends && state.is_shut(segment.end())) && state.small.is_some_and(|end| before(una, end)) {
         moment.breach(
             NAGLE,
             format_args!("RFC 9293 s3.7.4: {} small bytes, while small ones before them are not acknowledged", segment.len()),
@@ -633,10 +635,10 @@ pub(in crate::checkers) fn serviced(
         }
         let una = state.una.unwrap_or(arrival.ack);
         let flight = nxt.wrapping_sub(una);
-        // One with an old timestamp may have been dropped (RFC 7323 s5.3), and so may one from before what was acknowledged in this service, of which only
-        // some may have come by then.
+        // One with an old timestamp may have been dropped (RFC 7323 s5.3), and so may one from before what was acknowledged in this service, of which
+        // others that came earlier may have brought some by then.
         let stale = arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
-        let stale = stale || acked.is_some_and(|acked| before(arrival.end(), acked));
+        let stale = stale || at > 0 && acked.is_some_and(|acked| before(arrival.end(), acked));
         let mut news = false;
         if sack && !stale {
             let low = later(una, arrival.ack);

@@ -74,3 +74,32 @@ fn what_comes_for_others_meanwhile_is_told_as_ever() {
     assert_eq!(pair.b.take_event(), Some(Event { flow: accepted, edges: Readiness::IN }));
     assert_eq!((pair.b.take_event(), pair.b.queues.told.as_slice()), (None, &[Told::Unfinished(true), Told::Processed][..]));
 }
+
+#[test]
+fn a_send_looks_first_where_the_last_look_is_long_ago() {
+    let send = |pair: &mut Pair, id: FlowId, stale: Instant| {
+        pair.a.tcp_send_polling(pair.now, id, &[IoSlice::new(b"words")], SendFlags::empty(), stale)
+    };
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.b.close(pair.now, server, true);
+    // The reset lies there.
+    pair.now += Duration::from_micros(100);
+    assert_eq!(send(&mut pair, client, Instant::ZERO), (Ok(5), false), "nobody has looked");
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.b.close(pair.now, server, true);
+    pair.now += Duration::from_micros(100);
+    let now = pair.now;
+    assert_eq!(send(&mut pair, client, now), (Err(Error::Reset), false));
+}
+
+#[test]
+fn a_send_tells_whether_something_is_held() {
+    let mut pair = Pair::new();
+    let (client, ..) = pair.connected();
+    let send = |pair: &mut Pair| pair.a.tcp_send_polling(pair.now, client, &[IoSlice::new(b"words")], SendFlags::empty(), Instant::ZERO);
+    assert_eq!(send(&mut pair), (Ok(5), false));
+    // (Nagle's algorithm: the first ones are not acknowledged.)
+    assert_eq!(send(&mut pair), (Ok(5), true));
+}

@@ -1,6 +1,5 @@
 //! The calls of a program that concern UDP, but for groups ([`super::super::multicast`]).
 
-use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,11 +10,9 @@ use super::super::rates;
 use super::super::slots::Flow;
 use super::super::steering::Holder;
 use super::super::types::{Datagram, FlowId, NextHop, RecvFlags, UdpOptions};
-use super::bytes::Bytes;
 use super::{OVERHEAD, UdpFlow, among_equals, rule_error, udp_rule};
 use crate::device::{MacAddr, Protocol, Queues, SendError};
 use crate::error::Error;
-use crate::flow::Counters;
 use crate::mutants::Mutant;
 use crate::tcp::Lent;
 use crate::time::Instant;
@@ -40,30 +37,8 @@ impl<Q: Queues> Ring<Q> {
             true => None,
             false => Some(self.attach(&udp_rule(local, options, self.tag_of(self.slots.next_index()))).map_err(rule_error)?),
         };
-        let flow = UdpFlow {
-            bound: local,
-            local,
-            remote: None,
-            rule: attached.map(|attached| attached.rule),
-            memberships: Vec::new(),
-            options: *options,
-            queue: VecDeque::new(),
-            bytes: Bytes::default(),
-            queued: 0,
-            lent: 0,
-            filter: None,
-            lends: self.lends,
-            is_plain: !self.lends,
-            headers: None,
-            error: None,
-            shut_read: false,
-            shut_write: false,
-            is_paced: false,
-            counters: Counters::default(),
-            peaks: (0, 0),
-            dropped_bytes: 0,
-            mutation: self.config.mutation(),
-        };
+        let rule = attached.map(|attached| attached.rule);
+        let flow = UdpFlow::new(local, rule, *options, self.lends, self.config.mutation());
         match self.slots.insert(Flow::Udp(Box::new(flow))) {
             Ok(id) => {
                 self.demux.join(key, id.index, options.reuse);

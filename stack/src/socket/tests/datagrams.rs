@@ -6,18 +6,18 @@ use crate::ring::UdpOptions;
 const PORT: u16 = 53;
 
 impl Host {
-    fn datagrams(&mut self, now: Instant, port: u16, spread: Spread) -> Socket {
+    pub(super) fn datagrams(&mut self, now: Instant, port: u16, spread: Spread) -> Socket {
         let mut socket = self.socket(Protocol::Udp, spread);
         self.call(now, |env| socket.bind(env, SocketAddr::from(([0; 4], port)))).expect("a fresh socket");
         socket
     }
 
-    fn send(&mut self, now: Instant, socket: &mut Socket, bytes: &[u8], to: Option<SocketAddr>) -> Result<usize, Error> {
+    pub(super) fn send(&mut self, now: Instant, socket: &mut Socket, bytes: &[u8], to: Option<SocketAddr>) -> Result<usize, Error> {
         self.call(now, |env| socket.send_to(env, &[IoSlice::new(bytes)], to))
     }
 
     /// The next datagram's first byte, and who sent it.
-    fn next(&mut self, now: Instant, socket: &mut Socket, flags: RecvFlags) -> Result<(u8, SocketAddr), Error> {
+    pub(super) fn next(&mut self, now: Instant, socket: &mut Socket, flags: RecvFlags) -> Result<(u8, SocketAddr), Error> {
         let mut bytes = [0; 64];
         let datagram = self.call(now, |env| socket.recv_from(env, &mut [IoSliceMut::new(&mut bytes)], flags))?;
         Ok((bytes[0], datagram.from))

@@ -26,7 +26,7 @@ struct Wires {
     waiting: Waiting,
     rules: Vec<(MacAddr, RuleId, FlowRule, Target)>,
     made: u64,
-    /// No further rule is taken.
+    /// No further rule is taken, and no socket's is moved.
     refuses: bool,
 }
 
@@ -122,7 +122,11 @@ impl Device for Card {
     }
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
         let mut wires = self.fabric.0.borrow_mut();
+        let refuses = wires.refuses;
         let held = wires.rules.iter_mut().find(|(mac, id, ..)| *id == rule && *mac == self.mac).expect("it is this card's");
+        if refuses && held.2.addresses().is_some_and(|flow| flow.remote.is_none()) {
+            return Err(RuleError::Full);
+        }
         (held.2.tag, held.3) = (tag, target);
         Ok(())
     }

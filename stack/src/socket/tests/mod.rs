@@ -3,6 +3,7 @@
 mod choice;
 mod datagrams;
 mod fabric;
+mod homes;
 mod kernels;
 mod listeners;
 mod merging;

@@ -84,7 +84,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// (RFC 2525 s2.17, and Linux's tcp_close): by a FIN, after which it answers whatever it is sent by a reset.
     pub fn peer_died(&mut self, is_finished: bool) {
         let is_finished = (is_finished && !self.config.is(Mutant::DeathIsReset)) || self.config.is(Mutant::DeathIsEnd);
-        if !is_finished || self.reassembly.as_ref().is_some_and(|reassembly| reassembly.has_gap()) {
+        // (What went to where the peer was before, or from where this end was, it never had, whatever it was through with.)
+        if !is_finished || self.is_nowhere() || self.reassembly.as_ref().is_some_and(|reassembly| reassembly.has_gap()) {
             return self.peer_gone();
         }
         match self.state {
@@ -138,7 +139,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Whether bytes may be with nobody, though they were sent: they were on their way to, or from, where an end was before.
     #[inline]
-    pub(super) fn is_nowhere(&self) -> bool {
+    pub(crate) fn is_nowhere(&self) -> bool {
         let is_resent = || self.phase != Phase::Loss || self.high_rxt.max(self.snd_una).ge(self.recover);
         self.went_elsewhere && !is_resent()
     }

@@ -302,6 +302,27 @@ fn what_was_on_its_way_when_an_end_went_elsewhere_is_unfinished_until_it_is_sent
     assert!(pair.side(A).counters().retransmissions > 1 && !pair.side(A).is_unfinished());
 }
 
+/// The device says that the peer was through with every frame that it got: those that went to where it was before it moved are not among them.
+#[test]
+fn a_peer_that_dies_before_it_is_sent_again_what_went_astray_did_not_end_in_order() {
+    let mut pair = Pair::plain();
+    pair.write(A, &pattern(10_000)).unwrap();
+    pair.lose(|_| true);
+    while pair.transmit() {}
+    let now = pair.now;
+    pair.side(A).go_on_elsewhere(now);
+    pair.side(A).peer_died(true);
+    assert_eq!(pair.read_some(A, 1), Err(Error::Reset));
+    // Where nothing was on its way, nothing is missing.
+    let mut pair = Pair::plain();
+    pair.write(A, b"words").unwrap();
+    pair.settle();
+    let now = pair.now;
+    pair.side(A).go_on_elsewhere(now);
+    pair.side(A).peer_died(true);
+    assert_eq!(pair.read_some(A, 1), Ok(vec![]));
+}
+
 #[test]
 fn shutting_down_reading_keeps_the_peer_going() {
     let mut pair = Pair::plain();

@@ -170,7 +170,9 @@ pub(super) fn connect_flows(offload: &mut Offload, fd: c_int, key: Key) {
     // A peer that only the kernel reaches is named so that strangers are filtered; nothing is sent to that address.
     let nowhere = NextHop::Mac(MacAddr::default());
     let remote = |id| peer.map(|peer| (peer, socket.routes.sending_by(id, peer).map_or(nowhere, |sending| sending.hop)));
-    let flows: Vec<_> = socket.flows_and_addresses().map(|flow| (flow, remote(flow.id))).collect();
+    // (What came to where it was before came before.)
+    let hears = socket.flows_and_addresses().filter(|flow| !socket.is_former(flow.id));
+    let flows: Vec<_> = hears.map(|flow| (flow, remote(flow.id))).collect();
     for (Flow { id, at }, remote) in flows {
         let source = kernels.filter(|local| local.is_ipv4() == at.is_ipv4()).unwrap_or(address::any(Family::of_ip(at))).ip();
         let Err(error) = offload.rings.of_mut(id).udp_connect(id, source, remote) else { continue };

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::io::IoSliceMut;
 
 use ringway_stack::ring::{Datagram, Readiness, RecvFlags};
+use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
 use crate::cancel::Masked;
@@ -16,7 +17,7 @@ use crate::mux::turns::{Ratio, Turns};
 use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::socket::Kind;
+use crate::socket::{Kind, Socket};
 use crate::{fdtable, mux};
 
 /// Calls that find nothing, this close together, are a program that spins.
@@ -136,6 +137,9 @@ pub(crate) fn receive<'a>(
     kernel: &dyn Fn(c_int) -> isize,
 ) -> Result<Received, Errno> {
     let offload = &mut *guard;
+    if let Some(id) = offload.sockets.find(key).and_then(Socket::ring_id) {
+        offload.note_caller(key, id, Direction::Rx);
+    }
     let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
     let ratio = process.params.rx_udp_poll_os_ratio;
     let Kind::Datagram(Some(mut id)) = socket.kind else {

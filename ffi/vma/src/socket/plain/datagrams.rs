@@ -9,6 +9,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use ringway_stack::ring::{Datagram, FlowId, RecvFlags};
+use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
 use super::super::address::{self, Address};
@@ -83,7 +84,7 @@ impl Beside {
     }
 
     /// When the kernel's half of the socket is asked, as calls that went by the ring's lock have left it.
-    pub(in crate::socket) fn take_kernel_poll(&mut self, flow: FlowId) -> Option<KernelPoll> {
+    pub(crate) fn take_kernel_poll(&mut self, flow: FlowId) -> Option<KernelPoll> {
         self.find(flow)?.kernel.take()
     }
 }
@@ -98,16 +99,18 @@ pub(crate) enum Taken {
 
 /// Sends a datagram of a plain UDP socket. `None`: it is to go the long way; nothing was sent.
 #[inline]
-pub(in crate::socket) fn send(
-    process: &Process,
+pub(in crate::socket) fn send<'a>(
+    process: &'a Process,
     now: Instant,
-    mut entered: Entered<'_>,
+    key: Key,
+    mut entered: Entered<'a>,
     data: &[IoSlice<'_>],
     (to, flags): (impl FnOnce(Family) -> Option<Address>, c_int),
 ) -> Option<Result<usize, Error>> {
     if flags & !SEND_FLAGS != 0 {
         return None;
     }
+    entered = entered.used(process, key, Direction::Tx)?;
     let flow = entered.flow;
     let own = &mut *entered.own;
     let known = own.datagrams.find(flow)?;
@@ -141,6 +144,7 @@ pub(in crate::socket) fn receive<'a>(
     if flags & !RECEIVE_FLAGS != 0 {
         return None;
     }
+    entered = entered.used(process, key, Direction::Rx)?;
     let ratio = process.params.rx_udp_poll_os_ratio;
     let (flow, plain) = (entered.flow, entered.plain);
     if entered.own.datagrams.find(flow)?.kernel.as_mut()?.on_call(fd, ratio) {
@@ -221,7 +225,7 @@ impl Known {
 }
 
 /// Whether nothing but its flow, and what is in [`Known`], says what becomes of a socket's datagrams.
-fn are_plain(socket: &Socket, flow: FlowId) -> bool {
+pub(crate) fn are_plain(socket: &Socket, flow: FlowId) -> bool {
     // (Who is connected to a program that is not on the ring hears of it through the kernel.)
     let is_kernels = socket.peer.is_some_and(|peer| socket.routes.is_by_kernel(peer));
     socket.kind == Kind::Datagram(Some(flow))
