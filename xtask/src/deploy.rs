@@ -129,7 +129,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// The commands that have a manual page of their own.
-const MANUALS: [&str; 5] = ["run", "stats", "doctor", "route", "sim"];
+const MANUALS: [&str; 6] = ["run", "stats", "sockets", "doctor", "route", "sim"];
 
 /// Something to install.
 struct File {

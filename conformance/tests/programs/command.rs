@@ -53,6 +53,37 @@ fn stats() {
 }
 
 #[test]
+fn sockets() {
+    let case = Case::new("ringway-sockets");
+    if case.world() == World::Kernel {
+        return case.done();
+    }
+    let (server, port) = redis::idle_server(&case);
+    let subscriber = case.program("redis-cli").args(&format!("-p {port} subscribe news")).spawn();
+    let (server_pid, client_pid) = (server.pid(), subscriber.pid());
+    let listed = |options: &str| ringway(&case).args(&format!("sockets {options} {server_pid} {client_pid}")).run().stdout;
+    let address = format!("127.0.0.1:{port}");
+    eventually("both ends are listed", PATIENCE, || {
+        let both = listed(&format!("-tnpiH --port {port}"));
+        let lines: Vec<&str> = both.lines().collect();
+        let is_end =
+            |line: &str, pid: u32| line.starts_with("ESTAB ") && line.contains(&address) && line.contains(&format!(",pid={pid},fd="));
+        let tells =
+            |line: &str| line.starts_with("\t ") && [" rto:", " rtt:", " cwnd:", " bytes_acked:"].iter().all(|word| line.contains(word));
+        let [one, of_one, another, of_another] = lines[..] else { return false };
+        let are_ends = [(one, another), (another, one)].iter().any(|(one, other)| is_end(one, server_pid) && is_end(other, client_pid));
+        are_ends && tells(of_one) && tells(of_another) && [one, another].iter().all(|line| line.contains(" shm "))
+    });
+    let listener = listed("-ltnH");
+    assert!(listener.starts_with("LISTEN ") && listener.contains(&address) && listener.lines().count() == 1, "{listener}");
+    let json: serde_json::Value = serde_json::from_str(&listed("--json -t")).expect("an array");
+    assert!(json.as_array().is_some_and(|sockets| sockets.len() == 2 && sockets.iter().all(|socket| socket["device"] == "shm")), "{json}");
+    drop(subscriber);
+    server.stop(Signal::TERM);
+    case.done();
+}
+
+#[test]
 fn doctor() {
     let case = Case::new("ringway-doctor");
     if case.world() == World::Kernel {

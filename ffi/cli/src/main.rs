@@ -2,6 +2,7 @@
 //!
 //! - [`run`]: finds `libvma.so`, preloads it, and becomes the program
 //! - [`stats`]: a live table of processes, rings and sockets
+//! - [`sockets`]: the sockets of all processes, as `ss` shows the kernel's
 //! - [`doctor`]: the machine, device by device; processes, socket by socket; parameters and rules
 //! - [`route`]: which link, source address and next hop a destination has
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
@@ -20,6 +21,7 @@ mod route;
 mod run;
 #[cfg(feature = "sim")]
 mod sim;
+mod sockets;
 mod stats;
 
 use std::process::ExitCode;
@@ -44,6 +46,8 @@ enum Command {
     Run(run::Options),
     /// What processes, rings and sockets carry: a live table, or JSON.
     Stats(stats::Options),
+    /// The sockets of all processes on Ringway, as ss(8) shows the kernel's.
+    Sockets(sockets::Options),
     /// Is this offloaded? If not, why? The machine device by device, processes socket by socket.
     Doctor(doctor::Options),
     /// Which link, source address and next hop a destination has, and whether a device of Ringway's carries it.
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Stats(options) => stats::run(&options),
+        Command::Sockets(options) => sockets::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::Route(options) => route::run(&options),
         #[cfg(feature = "sim")]

@@ -8,7 +8,7 @@
 mod live;
 mod metrics;
 mod order;
-mod sources;
+pub(crate) mod sources;
 mod view;
 
 use std::io::IsTerminal as _;

@@ -9,8 +9,8 @@ impl ProcessReport {
         if let Some(device) = &mut self.device {
             [&mut device.kind, &mut device.mac].into_iter().for_each(strip);
         }
-        for socket in &mut self.sockets {
-            let texts = [&mut socket.protocol, &mut socket.local, &mut socket.remote, &mut socket.state];
+        for socket in self.sockets.iter_mut().chain(&mut self.without_owner) {
+            let texts = [&mut socket.protocol, &mut socket.local, &mut socket.remote, &mut socket.state, &mut socket.device];
             texts
                 .into_iter()
                 .chain(&mut socket.reason)

@@ -22,6 +22,9 @@ use serde::{Deserialize, Serialize};
 /// `%d` in the name stands for the process id.
 pub const STATS_FILE_ENV: &str = "RINGWAY_STATS_FILE";
 
+/// What the control socket is asked for a report that has [`ProcessReport::without_owner`] as well.
+pub const SOCKETS: &str = "sockets";
+
 /// One process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -36,6 +39,8 @@ pub struct ProcessReport {
     pub ring: RingReport,
     /// Open sockets, by descriptor.
     pub sockets: Vec<SocketReport>,
+    /// Of who asked for them: connections on rings that the program has closed, or not accepted yet. Their descriptor is -1.
+    pub without_owner: Vec<SocketReport>,
     /// How many there are, which may be more than are told of.
     pub sockets_total: u64,
     /// poll, select, and each epoll instance that has been waited in.
@@ -229,9 +234,20 @@ pub struct SocketReport {
     pub tx_ring_migrations: u64,
     /// The connection, if it is one of the ring's.
     pub tcp: Option<TcpReport>,
+    /// What carries it: `shm`, `xdp:eth0`, several with commas between them, or `kernel`. What has a device, and no peer of its own, takes what comes by the
+    /// kernel as well.
+    pub device: String,
+    /// Connections that may wait to be accepted.
+    pub backlog: u64,
+    /// What waits to be taken of what came by the kernel: bytes, or connections.
+    pub kernel_recv_queue: u64,
+    /// Bytes that the kernel has yet to send, or to have acknowledged.
+    pub kernel_send_queue: u64,
+    /// The connection, if it is one of the kernel's.
+    pub kernel_tcp: Option<TcpReport>,
 }
 
-/// A TCP connection of the ring.
+/// A TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TcpReport {
@@ -259,6 +275,67 @@ pub struct TcpReport {
     pub retries: u64,
     /// Bytes are thought to be lost: it recovers.
     pub recovering: bool,
+    /// Both sides use timestamps.
+    pub timestamps: bool,
+    /// Both sides use SACK.
+    pub sack: bool,
+    /// The peer's and our window scale; `None`: not used.
+    pub window_scales: Option<(u8, u8)>,
+    /// Probes of a shut window, or of an idle connection, without an answer.
+    pub probes: u64,
+    /// Bytes that the peer has acknowledged; 0: not known.
+    pub acked_bytes: u64,
+    /// Bytes sent again; 0: not known.
+    pub retransmitted_bytes: u64,
+    /// Segments sent again.
+    pub retransmissions: u64,
+    /// Milliseconds since something was sent.
+    pub since_sent_ms: u64,
+    /// Milliseconds since something came.
+    pub since_received_ms: u64,
+    /// The timer that runs; `None`: none, or the kernel has not told.
+    pub timer: Option<TimerReport>,
+}
+
+/// A connection's timer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TimerReport {
+    /// What it is for.
+    pub kind: TimerKind,
+    /// Microseconds until it runs out.
+    pub left_us: u64,
+}
+
+/// What a timer is for, in the words of `ss` (ss(8), -o).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimerKind {
+    /// What was sent is sent again.
+    On,
+    /// A shut window is asked about.
+    Persist,
+    /// A silent peer is asked whether it is there.
+    Keepalive,
+    /// TIME-WAIT ends, or the wait for the end of a peer whose connection the program has closed.
+    TimeWait,
+    /// Another one, which this reader does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl TimerKind {
+    /// As `ss` calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Persist => "persist",
+            Self::Keepalive => "keepalive",
+            Self::TimeWait => "timewait",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// Sums over closed sockets.

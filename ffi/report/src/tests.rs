@@ -7,6 +7,11 @@ fn a_report_survives_json() {
         program: "redis-server".into(),
         device: Some(DeviceReport { kind: "shm".into(), mac: "02:00:00:00:00:01".into(), peers: 2, mtu: 65_535 }),
         sockets: vec![SocketReport { fd: 6, protocol: "tcp".into(), state: "LISTEN".into(), offloaded: true, ..Default::default() }],
+        without_owner: vec![SocketReport {
+            fd: -1,
+            tcp: Some(TcpReport { timer: Some(TimerReport { kind: TimerKind::TimeWait, left_us: 1 }), ..Default::default() }),
+            ..Default::default()
+        }],
         decisions: vec![Decision { what: "connect".into(), reason: "not-local".into(), count: 3, ..Default::default() }],
         ..Default::default()
     };
@@ -19,6 +24,8 @@ fn a_report_survives_json() {
 fn a_report_of_another_version_is_read() {
     let report: ProcessReport = serde_json::from_str(r#"{"pid":1,"device":null,"novelty":[1,2]}"#).unwrap();
     assert_eq!(report, ProcessReport { pid: 1, ..Default::default() });
+    let timer: TimerReport = serde_json::from_str(r#"{"kind":"pacing","left_us":7}"#).unwrap();
+    assert_eq!(timer, TimerReport { kind: TimerKind::Unknown, left_us: 7 });
 }
 
 #[test]

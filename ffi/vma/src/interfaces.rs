@@ -129,6 +129,13 @@ impl Interfaces {
         self.all.iter().flat_map(of).collect()
     }
 
+    /// The rings, with the names that their interfaces have now.
+    pub(crate) fn names(&self) -> Vec<(u16, String)> {
+        let tables = self.monitor.tables();
+        let name = |interface: &Interface| tables.link(interface.link).map(|link| link.name.to_string());
+        self.all.iter().filter_map(|interface| Some((interface.ring, name(interface)?))).collect()
+    }
+
     /// Whether they have other addresses than when this was asked last.
     fn has_moved(&mut self) -> bool {
         let tables = self.monitor.tables();

@@ -3,6 +3,7 @@
 mod gather;
 mod kernels;
 mod published;
+mod sample;
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -10,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 
 use ringway_params::Id;
 use ringway_report::published::LOOK;
-use ringway_report::{ProcessReport, STATS_FILE_ENV, SocketReport};
+use ringway_report::{ProcessReport, SOCKETS, STATS_FILE_ENV, SocketReport};
 use ringway_stack::Instant;
 use serde::Serialize;
 
@@ -92,7 +93,8 @@ pub(crate) fn serve(process: &'static Process) {
             process.published.look(process, true);
             return "{}".to_owned();
         }
-        serde_json::to_string(&gather::process(process, usize::MAX)).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+        let report = if request == SOCKETS { gather::process_and_rest(process) } else { gather::process(process, usize::MAX) };
+        serde_json::to_string(&report).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
     }));
 }
 

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ringway_report::SocketReport;
 use ringway_report::birth::Birth;
 use ringway_report::published::{BODY, FILE_PREFIX, HEADER, Header, LOOK, REQUEST, Request};
 use ringway_report::reader::{Published, ReadError, Snapshot, remove_leftovers};
+use ringway_report::{ProcessReport, SOCKETS, SocketReport, TimerKind, TimerReport};
 
 /// However busy the machine is, an answer comes within this.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -158,6 +158,61 @@ fn a_reader_is_told_what_happened() {
     let snapshot = ask(&mut published);
     let threads = (socket(&snapshot, receiver).rx_thread, socket(&snapshot, sender).tx_thread);
     assert_eq!(threads, (program.child.id().cast_signed(), program.child.id().cast_signed()));
+    program.end();
+}
+
+/// As `ringway sockets` asks.
+fn sockets(control: &str) -> ProcessReport {
+    serde_json::from_str(&ringway_host::members::query(control, SOCKETS, PATIENCE).unwrap()).unwrap()
+}
+
+#[test]
+fn sockets_are_told_as_ss_shows_them() {
+    let mut program = Program::start("sockets", &[]);
+    program.does("work");
+    let header = program.header();
+    let report = sockets(&header.control);
+    assert_eq!(report.without_owner, []);
+    let of = |report: &ProcessReport, fd: i32| report.sockets.iter().find(|socket| socket.fd == fd).unwrap().clone();
+    let (client, server) = (of(&report, program.fds[2]), of(&report, program.fds[3]));
+    assert_eq!((client.device.as_str(), server.device.as_str(), client.kernel_tcp), ("shm", "shm", None));
+    let tcp = client.tcp.unwrap();
+    assert_eq!((tcp.acked_bytes, tcp.retransmitted_bytes, tcp.timer, tcp.sack), (300_000, 0, None, true));
+    assert_eq!((tcp.window_scales.is_some(), tcp.since_sent_ms < 60_000), (true, true));
+
+    // Who closes first keeps the connection on the ring for a while, and its program has it no more.
+    program.does("part");
+    let report = sockets(&header.control);
+    let waiting = &report.without_owner[..];
+    assert!(matches!(waiting, [one] if one.fd == -1 && one.state == "TIME-WAIT" && one.local == client.local), "{waiting:#?}");
+    assert!(matches!(waiting[0].tcp.unwrap().timer, Some(TimerReport { kind: TimerKind::TimeWait, left_us: 1.. })), "{waiting:#?}");
+    assert_eq!((report.sockets.len(), report.sockets_total, waiting[0].device.as_str()), (2, 2, "shm"));
+    assert_eq!(ask(&mut program.open()).report.without_owner, [], "who asks for statistics is not told");
+
+    // A connection that waits to be accepted, a listener, and both ends of what is the kernel's.
+    program.say("wait");
+    let listener = numbers(&mut program, "waits ")[0];
+    assert_eq!(program.line(), "done\n");
+    let report = sockets(&header.control);
+    let told = of(&report, listener);
+    assert_eq!((told.recv_queue, told.kernel_recv_queue, told.backlog, told.device.as_str()), (1, 0, 16, "shm"));
+    let waits = report.without_owner.iter().find(|one| one.state == "ESTABLISHED").unwrap();
+    assert_eq!(waits.local, told.local);
+    program.end();
+}
+
+#[test]
+fn what_waits_in_the_kernel_is_told() {
+    let mut program = Program::start("sockets-kernel", &[]);
+    program.say("kernels");
+    let numbers = numbers(&mut program, "kernels ");
+    assert_eq!(program.line(), "done\n");
+    let report = sockets(&program.header().control);
+    let of = |fd: i32| report.sockets.iter().find(|socket| socket.fd == fd).unwrap();
+    let (listener, accepted) = (of(numbers[0]), of(numbers[1]));
+    assert_eq!((listener.backlog, listener.kernel_recv_queue, accepted.device.as_str()), (16, 0, "kernel"));
+    let tcp = accepted.kernel_tcp.unwrap();
+    assert!(tcp.mss > 1000 && tcp.cwnd > 0 && tcp.rto_us > 0 && accepted.tcp.is_none(), "{tcp:?}");
     program.end();
 }
 

@@ -38,6 +38,17 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    /// The connections that no program has, at most `most` of them: those that it has closed and that go on by themselves, TIME-WAIT included, and those
+    /// that a listener has not seen accepted. [`Ring::info`] and [`Ring::tcp_details`] know these ids.
+    pub fn streams_without_owner(&self, most: usize) -> Vec<FlowId> {
+        let is_one = |flow: &Flow<Q>| match flow {
+            Flow::Stream(stream) => (stream.orphan || stream.parent.is_some()) && stream.connection.state() != tcp::State::Closed,
+            Flow::Resting(_) => true,
+            Flow::Listener(_) | Flow::Udp(_) => false,
+        };
+        self.slots.iter().filter(|(_, flow)| is_one(flow)).map(|(id, _)| id).take(most).collect()
+    }
+
     /// How looks at the completion queue went.
     pub fn batches(&self) -> Batches {
         self.batches
@@ -111,6 +122,38 @@ mod tests {
     use super::super::tests::Pair;
     use super::super::types::{NextHop, RecvFlags, UdpOptions};
     use super::*;
+
+    #[test]
+    fn who_looks_at_connections_sees_those_that_no_program_has_and_what_they_wait_for() {
+        use crate::tcp::Pending;
+
+        let pending = |ring: &Ring<_>, now, id| ring.tcp_details(now, id).unwrap().pending;
+        let mut pair = Pair::new();
+        let listener = pair.b.tcp_listen(SocketAddr::new(IpAddr::from([10, 0, 0, 2]), 80), 4, &tcp::Config::default()).unwrap();
+        let (client, _) = pair.connect_seen(5000);
+        assert!(matches!(pending(&pair.a, pair.now, client), Some((Pending::Retransmission, left)) if left > Duration::ZERO));
+        pair.settle();
+        // The program has the one end, and has not accepted the other.
+        let waiting = pair.b.streams_without_owner(9);
+        assert_eq!((pair.a.streams_without_owner(9), waiting.len()), (vec![], 1));
+        assert_eq!(pair.b.info(waiting[0]).unwrap().state, Some(tcp::State::Established));
+        let server = pair.b.tcp_accept(listener).unwrap();
+        assert_eq!((pair.b.streams_without_owner(9), pending(&pair.b, pair.now, server)), (vec![], None));
+        // Who closes first waits for two minutes at most (here: one), in whatever form the ring keeps it.
+        pair.a.close(pair.now, client, false);
+        pair.settle();
+        pair.b.close(pair.now, server, false);
+        pair.settle();
+        for _ in 0..2 {
+            assert_eq!(pair.a.streams_without_owner(9), [client]);
+            assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::TimeWait));
+            assert!(matches!(pending(&pair.a, pair.now, client), Some((Pending::TimeWait, left)) if left > Duration::from_secs(30)));
+            pair.pass(Duration::from_secs(5));
+        }
+        assert_eq!(pair.a.streams_without_owner(0), []);
+        pair.pass(Duration::from_secs(120));
+        assert_eq!((pair.a.streams_without_owner(9), pair.b.streams_without_owner(9)), (vec![], vec![]));
+    }
 
     #[test]
     fn a_queue_remembers_how_full_it_was() {

@@ -31,7 +31,7 @@ pub(crate) mod test_util;
 mod tests;
 
 pub use config::{Config, Family, Keepalive};
-pub use connection::{Connection, ControlBlock, Details, Snapshot, SnapshotError, Undelivered};
+pub use connection::{Connection, ControlBlock, Details, Pending, Snapshot, SnapshotError, Undelivered};
 pub(crate) use connection::{PATH_MTU_TIME, Rest};
 pub use payload::RxPayload;
 pub use profile::Profile;

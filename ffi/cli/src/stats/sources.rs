@@ -12,9 +12,17 @@ use ringway_report::reader::{self, Published, ReadError};
 /// # Errors
 /// The processes cannot be listed; or one that was named does not tell.
 pub(super) fn reports(pids: &[u32]) -> Result<Vec<ProcessReport>> {
+    asked(pids, "stats")
+}
+
+/// As [`reports`], those that answer on their control sockets being asked for `request`.
+///
+/// # Errors
+/// As there.
+pub(crate) fn asked(pids: &[u32], request: &str) -> Result<Vec<ProcessReport>> {
     let mut reports = Vec::new();
     if pids.is_empty() {
-        reports = members::reports(&[], "stats")?;
+        reports = members::reports(&[], request)?;
         for pid in published_pids() {
             if !reports.iter().any(|report| report.pid == pid)
                 && let Ok(report) = by_file(pid)
@@ -24,7 +32,7 @@ pub(super) fn reports(pids: &[u32]) -> Result<Vec<ProcessReport>> {
         }
     }
     for &pid in pids {
-        match members::reports(&[pid], "stats") {
+        match members::reports(&[pid], request) {
             Ok(found) => reports.extend(found),
             Err(error) => match by_file(pid) {
                 Ok(report) => reports.push(report),
@@ -39,7 +47,7 @@ pub(super) fn reports(pids: &[u32]) -> Result<Vec<ProcessReport>> {
 }
 
 /// What killed processes left is nobody's.
-pub(super) fn remove_leftovers() {
+pub(crate) fn remove_leftovers() {
     if let Some(directory) = published::directory() {
         let _ = reader::remove_leftovers(&directory);
     }

@@ -18,6 +18,7 @@ pub(super) fn processes(seconds: u64) -> Vec<ProcessReport> {
             rcv_wnd: 131_072,
             retries: 0,
             recovering: true,
+            ..TcpReport::default()
         }),
         ..connection(seconds)
     };

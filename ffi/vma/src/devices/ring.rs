@@ -112,6 +112,7 @@ impl Ring {
         fn may_await_acknowledgment(&self) -> bool;
         fn open_flows(&self) -> Vec<FlowId>;
         fn readiness(&self, flow: FlowId) -> Readiness;
+        fn streams_without_owner(&self, most: usize) -> Vec<FlowId>;
         fn tcp_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId>;
         fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details>;
         fn tcp_half_open(&self, listener: FlowId) -> usize;

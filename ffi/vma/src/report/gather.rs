@@ -1,27 +1,27 @@
 //! Gathering: under the lock only what must be, a few sockets at a time; text is made of it outside.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libc::c_int;
-use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, TcpReport, WaitReport};
-use ringway_stack::device::Protocol;
+use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, WaitReport};
+use ringway_stack::Instant;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::{Backlog, FlowInfo};
-use ringway_stack::{Instant, tcp};
 
 use super::kernels;
+use super::sample::{DeviceNames, Sample};
 use crate::devices::Ring;
-use crate::extra::rings::{self, Direction};
 use crate::fd_counters::{self, Count, Sums, Way};
 use crate::fdtable::{self, Entry};
 use crate::params;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Kind, Socket};
+use crate::socket::Socket;
 
 /// Sockets that are looked at in one hold of the lock: some microseconds.
 const AT_A_TIME: usize = 32;
+
+/// Connections without an owner that are told of, of each ring: of the others, which wait out their TIME-WAIT, most likely, there is nothing else to say.
+const WITHOUT_OWNER_MAX: usize = 4096;
 
 /// The whole process, with `most` of its sockets.
 pub(super) fn process(process: &Process, most: usize) -> ProcessReport {
@@ -38,6 +38,11 @@ pub(super) fn process(process: &Process, most: usize) -> ProcessReport {
     };
     report.gathering_ns = began.elapsed().as_nanos() as u64;
     report
+}
+
+/// The same, and the connections that no program has.
+pub(super) fn process_and_rest(process: &Process) -> ProcessReport {
+    ProcessReport { without_owner: without_owner(process), ..self::process(process, usize::MAX) }
 }
 
 /// What is not of one socket.
@@ -187,6 +192,7 @@ pub(crate) fn all(process: &Process) -> Vec<SocketReport> {
 fn sockets(process: &Process, mut names: impl Iterator<Item = Named>) -> Vec<SocketReport> {
     let now = process.now();
     let mut reports = Vec::new();
+    let devices = DeviceNames::of(&process.lock());
     let (mut few, mut samples) = (Vec::with_capacity(AT_A_TIME), Vec::with_capacity(AT_A_TIME));
     let mut held: Option<BTreeMap<u32, u64>> = None;
     loop {
@@ -210,13 +216,38 @@ fn sockets(process: &Process, mut names: impl Iterator<Item = Named>) -> Vec<Soc
         }
         for (sample, named, held_packets) in samples.drain(..) {
             let told = sample.is_kernels().then(|| kernels::ask(named.fd, sample.protocol));
+            let queues = sample.is_kernels_too().then(|| kernels::ask_more(named.fd, sample.protocol));
             // (Asked without the lock: the number may have come to mean another socket meanwhile.)
-            let told = told.filter(|_| fdtable::peek(named.fd).socket() == Some(named.key));
-            let mut report = SocketReport { held_packets, ..sample.into_report(told) };
+            let is_still = fdtable::peek(named.fd).socket() == Some(named.key);
+            let mut report = SocketReport { held_packets, ..sample.into_report(told.filter(|_| is_still), &devices) };
+            if let Some(queues) = queues.filter(|_| is_still) {
+                queues.add_to(&mut report);
+            }
             add_counts(&mut report, &named);
             reports.push(report);
         }
     }
+}
+
+/// The connections that are on a ring, and that no program has: it has closed them, or not accepted them yet.
+fn without_owner(process: &Process) -> Vec<SocketReport> {
+    let now = process.now();
+    let (devices, rings) = {
+        let offload = process.lock();
+        (DeviceNames::of(&offload), offload.rings.len())
+    };
+    let mut reports = Vec::new();
+    for ring in 0..rings as u16 {
+        let flows = process.lock().rings.at(ring).ring.streams_without_owner(WITHOUT_OWNER_MAX);
+        for few in flows.chunks(AT_A_TIME) {
+            let samples: Vec<_> = {
+                let offload = process.lock();
+                few.iter().filter_map(|&flow| Sample::without_owner(&offload, now, flow)).collect()
+            };
+            reports.extend(samples.into_iter().map(|sample| sample.into_report(None, &devices)));
+        }
+    }
+    reports
 }
 
 fn add_counts(report: &mut SocketReport, named: &Named) {
@@ -236,188 +267,11 @@ fn add_counts(report: &mut SocketReport, named: &Named) {
 pub(super) fn closed(offload: &Offload, socket: &Socket, (fd, is_open): (c_int, bool), now: Instant) -> SocketReport {
     let sample = Sample::of(offload, now, socket, fd);
     let told = (is_open && sample.is_kernels()).then(|| kernels::ask(fd, sample.protocol));
-    let mut report = sample.into_report(told);
+    let mut report = sample.into_report(told, &DeviceNames::of(offload));
     // (The descriptor's own counts of the kernel's calls went with its last name.)
     add_counts(
         &mut report,
         &Named { key: Key { index: 0, generation: 0 }, fd, sums: fd_counters::of(fd), kernel: fdtable::kernel_counts(fd) },
     );
     report
-}
-
-/// A socket as it is under the lock, without text.
-struct Sample {
-    fd: c_int,
-    protocol: Protocol,
-    blocking: bool,
-    multicast_loop: bool,
-    bound: Option<SocketAddr>,
-    peer: Option<SocketAddr>,
-    is_listener: bool,
-    /// Left to the kernel; `moved`: by another name, maybe, than the program knows it by.
-    is_kernels: bool,
-    moved: bool,
-    offloaded: bool,
-    reason: Option<Reason>,
-    rule: Option<String>,
-    info: Option<FlowInfo>,
-    tcp: Option<tcp::Details>,
-    backlog: Option<Backlog>,
-    groups: Vec<IpAddr>,
-    multicast_interface: Option<Ipv4Addr>,
-    rings: [rings::Told; 2],
-}
-
-impl Sample {
-    fn of(offload: &Offload, now: Instant, socket: &Socket, fd: c_int) -> Self {
-        let id = socket.ring_id();
-        Self {
-            fd,
-            protocol: socket.protocol,
-            blocking: !socket.nonblocking,
-            multicast_loop: socket.protocol == Protocol::Udp && socket.udp.multicast_loop,
-            bound: socket.bound,
-            peer: socket.peer,
-            is_listener: matches!(socket.kind, Kind::Listener(_)),
-            is_kernels: socket.kind == Kind::Kernel,
-            moved: socket.moved,
-            offloaded: id.is_some(),
-            reason: socket.reason,
-            rule: socket.rare.as_ref().and_then(|rare| rare.rule.clone()),
-            info: info_of(offload, socket),
-            tcp: id.and_then(|id| offload.rings.of(id).tcp_details(now, id)),
-            backlog: backlog_of(offload, socket),
-            groups: {
-                let on_ring = id.map_or(&[][..], |id| offload.rings.of(id).udp_groups(id)).iter().copied();
-                on_ring.chain(socket.rare.iter().flat_map(|rare| rare.groups.members.iter().copied().map(IpAddr::V4))).collect()
-            },
-            multicast_interface: socket.rare.as_ref().and_then(|rare| rare.groups.interface),
-            rings: [Direction::Rx, Direction::Tx].map(|direction| offload.extra_rings.told(socket, direction)),
-        }
-    }
-
-    /// Whether the kernel alone knows what became of it.
-    fn is_kernels(&self) -> bool {
-        self.is_kernels
-    }
-
-    /// With what the kernel has told of it, if it is the kernel's.
-    fn into_report(self, told: Option<kernels::Told>) -> SocketReport {
-        let told = told.unwrap_or_default();
-        // (A port may be another one there than the program knows: names::of_moved.)
-        let of_kernel = |address: Option<SocketAddr>| address.filter(|_| !self.moved);
-        let address = |kernels: Option<SocketAddr>, own: Option<SocketAddr>| {
-            of_kernel(kernels).or(own).map_or_else(String::new, |address| address.to_string())
-        };
-        let [rx, tx] = self.rings;
-        let mut report = SocketReport {
-            fd: self.fd,
-            protocol: if self.protocol == Protocol::Tcp { "tcp" } else { "udp" }.to_owned(),
-            local: address(told.local, self.bound),
-            remote: address(told.remote, self.peer),
-            state: told.state.map_or_else(String::new, |state| state_name(state).to_owned()),
-            offloaded: self.offloaded,
-            reason: self.reason.map(|r| r.name().to_owned()),
-            rule: self.rule,
-            blocking: self.blocking,
-            multicast_loop: self.multicast_loop,
-            groups: self.groups.iter().map(IpAddr::to_string).collect(),
-            multicast_interface: self.multicast_interface.map(|address| address.to_string()),
-            rx_ring_user_id: rx.user_id,
-            tx_ring_user_id: tx.user_id,
-            rx_ring_migrations: rx.migrations,
-            tx_ring_migrations: tx.migrations,
-            ..SocketReport::default()
-        };
-        if self.is_listener {
-            "LISTEN".clone_into(&mut report.state);
-        }
-        let Some(info) = self.info else { return report };
-        if !self.is_listener {
-            report.state = info.state.map_or_else(String::new, |s| state_name(s).to_owned());
-        }
-        report.rx_packets = info.counters.rx_packets;
-        report.rx_bytes = info.counters.rx_bytes;
-        report.rx_drops = info.counters.rx_drops;
-        report.tx_packets = info.counters.tx_packets;
-        report.tx_bytes = info.counters.tx_bytes;
-        report.recv_queue = info.recv_queue as u64;
-        // What may still come, and what has.
-        report.recv_limit = self.tcp.map_or(0, |tcp| (tcp.rcv_wnd + info.recv_queue) as u64);
-        report.send_queue = info.send_queue as u64;
-        report.retransmissions = info.counters.retransmissions;
-        report.tcp = self.tcp.map(|details| tcp_report(&info, &details));
-        if let Some(backlog) = self.backlog {
-            report.recv_packets = backlog.packets as u64;
-            report.recv_packets_max = backlog.packets_max as u64;
-            report.recv_queue_max = backlog.bytes_max as u64;
-            report.recv_limit = backlog.limit as u64;
-            report.rx_drop_bytes = backlog.dropped_bytes;
-        }
-        report
-    }
-}
-
-/// What the rings say of a socket: of all its flows.
-fn info_of(offload: &Offload, socket: &Socket) -> Option<FlowInfo> {
-    let mut infos = socket.flows().filter_map(|id| offload.rings.of(id).info(id));
-    let mut info = infos.next()?;
-    for other in infos {
-        let (all, more) = (&mut info.counters, &other.counters);
-        all.rx_packets += more.rx_packets;
-        all.rx_bytes += more.rx_bytes;
-        all.rx_drops += more.rx_drops;
-        all.tx_packets += more.tx_packets;
-        all.tx_bytes += more.tx_bytes;
-        info.recv_queue += other.recv_queue;
-    }
-    Some(info)
-}
-
-/// Likewise. (The limit is each flow's.)
-fn backlog_of(offload: &Offload, socket: &Socket) -> Option<Backlog> {
-    let mut backlogs = socket.flows().filter_map(|id| offload.rings.of(id).udp_backlog(id));
-    let mut backlog = backlogs.next()?;
-    for other in backlogs {
-        backlog.packets += other.packets;
-        backlog.packets_max += other.packets_max;
-        backlog.bytes_max += other.bytes_max;
-        backlog.dropped_bytes += other.dropped_bytes;
-    }
-    Some(backlog)
-}
-
-fn tcp_report(info: &FlowInfo, details: &tcp::Details) -> TcpReport {
-    let micros = |time: core::time::Duration| time.as_micros() as u64;
-    TcpReport {
-        rtt_us: micros(info.srtt),
-        rtt_var_us: micros(details.rtt_var),
-        rto_us: micros(details.rto),
-        mss: info.mss.into(),
-        cwnd: info.cwnd as u64,
-        ssthresh: details.ssthresh.map(|bytes| bytes as u64),
-        in_flight: details.in_flight as u64,
-        not_sent: details.not_sent as u64,
-        snd_wnd: details.snd_wnd as u64,
-        rcv_wnd: details.rcv_wnd as u64,
-        retries: details.retries.into(),
-        recovering: details.congestion_state != 0,
-    }
-}
-
-/// RFC 9293 s3.3.2's words.
-const fn state_name(state: tcp::State) -> &'static str {
-    match state {
-        tcp::State::Closed => "CLOSED",
-        tcp::State::Listen => "LISTEN",
-        tcp::State::SynSent => "SYN-SENT",
-        tcp::State::SynReceived => "SYN-RECEIVED",
-        tcp::State::Established => "ESTABLISHED",
-        tcp::State::FinWait1 => "FIN-WAIT-1",
-        tcp::State::FinWait2 => "FIN-WAIT-2",
-        tcp::State::CloseWait => "CLOSE-WAIT",
-        tcp::State::Closing => "CLOSING",
-        tcp::State::LastAck => "LAST-ACK",
-        tcp::State::TimeWait => "TIME-WAIT",
-    }
 }

@@ -100,6 +100,23 @@ static void kernels(void) {
     extra = client;
 }
 
+/* One end closes, and then the other. */
+static void part(void) {
+    char byte;
+    MUST(close(pair[0]));
+    MUST(recv(pair[1], &byte, 1, 0));
+    MUST(close(pair[1]));
+}
+
+/* A listener with a connection that nobody accepts. */
+static void wait_in_line(void) {
+    struct sockaddr_in where;
+    int listening = listener(&where);
+    extra = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(connect(extra, SA(where), sizeof where));
+    printf("waits %d\n", listening);
+}
+
 /* By a rule for that address. */
 static void listen_by_rule(void) {
     struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002)};
@@ -180,6 +197,10 @@ int main(void) {
             kernels();
         else if (strcmp(line, "rule\n") == 0)
             listen_by_rule();
+        else if (strcmp(line, "part\n") == 0)
+            part();
+        else if (strcmp(line, "wait\n") == 0)
+            wait_in_line();
         else if (strcmp(line, "name\n") == 0)
             name_often();
         else if (strcmp(line, "join\n") == 0) {

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, TxBuffer};
+use crate::tcp::timers::Timer;
 use crate::time::Instant;
 
 /// A connection's inside at one moment.
@@ -41,6 +42,21 @@ pub struct Details {
     pub peer_ended: bool,
     /// Since a segment was last sent, and received.
     pub silence: (Duration, Duration),
+    /// Which timer runs, and how long yet; of several, the one that `ss` tells of (inet_diag's `idiag_timer`).
+    pub pending: Option<(Pending, Duration)>,
+}
+
+/// What a connection's timer is for, where somebody who looks at connections wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// What was sent is sent again (RFC 6298).
+    Retransmission,
+    /// A shut window is asked about (RFC 9293 s3.8.6.1).
+    WindowProbe,
+    /// A silent peer is asked whether it is there (RFC 9293 s3.8.4).
+    Keepalive,
+    /// TIME-WAIT ends, or the wait for the end of a peer whose connection the program has closed.
+    TimeWait,
 }
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
@@ -70,6 +86,20 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mss_announced: self.config.mss_announced(),
             peer_ended: self.peer_fin,
             silence: (now.since(self.last_tx), now.since(self.last_rx)),
+            pending: self.pending(now),
         }
+    }
+
+    /// In the order in which Linux looks for one (net/ipv4/inet_diag.c, inet_sk_diag_fill); what waits out its TIME-WAIT has no other there.
+    fn pending(&self, now: Instant) -> Option<(Pending, Duration)> {
+        [
+            (Timer::Linger, Pending::TimeWait),
+            (Timer::Retransmit, Pending::Retransmission),
+            (Timer::Persist, Pending::WindowProbe),
+            (Timer::Keepalive, Pending::Keepalive),
+        ]
+        .into_iter()
+        .find(|&(timer, _)| self.timers.is_set(timer))
+        .map(|(timer, pending)| (pending, self.timers.at(timer).since(now)))
     }
 }

@@ -42,7 +42,7 @@ use crate::mutants::Mutant;
 use crate::time::Instant;
 use crate::wire::tcp::{Header, SeqNumber};
 
-pub use details::Details;
+pub use details::{Details, Pending};
 
 /// The slowest that a timestamp clock may tick (RFC 7323 s5.4).
 const TIMESTAMP_TICK_MAX: Duration = Duration::from_secs(1);
