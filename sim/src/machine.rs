@@ -174,7 +174,7 @@ impl FlowRing for Sockets {
 
     fn take_back(&mut self, flow: FlowId, parcel: Parcel) {
         if let Ok(handover) = parcel.open::<Box<UdpHandover<SimQueues>>>() {
-            self.udp_take_back(flow, handover);
+            self.udp_take_back(flow, *handover);
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Counters {
     pub sent_bytes: u64,
     /// System calls to have the kernel send.
     pub wakeups: u64,
+    /// Frames that were copied, for the kernel to have where they lay.
+    pub copied: u64,
 }
 
 /// The ring of an interface.
@@ -54,6 +56,8 @@ pub struct XdpQueues {
     free: Vec<u32>,
     /// Chunks that are to go to the fill queue.
     refill: Vec<u32>,
+    /// Chunks that others have handles on, or had until lately.
+    held: usize,
     counters: Counters,
     device: XdpDevice,
 }
@@ -62,14 +66,14 @@ impl XdpQueues {
     pub(crate) fn open(device: &XdpDevice, settings: &Settings) -> Result<Self, AttachError> {
         let (queues, interface) = (device.queues(), device.interface().index);
         let receives = settings.received_frames.max(queues * FRAMES_MIN);
-        let umem = Umem::map(receives, settings.sent_frames).map_err(AttachError::system("memory for frames"))?;
+        let umem = Umem::map(receives, settings.sent_frames, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
         let first = XskSocket::open(&umem, interface, 0, None)?;
         let others = (1..queues).map(|queue| XskSocket::open(&umem, interface, queue, Some(&first))).collect::<Result<Vec<_>, _>>()?;
         let sleep = Sleep::new(core::iter::once(&first).chain(&others).map(XskSocket::fd)).map_err(AttachError::system("epoll"))?;
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
-        let mut ring = Self { others, first, sleep, turn: 0, lends_heads: false, umem, memory, free, refill, counters, device };
+        let mut ring = Self { others, first, sleep, turn: 0, lends_heads: false, umem, memory, free, refill, held: 0, counters, device };
         ring.refill();
         let placed = ring.device.place(ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
@@ -90,6 +94,11 @@ impl XdpQueues {
         core::iter::once(&self.first).chain(&self.others)
     }
 
+    /// Of so many chunks that others have, what comes is copied.
+    fn held_max(&self) -> usize {
+        self.umem.receives().len() / 4
+    }
+
     fn set_armed(&mut self, on: bool) {
         let Self { first, others, sleep, .. } = self;
         sleep.set_armed(on, core::iter::once(&*first).chain(others.iter()).map(XskSocket::fd));
@@ -101,7 +110,7 @@ impl XdpQueues {
 
     /// Gives the kernel chunks to receive into: to each queue its own share of them.
     fn refill(&mut self) {
-        self.refill.append(&mut self.umem.returned());
+        self.held -= self.umem.take_returned(&mut self.refill);
         if self.refill.is_empty() {
             return;
         }
@@ -131,9 +140,15 @@ impl XdpQueues {
             let bytes = unsafe { self.umem.bytes(chunk, at, len) };
             let head = bytes.len().min(HEAD_MAX);
             frame.head[..head].copy_from_slice(&bytes[..head]);
-            let is_held = bytes.len() > HEAD_MAX || self.lends_heads;
-            frame.set_whole(head, is_held.then(|| self.umem.hold(chunk, at, len)));
-            if !is_held {
+            // What programs leave unread is not to be what others are to receive into.
+            let (is_held, is_copied) = (bytes.len() > HEAD_MAX || self.lends_heads, self.held >= self.held_max());
+            let copy = if is_held && is_copied { self.umem.hold_copy(bytes) } else { None };
+            self.counters.copied += u64::from(copy.is_some());
+            if is_held && copy.is_none() {
+                self.held += 1;
+                frame.set_whole(head, Some(self.umem.hold(chunk, at, len)));
+            } else {
+                frame.set_whole(head, copy);
                 self.refill.push(chunk);
             }
             if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
@@ -241,9 +256,12 @@ impl Queues for XdpQueues {
     }
 
     fn rx_scarce(&self) -> bool {
-        // (Chunks that are held are neither with the kernel nor on their way to it.)
-        let left: u32 = self.sockets().map(|socket| socket.fill.waiting()).sum();
-        self.refill.len() + left as usize <= self.umem.receives().len() / 4
+        let receives = self.umem.receives().len();
+        if self.held < self.held_max() {
+            return false;
+        }
+        let (copies_max, copies) = self.umem.copies();
+        self.held + copies >= (receives + copies_max) / 4 * 3
     }
 
     fn tx_alloc(&mut self, len: usize) -> Option<SendBuffer> {

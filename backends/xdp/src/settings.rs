@@ -7,7 +7,10 @@ pub struct Settings {
     pub interface: String,
     /// Frames that one ring can have received, and not been through with: of 4 KiB each, which are locked.
     pub received_frames: u32,
-    /// Frames that one ring can have queued to send: the same.
+    /// Frames beyond these that programs may leave unread. What comes is copied once a quarter of the above is held: it takes 4 KiB a frame, which are not locked,
+    /// and no memory until then.
+    pub copied_frames: u32,
+    /// Frames that one ring can have queued to send, of 4 KiB each, which are locked.
     pub sent_frames: u32,
     /// Bytes that the connections of one ring may have queued, sent and not acknowledged.
     pub send_bytes: usize,
@@ -16,6 +19,6 @@ pub struct Settings {
 impl Settings {
     /// For that interface, with everything else as it is by default.
     pub fn new(interface: &str) -> Self {
-        Self { interface: interface.to_owned(), received_frames: 2048, sent_frames: 1024, send_bytes: 16 << 20 }
+        Self { interface: interface.to_owned(), received_frames: 2048, copied_frames: 1 << 14, sent_frames: 1024, send_bytes: 16 << 20 }
     }
 }

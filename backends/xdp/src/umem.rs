@@ -2,6 +2,9 @@
 //!
 //! A chunk is the kernel's from when it is put into the fill queue, or a frame in it into the send queue, until it comes back by the receive queue, or the
 //! completion queue. In between it is the process's, which may read it, and write it if nobody else has a handle on it.
+//!
+//! Behind those that are the kernel's at times lie others, of which it knows nothing: what came is copied there when programs leave so much unread that few chunks
+//! would be left to receive into. They are not locked, and take memory once they are used.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,16 +17,25 @@ use ringway_stack::wire::checksum;
 /// Bytes of a chunk. (No smaller frame would do everywhere: in front of what it receives the kernel keeps 256 bytes, XDP_PACKET_HEADROOM.)
 pub(crate) const CHUNK: usize = 4096;
 
-/// The memory. Chunks are named by their numbers; the first `receives` of them are for what comes.
+/// The memory. Chunks are named by their numbers: the first `receives` of them are for what comes, those from `shared` on for copies of it.
 #[derive(Debug)]
 pub(crate) struct Umem {
     base: NonNull<u8>,
-    chunks: u32,
     receives: u32,
-    /// How many handles there are on each chunk to receive into.
+    shared: u32,
+    chunks: u32,
+    /// How many handles there are on each chunk to receive into, and then on each for copies.
     holders: Box<[AtomicU32]>,
-    /// Chunks whose last handle is gone, on their way to the fill queue.
-    returned: Mutex<Vec<u32>>,
+    free: Mutex<Free>,
+}
+
+/// Chunks on which there is no handle any more.
+#[derive(Debug)]
+struct Free {
+    /// To receive into: on their way to the fill queue.
+    returned: Vec<u32>,
+    /// For copies. (The last one that was used is used again first.)
+    copies: Vec<u32>,
 }
 
 // SAFETY: the mapping lives as long as the value, and who may read or write which chunk when is said above; the counts are atomic.
@@ -33,24 +45,21 @@ unsafe impl Sync for Umem {}
 
 impl Umem {
     /// Maps so many chunks.
-    pub(crate) fn map(receives: u32, sends: u32) -> io::Result<Self> {
-        let chunks = receives + sends;
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE);
+    pub(crate) fn map(receives: u32, sends: u32, copies: u32) -> io::Result<Self> {
+        let (shared, chunks) = (receives + sends, receives + sends + copies);
+        // (The kernel brings the pages in that it locks: XDP_UMEM_REG.)
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
         // SAFETY: a new mapping, where the kernel likes.
         let base = unsafe { libc::mmap(core::ptr::null_mut(), chunks as usize * CHUNK, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let Some(base) = NonNull::new(base.cast()) else { return Err(io::ErrorKind::OutOfMemory.into()) };
-        let umem = Self {
-            base,
-            chunks,
-            receives,
-            holders: (0..receives).map(|_| AtomicU32::new(0)).collect(),
-            returned: Mutex::new(Vec::with_capacity(receives as usize)),
-        };
+        let free = Free { returned: Vec::with_capacity(receives as usize), copies: (shared..chunks).rev().collect() };
+        let holders = (0..receives + copies).map(|_| AtomicU32::new(0)).collect();
+        let umem = Self { base, receives, shared, chunks, holders, free: Mutex::new(free) };
         // SAFETY: the range is the mapping. What a child has of it would be taken from the kernel's sight by the first write of either.
-        unsafe { libc::madvise(base.as_ptr().cast(), umem.len(), libc::MADV_DONTFORK) };
+        unsafe { libc::madvise(base.as_ptr().cast(), umem.mapped_len(), libc::MADV_DONTFORK) };
         Ok(umem)
     }
 
@@ -58,13 +67,18 @@ impl Umem {
         self.base.as_ptr().addr() as u64
     }
 
+    /// Bytes that the kernel shares.
     pub(crate) fn len(&self) -> usize {
+        self.shared as usize * CHUNK
+    }
+
+    fn mapped_len(&self) -> usize {
         self.chunks as usize * CHUNK
     }
 
     /// Chunks to send from.
     pub(crate) fn sends(&self) -> core::ops::Range<u32> {
-        self.receives..self.chunks
+        self.receives..self.shared
     }
 
     /// Chunks to receive into.
@@ -102,21 +116,49 @@ impl Umem {
 
     /// The kernel has received a frame: the first handle on it.
     pub(crate) fn hold(self: &Arc<Self>, chunk: u32, at: u32, len: u32) -> Received {
-        self.holders[chunk as usize].store(1, Ordering::Relaxed);
+        self.holders(chunk).store(1, Ordering::Relaxed);
         debug_assert!(at as usize + len as usize <= CHUNK, "a part of the chunk");
         Received { umem: Arc::clone(self), chunk, at: at as u16, len: len as u16 }
     }
 
-    /// Chunks that have come back.
-    pub(crate) fn returned(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The same of a copy of the frame, whose chunk is free again. `None`: there is no room for one.
+    pub(crate) fn hold_copy(self: &Arc<Self>, bytes: &[u8]) -> Option<Received> {
+        debug_assert!(bytes.len() <= CHUNK, "a frame");
+        let chunk = self.free().copies.pop()?;
+        // SAFETY: within the mapping, as a frame is no longer than a chunk; nobody has a handle on this one, and the kernel knows nothing of it. What is copied lies
+        // in another.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(chunk as usize * CHUNK), bytes.len()) };
+        Some(self.hold(chunk, 0, bytes.len() as u32))
+    }
+
+    fn holders(&self, chunk: u32) -> &AtomicU32 {
+        let at = if chunk < self.receives { chunk } else { self.receives + chunk - self.shared };
+        &self.holders[at as usize]
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves the chunks to receive into that have come back there. How many these are.
+    pub(crate) fn take_returned(&self, into: &mut Vec<u32>) -> usize {
+        let returned = &mut self.free().returned;
+        let count = returned.len();
+        into.append(returned);
+        count
+    }
+
+    /// How many copies there can be, and are.
+    pub(crate) fn copies(&self) -> (usize, usize) {
+        let all = (self.chunks - self.shared) as usize;
+        (all, all - self.free().copies.len())
     }
 }
 
 impl Drop for Umem {
     fn drop(&mut self) {
         // SAFETY: nobody has a reference into the mapping any more. (The kernel has its own on the pages.)
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len()) };
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped_len()) };
     }
 }
 
@@ -139,7 +181,7 @@ impl Received {
 
 impl Clone for Received {
     fn clone(&self) -> Self {
-        self.umem.holders[self.chunk as usize].fetch_add(1, Ordering::Relaxed);
+        self.umem.holders(self.chunk).fetch_add(1, Ordering::Relaxed);
         Self { umem: Arc::clone(&self.umem), ..*self }
     }
 }
@@ -147,8 +189,9 @@ impl Clone for Received {
 impl Drop for Received {
     fn drop(&mut self) {
         // (Release and acquire: what other handles' owners have read, they have read before the kernel writes there again.)
-        if self.umem.holders[self.chunk as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.umem.returned().push(self.chunk);
+        if self.umem.holders(self.chunk).fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut free = self.umem.free();
+            if self.chunk < self.umem.receives { free.returned.push(self.chunk) } else { free.copies.push(self.chunk) }
         }
     }
 }
@@ -198,24 +241,50 @@ impl LendBuffer for Received {
 mod tests {
     use super::*;
 
+    fn returned(umem: &Umem) -> Vec<u32> {
+        let mut chunks = Vec::new();
+        assert_eq!(umem.take_returned(&mut chunks), chunks.len());
+        chunks
+    }
+
     #[test]
     fn a_chunk_comes_back_when_its_last_handle_is_gone() {
-        let umem = Arc::new(Umem::map(4, 2).unwrap());
+        let umem = Arc::new(Umem::map(4, 2, 0).unwrap());
         let whole = umem.hold(2, 256, 100);
         let part = whole.slice(10, 20);
         assert_eq!((whole.len(), part.len(), part.at), (100, 20, 266));
         drop(whole);
-        assert!(umem.returned().is_empty());
+        assert!(returned(&umem).is_empty());
         let last = part.into_slice(5, 15);
         std::thread::spawn(move || drop(last)).join().unwrap();
-        assert_eq!(*umem.returned(), [2]);
+        assert_eq!(returned(&umem), [2]);
+    }
+
+    #[test]
+    fn a_copy_is_a_handle_as_any_other_and_its_place_is_used_again() {
+        let umem = Arc::new(Umem::map(4, 2, 2).unwrap());
+        let text = |handle: &Received| {
+            let mut bytes = vec![0; handle.len()];
+            handle.copy_to(0, &mut bytes);
+            bytes
+        };
+        let (one, two) = (umem.hold_copy(b"one").unwrap(), umem.hold_copy(&[2; CHUNK]).unwrap());
+        assert!(umem.hold_copy(b"three").is_none());
+        let part = one.slice(1, 2);
+        assert_eq!((text(&one), text(&part), text(&two)), (b"one".to_vec(), b"ne".to_vec(), vec![2; CHUNK]));
+        drop(one);
+        assert_eq!((umem.copies(), text(&part)), ((2, 2), b"ne".to_vec()));
+        drop(part);
+        assert_eq!((umem.copies(), returned(&umem)), ((2, 1), Vec::new()), "the kernel is given none of them");
+        assert_eq!(text(&umem.hold_copy(b"three").unwrap()), b"three");
     }
 
     #[test]
     fn frames_lie_where_the_kernel_may_put_them_and_nowhere_else() {
-        let umem = Umem::map(4, 2).unwrap();
+        let umem = Umem::map(4, 2, 2).unwrap();
+        assert_eq!((umem.len(), umem.sends(), umem.receives()), (6 * 4096, 4..6, 0..4));
         assert_eq!(umem.received(3 * 4096 + 256, 1514), Some((3, 256)));
-        for (address, len) in [(4 * 4096, 1), (4095, 2), (u64::MAX, 1), (0, 4097)] {
+        for (address, len) in [(4 * 4096, 1), (6 * 4096, 1), (4095, 2), (u64::MAX, 1), (0, 4097)] {
             assert_eq!(umem.received(address, len), None);
         }
     }

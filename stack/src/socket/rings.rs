@@ -235,7 +235,7 @@ impl<Q: Queues + 'static> FlowRing for Ring<Q> {
 
     fn take_back(&mut self, flow: FlowId, parcel: Parcel) {
         if let Ok(handover) = parcel.open::<Box<UdpHandover<Q>>>() {
-            self.udp_take_back(flow, handover);
+            self.udp_take_back(flow, *handover);
         }
     }
 

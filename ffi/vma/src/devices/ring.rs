@@ -35,6 +35,19 @@ macro_rules! by_device {
     };
 }
 
+/// Frames that one call takes from an interface's queue at the most, about.
+const POLLED_MAX: usize = 512;
+
+/// Takes what more has come by an interface. (What lies in its queue is in nobody's receive window, and who sends is held back by nothing but that: if a call took
+/// less than what comes until the next one, the queue would become full.)
+fn poll_on(of: &mut ring::Ring<XdpQueues>, now: Instant) -> usize {
+    let mut done = 0;
+    while done < POLLED_MAX && of.queues().rx_ready() {
+        done += of.poll(now).max(1);
+    }
+    done
+}
+
 /// Calls that need nothing but the match: [`ring::Ring`] has their documentation.
 macro_rules! calls {
     ($(fn $name:ident(&mut $this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
@@ -113,7 +126,6 @@ impl Ring {
     }
 
     calls! {
-        fn poll(&mut self, now: Instant) -> usize;
         fn tidy(&mut self);
         fn set_tap(&mut self, tap: Option<Box<dyn Tap>>);
         fn sleep_deadline(&mut self) -> Option<Instant>;
@@ -135,7 +147,6 @@ impl Ring {
         fn tcp_configure(&mut self, now: Instant, flow: FlowId, change: impl FnOnce(&mut tcp::Config)) -> Result<(), Error>;
         fn tcp_send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error>;
         fn tcp_recv(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error>;
-        fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error>;
         fn tcp_dummy(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>]) -> Result<usize, Error>;
         fn tcp_share(&mut self, flow: FlowId, is_shared: bool) -> Result<(), Error>;
 
@@ -219,6 +230,30 @@ impl Ring {
         fn pause(&mut self);
         fn resume(&mut self) -> bool;
         fn tx_buffers(&mut self) -> (usize, usize);
+    }
+
+    /// See [`ring::Ring::poll`]. Of an interface, several batches: see [`poll_on`].
+    #[inline]
+    pub(crate) fn poll(&mut self, now: Instant) -> usize {
+        match self {
+            Self::Shm(of) => of.poll(now),
+            Self::Xdp(of) => apart(|| of.poll(now) + poll_on(of, now)),
+        }
+    }
+
+    /// See [`ring::Ring::tcp_recv_polling`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
+        match self {
+            Self::Shm(of) => of.tcp_recv_polling(now, flow, into),
+            Self::Xdp(of) => apart(|| {
+                poll_on(of, now);
+                of.tcp_recv_polling(now, flow, into)
+            }),
+        }
     }
 
     /// Whether a datagram waits to be read.

@@ -149,7 +149,7 @@ static void late(void) {
     size_t got = 0;
     ssize_t count;
     CHECK(fd >= 0);
-    usleep(500000);
+    usleep(3000000);
     while ((count = recv(fd, bytes, sizeof bytes, 0)) > 0) {
         for (ssize_t at = 0; at < count; at++) {
             CHECK(bytes[at] == byte_at(got + at));

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use cable::{DEVICE, ENDS, PORT, Running, on_cable};
-use programs::library;
+use programs::{compile, library};
 use ringway_report::ProcessReport;
 
 /// Segments and datagrams that our end's kernel has received.
@@ -102,6 +102,20 @@ fn a_server_forks_for_each_connection() {
             cable.there(&["exchange", here, PORT]).join().expect("the kernel's program");
         }
         server.ends_well();
+    });
+}
+
+/// What programs leave unread is not what others are received into, and what comes does not lie in the interface's queue.
+#[test]
+fn bulk_by_several_streams_finds_room() {
+    on_cable(|cable| {
+        let program = compile("tests/c/bulk.c");
+        for [here, _] in ENDS {
+            let reader = cable.here_of(&program, &["drinks", here, PORT]);
+            cable.await_listener(true);
+            cable.there_of(&program, &["pours", here, PORT]).join().expect("the kernel's program");
+            reader.ends_well();
+        }
     });
 }
 

@@ -652,8 +652,8 @@ pub(in crate::checkers) fn serviced(
         // RFC 9293 s3.10.7.4: SND.WL1 says whether the segment is newer than the one that the window came with.
         if before(una, arrival.ack) || arrival.ack == una && state.wl1.is_none_or(|wl1| !before(arrival.seq, wl1)) {
             state.wl1 = Some(arrival.seq);
-            // (What repeats what had all come is dropped, and whether its window counts is not known.)
-            let counts = !repeated.contains(&at) || state.window == Some(arrival.window);
+            // (What repeats what had all come is dropped, and so may be what has an old timestamp: whether its window counts is not known.)
+            let counts = !(stale || repeated.contains(&at)) || state.window == Some(arrival.window);
             state.window = Some(arrival.window).filter(|_| counts);
             let window = u32::from(arrival.window) << if arrival.has(SYN) { 0 } else { scale };
             let edge = arrival.ack.wrapping_add(window);

@@ -157,8 +157,8 @@ impl<Q: Queues> Ring<Q> {
 
     /// The address could not go over, and is this flow's again, which gave it away. Where its rule has ended meanwhile, and there is no other to be had, the
     /// socket is told of it.
-    pub fn udp_take_back(&mut self, id: FlowId, mut handover: Box<UdpHandover<Q>>) {
-        let UdpHandover { local, options, ref mut carried, .. } = *handover;
+    pub fn udp_take_back(&mut self, id: FlowId, handover: UdpHandover<Q>) {
+        let UdpHandover { local, options, mut carried, .. } = handover;
         let tag = self.tag_of(id.index);
         let Ok(udp) = self.slots.udp(id) else { return };
         // (The device moved nothing: it steers here, under this flow's tag.)
