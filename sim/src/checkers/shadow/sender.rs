@@ -643,7 +643,9 @@ pub(in crate::checkers) fn serviced(
         let stale = stale || at > 0 && acked.is_some_and(|acked| before(arrival.end(), acked));
         let mut news = false;
         if sack && stale {
-            state.perhaps_sacked.extend(arrival.options.sack());
+            let is_new = |block: &&(u32, u32)| !state.perhaps_sacked.contains(block);
+            let more: Vec<_> = arrival.options.sack().iter().filter(is_new).copied().collect();
+            state.perhaps_sacked.extend(more);
         } else if sack {
             let low = later(una, arrival.ack);
             for &block in arrival.options.sack() {
