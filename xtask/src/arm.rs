@@ -39,6 +39,7 @@ const CRATES: [Tests; 3] = [
             ("rendezvous::receivers::tests::the_kernel_tells", "the emulator has no NETLINK_SOCK_DIAG"),
             ("rendezvous::tests::datagrams_go_to_the_member", "the emulator has no NETLINK_SOCK_DIAG"),
             ("rendezvous::tests::who_publishes_what_it_has_not_bound", "the emulator has no NETLINK_SOCK_DIAG"),
+            ("rendezvous::tests::a_socket_that_goes_over_to_another_member", "the emulator knows no SO_COOKIE"),
             ("rendezvous::tests::other_users_are_refused", "it needs several users, and the namespace has one"),
             ("tests::rights::a_strangers_descriptors", "it needs several users, and the namespace has one"),
             ("user::tests::a_user_without_a_number", "it needs several users, and the namespace has one"),

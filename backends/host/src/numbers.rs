@@ -187,33 +187,42 @@ mod tests {
     fn the_librarys_and_the_programs_exclude_each_other_and_not_themselves() {
         let _one = ONE.lock();
         // When each thread came in: two of the library's, then two of the program's. One that was without a core for long is met by all who lost patience
-        // with it: those meetings are none.
+        // with it: those meetings are none. Nor are those of one that lost patience, as it does at each call where there are too few cores.
         let (inside, is_over) = ([const { AtomicU64::new(0) }; 4], AtomicBool::new(false));
         let began = Instant::now();
         let now = || began.elapsed().as_nanos() as u64 + 1;
-        let met = |thread: usize| {
+        let brief = |from: u64, to: u64| u128::from(to - from) < PATIENCE.as_nanos() / 2;
+        let met = |thread: usize, called: u64| {
             let (since, others) = (now(), if thread < 2 { &inside[2..] } else { &inside[..2] });
+            if !brief(called, since) {
+                return false;
+            }
             inside[thread].store(since, Ordering::SeqCst);
             let is_met = |other: &AtomicU64| {
                 let other = other.load(Ordering::SeqCst);
-                other != 0 && u128::from(now() - since.min(other)) < PATIENCE.as_nanos() / 2
+                other != 0 && brief(since.min(other), now())
             };
             let met = (0..50).any(|_| others.iter().any(is_met));
             inside[thread].store(0, Ordering::SeqCst);
             met
         };
         std::thread::scope(|scope| {
-            let (met, is_over) = (&met, &is_over);
+            let (met, now, is_over) = (&met, &now, &is_over);
             let library = [0, 1].map(|thread| {
                 scope.spawn(move || {
                     let mut meetings = 0usize;
                     while !is_over.load(Ordering::Relaxed) {
-                        meetings += usize::from(make_internal(|| met(thread)));
+                        let called = now();
+                        meetings += usize::from(make_internal(|| met(thread, called)));
                     }
                     meetings
                 })
             });
-            let program = [2, 3].map(|thread| scope.spawn(move || (0..2000).filter(|_| lowest(|| met(thread))).count()));
+            let meets = move |thread| {
+                let called = now();
+                lowest(|| met(thread, called))
+            };
+            let program = [2, 3].map(|thread| scope.spawn(move || (0..2000).filter(|_| meets(thread)).count()));
             let meetings = program.map(|thread| thread.join().unwrap());
             is_over.store(true, Ordering::Relaxed);
             // (One that was without a core as it came in meets whoever is there, once.)

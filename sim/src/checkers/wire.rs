@@ -214,13 +214,12 @@ impl Checkers {
         }
         self.lied_to.extend(0..self.places.len());
         let first = (host, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let is_his = |asker: usize| asker == host;
-        for (&(_, target), _) in self.questions.range(first..).take_while(|((asker, _), _)| is_his(*asker)) {
+        for (&(_, target), _) in self.questions.range(first..).take_while(|((asker, _), _)| *asker == host) {
             self.flows.lose_silently(host, target);
         }
         // One that its NIC has taken for the old address, and its stack has yet to look at, is none either.
         let serviced_at = self.places[host].iter().map(|&place| self.ring_states[place].serviced_at).min();
-        for (&(_, target), at) in self.answered.range(first..).take_while(|((asker, _), _)| is_his(*asker)) {
+        for (&(_, target), at) in self.answered.range(first..).take_while(|((asker, _), _)| *asker == host) {
             if serviced_at.is_none_or(|serviced_at| *at >= serviced_at) {
                 self.flows.lose_silently(host, target);
             }

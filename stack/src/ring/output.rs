@@ -206,12 +206,12 @@ impl Output {
             (IpAddr::V4(src), IpAddr::V4(dst))
                 if self.vlan_in_head.is_none() && self.caps.tx_checksum && segment.header.options.are_stamps_at_most() =>
             {
-                self.tcp_of_fixed_shape(queues, to, (src, dst), segment)
+                self.tcp_of_fixed_layout(queues, to, (src, dst), segment)
             }
             _ => {
                 // (Copies, so that nothing needs to be in memory of what goes the other way.)
                 let &Segment { header, payload, payload_len, cut, unsolicited } = segment;
-                self.tcp_of_any_shape(queues, &{ *to }, &Segment { header, payload, payload_len, cut, unsolicited })
+                self.tcp_of_any_layout(queues, &{ *to }, &Segment { header, payload, payload_len, cut, unsolicited })
             }
         }
     }
@@ -219,7 +219,7 @@ impl Output {
     /// Nearly every segment, where the device fills checksums in: of IPv4, without a tag, and with no options but timestamps. All is written to places
     /// that are known when this is compiled.
     #[inline(always)]
-    fn tcp_of_fixed_shape<Q: Queues>(
+    fn tcp_of_fixed_layout<Q: Queues>(
         &mut self,
         queues: &mut Q,
         to: &Envelope,
@@ -230,7 +230,7 @@ impl Output {
         const TCP_AT: usize = IP_AT + ipv4::LEN;
         let &Segment { ref header, payload, payload_len, cut, unsolicited } = segment;
         let mut head = [0; TCP_AT + tcp::LEN + tcp::STAMPS_LEN];
-        let header_len = header.emit_of_fixed_shape(&mut head[TCP_AT..]);
+        let header_len = header.emit_of_fixed_layout(&mut head[TCP_AT..]);
         ethernet::Header { dst: to.mac, src: self.mac, vlan: None, ethertype: ethernet::ETHERTYPE_IPV4 }.emit(&mut head[..IP_AT]);
         self.packet_id = self.packet_id.wrapping_add(1);
         let ip = ipv4_header((src, dst), to, ipv4::PROTOCOL_TCP, self.packet_id, header_len + payload_len);
@@ -239,7 +239,7 @@ impl Output {
     }
 
     #[inline(never)]
-    pub(super) fn tcp_of_any_shape<Q: Queues>(
+    pub(super) fn tcp_of_any_layout<Q: Queues>(
         &mut self,
         queues: &mut Q,
         to: &Envelope,

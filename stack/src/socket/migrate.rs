@@ -84,13 +84,13 @@ impl Socket {
         }
     }
 
-    /// Hands its connection, or what is for it as a datagram socket, over to another ring of the same link, now: what a thread does that is about to use it for
+    /// Hands its connection, or its address as a datagram socket, over to another ring of the same link, now: what a thread does that is about to use it for
     /// long.
     ///
     /// # Errors
-    /// [`Error::NoBuffers`], of a datagram socket: it is not in one ring of that link, or stays where it is; [`Error::NotConnected`]: it has none, or is between two rings; [`Error::Invalid`]: that ring is on another link, or is none;
+    /// Of a connection: [`Error::NotConnected`]: there is none, or it is between two rings; [`Error::Invalid`]: that ring is on another link, or is none;
     /// [`Error::NoBuffers`]: there is no room, and it is where it was, or between ([`Socket::settle`]); [`Error::WouldBlock`]: its rule does not
-    /// steer yet.
+    /// steer yet. Of a datagram socket: [`Error::NoBuffers`]: it is not in one ring of that link, or stays where it is.
     pub fn migrate(&mut self, env: &mut Env<'_>, to: u16) -> Result<(), Error> {
         self.settle(env);
         if let State::Datagram(Datagrams { homes, flows, .. }) = &mut self.state {

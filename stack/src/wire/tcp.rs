@@ -113,7 +113,7 @@ impl Header {
 
     /// As [`Header::emit`], of a header without options, or with timestamps alone; `out` has room for these.
     #[inline(always)]
-    pub(crate) fn emit_of_fixed_shape(&self, out: &mut [u8]) -> usize {
+    pub(crate) fn emit_of_fixed_layout(&self, out: &mut [u8]) -> usize {
         let len = match self.options.timestamps {
             Some(stamps) => {
                 options::emit_stamps(stamps, &mut out[LEN..]);

@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn a_segment_of_fixed_shape_says_what_its_headers_say(
+    fn a_segment_of_fixed_layout_says_what_its_headers_say(
         link in (mac(), mac()),
         ip in ipv4_header(),
         mut header in tcp_header(),

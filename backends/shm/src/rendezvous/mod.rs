@@ -17,7 +17,6 @@ mod bound;
 mod control;
 mod dialogues;
 mod groups;
-mod heirs;
 mod held;
 mod hello;
 mod links;
@@ -25,6 +24,7 @@ pub(crate) mod names;
 mod receivers;
 mod resolve;
 mod serve;
+mod sharing;
 mod silence;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -90,6 +90,8 @@ pub(in crate::checkers) struct State {
     restarted_at: Option<Instant>,
     /// Reported by SACK above it: disjoint.
     sacked: Vec<(u32, u32)>,
+    /// What was reported in segments that may have been dropped.
+    perhaps_sacked: Vec<(u32, u32)>,
     /// Reports of what lies before this are not believed any more.
     doubted: u32,
     /// This was acknowledged in a segment that may have been dropped.
@@ -640,10 +642,15 @@ pub(in crate::checkers) fn serviced(
         let stale = arrival.options.timestamps.is_some_and(|(value, _)| echoes.iter().any(|&echo| before(value, echo)));
         let stale = stale || at > 0 && acked.is_some_and(|acked| before(arrival.end(), acked));
         let mut news = false;
-        if sack && !stale {
+        if sack && stale {
+            let is_new = |block: &&(u32, u32)| !state.perhaps_sacked.contains(block);
+            let more: Vec<_> = arrival.options.sack().iter().filter(is_new).copied().collect();
+            state.perhaps_sacked.extend(more);
+        } else if sack {
             let low = later(una, arrival.ack);
             for &block in arrival.options.sack() {
-                news |= state.add_sack(low, nxt, block);
+                let is_known = state.perhaps_sacked.iter().any(|&(from, to)| !before(block.0, from) && !before(to, block.1));
+                news |= state.add_sack(low, nxt, block) && !is_known;
             }
         }
         let same_window = state.window == Some(arrival.window);
@@ -718,6 +725,7 @@ pub(in crate::checkers) fn serviced(
                 block.0 = later(block.0, arrival.ack);
                 before(block.0, block.1)
             });
+            state.perhaps_sacked.retain(|block| before(arrival.ack, block.1));
         } else if arrival.ack == una
             && nxt_before.wrapping_sub(una) > 0
             && flight > 0

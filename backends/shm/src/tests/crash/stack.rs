@@ -26,7 +26,7 @@ pub(super) struct Host {
     listener: Option<FlowId>,
     udp: Option<FlowId>,
     /// The witness's side: who asked. The survivor's: its connection to the witness.
-    talks: Vec<FlowId>,
+    questioned: Vec<FlowId>,
     answer: u64,
     /// The operation's connections.
     streams: Vec<FlowId>,
@@ -67,7 +67,7 @@ impl Endpoint for Host {
             rendezvous,
             listener: None,
             udp: None,
-            talks: Vec::new(),
+            questioned: Vec::new(),
             answer: 0,
             streams: Vec::new(),
             got: 0,
@@ -114,38 +114,38 @@ impl Endpoint for Host {
 
     fn answer(&mut self) {
         self.turn();
-        self.talks.extend(self.listener.and_then(|listener| self.ring.tcp_accept(listener).ok()));
+        self.questioned.extend(self.listener.and_then(|listener| self.ring.tcp_accept(listener).ok()));
         let mut question = [0; 8];
-        for &talk in &self.talks {
-            while let Ok(8) = self.ring.tcp_recv(now(), talk, &mut [IoSliceMut::new(&mut question)], RecvFlags::empty()) {
-                let _the_asker_may_be_gone = self.ring.tcp_send(now(), talk, &[IoSlice::new(&question)], SendFlags::empty());
+        for &stream in &self.questioned {
+            while let Ok(8) = self.ring.tcp_recv(now(), stream, &mut [IoSliceMut::new(&mut question)], RecvFlags::empty()) {
+                let _the_asker_may_be_gone = self.ring.tcp_send(now(), stream, &[IoSlice::new(&question)], SendFlags::empty());
             }
         }
     }
 
     fn ask(&mut self, witness: SocketAddrV4, question: u64) {
-        let talk = match self.talks.first() {
-            Some(&talk) => talk,
+        let stream = match self.questioned.first() {
+            Some(&stream) => stream,
             None => {
                 let local = SocketAddrV4::new(*self.at.ip(), self.at.port() + 5000);
                 // Acknowledged at once, so that nothing is in flight when buffers are counted.
                 let config = tcp::Config { nodelay: true, ..tcp::Config::default() };
-                let talk = self.open(local, witness, &config).expect("the witness");
-                self.talks.push(talk);
-                while !self.ring.readiness(talk).contains(Readiness::OUT) {
+                let stream = self.open(local, witness, &config).expect("the witness");
+                self.questioned.push(stream);
+                while !self.ring.readiness(stream).contains(Readiness::OUT) {
                     self.turn();
                 }
-                talk
+                stream
             }
         };
-        let sent = self.ring.tcp_send(now(), talk, &[IoSlice::new(&question.to_le_bytes())], SendFlags::empty());
+        let sent = self.ring.tcp_send(now(), stream, &[IoSlice::new(&question.to_le_bytes())], SendFlags::empty());
         assert_eq!(sent, Ok(8), "the witness's connection");
     }
 
     fn has_answer(&mut self, question: u64) -> bool {
         let mut answer = [0; 8];
-        let Some(&talk) = self.talks.first() else { return false };
-        if let Ok(8) = self.ring.tcp_recv(now(), talk, &mut [IoSliceMut::new(&mut answer)], RecvFlags::empty()) {
+        let Some(&stream) = self.questioned.first() else { return false };
+        if let Ok(8) = self.ring.tcp_recv(now(), stream, &mut [IoSliceMut::new(&mut answer)], RecvFlags::empty()) {
             self.answer = u64::from_le_bytes(answer);
         }
         self.answer == question
@@ -153,7 +153,7 @@ impl Endpoint for Host {
 
     /// A connection keeps a buffer that has room left, for a second.
     fn keeps_at_most(&self) -> usize {
-        self.talks.len()
+        self.questioned.len()
     }
 
     fn begin(&mut self, board: &'static Board, is_victim: bool) {

@@ -7,7 +7,7 @@ use crate::tcp::Segment;
 use crate::wire::tcp as wire;
 
 #[test]
-fn a_segment_of_fixed_shape_looks_like_any() {
+fn a_segment_of_fixed_layout_looks_like_any() {
     let out = Wire::default();
     let mut cable = Cable::new(MacAddr([2, 0, 0, 0, 0, 1]), &out, &Wire::default());
     let caps = crate::device::Capabilities { tx_checksum: true, ..cable.capabilities().clone() };
@@ -28,7 +28,7 @@ fn a_segment_of_fixed_shape_looks_like_any() {
         let payload = if len > 0 { core::slice::from_ref(&slice) } else { &[] };
         let segment = Segment { header, payload, payload_len: len, cut: None, unsolicited: false };
         Output::new(caps.clone(), cable.mac, None).tcp(&mut cable, &to, &segment).unwrap();
-        Output::new(caps.clone(), cable.mac, None).tcp_of_any_shape(&mut cable, &to, &segment).unwrap();
+        Output::new(caps.clone(), cable.mac, None).tcp_of_any_layout(&mut cable, &to, &segment).unwrap();
         let frames: Vec<_> = out.lock().unwrap().drain(..).collect();
         assert_eq!(frames[0], frames[1], "{len} bytes, {timestamps:?}");
     }
