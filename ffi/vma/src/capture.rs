@@ -4,11 +4,15 @@
 //! ([`ringway_host::capture`]). One capture at a time has a ring. With the dialogue's end (it ends with its process, however that does) the rings are
 //! as they were before.
 
-use ringway_host::capture::Writer;
+use ringway_host::capture::{self, Writer};
 
 use crate::devices::Fd;
 use crate::process::{Offload, Process};
 use crate::report;
+use crate::rings::RINGS_MAX;
+
+/// Who captures asks for all.
+const _: () = assert!(RINGS_MAX <= capture::RINGS_MAX as usize);
 
 /// A dialogue, by the member that it is with and its number there.
 pub(crate) type Asker = (u64, u64);
@@ -51,7 +55,7 @@ fn show(process: &'static Process, by: Asker, words: &[&str]) -> Result<(String,
     let mut guard = process.lock();
     let offload = &mut *guard;
     may_show(offload, ring, device)?;
-    offload.rings.at_mut(ring).ring.set_tap(Some(Box::new(writer)));
+    let _ = offload.rings.at_mut(ring).ring.set_tap(Some(Box::new(writer)));
     offload.captures.push(Capture { ring, by });
     Ok((format!("ring {found} {}", crate::params::program_name()), fd))
 }
@@ -73,13 +77,16 @@ fn may_show(offload: &Offload, ring: u16, device: &str) -> Result<String, &'stat
 
 /// A dialogue has ended.
 pub(crate) fn hung_up(process: &Process, by: Asker) {
+    // (Much memory takes its time to be given back: without the lock.)
+    let mut taps = Vec::new();
     let mut guard = process.lock();
     let Offload { captures, rings, .. } = &mut *guard;
     captures.retain(|capture| {
         let is_over = capture.by == by;
         if is_over {
-            rings.at_mut(capture.ring).ring.set_tap(None);
+            taps.push(rings.at_mut(capture.ring).ring.set_tap(None));
         }
         !is_over
     });
+    drop(guard);
 }

@@ -35,9 +35,9 @@ impl fmt::Debug for Seen<'_> {
 }
 
 impl<Q: Queues> Ring<Q> {
-    /// Shows each frame to `tap` from now on, or to nobody.
-    pub fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) {
-        self.output.tap = tap;
+    /// Shows each frame to `tap` from now on, or to nobody. Returns who saw them until now, to be dropped where that may take its time.
+    pub fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>> {
+        core::mem::replace(&mut self.output.tap, tap)
     }
 }
 

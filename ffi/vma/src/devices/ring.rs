@@ -127,7 +127,7 @@ impl Ring {
 
     calls! {
         fn tidy(&mut self);
-        fn set_tap(&mut self, tap: Option<Box<dyn Tap>>);
+        fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>>;
         fn sleep_deadline(&mut self) -> Option<Instant>;
         fn take_event(&mut self) -> Option<Event>;
         fn wake(&mut self) -> Wake;
