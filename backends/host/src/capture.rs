@@ -28,6 +28,8 @@ pub const SNAPLEN_MAX: usize = 0x1_0100;
 pub const BYTES_MIN: usize = 256 << 10;
 /// The most of them.
 pub const BYTES_MAX: usize = 64 << 20;
+/// A process has so many rings at most.
+pub const RINGS_MAX: u16 = 64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGCAP1");
 
@@ -153,9 +155,9 @@ impl Reader {
     /// # Errors
     /// The system's; [`io::ErrorKind::InvalidData`]: it is no such memory.
     pub fn new(fd: &OwnedFd) -> io::Result<Self> {
-        let memory = Memory::open(fd, PAGE + BYTES_MIN..=PAGE + BYTES_MAX)?;
-        let (magic, bytes) = (memory.word(MAGIC_AT).load(Ordering::Acquire), memory.word(BYTES_AT).load(Ordering::Relaxed));
-        if magic != MAGIC || bytes != (memory.len() - PAGE) as u64 || !bytes.is_power_of_two() {
+        let memory = Memory::open(fd, BYTES_MIN..=BYTES_MAX)?;
+        let bytes = (memory.len() - PAGE) as u64;
+        if memory.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC || memory.word(BYTES_AT).load(Ordering::Relaxed) != bytes {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok(Self { memory, bytes, at: 0, next: 0 })

@@ -96,7 +96,7 @@ pub fn query(name: &str, request: &str, timeout: Duration) -> io::Result<String>
 }
 
 /// Waits until there is something to read.
-pub(crate) fn wait_until(socket: &OwnedFd, deadline: Instant) -> io::Result<()> {
+fn wait_until(socket: &OwnedFd, deadline: Instant) -> io::Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());

@@ -3,7 +3,6 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -37,7 +36,9 @@ pub enum Answer {
     Other,
     /// It has no such ring, or not yet.
     None,
-    /// It does not: another one captures there, or the process lets nobody look into it (prctl(2), PR_SET_DUMPABLE), or has no memory, or no such feature.
+    /// Another one captures there.
+    Busy,
+    /// It does not: the process lets nobody look into it (prctl(2), PR_SET_DUMPABLE), or has no memory, or no such feature.
     Refused(String),
 }
 
@@ -61,35 +62,27 @@ impl Watched {
     /// Asks for a ring: to show what passes there, in so much memory, so many bytes of each frame, if it is on `device` (`None`: on any).
     ///
     /// # Errors
-    /// The process is gone, does not answer in time, or answers with something else.
-    pub fn ask(&self, ring: u16, bytes: usize, snaplen: usize, device: Option<&str>, patience: Duration) -> io::Result<Answer> {
+    /// The process is gone.
+    pub fn ask(&self, ring: u16, bytes: usize, snaplen: usize, device: Option<&str>) -> io::Result<()> {
         let words = format!("capture {ring} {bytes} {snaplen} {}", device.unwrap_or("*"));
         if send(&self.socket, words.as_bytes(), SendFlags::NOSIGNAL)? != words.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        let deadline = Instant::now() + patience;
-        let (answer, passed) = loop {
-            match self.hear() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => members::wait_until(&self.socket, deadline)?,
-                heard => break heard?,
+        Ok(())
+    }
+
+    /// What it answers; `None`: nothing yet.
+    ///
+    /// # Errors
+    /// The process is gone, or answers with something else.
+    pub fn answer(&self) -> io::Result<Option<Answer>> {
+        match self.hear() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            heard => {
+                let (answer, passed) = heard?;
+                Answer::parse(&answer, passed).map(Some)
             }
-        };
-        let mut parts = answer.splitn(3, ' ');
-        Ok(match (parts.next(), parts.next(), parts.next(), passed) {
-            (Some("ring"), Some(device), Some(program), Some(fd)) => {
-                Answer::Shown { device: device.to_owned(), program: program.to_owned(), reader: Reader::new(&fd)? }
-            }
-            (Some("other"), ..) => Answer::Other,
-            (Some("none"), ..) => Answer::None,
-            (Some(why), ..) => Answer::Refused(match why {
-                "busy" => "another capture of it is under way".to_owned(),
-                "undumpable" => "it lets nobody look into it (PR_SET_DUMPABLE, prctl(2))".to_owned(),
-                "no" => format!("it has {answer} for that"),
-                // (What a library says that knows nothing of captures.)
-                _ => "its library cannot be captured".to_owned(),
-            }),
-            (None, ..) => Answer::Refused(String::new()),
-        })
+        }
     }
 
     fn hear(&self) -> io::Result<(String, Option<OwnedFd>)> {
@@ -108,5 +101,23 @@ impl Watched {
             _ => None,
         });
         Ok((String::from_utf8_lossy(&bytes[..len.min(256)]).into_owned(), passed))
+    }
+}
+
+impl Answer {
+    fn parse(answer: &str, passed: Option<OwnedFd>) -> io::Result<Self> {
+        let mut parts = answer.splitn(3, ' ');
+        Ok(match (parts.next(), parts.next(), parts.next(), passed) {
+            (Some("ring"), Some(device), Some(program), Some(fd)) => {
+                Self::Shown { device: device.to_owned(), program: program.to_owned(), reader: Reader::new(&fd)? }
+            }
+            (Some("other"), ..) => Self::Other,
+            (Some("none"), ..) => Self::None,
+            (Some("busy"), ..) => Self::Busy,
+            (Some("undumpable"), ..) => Self::Refused("it lets nobody look into it (PR_SET_DUMPABLE, prctl(2))".to_owned()),
+            (Some("no"), ..) => Self::Refused(format!("it has {answer} for that")),
+            // (What a library says that knows nothing of captures.)
+            _ => Self::Refused("its library cannot be captured".to_owned()),
+        })
     }
 }

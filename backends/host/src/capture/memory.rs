@@ -48,12 +48,14 @@ impl Memory {
     /// Maps what another process has made, to read it.
     ///
     /// # Errors
-    /// The system's; [`io::ErrorKind::InvalidData`]: it may become shorter, or is of another length.
+    /// The system's; [`io::ErrorKind::InvalidData`]: it may become shorter, or is of another length than a page and so many bytes, a power of two.
     pub(super) fn open(fd: &OwnedFd, lengths: RangeInclusive<usize>) -> io::Result<Self> {
         let len = usize::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0);
         // SAFETY: plain integers.
         let seals = check(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_GET_SEALS) })?;
-        if seals & i64::from(libc::F_SEAL_SHRINK) == 0 || !lengths.contains(&len) || !len.is_multiple_of(PAGE) {
+        // (That length is none of huge pages, of which there may be none left when one is read, which raises SIGBUS.)
+        let is_one = |bytes: usize| lengths.contains(&bytes) && bytes.is_power_of_two();
+        if seals & i64::from(libc::F_SEAL_SHRINK) == 0 || !len.checked_sub(PAGE).is_some_and(is_one) {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Self::map(fd.as_raw_fd(), len, libc::PROT_READ)

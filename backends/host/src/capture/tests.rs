@@ -132,6 +132,8 @@ fn other_memory_is_refused_and_this_is_written_by_its_maker_alone() {
     assert_eq!(Reader::new(&plain).unwrap_err().kind(), io::ErrorKind::InvalidData, "it may become shorter");
     rustix::fs::fcntl_add_seals(&plain, rustix::fs::SealFlags::SHRINK).unwrap();
     assert_eq!(Reader::new(&plain).unwrap_err().kind(), io::ErrorKind::InvalidData, "it has no frames");
+    rustix::fs::ftruncate(&plain, 2 * BYTES_MIN as u64).unwrap();
+    assert_eq!(Reader::new(&plain).unwrap_err().kind(), io::ErrorKind::InvalidData, "it may be of huge pages");
     let (_writer, fd) = Writer::new(BYTES_MIN, 64, Clock::system()).unwrap();
     // SAFETY: it is open as long as `fd` is.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd.raw()) };

@@ -32,7 +32,7 @@ pub trait DialogueHandler: Send + Sync {
     /// none if it is no peer's.
     fn asked(&self, dialogue: u64, from: &[u64], words: &[u8], passed: Vec<Fd>) -> (Vec<u8>, Vec<Fd>);
 
-    /// A dialogue has ended: its other side has closed it, or is dead.
+    /// A dialogue has ended: its other side has closed it, or is dead. It may be told twice.
     fn hung_up(&self, dialogue: u64);
 }
 
@@ -317,7 +317,11 @@ impl Rendezvous {
                 if let Some(dialogue) = state.dialogues.under_way.iter().find(|dialogue| dialogue.number == number) {
                     // Who does not hear it has hung up, or will be found to have.
                     let _ = sys::send_with(&dialogue.socket, &answer, &raw);
+                    return;
                 }
+                // It ended meanwhile, and another thread may have told of that before this question was answered: what was promised then is to end too.
+                drop(state);
+                handler.hung_up(number);
             }
         }
     }
