@@ -10,8 +10,10 @@ mod once;
 mod packet;
 mod sources;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +21,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
+use ringway_cli::filter::Filter;
 use ringway_host::capture::{BYTES_MAX, BYTES_MIN, SNAPLEN_MAX};
-use ringway_host::{Clock, members};
+use ringway_host::{Clock, Pidfd, members};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::geteuid;
 
-use self::file::CaptureFile;
+use self::file::{CaptureFile, Limits};
 use self::sources::Sources;
 
-/// What to capture, and where to write it. There is no filter: ringway capture -w - | tcpdump -r - FILTER has all of pcap-filter(7).
+/// What to capture, and where to write it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
     /// Only rings on this device: shm, or an interface's name (eth0).
@@ -51,6 +55,9 @@ pub(crate) struct Options {
     /// Only frames that come, or that leave, or both, at each process.
     #[arg(short = 'Q', long, value_enum)]
     direction: Option<Direction>,
+    /// Only frames that match, as tcpdump(1) has it: tcp port 80. See pcap-filter(7). Needs libpcap.
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -70,7 +77,7 @@ const HOLD_BACK: Duration = Duration::from_millis(20);
 /// Captures until it is interrupted, or has what was asked for.
 ///
 /// # Errors
-/// The file cannot be written; a process that was named cannot be captured.
+/// The file cannot be written; the filter is none; a process that was named cannot be captured.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let bytes = options.buffer_size.saturating_mul(1024);
     ensure!(
@@ -79,64 +86,93 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         BYTES_MIN >> 10,
         BYTES_MAX >> 10
     );
-    ensure!(options.snapshot_length > 0, "--snapshot-length is at least 1");
+    ensure!((1..=SNAPLEN_MAX).contains(&options.snapshot_length), "--snapshot-length is from 1 to {SNAPLEN_MAX}");
+    let snaplen = options.snapshot_length as u32;
+    let expression = options.filter.join(" ");
+    let filter = if expression.is_empty() { None } else { Some(Filter::compile(&expression, snaplen)?) };
+    let named = options.pids.iter().map(|&pid| Named::new(pid)).collect::<Result<Vec<_>>>()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // (A second one ends it even while whoever reads what it writes does not.)
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let mut file = CaptureFile::new(output(options)?, Clock::system())?;
+    let (output, name) = output(options)?;
+    let reader = output.try_clone()?;
+    let limits = Limits { snaplen, count: options.count, filter };
+    let mut file = CaptureFile::new(BufWriter::new(output), Clock::system(), limits).with_context(|| name.clone())?;
     let mut sources = Sources::new(options, bytes);
-    let ended = capture(options, &stop, &mut sources, &mut file);
-    // (Who has ended its reader has seen enough.)
-    match ended.and_then(|()| Ok(file.end()?)) {
-        Err(error) if is_closed(&error) => {}
-        ended => ended?,
-    }
+    capture(&named, &stop, &reader, &mut sources, &mut file).with_context(|| name)?;
     eprintln!("{} frames captured, {} lost", file.written(), file.lost());
     Ok(())
 }
 
-fn is_closed(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe))
-}
-
-fn output(options: &Options) -> Result<Box<dyn Write>> {
+/// Where to write to, and what that is called. What programs say to each other is its owner's alone.
+fn output(options: &Options) -> Result<(File, String)> {
     let Some(path) = options.write.as_ref().filter(|path| path.as_os_str() != "-") else {
         ensure!(
             !io::stdout().is_terminal(),
             "a terminal cannot show it: give --write FILE, or pipe it into tcpdump -r - or wireshark -k -i -"
         );
-        return Ok(Box::new(BufWriter::new(io::stdout())));
+        return Ok((File::from(io::stdout().as_fd().try_clone_to_owned()?), "standard output".to_owned()));
     };
-    Ok(Box::new(BufWriter::new(File::create(path).with_context(|| path.display().to_string())?)))
+    let name = path.display().to_string();
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    Ok((file.with_context(|| name.clone())?, name))
 }
 
-fn capture(options: &Options, stop: &AtomicBool, sources: &mut Sources, file: &mut CaptureFile<Box<dyn Write>>) -> Result<()> {
+/// Whether nobody will ever read what is written there: the reader of a pipe is gone (poll(2), POLLERR).
+fn is_unread(output: &File) -> bool {
+    let mut fds = [PollFd::new(output, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().contains(PollFlags::ERR)
+}
+
+/// A process that was asked for.
+struct Named {
+    pid: u32,
+    process: Pidfd,
+}
+
+impl Named {
+    fn new(pid: u32) -> Result<Self> {
+        let number = i32::try_from(pid).context("no process has that number")?;
+        Ok(Self { pid, process: Pidfd::new(number).with_context(|| format!("process {pid}"))? })
+    }
+}
+
+fn capture(
+    named: &[Named],
+    stop: &AtomicBool,
+    reader: &File,
+    sources: &mut Sources<'_>,
+    file: &mut CaptureFile<impl Write>,
+) -> Result<()> {
     let mut searched: Option<Instant> = None;
-    loop {
-        let is_last = stop.load(Ordering::Relaxed);
-        if !is_last && searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
+    while !is_unread(reader) {
+        // (In this order: what a process has done before its end is read after that was seen.)
+        let is_over = stop.load(Ordering::Relaxed) || (!named.is_empty() && named.iter().all(|named| named.process.has_ended()));
+        if !is_over && searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
             let members = members::members(geteuid().as_raw()).context("/proc/net/unix")?;
-            sources.search(&members, file)?;
+            sources.search(&members)?;
             searched = Some(Instant::now());
-            for pid in &options.pids {
-                if !sources.knows(*pid) {
-                    bail!("process {pid} is not on Ringway; ringway doctor {pid} says why");
+            for Named { pid, process } in named {
+                if !sources.knows(*pid) && !process.has_ended() {
+                    bail!("process {pid} is not on Ringway, or is another user's; ringway doctor {pid} says why");
                 }
             }
         }
-        let is_over = is_last || (!options.pids.is_empty() && sources.are_all_gone());
-        let until = Clock::system().now().as_nanos().saturating_sub(if is_over { 0 } else { HOLD_BACK.as_nanos() as u64 });
-        sources.take_until(if is_over { u64::MAX } else { until }, |seen| {
-            let is_more = options.count.is_none_or(|count| file.written() < count);
-            if is_more { file.write(seen) } else { Ok(()) }
-        })?;
-        file.flush()?;
-        if is_over || options.count.is_some_and(|count| file.written() >= count) {
-            return sources.tell_counts(file);
+        sources.hear(file)?;
+        let now_ns = Clock::system().now().as_nanos();
+        let until_ns = if is_over { u64::MAX } else { now_ns.saturating_sub(HOLD_BACK.as_nanos() as u64) };
+        sources.take_until(until_ns, now_ns, file)?;
+        if is_over || file.is_full() {
+            sources.tell_counts(file)?;
+            return file.flush();
         }
+        file.flush()?;
         std::thread::sleep(LOOK_EVERY);
     }
+    Ok(())
 }
 
 #[cfg(test)]

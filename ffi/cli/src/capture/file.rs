@@ -11,6 +11,7 @@ use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock
 use pcap_file::pcapng::blocks::interface_statistics::{InterfaceStatisticsBlock, InterfaceStatisticsOption};
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness, PcapError};
+use ringway_cli::filter::Filter;
 use ringway_host::Clock;
 
 use super::packet;
@@ -22,10 +23,22 @@ const RESOLUTION_NANOSECONDS: u8 = 9;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
+/// What of a frame, and which frames, are written.
+#[derive(Default)]
+pub(super) struct Limits {
+    /// Bytes of each.
+    pub(super) snaplen: u32,
+    /// So many at most.
+    pub(super) count: Option<u64>,
+    pub(super) filter: Option<Filter>,
+}
+
 /// See the module's documentation.
 pub(super) struct CaptureFile<W: Write> {
     writer: PcapNgWriter<W>,
-    interfaces: u32,
+    limits: Limits,
+    /// For each interface: frames that were lost since the last one that was written.
+    lost_since: Vec<u64>,
     /// What is added to the frames' times, so that they count from 1970.
     since_1970: Duration,
     written: u64,
@@ -36,7 +49,6 @@ pub(super) struct CaptureFile<W: Write> {
 pub(super) struct Interface<'a> {
     pub(super) name: &'a str,
     pub(super) description: &'a str,
-    pub(super) snaplen: u32,
 }
 
 impl<W: Write> CaptureFile<W> {
@@ -44,7 +56,7 @@ impl<W: Write> CaptureFile<W> {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn new(out: W, clock: Clock) -> Result<Self> {
+    pub(super) fn new(out: W, clock: Clock, limits: Limits) -> Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let section = SectionHeaderBlock {
             endianness: Endianness::Little,
@@ -53,7 +65,8 @@ impl<W: Write> CaptureFile<W> {
         };
         Ok(Self {
             writer: PcapNgWriter::with_section_header(out, section).map_err(as_io)?,
-            interfaces: 0,
+            limits,
+            lost_since: Vec::new(),
             since_1970: now.saturating_sub(Duration::from_nanos(clock.now().as_nanos())),
             written: 0,
             lost: 0,
@@ -70,24 +83,32 @@ impl<W: Write> CaptureFile<W> {
             InterfaceDescriptionOption::IfDescription(Cow::Borrowed(interface.description)),
             InterfaceDescriptionOption::IfTsResol(RESOLUTION_NANOSECONDS),
         ];
-        let block = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: interface.snaplen, options };
+        let block = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: self.limits.snaplen, options };
         self.writer.write_pcapng_block(block).map_err(as_io)?;
-        self.interfaces += 1;
-        Ok(self.interfaces - 1)
+        self.lost_since.push(0);
+        Ok(self.lost_since.len() as u32 - 1)
     }
 
-    /// Writes a frame.
+    /// Writes a frame, if it is one of those that are asked for.
     ///
     /// # Errors
     /// It cannot be written.
     pub(super) fn write(&mut self, seen: Seen) -> Result<()> {
+        self.pass_over(&seen);
         let Seen { interface, is_shared_memory, frame } = seen;
-        let mut options = vec![EnhancedPacketOption::Flags(if frame.is_sent { OUTBOUND } else { INBOUND })];
-        if frame.lost != 0 {
-            options.push(EnhancedPacketOption::DropCount(frame.lost));
-        }
+        let flags = if frame.is_sent { OUTBOUND } else { INBOUND };
         let timestamp = self.since_1970.saturating_add(Duration::from_nanos(frame.time_ns));
-        let (bytes, len) = packet::on_the_wire(frame, is_shared_memory);
+        let (mut bytes, len) = packet::on_the_wire(frame, is_shared_memory);
+        // (A tag may have made it longer.)
+        bytes.truncate(self.limits.snaplen as usize);
+        if self.is_full() || self.limits.filter.as_ref().is_some_and(|filter| !filter.matches(&bytes, len)) {
+            return Ok(());
+        }
+        let mut options = vec![EnhancedPacketOption::Flags(flags)];
+        let lost = core::mem::take(&mut self.lost_since[interface as usize]);
+        if lost != 0 {
+            options.push(EnhancedPacketOption::DropCount(lost));
+        }
         let block = EnhancedPacketBlock {
             interface_id: interface,
             timestamp,
@@ -100,6 +121,17 @@ impl<W: Write> CaptureFile<W> {
         Ok(())
     }
 
+    /// Keeps a frame out of the file, but not what was lost before it.
+    pub(super) fn pass_over(&mut self, seen: &Seen) {
+        let lost = &mut self.lost_since[seen.interface as usize];
+        *lost = lost.saturating_add(seen.frame.lost);
+    }
+
+    /// Whether it has as many frames as were asked for.
+    pub(super) fn is_full(&self) -> bool {
+        self.limits.count.is_some_and(|count| self.written >= count)
+    }
+
     /// Writes how many frames a ring had, and how many of them were lost.
     ///
     /// # Errors
@@ -110,7 +142,7 @@ impl<W: Write> CaptureFile<W> {
         // (The higher half comes first, s4.6, which the crate leaves to its caller.)
         let block = InterfaceStatisticsBlock { interface_id: interface, timestamp: now.rotate_left(32), options };
         self.writer.write_pcapng_block(block).map_err(as_io)?;
-        self.lost += lost;
+        self.lost = self.lost.saturating_add(lost);
         Ok(())
     }
 
@@ -120,14 +152,6 @@ impl<W: Write> CaptureFile<W> {
     /// It cannot be written.
     pub(super) fn flush(&mut self) -> Result<()> {
         Ok(self.writer.get_mut().flush()?)
-    }
-
-    /// There will be nothing more.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub(super) fn end(&mut self) -> io::Result<()> {
-        self.writer.get_mut().flush()
     }
 
     /// Frames that were written.

@@ -1,18 +1,18 @@
 //! The rings that are captured, and their frames in the order of their times.
 
-use std::io::Write;
-use std::time::Duration;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use ringway_host::capture::{Answer, Frame, Reader, Watched};
+use ringway_host::capture::{Answer, Frame, RINGS_MAX, Reader, Watched};
 use ringway_host::members::MemberName;
 
 use super::file::{CaptureFile, Interface};
 use super::once::UnderWay;
 use super::{Direction, Options};
 
-/// How long a process may take to answer: its progress thread does, whatever the program does.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a process may take to answer: its progress thread does, whatever the program does, unless it is stopped.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module's documentation.
 pub(super) struct Sources<'a> {
@@ -22,6 +22,7 @@ pub(super) struct Sources<'a> {
     processes: Vec<Process>,
     /// Those that have ended, or do not show anything.
     gone: Vec<MemberName>,
+    /// Whose frames are read.
     rings: Vec<Ring>,
     /// What was read, and is not written yet.
     waiting: Vec<Seen>,
@@ -34,6 +35,21 @@ struct Process {
     watched: Watched,
     /// The ring that is asked for next.
     next: u16,
+    /// Since when its answer is awaited.
+    asked: Option<Instant>,
+    /// It was said that another one captures it.
+    is_told_of: bool,
+}
+
+/// What is known of a process after a look at its answers.
+enum Heard {
+    /// It has shown what it has.
+    All,
+    /// Its answer is awaited.
+    Nothing,
+    Gone,
+    /// Why it is not captured.
+    Refused(String),
 }
 
 struct Ring {
@@ -68,64 +84,119 @@ impl<'a> Sources<'a> {
         Self { options, bytes, device, processes: Vec::new(), gone: Vec::new(), rings: Vec::new(), waiting: Vec::new(), under_way }
     }
 
-    /// Looks for processes that have begun, and for rings that processes have opened.
+    /// Looks for processes that have begun, and asks all for rings that they have opened.
     ///
     /// # Errors
-    /// A process that was asked for by its number does not show anything; the file cannot be written.
-    pub(super) fn search(&mut self, members: &[MemberName], file: &mut CaptureFile<impl Write>) -> Result<()> {
+    /// The system's.
+    pub(super) fn search(&mut self, members: &[MemberName]) -> Result<()> {
         let is_meant = |pid: i32| self.options.pids.is_empty() || self.options.pids.iter().any(|&p| i64::from(p) == i64::from(pid));
         for member in members.iter().filter(|member| is_meant(member.pid)) {
             if self.gone.contains(member) || self.processes.iter().any(|process| process.member == *member) {
                 continue;
             }
             match Watched::new(member) {
-                Ok(watched) => self.processes.push(Process { member: member.clone(), watched, next: 0 }),
+                Ok(watched) => {
+                    self.processes.push(Process { member: member.clone(), watched, next: 0, asked: None, is_told_of: false });
+                }
+                // (It has no room for us now, and is asked again.)
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // (It may have ended since it was listed.)
                 Err(_) => self.gone.push(member.clone()),
             }
         }
         let mut at = 0;
         while at < self.processes.len() {
-            if self.ask(at, file)? {
-                at += 1;
+            if self.processes[at].asked.is_none() && self.ask(at).is_err() {
+                self.part_with(at);
             } else {
-                let process = self.processes.remove(at);
-                self.rings.iter_mut().filter(|ring| ring.member == process.member).for_each(|ring| ring.is_over = true);
-                self.gone.push(process.member);
+                at += 1;
             }
         }
-        // (What is over and read to its end has been told of.)
+        // (Of those that were asked for, it is to be known that they were there.)
         self.gone.retain(|gone| members.contains(gone) || self.options.pids.iter().any(|&pid| i64::from(pid) == i64::from(gone.pid)));
         Ok(())
     }
 
-    /// Asks a process for what rings it has more. `false`: it is gone, or shows nothing.
-    fn ask(&mut self, at: usize, file: &mut CaptureFile<impl Write>) -> Result<bool> {
-        let Process { member, watched, next } = &mut self.processes[at];
-        loop {
-            match watched.ask(*next, self.bytes, self.options.snapshot_length, self.device.as_deref(), PATIENCE) {
-                Ok(Answer::Shown { device, program, reader }) => {
+    fn ask(&mut self, at: usize) -> io::Result<()> {
+        let process = &mut self.processes[at];
+        if process.next < RINGS_MAX {
+            process.watched.ask(process.next, self.bytes, self.options.snapshot_length, self.device.as_deref())?;
+            process.asked = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn part_with(&mut self, at: usize) {
+        let process = self.processes.remove(at);
+        self.rings.iter_mut().filter(|ring| ring.member == process.member).for_each(|ring| ring.is_over = true);
+        self.gone.push(process.member);
+    }
+
+    /// Looks at what the processes have answered, and waits for none.
+    ///
+    /// # Errors
+    /// A process that was asked for by its number does not show anything; the file cannot be written.
+    pub(super) fn hear(&mut self, file: &mut CaptureFile<impl Write>) -> Result<()> {
+        let mut at = 0;
+        while at < self.processes.len() {
+            match self.hear_one(at, file)? {
+                Heard::All | Heard::Nothing => {
+                    at += 1;
+                    continue;
+                }
+                Heard::Gone => {}
+                Heard::Refused(why) => {
+                    let (pid, why) = (self.processes[at].member.pid, ringway_report::printable(why));
+                    if !self.options.pids.is_empty() {
+                        bail!("process {pid} cannot be captured: {why}");
+                    }
+                    eprintln!("process {pid} is not captured: {why}");
+                }
+            }
+            self.part_with(at);
+        }
+        Ok(())
+    }
+
+    fn hear_one(&mut self, at: usize, file: &mut CaptureFile<impl Write>) -> Result<Heard> {
+        while let Some(since) = self.processes[at].asked {
+            let answer = match self.processes[at].watched.answer() {
+                Ok(Some(answer)) => answer,
+                Ok(None) if since.elapsed() < PATIENCE => return Ok(Heard::Nothing),
+                Ok(None) => return Ok(Heard::Refused("it does not answer".to_owned())),
+                Err(_) => return Ok(Heard::Gone),
+            };
+            let process = &mut self.processes[at];
+            process.asked = None;
+            match answer {
+                Answer::Shown { device, program, reader } => {
                     let (device, program) = (ringway_report::printable(device), ringway_report::printable(program));
-                    let interface = file.describe(&Interface {
-                        name: &device,
-                        description: &format!("{program}[{}] ring {next}", member.pid),
-                        snaplen: u32::try_from(self.options.snapshot_length).unwrap_or(u32::MAX),
-                    })?;
-                    let is_shared_memory = device == "shm";
-                    let member = member.clone();
+                    let description = format!("{program}[{}] ring {}", process.member.pid, process.next);
+                    let interface = file.describe(&Interface { name: &device, description: &description })?;
+                    let (is_shared_memory, member) = (device == "shm", process.member.clone());
                     self.rings.push(Ring { member, is_shared_memory, reader, interface, read: 0, lost: 0, is_over: false });
                 }
-                Ok(Answer::Other) => {}
-                Ok(Answer::None) => return Ok(true),
-                Ok(Answer::Refused(why)) if self.options.pids.is_empty() => {
-                    eprintln!("process {} is not captured: {}", member.pid, ringway_report::printable(why));
-                    return Ok(false);
+                Answer::Other => {}
+                Answer::None => return Ok(Heard::All),
+                Answer::Busy => {
+                    const WHY: &str = "another capture of it is under way";
+                    if !self.options.pids.is_empty() {
+                        return Ok(Heard::Refused(WHY.to_owned()));
+                    }
+                    // (It is asked again: that one may end.)
+                    if !core::mem::replace(&mut process.is_told_of, true) {
+                        eprintln!("process {} is not captured yet: {WHY}", process.member.pid);
+                    }
+                    return Ok(Heard::All);
                 }
-                Ok(Answer::Refused(why)) => bail!("process {} cannot be captured: {}", member.pid, ringway_report::printable(why)),
-                Err(_) => return Ok(false),
+                Answer::Refused(why) => return Ok(Heard::Refused(why)),
             }
-            *next += 1;
+            self.processes[at].next += 1;
+            if self.ask(at).is_err() {
+                return Ok(Heard::Gone);
+            }
         }
+        Ok(Heard::All)
     }
 
     /// Whether a process of that number was found, at any time.
@@ -134,27 +205,33 @@ impl<'a> Sources<'a> {
         members.into_iter().any(|member| i64::from(member.pid) == i64::from(pid))
     }
 
-    /// Whether nothing is left that could show anything.
-    pub(super) const fn are_all_gone(&self) -> bool {
-        self.processes.is_empty()
-    }
-
-    /// Hands out, in their order, the frames that were seen by then.
+    /// Writes, in their order, the frames that were seen by then.
     ///
     /// # Errors
-    /// Those of `take`.
-    pub(super) fn take_until(&mut self, until_ns: u64, mut take: impl FnMut(Seen) -> Result<()>) -> Result<()> {
+    /// The file cannot be written.
+    pub(super) fn take_until(&mut self, until_ns: u64, now_ns: u64, file: &mut CaptureFile<impl Write>) -> Result<()> {
         let Self { options, rings, waiting, under_way, bytes, .. } = self;
-        for ring in rings {
-            ring.read(options, *bytes, under_way.as_mut(), waiting);
+        let mut at = 0;
+        while at < rings.len() {
+            let ring = &mut rings[at];
+            let is_read = ring.read(options, *bytes, now_ns, under_way.as_mut(), waiting);
+            if ring.is_over && is_read {
+                // (Its memory goes with it.)
+                rings.remove(at).tell_count(file)?;
+            } else {
+                at += 1;
+            }
         }
         // (Stable: what has one time stays in its ring's order.)
         waiting.sort_by_key(|seen| seen.frame.time_ns);
         let due = waiting.partition_point(|seen| seen.frame.time_ns <= until_ns);
         waiting.drain(..due).try_for_each(|seen| {
-            let is_shown_already =
-                seen.is_shared_memory && !seen.frame.is_sent && under_way.as_mut().is_some_and(|it| it.has_come(&seen.frame));
-            if is_shown_already { Ok(()) } else { take(seen) }
+            let is_received = seen.is_shared_memory && !seen.frame.is_sent;
+            if is_received && under_way.as_mut().is_some_and(|it| it.has_come(&seen.frame)) {
+                file.pass_over(&seen);
+                return Ok(());
+            }
+            file.write(seen)
         })
     }
 
@@ -163,11 +240,7 @@ impl<'a> Sources<'a> {
     /// # Errors
     /// The file cannot be written.
     pub(super) fn tell_counts(&self, file: &mut CaptureFile<impl Write>) -> Result<()> {
-        for ring in &self.rings {
-            let seen = ring.reader.seen().max(ring.read);
-            file.tell_count(ring.interface, seen, seen - ring.read)?;
-        }
-        Ok(())
+        self.rings.iter().try_for_each(|ring| ring.tell_count(file))
     }
 }
 
@@ -175,19 +248,23 @@ impl<'a> Sources<'a> {
 const MEMORY_MIN: usize = 128;
 
 impl Ring {
-    /// Reads what there is, up to so many bytes.
-    fn read(&mut self, options: &Options, bytes: usize, mut under_way: Option<&mut UnderWay>, into: &mut Vec<Seen>) {
-        if self.is_over && self.reader.seen() == self.read {
-            return;
-        }
+    /// Reads what there is, up to so many bytes. Whether that is all.
+    fn read(
+        &mut self,
+        options: &Options,
+        bytes: usize,
+        now_ns: u64,
+        mut under_way: Option<&mut UnderWay>,
+        into: &mut Vec<Seen>,
+    ) -> bool {
         // (Whoever writes as fast as this reads would be read for ever, and all of it kept.)
         let mut left = bytes;
-        while left > 0
-            && let Some(mut frame) = self.reader.next_frame()
-        {
+        while let Some(mut frame) = self.reader.next_frame() {
             left = left.saturating_sub(frame.bytes.len().max(MEMORY_MIN));
             self.read += 1;
             self.lost = self.lost.saturating_add(frame.lost);
+            // (Nor is a time believed that has not come yet: that frame would be kept until it does.)
+            frame.time_ns = frame.time_ns.min(now_ns);
             if let Some(under_way) = &mut under_way
                 && self.is_shared_memory
                 && frame.is_sent
@@ -198,7 +275,16 @@ impl Ring {
                 frame.lost = core::mem::take(&mut self.lost);
                 into.push(Seen { interface: self.interface, is_shared_memory: self.is_shared_memory, frame });
             }
+            if left == 0 {
+                return false;
+            }
         }
+        true
+    }
+
+    fn tell_count(&self, file: &mut CaptureFile<impl Write>) -> Result<()> {
+        let seen = self.reader.seen().max(self.read);
+        file.tell_count(self.interface, seen, seen - self.read)
     }
 }
 

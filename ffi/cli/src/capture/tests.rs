@@ -1,7 +1,12 @@
+mod strangers;
+
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
 use ringway_host::capture::Frame;
 use ringway_stack::wire::checksum::{self, Checksum};
 
-use super::file::{CaptureFile, Interface};
+use super::file::{CaptureFile, Interface, Limits};
 use super::packet::on_the_wire;
 use super::sources::Seen;
 use super::*;
@@ -70,35 +75,62 @@ fn what_is_seen_at_both_ends_is_known_again_as_often_as_it_was_sent() {
 
 #[test]
 fn what_was_lost_is_told_of() {
+    let (blocks, counts) = written(Limits { snaplen: 65_536, ..Limits::default() }, |file| {
+        let interface = file.describe(&Interface { name: "shm", description: "web[7] ring 0" }).unwrap();
+        for lost in [0, 9] {
+            file.write(seen(interface, Frame { lost, ..frame(datagram(b"x")) })).unwrap();
+        }
+        // What is not shown has not lost less.
+        file.pass_over(&seen(interface, Frame { lost: 4, ..frame(datagram(b"x")) }));
+        file.write(seen(interface, Frame { lost: 1, ..frame(datagram(b"x")) })).unwrap();
+        file.tell_count(interface, 17, 14).unwrap();
+        assert_eq!((file.written(), file.lost()), (3, 14));
+    });
+    assert_eq!(blocks.iter().map(|(_, lost)| *lost).collect::<Vec<_>>(), [None, Some(9), Some(5)]);
+    assert_eq!(counts, [(17, 14)]);
+}
+
+#[test]
+fn no_more_is_written_than_was_asked_for() {
+    let limits = Limits { snaplen: 60, count: Some(2), filter: None };
+    let (blocks, _) = written(limits, |file| {
+        let interface = file.describe(&Interface { name: "xdp:eth0", description: "web[7] ring 1" }).unwrap();
+        for _ in 0..3 {
+            assert!(file.written() < 2 || file.is_full());
+            // (The tag is put in by the command.)
+            file.write(seen(interface, Frame { vlan: Some(7), ..frame(datagram(&[0; 18])) })).unwrap();
+        }
+    });
+    assert_eq!(blocks.iter().map(|(len, _)| *len).collect::<Vec<_>>(), [60, 60]);
+}
+
+fn seen(interface: u32, frame: Frame) -> Seen {
+    Seen { interface, is_shared_memory: true, frame }
+}
+
+/// The frames that a file has then, by their length and what was lost before, and its counts.
+type Written = (Vec<(usize, Option<u64>)>, Vec<(u64, u64)>);
+
+fn written(limits: Limits, write: impl FnOnce(&mut CaptureFile<&mut Vec<u8>>)) -> Written {
     let mut bytes = Vec::new();
-    let mut file = CaptureFile::new(&mut bytes, Clock::system()).unwrap();
-    let interface = file.describe(&Interface { name: "shm", description: "web[7] ring 0", snaplen: 65_536 }).unwrap();
-    for lost in [0, 9] {
-        file.write(Seen { interface, is_shared_memory: true, frame: Frame { lost, ..frame(datagram(b"x")) } }).unwrap();
-    }
-    file.tell_count(interface, 11, 9).unwrap();
-    assert_eq!((file.written(), file.lost()), (2, 9));
-    drop(file);
-    let mut reader = pcap_file::pcapng::PcapNgReader::new(&*bytes).unwrap();
-    let mut drops = Vec::new();
+    write(&mut CaptureFile::new(&mut bytes, Clock::system(), limits).unwrap());
+    let mut reader = PcapNgReader::new(&*bytes).unwrap();
+    let (mut frames, mut counts) = (Vec::new(), Vec::new());
     while let Some(block) = reader.next_block() {
         match block.unwrap() {
-            pcap_file::pcapng::Block::EnhancedPacket(packet) => {
-                use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
-                drops.extend(packet.options.iter().filter_map(|option| match option {
+            Block::EnhancedPacket(packet) => {
+                let lost = packet.options.iter().find_map(|option| match option {
                     EnhancedPacketOption::DropCount(lost) => Some(*lost),
                     _ => None,
-                }));
+                });
+                frames.push((packet.data.len(), lost));
             }
-            pcap_file::pcapng::Block::InterfaceStatistics(statistics) => {
-                use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
-                let [InterfaceStatisticsOption::IsbIfRecv(11), InterfaceStatisticsOption::IsbIfDrop(lost)] = statistics.options[..] else {
-                    panic!("{statistics:?}")
-                };
-                drops.push(lost);
-            }
+            Block::InterfaceStatistics(statistics) => match statistics.options[..] {
+                [InterfaceStatisticsOption::IsbIfRecv(seen), InterfaceStatisticsOption::IsbIfDrop(lost)] => counts.push((seen, lost)),
+                _ => panic!("{statistics:?}"),
+            },
             _ => {}
         }
     }
-    assert_eq!(drops, [9, 9]);
+    (frames, counts)
 }
