@@ -51,6 +51,7 @@ impl Package {
     pub(crate) const SOCKPERF: Self = Self { name: "sockperf", binary: "sockperf" };
     pub(crate) const SSH: Self = Self { name: "openssh-client", binary: "ssh" };
     pub(crate) const SSHD: Self = Self { name: "openssh-server", binary: "sshd" };
+    pub(crate) const TCPDUMP: Self = Self { name: "tcpdump", binary: "tcpdump" };
     pub(crate) const TSHARK: Self = Self { name: "tshark", binary: "tshark" };
     pub(crate) const UNSHARE: Self = Self { name: "util-linux", binary: "unshare" };
     pub(crate) const VALGRIND: Self = Self { name: "valgrind", binary: "valgrind" };

@@ -79,7 +79,7 @@ const MUTANTS: [&str; 13] = [
     "moves",
 ];
 
-const PROGRAMS: [Package; 23] = [
+const PROGRAMS: [Package; 24] = [
     Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
@@ -102,6 +102,7 @@ const PROGRAMS: [Package; 23] = [
     Package::LIBUV,
     Package::PYTHON_TESTS,
     Package::POSTGRES,
+    Package::TCPDUMP,
     Package::TSHARK,
 ];
 

@@ -2,6 +2,7 @@
 //! the test's own. They take root; where CI is set they must be had.
 
 mod cable;
+mod capture;
 mod killed;
 mod leaving;
 #[path = "../../../../backends/host/tests/leave/namespaces.rs"]
