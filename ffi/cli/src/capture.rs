@@ -102,7 +102,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let limits = Limits { snaplen, count: options.count, filter };
     let mut file = CaptureFile::new(BufWriter::new(output), Clock::system(), limits).with_context(|| name.clone())?;
     let mut sources = Sources::new(options, bytes);
-    capture(&named, &stop, &reader, &mut sources, &mut file).with_context(|| name)?;
+    let is_of_file = |error: &anyhow::Error| error.is::<io::Error>();
+    capture(&named, &stop, &reader, &mut sources, &mut file)
+        .map_err(|error| if is_of_file(&error) { error.context(name) } else { error })?;
     eprintln!("{} frames captured, {} lost", file.written(), file.lost());
     Ok(())
 }
@@ -140,13 +142,7 @@ impl Named {
     }
 }
 
-fn capture(
-    named: &[Named],
-    stop: &AtomicBool,
-    reader: &File,
-    sources: &mut Sources<'_>,
-    file: &mut CaptureFile<impl Write>,
-) -> Result<()> {
+fn capture(named: &[Named], stop: &AtomicBool, reader: &File, sources: &mut Sources<'_>, file: &mut CaptureFile<impl Write>) -> Result<()> {
     let mut searched: Option<Instant> = None;
     while !is_unread(reader) {
         // (In this order: what a process has done before its end is read after that was seen.)
@@ -162,9 +158,8 @@ fn capture(
             }
         }
         sources.hear(file)?;
-        let now_ns = Clock::system().now().as_nanos();
-        let until_ns = if is_over { u64::MAX } else { now_ns.saturating_sub(HOLD_BACK.as_nanos() as u64) };
-        sources.take_until(until_ns, now_ns, file)?;
+        let held_back_ns = Clock::system().now().as_nanos().saturating_sub(HOLD_BACK.as_nanos() as u64);
+        sources.take_until(if is_over { u64::MAX } else { held_back_ns }, file)?;
         if is_over || file.is_full() {
             sources.tell_counts(file)?;
             return file.flush();

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use ringway_host::Clock;
 use ringway_host::capture::{Answer, Frame, RINGS_MAX, Reader, Watched};
 use ringway_host::members::MemberName;
 
@@ -209,12 +210,12 @@ impl<'a> Sources<'a> {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn take_until(&mut self, until_ns: u64, now_ns: u64, file: &mut CaptureFile<impl Write>) -> Result<()> {
+    pub(super) fn take_until(&mut self, until_ns: u64, file: &mut CaptureFile<impl Write>) -> Result<()> {
         let Self { options, rings, waiting, under_way, bytes, .. } = self;
         let mut at = 0;
         while at < rings.len() {
             let ring = &mut rings[at];
-            let is_read = ring.read(options, *bytes, now_ns, under_way.as_mut(), waiting);
+            let is_read = ring.read(options, *bytes, under_way.as_mut(), waiting);
             if ring.is_over && is_read {
                 // (Its memory goes with it.)
                 rings.remove(at).tell_count(file)?;
@@ -222,6 +223,9 @@ impl<'a> Sources<'a> {
                 at += 1;
             }
         }
+        // (A time is not believed that has not come yet: that frame would be kept until it does.)
+        let now_ns = Clock::system().now().as_nanos();
+        waiting.iter_mut().for_each(|seen| seen.frame.time_ns = seen.frame.time_ns.min(now_ns));
         // (Stable: what has one time stays in its ring's order.)
         waiting.sort_by_key(|seen| seen.frame.time_ns);
         let due = waiting.partition_point(|seen| seen.frame.time_ns <= until_ns);
@@ -249,22 +253,13 @@ const MEMORY_MIN: usize = 128;
 
 impl Ring {
     /// Reads what there is, up to so many bytes. Whether that is all.
-    fn read(
-        &mut self,
-        options: &Options,
-        bytes: usize,
-        now_ns: u64,
-        mut under_way: Option<&mut UnderWay>,
-        into: &mut Vec<Seen>,
-    ) -> bool {
+    fn read(&mut self, options: &Options, bytes: usize, mut under_way: Option<&mut UnderWay>, into: &mut Vec<Seen>) -> bool {
         // (Whoever writes as fast as this reads would be read for ever, and all of it kept.)
         let mut left = bytes;
         while let Some(mut frame) = self.reader.next_frame() {
             left = left.saturating_sub(frame.bytes.len().max(MEMORY_MIN));
             self.read += 1;
             self.lost = self.lost.saturating_add(frame.lost);
-            // (Nor is a time believed that has not come yet: that frame would be kept until it does.)
-            frame.time_ns = frame.time_ns.min(now_ns);
             if let Some(under_way) = &mut under_way
                 && self.is_shared_memory
                 && frame.is_sent

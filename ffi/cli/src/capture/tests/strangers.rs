@@ -69,14 +69,18 @@ fn memory(time_ns: u64) -> OwnedFd {
 }
 
 /// Looks as the command does, until that holds.
-fn look(sources: &mut Sources<'_>, file: &mut CaptureFile<Vec<u8>>, members: &[MemberName], mut holds: impl FnMut(&CaptureFile<Vec<u8>>) -> bool) {
+fn look(
+    sources: &mut Sources<'_>,
+    file: &mut CaptureFile<Vec<u8>>,
+    members: &[MemberName],
+    mut holds: impl FnMut(&CaptureFile<Vec<u8>>) -> bool,
+) {
     let end = Instant::now() + Duration::from_secs(30);
     sources.search(members).unwrap();
     while !holds(file) {
         assert!(Instant::now() < end, "not in time");
         sources.hear(file).unwrap();
-        let now_ns = Clock::system().now().as_nanos();
-        sources.take_until(now_ns - HOLD_BACK.as_nanos() as u64, now_ns, file).unwrap();
+        sources.take_until(Clock::system().now().as_nanos() - HOLD_BACK.as_nanos() as u64, file).unwrap();
         std::thread::sleep(Duration::from_millis(1));
     }
 }
