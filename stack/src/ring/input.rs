@@ -188,8 +188,8 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn receive(&mut self, now: Instant) -> usize {
         let Some(mut batch) = self.batch.take() else { return 0 };
         let count = self.queues.poll_rx(now, &mut batch);
-        if let Some(tap) = &mut self.output.tap {
-            tap::received(&mut **tap, batch.frames_mut());
+        if let Some(tap) = self.output.tap() {
+            tap::received(tap, batch.frames_mut());
         }
         for frame in batch.frames_mut() {
             self.output.counters.rx_packets += 1;

@@ -49,7 +49,9 @@ pub(super) struct Output {
     pub(super) mutation: Mutation,
     pub(super) counters: Counters,
     /// Who captures.
-    pub(super) tap: Option<Box<dyn Tap>>,
+    tap: Option<Box<dyn Tap>>,
+    /// The device is to drop what it is given, or somebody captures: who sends looks once for both.
+    is_special: bool,
 }
 
 impl Output {
@@ -70,12 +72,25 @@ impl Output {
             mutation: Mutation::HEALTHY,
             counters: Counters::default(),
             tap: None,
+            is_special: false,
         }
     }
 
     /// Whether the device is to drop what it is given ([`Ring::udp_dummy`](super::Ring::udp_dummy)).
     pub(super) fn set_dummy(&mut self, on: bool) {
         self.offload.dummy = on;
+        self.is_special = on || self.tap.is_some();
+    }
+
+    /// Who captures from now on; returns who did.
+    pub(super) fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>> {
+        self.is_special = self.offload.dummy || tap.is_some();
+        core::mem::replace(&mut self.tap, tap)
+    }
+
+    /// Who captures, if somebody does.
+    pub(super) fn tap(&mut self) -> Option<&mut (dyn Tap + 'static)> {
+        self.tap.as_deref_mut()
     }
 
     /// What is sent is this flow's, by its tag ([`super::rates::tag`]), until it is said to be none's: zero.
@@ -161,6 +176,18 @@ impl Output {
         self.send_cut(queues, head, body, payload_len, (None, false))
     }
 
+    /// Whether a frame that the device has taken goes out, or is only to be dropped. Who captures sees it go.
+    #[cold]
+    #[inline(never)]
+    fn counts_as_sent<T: TxBuffer>(&mut self, frame: &TxFrame<'_, T>) -> bool {
+        if self.offload.dummy {
+            self.counters.tx_dummies += 1;
+        } else if let Some(tap) = self.tap() {
+            tap::sent(tap, frame);
+        }
+        !self.offload.dummy
+    }
+
     #[inline(always)]
     fn send_cut<Q: Queues>(
         &mut self,
@@ -182,13 +209,9 @@ impl Output {
                 sent?;
             }
         }
-        if let Some(tap) = &mut self.tap {
-            tap::sent(&mut **tap, &frame);
-        }
         self.queued = true;
         self.lent |= !body.is_empty();
-        if self.offload.dummy {
-            self.counters.tx_dummies += 1;
+        if self.is_special && !self.counts_as_sent(&frame) {
             return Ok(());
         }
         // A device that cuts a packet counts its identification up.
@@ -406,8 +429,8 @@ impl Output {
         let offload = TxOffload { vlan: self.offload.vlan, ..TxOffload::default() };
         let frame = TxFrame { head, body, offload };
         queues.send(&frame)?;
-        if let Some(tap) = &mut self.tap {
-            tap::sent(&mut **tap, &frame);
+        if let Some(tap) = self.tap() {
+            tap::sent(tap, &frame);
         }
         self.queued = true;
         self.lent |= !body.is_empty();

@@ -1,5 +1,5 @@
-//! Frames as whoever captures a ring's traffic sees them. A ring that nobody captures pays a load and a branch for each frame that it sends, and for each look
-//! at its completion queue.
+//! Frames as whoever captures a ring's traffic sees them. A ring that nobody captures pays a load and a branch for each look at its completion
+//! queue, and nothing for a frame that it sends: whether the device is to drop it is asked with the same branch.
 
 use core::fmt;
 
@@ -37,17 +37,14 @@ impl fmt::Debug for Seen<'_> {
 impl<Q: Queues> Ring<Q> {
     /// Shows each frame to `tap` from now on, or to nobody. Returns who saw them until now, to be dropped where that may take its time.
     pub fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>> {
-        core::mem::replace(&mut self.output.tap, tap)
+        self.output.set_tap(tap)
     }
 }
 
-/// A device has taken a frame. (What it is to drop is not seen.)
+/// A device has taken a frame.
 #[cold]
 #[inline(never)]
 pub(super) fn sent<T: TxBuffer>(tap: &mut dyn Tap, frame: &TxFrame<'_, T>) {
-    if frame.offload.dummy {
-        return;
-    }
     let rest = |out: &mut [u8]| {
         let mut left = out;
         for slice in frame.body {
