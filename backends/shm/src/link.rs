@@ -48,6 +48,7 @@ impl Link {
     }
 
     /// Wakes the peer. Never blocks.
+    #[inline]
     pub(crate) fn wake(&self) {
         match &self.connection {
             // Where it cannot be sent, the peer has not taken out what was sent before, and so is awake; or it is gone.

@@ -312,6 +312,17 @@ pub(crate) struct Guard<'a, T: Protected> {
     lock: &'a Lock<T>,
 }
 
+impl<T: Protected> Guard<'_, T> {
+    /// Ends it where it is. (A guard that goes out of scope calls a function for that, which many share: this is for the calls that are to be short.)
+    #[inline(always)]
+    pub(crate) fn release(self) {
+        let lock = self.lock;
+        core::mem::forget(self);
+        // SAFETY: the guard's existence meant that the lock is held by its owner, and this is its end.
+        unsafe { lock.unlock() };
+    }
+}
+
 impl<T: Protected> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]

@@ -137,9 +137,11 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     let least = if segment.has(SYN) { RTO_INITIAL } else { RTO_MIN };
     let state = &mut own.rto;
-    // Heard of nothing, it can only be the timer. This soon, it answers what was heard before, and the device refused it then.
+    // Heard of nothing, it can only be the timer. This soon, or where the device has refused frames all the time, it answers what was heard before, and the
+    // device refused it then.
     let refused_until = state.sent_at.max(moment.hampered) + STALL_MAX;
-    if !again || state.heard || moment.at < refused_until {
+    let is_refused = moment.at < refused_until || state.refused_since.is_some_and(|since| since <= state.sent_at);
+    if !again || state.heard || is_refused {
         // A SYN-ACK that answers the peer's SYN once more leaves the timer as it was (RFC 6298 s5.1); so do partial acknowledgments after the first (RFC 6582
         // s3.2 step 3).
         let since = match again {

@@ -251,20 +251,17 @@ impl<Q: Queues> Ring<Q> {
         self.raise(parent.index, Readiness::IN);
     }
 
-    /// Sends what a connection wants to send, then settles its events, timer and end.
+    /// Sends what a connection wants to send, then settles its events, timer and end. And whether something of it is held afterwards
+    /// ([`Ring::is_held`]).
     #[inline]
-    pub(super) fn transmit(&mut self, now: Instant, index: u32) {
-        if self.stalled.is_empty() {
-            self.transmit_now(now, index);
-        } else {
-            self.transmit_in_turn(now, index);
-        }
+    pub(super) fn transmit(&mut self, now: Instant, index: u32) -> bool {
+        if self.stalled.is_empty() { self.transmit_now(now, index) } else { self.transmit_in_turn(now, index) }
     }
 
     /// Others wait for the device, and were there before: else a flow that now and then has an answer to send would starve beside one
     /// that fills each slot as it becomes free.
     #[cold]
-    fn transmit_in_turn(&mut self, now: Instant, index: u32) {
+    fn transmit_in_turn(&mut self, now: Instant, index: u32) -> bool {
         if let Some(stream) = self.slots.live_at(index)
             && stream.connection.wants_transmit()
             && !stream.stalled
@@ -280,7 +277,7 @@ impl<Q: Queues> Ring<Q> {
                 self.retry_after = STALL_MIN;
             }
         }
-        self.settle(index);
+        self.settle(index)
     }
 
     /// Lets those that wait for the device send in turn, until it refuses one. That one goes last.
@@ -302,9 +299,9 @@ impl<Q: Queues> Ring<Q> {
     }
 
     #[inline(never)]
-    fn transmit_now(&mut self, now: Instant, index: u32) {
+    fn transmit_now(&mut self, now: Instant, index: u32) -> bool {
         let Self { slots, queues, output, neighbours, .. } = self;
-        let Some(stream) = slots.live_at(index) else { return };
+        let Some(stream) = slots.live_at(index) else { return false };
         if stream.connection.wants_transmit() {
             match next_hop_mac(now, stream, neighbours, output, queues) {
                 Some(mac) => {
@@ -334,7 +331,7 @@ impl<Q: Queues> Ring<Q> {
                 None => self.await_neighbour(index),
             }
         }
-        self.settle(index);
+        self.settle(index)
     }
 
     fn await_neighbour(&mut self, index: u32) {
@@ -395,10 +392,10 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// Publishes a connection's new edges, keeps its timer in the wheel, and removes it once it has ended and nobody
-    /// will ask for it.
+    /// will ask for it. And whether something of it is held ([`Ring::is_held`]).
     #[inline(always)]
-    pub(super) fn settle(&mut self, index: u32) {
-        self.settle_one(index, false);
+    pub(super) fn settle(&mut self, index: u32) -> bool {
+        self.settle_one(index, false)
     }
 
     /// The same, of a connection that is open for certain.
@@ -408,10 +405,10 @@ impl<Q: Queues> Ring<Q> {
     }
 
     #[inline(always)]
-    fn settle_one(&mut self, index: u32, is_open: bool) {
+    fn settle_one(&mut self, index: u32, is_open: bool) -> bool {
         let Self { slots, demux, queues, awaiting, .. } = self;
         let slot = slots.slot(index);
-        let Some(Flow::Stream(stream)) = &mut slot.flow else { return };
+        let Some(Flow::Stream(stream)) = &mut slot.flow else { return false };
         // (Through its box once.)
         let stream = &mut **stream;
         if stream.awaits_acknowledgment() && !slot.awaiting {
@@ -419,6 +416,7 @@ impl<Q: Queues> Ring<Q> {
             awaiting.push(index);
         }
         let edges = stream.connection.take_edges();
+        let is_held = stream.connection.is_held();
         #[cfg(feature = "marks")]
         self.marks.absorb(stream.connection.take_marks());
         let is_reader = self.reader.is(index);
@@ -432,7 +430,7 @@ impl<Q: Queues> Ring<Q> {
         if is_over && stream.connection.is_finished() && !leaks {
             if stream.orphan || (stream.parent.is_some() && !stream.queued) {
                 self.drop_stream(index);
-                return;
+                return false;
             }
             // It has ended; what comes for its addresses is a stranger's, or a new connection's, even if the program keeps it open.
             let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);
@@ -464,6 +462,7 @@ impl<Q: Queues> Ring<Q> {
         if is_over {
             self.slots.rest(index);
         }
+        is_held
     }
 
     pub(super) fn on_wheel(&mut self, now: Instant, index: u32, at: Instant) {

@@ -20,13 +20,19 @@ impl<Q: Queues> Ring<Q> {
     /// trying again. [`Error::Pipe`], the connection's own pending error, [`Error::NotConnected`], [`Error::BadSocket`].
     #[inline(always)]
     pub fn tcp_send(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
+        self.send_holding(now, flow, data, flags).0
+    }
+
+    /// As [`Ring::tcp_send`]. And whether something of the connection is held afterwards ([`Ring::is_held`]).
+    #[inline(always)]
+    fn send_holding(&mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> (Result<usize, Error>, bool) {
         let written = match self.write(now, flow, data, flags) {
             Err(Error::NoBuffers) => self.write_after_reap(now, flow, data, flags),
             written => written,
         };
-        self.transmit(now, flow.index);
+        let is_held = self.transmit(now, flow.index);
         self.output.flush(&mut self.queues);
-        written
+        (written, is_held)
     }
 
     /// As [`Ring::tcp_send`], but where the last poll was before `stale`, it polls first, unless something of the connection is held
@@ -46,9 +52,7 @@ impl<Q: Queues> Ring<Q> {
         if self.polled_at < stale && self.is_due_here(now) && !self.is_held(flow) {
             self.poll(now);
         }
-        let written = self.tcp_send(now, flow, data, flags);
-        // (If this has ended the connection, its slot is nobody's yet.)
-        (written, self.slots.live_at(flow.index).is_some_and(|stream| stream.connection.is_held()))
+        self.send_holding(now, flow, data, flags)
     }
 
     #[cold]

@@ -69,6 +69,7 @@ pub(crate) fn receive_some(
         result => {
             state.dispatch();
             state.say_if_plain(key, id);
+            offload.release();
             return result.map_err(Errno::from);
         }
     }
@@ -216,7 +217,10 @@ pub(crate) fn send(
     }
     state.say_if_plain(key, id);
     let done = match result {
-        Ok(done) if done >= total => return Ok(done),
+        Ok(done) if done >= total => {
+            offload.release();
+            return Ok(done);
+        }
         Ok(done) => done,
         Err(Error::WouldBlock) => 0,
         Err(error) => {
