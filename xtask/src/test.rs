@@ -105,7 +105,7 @@ const PROGRAMS: [Package; 22] = [
 ];
 
 /// Cases of programs that become another user, or insist that they could.
-const NEED_ROOT: [&str; 3] = ["isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
+const NEED_ROOT: [&str; 4] = ["cable::", "isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
 
 /// Runs the steps; all of them, even if one fails.
 pub(crate) fn run(options: &Options) -> Result<()> {

@@ -83,10 +83,10 @@ def ask(port):
     print(said.decode())
 
 
-def talk(port, size):
+def talk(port, size, host="127.0.0.1"):
     """Sends `size` random bytes to an echo server in pieces of odd lengths, and compares what returns."""
     data = os.urandom(size)
-    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+    with socket.create_connection((host, port), 5) as connection:
         at = 0
         piece = 1
         while at < size:
