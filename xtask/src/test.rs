@@ -79,7 +79,7 @@ const MUTANTS: [&str; 13] = [
     "moves",
 ];
 
-const PROGRAMS: [Package; 22] = [
+const PROGRAMS: [Package; 27] = [
     Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
@@ -102,6 +102,11 @@ const PROGRAMS: [Package; 22] = [
     Package::LIBUV,
     Package::PYTHON_TESTS,
     Package::POSTGRES,
+    Package::DNSMASQ,
+    Package::DIG,
+    Package::JAVA,
+    Package::NODE,
+    Package::GO,
 ];
 
 /// Cases of programs that become another user, or insist that they could.

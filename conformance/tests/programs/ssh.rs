@@ -130,8 +130,9 @@ pub(crate) fn start_at(host: &str, case: &Case, sshd: Launch<'_>) -> (Running, u
     let public = fs::read_to_string(case.path("host.pub")).expect("the host's key");
     fs::write(case.path("known"), format!("[{host}]:{port} {public}")).expect("the known hosts");
     let config = case.path("sshd_config");
+    let at = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let text = format!(
-        "ListenAddress {host}:{port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nUseDNS no\n\
+        "ListenAddress {at}:{port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nUseDNS no\n\
          PermitRootLogin yes\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n",
         case.path("host").display(),
         case.path("user.pub").display()

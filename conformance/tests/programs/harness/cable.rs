@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -18,11 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than any case takes: a namespace ends with its last process.
 const HELD_FOR_S: &str = "1200";
 
-/// An end of the cable: a network namespace with an interface, and its address.
+/// An end of the cable: a network namespace with an interface, and its addresses.
 pub(crate) struct End {
     holder: Child,
     pub(crate) interface: &'static str,
-    pub(crate) address: Ipv4Addr,
+    pub(crate) v4: Ipv4Addr,
+    pub(crate) v6: Ipv6Addr,
 }
 
 /// The end of those who ask, and that of those who serve.
@@ -33,14 +34,15 @@ pub(crate) struct Cable {
 
 impl Cable {
     pub(crate) fn lay() -> Self {
-        let asks = End::hold("a0", Ipv4Addr::new(10, 79, 0, 1));
-        let serves = End::hold("b0", Ipv4Addr::new(10, 79, 0, 2));
+        let asks = End::hold("a0", 1);
+        let serves = End::hold("b0", 2);
         let [near, far] = [&asks, &serves].map(|end| format!("{} netns {}", end.interface, end.holder.id()));
         let made = Command::new("ip").args(format!("link add name {near} type veth peer name {far}").split(' ')).status().expect("ip(8)");
         assert!(made.success(), "no cable is to be had: it takes root");
         for end in [&asks, &serves] {
-            let End { interface, address, .. } = end;
-            end.ip(&format!("link set lo up\nlink set {interface} up\naddr add {address}/24 dev {interface}\n"));
+            let End { interface, v4, v6, .. } = end;
+            let addresses = format!("addr add {v4}/24 dev {interface}\naddr add {v6}/64 dev {interface} nodad\n");
+            end.ip(&format!("link set lo up\nlink set {interface} up\n{addresses}"));
         }
         for end in [&asks, &serves] {
             eventually("the interface is up", PATIENCE, || end.shows("state UP"));
@@ -57,9 +59,10 @@ impl Cable {
 }
 
 impl End {
-    fn hold(interface: &'static str, address: Ipv4Addr) -> Self {
+    fn hold(interface: &'static str, number: u8) -> Self {
         let holder = Command::new("unshare").args(["--net", "sleep", HELD_FOR_S]).spawn().expect("unshare is part of util-linux");
-        let end = Self { holder, interface, address };
+        let (v4, v6) = (Ipv4Addr::new(10, 79, 0, number), Ipv6Addr::new(0xfd79, 0, 0, 0, 0, 0, 0, number.into()));
+        let end = Self { holder, interface, v4, v6 };
         let own = fs::read_link("/proc/self/ns/net").expect("our network namespace");
         eventually("a namespace of its own", PATIENCE, || fs::read_link(end.namespace()).is_ok_and(|namespace| namespace != own));
         end
