@@ -627,7 +627,9 @@ pub(in crate::checkers) fn serviced(
             continue;
         }
         if state.una.is_none() {
-            // The handshake's.
+            // The handshake's. (A SYN that the device did not take, when its timer ran out again, was lost as well: RFC 5681 s3.1.)
+            let again_at = state.head_at + RTO_INITIAL * (1 << state.syns.saturating_sub(1).min(16));
+            state.reduced_unseen |= state.syns > 1 && again_at <= moment.at + TICK && (service.refused || service.dropped);
             state.begin(mss);
             state.doubted = iss;
             state.una = Some(iss.wrapping_add(1));
