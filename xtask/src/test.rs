@@ -79,7 +79,7 @@ const MUTANTS: [&str; 13] = [
     "moves",
 ];
 
-const PROGRAMS: [Package; 22] = [
+const PROGRAMS: [Package; 27] = [
     Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
@@ -102,10 +102,15 @@ const PROGRAMS: [Package; 22] = [
     Package::LIBUV,
     Package::PYTHON_TESTS,
     Package::POSTGRES,
+    Package::DNSMASQ,
+    Package::DIG,
+    Package::JAVA,
+    Package::NODE,
+    Package::GO,
 ];
 
 /// Cases of programs that become another user, or insist that they could.
-const NEED_ROOT: [&str; 3] = ["isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
+const NEED_ROOT: [&str; 4] = ["cable::", "isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
 
 /// Runs the steps; all of them, even if one fails.
 pub(crate) fn run(options: &Options) -> Result<()> {

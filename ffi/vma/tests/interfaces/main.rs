@@ -2,7 +2,9 @@
 //! the test's own. They take root; where CI is set they must be had.
 
 mod cable;
+mod faults;
 mod killed;
+mod kills;
 mod leaving;
 #[path = "../../../../backends/host/tests/leave/namespaces.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
