@@ -2,6 +2,8 @@
 //! again, as long as the seed still means what it meant.
 
 use ringway_sim::scenario::{Scenario, Stage};
+use ringway_sim::{machines, migrations};
+use ringway_stack::mutants::Mutant;
 
 const FAILED_ONCE: &[&str] = &[
     "60001070/loss+one_way+registration+forge/9/request+churn+abort+overflow+udp+epoll+slow+handover+meeting",
@@ -128,5 +130,18 @@ fn what_failed_once_passes() {
     for text in FAILED_ONCE {
         let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         Stage::set(&scenario).play();
+    }
+}
+
+/// When these failed, a seed with one of two remainders of sixteen played a story beside its scenario, as fewer do by now.
+#[test]
+fn what_failed_once_beside_a_scenario_passes() {
+    for text in FAILED_ONCE {
+        let Scenario { seed, .. } = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        if seed % 16 == 0 {
+            machines::play(seed, Mutant::Healthy);
+        } else if seed % 16 == 9 {
+            migrations::play(seed, Mutant::Healthy);
+        }
     }
 }

@@ -22,12 +22,16 @@ impl Package {
     pub(crate) const ARM_LIBC: Self = Self { name: "libc6-dev-arm64-cross", binary: "/usr/aarch64-linux-gnu/include/stdio.h" };
     pub(crate) const CC: Self = Self { name: "gcc libc6-dev", binary: "cc" };
     pub(crate) const CURL: Self = Self { name: "curl", binary: "curl" };
+    pub(crate) const DIG: Self = Self { name: "bind9-dnsutils", binary: "dig" };
+    pub(crate) const DNSMASQ: Self = Self { name: "dnsmasq-base", binary: "dnsmasq" };
     pub(crate) const DPKG: Self = Self { name: "dpkg", binary: "dpkg-deb" };
     pub(crate) const GIT: Self = Self { name: "git", binary: "git" };
+    pub(crate) const GO: Self = Self { name: "golang-go", binary: "go" };
     /// Debian's busybox is built without its inetd.
     pub(crate) const INETD: Self = Self { name: "inetutils-inetd", binary: "inetutils-inetd" };
     pub(crate) const IPERF3: Self = Self { name: "iperf3", binary: "iperf3" };
     pub(crate) const IPROUTE: Self = Self { name: "iproute2", binary: "ip" };
+    pub(crate) const JAVA: Self = Self { name: "default-jdk-headless", binary: "javac" };
     /// Headers of verbs and of mlx5's direct verbs; with them come the libraries and the drivers.
     pub(crate) const LIBIBVERBS: Self = Self { name: "libibverbs-dev", binary: "/usr/include/infiniband/mlx5dv.h" };
     pub(crate) const LIBMEMCACHED: Self = Self { name: "libmemcached-tools", binary: "memcaslap" };
@@ -35,6 +39,7 @@ impl Package {
     pub(crate) const LIBUV: Self = Self { name: "libuv1-dev", binary: "/usr/include/uv.h" };
     pub(crate) const MEMCACHED: Self = Self { name: "memcached", binary: "memcached" };
     pub(crate) const NGINX: Self = Self { name: "nginx-light", binary: "nginx" };
+    pub(crate) const NODE: Self = Self { name: "nodejs", binary: "node" };
     pub(crate) const PKG_CONFIG: Self = Self { name: "pkgconf", binary: "pkg-config" };
     pub(crate) const POSTGRES: Self = Self { name: r"^postgresql-[0-9]+$", binary: "/usr/lib/postgresql/*/bin/postgres" };
     /// Debian's own interpreter, not one that comes first in PATH: its calls go through libc's symbols.

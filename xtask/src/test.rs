@@ -79,7 +79,7 @@ const MUTANTS: [&str; 13] = [
     "moves",
 ];
 
-const PROGRAMS: [Package; 24] = [
+const PROGRAMS: [Package; 29] = [
     Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
@@ -104,10 +104,16 @@ const PROGRAMS: [Package; 24] = [
     Package::POSTGRES,
     Package::TCPDUMP,
     Package::TSHARK,
+    Package::DNSMASQ,
+    Package::DIG,
+    Package::JAVA,
+    Package::NODE,
+    Package::GO,
 ];
 
 /// Cases of programs that become another user, or insist that they could.
-const NEED_ROOT: [&str; 4] = ["capture::another_user", "isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
+const NEED_ROOT: [&str; 5] =
+    ["cable::", "capture::another_user", "isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
 
 /// Runs the steps; all of them, even if one fails.
 pub(crate) fn run(options: &Options) -> Result<()> {

@@ -97,6 +97,17 @@ impl XdpDevice {
         Ok(Self(Arc::new(Shared { capabilities, interface, settings: settings.clone(), rules, sockets, state, _link: link })))
     }
 
+    /// As [`Device::open`], which cannot say as much of why not.
+    ///
+    /// # Errors
+    /// [`AttachError`]; [`AttachError::Taken`]: there is a ring already.
+    pub fn open_ring(&self) -> Result<XdpQueues, AttachError> {
+        if core::mem::replace(&mut self.state().is_taken, true) {
+            return Err(AttachError::Taken { what: "a ring" });
+        }
+        XdpQueues::open(self, &self.0.settings).inspect_err(|_| self.leave())
+    }
+
     pub(crate) fn interface(&self) -> &Interface {
         &self.0.interface
     }
@@ -163,12 +174,8 @@ impl Device for XdpDevice {
     fn open(&self, config: &QueuesConfig) -> Result<XdpQueues, OpenError> {
         // (What no rule steers is the kernel's, whatever a ring asks for.)
         let _ = config;
-        if core::mem::replace(&mut self.state().is_taken, true) {
-            return Err(OpenError::Full);
-        }
-        XdpQueues::open(self, &self.0.settings).map_err(|error| {
+        self.open_ring().map_err(|error| {
             tracing::warn!("{}: {error}", self.0.settings.interface);
-            self.leave();
             OpenError::Full
         })
     }

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "real programs take real time")]
 
 mod asyncio;
+mod cable;
 mod capture;
 mod command;
 mod cpython;

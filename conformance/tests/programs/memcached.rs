@@ -34,5 +34,10 @@ fn many_clients() {
 }
 
 pub(crate) fn start(case: &Case, port: u16) -> Launch<'_> {
-    case.program("memcached").args(&format!("-u root -U 0 -l 127.0.0.1 -p {port} -t 4"))
+    case.program("memcached").args(&options_at("127.0.0.1", port))
+}
+
+/// Options of a server that is found at `host`.
+pub(crate) fn options_at(host: &str, port: u16) -> String {
+    format!("-u root -U 0 -l {host} -p {port} -t 4")
 }

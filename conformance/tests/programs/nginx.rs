@@ -11,6 +11,9 @@ use crate::http;
 /// A small file's size: what wrk asks for.
 const SMALL: u64 = 612;
 
+/// Where it is found, unless a case says something else.
+const LOCAL: &str = "127.0.0.1";
+
 #[test]
 fn one_worker() {
     load("nginx-one", "worker_processes 1;", 1);
@@ -99,7 +102,7 @@ fn workers_of_another_user() {
     let case = Case::new("nginx-user");
     let port = free_port();
     // The worker must be able to read the file, wherever this checkout is.
-    let config = format!("user nobody nogroup;\n{}", config(&case, port, "worker_processes 2;", "", "return 200 equal;"));
+    let config = format!("user nobody nogroup;\n{}", config(LOCAL, &case, (port, "worker_processes 2;", ""), "return 200 equal;"));
     let server = launch(&case, case.program("nginx"), &config).serve(port);
     for _ in 0..20 {
         let answer = case.program("curl").args(&format!("-sSf http://127.0.0.1:{port}/small")).run();
@@ -134,10 +137,20 @@ fn load(name: &str, processes: &str, threads: u32) {
 
 /// Starts nginx on `port` with the case's directory, in which there is a file `small`.
 fn start(case: &Case, program: Launch<'_>, port: u16, processes: &str, listen: &str) -> Running {
+    begin(LOCAL, case, program, (port, processes, listen))
+}
+
+/// The same, for one that is found at `host`.
+pub(crate) fn start_at(host: &str, case: &Case, program: Launch<'_>, port: u16, processes: &str) -> Running {
+    begin(host, case, program, (port, processes, ""))
+}
+
+fn begin(host: &str, case: &Case, program: Launch<'_>, (port, processes, listen): (u16, &str, &str)) -> Running {
     http::fill(&case.path("small"), SMALL);
     // Everything runs as the user who runs the cases: peers of another user do not meet.
     let user = if geteuid().is_root() { "user root;\n" } else { "" };
-    let config = format!("{user}{}", config(case, port, processes, listen, &format!("root {};", case.path("").display())));
+    let root = format!("root {};", case.path("").display());
+    let config = format!("{user}{}", config(host, case, (port, processes, listen), &root));
     launch(case, program, &config).serve(port)
 }
 
@@ -147,7 +160,7 @@ fn launch<'c>(case: &'c Case, program: Launch<'c>, config: &str) -> Launch<'c> {
     program.args("-e stderr -c").arg(path).arg("-p").arg(case.path(""))
 }
 
-fn config(case: &Case, port: u16, processes: &str, listen: &str, location: &str) -> String {
+fn config(host: &str, case: &Case, (port, processes, listen): (u16, &str, &str), location: &str) -> String {
     let scratch = |name: &str| case.path(name).display().to_string();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
@@ -155,7 +168,7 @@ fn config(case: &Case, port: u16, processes: &str, listen: &str, location: &str)
         .collect();
     format!(
         "daemon off;\n{processes}\npid {};\nevents {{ worker_connections 1024; }}\nhttp {{\n{temporary}  access_log off;\n  sendfile on;\n  \
-         keepalive_requests 1000000;\n  server {{ listen 127.0.0.1:{port} {listen}; location / {{ {location} }} }}\n}}\n",
+         keepalive_requests 1000000;\n  server {{ listen {host}:{port} {listen}; location / {{ {location} }} }}\n}}\n",
         scratch("nginx.pid")
     )
 }

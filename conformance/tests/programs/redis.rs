@@ -54,7 +54,12 @@ fn daemonised() {
 
 /// A server that keeps nothing.
 pub(crate) fn options(port: u16) -> String {
-    format!("--port {port} --bind 127.0.0.1 --save --appendonly no --loglevel warning")
+    options_at("127.0.0.1", port)
+}
+
+/// The same, for one that is found at `host`.
+pub(crate) fn options_at(host: &str, port: u16) -> String {
+    format!("--port {port} --bind {host} --protected-mode no --save --appendonly no --loglevel warning")
 }
 
 /// Starts a server that waits for clients.

@@ -109,20 +109,30 @@ fn rsync(case: &Case, with: &dyn Fn(Launch<'_>) -> Launch<'_>, remote: &str) {
     }
 }
 
+/// Where sshd is found, unless a case says something else.
+const LOCAL: &str = "127.0.0.1";
+
 /// Nothing of the user's own configuration.
 const OPTIONS: &str = "-F none -oBatchMode=yes -oIdentitiesOnly=yes";
 
 /// sshd on a port of its own, with keys and configuration of this case.
 fn start(case: &Case, preloaded: Option<Side>) -> (Running, u16) {
+    let program = "/usr/sbin/sshd";
+    start_at(LOCAL, case, preloaded.map_or_else(|| case.program(program), |side| case.server(side, program)))
+}
+
+/// The same, for one that is found at `host`.
+pub(crate) fn start_at(host: &str, case: &Case, sshd: Launch<'_>) -> (Running, u16) {
     for name in ["host", "user"] {
         case.plain("ssh-keygen").args("-q -t ed25519 -f").arg(case.path(name)).arg("-N").arg("").run();
     }
     let port = free_port();
     let public = fs::read_to_string(case.path("host.pub")).expect("the host's key");
-    fs::write(case.path("known"), format!("[127.0.0.1]:{port} {public}")).expect("the known hosts");
+    fs::write(case.path("known"), format!("[{host}]:{port} {public}")).expect("the known hosts");
     let config = case.path("sshd_config");
+    let at = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let text = format!(
-        "ListenAddress 127.0.0.1:{port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nUseDNS no\n\
+        "ListenAddress {at}:{port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nUseDNS no\n\
          PermitRootLogin yes\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n",
         case.path("host").display(),
         case.path("user.pub").display()
@@ -131,14 +141,17 @@ fn start(case: &Case, preloaded: Option<Side>) -> (Running, u16) {
     if !Path::new(PRIVILEGE_SEPARATION).exists() {
         fs::create_dir(PRIVILEGE_SEPARATION).expect("sshd's own directory");
     }
-    let program = "/usr/sbin/sshd";
-    let launch = preloaded.map_or_else(|| case.program(program), |side| case.server(side, program));
-    (launch.args("-D -e -f").arg(config).serve(port), port)
+    (sshd.args("-D -e -f").arg(config).serve(port), port)
 }
 
 fn ssh(case: &Case, preloaded: Option<Side>, port: u16) -> Launch<'_> {
     let launch = preloaded.map_or_else(|| case.program("ssh"), |side| case.client(side, "ssh"));
-    options(case, launch.args(&format!("-p {port}"))).arg("127.0.0.1")
+    ask_at(LOCAL, case, launch, port)
+}
+
+/// The same, for a server that is found at `host`.
+pub(crate) fn ask_at<'c>(host: &str, case: &Case, ssh: Launch<'c>, port: u16) -> Launch<'c> {
+    options(case, ssh.args(&format!("-p {port}"))).arg(host)
 }
 
 fn options<'c>(case: &Case, launch: Launch<'c>) -> Launch<'c> {

@@ -16,7 +16,7 @@ pub(crate) use self::ring::Ring;
 use std::sync::Arc;
 
 use ringway_shm::ShmQueues;
-use ringway_stack::device::{Capabilities, Device as _, OpenError, Queues as _, QueuesConfig};
+use ringway_stack::device::{Capabilities, Queues as _};
 use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub(crate) use ringway_shm::{
@@ -67,20 +67,10 @@ pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(Ri
 /// Puts a program in front of an interface, and opens its ring.
 ///
 /// # Errors
-/// [`InterfaceError`].
-pub(crate) fn attach_interface(name: &str) -> Result<RingQueues, InterfaceError> {
+/// What is in the way.
+pub(crate) fn attach_interface(name: &str) -> Result<RingQueues, ringway_xdp::AttachError> {
     let device = XdpDevice::attach(&ringway_xdp::Settings::new(name))?;
-    let queues = device.open(&QueuesConfig::default())?;
-    Ok(RingQueues::Xdp(queues))
-}
-
-/// Why an interface is the kernel's.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InterfaceError {
-    #[error(transparent)]
-    Attach(#[from] ringway_xdp::AttachError),
-    #[error(transparent)]
-    Open(#[from] OpenError),
+    Ok(RingQueues::Xdp(device.open_ring()?))
 }
 
 /// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones

@@ -94,8 +94,8 @@ pub(crate) struct Offload {
     pub(crate) retreats: u32,
     /// Since when connections wait at a listener that other processes share.
     pub(crate) waiting_since: Option<Instant>,
-    /// Connections that a vfork child asked for.
-    pub(crate) lent: Vec<Key>,
+    /// Connections that the progress thread is to move to the kernel: a vfork child asked for them, or a peer sent urgent data.
+    pub(crate) leaving: Vec<(Key, Reason)>,
     /// Whether children have our connections, too.
     pub(crate) sharing: Sharing,
     /// What is lent to the program.
@@ -261,7 +261,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             backlogs: crate::moving::Backlogs::default(),
             taken: Vec::new(),
             unaccepted: std::collections::VecDeque::new(),
-            lent: Vec::new(),
+            leaving: Vec::new(),
             sharing: Sharing::default(),
             waiting_since: None,
             retreating: false,

@@ -468,9 +468,10 @@ impl Checkers {
         {
             sock.loans.took_datagram(read.len);
         }
-        if let (Ok(read), Some(info)) = (&result, ring.info(socket))
+        let local = result.as_ref().ok().and_then(|_| ring.info(socket)).map(|info| info.local.port());
+        if let (Ok(read), Some(local)) = (&result, local)
             && self.ring_states[place].ahead.is_zero()
-            && let Some(port) = self.ring_states[place].bound.get(&(false, info.local.port()))
+            && let Some(port) = self.ring_states[place].bound.get(&(false, local))
         {
             port.read(&moment, socket, read);
         }
@@ -480,15 +481,15 @@ impl Checkers {
             other => self.heard(&moment, socket, other.map(|_| None), peek),
         }
         // What was cut off for lack of room can't be compared.
-        if let (Ok(read), Some(info)) = (result, ring.info(socket))
+        if let (Ok(read), Some(local)) = (result, local)
             && read.copied == read.len
         {
-            let (from, to) = (read.from, SocketAddr::new(read.to, info.local.port()));
+            let (from, to) = (read.from, SocketAddr::new(read.to, local));
             let datagram = match into {
                 [one] => Datagram::new(from, to, &one[..read.len]),
                 several => Datagram::new(from, to, &gather(several, read.len)),
             };
-            let port = self.ring_states[place].bound.get(&(false, info.local.port()));
+            let port = self.ring_states[place].bound.get(&(false, local));
             let open = port.is_none_or(|port| port.is_open(socket, from, read.received));
             self.datagrams.read(&moment, socket, datagram, peek, open);
             self.heard(&moment, socket, Ok(Some(&datagram)), peek);

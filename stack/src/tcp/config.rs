@@ -82,6 +82,10 @@ pub struct Config {
     /// SO_LINGER with a time of zero: a connection that its process leaves behind is reset. (One that the program closes is where
     /// [`crate::ring::Ring::close`] is told so.)
     pub linger_zero: bool,
+    /// Segments with urgent data are not taken, so that they come again, and [`crate::flow::Readiness::PRI`] is raised: their mark and signals (RFC 9293 s3.8.5)
+    /// are the kernel's, which takes the connection over. Else they are data as all others (RFC 6093 s4). (The ring sets it, where a kernel is beside the
+    /// device.)
+    pub urgent_waits: bool,
     /// SO_REUSEPORT: listeners of several rings of one device may have one address, and share its connections.
     pub reuse_port: bool,
     /// Connections that a listener lets begin in a second; zero: any number. Beyond them a SYN is dropped, and comes again.
@@ -164,6 +168,7 @@ impl Default for Config {
             gather_max: 8,
             tso_max: 0,
             linger_zero: false,
+            urgent_waits: false,
             reuse_port: false,
             syn_rate_max: 0,
             #[cfg(feature = "mutants")]

@@ -1,5 +1,6 @@
 //! A case: its scratch directory, its programs, the kernel's counters before and after, and what must hold at its end.
 
+mod cable;
 mod counters;
 mod process;
 
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use ringway_report::{ProcessReport, STATS_FILE_ENV};
 
+pub(crate) use cable::{Cable, End};
 pub(crate) use counters::{Snmp, cpu_time, leftovers};
 pub(crate) use process::{Launch, Output, Running};
 

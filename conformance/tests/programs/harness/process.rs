@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::{Case, PATIENCE, eventually};
+use super::{Case, End, PATIENCE, eventually};
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
@@ -19,6 +19,8 @@ pub(crate) struct Launch<'c> {
     case: &'c Case,
     command: Command,
     label: String,
+    /// Where it runs, if not here.
+    end: Option<&'c End>,
 }
 
 impl<'c> Launch<'c> {
@@ -30,7 +32,13 @@ impl<'c> Launch<'c> {
             command.env_remove(name);
         }
         let label = Path::new(program).file_name().map_or_else(|| program.to_owned(), |n| n.to_string_lossy().into_owned());
-        Self { case, command, label }
+        Self { case, command, label, end: None }
+    }
+
+    /// At an end of a cable.
+    pub(crate) fn at(mut self, end: &'c End) -> Self {
+        self.end = Some(end);
+        self
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
@@ -60,17 +68,22 @@ impl<'c> Launch<'c> {
         let file = |kind: &str| self.case.path(&format!("{}.{serial}.{kind}", self.label));
         let (out, err) = (file("out"), file("err"));
         self.command.stdout(File::create(&out).expect("output file")).stderr(File::create(&err).expect("output file"));
-        let child = self.command.spawn().unwrap_or_else(|e| panic!("{}: {e}; cargo xtask test installs it", self.label));
+        let spawned = match self.end {
+            Some(end) => end.within(|| self.command.spawn()),
+            None => self.command.spawn(),
+        };
+        let child = spawned.unwrap_or_else(|e| panic!("{}: {e}; cargo xtask test installs it", self.label));
         Running { child, label: self.label, out, err, ended: false }
     }
 
     /// Starts it, and waits until something listens on (TCP) or is bound to (UDP) `port`.
     pub(crate) fn serve(self, port: u16) -> Running {
         let is_preloaded = self.command.get_envs().any(|(name, value)| name == "LD_PRELOAD" && value.is_some());
-        let before = published();
+        let (before, end) = (published(), self.end);
         let mut server = self.spawn();
-        server.wait_bound(port);
-        if is_preloaded {
+        server.wait_bound(port, &end.map_or_else(|| PathBuf::from("/proc/net"), End::proc_net));
+        // (Who is at the other end of a cable asks by the interface, where the port's rules are there as soon as it is bound.)
+        if is_preloaded && end.is_none() {
             await_published(before);
         }
         server
@@ -109,6 +122,11 @@ impl Running {
         read(&self.out)
     }
 
+    /// What it has written to standard error until now.
+    pub(crate) fn stderr(&self) -> String {
+        read(&self.err)
+    }
+
     /// Waits for the line `text` on its standard output.
     pub(crate) fn wait_line(&mut self, text: &str) {
         self.wait_until(&format!("the line {text:?}"), |this| this.stdout().lines().any(|l| l == text));
@@ -119,8 +137,8 @@ impl Running {
         self.wait_until(&format!("{text:?}"), |this| this.stdout().contains(text));
     }
 
-    fn wait_bound(&mut self, port: u16) {
-        self.wait_until(&format!("port {port} is bound"), |_| bound(port));
+    fn wait_bound(&mut self, port: u16, proc_net: &Path) {
+        self.wait_until(&format!("port {port} is bound"), |_| bound(port, proc_net));
     }
 
     fn wait_until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
@@ -203,10 +221,10 @@ fn published() -> usize {
     names.lines().filter(is_published).count()
 }
 
-/// Whether `port` is bound in this network namespace: a TCP listener, or a UDP socket.
-fn bound(port: u16) -> bool {
+/// Whether `port` is bound in a network namespace: a TCP listener, or a UDP socket.
+fn bound(port: u16, proc_net: &Path) -> bool {
     let table = |name: &str, state: &str| {
-        let text = fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
+        let text = fs::read_to_string(proc_net.join(name)).unwrap_or_default();
         text.lines().skip(1).any(|line| {
             let mut fields = line.split_whitespace().skip(1);
             let local = fields.next().and_then(|l| l.rsplit_once(':')).and_then(|(_, p)| u16::from_str_radix(p, 16).ok());

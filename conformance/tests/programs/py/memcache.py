@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 
-connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)
+connection = socket.create_connection((sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1", int(sys.argv[1])), 5)
 stream = connection.makefile("rwb")
 
 

@@ -19,9 +19,12 @@ def receive_exactly(connection, count):
 
 
 def listen(port):
-    listener = socket.socket()
+    return listening(socket.socket(), ("0.0.0.0", port))
+
+
+def listening(listener, address):
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("0.0.0.0", port))
+    listener.bind(address)
     listener.listen(64)
     print("listening", flush=True)
     return listener
@@ -33,9 +36,10 @@ def echo(connection):
             connection.sendall(data)
 
 
-def serve_echo(port, connections):
+def serve_echo(port, connections, host=None):
     """Echoes on as many connections, one thread each, then ends."""
-    listener = listen(port)
+    family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
+    listener = listening(socket.socket(family), (host, port)) if host else listen(port)
     threads = []
     for _ in range(connections):
         thread = threading.Thread(target=echo, args=(listener.accept()[0],))
@@ -83,10 +87,10 @@ def ask(port):
     print(said.decode())
 
 
-def talk(port, size):
+def talk(port, size, host="127.0.0.1"):
     """Sends `size` random bytes to an echo server in pieces of odd lengths, and compares what returns."""
     data = os.urandom(size)
-    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+    with socket.create_connection((host, port), 5) as connection:
         at = 0
         piece = 1
         while at < size:

@@ -65,7 +65,7 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
         let Some(socket) = guard.sockets.find(key).filter(is_connection) else { return };
         // The parent's numbers get a placeholder of its own; the child's do not.
         let claimed = socket.common.and(socket.bound.zip(socket.peer));
-        guard.lent.push(key);
+        guard.leaving.push((key, Reason::SharedConnection));
         guard.mux.call_progress();
         claimed
     };
@@ -78,10 +78,19 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
     }
 }
 
-/// Begins to move what vfork children asked for. For the progress thread.
-pub(crate) fn begin_lent(process: &'static Process, offload: &mut Offload) {
-    for key in core::mem::take(&mut offload.lent) {
-        begin(process, offload, key);
+/// A peer has sent urgent data, which are the kernel's: they come again when it has the connection.
+#[cold]
+pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
+    if let Some(key) = offload.sockets.key_at(index) {
+        offload.leaving.push((key, Reason::UrgentData));
+        offload.mux.call_progress();
+    }
+}
+
+/// Begins to move what vfork children asked for, and what is the kernel's for another reason. For the progress thread.
+pub(crate) fn begin_leaving(process: &'static Process, offload: &mut Offload) {
+    for (key, reason) in core::mem::take(&mut offload.leaving) {
+        begin_for(process, offload, key, reason);
     }
 }
 

@@ -27,6 +27,7 @@ use ringway_host::EventFd;
 use ringway_host::spin::Cores;
 use ringway_stack::ring::{FlowId, Readiness};
 
+use crate::moving::owner;
 use crate::process::Offload;
 use crate::rings::{Only, ProcessRing, RingSet, Rings};
 use crate::slab::Slab;
@@ -288,8 +289,11 @@ impl Offload {
                 if self.is_heard() {
                     self.hear(socket, event.edges);
                 }
+                if event.edges.contains(Readiness::PRI) {
+                    owner::leave_for_urgent(self, socket);
+                }
                 if !refused::goes_to_kernel(self, socket, event.edges) {
-                    self.announce(socket, expand(event.edges.bits()));
+                    self.announce(socket, expand((event.edges - Readiness::PRI).bits()));
                 }
             }
         }

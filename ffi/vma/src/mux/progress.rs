@@ -104,7 +104,7 @@ impl Service {
             return Plan { descriptors, timeout: Some(tick) };
         };
         fork::look_after_parent(process, &mut offload);
-        crate::moving::owner::begin_lent(process, &mut offload);
+        crate::moving::owner::begin_leaving(process, &mut offload);
         descriptors.extend(offload.parent.as_ref().map(Pidfd::fd));
         self.pauses = false;
         let resumed = offload.rings.iter_mut().fold(false, |any, own| any | own.ring.resume());

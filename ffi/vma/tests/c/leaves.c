@@ -13,6 +13,7 @@
  *   leaves serving ADDRESS PORT       accepts somebody, answers, and waits
  *
  *   leaves hears-urgent ADDRESS PORT  hears it
+ *   leaves reads-urgent ADDRESS PORT  reads the others alone
  *   leaves late ADDRESS PORT          reads all of what was unsent, late
  *   leaves reset ADDRESS PORT         writes what is not read, and sees a reset
  *   leaves stalls ADDRESS PORT        reads late, until a reset
@@ -105,6 +106,18 @@ static void urges(void) {
     send_all(fd, "cd", 2);
     CHECK(recv(fd, word, 5, MSG_WAITALL) == 5 && memcmp(word, "heard", 5) == 0);
     bye(fd);
+}
+
+/* It is not among the others, whether anybody waits for it or not. */
+static void reads_urgent(void) {
+    int fd = accepted();
+    char word[8] = "";
+    usleep(500000);
+    /* (A read ends at the mark.) */
+    CHECK(recv(fd, word, 4, 0) == 2 && memcmp(word, "ab", 2) == 0);
+    CHECK(recv(fd, word, 4, 0) == 2 && memcmp(word, "cd", 2) == 0);
+    send_all(fd, "heard", 5);
+    CHECK(recv(fd, word, 1, 0) == 0 && close(fd) == 0);
 }
 
 static void hears_urgent(void) {
@@ -218,6 +231,8 @@ int main(int argc, char **argv) {
         urges();
     } else if (strcmp(word, "hears-urgent") == 0) {
         hears_urgent();
+    } else if (strcmp(word, "reads-urgent") == 0) {
+        reads_urgent();
     } else if (strcmp(word, "unsent") == 0) {
         with_unsent(0);
     } else if (strcmp(word, "late") == 0) {

@@ -146,19 +146,27 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Whether there is a program in front of our interface.
+pub(crate) fn has_program() -> bool {
+    let shown = Command::new("ip").args(["-details", "link", "show", "a0"]).output().expect("ip(8)");
+    String::from_utf8_lossy(&shown.stdout).contains("prog/xdp")
+}
+
 /// Waits until nothing of ours is left in front of the interface. (The kernel ends a link a little later than its last descriptor.)
 pub(crate) fn await_nothing_left() {
-    eventually("no program is in front of the interface", || {
-        let shown = Command::new("ip").args(["-details", "link", "show", "a0"]).output().expect("ip(8)");
-        !String::from_utf8_lossy(&shown.stdout).contains("prog/xdp")
-    });
+    eventually("no program is in front of the interface", || !has_program());
 }
 
 pub(crate) struct Running(Child);
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
-        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) is part of coreutils"))
+        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) is part of coreutils"))
+    }
+
+    /// Ends its standard input.
+    pub(crate) fn close_input(&mut self) {
+        drop(self.0.stdin.take());
     }
 
     /// The program itself, which timeout(1) has started.

@@ -51,6 +51,21 @@ fn an_urgent_byte_is_heard_as_one() {
 }
 
 #[test]
+fn an_urgent_byte_of_the_kernels_is_heard_as_one() {
+    on_cable(|cable| {
+        let program = compile("tests/c/leaves.c");
+        for [here, _] in ENDS {
+            for words in ["hears-urgent", "reads-urgent"] {
+                let ours = cable.here_of(&program, &[words, here, PORT]);
+                cable.await_listener(true);
+                cable.there_of(&program, &["urgent", here, PORT]).join().expect("the kernel's program");
+                ours.ends_well();
+            }
+        }
+    });
+}
+
+#[test]
 fn what_was_not_sent_at_the_end_arrives() {
     leaves_and_sees("unsent", "late");
 }

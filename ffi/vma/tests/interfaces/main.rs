@@ -3,7 +3,9 @@
 
 mod cable;
 mod capture;
+mod faults;
 mod killed;
+mod kills;
 mod leaving;
 #[path = "../../../../backends/host/tests/leave/namespaces.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]

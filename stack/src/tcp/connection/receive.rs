@@ -269,6 +269,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return false;
             }
         }
+        if flags.contains(Flags::URG) && self.config.urgent_waits {
+            self.edges |= Readiness::PRI;
+            return false;
+        }
         flags.contains(Flags::ACK) || self.config.is(Mutant::AckBitUnchecked)
     }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::pair::Side::{A, B};
 use super::pair::{Packet, Pair, ms, pattern};
+use crate::flow::Readiness;
 use crate::tcp::{Config, State};
 use crate::wire::tcp::{Flags, Header, Options, SackBlock, SackBlocks, SeqNumber};
 
@@ -35,6 +36,24 @@ fn a_reset_must_have_exactly_the_next_number() {
     assert_eq!(pair.state(B), State::Established);
     pair.deliver(B, &Header { seq: next.seq, ..reset }, &[]);
     assert_eq!(pair.state(B), State::Closed);
+}
+
+/// RFC 6093 s4 where a stack is alone; beside a kernel, the urgent byte and what is behind it are the kernel's, to which they come again.
+#[test]
+fn urgent_data_are_data_or_wait_for_the_kernel() {
+    for urgent_waits in [false, true] {
+        let config = Config { urgent_waits, ..Config::default() };
+        let mut pair = Pair::open(&Config::default(), &config);
+        let next = next_of_a(&mut pair);
+        pair.b.as_mut().unwrap().take_edges();
+        pair.deliver(B, &Header { flags: Flags::ACK | Flags::PSH | Flags::URG, urgent: 1, ..next }, b"!");
+        let edges = pair.b.as_mut().unwrap().take_edges();
+        assert_eq!(edges, if urgent_waits { Readiness::PRI } else { Readiness::IN });
+        pair.transmit();
+        pair.run(ms(100));
+        assert_eq!(pair.sent(B).is_empty(), urgent_waits, "acknowledged is what was taken");
+        assert_eq!(pair.read(B).len(), usize::from(!urgent_waits));
+    }
 }
 
 /// Found by the simulator's forged frames: one such segment, and whatever the peer sends is too old for ever after.

@@ -211,7 +211,7 @@ impl SocketOptions {
         let &Config {
             nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf,
             // The device's.
-            mss_max: _, family: _, gather_max: _, tso_max: _,
+            mss_max: _, family: _, gather_max: _, tso_max: _, urgent_waits: _,
             // The host's, for all of its connections.
             rcvbuf_initial: _, rcvbuf_max: _, sndbuf_initial: _, sndbuf_max: _, syn_retries: _, retries: _, timestamps: _, sack: _, window_scaling: _,
             time_wait: _, fin_wait2: _, black_hole_detection: _, delayed_ack: _,
