@@ -9,7 +9,7 @@ mod nginx;
 mod polled;
 pub(crate) mod program;
 mod redis;
-mod sockperf;
+pub(crate) mod sockperf;
 
 use std::path::Path;
 

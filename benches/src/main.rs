@@ -8,6 +8,7 @@
 //! - [`sim`]: the simulator's own speed
 //! - [`stages`]: the instructions of a small message, by the parts of the library that execute them
 //! - [`threads`]: what a thread gets done, beside a process
+//! - [`xdp`]: real programs at the two ends of a veth pair
 //! - [`vma`]: the ways of receiving that the VMA Extra API has beside the socket calls
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod sim;
 mod stages;
 mod threads;
 mod vma;
+mod xdp;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,6 +54,11 @@ enum Bench {
     Threads(threads::Options),
     /// Small datagrams by recvfrom, recvmmsg, recvfrom_zcopy, SocketXtreme and cyclic buffers.
     Vma(vma::Options),
+    /// sockperf, iperf3, redis and floods of datagrams between two network namespaces.
+    Xdp(xdp::Options),
+    /// An end of such a flood.
+    #[command(subcommand, hide = true)]
+    Datagrams(xdp::datagrams::End),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +69,8 @@ fn main() -> ExitCode {
         Bench::Stages => stages::run(&arguments.library, &arguments.output),
         Bench::Threads(options) => threads::run(&arguments.library, &arguments.output, &options),
         Bench::Vma(options) => vma::run(&arguments.library, &arguments.output, &options),
+        Bench::Xdp(options) => xdp::run(&arguments.library, &arguments.output, &options),
+        Bench::Datagrams(end) => xdp::datagrams::play(end),
         Bench::Cacheline => cacheline::round_trip_ns().map(|ns| println!("{ns:.1} ns")),
     };
     match result {

@@ -10,7 +10,7 @@ use crate::workspace::{self, Workspace, run_command};
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The bench, and its options: `apps`, `cacheline`, `sim`, `stages`, `threads`, `vma`; `apps --help` tells more.
+    /// The bench, and its options: `apps`, `cacheline`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }
@@ -33,6 +33,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Package::WRK,
             Package::APACHE_UTILS,
             Package::VALGRIND,
+            Package::ETHTOOL,
+            Package::IPROUTE,
+            Package::STRACE,
+            Package::UNSHARE,
         ])?;
         workspace.build_release()?;
     }

@@ -25,6 +25,7 @@ impl Package {
     pub(crate) const DIG: Self = Self { name: "bind9-dnsutils", binary: "dig" };
     pub(crate) const DNSMASQ: Self = Self { name: "dnsmasq-base", binary: "dnsmasq" };
     pub(crate) const DPKG: Self = Self { name: "dpkg", binary: "dpkg-deb" };
+    pub(crate) const ETHTOOL: Self = Self { name: "ethtool", binary: "ethtool" };
     pub(crate) const GIT: Self = Self { name: "git", binary: "git" };
     pub(crate) const GO: Self = Self { name: "golang-go", binary: "go" };
     /// Debian's busybox is built without its inetd.
@@ -56,6 +57,7 @@ impl Package {
     pub(crate) const SOCKPERF: Self = Self { name: "sockperf", binary: "sockperf" };
     pub(crate) const SSH: Self = Self { name: "openssh-client", binary: "ssh" };
     pub(crate) const SSHD: Self = Self { name: "openssh-server", binary: "sshd" };
+    pub(crate) const STRACE: Self = Self { name: "strace", binary: "strace" };
     pub(crate) const TCPDUMP: Self = Self { name: "tcpdump", binary: "tcpdump" };
     pub(crate) const TSHARK: Self = Self { name: "tshark", binary: "tshark" };
     pub(crate) const UNSHARE: Self = Self { name: "util-linux", binary: "unshare" };

@@ -107,7 +107,7 @@ impl Programs {
 }
 
 /// A server, killed when it is dropped.
-pub(crate) struct Server(pub(super) Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Server {
     pub(crate) fn pid(&self) -> u32 {

@@ -57,7 +57,7 @@ fn round_trip_us(programs: &Programs, world: World, waiting: Waiting, cpus: Opti
 }
 
 /// sockperf's line `---> percentile 50.000 =   12.345`.
-pub(super) fn percentile(text: &str, which: &str) -> Option<f64> {
+pub(crate) fn percentile(text: &str, which: &str) -> Option<f64> {
     let line = text.lines().find(|l| l.contains(&format!("percentile {which}")))?;
     line.split_once('=')?.1.trim().parse().ok()
 }

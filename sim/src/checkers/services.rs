@@ -16,6 +16,8 @@ type R = Ring<SimQueues>;
 const STALL_MAX: Duration = Duration::from_millis(5);
 /// A NIC with so few receive buffers may run out of them in the middle of a service.
 const FEW_BUFFERS: usize = 1024;
+/// Services from one look at a connection in TIME-WAIT to the next one.
+const TURNS: usize = 4;
 /// When to look again at who may be waiting for the device.
 const STALL_LOOK: Duration = Duration::from_millis(100);
 
@@ -311,14 +313,15 @@ impl Checkers {
         }
     }
 
-    /// Looks at one connection in TIME-WAIT: nothing else might touch it before its time is up.
+    /// Looks at one connection in TIME-WAIT, in one service of some: nothing else might touch it before its time is up.
     fn take_turn(&mut self, moment: &Moment, ring: &R) {
         let ring_state = &mut self.ring_states[moment.place];
-        if ring_state.waiting.is_empty() {
+        ring_state.turn = ring_state.turn.wrapping_add(1);
+        if ring_state.waiting.is_empty() || !ring_state.turn.is_multiple_of(TURNS) {
             return;
         }
-        ring_state.turn = (ring_state.turn + 1) % ring_state.waiting.len();
-        let (turn, socket) = (ring_state.turn, ring_state.waiting[ring_state.turn]);
+        let turn = ring_state.turn / TURNS % ring_state.waiting.len();
+        let socket = ring_state.waiting[turn];
         self.look(moment, socket, ring, true);
         let ring_state = &mut self.ring_states[moment.place];
         if ring_state.sockets.get(&socket).is_none_or(|sock| sock.waiting.is_none()) {
