@@ -81,8 +81,11 @@ mod tests {
     use super::super::tests::{Pair, read, write};
     use super::*;
 
+    /// Each with whether it was sent.
+    type Frames = Vec<(bool, Vec<u8>)>;
+
     #[derive(Clone, Debug, Default)]
-    struct Kept(Arc<Mutex<Vec<(bool, Vec<u8>)>>>);
+    struct Kept(Arc<Mutex<Frames>>);
 
     impl Tap for Kept {
         fn frame(&mut self, seen: &Seen<'_>) {
