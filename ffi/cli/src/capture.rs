@@ -71,6 +71,8 @@ enum Direction {
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Between two looks at which processes and rings there are.
 const SEARCH_EVERY: Duration = Duration::from_millis(500);
+/// How long the last answers of processes may take.
+const LAST_ANSWER: Duration = Duration::from_millis(500);
 /// Frames wait for so long: what another ring had before may be read after.
 const HOLD_BACK: Duration = Duration::from_millis(20);
 
@@ -147,7 +149,15 @@ fn capture(named: &[Named], stop: &AtomicBool, reader: &File, sources: &mut Sour
     while !is_unread(reader) {
         // (In this order: what a process has done before its end is read after that was seen.)
         let is_over = stop.load(Ordering::Relaxed) || (!named.is_empty() && named.iter().all(|named| named.process.has_ended()));
-        if !is_over && searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
+        if is_over {
+            // (What began since the last question was captured, too.)
+            sources.ask_all();
+            let asked = Instant::now();
+            while sources.are_asked() && asked.elapsed() < LAST_ANSWER {
+                sources.hear(file)?;
+                std::thread::sleep(LOOK_EVERY);
+            }
+        } else if searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
             let members = members::members(geteuid().as_raw()).context("/proc/net/unix")?;
             sources.search(&members)?;
             searched = Some(Instant::now());

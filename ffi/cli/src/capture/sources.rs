@@ -105,6 +105,14 @@ impl<'a> Sources<'a> {
                 Err(_) => self.gone.push(member.clone()),
             }
         }
+        self.ask_all();
+        // (Of those that were asked for, it is to be known that they were there.)
+        self.gone.retain(|gone| members.contains(gone) || self.options.pids.iter().any(|&pid| i64::from(pid) == i64::from(gone.pid)));
+        Ok(())
+    }
+
+    /// Asks each process for its next ring that has not been asked yet.
+    pub(super) fn ask_all(&mut self) {
         let mut at = 0;
         while at < self.processes.len() {
             if self.processes[at].asked.is_none() && self.ask(at).is_err() {
@@ -113,9 +121,11 @@ impl<'a> Sources<'a> {
                 at += 1;
             }
         }
-        // (Of those that were asked for, it is to be known that they were there.)
-        self.gone.retain(|gone| members.contains(gone) || self.options.pids.iter().any(|&pid| i64::from(pid) == i64::from(gone.pid)));
-        Ok(())
+    }
+
+    /// Whether some have not answered yet.
+    pub(super) fn are_asked(&self) -> bool {
+        self.processes.iter().any(|process| process.asked.is_some())
     }
 
     fn ask(&mut self, at: usize) -> io::Result<()> {

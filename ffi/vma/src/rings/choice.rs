@@ -110,6 +110,7 @@ impl Offload {
                 if self.loans.lends {
                     self.rings.at_mut(number).ring.lend_from_now_on();
                 }
+                crate::capture::ring_begins(self, process.clock, number);
                 // That thread serves it from now on.
                 self.mux.call_progress();
                 tracing::debug!("ring {number}: {}", process.rendezvous_at(number).member_name());
