@@ -6,7 +6,9 @@ use std::sync::Arc;
 use libc::xdp_desc;
 use ringway_host::HostQueues;
 use ringway_host::queues::SLEEPER;
-use ringway_stack::device::{ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, Unsupported, Wake};
+use ringway_stack::device::{
+    ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+};
 use ringway_stack::time::Instant;
 
 use crate::card::XdpDevice;
@@ -23,6 +25,14 @@ const ETHERNET_MAX: usize = 18;
 
 /// Frames that each queue of the interface has at the least to receive into.
 const FRAMES_MIN: u32 = 16;
+
+/// What is asked of the device that it does not do to a frame.
+#[inline]
+fn lacking(offload: &TxOffload) -> Option<&'static str> {
+    let TxOffload { checksum, tso_mss, vlan, dummy, .. } = *offload;
+    let asked = [(checksum, "checksum offload"), (vlan.is_some(), "VLAN insertion"), (tso_mss.is_some(), "TSO"), (dummy, "dummy sends")];
+    asked.iter().find(|(is_asked, _)| *is_asked).map(|&(_, what)| what)
+}
 
 /// What a ring has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -273,6 +283,9 @@ impl Queues for XdpQueues {
     }
 
     fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
+        if let Some(what) = lacking(&frame.offload) {
+            return Err(self.capabilities().lacks(what).into());
+        }
         if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
             return Err(SendError::TooLong);
         }

@@ -2,21 +2,30 @@
 //!
 //!     cargo test -p ringway-conformance --test sentences -- --nocapture
 
+#[path = "../programs/harness/cable.rs"]
+#[allow(dead_code, reason = "each test has its own needs")]
+mod cable;
 mod flawed;
 mod shm;
 mod sim;
+mod xdp;
+
+use core::time::Duration;
 
 use ringway_conformance::sentences::{Matrix, Verdict, seed003};
+use ringway_host::Clock;
 use ringway_sim::NicConfig;
 
 use flawed::{Flaw, Flawed};
 use shm::ShmRig;
 use sim::SimRig;
+use xdp::XdpRig;
 
 /// The simulated NIC with everything, and with nothing.
 const SIM: &str = "sim";
 const BARE: &str = "sim, bare";
 const SHM: &str = "shm";
+const XDP: &str = "xdp";
 
 #[test]
 fn seed_003() {
@@ -29,7 +38,32 @@ fn seed_003() {
     insta::assert_snapshot!(matrix);
 }
 
-/// The other two columns have reasons; this one may only have what the contract itself lacks.
+/// Apart from the others, for it takes root; where CI is set that must be had.
+#[test]
+fn seed_003_on_an_interface() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "network namespaces take root");
+        println!("left out: network namespaces take root");
+        return;
+    }
+    let mut matrix = Matrix::default();
+    matrix.add(XDP, &seed003::seed(), XdpRig::new);
+    println!("{matrix}");
+    assert_eq!(matrix.failures(), Vec::<String>::new());
+    insta::assert_snapshot!(matrix);
+}
+
+/// Waits until something holds.
+fn eventually(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
+    let clock = Clock::system();
+    let end = clock.now() + patience;
+    while !holds() {
+        assert!(clock.now() < end, "not within {patience:?}: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The other columns have reasons; this one may only have what the contract itself lacks.
 #[test]
 fn the_full_nic_passes_whatever_there_is_a_case_for() {
     let mut matrix = Matrix::default();

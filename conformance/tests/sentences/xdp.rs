@@ -1,0 +1,86 @@
+//! Interfaces: the two ends of a veth pair, each in a network namespace of its own.
+
+use core::time::Duration;
+use std::net::Ipv4Addr;
+
+use ringway_conformance::sentences::{Rig, Side};
+use ringway_host::Clock;
+use ringway_stack::Instant;
+use ringway_stack::device::{Capabilities, MacAddr, Unsupported};
+use ringway_stack::raw::RawQueue;
+use ringway_xdp::{Settings, XdpDevice, XdpQueues};
+
+use crate::cable::{Cable, End};
+
+/// Both hosts.
+pub(crate) struct XdpRig {
+    sender: RawQueue<XdpQueues>,
+    receiver: RawQueue<XdpQueues>,
+    clock: Clock,
+    cable: Cable,
+}
+
+impl XdpRig {
+    pub(crate) fn new() -> Self {
+        let cable = Cable::lay();
+        let [sender, receiver] = [&cable.asks, &cable.serves].map(|end| {
+            let queues = end.within(|| XdpDevice::attach(&Settings::new(end.interface)).and_then(|device| device.open_ring()));
+            RawQueue::new(queues.expect("an interface with XDP"))
+        });
+        Self { sender, receiver, clock: Clock::system(), cable }
+    }
+
+    fn end(&self, side: Side) -> &End {
+        match side {
+            Side::Sender => &self.cable.asks,
+            Side::Receiver => &self.cable.serves,
+        }
+    }
+}
+
+impl Rig for XdpRig {
+    type Queues = XdpQueues;
+
+    fn capabilities(&self) -> Capabilities {
+        self.receiver.capabilities().clone()
+    }
+
+    fn ring(&mut self, side: Side, index: usize) -> Result<&mut RawQueue<XdpQueues>, Unsupported> {
+        if index > 0 {
+            return Err(self.receiver.capabilities().lacks("so many rings"));
+        }
+        Ok(match side {
+            Side::Sender => &mut self.sender,
+            Side::Receiver => &mut self.receiver,
+        })
+    }
+
+    fn mac(&self, side: Side) -> MacAddr {
+        match side {
+            Side::Sender => self.sender.mac(),
+            Side::Receiver => self.receiver.mac(),
+        }
+    }
+
+    fn ip(&self, side: Side) -> Ipv4Addr {
+        self.end(side).v4
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// (The kernel delivers what is handed over in the call itself, or soon after.)
+    fn run_for(&mut self, time: Duration) {
+        for queue in [&mut self.sender, &mut self.receiver] {
+            queue.flush();
+        }
+        let end = self.clock.now() + time;
+        while self.clock.now() < end {
+            core::hint::spin_loop();
+        }
+        for queue in [&mut self.sender, &mut self.receiver] {
+            queue.reap();
+        }
+    }
+}
