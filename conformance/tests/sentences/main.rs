@@ -59,7 +59,7 @@ fn eventually(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
     let end = clock.now() + patience;
     while !holds() {
         assert!(clock.now() < end, "not within {patience:?}: {what}");
-        std::thread::yield_now();
+        core::hint::spin_loop();
     }
 }
 
