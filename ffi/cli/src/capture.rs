@@ -1,7 +1,7 @@
 //! `ringway capture`: what the rings of this user's processes send and receive, as pcapng (draft-ietf-opsawg-pcapng).
 //!
 //! - [`sources`]: the processes and their rings
-//! - [`file`]: the file that is written
+//! - [`mod@file`]: the file that is written
 //! - [`once`]: frames that are seen at both ends
 //! - [`packet`]: frames as they would be on a wire
 
