@@ -81,7 +81,9 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
 /// A peer has sent urgent data, which are the kernel's: they come again when it has the connection.
 #[cold]
 pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
-    if let Some(key) = offload.sockets.key_at(index) {
+    // (They may come again before it has.)
+    let key = offload.sockets.key_at(index).filter(|key| !offload.leaving.iter().any(|(leaving, _)| leaving == key));
+    if let Some(key) = key {
         offload.leaving.push((key, Reason::UrgentData));
         offload.mux.call_progress();
     }
