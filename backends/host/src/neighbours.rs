@@ -64,6 +64,12 @@ impl Neighbours {
     pub fn serve<Q: Queues>(&mut self, now: Instant, monitor: &mut Monitor, ring: &mut Ring<Q>) -> Result<bool, Error> {
         let mut result = Ok(());
         let mut is_told = false;
+        if ring.has_neighbour_questions() {
+            // The kernel may have given somebody up since it was asked. The next question would have it begin again, and the failure would be seen by nobody.
+            result = monitor.refresh().map(drop);
+            let tables = monitor.tables().clone();
+            is_told = self.tell(now, &tables, ring);
+        }
         while let Some(address) = ring.take_neighbour_question() {
             let hop = hop(monitor.tables(), self.link, address);
             result = result.and(monitor.use_neighbour(self.link, hop));
@@ -77,7 +83,7 @@ impl Neighbours {
         result = result.and(monitor.refresh().map(drop));
         let tables = monitor.tables().clone();
         if core::mem::replace(&mut self.generation, tables.generation()) != tables.generation() {
-            is_told = self.tell(now, &tables, ring);
+            is_told |= self.tell(now, &tables, ring);
         }
         if self.known.len() > KNOWN_MAX {
             self.sweep(now, Duration::ZERO, ring);

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ringway_host::{KernelSocket, Monitor, Neighbours};
 use ringway_stack::Error;
 use ringway_stack::device::Protocol;
-use ringway_stack::net::LinkId;
+use ringway_stack::net::{LinkId, Query};
 use ringway_stack::socket::{Caller, Choice, Env, FlowRing, Rings, Setup, Socket, SocketId};
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 /// The one ring, whose number is zero.
 struct One<'a>(&'a mut dyn FlowRing);
@@ -63,10 +63,24 @@ impl Program {
 
     /// A call that is made again until it need not block.
     pub(crate) fn until<T>(&mut self, world: &mut World, what: &str, mut call: impl FnMut(&mut Env<'_>) -> Result<T, Error>) -> T {
-        world.until(what, |world| match self.call(world, &mut call) {
-            Err(Error::WouldBlock | Error::InProgress | Error::Already) => None,
-            done => Some(done.unwrap_or_else(|error| panic!("{what}: {error}"))),
-        })
+        let end = world.now() + PATIENCE;
+        loop {
+            let now = world.now();
+            world.ring.poll(now);
+            match self.call(world, &mut call) {
+                Err(Error::WouldBlock | Error::InProgress | Error::Already) => {}
+                done => return done.unwrap_or_else(|error| panic!("{what}: {error}")),
+            }
+            assert!(now < end, "not within {PATIENCE:?}: {what}; {}", self.describe(world));
+        }
+    }
+
+    /// What the ring and the kernel have of the peer.
+    fn describe(&self, world: &World) -> String {
+        let tables = self.monitor.tables();
+        let neighbour = tables.neighbour(self.link, world.link.remote);
+        let route = tables.route(&Query::to(world.link.remote));
+        format!("{:?}, {:?}, {neighbour:?}, {route:?}", world.ring.queues().counters(), world.ring.counters())
     }
 
     pub(crate) fn any(&self) -> IpAddr {
