@@ -40,7 +40,7 @@ pub struct Wheel<T> {
 
 impl<T: Copy> Default for Wheel<T> {
     fn default() -> Self {
-        let level = || Level { occupied: 0, slots: core::array::from_fn(|_| Vec::new()) };
+        let level = || Level { occupied: 0, slots: [const { Vec::new() }; SLOTS] };
         Self { now_tick: 0, levels: Box::new(core::array::from_fn(|_| level())), overdue: Vec::new(), next_tick: u64::MAX }
     }
 }

@@ -12,8 +12,9 @@ use super::{Dialogue, Ending, OPEN_RETRY, Pattern, Registry, Shared, Transfer};
 use crate::addresses::neighbour;
 use crate::host::{App, Context, Step};
 
-/// After how long a port is tried again whose last connection still lingers.
+/// After how long a port is tried again whose last connection still lingers: first, and at most. (It may do so for a minute.)
 const PORT_RETRY: Duration = Duration::from_millis(10);
+const PORT_RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Each so many connections, one is opened before its way is known, and learns it so much later.
 const LATE_EVERY: u32 = 3;
@@ -63,6 +64,8 @@ pub struct Churner {
     cycles: Shared<Cycles>,
     begun: u32,
     next_at: Instant,
+    /// After how long a port that is in use is tried again.
+    port_retry: Duration,
     now: Option<(Conversation, Shared<Transfer>)>,
     /// A connection that was opened before its way was known, and when it is.
     unrouted: Option<(FlowId, Instant)>,
@@ -73,7 +76,8 @@ impl Churner {
     /// a crash, it goes on with the next one.
     pub fn new(ports: Vec<u16>, server: SocketAddr, config: Config, registry: Shared<Registry>, cycles: Shared<Cycles>) -> Self {
         let begun = u32::try_from(cycles.read().served.len()).unwrap_or(u32::MAX);
-        Self { ports, server, config, registry, cycles, begun, next_at: Instant::ZERO, now: None, unrouted: None }
+        let port_retry = PORT_RETRY;
+        Self { ports, server, config, registry, cycles, begun, next_at: Instant::ZERO, port_retry, now: None, unrouted: None }
     }
 
     fn begin(&mut self, cx: &mut Context<'_>) {
@@ -82,10 +86,14 @@ impl Churner {
         let hop = if is_late { NextHop::Pending } else { neighbour(self.server) };
         match cx.ring.tcp_connect(cx.now, SocketAddr::new(cx.ip, port), self.server, hop, &self.config) {
             Ok(socket) => {
+                self.port_retry = PORT_RETRY;
                 self.unrouted = is_late.then(|| (socket, cx.now + LATE_BY));
                 self.converse(socket);
             }
-            Err(Error::AddressInUse) => self.next_at = cx.now + PORT_RETRY,
+            Err(Error::AddressInUse) => {
+                self.next_at = cx.now + self.port_retry;
+                self.port_retry = (self.port_retry * 2).min(PORT_RETRY_MAX);
+            }
             Err(Error::NoBuffers) => self.next_at = cx.now + OPEN_RETRY,
             Err(error) => panic!("{}: a connection was refused before it was tried: {error}", cx.ip),
         }

@@ -18,8 +18,9 @@ use crate::nic::SimQueues;
 /// After how long a runner looks again whose partner is about to pass something on, or that could not take it.
 const LOOK_AGAIN: Duration = Duration::from_micros(1);
 const TRY_AGAIN: Duration = Duration::from_millis(1);
-/// How late a turn that nobody expected any more is noticed.
+/// How late a turn that nobody expected any more is noticed: at first, and at most. (The world may go on for days.)
 const LATE_LOOK: Duration = Duration::from_millis(100);
+const LATE_LOOK_MAX: Duration = Duration::from_secs(20);
 
 /// What two [`Runner`]s share.
 #[derive(Default)]
@@ -72,6 +73,7 @@ pub struct Runner {
     baton: Shared<Baton>,
     turns: Turns,
     turn_at: Instant,
+    late_look: Duration,
     beginning: Beginning,
     first: bool,
     holds: Option<Box<Conversation>>,
@@ -81,7 +83,8 @@ impl Runner {
     /// The one of two runners that doesn't begin.
     pub fn second(port: u16, config: Config, dialogue: Dialogue, transfer: Shared<Transfer>, baton: Shared<Baton>, turns: Turns) -> Self {
         let turn_at = Instant::ZERO + turns.every;
-        Self { port, config, dialogue, transfer, baton, turns, turn_at, beginning: Beginning::Done, first: false, holds: None }
+        let (late_look, beginning) = (LATE_LOOK, Beginning::Done);
+        Self { port, config, dialogue, transfer, baton, turns, turn_at, late_look, beginning, first: false, holds: None }
     }
 
     /// Begins by connecting to `server`.
@@ -206,7 +209,11 @@ impl Runner {
             // What was passed on after all turns is still somebody's to take.
             0 if self.baton.read().parcel.is_some() => Step::Until(cx.now + LATE_LOOK),
             // A clock that jumped, or a ring that could not take the connection for long, may have used the turns up before the other's last one.
-            0 => Step::IdleUntil(cx.now + LATE_LOOK),
+            0 => {
+                let look_at = cx.now + self.late_look;
+                self.late_look = (self.late_look * 2).min(LATE_LOOK_MAX);
+                Step::IdleUntil(look_at)
+            }
             // The other may have its turn after this one's.
             _ if self.turn_at <= cx.now => Step::Until(self.turn_at + LOOK_AGAIN),
             _ => Step::Until(self.turn_at),

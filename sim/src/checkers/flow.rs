@@ -317,7 +317,8 @@ impl Hash for Key {
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     ids: HashMap<Key, usize, BuildHasherDefault<TupleHasher>>,
-    endpoints: Vec<Endpoint>,
+    /// (They are large: the table's growth moves none of them.)
+    endpoints: Vec<Box<Endpoint>>,
     free: Vec<usize>,
     /// See [`Flows::unsteered`].
     unsteered: BTreeSet<(usize, Tuple)>,
@@ -356,7 +357,7 @@ impl Flows {
 
     /// All endpoints, those of connections that are over included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Endpoint> + '_ {
-        self.endpoints.iter()
+        self.endpoints.iter().map(|endpoint| &**endpoint)
     }
 
     /// Where all of them are.
@@ -376,7 +377,7 @@ impl Flows {
     pub(super) fn both(&mut self, id: usize) -> (&mut Endpoint, Option<&mut Endpoint>) {
         match self.endpoints[id].peer {
             Some(peer) if peer != id => match self.endpoints.get_disjoint_mut([id, peer]) {
-                Ok([own, peer]) => (own, Some(peer)),
+                Ok([own, peer]) => (&mut **own, Some(&mut **peer)),
                 Err(_) => unreachable!("two endpoints of the table"),
             },
             _ => (&mut self.endpoints[id], None),
@@ -413,11 +414,11 @@ impl Flows {
         }
         let id = match self.free.pop() {
             Some(id) => {
-                self.endpoints[id] = endpoint;
+                *self.endpoints[id] = endpoint;
                 id
             }
             None => {
-                self.endpoints.push(endpoint);
+                self.endpoints.push(Box::new(endpoint));
                 self.endpoints.len() - 1
             }
         };
@@ -481,7 +482,7 @@ impl Flows {
 
     /// Finds the endpoint's peer by the number that its stream begins with.
     pub(super) fn pair(&mut self, id: usize) {
-        let Endpoint { peer: None, irs: Some(irs), tuple: (local, remote), iss, .. } = self.endpoints[id] else { return };
+        let Endpoint { peer: None, irs: Some(irs), tuple: (local, remote), iss, .. } = *self.endpoints[id] else { return };
         let mut candidate = self.id((remote, local));
         while let Some(peer) = candidate {
             if self.endpoints[peer].iss == irs {
@@ -521,7 +522,7 @@ impl Flows {
 
     /// A host was told something about its path to `peer`.
     pub(super) fn heard_of(&mut self, host: usize, peer: IpAddr) {
-        let to = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.1.ip() == peer;
+        let to = |endpoint: &&mut Box<Endpoint>| endpoint.host == host && endpoint.tuple.1.ip() == peer;
         for endpoint in self.endpoints.iter_mut().filter(to) {
             endpoint.rto.delivered();
             endpoint.shadow.sender.told();
@@ -530,20 +531,20 @@ impl Flows {
 
     /// A host was told that its path to `peer` is narrow.
     pub(super) fn narrowed(&mut self, host: usize, peer: IpAddr) {
-        let to = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.1.ip() == peer;
+        let to = |endpoint: &&mut Box<Endpoint>| endpoint.host == host && endpoint.tuple.1.ip() == peer;
         self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.shadow.sender.narrow());
         self.narrow.insert((host, peer));
     }
 
     /// What a host's endpoints wanted to send to `peer` may count as sent there, and be lost: its neighbour's address is not known.
     pub(super) fn lose_silently(&mut self, host: usize, peer: IpAddr) {
-        let to = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.1.ip() == peer;
+        let to = |endpoint: &&mut Box<Endpoint>| endpoint.host == host && endpoint.tuple.1.ip() == peer;
         self.endpoints.iter_mut().filter(to).for_each(|endpoint| endpoint.lost = true);
     }
 
     /// Nobody knows any more which connections with this address left their rings.
     pub(super) fn forget_leaving(&mut self, host: usize, local: SocketAddr) {
-        let of = |endpoint: &&mut Endpoint| endpoint.host == host && endpoint.tuple.0 == local;
+        let of = |endpoint: &&mut Box<Endpoint>| endpoint.host == host && endpoint.tuple.0 == local;
         self.endpoints.iter_mut().filter(of).for_each(|endpoint| endpoint.left_at = None);
     }
 

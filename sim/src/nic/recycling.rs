@@ -20,7 +20,8 @@ impl Recycling {
         // One that is still looked at, or of another length, is not waited for.
         let free = |oldest: &Rc<[u8]>| Rc::strong_count(oldest) == 1;
         let oldest = if kept.front().is_some_and(free) || kept.len() >= KEPT_MAX { kept.pop_front() } else { None };
-        let mut bytes = oldest.filter(|oldest| oldest.len() == len && free(oldest)).unwrap_or_else(|| vec![0; len].into());
+        let mut bytes =
+            oldest.filter(|oldest| oldest.len() == len && free(oldest)).unwrap_or_else(|| core::iter::repeat_n(0, len).collect());
         let result = Rc::get_mut(&mut bytes).map(fill).expect("nobody else looks at it");
         kept.push_back(Rc::clone(&bytes));
         (bytes, result)

@@ -22,11 +22,12 @@ pub(super) fn faults(seed: u64) -> FaultSet {
     FaultSet::all().iter().filter(|class| chosen(seed, FAULTS, class.bits(), density)).collect()
 }
 
-/// At least one.
+/// At least one; on the average as many, however many kinds there are, so that a new kind makes no seed longer.
 pub(super) fn workloads(seed: u64) -> WorkloadSet {
     let mut stream = RandomStream::new(seed, Purpose::Options, WORKLOADS, DENSITY);
-    let density = stream.pick(&[0, 125_000, 125_000, 250_000, 250_000, 400_000]);
     let all: Vec<_> = WorkloadSet::all().iter().collect();
+    let wanted_ppm = stream.pick(&[0, 1_875_000, 1_875_000, 3_750_000, 3_750_000, 6_000_000]);
+    let density = wanted_ppm / u32::try_from(all.len()).unwrap_or(u32::MAX);
     let chosen: WorkloadSet = all.iter().copied().filter(|workload| chosen(seed, WORKLOADS, workload.bits(), density)).collect();
     if chosen.is_empty() { stream.pick(&all) } else { chosen }
 }

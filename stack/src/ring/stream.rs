@@ -34,11 +34,10 @@ impl<Q: Queues> Ring<Q> {
     /// (RFC 6191 s2, Linux's tcp_tw_reuse). Its rule comes with them: if there were none for the new connection, the old one would have ended its
     /// wait for nothing, and without it old duplicates could be taken for new.
     fn displace(&mut self, now: Instant, index: u32) -> Result<Option<Attached>, Error> {
-        let Some(stream) = self.slots.stream_at(index) else { return Err(Error::AddressInUse) };
-        if !stream.connection.may_be_reused(now) {
-            self.slots.rest(index);
+        if !self.slots.at(index).is_some_and(|flow| flow.may_be_reused(now)) {
             return Err(Error::AddressInUse);
         }
+        let Some(stream) = self.slots.stream_at(index) else { return Err(Error::AddressInUse) };
         let (local, remote) = (stream.local, stream.remote);
         let kept = stream.rule.filter(|_| self.config.is(Mutant::ReusedRuleDetached));
         let taken = stream.rule.take();

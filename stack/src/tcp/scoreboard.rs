@@ -104,6 +104,11 @@ impl Scoreboard {
         None
     }
 
+    /// Whether so many bytes in a row have arrived behind a hole.
+    pub(super) fn has_range_of(&self, len: usize) -> bool {
+        self.ranges.iter().any(|range| range.end.since(range.start) >= len)
+    }
+
     /// The first hole in `[from, to)`.
     pub(super) fn next_hole(&self, from: SeqNumber, to: SeqNumber) -> Option<(SeqNumber, SeqNumber)> {
         let mut start = from;

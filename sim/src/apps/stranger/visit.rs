@@ -89,6 +89,8 @@ pub(super) struct Session {
     window: u16,
     tries: u32,
     moves: u32,
+    /// The time until it repeats its last acknowledgment, while neither side has anything new.
+    pause: Duration,
 }
 
 type Send<'a> = &'a mut dyn FnMut(&Outgoing<'_>);
@@ -102,6 +104,7 @@ impl Session {
             visited,
             began_at: now,
             next_at: now,
+            pause: visit.interval,
             iss,
             irs: None,
             una: first,
@@ -142,6 +145,8 @@ impl Session {
             self.nxt = later(self.nxt, self.una);
         }
         self.edge = later(self.edge, arrived.ack.wrapping_add(u32::from(arrived.window)));
+        self.pause = self.visit.interval;
+        self.next_at = self.next_at.min(now + self.pause);
         let end = arrived.seq.wrapping_add(arrived.len);
         if distance(arrived.seq, self.rcv_nxt) < 0 {
             self.beyond = Some((arrived.seq, end)).filter(|_| arrived.len > 0);
@@ -266,8 +271,11 @@ impl Session {
         }
         if before == self.nxt {
             self.bare(self.nxt, self.rcv_nxt, ACK, &[], send);
+            self.pause = (self.pause * 2).min(RETRY);
+        } else {
+            self.pause = self.visit.interval;
         }
-        Some(now + self.visit.interval)
+        Some(now + self.pause)
     }
 
     /// Sends what comes next, if the window has room for it.

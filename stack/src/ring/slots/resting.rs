@@ -126,6 +126,15 @@ impl<Q: Queues> Flow<Q> {
         }
     }
 
+    /// Of a connection, at rest or not: see [`tcp::Connection::may_be_reused`]. (Whoever looks for a free port asks many.)
+    pub(in crate::ring) fn may_be_reused(&self, now: Instant) -> bool {
+        match self {
+            Self::Stream(stream) => stream.connection.may_be_reused(now),
+            Self::Resting(resting) => resting.rest.may_be_reused(now),
+            Self::Listener(_) | Self::Udp(_) => false,
+        }
+    }
+
     /// Of a connection, at rest or not: its flow rule.
     pub(in crate::ring) fn stream_rule(&self) -> Option<RuleId> {
         match self {

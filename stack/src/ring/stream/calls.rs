@@ -63,9 +63,7 @@ impl<Q: Queues> Ring<Q> {
     /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
     pub fn tcp_is_free(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> bool {
         let Some(index) = self.demux.exact(FlowKey::new(Protocol::Tcp, local, remote)) else { return true };
-        let may_be_reused = self.slots.stream_at(index).is_some_and(|stream| stream.connection.may_be_reused(now));
-        self.slots.rest(index);
-        may_be_reused
+        self.slots.at(index).is_some_and(|flow| flow.may_be_reused(now))
     }
 
     /// Says where a connection that was opened with [`NextHop::Pending`] goes: its SYN leaves now.

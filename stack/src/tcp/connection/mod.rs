@@ -427,8 +427,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// apart (RFC 6191 s2): both sides' clocks must have ticked since, at the slowest rate that RFC 7323 s5.4 allows (as Linux's
     /// tcp_tw_reuse).
     pub fn may_be_reused(&self, now: Instant) -> bool {
-        let ticked = now.since(self.last_rx) >= TIMESTAMP_TICK_MAX || self.config.is(Mutant::ReusedAtOnce);
-        self.state == State::TimeWait && self.agreement.timestamps && ticked
+        self.state == State::TimeWait && self.agreement.timestamps && have_clocks_ticked(now, self.last_rx, &self.config)
     }
 
     /// The first sequence number that it has not used.
@@ -535,4 +534,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn out_of_order_blocks(&self) -> usize {
         self.reassembly.as_ref().map_or(0, |reassembly| reassembly.block_count())
     }
+}
+
+/// Whether timestamps tell what is sent now from what came before ([`Connection::may_be_reused`]).
+fn have_clocks_ticked(now: Instant, last_rx: Instant, config: &Config) -> bool {
+    now.since(last_rx) >= TIMESTAMP_TICK_MAX || config.is(Mutant::ReusedAtOnce)
 }

@@ -15,9 +15,10 @@ use crate::wire::tcp::SeqNumber;
 pub(crate) const PATH_MTU_TIME: Duration = Duration::from_secs(600);
 /// What is tried first when full segments vanish without a word (Linux's tcp_base_mss).
 const BLACK_HOLE_MSS: u16 = 1024;
-/// Timeouts of the same full segment after which the path counts as a black hole (RFC 2923 s2.1; Linux, with tcp_mtu_probing=1,
-/// waits for one more).
-const BLACK_HOLE_TIMEOUTS: u32 = 2;
+/// Timeouts of the same full segment after which the path counts as a black hole (RFC 2923 s2.1; as many as Linux waits for, with tcp_mtu_probing=1).
+const BLACK_HOLE_TIMEOUTS: u32 = 3;
+/// As many where a segment as long, which was sent later, has arrived: then this one was lost again and again by chance, unless the path has changed since.
+const UNLIKELY_BLACK_HOLE_TIMEOUTS: u32 = 6;
 
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The path carries packets of at most `mtu` bytes (RFC 1191), as somebody else was told: what is sent from now on has no more. What is on its way may be as
@@ -66,8 +67,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn suspect_black_hole(&mut self, now: Instant) {
         let full = self.in_flight() >= self.mss && self.send.end().since(self.snd_una) >= self.mss;
         let full = full || self.config.is(Mutant::BlackHoleBySmallSegments);
+        let is_unlikely = self.agreement.sack && self.scoreboard.has_range_of(self.mss);
+        let timeouts_min = if is_unlikely { UNLIKELY_BLACK_HOLE_TIMEOUTS } else { BLACK_HOLE_TIMEOUTS };
         let timeouts = self.retries + 1;
-        if self.config.black_hole_detection && full && timeouts >= BLACK_HOLE_TIMEOUTS {
+        if self.config.black_hole_detection && full && timeouts >= timeouts_min {
             let mss = self.mss as u16 + if self.agreement.timestamps { crate::tcp::handshake::TIMESTAMPS_LEN as u16 } else { 0 };
             let smaller = if mss > BLACK_HOLE_MSS { BLACK_HOLE_MSS } else { mss / 2 };
             let family = self.config.family;

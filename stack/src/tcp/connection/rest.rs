@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Connection, Phase};
+use super::{Connection, Phase, have_clocks_ticked};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::flow::Counters;
 use crate::tcp::handshake::Agreement;
@@ -85,6 +85,11 @@ impl Rest {
             Kind::HalfOpen(_) => State::SynReceived,
             Kind::TimeWait(_) => State::TimeWait,
         }
+    }
+
+    /// See [`Connection::may_be_reused`].
+    pub(crate) fn may_be_reused(&self, now: Instant) -> bool {
+        self.state() == State::TimeWait && self.agreement.timestamps && have_clocks_ticked(now, self.last_rx, &self.config)
     }
 
     /// (Whoever sets what all connections do, sets it here too.)

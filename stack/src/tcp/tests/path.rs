@@ -121,6 +121,23 @@ fn a_black_hole_is_found() {
 }
 
 #[test]
+fn a_segment_that_is_lost_again_and_again_is_no_black_hole() {
+    let mut pair = Pair::plain();
+    let (mut first, mut left) = (None, 4);
+    pair.lose(move |packet| {
+        let is_data = packet.from == A && !packet.payload.is_empty();
+        let is_lost = is_data && left > 0 && *first.get_or_insert(packet.header.seq) == packet.header.seq;
+        left -= i32::from(is_lost);
+        is_lost
+    });
+    let data = pattern(20_000);
+    pair.write(A, &data).unwrap();
+    pair.run(ms(15_000));
+    assert_eq!(pair.read(B), data);
+    assert_eq!(pair.a.mss(), 1448, "others as long arrived");
+}
+
+#[test]
 fn without_detection_a_black_hole_stays_one() {
     let config = Config { black_hole_detection: false, ..Config::default() };
     let mut pair = Pair::open(&config, &config);
