@@ -4,11 +4,11 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use ringway_sim::{Episodes, Faults, LinkConfig};
+use ringway_sim::{Episodes, FaultCounts, Faults, LinkConfig};
 use rustix::process::Signal;
 
 use super::{Ends, carried};
-use crate::harness::{Case, Relayed, Relaying, World, free_port, retransmitted};
+use crate::harness::{Case, Output, Relaying, World, free_port, retransmitted};
 use crate::{http, nginx, redis, sockperf};
 
 /// By IPv6, and whether who serves is on Ringway, and who asks.
@@ -65,14 +65,16 @@ fn through(name: &str, link: LinkConfig, ways: &[(bool, [bool; 2])], bytes: u64,
     for &way in ways {
         let case = Case::new(name);
         let (cable, relaying) = Relaying::lay(SEED, link);
+        let began = Instant::now();
         carried(case, &cable, way, bytes, &[], &test);
-        has_struck(&link.faults, &relaying.finish());
+        let relayed = relaying.finish();
+        println!("{name}, in {:.2?}: {relayed}", began.elapsed());
+        has_struck(&link.faults, &relayed.counts);
     }
 }
 
 /// Each fault that there is strength for has struck.
-fn has_struck(faults: &Faults, Relayed { counts, passed }: &Relayed) {
-    println!("  {passed:?} frames came and left: {:?}", counts.named().filter(|(_, count)| *count > 0).collect::<Vec<_>>());
+fn has_struck(faults: &Faults, counts: &FaultCounts) {
     let expected = [
         (faults.loss_ppm > 0, counts.lost),
         (faults.duplication_ppm > 0, counts.duplicated),
@@ -187,10 +189,12 @@ fn names(name: &str, link: LinkConfig) {
         std::fs::write(&config, format!("{options}address=/name.test/192.0.2.7\n")).expect("its configuration");
         let server = ends.server("dnsmasq").args(&format!("-k -C {}", config.display())).serve(port);
         let list = case.path("questions");
-        std::fs::write(&list, "name.test\n".repeat(40)).expect("the questions");
+        std::fs::write(&list, "name.test\n".repeat(25)).expect("the questions");
         let ask = |words: &str| ends.client("dig").args(&format!("@{host} -p {port} +short {words}")).run().stdout;
+        // (It says in a comment that it asks again.)
         let answers = ask(&format!("+timeout=1 +tries=10 -f {}", list.display()));
-        assert_eq!(answers, "192.0.2.7\n".repeat(40));
+        let answers: Vec<_> = answers.lines().filter(|line| !line.starts_with(';')).collect();
+        assert_eq!(answers, ["192.0.2.7"; 25]);
         for _ in 0..3 {
             assert_eq!(ask("+timeout=20 +tcp name.test"), "192.0.2.7\n");
         }
@@ -207,16 +211,19 @@ fn names_with_five_percent_lost() {
 
 #[test]
 fn names_with_everything() {
-    names("faults-dns-everything", everything());
+    // (So few frames that one in a hundred is none.)
+    let link = everything();
+    let faults = Faults { reordering_ppm: 100_000, ..link.faults };
+    names("faults-dns-everything", LinkConfig { faults, ..link });
 }
 
 /// One message after the other.
-fn ping_pong(name: &str, link: LinkConfig, options: &str, verdict: impl Fn(&crate::harness::Output)) {
-    const WAYS_OF_IPV4: [(bool, [bool; 2]); 3] = [(false, [true, false]), (false, [false, true]), (false, [true, true])];
+fn ping_pong(name: &str, link: LinkConfig, protocol: &str, options: &str, verdict: impl Fn(&Output)) {
+    const WAYS_OF_IPV4: [(bool, [bool; 2]); 2] = [(false, [true, false]), (false, [false, true])];
     through(name, link, &WAYS_OF_IPV4, 5_000, |ends| {
         let (port, host) = (free_port(), ends.host());
-        let mut server = ends.server("sockperf").args(&format!("server -i {host} -p {port} {options}")).serve(port);
-        let client = format!("ping-pong -i {host} -p {port} {options} -t 1 --mps 5000000 -m 1400 --data-integrity");
+        let mut server = ends.server("sockperf").args(&format!("server -i {host} -p {port} {protocol}")).serve(port);
+        let client = format!("ping-pong -i {host} -p {port} {protocol} {options} -t 1 --mps 5000000 -m 1400");
         verdict(&ends.client("sockperf").args(&client).run());
         server.wait_said("[SERVER] listen on:");
         server.stop(Signal::INT);
@@ -227,14 +234,13 @@ fn ping_pong(name: &str, link: LinkConfig, options: &str, verdict: impl Fn(&crat
 /// What a checksum tells of reaches nobody.
 #[test]
 fn sockperf_with_flipped_bits() {
-    ping_pong("faults-sockperf-corruption", link(corruption()), "--tcp", |client| sockperf::right(client, "ping-pong"));
+    ping_pong("faults-sockperf-corruption", link(corruption()), "--tcp", "--data-integrity", |client| sockperf::right(client, "ping-pong"));
 }
 
 /// Who reads datagrams gets those that come twice, twice.
 #[test]
 fn sockperf_with_duplicates() {
-    ping_pong("faults-sockperf-duplication", link(duplication()), "", |client| {
-        assert!(!client.stdout.contains("data integrity test failed"), "{}", client.stdout);
+    ping_pong("faults-sockperf-duplication", link(duplication()), "", "", |client| {
         assert!(sockperf::count(&client.stdout, "duplicated messages") > 0, "{}", client.stdout);
     });
 }

@@ -1,6 +1,8 @@
 //! A relay between the ends of a cable, in a namespace between theirs: each has a veth pair with it, and every frame goes through the simulator's link faults,
 //! in real time. The frames are those of a wire, MTU-sized and with their checksums: what the kernel would leave to a card is switched off.
 
+use core::fmt;
+use std::fs;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::process::Command;
@@ -16,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
-use super::cable::{Cable, Namespace, join};
+use super::cable::{Cable, End, Namespace, join};
 
 /// The relay's interfaces: towards who asks, and towards who serves.
 const INTERFACES: [&str; 2] = ["r0", "r1"];
@@ -38,6 +40,14 @@ pub(crate) struct Relayed {
     pub(crate) passed: [u64; 2],
 }
 
+impl fmt::Display for Relayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [arrived, left] = self.passed;
+        write!(f, "{arrived} frames came, {left} left")?;
+        self.counts.named().filter(|(_, count)| *count > 0).try_for_each(|(name, count)| write!(f, ", {name} {count}"))
+    }
+}
+
 /// A relay at work. It ends with this.
 pub(crate) struct Relaying {
     so_far: Arc<Mutex<Relayed>>,
@@ -55,6 +65,7 @@ impl Relaying {
             join((end.namespace(), end.interface), (&between, interface));
             as_on_a_wire(end.namespace(), end.interface);
             as_on_a_wire(&between, interface);
+            is_unique(end);
             // (The kernel here has no address, and nothing to say.)
             between.ip(&format!("link set {interface} addrgenmode none\nlink set {interface} up\n"));
         }
@@ -67,17 +78,13 @@ impl Relaying {
         (cable, Self { so_far, stop: Some(stop), thread: Some(thread), _between: between })
     }
 
-    pub(crate) fn so_far(&self) -> Relayed {
-        *self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends it; what it has done.
     pub(crate) fn finish(mut self) -> Relayed {
         self.stop = None;
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
-        self.so_far()
+        *self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,6 +100,13 @@ fn as_on_a_wire(namespace: &Namespace, interface: &str) {
     let options = format!("-K {interface} tx off tso off gso off gro off");
     let set = namespace.within(|| Command::new("ethtool").args(options.split(' ')).output().expect("cargo xtask test installs ethtool"));
     assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+}
+
+/// Nobody else has its link-local address, so that the kernel need not ask for that first: until it has, it asks for no neighbour that Ringway wants, and a
+/// transfer's time would say little else.
+fn is_unique(end: &End) {
+    let setting = format!("/proc/sys/net/ipv6/conf/{}/accept_dad", end.interface);
+    end.within(|| fs::write(&setting, "0")).expect("the interface has IPv6");
 }
 
 /// A socket that has every frame of an interface.
