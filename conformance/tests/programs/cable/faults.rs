@@ -153,12 +153,12 @@ fn curl_with_everything() {
 
 /// Twenty connections that ask and are answered, and as many that write on without waiting.
 fn requests(name: &str, link: LinkConfig) {
-    through(name, link, &WAYS, 200_000, |ends| {
+    through(name, link, &WAYS, 100_000, |ends| {
         let (port, host) = (free_port(), ends.host());
         let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
         let benchmark = |options: &str| ends.client("redis-benchmark").args(&format!("-h {host} -p {port} {options} --csv")).run().stdout;
-        redis::measured(&benchmark("-n 1000 -c 20 -d 100 -t set,get"), 2);
-        redis::measured(&benchmark("-n 4000 -c 20 -P 16 -t set"), 1);
+        redis::measured(&benchmark("-n 600 -c 20 -d 100 -t set,get"), 2);
+        redis::measured(&benchmark("-n 3000 -c 20 -P 16 -t set"), 1);
         server.stop(Signal::TERM);
         ["redis-server", "redis-benchmark"]
     });
@@ -213,7 +213,7 @@ fn names_with_five_percent_lost() {
 fn names_with_everything() {
     // (So few frames that one in a hundred is none.)
     let link = everything();
-    let faults = Faults { reordering_ppm: 100_000, ..link.faults };
+    let faults = Faults { loss_ppm: 20_000, corruption_ppm: 20_000, reordering_ppm: 100_000, ..link.faults };
     names("faults-dns-everything", LinkConfig { faults, ..link });
 }
 
