@@ -10,10 +10,12 @@ pub(crate) mod icmp;
 mod lane;
 mod partition;
 mod strike;
+mod weather;
 
-pub(crate) use lane::{Conditions, Lane};
+pub(crate) use lane::Lane;
 pub(crate) use partition::{Cut, Cuts, Drawer, HostSet};
 pub use strike::Strike;
+pub(crate) use weather::{Conditions, WEATHER};
 
 use core::fmt;
 use core::time::Duration;

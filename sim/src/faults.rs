@@ -13,8 +13,8 @@ mod link;
 mod mishap;
 
 pub use counts::FaultCounts;
-pub(crate) use episodes::Course;
 pub use episodes::Episodes;
+pub(crate) use episodes::{Course, Plan, TIMED};
 pub use forgery::Forgery;
 pub use host::HostFaults;
 pub use link::Faults;

@@ -72,6 +72,7 @@
 //! - [`machine`]: hosts with several NICs, whose programs call [`ringway_stack::socket`]; [`machines`]: what two of them go through, and its laws
 //! - [`migrations`]: connections that go over to other MAC addresses while data flow, as those of `libvma.so` do, and how their peers follow
 //! - [`deaths`]: a world of its own, whose device tells of a host's death, and how connections must end then
+//! - [`Relay`]: a link with these faults alone, for frames and a clock of your own
 //! - [`connectx`]: a ConnectX as a driver meets it, bytes in queues; it stands alone, beside the simulated NIC
 //! - [`trace`]: hash, pcapng and text
 //! - [`timeline`]: a trace as a page for a browser
@@ -102,6 +103,7 @@ pub mod program;
 mod queue;
 pub mod random;
 mod reached;
+pub mod relay;
 mod report;
 pub mod scenario;
 mod segment;
@@ -118,6 +120,7 @@ pub use host::{App, Context, Host, HostConfig, Step};
 pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimQueues, SimRx, SimTx, Strength};
 pub use program::{Case, check};
 pub use reached::{Reached, State};
+pub use relay::Relay;
 pub use report::{Report, assert_deterministic};
 pub use sockets::{Lending, Sockets};
 pub use trace::{Trace, TraceHash};

@@ -114,8 +114,7 @@ impl<E> EventQueue<E> {
     }
 
     /// When the next event happens.
-    #[cfg(test)]
-    fn next_at(&self) -> Option<Instant> {
+    pub(crate) fn next_at(&self) -> Option<Instant> {
         let head = self.heads.peek().map(|Reverse(key)| key.at());
         head.into_iter().chain(self.prompt.front().map(|first| first.at)).min()
     }

@@ -235,41 +235,15 @@ impl Trace {
     }
 
     fn count(&mut self, what: What) {
-        let counts = &mut self.counts;
         let counter = match what {
             What::Sent | What::Delivered | What::NoReceiver | What::Injected | What::Refused(RxDrop::Down) => return,
-            What::Befell(mishap) => match mishap {
-                Mishap::Squeezed { .. } => &mut counts.bandwidth_changes,
-                Mishap::PathShrank { .. } => &mut counts.mtu_changes,
-                Mishap::Partitioned { .. } => &mut counts.partitions,
-                Mishap::CarrierLost => &mut counts.flaps,
-                Mishap::ClockJumped { .. } => &mut counts.clock_jumps,
-                Mishap::Paused => &mut counts.pauses,
-                Mishap::Crashed => &mut counts.crashes,
-                Mishap::Moved { .. } | Mishap::Forgot => &mut counts.neighbour_changes,
-                Mishap::Attacked => &mut counts.icmp_forged,
-                Mishap::Forged { believed, .. } => {
-                    counts.lied += u64::from(believed);
-                    &mut counts.forged
-                }
-                // Counted by the frames that it delays, or the end of something counted.
-                Mishap::Delayed { .. } | Mishap::CarrierFound | Mishap::Resumed | Mishap::Restarted => return,
-            },
-            What::Refused(_) | What::Struck(_, Strike::QueueFull) => &mut counts.queue_full,
-            What::Struck(_, Strike::Lost) => &mut counts.lost,
-            What::Struck(_, Strike::FrameCheck) => &mut counts.frame_check,
-            What::Struck(_, Strike::Corrupted { .. }) => &mut counts.corrupted,
-            What::Struck(_, Strike::HeldBack { .. }) => &mut counts.held_back,
-            What::Struck(_, Strike::Duplicated { .. }) => &mut counts.duplicated,
-            What::Struck(_, Strike::BurstLost) => &mut counts.burst_lost,
-            What::Struck(_, Strike::HiddenCorruption { .. }) => &mut counts.hidden_corrupted,
-            What::Struck(_, Strike::Delayed { .. }) => &mut counts.delayed,
-            What::Struck(_, Strike::TooLong { .. }) => &mut counts.too_long,
-            What::Struck(_, Strike::Partitioned) => &mut counts.partitioned,
-            What::Struck(_, Strike::OneWay) => &mut counts.one_way,
-            What::Struck(_, Strike::LinkDown) => &mut counts.link_down,
-            What::Struck(_, Strike::HostDown) => &mut counts.host_down,
-            What::Struck(_, Strike::IcmpDelayed { .. }) => &mut counts.icmp_delayed,
+            What::Befell(mishap) => {
+                self.counts.lied += u64::from(matches!(mishap, Mishap::Forged { believed: true, .. }));
+                let Some(counter) = self.counts.of_mishap(mishap) else { return };
+                counter
+            }
+            What::Refused(_) => &mut self.counts.queue_full,
+            What::Struck(_, strike) => self.counts.of_strike(strike),
         };
         *counter += 1;
     }

@@ -79,7 +79,7 @@ const MUTANTS: [&str; 13] = [
     "moves",
 ];
 
-const PROGRAMS: [Package; 29] = [
+const PROGRAMS: [Package; 30] = [
     Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
@@ -106,6 +106,7 @@ const PROGRAMS: [Package; 29] = [
     Package::TSHARK,
     Package::DNSMASQ,
     Package::DIG,
+    Package::ETHTOOL,
     Package::JAVA,
     Package::NODE,
     Package::GO,

@@ -1,6 +1,7 @@
 //! Real programs at the two ends of a cable: those that serve on Ringway's interface, those that ask, and both, and the kernel at the other end, where one of them
 //! is not. They get what they would get of the kernel at both.
 
+mod faults;
 mod runtimes;
 mod servers;
 
@@ -30,22 +31,31 @@ fn each_way_of_ipv4(name: &str, bytes: u64, shared: &[&str], test: impl Fn(&Ends
 }
 
 fn ways(name: &str, bytes: u64, shared: &[&str], ways: &[(bool, [bool; 2])], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
-    for &(is_v6, ringway) in ways {
-        let case = Case::new(name);
-        let cable = Cable::lay();
-        let programs = test(&Ends { case: &case, cable: &cable, ringway, is_v6 });
-        cable.is_bare();
-        if case.world() == World::Ringway {
-            let reports = case.reports();
-            for (program, _) in programs.iter().zip(ringway).filter(|(program, is_on)| *is_on && !shared.contains(program)) {
-                let mine =
-                    reports.iter().filter(|report| program.starts_with(report.program.as_str()) || report.program.starts_with(program));
-                let moved: u64 = mine.map(|report| report.ring.rx_bytes + report.ring.tx_bytes).sum();
-                assert!(moved >= bytes, "{program} moved {moved} bytes by its rings, of {bytes} ({ringway:?}): {reports:#?}");
-            }
-        }
-        case.done();
+    for &way in ways {
+        carried(Case::new(name), &Cable::lay(), way, bytes, shared, &test);
     }
+}
+
+/// Runs a case one way, on this cable.
+fn carried(
+    case: Case,
+    cable: &Cable,
+    (is_v6, ringway): (bool, [bool; 2]),
+    bytes: u64,
+    shared: &[&str],
+    test: impl Fn(&Ends<'_>) -> [&'static str; 2],
+) {
+    let programs = test(&Ends { case: &case, cable, ringway, is_v6 });
+    cable.is_bare();
+    if case.world() == World::Ringway {
+        let reports = case.reports();
+        for (program, _) in programs.iter().zip(ringway).filter(|(program, is_on)| *is_on && !shared.contains(program)) {
+            let mine = reports.iter().filter(|report| program.starts_with(report.program.as_str()) || report.program.starts_with(program));
+            let moved: u64 = mine.map(|report| report.ring.rx_bytes + report.ring.tx_bytes).sum();
+            assert!(moved >= bytes, "{program} moved {moved} bytes by its rings, of {bytes} ({ringway:?}): {reports:#?}");
+        }
+    }
+    case.done();
 }
 
 impl<'c> Ends<'c> {

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use ringway_stack::Instant;
 
 use super::classes::Classes;
-use super::{Arrival, Direction, Frame, LinkConfig, Marks, Strike};
+use super::{Arrival, Conditions, Direction, Frame, LinkConfig, Marks, Strike};
 use crate::dissect;
 
 /// Preamble, start delimiter, frame check sequence and inter-frame gap (IEEE 802.3): they take time on the wire.
@@ -23,21 +23,6 @@ pub(crate) struct Passage {
     pub(crate) strikes: ArrayVec<Strike, 8>,
     /// The frame as it was before; absent only if nothing befell it.
     pub(crate) before: Option<Frame>,
-}
-
-/// What an episode makes of a link while it lasts. The default: nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Conditions {
-    /// In place of the configured one, if less.
-    pub(crate) bandwidth_bps: Option<u64>,
-    /// In place of the configured one, if less.
-    pub(crate) queue_bytes_max: Option<usize>,
-    /// On top of the configured latency, and the jitter on top of that.
-    pub(crate) delay: Option<(Duration, Duration)>,
-    /// In place of the configured one, if less.
-    pub(crate) mtu: Option<u16>,
-    /// There is no carrier.
-    pub(crate) down: bool,
 }
 
 /// One way along a link.

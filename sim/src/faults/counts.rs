@@ -2,6 +2,9 @@
 
 use core::ops::AddAssign;
 
+use super::Mishap;
+use crate::fabric::Strike;
+
 macro_rules! counts {
     ($($(#[$doc:meta])+ $name:ident),+ $(,)?) => {
         /// How often each fault struck.
@@ -96,4 +99,44 @@ counts! {
     forged,
     /// Lies of his about the address of a neighbour that the host knew by ARP.
     lied,
+}
+
+impl FaultCounts {
+    /// The count of what befell a frame.
+    pub(crate) fn of_strike(&mut self, strike: Strike) -> &mut u64 {
+        match strike {
+            Strike::QueueFull => &mut self.queue_full,
+            Strike::Lost => &mut self.lost,
+            Strike::FrameCheck => &mut self.frame_check,
+            Strike::Corrupted { .. } => &mut self.corrupted,
+            Strike::HeldBack { .. } => &mut self.held_back,
+            Strike::Duplicated { .. } => &mut self.duplicated,
+            Strike::BurstLost => &mut self.burst_lost,
+            Strike::HiddenCorruption { .. } => &mut self.hidden_corrupted,
+            Strike::Delayed { .. } => &mut self.delayed,
+            Strike::TooLong { .. } => &mut self.too_long,
+            Strike::Partitioned => &mut self.partitioned,
+            Strike::OneWay => &mut self.one_way,
+            Strike::LinkDown => &mut self.link_down,
+            Strike::HostDown => &mut self.host_down,
+            Strike::IcmpDelayed { .. } => &mut self.icmp_delayed,
+        }
+    }
+
+    /// The count of what befell a host or a link as a whole; `None`: it is counted by the frames that it delays, or is the end of something counted.
+    pub(crate) fn of_mishap(&mut self, mishap: Mishap) -> Option<&mut u64> {
+        Some(match mishap {
+            Mishap::Squeezed { .. } => &mut self.bandwidth_changes,
+            Mishap::PathShrank { .. } => &mut self.mtu_changes,
+            Mishap::Partitioned { .. } => &mut self.partitions,
+            Mishap::CarrierLost => &mut self.flaps,
+            Mishap::ClockJumped { .. } => &mut self.clock_jumps,
+            Mishap::Paused => &mut self.pauses,
+            Mishap::Crashed => &mut self.crashes,
+            Mishap::Moved { .. } | Mishap::Forgot => &mut self.neighbour_changes,
+            Mishap::Attacked => &mut self.icmp_forged,
+            Mishap::Forged { .. } => &mut self.forged,
+            Mishap::Delayed { .. } | Mishap::CarrierFound | Mishap::Resumed | Mishap::Restarted => return None,
+        })
+    }
 }

@@ -2,7 +2,23 @@
 
 use core::time::Duration;
 
+use super::FaultSet;
 use crate::random::{Purpose, RandomStream};
+
+/// The classes that strike in episodes.
+pub(crate) const TIMED: [(FaultSet, Purpose); 11] = [
+    (FaultSet::DELAY, Purpose::Delay),
+    (FaultSet::BANDWIDTH, Purpose::Bandwidth),
+    (FaultSet::MTU, Purpose::Mtu),
+    (FaultSet::PARTITION, Purpose::Partition),
+    (FaultSet::ONE_WAY, Purpose::OneWay),
+    (FaultSet::FLAP, Purpose::Flap),
+    (FaultSet::CLOCK, Purpose::Clock),
+    (FaultSet::PAUSE, Purpose::Pause),
+    (FaultSet::CRASH, Purpose::Crash),
+    (FaultSet::NEIGHBOUR, Purpose::Neighbour),
+    (FaultSet::ICMP, Purpose::IcmpForged),
+];
 
 /// How often a fault class strikes in virtual time, and for how long. The default: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

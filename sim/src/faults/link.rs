@@ -86,4 +86,17 @@ impl Faults {
             ..self
         }
     }
+
+    /// When `class` strikes a link; never, if it is none of a link's that strike in episodes.
+    pub(crate) fn episodes(&self, class: FaultSet) -> Episodes {
+        match class {
+            FaultSet::DELAY => self.delay,
+            FaultSet::BANDWIDTH => self.bandwidth,
+            FaultSet::MTU => self.mtu,
+            FaultSet::PARTITION => self.partition,
+            FaultSet::ONE_WAY => self.one_way,
+            FaultSet::FLAP => self.flap,
+            _ => Episodes::default(),
+        }
+    }
 }

@@ -9,25 +9,10 @@ use ringway_stack::device::{DeviceEvent, MacAddr};
 use super::{HostId, World};
 use crate::fabric::forge::Attacker;
 use crate::fabric::{Cut, Direction, Drawer, HostSet};
-use crate::faults::{Course, Episodes, FaultSet, HostFaults, Mishap};
+use crate::faults::{Course, Episodes, FaultSet, HostFaults, Mishap, TIMED};
 use crate::network::Event;
 use crate::nic::LeftBehind;
-use crate::random::{Purpose, RandomStream, SplitMix, scale};
-
-/// The classes that strike in episodes.
-const TIMED: [(FaultSet, Purpose); 11] = [
-    (FaultSet::DELAY, Purpose::Delay),
-    (FaultSet::BANDWIDTH, Purpose::Bandwidth),
-    (FaultSet::MTU, Purpose::Mtu),
-    (FaultSet::PARTITION, Purpose::Partition),
-    (FaultSet::ONE_WAY, Purpose::OneWay),
-    (FaultSet::FLAP, Purpose::Flap),
-    (FaultSet::CLOCK, Purpose::Clock),
-    (FaultSet::PAUSE, Purpose::Pause),
-    (FaultSet::CRASH, Purpose::Crash),
-    (FaultSet::NEIGHBOUR, Purpose::Neighbour),
-    (FaultSet::ICMP, Purpose::IcmpForged),
-];
+use crate::random::{Purpose, RandomStream};
 
 /// A class at a host, or at its link.
 type Spot = (usize, FaultSet);
@@ -203,18 +188,12 @@ impl World {
         let link = self.network.fabric.lane(host, Direction::Down).config().faults;
         let own = self.hosts[host].faults;
         match class {
-            FaultSet::DELAY => link.delay,
-            FaultSet::BANDWIDTH => link.bandwidth,
-            FaultSet::MTU => link.mtu,
-            FaultSet::PARTITION => link.partition,
-            FaultSet::ONE_WAY => link.one_way,
-            FaultSet::FLAP => link.flap,
             FaultSet::CLOCK => own.clock,
             FaultSet::PAUSE => own.pause,
             FaultSet::CRASH => own.crash,
             FaultSet::NEIGHBOUR => own.neighbour,
             FaultSet::ICMP => own.icmp,
-            _ => Episodes::default(),
+            _ => link.episodes(class),
         }
     }
 
@@ -256,9 +235,7 @@ impl World {
     /// Undoes what an episode did.
     fn undo(&mut self, (host, class): Spot) {
         match class {
-            FaultSet::DELAY => self.network.fabric.weather(host, |c| c.delay = None),
-            FaultSet::BANDWIDTH => self.network.fabric.weather(host, |c| (c.bandwidth_bps, c.queue_bytes_max) = (None, None)),
-            FaultSet::MTU => self.network.fabric.weather(host, |c| c.mtu = None),
+            FaultSet::DELAY | FaultSet::BANDWIDTH | FaultSet::MTU => self.network.fabric.weather(host, |conditions| conditions.end(class)),
             FaultSet::PARTITION | FaultSet::ONE_WAY => {
                 self.network.fabric.cuts.remove(Drawer::Episode { link: host, one_way: class == FaultSet::ONE_WAY });
             }
@@ -278,31 +255,9 @@ impl World {
 
     /// A link gets slower, narrower, or carries shorter packets.
     fn degrade(&mut self, host: usize, class: FaultSet, detail: u64) {
-        let config = *self.network.fabric.lane(host, Direction::Down).config();
-        let mut dice = SplitMix(detail);
-        let mut part = |of: Duration| of.mul_f64(scale(dice.next(), 1 << 20) as f64 / f64::from(1 << 20));
-        let mishap = match class {
-            FaultSet::DELAY => Mishap::Delayed { by: part(config.faults.delay_max), jitter: config.faults.jitter_max },
-            FaultSet::BANDWIDTH => {
-                let (bps, queue) = (config.bandwidth_bps.unwrap_or(10_000_000_000), config.queue_bytes_max);
-                let queue_min = config.faults.queue_bytes_min.min(queue);
-                Mishap::Squeezed {
-                    bps: magnitude(dice.next(), config.faults.bandwidth_bps_min.min(bps), bps),
-                    queue: queue_min + usize::try_from(scale(dice.next(), (queue - queue_min) as u64)).unwrap_or(0),
-                }
-            }
-            _ => {
-                let least = config.faults.mtu_min.max(576);
-                Mishap::PathShrank { mtu: least + u16::try_from(scale(dice.next(), u64::from(1500u16.saturating_sub(least)))).unwrap_or(0) }
-            }
-        };
+        let mishap = self.network.fabric.lane(host, Direction::Down).config().episode(class, detail);
         self.befell(host, mishap);
-        self.network.fabric.weather(host, |c| match mishap {
-            Mishap::Delayed { by, jitter } => c.delay = Some((by, jitter)),
-            Mishap::Squeezed { bps, queue } => (c.bandwidth_bps, c.queue_bytes_max) = (Some(bps), Some(queue)),
-            Mishap::PathShrank { mtu } => c.mtu = Some(mtu),
-            _ => {}
-        });
+        self.network.fabric.weather(host, |conditions| conditions.begin(mishap));
     }
 
     fn carrier(&mut self, host: usize, up: bool) {
@@ -383,14 +338,6 @@ impl World {
     fn befell(&mut self, host: usize, mishap: Mishap) {
         self.network.trace.befell(self.network.now, host, mishap);
     }
-}
-
-/// A number from `low` to `high`, each order of magnitude as likely as any other.
-fn magnitude(bits: u64, low: u64, high: u64) -> u64 {
-    let (low_log, high_log) = (low.max(1).ilog2(), high.max(1).ilog2());
-    let mut dice = SplitMix(bits);
-    let base = 1u64 << (low_log + u32::try_from(scale(dice.next(), u64::from(high_log - low_log + 1))).unwrap_or(0));
-    (base + scale(dice.next(), base)).clamp(low, high)
 }
 
 #[cfg(test)]

@@ -18,9 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than any case takes: a namespace ends with its last process.
 const HELD_FOR_S: &str = "1200";
 
+/// A network namespace, which ends with this.
+pub(crate) struct Namespace {
+    holder: Child,
+}
+
 /// An end of the cable: a network namespace with an interface, and its addresses.
 pub(crate) struct End {
-    holder: Child,
+    namespace: Namespace,
     pub(crate) interface: &'static str,
     pub(crate) v4: Ipv4Addr,
     pub(crate) v6: Ipv6Addr,
@@ -34,20 +39,28 @@ pub(crate) struct Cable {
 
 impl Cable {
     pub(crate) fn lay() -> Self {
-        let asks = End::hold("a0", 1);
-        let serves = End::hold("b0", 2);
-        let [near, far] = [&asks, &serves].map(|end| format!("{} netns {}", end.interface, end.holder.id()));
-        let made = Command::new("ip").args(format!("link add name {near} type veth peer name {far}").split(' ')).status().expect("ip(8)");
-        assert!(made.success(), "no cable is to be had: it takes root");
-        for end in [&asks, &serves] {
-            let End { interface, v4, v6, .. } = end;
+        let cable = Self::unjoined();
+        let [near, far] = [&cable.asks, &cable.serves].map(|end| (&end.namespace, end.interface));
+        join(near, far);
+        cable.raise();
+        cable
+    }
+
+    /// Both ends, and nothing between them.
+    pub(super) fn unjoined() -> Self {
+        Self { asks: End::hold("a0", 1), serves: End::hold("b0", 2) }
+    }
+
+    /// Takes both ends into use.
+    pub(super) fn raise(&self) {
+        let ends = [&self.asks, &self.serves];
+        for End { namespace, interface, v4, v6 } in ends {
             let addresses = format!("addr add {v4}/24 dev {interface}\naddr add {v6}/64 dev {interface} nodad\n");
-            end.ip(&format!("link set lo up\nlink set {interface} up\n{addresses}"));
+            namespace.ip(&format!("link set lo up\nlink set {interface} up\n{addresses}"));
         }
-        for end in [&asks, &serves] {
+        for end in ends {
             eventually("the interface is up", PATIENCE, || end.shows("state UP"));
         }
-        Self { asks, serves }
     }
 
     /// Nothing of those who had the interfaces is left in front of them. (The kernel ends a link a little later than its last descriptor.)
@@ -58,33 +71,34 @@ impl Cable {
     }
 }
 
-impl End {
-    fn hold(interface: &'static str, number: u8) -> Self {
+/// A veth pair between two namespaces.
+pub(super) fn join(near: (&Namespace, &str), far: (&Namespace, &str)) {
+    let [near, far] = [near, far].map(|(namespace, interface)| format!("{interface} netns {}", namespace.holder.id()));
+    let made = Command::new("ip").args(format!("link add name {near} type veth peer name {far}").split(' ')).status().expect("ip(8)");
+    assert!(made.success(), "no cable is to be had: it takes root");
+}
+
+impl Namespace {
+    pub(super) fn hold() -> Self {
         let holder = Command::new("unshare").args(["--net", "sleep", HELD_FOR_S]).spawn().expect("unshare is part of util-linux");
-        let (v4, v6) = (Ipv4Addr::new(10, 79, 0, number), Ipv6Addr::new(0xfd79, 0, 0, 0, 0, 0, 0, number.into()));
-        let end = Self { holder, interface, v4, v6 };
+        let namespace = Self { holder };
         let own = fs::read_link("/proc/self/ns/net").expect("our network namespace");
-        eventually("a namespace of its own", PATIENCE, || fs::read_link(end.namespace()).is_ok_and(|namespace| namespace != own));
-        end
+        eventually("a namespace of its own", PATIENCE, || fs::read_link(namespace.path()).is_ok_and(|its| its != own));
+        namespace
     }
 
-    fn namespace(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.holder.id()).into()
     }
 
-    /// What /proc/net is there.
-    pub(crate) fn proc_net(&self) -> PathBuf {
-        format!("/proc/{}/net", self.holder.id()).into()
-    }
-
     /// The calling thread is there from now on.
-    pub(crate) fn enter(&self) {
-        let namespace = File::open(self.namespace()).expect("the holder lives");
+    pub(super) fn enter(&self) {
+        let namespace = File::open(self.path()).expect("the holder lives");
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).expect("setns takes root");
     }
 
     /// Does something there.
-    pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let there = scope.spawn(|| {
                 self.enter();
@@ -94,21 +108,42 @@ impl End {
         })
     }
 
-    fn ip(&self, lines: &str) {
+    pub(super) fn ip(&self, lines: &str) {
         let mut child = self.within(|| Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().expect("ip(8)"));
         child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("ip(8) reads");
         assert!(child.wait().expect("ip(8)").success(), "{lines}");
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+impl End {
+    fn hold(interface: &'static str, number: u8) -> Self {
+        let (v4, v6) = (Ipv4Addr::new(10, 79, 0, number), Ipv6Addr::new(0xfd79, 0, 0, 0, 0, 0, 0, number.into()));
+        Self { namespace: Namespace::hold(), interface, v4, v6 }
+    }
+
+    pub(super) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// What /proc/net is there.
+    pub(crate) fn proc_net(&self) -> PathBuf {
+        format!("/proc/{}/net", self.namespace.holder.id()).into()
+    }
+
+    /// Does something there.
+    pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.namespace.within(work)
     }
 
     fn shows(&self, what: &str) -> bool {
         let shown = self.within(|| Command::new("ip").args(["-details", "link", "show", self.interface]).output().expect("ip(8)"));
         String::from_utf8_lossy(&shown.stdout).contains(what)
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
     }
 }

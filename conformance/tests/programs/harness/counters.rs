@@ -1,6 +1,7 @@
 //! What the kernel knows: its counters, a process's CPU time, and what a dead program left in it.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// What this network namespace's kernel has sent since it began.
@@ -25,6 +26,12 @@ impl Snmp {
         let now = Self::now();
         (now.tcp_out_segs - self.tcp_out_segs) + (now.udp_out_datagrams - self.udp_out_datagrams)
     }
+}
+
+/// TCP segments that the kernel has sent again, where /proc/net is `proc_net`.
+pub(crate) fn retransmitted(proc_net: &Path) -> u64 {
+    let text = fs::read_to_string(proc_net.join("snmp")).expect("a living namespace");
+    field(&text, "Tcp:", "RetransSegs")
 }
 
 /// The value under `name` in the pair of lines that begin with `protocol`: one of names, one of values.

@@ -3,6 +3,7 @@
 mod cable;
 mod counters;
 mod process;
+mod relay;
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,8 +14,9 @@ use std::time::{Duration, Instant};
 use ringway_report::{ProcessReport, STATS_FILE_ENV};
 
 pub(crate) use cable::{Cable, End};
-pub(crate) use counters::{Snmp, cpu_time, leftovers};
+pub(crate) use counters::{Snmp, cpu_time, leftovers, retransmitted};
 pub(crate) use process::{Launch, Output, Running};
+pub(crate) use relay::Relaying;
 
 /// Debian's interpreter: the one whose library calls are known to go through libc's symbols.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
