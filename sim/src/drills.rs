@@ -68,8 +68,8 @@ const DRILLS: &[&[Drill]] = &[
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.
-const SHARE: u64 = 16;
-const LONG_SHARE: u64 = 64;
+const SHARE: u64 = 24;
+const LONG_SHARE: u64 = 96;
 
 /// Drills that take long, most of them to fill buffers: a sixth of all, and two thirds of the time of all.
 const LONG: &[&str] = &[

@@ -31,6 +31,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ringway_cli::{members, pipe, table};
 
+/// (A campaign allocates and frees all the time: with the C library's allocator it takes a twenty-fifth longer.)
+#[cfg(feature = "sim")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs unmodified socket programs in user space.
 #[derive(Parser)]
 #[command(name = "ringway", version = VERSION)]

@@ -27,10 +27,10 @@ pub const LIVENESS_BOUND: Duration = Duration::from_secs(300);
 pub const WIND_DOWN_BOUND: Duration = Duration::from_secs(300);
 
 /// One seed of so many plays the machines' story as well. (Such a story takes as long as a scenario does, or longer.)
-const MACHINES_SHARE: u64 = 64;
+const MACHINES_SHARE: u64 = 96;
 
 /// One of so many plays the story of connections that go over to other MAC addresses: those with this remainder.
-const MIGRATIONS_SHARE: u64 = 64;
+const MIGRATIONS_SHARE: u64 = 96;
 const MIGRATIONS_REST: u64 = 9;
 
 /// How often what lingers is looked at.

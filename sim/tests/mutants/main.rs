@@ -13,7 +13,7 @@ use ringway_sim::{deaths, machines, migrations};
 use ringway_stack::mutants::Mutant;
 
 /// Most seeds that a mutant may live through.
-const SEEDS_MAX: u64 = 400;
+const SEEDS_MAX: u64 = 800;
 /// Seeds that every mutant runs, for more than its first catcher to be seen.
 const SEEDS_MIN: u64 = 8;
 
@@ -33,7 +33,7 @@ fn every_mutant_is_caught_and_every_checker_catches() {
     let hook = take_hook();
     // Hundreds of panics are expected; their messages are what is looked at.
     set_hook(Box::new(|_| {}));
-    let healthy = live(Mutant::Healthy, SEEDS_MAX / 4);
+    let healthy = live(Mutant::Healthy, SEEDS_MAX / 8);
     let lives: Vec<_> = Mutant::ALL.iter().map(|&mutant| (mutant, live(mutant, SEEDS_MAX))).collect();
     set_hook(hook);
 
