@@ -24,6 +24,7 @@ pub mod progress;
 pub mod queues;
 mod signals;
 pub mod sleep;
+mod solicitation;
 pub mod spin;
 mod syscall;
 

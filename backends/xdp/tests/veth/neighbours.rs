@@ -102,6 +102,20 @@ fn the_first_datagram_to_an_unknown_neighbour_arrives() {
     });
 }
 
+/// As for a second or two after an interface has come up, and wherever it has none.
+#[test]
+fn a_neighbour_is_asked_for_without_an_address_of_the_link() {
+    in_worlds(|world| {
+        ip("addr flush dev a0 scope link\n");
+        let mut program = Program::new(world);
+        let (mut socket, peer) = connected(&mut program, world);
+        let begun = world.now();
+        ping(&mut program, world, &mut socket);
+        assert!(world.now().since(begun).as_millis() < 900, "asked for at once");
+        assert_eq!(end(&mut program, world, socket, peer), 1);
+    });
+}
+
 #[test]
 fn a_neighbour_that_is_not_there_is_unreachable() {
     in_worlds(|world| {
