@@ -2,7 +2,6 @@
 //! in real time. The frames are those of a wire, MTU-sized and with their checksums: what the kernel would leave to a card is switched off.
 
 use core::fmt;
-use std::fs;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::process::Command;
@@ -65,7 +64,6 @@ impl Relaying {
             join((end.namespace(), end.interface), (&between, interface));
             as_on_a_wire(end.namespace(), end.interface);
             as_on_a_wire(&between, interface);
-            is_unique(end);
             // (The kernel here has no address, and nothing to say.)
             between.ip(&format!("link set {interface} addrgenmode none\nlink set {interface} up\n"));
         }
@@ -100,13 +98,6 @@ fn as_on_a_wire(namespace: &Namespace, interface: &str) {
     let options = format!("-K {interface} tx off tso off gso off gro off");
     let set = namespace.within(|| Command::new("ethtool").args(options.split(' ')).output().expect("cargo xtask test installs ethtool"));
     assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
-}
-
-/// Nobody else has its link-local address, so that the kernel need not ask for that first: until it has, it asks for no neighbour that Ringway wants, and a
-/// transfer's time would say little else.
-fn is_unique(end: &End) {
-    let setting = format!("/proc/sys/net/ipv6/conf/{}/accept_dad", end.interface);
-    end.within(|| fs::write(&setting, "0")).expect("the interface has IPv6");
 }
 
 /// A socket that has every frame of an interface.

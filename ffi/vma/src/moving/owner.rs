@@ -83,7 +83,9 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
 pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
     // (They may come again before it has.)
     let key = offload.sockets.key_at(index).filter(|key| !offload.leaving.iter().any(|(leaving, _)| leaving == key));
-    if let Some(key) = key {
+    if let Some(key) = key
+        && offload.sockets.find(key).is_some_and(|socket| !socket.is_refused)
+    {
         offload.leaving.push((key, Reason::UrgentData));
         offload.mux.call_progress();
     }
@@ -92,7 +94,10 @@ pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
 /// Begins to move what vfork children asked for, and what is the kernel's for another reason. For the progress thread.
 pub(crate) fn begin_leaving(process: &'static Process, offload: &mut Offload) {
     for (key, reason) in core::mem::take(&mut offload.leaving) {
-        begin_for(process, offload, key, reason);
+        let begun = begin_for(process, offload, key, reason);
+        if let Some(socket) = offload.sockets.find_mut(key) {
+            socket.is_refused |= !begun && reason == Reason::UrgentData;
+        }
     }
 }
 

@@ -159,6 +159,8 @@ pub(crate) struct Socket {
     pub(crate) is_left: bool,
     /// It was a connection of the ring, and moved to the kernel.
     pub(crate) moved: bool,
+    /// A peer's urgent data were to take it to the kernel, which refused: that is tried once, and logged once, however much more of them comes.
+    pub(crate) is_refused: bool,
     /// How often it went over to another ring of the process, for receiving and for sending.
     pub(crate) migrations: [u32; 2],
     /// Integer options (level, name, value) that accepted connections' placeholders are to show.
@@ -235,6 +237,7 @@ impl Socket {
             is_adopted: false,
             is_left: false,
             moved: false,
+            is_refused: false,
             inherited: Vec::new(),
             common: None,
             rare: None,
