@@ -23,6 +23,7 @@ mod target;
 mod tcp;
 mod udp;
 
+pub(crate) use churner::PORT_RETRY_MAX;
 pub use churner::{Churner, Cycles};
 pub use conversation::{Dialogue, Ending, Pace, Parting, Side, Transfer};
 pub use epoll::{Epoll, Manner};

@@ -14,7 +14,7 @@ use crate::host::{App, Context, Step};
 
 /// After how long a port is tried again whose last connection still lingers: first, and at most. (It may do so for a minute.)
 const PORT_RETRY: Duration = Duration::from_millis(10);
-const PORT_RETRY_MAX: Duration = Duration::from_secs(1);
+pub(crate) const PORT_RETRY_MAX: Duration = Duration::from_millis(100);
 
 /// Each so many connections, one is opened before its way is known, and learns it so much later.
 const LATE_EVERY: u32 = 3;

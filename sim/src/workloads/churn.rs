@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use super::{Ground, Site, Standing, Verdict, Workload, sides};
-use crate::apps::{Churner, Cycles, Listening, Pace, Reactor, Registry, Shared};
+use crate::apps::{Churner, Cycles, Listening, PORT_RETRY_MAX, Pace, Reactor, Registry, Shared};
 use crate::host::App;
 use crate::world::World;
 
@@ -64,7 +64,7 @@ fn cycles_max(ground: &Ground<'_>, host: usize, server: usize, ports: u16) -> u3
     let [client, server] = [host, server].map(|host| &ground.hosts[host]);
     // With them, until they have ticked for sure (RFC 7323 s5.4).
     let tick = if client.tcp.timestamps && server.tcp.timestamps { Duration::from_secs(1) } else { Duration::MAX };
-    let rounds = WAITING_MAX.as_nanos() / client.time_wait.min(tick).as_nanos().max(1) + 1;
+    let rounds = WAITING_MAX.as_nanos() / (client.time_wait.min(tick) + PORT_RETRY_MAX).as_nanos() + 1;
     u32::from(ports).saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
 }
 
