@@ -117,6 +117,9 @@ impl Options {
 /// The rules, in the checkout.
 const RULES: &str = "ffi/vma/libvma.conf";
 
+/// The broker's unit for systemd, in the checkout.
+const UNIT: &str = "ffi/cli/systemd/ringway-broker.service";
+
 /// Folders that nobody else puts something into.
 const OWN_FOLDERS: [&str; 5] =
     ["doc/ringway", "doc/ringway/examples", "doc/ringway/examples/vma_extra", "doc/ringway/examples/systemd", "include/mellanox"];
@@ -129,7 +132,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// The commands that have a manual page of their own.
-const MANUALS: [&str; 7] = ["run", "stats", "sockets", "capture", "doctor", "route", "sim"];
+const MANUALS: [&str; 8] = ["run", "stats", "sockets", "capture", "doctor", "broker", "route", "sim"];
 
 /// Something to install.
 struct File {
@@ -181,6 +184,7 @@ fn files(workspace: &Workspace, options: &Options) -> Result<Vec<File>> {
     for command in MANUALS {
         add(Path::new(&format!("share/man/man1/ringway-{command}.1")), Content::Printed(vec!["man", command]));
     }
+    add(Path::new("lib/systemd/system/ringway-broker.service"), Content::Text(unit(workspace, options)?));
     add(Path::new("share/man/man7/ringway-params.7"), Content::Printed(vec!["doctor", "--params", "--man"]));
     for (shell, to) in COMPLETIONS {
         add(Path::new(to), Content::Printed(vec!["completions", shell]));
@@ -244,6 +248,14 @@ pub(crate) fn examples(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let mut files: Vec<_> = files.into_iter().filter(|path| path.extension().is_some_and(|end| end == "c" || end == "rs")).collect();
     files.sort();
     Ok(files)
+}
+
+/// The broker's unit, with the command's path in it.
+fn unit(workspace: &Workspace, options: &Options) -> Result<String> {
+    let text = fs::read_to_string(workspace.root.join(UNIT)).with_context(|| UNIT.to_owned())?;
+    let (from, to) = ("ExecStart=/usr/local/bin/ringway ", format!("ExecStart={}/bin/ringway ", options.prefix.display()));
+    ensure!(text.contains(from), "{UNIT} starts something else");
+    Ok(text.replace(from, &to))
 }
 
 fn pkg_config(options: &Options) -> String {

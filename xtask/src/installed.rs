@@ -133,6 +133,8 @@ fn staged(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
         "usr/share/zsh/site-functions/_ringway",
         "usr/share/fish/vendor_completions.d/ringway.fish",
         "usr/share/doc/ringway/examples/systemd/ringway.conf",
+        "usr/lib/systemd/system/ringway-broker.service",
+        "usr/share/man/man1/ringway-broker.1",
         "usr/share/man/man7/ringway-params.7",
         "usr/share/man/man8/vma_stats.8",
         "etc/libvma.conf",

@@ -4,10 +4,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd as _, OwnedFd, RawFd};
 
-use crate::sleep::internal_fd;
-use crate::syscall;
+use crate::sleep::{high, internal_fd};
+use crate::{numbers, syscall};
 
 /// The highest number that can be remembered, plus one.
 const LIMIT: usize = 1 << 20;
@@ -26,10 +26,26 @@ impl Fd {
     /// Its own.
     pub fn make(make: impl FnOnce() -> libc::c_long) -> io::Result<Self> {
         let fd = internal_fd(|| syscall::check(make()))?;
+        Ok(Self::known(fd))
+    }
+
+    /// Of those that a message brought.
+    ///
+    /// # Errors
+    /// What receiving it says.
+    pub fn receive<T>(receive: impl FnOnce() -> io::Result<(T, Vec<OwnedFd>)>) -> io::Result<(T, Vec<Self>)> {
+        numbers::make_internal(|| {
+            let (message, fds) = receive()?;
+            let moved = fds.into_iter().map(|fd| Self::known(high(fd.into_raw_fd())));
+            Ok((message, moved.collect()))
+        })
+    }
+
+    fn known(fd: RawFd) -> Self {
         if let Some((word, bit)) = place(fd) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
-        Ok(Self(fd))
+        Self(fd)
     }
 
     /// Its number.

@@ -15,6 +15,7 @@
 mod between;
 mod from_kernel;
 mod inject;
+mod means;
 mod repair;
 mod to_kernel;
 
@@ -26,6 +27,8 @@ use ringway_stack::tcp::State;
 
 pub use between::{ToProcess, ToRing, Written};
 pub use from_kernel::{FromKernel, settle};
+pub use inject::Injector;
+pub use means::{begin_repair, end_repair, is_in_repair, is_tcp, reserve};
 pub use repair::state_of;
 pub use to_kernel::{Abilities, Kernel, ToKernel, Unsent};
 

@@ -4,7 +4,8 @@
 //! [`spin`], and sleeps by [`sleep`]; a [`Progress`] thread serves the rings while the program computes; [`Addresses`]
 //! says which destinations are on this machine, and [`members`] which processes of it are on Ringway, whose frames [`capture`] shows; a [`Monitor`] keeps the kernel's links, addresses, routes and neighbours, and
 //! [`Neighbours`] are what a ring beside it knows of them. A [`KernelSocket`] is the
-//! kernel's part of a socket above rings. Connections leave their rings for other owners, the kernel among them, by the ways of [`leave`].
+//! kernel's part of a socket above rings. Connections leave their rings for other owners, the kernel among them, by the ways of [`leave`]. What takes privileges that
+//! the process lacks, a [`Lender`] does for it.
 //!
 //! Nothing here goes through a libc function that a preloaded library interposes (`read`, `close`, `poll`…): `libvma.so`
 //! contains this crate, and would call itself. System calls are made by number.
@@ -16,6 +17,7 @@ pub mod clock;
 pub mod fd;
 pub mod kernel_socket;
 pub mod leave;
+pub mod lender;
 pub mod members;
 pub mod neighbours;
 pub mod netlink;
@@ -32,6 +34,7 @@ pub use addresses::Addresses;
 pub use clock::Clock;
 pub use fd::Fd;
 pub use kernel_socket::KernelSocket;
+pub use lender::Lender;
 pub use neighbours::Neighbours;
 pub use netlink::Monitor;
 pub use progress::{Plan, Progress, Work};

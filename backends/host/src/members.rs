@@ -118,8 +118,11 @@ fn connected(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Who listens at the other end, as the kernel vouches. (A number of zero is a process that this PID namespace does not know.)
-pub(crate) fn credentials(socket: &OwnedFd) -> io::Result<libc::ucred> {
+/// Who is at the other end, as the kernel vouches. (A number of zero is a process that this PID namespace does not know.)
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn credentials(socket: &OwnedFd) -> io::Result<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (value, size) = (&raw mut credentials, &raw mut len);

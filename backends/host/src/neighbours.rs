@@ -9,6 +9,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ringway_stack::addr::MacAddr;
 use ringway_stack::device::Queues;
@@ -16,6 +17,7 @@ use ringway_stack::net::{LinkId, NeighbourState, Query, Tables};
 use ringway_stack::ring::Ring;
 use ringway_stack::time::Instant;
 
+use crate::lender::Lender;
 use crate::netlink::{Error, Monitor};
 use crate::solicitation;
 
@@ -32,6 +34,8 @@ pub struct Neighbours {
     /// Of which tables the ring was told.
     generation: u64,
     swept_at: Instant,
+    /// Who tells the kernel, where the process may not.
+    lender: Option<Arc<dyn Lender>>,
 }
 
 #[derive(Debug)]
@@ -48,7 +52,13 @@ struct Neighbour {
 impl Neighbours {
     /// Of a ring on that link.
     pub const fn new(link: LinkId) -> Self {
-        Self { link, known: BTreeMap::new(), generation: 0, swept_at: Instant::ZERO }
+        Self { link, known: BTreeMap::new(), generation: 0, swept_at: Instant::ZERO, lender: None }
+    }
+
+    /// The same, where somebody else tells the kernel that a neighbour is in use.
+    #[must_use]
+    pub fn told_by(self, lender: Option<Arc<dyn Lender>>) -> Self {
+        Self { lender, ..self }
     }
 
     /// Whether [`Neighbours::serve`] has something to do: the ring has asked, or the tables are other ones.
@@ -73,8 +83,15 @@ impl Neighbours {
         }
         while let Some(address) = ring.take_neighbour_question() {
             let hop = hop(monitor.tables(), self.link, address);
-            result = result.and(monitor.use_neighbour(self.link, hop));
-            self.solicit(monitor.tables(), hop);
+            let told = match &self.lender {
+                Some(lender) => monitor.have_neighbour_used(|| lender.use_neighbour(hop)),
+                None => monitor.use_neighbour(self.link, hop),
+            };
+            result = result.and(told);
+            // (It takes a raw socket, which who has a lender has not.)
+            if self.lender.is_none() {
+                self.solicit(monitor.tables(), hop);
+            }
             let neighbour = self.known.entry(address).or_insert(Neighbour { hop, told: None, is_awaited: true, used_at: now });
             (neighbour.hop, neighbour.used_at) = (hop, now);
             // (Whoever is told nothing has been forgotten by the ring, and waits.)

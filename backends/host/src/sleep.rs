@@ -94,14 +94,19 @@ fn remember(fd: RawFd, ours: bool) {
 pub(crate) fn internal_fd(make: impl FnOnce() -> io::Result<libc::c_long>) -> io::Result<RawFd> {
     numbers::make_internal(|| {
         let fd = i32::try_from(make()?).unwrap_or(-1);
-        Ok(match syscall::dup_above(fd, INTERNAL_FROM) {
-            Ok(high) => {
-                syscall::close(fd);
-                high
-            }
-            Err(_) => fd,
-        })
+        Ok(high(fd))
     })
+}
+
+/// Moves a descriptor to a high number, close-on-exec. If there is no room, it stays where it is.
+pub(crate) fn high(fd: RawFd) -> RawFd {
+    match syscall::dup_above(fd, INTERNAL_FROM) {
+        Ok(high) => {
+            syscall::close(fd);
+            high
+        }
+        Err(_) => fd,
+    }
 }
 
 /// An eventfd: what one thread writes to wake another that sleeps. Non-blocking, close-on-exec, numbered high.

@@ -14,6 +14,7 @@ const MAP_CREATE: i32 = 0;
 const MAP_UPDATE_ELEM: i32 = 2;
 const MAP_DELETE_ELEM: i32 = 3;
 const PROG_LOAD: i32 = 5;
+const OBJ_GET_INFO_BY_FD: i32 = 15;
 const LINK_CREATE: i32 = 28;
 const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_XSKMAP: u32 = 17;
@@ -121,4 +122,13 @@ pub(crate) fn load(program: &[u8]) -> io::Result<Fd> {
 /// Puts a program in front of an interface, for as long as the link is open: in its driver where that can, else behind it.
 pub(crate) fn attach(program: &Fd, interface: u32) -> io::Result<Fd> {
     Attr::new(&[(0, program.raw() as u32), (4, interface), (8, ATTACH_XDP)], &[]).open(LINK_CREATE)
+}
+
+/// The index of the interface that a link is in front of; zero: it no longer is, as somebody has detached it, or the interface is gone.
+pub(crate) fn interface_of(link: &Fd) -> io::Result<u32> {
+    // `struct bpf_link_info`: its type, its number, its program's, padding; of XDP then the interface's index.
+    let mut info = [0_u32; 32];
+    let len = size_of_val(&info) as u32;
+    Attr::new(&[(0, link.raw() as u32), (4, len)], &[(8, info.as_mut_ptr() as u64)]).call(OBJ_GET_INFO_BY_FD)?;
+    Ok(info[4])
 }

@@ -1,8 +1,11 @@
 //! Why an interface is not a device.
 
 use std::io;
+use std::path::PathBuf;
 
 use ringway_host::capabilities;
+
+use crate::broker::BrokerError;
 
 /// Why an interface was not attached to.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +35,14 @@ pub enum AttachError {
     Memlock {
         /// How many were to be locked.
         bytes: u64,
+    },
+    /// No broker has given the process a ring.
+    #[error("the broker at {}: {why}", broker.display())]
+    NotLent {
+        /// Where it listens, or would.
+        broker: PathBuf,
+        /// Why not.
+        why: Box<BrokerError>,
     },
     /// The system refused something else.
     #[error("{what}: {error}")]

@@ -7,6 +7,7 @@
 //! - [`XdpDevice`]: the interface, with its flow rules ([`card`])
 //! - [`XdpQueues`]: its ring, on all of the interface's queues ([`queues`])
 //! - `program`: the program; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
+//! - [`broker`]: one process that does for others what takes privileges; `loan`: what their rings are made of
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
 //! - `sleep`: what the ring's owner sleeps on
 //! - `send`: what connections have queued to send; `partial`: checksums that a sender left to its device
@@ -14,10 +15,12 @@
 //! It takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and as much locked memory as frames are asked for ([`Settings`]).
 
 mod bpf;
+pub mod broker;
 pub mod card;
 mod error;
 mod interface;
 mod key;
+mod loan;
 mod partial;
 mod program;
 mod queue;

@@ -24,7 +24,7 @@ use crate::umem::{CHUNK, Received, Umem};
 const ETHERNET_MAX: usize = 18;
 
 /// Frames that each queue of the interface has at the least to receive into.
-const FRAMES_MIN: u32 = 16;
+pub(crate) const FRAMES_MIN: u32 = 16;
 
 /// What is asked of the device that it does not do to a frame.
 #[inline]
@@ -32,6 +32,16 @@ fn lacking(offload: &TxOffload) -> Option<&'static str> {
     let TxOffload { checksum, tso_mss, vlan, dummy, .. } = *offload;
     let asked = [(checksum, "checksum offload"), (vlan.is_some(), "VLAN insertion"), (tso_mss.is_some(), "TSO"), (dummy, "dummy sends")];
     asked.iter().find(|(is_asked, _)| *is_asked).map(|&(_, what)| what)
+}
+
+/// Memory, and a socket on each queue of the interface.
+fn open_sockets(device: &XdpDevice, settings: &Settings) -> Result<(Umem, XskSocket, Vec<XskSocket>), AttachError> {
+    let (queues, interface) = (device.queues(), device.interface().index);
+    let receives = settings.received_frames.max(queues * FRAMES_MIN);
+    let umem = Umem::map(receives, settings.sent_frames, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
+    let first = XskSocket::open(&umem, interface, 0, None)?;
+    let others = (1..queues).map(|queue| XskSocket::open(&umem, interface, queue, Some(&first))).collect::<Result<Vec<_>, _>>()?;
+    Ok((umem, first, others))
 }
 
 /// What a ring has done.
@@ -74,11 +84,14 @@ pub struct XdpQueues {
 
 impl XdpQueues {
     pub(crate) fn open(device: &XdpDevice, settings: &Settings) -> Result<Self, AttachError> {
-        let (queues, interface) = (device.queues(), device.interface().index);
-        let receives = settings.received_frames.max(queues * FRAMES_MIN);
-        let umem = Umem::map(receives, settings.sent_frames, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
-        let first = XskSocket::open(&umem, interface, 0, None)?;
-        let others = (1..queues).map(|queue| XskSocket::open(&umem, interface, queue, Some(&first))).collect::<Result<Vec<_>, _>>()?;
+        let (umem, first, others) = match device.loan() {
+            None => open_sockets(device, settings)?,
+            Some(loan) => {
+                let (umem, mut sockets) = loan?.adopt(settings.copied_frames)?;
+                let others = sockets.split_off(sockets.len().min(1));
+                (umem, sockets.pop().ok_or(AttachError::Taken { what: "a queue" })?, others)
+            }
+        };
         let sleep = Sleep::new(core::iter::once(&first).chain(&others).map(XskSocket::fd)).map_err(AttachError::system("epoll"))?;
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);

@@ -11,6 +11,8 @@ use crate::error::AttachError;
 use crate::queue::{Consumer, Producer};
 use crate::umem::{CHUNK, Umem};
 
+const BIND: &str = "bind of an AF_XDP socket";
+
 /// A socket, and its four queues.
 #[derive(Debug)]
 pub(crate) struct XskSocket {
@@ -29,23 +31,16 @@ pub(crate) struct XskSocket {
 impl XskSocket {
     /// A socket on queue `queue` of an interface, with that memory; which `first`, of another queue of the interface, has registered, if it is there.
     pub(crate) fn open(umem: &Umem, interface: u32, queue: u32, first: Option<&Self>) -> Result<Self, AttachError> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: no memory is involved.
-        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, kind, 0) })
-            .map_err(AttachError::system("socket(AF_XDP)"))?;
-        if first.is_none() {
-            register(&fd, umem)?;
-        }
-        let sizes = [umem.receives().len() as u32, umem.sends().len() as u32].map(u32::next_power_of_two);
-        let [receives, sends] = sizes;
-        for (name, what, size) in [
-            (libc::XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", receives),
-            (libc::XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING", sends),
-            (libc::XDP_RX_RING, "XDP_RX_RING", receives),
-            (libc::XDP_TX_RING, "XDP_TX_RING", sends),
-        ] {
-            set(&fd, name, &size).map_err(AttachError::system(what))?;
-        }
+        let fd = make(umem, first.is_none())?;
+        // (Its queues are mapped before it is bound: before Linux 6.4 they cannot be afterwards.)
+        let socket = Self::of(fd, umem)?;
+        bind_patiently(&socket.fd, interface, queue, first.map(Self::fd)).map_err(AttachError::system(BIND))?;
+        Ok(socket)
+    }
+
+    /// One that is bound, or is about to be, with its queues mapped.
+    pub(crate) fn of(fd: Fd, umem: &Umem) -> Result<Self, AttachError> {
+        let [receives, sends] = sizes(umem);
         let offsets = offsets(&fd).map_err(AttachError::system("XDP_MMAP_OFFSETS"))?;
         let raw = fd.raw();
         let mapped = || -> io::Result<_> {
@@ -56,7 +51,6 @@ impl XskSocket {
             Ok((fill, completions, received, send))
         };
         let (fill, completions, received, send) = mapped().map_err(AttachError::system("mmap of a queue"))?;
-        bind_patiently(&fd, interface, queue, first.map(Self::fd)).map_err(AttachError::system("bind of an AF_XDP socket"))?;
         Ok(Self { fill, completions, received, send, fd })
     }
 
@@ -76,6 +70,39 @@ impl XskSocket {
         // SAFETY: no memory is involved.
         unsafe { libc::syscall(libc::SYS_recvfrom, self.fd(), 0, 0, libc::MSG_DONTWAIT, 0, 0) };
     }
+}
+
+/// A socket with that memory, which it registers if it is the first. It is not bound.
+fn make(umem: &Umem, is_first: bool) -> Result<Fd, AttachError> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is involved.
+    let fd =
+        Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, kind, 0) }).map_err(AttachError::system("socket(AF_XDP)"))?;
+    if is_first {
+        register(&fd, umem)?;
+    }
+    let [receives, sends] = sizes(umem);
+    for (name, what, size) in [
+        (libc::XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", receives),
+        (libc::XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING", sends),
+        (libc::XDP_RX_RING, "XDP_RX_RING", receives),
+        (libc::XDP_TX_RING, "XDP_TX_RING", sends),
+    ] {
+        set(&fd, name, &size).map_err(AttachError::system(what))?;
+    }
+    Ok(fd)
+}
+
+/// For another process: as [`XskSocket::open`], but with queues that nobody has mapped, and at once: where the queue is not free yet, this fails.
+pub(crate) fn make_bound(umem: &Umem, interface: u32, queue: u32, first: Option<&Fd>) -> Result<Fd, AttachError> {
+    let fd = make(umem, first.is_none())?;
+    bind(&fd, interface, queue, first.map(Fd::raw)).map_err(AttachError::system(BIND))?;
+    Ok(fd)
+}
+
+/// Entries of the queues of what is received, and of what is sent.
+fn sizes(umem: &Umem) -> [u32; 2] {
+    [umem.receives().len() as u32, umem.sends().len() as u32].map(u32::next_power_of_two)
 }
 
 fn register(fd: &Fd, umem: &Umem) -> Result<(), AttachError> {

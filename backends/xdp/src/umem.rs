@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringway_host::Fd;
 use ringway_stack::device::{LendBuffer, RxBuffer};
 use ringway_stack::wire::checksum;
 
@@ -44,6 +45,20 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
+    /// Maps so many chunks, those that the kernel shares from a file that has as many.
+    pub(crate) fn map_file(file: &Fd, receives: u32, sends: u32, copies: u32) -> io::Result<Self> {
+        let umem = Self::map(receives, sends, copies)?;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: it takes the place of the mapping's own first pages, to which nobody has a reference yet.
+        let base = unsafe { libc::mmap(umem.base.as_ptr().cast(), umem.len(), protection, flags, file.raw(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as in `map`.
+        unsafe { libc::madvise(umem.base.as_ptr().cast(), umem.len(), libc::MADV_DONTFORK) };
+        Ok(umem)
+    }
+
     /// Maps so many chunks.
     pub(crate) fn map(receives: u32, sends: u32, copies: u32) -> io::Result<Self> {
         let (shared, chunks) = (receives + sends, receives + sends + copies);
@@ -70,6 +85,11 @@ impl Umem {
     /// Bytes that the kernel shares.
     pub(crate) fn len(&self) -> usize {
         self.shared as usize * CHUNK
+    }
+
+    /// The same of so many chunks to receive into and to send from.
+    pub(crate) fn len_of(receives: u32, sends: u32) -> usize {
+        (receives + sends) as usize * CHUNK
     }
 
     fn mapped_len(&self) -> usize {

@@ -5,17 +5,20 @@
 //! - [`sockets`]: the sockets of all processes, as `ss` shows the kernel's
 //! - [`capture`]: what rings send and receive, as pcapng
 //! - [`doctor`]: the machine, device by device; processes, socket by socket; parameters and rules
+//! - [`broker`]: has interfaces for programs without privileges
 //! - [`route`]: which link, source address and next hop a destination has
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
 //! - [`binary`]: programs that no library can be preloaded into
 //! - [`pages`]: manual pages and completions
-//! - [`library`]: where `libvma.so` is
+//! - [`devices`]: what of devices' crates these need; [`library`]: where `libvma.so` is
 //!
 //! What it shares with `vma_stats` is the library `ringway_cli`.
 #![forbid(unsafe_code)]
 
 mod binary;
+mod broker;
 mod capture;
+mod devices;
 mod doctor;
 mod library;
 mod pages;
@@ -59,6 +62,12 @@ enum Command {
     Capture(capture::Options),
     /// Is this offloaded? If not, why? The machine device by device, processes socket by socket.
     Doctor(doctor::Options),
+    /// Attach to interfaces, and give their rings to programs of certain users, which need no privileges then.
+    ///
+    /// It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF (or root), and Linux 6.4. A program asks it where it may not attach to an interface itself (ringway run
+    /// --device shm,xdp:INTERFACE). One program at a time has an interface's ring, and flow rules for the interface's own addresses, ports that its user may
+    /// have, and no socket of another user's. What it has ends with it. Whoever is listed may send any frame there: list whom you would give CAP_NET_RAW.
+    Broker(broker::Options),
     /// Which link, source address and next hop a destination has, and whether a device of Ringway's carries it.
     Route(route::Options),
     /// Replay a seed in the simulator, or run a campaign of many.
@@ -82,6 +91,7 @@ fn main() -> ExitCode {
         Command::Sockets(options) => sockets::run(&options),
         Command::Capture(options) => capture::run(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Broker(options) => broker::run(&options),
         Command::Route(options) => route::run(&options),
         #[cfg(feature = "sim")]
         Command::Sim(options) => sim::run(&options),

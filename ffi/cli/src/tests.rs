@@ -12,7 +12,7 @@ fn the_subcommands_are_those_of_the_readme() {
     // xtask's tidy holds the README against this list.
     let names: Vec<_> = Arguments::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let sim = if cfg!(feature = "sim") { &["sim"][..] } else { &[] };
-    assert_eq!(names, [&["run", "stats", "sockets", "capture", "doctor", "route"], sim, &["completions", "man"]].concat());
+    assert_eq!(names, [&["run", "stats", "sockets", "capture", "doctor", "broker", "route"], sim, &["completions", "man"]].concat());
 }
 
 #[test]

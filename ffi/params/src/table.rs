@@ -99,7 +99,8 @@ const KERNELS_ANSWER: Effect = no("an option is always set on the kernel's descr
 const NOT_MEASURED: Effect = no("no such build: ringway stats and cargo xtask bench measure instead");
 
 rows! {
-    Device = "RINGWAY_DEVICE", Kind::Device, "auto", YES, "The devices: auto, shm (shared memory), shm and interfaces (shm,xdp:eth0,xdp:eth1), or off (stay on the kernel). Beside shared memory, an interface carries the sockets whose peers it leads to; it takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, without which those sockets are the kernel's. Any other value leaves the program on the kernel, with one warning.";
+    Device = "RINGWAY_DEVICE", Kind::Device, "auto", YES, "The devices: auto, shm (shared memory), shm and interfaces (shm,xdp:eth0,xdp:eth1), or off (stay on the kernel). Beside shared memory, an interface carries the sockets whose peers it leads to; it takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or a broker (RINGWAY_BROKER), without which those sockets are the kernel's. Any other value leaves the program on the kernel, with one warning.";
+    Broker = "RINGWAY_BROKER", Kind::Path, "/run/ringway/broker", YES, "The socket of the broker (ringway broker) that is asked for an interface which the process itself may not attach to, or which the broker has attached to. Empty: none is asked.";
     StatsFileOwn = "RINGWAY_STATS_FILE", Kind::Path, "", YES, "A process appends its statistics to this file when it ends, as one line of JSON.";
     LendCopies = "RINGWAY_LEND_COPIES", Kind::Bool, "0", YES, "1: payload of other processes is always copied before it is lent. 0: it is copied only after the program has written to lent memory. Set it for programs that have the kernel write to lent memory, or that write there in threads or signal handlers that block SIGSEGV.";
     Library = "RINGWAY_LIBVMA", Kind::Path, "", YES, "Where ringway run looks for the library, if it is not beside the command or in ../lib.";

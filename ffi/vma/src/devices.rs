@@ -13,6 +13,7 @@ pub(crate) use self::buffers::RxBuf;
 pub(crate) use self::handover::Handover;
 pub(crate) use self::ring::Ring;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use ringway_shm::ShmQueues;
@@ -64,13 +65,21 @@ pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(Ri
     ringway_shm::attach_beside(&settings, beside).map(|(queues, rendezvous)| (RingQueues::Shm(queues), rendezvous))
 }
 
-/// Puts a program in front of an interface, and opens its ring.
+/// Puts a program in front of an interface, and opens its ring; or has a broker do so, where one listens at `broker`.
 ///
 /// # Errors
 /// What is in the way.
-pub(crate) fn attach_interface(name: &str) -> Result<RingQueues, ringway_xdp::AttachError> {
-    let device = XdpDevice::attach(&ringway_xdp::Settings::new(name))?;
-    Ok(RingQueues::Xdp(device.open_ring()?))
+pub(crate) fn attach_interface(name: &str, broker: &Path) -> Result<RingQueues, String> {
+    let settings = ringway_xdp::Settings::new(name);
+    let own = XdpDevice::attach(&settings).and_then(|device| device.open_ring());
+    let ring = own.or_else(|own| {
+        if !broker.exists() {
+            return Err(own.to_string());
+        }
+        let lent = XdpDevice::attach_by(broker, &settings).and_then(|device| device.open_ring());
+        lent.map_err(|lent| format!("{own}; {lent}"))
+    });
+    Ok(RingQueues::Xdp(ring?))
 }
 
 /// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones

@@ -4,6 +4,8 @@
 //! the kernel's tables ([`Monitor`]), and what a ring asks about a neighbour, of the kernel ([`Neighbours`]): after each call that left such a question, and
 //! by the progress thread, which sleeps on the monitor's descriptor.
 //!
+//! A process that may not attach to an interface asks a broker for its ring ([`ringway_host::Lender`]), where one listens (RINGWAY_BROKER).
+//!
 //! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
 //! program and its queues are closed there, so that they end with the parent.
 
@@ -180,14 +182,18 @@ pub(crate) fn link_of(ring: u16) -> u32 {
 
 fn attach_one(process: &'static Process, rings: &mut Rings, monitor: &Monitor, name: &str) -> Result<Interface, String> {
     let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
-    let queues = devices::attach_interface(name).map_err(|error| error.to_string())?;
+    let broker = std::path::Path::new(params::settings().text(Id::Broker));
+    let queues = devices::attach_interface(name, broker)?;
     let number = rings.len() as u16;
     let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
     let seed = params::random_seed().map_err(|error| error.to_string())?;
-    let ring = process.add_ring_of_interface(number, Ring::new(queues, config, seed));
+    let ring = Ring::new(queues, config, seed);
+    let lender = ring.lender();
+    let ring = process.add_ring_of_interface(number, ring);
+    let neighbours = Neighbours::new(link).told_by(lender);
     rings.add(ring);
     rings.interfaces = rings.interfaces.with(RingSet::of(number));
-    Ok(Interface { link, ring: number, neighbours: Neighbours::new(link) })
+    Ok(Interface { link, ring: number, neighbours })
 }
 
 impl Offload {

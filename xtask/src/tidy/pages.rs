@@ -9,7 +9,7 @@ use super::numbered;
 use crate::Arguments;
 
 /// `ringway`'s subcommands; its own tests hold this against its command line.
-const RINGWAY: [&str; 9] = ["run", "stats", "sockets", "capture", "doctor", "route", "sim", "completions", "man"];
+const RINGWAY: [&str; 10] = ["run", "stats", "sockets", "capture", "doctor", "broker", "route", "sim", "completions", "man"];
 
 /// A row of a table is no wider than this, in characters: a wider one is a list.
 pub(super) const ROW_MAX: usize = 125;

@@ -15,7 +15,7 @@ use crate::syscall::{check, close};
 
 /// A raw socket of IPPROTO_RAW: what is sent has its IP header (raw(7)). It needs CAP_NET_RAW.
 #[derive(Debug)]
-pub(super) struct Injector {
+pub struct Injector {
     fd: RawFd,
     is_v6: bool,
 }
@@ -28,7 +28,10 @@ impl Drop for Injector {
 
 impl Injector {
     /// In the network namespace of the calling thread.
-    pub(super) fn open(is_v6: bool) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// EPERM: CAP_NET_RAW is lacking; EMFILE, ENFILE, ENOMEM.
+    pub fn open(is_v6: bool) -> io::Result<Self> {
         let (family, kind) =
             (if is_v6 { libc::AF_INET6 } else { libc::AF_INET }, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
         // SAFETY: no memory is involved.
@@ -37,7 +40,10 @@ impl Injector {
     }
 
     /// Puts a packet, from its IP header on, into the input path of whoever has `local`, which it is for.
-    pub(super) fn inject(&self, packet: &[u8], local: SocketAddr) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of sendto(2).
+    pub fn inject(&self, packet: &[u8], local: SocketAddr) -> io::Result<()> {
         let mut to = local;
         to.set_port(0);
         let address = encode(to, self.is_v6);
@@ -46,14 +52,11 @@ impl Injector {
         let sent = check(unsafe { libc::syscall(libc::SYS_sendto, self.fd, packet.as_ptr(), len, flags, address.as_ptr(), address.len()) });
         sent.map(drop)
     }
+}
 
-    /// As [`Injector::inject`]: what a ring kept.
-    pub(super) fn inject_late(&self, packet: &LatePacket, local: SocketAddr) -> io::Result<()> {
-        if packet.verified {
-            return self.inject(&with_checksum(packet.bytes.clone()), local);
-        }
-        self.inject(&packet.bytes, local)
-    }
+/// What a ring kept, as it is to be injected.
+pub(super) fn late(packet: LatePacket) -> Vec<u8> {
+    if packet.verified { with_checksum(packet.bytes) } else { packet.bytes }
 }
 
 /// A segment from `remote` to `local`, with its IP header.

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use ringway_stack::tcp::State;
 
 use super::LeaveError;
+use super::means::Means;
 use crate::syscall::check;
 
 const TCP_MAXSEG: i32 = 2;
@@ -140,7 +141,7 @@ impl Socket<'_> {
     }
 
     /// Ends it in silence: of a socket that is connected to nobody.
-    fn end_repair_unconnected(self) -> io::Result<()> {
+    pub(super) fn end_repair_unconnected(self) -> io::Result<()> {
         // TCP_REPAIR_OFF_NO_WP.
         self.set_number(libc::IPPROTO_TCP, TCP_REPAIR, u32::MAX)
     }
@@ -302,6 +303,17 @@ impl Socket<'_> {
         self.set_number(libc::SOL_SOCKET, libc::SO_REUSEADDR, reuses.into())
     }
 
+    pub(super) fn is_in_repair(self) -> io::Result<bool> {
+        self.number(libc::IPPROTO_TCP, TCP_REPAIR).map(|value| value != 0)
+    }
+
+    pub(super) fn is_tcp(self) -> io::Result<bool> {
+        let of = |name| self.number(libc::SOL_SOCKET, name).map(u32::cast_signed);
+        Ok(matches!(of(libc::SO_DOMAIN)?, libc::AF_INET | libc::AF_INET6)
+            && of(libc::SO_TYPE)? == libc::SOCK_STREAM
+            && of(libc::SO_PROTOCOL)? == libc::IPPROTO_TCP)
+    }
+
     pub(super) fn is_v6(self) -> io::Result<bool> {
         self.number(libc::SOL_SOCKET, libc::SO_DOMAIN).map(|domain| domain == libc::AF_INET6 as u32)
     }
@@ -332,7 +344,7 @@ impl Socket<'_> {
 
     /// Undoes all that was restored, in silence: the socket is as it was before, bound and connected to nobody. In repair mode, connect(2) to no address drops
     /// the connection and sends no reset.
-    pub(super) fn abandon(self, reuses_address: bool) {
+    pub(super) fn abandon(self, means: &Means, reuses_address: bool) {
         let unspecified = [0u8; mem::size_of::<libc::sockaddr_in>()];
         // SAFETY: the address (of AF_UNSPEC) is readable for its length.
         let dropped = unsafe { libc::syscall(libc::SYS_connect, self.0.as_raw_fd(), unspecified.as_ptr(), unspecified.len()) };
@@ -342,7 +354,7 @@ impl Socket<'_> {
         }
         // (Being dropped left an error behind, which nobody is to hear of.)
         let _ = self.number(libc::SOL_SOCKET, libc::SO_ERROR);
-        let _ = self.end_repair_unconnected().or_else(|_| self.end_repair());
+        let _ = means.end_repair(self, false).or_else(|_| means.end_repair(self, true));
         let _ = self.set_reuses_address(reuses_address);
     }
 }

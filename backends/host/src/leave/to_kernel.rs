@@ -4,16 +4,19 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use ringway_stack::device::Queues;
 use ringway_stack::ring::{Handover, LatePacket};
 use ringway_stack::tcp::{ControlBlock, State};
 use ringway_stack::wire::tcp::{Flags, Header, Options as Wire, SeqNumber};
 
-use super::inject::{Injector, packet};
+use super::inject::{self, Injector, packet};
+use super::means::Means;
 use super::repair::{Options, Queue, Socket, Window};
 use super::{Leave, LeaveError, Refused, Way, at};
 use crate::clock::Clock;
+use crate::lender::Lender;
 use crate::syscall::check;
 
 /// Beyond the window and what is unread: what the kernel counts beside bytes.
@@ -27,8 +30,7 @@ const HEARD_WITHIN: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Kernel {
     clock: Clock,
-    /// Of IPv4 and of IPv6; `None`: not allowed, or not there.
-    injectors: [Option<Injector>; 2],
+    means: Means,
     abilities: Abilities,
 }
 
@@ -55,7 +57,13 @@ impl Kernel {
         asked?;
         let injectors = [false, true].map(|is_v6| Injector::open(is_v6).ok());
         let abilities = Abilities { injects: injectors[0].is_some() };
-        Ok(Self { clock, injectors, abilities })
+        Ok(Self { clock, means: Means::Own(injectors), abilities })
+    }
+
+    /// By a broker, which has asked the kernel.
+    pub fn lent(clock: Clock, lender: Arc<dyn Lender>) -> Self {
+        let abilities = Abilities { injects: lender.injects() };
+        Self { clock, means: Means::Lent(lender), abilities }
     }
 
     /// What it found.
@@ -66,16 +74,12 @@ impl Kernel {
     /// Has the kernel take packets no more by injection, as without CAP_NET_RAW.
     #[must_use]
     pub fn without_injection(self) -> Self {
-        Self { injectors: [None, None], abilities: Abilities { injects: false }, ..self }
+        Self { means: Means::Own([None, None]), abilities: Abilities { injects: false }, ..self }
     }
 
     /// The way into this socket: bound to the connection's address, or fresh; neither listening nor connected.
     pub const fn into_socket<'a>(&'a self, placeholder: BorrowedFd<'a>) -> ToKernel<'a> {
         ToKernel { kernel: self, socket: Socket(placeholder), exempt: None }
-    }
-
-    fn injector(&self, local: SocketAddr) -> Option<&Injector> {
-        self.injectors[usize::from(local.is_ipv6())].as_ref()
     }
 }
 
@@ -205,26 +209,24 @@ impl ToKernel<'_> {
     fn restore(&self, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<Unsent, LeaveError> {
         let Self { kernel, socket, .. } = *self;
         let must_tell = block.peer_ended() || block.state == State::FinWait2;
-        let injector = kernel.injector(local);
-        if must_tell && injector.is_none() {
+        let injects = kernel.means.injects(local);
+        if must_tell && !injects {
             return Err(LeaveError::NeedsNetRaw(block.state));
         }
-        let has_place = self.has_place(local)?;
+        self.has_place(local)?;
         let reuses_address = socket.reuses_address().map_err(at("SO_REUSEADDR"))?;
-        socket.begin_repair()?;
-        // (In repair mode, a port that a listener has is to be had as well: SK_FORCE_REUSE.)
-        let placed = if has_place { Ok(()) } else { socket.bind(local).map_err(at("bind")) };
-        let restored = placed.and_then(|()| self.write_down(block, remote)).and_then(|()| {
-            socket.end_repair().map_err(at("TCP_REPAIR"))?;
-            let told = injector.map_or(Ok(()), |injector| self.tell(injector, block, local, remote));
+        kernel.means.begin_repair(socket, local)?;
+        let restored = self.write_down(block, remote).and_then(|()| {
+            kernel.means.end_repair(socket, true).map_err(at("TCP_REPAIR"))?;
+            let told = if injects { self.tell(block, local, remote) } else { Ok(()) };
             if told.is_err() {
                 // (Live it was, and said no more than a probe: it is dropped in silence.)
-                socket.begin_repair()?;
+                kernel.means.begin_repair(socket, local)?;
             }
             told
         });
         if let Err(error) = restored {
-            socket.abandon(reuses_address);
+            socket.abandon(&kernel.means, reuses_address);
             return Err(error);
         }
         // (Neither is worth losing the connection for.)
@@ -234,18 +236,15 @@ impl ToKernel<'_> {
         Ok(Unsent { bytes: unsent.to_vec(), written: 0, ends: block.state.has_ended() && !block.fin_sent() })
     }
 
-    /// Whether the socket has the connection's address already, and not none yet. It has no peer.
-    fn has_place(&self, local: SocketAddr) -> Result<bool, LeaveError> {
+    /// The socket has the connection's address, or none yet; and no peer.
+    fn has_place(&self, local: SocketAddr) -> Result<(), LeaveError> {
         let socket = self.socket;
         if socket.info().map_err(at("TCP_INFO"))?.state != Some(State::Closed) {
             return Err(LeaveError::Placeholder("is connected already, or listens"));
         }
         let bound = socket.address(false).map_err(at("getsockname"))?;
-        if bound.port() == 0 {
-            return Ok(false);
-        }
-        let is_its = bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
-        if is_its { Ok(true) } else { Err(LeaveError::Placeholder("is bound to another address")) }
+        let is_its = bound.port() == 0 || bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
+        if is_its { Ok(()) } else { Err(LeaveError::Placeholder("is bound to another address")) }
     }
 
     /// All that a socket in repair mode takes. The order is the kernel's: queues' numbers before `connect`, options before the queues' bytes.
@@ -256,7 +255,10 @@ impl ToKernel<'_> {
         let window = block.rcv_adv.since(block.rcv_nxt);
         // The kernel announces about half of what is free. (Forcing more than that lets the window grow at each move.)
         let receive = window + block.unread.len() * 9 / 16 + BUFFER_SLACK;
-        socket.reserve(receive, sent.len() + sent.len() / 2 + BUFFER_SLACK).map_err(at("SO_RCVBUFFORCE, SO_SNDBUFFORCE"))?;
+        self.kernel
+            .means
+            .reserve(socket, receive, sent.len() + sent.len() / 2 + BUFFER_SLACK)
+            .map_err(at("SO_RCVBUFFORCE, SO_SNDBUFFORCE"))?;
 
         socket.select(Queue::Receive).map_err(at("TCP_REPAIR_QUEUE"))?;
         socket.set_queue_seq((received - block.unread.len()).0).map_err(at("TCP_QUEUE_SEQ of the receive queue"))?;
@@ -286,7 +288,7 @@ impl ToKernel<'_> {
     }
 
     /// Tells the live socket what no option says: of bytes that came out of order, of the peer's FIN, and of its acknowledgment of ours.
-    fn tell(&self, injector: &Injector, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<(), LeaveError> {
+    fn tell(&self, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<(), LeaveError> {
         let clock = block.timestamp_at(self.kernel.clock.now());
         let header = Header {
             src_port: remote.port(),
@@ -298,7 +300,7 @@ impl ToKernel<'_> {
             options: Wire { timestamps: clock.map(|clock| (block.ts_recent.unwrap_or(0), clock)), ..Wire::default() },
             ..Header::default()
         };
-        let inject = |header: Header, payload: &[u8]| injector.inject(&packet(remote, local, &header, payload), local);
+        let inject = |header: Header, payload: &[u8]| self.kernel.means.inject(&packet(remote, local, &header, payload), local);
         for (start, bytes) in &block.out_of_order {
             for (index, piece) in bytes.chunks(PIECE).enumerate() {
                 // (Lost, they are sent again.)
@@ -333,9 +335,9 @@ impl ToKernel<'_> {
 
     /// (What is not heard, its sender sends again.)
     fn inject_late(&self, late: Vec<LatePacket>, local: SocketAddr) {
-        if let Some(injector) = self.kernel.injector(local) {
+        if self.kernel.means.injects(local) {
             for packet in late {
-                let _ = injector.inject_late(&packet, local);
+                let _ = self.kernel.means.inject(&inject::late(packet), local);
             }
         }
     }

@@ -58,6 +58,15 @@ impl Monitor {
         }
     }
 
+    /// As [`Monitor::use_neighbour`], where somebody else tells the kernel.
+    ///
+    /// # Errors
+    /// [`Error::Ask`]: what that one says.
+    pub(crate) fn have_neighbour_used(&mut self, tell: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
+        self.neighbours_are_stale();
+        tell().map_err(|error| Error::Ask { what: "a neighbour", error })
+    }
+
     /// Asks the kernel: for people who compare, not for packets. `Ok(Err(_))` is the error number of a destination without a route.
     ///
     /// # Errors

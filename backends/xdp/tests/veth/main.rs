@@ -1,5 +1,6 @@
 //! The device between two network namespaces, on a veth pair: our ring in one, and in the other a kernel that knows nothing of it.
 
+mod broker;
 mod faults;
 mod link;
 #[path = "../../../host/tests/leave/namespaces.rs"]

@@ -206,41 +206,43 @@ fn a_ring_can_be_slept_on() {
 /// The peer's kernel spreads its flows over the queues of its interface, and so of ours: all of them come to the ring.
 #[test]
 fn whatever_queue_it_comes_by_is_ours() {
-    const CONNECTIONS: usize = 24;
     for is_v6 in [false, true] {
-        in_world(Cable { is_v6, queues: 4, ..Cable::default() }, &Settings::new("a0"), |mut world| {
-            let local = world.fresh();
-            let listener = world.ring.tcp_listen(local, CONNECTIONS, &Config::default()).expect("room");
-            let peer = world.link.as_peer(move || {
-                let connect = |_| TcpStream::connect(local).expect("our side listens");
-                let mut streams: Vec<_> = (0..CONNECTIONS).map(connect).collect();
-                streams.iter_mut().for_each(|stream| stream.write_all(b"hello").expect("it is read"));
-                let mut said = String::new();
-                streams.iter_mut().map(|stream| stream.read_to_string(&mut said).expect("our side answers")).sum::<usize>()
-            });
-            let mut served = 0;
-            let mut flows = Vec::new();
-            let mut into = [0; 16];
-            world.until("all connections", |world| {
-                flows.extend(world.ring.tcp_accept(listener).ok());
-                let now = world.clock.now();
-                flows.retain(|flow| {
-                    let read = world.ring.tcp_recv(now, *flow, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty());
-                    if let Ok(len) = read {
-                        assert_eq!(&into[..len], b"hello");
-                        let sent = world.ring.tcp_send(now, *flow, &[IoSlice::new(b"goodbye")], SendFlags::empty());
-                        assert_eq!(sent, Ok(7));
-                        world.ring.close(now, *flow, false);
-                        served += 1;
-                    }
-                    read.is_err()
-                });
-                (served == CONNECTIONS).then_some(())
-            });
-            world.until("the peer's end", |_| peer.is_finished().then_some(()));
-            assert_eq!(peer.join().expect("the peer"), CONNECTIONS * 7);
-            let by_queue = world.ring.queues().received_by_queue();
-            assert!(by_queue.len() == 4 && by_queue.iter().filter(|count| **count > 0).count() > 1, "{by_queue:?}");
-        });
+        in_world(Cable { is_v6, queues: 4, ..Cable::default() }, &Settings::new("a0"), |mut world| comes_by_four_queues(&mut world));
     }
+}
+
+pub(crate) fn comes_by_four_queues(world: &mut World) {
+    const CONNECTIONS: usize = 24;
+    let local = world.fresh();
+    let listener = world.ring.tcp_listen(local, CONNECTIONS, &Config::default()).expect("room");
+    let peer = world.link.as_peer(move || {
+        let connect = |_| TcpStream::connect(local).expect("our side listens");
+        let mut streams: Vec<_> = (0..CONNECTIONS).map(connect).collect();
+        streams.iter_mut().for_each(|stream| stream.write_all(b"hello").expect("it is read"));
+        let mut said = String::new();
+        streams.iter_mut().map(|stream| stream.read_to_string(&mut said).expect("our side answers")).sum::<usize>()
+    });
+    let mut served = 0;
+    let mut flows = Vec::new();
+    let mut into = [0; 16];
+    world.until("all connections", |world| {
+        flows.extend(world.ring.tcp_accept(listener).ok());
+        let now = world.clock.now();
+        flows.retain(|flow| {
+            let read = world.ring.tcp_recv(now, *flow, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty());
+            if let Ok(len) = read {
+                assert_eq!(&into[..len], b"hello");
+                let sent = world.ring.tcp_send(now, *flow, &[IoSlice::new(b"goodbye")], SendFlags::empty());
+                assert_eq!(sent, Ok(7));
+                world.ring.close(now, *flow, false);
+                served += 1;
+            }
+            read.is_err()
+        });
+        (served == CONNECTIONS).then_some(())
+    });
+    world.until("the peer's end", |_| peer.is_finished().then_some(()));
+    assert_eq!(peer.join().expect("the peer"), CONNECTIONS * 7);
+    let by_queue = world.ring.queues().received_by_queue();
+    assert!(by_queue.len() == 4 && by_queue.iter().filter(|count| **count > 0).count() > 1, "{by_queue:?}");
 }

@@ -26,8 +26,13 @@ pub(crate) fn in_worlds(test: impl Fn(&mut World) + Sync) {
 
 /// The same in one of them, with a device that is attached with these settings.
 pub(crate) fn in_world(cable: Cable, settings: &Settings, test: impl FnOnce(World) + Send) {
+    in_world_with(cable, || XdpDevice::attach(settings).expect("an interface with XDP"), test);
+}
+
+/// The same, with a device that is attached in that way.
+pub(crate) fn in_world_with(cable: Cable, attach: impl FnOnce() -> XdpDevice + Send, test: impl FnOnce(World) + Send) {
     let is_made = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| Link::make(cable).map(|link| test(World::of(link, settings))).is_some());
+        let thread = scope.spawn(|| Link::make(cable).map(|link| test(World::of(link, attach()))).is_some());
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     if !is_made {
@@ -45,8 +50,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn of(link: Link, settings: &Settings) -> Self {
-        let device = XdpDevice::attach(settings).expect("an interface with XDP");
+    fn of(link: Link, device: XdpDevice) -> Self {
         let queues = device.open(&QueuesConfig::default()).expect("its ring");
         let ring = Ring::new(queues, RingConfig { addresses: vec![link.local], ..RingConfig::default() }, [7; 32]);
         Self { clock: Clock::system(), ring, device, link, next_port: 5000 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ringway_host::capabilities;
@@ -14,6 +15,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::process::{getegid, geteuid, getgid, getuid};
 use serde::Serialize;
 
+use crate::devices::{BrokerError, interfaces_served};
 use crate::library;
 use crate::table::table;
 
@@ -40,10 +42,13 @@ struct Device {
     available: bool,
     reason: Option<&'static str>,
     advice: Option<String>,
+    /// Whose it is, if not the process's own.
+    by: Option<String>,
 }
 
 impl Machine {
     pub(super) fn examine() -> Self {
+        let settings = Settings::from_environment();
         let shared_memory = [
             check("sealed memory", sealed_memory(), "kernel 5.1 or later, and a memfd_create that no sandbox forbids"),
             check("abstract sockets", abstract_socket(), "a sandbox that forbids Unix sockets cannot use shared memory"),
@@ -54,13 +59,13 @@ impl Machine {
         let mut checks = vec![
             check("library", library::find().map(|l| l.display().to_string()).map_err(io::Error::other), "build or install it"),
             check("preloading", preloading(), "the library does not load into programs of this machine"),
-            device_variable(&Settings::from_environment()),
+            device_variable(&settings),
         ];
         checks.extend(shared_memory);
         let devices = [DeviceKind::Mlx5, DeviceKind::Rxe, DeviceKind::Xdp, DeviceKind::Shm].map(|kind| match (kind, &missing) {
-            (DeviceKind::Shm, None) => Device { device: kind.name(), available: true, reason: None, advice: None },
+            (DeviceKind::Shm, None) => available(kind, None),
             (DeviceKind::Shm, Some(why)) => unavailable(kind, Reason::NoResources, why.clone()),
-            (DeviceKind::Xdp, _) => interfaces(),
+            (DeviceKind::Xdp, _) => interfaces(&settings),
             _ => unavailable(kind, Reason::DeviceMissing, "not part of this build".to_owned()),
         });
         Self { checks, devices: devices.into() }
@@ -80,7 +85,8 @@ impl fmt::Display for Machine {
         }
         let mut devices = table(&["device", "", ""]);
         for device in &self.devices {
-            let reason = device.reason.zip(device.advice.as_deref()).map_or_else(String::new, |(r, a)| format!("{r}: {a}"));
+            let reason = device.reason.zip(device.advice.as_deref()).map(|(r, a)| format!("{r}: {a}"));
+            let reason = reason.or_else(|| device.by.clone()).unwrap_or_default();
             devices.add_row([device.device, if device.available { "yes" } else { "no" }, &reason]);
         }
         writeln!(f, "{checks}\n\n{devices}")
@@ -95,19 +101,27 @@ fn check(what: &'static str, result: io::Result<String>, advice: &str) -> Check 
 }
 
 fn unavailable(kind: DeviceKind, reason: Reason, advice: String) -> Device {
-    Device { device: kind.name(), available: false, reason: Some(reason.name()), advice: Some(advice) }
+    Device { device: kind.name(), available: false, reason: Some(reason.name()), advice: Some(advice), by: None }
 }
 
-/// Interfaces, beside shared memory.
-fn interfaces() -> Device {
+fn available(kind: DeviceKind, by: Option<String>) -> Device {
+    Device { device: kind.name(), available: true, reason: None, advice: None, by }
+}
+
+/// Interfaces, beside shared memory: the process's own privileges do, or a broker's.
+fn interfaces(settings: &Settings) -> Device {
     let lacking = capabilities::lacking(&capabilities::OF_INTERFACES);
-    match &lacking[..] {
-        [] => Device { device: DeviceKind::Xdp.name(), available: true, reason: None, advice: None },
-        lacking => {
-            let advice = format!("the process lacks {}, so what interfaces would carry is the kernel's", lacking.join(", "));
-            unavailable(DeviceKind::Xdp, Reason::NoResources, advice)
-        }
+    if lacking.is_empty() {
+        return available(DeviceKind::Xdp, None);
     }
+    let broker = Path::new(settings.text(Id::Broker));
+    let why = match interfaces_served(broker) {
+        Ok(served) => return available(DeviceKind::Xdp, Some(format!("by the broker at {}: {}", broker.display(), served.join(", ")))),
+        Err(BrokerError::NotThere(_)) => format!("no broker listens at {} (ringway broker)", broker.display()),
+        Err(why) => format!("the broker at {}: {why}", broker.display()),
+    };
+    let advice = format!("the process lacks {}, and {why}, so what interfaces would carry is the kernel's", lacking.join(", "));
+    unavailable(DeviceKind::Xdp, Reason::NoResources, advice)
 }
 
 /// The seals under which peers may map a member's memory: it cannot shrink below them, nor can they write.

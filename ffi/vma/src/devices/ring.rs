@@ -3,9 +3,10 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use ringway_host::queues::SLEEPER;
-use ringway_host::{HostQueues as _, Monitor, Neighbours};
+use ringway_host::{HostQueues as _, Lender, Monitor, Neighbours};
 use ringway_shm::ShmQueues;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
 use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Protocol, Queues as _, Wake};
@@ -360,6 +361,14 @@ impl Ring {
         move |local, remote| {
             let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) };
             device.as_ref().is_some_and(|device| device.leave_to_kernel(&flow))
+        }
+    }
+
+    /// The broker that the ring is from, which does for the process what takes privileges.
+    pub(crate) fn lender(&self) -> Option<Arc<dyn Lender>> {
+        match self {
+            Self::Shm(_) => None,
+            Self::Xdp(of) => of.queues().device().lender(),
         }
     }
 

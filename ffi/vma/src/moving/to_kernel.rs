@@ -45,7 +45,10 @@ fn take_over(
     (local, remote): (SocketAddr, SocketAddr),
     placeholder: &Fd,
 ) -> Result<Unsent, LeaveError> {
-    let kernel = Kernel::open(process.clock)?;
+    let kernel = match offload.rings.at(id.ring).ring.lender() {
+        Some(lender) => Kernel::lent(process.clock, lender),
+        None => Kernel::open(process.clock)?,
+    };
     let now = process.now();
     offload.poll_if_due(now);
     if let Some(info) = offload.rings.of(id).info(id) {

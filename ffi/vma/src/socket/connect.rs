@@ -129,6 +129,12 @@ fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, sourc
                 drop(guard);
                 return leave();
             }
+            // (No room for its flow rule, or no broker any more that would see to one: the kernel connects.)
+            Err(Error::NoBuffers) if offload.rings.interfaces.contains(ring) => {
+                drop(guard);
+                process.lock().leave_to_kernel(key, "connect", Reason::NoResources);
+                return Err(THEIRS);
+            }
             Err(error) => return Err(error.into()),
         }
     };

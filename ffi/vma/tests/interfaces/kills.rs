@@ -13,7 +13,7 @@ use crate::programs::compile;
 const KILLS: usize = 67;
 
 /// Some milliseconds, other ones each time.
-fn moment(turn: usize) -> Duration {
+pub(crate) fn moment(turn: usize) -> Duration {
     Duration::from_millis(20 + ((turn as u64 * 2_654_435_761) >> 7) % 200)
 }
 
@@ -73,7 +73,7 @@ const MAP_GET_NEXT_KEY: i32 = 4;
 const KEY_LEN: usize = 40;
 
 /// Flow rules in the map of a process (proc(5): what /proc/PID/fdinfo says of a hash, whose type is 1, with such keys).
-fn rules_of(pid: i32) -> usize {
+pub(crate) fn rules_of(pid: i32) -> usize {
     let is_rules = |text: &str| {
         let has = |name: &str, value: &str| text.lines().any(|line| line.split_once(":\t") == Some((name, value)));
         has("map_type", "1") && has("key_size", &KEY_LEN.to_string())

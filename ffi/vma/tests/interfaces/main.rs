@@ -1,6 +1,7 @@
 //! A program on an interface (RINGWAY_DEVICE=shm,xdp:IF) and one of the kernel's at the other end of a cable: two network namespaces and a veth pair, which are
 //! the test's own. They take root; where CI is set they must be had.
 
+mod broker;
 mod cable;
 mod capture;
 mod faults;

@@ -1,0 +1,118 @@
+//! What takes CAP_NET_ADMIN and CAP_NET_RAW: the process does it itself, or a broker for it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use ringway_stack::tcp::State;
+
+use super::inject::Injector;
+use super::repair::Socket;
+use super::{LeaveError, at};
+use crate::lender::Lender;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) enum Means {
+    /// Raw sockets of IPv4 and of IPv6; `None`: not allowed, or not there.
+    Own([Option<Injector>; 2]),
+    Lent(Arc<dyn Lender>),
+}
+
+impl Means {
+    /// Whether the kernel can be told of packets for that address.
+    pub(super) fn injects(&self, local: SocketAddr) -> bool {
+        match self {
+            Self::Own(injectors) => injectors[usize::from(local.is_ipv6())].is_some(),
+            Self::Lent(lender) => lender.injects(),
+        }
+    }
+
+    pub(super) fn inject(&self, packet: &[u8], local: SocketAddr) -> io::Result<()> {
+        match self {
+            Self::Own(injectors) => {
+                injectors[usize::from(local.is_ipv6())].as_ref().ok_or(io::ErrorKind::Unsupported)?.inject(packet, local)
+            }
+            Self::Lent(lender) => lender.inject(packet, local),
+        }
+    }
+
+    /// Begins repair mode; the socket is bound to `local` afterwards.
+    pub(super) fn begin_repair(&self, socket: Socket<'_>, local: SocketAddr) -> Result<(), LeaveError> {
+        match self {
+            Self::Own(_) => begin(socket, local),
+            Self::Lent(lender) => lender.begin_repair(socket.0, local).map_err(at("TCP_REPAIR by the broker")),
+        }
+    }
+
+    pub(super) fn end_repair(&self, socket: Socket<'_>, probes: bool) -> io::Result<()> {
+        match self {
+            Self::Own(_) => end_repair(socket.0, probes),
+            Self::Lent(lender) => lender.end_repair(socket.0, probes),
+        }
+    }
+
+    pub(super) fn reserve(&self, socket: Socket<'_>, receive: usize, send: usize) -> io::Result<()> {
+        match self {
+            Self::Own(_) => socket.reserve(receive, send),
+            Self::Lent(lender) => lender.reserve(socket.0, receive, send),
+        }
+    }
+}
+
+fn begin(socket: Socket<'_>, local: SocketAddr) -> Result<(), LeaveError> {
+    let reuses_address = socket.reuses_address().map_err(at("SO_REUSEADDR"))?;
+    socket.begin_repair()?;
+    let bound = || -> io::Result<()> {
+        // (In repair mode, a port that a listener has is to be had as well: SK_FORCE_REUSE.)
+        if socket.address(false)?.port() == 0 { socket.bind(local) } else { Ok(()) }
+    };
+    bound().map_err(|error| {
+        socket.abandon(&Means::Own([None, None]), reuses_address);
+        at("bind")(error)
+    })
+}
+
+/// For a broker: puts a TCP socket into repair mode that is bound to that port, or to nothing yet, and then to `local`. As it was where this fails.
+///
+/// # Errors
+/// The kernel's; [`io::ErrorKind::AddrInUse`]: it is bound to something else.
+pub fn begin_repair(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()> {
+    let socket = Socket(socket);
+    let bound = socket.address(false)?;
+    let is_its = bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
+    if bound.port() != 0 && !is_its || socket.info()?.state == Some(State::Listen) {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    begin(socket, local).map_err(|error| match error {
+        LeaveError::Step { source, .. } => source,
+        error => io::Error::new(io::ErrorKind::PermissionDenied, error),
+    })
+}
+
+/// For a broker: ends repair mode, with a window probe or without.
+///
+/// # Errors
+/// The kernel's.
+pub fn end_repair(socket: BorrowedFd<'_>, probes: bool) -> io::Result<()> {
+    if probes { Socket(socket).end_repair() } else { Socket(socket).end_repair_unconnected() }
+}
+
+/// For a broker: buffers of at least so many bytes.
+///
+/// # Errors
+/// The kernel's.
+pub fn reserve(socket: BorrowedFd<'_>, receive: usize, send: usize) -> io::Result<()> {
+    Socket(socket).reserve(receive, send)
+}
+
+/// Whether a TCP socket is in repair mode.
+pub fn is_in_repair(socket: BorrowedFd<'_>) -> bool {
+    Socket(socket).is_in_repair().unwrap_or(false)
+}
+
+/// Whether a descriptor is a TCP socket of IPv4 or IPv6.
+pub fn is_tcp(descriptor: &impl AsFd) -> bool {
+    Socket(descriptor.as_fd()).is_tcp().unwrap_or(false)
+}

@@ -1,0 +1,225 @@
+//! A program that a broker serves: nothing that it says is believed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use ringway_host::{Fd, leave};
+use ringway_stack::device::{Device as _, FiveTuple, FlowRule, Protocol, QueueId, RuleError, RuleId, Target};
+use ringway_stack::net::{LinkId, Query};
+use ringway_stack::wire::{ipv4, ipv6, tcp};
+
+use super::allowed::{self, kernel};
+use super::message::{Answer, Question, Refusal, VERSION, namespace};
+use super::server::House;
+use crate::card::XdpDevice;
+use crate::error::AttachError;
+use crate::loan::Loan;
+
+/// The most that a connection's buffers are made at a program's wish, each (a ring has 16 MiB to send, and the kernel counts more than bytes).
+const BUFFER_MAX: u32 = 64 << 20;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) socket: OwnedFd,
+    pub(super) uid: u32,
+    pub(super) pid: i32,
+    /// Why it is not served, which its first question is answered by.
+    pub(super) refusal: Option<Refusal>,
+    pub(super) since: Instant,
+    pub(super) ring: Option<Lent>,
+}
+
+/// The ring that it has.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) interface: String,
+    device: XdpDevice,
+    link: LinkId,
+    rules: BTreeMap<FiveTuple, RuleId>,
+}
+
+/// An answer, and what comes with it.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) answer: Answer,
+    loan: Option<(Loan, XdpDevice, i32)>,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Self { answer, loan: None }
+    }
+}
+
+impl Reply {
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let Some((Loan { memory, sockets, .. }, _, link)) = &self.loan else { return Vec::new() };
+        let all = [*link, memory.raw()].into_iter().chain(sockets.iter().map(Fd::raw));
+        // SAFETY: the reply has them, and the device whose link it is.
+        all.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }).collect()
+    }
+}
+
+impl Guest {
+    /// What a question is answered by.
+    pub(super) fn hear(&mut self, house: &mut House, question: Question, packet: &[u8], descriptors: &[OwnedFd]) -> Result<Reply, Refusal> {
+        let takes = matches!(question, Question::BeginRepair { .. } | Question::EndRepair { .. } | Question::Reserve { .. });
+        if descriptors.len() != usize::from(takes) {
+            return Err(Refusal::Descriptor);
+        }
+        let socket = descriptors.first();
+        match question {
+            Question::Served { version } => {
+                is_spoken(version)?;
+                Ok(Answer::Served { interfaces: house.interfaces.keys().cloned().collect() }.into())
+            }
+            Question::Open { version, interface, namespace: theirs } => {
+                is_spoken(version)?;
+                if theirs != namespace() {
+                    return Err(Refusal::Elsewhere);
+                }
+                self.open(house, &interface)
+            }
+            // All others are about a ring.
+            _ if self.ring.is_none() => Err(Refusal::Malformed("there is no ring yet".to_owned())),
+            Question::Attach(flow) => self.attach(house, flow.into()),
+            Question::Detach(flow) => self.detach(&flow.into()),
+            Question::LeaveToKernel(flow) => self.leave_to_kernel(house, &flow.into()),
+            Question::UseNeighbour(address) => self.use_neighbour(house, address),
+            Question::BeginRepair { local } => self.begin_repair(socket_of(socket, house)?, local),
+            Question::EndRepair { probes } => by_kernel(leave::end_repair(socket_of(socket, house)?, probes)),
+            Question::Reserve { receive, send } => reserve(socket_of(socket, house)?, receive, send),
+            Question::Inject { local } => self.inject(house, packet, local),
+        }
+    }
+
+    fn open(&mut self, house: &mut House, interface: &str) -> Result<Reply, Refusal> {
+        if self.ring.is_some() {
+            return Err(Refusal::Malformed("there is a ring already".to_owned()));
+        }
+        let (device, link) = house.device(interface)?;
+        let (loan, front) = device.lend_ring().map_err(|error| match error {
+            AttachError::Taken { what: XdpDevice::A_RING } => Refusal::Taken(interface.to_owned()),
+            AttachError::Taken { .. } => Refusal::NotYet(interface.to_owned()),
+            error => Refusal::CannotAttach(error.to_string()),
+        })?;
+        let answer = Answer::Opened { receives: loan.receives, sends: loan.sends, injects: house.injects() };
+        self.ring = Some(Lent { interface: interface.to_owned(), device: device.clone(), link, rules: BTreeMap::new() });
+        Ok(Reply { answer, loan: Some((loan, device, front)) })
+    }
+
+    fn ring(&mut self) -> Result<&mut Lent, Refusal> {
+        self.ring.as_mut().ok_or_else(|| Refusal::Malformed("there is no ring yet".to_owned()))
+    }
+
+    fn attach(&mut self, house: &mut House, flow: FiveTuple) -> Result<Reply, Refusal> {
+        let uid = self.uid;
+        let ring = self.ring()?;
+        allowed::may_have(&mut house.monitor, ring.link, &house.holders, &flow, uid)?;
+        let rule = FlowRule::flow(flow.protocol, flow.local, flow.remote);
+        let attached = ring.device.attach(&rule, Target::Queue(QueueId(0))).map_err(|error| match error {
+            RuleError::Taken => Refusal::FlowTaken,
+            _ => Refusal::Full,
+        })?;
+        ring.rules.insert(flow, attached.rule);
+        Ok(Answer::Done.into())
+    }
+
+    fn detach(&mut self, flow: &FiveTuple) -> Result<Reply, Refusal> {
+        let ring = self.ring()?;
+        let rule = ring.rules.remove(flow).ok_or(Refusal::NotItsFlow(flow.local))?;
+        ring.device.detach(rule);
+        Ok(Answer::Done.into())
+    }
+
+    fn leave_to_kernel(&mut self, house: &mut House, flow: &FiveTuple) -> Result<Reply, Refusal> {
+        let ring = self.ring()?;
+        allowed::is_ours(&mut house.monitor, ring.link, flow.local)?;
+        if flow.protocol != Protocol::Tcp || flow.remote.is_none() {
+            return Err(Refusal::Malformed("a connection has a peer".to_owned()));
+        }
+        if ring.device.leave_to_kernel(flow) { Ok(Answer::Done.into()) } else { Err(Refusal::FlowTaken) }
+    }
+
+    fn use_neighbour(&mut self, house: &mut House, address: IpAddr) -> Result<Reply, Refusal> {
+        let link = self.ring()?.link;
+        let _ = house.monitor.refresh();
+        let tables = house.monitor.tables();
+        let route = tables.route(&Query { link: Some(link), ..Query::to(address) });
+        let is_one = !address.is_multicast() && !address.is_loopback() && !address.is_unspecified() && tables.owner(address).is_none();
+        // (Others it has no use for: they are reached by a router.)
+        if !is_one || !route.is_ok_and(|route| route.neighbour(address) == address) {
+            return Err(Refusal::NoNeighbour(address));
+        }
+        by_kernel(house.monitor.use_neighbour(link, address).map_err(io::Error::other))
+    }
+
+    /// A socket may be in repair mode while the program has the ring's rule for its address: what it may pretend to be then, it is.
+    fn begin_repair(&mut self, socket: BorrowedFd<'_>, local: SocketAddr) -> Result<Reply, Refusal> {
+        if !self.ring()?.has(local) {
+            return Err(Refusal::NotItsFlow(local));
+        }
+        by_kernel(leave::begin_repair(socket, local))
+    }
+
+    fn inject(&mut self, house: &House, packet: &[u8], local: SocketAddr) -> Result<Reply, Refusal> {
+        let ring = self.ring()?;
+        let (to, from) = ends_of(packet).ok_or_else(|| Refusal::Malformed("no packet of TCP follows it".to_owned()))?;
+        let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(from) };
+        if to != local || !ring.has(local) && !ring.device.is_left(&flow) {
+            return Err(Refusal::NotItsFlow(to));
+        }
+        let injector = house.injectors[usize::from(local.is_ipv6())].as_ref();
+        by_kernel(injector.map_or_else(|| Err(io::ErrorKind::Unsupported.into()), |injector| injector.inject(packet, local)))
+    }
+}
+
+impl Lent {
+    /// Whether one of the TCP rules is for that address of ours.
+    fn has(&self, local: SocketAddr) -> bool {
+        let least = FiveTuple { protocol: Protocol::Tcp, local, remote: None };
+        self.rules.range(least..).next().is_some_and(|(flow, _)| flow.protocol == Protocol::Tcp && flow.local == local)
+    }
+
+    /// The ring's rules end, and its place is free.
+    pub(super) fn end(self) {
+        self.device.leave();
+    }
+}
+
+fn is_spoken(version: u32) -> Result<(), Refusal> {
+    if version == VERSION { Ok(()) } else { Err(Refusal::Version { broker: VERSION }) }
+}
+
+/// A TCP socket of the broker's own network namespace.
+fn socket_of<'a>(descriptor: Option<&'a OwnedFd>, house: &House) -> Result<BorrowedFd<'a>, Refusal> {
+    let socket = descriptor.filter(|fd| leave::is_tcp(fd) && house.is_here(fd.as_fd())).ok_or(Refusal::Descriptor)?;
+    Ok(socket.as_fd())
+}
+
+fn reserve(socket: BorrowedFd<'_>, receive: u32, send: u32) -> Result<Reply, Refusal> {
+    if !leave::is_in_repair(socket) {
+        return Err(Refusal::Descriptor);
+    }
+    by_kernel(leave::reserve(socket, receive.min(BUFFER_MAX) as usize, send.min(BUFFER_MAX) as usize))
+}
+
+fn by_kernel(done: io::Result<()>) -> Result<Reply, Refusal> {
+    done.map(|()| Answer::Done.into()).map_err(|error| kernel(&error))
+}
+
+/// For whom a packet of TCP is, and from whom.
+fn ends_of(packet: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let (source, destination, protocol, at): (IpAddr, IpAddr, u8, usize) = match packet.first()? >> 4 {
+        4 => ipv4::Header::parse(packet).ok().map(|(ip, at)| (ip.src.into(), ip.dst.into(), ip.protocol, at))?,
+        6 => ipv6::Header::parse(packet).ok().map(|(ip, at)| (ip.src.into(), ip.dst.into(), ip.next_header, at))?,
+        _ => return None,
+    };
+    let segment = packet.get(at..).filter(|segment| protocol == ipv4::PROTOCOL_TCP && segment.len() >= tcp::LEN)?;
+    let port = |at: usize| u16::from_be_bytes([segment[at], segment[at + 1]]);
+    Some((SocketAddr::new(destination, port(2)), SocketAddr::new(source, port(0))))
+}
