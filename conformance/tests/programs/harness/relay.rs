@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
-use super::cable::{Cable, End, Namespace, join};
+use super::cable::{Cable, Namespace, join};
 
 /// The relay's interfaces: towards who asks, and towards who serves.
 const INTERFACES: [&str; 2] = ["r0", "r1"];
