@@ -196,11 +196,12 @@ impl XdpDevice {
         }
     }
 
-    /// Whether the program is still in front of the interface of that name.
+    /// Whether the program is still in front of the interface of that name, which has as many queues as it had.
     pub(crate) fn is_in_front(&self) -> bool {
         let Front::Own(program) = &self.0.front else { return false };
-        let index = Interface::find(&self.0.settings.interface).map(|interface| interface.index);
-        index.is_ok_and(|index| bpf::interface_of(&program.link).is_ok_and(|of| of == index))
+        Interface::find(&self.0.settings.interface).is_ok_and(|found| {
+            found.queues == self.interface().queues && bpf::interface_of(&program.link).is_ok_and(|of| of == found.index)
+        })
     }
 
     fn take<T>(&self, open: impl FnOnce() -> Result<T, AttachError>) -> Result<T, AttachError> {

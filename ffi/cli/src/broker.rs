@@ -86,6 +86,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut broker = Broker::start(settings, &mut tell)?;
     let listed: Vec<String> = options.users.listed().map(|uid| uid.to_string()).collect();
     let whom = if listed.is_empty() { "root".to_owned() } else { format!("root and {}", listed.join(", ")) };
-    eprintln!("ringway broker: serves {} of {whom} at {}", options.device.join(", "), options.socket.display());
+    Log::line(format_args!("serves {} of {whom} at {}", options.device.join(", "), options.socket.display()));
     Ok(broker.run(stop.as_fd(), &mut tell)?)
 }

@@ -88,7 +88,12 @@ pub fn begin_repair(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()>
     begin(socket, local).map_err(|error| match error {
         LeaveError::Step { source, .. } => source,
         error => io::Error::new(io::ErrorKind::PermissionDenied, error),
-    })
+    })?;
+    // (Whoever has the socket as well may have bound it elsewhere meanwhile, where in repair mode nothing is in the way. It stays in that mode, in which it is of
+    // no use: ended, it would be a socket at that address.)
+    let bound = socket.address(false)?;
+    let is_its = bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
+    if is_its { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
 }
 
 /// For a broker: ends repair mode, with a window probe or without.

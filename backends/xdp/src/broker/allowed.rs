@@ -37,7 +37,7 @@ pub(super) fn may_have(monitor: &mut Monitor, link: LinkId, holders: &Holders, f
     if u32::from(flow.local.port()) < privileged_below() {
         return Err(Refusal::Privileged(flow.local.port()));
     }
-    match holders.is_anothers(flow, uid) {
+    match holders.is_anothers(flow, link, uid) {
         Ok(false) => Ok(()),
         Ok(true) => Err(Refusal::AnothersSocket(flow.local)),
         Err(error) => Err(kernel(&error)),

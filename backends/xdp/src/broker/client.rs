@@ -138,9 +138,9 @@ impl Client {
             Err(error @ BrokerError::Refused(_)) => Err(error),
             // (An answer that came late would be taken for the next question's.)
             lost => {
+                // (The connection to a broker that is slow, and not gone, is left open: it would take what the program has when that ends.)
                 if !self.is_gone.swap(true, Ordering::Relaxed) {
                     tracing::warn!("the broker is gone: connections go on, and new ones are the kernel's");
-                    connection.end();
                 }
                 Err(lost.err().unwrap_or(BrokerError::Strange))
             }

@@ -89,7 +89,7 @@ impl fmt::Display for Event {
             Self::NotAttached { interface, why } => write!(f, "{interface} is tried again when a program asks for it: {why}"),
             Self::Lent { uid, pid, interface } => write!(f, "process {pid} of user {uid} has the ring of {interface}"),
             Self::Returned { uid, pid, interface } => write!(f, "process {pid} of user {uid} has left {interface}"),
-            Self::Refused { uid, pid, why } => write!(f, "process {pid} of user {uid} was told: {why}"),
+            Self::Refused { uid, pid, why } => write!(f, "process {pid} of user {uid} was told: {}", why.to_string().escape_debug()),
         }
     }
 }

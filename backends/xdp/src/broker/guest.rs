@@ -90,7 +90,7 @@ impl Guest {
             Question::Detach(flow) => self.detach(&flow.into()),
             Question::LeaveToKernel(flow) => self.leave_to_kernel(house, &flow.into()),
             Question::UseNeighbour(address) => self.use_neighbour(house, address),
-            Question::BeginRepair { local } => self.begin_repair(socket_of(socket, house)?, local),
+            Question::BeginRepair { local } => self.begin_repair(house, descriptors.first(), local),
             Question::EndRepair { probes } => by_kernel(leave::end_repair(socket_of(socket, house)?, probes)),
             Question::Reserve { receive, send } => reserve(socket_of(socket, house)?, receive, send),
             Question::Inject { local } => self.inject(house, packet, local),
@@ -137,8 +137,9 @@ impl Guest {
     }
 
     fn leave_to_kernel(&mut self, house: &mut House, flow: &FiveTuple) -> Result<Reply, Refusal> {
+        let uid = self.uid;
         let ring = self.ring()?;
-        allowed::is_ours(&mut house.monitor, ring.link, flow.local)?;
+        allowed::may_have(&mut house.monitor, ring.link, &house.holders, flow, uid)?;
         if flow.protocol != Protocol::Tcp || flow.remote.is_none() {
             return Err(Refusal::Malformed("a connection has a peer".to_owned()));
         }
@@ -159,20 +160,30 @@ impl Guest {
     }
 
     /// A socket may be in repair mode while the program has the ring's rule for its address: what it may pretend to be then, it is.
-    fn begin_repair(&mut self, socket: BorrowedFd<'_>, local: SocketAddr) -> Result<Reply, Refusal> {
-        if !self.ring()?.has(local) {
+    /// (A rule for one connection says nothing of others at its port, which a socket in repair mode could be bound beside: they are asked for.)
+    fn begin_repair(&mut self, house: &mut House, socket: Option<&OwnedFd>, local: SocketAddr) -> Result<Reply, Refusal> {
+        let uid = self.uid;
+        let ring = self.ring()?;
+        if !ring.has(local) {
             return Err(Refusal::NotItsFlow(local));
         }
-        by_kernel(leave::begin_repair(socket, local))
+        let all = FiveTuple { protocol: Protocol::Tcp, local, remote: None };
+        allowed::may_have(&mut house.monitor, ring.link, &house.holders, &all, uid)?;
+        by_kernel(leave::begin_repair(socket_of(socket, house)?, local))
     }
 
-    fn inject(&mut self, house: &House, packet: &[u8], local: SocketAddr) -> Result<Reply, Refusal> {
+    /// A packet for the kernel, of a connection that is leaving for it. (Each time it is asked whose the connection is: it may have become another's.)
+    fn inject(&mut self, house: &mut House, packet: &[u8], local: SocketAddr) -> Result<Reply, Refusal> {
+        let uid = self.uid;
         let ring = self.ring()?;
         let (to, from) = ends_of(packet).ok_or_else(|| Refusal::Malformed("no packet of TCP follows it".to_owned()))?;
         let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(from) };
-        if to != local || !ring.has(local) && !ring.device.is_left(&flow) {
+        let listener = FiveTuple { remote: None, ..flow };
+        let is_its = ring.rules.contains_key(&flow) || ring.rules.contains_key(&listener) || ring.device.is_left(&flow);
+        if to != local || !is_its {
             return Err(Refusal::NotItsFlow(to));
         }
+        allowed::may_have(&mut house.monitor, ring.link, &house.holders, &flow, uid)?;
         let injector = house.injectors[usize::from(local.is_ipv6())].as_ref();
         by_kernel(injector.map_or_else(|| Err(io::ErrorKind::Unsupported.into()), |injector| injector.inject(packet, local)))
     }

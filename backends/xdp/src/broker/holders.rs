@@ -1,10 +1,10 @@
 //! Whose the kernel's sockets are that have an address: sock_diag(7).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ringway_stack::device::{FiveTuple, Protocol};
+use ringway_stack::net::LinkId;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
 /// linux/sock_diag.h, linux/netlink.h.
@@ -18,9 +18,12 @@ const HEADER_LEN: usize = 16;
 /// include/net/tcp_states.h: what has no socket of anybody's: SYN-RECEIVED as such, TIME-WAIT, and a SYN that was answered.
 const OF_NOBODY: u32 = 1 << 3 | 1 << 6 | 1 << 12;
 
-/// Asks the kernel of one network namespace: that of the thread which has opened this.
+/// Whether the kernel speaks IPv6 here.
+const HAS_IPV6: &str = "/proc/net/if_inet6";
+
+/// Asks the kernel of the calling thread's network namespace.
 #[derive(Debug)]
-pub(super) struct Holders(OwnedFd);
+pub(super) struct Holders(());
 
 /// A socket of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +35,23 @@ struct Holder {
 }
 
 impl Holders {
+    /// # Errors
+    /// The kernel does not tell of all sockets: then nobody could be given anything.
     pub(super) fn open() -> io::Result<Self> {
-        let protocol = Some(netlink::SOCK_DIAG);
-        Ok(Self(net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?))
+        let holders = Self(());
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            let local = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 1);
+            holders.is_anothers(&FiveTuple { protocol, local, remote: None }, LinkId(0), 0)?;
+        }
+        Ok(holders)
     }
 
     /// Whether a socket of somebody else's than that user receives what belongs to a flow, or part of it.
-    pub(super) fn is_anothers(&self, flow: &FiveTuple, uid: u32) -> io::Result<bool> {
+    /// `link`: by which it comes, since a socket may be bound to a link.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub(super) fn is_anothers(&self, flow: &FiveTuple, link: LinkId, uid: u32) -> io::Result<bool> {
         let is_conflict = |holder: Holder| {
             let local = match holder.local {
                 IpAddr::V6(ip) => ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4),
@@ -52,38 +65,45 @@ impl Holders {
         let mut look = |holder| is_found |= is_conflict(holder);
         match flow.remote {
             // One connection, or a listener that has it: looked up in the kernel's tables, however many there are.
-            Some(_) if flow.protocol == Protocol::Tcp => self.ask(flow, family_of(flow.local.ip()), false, &mut look)?,
+            Some(_) if flow.protocol == Protocol::Tcp => ask(flow, family_of(flow.local.ip()), Some(link), &mut look)?,
             _ => {
-                self.ask(flow, libc::AF_INET6, true, &mut look)?;
+                ask(flow, libc::AF_INET6, None, &mut look)?;
                 if flow.local.is_ipv4() {
-                    self.ask(flow, libc::AF_INET, true, &mut look)?;
+                    ask(flow, libc::AF_INET, None, &mut look)?;
                 }
             }
         }
         Ok(is_found)
     }
+}
 
-    fn ask(&self, flow: &FiveTuple, family: i32, all: bool, look: &mut dyn FnMut(Holder)) -> io::Result<()> {
-        net::send(&self.0, &question(flow, family, all), SendFlags::empty())?;
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            let (len, _) = net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;
-            let mut rest = &buffer[..len];
-            while let Some((kind, body, next)) = split(rest) {
-                rest = next;
-                match kind {
-                    NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => {
-                        let errno = body.get(..4).map_or(0, |bytes| i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-                        // (Nobody has it; or this kernel knows nothing of that family.)
-                        let is_nobody = matches!(-errno, 0 | libc::ENOENT);
-                        return if is_nobody { Ok(()) } else { Err(io::Error::from_raw_os_error(-errno)) };
-                    }
-                    _ => {
-                        parse(body).into_iter().for_each(&mut *look);
-                        if !all {
-                            return Ok(());
-                        }
+/// Asks for the one socket that has a flow which comes by a link; or, without one, for all that have its port. (By a socket of the question's own: what is left of
+/// an answer that broke off is nobody's.)
+fn ask(flow: &FiveTuple, family: i32, link: Option<LinkId>, look: &mut dyn FnMut(Holder)) -> io::Result<()> {
+    let is_all = link.is_none();
+    let socket = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
+    net::send(&socket, &question(flow, family, link), SendFlags::empty())?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let (len, _) = net::recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+        let mut rest = &buffer[..len];
+        while let Some((kind, body, next)) = split(rest) {
+            rest = next;
+            match kind {
+                // (A list that broke off says so at its end.)
+                NLMSG_DONE | NLMSG_ERROR => {
+                    let errno = body.get(..4).map_or(0, |bytes| -i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+                    let has_family = family == libc::AF_INET || std::path::Path::new(HAS_IPV6).exists();
+                    return match errno {
+                        0 => Ok(()),
+                        libc::ENOENT if !is_all || !has_family => Ok(()),
+                        errno => Err(io::Error::from_raw_os_error(errno)),
+                    };
+                }
+                _ => {
+                    parse(body).into_iter().for_each(&mut *look);
+                    if !is_all {
+                        return Ok(());
                     }
                 }
             }
@@ -96,7 +116,8 @@ fn family_of(ip: IpAddr) -> i32 {
 }
 
 /// `struct inet_diag_req_v2`, behind `struct nlmsghdr`.
-fn question(flow: &FiveTuple, family: i32, all: bool) -> Vec<u8> {
+fn question(flow: &FiveTuple, family: i32, link: Option<LinkId>) -> Vec<u8> {
+    let all = link.is_none();
     let protocol = match flow.protocol {
         Protocol::Tcp => libc::IPPROTO_TCP,
         Protocol::Udp => libc::IPPROTO_UDP,
@@ -113,8 +134,8 @@ fn question(flow: &FiveTuple, family: i32, all: bool) -> Vec<u8> {
     };
     body.extend_from_slice(&address((!all).then_some(flow.local.ip())));
     body.extend_from_slice(&address(remote.map(|remote| remote.ip())));
-    // No interface, and no cookie (INET_DIAG_NOCOOKIE).
-    body.extend_from_slice(&[0, 0, 0, 0]);
+    // The interface, and no cookie (INET_DIAG_NOCOOKIE).
+    body.extend_from_slice(&link.map_or(0, |LinkId(link)| link).to_ne_bytes());
     body.extend_from_slice(&[0xff; 8]);
     let mut message = ((HEADER_LEN + body.len()) as u32).to_ne_bytes().to_vec();
     message.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
@@ -147,7 +168,7 @@ fn parse(body: &[u8]) -> Option<Holder> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
 
     use super::*;
 
@@ -155,7 +176,7 @@ mod tests {
     fn told(protocol: Protocol, local: SocketAddr, remote: Option<SocketAddr>) -> [bool; 2] {
         let holders = Holders::open().unwrap();
         let uid = rustix::process::geteuid().as_raw();
-        [uid, uid + 1].map(|uid| holders.is_anothers(&FiveTuple { protocol, local, remote }, uid).unwrap())
+        [uid, uid + 1].map(|uid| holders.is_anothers(&FiveTuple { protocol, local, remote }, LinkId(1), uid).unwrap())
     }
 
     #[test]

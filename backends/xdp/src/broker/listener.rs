@@ -29,6 +29,7 @@ impl Drop for Listener {
 
 /// Anybody may connect, to be told why he is not served.
 const MODE: u32 = 0o666;
+const FOLDER_MODE: u32 = 0o755;
 
 /// Listens there, where nobody else does.
 pub(super) fn listen(path: PathBuf) -> Result<Listener, StartError> {
@@ -43,12 +44,15 @@ pub(super) fn listen(path: PathBuf) -> Result<Listener, StartError> {
             Err(error) => return Err(at(error.into())),
         }
     }
-    if let Some(folder) = path.parent() {
+    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
         fs::create_dir_all(folder).map_err(at)?;
+        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)).map_err(at)?;
     }
     let socket = make().map_err(|error| at(error.into()))?;
     net::bind(&socket, &address).map_err(|error| at(error.into()))?;
     let listener = Listener { socket, path: path.clone() };
+    // (Who connects has this of the listener: nobody can pass anything before it is known who it is.)
+    set_takes_descriptors(&listener.socket, false);
     fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(at)?;
     net::listen(&listener.socket, BACKLOG).map_err(|error| at(error.into()))?;
     Ok(listener)

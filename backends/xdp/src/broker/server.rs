@@ -30,6 +30,9 @@ use crate::settings::Settings;
 /// Connections in all, and of one user.
 const GUESTS_MAX: usize = 256;
 const GUESTS_OF_ONE_MAX: usize = 32;
+/// Of all users together who are not listed, and wait to be told so.
+const STRANGERS_MAX: usize = 32;
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(10);
 /// How long a connection may last that has no ring.
 const WITHOUT_RING_MAX: Duration = Duration::from_secs(5);
 
@@ -151,11 +154,21 @@ impl Broker {
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = net::accept_with(&self.listener.socket, flags) else { return };
+        let socket = match net::accept_with(&self.listener.socket, flags) {
+            Ok(socket) => socket,
+            Err(error) => {
+                // (Whoever waits is there still, and there may be a descriptor for him soon.)
+                if matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) {
+                    std::thread::sleep(OUT_OF_DESCRIPTORS);
+                }
+                return;
+            }
+        };
         let Ok(libc::ucred { uid, pid, .. }) = members::credentials(&socket) else { return };
         set_takes_descriptors(&socket, false);
         let of_one = self.guests.iter().filter(|guest| guest.uid == uid).count() + self.house.closing.count(uid);
-        if self.guests.len() >= GUESTS_MAX {
+        let strangers = self.guests.iter().filter(|guest| matches!(guest.refusal, Some(Refusal::NotListed { .. }))).count();
+        if self.guests.len() >= GUESTS_MAX || !self.users.has(uid) && strangers >= STRANGERS_MAX {
             return;
         }
         let refusal = match uid {
