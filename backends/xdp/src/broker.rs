@@ -5,7 +5,7 @@
 //! broker, and the program maps the same file (memfd). It cannot be bound elsewhere. A socket in repair mode (TCP_REPAIR) takes all of its state from an
 //! unprivileged holder; only beginning and ending are the broker's.
 //!
-//! - [`Broker`]: the broker ([`server`]), its programs (`guest`), and what it allows them (`allowed`, `holders`, [`Users`])
+//! - [`Broker`]: the broker (`server`), its programs (`guest`), and what it allows them (`allowed`, `holders`, [`Users`])
 //! - `client`: a program's end, by which its device is attached ([`crate::XdpDevice::attach_by`])
 //! - `listener`: where it listens; `closing`: what programs passed; `events`: what it has to tell
 //! - `message`: the protocol, and `wire`: how messages and descriptors are passed
