@@ -19,7 +19,6 @@ use ringway_stack::time::Instant;
 
 use crate::lender::Lender;
 use crate::netlink::{Error, Monitor};
-use crate::solicitation;
 
 /// A neighbour that the ring has not spoken of for so long is forgotten.
 const UNUSED_MAX: Duration = Duration::from_secs(60);
@@ -88,10 +87,6 @@ impl Neighbours {
                 None => monitor.use_neighbour(self.link, hop),
             };
             result = result.and(told);
-            // (It takes a raw socket, which who has a lender has not.)
-            if self.lender.is_none() {
-                self.solicit(monitor.tables(), hop);
-            }
             let neighbour = self.known.entry(address).or_insert(Neighbour { hop, told: None, is_awaited: true, used_at: now });
             (neighbour.hop, neighbour.used_at) = (hop, now);
             // (Whoever is told nothing has been forgotten by the ring, and waits.)
@@ -110,16 +105,6 @@ impl Neighbours {
             self.sweep(now, UNUSED_MAX, ring);
         }
         result.map(|()| is_told)
-    }
-
-    /// Asks for a neighbour that the kernel cannot ask for yet. (If that fails, the kernel can in a moment.)
-    fn solicit(&self, tables: &Tables, hop: IpAddr) {
-        let IpAddr::V6(neighbour) = hop else { return };
-        if solicitation::is_needed(tables, self.link, hop)
-            && let Err(error) = solicitation::ask(tables, self.link, neighbour)
-        {
-            tracing::debug!("no question for {neighbour}: {error}");
-        }
     }
 
     /// Tells the ring what has changed.

@@ -16,8 +16,18 @@ const SOURCE_LINK_LAYER_ADDRESS: u8 = 1;
 /// RFC 4861 s4.3: whoever hears another one knows that a router was between.
 const HOP_LIMIT: u32 = 255;
 
+/// Asks for a neighbour that the kernel, told that it is in use, cannot ask for yet. (If that fails, the kernel can in a moment.)
+pub(crate) fn ask_where_needed(tables: &Tables, link: LinkId, neighbour: IpAddr) {
+    let IpAddr::V6(address) = neighbour else { return };
+    if is_needed(tables, link, neighbour)
+        && let Err(error) = ask(tables, link, address)
+    {
+        tracing::debug!("no question for {neighbour}: {error}");
+    }
+}
+
 /// Whether the kernel cannot ask for a neighbour that it is told is in use.
-pub(crate) fn is_needed(tables: &Tables, link: LinkId, neighbour: IpAddr) -> bool {
+fn is_needed(tables: &Tables, link: LinkId, neighbour: IpAddr) -> bool {
     let asks = |own: &ringway_stack::net::Address| {
         own.link == link
             && matches!(own.address, IpAddr::V6(address) if address.is_unicast_link_local())
@@ -27,7 +37,7 @@ pub(crate) fn is_needed(tables: &Tables, link: LinkId, neighbour: IpAddr) -> boo
 }
 
 /// Asks for it, by its link. `Ok(false)`: there is no address to ask from, or the link is no Ethernet.
-pub(crate) fn ask(tables: &Tables, link: LinkId, neighbour: Ipv6Addr) -> io::Result<bool> {
+fn ask(tables: &Tables, link: LinkId, neighbour: Ipv6Addr) -> io::Result<bool> {
     let source = tables.route(&Query { link: Some(link), ..Query::to(neighbour.into()) }).ok().map(|route| route.source);
     let mac = tables.link(link).and_then(|link| link.address.ethernet());
     let (Some(IpAddr::V6(source)), Some(mac)) = (source, mac) else { return Ok(false) };

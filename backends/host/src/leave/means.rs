@@ -81,8 +81,7 @@ fn begin(socket: Socket<'_>, local: SocketAddr) -> Result<(), LeaveError> {
 pub fn begin_repair(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()> {
     let socket = Socket(socket);
     let bound = socket.address(false)?;
-    let is_its = bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
-    if bound.port() != 0 && !is_its || socket.info()?.state == Some(State::Listen) {
+    if bound.port() != 0 && !is_at(bound, local) || socket.info()?.state == Some(State::Listen) {
         return Err(io::ErrorKind::AddrInUse.into());
     }
     begin(socket, local).map_err(|error| match error {
@@ -91,9 +90,12 @@ pub fn begin_repair(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()>
     })?;
     // (Whoever has the socket as well may have bound it elsewhere meanwhile, where in repair mode nothing is in the way. It stays in that mode, in which it is of
     // no use: ended, it would be a socket at that address.)
-    let bound = socket.address(false)?;
-    let is_its = bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
-    if is_its { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
+    if is_at(socket.address(false)?, local) { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
+}
+
+/// Whether a socket that is bound there has that address.
+pub(super) fn is_at(bound: SocketAddr, local: SocketAddr) -> bool {
+    bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified())
 }
 
 /// For a broker: ends repair mode, with a window probe or without.

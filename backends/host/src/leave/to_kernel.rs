@@ -12,7 +12,7 @@ use ringway_stack::tcp::{ControlBlock, State};
 use ringway_stack::wire::tcp::{Flags, Header, Options as Wire, SeqNumber};
 
 use super::inject::{self, Injector, packet};
-use super::means::Means;
+use super::means::{Means, is_at};
 use super::repair::{Options, Queue, Socket, Window};
 use super::{Leave, LeaveError, Refused, Way, at};
 use crate::clock::Clock;
@@ -243,8 +243,7 @@ impl ToKernel<'_> {
             return Err(LeaveError::Placeholder("is connected already, or listens"));
         }
         let bound = socket.address(false).map_err(at("getsockname"))?;
-        let is_its = bound.port() == 0 || bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified());
-        if is_its { Ok(()) } else { Err(LeaveError::Placeholder("is bound to another address")) }
+        if bound.port() == 0 || is_at(bound, local) { Ok(()) } else { Err(LeaveError::Placeholder("is bound to another address")) }
     }
 
     /// All that a socket in repair mode takes. The order is the kernel's: queues' numbers before `connect`, options before the queues' bytes.

@@ -9,6 +9,7 @@ use ringway_stack::net::{Family, LinkId, Query};
 use super::Error;
 use super::monitor::{Monitor, attribute};
 use super::parse::{Attributes, ip_of, mtu, u32_of};
+use crate::solicitation;
 
 const WHAT: &str = "a route";
 
@@ -39,12 +40,12 @@ impl Monitor {
     ///
     /// # Errors
     /// [`Error::Ask`], [`Error::Malformed`].
-    pub fn use_neighbour(&mut self, LinkId(link): LinkId, address: IpAddr) -> Result<(), Error> {
+    pub fn use_neighbour(&mut self, id: LinkId, address: IpAddr) -> Result<(), Error> {
         const WHAT: &str = "a neighbour";
         // struct ndmsg: family, padding, index, state (NUD_NONE), flags, type.
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let mut body = vec![family as u8, 0, 0, 0];
-        body.extend_from_slice(&link.to_ne_bytes());
+        body.extend_from_slice(&id.0.to_ne_bytes());
         body.extend_from_slice(&[0, 0, NTF_USE, 0]);
         match address {
             IpAddr::V4(address) => attribute(&mut body, libc::NDA_DST, &address.octets()),
@@ -53,7 +54,10 @@ impl Monitor {
         // (That a question is under way is no event, and a second failure would look as the first one did.)
         self.neighbours_are_stale();
         match self.questions.tell(WHAT, libc::RTM_NEWNEIGH, NLM_F_CREATE, &body)? {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                solicitation::ask_where_needed(self.tables(), id, address);
+                Ok(())
+            }
             Err(errno) => Err(Error::Ask { what: WHAT, error: io::Error::from_raw_os_error(errno) }),
         }
     }
