@@ -1,8 +1,9 @@
-//! The short way of a call that receives or sends, in a process that has one ring: nothing is asked for that few programs ask for. Whatever else may be the
-//! matter leads to the long way (`receive.rs`, `send.rs`), which begins anew: nothing was done.
+//! The short way of a call that receives or sends: nothing is asked for that few programs ask for. Whatever else may be the matter leads to the long way
+//! (`receive.rs`, `send.rs`), which begins anew: nothing was done.
 //!
-//! On a stream it is the same call (`socket/stream.rs`) with less to ask, so that what the long way keeps at hand for other cases is not even computed. What is no
-//! plain stream goes on as in the long way, in functions of its own.
+//! On a stream it is the same call (`socket/stream.rs`) with less to ask, so that what the long way keeps at hand for other cases is not even computed: in a
+//! process that has one ring by its lock, else on a plain connection by its ring's (`socket/plain.rs`). What is no such stream goes on as in the long way, in
+//! functions of its own.
 
 use core::ffi::{c_int, c_void};
 
@@ -17,7 +18,7 @@ use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Found};
 use crate::process::{Process, process};
-use crate::socket::stream;
+use crate::socket::{plain, stream};
 
 /// Flags that change nothing of it.
 const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
@@ -39,6 +40,14 @@ pub(super) unsafe fn receive(
         return None;
     }
     let (process, found, now) = find(fd)?;
+    if process.has_several_rings() {
+        let received = crate::bare_boundary!(Some(Err(Errno(libc::EIO))), {
+            // SAFETY: the caller's promise.
+            let into = unsafe { writable(buffer, len) };
+            into.ok().and_then(|into| plain::receive_on_stream(process, now, found.key, &mut [into], flags)).map(|got| got.map_err(Errno::from))
+        });
+        return ended(fd, Way::Rx, received?);
+    }
     let received = crate::bare_boundary!(Err(Errno(libc::EIO)), {
         // SAFETY: the caller's promise.
         unsafe { writable(buffer, len) }.and_then(|into| {
@@ -73,6 +82,13 @@ pub(super) unsafe fn send(
         return None;
     }
     let (process, found, now) = find(fd)?;
+    if process.has_several_rings() {
+        let sent = crate::bare_boundary!(Some(Err(Errno(libc::EIO))), {
+            // SAFETY: the caller's promise.
+            unsafe { readable(buffer, len) }.ok().and_then(|data| stream::send_on_plain(process, now, found.key, data, flags))
+        });
+        return ended(fd, Way::Tx, sent?);
+    }
     let sent = crate::bare_boundary!(Err(Errno(libc::EIO)), {
         // SAFETY: the caller's promise.
         unsafe { readable(buffer, len) }.and_then(|data| {
@@ -102,7 +118,7 @@ fn find(fd: c_int) -> Option<(&'static Process, Found, Instant)> {
     if cancel::is_in_use() {
         return None;
     }
-    let process = process().filter(|process| !process.has_several_rings())?;
+    let process = process()?;
     let found = fdtable::find_socket(fd)?;
     let now = process.now();
     found.is_fresh(now).then_some((process, found, now))

@@ -21,7 +21,7 @@ pub(crate) use self::datagrams::{Beside, Taken, are_plain};
 pub(crate) use self::ready::Asked;
 pub(super) use self::sending::{Rest, send_rest};
 use super::address::Address;
-use super::table::{self, Audience, Plain, Traits};
+use super::table::{self, Audience, Lead, Plain, Traits};
 use super::{Ancillary, Family, Kind, Socket};
 use crate::errno::Errno;
 use crate::extra::resume::Resume;
@@ -44,11 +44,12 @@ struct Entered<'a> {
 
 impl<'a> Entered<'a> {
     /// `None`: it is not plain.
-    #[inline]
+    #[inline(always)]
     fn new(process: &'a Process, key: Key) -> Option<Self> {
-        let plain = Plain::find(key)?;
-        let own = process.ring(plain.flow.ring)?.lock();
-        plain.is_still(key).then_some(Self { own, flow: plain.flow, plain })
+        let lead = Lead::find(key)?;
+        let own = process.ring(lead.ring())?.lock();
+        let plain = lead.settle()?;
+        Some(Self { own, flow: plain.flow, plain })
     }
 
     /// A call receives, or sends, on a connection or UDP socket: it may be the one after which that goes over to the caller's ring.
@@ -69,19 +70,43 @@ impl<'a> Entered<'a> {
         Self::new(process, key)
     }
 
+    /// Sends on a connection.
+    #[inline(always)]
+    fn send(self, process: &'a Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
+        let mut entered = self.used(process, key, Direction::Tx)?;
+        let (flow, plain) = (entered.flow, entered.plain);
+        let (result, is_held) = entered.own.send(now, flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
+        entered.leave_having_sent(process, now, is_held);
+        match result {
+            Err(Error::BadSocket) => None,
+            Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, 0)),
+            Ok(done) if done < super::vectors::total(data) && !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, done)),
+            result => Some(Sent::Done(result)),
+        }
+    }
+
+    /// Receives on a connection.
+    #[inline(always)]
+    fn receive(self, process: &'a Process, now: Instant, key: Key, into: &mut [IoSliceMut<'_>]) -> Option<Result<usize, Error>> {
+        let mut entered = self.used(process, key, Direction::Rx)?;
+        let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty(), false);
+        entered.leave(process, now);
+        Some(result)
+    }
+
     /// Lets go of the ring. Who is to be told of what happened is told.
-    #[inline]
+    #[inline(always)]
     fn leave(self, process: &Process, now: Instant) {
         let is_held = self.own.ring.is_held(self.flow);
         self.leave_having_sent(process, now, is_held);
     }
 
     /// The same, where it is known whether something of the flow is held.
-    #[inline]
+    #[inline(always)]
     fn leave_having_sent(mut self, process: &Process, now: Instant, is_held: bool) {
         let flow = self.flow;
         let has_more = self.own.has_more_to_do();
-        drop(self);
+        self.own.release();
         if has_more || is_held {
             see_to_the_rest(process, flow.ring, now, is_held.then_some(flow));
         }
@@ -170,20 +195,18 @@ pub(crate) fn send(
     if flags & !SEND_FLAGS != 0 {
         return None;
     }
-    let mut entered = Entered::new(process, key)?;
+    let entered = Entered::new(process, key)?;
     if entered.plain.is_of_datagrams() {
         return datagrams::send(process, now, key, entered, data, (to, flags)).map(Sent::Done);
     }
-    entered = entered.used(process, key, Direction::Tx)?;
-    let (result, is_held) = entered.own.send(now, entered.flow, data, flags, true, process.params.rx_poll_on_tx_tcp);
-    let (flow, plain) = (entered.flow, entered.plain);
-    entered.leave_having_sent(process, now, is_held);
-    match result {
-        Err(Error::BadSocket) => None,
-        Err(Error::WouldBlock) if !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, 0)),
-        Ok(done) if done < super::vectors::total(data) && !plain.is_not_to_wait(flags) => Some(Sent::Part(flow, done)),
-        result => Some(Sent::Done(result)),
-    }
+    entered.send(process, now, key, data, flags)
+}
+
+/// As [`send`], for the short way of a call: on a plain connection.
+#[inline(always)]
+pub(crate) fn send_on_stream(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
+    let entered = Entered::new(process, key)?;
+    if entered.plain.is_of_datagrams() { None } else { entered.send(process, now, key, data, flags) }
 }
 
 /// What a plain socket's receive came to.
@@ -198,6 +221,27 @@ pub(crate) enum Came {
     Waits(Resume, Option<Duration>),
 }
 
+/// As [`receive`], for the short way of a call: what has come on a plain connection.
+#[inline(always)]
+pub(crate) fn receive_on_stream(
+    process: &Process,
+    now: Instant,
+    key: Key,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Option<Result<usize, Error>> {
+    let entered = Entered::new(process, key)?;
+    let plain = entered.plain;
+    if plain.is_of_datagrams() {
+        return None;
+    }
+    match entered.receive(process, now, key, into)? {
+        Err(Error::BadSocket) => None,
+        Err(Error::WouldBlock) if !plain.has_nothing(flags) => None,
+        result => Some(result),
+    }
+}
+
 /// Receives on a plain socket, with `kernel` to receive from the kernel with extra flags. `None`: it is to go the long way; nothing was taken.
 #[inline]
 pub(crate) fn receive(
@@ -207,7 +251,7 @@ pub(crate) fn receive(
     into: &mut [IoSliceMut<'_>],
     (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
 ) -> Option<Came> {
-    let mut entered = Entered::new(process, key)?;
+    let entered = Entered::new(process, key)?;
     let plain = entered.plain;
     if plain.is_of_datagrams() {
         let came = datagrams::receive(process, now, (fd, key), entered, into, (flags, kernel)).map(Came::Datagram);
@@ -216,10 +260,7 @@ pub(crate) fn receive(
     if flags & !RECEIVE_FLAGS != 0 || into.first().is_none_or(|first| first.is_empty()) {
         return None;
     }
-    entered = entered.used(process, key, Direction::Rx)?;
-    let result = entered.own.receive(now, entered.flow, into, RecvFlags::empty(), false);
-    entered.leave(process, now);
-    match result {
+    match entered.receive(process, now, key, into)? {
         Err(Error::BadSocket) => None,
         Err(Error::WouldBlock) if !plain.has_nothing(flags) => alone::receive(process, plain, (fd, key), into, (flags, kernel)),
         result => Some(Came::Bytes(result)),

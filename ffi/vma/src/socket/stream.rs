@@ -259,9 +259,27 @@ pub(crate) fn send_plain(
     data: &[IoSlice<'_>],
     (to, flags): (impl FnOnce(Family) -> Option<Address>, c_int),
 ) -> Option<Result<usize, Errno>> {
-    Some(match plain::send(process, now, key, data, (to, flags))? {
-        Sent::Done(Ok(done)) => Ok(done),
-        Sent::Done(Err(error)) => Err(failed(error.into(), flags)),
+    match plain::send(process, now, key, data, (to, flags))? {
+        Sent::Done(Ok(done)) => Some(Ok(done)),
+        sent => send_plain_rest(process, key, data, flags, sent),
+    }
+}
+
+/// The same on a plain connection, as part of the caller's code.
+#[inline(always)]
+pub(crate) fn send_on_plain(process: &Process, now: Instant, key: Key, data: IoSlice<'_>, flags: c_int) -> Option<Result<usize, Errno>> {
+    match plain::send_on_stream(process, now, key, &[data], flags)? {
+        Sent::Done(Ok(done)) => Some(Ok(done)),
+        sent => send_plain_rest(process, key, &[data], flags, sent),
+    }
+}
+
+/// Goes on with a send on a plain socket that has not taken all.
+#[cold]
+#[inline(never)]
+fn send_plain_rest(process: &Process, key: Key, data: &[IoSlice<'_>], flags: c_int, sent: Sent) -> Option<Result<usize, Errno>> {
+    Some(match sent {
+        Sent::Done(result) => result.map_err(|error| failed(error.into(), flags)),
         Sent::Part(flow, done) => match plain::send_rest(process, key, data, done, flags) {
             Rest::Ended(result) => result.map_err(|error| failed(error, flags)),
             // (What the socket is by now, the call that begins anew finds out.)

@@ -63,6 +63,39 @@ pub(super) struct Plain {
     receive_timeout: u64,
 }
 
+/// A socket that was plain when it was looked up, seen before its ring's lock is taken.
+#[derive(Clone, Copy)]
+pub(super) struct Lead {
+    cell: &'static Cell,
+    word: u64,
+}
+
+impl Lead {
+    /// `None`: it is not plain.
+    #[inline(always)]
+    pub(super) fn find(key: Key) -> Option<Self> {
+        let cell = CELLS.find(key.index.cast_signed())?;
+        let word = cell.word.load(Ordering::Acquire);
+        (word & PLAIN != 0 && (word >> 32) as u32 == key.generation).then_some(Self { cell, word })
+    }
+
+    /// The ring that it was on.
+    #[inline(always)]
+    pub(super) const fn ring(self) -> u16 {
+        (self.word >> RING_SHIFT) as u16
+    }
+
+    /// The plain socket, if it is so still. (What has the ring's lock meanwhile sees to it that it stays so.)
+    #[inline(always)]
+    pub(super) fn settle(self) -> Option<Plain> {
+        let Self { cell, word } = self;
+        let (flow, receive_timeout) = (cell.flow.load(Ordering::Acquire), cell.receive_timeout.load(Ordering::Acquire));
+        // (Whoever writes another flow has cleared the word before.)
+        let flow = FlowId { ring: self.ring(), index: (flow >> 32) as u32, generation: flow as u32 };
+        (cell.word.load(Ordering::Acquire) == word).then_some(Plain { flow, word, receive_timeout })
+    }
+}
+
 /// What a plain socket is, beside its flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traits {
@@ -150,21 +183,7 @@ impl Plain {
     /// A socket of this name, if it is plain. `None`: it may be another thing by now.
     #[inline]
     pub(super) fn find(key: Key) -> Option<Self> {
-        let cell = CELLS.find(key.index.cast_signed())?;
-        let word = cell.word.load(Ordering::Acquire);
-        if word & PLAIN == 0 || (word >> 32) as u32 != key.generation {
-            return None;
-        }
-        let (flow, receive_timeout) = (cell.flow.load(Ordering::Acquire), cell.receive_timeout.load(Ordering::Acquire));
-        // (Whoever writes another flow has cleared the word before.)
-        if cell.word.load(Ordering::Acquire) != word {
-            return None;
-        }
-        Some(Self {
-            flow: FlowId { ring: (word >> RING_SHIFT) as u16, index: (flow >> 32) as u32, generation: flow as u32 },
-            word,
-            receive_timeout,
-        })
+        Lead::find(key)?.settle()
     }
 
     /// Whether it is so still: for who has its ring's lock now.
