@@ -5,6 +5,7 @@ mod broker;
 mod cable;
 mod capture;
 mod faults;
+mod groups;
 mod killed;
 mod kills;
 mod leaving;
