@@ -5,6 +5,7 @@ use std::process::Command;
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
+use crate::broker::serving::{NOBODY, with_broker};
 use crate::cable::{Cable, PORT, Running, on_cable};
 use crate::kernels;
 use crate::kills::rules_of;
@@ -169,5 +170,22 @@ fn an_interface_that_was_down_brings_it_again() {
         club.told_from(1000, 1000, 5000).join().expect("the speaker");
         member.ends_well();
         assert_eq!(kernels()[1], before, "by the ring");
+    });
+}
+
+/// A broker gives nobody a group, of which others may become members.
+#[test]
+fn a_program_with_a_brokers_ring_hears_by_the_kernel() {
+    with_broker(NOBODY, |cable, broker| {
+        let program = compile("tests/c/groups.c");
+        for group in GROUPS {
+            let before = kernels()[1];
+            let mut member = broker.start(&program, &["read", group, PORT, "a0", "300"]);
+            member.await_ready();
+            cable.there_of(&program, &["tell", group, PORT, "b0", "300", "3000", "0"]).join().expect("the speaker");
+            member.ends_well();
+            assert_eq!(kernels()[1], before + 300);
+        }
+        assert_eq!(broker.said("group"), 0, "it is not even asked");
     });
 }
