@@ -5,6 +5,7 @@
 //! send: so time to live, IP_MULTICAST_IF and IP_MULTICAST_LOOP are as ever, and members on this machine get their copies by the kernel.
 
 pub(crate) mod claims;
+mod hearers;
 mod membership;
 mod taking;
 

@@ -1,6 +1,6 @@
 /* A replay of market data: numbered datagrams for a group, at a rate. It knows nothing of who carries its sockets.
  *
- *   replay tell GROUP PORT IF COUNT RATE     sends so many, so many a second
+ *   replay tell GROUP PORT IF COUNT RATE     sends so many, so many a second at most, and says how many it has come to (on standard error)
  *   replay hear GROUP PORT IF COUNT          says how many of them were lost, or came out of turn (on standard error), once the last has come, or a while later
  */
 #include "far.h"
@@ -37,6 +37,7 @@ static void tell(unsigned interface, uint32_t count, double rate) {
         }
         CHECK(send(fd, words, LEN, 0) == LEN);
     }
+    fprintf(stderr, "rate %.0f\n", count / (now() - began));
 }
 
 static void hear(unsigned interface, uint32_t count) {

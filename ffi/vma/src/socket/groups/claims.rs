@@ -1,8 +1,8 @@
 //! Groups that come by interfaces' rings.
 //!
 //! A frame has one owner, and the kernel gives each of a group's members a copy. So a group's datagrams for a port are a ring's only while every socket of the
-//! network namespace that hears them is this process's, and can have them from there. The kernel says which sockets have the port ([`udp_sockets`]), and whom each of ours
-//! hears. Where the port is one socket's, no other comes without its consent; where it is shared (SO_REUSEADDR, SO_REUSEPORT), the kernel is asked again every
+//! network namespace that hears them is this process's, and can have them from there. The kernel says which sockets have the port, and whom each of ours hears
+//! (`hearers.rs`). Where the port is one socket's, no other comes without its consent; where it is shared (SO_REUSEADDR, SO_REUSEPORT), the kernel is asked again every
 //! [`LOOK_SHARED`]: once somebody else has come, the group is the kernel's for all, until it is this process's alone again.
 //!
 //! In both directions a socket's datagrams stay in order, and none is lost or comes twice. When a group becomes the ring's, the rule is first: what the kernel's half
@@ -14,36 +14,37 @@
 //! [`Groups::reads_ring_first`]: super::Groups::reads_ring_first
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use ringway_host::netlink::{PortSocket, udp_sockets};
-use ringway_params::rules::Role;
-use ringway_stack::device::Protocol;
-use ringway_stack::net::LinkId;
-use ringway_stack::offload::Reason;
+use ringway_host::sleep::ppoll;
 use ringway_stack::ring::{Reuse, SourceFilter, UdpOptions};
 use ringway_stack::{Error, Instant};
 
-use super::membership::{self, Hears};
+use super::membership;
+use super::taking::Taker;
+use crate::mux;
 use crate::process::Offload;
 use crate::slab::Key;
 use crate::socket::flows::{Flow, now};
-use crate::socket::{Kind, Socket, address, sharing};
-use crate::{descendants, mux};
+use crate::socket::{Kind, Socket};
 
 /// How often the kernel is asked who else has come to a port that others may share.
-const LOOK_SHARED: Duration = Duration::from_millis(250);
+pub(super) const LOOK_SHARED: Duration = Duration::from_millis(250);
 /// How often it is asked whether somebody has gone.
-const LOOK_REFUSED: Duration = Duration::from_secs(1);
+pub(super) const LOOK_REFUSED: Duration = Duration::from_secs(1);
 /// After so long, no frame is between a rule that has ended and the ring's queue.
 const SETTLED: Duration = Duration::from_millis(20);
 
+/// How long the kernel may be on its way with a frame that was looked at before a rule came or went: a batch of a device's. (Who has the process's lock for as long polls the
+/// ring next.)
+const UNDER_WAY: Duration = Duration::from_micros(200);
+
 /// A group's datagrams for a port, on the ring of an interface.
-type Place = (u16, SocketAddr);
+pub(super) type Place = (u16, SocketAddr);
 
 /// Who hears them, and whom.
-type Hearers = Vec<(Key, SourceFilter)>;
+pub(super) type Hearers = Vec<(Key, SourceFilter)>;
 
 /// Groups that come by rings.
 #[derive(Debug, Default)]
@@ -64,25 +65,9 @@ enum Claim {
 }
 
 impl Claims {
-    fn look_within(&mut self, now: Instant, within: Duration) {
+    pub(super) fn look_within(&mut self, now: Instant, within: Duration) {
         let at = now + within;
         self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
-    }
-}
-
-/// The kernel's sockets at a port, asked for once.
-#[derive(Default)]
-struct Ports(BTreeMap<u16, Option<Vec<PortSocket>>>);
-
-impl Ports {
-    /// `None`: the kernel does not say.
-    fn sockets(&mut self, port: u16) -> Option<&[PortSocket]> {
-        let ask = || {
-            udp_sockets(port)
-                .inspect_err(|error| tracing::info!("groups are the kernel's, which does not say who has port {port}: {error}"))
-                .ok()
-        };
-        self.0.entry(port).or_insert_with(ask).as_deref()
     }
 }
 
@@ -137,100 +122,6 @@ impl Offload {
         }
     }
 
-    /// The groups that are this process's alone.
-    fn wanted_groups(&mut self) -> BTreeMap<Place, Hearers> {
-        let mut ports = Ports::default();
-        let mut wanted = BTreeMap::new();
-        for (ring, link, to) in self.groups_on_interfaces() {
-            match self.hearers(link, to, &mut ports) {
-                Some(hearers) => {
-                    if hearers
-                        .iter()
-                        .any(|(key, _)| self.sockets.find(*key).is_some_and(|socket| sharing::reuse_of(socket.fd) != Reuse::No))
-                    {
-                        self.groups.look_within(now(), LOOK_SHARED);
-                    }
-                    wanted.insert((ring, to), hearers);
-                }
-                None => self.groups.look_within(now(), LOOK_REFUSED),
-            }
-        }
-        wanted
-    }
-
-    /// What members are to hear that are ours, by interfaces of ours.
-    fn groups_on_interfaces(&self) -> BTreeSet<(u16, LinkId, SocketAddr)> {
-        let Some(interfaces) = &self.interfaces else { return BTreeSet::new() };
-        // (A broker gives nobody a group.)
-        let is_own = |ring: &u16| self.rings.at(*ring).ring.lender().is_none();
-        let links: Vec<_> = interfaces.links().filter(|(ring, _)| is_own(ring)).collect();
-        let mut found = BTreeSet::new();
-        for (_, socket) in self.sockets.iter() {
-            let (Some(rare), Some(bound), Kind::Datagram(_)) = (&socket.rare, socket.bound, socket.kind) else { continue };
-            for &group in &rare.groups.named {
-                let is_heard = |link: LinkId| membership::filter_on(socket.fd, group, link).is_some_and(|filter| !filter.is_none());
-                let heard = links.iter().filter(|(_, link)| is_heard(*link));
-                found.extend(heard.map(|&(ring, link)| (ring, link, SocketAddr::new(group, bound.port()))));
-            }
-        }
-        found
-    }
-
-    /// Who hears what comes for a group by a link: all who do, if they are ours and can have it from a ring.
-    fn hearers(&self, link: LinkId, to: SocketAddr, ports: &mut Ports) -> Option<Hearers> {
-        let interfaces = self.interfaces.as_ref().filter(|interfaces| interfaces.is_apart(link))?;
-        let (mut hearers, mut followers) = (Vec::new(), Vec::new());
-        for other in ports.sockets(to.port())? {
-            let is_there = other.local == to.ip() || other.local.is_unspecified() && (other.local.is_ipv6() || to.is_ipv4());
-            if !is_there {
-                continue;
-            }
-            // (Somebody else's: whether it is a member the kernel does not say.)
-            let (key, socket) = self.socket_named(*other)?;
-            if other.local.is_ipv6() && to.is_ipv4() && address::is_v6_only(socket.fd, socket.family) {
-                continue;
-            }
-            match membership::heard(socket.fd, to.ip(), link, interfaces.all_links()) {
-                Hears::Nobody => {}
-                Hears::Unclear => return None,
-                _ if !self.may_hear_by_ring(socket, to) => return None,
-                Hears::As(filter) => hearers.push((key, filter)),
-                Hears::WhatMembersDo => followers.push((key, SourceFilter::ANY)),
-            }
-        }
-        // (What members do not hear the kernel may drop, or not, by whatever members there are elsewhere.)
-        let is_all_heard = hearers.iter().any(|(_, filter)| *filter == SourceFilter::ANY);
-        if !followers.is_empty() && !is_all_heard {
-            return None;
-        }
-        hearers.append(&mut followers);
-        (!hearers.is_empty()).then_some(hearers)
-    }
-
-    fn socket_named(&self, other: PortSocket) -> Option<(Key, &Socket)> {
-        let is_it =
-            |socket: &Socket| socket.protocol == Protocol::Udp && socket.bound.is_some() && sharing::cookie_of(socket.fd) == other.cookie;
-        self.sockets.iter().find(|(_, socket)| is_it(socket))
-    }
-
-    /// Whether a socket can have a group's datagrams from a ring, and nobody else has the socket.
-    fn may_hear_by_ring(&self, socket: &Socket, to: SocketAddr) -> bool {
-        let is_published = match socket.kind {
-            Kind::Datagram(Some(_)) => true,
-            // (Bound to the group's own address, it has had no flow so far.)
-            Kind::Datagram(None) => {
-                socket.bound == Some(to) && socket.reason == Some(Reason::Multicast) && socket.left_by_rule(Role::UdpReceiver, to).is_none()
-            }
-            _ => false,
-        };
-        is_published
-            && socket.peer.is_none()
-            && !socket.shut.read
-            && !socket.has_preference()
-            && !self.goes_by_one(socket)
-            && !descendants::shared_since(socket.birth)
-    }
-
     /// A group is to come by a ring from now on, if it can.
     fn claim_group(&mut self, place: Place, hearers: &Hearers) {
         // (Who has yet to read what came by the ring before would read what the kernel has brought since behind what is to come.)
@@ -242,6 +133,7 @@ impl Offload {
             return;
         }
         self.groups.all.insert(place, Claim::Steered);
+        let _ = ppoll(&mut [], Some(UNDER_WAY), None);
         for (key, _) in hearers {
             self.take_over_from_kernel(*key, place);
         }
@@ -313,6 +205,7 @@ impl Offload {
                 socket.rare().groups.reads_ring_first = true;
             }
         }
+        let _ = ppoll(&mut [], Some(UNDER_WAY), None);
         self.take_all_in(ring, now());
         self.groups.look_within(now(), SETTLED);
         tracing::debug!("what comes for {to} is the kernel's");
@@ -392,7 +285,7 @@ impl Offload {
         let Some(flow) = self.group_flow(key, place) else { return };
         let Some(socket) = self.sockets.find(key) else { return };
         let (fd, family) = (socket.fd, socket.family);
-        let mut taker = super::taking::Taker::new(fd, family, place.1.ip());
+        let mut taker = Taker::new(fd, family, place.1.ip());
         while let Some((datagram, bytes)) = taker.next(now()) {
             if self.rings.of_mut(flow.id).udp_requeue(flow.id, &datagram, bytes).is_err() {
                 return;
