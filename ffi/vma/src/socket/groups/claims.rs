@@ -52,6 +52,8 @@ pub(crate) struct Claims {
     all: BTreeMap<Place, Claim>,
     /// Some socket has to do with a group, and there are interfaces.
     is_used: bool,
+    /// Of which of the kernel's tables the above was true.
+    generation: u64,
     /// When it is to be looked at again.
     look_at: Option<Instant>,
 }
@@ -86,7 +88,8 @@ impl Offload {
 
     /// What is due is looked at. For how long nothing is. For the progress thread.
     pub(crate) fn look_after_groups(&mut self, now: Instant) -> Option<Duration> {
-        if self.groups.look_at? <= now {
+        let has_changed = self.interfaces.as_ref().is_some_and(|interfaces| interfaces.generation() != self.groups.generation);
+        if self.groups.look_at.is_some_and(|at| at <= now) || self.groups.is_used && has_changed {
             self.settle_used_groups();
         }
         Some(self.groups.look_at?.since(now))
@@ -101,6 +104,7 @@ impl Offload {
     #[cold]
     fn settle_used_groups(&mut self) {
         self.groups.look_at = None;
+        self.groups.generation = self.interfaces.as_ref().map_or(0, |interfaces| interfaces.generation());
         let wanted = self.wanted_groups();
         let places: Vec<Place> = self.groups.all.keys().copied().collect();
         for place in places.into_iter().filter(|place| !wanted.contains_key(place)) {

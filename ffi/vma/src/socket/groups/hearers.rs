@@ -42,10 +42,7 @@ impl Offload {
         for (ring, link, to) in self.groups_on_interfaces() {
             match self.hearers(link, to, &mut ports) {
                 Some(hearers) => {
-                    if hearers
-                        .iter()
-                        .any(|(key, _)| self.sockets.find(*key).is_some_and(|socket| sharing::reuse_of(socket.fd) != Reuse::No))
-                    {
+                    if self.share_their_port(&hearers) {
                         self.groups.look_within(now(), LOOK_SHARED);
                     }
                     wanted.insert((ring, to), hearers);
@@ -54,6 +51,12 @@ impl Offload {
             }
         }
         wanted
+    }
+
+    /// Whether others may come to the port.
+    fn share_their_port(&self, hearers: &Hearers) -> bool {
+        let shares = |key: Key| self.sockets.find(key).is_some_and(|socket| sharing::reuse_of(socket.fd) != Reuse::No);
+        hearers.iter().any(|(key, _)| shares(*key))
     }
 
     /// What members are to hear that are ours, by interfaces of ours.
