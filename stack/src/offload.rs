@@ -167,7 +167,7 @@ impl Reason {
                 "the peer is not certain to be the process that it says, has not bound that address in the kernel, or is one of another PID namespace, which a kernel before 6.9 cannot name"
             }
             Self::Undecided => "the socket has not been bound, connected or used yet",
-            Self::Multicast => "multicast and broadcast go through the kernel on this device",
+            Self::Multicast => "what is sent to a group or to all, and groups that others on this machine hear too, go through the kernel",
             Self::KernelOnlyOption => "a socket option was set that only the kernel can serve",
             Self::UrgentData => "urgent data were sent (MSG_OOB), which the kernel delivers; the connection is its from then on",
             Self::TooManyPeers => "the process is connected to as many others as its device can be (shared memory: 1023)",

@@ -9,17 +9,20 @@
 //! - `parse`: messages to what a snapshot is made of
 //! - `monitor`: what is read when, and what has changed
 //! - `ask`: the kernel's own answer for one destination (`ip route get`)
+//! - `port`: who has a port, by sock_diag(7)
 
 mod ask;
 mod dump;
 mod monitor;
 mod parse;
+mod port;
 mod socket;
 
 use std::io;
 
 pub use ask::KernelRoute;
 pub use monitor::Monitor;
+pub use port::{PortSocket, udp_sockets};
 
 /// Why the kernel's state is not known.
 #[derive(Debug, thiserror::Error)]

@@ -138,11 +138,11 @@ impl XdpQueues {
             return;
         }
         let queues = 1 + self.others.len();
-        while let Some(chunk) = self.refill.pop() {
-            let fill = &mut self.socket_mut(chunk as usize % queues).fill;
-            let is_taken = fill.push(u64::from(chunk) * CHUNK as u64);
-            debug_assert!(is_taken, "each has room for all chunks");
-        }
+        let mut refill = core::mem::take(&mut self.refill);
+        // (Each has room for all chunks. But of those that it has taken for a batch of frames the kernel says so a moment after the frames (xsk_flush): what has no room until
+        // then goes the next time.)
+        refill.retain(|&chunk| !self.socket_mut(chunk as usize % queues).fill.push(u64::from(chunk) * CHUNK as u64));
+        self.refill = refill;
         for queue in 0..queues {
             let socket = self.socket_mut(queue);
             if socket.fill.publish() > 0 && socket.fill.needs_wakeup() {

@@ -16,6 +16,7 @@ pub(crate) use self::ring::Ring;
 use std::path::Path;
 use std::sync::Arc;
 
+use ringway_params::{Id, Settings};
 use ringway_shm::ShmQueues;
 use ringway_stack::device::{Capabilities, Queues as _};
 use ringway_xdp::{XdpDevice, XdpQueues};
@@ -25,7 +26,7 @@ pub(crate) use ringway_shm::{
 };
 
 use self::buffers::lent;
-use crate::params::Params;
+use crate::params::{self, Params};
 
 /// Does what an interface is asked for in a function of its own: what shared memory is asked for, a few dozen instructions at a time, is to be no longer for it.
 #[inline(never)]
@@ -70,7 +71,7 @@ pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(Ri
 /// # Errors
 /// What is in the way.
 pub(crate) fn attach_interface(name: &str, broker: &Path) -> Result<RingQueues, String> {
-    let settings = ringway_xdp::Settings::new(name);
+    let settings = of_interface(name, params::settings());
     let own = XdpDevice::attach(&settings).and_then(|device| device.open_ring());
     let ring = own.or_else(|own| {
         if !broker.exists() {
@@ -80,6 +81,19 @@ pub(crate) fn attach_interface(name: &str, broker: &Path) -> Result<RingQueues, 
         lent.map_err(|lent| format!("{own}; {lent}"))
     });
     Ok(RingQueues::Xdp(ring?))
+}
+
+/// VMA_RX_WRE has memory locked: the most that it does.
+const RECEIVED_FRAMES_MAX: u32 = 1 << 17;
+
+/// What an interface is attached with: more frames than by default, if somebody has said so. (The default of VMA_RX_WRE is a card's.)
+fn of_interface(name: &str, said: &Settings) -> ringway_xdp::Settings {
+    let settings = ringway_xdp::Settings::new(name);
+    if !said.is_set(Id::RxWre) {
+        return settings;
+    }
+    let frames = u32::try_from(said.number(Id::RxWre)).unwrap_or(u32::MAX).min(RECEIVED_FRAMES_MAX);
+    ringway_xdp::Settings { received_frames: frames.max(settings.received_frames), ..settings }
 }
 
 /// What the shared-memory device is attached with. Of its pool, a quarter is small buffers (2 KiB), the rest large ones
@@ -104,6 +118,17 @@ mod tests {
     fn nothing_set_means_what_shared_memory_means_by_itself() {
         let (set, plain) = (settings(&with(&[])), ringway_shm::Settings::default());
         assert_eq!((set.pool_bytes, set.heads_max), (plain.pool_bytes, plain.heads_max));
+    }
+
+    #[test]
+    fn frames_of_an_interface_are_more_if_somebody_says_so() {
+        let frames = |said: &[(&str, &str)]| {
+            let said = Settings::read(|name| said.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()));
+            of_interface("a0", &said).received_frames
+        };
+        assert_eq!(frames(&[]), 2048);
+        let told = ["7", "16384", "9999999999"].map(|value| frames(&[("VMA_RX_WRE", value)]));
+        assert_eq!(told, [2048, 16384, RECEIVED_FRAMES_MAX]);
     }
 
     #[test]

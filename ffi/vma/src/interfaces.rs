@@ -15,7 +15,7 @@ use std::os::fd::RawFd;
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::{Id, kind};
 use ringway_stack::device::Protocol;
-use ringway_stack::net::{LinkId, Query};
+use ringway_stack::net::{Link, LinkId, LinkKind, Query};
 use ringway_stack::ring::{NextHop, RingConfig};
 use ringway_stack::socket::way;
 use ringway_stack::time::Instant;
@@ -129,6 +129,29 @@ impl Interfaces {
             places
         };
         self.all.iter().flat_map(of).collect()
+    }
+
+    /// The rings, and the links that they are on.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (u16, LinkId)> {
+        self.all.iter().map(|interface| (interface.ring, interface.link))
+    }
+
+    /// All links that there are.
+    pub(crate) fn all_links(&self) -> impl Iterator<Item = LinkId> {
+        self.monitor.tables().links().iter().map(|link| link.id)
+    }
+
+    /// Whether what comes by a link for a group is for sockets alone: neither for other links, above it or beside it on a bridge, nor to be sent on by a router of groups.
+    pub(crate) fn is_apart(&self, link: LinkId) -> bool {
+        let tables = self.monitor.tables();
+        let Some(own) = tables.link(link) else { return false };
+        // (A veth's other end is no link above it, and its number may be one of another network namespace.)
+        let is_above = |other: &Link| other.parent == Some(link) && other.kind != LinkKind::Other("veth".into());
+        let is_routed = |family: &str| {
+            let path = format!("/proc/sys/net/{family}/conf/{}/mc_forwarding", own.name);
+            std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+        };
+        own.master.is_none() && !tables.links().iter().any(is_above) && !["ipv4", "ipv6"].iter().any(|family| is_routed(family))
     }
 
     /// The rings, with the names that their interfaces have now.

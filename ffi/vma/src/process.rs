@@ -116,6 +116,8 @@ pub(crate) struct Offload {
     pub(crate) ending: bool,
     /// The rings of interfaces, if there are any, and what they need of the kernel.
     pub(crate) interfaces: Option<Box<Interfaces>>,
+    /// Groups that come by them.
+    pub(crate) groups: crate::socket::groups::claims::Claims,
     /// Rings that other processes are shown.
     pub(crate) captures: Vec<crate::capture::Capture>,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
@@ -279,6 +281,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             former_descriptors: Vec::new(),
             retreats: 0,
             interfaces: None,
+            groups: crate::socket::groups::claims::Claims::default(),
             captures: Vec::new(),
             parent: None,
         }),

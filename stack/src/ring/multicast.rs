@@ -4,6 +4,10 @@
 //! A datagram for a group goes to every member socket with its port, whether it came from the wire or from this ring's own senders.
 //! One flow rule stands for all members of a group and port. Membership is reported when it begins, once more a while later, and when a
 //! router asks: by IGMP here, which knows no sources, and by multicast listener discovery in `listening.rs`.
+//!
+//! Beside a kernel ([`crate::device::Capabilities::is_beside_kernel`]) it is the kernel that reports, for a socket of its own that is a member as well: a
+//! second reporter on one link would answer for the first, and leave in its name. Nor does the ring know there who else is a member: its owner
+//! has the rule end as soon as somebody is ([`Ring::udp_leave_group_to_kernel`]).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +58,8 @@ struct Group {
 /// One group's datagrams for one port.
 #[derive(Debug)]
 struct Port {
-    rule: RuleId,
+    /// `None`: the kernel has the group.
+    rule: Option<RuleId>,
     /// Slots of the members, in the order in which they joined.
     members: Vec<u32>,
 }
@@ -89,10 +94,17 @@ impl Groups {
 
     /// Whether packets for this address are ours.
     pub(super) fn hears(&self, ip: IpAddr) -> bool {
-        match ip {
-            IpAddr::V4(ip) => ip.is_multicast() && (self.groups.contains_key(&ip) || ip == ALL_SYSTEMS && !self.groups.is_empty()),
-            IpAddr::V6(ip) => ip.is_multicast() && self.listener.filter(ip).is_some(),
-        }
+        let is_member = match ip {
+            IpAddr::V4(ip) => self.groups.contains_key(&ip) || ip == ALL_SYSTEMS && !self.groups.is_empty(),
+            IpAddr::V6(ip) => self.listener.filter(ip).is_some(),
+        };
+        ip.is_multicast() && (is_member || self.has_port_of(ip))
+    }
+
+    /// Whether a socket has some port's datagrams for a group. (Beside a kernel, nothing else is known of it.)
+    fn has_port_of(&self, ip: IpAddr) -> bool {
+        let all = SocketAddr::new(ip, 0)..=SocketAddr::new(ip, u16::MAX);
+        self.ports.range(all).next().is_some()
     }
 
     /// Whether a member hears what that source says to a group.
@@ -154,12 +166,12 @@ impl Groups {
 impl<Q: Queues> Ring<Q> {
     /// Makes a UDP socket a member of a group: datagrams for the group and the socket's port reach it from now on, whoever sends them, if it is
     /// bound to every address or to the group's. `from` is the address that the membership is reported from; in IPv6 the ring's link-local one
-    /// is (RFC 3810 s5.2.13).
+    /// is (RFC 3810 s5.2.13); where a kernel is beside the device, that one reports, and none is.
     ///
     /// # Errors
     /// [`Error::Invalid`] (not a group, or `from` is of another family), [`Error::AddressInUse`] (it is a member already; or another ring has the
     /// group's datagrams), [`Error::NoBuffers`] (too many memberships), [`Error::BadSocket`], [`Error::NotSupported`] (not UDP, or a device that
-    /// knows MAC addresses only; of IPv6: or one with a kernel beside it).
+    /// knows MAC addresses only).
     pub fn udp_join(&mut self, now: Instant, id: FlowId, group: IpAddr, from: IpAddr) -> Result<(), Error> {
         let is_member = self.slots.udp(id)?.memberships.contains(&group);
         if is_member && group.is_multicast() {
@@ -182,12 +194,25 @@ impl<Q: Queues> Ring<Q> {
             self.unsteer(SocketAddr::new(group, port), id.index);
         }
         match group {
+            _ if !self.reports() => {}
             IpAddr::V4(group) => self.exit(group),
             // (Wanting nothing is never refused.)
             IpAddr::V6(group) => _ = self.listen_v6(now, id.index, group, Filter::NONE),
         }
         self.output.flush(&mut self.queues);
         Ok(())
+    }
+
+    /// Has the kernel beside the device get a group's datagrams for a port from now on. Those that have come by then are the members', who stay members
+    /// until they leave. (Whoever is to have them on the ring again leaves first.)
+    pub fn udp_leave_group_to_kernel(&mut self, group: SocketAddr) {
+        let rule = self.groups.ports.get_mut(&group).and_then(|port| port.rule.take());
+        rule.into_iter().for_each(|rule| self.detach(rule));
+    }
+
+    /// Whether routers hear of memberships from this ring.
+    const fn reports(&self) -> bool {
+        !self.output.caps.is_beside_kernel
     }
 
     /// Says whose datagrams for a group a UDP socket hears from now on (RFC 3678 s4.2, setsourcefilter): the first time it becomes a member, as by
@@ -202,7 +227,7 @@ impl<Q: Queues> Ring<Q> {
         if !group.is_multicast() || from.is_ipv6() != group.is_ipv6() || filter.sources().iter().any(|ip| ip.is_ipv6() != group.is_ipv6()) {
             return Err(Error::Invalid);
         }
-        if caps.point_to_point || (group.is_ipv6() && caps.is_beside_kernel) {
+        if caps.point_to_point {
             return Err(Error::NotSupported);
         }
         let is_member = flow.memberships.contains(&group);
@@ -210,13 +235,15 @@ impl<Q: Queues> Ring<Q> {
             return if is_member { self.udp_leave(now, id, group) } else { Ok(()) };
         }
         let of_ipv4 = flow.memberships.iter().filter(|joined| joined.is_ipv4()).count();
-        let is_full = !is_member && group.is_ipv4() && of_ipv4 >= MEMBERSHIPS_MAX + usize::from(self.config.is(Mutant::OneMembershipMore));
+        // (A kernel beside the device has counted them already.)
+        let is_counted = !is_member && group.is_ipv4() && self.reports();
+        let is_full = is_counted && of_ipv4 >= MEMBERSHIPS_MAX + usize::from(self.config.is(Mutant::OneMembershipMore));
         if is_full || filter.sources().len() > SOURCES_MAX {
             return Err(Error::NoBuffers);
         }
         if !is_member {
             self.become_member(now, id, group, from, &filter)?;
-        } else if let IpAddr::V6(group) = group {
+        } else if let (IpAddr::V6(group), true) = (group, self.reports()) {
             self.listen_v6(now, id.index, group, of_ipv6(&filter))?;
         }
         match filter == Filter::ANY {
@@ -243,6 +270,7 @@ impl<Q: Queues> Ring<Q> {
             self.steer_group(to, id.index)?;
         }
         match (group, from) {
+            _ if !self.reports() => {}
             (IpAddr::V4(group), IpAddr::V4(from)) => self.enter(now, group, from),
             (IpAddr::V6(group), _) => {
                 let listens = self.listen_v6(now, id.index, group, of_ipv6(filter));
@@ -275,7 +303,7 @@ impl<Q: Queues> Ring<Q> {
             return Ok(());
         }
         let attached = self.attach(&FlowRule::flow(Protocol::Udp, to, None)).map_err(rule_error)?;
-        self.groups.ports.insert(to, Port { rule: attached.rule, members: vec![index] });
+        self.groups.ports.insert(to, Port { rule: Some(attached.rule), members: vec![index] });
         self.hold(attached, Holder::Group(to), None);
         Ok(())
     }
@@ -297,7 +325,7 @@ impl<Q: Queues> Ring<Q> {
         if port.members.len() <= enough {
             let rule = port.rule;
             self.groups.ports.remove(&to);
-            self.detach(rule);
+            rule.into_iter().for_each(|rule| self.detach(rule));
         }
     }
 
@@ -366,9 +394,10 @@ impl<Q: Queues> Ring<Q> {
 
     /// Hands a datagram for a group to its members. Says whether there was any.
     pub(super) fn deliver(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, payload: &RxPayload<'_, Q::Rx>) -> bool {
-        let Some(members) = self.groups.ports.get(&to).map(|port| port.members.clone()) else { return false };
+        // (Whoever hears of it joins and leaves nothing meanwhile.)
+        let Some(members) = self.groups.ports.get_mut(&to).map(|port| core::mem::take(&mut port.members)) else { return false };
         let is_own = self.is_ours(from.ip());
-        for index in members {
+        for &index in &members {
             let Some(Flow::Udp(flow)) = self.slots.at(index) else { continue };
             let hears = flow.hears(from, to.ip()) || self.config.is(Mutant::GroupIgnoresPeer);
             let hears = hears && (self.groups.admits(to.ip(), index, from.ip()) || self.config.is(Mutant::SourceFilterIgnored));
@@ -383,6 +412,9 @@ impl<Q: Queues> Ring<Q> {
             } else if hears && self.config.is(Mutant::FullMemberEndsDelivery) {
                 break;
             }
+        }
+        if let Some(port) = self.groups.ports.get_mut(&to) {
+            port.members = members;
         }
         true
     }

@@ -221,7 +221,7 @@ impl Socket {
     }
 
     /// Becomes a member of a group, on `link` or on the one that the tables name for it (IP_ADD_MEMBERSHIP). One flow hears it: a device copies a
-    /// group's datagrams to each ring that asks.
+    /// group's datagrams to each ring that asks. (Where a kernel is beside the device, the ring reports nothing: somebody's socket of the kernel's is a member.)
     ///
     /// # Errors
     /// [`Error::AddressInUse`]: it is one; [`Error::AddressNotAvailable`]: no ring is on that link; a ring's.

@@ -7,17 +7,23 @@ use std::os::fd::RawFd;
 use crate::fd::Fd;
 use crate::syscall::check;
 
-/// A socket of NETLINK_ROUTE that never blocks. It stays in the network namespace of the thread that opened it.
+/// A socket that never blocks, and which hears nobody but the kernel. It stays in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: Fd,
 }
 
 impl Socket {
+    /// Of NETLINK_ROUTE.
     pub(super) fn open() -> io::Result<Self> {
+        Self::open_of(libc::NETLINK_ROUTE)
+    }
+
+    /// Of one of netlink's protocols.
+    pub(super) fn open_of(protocol: i32) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is involved.
-        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
+        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, protocol) })?;
         let socket = Self { fd };
         // SAFETY: all zeroes is a valid sockaddr_nl.
         let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };

@@ -14,8 +14,11 @@ use super::message::Refusal;
 const PRIVILEGED_BELOW: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 const PRIVILEGED_BELOW_DEFAULT: u32 = 1024;
 
-/// A flow whose local end may be there at all.
+/// A flow whose local end may be there at all. (A group's never may: the kernel lets others hear it as well, who come later.)
 pub(super) fn is_ours(monitor: &mut Monitor, link: LinkId, local: SocketAddr) -> Result<(), Refusal> {
+    if local.ip().is_multicast() {
+        return Err(Refusal::Group(local.ip()));
+    }
     // (What is out of date is told by the log, and by the next call.)
     let _ = monitor.refresh();
     match monitor.tables().addresses_of(link).iter().any(|own| own.address == local.ip()) {

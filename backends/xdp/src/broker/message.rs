@@ -119,6 +119,10 @@ pub enum Refusal {
     /// The program: that is no address of the interface.
     #[error("{0} is no address of the interface")]
     NotItsAddress(IpAddr),
+    /// The program: that is a group's address, whose datagrams the kernel shares out among all who hear them. (Who else comes to hear them later, of another user's,
+    /// a program that was given them might not care for.)
+    #[error("{0} is a group's address, and groups are the kernel's for whoever has a broker's ring")]
+    Group(IpAddr),
     /// The program: nobody on the interface's link can have that address.
     #[error("{0} is no neighbour")]
     NoNeighbour(IpAddr),

@@ -12,7 +12,7 @@ use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
 use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Protocol, Queues as _, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
-    RingConfig, SendFlags, Shown, Shutdown, Tap, UdpOptions, UdpPast, Usage,
+    RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
 };
 use ringway_stack::socket::FlowRing;
 use ringway_stack::tcp::{self, Lent, Undelivered};
@@ -178,6 +178,11 @@ impl Ring {
             &mut self, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(SocketAddr, NextHop)>
         ) -> Result<usize, Error>;
         fn udp_let_go(&mut self, flow: FlowId) -> Result<(), Error>;
+        fn udp_listen(
+            &mut self, now: Instant, flow: FlowId, group: IpAddr, from: IpAddr, filter: SourceFilter
+        ) -> Result<(), Error>;
+        fn udp_leave(&mut self, now: Instant, flow: FlowId, group: IpAddr) -> Result<(), Error>;
+        fn udp_leave_group_to_kernel(&mut self, group: SocketAddr);
         fn udp_requeue(&mut self, flow: FlowId, datagram: &Datagram, bytes: &[u8]) -> Result<(), Error>;
         fn udp_take_past(&mut self, flow: FlowId) -> UdpPast;
         fn udp_add_past(&mut self, flow: FlowId, past: UdpPast);

@@ -493,7 +493,7 @@ pub(super) unsafe fn recvfrom(
                     let got = receive_on(fd, found, &mut [slice], flags, &kernel)?;
                     match got {
                         // SAFETY: the program's promise to recvfrom(2).
-                        Got::Datagram(datagram, family, ..) => unsafe { Raw::new(datagram.from, family).write(from, from_len)? },
+                        Got::Datagram(datagram, family, _, ring) => unsafe { sender(&datagram, family, ring).write(from, from_len)? },
                         // SAFETY: as above.
                         Got::Stream(_) if !from.is_null() => unsafe { name_nobody(from_len)? },
                         _ => {}
@@ -597,7 +597,7 @@ unsafe fn receive_message(
         Got::Datagram(datagram, family, ancillary, ring) => {
             if !header.msg_name.is_null() {
                 // SAFETY: the caller's promise.
-                unsafe { Raw::new(datagram.from, family).write(header.msg_name.cast(), &raw mut header.msg_namelen)? };
+                unsafe { sender(&datagram, family, ring).write(header.msg_name.cast(), &raw mut header.msg_namelen)? };
             }
             header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC | if datagram.len > datagram.copied { libc::MSG_TRUNC } else { 0 };
             // SAFETY: the caller's promise.
@@ -658,6 +658,11 @@ unsafe fn receive_completion(key: Key, message: *mut msghdr, flags: c_int) -> Op
     control.put(level, kind, &bytes[..16 + offender]);
     control.finish();
     Some(Ok(0))
+}
+
+/// Who sent a datagram that came by that ring.
+fn sender(datagram: &ringway_stack::ring::Datagram, family: Family, ring: u16) -> Raw {
+    Raw::of_sender(datagram.from, family, || interfaces::link_of(ring))
 }
 
 fn got_count(datagram: &ringway_stack::ring::Datagram, flags: c_int) -> usize {

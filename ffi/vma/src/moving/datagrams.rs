@@ -158,7 +158,7 @@ impl Offload {
     }
 
     /// Serves what a ring has.
-    fn take_all_in(&mut self, ring: u16, now: Instant) {
+    pub(crate) fn take_all_in(&mut self, ring: u16, now: Instant) {
         self.rings.touch(ring);
         while self.rings.at(ring).ring.rx_ready() && self.rings.at_mut(ring).poll(now) > 0 {}
     }

@@ -129,6 +129,7 @@ impl Service {
         let keeps =
             crate::moving::keep_former_descriptors(&mut offload) | crate::moving::awaiting_child::look_after(process, &mut offload, now);
         let shared = fork::sharing::look_after(&mut offload, now);
+        let groups = offload.look_after_groups(now);
         // What is held goes on with the next frame, whatever else the program does.
         let held = offload.still_held(now);
         let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);
@@ -138,7 +139,7 @@ impl Service {
         self.calls = offload.calls();
         if deeply {
             let deadlines = offload.rings.iter_mut().filter_map(|own| own.ring.sleep_deadline());
-            let timeout = deadlines.map(|deadline| deadline.since(now)).chain(shared).min();
+            let timeout = deadlines.map(|deadline| deadline.since(now)).chain(shared).chain(groups).min();
             descriptors.extend(offload.rings.iter().map(ProcessRing::wait_fd));
             return Plan { descriptors, timeout };
         }
@@ -158,7 +159,7 @@ impl Service {
             offload.rings.iter_mut().for_each(|own| own.ring.pause());
             descriptors.extend(offload.rings.iter().map(ProcessRing::wait_fd));
         }
-        Plan { descriptors, timeout: Some(tick) }
+        Plan { descriptors, timeout: groups.into_iter().chain([tick]).min() }
     }
 }
 

@@ -93,10 +93,7 @@ impl Sample {
             info: info_of(offload, socket),
             tcp: id.and_then(|id| offload.rings.of(id).tcp_details(now, id)),
             backlog: backlog_of(offload, socket),
-            groups: {
-                let on_ring = id.map_or(&[][..], |id| offload.rings.of(id).udp_groups(id)).iter().copied();
-                on_ring.chain(socket.rare.iter().flat_map(|rare| rare.groups.members.iter().copied().map(IpAddr::V4))).collect()
-            },
+            groups: socket.rare.iter().flat_map(|rare| rare.groups.members.iter().copied()).collect(),
             multicast_interface: socket.rare.as_ref().and_then(|rare| rare.groups.interface),
             rings: [Direction::Rx, Direction::Tx].map(|direction| offload.extra_rings.told(socket, direction)),
         }

@@ -100,6 +100,17 @@ impl Raw {
         }
     }
 
+    /// The sender of a datagram that came by a link, of which it is asked where that says who it was: a link-local address.
+    pub(crate) fn of_sender(from: SocketAddr, family: Family, link: impl FnOnce() -> u32) -> Self {
+        let mut raw = Self::new(from, family);
+        if let (Self::V6(raw), IpAddr::V6(ip)) = (&mut raw, from.ip())
+            && ip.is_unicast_link_local()
+        {
+            raw.sin6_scope_id = link();
+        }
+        raw
+    }
+
     pub(crate) fn as_ptr(&self) -> *const sockaddr {
         match self {
             Self::V4(raw) => (&raw const *raw).cast(),
@@ -253,6 +264,15 @@ mod tests {
             assert_eq!(destination(to.parse().expect("an address")), really);
             assert_eq!(source_for(really.ip()).to_string(), from, "{to}");
         }
+    }
+
+    #[test]
+    fn a_link_local_sender_is_one_of_its_link() {
+        let scope = |from: &str| match Raw::of_sender(from.parse().expect("an address"), Family::V6, || 7) {
+            Raw::V6(raw) => raw.sin6_scope_id,
+            Raw::V4(_) => panic!("of another family"),
+        };
+        assert_eq!(["[fe80::1]:80", "[fd00::1]:80", "10.0.0.1:80"].map(scope), [7, 0, 0]);
     }
 
     #[test]

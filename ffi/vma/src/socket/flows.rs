@@ -2,7 +2,8 @@
 //!
 //! A connection has one. A listener, and a UDP socket, has one on shared memory for each family that it takes (one that is bound to `::`, without
 //! IPV6_V6ONLY, takes both), and on the ring of each interface one for each address there that it is bound to. The first of them, which is on shared memory
-//! and is there as long as any is, is in the socket's [`Kind`]; the others are [`Socket::others`].
+//! and is there as long as any is, is in the socket's [`Kind`]; the others are [`Socket::others`]. A UDP socket has one more for each group that it hears by an
+//! interface's ring ([`super::groups::claims`]).
 //!
 //! Who reads takes what came first, whichever flow it came by ([`Offload::turn`]). Who sends goes by the flow that the way to the destination names
 //! ([`super::routes`]). A flow on shared memory is to be had, or the socket is the kernel's; what cannot be had on an interface is the kernel's there.
@@ -88,7 +89,8 @@ impl Socket {
     /// The flow by which a UDP socket sends to an address of this machine's.
     #[inline]
     pub(super) fn flow_to(&self, to: SocketAddr) -> Option<FlowId> {
-        let is_meant = |flow: &Flow| flow.id.ring == self.ring && flow.at.is_ipv4() == to.is_ipv4();
+        // (Nothing is sent from a group's address.)
+        let is_meant = |flow: &Flow| flow.id.ring == self.ring && flow.at.is_ipv4() == to.is_ipv4() && !flow.at.is_multicast();
         self.flows_and_addresses().find(is_meant).map(|flow| flow.id)
     }
 
@@ -137,7 +139,7 @@ impl Socket {
     }
 
     /// One flow more; or the first.
-    fn add_flow(&mut self, flow: Flow) {
+    pub(super) fn add_flow(&mut self, flow: Flow) {
         if self.ring_id().is_some() { self.others.push(flow) } else { self.set_first(Some(flow)) }
     }
 
@@ -174,7 +176,7 @@ impl Offload {
     }
 
     /// Whether somebody reads it who goes by one flow.
-    fn goes_by_one(&self, socket: &Socket) -> bool {
+    pub(super) fn goes_by_one(&self, socket: &Socket) -> bool {
         self.rings_are_used() || socket.callback().is_some() || socket.ancillary.drops.is_some()
     }
 
@@ -266,7 +268,8 @@ impl Offload {
         }
         let Some(places) = self.sockets.find(key).map(|socket| self.places(socket)) else { return };
         let former = self.sockets.find(key).and_then(Socket::former).map(|former| former.id);
-        self.retain_flows(key, |flow| places.contains(&flow.place()) || Some(flow.id) == former);
+        // (Those of groups come and go with these.)
+        self.retain_flows(key, |flow| places.contains(&flow.place()) || flow.at.is_multicast() || Some(flow.id) == former);
     }
 
     /// Closes those flows of a listener or UDP socket that are not so. One on shared memory is left: the first that is so, or the first.
@@ -336,6 +339,7 @@ impl Offload {
 
     /// Before a fork: what comes for a listener or a UDP socket by an interface is the kernel's from now on, where each of the processes finds it.
     pub(crate) fn share_flows(&mut self) {
+        self.share_groups();
         let interfaces = self.rings.interfaces;
         let is_there = |socket: &Socket| socket.first_flow().is_some() && !socket.rings().and(interfaces).is_empty();
         let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_there(socket)).map(|(key, _)| key).collect();
@@ -344,7 +348,8 @@ impl Offload {
             if let Some(socket) = self.sockets.find_mut(key) {
                 socket.stays_within = true;
             }
-            self.retain_flows(key, |flow| !interfaces.contains(flow.id.ring));
+            // (What came for groups is to be read.)
+            self.retain_flows(key, |flow| !interfaces.contains(flow.id.ring) || flow.at.is_multicast());
         }
     }
 }

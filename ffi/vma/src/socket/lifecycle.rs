@@ -327,6 +327,9 @@ fn release(process: &Process, offload: &mut Offload, key: Key, fd: c_int, is_ope
         offload.forget_rings(key, core::mem::take(&mut rare.rings));
     }
     end(process, offload, (key, &socket), fd, is_open);
+    if socket.protocol == Protocol::Udp {
+        offload.settle_groups();
+    }
     last_words
 }
 

@@ -53,6 +53,7 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
         (Kind::Fresh | Kind::Datagram(None), None) => offload.leave_to_kernel(key, "bind", Reason::Family),
         _ => {}
     }
+    offload.settle_groups();
     drop(guard);
     if let Some(former) = former {
         former.lets_go(process);

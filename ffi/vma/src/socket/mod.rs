@@ -11,7 +11,7 @@ pub(crate) mod cork;
 pub(crate) mod datagram;
 pub(crate) mod flows;
 pub(crate) mod greeting;
-mod groups;
+pub(crate) mod groups;
 mod info;
 pub(crate) mod lifecycle;
 pub(crate) mod listen;

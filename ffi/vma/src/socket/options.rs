@@ -83,6 +83,26 @@ pub(crate) unsafe fn set(
     process: &Process,
     fd: c_int,
     key: Key,
+    option: (c_int, c_int),
+    value: *const c_void,
+    len: socklen_t,
+) -> Result<c_int, Errno> {
+    // SAFETY: the caller's promise.
+    let result = unsafe { set_one(process, fd, key, option, value, len) };
+    // (Whatever it was, it may say who hears a group, and how.)
+    let mut guard = process.lock();
+    if guard.sockets.find(key).is_some_and(|socket| socket.protocol == Protocol::Udp) {
+        guard.settle_groups();
+    }
+    result
+}
+
+/// # Safety
+/// As [`set`].
+unsafe fn set_one(
+    process: &Process,
+    fd: c_int,
+    key: Key,
     (level, name): (c_int, c_int),
     value: *const c_void,
     len: socklen_t,
@@ -166,9 +186,10 @@ pub(crate) unsafe fn set(
     if level == libc::SOL_SOCKET && is_group_program(name) {
         socket.rare().has_group_program = true;
     }
-    if level == libc::IPPROTO_IP {
-        groups::note(socket, name, &argument.bytes[..argument.len]);
+    if socket.protocol == Protocol::Udp && groups::note(socket, (level, name), &argument.bytes[..argument.len]) {
+        offload.uses_groups();
     }
+    let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
     if matches!(socket.kind, Kind::Kernel | Kind::Moving) {
         return Ok(0);
     }

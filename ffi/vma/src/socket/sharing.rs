@@ -59,7 +59,7 @@ pub(super) fn reuse_of(fd: c_int) -> Reuse {
     }
 }
 
-fn cookie_of(fd: c_int) -> u64 {
+pub(super) fn cookie_of(fd: c_int) -> u64 {
     int_option(fd, libc::SO_COOKIE).unwrap_or(0)
 }
 

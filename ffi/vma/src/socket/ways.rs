@@ -84,6 +84,10 @@ fn ahead_over_interface(process: &Process, key: Key, to: Address) -> Result<Ahea
 pub(super) fn way(process: &Process, (fd, key): (c_int, Key), to: SocketAddr, waits: bool) -> Result<Way, Unreachable> {
     let (ring, from) = {
         let mut guard = process.lock();
+        // (From a group's address nothing is sent, and from which other one, the kernel's routes say.)
+        if guard.sockets.find(key).and_then(|socket| socket.bound).is_some_and(|bound| bound.ip().is_multicast()) {
+            return Err(Unreachable::Because(Reason::Multicast));
+        }
         if guard.sockets.find(key).is_some_and(|socket| !address::can_reach(fd, socket.family, socket.bound, to)) {
             return Err(Unreachable::Because(Reason::Family));
         }

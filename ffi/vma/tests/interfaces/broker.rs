@@ -1,7 +1,7 @@
 //! Programs of a user without privileges, on an interface that a broker has.
 
 mod hostile;
-mod serving;
+pub(crate) mod serving;
 
 use std::process::Command;
 

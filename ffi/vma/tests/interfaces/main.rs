@@ -5,6 +5,7 @@ mod broker;
 mod cable;
 mod capture;
 mod faults;
+mod groups;
 mod killed;
 mod kills;
 mod leaving;
@@ -13,6 +14,7 @@ mod leaving;
 mod namespaces;
 #[path = "../extra/programs.rs"]
 mod programs;
+mod replay;
 
 use std::fs;
 use std::path::Path;

@@ -301,15 +301,17 @@ fn whoever_is_asked_for_in_a_group_listens_to_it() {
     assert_eq!(pass(&mut pair, SECOND), [(RecordKind::IsExclude, group, vec![])]);
 }
 
-/// Where a kernel is beside the device, groups of IPv6 are the kernel's.
+/// Where a kernel is beside the device, it is the kernel that tells routers.
 #[test]
-fn a_kernel_beside_the_device_has_the_groups() {
+fn a_kernel_beside_the_device_reports() {
     let mut pair = pair();
     pair.a.output.caps.is_beside_kernel = true;
     let socket = open(&mut pair.a, Ipv6Addr::UNSPECIFIED);
-    assert_eq!(pair.a.udp_join(pair.now, socket, GROUP.into(), A6.into()), Err(Error::NotSupported));
+    pair.a.udp_join(pair.now, socket, GROUP.into(), A6.into()).unwrap();
+    pair.a.udp_listen(pair.now, socket, GROUP.into(), A6.into(), including([B6])).unwrap();
+    pair.a.udp_leave(pair.now, socket, GROUP.into()).unwrap();
     assert_eq!(pair.a.join_solicited_nodes(pair.now), Err(Error::NotSupported));
-    assert_eq!(told(&pair), []);
+    assert_eq!((told(&pair), pair.a.next_deadline()), (vec![], None));
 }
 
 /// A device that inserts VLAN tags inserts them into reports, too: routers of the VLAN would not hear of the membership.

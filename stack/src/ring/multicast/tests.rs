@@ -163,3 +163,34 @@ fn rules_come_with_the_first_member_and_go_with_the_last() {
     pair.a.close(pair.now, bound, false);
     assert_eq!(rules(&pair), 0);
 }
+
+/// Where a kernel is beside the device, it is the kernel that reports, counts and may have the group back.
+#[test]
+fn beside_a_kernel_nothing_is_reported_and_the_kernel_may_have_a_group_back() {
+    let mut pair = Pair::new();
+    pair.b.output.caps.is_beside_kernel = true;
+    let speaker = open(&mut pair.a, A, 5000);
+    let (one, two) = (open(&mut pair.b, GROUP, 7000), open(&mut pair.b, IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 7000));
+    pair.b.udp_join(pair.now, one, GROUP, B).unwrap();
+    pair.b.udp_listen(pair.now, two, GROUP, B, Filter::Exclude(BTreeSet::from([A]))).unwrap();
+    for n in 0..30 {
+        pair.b.udp_join(pair.now, two, IpAddr::V4(std::net::Ipv4Addr::new(239, 0, 0, n)), B).unwrap();
+    }
+    assert_eq!((pair.b.counters().tx_packets, pair.b.next_deadline()), (0, None), "nothing is reported, now or later");
+    tell(&mut pair, speaker, b"by the ring");
+    let rules = |pair: &Pair| pair.b.queues().table().rules.len();
+    let before = rules(&pair);
+    pair.b.udp_leave_group_to_kernel(SocketAddr::new(GROUP, 7000));
+    assert_eq!(rules(&pair), before - 1);
+    // (Here nothing but the ring takes frames: it stands for one that had come before.)
+    tell(&mut pair, speaker, b"on its way");
+    assert_eq!([hear(&mut pair.b, one), hear(&mut pair.b, one)], [Ok(b"by the ring".to_vec()), Ok(b"on its way".to_vec())]);
+    assert_eq!(hear(&mut pair.b, two), Err(Error::WouldBlock));
+    for member in [one, two] {
+        pair.b.udp_leave(pair.now, member, GROUP).unwrap();
+    }
+    assert_eq!(rules(&pair), before - 1);
+    pair.b.udp_join(pair.now, one, GROUP, B).unwrap();
+    assert_eq!(rules(&pair), before, "and the ring has it again");
+    assert_eq!(pair.b.counters().tx_packets, 0);
+}

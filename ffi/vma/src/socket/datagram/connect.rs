@@ -80,6 +80,7 @@ pub(crate) unsafe fn connect(
         note_way(process, offload, key, remote, found.map(|(_, hop)| is_chosen.then_some(hop)));
     }
     connect_flows(offload, fd, key);
+    offload.settle_groups();
     offload.dispatch();
     drop(guard);
     if let Some(former) = former {

@@ -163,7 +163,7 @@ pub(crate) fn receive<'a>(
     {
         socket.kernel_poll.go_on_from(left);
     }
-    let ask_first = socket.kernel_poll.on_call(fd, ratio);
+    let ask_first = socket.kernel_poll.on_call(fd, ratio) && !socket.reads_ring_first();
     if ask_first {
         // (No lock is held while the kernel is asked.)
         drop(guard);

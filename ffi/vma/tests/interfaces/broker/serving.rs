@@ -15,15 +15,15 @@ use crate::cable::{Cable, DEVICE, Running, eventually, on_cable};
 use crate::programs::library;
 
 /// A user who may do nothing.
-pub(super) const NOBODY: &str = "65534";
+pub(crate) const NOBODY: &str = "65534";
 
 /// Runs a test at our end of a cable, where a broker serves these users.
-pub(super) fn with_broker(users: &'static str, test: impl FnOnce(&Cable, &Serving) + Send + 'static) {
+pub(crate) fn with_broker(users: &'static str, test: impl FnOnce(&Cable, &Serving) + Send + 'static) {
     on_cable(move |cable| test(cable, &Serving::begin(Folder::new(), users)));
 }
 
 /// A broker at the calling thread's end, with a folder where anybody may read.
-pub(super) struct Serving {
+pub(crate) struct Serving {
     folder: std::sync::Arc<Folder>,
     pid: i32,
 }
@@ -75,26 +75,26 @@ impl Serving {
     }
 
     /// Another one, in its place.
-    pub(super) fn again(&self, users: &str) -> Self {
+    pub(crate) fn again(&self, users: &str) -> Self {
         Self::begin(self.folder.clone(), users)
     }
 
-    pub(super) fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.0.join("socket")
     }
 
     /// How often it has said that.
-    pub(super) fn said(&self, what: &str) -> usize {
+    pub(crate) fn said(&self, what: &str) -> usize {
         let text = fs::read_to_string(self.folder.0.join("log")).expect("its log");
         text.lines().filter(|line| line.contains(what)).count()
     }
 
     /// Starts a program as nobody, without any privilege.
-    pub(super) fn start(&self, program: &Path, arguments: &[&str]) -> Running {
+    pub(crate) fn start(&self, program: &Path, arguments: &[&str]) -> Running {
         let own = self.folder.0.join(program.file_name().expect("a file"));
         if !own.exists() {
             copy(program, &own);
@@ -106,13 +106,13 @@ impl Serving {
         Running::start(command)
     }
 
-    pub(super) fn signal(&self, which: i32) {
+    pub(crate) fn signal(&self, which: i32) {
         // SAFETY: plain integers; it is our child, and was not waited for yet.
         assert_eq!(unsafe { libc::kill(self.pid, which) }, 0);
     }
 
     /// Ends it as no process can help.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         // SAFETY: plain integers; it is our child, and was not waited for yet, or this fails.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
