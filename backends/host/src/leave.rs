@@ -28,7 +28,7 @@ use ringway_stack::tcp::State;
 pub use between::{ToProcess, ToRing, Written};
 pub use from_kernel::{FromKernel, settle};
 pub use inject::Injector;
-pub use means::{begin_repair, end_repair, is_in_repair, is_tcp, reserve};
+pub use means::{begin_repair, end_repair, is_tcp, reserve, retire};
 pub use repair::state_of;
 pub use to_kernel::{Abilities, Kernel, ToKernel, Unsent};
 

@@ -13,13 +13,13 @@ pub trait Lender: Debug + Send + Sync {
     /// The kernel's; or the broker refuses, or is gone.
     fn use_neighbour(&self, address: IpAddr) -> io::Result<()>;
 
-    /// Puts a TCP socket into repair mode, bound to `local`, which is the process's own. It is as it was where this fails.
+    /// Puts a TCP socket into repair mode, bound to `local`, to become the process's connection with `remote`. It is as it was where this fails.
     ///
     /// # Errors
     /// As above.
-    fn begin_repair(&self, socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()>;
+    fn begin_repair(&self, socket: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr) -> io::Result<()>;
 
-    /// Ends it, with a window probe or without.
+    /// Ends it, with a window probe or without: of that connection's socket, or of one that is connected to nobody. Where this fails, it is nobody's.
     ///
     /// # Errors
     /// As above.

@@ -5,9 +5,10 @@
 //! broker, and the program maps the same file (memfd). It cannot be bound elsewhere. A socket in repair mode (TCP_REPAIR) takes all of its state from an
 //! unprivileged holder; only beginning and ending are the broker's.
 //!
-//! - [`Broker`]: the broker (`server`), its programs (`guest`), and what it allows them (`allowed`, `holders`, [`Users`])
+//! - [`Broker`]: the broker (`server`), its programs (`guest`), and what it allows them (`allowed`, `holders`, `repair`, [`Users`])
 //! - `client`: a program's end, by which its device is attached ([`crate::XdpDevice::attach_by`])
-//! - `listener`: where it listens; `closing`: what programs passed; `events`: what it has to tell
+//! - `house`: what all programs have a part in; `threads`: what may take as long as a program likes; `descriptors`: how many there may be
+//! - `listener`: where it listens; `events`: what it has to tell
 //! - `message`: the protocol, and `wire`: how messages and descriptors are passed
 //!
 //! One connection (SOCK_SEQPACKET) is one program's ring on one interface. Each message is a question, and has one answer; when the connection ends, whichever way,
@@ -15,13 +16,16 @@
 
 mod allowed;
 pub(crate) mod client;
-mod closing;
+mod descriptors;
 mod events;
 mod guest;
 mod holders;
+mod house;
 mod listener;
 mod message;
+mod repair;
 mod server;
+mod threads;
 mod users;
 mod wire;
 

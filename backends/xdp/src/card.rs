@@ -17,7 +17,7 @@ use crate::broker::client::Client;
 use crate::error::AttachError;
 use crate::interface::Interface;
 use crate::key::{self, Key};
-use crate::loan::Loan;
+use crate::loan::{Loan, Prepared};
 use crate::program::program;
 use crate::queues::XdpQueues;
 use crate::settings::Settings;
@@ -70,6 +70,8 @@ struct State {
     last: u64,
     /// There is a ring.
     is_taken: bool,
+    /// For the next ring that is lent, if a queue was not free for the last one.
+    prepared: Option<Prepared>,
 }
 
 impl State {
@@ -185,7 +187,13 @@ impl XdpDevice {
     /// As [`XdpDevice::open_ring`].
     pub(crate) fn lend_ring(&self) -> Result<(Loan, RawFd), AttachError> {
         let Front::Own(program) = &self.0.front else { return Err(AttachError::Taken { what: Self::A_RING }) };
-        self.take(|| Loan::make(self, &self.0.settings)).map(|loan| (loan, program.link.raw()))
+        let lend = || {
+            let mut prepared = self.state().prepared.take();
+            let loan = Loan::make(self, &self.0.settings, &mut prepared);
+            self.state().prepared = prepared;
+            loan
+        };
+        self.take(lend).map(|loan| (loan, program.link.raw()))
     }
 
     /// What a broker has lent this process, once.

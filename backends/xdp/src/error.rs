@@ -36,6 +36,9 @@ pub enum AttachError {
         /// How many were to be locked.
         bytes: u64,
     },
+    /// The kernel: nobody maps the queues of a socket that is bound, as whoever gets a ring from another process has to.
+    #[error("a broker needs Linux 6.4 or later: before, a ring that is bound cannot be mapped by whom it is given to")]
+    TooOld,
     /// No broker has given the process a ring.
     #[error("the broker at {}: {why}", broker.display())]
     NotLent {

@@ -9,7 +9,7 @@ use crate::card::XdpDevice;
 use crate::error::AttachError;
 use crate::queues::FRAMES_MIN;
 use crate::settings::Settings;
-use crate::socket::{XskSocket, make_bound};
+use crate::socket::{XskSocket, bind_at_once, is_mappable, make};
 use crate::umem::Umem;
 
 /// See the module's documentation.
@@ -23,23 +23,45 @@ pub(crate) struct Loan {
     pub(crate) sends: u32,
 }
 
+/// What takes long of it, and needs no queue: memory that is registered, with a socket that is not bound yet. It is kept while a queue is not free.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    memory: Fd,
+    first: Fd,
+}
+
 impl Loan {
-    /// Of an interface whose queues are all free.
-    pub(crate) fn make(device: &XdpDevice, settings: &Settings) -> Result<Self, AttachError> {
+    /// Of an interface whose queues are all free. `prepared`: what an earlier try has left, and this one leaves if the first queue is not free.
+    pub(crate) fn make(device: &XdpDevice, settings: &Settings, prepared: &mut Option<Prepared>) -> Result<Self, AttachError> {
         let (queues, interface) = (device.queues(), device.interface().index);
         let (receives, sends) = (settings.received_frames.max(queues * FRAMES_MIN), settings.sent_frames);
-        let file = || {
-            let memory = memory(receives, sends)?;
-            Ok((Umem::map_file(&memory, receives, sends, 0)?, memory))
+        let Prepared { memory, first } = match prepared.take() {
+            Some(prepared) => prepared,
+            None => prepare(receives, sends)?,
         };
-        let (umem, memory) = file().map_err(AttachError::system("memory for frames"))?;
-        let mut sockets = Vec::new();
-        for queue in 0..queues {
-            sockets.push(make_bound(&umem, interface, queue, sockets.first())?);
+        if let Err(error) = bind_at_once(&first, interface, 0, None) {
+            if matches!(error, AttachError::Taken { .. }) {
+                *prepared = Some(Prepared { memory, first });
+            }
+            return Err(error);
+        }
+        let mut sockets = vec![first];
+        for queue in 1..queues {
+            let socket = make(None, [receives, sends])?;
+            bind_at_once(&socket, interface, queue, sockets.first())?;
+            sockets.push(socket);
         }
         let placed = device.place(sockets.iter().map(Fd::raw));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
         Ok(Self { memory, sockets, receives, sends })
+    }
+
+    /// Whether whoever gets it can map it.
+    ///
+    /// # Errors
+    /// [`AttachError::TooOld`].
+    pub(crate) fn is_mappable(&self) -> Result<(), AttachError> {
+        self.sockets.iter().try_for_each(|socket| is_mappable(socket, self.receives))
     }
 
     /// The ring's memory and sockets, with room for so many copies of frames.
@@ -49,6 +71,16 @@ impl Loan {
         let sockets = sockets.into_iter().map(|socket| XskSocket::of(socket, &umem)).collect::<Result<Vec<_>, _>>()?;
         Ok((umem, sockets))
     }
+}
+
+fn prepare(receives: u32, sends: u32) -> Result<Prepared, AttachError> {
+    let file = || {
+        let memory = memory(receives, sends)?;
+        Ok((Umem::map_file(&memory, receives, sends, 0)?, memory))
+    };
+    // (The kernel pins the pages: nobody needs the mapping any more.)
+    let (umem, memory) = file().map_err(AttachError::system("memory for frames"))?;
+    Ok(Prepared { first: make(Some(&umem), [receives, sends])?, memory })
 }
 
 /// A file of that many chunks that nobody makes shorter.

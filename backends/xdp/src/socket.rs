@@ -31,7 +31,7 @@ pub(crate) struct XskSocket {
 impl XskSocket {
     /// A socket on queue `queue` of an interface, with that memory; which `first`, of another queue of the interface, has registered, if it is there.
     pub(crate) fn open(umem: &Umem, interface: u32, queue: u32, first: Option<&Self>) -> Result<Self, AttachError> {
-        let fd = make(umem, first.is_none())?;
+        let fd = make(first.is_none().then_some(umem), chunks(umem))?;
         // (Its queues are mapped before it is bound: before Linux 6.4 they cannot be afterwards.)
         let socket = Self::of(fd, umem)?;
         bind_patiently(&socket.fd, interface, queue, first.map(Self::fd)).map_err(AttachError::system(BIND))?;
@@ -40,7 +40,7 @@ impl XskSocket {
 
     /// One that is bound, or is about to be, with its queues mapped.
     pub(crate) fn of(fd: Fd, umem: &Umem) -> Result<Self, AttachError> {
-        let [receives, sends] = sizes(umem);
+        let [receives, sends] = sizes(chunks(umem));
         let offsets = offsets(&fd).map_err(AttachError::system("XDP_MMAP_OFFSETS"))?;
         let raw = fd.raw();
         let mapped = || -> io::Result<_> {
@@ -72,16 +72,16 @@ impl XskSocket {
     }
 }
 
-/// A socket with that memory, which it registers if it is the first. It is not bound.
-fn make(umem: &Umem, is_first: bool) -> Result<Fd, AttachError> {
+/// A socket, with queues for so many chunks to receive into and to send from. It is not bound. The first one registers the memory.
+pub(crate) fn make(umem: Option<&Umem>, chunks: [u32; 2]) -> Result<Fd, AttachError> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is involved.
     let fd =
         Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, kind, 0) }).map_err(AttachError::system("socket(AF_XDP)"))?;
-    if is_first {
+    if let Some(umem) = umem {
         register(&fd, umem)?;
     }
-    let [receives, sends] = sizes(umem);
+    let [receives, sends] = sizes(chunks);
     for (name, what, size) in [
         (libc::XDP_UMEM_FILL_RING, "XDP_UMEM_FILL_RING", receives),
         (libc::XDP_UMEM_COMPLETION_RING, "XDP_UMEM_COMPLETION_RING", sends),
@@ -93,16 +93,28 @@ fn make(umem: &Umem, is_first: bool) -> Result<Fd, AttachError> {
     Ok(fd)
 }
 
-/// For another process: as [`XskSocket::open`], but with queues that nobody has mapped, and at once: where the queue is not free yet, this fails.
-pub(crate) fn make_bound(umem: &Umem, interface: u32, queue: u32, first: Option<&Fd>) -> Result<Fd, AttachError> {
-    let fd = make(umem, first.is_none())?;
-    bind(&fd, interface, queue, first.map(Fd::raw)).map_err(AttachError::system(BIND))?;
-    Ok(fd)
+/// For another process: binds a socket whose queues nobody has mapped, at once: where the interface's queue is not free yet, this fails, and the socket is as it was.
+pub(crate) fn bind_at_once(fd: &Fd, interface: u32, queue: u32, first: Option<&Fd>) -> Result<(), AttachError> {
+    bind(fd, interface, queue, first.map(Fd::raw)).map_err(AttachError::system(BIND))
+}
+
+/// Whether the queues of a socket that is bound can be mapped: before Linux 6.4 they cannot.
+pub(crate) fn is_mappable(fd: &Fd, receives: u32) -> Result<(), AttachError> {
+    let offsets = offsets(fd).map_err(AttachError::system("XDP_MMAP_OFFSETS"))?;
+    let mapped = Consumer::<xdp_desc>::map(fd.raw(), libc::XDP_PGOFF_RX_RING, &offsets.rx, receives.next_power_of_two());
+    mapped.map(drop).map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => AttachError::TooOld,
+        _ => AttachError::system("mmap of a queue")(error),
+    })
+}
+
+fn chunks(umem: &Umem) -> [u32; 2] {
+    [umem.receives().len() as u32, umem.sends().len() as u32]
 }
 
 /// Entries of the queues of what is received, and of what is sent.
-fn sizes(umem: &Umem) -> [u32; 2] {
-    [umem.receives().len() as u32, umem.sends().len() as u32].map(u32::next_power_of_two)
+fn sizes(chunks: [u32; 2]) -> [u32; 2] {
+    chunks.map(u32::next_power_of_two)
 }
 
 fn register(fd: &Fd, umem: &Umem) -> Result<(), AttachError> {

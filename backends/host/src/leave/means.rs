@@ -38,17 +38,17 @@ impl Means {
         }
     }
 
-    /// Begins repair mode; the socket is bound to `local` afterwards.
-    pub(super) fn begin_repair(&self, socket: Socket<'_>, local: SocketAddr) -> Result<(), LeaveError> {
+    /// Begins repair mode; the socket is bound to `local` afterwards, to become a connection with `remote`.
+    pub(super) fn begin_repair(&self, socket: Socket<'_>, local: SocketAddr, remote: SocketAddr) -> Result<(), LeaveError> {
         match self {
             Self::Own(_) => begin(socket, local),
-            Self::Lent(lender) => lender.begin_repair(socket.0, local).map_err(at("TCP_REPAIR by the broker")),
+            Self::Lent(lender) => lender.begin_repair(socket.0, local, remote).map_err(at("TCP_REPAIR by the broker")),
         }
     }
 
     pub(super) fn end_repair(&self, socket: Socket<'_>, probes: bool) -> io::Result<()> {
         match self {
-            Self::Own(_) => end_repair(socket.0, probes),
+            Self::Own(_) => end(socket, probes),
             Self::Lent(lender) => lender.end_repair(socket.0, probes),
         }
     }
@@ -88,9 +88,11 @@ pub fn begin_repair(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()>
         LeaveError::Step { source, .. } => source,
         error => io::Error::new(io::ErrorKind::PermissionDenied, error),
     })?;
-    // (Whoever has the socket as well may have bound it elsewhere meanwhile, where in repair mode nothing is in the way. It stays in that mode, in which it is of
-    // no use: ended, it would be a socket at that address.)
-    if is_at(socket.address(false)?, local) { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
+    // (Whoever has the socket as well may have bound it elsewhere meanwhile, where in repair mode nothing is in the way.)
+    match socket.address(false) {
+        Ok(bound) if is_at(bound, local) => Ok(()),
+        _ => retire(socket.0).and(Err(io::ErrorKind::AddrInUse.into())),
+    }
 }
 
 /// Whether a socket that is bound there has that address.
@@ -98,12 +100,54 @@ pub(super) fn is_at(bound: SocketAddr, local: SocketAddr) -> bool {
     bound.port() == local.port() && (bound.ip() == local.ip() || bound.ip().is_unspecified())
 }
 
-/// For a broker: ends repair mode, with a window probe or without.
+/// For a broker: ends repair mode, with a window probe or without, of a socket that is the connection from `local` to `remote`, or one that is connected to nobody.
+/// Where this fails it is [`retire`]d.
 ///
 /// # Errors
-/// The kernel's.
-pub fn end_repair(socket: BorrowedFd<'_>, probes: bool) -> io::Result<()> {
-    if probes { Socket(socket).end_repair() } else { Socket(socket).end_repair_unconnected() }
+/// The kernel's; [`io::ErrorKind::AddrInUse`]: it is another connection's, or listens.
+pub fn end_repair(socket: BorrowedFd<'_>, (local, remote): (SocketAddr, SocketAddr), probes: bool) -> io::Result<()> {
+    let socket = Socket(socket);
+    let is_its = || -> io::Result<()> {
+        let is_its = match socket.info()?.state {
+            Some(State::Listen) | None => false,
+            Some(State::Closed) => is_at(socket.address(false)?, local),
+            Some(_) => are(socket.address(false)?, local) && are(socket.address(true)?, remote),
+        };
+        if is_its { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
+    };
+    // (Once more afterwards: whoever has the socket as well may have connected it elsewhere meanwhile.)
+    let ended = is_its().and_then(|()| end(socket, probes)).and_then(|()| is_its());
+    ended.or_else(|error| retire(socket.0).and(Err(error)))
+}
+
+fn are(address: SocketAddr, other: SocketAddr) -> bool {
+    (address.ip(), address.port()) == (other.ip(), other.port())
+}
+
+fn end(socket: Socket<'_>, probes: bool) -> io::Result<()> {
+    if probes { socket.end_repair() } else { socket.end_repair_unconnected() }
+}
+
+/// For a broker: takes a socket out of repair mode that is not to be in it, whatever it is connected to. It is connected to nobody afterwards, and hears of no interface
+/// any more: whoever has it as well may connect it again before this is through, but not bind it to another device, which takes CAP_NET_RAW.
+///
+/// # Errors
+/// The kernel's. [`io::ErrorKind::ResourceBusy`]: it was connected anew each time.
+pub fn retire(socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// So often it is taken away from who connects it.
+    const TIMES_MAX: usize = 16;
+    let socket = Socket(socket);
+    socket.bind_to_loopback()?;
+    for _ in 0..TIMES_MAX {
+        // (One that listens takes no such option; dropped, it does.)
+        let _ = socket.begin_repair();
+        let _ = socket.drop_connection();
+        let _ = socket.end_repair_unconnected();
+        if socket.info()?.state == Some(State::Closed) && !socket.is_in_repair()? {
+            return Ok(());
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
 }
 
 /// For a broker: buffers of at least so many bytes.
@@ -112,11 +156,6 @@ pub fn end_repair(socket: BorrowedFd<'_>, probes: bool) -> io::Result<()> {
 /// The kernel's.
 pub fn reserve(socket: BorrowedFd<'_>, receive: usize, send: usize) -> io::Result<()> {
     Socket(socket).reserve(receive, send)
-}
-
-/// Whether a TCP socket is in repair mode.
-pub fn is_in_repair(socket: BorrowedFd<'_>) -> bool {
-    Socket(socket).is_in_repair().unwrap_or(false)
 }
 
 /// Whether a descriptor is a TCP socket of IPv4 or IPv6.

@@ -20,7 +20,9 @@ const TCP_QUEUE_SEQ: i32 = 21;
 const TCP_REPAIR_OPTIONS: i32 = 22;
 const TCP_TIMESTAMP: i32 = 24;
 const TCP_REPAIR_WINDOW: i32 = 29;
-/// include/uapi/asm-generic/socket.h; since Linux 5.15.
+/// include/uapi/asm-generic/socket.h; since Linux 5.0.
+const SO_BINDTOIFINDEX: i32 = 62;
+/// The same; since Linux 5.15.
 const SO_BUF_LOCK: i32 = 72;
 const SIOCOUTQ: u32 = 0x5411;
 const SIOCOUTQNSD: u32 = 0x894b;
@@ -342,13 +344,23 @@ impl Socket<'_> {
         decode(&bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// Undoes all that was restored, in silence: the socket is as it was before, bound and connected to nobody. In repair mode, connect(2) to no address drops
-    /// the connection and sends no reset.
-    pub(super) fn abandon(self, means: &Means, reuses_address: bool) {
+    /// In repair mode, connect(2) to no address drops the connection and sends no reset.
+    pub(super) fn drop_connection(self) -> io::Result<()> {
         let unspecified = [0u8; mem::size_of::<libc::sockaddr_in>()];
         // SAFETY: the address (of AF_UNSPEC) is readable for its length.
         let dropped = unsafe { libc::syscall(libc::SYS_connect, self.0.as_raw_fd(), unspecified.as_ptr(), unspecified.len()) };
-        if dropped < 0 && self.info().is_ok_and(|info| info.state != Some(State::Closed)) {
+        check(dropped).map(drop)
+    }
+
+    /// It hears from now on only of what comes by the loopback, which is the first device of each network namespace.
+    pub(super) fn bind_to_loopback(self) -> io::Result<()> {
+        self.set_number(libc::SOL_SOCKET, SO_BINDTOIFINDEX, 1)
+    }
+
+    /// Undoes all that was restored, in silence: the socket is as it was before, bound and connected to nobody.
+    pub(super) fn abandon(self, means: &Means, reuses_address: bool) {
+        let dropped = self.drop_connection();
+        if dropped.is_err() && self.info().is_ok_and(|info| info.state != Some(State::Closed)) {
             // It stays in repair mode, where closing it is silent, too.
             return;
         }

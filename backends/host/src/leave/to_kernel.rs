@@ -215,13 +215,13 @@ impl ToKernel<'_> {
         }
         self.has_place(local)?;
         let reuses_address = socket.reuses_address().map_err(at("SO_REUSEADDR"))?;
-        kernel.means.begin_repair(socket, local)?;
+        kernel.means.begin_repair(socket, local, remote)?;
         let restored = self.write_down(block, remote).and_then(|()| {
             kernel.means.end_repair(socket, true).map_err(at("TCP_REPAIR"))?;
             let told = if injects { self.tell(block, local, remote) } else { Ok(()) };
             if told.is_err() {
                 // (Live it was, and said no more than a probe: it is dropped in silence.)
-                kernel.means.begin_repair(socket, local)?;
+                kernel.means.begin_repair(socket, local, remote)?;
             }
             told
         });

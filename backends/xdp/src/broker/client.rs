@@ -153,8 +153,8 @@ impl Lender for Client {
         Ok(self.ask(&Question::UseNeighbour(address), &[], &[])?)
     }
 
-    fn begin_repair(&self, socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<()> {
-        Ok(self.ask(&Question::BeginRepair { local }, &[], &[socket])?)
+    fn begin_repair(&self, socket: BorrowedFd<'_>, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
+        Ok(self.ask(&Question::BeginRepair { local, remote }, &[], &[socket])?)
     }
 
     fn end_repair(&self, socket: BorrowedFd<'_>, probes: bool) -> io::Result<()> {

@@ -23,6 +23,9 @@ pub enum StartError {
     /// Another one listens there.
     #[error("a broker listens at {} already", .0.display())]
     Running(PathBuf),
+    /// Another broker serves that interface.
+    #[error("a broker serves {0} already")]
+    Served(String),
     /// It cannot listen there.
     #[error("{}: {error}", path.display())]
     Socket {
@@ -53,6 +56,13 @@ pub enum Event {
         interface: String,
         /// Why.
         why: AttachError,
+    },
+    /// It may have too few descriptors open for what its users can have it have (RLIMIT_NOFILE).
+    FewDescriptors {
+        /// How many it may.
+        have: u64,
+        /// How many they can.
+        need: u64,
     },
     /// A program has a ring.
     Lent {
@@ -87,6 +97,9 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAttached { interface, why } => write!(f, "{interface} is tried again when a program asks for it: {why}"),
+            Self::FewDescriptors { have, need } => {
+                write!(f, "RLIMIT_NOFILE is {have}, and {need} descriptors can be wanted: without them programs wait for each other")
+            }
             Self::Lent { uid, pid, interface } => write!(f, "process {pid} of user {uid} has the ring of {interface}"),
             Self::Returned { uid, pid, interface } => write!(f, "process {pid} of user {uid} has left {interface}"),
             Self::Refused { uid, pid, why } => write!(f, "process {pid} of user {uid} was told: {}", why.to_string().escape_debug()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use ringway_host::{Fd, leave};
@@ -12,18 +12,19 @@ use ringway_stack::net::{LinkId, Query};
 use ringway_stack::wire::{ipv4, ipv6, tcp};
 
 use super::allowed::{self, kernel};
+use super::house::House;
 use super::message::{Answer, Question, Refusal, VERSION, namespace};
-use super::server::House;
+use super::repair::Repairs;
+use super::threads::Threads;
 use crate::card::XdpDevice;
 use crate::error::AttachError;
 use crate::loan::Loan;
 
-/// The most that a connection's buffers are made at a program's wish, each (a ring has 16 MiB to send, and the kernel counts more than bytes).
-const BUFFER_MAX: u32 = 64 << 20;
-
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Guest {
+    /// No other has it, nor had it.
+    pub(super) id: u64,
     pub(super) socket: OwnedFd,
     pub(super) uid: u32,
     pub(super) pid: i32,
@@ -31,6 +32,8 @@ pub(super) struct Guest {
     pub(super) refusal: Option<Refusal>,
     pub(super) since: Instant,
     pub(super) ring: Option<Lent>,
+    /// A thread answers its question: it asks nothing else meanwhile.
+    pub(super) is_asked: bool,
 }
 
 /// The ring that it has.
@@ -38,8 +41,9 @@ pub(super) struct Guest {
 pub(super) struct Lent {
     pub(super) interface: String,
     device: XdpDevice,
-    link: LinkId,
-    rules: BTreeMap<FiveTuple, RuleId>,
+    pub(super) link: LinkId,
+    pub(super) rules: BTreeMap<FiveTuple, RuleId>,
+    pub(super) repairs: Repairs,
 }
 
 /// An answer, and what comes with it.
@@ -65,14 +69,22 @@ impl Reply {
 }
 
 impl Guest {
-    /// What a question is answered by.
-    pub(super) fn hear(&mut self, house: &mut House, question: Question, packet: &[u8], descriptors: &[OwnedFd]) -> Result<Reply, Refusal> {
+    /// What a question is answered by; `None`: a thread answers it ([`Guest::is_asked`]). Descriptors that are left are the caller's to close.
+    pub(super) fn hear(
+        &mut self,
+        house: &mut House,
+        question: Question,
+        packet: &[u8],
+        passed: &mut Vec<OwnedFd>,
+    ) -> Result<Option<Reply>, Refusal> {
         let takes = matches!(question, Question::BeginRepair { .. } | Question::EndRepair { .. } | Question::Reserve { .. });
-        if descriptors.len() != usize::from(takes) {
+        // (A TCP socket of the broker's own network namespace.)
+        let is_one = |socket: &OwnedFd| leave::is_tcp(socket) && house.is_here(socket.as_fd());
+        if passed.len() != usize::from(takes) || !passed.iter().all(is_one) {
             return Err(Refusal::Descriptor);
         }
-        let socket = descriptors.first();
-        match question {
+        let later = |asked: Result<(), Refusal>| asked.map(|()| None);
+        let reply = match question {
             Question::Served { version } => {
                 is_spoken(version)?;
                 Ok(Answer::Served { interfaces: house.interfaces.keys().cloned().collect() }.into())
@@ -87,14 +99,15 @@ impl Guest {
             // All others are about a ring.
             _ if self.ring.is_none() => Err(Refusal::Malformed("there is no ring yet".to_owned())),
             Question::Attach(flow) => self.attach(house, flow.into()),
-            Question::Detach(flow) => self.detach(&flow.into()),
+            Question::Detach(flow) => self.detach(house, &flow.into()),
             Question::LeaveToKernel(flow) => self.leave_to_kernel(house, &flow.into()),
             Question::UseNeighbour(address) => self.use_neighbour(house, address),
-            Question::BeginRepair { local } => self.begin_repair(house, descriptors.first(), local),
-            Question::EndRepair { probes } => by_kernel(leave::end_repair(socket_of(socket, house)?, probes)),
-            Question::Reserve { receive, send } => reserve(socket_of(socket, house)?, receive, send),
             Question::Inject { local } => self.inject(house, packet, local),
-        }
+            Question::BeginRepair { local, remote } => return later(self.begin_repair(house, passed, (local, remote))),
+            Question::EndRepair { probes } => return later(self.end_repair(house, passed, probes)),
+            Question::Reserve { receive, send } => return later(self.reserve(house, passed, receive, send)),
+        };
+        reply.map(Some)
     }
 
     fn open(&mut self, house: &mut House, interface: &str) -> Result<Reply, Refusal> {
@@ -108,11 +121,17 @@ impl Guest {
             error => Refusal::CannotAttach(error.to_string()),
         })?;
         let answer = Answer::Opened { receives: loan.receives, sends: loan.sends, injects: house.injects() };
-        self.ring = Some(Lent { interface: interface.to_owned(), device: device.clone(), link, rules: BTreeMap::new() });
+        self.ring = Some(Lent {
+            interface: interface.to_owned(),
+            device: device.clone(),
+            link,
+            rules: BTreeMap::new(),
+            repairs: Repairs::default(),
+        });
         Ok(Reply { answer, loan: Some((loan, device, front)) })
     }
 
-    fn ring(&mut self) -> Result<&mut Lent, Refusal> {
+    pub(super) fn ring(&mut self) -> Result<&mut Lent, Refusal> {
         self.ring.as_mut().ok_or_else(|| Refusal::Malformed("there is no ring yet".to_owned()))
     }
 
@@ -129,10 +148,12 @@ impl Guest {
         Ok(Answer::Done.into())
     }
 
-    fn detach(&mut self, flow: &FiveTuple) -> Result<Reply, Refusal> {
+    fn detach(&mut self, house: &House, flow: &FiveTuple) -> Result<Reply, Refusal> {
+        let uid = self.uid;
         let ring = self.ring()?;
         let rule = ring.rules.remove(flow).ok_or(Refusal::NotItsFlow(flow.local))?;
         ring.device.detach(rule);
+        ring.retire_ruleless(&house.threads, uid);
         Ok(Answer::Done.into())
     }
 
@@ -159,28 +180,13 @@ impl Guest {
         by_kernel(house.monitor.use_neighbour(link, address).map_err(io::Error::other))
     }
 
-    /// A socket may be in repair mode while the program has the ring's rule for its address: what it may pretend to be then, it is.
-    /// (A rule for one connection says nothing of others at its port, which a socket in repair mode could be bound beside: they are asked for.)
-    fn begin_repair(&mut self, house: &mut House, socket: Option<&OwnedFd>, local: SocketAddr) -> Result<Reply, Refusal> {
-        let uid = self.uid;
-        let ring = self.ring()?;
-        if !ring.has(local) {
-            return Err(Refusal::NotItsFlow(local));
-        }
-        let all = FiveTuple { protocol: Protocol::Tcp, local, remote: None };
-        allowed::may_have(&mut house.monitor, ring.link, &house.holders, &all, uid)?;
-        by_kernel(leave::begin_repair(socket_of(socket, house)?, local))
-    }
-
     /// A packet for the kernel, of a connection that is leaving for it. (Each time it is asked whose the connection is: it may have become another's.)
     fn inject(&mut self, house: &mut House, packet: &[u8], local: SocketAddr) -> Result<Reply, Refusal> {
         let uid = self.uid;
         let ring = self.ring()?;
         let (to, from) = ends_of(packet).ok_or_else(|| Refusal::Malformed("no packet of TCP follows it".to_owned()))?;
         let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(from) };
-        let listener = FiveTuple { remote: None, ..flow };
-        let is_its = ring.rules.contains_key(&flow) || ring.rules.contains_key(&listener) || ring.device.is_left(&flow);
-        if to != local || !is_its {
+        if to != local || !ring.has(&flow) && !ring.device.is_left(&flow) {
             return Err(Refusal::NotItsFlow(to));
         }
         allowed::may_have(&mut house.monitor, ring.link, &house.holders, &flow, uid)?;
@@ -190,33 +196,15 @@ impl Guest {
 }
 
 impl Lent {
-    /// Whether one of the TCP rules is for that address of ours.
-    fn has(&self, local: SocketAddr) -> bool {
-        let least = FiveTuple { protocol: Protocol::Tcp, local, remote: None };
-        self.rules.range(least..).next().is_some_and(|(flow, _)| flow.protocol == Protocol::Tcp && flow.local == local)
-    }
-
     /// The ring's rules end, and its place is free.
-    pub(super) fn end(self) {
+    pub(super) fn end(mut self, threads: &Threads, uid: u32) {
         self.device.leave();
+        self.retire_all(threads, uid);
     }
 }
 
 fn is_spoken(version: u32) -> Result<(), Refusal> {
     if version == VERSION { Ok(()) } else { Err(Refusal::Version { broker: VERSION }) }
-}
-
-/// A TCP socket of the broker's own network namespace.
-fn socket_of<'a>(descriptor: Option<&'a OwnedFd>, house: &House) -> Result<BorrowedFd<'a>, Refusal> {
-    let socket = descriptor.filter(|fd| leave::is_tcp(fd) && house.is_here(fd.as_fd())).ok_or(Refusal::Descriptor)?;
-    Ok(socket.as_fd())
-}
-
-fn reserve(socket: BorrowedFd<'_>, receive: u32, send: u32) -> Result<Reply, Refusal> {
-    if !leave::is_in_repair(socket) {
-        return Err(Refusal::Descriptor);
-    }
-    by_kernel(leave::reserve(socket, receive.min(BUFFER_MAX) as usize, send.min(BUFFER_MAX) as usize))
 }
 
 fn by_kernel(done: io::Result<()>) -> Result<Reply, Refusal> {

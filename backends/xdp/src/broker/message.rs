@@ -7,7 +7,7 @@ use ringway_stack::device::{FiveTuple, Protocol};
 use serde::{Deserialize, Serialize};
 
 /// Of this protocol. A broker refuses another one's questions.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The longest packet behind a question (IPv4's and IPv6's without jumbograms).
 const PACKET_MAX: usize = 1 << 16;
@@ -34,9 +34,9 @@ pub(super) enum Question {
     LeaveToKernel(Flow),
     /// The kernel is to ask for a neighbour.
     UseNeighbour(IpAddr),
-    /// The socket that comes with it is to be in repair mode, and bound there.
-    BeginRepair { local: SocketAddr },
-    /// It no longer is to be.
+    /// The socket that comes with it is to be in repair mode, and bound to `local`, to become that connection's.
+    BeginRepair { local: SocketAddr, remote: SocketAddr },
+    /// It no longer is to be: it is that connection's, or nobody's.
     EndRepair { probes: bool },
     /// Its buffers are to have that size.
     Reserve { receive: u32, send: u32 },
@@ -104,6 +104,9 @@ pub enum Refusal {
     /// The user: it has so many connections already.
     #[error("the user has {0} connections to it already")]
     TooMany(usize),
+    /// The user: so many descriptors that were passed are not closed yet, for what they are does not let them be.
+    #[error("{0} descriptors that the user's programs passed are being closed still")]
+    Lingering(usize),
     /// The broker: it was not told to serve that interface.
     #[error("it does not serve {0}")]
     NotServed(String),
@@ -141,6 +144,12 @@ pub enum Refusal {
     /// The program has no rule for that.
     #[error("no flow of the program's has {0}")]
     NotItsFlow(SocketAddr),
+    /// The program: the broker has not put that socket into repair mode, or it is in it no more.
+    #[error("the socket is not in repair mode by it")]
+    NotInRepair,
+    /// The program: so many of its sockets are in repair mode already.
+    #[error("{0} sockets of the program's are in repair mode already")]
+    Repairs(usize),
     /// The program: what it passed is not the one descriptor that belongs to the question.
     #[error("the descriptor is not a TCP socket of this network namespace")]
     Descriptor,
@@ -195,7 +204,7 @@ mod tests {
         let flow = FiveTuple { protocol: Protocol::Udp, local: "[fd00::1]:7".parse().unwrap(), remote: None };
         let packet = [0, 1, 0];
         for (question, packet) in [
-            (Question::Open { version: 1, interface: "a0".into(), namespace: 7 }, &[][..]),
+            (Question::Open { version: VERSION, interface: "a0".into(), namespace: 7 }, &[][..]),
             (Question::Attach((&flow).into()), &[]),
             (Question::UseNeighbour("10.0.0.1".parse().unwrap()), &[]),
             (Question::Inject { local: "10.0.0.1:80".parse().unwrap() }, &packet),

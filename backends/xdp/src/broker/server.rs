@@ -1,34 +1,30 @@
-//! The broker: a listener, and one loop over it and the programs. Each of them is heard once a round, and whatever it says takes bounded time and memory; who does not
-//! take its answer is let go.
+//! The broker: a listener, and one loop over it and the programs. Each of them is heard once a round, and whatever it says takes bounded time and memory: what need not, a
+//! thread does (`threads`). Who does not take its answer is let go.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ringway_host::leave::Injector;
-use ringway_host::{Monitor, members};
-use ringway_stack::net::LinkId;
+use ringway_host::members;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags};
 
-use super::closing::Closing;
+use super::descriptors;
 use super::events::{Event, StartError};
-use super::guest::Guest;
-use super::holders::Holders;
-use super::listener::{Listener, listen, namespace_of, set_takes_descriptors};
+use super::guest::{Guest, Reply};
+use super::house::House;
+use super::listener::{Listener, Place, listen, namespace_of, set_takes_descriptors};
 use super::message::{Answer, MESSAGE_MAX, Refusal, decode};
+use super::threads::{Done, HELD_MAX, Threads};
 use super::users::Users;
 use super::wire;
-use crate::card::XdpDevice;
-use crate::error::AttachError;
 use crate::settings::Settings;
 
 /// Connections in all, and of one user.
-const GUESTS_MAX: usize = 256;
+pub(super) const GUESTS_MAX: usize = 256;
 const GUESTS_OF_ONE_MAX: usize = 32;
 /// Of all users together who are not listed, and wait to be told so.
 const STRANGERS_MAX: usize = 32;
@@ -54,25 +50,15 @@ pub struct Broker {
     users: Users,
     house: House,
     guests: Vec<Guest>,
+    /// How many there were.
+    last: u64,
 }
 
-/// What all programs have a part in.
-#[derive(Debug)]
-pub(super) struct House {
-    pub(super) interfaces: BTreeMap<String, Served>,
-    pub(super) monitor: Monitor,
-    pub(super) holders: Holders,
-    /// Of IPv4, and of IPv6.
-    pub(super) injectors: [Option<Injector>; 2],
-    pub(super) closing: Closing,
-    namespace: Option<u64>,
-}
-
-/// An interface.
-#[derive(Debug)]
-pub(super) struct Served {
-    settings: Settings,
-    device: Option<XdpDevice>,
+/// What is ready: to stop, the listener, threads' answers, and the programs.
+struct Ready {
+    stops: bool,
+    accepts: bool,
+    guests: Vec<PollFlags>,
 }
 
 impl Broker {
@@ -82,27 +68,15 @@ impl Broker {
     /// [`StartError`]. (An interface that another program has for now is none.)
     pub fn start(settings: BrokerSettings, tell: &mut dyn FnMut(Event)) -> Result<Self, StartError> {
         let BrokerSettings { interfaces, users, socket } = settings;
-        let system = |what| move |error| StartError::System { what, error };
-        let mut served = BTreeMap::new();
-        for settings in interfaces {
-            let interface = settings.interface.clone();
-            let device = match attached(&settings) {
-                Ok(device) => Some(device),
-                Err(why @ AttachError::Taken { .. }) => {
-                    tell(Event::NotAttached { interface: interface.clone(), why });
-                    None
-                }
-                Err(why) => return Err(StartError::Attach { interface, why }),
-            };
-            served.insert(interface, Served { settings, device });
-        }
-        let holders = Holders::open().map_err(system("NETLINK_SOCK_DIAG"))?;
-        let injectors = [false, true].map(|is_v6| Injector::open(is_v6).ok());
-        let listener = listen(socket)?;
-        let namespace = namespace_of(listener.socket.as_fd());
-        let (monitor, closing) = (Monitor::open()?, Closing::default());
-        let house = House { interfaces: served, monitor, holders, injectors, closing, namespace };
-        Ok(Self { listener, users, house, guests: Vec::new() })
+        // (Before anything is touched that another broker may have.)
+        let mut place = Place::take(socket)?;
+        interfaces.iter().try_for_each(|settings| place.and_interface(&settings.interface))?;
+        descriptors::raise_limit(interfaces.len(), users.listed().filter(|&uid| uid != 0).count() + 1, tell);
+        let threads = Threads::new().map_err(|error| StartError::System { what: "eventfd", error })?;
+        let mut house = House::open(interfaces, threads, tell)?;
+        let listener = listen(place)?;
+        house.namespace = namespace_of(listener.socket.as_fd());
+        Ok(Self { listener, users, house, guests: Vec::new(), last: 0 })
     }
 
     /// Serves programs until `stop` is readable.
@@ -112,44 +86,62 @@ impl Broker {
     pub fn run(&mut self, stop: BorrowedFd<'_>, tell: &mut dyn FnMut(Event)) -> io::Result<()> {
         let mut buffer = vec![0; MESSAGE_MAX + 1];
         loop {
-            let ready = self.wait(stop)?;
-            if ready[0].intersects(PollFlags::IN) {
+            let mut ready = self.wait(stop)?;
+            if ready.stops {
                 return Ok(());
             }
-            let (accepts, mut states) = (ready[1].intersects(PollFlags::IN), ready[2..].to_vec());
             // Whoever has ended makes room for the others first.
-            for at in (0..states.len()).rev() {
-                let has_ended = states[at].intersects(PollFlags::HUP | PollFlags::ERR);
+            for at in (0..ready.guests.len()).rev() {
+                let has_ended = ready.guests[at].intersects(PollFlags::HUP | PollFlags::ERR);
                 let is_late = self.guests[at].ring.is_none() && self.guests[at].since.elapsed() > WITHOUT_RING_MAX;
                 if has_ended || is_late {
-                    states.swap_remove(at);
+                    ready.guests.swap_remove(at);
                     self.end(at, tell);
                 }
             }
-            for at in (0..states.len()).rev() {
-                if states[at].intersects(PollFlags::IN) && !hear(&mut self.guests[at], &mut self.house, &mut buffer, tell) {
+            for at in (0..ready.guests.len()).rev() {
+                if ready.guests[at].intersects(PollFlags::IN) && !self.hear(at, &mut buffer, tell) {
                     self.end(at, tell);
                 }
             }
-            if accepts {
+            for done in self.house.threads.take() {
+                self.answer(done, tell);
+            }
+            for guest in &mut self.guests {
+                if let Some(ring) = &mut guest.ring {
+                    ring.retire_late(&self.house.threads, guest.uid);
+                }
+            }
+            if ready.accepts {
                 self.accept();
             }
         }
     }
 
-    /// What is ready: to stop, the listener, and the programs.
-    fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<Vec<PollFlags>> {
-        let sockets = [stop, self.listener.socket.as_fd()].into_iter().chain(self.guests.iter().map(|guest| guest.socket.as_fd()));
-        let mut fds: Vec<_> = sockets.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let looks_again = self.guests.iter().any(|guest| guest.ring.is_none());
+    fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<Ready> {
+        let listener = self.listener.socket.as_fd();
+        let own = [stop, listener, self.house.threads.ended()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        // (Whoever has ended is told of in any case.)
+        let what = |guest: &Guest| if self.is_heard(guest) { PollFlags::IN } else { PollFlags::empty() };
+        let guests = self.guests.iter().map(|guest| PollFd::from_borrowed_fd(guest.socket.as_fd(), what(guest)));
+        let mut fds: Vec<_> = own.into_iter().chain(guests).collect();
+        let is_timed = |guest: &Guest| guest.ring.as_ref().is_none_or(|ring| !ring.repairs.is_empty());
+        let looks_again = self.house.threads.is_waiting() || self.guests.iter().any(is_timed);
         let timeout = Timespec { tv_sec: 1, tv_nsec: 0 };
         loop {
             match poll(&mut fds, looks_again.then_some(&timeout)) {
-                Ok(_) => return Ok(fds.iter().map(PollFd::revents).collect()),
+                Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        let is_ready = |at: usize| fds[at].revents().intersects(PollFlags::IN);
+        Ok(Ready { stops: is_ready(0), accepts: is_ready(1), guests: fds[3..].iter().map(PollFd::revents).collect() })
+    }
+
+    /// Whether a program may ask something now: a thread answers nothing of its, and threads do not have too much of its user's. (Who is refused is told so.)
+    fn is_heard(&self, guest: &Guest) -> bool {
+        guest.refusal.is_some() || !guest.is_asked && self.house.threads.held(guest.uid) < HELD_MAX
     }
 
     fn accept(&mut self) {
@@ -166,7 +158,7 @@ impl Broker {
         };
         let Ok(libc::ucred { uid, pid, .. }) = members::credentials(&socket) else { return };
         set_takes_descriptors(&socket, false);
-        let of_one = self.guests.iter().filter(|guest| guest.uid == uid).count() + self.house.closing.count(uid);
+        let (of_one, held) = (self.guests.iter().filter(|guest| guest.uid == uid).count(), self.house.threads.held(uid));
         let strangers = self.guests.iter().filter(|guest| matches!(guest.refusal, Some(Refusal::NotListed { .. }))).count();
         if self.guests.len() >= GUESTS_MAX || !self.users.has(uid) && strangers >= STRANGERS_MAX {
             return;
@@ -174,91 +166,85 @@ impl Broker {
         let refusal = match uid {
             _ if !self.users.has(uid) => Some(Refusal::NotListed { uid }),
             _ if of_one >= GUESTS_OF_ONE_MAX => Some(Refusal::TooMany(of_one)),
+            _ if held >= HELD_MAX => Some(Refusal::Lingering(held)),
             _ => None,
         };
         // (Beyond twice as many nobody is told why.)
         if of_one < 2 * GUESTS_OF_ONE_MAX {
-            self.guests.push(Guest { socket, uid, pid, refusal, since: Instant::now(), ring: None });
+            self.last += 1;
+            let (id, since) = (self.last, Instant::now());
+            self.guests.push(Guest { id, socket, uid, pid, refusal, since, ring: None, is_asked: false });
+        }
+    }
+
+    /// Hears a program once. `false`: it is let go.
+    fn hear(&mut self, at: usize, buffer: &mut [u8], tell: &mut dyn FnMut(Event)) -> bool {
+        let Self { guests, house, .. } = self;
+        let guest = &mut guests[at];
+        let (message, mut descriptors) = match wire::receive(guest.socket.as_fd(), buffer, RecvFlags::DONTWAIT) {
+            Ok(received) => received,
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        };
+        let reply = match guest.refusal.clone() {
+            Some(refusal) => Err(refusal),
+            None if message.is_cut => Err(Refusal::Malformed("it is too long".to_owned())),
+            None => decode(&buffer[..message.len]).and_then(|(question, packet)| guest.hear(house, question, packet, &mut descriptors)),
+        };
+        house.threads.close(guest.uid, descriptors);
+        match reply {
+            Ok(None) => true,
+            Ok(Some(reply)) => said(guest, Ok(reply), tell),
+            Err(why) => said(guest, Err(why), tell),
+        }
+    }
+
+    /// A thread has the answer to a program's question.
+    fn answer(&mut self, done: Done, tell: &mut dyn FnMut(Event)) {
+        let Done { guest, uid, answer, began } = done;
+        let Some(at) = self.guests.iter().position(|there| there.id == guest) else {
+            began.into_iter().for_each(|repaired| self.house.threads.retire(uid, repaired));
+            return;
+        };
+        let guest = &mut self.guests[at];
+        guest.is_asked = false;
+        let begun = began.map_or(Ok(()), |repaired| guest.has_begun(repaired, &self.house.threads));
+        if !said(guest, answer.and(begun).map(|()| Answer::Done.into()), tell) {
+            self.end(at, tell);
         }
     }
 
     /// A program has gone, or is let go: nothing of it is left.
     fn end(&mut self, at: usize, tell: &mut dyn FnMut(Event)) {
-        let Guest { uid, pid, ring, .. } = self.guests.swap_remove(at);
+        let Guest { uid, pid, ring, socket, .. } = self.guests.swap_remove(at);
         if let Some(ring) = ring {
             let interface = ring.interface.clone();
-            ring.end();
+            ring.end(&self.house.threads, uid);
             tell(Event::Returned { uid, pid, interface });
         }
+        // (What it has said that nobody has heard may have brought descriptors.)
+        self.house.threads.close(uid, vec![socket]);
     }
 }
 
-/// An interface that rings can be had on: one is made, and given back, so that what is in the way is told at once, and not to each program.
-fn attached(settings: &Settings) -> Result<XdpDevice, AttachError> {
-    let device = XdpDevice::attach(settings)?;
-    device.lend_ring()?;
-    device.leave();
-    Ok(device)
-}
-
-/// Hears a program once. `false`: it is let go.
-fn hear(guest: &mut Guest, house: &mut House, buffer: &mut [u8], tell: &mut dyn FnMut(Event)) -> bool {
-    let received = wire::receive(guest.socket.as_fd(), buffer, RecvFlags::DONTWAIT);
-    let (message, descriptors) = match received {
-        Ok(received) => received,
-        Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-    };
-    let had_ring = guest.ring.is_some();
-    let reply = match guest.refusal.clone() {
-        Some(refusal) => Err(refusal),
-        None if message.is_cut => Err(Refusal::Malformed("it is too long".to_owned())),
-        None => decode(&buffer[..message.len]).and_then(|(question, packet)| guest.hear(house, question, packet, &descriptors)),
-    };
+/// Answers a program. `false`: it is let go.
+fn said(guest: &Guest, reply: Result<Reply, Refusal>, tell: &mut dyn FnMut(Event)) -> bool {
     let (uid, pid) = (guest.uid, guest.pid);
-    let is_closing = house.closing.close(uid, descriptors);
     // Who speaks nonsense is not heard again.
     let is_nonsense = matches!(reply, Err(Refusal::Malformed(_) | Refusal::Descriptor | Refusal::Version { .. }));
-    let goes_on = is_closing && !is_nonsense && guest.refusal.is_none();
     let reply = reply.unwrap_or_else(|why| {
         if !matches!(why, Refusal::NotYet(_)) {
             tell(Event::Refused { uid, pid, why: why.clone() });
         }
         Answer::Refused(why).into()
     });
-    if !had_ring && guest.ring.is_some() {
+    let brings_ring = matches!(reply.answer, Answer::Opened { .. });
+    if brings_ring {
         set_takes_descriptors(&guest.socket, true);
     }
     let Ok(words) = serde_json::to_vec(&reply.answer) else { return false };
     let is_sent = wire::send(guest.socket.as_fd(), &words, &reply.descriptors(), SendFlags::DONTWAIT).is_ok();
-    if let Some(ring) = guest.ring.as_ref().filter(|_| !had_ring && is_sent) {
+    if let Some(ring) = guest.ring.as_ref().filter(|_| brings_ring && is_sent) {
         tell(Event::Lent { uid, pid, interface: ring.interface.clone() });
     }
-    goes_on && is_sent
-}
-
-impl House {
-    /// An interface that it serves, with its program in front of it.
-    pub(super) fn device(&mut self, interface: &str) -> Result<(XdpDevice, LinkId), Refusal> {
-        let served = self.interfaces.get_mut(interface).ok_or_else(|| Refusal::NotServed(interface.to_owned()))?;
-        // (The interface may have been made anew, or somebody has taken the program away.)
-        served.device.take_if(|device| !device.is_in_front());
-        if served.device.is_none() {
-            served.device = Some(XdpDevice::attach(&served.settings).map_err(|error| Refusal::CannotAttach(error.to_string()))?);
-        }
-        let _ = self.monitor.refresh();
-        let link = self.monitor.tables().link_named(interface).map(|link| link.id);
-        match (&served.device, link) {
-            (Some(device), Some(link)) => Ok((device.clone(), link)),
-            _ => Err(Refusal::CannotAttach(format!("no interface is called {interface}"))),
-        }
-    }
-
-    pub(super) const fn injects(&self) -> bool {
-        self.injectors[0].is_some()
-    }
-
-    /// Whether a socket is of the broker's network namespace, as far as this kernel tells.
-    pub(super) fn is_here(&self, socket: BorrowedFd<'_>) -> bool {
-        self.namespace.is_none() || namespace_of(socket) == self.namespace
-    }
+    is_sent && !is_nonsense && guest.refusal.is_none()
 }

@@ -13,7 +13,7 @@ use rustix::net::{
 use super::message::DESCRIPTORS_MAX;
 
 /// Room for more descriptors than belong to a message is room for the kernel's most (SCM_MAX_FD): none is left out in silence.
-const KERNELS_MAX: usize = 253;
+pub(super) const KERNELS_MAX: usize = 253;
 
 /// Sends a message.
 pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {

@@ -2,12 +2,11 @@
 
 mod hostile;
 pub(crate) mod serving;
-
-use std::process::Command;
+mod sockets;
 
 use serving::{NOBODY, Serving, with_broker};
 
-use crate::cable::{Cable, DEVICE, ENDS, PORT, Running, eventually, has_program};
+use crate::cable::{Cable, ENDS, PORT, eventually, has_program, on_cable};
 use crate::kernels;
 use crate::kills::{moment, rules_of};
 use crate::programs::compile;
@@ -21,15 +20,21 @@ fn came_by_ring([streams, datagrams]: [u64; 2]) -> bool {
     now[1] == datagrams && now[0] - streams < 8
 }
 
+/// Has a program of nobody's talk to a server of the kernel's. What it says.
+fn talk(cable: &Cable, broker: &Serving, there: &str) -> String {
+    let mut log = String::new();
+    cable.while_served(&cable.program, &["serve", there, PORT], || {
+        log = broker.start(&cable.program, &["talk", there, PORT]).says();
+    });
+    log
+}
+
 #[test]
 fn a_user_without_privileges_talks_over_the_interface() {
     with_broker(NOBODY, |cable, broker| {
         for [_, there] in ENDS {
             let before = kernels();
-            let server = cable.there(&["serve", there, PORT]);
-            cable.await_listener(false);
-            broker.start(&cable.program, &["talk", there, PORT]).ends_well();
-            server.join().expect("the kernel's program");
+            assert_eq!(talk(cable, broker, there), "");
             assert!(came_by_ring(before), "{:?} {before:?}", kernels());
         }
         assert_eq!(broker.said(LENT), 2);
@@ -57,10 +62,7 @@ fn who_is_not_listed_is_told_so_and_has_the_kernel() {
     with_broker("", |cable, broker| {
         let [_, there] = ENDS[0];
         let before = kernels();
-        let server = cable.there(&["serve", there, PORT]);
-        cable.await_listener(false);
-        let log = broker.start(&cable.program, &["talk", there, PORT]).says();
-        server.join().expect("the kernel's program");
+        let log = talk(cable, broker, there);
         let lines: Vec<&str> = log.lines().filter(|line| line.contains("a0")).collect();
         let [line] = lines[..] else { panic!("{log}") };
         assert!(line.contains("a0 is the kernel's") && line.contains("user 65534 is not one of its users"), "{line}");
@@ -77,16 +79,10 @@ fn the_second_program_has_the_kernel_until_the_first_has_ended() {
         let loads = compile("tests/c/loads.c");
         let first = broker.start(&loads, &["echoes", "10.78.0.1", "7101"]);
         eventually("it has the ring", || broker.said(LENT) == 1);
-        let server = cable.there(&["serve", there, PORT]);
-        cable.await_listener(false);
-        let log = broker.start(&cable.program, &["talk", there, PORT]).says();
-        server.join().expect("the kernel's program");
+        let log = talk(cable, broker, there);
         assert!(log.contains("another program has the ring of a0"), "{log}");
         first.kill();
-        let server = cable.there(&["serve", there, PORT]);
-        cable.await_listener(false);
-        broker.start(&cable.program, &["talk", there, PORT]).ends_well();
-        server.join().expect("the kernel's program");
+        assert_eq!(talk(cable, broker, there), "");
         assert_eq!(broker.said(LENT), 2);
     });
 }
@@ -97,17 +93,16 @@ fn who_is_killed_under_load_leaves_no_rule_and_the_next_one_has_its_queue() {
     with_broker(NOBODY, |cable, broker| {
         let loads = compile("tests/c/loads.c");
         for [_, there] in ENDS {
-            let server = cable.there_of(&loads, &["echoes", there, PORT]);
-            cable.await_listener(false);
-            for turn in 0..KILLS {
-                let client = broker.start(&loads, &["presses", there, PORT]);
-                eventually("it has connections by the ring", || rules_of(broker.pid()) > 0);
-                std::thread::sleep(moment(turn));
-                client.kill();
-                eventually("no rule is left", || rules_of(broker.pid()) == 0);
-            }
-            cable.there_of(&loads, &["quits", there, PORT]).join().expect("the kernel's program");
-            server.join().expect("the kernel's program");
+            cable.while_served(&loads, &["echoes", there, PORT], || {
+                for turn in 0..KILLS {
+                    let client = broker.start(&loads, &["presses", there, PORT]);
+                    eventually("it has connections by the ring", || rules_of(broker.pid()) > 0);
+                    std::thread::sleep(moment(turn));
+                    client.kill();
+                    eventually("no rule is left", || rules_of(broker.pid()) == 0);
+                }
+                cable.there_of(&loads, &["quits", there, PORT]).join().expect("the kernel's program");
+            });
         }
         assert_eq!(broker.said(LENT), 2 * KILLS);
         eventually("all are gone", || broker.said("has left a0") == 2 * KILLS);
@@ -119,10 +114,9 @@ fn talks_on(leaves: &'static str) {
     with_broker(NOBODY, move |cable, broker| {
         let program = compile("tests/c/leaves.c");
         for [_, there] in ENDS {
-            let server = cable.there(&["serve", there, PORT]);
-            cable.await_listener(false);
-            broker.start(&program, &[leaves, there, PORT]).ends_well();
-            server.join().expect("the kernel's program");
+            cable.while_served(&cable.program, &["serve", there, PORT], || {
+                broker.start(&program, &[leaves, there, PORT]).ends_well();
+            });
             eventually("no rule is left", || rules_of(broker.pid()) == 0);
         }
     });
@@ -148,10 +142,9 @@ fn leaves_and_sees(leaves: &'static str, sees: &'static str) {
     with_broker(NOBODY, move |cable, broker| {
         let program = compile("tests/c/leaves.c");
         for [_, there] in ENDS {
-            let peer = cable.there_of(&program, &[sees, there, PORT]);
-            cable.await_listener(false);
-            broker.start(&program, &[leaves, there, PORT]).ends_well();
-            peer.join().expect("the kernel's program");
+            cable.while_served(&program, &[sees, there, PORT], || {
+                broker.start(&program, &[leaves, there, PORT]).ends_well();
+            });
         }
     });
 }
@@ -185,30 +178,28 @@ fn a_program_goes_on_without_its_broker_and_the_next_one_serves_the_next() {
     with_broker(NOBODY, |cable, broker| {
         let [_, there] = ENDS[0];
         let loads = compile("tests/c/loads.c");
-        let server = cable.there(&["serve", there, PORT]);
-        cable.await_listener(false);
-        let mut ours = broker.start(&loads, &["keeps", there, PORT]);
-        eventually("it has a rule", || rules_of(broker.pid()) == 1);
-        // (Before that its neighbour may not be known yet, whom nobody asks for without a broker.)
-        cable.await_sockets(false, "tcp", " 01 ", 1);
-        broker.kill();
-        let before = kernels();
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        assert!(came_by_ring(before) && has_program(), "its connection goes on by the ring: {:?} {before:?}", kernels());
+        let mut next = None;
+        cable.while_served(&cable.program, &["serve", there, PORT], || {
+            let mut ours = broker.start(&loads, &["keeps", there, PORT]);
+            eventually("it has a rule", || rules_of(broker.pid()) == 1);
+            // (Before that its neighbour may not be known yet, whom nobody asks for without a broker.)
+            cable.await_sockets(false, "tcp", " 01 ", 1);
+            broker.kill();
+            let before = kernels();
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            assert!(came_by_ring(before) && has_program(), "its connection goes on by the ring: {:?} {before:?}", kernels());
 
-        let next = broker.again(NOBODY);
-        assert_eq!(next.said("is tried again when a program asks for it"), 1);
-        // (It says goodbye by another connection, which the kernel has.)
-        ours.close_input();
-        let log = ours.says();
-        assert!(log.contains("the broker is gone"), "{log}");
-        server.join().expect("the kernel's program");
+            let after = next.insert(broker.again(NOBODY));
+            assert_eq!(after.said("is tried again when a program asks for it"), 1);
+            // (It says goodbye by another connection, which the kernel has.)
+            ours.close_input();
+            let log = ours.says();
+            assert!(log.contains("the broker is gone"), "{log}");
+        });
+        let next = next.expect("it was begun");
         eventually("the interface is free", || !has_program());
 
-        let server = cable.there(&["serve", there, PORT]);
-        cable.await_listener(false);
-        next.start(&cable.program, &["talk", there, PORT]).ends_well();
-        server.join().expect("the kernel's program");
+        assert_eq!(talk(cable, &next, there), "");
         assert_eq!(next.said(LENT), 1);
     });
 }
@@ -219,14 +210,36 @@ fn root_is_served_as_anybody() {
     with_broker("", |cable: &Cable, broker: &Serving| {
         let [_, there] = ENDS[0];
         let before = kernels();
-        let server = cable.there(&["serve", there, PORT]);
-        cable.await_listener(false);
-        let mut command = Command::new("timeout");
-        command.arg("60").arg(&cable.program).args(["talk", there, PORT]).env("VMA_CONFIG_FILE", "");
-        command.env("LD_PRELOAD", crate::programs::library()).env("RINGWAY_DEVICE", DEVICE).env("RINGWAY_BROKER", broker.socket());
-        Running::start(command).ends_well();
-        server.join().expect("the kernel's program");
+        cable.while_served(&cable.program, &["serve", there, PORT], || {
+            let environment = [("RINGWAY_BROKER", broker.socket().to_string_lossy().into_owned())];
+            let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
+            Cable::preloaded(&cable.program, &["talk", there, PORT], &environment).ends_well();
+        });
         assert!(came_by_ring(before), "{:?} {before:?}", kernels());
         assert_eq!(broker.said("of user 0 has the ring of a0"), 1);
+    });
+}
+
+/// Who is second at a path, or on an interface, says so, and leaves the first one alone.
+#[test]
+fn two_brokers_are_not_at_one_place() {
+    with_broker(NOBODY, |cable, broker| {
+        let [_, there] = ENDS[0];
+        for (socket, told) in [("socket", "a broker listens at"), ("another", "a broker serves a0 already")] {
+            let said = broker.beside(socket);
+            assert!(said.starts_with("does not begin: ") && said.contains(told), "{said}");
+        }
+        assert_eq!(talk(cable, broker, there), "");
+    });
+}
+
+#[test]
+fn of_two_brokers_that_begin_at_once_one_serves() {
+    on_cable(|_| {
+        for _ in 0..10 {
+            let said = Serving::at_once(4);
+            assert_eq!(said.iter().filter(|said| said.contains("serves")).count(), 1, "{said:?}");
+            assert_eq!(said.iter().filter(|said| said.contains("a broker listens at")).count(), 3, "{said:?}");
+        }
     });
 }

@@ -79,14 +79,22 @@ impl Cable {
 
     /// Has a program that talks to a server at the other end do so, and returns how many datagrams our kernel has sent and received meanwhile.
     pub(crate) fn with_server(&self, there: &str, talk: impl FnOnce()) -> [u64; 2] {
-        let server = self.there(&["serve", there, PORT]);
-        self.await_listener(false);
-        let before = datagrams();
-        talk();
-        let after = datagrams();
-        self.here(&["quit", there, PORT]).ends_well();
-        server.join().expect("the kernel's program");
+        let (mut before, mut after) = ([0; 2], [0; 2]);
+        self.while_served(&self.program, &["serve", there, PORT], || {
+            before = datagrams();
+            talk();
+            after = datagrams();
+            self.here(&["quit", there, PORT]).ends_well();
+        });
         [after[0] - before[0], after[1] - before[1]]
+    }
+
+    /// Does something while a server of the kernel's listens there, which ends well afterwards.
+    pub(crate) fn while_served(&self, program: &Path, arguments: &[&str], work: impl FnOnce()) {
+        let server = self.there_of(program, arguments);
+        self.await_listener(false);
+        work();
+        server.join().expect("the kernel's program");
     }
 
     /// Runs the program at the other end, on the kernel.

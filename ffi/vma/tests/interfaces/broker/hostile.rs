@@ -9,35 +9,39 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
 };
 
 use super::serving::{NOBODY, Serving, with_broker};
+use super::talk;
 use crate::cable::{Cable, ENDS, PORT, eventually};
 use crate::kills::rules_of;
 use crate::namespaces::new_namespace;
 use crate::programs::compile;
 
 /// A connection to a broker, by hand.
-struct Raw(OwnedFd);
+pub(super) struct Raw(OwnedFd);
 
 impl Raw {
     /// As nobody.
-    fn new(path: &Path) -> Self {
+    pub(super) fn new(path: &Path) -> Self {
+        let path = path.to_owned();
+        as_nobody(move || Self::as_oneself(&path))
+    }
+
+    /// As who the calling thread is.
+    pub(super) fn as_oneself(path: &Path) -> Self {
         let address = SocketAddrUnix::new(path).expect("a path");
-        let socket = as_nobody(move || {
-            let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
-            connect(&socket, &address).expect("a broker");
-            socket
-        });
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
+        connect(&socket, &address).expect("a broker");
         set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(10))).expect("a timeout");
         Self(socket)
     }
 
-    fn say(&self, words: &[u8], passed: &[BorrowedFd<'_>]) {
+    pub(super) fn say(&self, words: &[u8], passed: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(200))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !passed.is_empty() {
@@ -51,7 +55,7 @@ impl Raw {
     }
 
     /// What comes, and how many descriptors with it. Empty: it is over.
-    fn hear(&self) -> (String, Vec<OwnedFd>) {
+    pub(super) fn hear(&self) -> (String, Vec<OwnedFd>) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(100))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; 4096];
@@ -68,12 +72,12 @@ impl Raw {
         (String::from_utf8_lossy(&bytes[..len]).into_owned(), passed)
     }
 
-    fn ask(&self, words: &str) -> String {
+    pub(super) fn ask(&self, words: &str) -> String {
         self.say(words.as_bytes(), &[]);
         self.hear().0
     }
 
-    fn ask_with(&self, words: &str, passed: &[BorrowedFd<'_>]) -> String {
+    pub(super) fn ask_with(&self, words: &str, passed: &[BorrowedFd<'_>]) -> String {
         self.say(words.as_bytes(), passed);
         self.hear().0
     }
@@ -81,16 +85,16 @@ impl Raw {
 
 fn open() -> String {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").expect("a namespace").ino();
-    format!(r#"{{"open":{{"version":1,"interface":"a0","namespace":{namespace}}}}}"#)
+    format!(r#"{{"open":{{"version":2,"interface":"a0","namespace":{namespace}}}}}"#)
 }
 
-fn flow(what: &str, is_tcp: bool, local: &str, remote: Option<&str>) -> String {
+pub(super) fn flow(what: &str, is_tcp: bool, local: &str, remote: Option<&str>) -> String {
     let remote = remote.map_or("null".to_owned(), |remote| format!("\"{remote}\""));
     format!(r#"{{"{what}":{{"is_tcp":{is_tcp},"local":"{local}","remote":{remote}}}}}"#)
 }
 
 /// Does something as nobody, in a thread at the calling one's end of the cable.
-fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(|| {
         let nobody: u32 = NOBODY.parse().expect("a number");
         // SAFETY: plain integers. (The system call is the thread's alone, unlike libc's function.)
@@ -104,15 +108,14 @@ fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T 
 /// While somebody's program talks by the ring.
 fn while_others_talk(cable: &Cable, broker: &Serving, work: impl FnOnce()) {
     let [_, there] = ENDS[0];
-    let server = cable.there(&["serve", there, PORT]);
-    cable.await_listener(false);
-    let mut talker = broker.start(&compile("tests/c/loads.c"), &["keeps", there, PORT]);
-    eventually("it has a rule", || rules_of(broker.pid()) == 1);
-    cable.await_sockets(false, "tcp", " 01 ", 1);
-    work();
-    talker.close_input();
-    talker.ends_well();
-    server.join().expect("the kernel's program");
+    cable.while_served(&cable.program, &["serve", there, PORT], || {
+        let mut talker = broker.start(&compile("tests/c/loads.c"), &["keeps", there, PORT]);
+        eventually("it has a rule", || rules_of(broker.pid()) == 1);
+        cable.await_sockets(false, "tcp", " 01 ", 1);
+        work();
+        talker.close_input();
+        talker.ends_well();
+    });
 }
 
 #[test]
@@ -147,13 +150,13 @@ fn nonsense_is_refused_and_others_go_on() {
             }
             // These are in order, and not to be had now.
             let raw = Raw::new(&path);
-            assert_eq!(raw.ask("{\"served\":{\"version\":1}}"), r#"{"served":{"interfaces":["a0"]}}"#);
+            assert_eq!(raw.ask("{\"served\":{\"version\":2}}"), r#"{"served":{"interfaces":["a0"]}}"#);
             assert!(raw.ask(&open()).contains("taken"));
-            assert!(raw.ask(r#"{"open":{"version":1,"interface":"lo","namespace":0}}"#).contains("elsewhere"));
+            assert!(raw.ask(r#"{"open":{"version":2,"interface":"lo","namespace":0}}"#).contains("elsewhere"));
             assert!(raw.ask(&open().replace("a0", "lo")).contains("not-served"));
             // Nobody has more connections than that, and each of them is told.
             let all: Vec<Raw> = (0..80).map(|_| Raw::new(&path)).collect();
-            let told: Vec<String> = all.iter().take(40).map(|raw| raw.ask("{\"served\":{\"version\":1}}")).collect();
+            let told: Vec<String> = all.iter().take(40).map(|raw| raw.ask("{\"served\":{\"version\":2}}")).collect();
             assert!(told[0].contains("a0") && told.iter().any(|said| said.contains("too-many")), "{told:?}");
         });
     });
@@ -212,7 +215,7 @@ fn what_is_not_its_own_no_program_gets() {
 
         let own = as_nobody(|| TcpListener::bind("10.78.0.1:9001").expect("a socket"));
         let fresh = as_nobody(|| socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket"));
-        let begin = |port| format!(r#"{{"begin-repair":{{"local":"10.78.0.1:{port}"}}}}"#);
+        let begin = |port| format!(r#"{{"begin-repair":{{"local":"10.78.0.1:{port}","remote":"10.78.0.2:8"}}}}"#);
         assert!(raw.ask_with(&begin(9001), &[fresh.as_fd()]).contains("not-its-flow"));
         assert!(raw.ask_with(&begin(9000), &[own.as_fd()]).contains("kernel"), "it is bound elsewhere");
         assert_eq!(raw.ask_with(&begin(9000), &[fresh.as_fd()]), "\"done\"");
@@ -232,9 +235,8 @@ fn what_is_not_its_own_no_program_gets() {
         assert!(raw.ask_with(&begin(9300), &[fresh.as_fd()]).contains("anothers-socket"));
         drop(later);
         let reserve = r#"{"reserve":{"receive":4000000000,"send":4000000000}}"#;
-        assert!(raw.ask_with(reserve, &[fresh.as_fd()]).contains("descriptor"), "it is in repair mode no more");
-        assert_eq!(raw.hear().0, "", "it is over");
-        drop(ring);
+        assert!(raw.ask_with(reserve, &[fresh.as_fd()]).contains("not-in-repair"));
+        drop((raw, ring));
         eventually("its rules are gone", || rules_of(broker.pid()) == 0);
 
         // Descriptors of another kind end a connection, too.
@@ -250,7 +252,7 @@ fn what_is_not_its_own_no_program_gets() {
         let again = Raw::new(&path);
         let ring = opens(&again);
         let many: Vec<BorrowedFd<'_>> = (0..150).map(|_| listener.as_fd()).collect();
-        assert!(again.ask_with("{\"served\":{\"version\":1}}", &many).contains("descriptor"));
+        assert!(again.ask_with("{\"served\":{\"version\":2}}", &many).contains("descriptor"));
 
         drop((again, ring));
 
@@ -269,20 +271,17 @@ fn what_is_not_its_own_no_program_gets() {
             assert!(said.contains("not-its-flow"), "{said}");
             peers.push(peer);
         }
-        assert!(Raw::new(&path).ask("{\"served\":{\"version\":1}}").contains("a0"));
+        assert!(Raw::new(&path).ask("{\"served\":{\"version\":2}}").contains("a0"));
         drop((again, ring));
         drop((listener, datagrams));
         // And the interface is the next one's.
         let [_, there] = ENDS[0];
-        let server = cable.there(&["serve", there, PORT]);
-        cable.await_listener(false);
-        broker.start(&cable.program, &["talk", there, PORT]).ends_well();
-        server.join().expect("the kernel's program");
+        assert_eq!(talk(cable, broker, there), "");
     });
 }
 
 /// The ring, however soon after another one it is.
-fn opens(raw: &Raw) -> Vec<OwnedFd> {
+pub(super) fn opens(raw: &Raw) -> Vec<OwnedFd> {
     let mut ring = Vec::new();
     eventually("the ring is free", || {
         raw.say(open().as_bytes(), &[]);
@@ -304,9 +303,11 @@ fn elsewhere() -> OwnedFd {
 }
 
 /// A connection, and its peer, who reads nothing of what waits to be sent to it; it is closed once that has read, or after a minute.
-fn lingering() -> (TcpStream, TcpStream) {
+pub(super) fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    set_socket_recv_buffer_size(&listener, 1 << 12).expect("an option");
     let mut stream = TcpStream::connect(listener.local_addr().expect("its address")).expect("it listens");
+    set_socket_send_buffer_size(&stream, 1 << 12).expect("an option");
     let (peer, _) = listener.accept().expect("a connection");
     stream.set_nonblocking(true).expect("an option");
     while stream.write(&[0; 1 << 16]).is_ok() {}

@@ -56,22 +56,33 @@ impl Drop for Folder {
 
 impl Serving {
     fn begin(folder: std::sync::Arc<Folder>, users: &str) -> Self {
-        let log = File::options().create(true).append(true).open(folder.0.join("log")).expect("a file");
-        log.set_len(0).expect("it is ours");
-        let settings = BrokerSettings {
-            interfaces: vec![Settings::new("a0")],
-            users: Users::parse(users).expect("numbers"),
-            socket: folder.0.join("socket"),
-        };
-        // SAFETY: the child does what a process of one thread may, and ends without a look back. What other threads of this one have open it closes.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
-        if pid == 0 {
-            serve(settings, log);
-        }
+        let pid = fork(&folder, "socket", users, "log");
         let serving = Self { folder, pid };
         eventually("the broker serves", || serving.said("serves") == 1);
         serving
+    }
+
+    /// What another one says that listens there, or does not.
+    pub(super) fn beside(&self, socket: &str) -> String {
+        let other = Self { folder: self.folder.clone(), pid: fork(&self.folder, socket, NOBODY, "other") };
+        other.first_line("other")
+    }
+
+    /// What so many say that begin at once.
+    pub(super) fn at_once(count: usize) -> Vec<String> {
+        let folder = Folder::new();
+        let logs: Vec<String> = (0..count).map(|index| format!("log{index}")).collect();
+        let all: Vec<_> = logs.iter().map(|log| Self { folder: folder.clone(), pid: fork(&folder, "socket", NOBODY, log) }).collect();
+        all.iter().zip(&logs).map(|(serving, log)| serving.first_line(log)).collect()
+    }
+
+    fn first_line(&self, log: &str) -> String {
+        let mut said = String::new();
+        eventually("it says something", || {
+            said = fs::read_to_string(self.folder.0.join(log)).expect("its log");
+            said.ends_with('\n')
+        });
+        said
     }
 
     /// Another one, in its place.
@@ -125,6 +136,21 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Begins a broker, as a process.
+fn fork(folder: &Folder, socket: &str, users: &str, log: &str) -> i32 {
+    let log = File::options().create(true).append(true).open(folder.0.join(log)).expect("a file");
+    log.set_len(0).expect("it is ours");
+    let users = Users::parse(users).expect("numbers");
+    let settings = BrokerSettings { interfaces: vec![Settings::new("a0")], users, socket: folder.0.join(socket) };
+    // SAFETY: the child does what a process of one thread may, and ends without a look back. What other threads of this one have open it closes.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        serve(settings, log);
+    }
+    pid
 }
 
 /// The broker's process.
