@@ -2,8 +2,8 @@
 //! (`receive.rs`, `send.rs`), which begins anew: nothing was done.
 //!
 //! On a stream it is the same call (`socket/stream.rs`) with less to ask, so that what the long way keeps at hand for other cases is not even computed: in a
-//! process that has one ring by its lock, else on a plain connection by its ring's (`socket/plain.rs`). What is no such stream goes on as in the long way, in
-//! functions of its own.
+//! process that has one ring by its lock, else on a plain connection or UDP socket by its ring's (`socket/plain.rs`). What is no such socket goes on as in the long
+//! way, in functions of its own.
 
 use core::ffi::{c_int, c_void};
 
@@ -87,7 +87,7 @@ pub(super) unsafe fn send(
     if process.has_several_rings() {
         let sent = crate::bare_boundary!(Some(Err(Errno(libc::EIO))), {
             // SAFETY: the caller's promise.
-            unsafe { readable(buffer, len) }.ok().and_then(|data| stream::send_on_plain(process, now, found.key, data, flags))
+            unsafe { readable(buffer, len) }.ok().and_then(|data| stream::send_plain_at_once(process, now, found.key, data, flags))
         });
         return ended(fd, Way::Tx, sent?);
     }

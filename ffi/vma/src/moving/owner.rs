@@ -80,14 +80,18 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
 
 /// A peer has sent urgent data, which are the kernel's: they come again when it has the connection.
 #[cold]
-pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
+pub(crate) fn leave_for_urgent(process: &Process, offload: &mut Offload, index: u32) {
     // (They may come again before it has.)
     let key = offload.sockets.key_at(index).filter(|key| !offload.leaving.iter().any(|(leaving, _)| leaving == key));
-    if let Some(key) = key
-        && offload.sockets.find(key).is_some_and(|socket| !socket.is_refused)
-    {
-        offload.leaving.push((key, Reason::UrgentData));
-        offload.mux.call_progress();
+    let Some(key) = key else { return };
+    match offload.sockets.find(key).map(|socket| socket.is_refused) {
+        Some(false) => {
+            offload.leaving.push((key, Reason::UrgentData));
+            offload.mux.call_progress();
+        }
+        // (It has gone to another ring since.)
+        Some(true) => drop(take_urgent_as_data(process, offload, key)),
+        None => {}
     }
 }
 
@@ -95,10 +99,23 @@ pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
 pub(crate) fn begin_leaving(process: &'static Process, offload: &mut Offload) {
     for (key, reason) in core::mem::take(&mut offload.leaving) {
         let begun = begin_for(process, offload, key, reason);
-        if let Some(socket) = offload.sockets.find_mut(key) {
-            socket.is_refused |= !begun && reason == Reason::UrgentData;
+        if begun || reason != Reason::UrgentData {
+            continue;
+        }
+        let is_news = offload.sockets.find_mut(key).is_some_and(|socket| !core::mem::replace(&mut socket.is_refused, true));
+        if let Some((local, remote)) = take_urgent_as_data(process, offload, key).filter(|_| is_news) {
+            tracing::warn!("urgent data of {remote} are data as all others at {local}: the kernel does not take the connection over");
         }
     }
+}
+
+/// Urgent data of a connection that stays here are data as all others (RFC 6093 s4), as with SO_OOBINLINE: so they come, where they would be sent again and again else.
+/// Between whom.
+fn take_urgent_as_data(process: &Process, offload: &mut Offload, key: Key) -> Option<(SocketAddr, SocketAddr)> {
+    let Kind::Stream(id) = offload.sockets.find(key)?.kind else { return None };
+    let ends = ends(offload, id)?;
+    offload.rings.of_mut(id).tcp_configure(process.now(), id, |config| config.urgent_waits = false).ok()?;
+    Some(ends)
 }
 
 /// Begins to move a connection whose last descriptor the program is closing. `false`: it must be ended as any other.

@@ -159,7 +159,7 @@ pub(crate) struct Socket {
     pub(crate) is_left: bool,
     /// It was a connection of the ring, and moved to the kernel.
     pub(crate) moved: bool,
-    /// A peer's urgent data were to take it to the kernel, which refused: that is tried once, and logged once, however much more of them comes.
+    /// A peer's urgent data were to take it to the kernel, which refused: that is tried once, and logged once. They are data as all others from then on.
     pub(crate) is_refused: bool,
     /// How often it went over to another ring of the process, for receiving and for sending.
     pub(crate) migrations: [u32; 2],

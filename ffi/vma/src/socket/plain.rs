@@ -202,11 +202,14 @@ pub(crate) fn send(
     entered.send(process, now, key, data, flags)
 }
 
-/// As [`send`], for the short way of a call: on a plain connection.
+/// As [`send`], for the short way of a call, which names no destination.
 #[inline(always)]
-pub(crate) fn send_on_stream(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
+pub(crate) fn send_at_once(process: &Process, now: Instant, key: Key, data: &[IoSlice<'_>], flags: c_int) -> Option<Sent> {
     let entered = Entered::new(process, key)?;
-    if entered.plain.is_of_datagrams() { None } else { entered.send(process, now, key, data, flags) }
+    if entered.plain.is_of_datagrams() {
+        return datagrams::send_at_once(process, now, key, entered, data, flags).map(Sent::Done);
+    }
+    entered.send(process, now, key, data, flags)
 }
 
 /// What a plain socket's receive came to.
@@ -221,24 +224,24 @@ pub(crate) enum Came {
     Waits(Resume, Option<Duration>),
 }
 
-/// As [`receive`], for the short way of a call: what has come on a plain connection.
+/// As [`receive`], for the short way of a call: what has come, and how much that is.
 #[inline(always)]
-pub(crate) fn receive_on_stream(
+pub(crate) fn receive_at_once(
     process: &Process,
     now: Instant,
-    key: Key,
+    (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
-    flags: c_int,
-) -> Option<Result<usize, Error>> {
+    (flags, kernel): (c_int, impl Fn(c_int) -> isize),
+) -> Option<Result<usize, Errno>> {
     let entered = Entered::new(process, key)?;
     let plain = entered.plain;
     if plain.is_of_datagrams() {
-        return None;
+        return datagrams::receive_at_once(process, now, (fd, key), entered, into, (flags, &kernel));
     }
     match entered.receive(process, now, key, into)? {
         Err(Error::BadSocket) => None,
         Err(Error::WouldBlock) if !plain.has_nothing(flags) => None,
-        result => Some(result),
+        result => Some(result.map_err(Errno::from)),
     }
 }
 

@@ -265,10 +265,16 @@ pub(crate) fn send_plain(
     }
 }
 
-/// The same on a plain connection, as part of the caller's code.
+/// The same of what goes where the socket is connected, as part of the caller's code.
 #[inline(always)]
-pub(crate) fn send_on_plain(process: &Process, now: Instant, key: Key, data: IoSlice<'_>, flags: c_int) -> Option<Result<usize, Errno>> {
-    match plain::send_on_stream(process, now, key, &[data], flags)? {
+pub(crate) fn send_plain_at_once(
+    process: &Process,
+    now: Instant,
+    key: Key,
+    data: IoSlice<'_>,
+    flags: c_int,
+) -> Option<Result<usize, Errno>> {
+    match plain::send_at_once(process, now, key, &[data], flags)? {
         Sent::Done(Ok(done)) => Some(Ok(done)),
         sent => send_plain_rest(process, key, &[data], flags, sent),
     }

@@ -5,6 +5,7 @@
  *   leaves plain-exec ADDRESS PORT    the same, without what is preloaded
  *   leaves rights ADDRESS PORT        has another process talk to it as well, by SCM_RIGHTS
  *   leaves urgent ADDRESS PORT        sends an urgent byte amidst others
+ *   leaves urges-nobody ADDRESS PORT  the same, twice, once it is told to
  *   leaves unsent ADDRESS PORT        ends while bytes are yet to be sent
  *   leaves unread ADDRESS PORT        ends while bytes are yet to be read
  *
@@ -14,6 +15,7 @@
  *
  *   leaves hears-urgent ADDRESS PORT  hears it
  *   leaves reads-urgent ADDRESS PORT  reads the others alone
+ *   leaves inline-urgent ADDRESS PORT reads it among the others, once it is nobody, for whom the kernel takes no connection over
  *   leaves late ADDRESS PORT          reads all of what was unsent, late
  *   leaves reset ADDRESS PORT         writes what is not read, and sees a reset
  *   leaves stalls ADDRESS PORT        reads late, until a reset
@@ -134,6 +136,32 @@ static void hears_urgent(void) {
     CHECK(recv(fd, word, 1, 0) == 0 && close(fd) == 0);
 }
 
+static void reads_urgent_inline(void) {
+    int fd = accepted();
+    char word[8] = "";
+    CHECK(setresuid(65534, 65534, 65534) == 0);
+    send_all(fd, "nobody", 6);
+    for (int turn = 0; turn < 2; turn++) {
+        CHECK(recv(fd, word, 5, MSG_WAITALL) == 5 && memcmp(word, "ab!cd", 5) == 0);
+    }
+    send_all(fd, "heard", 5);
+    CHECK(recv(fd, word, 1, 0) == 0 && close(fd) == 0);
+}
+
+/* Urgent bytes for one who is nobody first. */
+static void urges_nobody(void) {
+    int fd = connected();
+    char word[6];
+    CHECK(recv(fd, word, 6, MSG_WAITALL) == 6 && memcmp(word, "nobody", 6) == 0);
+    for (int turn = 0; turn < 2; turn++) {
+        send_all(fd, "ab", 2);
+        CHECK(send(fd, "!", 1, MSG_OOB) == 1);
+        send_all(fd, "cd", 2);
+    }
+    CHECK(recv(fd, word, 5, MSG_WAITALL) == 5 && memcmp(word, "heard", 5) == 0);
+    bye(fd);
+}
+
 static int with_unsent(int flags) {
     static char bytes[UNSENT];
     int fd = opened(SOCK_STREAM), room = 2 * UNSENT, left = 0;
@@ -233,6 +261,10 @@ int main(int argc, char **argv) {
         hears_urgent();
     } else if (strcmp(word, "reads-urgent") == 0) {
         reads_urgent();
+    } else if (strcmp(word, "inline-urgent") == 0) {
+        reads_urgent_inline();
+    } else if (strcmp(word, "urges-nobody") == 0) {
+        urges_nobody();
     } else if (strcmp(word, "unsent") == 0) {
         with_unsent(0);
     } else if (strcmp(word, "late") == 0) {

@@ -65,6 +65,23 @@ fn an_urgent_byte_of_the_kernels_is_heard_as_one() {
     });
 }
 
+/// Without CAP_NET_ADMIN the kernel takes nothing over: they are data as all others, which is told once.
+#[test]
+fn an_urgent_byte_is_one_of_the_others_where_the_kernel_does_not_take_the_connection() {
+    on_cable(|cable| {
+        let program = compile("tests/c/leaves.c");
+        for [here, _] in ENDS {
+            let ours = cable.here_of(&program, &["inline-urgent", here, PORT]);
+            cable.await_listener(true);
+            cable.there_of(&program, &["urges-nobody", here, PORT]).join().expect("the kernel's program");
+            let log = ours.says();
+            assert_eq!(log.matches("urgent data of").count(), 1, "{log}");
+            assert_eq!(log.matches("stays this process's alone").count(), 1, "{log}");
+            await_nothing_left();
+        }
+    });
+}
+
 #[test]
 fn what_was_not_sent_at_the_end_arrives() {
     leaves_and_sees("unsent", "late");

@@ -131,6 +131,19 @@ pub(in crate::socket) fn send<'a>(
     }
 }
 
+/// As [`send`], to where the socket is connected.
+#[inline(never)]
+pub(super) fn send_at_once<'a>(
+    process: &'a Process,
+    now: Instant,
+    key: Key,
+    entered: Entered<'a>,
+    data: &[IoSlice<'_>],
+    flags: c_int,
+) -> Option<Result<usize, Error>> {
+    send(process, now, key, entered, data, (|_| None, flags))
+}
+
 /// Receives a datagram on a plain UDP socket, with `kernel` to receive one from the kernel. `None`: it is to go the long way; nothing was taken.
 #[inline]
 pub(in crate::socket) fn receive<'a>(
@@ -177,6 +190,23 @@ pub(in crate::socket) fn receive<'a>(
         true => Some(Err(Errno(libc::EAGAIN))),
         false => None,
     }
+}
+
+/// As [`receive`], where nothing is asked but how many bytes were received.
+#[inline(never)]
+pub(super) fn receive_at_once<'a>(
+    process: &'a Process,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    entered: Entered<'a>,
+    into: &mut [IoSliceMut<'_>],
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Option<Result<usize, Errno>> {
+    let received = receive(process, now, (fd, key), entered, into, (flags, kernel))?;
+    Some(received.map(|taken| match taken {
+        Taken::Ring { datagram, .. } => datagram.copied,
+        Taken::Kernel(count) => count,
+    }))
 }
 
 impl Offload {
