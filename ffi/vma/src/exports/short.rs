@@ -44,9 +44,7 @@ pub(super) unsafe fn receive(
         let received = crate::bare_boundary!(Some(Err(Errno(libc::EIO))), {
             // SAFETY: the caller's promise.
             let into = unsafe { writable(buffer, len) };
-            into.ok()
-                .and_then(|into| plain::receive_on_stream(process, now, found.key, &mut [into], flags))
-                .map(|got| got.map_err(Errno::from))
+            into.ok().and_then(|into| plain::receive_at_once(process, now, (fd, found.key), &mut [into], (flags, kernel)))
         });
         return ended(fd, Way::Rx, received?);
     }
