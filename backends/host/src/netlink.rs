@@ -9,26 +9,26 @@
 //! - `parse`: messages to what a snapshot is made of
 //! - `monitor`: what is read when, and what has changed
 //! - `ask`: the kernel's own answer for one destination (`ip route get`)
-//! - `port`: who has a port, by sock_diag(7)
+//! - `diag`: the kernel's sockets, by sock_diag(7)
 
 mod ask;
+mod diag;
 mod dump;
 mod monitor;
 mod parse;
-mod port;
 mod socket;
 
 use std::io;
 
 pub use ask::KernelRoute;
+pub use diag::{DiagSocket, SocketDiag};
 pub use monitor::Monitor;
-pub use port::{PortSocket, udp_sockets};
 
 /// Why the kernel's state is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system: no netlink socket is to be had. Seccomp filters and sandboxes forbid them; descriptors may be used up.
-    #[error("cannot open a netlink socket ({0}): the sandbox must allow socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE)")]
+    #[error("cannot open a netlink socket ({0}): the sandbox must allow socket(AF_NETLINK, SOCK_RAW)")]
     Open(#[source] io::Error),
     /// The system: it does not tell of changes.
     #[error("cannot subscribe to changes of {what} ({error})")]

@@ -36,8 +36,14 @@ enum End {
 }
 
 impl Questions {
+    /// Of rtnetlink(7).
     pub(super) fn new() -> Result<Self, Error> {
-        Ok(Self { socket: Socket::open().map_err(Error::Open)?, sequence: 0, buffer: vec![0; BUFFER] })
+        Self::of(libc::NETLINK_ROUTE)
+    }
+
+    /// Of one of netlink's protocols.
+    pub(super) fn of(protocol: i32) -> Result<Self, Error> {
+        Ok(Self { socket: Socket::open(protocol).map_err(Error::Open)?, sequence: 0, buffer: vec![0; BUFFER] })
     }
 
     /// Everything of one kind that there is: each answer's payload is given to `parse`, which says `None` for what it leaves out. A kernel that

@@ -123,7 +123,7 @@ impl Monitor {
     /// # Errors
     /// All of [`Error`].
     pub fn open() -> Result<Self, Error> {
-        let events = Socket::open().map_err(Error::Open)?;
+        let events = Socket::open(libc::NETLINK_ROUTE).map_err(Error::Open)?;
         if let Err(error) = events.set_receive_buffer(EVENTS) {
             tracing::debug!(%error, "events of the network may get lost, and everything be read more often");
         }

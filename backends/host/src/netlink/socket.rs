@@ -14,13 +14,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Of NETLINK_ROUTE.
-    pub(super) fn open() -> io::Result<Self> {
-        Self::open_of(libc::NETLINK_ROUTE)
-    }
-
     /// Of one of netlink's protocols.
-    pub(super) fn open_of(protocol: i32) -> io::Result<Self> {
+    pub(super) fn open(protocol: i32) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is involved.
         let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, protocol) })?;

@@ -29,7 +29,7 @@ pub(super) fn is_ours(monitor: &mut Monitor, link: LinkId, local: SocketAddr) ->
 }
 
 /// A flow that is to be a user's.
-pub(super) fn may_have(monitor: &mut Monitor, link: LinkId, holders: &Holders, flow: &FiveTuple, uid: u32) -> Result<(), Refusal> {
+pub(super) fn may_have(monitor: &mut Monitor, link: LinkId, holders: &mut Holders, flow: &FiveTuple, uid: u32) -> Result<(), Refusal> {
     is_ours(monitor, link, flow.local)?;
     if flow.remote.is_some_and(|remote| remote.port() == 0 || remote.is_ipv4() != flow.local.is_ipv4()) {
         return Err(Refusal::Malformed("a peer has a port, and an address of the same family".to_owned()));

@@ -138,7 +138,7 @@ impl Guest {
     fn attach(&mut self, house: &mut House, flow: FiveTuple) -> Result<Reply, Refusal> {
         let uid = self.uid;
         let ring = self.ring()?;
-        allowed::may_have(&mut house.monitor, ring.link, &house.holders, &flow, uid)?;
+        allowed::may_have(&mut house.monitor, ring.link, &mut house.holders, &flow, uid)?;
         let rule = FlowRule::flow(flow.protocol, flow.local, flow.remote);
         let attached = ring.device.attach(&rule, Target::Queue(QueueId(0))).map_err(|error| match error {
             RuleError::Taken => Refusal::FlowTaken,
@@ -160,7 +160,7 @@ impl Guest {
     fn leave_to_kernel(&mut self, house: &mut House, flow: &FiveTuple) -> Result<Reply, Refusal> {
         let uid = self.uid;
         let ring = self.ring()?;
-        allowed::may_have(&mut house.monitor, ring.link, &house.holders, flow, uid)?;
+        allowed::may_have(&mut house.monitor, ring.link, &mut house.holders, flow, uid)?;
         if flow.protocol != Protocol::Tcp || flow.remote.is_none() {
             return Err(Refusal::Malformed("a connection has a peer".to_owned()));
         }
@@ -189,7 +189,7 @@ impl Guest {
         if to != local || !ring.has(&flow) && !ring.device.is_left(&flow) {
             return Err(Refusal::NotItsFlow(to));
         }
-        allowed::may_have(&mut house.monitor, ring.link, &house.holders, &flow, uid)?;
+        allowed::may_have(&mut house.monitor, ring.link, &mut house.holders, &flow, uid)?;
         let injector = house.injectors[usize::from(local.is_ipv6())].as_ref();
         by_kernel(injector.map_or_else(|| Err(io::ErrorKind::Unsupported.into()), |injector| injector.inject(packet, local)))
     }

@@ -112,7 +112,7 @@ impl Guest {
         if !ring.has(&flow) {
             return Err(Refusal::NotItsFlow(local));
         }
-        allowed::may_have(&mut house.monitor, ring.link, &house.holders, &flow, uid)
+        allowed::may_have(&mut house.monitor, ring.link, &mut house.holders, &flow, uid)
     }
 
     /// (What is left of the descriptors is the caller's to close.)

@@ -104,17 +104,12 @@ impl Threads {
 
     fn spawn(&self, work: Work) {
         // (Where there is no thread, the work is not to be done, nor given up, by who wanted one.)
-        let cell = Arc::new(Mutex::new(Some(work)));
-        let take = {
-            let cell = Arc::clone(&cell);
-            move || cell.lock().unwrap_or_else(PoisonError::into_inner).take()
-        };
-        let run = {
-            let take = take.clone();
-            move || take().into_iter().for_each(|work| work())
-        };
+        let work = Arc::new(Mutex::new(Some(work)));
+        let take = |work: &Mutex<Option<Work>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let own = Arc::clone(&work);
+        let run = move || take(&own).into_iter().for_each(|work| work());
         if std::thread::Builder::new().name("at sockets".to_owned()).stack_size(STACK).spawn(run).is_err() {
-            self.0.state().waiting.extend(take());
+            self.0.state().waiting.extend(take(&work));
         }
     }
 

@@ -21,7 +21,7 @@ use crate::fdtable::{self, Entry};
 use crate::mux;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::socket::{Family, Kind, Socket, common, greeting};
+use crate::socket::{Family, Kind, Socket, common, flows, greeting};
 
 /// At the end of the process, so many connections move at a time: each has a thread.
 const LEFT_TO_PEERS_MAX: usize = 64;
@@ -80,7 +80,7 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
 
 /// A peer has sent urgent data, which are the kernel's: they come again when it has the connection.
 #[cold]
-pub(crate) fn leave_for_urgent(process: &Process, offload: &mut Offload, index: u32) {
+pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
     // (They may come again before it has.)
     let key = offload.sockets.key_at(index).filter(|key| !offload.leaving.iter().any(|(leaving, _)| leaving == key));
     let Some(key) = key else { return };
@@ -90,7 +90,7 @@ pub(crate) fn leave_for_urgent(process: &Process, offload: &mut Offload, index: 
             offload.mux.call_progress();
         }
         // (It has gone to another ring since.)
-        Some(true) => drop(take_urgent_as_data(process, offload, key)),
+        Some(true) => drop(take_urgent_as_data(offload, key)),
         None => {}
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn begin_leaving(process: &'static Process, offload: &mut Offload) {
             continue;
         }
         let is_news = offload.sockets.find_mut(key).is_some_and(|socket| !core::mem::replace(&mut socket.is_refused, true));
-        if let Some((local, remote)) = take_urgent_as_data(process, offload, key).filter(|_| is_news) {
+        if let Some((local, remote)) = take_urgent_as_data(offload, key).filter(|_| is_news) {
             tracing::warn!("urgent data of {remote} are data as all others at {local}: the kernel does not take the connection over");
         }
     }
@@ -111,10 +111,10 @@ pub(crate) fn begin_leaving(process: &'static Process, offload: &mut Offload) {
 
 /// Urgent data of a connection that stays here are data as all others (RFC 6093 s4), as with SO_OOBINLINE: so they come, where they would be sent again and again else.
 /// Between whom.
-fn take_urgent_as_data(process: &Process, offload: &mut Offload, key: Key) -> Option<(SocketAddr, SocketAddr)> {
+fn take_urgent_as_data(offload: &mut Offload, key: Key) -> Option<(SocketAddr, SocketAddr)> {
     let Kind::Stream(id) = offload.sockets.find(key)?.kind else { return None };
     let ends = ends(offload, id)?;
-    offload.rings.of_mut(id).tcp_configure(process.now(), id, |config| config.urgent_waits = false).ok()?;
+    offload.rings.of_mut(id).tcp_configure(flows::now(), id, |config| config.urgent_waits = false).ok()?;
     Some(ends)
 }
 

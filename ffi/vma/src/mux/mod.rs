@@ -28,7 +28,7 @@ use ringway_host::spin::Cores;
 use ringway_stack::ring::{FlowId, Readiness};
 
 use crate::moving::owner;
-use crate::process::{self, Offload};
+use crate::process::Offload;
 use crate::rings::{Only, ProcessRing, RingSet, Rings};
 use crate::slab::Slab;
 use crate::socket::{Socket, refused};
@@ -290,7 +290,7 @@ impl Offload {
                     self.hear(socket, event.edges);
                 }
                 if event.edges.contains(Readiness::PRI) {
-                    process::process().into_iter().for_each(|process| owner::leave_for_urgent(process, self, socket));
+                    owner::leave_for_urgent(self, socket);
                 }
                 if !refused::goes_to_kernel(self, socket, event.edges) {
                     self.announce(socket, expand((event.edges - Readiness::PRI).bits()));

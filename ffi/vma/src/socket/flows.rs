@@ -157,7 +157,7 @@ fn any_v4(local: SocketAddr) -> SocketAddr {
 }
 
 /// (Where there is a ring, there is a process.)
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     process::process().map_or(Instant::ZERO, Process::now)
 }
 

@@ -89,7 +89,10 @@ pub(crate) unsafe fn set(
 ) -> Result<c_int, Errno> {
     // SAFETY: the caller's promise.
     let result = unsafe { set_one(process, fd, key, option, value, len) };
-    // (Whatever it was, it may say who hears a group, and how.)
+    if option.0 == libc::IPPROTO_TCP {
+        return result;
+    }
+    // (Whatever else it was, it may say who hears a group, and how.)
     let mut guard = process.lock();
     if guard.sockets.find(key).is_some_and(|socket| socket.protocol == Protocol::Udp) {
         guard.settle_groups();

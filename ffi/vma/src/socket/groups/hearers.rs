@@ -1,9 +1,9 @@
 //! Who hears what comes for a group by an interface: the kernel is asked, each time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use ringway_host::netlink::{PortSocket, udp_sockets};
+use ringway_host::netlink::{DiagSocket, SocketDiag};
 use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::LinkId;
@@ -20,13 +20,14 @@ use crate::socket::{Kind, Socket, address, sharing};
 
 /// The kernel's sockets at a port, asked for once.
 #[derive(Default)]
-struct Ports(BTreeMap<u16, Option<Vec<PortSocket>>>);
+struct Ports(BTreeMap<u16, Option<Vec<DiagSocket>>>);
 
 impl Ports {
     /// `None`: the kernel does not say.
-    fn sockets(&mut self, port: u16) -> Option<&[PortSocket]> {
+    fn sockets(&mut self, port: u16) -> Option<&[DiagSocket]> {
         let ask = || {
-            udp_sockets(port)
+            SocketDiag::open()
+                .and_then(|mut diag| diag.at_port(Protocol::Udp, port, true))
                 .inspect_err(|error| tracing::info!("groups are the kernel's, which does not say who has port {port}: {error}"))
                 .ok()
         };
@@ -37,6 +38,7 @@ impl Ports {
 impl Offload {
     /// The groups that are this process's alone.
     pub(super) fn wanted_groups(&mut self) -> BTreeMap<Place, Hearers> {
+        self.forget_groups_left();
         let mut ports = Ports::default();
         let mut wanted = BTreeMap::new();
         for (ring, link, to) in self.groups_on_interfaces() {
@@ -51,6 +53,23 @@ impl Offload {
             }
         }
         wanted
+    }
+
+    /// Groups that a socket has left, and is a member of on no link, it need not be asked about again.
+    fn forget_groups_left(&mut self) {
+        let Some(interfaces) = &self.interfaces else { return };
+        let mut left = Vec::new();
+        for (key, socket) in self.sockets.iter() {
+            let Some(rare) = &socket.rare else { continue };
+            let is_member = |group: IpAddr| interfaces.all_links().any(|link| membership::filter_on(socket.fd, group, link).is_some());
+            let of_it = rare.groups.named.iter().filter(|group| !rare.groups.members.contains(group) && !is_member(**group));
+            left.extend(of_it.map(|&group| (key, group)));
+        }
+        for (key, group) in left {
+            if let Some(socket) = self.sockets.find_mut(key) {
+                socket.rare().groups.named.retain(|&named| named != group);
+            }
+        }
     }
 
     /// Whether others may come to the port.
@@ -82,13 +101,14 @@ impl Offload {
         let interfaces = self.interfaces.as_ref().filter(|interfaces| interfaces.is_apart(link))?;
         let (mut hearers, mut followers) = (Vec::new(), Vec::new());
         for other in ports.sockets(to.port())? {
-            let is_there = other.local == to.ip() || other.local.is_unspecified() && (other.local.is_ipv6() || to.is_ipv4());
+            let at = other.local.ip();
+            let is_there = at == to.ip() || at.is_unspecified() && (at.is_ipv6() || to.is_ipv4());
             if !is_there {
                 continue;
             }
             // (Somebody else's: whether it is a member the kernel does not say.)
             let (key, socket) = self.socket_named(*other)?;
-            if other.local.is_ipv6() && to.is_ipv4() && address::is_v6_only(socket.fd, socket.family) {
+            if at.is_ipv6() && to.is_ipv4() && address::is_v6_only(socket.fd, socket.family) {
                 continue;
             }
             match membership::heard(socket.fd, to.ip(), link, interfaces.all_links()) {
@@ -108,9 +128,10 @@ impl Offload {
         (!hearers.is_empty()).then_some(hearers)
     }
 
-    fn socket_named(&self, other: PortSocket) -> Option<(Key, &Socket)> {
-        let is_it =
-            |socket: &Socket| socket.protocol == Protocol::Udp && socket.bound.is_some() && sharing::cookie_of(socket.fd) == other.cookie;
+    fn socket_named(&self, other: DiagSocket) -> Option<(Key, &Socket)> {
+        // (Of few the kernel is asked for the cookie.)
+        let is_there = |socket: &Socket| socket.bound.is_some_and(|bound| bound.port() == other.local.port());
+        let is_it = |socket: &Socket| socket.protocol == Protocol::Udp && is_there(socket) && sharing::cookie_of(socket.fd) == other.cookie;
         self.sockets.iter().find(|(_, socket)| is_it(socket))
     }
 
