@@ -15,7 +15,7 @@ struct head {
 
 // What all processes see.
 static struct shared {
-    volatile int ports[KINDS], turn[KINDS], is_over[KINDS];
+    volatile int ports[KINDS], turn[KINDS], is_over[KINDS], is_read[KINDS];
     volatile uint32_t sent[KINDS][SENDERS], is_done[KINDS][SENDERS], stuck[KINDS][SENDERS];
 } *shared;
 
@@ -82,6 +82,8 @@ static void sends(enum kind kind, uint32_t sender) {
         usleep(400);
     }
     shared->is_done[kind][sender] = 1;
+    // (Who is connected to it, and answers what is yet to be read, is refused once it is gone.)
+    while (!shared->is_read[kind]) usleep(1000);
     _exit(0);
 }
 
@@ -199,6 +201,7 @@ static void hands_over(struct server *server) {
         if (is_all) break;
         if (!receives(server, 0)) usleep(1000);
     }
+    shared->is_read[server->kind] = 1;
 }
 
 static void *serves(void *argument) {
