@@ -13,7 +13,7 @@
 //! - [`devices`]: what of devices' crates these need; [`library`]: where `libvma.so` is
 //!
 //! What it shares with `vma_stats` is the library `ringway_cli`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod binary;
 mod broker;

@@ -51,6 +51,8 @@ pub(crate) struct Path {
     /// From which address of the interface.
     pub(crate) source: IpAddr,
     pub(crate) hop: NextHop,
+    /// The longest packet, in bytes, that the route carries.
+    pub(crate) mtu: u16,
 }
 
 impl Interfaces {
@@ -110,7 +112,8 @@ impl Interfaces {
         // (A broadcast is the kernel's, and so is what leaves from another link's address: the answers come there.)
         let is_to_one = !matches!(way.hop, NextHop::Mac(mac) if mac.is_multicast());
         let is_its = tables.owner(way.source) == Some(interface.link);
-        (is_to_one && is_its).then_some(Path { ring: interface.ring, source: way.source, hop: way.hop })
+        let mtu = u16::try_from(way.mtu).unwrap_or(u16::MAX);
+        (is_to_one && is_its).then_some(Path { ring: interface.ring, source: way.source, hop: way.hop, mtu })
     }
 
     /// Where a socket that is bound there has flows: on which rings, with which addresses. One that is bound to every address has one for each that its
@@ -161,12 +164,15 @@ impl Interfaces {
         self.all.iter().filter_map(|interface| Some((interface.ring, name(interface)?))).collect()
     }
 
+    /// Whether the tables are others than when this was asked last.
+    fn have_changed(&mut self) -> bool {
+        let generation = self.monitor.tables().generation();
+        core::mem::replace(&mut self.generation, generation) != generation
+    }
+
     /// Whether they have other addresses than when this was asked last.
     fn has_moved(&mut self) -> bool {
         let tables = self.monitor.tables();
-        if core::mem::replace(&mut self.generation, tables.generation()) == tables.generation() {
-            return false;
-        }
         let of = |interface: &Interface| -> Vec<_> {
             tables.addresses_of(interface.link).iter().map(|own| (interface.ring, own.address)).collect()
         };
@@ -233,8 +239,11 @@ impl Offload {
     pub(crate) fn serve_all_interfaces(&mut self, now: Instant) {
         if self.interfaces.is_some() {
             self.serve_interfaces(self.rings.interfaces, Some(now));
-            if self.interfaces.as_mut().is_some_and(|interfaces| interfaces.has_moved()) {
-                self.follow_addresses();
+            if self.interfaces.as_mut().is_some_and(|interfaces| interfaces.have_changed()) {
+                if self.interfaces.as_mut().is_some_and(|interfaces| interfaces.has_moved()) {
+                    self.follow_addresses();
+                }
+                self.follow_path_mtus(now);
             }
         }
     }

@@ -300,14 +300,16 @@ impl Rings {
         self.all.len()
     }
 
-    /// What a connection on that ring begins with: no longer segments than its device carries, and no more pieces.
-    pub(crate) fn tcp_config<'a>(&self, ring: u16, config: &'a tcp::Config) -> Cow<'a, tcp::Config> {
+    /// What a connection on that ring has to do with: no longer segments than its device, and the path to that peer, carry, and no more pieces.
+    pub(crate) fn tcp_config<'a>(&self, ring: u16, config: &'a tcp::Config, path: (Option<SocketAddr>, u16)) -> Cow<'a, tcp::Config> {
         if !self.interfaces.contains(ring) {
             return Cow::Borrowed(config);
         }
         let capabilities = self.at(ring).ring.capabilities();
+        let (peer, path_mtu) = path;
         // RFC 9293 s3.7.1: the MTU less both fixed headers.
-        let longest = u16::try_from(capabilities.mtu.saturating_sub(40)).unwrap_or(u16::MAX);
+        let headers = if peer.is_some_and(|peer| peer.is_ipv6()) { 60 } else { 40 };
+        let longest = u16::try_from(capabilities.mtu).unwrap_or(u16::MAX).min(path_mtu).saturating_sub(headers);
         let (mss_max, gather_max) = (config.mss_max.min(longest), config.gather_max.min(capabilities.gather_max));
         Cow::Owned(tcp::Config { mss_max, gather_max, ..config.clone() })
     }

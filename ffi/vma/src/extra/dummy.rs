@@ -65,7 +65,7 @@ pub(crate) fn send(
             let saved = errno::current();
             let way = datagram::way(process, fd, key, to(family));
             errno::set(saved);
-            let (Sending { flow, source, hop }, to) = way.ok_or(Errno(libc::EINVAL))?;
+            let (Sending { flow, source, hop, .. }, to) = way.ok_or(Errno(libc::EINVAL))?;
             process.lock().rings.of_mut(flow).udp_dummy(flow, data, source, Some((to, hop))).map_err(refusal)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => Err(Errno(libc::EINVAL)),

@@ -171,9 +171,6 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     let Some(parent) = offload.sockets.find(listener) else { return Err(Errno(libc::EBADF)) };
     let mut socket = Socket::accepted(parent, fd, flags & libc::SOCK_NONBLOCK != 0);
     (socket.kind, socket.ring) = (Kind::Stream(accepted), accepted.ring);
-    if offload.rings.interfaces.contains(accepted.ring) {
-        socket.tcp = offload.rings.tcp_config(accepted.ring, &socket.tcp).into_owned();
-    }
     socket.reason = None;
     socket.bound = info.map(|i| i.local);
     socket.peer = info.and_then(|i| i.remote);
@@ -184,6 +181,9 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     }
     let key = offload.sockets.insert(socket);
     offload.link(accepted, key.index);
+    if offload.rings.interfaces.contains(accepted.ring) {
+        offload.follow_path_mtu(process.now(), key);
+    }
     offload.decided("accept", None);
     offload.dispatch();
     let entry = Entry::Socket(key);

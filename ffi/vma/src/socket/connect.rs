@@ -91,7 +91,7 @@ fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Addres
 
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, source }: Ahead) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, source, mtu }: Ahead) -> Result<c_int, Errno> {
     let source = source.unwrap_or(address::source_for(remote.ip()));
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);
@@ -110,7 +110,7 @@ fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, sourc
         }
         let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
         let replaceable = socket.fds == 1 && !chosen_by_program;
-        let config = offload.rings.tcp_config(ring, &socket.tcp);
+        let config = offload.rings.tcp_config(ring, &socket.tcp, (Some(remote), mtu));
         match offload.rings.at_mut(ring).ring.tcp_connect(process.now(), local, remote, hop, &config) {
             Ok(id) => break (guard, local, id),
             // The kernel gave a port that a closed connection of the ring's still uses.
@@ -146,6 +146,7 @@ fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, sourc
     socket.bound_by_connect |= socket.bound.is_none();
     socket.bound = Some(local);
     socket.peer = Some(remote);
+    socket.path_mtu = mtu;
     socket.reason = None;
     let nonblocking = socket.nonblocking;
     offload.link(id, key.index);

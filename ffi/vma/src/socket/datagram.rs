@@ -217,7 +217,10 @@ fn remembered(
 
 #[inline]
 fn send_by(offload: &mut Offload, sending: Sending, data: &[IoSlice<'_>], to: SocketAddr, now: Instant) -> Result<usize, Error> {
-    let Sending { flow, source, hop } = sending;
+    let Sending { flow, source, hop, .. } = sending;
+    if !sending.carries(data, to) {
+        return Err(Error::MessageTooLong);
+    }
     offload.rings.of_mut(flow).udp_try_send(now, flow, data, source, Some((to, hop)))
 }
 
@@ -270,7 +273,7 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
             };
             let mut sent = send_by(offload, sending, data, to, now);
             if sent == Err(Error::WouldBlock) && gives_up(offload, sending, rest) {
-                let Sending { flow, source, hop } = sending;
+                let Sending { flow, source, hop, .. } = sending;
                 sent = offload.rings.of_mut(flow).udp_send(now, flow, data, source, Some((to, hop)));
                 // VMA_TX_NONBLOCKED_EAGAINS: it is the program's to send again, where it does not block.
                 if sent.is_ok() && nonblocking && process.params.tx_nonblocked_eagains {

@@ -239,7 +239,7 @@ impl Offload {
             Protocol::Tcp => {
                 // (An interface's rules are one socket's each: so is what comes by it.)
                 let reuse_port = !self.rings.interfaces.contains(ring);
-                let config = tcp::Config { reuse_port, ..self.rings.tcp_config(ring, &socket.tcp).into_owned() };
+                let config = tcp::Config { reuse_port, ..self.rings.tcp_config(ring, &socket.tcp, (None, u16::MAX)).into_owned() };
                 self.rings.at_mut(ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
             }
             Protocol::Udp => self.rings.at_mut(ring).ring.udp_open(local, &socket.udp),
@@ -335,6 +335,31 @@ impl Offload {
             crate::mux::refresh(self, key.index);
         }
         self.dispatch();
+    }
+
+    /// The kernel's tables have changed: connections keep to the MTU of the routes that they have now.
+    pub(crate) fn follow_path_mtus(&mut self, now: Instant) {
+        let interfaces = self.rings.interfaces;
+        let is_concerned = |socket: &Socket| socket.protocol == Protocol::Tcp && socket.peer.is_some() && interfaces.contains(socket.ring);
+        let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_concerned(socket)).map(|(key, _)| key).collect();
+        for key in keys {
+            self.follow_path_mtu(now, key);
+        }
+        self.dispatch();
+    }
+
+    /// The same for one of them.
+    pub(super) fn follow_path_mtu(&mut self, now: Instant, key: Key) {
+        let Self { sockets, interfaces: Some(interfaces), rings, .. } = self else { return };
+        let Some(socket) = sockets.find_mut(key) else { return };
+        let (Some(peer), Some(id)) = (socket.peer, socket.ring_id()) else { return };
+        // (Where no route leads any more, the last one's holds.)
+        let Some(path) = interfaces.path(Protocol::Tcp, socket.bound, peer).filter(|path| path.mtu != socket.path_mtu) else { return };
+        socket.path_mtu = path.mtu;
+        let mss_max = rings.tcp_config(id.ring, &socket.tcp, (socket.peer, path.mtu)).mss_max;
+        if let Err(error) = rings.of_mut(id).tcp_configure(now, id, |config| config.mss_max = mss_max) {
+            tracing::debug!("a connection does not follow its route's MTU: {error}");
+        }
     }
 
     /// Before a fork: what comes for a listener or a UDP socket by an interface is the kernel's from now on, where each of the processes finds it.

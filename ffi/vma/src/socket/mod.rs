@@ -133,6 +133,8 @@ pub(crate) struct Socket {
     pub(crate) bound_by_connect: bool,
     /// The connected peer.
     pub(crate) peer: Option<SocketAddr>,
+    /// The longest packet, in bytes, that the route to a connection's peer carries, beside what its ring's device does.
+    pub(crate) path_mtu: u16,
     /// Which directions were shut down.
     pub(crate) shut: Shut,
     /// How the destinations of its datagrams are reached.
@@ -223,6 +225,7 @@ impl Socket {
             has_plain_port: true,
             bound_by_connect: false,
             peer: None,
+            path_mtu: u16::MAX,
             shut: Shut::default(),
             routes: routes::Routes::default(),
             kernel_poll: datagram::KernelPoll::default(),

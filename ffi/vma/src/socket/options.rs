@@ -569,7 +569,7 @@ fn push(offload: &mut Offload, process: &Process, key: Key) {
     for id in socket.flows() {
         let result = match socket.protocol {
             Protocol::Tcp => {
-                let of_socket = offload.rings.tcp_config(id.ring, &socket.tcp);
+                let of_socket = offload.rings.tcp_config(id.ring, &socket.tcp, (socket.peer, socket.path_mtu));
                 offload.rings.of_mut(id).tcp_configure(process.now(), id, |config| config.clone_from(&of_socket))
             }
             Protocol::Udp => offload.rings.of_mut(id).udp_configure(id, |options| *options = socket.udp),

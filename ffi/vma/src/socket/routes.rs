@@ -7,12 +7,13 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, NextHop};
 
-use super::address;
+use super::{address, vectors};
 use crate::devices::{Rendezvous, Resolved};
 use crate::interfaces::Path;
 
@@ -104,6 +105,18 @@ pub(crate) struct Sending {
     /// From which address, if that flow is of every address.
     pub(crate) source: IpAddr,
     pub(crate) hop: NextHop,
+    /// The longest packet, in bytes, beside what the flow's device carries.
+    pub(crate) mtu: u16,
+}
+
+impl Sending {
+    /// Whether a datagram to there is no longer than the route's MTU has it. (What the device carries is the ring's to say.)
+    #[inline]
+    pub(super) fn carries(&self, data: &[IoSlice<'_>], to: SocketAddr) -> bool {
+        // RFC 768, beside RFC 791's or RFC 8200's fixed header.
+        let headers = if to.is_ipv6() { 48 } else { 28 };
+        self.mtu == u16::MAX || vectors::total(data) + headers <= usize::from(self.mtu)
+    }
 }
 
 /// A way over one of a socket's flows to an address.
@@ -118,13 +131,13 @@ impl Way {
     /// To a process of this machine.
     pub(super) fn to_member(flow: FlowId, to: SocketAddr, member: Resolved, now: Instant) -> Self {
         let until = if member.is_shared { now + SHARED_FOR } else { Instant::MAX };
-        let sending = Sending { flow, source: address::source_for(to.ip()), hop: NextHop::Mac(member.mac) };
+        let sending = Sending { flow, source: address::source_for(to.ip()), hop: NextHop::Mac(member.mac), mtu: u16::MAX };
         Self { sending, member: Some((member, until)) }
     }
 
     /// Over an interface.
     pub(super) const fn by_tables(flow: FlowId, path: Path) -> Self {
-        Self { sending: Sending { flow, source: path.source, hop: path.hop }, member: None }
+        Self { sending: Sending { flow, source: path.source, hop: path.hop, mtu: path.mtu }, member: None }
     }
 
     #[inline]
@@ -293,10 +306,10 @@ mod tests {
         let (flow, source) = (FlowId { ring: 1, index: 0, generation: 0 }, IpAddr::from([10, 0, 0, 1]));
         let hop = NextHop::Neighbour(IpAddr::from([10, 0, 0, 2]));
         routes.follow(5);
-        routes.by_flow(port(7), Way::by_tables(flow, Path { ring: 1, source, hop }));
+        routes.by_flow(port(7), Way::by_tables(flow, Path { ring: 1, source, hop, mtu: 1400 }));
         routes.left_to_kernel(port(8), Instant::ZERO);
         routes.follow(5);
-        assert_eq!(routes.sending_by(flow, port(7)), Some(Sending { flow, source, hop }));
+        assert_eq!(routes.sending_by(flow, port(7)), Some(Sending { flow, source, hop, mtu: 1400 }));
         assert!(routes.is_by_ring(port(7)) && routes.is_by_kernel(port(8)));
         routes.follow(6);
         assert!(!routes.is_by_ring(port(7)) && routes.sending_by(flow, port(7)).is_none());

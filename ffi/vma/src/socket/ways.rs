@@ -36,11 +36,13 @@ pub(super) struct Ahead {
     pub(super) hop: NextHop,
     /// From which address, if an interface leads there.
     pub(super) source: Option<IpAddr>,
+    /// The longest packet, in bytes, beside what the ring's device carries.
+    pub(super) mtu: u16,
 }
 
 impl Ahead {
     const fn to_member(ring: u16, remote: SocketAddr, hop: NextHop) -> Self {
-        Self { ring, remote, hop, source: None }
+        Self { ring, remote, hop, source: None, mtu: u16::MAX }
     }
 }
 
@@ -76,8 +78,8 @@ pub(super) fn ahead(process: &Process, key: Key, to: Address) -> Result<Ahead, U
 
 fn ahead_over_interface(process: &Process, key: Key, to: Address) -> Result<Ahead, Unreachable> {
     let Address::Ip(remote) = to else { return Err(Unreachable::NotAnAddress) };
-    let Path { ring, source, hop } = process.lock().path_of(key, remote).ok_or(Unreachable::Because(Reason::NotLocal))?;
-    Ok(Ahead { ring, remote, hop, source: Some(source) })
+    let Path { ring, source, hop, mtu } = process.lock().path_of(key, remote).ok_or(Unreachable::Because(Reason::NotLocal))?;
+    Ok(Ahead { ring, remote, hop, source: Some(source), mtu })
 }
 
 /// The way of a UDP socket's datagrams to `to`. If it leads over a ring, the socket gets an address and flows.

@@ -12,6 +12,7 @@ mod leaving;
 #[path = "../../../../backends/host/tests/leave/namespaces.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
 mod namespaces;
+mod paths;
 #[path = "../extra/programs.rs"]
 mod programs;
 mod replay;

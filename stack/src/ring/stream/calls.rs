@@ -181,7 +181,7 @@ impl<Q: Queues> Ring<Q> {
     }
 
     /// A connection's configuration, to be changed in place (no-delay, keepalive, buffer limits…); it takes effect with the next
-    /// call or segment.
+    /// call or segment. Whatever it says, it is held to what the device can carry.
     ///
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (not TCP).
@@ -190,8 +190,10 @@ impl<Q: Queues> Ring<Q> {
             Flow::Listener(_) if self.config.is(Mutant::ListenerConfigIgnored) => {}
             Flow::Listener(listener) => change(&mut listener.config),
             Flow::Stream(stream) if !stream.orphan => {
+                let remote = stream.remote.ip();
                 let mut config = tcp::Config::clone(stream.connection.config());
                 change(&mut config);
+                let config = self.limited(remote, &config);
                 let profile = self.slots.profiles.share(&config);
                 self.slots.stream(flow)?.connection.set_profile(now, profile);
                 self.transmit(now, flow.index);
