@@ -62,7 +62,9 @@ fn and_to_its_interfaces() {
     on_cable(|cable| {
         for ends in ENDS {
             sends(cable, ends, [1500, 1380], || ip("link set a0 mtu 1380\n"));
-            serves(cable, ends, [1380, 1500], || ip("link set a0 mtu 1500\n"));
+            ip("link set a0 mtu 1500\n");
+            serves(cable, ends, [1500, 1380], || ip("link set a0 mtu 1380\n"));
+            ip("link set a0 mtu 1500\n");
         }
     });
 }
