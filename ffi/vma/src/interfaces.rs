@@ -9,6 +9,7 @@
 //! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
 //! program and its queues are closed there, so that they end with the parent.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
@@ -82,6 +83,7 @@ impl Interfaces {
         if !all.is_empty() {
             let mut own = Self { monitor, all, addresses: Vec::new(), generation: 0 };
             own.has_moved();
+            own.publish_generation();
             offload.interfaces = Some(Box::new(own));
         }
     }
@@ -90,6 +92,11 @@ impl Interfaces {
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.monitor.tables().generation()
+    }
+
+    /// Says which these are to those who have not the process's lock ([`tables_generation`]).
+    fn publish_generation(&self) {
+        TABLES.store(self.generation(), Ordering::Relaxed);
     }
 
     /// The way to a destination, if it leads over one of these interfaces: for a socket that is bound there, if it is bound.
@@ -199,8 +206,18 @@ impl Interfaces {
                 Err(error) => tracing::debug!("a neighbour is not asked for: {error}"),
             }
         }
+        self.publish_generation();
         told
     }
+}
+
+/// The generation of the kernel's tables that are in use.
+static TABLES: AtomicU64 = AtomicU64::new(0);
+
+/// Which of the kernel's tables are in use: what was found by others is not believed any more.
+#[inline]
+pub(crate) fn tables_generation() -> u64 {
+    TABLES.load(Ordering::Relaxed)
 }
 
 /// The index of the link that a ring is on. What comes by shared memory comes by the loopback, which is the first in each network namespace.

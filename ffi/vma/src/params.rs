@@ -134,6 +134,7 @@ impl Params {
             quickack: self.tcp_quickack,
             timestamps: self.tcp_timestamps,
             syn_rate_max: self.tcp_max_syn_rate,
+            urgent_waits: true,
             // Half of it can be filled.
             rcvbuf_initial: defaults.rcvbuf_initial.max(2 * self.rx_bytes_min),
             rcvbuf_max: defaults.rcvbuf_max.max(2 * self.rx_bytes_min),

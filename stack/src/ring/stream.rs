@@ -89,7 +89,7 @@ impl<Q: Queues> Ring<Q> {
         config.gather_max = self.output.caps.gather_max;
         config.tso_max = self.output.tso_payload_max(remote);
         config.time_wait = self.config.time_wait;
-        config.urgent_waits = self.output.caps.is_beside_kernel;
+        config.urgent_waits &= self.output.caps.is_beside_kernel;
         #[cfg(feature = "mutants")]
         {
             config.mutant = self.config.mutant;

@@ -83,8 +83,8 @@ pub struct Config {
     /// [`crate::ring::Ring::close`] is told so.)
     pub linger_zero: bool,
     /// Segments with urgent data are not taken, so that they come again, and [`crate::flow::Readiness::PRI`] is raised: their mark and signals (RFC 9293 s3.8.5)
-    /// are the kernel's, which takes the connection over. Else they are data as all others (RFC 6093 s4). (The ring sets it, where a kernel is beside the
-    /// device; whoever finds that the kernel does not take it clears it by [`crate::ring::Ring::tcp_configure`].)
+    /// are the kernel's, which takes the connection over. Else they are data as all others (RFC 6093 s4). (It is for who has such a kernel: where none is beside
+    /// the device, the ring clears it; whoever finds that the kernel does not take it clears it by [`crate::ring::Ring::tcp_configure`].)
     pub urgent_waits: bool,
     /// SO_REUSEPORT: listeners of several rings of one device may have one address, and share its connections.
     pub reuse_port: bool,

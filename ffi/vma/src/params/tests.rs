@@ -17,7 +17,7 @@ fn nothing_set_means_what_the_parts_mean_by_themselves() {
     let params = with(&[]);
     assert_eq!((params.rx_poll_us, params.select_poll_us), (None, None));
     let defaults = tcp::Config::default();
-    assert_eq!(tcp_of(&params), tcp::Config { mss_max: 65_495, gather_max: 8, ..defaults });
+    assert_eq!(tcp_of(&params), tcp::Config { mss_max: 65_495, gather_max: 8, urgent_waits: true, ..defaults });
     let (udp, plain) = (params.udp_defaults(), UdpOptions::default());
     assert_eq!((udp.rcvbuf, udp.multicast_loop), (plain.rcvbuf, plain.multicast_loop));
 }

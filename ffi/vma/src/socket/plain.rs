@@ -13,7 +13,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{Event, FlowId, RecvFlags};
+use ringway_stack::ring::{Event, FlowId, Readiness, RecvFlags};
 use ringway_stack::socket::Direction;
 use ringway_stack::time::Instant;
 
@@ -146,7 +146,7 @@ impl ProcessRing {
         self.calls = self.calls.wrapping_add(1);
         // (A thread that spins on this ring finds by them that it is to look.)
         if self.watch.has_spinners() {
-            return self.has_events() || self.wants_sooner();
+            return self.has_events() || self.wants_sooner() || self.ring.has_neighbour_questions();
         }
         while let Some(event) = self.take_event() {
             if !self.is_told(event) {
@@ -154,12 +154,17 @@ impl ProcessRing {
                 return true;
             }
         }
-        self.watch.is_relied_on() || self.wants_sooner() || self.awaits_acknowledgments()
+        // (What a ring on an interface asks about neighbours is passed on by who has the process's lock.)
+        self.watch.is_relied_on() || self.wants_sooner() || self.awaits_acknowledgments() || self.ring.has_neighbour_questions()
     }
 
     /// Tells whom it concerns of an event, or finds that it concerns nobody. `false`: that is for who has the process's lock.
     #[inline]
     fn is_told(&self, event: Event) -> bool {
+        // (Urgent data take a connection to the kernel, whoever watches it.)
+        if event.edges.contains(Readiness::PRI) {
+            return false;
+        }
         let Some(above) = self.above(event.flow) else { return false };
         match table::audience(above.socket()) {
             Audience::Nobody => true,
@@ -338,7 +343,5 @@ impl Offload {
             && !socket.is_shared
             && !self.is_heard()
             && !self.rings_are_used()
-            // (What its ring asks about neighbours is passed on by who has the process's lock.)
-            && !self.rings.interfaces.contains(flow.ring)
     }
 }

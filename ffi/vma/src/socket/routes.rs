@@ -15,7 +15,7 @@ use ringway_stack::ring::{FlowId, NextHop};
 
 use super::{address, vectors};
 use crate::devices::{Rendezvous, Resolved};
-use crate::interfaces::Path;
+use crate::interfaces::{Path, tables_generation};
 
 /// Destinations that are remembered. (A peer's memory is let go of when it is gone: what is bounded here are addresses.)
 const MOST: usize = 1024;
@@ -125,6 +125,8 @@ pub(crate) struct Way {
     sending: Sending,
     /// Who has the address, if a process of this machine does, and until when that is believed.
     member: Option<(Resolved, Instant)>,
+    /// By which of the kernel's tables it was found, if it leads over an interface.
+    tables: u64,
 }
 
 impl Way {
@@ -132,12 +134,12 @@ impl Way {
     pub(super) fn to_member(flow: FlowId, to: SocketAddr, member: Resolved, now: Instant) -> Self {
         let until = if member.is_shared { now + SHARED_FOR } else { Instant::MAX };
         let sending = Sending { flow, source: address::source_for(to.ip()), hop: NextHop::Mac(member.mac), mtu: u16::MAX };
-        Self { sending, member: Some((member, until)) }
+        Self { sending, member: Some((member, until)), tables: 0 }
     }
 
     /// Over an interface.
-    pub(super) const fn by_tables(flow: FlowId, path: Path) -> Self {
-        Self { sending: Sending { flow, source: path.source, hop: path.hop, mtu: path.mtu }, member: None }
+    pub(super) const fn by_tables(flow: FlowId, path: Path, tables: u64) -> Self {
+        Self { sending: Sending { flow, source: path.source, hop: path.hop, mtu: path.mtu }, member: None, tables }
     }
 
     #[inline]
@@ -145,10 +147,13 @@ impl Way {
         self.sending
     }
 
-    /// Whether it still leads there. (Those by the kernel's tables are forgotten with these: [`Routes::follow`].)
+    /// Whether it still leads there.
     #[inline]
     pub(super) fn holds(&self, rendezvous: &Rendezvous, now: Instant) -> bool {
-        self.member.as_ref().is_none_or(|(member, until)| now < *until && rendezvous.still_valid(member))
+        match &self.member {
+            Some((member, until)) => now < *until && rendezvous.still_valid(member),
+            None => self.tables == tables_generation(),
+        }
     }
 
     /// Whether it leads to somebody who lives, as far as that can be told.
@@ -306,7 +311,7 @@ mod tests {
         let (flow, source) = (FlowId { ring: 1, index: 0, generation: 0 }, IpAddr::from([10, 0, 0, 1]));
         let hop = NextHop::Neighbour(IpAddr::from([10, 0, 0, 2]));
         routes.follow(5);
-        routes.by_flow(port(7), Way::by_tables(flow, Path { ring: 1, source, hop, mtu: 1400 }));
+        routes.by_flow(port(7), Way::by_tables(flow, Path { ring: 1, source, hop, mtu: 1400 }, 5));
         routes.left_to_kernel(port(8), Instant::ZERO);
         routes.follow(5);
         assert_eq!(routes.sending_by(flow, port(7)), Some(Sending { flow, source, hop, mtu: 1400 }));

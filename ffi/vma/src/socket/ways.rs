@@ -208,7 +208,7 @@ impl Offload {
     pub(super) fn way_out(&self, key: Key, to: SocketAddr) -> Option<Way> {
         let path = self.udp_path(key, to)?;
         let flow = self.sockets.find(key)?.flow_at((path.ring, path.source))?;
-        Some(Way::by_tables(flow, path))
+        Some(Way::by_tables(flow, path, self.interfaces.as_ref()?.generation()))
     }
 
     /// Where the kernel has a socket's datagrams to an address come from. Port zero: it is not bound yet.

@@ -454,11 +454,18 @@ fn whatever_is_configured_a_connection_keeps_to_what_the_device_can_do() {
     let mut pair = Pair::new();
     let (client, ..) = pair.connected();
     let before = pair.a.slots.stream(client).unwrap().connection.config().clone();
-    let asked = tcp::Config { nodelay: true, mss_max: u16::MAX, gather_max: 99, family: tcp::Family::V6, ..tcp::Config::default() };
+    let asked = tcp::Config {
+        nodelay: true,
+        mss_max: u16::MAX,
+        gather_max: 99,
+        family: tcp::Family::V6,
+        urgent_waits: true,
+        ..tcp::Config::default()
+    };
     pair.a.tcp_configure(pair.now, client, |config| config.clone_from(&asked)).unwrap();
     let now = pair.a.slots.stream(client).unwrap().connection.config().clone();
     assert!(now.nodelay);
     let of_device = |config: &tcp::Config| (config.mss_max, config.gather_max, config.family, config.tso_max, config.time_wait);
     assert_eq!(of_device(&now), of_device(&before));
-    assert_eq!((now.mss_max, now.gather_max), (1460, 8));
+    assert_eq!((now.mss_max, now.gather_max, now.urgent_waits), (1460, 8, false));
 }
