@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, create_dir_all};
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -73,12 +74,16 @@ impl State {
             if let Some(folder) = path.parent() {
                 create_dir_all(folder)?;
             }
-            OpenOptions::new().append(true).create(true).open(path)
+            OpenOptions::new().read(true).append(true).create(true).open(path)
         };
         let mut file = open().with_context(|| format!("the campaign's state, {}", path.display()))?;
         // A line that was cut short stays alone.
-        if file.metadata()?.len() > 0 && !std::fs::read(path)?.ends_with(b"\n") {
-            file.write_all(b"\n")?;
+        if let Some(last) = file.metadata()?.len().checked_sub(1) {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, last)?;
+            if byte != *b"\n" {
+                file.write_all(b"\n")?;
+            }
         }
         Ok(Self { path: path.to_owned(), file, tree: tree.to_owned() })
     }
