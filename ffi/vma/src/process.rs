@@ -118,6 +118,7 @@ pub(crate) struct Offload {
     pub(crate) interfaces: Option<Box<Interfaces>>,
     /// Groups that come by them.
     pub(crate) groups: crate::socket::groups::claims::Claims,
+    pub(crate) shared_ports: crate::socket::shared_ports::SharedPorts,
     /// Rings that other processes are shown.
     pub(crate) captures: Vec<crate::capture::Capture>,
     /// The process that inherited sockets come from, while it holds rules that are to be had when it ends.
@@ -282,6 +283,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             retreats: 0,
             interfaces: None,
             groups: crate::socket::groups::claims::Claims::default(),
+            shared_ports: crate::socket::shared_ports::SharedPorts::default(),
             captures: Vec::new(),
             parent: None,
         }),

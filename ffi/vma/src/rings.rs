@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use ringway_stack::ring::{Event, FlowId, NextHop};
+use ringway_stack::ring::{Event, FlowId, NextHop, Reuse, UdpOptions};
 use ringway_stack::socket::{Direction, FlowRing};
 use ringway_stack::tcp::{self, Undelivered};
 use ringway_stack::{Error, Instant};
@@ -312,6 +312,11 @@ impl Rings {
         let longest = u16::try_from(capabilities.mtu).unwrap_or(u16::MAX).min(path_mtu).saturating_sub(headers);
         let (mss_max, gather_max) = (config.mss_max.min(longest), config.gather_max.min(capabilities.gather_max));
         Cow::Owned(tcp::Config { mss_max, gather_max, ..config.clone() })
+    }
+
+    /// What a UDP socket's flow begins with on that ring. (On an interface, whoever has an address has it alone.)
+    pub(crate) fn udp_options(&self, ring: u16, options: &UdpOptions) -> UdpOptions {
+        if self.interfaces.contains(ring) { UdpOptions { reuse: Reuse::No, cookie: 0, ..*options } } else { *options }
     }
 
     /// The numbers of all.

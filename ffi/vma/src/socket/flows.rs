@@ -81,9 +81,9 @@ impl Socket {
         rules::leave(role, local, None).or_else(of_v4)
     }
 
-    /// Whether others may have its address too, of which the kernel chooses one.
+    /// Whether others may have its address too, of which the kernel chooses one, and it is not known that none has ([`super::shared_ports`]).
     pub(super) fn shares_address(&self) -> bool {
-        self.reuse_port || self.protocol == Protocol::Udp && self.udp.reuse != Reuse::No
+        self.reuse_port || self.protocol == Protocol::Udp && self.udp.reuse != Reuse::No && !self.is_alone_at_port
     }
 
     /// The flow by which a UDP socket sends to an address of this machine's.
@@ -168,6 +168,7 @@ impl Offload {
     /// As [`ringway_stack::ring::Ring::tcp_listen`] and [`ringway_stack::ring::Ring::udp_open`].
     pub(super) fn open_flows(&mut self, key: Key) -> Result<(), Error> {
         self.choose_ring(key);
+        self.look_at_port_of(key);
         let opened = self.open_missing(key);
         if opened.is_err() {
             self.close_flows(key);
@@ -242,7 +243,10 @@ impl Offload {
                 let config = tcp::Config { reuse_port, ..self.rings.tcp_config(ring, &socket.tcp, (None, u16::MAX)).into_owned() };
                 self.rings.at_mut(ring).ring.tcp_listen(local, usize::try_from(socket.backlog).unwrap_or(1), &config)
             }
-            Protocol::Udp => self.rings.at_mut(ring).ring.udp_open(local, &socket.udp),
+            Protocol::Udp => {
+                let options = self.rings.udp_options(ring, &socket.udp);
+                self.rings.at_mut(ring).ring.udp_open(local, &options)
+            }
         }
     }
 

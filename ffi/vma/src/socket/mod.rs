@@ -22,6 +22,7 @@ pub(crate) mod ports;
 pub(crate) mod rare;
 pub(crate) mod refused;
 pub(crate) mod routes;
+pub(crate) mod shared_ports;
 mod sharing;
 mod six;
 pub(crate) mod special;
@@ -107,6 +108,8 @@ pub(crate) struct Socket {
     pub(crate) others: Vec<flows::Flow>,
     /// It has none on interfaces: other processes have it too, other sockets may have its address, or it goes by other routes than most.
     pub(crate) stays_within: bool,
+    /// Others may come to have its address, and none has.
+    pub(crate) is_alone_at_port: bool,
     /// O_NONBLOCK, which duplicates share as they do in the kernel.
     pub(crate) nonblocking: bool,
     /// SO_RCVTIMEO; `None` waits for ever.
@@ -212,6 +215,7 @@ impl Socket {
             flow_at: address::any(family).ip(),
             others: Vec::new(),
             stays_within: false,
+            is_alone_at_port: false,
             nonblocking,
             receive_timeout: None,
             send_timeout: None,

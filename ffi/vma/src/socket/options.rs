@@ -12,6 +12,7 @@ use libc::socklen_t;
 use ringway_host::numbers;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
+use ringway_stack::ring::UdpOptions;
 use ringway_stack::tcp;
 
 use super::address::Raw;
@@ -215,7 +216,10 @@ unsafe fn set_one(
     let shares = level == libc::SOL_SOCKET
         && matches!(name, libc::SO_REUSEPORT | libc::SO_REUSEADDR)
         && offload.sockets.find(key).is_some_and(Socket::shares_address);
-    if shares || device == Device::Local || is_route(level, name) && argument.int() != 0 {
+    if shares && offload.may_come_to_share(key) {
+        offload.look_at_port_of(key);
+        offload.fit_flows(key);
+    } else if shares || device == Device::Local || is_route(level, name) && argument.int() != 0 {
         offload.keep_within(key);
     }
     if let Some(former) = former {
@@ -572,7 +576,14 @@ fn push(offload: &mut Offload, process: &Process, key: Key) {
                 let of_socket = offload.rings.tcp_config(id.ring, &socket.tcp, (socket.peer, socket.path_mtu));
                 offload.rings.of_mut(id).tcp_configure(process.now(), id, |config| config.clone_from(&of_socket))
             }
-            Protocol::Udp => offload.rings.of_mut(id).udp_configure(id, |options| *options = socket.udp),
+            Protocol::Udp => {
+                // (On an interface nobody shares a flow's address, but for a group's, whose members all do.)
+                let is_there = offload.rings.interfaces.contains(id.ring);
+                offload.rings.of_mut(id).udp_configure(id, |options| {
+                    let (reuse, cookie) = if is_there { (options.reuse, options.cookie) } else { (socket.udp.reuse, socket.udp.cookie) };
+                    *options = UdpOptions { reuse, cookie, ..socket.udp };
+                })
+            }
         };
         if let Err(error) = result {
             tracing::debug!("an option was not taken by the ring: {error}");

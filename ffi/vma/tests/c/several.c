@@ -4,6 +4,8 @@
  *   several named ADDRESS PORT    asks by which link it came (IP_PKTINFO)
  *   several sent ADDRESS PORT     sends, and takes what comes back
  *   several warm ADDRESS PORT     sends nothing (VMA_SND_FLAGS_DUMMY)
+ *   several reused ADDRESS PORT   has the address by SO_REUSEADDR, reads what comes at first, says that it is ready, and reads the rest when its input ends
+ *   several newcomer ADDRESS PORT has it by SO_REUSEADDR too, and reads as much
  *   several newest ADDRESS PORT   two sockets have the address by SO_REUSEADDR: the last has all
  *   several spread ADDRESS PORT   two have it by SO_REUSEPORT, one of which shares it when it is bound already: each has some
  *   several within ADDRESS PORT   is bound to the loopback: nothing that comes by an interface is its, and none leads there
@@ -144,6 +146,31 @@ static void counted(const int fds[2], int got[2]) {
     }
 }
 
+static void take(int fd, int count) {
+    char bytes[8];
+    for (; count > 0; count--) {
+        await(fd);
+        CHECK(recv(fd, bytes, sizeof bytes, 0) >= 0);
+    }
+}
+
+static void reused(void) {
+    char byte;
+    int fd = opened(SO_REUSEADDR);
+    MUST(bind(fd, SA(to), to_len));
+    take(fd, SPRAYED);
+    MUST(write(1, "ready\n", 6));
+    CHECK(read(0, &byte, 1) == 0);
+    take(fd, 2 * SPRAYED);
+    CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+}
+
+static void newcomer(void) {
+    int fd = opened(SO_REUSEADDR);
+    MUST(bind(fd, SA(to), to_len));
+    take(fd, SPRAYED);
+}
+
 static void newest(void) {
     int fds[2] = {opened(SO_REUSEADDR), opened(SO_REUSEADDR)}, got[2] = {0};
     MUST(bind(fds[0], SA(to), to_len));
@@ -196,9 +223,10 @@ int main(int argc, char **argv) {
     static const struct {
         const char *word;
         void (*what)(void);
-    } all[] = {{"lent", lent}, {"named", named}, {"sent", sent}, {"warm", warm}, {"newest", newest}, {"spread", spread}, {"within", within}, {"child", child}};
+    } all[] = {{"lent", lent}, {"named", named}, {"sent", sent}, {"warm", warm}, {"reused", reused}, {"newcomer", newcomer},
+                {"newest", newest}, {"spread", spread}, {"within", within}, {"child", child}};
     vma = vma_get_api();
-    if (argc != 4 || vma == NULL) {
+    if (argc != 4 || (vma == NULL && strcmp(argv[1], "newcomer") != 0)) {
         printf("usage: several WORD ADDRESS PORT, with the library\n");
         return 1;
     }

@@ -69,6 +69,13 @@ impl Cable {
         Self::preloaded(&self.several, arguments, environment)
     }
 
+    /// The same at our end, on the kernel.
+    pub(crate) fn kernels(&self, arguments: &[&str]) -> Running {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&self.several).args(arguments);
+        Running::start(command)
+    }
+
     /// Starts a program at our end, with more in its environment.
     pub(crate) fn preloaded(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = Command::new("timeout");

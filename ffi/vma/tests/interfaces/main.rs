@@ -200,6 +200,38 @@ fn the_kernel_shares_out_what_comes_for_an_address_that_several_sockets_have() {
     });
 }
 
+/// As most servers have it, so that they can be started again at once.
+#[test]
+fn an_address_that_others_may_share_is_the_rings_until_one_does() {
+    on_cable(|cable| {
+        for [here, _] in ENDS {
+            let spray = || cable.there(&["spray", here, PORT]).join().expect("the kernel's program");
+            // (The kernel is asked who has the port four times a second.)
+            let is_noticed = || std::thread::sleep(Duration::from_millis(700));
+            let mut receiver = cable.several(&["reused", here, PORT], &[]);
+            cable.await_sockets(true, "udp", " 07 ", 1);
+            is_noticed();
+            let before = kernels();
+            spray();
+            receiver.await_ready();
+            spray();
+            assert_eq!(kernels()[1], before[1], "all of it came by the ring");
+
+            let newcomer = cable.kernels(&["newcomer", here, PORT]);
+            cable.await_sockets(true, "udp", " 07 ", 2);
+            is_noticed();
+            spray();
+            newcomer.ends_well();
+            is_noticed();
+            let before = kernels();
+            spray();
+            assert_eq!(kernels()[1], before[1], "and so it does again");
+            receiver.close_input();
+            receiver.ends_well();
+        }
+    });
+}
+
 #[test]
 fn a_socket_that_is_bound_to_the_loopback_receives_nothing_that_comes_by_an_interface() {
     on_cable(|cable| {
