@@ -16,7 +16,13 @@
 
 pub mod config;
 pub mod options;
+mod sockets;
+mod stream;
+#[cfg(test)]
+mod tests;
 pub mod wire;
 
 pub use config::{Host, Settings, Sizes};
 pub use options::{OptionName, OptionValue, Options};
+pub use sockets::{SocketId, Sockets};
+pub use stream::{Mapping, OpenError, Shutdown, Stream};
