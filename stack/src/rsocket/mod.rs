@@ -7,7 +7,7 @@
 //!
 //! - [`wire`]: what peers say to each other, as bytes
 //! - [`config`]: sizes, their defaults and limits; [`options`]: what programs set and get
-//! - `stream`, `datagram`, `sockets`: see above
+//! - `stream`, `datagrams`, `sockets`: see above
 //!
 //! A peer is a stranger: it can say anything, and write anything into the memory that it was given the keys of. Everything that comes from it is held
 //! against what it was granted, and what does not fit ends the connection.
@@ -15,6 +15,7 @@
 //! What it leaves out: urgent data, which rsockets have none of, and paths that a program chooses (RDMA_ROUTE is kept, and not used).
 
 pub mod config;
+mod datagrams;
 pub mod options;
 mod sockets;
 mod stream;
@@ -23,6 +24,7 @@ mod tests;
 pub mod wire;
 
 pub use config::{Host, Settings, Sizes};
+pub use datagrams::{Datagrams, UdpDatagram};
 pub use options::{OptionName, OptionValue, Options};
 pub use sockets::{SocketId, Sockets};
 pub use stream::{Mapping, OpenError, Shutdown, Stream};

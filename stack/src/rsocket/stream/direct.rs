@@ -7,6 +7,7 @@ use super::send::Transfers;
 use super::{State, Stream};
 use crate::device::messages::{Access, Memory, Messages, Region};
 use crate::error::Error;
+use crate::rsocket::config::TARGET_ENTRIES;
 use crate::rsocket::wire::{IomapEntry, Message, TargetSge};
 use crate::time::Instant;
 
@@ -84,7 +85,7 @@ impl Stream {
     /// [`Error::WouldBlock`]: there is no room for that; why the connection failed.
     pub(super) fn send_mappings<D: Messages>(&mut self, now: Instant, device: &mut D) -> Result<(), Error> {
         while let Some(mapping) = self.direct.untold.front().copied() {
-            if !self.may_send(now, device)? {
+            if !self.may_send(now, device) {
                 return Err(self.check_writable().err().unwrap_or(Error::WouldBlock));
             }
             let (Some(peer), Some(index)) = (self.peer, mapping.index) else { return Ok(()) };
@@ -106,9 +107,11 @@ impl Stream {
     /// The peer's mapping that covers `offset`, as the peer wrote it into our table.
     fn mapping_at<D: Messages>(&self, device: &D, offset: u64) -> Option<(Target, u32)> {
         let memory = device.memory(self.tables.key)?;
+        // The table follows that of targets.
+        let behind = u64::from(TARGET_ENTRIES) * TargetSge::LEN as u64;
         let entries = (0..u64::from(self.sizes.iomap)).map(|index| {
             let mut bytes = [0; IomapEntry::LEN];
-            memory.read(super::super::config::TARGET_ENTRIES as u64 * TargetSge::LEN as u64 + index * IomapEntry::LEN as u64, &mut bytes);
+            memory.read(behind + index * IomapEntry::LEN as u64, &mut bytes);
             IomapEntry::parse(&bytes, self.host.order)
         });
         let (entry, left) = entries.filter_map(|entry| Some((entry, entry.covers(offset)?))).next()?;
@@ -127,7 +130,7 @@ impl Stream {
         let (mut done, mut transfers, mut is_blocked) = (0, Transfers::new(), false);
         while done < bytes.len() {
             let Some(at) = offset.checked_add(done as u64) else { break };
-            if !self.may_send(now, device)? {
+            if !self.may_send(now, device) {
                 is_blocked = true;
                 break;
             }

@@ -1,7 +1,7 @@
 //! Requests to the send queue. Each says in its number what it was, so that its completion needs no other memory.
 
 use super::Stream;
-use crate::device::messages::{Data, Messages, SendOp, SendWr, Sge};
+use crate::device::messages::{Data, Memory, Messages, SendOp, SendWr, Sge};
 use crate::error::Error;
 use crate::rsocket::config::CONTROL_SLOTS;
 use crate::rsocket::wire::{Message, TargetSge};
@@ -111,7 +111,6 @@ impl Stream {
 
     /// Copies bytes into the send buffer's region.
     pub(super) fn write_local<D: Messages>(&self, device: &mut D, offset: u64, bytes: &[u8]) {
-        use crate::device::messages::Memory;
         if let Some(memory) = device.memory_mut(self.send_buffer.key) {
             memory.write(offset, bytes);
         }

@@ -85,7 +85,7 @@ impl Stream {
         self.send_mappings(now, device)?;
         let (mut done, mut transfers) = (0, Transfers::new());
         while done < bytes.len() {
-            if !self.may_send(now, device)? {
+            if !self.may_send(now, device) {
                 break;
             }
             self.take_target(device);
@@ -99,18 +99,13 @@ impl Stream {
         if done == 0 && !bytes.is_empty() { Err(self.check_writable().err().unwrap_or(Error::WouldBlock)) } else { Ok(done) }
     }
 
-    /// Whether a message can go now, perhaps after another look at what completed.
-    pub(super) fn may_send<D: Messages>(&mut self, now: Instant, device: &mut D) -> Result<bool, Error> {
-        if self.writable && self.can_send(device) {
-            return Ok(true);
+    /// Whether a message can go now, perhaps after another look at what completed. If the connection has ended meanwhile, what went before is not undone: the next
+    /// call says so.
+    pub(super) fn may_send<D: Messages>(&mut self, now: Instant, device: &mut D) -> bool {
+        if !(self.writable && self.can_send(device)) {
+            self.poll(now, device);
         }
-        self.poll(now, device);
-        match self.check_writable() {
-            Ok(()) => Ok(self.can_send(device)),
-            Err(Error::WouldBlock) => Ok(false),
-            // What went before is not undone: the next call says so.
-            Err(_) => Ok(false),
-        }
+        self.writable && self.can_send(device)
     }
 
     fn send_piece<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<(), Error> {

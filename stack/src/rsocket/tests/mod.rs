@@ -3,6 +3,7 @@
 mod campaign;
 mod closing;
 mod connecting;
+mod datagrams;
 mod direct;
 mod hostile;
 mod pair;
