@@ -1,8 +1,7 @@
 //! The Device contract: what a NIC, a shared-memory segment or the simulator owes the stack.
 //!
 //! A [`Device`] is a card: it opens rings and steers flows to them. [`Queues`] are one ring's: frames go through them. Beside this
-//! *packet plane* a device may have a *message plane* (queue pairs as verbs has them; it comes with its first devices), and says
-//! so in [`Capabilities`]. Asking for what it lacks is [`Unsupported`], never a silent no.
+//! *packet plane* a device may have a *message plane* ([`messages`]: queue pairs as verbs has them), and says so in [`Capabilities`]. Asking for what it lacks is [`Unsupported`], never a silent no.
 //!
 //! The contract is written for the card. Queues, buffers and doorbells cost something there, so frames are polled in
 //! batches into storage that is used again ([`RxBatch`]), sends are only handed to the hardware by [`Queues::doorbell`],
@@ -15,6 +14,7 @@ mod completion;
 mod cyclic;
 mod lend;
 mod memory;
+pub mod messages;
 mod queues;
 mod rule;
 mod rx;

@@ -3,6 +3,6 @@
 const CAPTURE: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/data/rsocket-rxe-rstream-riostream.pcap"));
 
 /// The frames in order.
-pub(super) fn frames() -> impl Iterator<Item = &'static [u8]> {
+pub(crate) fn frames() -> impl Iterator<Item = &'static [u8]> {
     crate::capture::frames(CAPTURE)
 }

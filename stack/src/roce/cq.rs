@@ -3,15 +3,7 @@
 use std::collections::VecDeque;
 
 use super::work::{Completion, Status};
-
-/// What wakes a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arm {
-    /// The next completion.
-    Next,
-    /// The next one whose sender asked for an event, or that failed.
-    Solicited,
-}
+pub use crate::device::messages::Arm;
 
 /// A completion queue.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use super::qp::{Context, Events, Modify, ModifyError, Mtu, Qp, QpConfig, State, 
 use super::slab::Slab;
 use super::ud::Unreceived;
 use super::work::{Completion, PostError, SGES_MAX, SendWr, Sge};
+pub use crate::device::messages::CreateError;
 use crate::time::Instant;
 
 /// What queue pairs have in common.
@@ -30,6 +31,9 @@ impl Default for Tuning {
         Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024 }
     }
 }
+
+/// Addresses of regions that ask for none begin here.
+const ADDRESS_MIN: u64 = 0x1000_0000_0000;
 
 /// An adapter's limits.
 #[derive(Clone, Copy, Debug)]
@@ -52,23 +56,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { qps: 16_384, cqs: 16_384, regions: 65_534, cq_depth: 32_767, wrs: 16_384, inline: 512 }
     }
-}
-
-/// Why something was not made or unmade. The program is at fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CreateError {
-    /// A number is above the adapter's limits, or zero where that makes no sense.
-    #[error("out of the adapter's limits")]
-    Limit,
-    /// There are as many as there can be.
-    #[error("no room for one more")]
-    Full,
-    /// It names what does not exist.
-    #[error("no such object")]
-    Missing,
-    /// Something still uses it.
-    #[error("still in use")]
-    InUse,
 }
 
 /// Packets that came and were of no use.
@@ -103,6 +90,8 @@ pub struct Hca<M> {
     ready: VecDeque<u32>,
     timers: BTreeSet<(Instant, u32)>,
     next_pd: u32,
+    /// Where the next region begins that asks for no address of its own.
+    pub(super) next_address: u64,
     /// IPv4's identification of the next packet.
     ip_id: u16,
     dropped: Dropped,
@@ -121,9 +110,18 @@ impl<M: Memory> Hca<M> {
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
             next_pd: 1,
+            next_address: ADDRESS_MIN,
             ip_id: 0,
             dropped: Dropped::default(),
         }
+    }
+
+    pub(super) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(super) const fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     /// A protection domain of its own.

@@ -9,30 +9,33 @@
 //! - [`mad`]: management datagrams of connection management, and RDMA-CM's private data
 //! - [`cm`]: connection management
 //! - [`memory`], [`work`], [`qp`]: what a program deals with
+//! - [`Node`]: adapter and connection management in one, as a program of RDMA-CM sees them; `messages`: the adapter as the contract has it
 //! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
 //!
 //! What it leaves out: unreliable connections, shared receive queues, memory windows, path migration, multicast, and congestion control.
 
 mod bytes;
 #[cfg(test)]
-mod capture;
+pub(crate) mod capture;
 pub mod cm;
 mod cq;
 mod gsi;
 mod hca;
 pub mod mad;
 pub mod memory;
+mod messages;
+mod node;
 pub mod packet;
-pub mod psn;
 pub mod qp;
 pub mod rc;
 mod slab;
 #[cfg(test)]
 mod tests;
 mod ud;
-pub mod work;
 
+pub use crate::device::messages::{psn, work};
 pub use cq::Arm;
 pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
 pub use hca::{CreateError, Dropped, Hca, Limits, Tuning};
+pub use node::{Node, NodeConfig};
 pub use ud::GRH_LEN;

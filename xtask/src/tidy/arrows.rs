@@ -10,7 +10,7 @@ use super::numbered;
 const STACK: &str = "stack/src";
 
 /// A module, and those that it may name. What is not here has not been given its place yet.
-const MAY_NAME: [(&str, &[&str]); 20] = [
+const MAY_NAME: [(&str, &[&str]); 21] = [
     ("addr", &[]),
     // (For tests alone.)
     ("capture", &[]),
@@ -28,7 +28,9 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     ("device", &["addr", "offload", "time"]),
     ("raw", &["device", "mutants", "time"]),
     ("cyclic", &["device", "error", "mutants", "offload", "time", "wire"]),
-    ("roce", &["capture", "time", "wire"]),
+    ("roce", &["capture", "device", "time", "wire"]),
+    // (Adapters, and the capture, are for its tests.)
+    ("rsocket", &["capture", "device", "error", "flow", "roce", "time"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),
     ("ring", &["addr", "cyclic", "device", "error", "flow", "marks", "mld", "mutants", "offload", "tcp", "time", "timer", "wire"]),
     // (Frames, and kinds of devices, are for the devices of its tests.)

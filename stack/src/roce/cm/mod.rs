@@ -18,6 +18,7 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
+pub use crate::device::messages::{CmError, ConnectionId};
 pub use connect::{Accept, Connect};
 
 use core::time::Duration;
@@ -55,27 +56,6 @@ impl Default for Config {
     fn default() -> Self {
         Self { ca_guid: 0, connections_max: 16_384, response_timeout: 20, retries: 15 }
     }
-}
-
-/// A connection's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConnectionId(u32);
-
-/// Why a call was refused. The program is at fault, except for the limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CmError {
-    /// There are as many connections as there can be.
-    #[error("no room for one more connection")]
-    Full,
-    /// There is no such connection, or service.
-    #[error("no such connection")]
-    Missing,
-    /// Its state does not allow it.
-    #[error("the connection's state does not allow it")]
-    State,
-    /// Somebody listens there already.
-    #[error("service in use")]
-    InUse,
 }
 
 /// What a program is to know.

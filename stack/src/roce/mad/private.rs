@@ -3,21 +3,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+pub use crate::device::messages::PortSpace;
 use crate::wire::ParseError;
 
 /// Bytes of the header that comes before the program's private data in REQ and SIDR_REQ.
 pub const HEADER_LEN: usize = 36;
 /// Bytes that are left for the program in a REQ.
 pub const REQUEST_LEN_MAX: usize = super::Request::PRIVATE_LEN - HEADER_LEN;
-
-/// RDMA-CM's port spaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PortSpace {
-    /// RDMA_PS_TCP: connections.
-    Tcp,
-    /// RDMA_PS_UDP: datagrams.
-    Udp,
-}
 
 /// Annex A11's prefix, and the port space as Linux has it: 0x0106 and 0x0111.
 const PREFIX: u64 = 0x0000_0000_0100_0000;

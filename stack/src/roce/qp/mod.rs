@@ -3,13 +3,13 @@
 mod modify;
 mod queues;
 
-use bitflags::bitflags;
-
-pub use modify::{Modify, ModifyError, Peer, RD_ATOMIC_MAX, Sending};
+pub use modify::RD_ATOMIC_MAX;
 pub(super) use queues::{RecvQueue, SendQueue, SendWqe, Started};
 
+pub use crate::device::messages::{Modify, ModifyError, Mtu, Peer, QpConfig, QpEvents as Events, Sending, State, Transport};
+
 use super::cq::{CompletionQueue, Pushed};
-use super::memory::{Access, Memory, Pd, Regions};
+use super::memory::{Access, Memory, Regions};
 use super::packet::PKEY_DEFAULT;
 use super::psn::Psn;
 use super::rc::{Requester, Responder};
@@ -17,107 +17,12 @@ use super::slab::Slab;
 use super::work::{Completion, Opcode, PostError, SendOp, SendWr, Sge, Status};
 use crate::time::Instant;
 
-/// What a queue pair speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Reliable connection.
-    Rc,
-    /// Unreliable datagrams.
-    Ud,
-}
-
-/// A queue pair's state (IBTA spec, s10.3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Made, or made anew.
-    Reset,
-    /// Receives can be posted.
-    Init,
-    /// Ready to receive.
-    Rtr,
-    /// Ready to send.
-    Rts,
-    /// What was begun is sent, and no more.
-    Sqd,
-    /// The send queue failed; receiving goes on. Of UD alone.
-    Sqe,
-    /// It failed.
-    Err,
-}
-
-/// The path MTU: bytes of payload in a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mtu {
-    /// 256 bytes.
-    B256 = 1,
-    /// 512 bytes.
-    B512 = 2,
-    /// 1024 bytes.
-    B1024 = 3,
-    /// 2048 bytes.
-    B2048 = 4,
-    /// 4096 bytes.
-    B4096 = 5,
-}
-
 impl Mtu {
-    /// All, the smallest first.
-    pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
-
-    /// In bytes.
-    #[inline]
-    pub const fn bytes(self) -> u32 {
-        128 << self as u32
-    }
-
-    /// The one with that number on the wire.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|mtu| *mtu as u8 == code)
-    }
-
     /// The largest one that fits into IP packets of `ip_mtu` bytes with the longest headers, as rxe computes it.
     pub fn fitting(ip_mtu: usize) -> Option<Self> {
         let room = ip_mtu.checked_sub(super::packet::datagram::OVERHEAD_MAX)?;
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() as usize <= room)
     }
-}
-
-bitflags! {
-    /// What happened to a queue pair beside completions (`enum ibv_event_type`).
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Events: u8 {
-        /// A packet came before it was made ready to send.
-        const COMMUNICATION_ESTABLISHED = 1;
-        /// What was begun is done, and it rests.
-        const SEND_QUEUE_DRAINED = 2;
-        /// The peer's request was refused for its form.
-        const REQUEST_ERROR = 4;
-        /// The peer's request was refused for the memory that it named.
-        const ACCESS_ERROR = 8;
-        /// It failed: one of its own receives, or its completion queue.
-        const FATAL = 16;
-    }
-}
-
-/// What a queue pair is made with.
-#[derive(Clone, Copy, Debug)]
-pub struct QpConfig {
-    /// What it speaks.
-    pub transport: Transport,
-    /// Whose memory it reaches.
-    pub pd: Pd,
-    /// Where sends complete.
-    pub send_cq: u32,
-    /// Where receives complete.
-    pub recv_cq: u32,
-    /// The most sends that are not completed.
-    pub send_depth: usize,
-    /// The most receives that are not completed.
-    pub recv_depth: usize,
-    /// The most pieces of memory in one request; at most [`super::work::SGES_MAX`].
-    pub sges_max: usize,
-    /// The most inline bytes.
-    pub inline_max: usize,
 }
 
 /// What an event of a queue pair touches beside itself.

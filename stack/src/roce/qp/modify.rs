@@ -1,103 +1,11 @@
 //! From state to state (IBTA spec, volume 1, s10.3.1 and table 91).
 
-use super::{Context, Events, Mtu, Qp, State, Transport};
+use super::{Context, Events, Modify, ModifyError, Peer, Qp, Sending, State, Transport};
 use crate::roce::memory::{Access, Memory};
-use crate::roce::packet::datagram::Path;
-use crate::roce::psn::Psn;
 use crate::roce::rc::{Requester, Responder};
 
 /// The most reads and atomics at once that a peer can be promised.
 pub const RD_ATOMIC_MAX: u8 = 128;
-
-/// What to become, with the attributes that this takes.
-#[derive(Clone, Copy, Debug)]
-pub enum Modify {
-    /// From every state: as if new.
-    Reset,
-    /// RESET or INIT to INIT.
-    Init {
-        /// What peers may do; of RC.
-        access: Access,
-        /// The key that datagrams must have; of UD.
-        qkey: u32,
-    },
-    /// INIT to RTR, of RC.
-    Rtr(Peer),
-    /// INIT to RTR, of UD.
-    RtrDatagram,
-    /// RTR to RTS, of RC.
-    Rts(Sending),
-    /// RTR to RTS, of UD.
-    RtsDatagram {
-        /// The first packet's number.
-        sq_psn: Psn,
-    },
-    /// SQD or SQE to RTS.
-    Resume,
-    /// RTR or RTS: what peers may do, and how long they wait if there is no receive; stays in its state.
-    Update {
-        /// As in [`Modify::Init`].
-        access: Option<Access>,
-        /// As in [`Peer`].
-        min_rnr_timer: Option<u8>,
-    },
-    /// RTS to SQD.
-    Sqd,
-    /// From every state but RESET.
-    Err,
-}
-
-/// What is known of RC's peer.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer {
-    /// How to get there.
-    pub path: Path,
-    /// Bytes of payload in a packet.
-    pub mtu: Mtu,
-    /// Its queue pair; 24 bits.
-    pub dest_qp: u32,
-    /// The number of its first packet.
-    pub rq_psn: Psn,
-    /// How many reads and atomics of its own it may have at once.
-    pub max_dest_rd_atomic: u8,
-    /// How long it is to wait if there is no receive; 5 bits ([`crate::roce::rc::rnr_wait`]).
-    pub min_rnr_timer: u8,
-}
-
-/// How to send.
-#[derive(Clone, Copy, Debug)]
-pub struct Sending {
-    /// The first packet's number.
-    pub sq_psn: Psn,
-    /// How long to wait for an acknowledgment: 4.096 us * 2^v; 5 bits; zero: for ever.
-    pub timeout: u8,
-    /// How often to send again without an answer; 3 bits.
-    pub retry_count: u8,
-    /// How often to send again if there was no receive; 7: for ever.
-    pub rnr_retry: u8,
-    /// How many reads and atomics to have at once.
-    pub max_rd_atomic: u8,
-}
-
-impl Default for Sending {
-    fn default() -> Self {
-        Self { sq_psn: Psn::default(), timeout: 14, retry_count: 7, rnr_retry: 7, max_rd_atomic: 1 }
-    }
-}
-
-/// Why a queue pair did not change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ModifyError {
-    /// There is no such queue pair.
-    #[error("no such queue pair")]
-    NoQp,
-    /// There is no such transition, or not for this transport.
-    #[error("no such transition")]
-    Transition,
-    /// An attribute is out of its range.
-    #[error("an attribute is out of range")]
-    Attribute,
-}
 
 impl Qp {
     /// Changes the state.

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::packet::datagram::Path;
+use super::path::Path;
 
 /// The most pieces of memory in one work request.
 pub const SGES_MAX: usize = 8;
@@ -20,7 +20,7 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-pub(super) type Sges = ArrayVec<Sge, SGES_MAX>;
+pub(crate) type Sges = ArrayVec<Sge, SGES_MAX>;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +81,16 @@ pub enum SendOp {
 
 impl SendOp {
     /// Whether the peer answers with data, of which it only prepares for so many at once.
-    pub(super) const fn is_read_or_atomic(&self) -> bool {
+    pub(crate) const fn is_read_or_atomic(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
     /// Whether it takes a receive of the peer's.
-    pub(super) const fn takes_receive(&self) -> bool {
+    pub(crate) const fn takes_receive(&self) -> bool {
         matches!(self, Self::Send { .. } | Self::Write { immediate: Some(_), .. })
     }
 
-    pub(super) const fn opcode(&self) -> Opcode {
+    pub(crate) const fn opcode(&self) -> Opcode {
         match self {
             Self::Send { .. } | Self::Datagram { .. } => Opcode::Send,
             Self::Write { .. } => Opcode::Write,

@@ -1,0 +1,115 @@
+//! Connection management as RDMA-CM has it: peers are found by IP address and port, and a queue pair is ready when its connection is.
+
+use core::net::{IpAddr, SocketAddr};
+
+use arrayvec::ArrayVec;
+
+use super::{Messages, Mtu, Path};
+use crate::time::Instant;
+
+/// Bytes of private data at most: those of an InfiniBand reply.
+pub const PRIVATE_DATA_MAX: usize = 196;
+
+/// What a peer's program says as the connection is made. Zeros may follow what was sent: lengths say nothing.
+pub type PrivateData = ArrayVec<u8, PRIVATE_DATA_MAX>;
+
+/// RDMA-CM's port spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PortSpace {
+    /// RDMA_PS_TCP: connections.
+    Tcp,
+    /// RDMA_PS_UDP: datagrams.
+    Udp,
+}
+
+/// A connection's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId(pub u32);
+
+/// Why a call was refused. The program is at fault, except for the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CmError {
+    /// There are as many connections as there can be.
+    #[error("no room for one more connection")]
+    Full,
+    /// There is no such connection, or service.
+    #[error("no such connection")]
+    Missing,
+    /// Its state does not allow it.
+    #[error("the connection's state does not allow it")]
+    State,
+    /// Somebody listens there already.
+    #[error("service in use")]
+    InUse,
+    /// No address of this machine leads there.
+    #[error("no route")]
+    Unroutable,
+    /// More private data than there is room for.
+    #[error("too much private data")]
+    TooLong,
+}
+
+/// Somebody asks for a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncomingRequest {
+    /// Whom it asks: an address of ours, and the port that is listened at.
+    pub local: SocketAddr,
+    /// Who asks.
+    pub remote: SocketAddr,
+    /// What it says.
+    pub private_data: PrivateData,
+}
+
+/// What a program is to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionEvent {
+    /// It is to be accepted or rejected.
+    Request(Box<IncomingRequest>),
+    /// The connection stands. The active side gets what the passive one said, the passive side nothing.
+    Established(PrivateData),
+    /// The peer, or its connection management, said no.
+    Rejected,
+    /// There was no answer.
+    Unreachable,
+    /// It is over, by either side.
+    Disconnected,
+}
+
+/// Connection management above a message plane. A queue pair is the program's to make, and to put into INIT; from there on to RTS it goes as its connection does.
+pub trait Connections: Messages {
+    /// The way to `to`, and how much of a message goes into one packet there; from `from`, if that is given.
+    fn path(&self, from: Option<IpAddr>, to: IpAddr) -> Option<(Path, Mtu)>;
+
+    /// Listens at a port; of an unspecified address: at all that are ours. `backlog` requests may wait for an answer.
+    ///
+    /// # Errors
+    /// [`CmError::InUse`].
+    fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<(), CmError>;
+
+    /// Listens no more. Requests that wait stay to be answered.
+    fn unlisten(&mut self, port: u16);
+
+    /// Asks for a connection of `qp` to `to`. An unspecified address in `from` is chosen by the route.
+    ///
+    /// # Errors
+    /// [`CmError`].
+    fn connect(&mut self, now: Instant, qp: u32, from: SocketAddr, to: SocketAddr, private_data: &[u8]) -> Result<ConnectionId, CmError>;
+
+    /// Agrees to a request, with `qp`, which can send and receive from now on.
+    ///
+    /// # Errors
+    /// [`CmError::State`]: it is not a request that waits, or no such queue pair; [`CmError::TooLong`].
+    fn accept(&mut self, now: Instant, id: ConnectionId, qp: u32, private_data: &[u8]) -> Result<(), CmError>;
+
+    /// Refuses a request.
+    fn reject(&mut self, now: Instant, id: ConnectionId);
+
+    /// The queue pair of a connection that was accepted got a message, which says as much as that the connection stands.
+    fn on_communication(&mut self, id: ConnectionId);
+
+    /// Lets go of a connection: whatever its state, it ends, and there are no more events of it.
+    fn destroy(&mut self, now: Instant, id: ConnectionId);
+
+    /// What happened next.
+    fn poll_connection(&mut self) -> Option<(ConnectionId, ConnectionEvent)>;
+}

@@ -1,0 +1,139 @@
+//! What a program asks for.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Node, Pending};
+use crate::device::messages::{CmError, ConnectionEvent, ConnectionId, Connections, Mtu, Path};
+use crate::roce::cm::{Accept, Connect};
+use crate::roce::mad::private::{HEADER_LEN, IpHeader, REQUEST_LEN_MAX};
+use crate::roce::mad::{Reject, RejectReason, Reply, Request};
+use crate::roce::memory::Memory;
+use crate::roce::packet::datagram::Addresses;
+use crate::roce::psn::Psn;
+use crate::roce::qp::{Modify, Peer, Sending};
+use crate::time::Instant;
+
+/// How often packets are sent again, and after how many waits for a receive a connection fails: 7 is for ever (rsockets counts on it).
+const RETRIES: u8 = 7;
+const RNR_RETRIES: u8 = 7;
+
+impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
+    fn path(&self, from: Option<IpAddr>, to: IpAddr) -> Option<(Path, Mtu)> {
+        let is_ours = |ip: &IpAddr| self.config.addresses.contains(ip);
+        let from = match from.filter(|ip| !ip.is_unspecified()) {
+            Some(ip) => Some(ip).filter(is_ours)?,
+            None => self.config.addresses.iter().copied().find(|ip| ip.is_ipv4() == to.is_ipv4())?,
+        };
+        let flow = match to {
+            IpAddr::V4(ip) => ip.to_bits(),
+            IpAddr::V6(ip) => ip.to_bits() as u32,
+        };
+        Some((Path::new(Addresses::new(from, to)?, flow), self.config.mtu))
+    }
+
+    fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<(), CmError> {
+        self.cm.listen(Self::service(at.port()), backlog)?;
+        self.listeners.insert(at.port(), at);
+        Ok(())
+    }
+
+    fn unlisten(&mut self, port: u16) {
+        if self.listeners.remove(&port).is_some() {
+            // It was there.
+            let _ = self.cm.unlisten(Self::service(port));
+        }
+    }
+
+    fn connect(&mut self, now: Instant, qp: u32, from: SocketAddr, to: SocketAddr, private_data: &[u8]) -> Result<ConnectionId, CmError> {
+        if private_data.len() > REQUEST_LEN_MAX {
+            return Err(CmError::TooLong);
+        }
+        let (path, mtu) = self.path(Some(from.ip()), to.ip()).ok_or(CmError::Unroutable)?;
+        let port = if from.port() == 0 { self.ephemeral_port() } else { from.port() };
+        let header = IpHeader { src: SocketAddr::new(path.addresses.src(), port), dst: to.ip() };
+        let mut private = [0; Request::PRIVATE_LEN];
+        private[..HEADER_LEN].copy_from_slice(&header.emit());
+        private[HEADER_LEN..HEADER_LEN + private_data.len()].copy_from_slice(private_data);
+        let sq_psn = self.psn();
+        let connect = Connect {
+            path,
+            service_id: Self::service(to.port()),
+            qpn: qp,
+            starting_psn: sq_psn,
+            mtu,
+            ack_timeout: self.config.ack_timeout,
+            responder_resources: 0,
+            initiator_depth: 0,
+            flow_control: true,
+            retry_count: RETRIES,
+            rnr_retry_count: RNR_RETRIES,
+            private_data: private,
+        };
+        let id = self.cm.connect(now, &connect)?;
+        self.pending.insert(id, Pending::Asked { qp, path, sq_psn });
+        Ok(id)
+    }
+
+    fn accept(&mut self, now: Instant, id: ConnectionId, qp: u32, private_data: &[u8]) -> Result<(), CmError> {
+        let Some(Pending::Waits { path, dest_qp, rq_psn, mtu }) = self.pending.get(&id).copied() else { return Err(CmError::State) };
+        let mut private = [0; Reply::PRIVATE_LEN];
+        private.get_mut(..private_data.len()).ok_or(CmError::TooLong)?.copy_from_slice(private_data);
+        let sq_psn = self.psn();
+        self.make_ready(now, qp, path, mtu, dest_qp, rq_psn, sq_psn)?;
+        let accept = Accept {
+            qpn: qp,
+            starting_psn: sq_psn,
+            responder_resources: 0,
+            initiator_depth: 0,
+            flow_control: true,
+            rnr_retry_count: RNR_RETRIES,
+            private_data: private,
+        };
+        self.pending.remove(&id);
+        self.cm.accept(now, id, &accept)
+    }
+
+    fn reject(&mut self, now: Instant, id: ConnectionId) {
+        self.pending.remove(&id);
+        // Whatever is no request that waits needs no refusal.
+        let _ = self.cm.reject(now, id, RejectReason::CONSUMER_DEFINED, [0; Reject::PRIVATE_LEN]);
+        self.cm.destroy(now, id);
+    }
+
+    fn on_communication(&mut self, id: ConnectionId) {
+        self.cm.on_communication(id);
+    }
+
+    fn destroy(&mut self, now: Instant, id: ConnectionId) {
+        self.pending.remove(&id);
+        self.cm.destroy(now, id);
+        self.events.retain(|(of, _)| *of != id);
+    }
+
+    fn poll_connection(&mut self) -> Option<(ConnectionId, ConnectionEvent)> {
+        self.events.pop_front()
+    }
+}
+
+impl<M: Memory> Node<M> {
+    /// A queue pair from INIT to RTS.
+    #[expect(clippy::too_many_arguments, reason = "they are the attributes of one transition")]
+    pub(super) fn make_ready(
+        &mut self,
+        now: Instant,
+        qp: u32,
+        path: Path,
+        mtu: Mtu,
+        dest_qp: u32,
+        rq_psn: Psn,
+        sq_psn: Psn,
+    ) -> Result<(), CmError> {
+        let peer = Peer { path, mtu, dest_qp, rq_psn, max_dest_rd_atomic: 0, min_rnr_timer: self.config.min_rnr_timer };
+        let timeout = self.config.ack_timeout;
+        let sending = Sending { sq_psn, timeout, retry_count: RETRIES, rnr_retry: RNR_RETRIES, max_rd_atomic: 0 };
+        for modify in [Modify::Rtr(peer), Modify::Rts(sending)] {
+            self.hca.modify_qp(now, qp, &modify).map_err(|_| CmError::State)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! A machine with one adapter and connection management over it: what the kernel's rdma_cm and librdmacm are to a card. An IP packet comes in, IP packets go
+//! out, and queue pairs become ready as their connections do.
+//!
+//! - `connections`: what a program asks for
+//! - `events`: what comes of it
+//! - `plane`: the adapter's message plane, as it is
+
+mod connections;
+mod events;
+mod plane;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use super::cm::{self, Cm, ConnectionId};
+use super::hca::{Hca, Limits, Tuning};
+use super::memory::Memory;
+use super::packet::datagram::Path;
+use super::psn::Psn;
+use super::qp::Mtu;
+use crate::device::messages::{ConnectionEvent, PortSpace};
+use crate::time::Instant;
+
+/// The first port that is nobody's but who asks for any.
+const EPHEMERAL_MIN: u16 = 32_768;
+
+/// What a machine is like.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Its addresses, the preferred one of each family first.
+    pub addresses: Vec<IpAddr>,
+    /// The path MTU that it asks for and takes.
+    pub mtu: Mtu,
+    /// How long to wait for acknowledgments: 4.096 us * 2^v. RDMA-CM has 19, unless RDMA_OPTION_ID_ACK_TIMEOUT says otherwise.
+    pub ack_timeout: u8,
+    /// How long a peer is to wait where there is no receive; 5 bits (IBTA spec, table 45). Linux has 0, which is 655 ms; 12 is 0.64 ms.
+    pub min_rnr_timer: u8,
+    /// Connection management's.
+    pub cm: cm::Config,
+    /// The adapter's limits.
+    pub limits: Limits,
+    /// What its queue pairs have in common.
+    pub tuning: Tuning,
+}
+
+impl NodeConfig {
+    /// With this address, and what RDMA-CM has.
+    pub fn new(address: IpAddr) -> Self {
+        Self {
+            addresses: vec![address],
+            mtu: Mtu::B1024,
+            ack_timeout: 19,
+            min_rnr_timer: 12,
+            cm: cm::Config::default(),
+            limits: Limits::default(),
+            tuning: Tuning::default(),
+        }
+    }
+}
+
+/// What is known of a connection that is not ready yet.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    /// We asked: the queue pair, and the way.
+    Asked { qp: u32, path: Path, sq_psn: Psn },
+    /// The peer asked: the way back, its queue pair, its first packet's number, its path MTU.
+    Waits { path: Path, dest_qp: u32, rq_psn: Psn, mtu: Mtu },
+}
+
+/// A machine.
+#[derive(Debug)]
+pub struct Node<M> {
+    config: NodeConfig,
+    hca: Hca<M>,
+    cm: Cm,
+    /// Ports that are listened at, and for which address.
+    listeners: BTreeMap<u16, SocketAddr>,
+    pending: BTreeMap<ConnectionId, Pending>,
+    events: VecDeque<(ConnectionId, ConnectionEvent)>,
+    next_port: u16,
+    random: ChaCha8Rng,
+}
+
+impl<M: Memory> Node<M> {
+    /// Without connections. `seed` is for the numbers that strangers are not to guess.
+    pub fn new(config: NodeConfig, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        Self {
+            hca: Hca::new(config.limits, config.tuning),
+            cm: Cm::new(config.cm, random.next_u64()),
+            config,
+            listeners: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            events: VecDeque::new(),
+            next_port: EPHEMERAL_MIN,
+            random,
+        }
+    }
+
+    /// The adapter.
+    pub const fn hca(&self) -> &Hca<M> {
+        &self.hca
+    }
+
+    /// The bytes that [`Node::poll_transmit`] needs room for.
+    pub const PACKET_MAX: usize = Hca::<M>::PACKET_MAX;
+
+    /// Takes an IP packet.
+    pub fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
+        self.hca.on_packet(now, bytes);
+        while let Some(management) = self.hca.receive_management() {
+            self.cm.on_management(now, &management);
+        }
+        self.take_events(now);
+    }
+
+    /// Writes the next IP packet to `out`, which must have room for [`Node::PACKET_MAX`] bytes, and gives its length; `None` if there is none now.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        while let Some(management) = self.cm.poll_transmit() {
+            // Where there is no room it is lost, as datagrams may be; what matters is sent again.
+            self.hca.send_management(management);
+        }
+        self.hca.poll_transmit(now, out)
+    }
+
+    /// When to call [`Node::on_timer`] at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.hca.deadline(), self.cm.deadline()].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn on_timer(&mut self, now: Instant) {
+        self.hca.on_timer(now);
+        self.cm.on_timer(now);
+        self.take_events(now);
+    }
+
+    fn psn(&mut self) -> Psn {
+        Psn::new(self.random.next_u32())
+    }
+
+    /// A port for who asks for any. (Two connections may have the same: only the peer's program is told of it.)
+    fn ephemeral_port(&mut self) -> u16 {
+        let port = self.next_port;
+        self.next_port = port.checked_add(1).unwrap_or(EPHEMERAL_MIN);
+        port
+    }
+
+    fn service(port: u16) -> u64 {
+        super::mad::private::service_id(PortSpace::Tcp, port)
+    }
+}

@@ -1,0 +1,101 @@
+use core::time::Duration;
+
+use super::*;
+use crate::device::messages::{
+    Access, CmError, ConnectionEvent, Connections, Data, Messages, Modify, PrivateData, QpConfig, SendOp, SendWr, State, Status, Transport,
+};
+
+type Machine = Node<Vec<u8>>;
+
+fn machine(host: u8) -> Machine {
+    Node::new(NodeConfig::new(IpAddr::from([10, 0, 0, host])), u64::from(host))
+}
+
+fn qp(node: &mut Machine) -> (u32, u32) {
+    let pd = Messages::alloc_pd(node);
+    let cq = node.create_cq(16).unwrap();
+    let config =
+        QpConfig { transport: Transport::Rc, pd, send_cq: cq, recv_cq: cq, send_depth: 4, recv_depth: 4, sges_max: 1, inline_max: 64 };
+    let qp = node.create_qp(config).unwrap();
+    node.modify_qp(Instant::ZERO, qp, &Modify::Init { access: Access::empty(), qkey: 0 }).unwrap();
+    (qp, cq)
+}
+
+/// Carries packets to and fro until there are none, and lets a second pass.
+fn run(now: &mut Instant, nodes: &mut [Machine; 2]) {
+    let mut out = [0; Machine::PACKET_MAX];
+    let end = *now + Duration::from_secs(1);
+    loop {
+        let mut quiet = true;
+        for from in [0, 1] {
+            while let Some(len) = nodes[from].poll_transmit(*now, &mut out) {
+                quiet = false;
+                nodes[1 - from].on_packet(*now, &out[..len]);
+            }
+        }
+        if quiet {
+            let Some(at) = nodes.iter().filter_map(Machine::deadline).min().filter(|at| *at < end) else { break };
+            *now = at;
+            nodes.iter_mut().for_each(|node| node.on_timer(at));
+        }
+    }
+    *now = end;
+}
+
+fn event(node: &mut Machine) -> Option<ConnectionEvent> {
+    node.poll_connection().map(|(_, event)| event)
+}
+
+#[test]
+fn two_queue_pairs_are_ready_once_their_connection_stands() {
+    let (mut now, mut nodes) = (Instant::ZERO, [machine(1), machine(2)]);
+    let to: SocketAddr = "10.0.0.2:7471".parse().unwrap();
+    nodes[1].listen(to, 4).unwrap();
+    let (a, _) = qp(&mut nodes[0]);
+    let asked = nodes[0].connect(now, a, "0.0.0.0:0".parse().unwrap(), to, b"ask").unwrap();
+    run(&mut now, &mut nodes);
+    let Some((id, ConnectionEvent::Request(request))) = nodes[1].poll_connection() else { panic!("a request comes") };
+    assert_eq!((request.local, request.remote), (to, "10.0.0.1:32768".parse().unwrap()));
+    assert_eq!(request.private_data[..3], *b"ask");
+    let (b, b_cq) = qp(&mut nodes[1]);
+    nodes[1].post_recv(now, b, 7, &[]).unwrap();
+    nodes[1].accept(now, id, b, b"answer").unwrap();
+    assert_eq!(nodes[1].qp_state(b), Some(State::Rts));
+    run(&mut now, &mut nodes);
+    let Some(ConnectionEvent::Established(answer)) = event(&mut nodes[0]) else { panic!("it stands") };
+    assert_eq!(answer[..6], *b"answer");
+    assert_eq!(event(&mut nodes[1]), Some(ConnectionEvent::Established(PrivateData::new())));
+    let wr = SendWr::new(1, SendOp::Send { immediate: Some(5) }, Data::Inline(b""));
+    nodes[0].post_send(now, a, &wr).unwrap();
+    run(&mut now, &mut nodes);
+    let got = nodes[1].poll_cq(b_cq).expect("it arrives");
+    assert_eq!((got.id, got.status, got.immediate), (7, Status::Success, Some(5)));
+    nodes[0].destroy(now, asked);
+    run(&mut now, &mut nodes);
+    assert_eq!((event(&mut nodes[0]), event(&mut nodes[1])), (None, Some(ConnectionEvent::Disconnected)));
+}
+
+#[test]
+fn who_asks_an_address_that_is_not_listened_at_is_refused() {
+    let (mut now, mut nodes) = (Instant::ZERO, [machine(1), machine(2)]);
+    nodes[1].listen("10.0.0.9:7471".parse().unwrap(), 4).unwrap();
+    let (a, _) = qp(&mut nodes[0]);
+    for port in [7471, 7472] {
+        nodes[0].connect(now, a, "10.0.0.1:5".parse().unwrap(), SocketAddr::new([10, 0, 0, 2].into(), port), &[]).unwrap();
+        run(&mut now, &mut nodes);
+        assert_eq!(event(&mut nodes[0]), Some(ConnectionEvent::Rejected));
+        assert_eq!(event(&mut nodes[1]), None);
+    }
+}
+
+#[test]
+fn what_cannot_go_is_refused_at_once() {
+    let mut node = machine(1);
+    let (a, _) = qp(&mut node);
+    let mut connect =
+        |from: &str, to: &str, len: usize| node.connect(Instant::ZERO, a, from.parse().unwrap(), to.parse().unwrap(), &vec![0; len]).err();
+    assert_eq!(connect("0.0.0.0:0", "[::1]:5", 0), Some(CmError::Unroutable), "no address of this family");
+    assert_eq!(connect("10.0.0.7:0", "10.0.0.2:5", 0), Some(CmError::Unroutable), "not our address");
+    assert_eq!(connect("0.0.0.0:0", "10.0.0.2:5", 57), Some(CmError::TooLong));
+    assert_eq!(connect("0.0.0.0:0", "10.0.0.2:5", 56), None);
+}

@@ -1,0 +1,81 @@
+//! What is known of peers' queue pairs, and what comes and goes by the UDP socket meanwhile.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Datagrams, Received, SLOT};
+use crate::device::messages::Connections;
+use crate::error::Error;
+use crate::rsocket::wire::{ServiceHeader, ServiceOp};
+use crate::time::Instant;
+
+/// The most peers whose queue pairs are remembered; others' datagrams go by UDP.
+const PEERS_MAX: usize = 4096;
+/// The most datagrams that wait for the UDP socket.
+const TO_UDP_MAX: usize = 256;
+
+/// A datagram for the UDP socket: to whom, and its bytes.
+pub type UdpDatagram = (SocketAddr, Vec<u8>);
+
+/// Peers' queue pairs.
+#[derive(Debug, Default)]
+pub(super) struct Known(BTreeMap<SocketAddr, u32>);
+
+impl Known {
+    pub(super) fn queue_pair_of(&self, peer: SocketAddr) -> Option<u32> {
+        self.0.get(&peer).copied()
+    }
+
+    fn learn(&mut self, peer: SocketAddr, qpn: u32) {
+        if self.0.len() < PEERS_MAX || self.0.contains_key(&peer) {
+            self.0.insert(peer, qpn);
+        }
+    }
+}
+
+impl Datagrams {
+    /// The next datagram for the UDP socket to send.
+    pub fn poll_udp(&mut self) -> Option<UdpDatagram> {
+        self.to_udp.pop_front()
+    }
+
+    /// Takes a datagram that came by the UDP socket. What is none of rsockets' is dropped.
+    pub fn on_udp<D: Connections>(&mut self, now: Instant, device: &mut D, from: SocketAddr, bytes: &[u8]) {
+        let Some((header, len)) = ServiceHeader::parse(bytes).filter(|(header, _)| header.address.is_ipv4() == from.is_ipv4()) else {
+            return;
+        };
+        // Its packets come from where the datagram did, whatever else it says.
+        let Some((path, _)) = device.path(Some(self.local.ip()), from.ip()) else { return };
+        let ours = path.addresses.src();
+        let Ok(qp) = self.queue_pair(now, device, ours) else { return };
+        self.known.learn(from, header.qpn);
+        if header.op == ServiceOp::Control {
+            return;
+        }
+        // If there is no room, the peer asks again by its next datagram.
+        let _ = self.queue(from, ServiceOp::Control, qp, ours, &[]);
+        if self.by_udp < usize::from(self.sizes.recv_queue) && self.takes(from) {
+            self.by_udp += 1;
+            self.received.push_back(Received::ByUdp { bytes: bytes[len..].to_vec(), from });
+        }
+    }
+
+    pub(super) fn send_by_udp(&mut self, to: SocketAddr, qp: u32, ours: IpAddr, bytes: &[u8]) -> Result<(), Error> {
+        let header_len = if ours.is_ipv4() { ServiceHeader::LEN_V4 } else { ServiceHeader::LEN_V6 };
+        // The receiver has room for so much.
+        if header_len + bytes.len() > SLOT as usize {
+            return Err(Error::MessageTooLong);
+        }
+        self.queue(to, ServiceOp::Data, qp, ours, bytes)
+    }
+
+    fn queue(&mut self, to: SocketAddr, op: ServiceOp, qpn: u32, address: IpAddr, bytes: &[u8]) -> Result<(), Error> {
+        if self.to_udp.len() >= TO_UDP_MAX {
+            return Err(Error::WouldBlock);
+        }
+        let mut datagram = ServiceHeader { op, qpn, address }.emit().to_vec();
+        datagram.extend_from_slice(bytes);
+        self.to_udp.push_back((to, datagram));
+        Ok(())
+    }
+}

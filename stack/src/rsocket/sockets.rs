@@ -1,0 +1,201 @@
+//! The table of stream sockets: names, listening, accepting, connecting, closing. Datagrams' sockets need a UDP socket beside them, and stand by themselves
+//! ([`super::Datagrams`]).
+//!
+//! - `connections`: what connection management says
+//! - `calls`: what programs do with one socket
+
+mod calls;
+mod connections;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::config::{Host, Settings};
+use super::options::Options;
+use super::stream::Stream;
+use crate::device::messages::{ConnectionId, Connections, Messages, Pd};
+use crate::error::Error;
+use crate::time::Instant;
+
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// A socket's name. None is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SocketId(u64);
+
+#[derive(Debug)]
+struct Socket {
+    options: Options,
+    /// Its own name, as far as it is known.
+    local: SocketAddr,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Neither listens nor is connected.
+    Fresh,
+    Listener(Listener),
+    Stream(Box<Connected>),
+}
+
+#[derive(Debug)]
+struct Listener {
+    backlog: usize,
+    /// Connections that nobody has accepted yet; some of them were not heard of yet.
+    waiting: VecDeque<SocketId>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    stream: Stream,
+    connection: Option<ConnectionId>,
+    remote: SocketAddr,
+}
+
+/// A stream that its program has let go of.
+#[derive(Debug)]
+struct Closing {
+    connected: Box<Connected>,
+    /// Until when it waits for what it sent to arrive.
+    until: Instant,
+}
+
+/// All stream sockets of a process on one device.
+#[derive(Debug)]
+pub struct Sockets {
+    settings: Settings,
+    host: Host,
+    pd: Pd,
+    sockets: BTreeMap<SocketId, Socket>,
+    by_connection: BTreeMap<ConnectionId, SocketId>,
+    closing: BTreeMap<SocketId, Closing>,
+    next_id: u64,
+}
+
+impl Sockets {
+    /// Without sockets.
+    pub fn new<D: Messages>(device: &mut D, settings: Settings, host: Host) -> Self {
+        let pd = device.alloc_pd();
+        let (sockets, by_connection, closing) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { settings, host, pd, sockets, by_connection, closing, next_id: 0 }
+    }
+
+    /// What holds for all of them.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A new socket.
+    pub fn socket(&mut self) -> SocketId {
+        let options = Options::new(self.settings.sizes);
+        self.insert(Socket { options, local: ANY, kind: Kind::Fresh })
+    }
+
+    fn insert(&mut self, socket: Socket) -> SocketId {
+        let id = SocketId(self.next_id);
+        self.next_id += 1;
+        self.sockets.insert(id, socket);
+        id
+    }
+
+    fn get(&self, id: SocketId) -> Result<&Socket, Error> {
+        self.sockets.get(&id).ok_or(Error::BadSocket)
+    }
+
+    fn get_mut(&mut self, id: SocketId) -> Result<&mut Socket, Error> {
+        self.sockets.get_mut(&id).ok_or(Error::BadSocket)
+    }
+
+    /// The stream of a socket that has one.
+    fn stream(&mut self, id: SocketId) -> Result<&mut Stream, Error> {
+        match &mut self.get_mut(id)?.kind {
+            Kind::Stream(connected) => Ok(&mut connected.stream),
+            Kind::Fresh | Kind::Listener(_) => Err(Error::NotConnected),
+        }
+    }
+
+    /// Takes what happened to connections, and looks after sockets that their programs have let go of. To be called whenever packets came, or completions.
+    pub fn poll<D: Connections>(&mut self, now: Instant, device: &mut D) {
+        while let Some((connection, event)) = device.poll_connection() {
+            self.on_connection(now, device, connection, event);
+        }
+        self.look_for_first_messages(now, device);
+        self.finish_closing(now, device);
+    }
+
+    /// When [`Sockets::on_timer`] has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        let keepalives = self.sockets.values().filter_map(|socket| match &socket.kind {
+            Kind::Stream(connected) => connected.stream.deadline(),
+            Kind::Fresh | Kind::Listener(_) => None,
+        });
+        keepalives.chain(self.closing.values().map(|closing| closing.until)).min()
+    }
+
+    /// Does what is due.
+    pub fn on_timer<D: Connections>(&mut self, now: Instant, device: &mut D) {
+        for socket in self.sockets.values_mut() {
+            if let Kind::Stream(connected) = &mut socket.kind {
+                connected.stream.on_timer(now, device);
+            }
+        }
+        self.finish_closing(now, device);
+    }
+
+    /// Holds each stream's counts against what there is.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let closing = self.closing.values().map(|closing| &closing.connected);
+        let open =
+            self.sockets.values().filter_map(|socket| if let Kind::Stream(connected) = &socket.kind { Some(connected) } else { None });
+        closing.chain(open).for_each(|connected| connected.stream.check());
+    }
+
+    /// How many sockets their programs have let go of, and are not done.
+    pub fn closing(&self) -> usize {
+        self.closing.len()
+    }
+
+    /// Ends all connections at once, without a word to anybody's program, as the end of a process does. Its sockets are gone.
+    pub fn abort_all<D: Connections>(&mut self, now: Instant, device: &mut D) {
+        let closing = core::mem::take(&mut self.closing).into_values().map(|closing| closing.connected);
+        let mut all: Vec<_> = closing.collect();
+        for socket in core::mem::take(&mut self.sockets).into_values() {
+            match socket.kind {
+                Kind::Fresh => {}
+                Kind::Listener(_) => device.unlisten(socket.local.port()),
+                Kind::Stream(connected) => all.push(connected),
+            }
+        }
+        for connected in all {
+            self.unmake(now, device, connected);
+        }
+    }
+
+    /// Unmakes streams that were let go of, once what they sent has arrived or cannot any more, or the time is up.
+    fn finish_closing<D: Connections>(&mut self, now: Instant, device: &mut D) {
+        let mut done = Vec::new();
+        for (id, closing) in &mut self.closing {
+            let stream = &mut closing.connected.stream;
+            stream.poll(now, device);
+            if stream.is_drained() || closing.until <= now {
+                done.push(*id);
+            }
+        }
+        for id in done {
+            if let Some(closing) = self.closing.remove(&id) {
+                self.unmake(now, device, closing.connected);
+            }
+        }
+    }
+
+    /// Ends a connection, and all that it had.
+    fn unmake<D: Connections>(&mut self, now: Instant, device: &mut D, mut connected: Box<Connected>) {
+        if let Some(connection) = connected.connection {
+            self.by_connection.remove(&connection);
+            device.destroy(now, connection);
+        }
+        connected.stream.destroy(device);
+    }
+}

@@ -1,0 +1,128 @@
+//! What became of requests, and what came.
+
+use super::post::{PART, RECEIVE};
+use super::{State, Stream};
+use crate::device::messages::{Completion, Memory, Messages, Status};
+use crate::error::Error;
+use crate::rsocket::wire::{Control, IomapEntry, Message};
+use crate::time::Instant;
+
+impl Stream {
+    /// Takes what completed, and tells the peer what it is to know. Comes before whatever asks for the state.
+    pub fn poll<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        while let Some(completion) = device.poll_cq(self.cq) {
+            if completion.id & RECEIVE == 0 {
+                self.on_sent(&completion);
+            } else {
+                self.on_received(now, device, &completion);
+            }
+        }
+        self.tell_end(now, device);
+        self.update_credits(now, device);
+    }
+
+    fn on_sent(&mut self, completion: &Completion) {
+        if completion.id & PART != 0 {
+            self.on_part_sent(Message::parse(completion.id as u32));
+        } else {
+            self.on_message_sent(Message::parse(completion.id as u32), completion.status == Status::Success);
+        }
+        if completion.status != Status::Success && self.state == State::Connected {
+            self.fail(if completion.status == Status::RetryExceeded { Error::TimedOut } else { Error::Reset });
+        }
+    }
+
+    fn on_part_sent(&mut self, message: Message) {
+        match message {
+            Message::Sgl(_) | Message::Control(_) => self.tx.controls -= 1,
+            Message::Data(_) | Message::Write(_) | Message::IomapSgl(_) => self.tx.free_requests += 1,
+        }
+    }
+
+    fn on_message_sent(&mut self, message: Message, is_success: bool) {
+        match message {
+            Message::Sgl(_) => self.tx.controls -= 1,
+            Message::Control(control) => {
+                self.tx.controls -= 1;
+                if control == Control::Disconnect && is_success {
+                    self.peer_gone = true;
+                    self.disconnected();
+                }
+            }
+            Message::IomapSgl(_) => {
+                self.tx.free_requests += 1;
+                self.tx.room += IomapEntry::LEN as u32;
+            }
+            Message::Data(len) | Message::Write(len) => {
+                self.tx.free_requests += 1;
+                self.tx.room += len;
+            }
+        }
+    }
+
+    fn on_received<D: Messages>(&mut self, now: Instant, device: &mut D, completion: &Completion) {
+        let place = completion.id as u16;
+        if self.state == State::Disconnected && completion.status == Status::Success {
+            // Nothing that it says matters any more, but while it has no receive it would ask again and again, and what we sent would not be acknowledged.
+            let _ = self.post_receive(now, device, place);
+            return;
+        }
+        if self.state != State::Connected {
+            return;
+        }
+        if completion.status != Status::Success {
+            // The peer wrote where it may not, or something of ours failed: the queue pair is of no use any more.
+            return self.fail(Error::Reset);
+        }
+        self.is_heard = true;
+        let Some(message) = self.message_of(device, completion, place) else { return self.refuse(now, device) };
+        self.on_message(now, device, message, completion.len);
+        if matches!(self.state, State::Connected | State::Disconnected) && self.post_receive(now, device, place).is_err() {
+            self.fail(Error::Reset);
+        }
+    }
+
+    /// The message that came; `None`: something else did.
+    fn message_of<D: Messages>(&self, device: &D, completion: &Completion, place: u16) -> Option<Message> {
+        match completion.immediate {
+            Some(word) if !self.host.by_sends => Some(Message::parse(word)),
+            None if self.host.by_sends => {
+                let mut bytes = [0; 4];
+                device.memory(self.recv_buffer.key)?.read(self.message_offset(place), &mut bytes);
+                Some(Message::parse(self.peer?.order.word(bytes)))
+            }
+            _ => None,
+        }
+    }
+
+    fn on_message<D: Messages>(&mut self, now: Instant, device: &mut D, message: Message, written: u32) {
+        match message {
+            Message::Sgl(limit) => self.tx.limit = limit,
+            // librdmacm counts these when it sends them and not when it gets them, so that each would take a credit for good. Counted here, they take none.
+            Message::IomapSgl(_) => self.rx.seq = self.rx.seq.wrapping_add(1),
+            Message::Control(Control::Disconnect) => {
+                (self.peer_ended, self.peer_gone) = (true, true);
+                self.disconnected();
+            }
+            Message::Control(Control::Shutdown) => {
+                self.peer_ended = true;
+                self.readable = false;
+                if !self.writable && self.to_tell.is_none() {
+                    self.disconnected();
+                }
+            }
+            Message::Control(_) | Message::Write(_) => {}
+            Message::Data(len) => {
+                if (!self.host.by_sends && written != len) || !self.take_data(len) {
+                    self.refuse(now, device);
+                }
+            }
+        }
+    }
+
+    /// The peer broke the protocol: nothing that it says is taken any more.
+    fn refuse<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        self.fail(Error::Reset);
+        self.stop_queue_pair(now, device);
+    }
+}

@@ -1,0 +1,89 @@
+//! The program's bytes, as they come.
+
+use super::{State, Stream};
+use crate::device::messages::{Memory, Messages};
+use crate::error::Error;
+use crate::time::Instant;
+
+impl Stream {
+    /// The peer wrote so many bytes. Whether it may.
+    pub(super) fn take_data(&mut self, len: u32) -> bool {
+        if u64::from(len) > self.rx.granted || self.rx.messages.len() >= usize::from(self.sizes.recv_queue) {
+            return false;
+        }
+        self.rx.granted -= u64::from(len);
+        if len == 0 {
+            self.rx.seq = self.rx.seq.wrapping_add(1);
+        } else {
+            self.rx.messages.push_back(len);
+        }
+        true
+    }
+
+    /// Copies bytes that came to `out`, and gives how many; zero at the end of the stream. With `peek` they stay to be read again.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`]: nothing has come; [`Error::Reset`], and why the connection failed: nothing will.
+    pub fn recv<D: Messages>(&mut self, now: Instant, device: &mut D, out: &mut [u8], peek: bool) -> Result<usize, Error> {
+        if self.rx.messages.is_empty() {
+            self.poll(now, device);
+        }
+        if out.is_empty() {
+            return Ok(0);
+        }
+        if self.rx.messages.is_empty() {
+            return self.nothing_to_read();
+        }
+        let done = if peek { self.peek(device, out) } else { self.read(device, out) };
+        if !peek {
+            self.update_credits(now, device);
+        }
+        Ok(done)
+    }
+
+    fn nothing_to_read(&self) -> Result<usize, Error> {
+        match self.state {
+            State::Failed(error) => Err(error),
+            State::Connected if self.readable => Err(Error::WouldBlock),
+            State::Opening => Err(Error::WouldBlock),
+            State::Connected | State::Disconnected => Ok(0),
+        }
+    }
+
+    fn read<D: Messages>(&mut self, device: &D, out: &mut [u8]) -> usize {
+        let mut done = 0;
+        while let Some(left) = self.rx.messages.front_mut().filter(|_| done < out.len()) {
+            let len = (*left as usize).min(out.len() - done) as u32;
+            *left -= len;
+            if *left == 0 {
+                self.rx.messages.pop_front();
+                self.rx.seq = self.rx.seq.wrapping_add(1);
+            }
+            self.copy_out(device, self.rx.offset, &mut out[done..done + len as usize]);
+            self.rx.offset = self.wrapped(self.rx.offset, len);
+            self.rx.free += len;
+            done += len as usize;
+        }
+        done
+    }
+
+    fn peek<D: Messages>(&self, device: &D, out: &mut [u8]) -> usize {
+        let available: u64 = self.rx.messages.iter().map(|len| u64::from(*len)).sum();
+        let len = out.len().min(usize::try_from(available).unwrap_or(usize::MAX));
+        self.copy_out(device, self.rx.offset, &mut out[..len]);
+        len
+    }
+
+    fn wrapped(&self, offset: u32, len: u32) -> u32 {
+        ((u64::from(offset) + u64::from(len)) % u64::from(self.sizes.recv_buffer)) as u32
+    }
+
+    /// Copies from the receive buffer, which `out` is not longer than, across its end.
+    fn copy_out<D: Messages>(&self, device: &D, offset: u32, out: &mut [u8]) {
+        let Some(memory) = device.memory(self.recv_buffer.key) else { return };
+        let first = out.len().min((self.sizes.recv_buffer - offset) as usize);
+        let (head, tail) = out.split_at_mut(first);
+        memory.read(offset.into(), head);
+        memory.read(0, tail);
+    }
+}

@@ -1,0 +1,285 @@
+//! Random programs over a random network, seed by seed: sends, receives, direct writes, shutdowns and closes, while packets are lost, doubled, late, out of order
+//! and damaged. What is sent arrives once and in order; what was written directly is there before what was sent after it; nothing that was granted is lost or
+//! used twice; no memory changes that nobody mapped; and everything ends.
+
+use core::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use super::pair::{A, B, End, Fate, LATENCY, Options, Pair, pattern};
+use crate::device::messages::{Access, Memory, Messages};
+use crate::error::Error;
+use crate::roce::qp::Mtu;
+use crate::rsocket::wire::ByteOrder;
+use crate::rsocket::{Host, Mapping, Shutdown, Sizes};
+
+/// Bytes that each end maps for the other's direct writes, and where.
+const MAPPED: usize = 700;
+const OFFSET: u64 = 12_345;
+
+struct Dice(ChaCha8Rng);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0.next_u64() % limit
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// One end's program, and what it knows.
+struct Program {
+    /// Bytes that it is to send in all, and has sent.
+    total: usize,
+    sent: usize,
+    /// Bytes that it got.
+    got: usize,
+    /// It closes as soon as it has sent all, instead of waiting for the peer's end.
+    hasty: bool,
+    shut: bool,
+    closed: bool,
+    /// It saw the end of what the peer sent.
+    at_end: bool,
+    failed: Option<Error>,
+    mapping: Option<Mapping>,
+    /// The direct write that is under way: its number, and how much of it is written.
+    round: u8,
+    written: usize,
+    /// Direct writes that were complete, by how many bytes of the stream were sent before: these come after it.
+    complete: Vec<(usize, u8)>,
+    /// A region that nobody may touch.
+    canary: u32,
+}
+
+struct World {
+    pair: Pair,
+    dice: Dice,
+    programs: [Program; 2],
+    harsh: bool,
+    seed: u64,
+}
+
+fn network(seed: u64, worst: u64, dice: &mut Dice) -> Fate {
+    let percents: [u64; 4] = core::array::from_fn(|_| if dice.chance(60) { dice.below(worst) } else { 0 });
+    let [loss, double, late, damage] = percents;
+    let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed ^ 0x6e65_7477));
+    Box::new(move |_, bytes| {
+        let copies = if dice.chance(loss) { 0 } else { 1 + u64::from(dice.chance(double)) };
+        (0..copies)
+            .map(|_| {
+                let mut bytes = bytes.to_vec();
+                if dice.chance(damage) {
+                    for _ in 0..=dice.below(3) {
+                        let bit = dice.below(bytes.len() as u64 * 8) as usize;
+                        bytes[bit / 8] ^= 1 << (bit % 8);
+                    }
+                }
+                let delay = if dice.chance(late) { LATENCY * (1 + dice.below(100) as u32) } else { LATENCY };
+                (delay, bytes)
+            })
+            .collect()
+    })
+}
+
+fn options(dice: &mut Dice) -> [Options; 2] {
+    let by_sends = dice.chance(25);
+    let mtu = dice.pick(&Mtu::ALL);
+    [A, B].map(|end| {
+        let mut options = Options::new(end);
+        options.settings.sizes = Sizes {
+            send_queue: 16 + dice.below(40) as u16,
+            recv_queue: 16 + dice.below(40) as u16,
+            inline: dice.below(100) as u16,
+            send_buffer: 2048 + dice.below(10_000) as u32,
+            recv_buffer: dice.pick(&[500, 4096, 10_000, 131_072]),
+            iomap: 2,
+        };
+        options.host = Host { order: dice.pick(&[ByteOrder::Little, ByteOrder::Big]), by_sends };
+        options.node.mtu = mtu;
+        options.node.ack_timeout = 8 + dice.below(4) as u8;
+        options.node.min_rnr_timer = 1 + dice.below(12) as u8;
+        options.node.tuning.window = dice.pick(&[1, 3, 33, 128]);
+        options.node.tuning.count_credits = dice.chance(30);
+        options
+    })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
+        let harsh = dice.chance(25);
+        let mut pair = Pair::connected(options(&mut dice));
+        pair.fate = network(seed, if harsh { 90 } else { 7 }, &mut dice);
+        let programs = [A, B].map(|end| {
+            let End { node, sockets, socket } = &mut pair.ends[end];
+            let mapping = dice.chance(60).then(|| sockets.map(node, *socket, vec![0; MAPPED], true, Some(OFFSET)).unwrap());
+            let pd = Messages::alloc_pd(node);
+            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+            let canary = Messages::register(node, pd, vec![0x5a; 4096], access).unwrap().key;
+            Program {
+                total: dice.below(40_000) as usize,
+                sent: 0,
+                got: 0,
+                hasty: dice.chance(30),
+                shut: false,
+                closed: false,
+                at_end: false,
+                failed: None,
+                mapping,
+                round: 1,
+                written: 0,
+                complete: Vec::new(),
+                canary,
+            }
+        });
+        Self { pair, dice, programs, harsh, seed }
+    }
+
+    fn step(&mut self, end: usize) {
+        if self.programs[end].closed {
+            return;
+        }
+        if self.dice.chance(60) {
+            self.send(end);
+        }
+        if self.dice.chance(30) {
+            self.write_direct(end);
+        }
+        if self.dice.chance(60) {
+            self.recv(end);
+        }
+        let program = &mut self.programs[end];
+        let all_sent = program.sent == program.total || program.failed.is_some();
+        if all_sent && !program.shut && !program.hasty && self.dice.chance(50) {
+            program.shut = true;
+            // It may have ended meanwhile.
+            let _ = self.pair.shutdown(end, Shutdown::Write);
+        }
+        let program = &mut self.programs[end];
+        if all_sent && (program.hasty || program.shut && (program.at_end || program.failed.is_some())) && self.dice.chance(30) {
+            program.closed = true;
+            self.pair.close(end);
+        }
+    }
+
+    fn send(&mut self, end: usize) {
+        let len = 1 + self.dice.below(6000) as usize;
+        let program = &mut self.programs[end];
+        let len = len.min(program.total - program.sent);
+        if len == 0 || program.failed.is_some() {
+            return;
+        }
+        let bytes = pattern(self.seed + end as u64, program.sent as u64, len);
+        match self.pair.send(end, &bytes) {
+            Ok(sent) => self.programs[end].sent += sent,
+            Err(Error::WouldBlock) => {}
+            Err(error) => self.fail(end, error),
+        }
+    }
+
+    /// Whoever closes in haste makes the peer's sends fail; otherwise only a harsh network does.
+    fn fail(&mut self, end: usize, error: Error) {
+        let allowed = self.harsh || self.programs[1 - end].hasty && error == Error::Reset;
+        assert!(allowed, "seed {}: {error} at {end}", self.seed);
+        self.programs[end].failed = Some(error);
+    }
+
+    /// Writes over all that the peer has mapped, round by round.
+    fn write_direct(&mut self, end: usize) {
+        let program = &self.programs[end];
+        // Nothing is to be written once the program has said that it sends no more.
+        if program.failed.is_some() || program.shut || program.round == u8::MAX {
+            return;
+        }
+        let bytes = vec![program.round; MAPPED - program.written];
+        let at = OFFSET + program.written as u64;
+        match self.pair.write_direct(end, &bytes, at) {
+            Ok(len) => {
+                let program = &mut self.programs[end];
+                program.written += len;
+                if program.written == MAPPED {
+                    program.complete.push((program.sent, program.round));
+                    (program.round, program.written) = (program.round + 1, 0);
+                }
+            }
+            Err(Error::WouldBlock) => {}
+            Err(error) => self.fail(end, error),
+        }
+    }
+
+    fn recv(&mut self, end: usize) {
+        let mut some = vec![0; 1 + self.dice.below(5000) as usize];
+        match self.pair.recv(end, &mut some) {
+            Ok(0) => {
+                let peer = &self.programs[1 - end];
+                assert_eq!(self.programs[end].got, peer.sent, "seed {}: the end comes after all that was sent", self.seed);
+                self.programs[end].at_end = true;
+            }
+            Ok(len) => {
+                let program = &mut self.programs[end];
+                let expected = pattern(self.seed + 1 - end as u64, program.got as u64, len);
+                assert!(some[..len] == expected, "seed {}: bytes arrive once and in order", self.seed);
+                program.got += len;
+                self.check_mapped(end);
+            }
+            Err(Error::WouldBlock) => {}
+            Err(error) => self.fail(end, error),
+        }
+    }
+
+    /// What was written directly before the bytes that came is there.
+    fn check_mapped(&self, end: usize) {
+        let Some(mapping) = self.programs[end].mapping else { return };
+        let got = self.programs[end].got;
+        let last = self.programs[1 - end].complete.iter().rev().find(|(sent, _)| *sent < got);
+        let mut bytes = vec![0; MAPPED];
+        Messages::memory(&self.pair.ends[end].node, mapping.region.key).unwrap().read(0, &mut bytes);
+        let least = last.map_or(0, |(_, round)| *round);
+        assert!(bytes.iter().all(|byte| *byte >= least), "seed {}: direct writes come before what follows them", self.seed);
+    }
+
+    /// Whether anything failed; how many direct writes were complete.
+    fn run(mut self) -> (bool, usize) {
+        let end = self.pair.now + Duration::from_secs(900);
+        while self.programs.iter().any(|program| !program.closed) {
+            for end in [A, B] {
+                self.step(end);
+                self.pair.ends[end].sockets.check();
+            }
+            let step = LATENCY * (1 + self.dice.below(40) as u32);
+            self.pair.run(step);
+            self.pair.log.clear();
+            assert!(self.pair.now < end, "seed {}: it hangs", self.seed);
+        }
+        let closing = |pair: &mut Pair| pair.ends.iter().all(|end| end.sockets.closing() == 0);
+        let end = self.pair.now + Duration::from_secs(31);
+        assert!(self.pair.run_until(end, closing), "seed {}: closing ends", self.seed);
+        for end in [A, B] {
+            let memory = Messages::memory(&self.pair.ends[end].node, self.programs[end].canary).unwrap();
+            assert!(*memory == vec![0x5a; 4096], "seed {}: no other memory changes", self.seed);
+        }
+        let rounds = self.programs.iter().map(|program| program.complete.len()).sum();
+        (self.programs.iter().any(|program| program.failed.is_some()), rounds)
+    }
+}
+
+#[test]
+fn seeds() {
+    let (mut failed, mut rounds) = (0, 0);
+    for seed in 0..300 {
+        let (has_failed, complete) = World::new(seed).run();
+        failed += usize::from(has_failed);
+        rounds += complete;
+    }
+    assert!(
+        failed < 150 && rounds > 1000,
+        "{failed} failed, {rounds} direct writes: the network or the programs are not what they should be"
+    );
+}

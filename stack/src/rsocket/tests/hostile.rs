@@ -1,0 +1,271 @@
+//! A peer that says anything, and writes anything wherever its keys let it: our side does not panic, does not hang, and touches no memory that is not of this
+//! connection.
+
+use core::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use super::pair::{A, B, End, Machine, Options, PORT, Pair};
+use crate::device::messages::{
+    Access, ConnectionEvent, Connections, Data, Memory, Messages, Modify, QpConfig, Region, SendOp, SendWr, Status, Transport,
+};
+use crate::error::Error;
+use crate::rsocket::wire::{ByteOrder, ConnectionData, Control, IomapEntry, Message, TargetSge};
+use crate::rsocket::{Shutdown, Sizes};
+use crate::time::Instant;
+
+/// A queue pair that speaks rsockets by hand.
+pub(super) struct Raw {
+    pub(super) qp: u32,
+    cq: u32,
+    /// What it says of itself.
+    pub(super) data: ConnectionData,
+    /// Its memory: tables first, then the buffer.
+    region: Region,
+    /// What the peer said of itself.
+    peer: Option<ConnectionData>,
+}
+
+const TABLES: u64 = 32 + 24 * 4;
+const BUFFER: u64 = 8192;
+
+pub(super) fn raw(node: &mut Machine) -> Raw {
+    let pd = Messages::alloc_pd(node);
+    let cq = node.create_cq(4000).unwrap();
+    let (transport, depth) = (Transport::Rc, 1000);
+    let config = QpConfig { transport, pd, send_cq: cq, recv_cq: cq, send_depth: depth, recv_depth: depth, sges_max: 1, inline_max: 64 };
+    let qp = node.create_qp(config).unwrap();
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    node.modify_qp(Instant::ZERO, qp, &Modify::Init { access, qkey: 0 }).unwrap();
+    for _ in 0..depth {
+        node.post_recv(Instant::ZERO, qp, 0, &[]).unwrap();
+    }
+    let region = Messages::register(node, pd, vec![0; (TABLES + BUFFER) as usize], access).unwrap();
+    let table = TargetSge { address: region.address, key: region.key, len: 2 };
+    let buffer = TargetSge { address: region.address + TABLES, key: region.key, len: BUFFER as u32 / 2 };
+    let order = ByteOrder::NATIVE;
+    let data = ConnectionData { order, has_iomap: true, credits: 384, iomap_size: 4, target_table: table, data_buffer: buffer };
+    Raw { qp, cq, data, region, peer: None }
+}
+
+impl Raw {
+    /// Writes bytes to the peer, with an immediate or without.
+    fn write(&self, now: Instant, node: &mut Machine, address: u64, rkey: u32, bytes: &[u8], immediate: Option<u32>) -> bool {
+        let op = SendOp::Write { address, rkey, immediate };
+        node.post_send(now, self.qp, &SendWr::new(1, op, Data::Inline(bytes))).is_ok()
+    }
+
+    fn message(&self, pair: &mut Pair, word: u32) {
+        self.write(pair.now, &mut pair.ends[A].node, 0, 0, &[], Some(word));
+        pair.settle();
+    }
+
+    /// Takes completions, and posts receives again.
+    fn reap(&self, now: Instant, node: &mut Machine) {
+        while let Some(completion) = node.poll_cq(self.cq) {
+            // Once its queue pair has failed, they would come back at once.
+            if completion.id == 0 && completion.status == Status::Success {
+                let _ = node.post_recv(now, self.qp, 0, &[]);
+            }
+        }
+    }
+}
+
+/// A's queue pair by hand, connected with B's socket.
+fn connected(options: [Options; 2], change: impl FnOnce(&mut ConnectionData)) -> (Pair, Raw) {
+    let mut pair = Pair::new(options);
+    let listener = pair.listen();
+    let mut raw = raw(&mut pair.ends[A].node);
+    change(&mut raw.data);
+    // Connection management's events are the sockets' to take, so they do not look meanwhile.
+    let (now, private) = (pair.now, raw.data.emit());
+    let to = ([10, 9, 0, 2], PORT).into();
+    pair.ends[A].node.connect(now, raw.qp, "0.0.0.0:0".parse().unwrap(), to, &private).unwrap();
+    let mut said = None;
+    let end = pair.now + Duration::from_secs(1);
+    let hook = |pair: &mut Pair| {
+        pair.accept(listener);
+        pair.ends[B].sockets.remote(pair.ends[B].socket).is_ok()
+    };
+    pair.take_events_of_a = true;
+    assert!(pair.run_until(end, hook), "B accepts");
+    for (_, event) in core::mem::take(&mut pair.events_of_a) {
+        if let ConnectionEvent::Established(private_data) = event {
+            said = Some(ConnectionData::parse(&private_data).unwrap());
+        }
+    }
+    raw.peer = said;
+    assert!(raw.peer.is_some());
+    (pair, raw)
+}
+
+fn plain() -> (Pair, Raw) {
+    connected([Options::new(A), Options::new(B)], |_| ())
+}
+
+#[test]
+fn more_data_than_was_granted_end_the_connection() {
+    let (mut pair, raw) = plain();
+    pair.settle();
+    let peer = raw.peer.unwrap();
+    let buffer = peer.data_buffer;
+    raw.write(pair.now, &mut pair.ends[A].node, buffer.address, buffer.key, b"four", Some(4));
+    pair.settle();
+    assert_eq!(pair.drain(B), (b"four".to_vec(), Err(Error::WouldBlock)));
+    // It says more than it wrote.
+    raw.write(pair.now, &mut pair.ends[A].node, buffer.address, buffer.key, b"four", Some(Message::Data(131_072).word()));
+    pair.settle();
+    assert_eq!(pair.drain(B), (vec![], Err(Error::Reset)));
+    assert_eq!(pair.send(B, b"x"), Err(Error::Reset));
+    pair.close(B);
+    pair.settle();
+    assert_eq!(pair.ends[B].sockets.closing(), 0);
+}
+
+#[test]
+fn more_messages_than_there_are_credits_end_the_connection() {
+    let mut options = [Options::new(A), Options::new(B)];
+    options[B].settings.sizes = Sizes { recv_queue: 16, ..Sizes::default() };
+    let (mut pair, raw) = connected(options, |_| ());
+    pair.settle();
+    let buffer = raw.peer.unwrap().data_buffer;
+    for round in 0..17 {
+        assert_eq!(pair.ends[B].sockets.is_drained(pair.ends[B].socket), Ok(true), "{round}");
+        raw.write(pair.now, &mut pair.ends[A].node, buffer.address + round, buffer.key, b"x", Some(1));
+        pair.settle();
+    }
+    assert_eq!(pair.drain(B), (vec![b'x'; 16], Err(Error::Reset)), "what it may send can be read");
+}
+
+#[test]
+fn messages_of_nothing_are_nothing() {
+    let (mut pair, raw) = plain();
+    for _ in 0..1000 {
+        raw.message(&mut pair, 0);
+    }
+    assert_eq!(pair.recv(B, &mut [0]), Err(Error::WouldBlock));
+    assert!(pair.readiness(B).contains(crate::flow::Readiness::OUT));
+}
+
+#[test]
+fn a_send_where_writes_are_due_ends_the_connection() {
+    let (mut pair, raw) = plain();
+    pair.settle();
+    let wr = SendWr::new(1, SendOp::Send { immediate: None }, Data::Inline(&[]));
+    pair.ends[A].node.post_send(pair.now, raw.qp, &wr).unwrap();
+    pair.settle();
+    assert_eq!(pair.recv(B, &mut [0]), Err(Error::Reset));
+}
+
+#[test]
+fn a_peer_s_table_with_one_entry_is_written_in_its_bounds() {
+    let (mut pair, raw) = connected([Options::new(A), Options::new(B)], |data| data.target_table.len = 1);
+    pair.settle();
+    let memory = Messages::memory(&pair.ends[A].node, raw.region.key).unwrap();
+    let mut bytes = [0; 32];
+    memory.read(0, &mut bytes);
+    let sge = TargetSge::parse(bytes[..16].try_into().unwrap(), ByteOrder::NATIVE);
+    assert_eq!(sge.len, 65_536);
+    assert_eq!(bytes[16..], [0; 16]);
+}
+
+#[test]
+fn a_table_of_mappings_that_lies_only_harms_the_liar() {
+    let mut options = [Options::new(A), Options::new(B)];
+    options[B].settings.sizes = Sizes { iomap: 4, ..Sizes::default() };
+    let (mut pair, raw) = connected(options, |_| ());
+    pair.settle();
+    let peer = raw.peer.unwrap();
+    // A key and an address that it never had.
+    let entry = IomapEntry { offset: 0, buffer: TargetSge { address: u64::MAX - 5, key: 0xdead, len: u32::MAX } };
+    let table = peer.target_table;
+    raw.write(pair.now, &mut pair.ends[A].node, table.address + 32, table.key, &entry.emit(ByteOrder::NATIVE), Some(0xc000_0000));
+    pair.settle();
+    assert_eq!(pair.write_direct(B, b"where to?", 3), Ok(9));
+    pair.settle();
+    assert_eq!(pair.send(B, b"x"), Err(Error::Reset), "its own adapter refuses");
+}
+
+/// Random things from a peer that knows everything about us, for a while; and our program does all that it can meanwhile.
+fn storm(seed: u64) {
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    let below = |dice: &mut ChaCha8Rng, limit: u64| dice.next_u64() % limit;
+    let mut options = [Options::new(A), Options::new(B)];
+    options[B].settings.close_timeout = Duration::from_secs(5);
+    let sizes = Sizes { iomap: below(&mut dice, 5) as u16, recv_buffer: 1 + below(&mut dice, 9000) as u32, ..Sizes::default() };
+    options[B].settings.sizes = Sizes { recv_queue: 16 + below(&mut dice, 30) as u16, inline: below(&mut dice, 65) as u16, ..sizes };
+    let lies = below(&mut dice, 3) == 0;
+    let lie: [u64; 4] = core::array::from_fn(|_| dice.next_u64());
+    let (mut pair, raw) = connected(options, |data| {
+        if lies {
+            data.order = if lie[0] & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };
+            data.credits = lie[1] as u16;
+            data.iomap_size = (lie[1] >> 16) as u16 % 100;
+            data.target_table.len = 1 + lie[2] as u32 % 3;
+            data.data_buffer.len = lie[3] as u32;
+        }
+    });
+    let canaries = canaries(&mut pair);
+    let peer = raw.peer.unwrap();
+    let mut some = vec![0; 3000];
+    for _ in 0..150 {
+        let words: [u64; 4] = core::array::from_fn(|_| dice.next_u64());
+        let place = if words[0] & 1 == 0 { peer.data_buffer } else { TargetSge { len: 100, ..peer.target_table } };
+        // Mostly where it may write, or its queue pair is soon no more.
+        let slip = if words[0] & 0x3f0 == 0 { 1 << 20 } else { 1 };
+        let address = place.address + words[1] % u64::from(place.len.max(1)) * slip;
+        let len = (words[1] >> 40) as usize % 25;
+        let len = if slip == 1 { len.min((place.address + u64::from(place.len) - address) as usize) } else { len };
+        let bytes: Vec<u8> = (0..len).map(|i| (words[2] >> (i % 8 * 8)) as u8).collect();
+        let immediate = match words[3] % 8 {
+            0 => None,
+            1 => Some((words[3] >> 32) as u32),
+            2 => Some(Message::Sgl((words[3] >> 32) as u16).word()),
+            3 => Some(Message::IomapSgl((words[3] >> 32) as u16).word()),
+            4 if words[3] >> 60 == 0 => Some(Message::Control(Control::Shutdown).word()),
+            _ => Some(Message::Data(len as u32).word()),
+        };
+        let now = pair.now;
+        raw.write(now, &mut pair.ends[A].node, address, place.key, &bytes, immediate);
+        raw.reap(now, &mut pair.ends[A].node);
+        match words[0] >> 60 {
+            0..=3 => drop(pair.send(B, &some[..words[1] as usize % 3000])),
+            4..=9 => drop(pair.recv(B, &mut some)),
+            10 => drop(pair.write_direct(B, &some, words[2])),
+            11 => drop(pair.write_direct(B, &some, words[2] >> 52)),
+            12 => {
+                let End { node, sockets, socket } = &mut pair.ends[B];
+                let _ = sockets.map(node, *socket, vec![0; 100], words[1] & 1 == 0, Some(words[2]));
+            }
+            13 if words[1] & 7 == 0 => drop(pair.shutdown(B, if words[1] & 8 == 0 { Shutdown::Write } else { Shutdown::Read })),
+            _ => drop(pair.readiness(B)),
+        }
+        pair.run(Duration::from_micros(words[1] % 100));
+    }
+    for (key, len) in canaries {
+        let mut bytes = vec![0; len];
+        Messages::memory(&pair.ends[B].node, key).unwrap().read(0, &mut bytes);
+        assert!(bytes.iter().all(|byte| *byte == 0x5a), "seed {seed}: another's memory is untouched");
+    }
+    pair.close(B);
+    let end = pair.now + Duration::from_secs(6);
+    assert!(pair.run_until(end, |pair| pair.ends[B].sockets.closing() == 0), "seed {seed}: closing ends");
+}
+
+/// Memory of B's that is not the connection's: of the same protection domain, and of another. Keys and lengths.
+fn canaries(pair: &mut Pair) -> Vec<(u32, usize)> {
+    let End { node, sockets, socket } = &mut pair.ends[B];
+    let other = Messages::alloc_pd(node);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let other = Messages::register(node, other, vec![0x5a; 9000], access).unwrap();
+    let local = sockets.map(node, *socket, vec![0x5a; 9000], false, None).unwrap().region;
+    vec![(other.key, 9000), (local.key, 9000)]
+}
+
+#[test]
+fn storms() {
+    for seed in 0..400 {
+        storm(seed);
+    }
+}
