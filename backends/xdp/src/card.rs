@@ -1,14 +1,16 @@
 //! The interface as a card: its flow rules, in the map that the program in front of it looks up.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ringway_host::{Fd, Lender};
 use ringway_stack::device::{
-    Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
+    Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, Protocol, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -20,7 +22,10 @@ use crate::key::{self, Key};
 use crate::loan::{Loan, Prepared};
 use crate::program::program;
 use crate::queues::XdpQueues;
+use crate::rss::Rss;
+use crate::rules::Rules;
 use crate::settings::Settings;
+use crate::strays::{Exchange, segment};
 
 /// Flow rules of one interface.
 const RULES_MAX: u32 = 1 << 16;
@@ -29,6 +34,8 @@ const EXEMPT_MAX: usize = 1 << 14;
 /// What a rule's value says: the frame is the ring's, or the kernel's.
 const STEERED: u32 = 0;
 const LEFT: u32 = 1;
+/// How long an interface is believed to spread what it receives as it did.
+const RSS_FOR: Duration = Duration::from_secs(1);
 /// Queues of one interface that are served.
 pub(crate) const QUEUES_MAX: u32 = 64;
 
@@ -42,6 +49,8 @@ struct Shared {
     interface: Interface,
     settings: Settings,
     front: Front,
+    /// How it spreads what it receives, and when it was asked.
+    rss: Mutex<Option<(Option<Rss>, Instant)>>,
     state: Mutex<State>,
 }
 
@@ -64,20 +73,24 @@ struct Program {
 
 #[derive(Debug, Default)]
 struct State {
-    rules: BTreeMap<u64, FiveTuple>,
+    rules: Rules,
     /// Connections that are the kernel's, whatever other rule matches them: the oldest first.
     exempt: VecDeque<Key>,
-    last: u64,
-    /// There is a ring.
-    is_taken: bool,
+    /// The rings that there are, a bit for each.
+    rings: u64,
+    /// Of how many the interface's queues are.
+    count: u32,
     /// For the next ring that is lent, if a queue was not free for the last one.
     prepared: Option<Prepared>,
 }
 
 impl State {
-    /// Whether that is the ring, which has one queue of frames.
-    fn has(&self, target: Target) -> bool {
-        self.is_taken && target == Target::Queue(QueueId(0))
+    /// The ring that is meant, which has one queue of frames.
+    fn ring(&self, target: Target) -> Result<u32, RuleError> {
+        match target {
+            Target::Queue(QueueId(ring)) if ring < u64::BITS && self.rings & 1 << ring != 0 => Ok(ring),
+            _ => Err(RuleError::NoQueue),
+        }
     }
 }
 
@@ -167,10 +180,18 @@ impl XdpDevice {
             is_beside_kernel: true,
             lends_heads: true,
             rules_max: RULES_MAX as usize,
+            rings_max: interface.queues.min(QUEUES_MAX) as usize,
             steering: Steering::IPV6,
             ..Capabilities::least(DeviceKind::Xdp, interface.mtu)
         };
-        Self(Arc::new(Shared { capabilities, interface, settings: settings.clone(), front, state: Mutex::default() }))
+        Self(Arc::new(Shared {
+            capabilities,
+            interface,
+            settings: settings.clone(),
+            front,
+            rss: Mutex::default(),
+            state: Mutex::default(),
+        }))
     }
 
     /// The broker that does in this process's stead what takes privileges, if it has the ring from one, which is there.
@@ -193,7 +214,7 @@ impl XdpDevice {
             self.state().prepared = prepared;
             loan
         };
-        self.take(lend).map(|loan| (loan, program.link.raw()))
+        self.take(1, lend).map(|loan| (loan, program.link.raw()))
     }
 
     /// What a broker has lent this process, once.
@@ -212,29 +233,97 @@ impl XdpDevice {
         })
     }
 
-    fn take<T>(&self, open: impl FnOnce() -> Result<T, AttachError>) -> Result<T, AttachError> {
-        if core::mem::replace(&mut self.state().is_taken, true) {
-            return Err(AttachError::Taken { what: Self::A_RING });
+    fn take<T>(&self, count: u32, open: impl FnOnce() -> Result<T, AttachError>) -> Result<T, AttachError> {
+        {
+            let mut state = self.state();
+            if state.rings != 0 {
+                return Err(AttachError::Taken { what: Self::A_RING });
+            }
+            (state.rings, state.count) = (u64::MAX >> (u64::BITS - count), count);
         }
-        open().inspect_err(|_| self.state().is_taken = false)
+        open().inspect_err(|_| self.state().rings = 0)
     }
 
-    /// As [`Device::open`], which cannot say as much of why not.
+    /// As [`Device::open`], which cannot say as much of why not: the interface's only ring, which has all of its queues.
     ///
     /// # Errors
     /// [`AttachError`]; [`AttachError::Taken`]: there is a ring already.
     pub fn open_ring(&self) -> Result<XdpQueues, AttachError> {
-        self.take(|| XdpQueues::open(self, &self.0.settings))
+        self.take(1, || XdpQueues::open(self, &self.0.settings, 0, None))
+    }
+
+    /// Opens all rings that the interface is to have, among which its queues are shared out: as many as are asked for, but no more than there are queues, and at least one. Of a
+    /// broker's, there is one. What they have to receive into and to send from is shared out as well.
+    ///
+    /// # Errors
+    /// As [`XdpDevice::open_ring`].
+    pub fn open_rings(&self, count: u32) -> Result<Vec<XdpQueues>, AttachError> {
+        let count = if matches!(self.0.front, Front::Own(_)) { count.clamp(1, self.queues()) } else { 1 };
+        self.take(count, || {
+            let exchange = if count > 1 { Some(Arc::new(Exchange::new(count).map_err(AttachError::system("eventfd"))?)) } else { None };
+            (0..count).map(|ring| XdpQueues::open(self, &self.0.settings, ring, exchange.clone())).collect()
+        })
+    }
+
+    /// How many rings the interface's queues are shared out among.
+    pub(crate) fn rings(&self) -> u32 {
+        self.state().count
+    }
+
+    /// Which of them has a queue of the interface.
+    const fn ring_of(queue: u32, count: u32) -> u32 {
+        queue % count
+    }
+
+    /// The queues of a ring.
+    pub(crate) fn queues_of(&self, ring: u32) -> impl Iterator<Item = u32> {
+        let count = self.rings();
+        (0..self.queues()).filter(move |&queue| Self::ring_of(queue, count) == ring)
+    }
+
+    /// Whether the interface says by which queue a flow's frames come.
+    pub fn knows_queues(&self) -> bool {
+        Rss::of_interface(&self.0.settings.interface).is_some()
+    }
+
+    /// The ring that frames of a flow come to, if the interface says so. Nothing is lost where that turns out to be another one.
+    pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Option<QueueId> {
+        let count = self.rings();
+        if count < 2 {
+            return None;
+        }
+        let mut rss = self.0.rss.lock().unwrap_or_else(PoisonError::into_inner);
+        if rss.as_ref().is_none_or(|(_, asked)| asked.elapsed() > RSS_FOR) {
+            *rss = Some((Rss::of_interface(&self.0.settings.interface), Instant::now()));
+        }
+        let queue = rss.as_ref()?.0.as_ref()?.queue_of(protocol, local, remote)?;
+        (queue < self.queues()).then_some(QueueId(Self::ring_of(queue, count)))
+    }
+
+    /// The ring that frames of a connection were seen to come to, if that is another than has it.
+    pub fn landing(&self, local: SocketAddr, remote: SocketAddr) -> Option<QueueId> {
+        self.state().rules.landing(&FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) }).map(QueueId)
+    }
+
+    /// The ring that is to have a frame, which came to that one, if it is a connection's with a rule of its own.
+    pub(crate) fn home_of(&self, head: &[u8], ring: u32) -> Option<u32> {
+        let (connection, _) = segment(head)?;
+        let mut state = self.state();
+        let home = state.rules.home(&connection)?;
+        if home != ring {
+            state.rules.note_landing(&connection, ring);
+        }
+        Some(home)
     }
 
     pub(crate) fn interface(&self) -> &Interface {
         &self.0.interface
     }
 
-    /// The sockets of the ring take their places: one for each queue.
-    pub(crate) fn place(&self, sockets: impl Iterator<Item = RawFd>) -> io::Result<()> {
+    /// The sockets of a ring take their places: one for each of its queues.
+    pub(crate) fn place(&self, ring: u32, sockets: impl Iterator<Item = RawFd>) -> io::Result<()> {
         let Front::Own(program) = &self.0.front else { return Ok(()) };
-        (0u32..).zip(sockets).try_for_each(|(queue, socket)| program.sockets.put(&queue.to_ne_bytes(), socket as u32))
+        self.queues_of(ring).zip(sockets).try_for_each(|(queue, socket)| program.sockets.put(&queue.to_ne_bytes(), socket as u32))
     }
 
     /// Queues of the interface that are served.
@@ -242,14 +331,16 @@ impl XdpDevice {
         self.interface().queues.min(QUEUES_MAX)
     }
 
-    /// The ring is no more: its rules end with it.
-    pub(crate) fn leave(&self) {
+    /// A ring is no more: its rules end with it.
+    pub(crate) fn leave(&self, ring: u32) {
         let mut state = self.state();
-        state.is_taken = false;
-        let (rules, exempt) = (core::mem::take(&mut state.rules), core::mem::take(&mut state.exempt));
+        state.rings &= !(1 << ring);
+        let rules = state.rules.remove_all(ring);
+        let is_last = state.rings == 0;
         match &self.0.front {
             Front::Own(program) => {
-                rules.values().for_each(|flow| self.0.remove(flow));
+                rules.iter().for_each(|flow| self.0.remove(flow));
+                let exempt = if is_last { core::mem::take(&mut state.exempt) } else { VecDeque::new() };
                 exempt.iter().for_each(|key| drop(program.rules.remove(key)));
                 // (The kernel takes a socket out that is closed.)
             }
@@ -300,31 +391,25 @@ impl Device for XdpDevice {
     fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
         let flow = rule.as_five_tuple().ok_or_else(|| self.0.capabilities.lacks("rules but those of sockets"))?;
         let mut state = self.state();
-        if !state.has(target) {
-            return Err(RuleError::NoQueue);
+        let ring = state.ring(target)?;
+        if state.rules.may_have(&flow, ring)? {
+            self.0.insert(&mut state, &flow)?;
         }
-        self.0.insert(&mut state, &flow)?;
-        state.last += 1;
-        let id = state.last;
-        state.rules.insert(id, flow);
-        Ok(Attached { rule: RuleId(id), is_ready: true })
+        Ok(Attached { rule: state.rules.add(flow, ring), is_ready: true })
     }
 
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
         if tag != 0 {
             return Err(self.0.capabilities.lacks("flow tags").into());
         }
-        let state = self.state();
-        match state.rules.contains_key(&rule.0) {
-            _ if !state.has(target) => Err(RuleError::NoQueue),
-            true => Ok(()),
-            false => Err(RuleError::Ended),
-        }
+        let mut state = self.state();
+        let ring = state.ring(target)?;
+        state.rules.retarget(rule, ring)
     }
 
     fn detach(&self, rule: RuleId) {
         let mut state = self.state();
-        if let Some(flow) = state.rules.remove(&rule.0) {
+        if let Some(flow) = state.rules.remove(rule) {
             self.0.remove(&flow);
         }
     }

@@ -46,13 +46,13 @@ impl Interface {
 }
 
 /// Asks the kernel about an interface.
-struct Asker {
+pub(crate) struct Asker {
     fd: Fd,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
 impl Asker {
-    fn new(name: &str) -> io::Result<Self> {
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
         // SAFETY: no memory is involved.
         let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_INET, kind, 0) })?;
@@ -105,7 +105,7 @@ impl Asker {
         if self.ethtool(&mut channels).is_ok() { channels[5] + channels[8] } else { 0 }
     }
 
-    fn ethtool(&self, structure: &mut [u32]) -> io::Result<()> {
+    pub(crate) fn ethtool(&self, structure: &mut [u32]) -> io::Result<()> {
         let mut ifreq = empty();
         ifreq.ifr_ifru.ifru_data = structure.as_mut_ptr().cast();
         self.call(SIOCETHTOOL, &mut ifreq)

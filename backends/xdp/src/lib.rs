@@ -5,7 +5,8 @@
 //! addresses, its ARP and its neighbour discovery stay the kernel's. Program, maps and link are the process's, and end with it.
 //!
 //! - [`XdpDevice`]: the interface, with its flow rules ([`card`])
-//! - [`XdpQueues`]: its ring, on all of the interface's queues ([`queues`])
+//! - [`XdpQueues`]: a ring of it, on all of the interface's queues or some of them ([`queues`])
+//! - `rules`: which ring has which flow; `rss`: which queue the interface has a flow come by; `strays`: frames that came to another ring than has their flow
 //! - `program`: the program; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
 //! - [`broker`]: one process that does for others what takes privileges; `loan`: what their rings are made of
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
@@ -25,10 +26,13 @@ mod partial;
 mod program;
 mod queue;
 pub mod queues;
+mod rss;
+mod rules;
 mod send;
 mod settings;
 mod sleep;
 mod socket;
+mod strays;
 mod umem;
 
 pub use card::XdpDevice;

@@ -8,5 +8,6 @@ mod namespaces;
 mod neighbours;
 mod peers;
 mod program;
+mod rings;
 mod sockets;
 mod world;
