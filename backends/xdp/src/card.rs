@@ -1,5 +1,6 @@
 //! The interface as a card: its flow rules, in the map that the program in front of it looks up.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -51,6 +52,8 @@ struct Shared {
     front: Front,
     /// How it spreads what it receives, and when it was asked.
     rss: Mutex<Option<(Option<Rss>, Instant)>>,
+    /// Something was noted that [`XdpDevice::take_landings`] has yet to tell.
+    has_landings: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -190,6 +193,7 @@ impl XdpDevice {
             settings: settings.clone(),
             front,
             rss: Mutex::default(),
+            has_landings: AtomicBool::new(false),
             state: Mutex::default(),
         }))
     }
@@ -300,9 +304,13 @@ impl XdpDevice {
         (queue < self.queues()).then_some(QueueId(Self::ring_of(queue, count)))
     }
 
-    /// The ring that frames of a connection were seen to come to, if that is another than has it.
-    pub fn landing(&self, local: SocketAddr, remote: SocketAddr) -> Option<QueueId> {
-        self.state().rules.landing(&FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) }).map(QueueId)
+    /// Connections whose frames were seen to come to other rings than have them since this was asked last: our address, the peer's, and to which ring.
+    pub fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, QueueId)> {
+        if !self.0.has_landings.swap(false, Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let landings = self.state().rules.take_landings().into_iter();
+        landings.filter_map(|(FiveTuple { local, remote, .. }, ring)| Some((local, remote?, QueueId(ring)))).collect()
     }
 
     /// The ring that is to have a frame, which came to that one, if it is a connection's with a rule of its own.
@@ -312,6 +320,7 @@ impl XdpDevice {
         let home = state.rules.home(&connection)?;
         if home != ring {
             state.rules.note_landing(&connection, ring);
+            self.0.has_landings.store(true, Ordering::Relaxed);
         }
         Some(home)
     }

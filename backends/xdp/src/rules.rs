@@ -10,6 +10,8 @@ use ringway_stack::device::{FiveTuple, Protocol, RuleError, RuleId};
 pub(crate) struct Rules {
     all: BTreeMap<u64, (FiveTuple, u32)>,
     held: BTreeMap<FiveTuple, Held>,
+    /// Connections whose frames were seen to come to another ring than has them, since somebody asked last.
+    landed: Vec<FiveTuple>,
     last: u64,
 }
 
@@ -81,14 +83,17 @@ impl Rules {
 
     /// A connection's frames come to that ring, which does not have it.
     pub(crate) fn note_landing(&mut self, connection: &FiveTuple, ring: u32) {
-        if let Some(held) = self.held.get_mut(connection) {
-            held.lands_at = Some(ring);
+        if let Some(held) = self.held.get_mut(connection)
+            && held.lands_at.replace(ring).is_none()
+        {
+            self.landed.push(*connection);
         }
     }
 
-    /// The ring that a connection's frames come to, if they were seen to come to another than has it.
-    pub(crate) fn landing(&self, connection: &FiveTuple) -> Option<u32> {
-        self.held.get(connection)?.lands_at
+    /// Connections whose frames were seen to come to other rings than have them since this was asked last, and to which. (Of those for which that goes on, it is noted again.)
+    pub(crate) fn take_landings(&mut self) -> Vec<(FiveTuple, u32)> {
+        let Self { held, landed, .. } = self;
+        landed.drain(..).filter_map(|connection| Some((connection, held.get_mut(&connection)?.lands_at.take()?))).collect()
     }
 
     /// How many steer.
@@ -124,11 +129,12 @@ mod tests {
         let connection = flow(Protocol::Tcp, Some("10.0.0.2:7"));
         let mut rules = Rules::default();
         let rule = rules.add(connection, 0);
-        assert_eq!(rules.landing(&connection), None);
+        assert_eq!(rules.take_landings(), []);
+        [1, 3].into_iter().for_each(|ring| rules.note_landing(&connection, ring));
+        assert_eq!([rules.take_landings(), rules.take_landings()], [vec![(connection, 3)], vec![]]);
         rules.note_landing(&connection, 3);
-        assert_eq!(rules.landing(&connection), Some(3));
-        assert_eq!(rules.retarget(rule, 3), Ok(()));
-        assert_eq!((rules.home(&connection), rules.landing(&connection)), (Some(3), None));
+        assert_eq!((rules.retarget(rule, 3), rules.home(&connection)), (Ok(()), Some(3)));
+        assert_eq!(rules.take_landings(), [], "it is there");
         assert_eq!((rules.remove(rule), rules.retarget(rule, 1)), (Some(connection), Err(RuleError::Ended)));
     }
 }

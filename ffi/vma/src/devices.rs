@@ -66,21 +66,22 @@ pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(Ri
     ringway_shm::attach_beside(&settings, beside).map(|(queues, rendezvous)| (RingQueues::Shm(queues), rendezvous))
 }
 
-/// Puts a program in front of an interface, and opens its ring; or has a broker do so, where one listens at `broker`.
+/// Puts a program in front of an interface, and opens its rings: as many as `wanted` says, which is told whether the interface says what comes to which of them, but no
+/// more than it has queues. Or has a broker open one, where one listens at `broker`.
 ///
 /// # Errors
 /// What is in the way.
-pub(crate) fn attach_interface(name: &str, broker: &Path) -> Result<RingQueues, String> {
+pub(crate) fn attach_interface(name: &str, broker: &Path, wanted: impl FnOnce(bool) -> u32) -> Result<Vec<RingQueues>, String> {
     let settings = of_interface(name, params::settings());
-    let own = XdpDevice::attach(&settings).and_then(|device| device.open_ring());
-    let ring = own.or_else(|own| {
+    let own = XdpDevice::attach(&settings).and_then(|device| device.open_rings(wanted(device.knows_queues())));
+    let rings = own.or_else(|own| {
         if !broker.exists() {
             return Err(own.to_string());
         }
         let lent = XdpDevice::attach_by(broker, &settings).and_then(|device| device.open_ring());
-        lent.map_err(|lent| format!("{own}; {lent}"))
-    });
-    Ok(RingQueues::Xdp(ring?))
+        lent.map(|ring| vec![ring]).map_err(|lent| format!("{own}; {lent}"))
+    })?;
+    Ok(rings.into_iter().map(RingQueues::Xdp).collect())
 }
 
 /// VMA_RX_WRE has memory locked: the most that it does.

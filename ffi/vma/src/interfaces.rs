@@ -4,6 +4,10 @@
 //! the kernel's tables ([`Monitor`]), and what a ring asks about a neighbour, of the kernel ([`Neighbours`]): after each call that left such a question, and
 //! by the progress thread, which sleeps on the monitor's descriptor.
 //!
+//! An interface with several queues may have several rings, among which they are shared out. Which queue a frame comes by is the interface's to say (RSS): so listeners and UDP
+//! sockets have flows on all of them, what is accepted is on the ring that it comes to, and a connect takes a port whose answers come to the ring that it wants, where
+//! the interface tells (`ringway_xdp`). Where it does not, answers find the connection, which goes over to where they come (`moving/landing.rs`).
+//!
 //! A process that may not attach to an interface asks a broker for its ring ([`ringway_host::Lender`]), where one listens (RINGWAY_BROKER).
 //!
 //! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
@@ -17,13 +21,14 @@ use ringway_params::{Id, kind};
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
 use ringway_stack::ring::{NextHop, RingConfig};
-use ringway_stack::socket::way;
+use ringway_stack::socket::{Direction, way};
 use ringway_stack::time::Instant;
 
 use crate::devices::{self, Ring};
 use crate::params;
 use crate::process::{self, Offload, Process};
-use crate::rings::{RingSet, Rings};
+use crate::rings::{RINGS_MAX, RingSet, Rings};
+use crate::slab::Key;
 use crate::socket::flows::Place;
 
 /// See the module's documentation.
@@ -40,13 +45,34 @@ pub(crate) struct Interfaces {
 #[derive(Debug)]
 struct Interface {
     link: LinkId,
-    ring: u16,
+    /// Invariant: there is one.
+    rings: Vec<Own>,
+}
+
+#[derive(Debug)]
+struct Own {
+    number: u16,
     neighbours: Neighbours,
 }
+
+impl Interface {
+    /// The first of its rings.
+    fn first(&self) -> u16 {
+        self.rings[0].number
+    }
+
+    fn has(&self, ring: u16) -> bool {
+        self.rings.iter().any(|own| own.number == ring)
+    }
+}
+
+/// Rings of the process that interfaces leave to threads, on shared memory.
+const RINGS_KEPT: usize = 16;
 
 /// How a destination is reached over an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
+    /// The first ring of the interface.
     pub(crate) ring: u16,
     /// From which address of the interface.
     pub(crate) source: IpAddr,
@@ -67,7 +93,7 @@ impl Interfaces {
         let mut offload = process.lock();
         let mut all = Vec::new();
         for name in names {
-            match attach_one(process, &mut offload.rings, &monitor, name) {
+            match attach_one(process, &mut offload, &monitor, name) {
                 Ok(interface) => {
                     tracing::info!("offloading over {name} as well");
                     all.push(interface);
@@ -110,7 +136,7 @@ impl Interfaces {
         // (A broadcast is the kernel's, and so is what leaves from another link's address: the answers come there.)
         let is_to_one = !matches!(way.hop, NextHop::Mac(mac) if mac.is_multicast());
         let is_its = tables.owner(way.source) == Some(interface.link);
-        (is_to_one && is_its).then_some(Path { ring: interface.ring, source: way.source, hop: way.hop })
+        (is_to_one && is_its).then_some(Path { ring: interface.first(), source: way.source, hop: way.hop })
     }
 
     /// Where a socket that is bound there has flows: on which rings, with which addresses. One that is bound to every address has one for each that its
@@ -125,15 +151,36 @@ impl Interfaces {
         let is_plain = |ip: IpAddr| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let of = |interface: &Interface| {
             let own = tables.addresses_of(interface.link).iter().map(|own| own.address);
-            let places: Vec<_> = own.filter(|&ip| is_meant(ip) && is_plain(ip)).map(|ip| (interface.ring, ip)).collect();
-            places
+            let meant: Vec<_> = own.filter(|&ip| is_meant(ip) && is_plain(ip)).collect();
+            let at = |own: &Own| meant.iter().map(|&ip| (own.number, ip)).collect::<Vec<_>>();
+            interface.rings.iter().flat_map(at).collect::<Vec<_>>()
         };
         self.all.iter().flat_map(of).collect()
     }
 
-    /// The rings, and the links that they are on.
-    pub(crate) fn links(&self) -> impl Iterator<Item = (u16, LinkId)> {
-        self.all.iter().map(|interface| (interface.ring, interface.link))
+    /// The rings that are their links' only ones, and these. (A group's datagrams would come to any of several, and no longer in order.)
+    pub(crate) fn lone_links(&self) -> impl Iterator<Item = (u16, LinkId)> {
+        self.all.iter().filter(|interface| interface.rings.len() == 1).map(|interface| (interface.first(), interface.link))
+    }
+
+    /// The first ring of each interface that has several.
+    pub(crate) fn firsts_of_several(&self) -> impl Iterator<Item = u16> {
+        self.all.iter().filter(|interface| interface.rings.len() > 1).map(Interface::first)
+    }
+
+    /// The link of an interface's ring, if it has several.
+    pub(crate) fn shared_link(&self, ring: u16) -> Option<LinkId> {
+        self.all.iter().find(|interface| interface.rings.len() > 1 && interface.has(ring)).map(|interface| interface.link)
+    }
+
+    /// Whether two rings are of one interface.
+    pub(crate) fn are_together(&self, ring: u16, other: u16) -> bool {
+        self.all.iter().any(|interface| interface.has(ring) && interface.has(other))
+    }
+
+    /// The ring of that number among those of another one's interface.
+    pub(crate) fn beside(&self, ring: u16, at: usize) -> Option<u16> {
+        self.all.iter().find(|interface| interface.has(ring))?.rings.get(at).map(|own| own.number)
     }
 
     /// All links that there are.
@@ -158,7 +205,8 @@ impl Interfaces {
     pub(crate) fn names(&self) -> Vec<(u16, String)> {
         let tables = self.monitor.tables();
         let name = |interface: &Interface| tables.link(interface.link).map(|link| link.name.to_string());
-        self.all.iter().filter_map(|interface| Some((interface.ring, name(interface)?))).collect()
+        let of = |interface: &Interface| interface.rings.iter().filter_map(|own| Some((own.number, name(interface)?))).collect::<Vec<_>>();
+        self.all.iter().flat_map(of).collect()
     }
 
     /// Whether they have other addresses than when this was asked last.
@@ -168,7 +216,7 @@ impl Interfaces {
             return false;
         }
         let of = |interface: &Interface| -> Vec<_> {
-            tables.addresses_of(interface.link).iter().map(|own| (interface.ring, own.address)).collect()
+            tables.addresses_of(interface.link).iter().map(|own| (interface.first(), own.address)).collect()
         };
         let now: Vec<_> = self.all.iter().flat_map(of).collect();
         core::mem::replace(&mut self.addresses, now) != self.addresses
@@ -182,13 +230,14 @@ impl Interfaces {
     /// Passes on what these rings ask about neighbours, and tells them what the kernel knows. Which were told something, and polled.
     fn serve(&mut self, rings: &mut Rings, which: RingSet, now: Instant) -> RingSet {
         let mut told = RingSet::NONE;
-        for interface in self.all.iter_mut().filter(|interface| which.contains(interface.ring)) {
-            let own = rings.at_mut(interface.ring);
-            match own.ring.serve_neighbours(now, &mut interface.neighbours, &mut self.monitor) {
+        let all = self.all.iter_mut().flat_map(|interface| &mut interface.rings);
+        for Own { number, neighbours } in all.filter(|own| which.contains(own.number)) {
+            let own = rings.at_mut(*number);
+            match own.ring.serve_neighbours(now, neighbours, &mut self.monitor) {
                 Ok(false) => {}
                 Ok(true) => {
                     own.poll(now);
-                    told = told.with(RingSet::of(interface.ring));
+                    told = told.with(RingSet::of(*number));
                 }
                 Err(error) => tracing::debug!("a neighbour is not asked for: {error}"),
             }
@@ -199,24 +248,38 @@ impl Interfaces {
 
 /// The index of the link that a ring is on. What comes by shared memory comes by the loopback, which is the first in each network namespace.
 pub(crate) fn link_of(ring: u16) -> u32 {
-    let of = |interfaces: &Interfaces| interfaces.all.iter().find(|interface| interface.ring == ring).map(|interface| interface.link.0);
+    let of = |interfaces: &Interfaces| interfaces.all.iter().find(|interface| interface.has(ring)).map(|interface| interface.link.0);
     process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
 }
 
-fn attach_one(process: &'static Process, rings: &mut Rings, monitor: &Monitor, name: &str) -> Result<Interface, String> {
+fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, name: &str) -> Result<Interface, String> {
     let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let broker = std::path::Path::new(params::settings().text(Id::Broker));
-    let queues = devices::attach_interface(name, broker)?;
-    let number = rings.len() as u16;
-    let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
-    let seed = params::random_seed().map_err(|error| error.to_string())?;
-    let ring = Ring::new(queues, config, seed);
-    let lender = ring.lender();
-    let ring = process.add_ring_of_interface(number, ring);
-    let neighbours = Neighbours::new(link).told_by(lender);
-    rings.add(ring);
-    rings.interfaces = rings.interfaces.with(RingSet::of(number));
-    Ok(Interface { link, ring: number, neighbours })
+    let Offload { rings, extra_rings, .. } = offload;
+    let room = RINGS_MAX.saturating_sub(rings.len() + RINGS_KEPT).max(1) as u32;
+    let mut knows_queues = false;
+    let wanted = |is_known| {
+        knows_queues = is_known;
+        extra_rings.wanted_of_interface(is_known).min(room)
+    };
+    let mut own = Vec::new();
+    for queues in devices::attach_interface(name, broker, wanted)? {
+        let number = rings.len() as u16;
+        let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
+        let seed = params::random_seed().map_err(|error| error.to_string())?;
+        let ring = Ring::new(queues, config, seed);
+        let lender = ring.lender();
+        let ring = process.add_ring_of_interface(number, ring);
+        rings.add_of_interface(ring, link);
+        own.push(Own { number, neighbours: Neighbours::new(link).told_by(lender) });
+    }
+    if own.len() > 1 {
+        tracing::info!("{name} has {} rings{}", own.len(), if knows_queues { "" } else { ", and does not say what comes to which" });
+        if !knows_queues {
+            rings.watch_together(own.iter().map(|own| own.number).collect());
+        }
+    }
+    Ok(Interface { link, rings: own })
 }
 
 impl Offload {
@@ -236,7 +299,21 @@ impl Offload {
             if self.interfaces.as_mut().is_some_and(|interfaces| interfaces.has_moved()) {
                 self.follow_addresses();
             }
+            self.follow_landings(now);
         }
+    }
+
+    /// The ring of an interface by which a socket goes there, of several by the allocation logic; where `first` is the first one.
+    pub(crate) fn ring_of_interface(&mut self, key: Key, first: u16, direction: Direction) -> u16 {
+        let Some(link) = self.interfaces.as_ref().and_then(|interfaces| interfaces.shared_link(first)) else { return first };
+        self.place_towards(key, direction).and_then(|(place, _)| self.ring_on(link, place)).unwrap_or(first)
+    }
+
+    /// The ring that what comes for a flow comes to, if its interface says so; where `ring` is one of the interface's.
+    pub(crate) fn lands_at(&self, ring: u16, protocol: Protocol, (local, remote): (SocketAddr, SocketAddr)) -> Option<u16> {
+        let interfaces = self.interfaces.as_ref()?;
+        interfaces.shared_link(ring)?;
+        interfaces.beside(ring, self.rings.at(ring).ring.lands_at(protocol, local, remote)?)
     }
 
     #[cold]

@@ -369,6 +369,24 @@ impl Ring {
         }
     }
 
+    /// Which of its interface's rings what comes for a flow comes to, if that is known: see [`XdpDevice::lands_at`].
+    ///
+    /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
+    pub(crate) fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
+        match self {
+            Self::Shm(_) => None,
+            Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote).map(|ring| ring.0 as usize),
+        }
+    }
+
+    /// Connections of its interface's rings that are to go over to others of these: see [`XdpDevice::take_landings`].
+    ///
+    /// [`XdpDevice::take_landings`]: ringway_xdp::XdpDevice::take_landings
+    pub(crate) fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, usize)> {
+        let Self::Xdp(of) = self else { return Vec::new() };
+        of.queues().device().take_landings().into_iter().map(|(local, remote, ring)| (local, remote, ring.0 as usize)).collect()
+    }
+
     /// The broker that the ring is from, which does for the process what takes privileges.
     pub(crate) fn lender(&self) -> Option<Arc<dyn Lender>> {
         match self {

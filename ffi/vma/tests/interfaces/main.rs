@@ -14,6 +14,7 @@ mod leaving;
 mod namespaces;
 #[path = "../extra/programs.rs"]
 mod programs;
+mod queues;
 mod replay;
 
 use std::fs;

@@ -1,0 +1,120 @@
+//! An interface with several queues, and a ring on each. (What comes to which a veth pair does not say: so a program has several rings there if a ring logic asks for them.)
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ringway_report::ProcessReport;
+
+use crate::cable::{Cable, ENDS, PORT, on_cable_of};
+use crate::kernels;
+use crate::programs::compile;
+
+const QUEUES: u32 = 4;
+/// A ring for each thread's sockets, and for each core's.
+const BY_THREAD: (&str, &str) = ("VMA_RING_ALLOCATION_LOGIC_RX", "20");
+const BY_CORE: (&str, &str) = ("VMA_RING_ALLOCATION_LOGIC_RX", "30");
+
+/// Where a program's statistics go.
+struct Statistics(PathBuf);
+
+impl Statistics {
+    fn new() -> Self {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let name = format!("queues-{}-{}.json", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+
+    fn report(self) -> ProcessReport {
+        let text = fs::read_to_string(&self.0).expect("its statistics");
+        fs::remove_file(&self.0).expect("it was just read");
+        serde_json::from_str(text.trim()).expect("a report")
+    }
+}
+
+/// Has our threads talk to a server of the kernel's. What the program says in its log at that level, and its statistics.
+fn talk(cable: &Cable, word: &str, there: &str, logic: Option<(&str, &str)>) -> (String, ProcessReport) {
+    let (program, statistics) = (compile("tests/c/queues.c"), Statistics::new());
+    let environment: Vec<_> = logic.into_iter().chain([("RINGWAY_STATS_FILE", statistics.path()), ("VMA_TRACELEVEL", "info")]).collect();
+    let mut log = String::new();
+    let before = kernels();
+    cable.while_served(&cable.program, &["serve", there, PORT], || {
+        log = Cable::preloaded(&program, &[word, there, PORT], &environment).says()
+    });
+    let now = kernels();
+    assert!(now[1] == before[1] && now[0] - before[0] < 8, "all of it came by the rings: {now:?} {before:?}");
+    (log, statistics.report())
+}
+
+#[test]
+fn threads_talk_by_rings_of_their_own() {
+    on_cable_of(QUEUES, |cable| {
+        for [_, there] in ENDS {
+            for (word, logic) in [("talk", BY_THREAD), ("given", BY_THREAD), ("talk", BY_CORE)] {
+                let (log, report) = talk(cable, word, there, Some(logic));
+                assert!(log.contains("a0 has 4 rings, and does not say what comes to which"), "{log}");
+                assert!(report.ring.migrations > 0, "connections went where their frames come: {report:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn nobody_who_says_nothing_has_several_rings_where_the_interface_does_not_say_what_comes_to_which() {
+    on_cable_of(QUEUES, |cable| {
+        let [_, there] = ENDS[0];
+        for logic in [None, Some(("VMA_RING_ALLOCATION_LOGIC_RX", "0"))] {
+            let (log, report) = talk(cable, "talk", there, logic);
+            assert!(log.contains("offloading over a0 as well") && !log.contains(" rings"), "{log}");
+            assert_eq!(report.ring.migrations, 0);
+        }
+    });
+}
+
+#[test]
+fn who_comes_by_any_queue_is_served() {
+    on_cable_of(QUEUES, |cable| {
+        let program = compile("tests/c/queues.c");
+        for [here, _] in ENDS {
+            for address in [here, if here.contains(':') { "::" } else { "0.0.0.0" }] {
+                let before = kernels();
+                let server = Cable::preloaded(&cable.program, &["serve", address, PORT], &[BY_THREAD]);
+                cable.await_listener(true);
+                cable.there_of(&program, &["talk", here, PORT]).join().expect("the kernel's program");
+                server.ends_well();
+                let now = kernels();
+                assert!(now[1] == before[1] && now[0] - before[0] < 8, "all of it came by the rings: {now:?} {before:?} ({address})");
+            }
+        }
+    });
+}
+
+/// What one ring does, several do.
+#[test]
+fn a_program_talks_in_every_way_that_it_knows() {
+    on_cable_of(QUEUES, |cable| {
+        for [_, there] in ENDS {
+            let server = cable.there(&["serve", there, PORT]);
+            cable.await_listener(false);
+            Cable::preloaded(&cable.program, &["talk", there, PORT], &[BY_THREAD]).ends_well();
+            server.join().expect("the kernel's program");
+        }
+        // And by those who go on in another process.
+        let [_, there] = ENDS[0];
+        let leaves = compile("tests/c/leaves.c");
+        for word in ["exec", "plain-exec", "rights"] {
+            let server = cable.there(&["serve", there, PORT]);
+            cable.await_listener(false);
+            Cable::preloaded(&leaves, &[word, there, PORT], &[BY_THREAD]).ends_well();
+            server.join().expect("the kernel's program");
+        }
+        let server = cable.there(&["serve", there, PORT]);
+        cable.await_listener(false);
+        Cable::preloaded(&cable.program, &["fork", there, PORT], &[BY_THREAD]).ends_well();
+        server.join().expect("the kernel's program");
+    });
+}
