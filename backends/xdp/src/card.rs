@@ -336,7 +336,7 @@ impl XdpDevice {
     }
 
     /// Queues of the interface that are served.
-    pub(crate) fn queues(&self) -> u32 {
+    pub fn queues(&self) -> u32 {
         self.interface().queues.min(QUEUES_MAX)
     }
 

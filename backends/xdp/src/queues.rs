@@ -131,7 +131,12 @@ impl XdpQueues {
         self.counters
     }
 
-    /// How many frames have come by each queue of the interface.
+    /// The interface's queues that are its.
+    pub fn queues(&self) -> Vec<u32> {
+        self.device.queues_of(self.id).collect()
+    }
+
+    /// How many frames have come by each of these.
     pub fn received_by_queue(&self) -> Vec<u32> {
         self.sockets().map(|socket| socket.received.taken()).collect()
     }

@@ -18,6 +18,7 @@ use std::os::fd::RawFd;
 
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::{Id, kind};
+use ringway_report::InterfaceReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
 use ringway_stack::ring::{NextHop, RingConfig};
@@ -47,6 +48,8 @@ struct Interface {
     link: LinkId,
     /// Invariant: there is one.
     rings: Vec<Own>,
+    /// The interface says to which of them something comes.
+    knows_queues: bool,
 }
 
 #[derive(Debug)]
@@ -209,6 +212,23 @@ impl Interfaces {
         self.all.iter().flat_map(of).collect()
     }
 
+    /// What there is to say of them.
+    pub(crate) fn report(&self, rings: &Rings) -> Vec<InterfaceReport> {
+        let tables = self.monitor.tables();
+        let of = |interface: &Interface| {
+            let own = interface.rings.iter().map(|own| rings.at(own.number).ring.queues_of_interface());
+            let (of_rings, all): (Vec<_>, Vec<_>) = own.unzip();
+            InterfaceReport {
+                name: tables.link(interface.link).map(|link| link.name.to_string()).unwrap_or_default(),
+                rings: of_rings,
+                queues: all.into_iter().max().unwrap_or(0),
+                knows_queues: interface.knows_queues,
+                by_broker: rings.at(interface.first()).ring.lender().is_some(),
+            }
+        };
+        self.all.iter().map(of).collect()
+    }
+
     /// Whether they have other addresses than when this was asked last.
     fn has_moved(&mut self) -> bool {
         let tables = self.monitor.tables();
@@ -279,7 +299,7 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
             rings.watch_together(own.iter().map(|own| own.number).collect());
         }
     }
-    Ok(Interface { link, rings: own })
+    Ok(Interface { link, rings: own, knows_queues })
 }
 
 impl Offload {

@@ -369,6 +369,14 @@ impl Ring {
         }
     }
 
+    /// The queues of its interface that it has, and how many there are.
+    pub(crate) fn queues_of_interface(&self) -> (Vec<u32>, u32) {
+        match self {
+            Self::Shm(_) => (Vec::new(), 0),
+            Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues()),
+        }
+    }
+
     /// Which of its interface's rings what comes for a flow comes to, if that is known: see [`XdpDevice::lands_at`].
     ///
     /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at

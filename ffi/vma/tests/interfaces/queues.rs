@@ -57,6 +57,8 @@ fn threads_talk_by_rings_of_their_own() {
             for (word, logic) in [("talk", BY_THREAD), ("given", BY_THREAD), ("talk", BY_CORE)] {
                 let (log, report) = talk(cable, word, there, Some(logic));
                 assert!(log.contains("a0 has 4 rings, and does not say what comes to which"), "{log}");
+                let rings: Vec<_> = report.interfaces.iter().map(|interface| (interface.name.as_str(), interface.rings.clone())).collect();
+                assert_eq!(rings, [("a0", vec![vec![0], vec![1], vec![2], vec![3]])]);
                 assert!(report.ring.migrations > 0, "connections went where their frames come: {report:?}");
             }
         }
@@ -70,7 +72,8 @@ fn nobody_who_says_nothing_has_several_rings_where_the_interface_does_not_say_wh
         for logic in [None, Some(("VMA_RING_ALLOCATION_LOGIC_RX", "0"))] {
             let (log, report) = talk(cable, "talk", there, logic);
             assert!(log.contains("offloading over a0 as well") && !log.contains(" rings"), "{log}");
-            assert_eq!(report.ring.migrations, 0);
+            let rings: Vec<_> = report.interfaces.iter().map(|interface| interface.rings.clone()).collect();
+            assert_eq!((rings, report.ring.migrations), (vec![vec![vec![0, 1, 2, 3]]], 0));
         }
     });
 }
