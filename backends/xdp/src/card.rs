@@ -9,36 +9,42 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ringway_host::{Fd, Lender};
+use ringway_host::Lender;
 use ringway_stack::device::{
     Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, Protocol, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
 };
 use ringway_stack::offload::DeviceKind;
 
-use crate::bpf::{self, Map};
+use crate::bpf;
 use crate::broker::client::Client;
 use crate::error::AttachError;
+use crate::front::{Program, RULES_MAX};
 use crate::interface::Interface;
 use crate::key::{self, Key};
 use crate::loan::{Loan, Prepared};
-use crate::program::program;
 use crate::queues::XdpQueues;
 use crate::rss::Rss;
 use crate::rules::Rules;
 use crate::settings::Settings;
 use crate::strays::{Exchange, segment};
 
-/// Flow rules of one interface.
-const RULES_MAX: u32 = 1 << 16;
 /// Connections of one interface that are left to the kernel. Of more, the oldest is forgotten, which has ended by then, most likely.
 const EXEMPT_MAX: usize = 1 << 14;
-/// What a rule's value says: the frame is the ring's, or the kernel's.
-const STEERED: u32 = 0;
-const LEFT: u32 = 1;
 /// How long an interface is believed to spread what it receives as it did.
 const RSS_FOR: Duration = Duration::from_secs(1);
 /// Queues of one interface that are served.
 pub(crate) const QUEUES_MAX: u32 = 64;
+
+/// Where a flow's frames come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// The interface does not say.
+    Unknown,
+    /// To that ring.
+    At(QueueId),
+    /// To a queue that is none of this process's: the kernel has them, or another process.
+    Elsewhere,
+}
 
 /// An interface.
 #[derive(Clone, Debug)]
@@ -48,6 +54,8 @@ pub struct XdpDevice(Arc<Shared>);
 struct Shared {
     capabilities: Capabilities,
     interface: Interface,
+    /// The queues of it that are served. Invariant: there is one.
+    served: Vec<u32>,
     settings: Settings,
     front: Front,
     /// How it spreads what it receives, and when it was asked.
@@ -64,14 +72,6 @@ enum Front {
     Own(Program),
     /// A broker's, which serves this process.
     Lent(Arc<Client>),
-}
-
-#[derive(Debug)]
-struct Program {
-    rules: Map,
-    sockets: Map,
-    /// The program is in front of the interface as long as this is open.
-    link: Fd,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +95,27 @@ impl State {
             _ => Err(RuleError::NoQueue),
         }
     }
+
+    fn end_exemption(&mut self, program: &Program, key: &Key) {
+        if let Some(at) = self.exempt.iter().position(|known| known == key) {
+            self.exempt.remove(at);
+            let _ = program.end(key);
+        }
+    }
+
+    fn exempt(&mut self, program: &Program, key: Key) -> bool {
+        self.end_exemption(program, &key);
+        if self.exempt.len() == EXEMPT_MAX
+            && let Some(oldest) = self.exempt.pop_front()
+        {
+            let _ = program.end(&oldest);
+        }
+        let is_left = program.leave(&key).is_ok();
+        if is_left {
+            self.exempt.push_back(key);
+        }
+        is_left
+    }
 }
 
 impl Shared {
@@ -103,8 +124,8 @@ impl Shared {
         match &self.front {
             Front::Own(program) => {
                 let key = key::of(flow);
-                program.end_exemption(state, &key);
-                program.rules.insert(&key, STEERED).map_err(|error| match error.raw_os_error() {
+                state.end_exemption(program, &key);
+                program.steer(&key).map_err(|error| match error.raw_os_error() {
                     Some(libc::EEXIST) => RuleError::Taken,
                     _ => RuleError::Full,
                 })
@@ -115,35 +136,12 @@ impl Shared {
 
     fn remove(&self, flow: &FiveTuple) {
         let removed = match &self.front {
-            Front::Own(program) => program.rules.remove(&key::of(flow)),
+            Front::Own(program) => program.end(&key::of(flow)),
             Front::Lent(client) => client.detach(flow),
         };
         if let Err(error) = removed {
             tracing::warn!("{}: a flow rule does not end: {error}", self.settings.interface);
         }
-    }
-}
-
-impl Program {
-    fn end_exemption(&self, state: &mut State, key: &Key) {
-        if let Some(at) = state.exempt.iter().position(|known| known == key) {
-            state.exempt.remove(at);
-            let _ = self.rules.remove(key);
-        }
-    }
-
-    fn exempt(&self, state: &mut State, key: Key) -> bool {
-        self.end_exemption(state, &key);
-        if state.exempt.len() == EXEMPT_MAX
-            && let Some(oldest) = state.exempt.pop_front()
-        {
-            let _ = self.rules.remove(&oldest);
-        }
-        let is_left = self.rules.insert(&key, LEFT).is_ok();
-        if is_left {
-            state.exempt.push_back(key);
-        }
-        is_left
     }
 }
 
@@ -158,12 +156,9 @@ impl XdpDevice {
     /// [`AttachError`].
     pub fn attach(settings: &Settings) -> Result<Self, AttachError> {
         let interface = Interface::find(&settings.interface)?;
-        let queues = interface.queues.min(QUEUES_MAX);
-        let rules = Map::hash(key::LEN, RULES_MAX).map_err(AttachError::system("BPF_MAP_CREATE of flow rules"))?;
-        let sockets = Map::sockets(queues).map_err(AttachError::system("BPF_MAP_CREATE of sockets"))?;
-        let loaded = bpf::load(&program(rules.fd(), sockets.fd())).map_err(AttachError::system("BPF_PROG_LOAD"))?;
-        let link = bpf::attach(&loaded, interface.index).map_err(AttachError::system("BPF_LINK_CREATE"))?;
-        Ok(Self::new(settings, interface, Front::Own(Program { rules, sockets, link })))
+        let served = served(settings, &interface)?;
+        let program = Program::attach(&interface, served[0], settings.queues.is_some())?;
+        Ok(Self::new(settings, interface, served, Front::Own(program)))
     }
 
     /// Has a broker attach to it, which listens there, and gives this process the ring.
@@ -174,22 +169,24 @@ impl XdpDevice {
         let interface = Interface::find(&settings.interface)?;
         let client = Client::open(broker, &settings.interface)
             .map_err(|why| AttachError::NotLent { broker: broker.to_owned(), why: Box::new(why) })?;
-        Ok(Self::new(settings, interface, Front::Lent(Arc::new(client))))
+        let served = (0..interface.queues.min(QUEUES_MAX)).collect();
+        Ok(Self::new(settings, interface, served, Front::Lent(Arc::new(client))))
     }
 
-    fn new(settings: &Settings, interface: Interface, front: Front) -> Self {
+    fn new(settings: &Settings, interface: Interface, served: Vec<u32>, front: Front) -> Self {
         let capabilities = Capabilities {
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,
             lends_heads: true,
             rules_max: RULES_MAX as usize,
-            rings_max: interface.queues.min(QUEUES_MAX) as usize,
+            rings_max: served.len(),
             steering: Steering::IPV6,
             ..Capabilities::least(DeviceKind::Xdp, interface.mtu)
         };
         Self(Arc::new(Shared {
             capabilities,
             interface,
+            served,
             settings: settings.clone(),
             front,
             rss: Mutex::default(),
@@ -274,15 +271,14 @@ impl XdpDevice {
         self.state().count
     }
 
-    /// Which of them has a queue of the interface.
-    const fn ring_of(queue: u32, count: u32) -> u32 {
-        queue % count
-    }
-
     /// The queues of a ring.
     pub(crate) fn queues_of(&self, ring: u32) -> impl Iterator<Item = u32> {
-        let count = self.rings();
-        (0..self.queues()).filter(move |&queue| Self::ring_of(queue, count) == ring)
+        self.0.served.iter().copied().skip(ring as usize).step_by(self.rings() as usize)
+    }
+
+    /// Whether others have queues of the interface, or nobody has.
+    pub fn is_partial(&self) -> bool {
+        self.0.served.len() < self.interface().queues as usize
     }
 
     /// Whether the interface says by which queue a flow's frames come.
@@ -290,18 +286,22 @@ impl XdpDevice {
         Rss::of_interface(&self.0.settings.interface).is_some()
     }
 
-    /// The ring that frames of a flow come to, if the interface says so. Nothing is lost where that turns out to be another one.
-    pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Option<QueueId> {
+    /// Where frames of a flow come to, if the interface says so. Among rings, nothing is lost where that turns out to be another one.
+    pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
         let count = self.rings();
-        if count < 2 {
-            return None;
+        if count < 2 && !self.is_partial() {
+            return Landing::Unknown;
         }
         let mut rss = self.0.rss.lock().unwrap_or_else(PoisonError::into_inner);
         if rss.as_ref().is_none_or(|(_, asked)| asked.elapsed() > RSS_FOR) {
             *rss = Some((Rss::of_interface(&self.0.settings.interface), Instant::now()));
         }
-        let queue = rss.as_ref()?.0.as_ref()?.queue_of(protocol, local, remote)?;
-        (queue < self.queues()).then_some(QueueId(Self::ring_of(queue, count)))
+        let known = rss.as_ref().and_then(|(known, _)| known.as_ref());
+        let Some(queue) = known.and_then(|rss| rss.queue_of(protocol, local, remote)) else { return Landing::Unknown };
+        match self.0.served.iter().position(|served| *served == queue) {
+            Some(at) => Landing::At(QueueId(at as u32 % count)),
+            None => Landing::Elsewhere,
+        }
     }
 
     /// Connections whose frames were seen to come to other rings than have them since this was asked last: our address, the peer's, and to which ring.
@@ -332,12 +332,21 @@ impl XdpDevice {
     /// The sockets of a ring take their places: one for each of its queues.
     pub(crate) fn place(&self, ring: u32, sockets: impl Iterator<Item = RawFd>) -> io::Result<()> {
         let Front::Own(program) = &self.0.front else { return Ok(()) };
-        self.queues_of(ring).zip(sockets).try_for_each(|(queue, socket)| program.sockets.put(&queue.to_ne_bytes(), socket as u32))
+        // (Who has the first queue is the owner.)
+        if ring == 0 {
+            program.clear();
+        }
+        self.queues_of(ring).zip(sockets).try_for_each(|(queue, socket)| program.place(queue, socket))
     }
 
     /// Queues of the interface that are served.
     pub fn queues(&self) -> u32 {
-        self.interface().queues.min(QUEUES_MAX)
+        self.0.served.len() as u32
+    }
+
+    /// All that the interface has.
+    pub fn queues_there(&self) -> u32 {
+        self.interface().queues
     }
 
     /// A ring is no more: its rules end with it.
@@ -350,7 +359,7 @@ impl XdpDevice {
             Front::Own(program) => {
                 rules.iter().for_each(|flow| self.0.remove(flow));
                 let exempt = if is_last { core::mem::take(&mut state.exempt) } else { VecDeque::new() };
-                exempt.iter().for_each(|key| drop(program.rules.remove(key)));
+                exempt.iter().for_each(|key| drop(program.end(key)));
                 // (The kernel takes a socket out that is closed.)
             }
             // (With the connection the rules end.)
@@ -366,7 +375,7 @@ impl XdpDevice {
     /// Has the frames of a connection go to the kernel from now on, whatever rule matches its listener's. Until the connection has a rule again. Whether they do.
     pub fn leave_to_kernel(&self, flow: &FiveTuple) -> bool {
         match &self.0.front {
-            Front::Own(program) => program.exempt(&mut self.state(), key::of(flow)),
+            Front::Own(program) => self.state().exempt(program, key::of(flow)),
             Front::Lent(client) => client.leave_to_kernel(flow),
         }
     }
@@ -422,4 +431,14 @@ impl Device for XdpDevice {
             self.0.remove(&flow);
         }
     }
+}
+
+/// The queues of an interface that are to be served.
+fn served(settings: &Settings, interface: &Interface) -> Result<Vec<u32>, AttachError> {
+    let there = interface.queues.min(QUEUES_MAX);
+    let (first, last) = settings.queues.unwrap_or((0, there - 1));
+    if last >= there || first > last {
+        return Err(AttachError::NoQueue { interface: settings.interface.clone(), asked: last, there });
+    }
+    Ok((first..=last).collect())
 }

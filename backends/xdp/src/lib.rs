@@ -7,7 +7,7 @@
 //! - [`XdpDevice`]: the interface, with its flow rules ([`card`])
 //! - [`XdpQueues`]: a ring of it, on all of the interface's queues or some of them ([`queues`])
 //! - `rules`: which ring has which flow; `rss`: which queue the interface has a flow come by; `strays`: frames that came to another ring than has their flow
-//! - `program`: the program; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
+//! - `program`: the program; `front`: it and its maps, which processes with other queues of the interface share; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
 //! - [`broker`]: one process that does for others what takes privileges; `loan`: what their rings are made of
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
 //! - `sleep`: what the ring's owner sleeps on
@@ -19,6 +19,7 @@ mod bpf;
 pub mod broker;
 pub mod card;
 mod error;
+mod front;
 mod interface;
 mod key;
 mod loan;
@@ -35,7 +36,7 @@ mod socket;
 mod strays;
 mod umem;
 
-pub use card::XdpDevice;
+pub use card::{Landing, XdpDevice};
 pub use error::AttachError;
 pub use queues::{Counters, XdpQueues};
 pub use send::SendBuffer;

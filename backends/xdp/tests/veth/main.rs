@@ -9,5 +9,6 @@ mod neighbours;
 mod peers;
 mod program;
 mod rings;
+mod sharing;
 mod sockets;
 mod world;

@@ -10,7 +10,7 @@ use ringway_stack::Error;
 use ringway_stack::device::{Device as _, FlowRule, Protocol, QueueId, Queues as _, RuleError, Target, Wake};
 use ringway_stack::ring::{FlowId, RecvFlags, Ring, RingConfig, SendFlags, Shutdown, UdpOptions};
 use ringway_stack::tcp::{Config, State};
-use ringway_xdp::{AttachError, Settings, XdpDevice, XdpQueues};
+use ringway_xdp::{AttachError, Landing, Settings, XdpDevice, XdpQueues};
 
 use crate::link::{Cable, Link};
 use crate::peers::{STREAM, bytes, exchange};
@@ -294,7 +294,7 @@ fn what_one_ring_has_is_found_and_what_none_has_is_refused() {
             several.until("all answers", |_| connected.is_finished().then_some(()));
             assert_eq!(connected.join().expect("the peer"), FLOWS);
             let (passed, others) = (several.passed_on() - before, u64::from(RINGS) - 1);
-            assert!(passed > 0 && (!are_refused || passed == others * FLOWS as u64), "{passed}");
+            assert!(passed > 0 && (!are_refused || passed >= others * FLOWS as u64), "{passed}");
         }
         let now = several.clock.now();
         several.of(listener).close(now, listener, false);
@@ -348,6 +348,7 @@ fn there_are_no_more_rings_than_queues_and_none_twice() {
         // With two rings, one has two queues.
         let again = several.device.open_rings(2).expect("they are free again");
         assert_eq!(again.iter().map(|ring| ring.received_by_queue().len()).collect::<Vec<_>>(), [2, 1]);
-        assert_eq!(several.device.lands_at(Protocol::Tcp, (several.link.local, 1).into(), (several.link.remote, 2).into()), None);
+        let landing = several.device.lands_at(Protocol::Tcp, (several.link.local, 1).into(), (several.link.remote, 2).into());
+        assert_eq!(landing, Landing::Unknown, "a veth pair does not say");
     });
 }
