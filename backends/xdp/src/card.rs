@@ -1,17 +1,20 @@
 //! The interface as a card: its flow rules, in the map that the program in front of it looks up.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+mod landing;
+
+pub use self::landing::Landing;
+
+use core::sync::atomic::AtomicBool;
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ringway_host::Lender;
 use ringway_stack::device::{
-    Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, Protocol, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
+    Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
 };
 use ringway_stack::offload::DeviceKind;
 
@@ -26,25 +29,12 @@ use crate::queues::XdpQueues;
 use crate::rss::Rss;
 use crate::rules::Rules;
 use crate::settings::Settings;
-use crate::strays::{Exchange, segment};
+use crate::strays::Exchange;
 
 /// Connections of one interface that are left to the kernel. Of more, the oldest is forgotten, which has ended by then, most likely.
 const EXEMPT_MAX: usize = 1 << 14;
-/// How long an interface is believed to spread what it receives as it did.
-const RSS_FOR: Duration = Duration::from_secs(1);
 /// Queues of one interface that are served.
 pub(crate) const QUEUES_MAX: u32 = 64;
-
-/// Where a flow's frames come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Landing {
-    /// The interface does not say.
-    Unknown,
-    /// To that ring.
-    At(QueueId),
-    /// To a queue that is none of this process's: the kernel has them, or another process.
-    Elsewhere,
-}
 
 /// An interface.
 #[derive(Clone, Debug)]
@@ -279,50 +269,6 @@ impl XdpDevice {
     /// Whether others have queues of the interface, or nobody has.
     pub fn is_partial(&self) -> bool {
         self.0.served.len() < self.interface().queues as usize
-    }
-
-    /// Whether the interface says by which queue a flow's frames come.
-    pub fn knows_queues(&self) -> bool {
-        Rss::of_interface(&self.0.settings.interface).is_some()
-    }
-
-    /// Where frames of a flow come to, if the interface says so. Among rings, nothing is lost where that turns out to be another one.
-    pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
-        let count = self.rings();
-        if count < 2 && !self.is_partial() {
-            return Landing::Unknown;
-        }
-        let mut rss = self.0.rss.lock().unwrap_or_else(PoisonError::into_inner);
-        if rss.as_ref().is_none_or(|(_, asked)| asked.elapsed() > RSS_FOR) {
-            *rss = Some((Rss::of_interface(&self.0.settings.interface), Instant::now()));
-        }
-        let known = rss.as_ref().and_then(|(known, _)| known.as_ref());
-        let Some(queue) = known.and_then(|rss| rss.queue_of(protocol, local, remote)) else { return Landing::Unknown };
-        match self.0.served.iter().position(|served| *served == queue) {
-            Some(at) => Landing::At(QueueId(at as u32 % count)),
-            None => Landing::Elsewhere,
-        }
-    }
-
-    /// Connections whose frames were seen to come to other rings than have them since this was asked last: our address, the peer's, and to which ring.
-    pub fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, QueueId)> {
-        if !self.0.has_landings.swap(false, Ordering::Relaxed) {
-            return Vec::new();
-        }
-        let landings = self.state().rules.take_landings().into_iter();
-        landings.filter_map(|(FiveTuple { local, remote, .. }, ring)| Some((local, remote?, QueueId(ring)))).collect()
-    }
-
-    /// The ring that is to have a frame, which came to that one, if it is a connection's with a rule of its own.
-    pub(crate) fn home_of(&self, head: &[u8], ring: u32) -> Option<u32> {
-        let (connection, _) = segment(head)?;
-        let mut state = self.state();
-        let home = state.rules.home(&connection)?;
-        if home != ring {
-            state.rules.note_landing(&connection, ring);
-            self.0.has_landings.store(true, Ordering::Relaxed);
-        }
-        Some(home)
     }
 
     pub(crate) fn interface(&self) -> &Interface {

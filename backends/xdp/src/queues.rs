@@ -1,12 +1,12 @@
 //! A ring: a socket on each of its queues of the interface, over the same memory. Frames leave by the first one's. What comes for another ring of the interface is passed on to
 //! it ([`crate::strays`]).
 
-use std::os::fd::RawFd;
+mod host;
+mod passing;
+
 use std::sync::Arc;
 
 use libc::xdp_desc;
-use ringway_host::HostQueues;
-use ringway_host::queues::SLEEPER;
 use ringway_stack::device::{
     ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, QueueId, Queues, RxBatch, RxFrame, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
@@ -19,7 +19,7 @@ use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
 use crate::sleep::Sleep;
 use crate::socket::XskSocket;
-use crate::strays::{Exchange, Path, Stray};
+use crate::strays::{Exchange, Path};
 use crate::umem::{CHUNK, Received, Umem};
 
 /// Bytes of an Ethernet header, with a VLAN tag.
@@ -141,11 +141,6 @@ impl XdpQueues {
         self.sockets().map(|socket| socket.received.taken()).collect()
     }
 
-    #[inline]
-    fn has_strays(&self) -> bool {
-        self.exchange.as_ref().is_some_and(|exchange| exchange.has_some(self.id))
-    }
-
     fn sockets(&self) -> impl Iterator<Item = &XskSocket> {
         core::iter::once(&self.first).chain(&self.others)
     }
@@ -225,31 +220,6 @@ impl XdpQueues {
         count
     }
 
-    /// Takes frames that came to other rings, as far as they came the same way.
-    fn receive_strays(&mut self, batch: &mut RxBatch<Received>) -> usize {
-        let Some(exchange) = &self.exchange else { return 0 };
-        let mut count = 0;
-        while !batch.is_full()
-            && let Some(Stray { bytes, path }) = exchange.take(self.id, self.path)
-        {
-            self.path = Some(path);
-            let copy = self.umem.hold_copy(&bytes);
-            // (There is no room for more that programs leave unread: it is sent again.)
-            if copy.is_none() && bytes.len() > HEAD_MAX {
-                continue;
-            }
-            let Some(frame) = batch.push_slot() else { break };
-            let head = bytes.len().min(HEAD_MAX);
-            frame.head[..head].copy_from_slice(&bytes[..head]);
-            frame.set_whole(head, copy.filter(|_| bytes.len() > HEAD_MAX || self.lends_heads));
-            if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
-                frame.meta.checksum = ChecksumVerdict::Good;
-            }
-            count += 1;
-        }
-        count
-    }
-
     /// Puts a frame together.
     fn write(&self, chunk: u32, frame: &TxFrame<'_, SendBuffer>) -> usize {
         // SAFETY: the chunk is free: it is neither queued nor on its way, and whoever else had it has it no more.
@@ -267,52 +237,6 @@ impl XdpQueues {
 impl Drop for XdpQueues {
     fn drop(&mut self) {
         self.device.leave(self.id);
-    }
-}
-
-impl HostQueues for XdpQueues {
-    fn begin_sleep(&mut self) -> RawFd {
-        self.sleep.sleeper()
-    }
-
-    fn is_of_sleeper(event: u64) -> bool {
-        event == SLEEPER
-    }
-
-    /// What has come stays readable until it is taken: nothing is to be asked for once more.
-    fn slept(&mut self, _: impl ExactSizeIterator<Item = u64>) {}
-
-    fn clear_sleeper(&mut self) {
-        self.sleep.clear_sleeper();
-    }
-
-    fn end_sleep(&mut self) {}
-
-    /// The interface's peers do not see each other's processors.
-    fn claim_core(&mut self, _: usize) -> bool {
-        true
-    }
-
-    fn release_core(&mut self, _: usize) {}
-
-    /// (The kernel signals each frame or none: in a pause, none, and what comes waits in the socket's queue.)
-    fn pause(&mut self) {}
-
-    fn resume(&mut self) -> bool {
-        self.rx_ready()
-    }
-
-    fn queue_frames(&self) -> usize {
-        self.umem.receives().len()
-    }
-
-    fn tx_buffers(&mut self) -> (usize, usize) {
-        let all = self.umem.sends().len();
-        (all, all - self.free.len())
-    }
-
-    fn copied_bytes(&self) -> u64 {
-        self.counters.sent_bytes
     }
 }
 
@@ -353,24 +277,8 @@ impl Queues for XdpQueues {
         self.has_strays() || self.sockets().any(|socket| !socket.received.is_empty())
     }
 
-    /// It goes to the ring that has the connection, or else from ring to ring.
-    fn pass_on(&mut self, frame: &RxFrame<Received>, buffer: Option<&Received>) -> bool {
-        let Some(exchange) = &self.exchange else { return false };
-        let before = self.path.unwrap_or(Path { came_to: self.id, looked: 0 });
-        let path = Path { looked: before.looked + 1, ..before };
-        let to = match self.device.home_of(frame.head(), before.came_to) {
-            // (Its rule is here still, and the connection no more.)
-            Some(home) if home == self.id => None,
-            home => exchange.next(self.id, path).map(|next| home.unwrap_or(next)),
-        };
-        let Some(to) = to else { return false };
-        let bytes = match buffer {
-            Some(whole) => whole.to_vec(),
-            None => frame.to_vec(),
-        };
-        exchange.put(to, Stray { bytes: bytes.into(), path });
-        self.counters.passed_on += 1;
-        true
+    fn pass_on(&mut self, frame: &RxFrame<Received>, buffer: Option<&Received>, had_it: bool) -> bool {
+        self.passes_on(frame, buffer, had_it)
     }
 
     fn rx_scarce(&self) -> bool {

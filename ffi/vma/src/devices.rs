@@ -16,10 +16,13 @@ pub(crate) use self::ring::Ring;
 use std::path::Path;
 use std::sync::Arc;
 
+use ringway_params::kind::Named;
 use ringway_params::{Id, Settings};
 use ringway_shm::ShmQueues;
 use ringway_stack::device::{Capabilities, Queues as _};
 use ringway_xdp::{XdpDevice, XdpQueues};
+
+pub(crate) use ringway_xdp::Landing;
 
 pub(crate) use ringway_shm::{
     AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal,
@@ -71,11 +74,16 @@ pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(Ri
 ///
 /// # Errors
 /// What is in the way.
-pub(crate) fn attach_interface(name: &str, broker: &Path, wanted: impl FnOnce(bool) -> u32) -> Result<Vec<RingQueues>, String> {
-    let settings = of_interface(name, params::settings());
+pub(crate) fn attach_interface(
+    Named { name, queues }: Named<'_>,
+    broker: &Path,
+    wanted: impl FnOnce(bool) -> u32,
+) -> Result<Vec<RingQueues>, String> {
+    let settings = ringway_xdp::Settings { queues, ..of_interface(name, params::settings()) };
     let own = XdpDevice::attach(&settings).and_then(|device| device.open_rings(wanted(device.knows_queues())));
     let rings = own.or_else(|own| {
-        if !broker.exists() {
+        // (A broker gives all queues to one.)
+        if queues.is_some() || !broker.exists() {
             return Err(own.to_string());
         }
         let lent = XdpDevice::attach_by(broker, &settings).and_then(|device| device.open_ring());

@@ -13,23 +13,27 @@
 //! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
 //! program and its queues are closed there, so that they end with the parent.
 
+mod several;
+
+pub(crate) use self::several::Lands;
+
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
 use ringway_host::{Monitor, Neighbours};
-use ringway_params::{Id, kind};
+use ringway_params::Id;
+use ringway_params::kind::{self, Named};
 use ringway_report::InterfaceReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
 use ringway_stack::ring::{NextHop, RingConfig};
-use ringway_stack::socket::{Direction, way};
+use ringway_stack::socket::way;
 use ringway_stack::time::Instant;
 
 use crate::devices::{self, Ring};
 use crate::params;
 use crate::process::{self, Offload, Process};
 use crate::rings::{RINGS_MAX, RingSet, Rings};
-use crate::slab::Key;
 use crate::socket::flows::Place;
 
 /// See the module's documentation.
@@ -50,6 +54,8 @@ struct Interface {
     rings: Vec<Own>,
     /// The interface says to which of them something comes.
     knows_queues: bool,
+    /// Others have some of its queues, or the kernel alone has.
+    is_partial: bool,
 }
 
 #[derive(Debug)]
@@ -85,8 +91,8 @@ pub(crate) struct Path {
 impl Interfaces {
     /// Attaches to the interfaces that RINGWAY_DEVICE names. Each that cannot be had is the kernel's.
     pub(crate) fn attach(process: &'static Process) {
-        let names = kind::interfaces(params::settings().text(Id::Device)).unwrap_or_default();
-        if names.is_empty() {
+        let all_named = kind::interfaces(params::settings().text(Id::Device)).unwrap_or_default();
+        if all_named.is_empty() {
             return;
         }
         let monitor = match Monitor::open() {
@@ -95,8 +101,9 @@ impl Interfaces {
         };
         let mut offload = process.lock();
         let mut all = Vec::new();
-        for name in names {
-            match attach_one(process, &mut offload, &monitor, name) {
+        for named in all_named {
+            let name = named.name;
+            match attach_one(process, &mut offload, &monitor, named) {
                 Ok(interface) => {
                     tracing::info!("offloading over {name} as well");
                     all.push(interface);
@@ -159,31 +166,6 @@ impl Interfaces {
             interface.rings.iter().flat_map(at).collect::<Vec<_>>()
         };
         self.all.iter().flat_map(of).collect()
-    }
-
-    /// The rings that are their links' only ones, and these. (A group's datagrams would come to any of several, and no longer in order.)
-    pub(crate) fn lone_links(&self) -> impl Iterator<Item = (u16, LinkId)> {
-        self.all.iter().filter(|interface| interface.rings.len() == 1).map(|interface| (interface.first(), interface.link))
-    }
-
-    /// The first ring of each interface that has several.
-    pub(crate) fn firsts_of_several(&self) -> impl Iterator<Item = u16> {
-        self.all.iter().filter(|interface| interface.rings.len() > 1).map(Interface::first)
-    }
-
-    /// The link of an interface's ring, if it has several.
-    pub(crate) fn shared_link(&self, ring: u16) -> Option<LinkId> {
-        self.all.iter().find(|interface| interface.rings.len() > 1 && interface.has(ring)).map(|interface| interface.link)
-    }
-
-    /// Whether two rings are of one interface.
-    pub(crate) fn are_together(&self, ring: u16, other: u16) -> bool {
-        self.all.iter().any(|interface| interface.has(ring) && interface.has(other))
-    }
-
-    /// The ring of that number among those of another one's interface.
-    pub(crate) fn beside(&self, ring: u16, at: usize) -> Option<u16> {
-        self.all.iter().find(|interface| interface.has(ring))?.rings.get(at).map(|own| own.number)
     }
 
     /// All links that there are.
@@ -272,7 +254,8 @@ pub(crate) fn link_of(ring: u16) -> u32 {
     process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
 }
 
-fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, name: &str) -> Result<Interface, String> {
+fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, named: Named<'_>) -> Result<Interface, String> {
+    let name = named.name;
     let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let broker = std::path::Path::new(params::settings().text(Id::Broker));
     let Offload { rings, extra_rings, .. } = offload;
@@ -283,7 +266,7 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
         extra_rings.wanted_of_interface(is_known).min(room)
     };
     let mut own = Vec::new();
-    for queues in devices::attach_interface(name, broker, wanted)? {
+    for queues in devices::attach_interface(named, broker, wanted)? {
         let number = rings.len() as u16;
         let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
         let seed = params::random_seed().map_err(|error| error.to_string())?;
@@ -299,7 +282,14 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
             rings.watch_together(own.iter().map(|own| own.number).collect());
         }
     }
-    Ok(Interface { link, rings: own, knows_queues })
+    let of_rings = own.iter().map(|own| rings.at(own.number).ring.queues_of_interface());
+    let (had, there) = of_rings.fold((0, 0), |(had, _), (queues, there)| (had + queues.len(), there));
+    let is_partial = had < there as usize;
+    if is_partial {
+        let streams = if knows_queues { "" } else { ", and streams" };
+        tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
+    }
+    Ok(Interface { link, rings: own, knows_queues, is_partial })
 }
 
 impl Offload {
@@ -321,19 +311,6 @@ impl Offload {
             }
             self.follow_landings(now);
         }
-    }
-
-    /// The ring of an interface by which a socket goes there, of several by the allocation logic; where `first` is the first one.
-    pub(crate) fn ring_of_interface(&mut self, key: Key, first: u16, direction: Direction) -> u16 {
-        let Some(link) = self.interfaces.as_ref().and_then(|interfaces| interfaces.shared_link(first)) else { return first };
-        self.place_towards(key, direction).and_then(|(place, _)| self.ring_on(link, place)).unwrap_or(first)
-    }
-
-    /// The ring that what comes for a flow comes to, if its interface says so; where `ring` is one of the interface's.
-    pub(crate) fn lands_at(&self, ring: u16, protocol: Protocol, (local, remote): (SocketAddr, SocketAddr)) -> Option<u16> {
-        let interfaces = self.interfaces.as_ref()?;
-        interfaces.shared_link(ring)?;
-        interfaces.beside(ring, self.rings.at(ring).ring.lands_at(protocol, local, remote)?)
     }
 
     #[cold]

@@ -151,8 +151,9 @@ pub trait Queues {
 
     /// No flow of this ring's is for a frame of the last [`Queues::poll_rx`]. On a device where a rule does not say which ring a frame comes to (an interface's
     /// queues are chosen by the interface alone), another ring may have its flow. `true`: it is on its way there. `buffer`: the frame's, if it was taken from it.
-    fn pass_on(&mut self, frame: &RxFrame<Self::Rx>, buffer: Option<&Self::Rx>) -> bool {
-        let _ = (frame, buffer);
+    /// `had_it`: this ring has given its flow away, and nobody else knows better what is to become of it, unless the device knows of a ring that has the flow now.
+    fn pass_on(&mut self, frame: &RxFrame<Self::Rx>, buffer: Option<&Self::Rx>, had_it: bool) -> bool {
+        let _ = (frame, buffer, had_it);
         false
     }
 

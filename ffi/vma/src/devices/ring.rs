@@ -19,7 +19,7 @@ use ringway_stack::tcp::{self, Lent, Undelivered};
 use ringway_stack::{Error, Instant};
 use ringway_xdp::XdpQueues;
 
-use super::{Handover, RingQueues, RxBuf, apart, lent};
+use super::{Handover, Landing, RingQueues, RxBuf, apart, lent};
 
 /// See the module's documentation.
 pub(crate) enum Ring {
@@ -373,17 +373,17 @@ impl Ring {
     pub(crate) fn queues_of_interface(&self) -> (Vec<u32>, u32) {
         match self {
             Self::Shm(_) => (Vec::new(), 0),
-            Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues()),
+            Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues_there()),
         }
     }
 
-    /// Which of its interface's rings what comes for a flow comes to, if that is known: see [`XdpDevice::lands_at`].
+    /// Where what comes for a flow comes to, of its interface's rings: see [`XdpDevice::lands_at`].
     ///
     /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
-    pub(crate) fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
+    pub(crate) fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
         match self {
-            Self::Shm(_) => None,
-            Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote).map(|ring| ring.0 as usize),
+            Self::Shm(_) => Landing::Unknown,
+            Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote),
         }
     }
 

@@ -16,6 +16,7 @@ use super::greeting::Question;
 use super::ways::{Ahead, Unreachable, ahead};
 use super::{Family, Kind, common, datagram, greeting, lifecycle, ports, stream};
 use crate::errno::{Errno, THEIRS};
+use crate::interfaces::Lands;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{mux, real, rules};
@@ -110,8 +111,14 @@ fn open(process: &Process, fd: c_int, key: Key, Ahead { mut ring, remote, hop, s
             return Err(Errno(libc::EALREADY));
         }
         // (By the port that it has, its answers may come to another ring than was wanted.)
-        if let Some(other) = offload.lands_at(ring, Protocol::Tcp, (local, remote)) {
-            ring = other;
+        match offload.lands_at(ring, Protocol::Tcp, (local, remote)) {
+            Lands::At(other) => ring = other,
+            Lands::Unknown => {}
+            // (To the kernel's placeholder, which has the port.)
+            Lands::Elsewhere => {
+                drop(guard);
+                return leave();
+            }
         }
         let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
         socket.ring = ring;

@@ -18,6 +18,7 @@ use ringway_stack::device::Protocol;
 use super::Family;
 use super::address::{self, Raw};
 use crate::errno::Errno;
+use crate::interfaces::Lands;
 use crate::process::{Offload, Process};
 use crate::real;
 use crate::slab::Key;
@@ -308,7 +309,12 @@ impl Offload {
 
     /// Whether answers to a port would come to another ring than they are to, and there may be a better one.
     fn passes_over(&self, local: SocketAddr, remote: SocketAddr, search: &mut Search) -> bool {
-        let is_other = search.choosy > 0 && self.lands_at(search.ring, Protocol::Tcp, (local, remote)).is_some_and(|at| at != search.ring);
+        let is_other = search.choosy > 0
+            && match self.lands_at(search.ring, Protocol::Tcp, (local, remote)) {
+                Lands::Unknown => false,
+                Lands::At(ring) => ring != search.ring,
+                Lands::Elsewhere => true,
+            };
         search.choosy -= u32::from(is_other);
         is_other
     }

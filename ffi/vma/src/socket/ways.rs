@@ -193,6 +193,9 @@ impl Offload {
             return None;
         }
         let mut path = self.interfaces.as_ref()?.path(socket.protocol, socket.bound, to)?;
+        if !self.interfaces.as_ref()?.takes_streams(path.ring) {
+            return None;
+        }
         path.ring = self.ring_of_interface(key, path.ring, Direction::Rx);
         let socket = self.sockets.find_mut(key).filter(|socket| socket.kind == Kind::Fresh)?;
         socket.ring = path.ring;

@@ -2,6 +2,7 @@
  *
  *   queues talk ADDRESS PORT      all of them, and then the server is told to end
  *   queues given ADDRESS PORT     the same, from ports that the program names
+ *   queues hears ADDRESS PORT     hears a datagram of each that "far spray" sends; says "ready" once it does
  */
 #include "far.h"
 #include <poll.h>
@@ -84,11 +85,28 @@ static void *thread(void *number) {
     return NULL;
 }
 
+static void hears(void) {
+    char bytes[16];
+    int fd = opened(SOCK_DGRAM);
+    CHECK(bind(fd, (struct sockaddr *)&to, to_len) == 0);
+    printf("ready\n");
+    fflush(stdout);
+    for (int count = 0; count < 64; count++) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        CHECK(poll(&wait, 1, 20000) == 1 && recv(fd, bytes, sizeof bytes, 0) == 5);
+    }
+    CHECK(close(fd) == 0);
+}
+
 int main(int argc, char **argv) {
     pthread_t threads[THREADS];
     char byte;
     CHECK(argc == 4);
     name(argv[2], argv[3]);
+    if (strcmp(argv[1], "hears") == 0) {
+        hears();
+        return 0;
+    }
     first_port = strcmp(argv[1], "given") == 0 ? 20000 : 0;
     for (long number = 0; number < THREADS; number++) {
         CHECK(pthread_create(&threads[number], NULL, thread, (void *)number) == 0);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringway_report::ProcessReport;
 
-use crate::cable::{Cable, ENDS, PORT, on_cable_of};
+use crate::cable::{Cable, ENDS, PORT, Running, on_cable_of};
 use crate::kernels;
 use crate::programs::compile;
 
@@ -43,7 +43,7 @@ fn talk(cable: &Cable, word: &str, there: &str, logic: Option<(&str, &str)>) -> 
     let mut log = String::new();
     let before = kernels();
     cable.while_served(&cable.program, &["serve", there, PORT], || {
-        log = Cable::preloaded(&program, &[word, there, PORT], &environment).says()
+        log = Cable::preloaded(&program, &[word, there, PORT], &environment).says();
     });
     let now = kernels();
     assert!(now[1] == before[1] && now[0] - before[0] < 8, "all of it came by the rings: {now:?} {before:?}");
@@ -119,5 +119,84 @@ fn a_program_talks_in_every_way_that_it_knows() {
         cable.await_listener(false);
         Cable::preloaded(&cable.program, &["fork", there, PORT], &[BY_THREAD]).ends_well();
         server.join().expect("the kernel's program");
+    });
+}
+
+/// A program that has these queues hears what the other end sprays. Its statistics, in the end.
+struct Hearer {
+    running: Running,
+    statistics: Statistics,
+    port: &'static str,
+}
+
+impl Hearer {
+    fn start(queues: &str, port: &'static str) -> Self {
+        let (device, statistics, [here, _]) = (format!("shm,xdp:a0/{queues}"), Statistics::new(), ENDS[0]);
+        let environment = [("RINGWAY_DEVICE", device.as_str()), ("RINGWAY_STATS_FILE", statistics.path()), BY_THREAD];
+        let mut running = Cable::preloaded(&compile("tests/c/queues.c"), &["hears", here, port], &environment);
+        running.await_ready();
+        Self { running, statistics, port }
+    }
+
+    /// It has heard all, by its rings and by the kernel, which had what came by other queues; and says which are its.
+    fn has_heard(self, cable: &Cable, rings: &[Vec<u32>]) {
+        let [here, _] = ENDS[0];
+        cable.there(&["spray", here, self.port]).join().expect("the kernel's program");
+        self.running.ends_well();
+        let report = self.statistics.report();
+        let of_a0: Vec<_> = report.interfaces.iter().map(|of| (of.name.as_str(), &of.rings[..], of.queues)).collect();
+        assert_eq!(of_a0, [("a0", rings, QUEUES)]);
+        let by_rings = report.closed_sockets.offloaded;
+        let (packets, by_kernel) = (report.ring.rx_packets, report.closed_sockets.kernel_rx_packets);
+        assert!(by_rings == 1 && packets > 0 && by_kernel > 0 && packets + by_kernel == 64, "{report:?}");
+    }
+}
+
+#[test]
+fn processes_with_different_queues_have_an_interface_together() {
+    on_cable_of(QUEUES, |cable| {
+        let first = Hearer::start("0-1", PORT);
+        let second = Hearer::start("2", "7101");
+        // Who asks for what another one has is the kernel's there, and says so.
+        let environment = [("RINGWAY_DEVICE", "shm,xdp:a0/1-2")];
+        let [_, there] = ENDS[0];
+        let mut log = String::new();
+        cable.while_served(&cable.program, &["serve", there, PORT], || {
+            log = Cable::preloaded(&cable.program, &["talk", there, PORT], &environment).says();
+        });
+        assert!(log.contains("a0 is the kernel's") && log.contains("taken by another program"), "{log}");
+        first.has_heard(cable, &[vec![0], vec![1]]);
+        second.has_heard(cable, &[vec![2]]);
+    });
+}
+
+#[test]
+fn who_is_killed_leaves_the_others_and_the_next_one_what_they_need() {
+    on_cable_of(QUEUES, |cable| {
+        let first = Hearer::start("0-1", PORT);
+        let second = Hearer::start("2-3", "7101");
+        first.running.kill();
+        // (The same port, of which the first one's rule is there still.)
+        let third = Hearer::start("0-1", PORT);
+        second.has_heard(cable, &[vec![2], vec![3]]);
+        third.has_heard(cable, &[vec![0], vec![1]]);
+    });
+}
+
+/// Where the interface does not say what comes to which queue, streams are the kernel's for who has not all.
+#[test]
+fn streams_are_the_kernels_for_who_has_some_queues() {
+    on_cable_of(QUEUES, |cable| {
+        let environment = [("RINGWAY_DEVICE", "shm,xdp:a0/1-2"), BY_THREAD];
+        for [here, there] in ENDS {
+            let server = cable.there(&["serve", there, PORT]);
+            cable.await_listener(false);
+            Cable::preloaded(&cable.program, &["talk", there, PORT], &environment).ends_well();
+            server.join().expect("the kernel's program");
+            let server = Cable::preloaded(&cable.program, &["serve", here, PORT], &environment);
+            cable.await_listener(true);
+            cable.there(&["talk", here, PORT]).join().expect("the kernel's program");
+            server.ends_well();
+        }
     });
 }
