@@ -11,11 +11,17 @@ use ringway_host::Fd;
 
 // include/uapi/linux/bpf.h.
 const MAP_CREATE: i32 = 0;
+const MAP_LOOKUP_ELEM: i32 = 1;
 const MAP_UPDATE_ELEM: i32 = 2;
 const MAP_DELETE_ELEM: i32 = 3;
+const MAP_GET_NEXT_KEY: i32 = 4;
 const PROG_LOAD: i32 = 5;
+const PROG_GET_FD_BY_ID: i32 = 13;
+const MAP_GET_FD_BY_ID: i32 = 14;
 const OBJ_GET_INFO_BY_FD: i32 = 15;
 const LINK_CREATE: i32 = 28;
+const LINK_GET_FD_BY_ID: i32 = 30;
+const LINK_GET_NEXT_ID: i32 = 31;
 const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
@@ -92,6 +98,23 @@ impl Map {
         Attr::new(&[(0, self.fd() as u32)], &longs).call(MAP_UPDATE_ELEM)
     }
 
+    /// A key's value.
+    pub(crate) fn value(&self, key: &[u8]) -> io::Result<u32> {
+        assert_eq!(key.len(), self.key_len, "the kernel reads that many bytes");
+        let mut value = 0_u32;
+        Attr::new(&[(0, self.fd() as u32)], &[(8, key.as_ptr() as u64), (16, (&raw mut value) as u64)]).call(MAP_LOOKUP_ELEM)?;
+        Ok(value)
+    }
+
+    /// The key behind another one, or the first; ENOENT: there is none.
+    pub(crate) fn next_key<const LEN: usize>(&self, key: Option<&[u8; LEN]>) -> io::Result<[u8; LEN]> {
+        assert_eq!(LEN, self.key_len, "the kernel reads, and writes, that many bytes");
+        let mut next = [0; LEN];
+        let longs = [(8, key.map_or(0, |key| key.as_ptr() as u64)), (16, next.as_mut_ptr() as u64)];
+        Attr::new(&[(0, self.fd() as u32)], &longs).call(MAP_GET_NEXT_KEY)?;
+        Ok(next)
+    }
+
     pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert_eq!(key.len(), self.key_len, "the kernel reads that many bytes");
         Attr::new(&[(0, self.fd() as u32)], &[(8, key.as_ptr() as u64)]).call(MAP_DELETE_ELEM)
@@ -124,11 +147,68 @@ pub(crate) fn attach(program: &Fd, interface: u32) -> io::Result<Fd> {
     Attr::new(&[(0, program.raw() as u32), (4, interface), (8, ATTACH_XDP)], &[]).open(LINK_CREATE)
 }
 
+/// What is to be known of a program, a map or a link: the words of its `struct bpf_*_info`.
+fn info_of<const WORDS: usize>(of: &Fd, mut info: [u32; WORDS]) -> io::Result<[u32; WORDS]> {
+    let len = size_of_val(&info) as u32;
+    Attr::new(&[(0, of.raw() as u32), (4, len)], &[(8, info.as_mut_ptr() as u64)]).call(OBJ_GET_INFO_BY_FD)?;
+    Ok(info)
+}
+
+/// The program of that number.
+pub(crate) fn program_by_id(id: u32) -> io::Result<Fd> {
+    Attr::new(&[(0, id)], &[]).open(PROG_GET_FD_BY_ID)
+}
+
+/// What tells programs apart, maps aside. (`struct bpf_prog_info`: its type, its number, its tag.)
+pub(crate) fn tag_of(program: &Fd) -> io::Result<[u32; 2]> {
+    let [_, _, tag @ ..] = info_of(program, [0; 4])?;
+    Ok(tag)
+}
+
+/// A program's hash table with keys of so many bytes, and its map of sockets.
+pub(crate) fn maps_of(program: &Fd, key_len: usize) -> io::Result<[Map; 2]> {
+    let mut ids = [0_u32; 8];
+    // (`struct bpf_prog_info` has how many there is room for at 52, and where at 56.)
+    let mut info = [0; 16];
+    let at = (ids.as_mut_ptr() as u64).to_ne_bytes();
+    let word = |from: usize| u32::from_ne_bytes([at[from], at[from + 1], at[from + 2], at[from + 3]]);
+    (info[13], info[14], info[15]) = (ids.len() as u32, word(0), word(4));
+    let count = info_of(program, info)?[13] as usize;
+    let mut found = [None, None];
+    for id in ids.into_iter().take(count) {
+        let fd = Attr::new(&[(0, id)], &[]).open(MAP_GET_FD_BY_ID)?;
+        // `struct bpf_map_info`: its type, its number, the lengths of keys and of values.
+        match info_of(&fd, [0; 4])? {
+            [MAP_TYPE_HASH, _, len, 4] if len as usize == key_len => found[0] = Some(Map { fd, key_len }),
+            [MAP_TYPE_XSKMAP, _, 4, 4] => found[1] = Some(Map { fd, key_len: 4 }),
+            _ => {}
+        }
+    }
+    let [Some(rules), Some(sockets)] = found else { return Err(io::ErrorKind::InvalidData.into()) };
+    Ok([rules, sockets])
+}
+
+/// The link of the program of that number, by which it is in front of an interface; none, if it is there otherwise.
+pub(crate) fn link_of(program: u32) -> io::Result<Option<Fd>> {
+    let mut id = 0;
+    loop {
+        let mut next = Attr::new(&[(0, id)], &[]);
+        match next.call(LINK_GET_NEXT_ID) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            result => result?,
+        }
+        id = u32::from_ne_bytes([next.0[4], next.0[5], next.0[6], next.0[7]]);
+        // (One that is gone by now is none.)
+        let Ok(link) = Attr::new(&[(0, id)], &[]).open(LINK_GET_FD_BY_ID) else { continue };
+        if info_of(&link, [0; 32])?[2] == program {
+            return Ok(Some(link));
+        }
+    }
+}
+
 /// The index of the interface that a link is in front of; zero: it no longer is, as somebody has detached it, or the interface is gone.
 pub(crate) fn interface_of(link: &Fd) -> io::Result<u32> {
     // `struct bpf_link_info`: its type, its number, its program's, padding; of XDP then the interface's index.
-    let mut info = [0_u32; 32];
-    let len = size_of_val(&info) as u32;
-    Attr::new(&[(0, link.raw() as u32), (4, len)], &[(8, info.as_mut_ptr() as u64)]).call(OBJ_GET_INFO_BY_FD)?;
+    let info: [u32; 32] = info_of(link, [0; 32])?;
     Ok(info[4])
 }

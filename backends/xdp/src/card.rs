@@ -1,34 +1,38 @@
 //! The interface as a card: its flow rules, in the map that the program in front of it looks up.
 
-use std::collections::{BTreeMap, VecDeque};
+mod landing;
+
+pub use self::landing::Landing;
+
+use core::sync::atomic::AtomicBool;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use ringway_host::{Fd, Lender};
+use ringway_host::Lender;
 use ringway_stack::device::{
     Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
 };
 use ringway_stack::offload::DeviceKind;
 
-use crate::bpf::{self, Map};
+use crate::bpf;
 use crate::broker::client::Client;
 use crate::error::AttachError;
+use crate::front::{Program, RULES_MAX};
 use crate::interface::Interface;
 use crate::key::{self, Key};
 use crate::loan::{Loan, Prepared};
-use crate::program::program;
 use crate::queues::XdpQueues;
+use crate::rss::Rss;
+use crate::rules::Rules;
 use crate::settings::Settings;
+use crate::strays::Exchange;
 
-/// Flow rules of one interface.
-const RULES_MAX: u32 = 1 << 16;
 /// Connections of one interface that are left to the kernel. Of more, the oldest is forgotten, which has ended by then, most likely.
 const EXEMPT_MAX: usize = 1 << 14;
-/// What a rule's value says: the frame is the ring's, or the kernel's.
-const STEERED: u32 = 0;
-const LEFT: u32 = 1;
 /// Queues of one interface that are served.
 pub(crate) const QUEUES_MAX: u32 = 64;
 
@@ -40,8 +44,14 @@ pub struct XdpDevice(Arc<Shared>);
 struct Shared {
     capabilities: Capabilities,
     interface: Interface,
+    /// The queues of it that are served. Invariant: there is one.
+    served: Vec<u32>,
     settings: Settings,
     front: Front,
+    /// How it spreads what it receives, and when it was asked.
+    rss: Mutex<Option<(Option<Rss>, Instant)>>,
+    /// Something was noted that [`XdpDevice::take_landings`] has yet to tell.
+    has_landings: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -54,30 +64,47 @@ enum Front {
     Lent(Arc<Client>),
 }
 
-#[derive(Debug)]
-struct Program {
-    rules: Map,
-    sockets: Map,
-    /// The program is in front of the interface as long as this is open.
-    link: Fd,
-}
-
 #[derive(Debug, Default)]
 struct State {
-    rules: BTreeMap<u64, FiveTuple>,
+    rules: Rules,
     /// Connections that are the kernel's, whatever other rule matches them: the oldest first.
     exempt: VecDeque<Key>,
-    last: u64,
-    /// There is a ring.
-    is_taken: bool,
+    /// The rings that there are, a bit for each.
+    rings: u64,
+    /// Of how many the interface's queues are.
+    count: u32,
     /// For the next ring that is lent, if a queue was not free for the last one.
     prepared: Option<Prepared>,
 }
 
 impl State {
-    /// Whether that is the ring, which has one queue of frames.
-    fn has(&self, target: Target) -> bool {
-        self.is_taken && target == Target::Queue(QueueId(0))
+    /// The ring that is meant, which has one queue of frames.
+    fn ring(&self, target: Target) -> Result<u32, RuleError> {
+        match target {
+            Target::Queue(QueueId(ring)) if ring < u64::BITS && self.rings & 1 << ring != 0 => Ok(ring),
+            _ => Err(RuleError::NoQueue),
+        }
+    }
+
+    fn end_exemption(&mut self, program: &Program, key: &Key) {
+        if let Some(at) = self.exempt.iter().position(|known| known == key) {
+            self.exempt.remove(at);
+            let _ = program.end(key);
+        }
+    }
+
+    fn exempt(&mut self, program: &Program, key: Key) -> bool {
+        self.end_exemption(program, &key);
+        if self.exempt.len() == EXEMPT_MAX
+            && let Some(oldest) = self.exempt.pop_front()
+        {
+            let _ = program.end(&oldest);
+        }
+        let is_left = program.leave(&key).is_ok();
+        if is_left {
+            self.exempt.push_back(key);
+        }
+        is_left
     }
 }
 
@@ -87,8 +114,8 @@ impl Shared {
         match &self.front {
             Front::Own(program) => {
                 let key = key::of(flow);
-                program.end_exemption(state, &key);
-                program.rules.insert(&key, STEERED).map_err(|error| match error.raw_os_error() {
+                state.end_exemption(program, &key);
+                program.steer(&key).map_err(|error| match error.raw_os_error() {
                     Some(libc::EEXIST) => RuleError::Taken,
                     _ => RuleError::Full,
                 })
@@ -99,35 +126,12 @@ impl Shared {
 
     fn remove(&self, flow: &FiveTuple) {
         let removed = match &self.front {
-            Front::Own(program) => program.rules.remove(&key::of(flow)),
+            Front::Own(program) => program.end(&key::of(flow)),
             Front::Lent(client) => client.detach(flow),
         };
         if let Err(error) = removed {
             tracing::warn!("{}: a flow rule does not end: {error}", self.settings.interface);
         }
-    }
-}
-
-impl Program {
-    fn end_exemption(&self, state: &mut State, key: &Key) {
-        if let Some(at) = state.exempt.iter().position(|known| known == key) {
-            state.exempt.remove(at);
-            let _ = self.rules.remove(key);
-        }
-    }
-
-    fn exempt(&self, state: &mut State, key: Key) -> bool {
-        self.end_exemption(state, &key);
-        if state.exempt.len() == EXEMPT_MAX
-            && let Some(oldest) = state.exempt.pop_front()
-        {
-            let _ = self.rules.remove(&oldest);
-        }
-        let is_left = self.rules.insert(&key, LEFT).is_ok();
-        if is_left {
-            state.exempt.push_back(key);
-        }
-        is_left
     }
 }
 
@@ -142,12 +146,9 @@ impl XdpDevice {
     /// [`AttachError`].
     pub fn attach(settings: &Settings) -> Result<Self, AttachError> {
         let interface = Interface::find(&settings.interface)?;
-        let queues = interface.queues.min(QUEUES_MAX);
-        let rules = Map::hash(key::LEN, RULES_MAX).map_err(AttachError::system("BPF_MAP_CREATE of flow rules"))?;
-        let sockets = Map::sockets(queues).map_err(AttachError::system("BPF_MAP_CREATE of sockets"))?;
-        let loaded = bpf::load(&program(rules.fd(), sockets.fd())).map_err(AttachError::system("BPF_PROG_LOAD"))?;
-        let link = bpf::attach(&loaded, interface.index).map_err(AttachError::system("BPF_LINK_CREATE"))?;
-        Ok(Self::new(settings, interface, Front::Own(Program { rules, sockets, link })))
+        let served = served(settings, &interface)?;
+        let program = Program::attach(&interface, served[0], settings.queues.is_some())?;
+        Ok(Self::new(settings, interface, served, Front::Own(program)))
     }
 
     /// Has a broker attach to it, which listens there, and gives this process the ring.
@@ -158,19 +159,30 @@ impl XdpDevice {
         let interface = Interface::find(&settings.interface)?;
         let client = Client::open(broker, &settings.interface)
             .map_err(|why| AttachError::NotLent { broker: broker.to_owned(), why: Box::new(why) })?;
-        Ok(Self::new(settings, interface, Front::Lent(Arc::new(client))))
+        let served = (0..interface.queues.min(QUEUES_MAX)).collect();
+        Ok(Self::new(settings, interface, served, Front::Lent(Arc::new(client))))
     }
 
-    fn new(settings: &Settings, interface: Interface, front: Front) -> Self {
+    fn new(settings: &Settings, interface: Interface, served: Vec<u32>, front: Front) -> Self {
         let capabilities = Capabilities {
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,
             lends_heads: true,
             rules_max: RULES_MAX as usize,
+            rings_max: served.len(),
             steering: Steering::IPV6,
             ..Capabilities::least(DeviceKind::Xdp, interface.mtu)
         };
-        Self(Arc::new(Shared { capabilities, interface, settings: settings.clone(), front, state: Mutex::default() }))
+        Self(Arc::new(Shared {
+            capabilities,
+            interface,
+            served,
+            settings: settings.clone(),
+            front,
+            rss: Mutex::default(),
+            has_landings: AtomicBool::new(false),
+            state: Mutex::default(),
+        }))
     }
 
     /// The broker that does in this process's stead what takes privileges, if it has the ring from one, which is there.
@@ -193,7 +205,7 @@ impl XdpDevice {
             self.state().prepared = prepared;
             loan
         };
-        self.take(lend).map(|loan| (loan, program.link.raw()))
+        self.take(1, lend).map(|loan| (loan, program.link.raw()))
     }
 
     /// What a broker has lent this process, once.
@@ -212,45 +224,88 @@ impl XdpDevice {
         })
     }
 
-    fn take<T>(&self, open: impl FnOnce() -> Result<T, AttachError>) -> Result<T, AttachError> {
-        if core::mem::replace(&mut self.state().is_taken, true) {
-            return Err(AttachError::Taken { what: Self::A_RING });
+    fn take<T>(&self, count: u32, open: impl FnOnce() -> Result<T, AttachError>) -> Result<T, AttachError> {
+        {
+            let mut state = self.state();
+            if state.rings != 0 {
+                return Err(AttachError::Taken { what: Self::A_RING });
+            }
+            (state.rings, state.count) = (u64::MAX >> (u64::BITS - count), count);
         }
-        open().inspect_err(|_| self.state().is_taken = false)
+        open().inspect_err(|_| self.state().rings = 0)
     }
 
-    /// As [`Device::open`], which cannot say as much of why not.
+    /// As [`Device::open`], which cannot say as much of why not: the interface's only ring, which has all of its queues.
     ///
     /// # Errors
     /// [`AttachError`]; [`AttachError::Taken`]: there is a ring already.
     pub fn open_ring(&self) -> Result<XdpQueues, AttachError> {
-        self.take(|| XdpQueues::open(self, &self.0.settings))
+        self.take(1, || XdpQueues::open(self, &self.0.settings, 0, None))
+    }
+
+    /// Opens all rings that the interface is to have, among which its queues are shared out: as many as are asked for, but no more than there are queues, and at least one. Of a
+    /// broker's, there is one. What they have to receive into and to send from is shared out as well.
+    ///
+    /// # Errors
+    /// As [`XdpDevice::open_ring`].
+    pub fn open_rings(&self, count: u32) -> Result<Vec<XdpQueues>, AttachError> {
+        let count = if matches!(self.0.front, Front::Own(_)) { count.clamp(1, self.queues()) } else { 1 };
+        self.take(count, || {
+            let exchange = if count > 1 { Some(Arc::new(Exchange::new(count).map_err(AttachError::system("eventfd"))?)) } else { None };
+            (0..count).map(|ring| XdpQueues::open(self, &self.0.settings, ring, exchange.clone())).collect()
+        })
+    }
+
+    /// How many rings the interface's queues are shared out among.
+    pub(crate) fn rings(&self) -> u32 {
+        self.state().count
+    }
+
+    /// The queues of a ring.
+    pub(crate) fn queues_of(&self, ring: u32) -> impl Iterator<Item = u32> {
+        self.0.served.iter().copied().skip(ring as usize).step_by(self.rings() as usize)
+    }
+
+    /// Whether others have queues of the interface, or nobody has.
+    pub fn is_partial(&self) -> bool {
+        self.0.served.len() < self.interface().queues as usize
     }
 
     pub(crate) fn interface(&self) -> &Interface {
         &self.0.interface
     }
 
-    /// The sockets of the ring take their places: one for each queue.
-    pub(crate) fn place(&self, sockets: impl Iterator<Item = RawFd>) -> io::Result<()> {
+    /// The sockets of a ring take their places: one for each of its queues.
+    pub(crate) fn place(&self, ring: u32, sockets: impl Iterator<Item = RawFd>) -> io::Result<()> {
         let Front::Own(program) = &self.0.front else { return Ok(()) };
-        (0u32..).zip(sockets).try_for_each(|(queue, socket)| program.sockets.put(&queue.to_ne_bytes(), socket as u32))
+        // (Who has the first queue is the owner.)
+        if ring == 0 {
+            program.clear();
+        }
+        self.queues_of(ring).zip(sockets).try_for_each(|(queue, socket)| program.place(queue, socket))
     }
 
     /// Queues of the interface that are served.
-    pub(crate) fn queues(&self) -> u32 {
-        self.interface().queues.min(QUEUES_MAX)
+    pub fn queues(&self) -> u32 {
+        self.0.served.len() as u32
     }
 
-    /// The ring is no more: its rules end with it.
-    pub(crate) fn leave(&self) {
+    /// All that the interface has.
+    pub fn queues_there(&self) -> u32 {
+        self.interface().queues
+    }
+
+    /// A ring is no more: its rules end with it.
+    pub(crate) fn leave(&self, ring: u32) {
         let mut state = self.state();
-        state.is_taken = false;
-        let (rules, exempt) = (core::mem::take(&mut state.rules), core::mem::take(&mut state.exempt));
+        state.rings &= !(1 << ring);
+        let rules = state.rules.remove_all(ring);
+        let is_last = state.rings == 0;
         match &self.0.front {
             Front::Own(program) => {
-                rules.values().for_each(|flow| self.0.remove(flow));
-                exempt.iter().for_each(|key| drop(program.rules.remove(key)));
+                rules.iter().for_each(|flow| self.0.remove(flow));
+                let exempt = if is_last { core::mem::take(&mut state.exempt) } else { VecDeque::new() };
+                exempt.iter().for_each(|key| drop(program.end(key)));
                 // (The kernel takes a socket out that is closed.)
             }
             // (With the connection the rules end.)
@@ -266,7 +321,7 @@ impl XdpDevice {
     /// Has the frames of a connection go to the kernel from now on, whatever rule matches its listener's. Until the connection has a rule again. Whether they do.
     pub fn leave_to_kernel(&self, flow: &FiveTuple) -> bool {
         match &self.0.front {
-            Front::Own(program) => program.exempt(&mut self.state(), key::of(flow)),
+            Front::Own(program) => self.state().exempt(program, key::of(flow)),
             Front::Lent(client) => client.leave_to_kernel(flow),
         }
     }
@@ -300,32 +355,36 @@ impl Device for XdpDevice {
     fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
         let flow = rule.as_five_tuple().ok_or_else(|| self.0.capabilities.lacks("rules but those of sockets"))?;
         let mut state = self.state();
-        if !state.has(target) {
-            return Err(RuleError::NoQueue);
+        let ring = state.ring(target)?;
+        if state.rules.may_have(&flow, ring)? {
+            self.0.insert(&mut state, &flow)?;
         }
-        self.0.insert(&mut state, &flow)?;
-        state.last += 1;
-        let id = state.last;
-        state.rules.insert(id, flow);
-        Ok(Attached { rule: RuleId(id), is_ready: true })
+        Ok(Attached { rule: state.rules.add(flow, ring), is_ready: true })
     }
 
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
         if tag != 0 {
             return Err(self.0.capabilities.lacks("flow tags").into());
         }
-        let state = self.state();
-        match state.rules.contains_key(&rule.0) {
-            _ if !state.has(target) => Err(RuleError::NoQueue),
-            true => Ok(()),
-            false => Err(RuleError::Ended),
-        }
+        let mut state = self.state();
+        let ring = state.ring(target)?;
+        state.rules.retarget(rule, ring)
     }
 
     fn detach(&self, rule: RuleId) {
         let mut state = self.state();
-        if let Some(flow) = state.rules.remove(&rule.0) {
+        if let Some(flow) = state.rules.remove(rule) {
             self.0.remove(&flow);
         }
     }
+}
+
+/// The queues of an interface that are to be served.
+fn served(settings: &Settings, interface: &Interface) -> Result<Vec<u32>, AttachError> {
+    let there = interface.queues.min(QUEUES_MAX);
+    let (first, last) = settings.queues.unwrap_or((0, there - 1));
+    if last >= there || first > last {
+        return Err(AttachError::NoQueue { interface: settings.interface.clone(), asked: last, there });
+    }
+    Ok((first..=last).collect())
 }

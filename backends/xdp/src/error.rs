@@ -16,6 +16,16 @@ pub enum AttachError {
     /// It is no Ethernet interface.
     #[error("{0} is no Ethernet interface")]
     NotEthernet(String),
+    /// It has fewer queues than were asked for.
+    #[error("{interface} has {there} queues, and no queue {asked}")]
+    NoQueue {
+        /// Its name.
+        interface: String,
+        /// The one that was asked for.
+        asked: u32,
+        /// How many it has.
+        there: u32,
+    },
     /// Another program (or another process of Ringway's) has an XDP program in front of it, or has the queue.
     #[error("{what}: the interface, or its queue, is taken by another program")]
     Taken {

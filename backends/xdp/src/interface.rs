@@ -45,14 +45,57 @@ impl Interface {
     }
 }
 
+impl Interface {
+    /// The number of the XDP program in front of it (rtnetlink(7): IFLA_XDP).
+    pub(crate) fn program(&self) -> io::Result<u32> {
+        const IFLA_XDP: u16 = 43;
+        const IFLA_XDP_PROG_ID: u16 = 4;
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: no memory is involved.
+        let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
+        // `struct nlmsghdr`, and `struct ifinfomsg`: family, type, index, flags, change.
+        let (mut question, mut answer) = ([0_u8; 32], vec![0_u8; 1 << 15]);
+        question[..4].copy_from_slice(&32_u32.to_ne_bytes());
+        question[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
+        question[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        question[20..24].copy_from_slice(&self.index.to_ne_bytes());
+        // SAFETY: both are as long as is said.
+        let len = unsafe {
+            if libc::syscall(libc::SYS_sendto, fd.raw(), question.as_ptr(), question.len(), 0, 0, 0) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::syscall(libc::SYS_recvfrom, fd.raw(), answer.as_mut_ptr(), answer.len(), 0, 0, 0)
+        };
+        let answer = answer.get(..usize::try_from(len).map_err(|_| io::Error::last_os_error())?).unwrap_or_default();
+        let is_answer = answer.get(4..6) == Some(&libc::RTM_NEWLINK.to_ne_bytes());
+        let xdp = answer.get(32..).filter(|_| is_answer).and_then(|attributes| attribute(attributes, IFLA_XDP));
+        let id = xdp.and_then(|xdp| attribute(xdp, IFLA_XDP_PROG_ID)).and_then(|id| Some(u32::from_ne_bytes(id.try_into().ok()?)));
+        id.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// The value of an attribute (`struct rtattr`) of that type.
+fn attribute(mut all: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let len = usize::from(u16::from_ne_bytes(all.get(..2)?.try_into().ok()?));
+        // (Its two highest bits are flags.)
+        let kind = u16::from_ne_bytes(all.get(2..4)?.try_into().ok()?) & 0x3fff;
+        let value = all.get(4..len)?;
+        if kind == wanted {
+            return Some(value);
+        }
+        all = all.get(len.next_multiple_of(4)..)?;
+    }
+}
+
 /// Asks the kernel about an interface.
-struct Asker {
+pub(crate) struct Asker {
     fd: Fd,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
 impl Asker {
-    fn new(name: &str) -> io::Result<Self> {
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
         // SAFETY: no memory is involved.
         let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_INET, kind, 0) })?;
@@ -105,7 +148,7 @@ impl Asker {
         if self.ethtool(&mut channels).is_ok() { channels[5] + channels[8] } else { 0 }
     }
 
-    fn ethtool(&self, structure: &mut [u32]) -> io::Result<()> {
+    pub(crate) fn ethtool(&self, structure: &mut [u32]) -> io::Result<()> {
         let mut ifreq = empty();
         ifreq.ifr_ifru.ifru_data = structure.as_mut_ptr().cast();
         self.call(SIOCETHTOOL, &mut ifreq)
@@ -115,4 +158,17 @@ impl Asker {
 fn empty() -> libc::ifreq {
     // SAFETY: all zeroes is a valid request.
     unsafe { core::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attribute_is_found_behind_others() {
+        let all = [5, 0, 7, 0, 1, 0, 0, 0, 8, 0, 43, 0x80, 1, 2, 3, 4];
+        assert_eq!(attribute(&all, 7), Some(&[1][..]));
+        assert_eq!(attribute(&all, 43), Some(&[1, 2, 3, 4][..]));
+        assert_eq!([attribute(&all, 8), attribute(&all[..14], 43), attribute(&[0; 8], 1)], [None; 3]);
+    }
 }

@@ -5,8 +5,9 @@
 //! addresses, its ARP and its neighbour discovery stay the kernel's. Program, maps and link are the process's, and end with it.
 //!
 //! - [`XdpDevice`]: the interface, with its flow rules ([`card`])
-//! - [`XdpQueues`]: its ring, on all of the interface's queues ([`queues`])
-//! - `program`: the program; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
+//! - [`XdpQueues`]: a ring of it, on all of the interface's queues or some of them ([`queues`])
+//! - `rules`: which ring has which flow; `rss`: which queue the interface has a flow come by; `strays`: frames that came to another ring than has their flow
+//! - `program`: the program; `front`: it and its maps, which processes with other queues of the interface share; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
 //! - [`broker`]: one process that does for others what takes privileges; `loan`: what their rings are made of
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
 //! - `sleep`: what the ring's owner sleeps on
@@ -18,6 +19,7 @@ mod bpf;
 pub mod broker;
 pub mod card;
 mod error;
+mod front;
 mod interface;
 mod key;
 mod loan;
@@ -25,13 +27,16 @@ mod partial;
 mod program;
 mod queue;
 pub mod queues;
+mod rss;
+mod rules;
 mod send;
 mod settings;
 mod sleep;
 mod socket;
+mod strays;
 mod umem;
 
-pub use card::XdpDevice;
+pub use card::{Landing, XdpDevice};
 pub use error::AttachError;
 pub use queues::{Counters, XdpQueues};
 pub use send::SendBuffer;

@@ -51,7 +51,7 @@ impl Loan {
             bind_at_once(&socket, interface, queue, sockets.first())?;
             sockets.push(socket);
         }
-        let placed = device.place(sockets.iter().map(Fd::raw));
+        let placed = device.place(0, sockets.iter().map(Fd::raw));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
         Ok(Self { memory, sockets, receives, sends })
     }

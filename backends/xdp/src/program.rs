@@ -1,4 +1,5 @@
-//! The program in front of the interface: it looks a frame's addresses and ports up in the map of flow rules, and passes the frame to the socket whose rule that is.
+//! The program in front of the interface: it looks a frame's addresses and ports up in the map of flow rules, and passes the frame to the socket whose rule that is
+//! ([`crate::front`]).
 //! An ICMP error is looked up by what it quotes, which was sent by us. All else is the kernel's (XDP_PASS), as if nobody were here: other protocols, fragments, IP
 //! options and extension headers.
 //!
@@ -7,6 +8,8 @@
 use std::os::fd::RawFd;
 
 use crate::bpf::assembler::{Assembler, FRAME, Helper, Reg, Size};
+use crate::card::QUEUES_MAX;
+use crate::front::LEFT;
 use crate::key;
 
 /// include/uapi/linux/bpf.h: what becomes of the frame.
@@ -49,9 +52,16 @@ pub(crate) fn program(rules: RawFd, sockets: RawFd) -> Vec<u8> {
     a.jump("pass");
     a.label("found");
     // (A connection that is left to the kernel has a rule that says so.)
-    a.load(Size::Word, Reg(1), Reg(0), 0);
+    a.load(Size::Word, Reg(2), Reg(0), 0);
+    a.copy(Reg(1), Reg(2));
+    a.and(Reg(1), LEFT as i32);
     a.jump_unless(Reg(1), 0, "pass");
-    a.copy(Reg(2), QUEUE);
+    // (By a queue of so high a number, nothing is anybody's.)
+    a.copy(Reg(1), QUEUE);
+    a.and(Reg(1), -(QUEUES_MAX as i32));
+    a.jump_unless(Reg(1), 0, "pass");
+    // Where the owner's socket of that queue is, if it has one.
+    a.add_register(Reg(2), QUEUE);
     a.map(Reg(1), sockets);
     // (What is to be done where the socket is gone.)
     a.set(Reg(3), XDP_PASS);

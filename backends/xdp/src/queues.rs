@@ -1,13 +1,14 @@
-//! The ring: a socket on each queue of the interface, over the same memory. Frames leave by the first one's.
+//! A ring: a socket on each of its queues of the interface, over the same memory. Frames leave by the first one's. What comes for another ring of the interface is passed on to
+//! it ([`crate::strays`]).
 
-use std::os::fd::RawFd;
+mod host;
+mod passing;
+
 use std::sync::Arc;
 
 use libc::xdp_desc;
-use ringway_host::HostQueues;
-use ringway_host::queues::SLEEPER;
 use ringway_stack::device::{
-    ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, QueueId, Queues, RxBatch, RxFrame, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 use ringway_stack::time::Instant;
 
@@ -18,6 +19,7 @@ use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
 use crate::sleep::Sleep;
 use crate::socket::XskSocket;
+use crate::strays::{Exchange, Path};
 use crate::umem::{CHUNK, Received, Umem};
 
 /// Bytes of an Ethernet header, with a VLAN tag.
@@ -25,6 +27,9 @@ const ETHERNET_MAX: usize = 18;
 
 /// Frames that each queue of the interface has at the least to receive into.
 pub(crate) const FRAMES_MIN: u32 = 16;
+
+/// Frames that each ring has at the least to send from, if there are as many.
+const SENDS_MIN: u32 = 256;
 
 /// What is asked of the device that it does not do to a frame.
 #[inline]
@@ -34,13 +39,19 @@ fn lacking(offload: &TxOffload) -> Option<&'static str> {
     asked.iter().find(|(is_asked, _)| *is_asked).map(|&(_, what)| what)
 }
 
-/// Memory, and a socket on each queue of the interface.
-fn open_sockets(device: &XdpDevice, settings: &Settings) -> Result<(Umem, XskSocket, Vec<XskSocket>), AttachError> {
-    let (queues, interface) = (device.queues(), device.interface().index);
-    let receives = settings.received_frames.max(queues * FRAMES_MIN);
-    let umem = Umem::map(receives, settings.sent_frames, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
-    let first = XskSocket::open(&umem, interface, 0, None)?;
-    let others = (1..queues).map(|queue| XskSocket::open(&umem, interface, queue, Some(&first))).collect::<Result<Vec<_>, _>>()?;
+/// Memory, and a socket on each of the ring's queues: the first one's, and the others'. Rings of one interface share out how much there is of it.
+fn open_sockets(device: &XdpDevice, settings: &Settings, ring: u32) -> Result<(Umem, XskSocket, Vec<XskSocket>), AttachError> {
+    let (all, index, mut queues) = (device.queues(), device.interface().index, device.queues_of(ring));
+    let first = queues.next().ok_or(AttachError::Taken { what: "a queue" })?;
+    let others: Vec<u32> = queues.collect();
+    let own = 1 + others.len() as u32;
+    let receives = (u64::from(settings.received_frames) * u64::from(own)).div_ceil(u64::from(all)) as u32;
+    let sends = settings.sent_frames.div_ceil(device.rings()).max(settings.sent_frames.min(SENDS_MIN));
+    let umem =
+        Umem::map(receives.max(own * FRAMES_MIN), sends, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
+    let first = XskSocket::open(&umem, index, first, None)?;
+    let open = |queue| XskSocket::open(&umem, index, queue, Some(&first));
+    let others = others.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     Ok((umem, first, others))
 }
 
@@ -57,11 +68,19 @@ pub struct Counters {
     pub wakeups: u64,
     /// Frames that were copied, for the kernel to have where they lay.
     pub copied: u64,
+    /// Frames that were passed on to other rings.
+    pub passed_on: u64,
 }
 
-/// The ring of an interface.
+/// A ring of an interface.
 #[derive(Debug)]
 pub struct XdpQueues {
+    /// Which one.
+    id: u32,
+    /// The interface's other rings, if there are some.
+    exchange: Option<Arc<Exchange>>,
+    /// Where the frames of this batch came to before, if they came to other rings.
+    path: Option<Path>,
     /// One for each queue. Invariant: there is one. (The others first: they have the first one's memory.)
     others: Vec<XskSocket>,
     first: XskSocket,
@@ -83,22 +102,26 @@ pub struct XdpQueues {
 }
 
 impl XdpQueues {
-    pub(crate) fn open(device: &XdpDevice, settings: &Settings) -> Result<Self, AttachError> {
+    pub(crate) fn open(device: &XdpDevice, settings: &Settings, id: u32, exchange: Option<Arc<Exchange>>) -> Result<Self, AttachError> {
         let (umem, first, others) = match device.loan() {
-            None => open_sockets(device, settings)?,
+            None => open_sockets(device, settings, id)?,
             Some(loan) => {
                 let (umem, mut sockets) = loan?.adopt(settings.copied_frames)?;
                 let others = sockets.split_off(sockets.len().min(1));
                 (umem, sockets.pop().ok_or(AttachError::Taken { what: "a queue" })?, others)
             }
         };
-        let sleep = Sleep::new(core::iter::once(&first).chain(&others).map(XskSocket::fd)).map_err(AttachError::system("epoll"))?;
+        let inbox = exchange.as_ref().map(|exchange| exchange.fd(id));
+        let wakers = core::iter::once(&first).chain(&others).map(XskSocket::fd).chain(inbox);
+        let sleep = Sleep::new(wakers).map_err(AttachError::system("epoll"))?;
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
-        let mut ring = Self { others, first, sleep, turn: 0, lends_heads: false, umem, memory, free, refill, held: 0, counters, device };
+        let (turn, lends_heads, path, held) = (0, false, None, 0);
+        let mut ring =
+            Self { id, exchange, path, others, first, sleep, turn, lends_heads, umem, memory, free, refill, held, counters, device };
         ring.refill();
-        let placed = ring.device.place(ring.sockets().map(XskSocket::fd));
+        let placed = ring.device.place(id, ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
         Ok(ring)
     }
@@ -108,7 +131,12 @@ impl XdpQueues {
         self.counters
     }
 
-    /// How many frames have come by each queue of the interface.
+    /// The interface's queues that are its.
+    pub fn queues(&self) -> Vec<u32> {
+        self.device.queues_of(self.id).collect()
+    }
+
+    /// How many frames have come by each of these.
     pub fn received_by_queue(&self) -> Vec<u32> {
         self.sockets().map(|socket| socket.received.taken()).collect()
     }
@@ -123,8 +151,9 @@ impl XdpQueues {
     }
 
     fn set_armed(&mut self, on: bool) {
-        let Self { first, others, sleep, .. } = self;
-        sleep.set_armed(on, core::iter::once(&*first).chain(others.iter()).map(XskSocket::fd));
+        let Self { first, others, sleep, exchange, id, .. } = self;
+        let inbox = exchange.as_ref().map(|exchange| exchange.fd(*id));
+        sleep.set_armed(on, core::iter::once(&*first).chain(others.iter()).map(XskSocket::fd).chain(inbox));
     }
 
     fn socket_mut(&mut self, queue: usize) -> &mut XskSocket {
@@ -152,15 +181,21 @@ impl XdpQueues {
     }
 
     /// Takes frames of one queue.
-    fn receive(&mut self, queue: usize, batch: &mut RxBatch<Received>) -> usize {
+    fn receive(&mut self, now: Instant, queue: usize, batch: &mut RxBatch<Received>) -> usize {
         let (mut count, mut taken) = (0, 0);
         while !batch.is_full() {
             let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
             taken += 1;
             let Some((chunk, at)) = self.umem.received(addr, len) else { continue };
-            let Some(frame) = batch.push_slot() else { break };
             // SAFETY: the kernel has given the chunk back, and has written the frame there; nobody has a handle yet.
             let bytes = unsafe { self.umem.bytes(chunk, at, len) };
+            if let Some(exchange) = &self.exchange
+                && exchange.takes_syn(now, bytes, self.id)
+            {
+                self.refill.push(chunk);
+                continue;
+            }
+            let Some(frame) = batch.push_slot() else { break };
             let head = bytes.len().min(HEAD_MAX);
             frame.head[..head].copy_from_slice(&bytes[..head]);
             // What programs leave unread is not to be what others are to receive into.
@@ -201,53 +236,7 @@ impl XdpQueues {
 
 impl Drop for XdpQueues {
     fn drop(&mut self) {
-        self.device.leave();
-    }
-}
-
-impl HostQueues for XdpQueues {
-    fn begin_sleep(&mut self) -> RawFd {
-        self.sleep.sleeper()
-    }
-
-    fn is_of_sleeper(event: u64) -> bool {
-        event == SLEEPER
-    }
-
-    /// What has come stays readable until it is taken: nothing is to be asked for once more.
-    fn slept(&mut self, _: impl ExactSizeIterator<Item = u64>) {}
-
-    fn clear_sleeper(&mut self) {
-        self.sleep.clear_sleeper();
-    }
-
-    fn end_sleep(&mut self) {}
-
-    /// The interface's peers do not see each other's processors.
-    fn claim_core(&mut self, _: usize) -> bool {
-        true
-    }
-
-    fn release_core(&mut self, _: usize) {}
-
-    /// (The kernel signals each frame or none: in a pause, none, and what comes waits in the socket's queue.)
-    fn pause(&mut self) {}
-
-    fn resume(&mut self) -> bool {
-        self.rx_ready()
-    }
-
-    fn queue_frames(&self) -> usize {
-        self.umem.receives().len()
-    }
-
-    fn tx_buffers(&mut self) -> (usize, usize) {
-        let all = self.umem.sends().len();
-        (all, all - self.free.len())
-    }
-
-    fn copied_bytes(&self) -> u64 {
-        self.counters.sent_bytes
+        self.device.leave(self.id);
     }
 }
 
@@ -260,13 +249,23 @@ impl Queues for XdpQueues {
         &self.device
     }
 
+    fn id(&self) -> QueueId {
+        QueueId(self.id)
+    }
+
     fn mac(&self) -> MacAddr {
         self.device.interface().mac
     }
 
-    fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
+    fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<Received>) -> usize {
+        self.path = None;
+        if self.has_strays() {
+            let count = self.receive_strays(batch);
+            self.counters.received += count as u64;
+            return count;
+        }
         let queues = 1 + self.others.len();
-        let count = (0..queues).map(|at| self.receive((self.turn + at) % queues, batch)).sum();
+        let count = (0..queues).map(|at| self.receive(now, (self.turn + at) % queues, batch)).sum();
         // (None of them is to fill each batch.)
         self.turn = (self.turn + 1) % queues;
         self.counters.received += count as u64;
@@ -275,7 +274,11 @@ impl Queues for XdpQueues {
     }
 
     fn rx_ready(&self) -> bool {
-        self.sockets().any(|socket| !socket.received.is_empty())
+        self.has_strays() || self.sockets().any(|socket| !socket.received.is_empty())
+    }
+
+    fn pass_on(&mut self, frame: &RxFrame<Received>, buffer: Option<&Received>, had_it: bool) -> bool {
+        self.passes_on(frame, buffer, had_it)
     }
 
     fn rx_scarce(&self) -> bool {

@@ -5,6 +5,8 @@
 pub struct Settings {
     /// Its name, in the network namespace of the calling thread.
     pub interface: String,
+    /// Its queues that are served, the first and the last of them; none: all. Of the others, what comes is the kernel's, or another process's that has those.
+    pub queues: Option<(u32, u32)>,
     /// Frames that one ring can have received, and not been through with: of 4 KiB each, which are locked.
     pub received_frames: u32,
     /// Frames beyond these that programs may leave unread. What comes is copied once a quarter of the above is held: it takes 4 KiB a frame, which are not locked,
@@ -19,6 +21,13 @@ pub struct Settings {
 impl Settings {
     /// For that interface, with everything else as it is by default.
     pub fn new(interface: &str) -> Self {
-        Self { interface: interface.to_owned(), received_frames: 2048, copied_frames: 1 << 14, sent_frames: 1024, send_bytes: 16 << 20 }
+        Self {
+            interface: interface.to_owned(),
+            queues: None,
+            received_frames: 2048,
+            copied_frames: 1 << 14,
+            sent_frames: 1024,
+            send_bytes: 16 << 20,
+        }
     }
 }

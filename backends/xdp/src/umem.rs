@@ -193,6 +193,11 @@ pub struct Received {
 }
 
 impl Received {
+    /// A copy of the bytes.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        self.bytes().to_vec()
+    }
+
     fn bytes(&self) -> &[u8] {
         // SAFETY: the handle keeps the chunk from the kernel. Who writes to it is the program that it was lent to, which is told that it may.
         unsafe { self.umem.bytes(self.chunk, self.at.into(), self.len.into()) }

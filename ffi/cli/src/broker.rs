@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use ringway_params::kind::{self, Named};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
@@ -30,8 +31,9 @@ pub(crate) struct Options {
 /// `xdp:eth0`, as in `RINGWAY_DEVICE`.
 fn device(text: &str) -> Result<String, String> {
     let named = format!("shm,{text}");
-    match ringway_params::kind::interfaces(&named).as_deref() {
-        Some([name]) => Ok((*name).to_owned()),
+    match kind::interfaces(&named).as_deref() {
+        // (Its programs have all queues of an interface.)
+        Some([Named { name, queues: None }]) => Ok((*name).to_owned()),
         _ => Err("it is xdp:INTERFACE".to_owned()),
     }
 }

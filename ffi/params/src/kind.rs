@@ -50,17 +50,54 @@ const DEVICES: [&str; 3] = ["auto", "shm", "off"];
 /// The longest name of an interface (IFNAMSIZ, less its zero).
 const INTERFACE_MAX: usize = 15;
 
-/// The interfaces that a value of RINGWAY_DEVICE names beside shared memory: `shm,xdp:eth0,xdp:eth1`. `None`: it is no such value.
-pub fn interfaces(text: &str) -> Option<Vec<&str>> {
-    let is_name = |name: &&str| {
-        (1..=INTERFACE_MAX).contains(&name.len()) && !matches!(*name, "." | "..") && !name.contains(|c: char| c == '/' || c.is_whitespace())
-    };
+/// An interface that RINGWAY_DEVICE names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The first and the last of its queues that are meant; none: all.
+    pub queues: Option<(u32, u32)>,
+}
+
+impl<'a> Named<'a> {
+    /// `eth0`, `eth0/2` or `eth0/0-3`. (No interface's name has a slash in it.)
+    fn parse(text: &'a str) -> Option<Self> {
+        let (name, queues) = match text.split_once('/') {
+            Some((name, queues)) => (name, Some(queues)),
+            None => (text, None),
+        };
+        let is_name = (1..=INTERFACE_MAX).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(char::is_whitespace);
+        let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            Some((number(first)?, number(last)?)).filter(|(first, last)| first <= last)
+        };
+        let queues = match queues {
+            Some(queues) => Some(range(queues)?),
+            None => None,
+        };
+        is_name.then_some(Self { name, queues })
+    }
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.queues {
+            None => f.write_str(self.name),
+            Some((first, last)) if first == last => write!(f, "{}/{first}", self.name),
+            Some((first, last)) => write!(f, "{}/{first}-{last}", self.name),
+        }
+    }
+}
+
+/// The interfaces that a value of RINGWAY_DEVICE names beside shared memory: `shm,xdp:eth0,xdp:eth1/0-3`. `None`: it is no such value.
+pub fn interfaces(text: &str) -> Option<Vec<Named<'_>>> {
     let mut devices = text.split(',').map(str::trim);
     if devices.next() != Some("shm") {
         return None;
     }
-    let names: Vec<&str> = devices.map(|device| device.strip_prefix("xdp:").filter(is_name)).collect::<Option<_>>()?;
-    (!names.is_empty()).then_some(names)
+    let named: Vec<_> = devices.map(|device| Named::parse(device.strip_prefix("xdp:")?)).collect::<Option<_>>()?;
+    (!named.is_empty()).then_some(named)
 }
 
 /// VMA_TRACELEVEL's levels, each with all that is less.
@@ -140,7 +177,9 @@ impl Kind {
             Self::Spec => crate::spec::find(trimmed).map(|spec| (spec.name().to_owned(), 0)),
             Self::Layout => Layout::of_release(trimmed).map(|layout| (layout.name().to_owned(), 0)),
             Self::Device if DEVICES.contains(&trimmed) => Some((trimmed.to_owned(), 0)),
-            Self::Device => interfaces(trimmed).map(|names| (format!("shm,xdp:{}", names.join(",xdp:")), 0)),
+            Self::Device => {
+                interfaces(trimmed).map(|all| (all.iter().fold("shm".to_owned(), |text, named| text + &format!(",xdp:{named}")), 0))
+            }
         }
     }
 

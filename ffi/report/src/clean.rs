@@ -9,6 +9,7 @@ impl ProcessReport {
         if let Some(device) = &mut self.device {
             [&mut device.kind, &mut device.mac].into_iter().for_each(strip);
         }
+        self.interfaces.iter_mut().for_each(|interface| strip(&mut interface.name));
         for socket in self.sockets.iter_mut().chain(&mut self.without_owner) {
             let texts = [&mut socket.protocol, &mut socket.local, &mut socket.remote, &mut socket.state, &mut socket.device];
             texts

@@ -35,6 +35,8 @@ pub struct ProcessReport {
     pub program: String,
     /// The device that carries its flows; `None`: the process runs on the kernel, and `decisions` says why.
     pub device: Option<DeviceReport>,
+    /// The interfaces that it has queues of.
+    pub interfaces: Vec<InterfaceReport>,
     /// The ring's totals since the process started.
     pub ring: RingReport,
     /// Open sockets, by descriptor.
@@ -65,6 +67,22 @@ pub struct DeviceReport {
     pub peers: u32,
     /// The largest IP packet in bytes.
     pub mtu: u32,
+}
+
+/// An interface that the process has queues of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterfaceReport {
+    /// As `ip link` calls it.
+    pub name: String,
+    /// The queues of each of the process's rings there.
+    pub rings: Vec<Vec<u32>>,
+    /// How many queues the interface has, of which others may have some.
+    pub queues: u32,
+    /// The interface says by which queue what comes for a flow comes (RSS).
+    pub knows_queues: bool,
+    /// A broker gave it the ring.
+    pub by_broker: bool,
 }
 
 /// A ring's totals.

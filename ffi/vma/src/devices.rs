@@ -16,10 +16,13 @@ pub(crate) use self::ring::Ring;
 use std::path::Path;
 use std::sync::Arc;
 
+use ringway_params::kind::Named;
 use ringway_params::{Id, Settings};
 use ringway_shm::ShmQueues;
 use ringway_stack::device::{Capabilities, Queues as _};
 use ringway_xdp::{XdpDevice, XdpQueues};
+
+pub(crate) use ringway_xdp::Landing;
 
 pub(crate) use ringway_shm::{
     AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal,
@@ -66,21 +69,27 @@ pub(crate) fn attach_another(params: &Params, beside: &Rendezvous) -> Result<(Ri
     ringway_shm::attach_beside(&settings, beside).map(|(queues, rendezvous)| (RingQueues::Shm(queues), rendezvous))
 }
 
-/// Puts a program in front of an interface, and opens its ring; or has a broker do so, where one listens at `broker`.
+/// Puts a program in front of an interface, and opens its rings: as many as `wanted` says, which is told whether the interface says what comes to which of them, but no
+/// more than it has queues. Or has a broker open one, where one listens at `broker`.
 ///
 /// # Errors
 /// What is in the way.
-pub(crate) fn attach_interface(name: &str, broker: &Path) -> Result<RingQueues, String> {
-    let settings = of_interface(name, params::settings());
-    let own = XdpDevice::attach(&settings).and_then(|device| device.open_ring());
-    let ring = own.or_else(|own| {
-        if !broker.exists() {
+pub(crate) fn attach_interface(
+    Named { name, queues }: Named<'_>,
+    broker: &Path,
+    wanted: impl FnOnce(bool) -> u32,
+) -> Result<Vec<RingQueues>, String> {
+    let settings = ringway_xdp::Settings { queues, ..of_interface(name, params::settings()) };
+    let own = XdpDevice::attach(&settings).and_then(|device| device.open_rings(wanted(device.knows_queues())));
+    let rings = own.or_else(|own| {
+        // (A broker gives all queues to one.)
+        if queues.is_some() || !broker.exists() {
             return Err(own.to_string());
         }
         let lent = XdpDevice::attach_by(broker, &settings).and_then(|device| device.open_ring());
-        lent.map_err(|lent| format!("{own}; {lent}"))
-    });
-    Ok(RingQueues::Xdp(ring?))
+        lent.map(|ring| vec![ring]).map_err(|lent| format!("{own}; {lent}"))
+    })?;
+    Ok(rings.into_iter().map(RingQueues::Xdp).collect())
 }
 
 /// VMA_RX_WRE has memory locked: the most that it does.

@@ -4,17 +4,27 @@
 //! the kernel's tables ([`Monitor`]), and what a ring asks about a neighbour, of the kernel ([`Neighbours`]): after each call that left such a question, and
 //! by the progress thread, which sleeps on the monitor's descriptor.
 //!
+//! An interface with several queues may have several rings, among which they are shared out. Which queue a frame comes by is the interface's to say (RSS): so listeners and UDP
+//! sockets have flows on all of them, what is accepted is on the ring that it comes to, and a connect takes a port whose answers come to the ring that it wants, where
+//! the interface tells (`ringway_xdp`). Where it does not, answers find the connection, which goes over to where they come (`moving/landing.rs`).
+//!
 //! A process that may not attach to an interface asks a broker for its ring ([`ringway_host::Lender`]), where one listens (RINGWAY_BROKER).
 //!
 //! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
 //! program and its queues are closed there, so that they end with the parent.
+
+mod several;
+
+pub(crate) use self::several::Lands;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
 use ringway_host::{Monitor, Neighbours};
-use ringway_params::{Id, kind};
+use ringway_params::Id;
+use ringway_params::kind::{self, Named};
+use ringway_report::InterfaceReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
 use ringway_stack::ring::{NextHop, RingConfig};
@@ -24,7 +34,7 @@ use ringway_stack::time::Instant;
 use crate::devices::{self, Ring};
 use crate::params;
 use crate::process::{self, Offload, Process};
-use crate::rings::{RingSet, Rings};
+use crate::rings::{RINGS_MAX, RingSet, Rings};
 use crate::socket::flows::Place;
 
 /// See the module's documentation.
@@ -41,13 +51,38 @@ pub(crate) struct Interfaces {
 #[derive(Debug)]
 struct Interface {
     link: LinkId,
-    ring: u16,
+    /// Invariant: there is one.
+    rings: Vec<Own>,
+    /// The interface says to which of them something comes.
+    knows_queues: bool,
+    /// Others have some of its queues, or the kernel alone has.
+    is_partial: bool,
+}
+
+#[derive(Debug)]
+struct Own {
+    number: u16,
     neighbours: Neighbours,
 }
+
+impl Interface {
+    /// The first of its rings.
+    fn first(&self) -> u16 {
+        self.rings[0].number
+    }
+
+    fn has(&self, ring: u16) -> bool {
+        self.rings.iter().any(|own| own.number == ring)
+    }
+}
+
+/// Rings of the process that interfaces leave to threads, on shared memory.
+const RINGS_KEPT: usize = 16;
 
 /// How a destination is reached over an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
+    /// The first ring of the interface.
     pub(crate) ring: u16,
     /// From which address of the interface.
     pub(crate) source: IpAddr,
@@ -59,8 +94,8 @@ pub(crate) struct Path {
 impl Interfaces {
     /// Attaches to the interfaces that RINGWAY_DEVICE names. Each that cannot be had is the kernel's.
     pub(crate) fn attach(process: &'static Process) {
-        let names = kind::interfaces(params::settings().text(Id::Device)).unwrap_or_default();
-        if names.is_empty() {
+        let all_named = kind::interfaces(params::settings().text(Id::Device)).unwrap_or_default();
+        if all_named.is_empty() {
             return;
         }
         let monitor = match Monitor::open() {
@@ -69,8 +104,9 @@ impl Interfaces {
         };
         let mut offload = process.lock();
         let mut all = Vec::new();
-        for name in names {
-            match attach_one(process, &mut offload.rings, &monitor, name) {
+        for named in all_named {
+            let name = named.name;
+            match attach_one(process, &mut offload, &monitor, named) {
                 Ok(interface) => {
                     tracing::info!("offloading over {name} as well");
                     all.push(interface);
@@ -120,7 +156,7 @@ impl Interfaces {
         let is_to_one = !matches!(way.hop, NextHop::Mac(mac) if mac.is_multicast());
         let is_its = tables.owner(way.source) == Some(interface.link);
         let mtu = u16::try_from(way.mtu).unwrap_or(u16::MAX);
-        (is_to_one && is_its).then_some(Path { ring: interface.ring, source: way.source, hop: way.hop, mtu })
+        (is_to_one && is_its).then_some(Path { ring: interface.first(), source: way.source, hop: way.hop, mtu })
     }
 
     /// Where a socket that is bound there has flows: on which rings, with which addresses. One that is bound to every address has one for each that its
@@ -135,15 +171,11 @@ impl Interfaces {
         let is_plain = |ip: IpAddr| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let of = |interface: &Interface| {
             let own = tables.addresses_of(interface.link).iter().map(|own| own.address);
-            let places: Vec<_> = own.filter(|&ip| is_meant(ip) && is_plain(ip)).map(|ip| (interface.ring, ip)).collect();
-            places
+            let meant: Vec<_> = own.filter(|&ip| is_meant(ip) && is_plain(ip)).collect();
+            let at = |own: &Own| meant.iter().map(|&ip| (own.number, ip)).collect::<Vec<_>>();
+            interface.rings.iter().flat_map(at).collect::<Vec<_>>()
         };
         self.all.iter().flat_map(of).collect()
-    }
-
-    /// The rings, and the links that they are on.
-    pub(crate) fn links(&self) -> impl Iterator<Item = (u16, LinkId)> {
-        self.all.iter().map(|interface| (interface.ring, interface.link))
     }
 
     /// All links that there are.
@@ -168,7 +200,25 @@ impl Interfaces {
     pub(crate) fn names(&self) -> Vec<(u16, String)> {
         let tables = self.monitor.tables();
         let name = |interface: &Interface| tables.link(interface.link).map(|link| link.name.to_string());
-        self.all.iter().filter_map(|interface| Some((interface.ring, name(interface)?))).collect()
+        let of = |interface: &Interface| interface.rings.iter().filter_map(|own| Some((own.number, name(interface)?))).collect::<Vec<_>>();
+        self.all.iter().flat_map(of).collect()
+    }
+
+    /// What there is to say of them.
+    pub(crate) fn report(&self, rings: &Rings) -> Vec<InterfaceReport> {
+        let tables = self.monitor.tables();
+        let of = |interface: &Interface| {
+            let own = interface.rings.iter().map(|own| rings.at(own.number).ring.queues_of_interface());
+            let (of_rings, all): (Vec<_>, Vec<_>) = own.unzip();
+            InterfaceReport {
+                name: tables.link(interface.link).map(|link| link.name.to_string()).unwrap_or_default(),
+                rings: of_rings,
+                queues: all.into_iter().max().unwrap_or(0),
+                knows_queues: interface.knows_queues,
+                by_broker: rings.at(interface.first()).ring.lender().is_some(),
+            }
+        };
+        self.all.iter().map(of).collect()
     }
 
     /// Whether the tables are others than when this was asked last.
@@ -181,7 +231,7 @@ impl Interfaces {
     fn has_moved(&mut self) -> bool {
         let tables = self.monitor.tables();
         let of = |interface: &Interface| -> Vec<_> {
-            tables.addresses_of(interface.link).iter().map(|own| (interface.ring, own.address)).collect()
+            tables.addresses_of(interface.link).iter().map(|own| (interface.first(), own.address)).collect()
         };
         let now: Vec<_> = self.all.iter().flat_map(of).collect();
         core::mem::replace(&mut self.addresses, now) != self.addresses
@@ -195,13 +245,14 @@ impl Interfaces {
     /// Passes on what these rings ask about neighbours, and tells them what the kernel knows. Which were told something, and polled.
     fn serve(&mut self, rings: &mut Rings, which: RingSet, now: Instant) -> RingSet {
         let mut told = RingSet::NONE;
-        for interface in self.all.iter_mut().filter(|interface| which.contains(interface.ring)) {
-            let own = rings.at_mut(interface.ring);
-            match own.ring.serve_neighbours(now, &mut interface.neighbours, &mut self.monitor) {
+        let all = self.all.iter_mut().flat_map(|interface| &mut interface.rings);
+        for Own { number, neighbours } in all.filter(|own| which.contains(own.number)) {
+            let own = rings.at_mut(*number);
+            match own.ring.serve_neighbours(now, neighbours, &mut self.monitor) {
                 Ok(false) => {}
                 Ok(true) => {
                     own.poll(now);
-                    told = told.with(RingSet::of(interface.ring));
+                    told = told.with(RingSet::of(*number));
                 }
                 Err(error) => tracing::debug!("a neighbour is not asked for: {error}"),
             }
@@ -222,24 +273,46 @@ pub(crate) fn tables_generation() -> u64 {
 
 /// The index of the link that a ring is on. What comes by shared memory comes by the loopback, which is the first in each network namespace.
 pub(crate) fn link_of(ring: u16) -> u32 {
-    let of = |interfaces: &Interfaces| interfaces.all.iter().find(|interface| interface.ring == ring).map(|interface| interface.link.0);
+    let of = |interfaces: &Interfaces| interfaces.all.iter().find(|interface| interface.has(ring)).map(|interface| interface.link.0);
     process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
 }
 
-fn attach_one(process: &'static Process, rings: &mut Rings, monitor: &Monitor, name: &str) -> Result<Interface, String> {
+fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, named: Named<'_>) -> Result<Interface, String> {
+    let name = named.name;
     let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let broker = std::path::Path::new(params::settings().text(Id::Broker));
-    let queues = devices::attach_interface(name, broker)?;
-    let number = rings.len() as u16;
-    let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
-    let seed = params::random_seed().map_err(|error| error.to_string())?;
-    let ring = Ring::new(queues, config, seed);
-    let lender = ring.lender();
-    let ring = process.add_ring_of_interface(number, ring);
-    let neighbours = Neighbours::new(link).told_by(lender);
-    rings.add(ring);
-    rings.interfaces = rings.interfaces.with(RingSet::of(number));
-    Ok(Interface { link, ring: number, neighbours })
+    let Offload { rings, extra_rings, .. } = offload;
+    let room = RINGS_MAX.saturating_sub(rings.len() + RINGS_KEPT).max(1) as u32;
+    let mut knows_queues = false;
+    let wanted = |is_known| {
+        knows_queues = is_known;
+        extra_rings.wanted_of_interface(is_known).min(room)
+    };
+    let mut own = Vec::new();
+    for queues in devices::attach_interface(named, broker, wanted)? {
+        let number = rings.len() as u16;
+        let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
+        let seed = params::random_seed().map_err(|error| error.to_string())?;
+        let ring = Ring::new(queues, config, seed);
+        let lender = ring.lender();
+        let ring = process.add_ring_of_interface(number, ring);
+        rings.add_of_interface(ring, link);
+        own.push(Own { number, neighbours: Neighbours::new(link).told_by(lender) });
+    }
+    if own.len() > 1 {
+        tracing::info!("{name} has {} rings{}", own.len(), if knows_queues { "" } else { ", and does not say what comes to which" });
+        if !knows_queues {
+            rings.watch_together(own.iter().map(|own| own.number).collect());
+        }
+    }
+    let of_rings = own.iter().map(|own| rings.at(own.number).ring.queues_of_interface());
+    let (had, there) = of_rings.fold((0, 0), |(had, _), (queues, there)| (had + queues.len(), there));
+    let is_partial = had < there as usize;
+    if is_partial {
+        let streams = if knows_queues { "" } else { ", and streams" };
+        tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
+    }
+    Ok(Interface { link, rings: own, knows_queues, is_partial })
 }
 
 impl Offload {
@@ -262,6 +335,7 @@ impl Offload {
                 }
                 self.follow_path_mtus(now);
             }
+            self.follow_landings(now);
         }
     }
 

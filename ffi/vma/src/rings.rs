@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
+use ringway_stack::net::LinkId;
 use ringway_stack::ring::{Event, FlowId, NextHop, Reuse, UdpOptions};
 use ringway_stack::socket::{Direction, FlowRing};
 use ringway_stack::tcp::{self, Undelivered};
@@ -161,6 +162,8 @@ pub(crate) struct Rings {
     taken: Cell<RingSet>,
     /// Those that are on interfaces, and none of shared memory's.
     pub(crate) interfaces: RingSet,
+    /// Those of one interface each that nobody knows of which of them something comes to.
+    together: Vec<RingSet>,
     places: choice::Places,
 }
 
@@ -172,6 +175,7 @@ impl Rings {
             are_locked: false,
             taken: Cell::new(RingSet::NONE),
             interfaces: RingSet::NONE,
+            together: Vec::new(),
             places: choice::Places::new(),
         }
     }
@@ -182,6 +186,26 @@ impl Rings {
         self.are_locked = true;
         // (What was done with the first one in this hold is yet to be told.)
         self.take(0);
+    }
+
+    /// One more, of an interface.
+    pub(crate) fn add_of_interface(&mut self, ring: &'static Lock<ProcessRing>, link: LinkId) {
+        let number = self.all.len() as u16;
+        self.add(ring);
+        self.interfaces = self.interfaces.with(RingSet::of(number));
+        self.places.add(link, number);
+    }
+
+    /// What is for one of these may come to any: whoever waits for one waits for all.
+    pub(crate) fn watch_together(&mut self, rings: RingSet) {
+        self.together.push(rings);
+    }
+
+    /// Some rings, with those that what is for them may come to.
+    #[inline]
+    pub(crate) fn with_those_beside(&self, rings: RingSet) -> RingSet {
+        let beside = self.together.iter().filter(|beside| !beside.and(rings).is_empty());
+        beside.fold(rings, |all, beside| all.with(*beside))
     }
 
     /// Whether threads go on with connections by their rings' locks alone.

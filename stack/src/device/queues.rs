@@ -2,7 +2,8 @@
 
 use super::{
     Attached, Capabilities, Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory,
-    DeviceMemoryError, FiveTuple, FlowRule, MacAddr, QueueId, RuleError, RxBatch, RxBuffer, SendError, TxBuffer, TxFrame, Unsupported,
+    DeviceMemoryError, FiveTuple, FlowRule, MacAddr, QueueId, RuleError, RxBatch, RxBuffer, RxFrame, SendError, TxBuffer, TxFrame,
+    Unsupported,
 };
 use crate::time::Instant;
 
@@ -147,6 +148,14 @@ pub trait Queues {
 
     /// The next event, if any.
     fn poll_event(&mut self) -> Option<DeviceEvent>;
+
+    /// No flow of this ring's is for a frame of the last [`Queues::poll_rx`]. On a device where a rule does not say which ring a frame comes to (an interface's
+    /// queues are chosen by the interface alone), another ring may have its flow. `true`: it is on its way there. `buffer`: the frame's, if it was taken from it.
+    /// `had_it`: this ring has given its flow away, and nobody else knows better what is to become of it, unless the device knows of a ring that has the flow now.
+    fn pass_on(&mut self, frame: &RxFrame<Self::Rx>, buffer: Option<&Self::Rx>, had_it: bool) -> bool {
+        let _ = (frame, buffer, had_it);
+        false
+    }
 
     /// The stack is through with all frames that [`Queues::poll_rx`] has given: what [`Queues::note_unfinished`] says takes account of them. For
     /// devices whose peers see, when this host dies, what it had not come to.

@@ -372,6 +372,11 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    /// Whether this ring has given a connection away, as far as it remembers.
+    pub(super) fn has_given_away(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        !self.handed_over.is_empty() && self.handed_over.known.contains_key(&(local, remote))
+    }
+
     /// A segment came for a connection, and it may be one that was given away. Whether it is: then its peer has yet to hear where it is. If the peer has gone
     /// over itself since, it is not to take the death of this host for the end of its stream, either.
     pub(super) fn is_for_given_away(&mut self, from: MacAddr, local: SocketAddr, remote: SocketAddr) -> bool {

@@ -78,16 +78,18 @@ impl<Q: Queues> Ring<Q> {
                 sent.ok()
             }
             icmp::Message::DestinationUnreachable { code: icmp::CODE_FRAGMENTATION_NEEDED, mtu, quoted } => {
-                self.on_fragmentation_needed(now, mtu, &quoted)
+                self.on_fragmentation_needed(now, mtu, &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
             }
             icmp::Message::DestinationUnreachable { code, quoted, .. } => {
                 let hard = self.config.is(Mutant::EveryErrorIsHard)
                     || code == icmp::CODE_PORT_UNREACHABLE
                     || (code == icmp::CODE_PROTOCOL_UNREACHABLE && !self.config.is(Mutant::ProtocolUnreachableIsSoft));
-                self.on_unreachable(now, hard, &quoted)
+                self.on_unreachable(now, hard, &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
             }
             // As Linux has it, no route that ends (RFC 1122 s3.2.2.4).
-            icmp::Message::TimeExceeded { quoted, .. } => self.on_unreachable(now, false, &quoted),
+            icmp::Message::TimeExceeded { quoted, .. } => {
+                self.on_unreachable(now, false, &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
+            }
             _ => None,
         }
     }

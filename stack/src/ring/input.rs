@@ -180,6 +180,10 @@ impl<B> Rest<B> {
     pub(super) fn into_buffer(self) -> B {
         self.buffer
     }
+
+    const fn buffer(&self) -> &B {
+        &self.buffer
+    }
 }
 
 impl<Q: Queues> Ring<Q> {
@@ -343,12 +347,21 @@ impl<Q: Queues> Ring<Q> {
                 if self.late.awaits(local, remote) {
                     return self.keep_late_frame(local, remote, packet.with_option());
                 }
+                let is_new = listener.is_some() && header.opens();
+                if !is_new && self.pass_on(&packet, self.has_given_away(local, remote)) {
+                    return Some(());
+                }
                 match listener {
                     Some(index) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
                     None => self.refuse(&packet.aside(), &header, payload_len),
                 }
             }
         }
+    }
+
+    /// A packet that is for no flow of this ring's is another ring's, perhaps. Whether it is on its way there.
+    pub(super) fn pass_on(&mut self, packet: &Packet<'_, Q::Rx, impl Body<Q::Rx>>, had_it: bool) -> bool {
+        self.queues.pass_on(packet.frame, packet.body.as_option().map(Rest::buffer), had_it)
     }
 
     /// The flow that a segment between these addresses is for.

@@ -161,7 +161,9 @@ impl<Q: Queues> Ring<Q> {
                 }
                 sent.ok()
             }
-            icmpv6::Message::Error { fault, quoted } => self.on_icmpv6_error(now, fault, &quoted),
+            icmpv6::Message::Error { fault, quoted } => {
+                self.on_icmpv6_error(now, fault, &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
+            }
             icmpv6::Message::Other { kind, .. } if mld::is_kind(kind) => self.on_listener_discovery(now, header, router_alert, packet),
             _ if len == bytes.len() => self.on_neighbour_discovery(now, header, packet.from, bytes),
             _ => None,

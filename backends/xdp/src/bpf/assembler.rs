@@ -55,6 +55,11 @@ impl Assembler {
         self.emit(0x07, dst, Reg(0), 0, immediate);
     }
 
+    /// `dst += src`
+    pub(crate) fn add_register(&mut self, dst: Reg, src: Reg) {
+        self.emit(0x0f, dst, src, 0, 0);
+    }
+
     /// `dst &= immediate`
     pub(crate) fn and(&mut self, dst: Reg, immediate: i32) {
         self.emit(0x57, dst, Reg(0), 0, immediate);

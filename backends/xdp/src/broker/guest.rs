@@ -198,7 +198,7 @@ impl Guest {
 impl Lent {
     /// The ring's rules end, and its place is free.
     pub(super) fn end(mut self, threads: &Threads, uid: u32) {
-        self.device.leave();
+        self.device.leave(0);
         self.retire_all(threads, uid);
     }
 }

@@ -88,6 +88,6 @@ fn attached(settings: &Settings) -> Result<XdpDevice, AttachError> {
     let (loan, _) = device.lend_ring()?;
     loan.is_mappable()?;
     drop(loan);
-    device.leave();
+    device.leave(0);
     Ok(device)
 }

@@ -8,5 +8,7 @@ mod namespaces;
 mod neighbours;
 mod peers;
 mod program;
+mod rings;
+mod sharing;
 mod sockets;
 mod world;

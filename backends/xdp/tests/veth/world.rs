@@ -31,8 +31,13 @@ pub(crate) fn in_world(cable: Cable, settings: &Settings, test: impl FnOnce(Worl
 
 /// The same, with a device that is attached in that way.
 pub(crate) fn in_world_with(cable: Cable, attach: impl FnOnce() -> XdpDevice + Send, test: impl FnOnce(World) + Send) {
+    on_link(cable, |link| test(World::of(link, attach())));
+}
+
+/// Runs a test at our end of a cable.
+pub(crate) fn on_link(cable: Cable, test: impl FnOnce(Link) + Send) {
     let is_made = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| Link::make(cable).map(|link| test(World::of(link, attach()))).is_some());
+        let thread = scope.spawn(|| Link::make(cable).map(test).is_some());
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     if !is_made {

@@ -180,7 +180,8 @@ fn device_variable(settings: &Settings) -> Check {
 /// Those that RINGWAY_DEVICE names, of which some may not be there.
 fn interfaces_named(devices: &str) -> (bool, String) {
     let is_there = |name: &str| std::path::Path::new("/sys/class/net").join(name).exists();
-    match kind::interfaces(devices).unwrap_or_default().into_iter().find(|name| !is_there(name)) {
+    let mut names = kind::interfaces(devices).unwrap_or_default().into_iter().map(|named| named.name);
+    match names.find(|name| !is_there(name)) {
         Some(name) => (false, format!("{devices}: no interface is called {name}, so its sockets are the kernel's")),
         None => (true, devices.to_owned()),
     }

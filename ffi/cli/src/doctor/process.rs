@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use anyhow::{Context as _, Result, ensure};
 use ringway_params::{Id, Kind};
-use ringway_report::{Decision, ProcessReport, SocketReport, printable};
+use ringway_report::{Decision, InterfaceReport, ProcessReport, SocketReport, printable};
 use ringway_stack::offload::Reason;
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -76,10 +76,23 @@ impl fmt::Display for Diagnosis {
             Some(d) => writeln!(f, "{program} ({pid}): offloaded by {}, address {}, {} peers, MTU {}", d.kind, d.mac, d.peers, d.mtu)?,
             None => writeln!(f, "{program} ({pid}): on the kernel")?,
         }
+        report.interfaces.iter().try_for_each(|interface| writeln!(f, "  {}", queues(interface)))?;
         unseen.iter().try_for_each(|what| writeln!(f, "  {what}"))?;
         decisions(f, &report.decisions)?;
         sockets(f, report)
     }
+}
+
+/// Which queues of an interface it has, and on how many rings.
+fn queues(interface: &InterfaceReport) -> String {
+    let InterfaceReport { name, rings, queues, knows_queues, by_broker } = interface;
+    let list = |of: &[u32]| of.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let of_rings = rings.iter().map(|of| list(of)).collect::<Vec<_>>().join("; ");
+    let whose = if *by_broker { " (a broker's)" } else { "" };
+    let noun = |count: usize, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let had: usize = rings.iter().map(Vec::len).sum();
+    let unknown = if rings.len() > 1 && !knows_queues { ", and it does not say what comes to which" } else { "" };
+    format!("xdp:{name}{whose}: {had} of {}, on {}: {of_rings}{unknown}", noun(*queues as usize, "queue"), noun(rings.len(), "ring"))
 }
 
 fn decisions(f: &mut fmt::Formatter<'_>, decisions: &[Decision]) -> fmt::Result {
@@ -178,6 +191,14 @@ mod tests {
         assert_eq!(diagnosis.program, "[31mred");
         let text = diagnosis.to_string();
         assert!(text.contains("[31mred") && text.contains("[2J") && !text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn it_is_told_which_queues_a_process_has() {
+        let all = InterfaceReport { name: "eth0".into(), rings: vec![vec![0, 2], vec![1, 3]], queues: 4, ..Default::default() };
+        assert_eq!(queues(&all), "xdp:eth0: 4 of 4 queues, on 2 rings: 0, 2; 1, 3, and it does not say what comes to which");
+        let one = InterfaceReport { name: "eth0".into(), rings: vec![vec![0]], queues: 1, by_broker: true, ..Default::default() };
+        assert_eq!(queues(&one), "xdp:eth0 (a broker's): 1 of 1 queue, on 1 ring: 0");
     }
 
     #[test]

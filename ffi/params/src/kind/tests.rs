@@ -63,7 +63,13 @@ fn a_layout_is_shown_by_its_own_name() {
 fn devices_are_those_of_this_build() {
     assert_eq!(Kind::Device.parse(" shm"), Some(("shm".to_owned(), 0)));
     assert_eq!(Kind::Device.parse("shm, xdp:eth0,xdp:b1 "), Some(("shm,xdp:eth0,xdp:b1".to_owned(), 0)));
-    assert_eq!(interfaces("shm,xdp:eth0,xdp:b1"), Some(vec!["eth0", "b1"]));
+    let named = |name, queues| Named { name, queues };
+    assert_eq!(interfaces("shm,xdp:eth0,xdp:b1"), Some(vec![named("eth0", None), named("b1", None)]));
+    assert_eq!(interfaces("shm,xdp:eth0/2,xdp:b1/0-3"), Some(vec![named("eth0", Some((2, 2))), named("b1", Some((0, 3)))]));
+    assert_eq!(Kind::Device.parse("shm, xdp:eth0/02-2,xdp:b1/0-3"), Some(("shm,xdp:eth0/2,xdp:b1/0-3".to_owned(), 0)));
+    for queues in ["", "-", "1-", "-1", "2-1", "+1", "a", "0-1-2", "0/1", "9999999999"] {
+        assert_eq!(interfaces(&format!("shm,xdp:eth0/{queues}")), None, "{queues}");
+    }
     for other in
         ["mlx5", "foo", "SHM", "xdp", "xdp:eth0", "shm,xdp", "shm,xdp:", "shm,xdp:a/b", "shm,xdp:a b", "shm,xdp:0123456789abcdef", "shm,"]
     {

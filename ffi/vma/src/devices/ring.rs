@@ -19,7 +19,7 @@ use ringway_stack::tcp::{self, Lent, Undelivered};
 use ringway_stack::{Error, Instant};
 use ringway_xdp::XdpQueues;
 
-use super::{Handover, RingQueues, RxBuf, apart, lent};
+use super::{Handover, Landing, RingQueues, RxBuf, apart, lent};
 
 /// See the module's documentation.
 pub(crate) enum Ring {
@@ -367,6 +367,32 @@ impl Ring {
             let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) };
             device.as_ref().is_some_and(|device| device.leave_to_kernel(&flow))
         }
+    }
+
+    /// The queues of its interface that it has, and how many there are.
+    pub(crate) fn queues_of_interface(&self) -> (Vec<u32>, u32) {
+        match self {
+            Self::Shm(_) => (Vec::new(), 0),
+            Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues_there()),
+        }
+    }
+
+    /// Where what comes for a flow comes to, of its interface's rings: see [`XdpDevice::lands_at`].
+    ///
+    /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
+    pub(crate) fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
+        match self {
+            Self::Shm(_) => Landing::Unknown,
+            Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote),
+        }
+    }
+
+    /// Connections of its interface's rings that are to go over to others of these: see [`XdpDevice::take_landings`].
+    ///
+    /// [`XdpDevice::take_landings`]: ringway_xdp::XdpDevice::take_landings
+    pub(crate) fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, usize)> {
+        let Self::Xdp(of) = self else { return Vec::new() };
+        of.queues().device().take_landings().into_iter().map(|(local, remote, ring)| (local, remote, ring.0 as usize)).collect()
     }
 
     /// The broker that the ring is from, which does for the process what takes privileges.

@@ -144,7 +144,7 @@ impl Offload {
     #[inline]
     pub(crate) fn flow_now(&self, key: Key, flow: FlowId) -> FlowId {
         match self.sockets.find(key).map(|socket| socket.kind) {
-            Some(Kind::Stream(now)) => now,
+            Some(Kind::Stream(now) | Kind::Connecting(now)) => now,
             _ => flow,
         }
     }

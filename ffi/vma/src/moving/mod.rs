@@ -53,6 +53,7 @@ mod follow;
 mod giving_up;
 pub(crate) mod inherited;
 mod job;
+mod landing;
 mod memfd;
 pub(crate) mod migration;
 pub(crate) mod owner;

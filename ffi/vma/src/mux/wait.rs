@@ -580,7 +580,7 @@ impl Offload {
         let of_epolls = w.epolls.iter().filter_map(|&epoll| self.mux.epolls.get(epoll)).map(|instance| instance.rings);
         // (A child has its parent's instances, and rings of its own.)
         let rings = of_sockets.chain(of_epolls).fold(RingSet::NONE, RingSet::with).and(all);
-        if rings.is_empty() { all } else { rings }
+        if rings.is_empty() { all } else { self.rings.with_those_beside(rings) }
     }
 
     /// Whether threads come and go on one of these rings so often that nobody needs to lead.

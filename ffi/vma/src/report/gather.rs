@@ -60,6 +60,7 @@ fn overall(process: &Process) -> ProcessReport {
             peers,
             mtu: u32::try_from(capabilities.mtu).unwrap_or(u32::MAX),
         }),
+        interfaces: offload.interfaces.as_deref().map(|interfaces| interfaces.report(&offload.rings)).unwrap_or_default(),
         ring,
         closed_sockets: offload.closed,
         decisions: offload.decisions.iter().map(|d| decision(d.what, d.reason, d.count)).collect(),

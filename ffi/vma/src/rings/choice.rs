@@ -1,4 +1,5 @@
 //! Which ring a socket's flows are on: VMA_RING_ALLOCATION_LOGIC_RX and SO_VMA_RING_ALLOC_LOGIC, for the device's own queues.
+//! (Of an interface all rings are there from the beginning: each has queues of it.)
 //!
 //! Where nobody sets either, each thread's sockets have a ring, up to a few. A ring is opened for the first socket that belongs to a place (a thread, a
 //! core, an address …) which has none. What is accepted is on its listener's ring, and what has a ring profile is on the first. Rings stay: each costs its peers a channel, so they are bounded ([`RINGS_MAX`],
@@ -43,11 +44,17 @@ impl Places {
         Self { choice, owners: Vec::new() }
     }
 
+    /// A ring of an interface.
+    pub(super) fn add(&mut self, link: LinkId, number: u16) {
+        self.choice.add(link, number);
+    }
+
     /// Lets go of places that are no more: threads that have ended, sockets that are closed.
     fn forget_the_gone(&mut self, sockets: &Sockets) {
         let Self { choice, owners } = self;
         let is_gone = |place: &Place| is_closed(*place, sockets) || owners.iter().any(|owner| owner.is_of(*place) && owner.is_gone());
-        let gone: Vec<Place> = choice.places_of(FABRIC).filter(is_gone).collect();
+        let links = choice.links();
+        let gone: Vec<Place> = links.into_iter().flat_map(|link| choice.places_of(link)).filter(is_gone).collect();
         gone.into_iter().for_each(|place| choice.release(place));
         owners.retain(|owner| !owner.is_gone());
     }
@@ -89,6 +96,18 @@ impl Offload {
             self.rings.at_mut(ring).callers.claim(is_by_core, ratios);
         }
         ring
+    }
+
+    /// The ring of an interface that is for a place.
+    pub(crate) fn ring_on(&mut self, link: LinkId, place: Place) -> Option<u16> {
+        let Self { rings, sockets, .. } = self;
+        let places = &mut rings.places;
+        if let Some(ring) = places.choice.known(link, place) {
+            return Some(ring);
+        }
+        places.forget_the_gone(sockets);
+        places.owners.extend(Owner::of(place));
+        places.choice.ring(link, place)
     }
 
     /// The ring of the calling thread, to which a connection goes over that it alone uses, and which is opened if it is not there. `None`: it is on that ring,

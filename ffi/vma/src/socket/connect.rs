@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use libc::{sockaddr, socklen_t};
 use ringway_params::rules::Role;
+use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::{Error, tcp};
@@ -15,6 +16,7 @@ use super::greeting::Question;
 use super::ways::{Ahead, Unreachable, ahead};
 use super::{Family, Kind, common, datagram, greeting, lifecycle, ports, stream};
 use crate::errno::{Errno, THEIRS};
+use crate::interfaces::Lands;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{mux, real, rules};
@@ -91,7 +93,7 @@ fn allowed(process: &Process, fd: c_int, key: Key, to: Address) -> Result<Addres
 
 /// Opens the connection over the ring, and waits for it unless the socket does not block. Where no port can be had, which the
 /// kernel's own connect may still have (it shares ports between destinations, and takes them from TIME-WAITs), that has its turn.
-fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, source, mtu }: Ahead) -> Result<c_int, Errno> {
+fn open(process: &Process, fd: c_int, key: Key, Ahead { mut ring, remote, hop, source, mtu }: Ahead) -> Result<c_int, Errno> {
     let source = source.unwrap_or(address::source_for(remote.ip()));
     let leave = || {
         process.lock().leave_to_kernel(key, "connect", Reason::NoFreePort);
@@ -100,7 +102,7 @@ fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, sourc
     let family = process.lock().sockets.find(key).map_or(Family::V4, |s| s.family);
     let mut tries = 0;
     let (mut guard, local, id) = loop {
-        let Some(local) = local_for(process, (fd, key, family), (source, remote))? else { return leave() };
+        let Some(local) = local_for(process, (fd, key, family), (source, remote), ring)? else { return leave() };
         let mut guard = process.lock();
         let offload = &mut *guard;
         let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
@@ -108,6 +110,18 @@ fn open(process: &Process, fd: c_int, key: Key, Ahead { ring, remote, hop, sourc
             // Another thread connected it meanwhile.
             return Err(Errno(libc::EALREADY));
         }
+        // (By the port that it has, its answers may come to another ring than was wanted.)
+        match offload.lands_at(ring, Protocol::Tcp, (local, remote)) {
+            Lands::At(other) => ring = other,
+            Lands::Unknown => {}
+            // (To the kernel's placeholder, which has the port.)
+            Lands::Elsewhere => {
+                drop(guard);
+                return leave();
+            }
+        }
+        let Some(socket) = offload.sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+        socket.ring = ring;
         let chosen_by_program = socket.bound.is_some() && !socket.bound_by_connect;
         let replaceable = socket.fds == 1 && !chosen_by_program;
         let config = offload.rings.tcp_config(ring, &socket.tcp, (Some(remote), mtu));
@@ -187,6 +201,7 @@ fn local_for(
     process: &Process,
     (fd, key, family): (c_int, Key, Family),
     (source, remote): (IpAddr, SocketAddr),
+    ring: u16,
 ) -> Result<Option<SocketAddr>, Errno> {
     let (is_unbound, has_plain_port) = {
         let guard = process.lock();
@@ -195,7 +210,7 @@ fn local_for(
     // As far as this process has seen, it is bound to nothing; else the kernel says EINVAL, and where it is bound.
     let mut is_tried = false;
     if is_unbound && has_plain_port {
-        match ports::bind(process, (fd, key, family), source, remote) {
+        match ports::bind(process, (fd, key, family), (source, remote), ring) {
             Ok(Some(local)) => return Ok(Some(local)),
             Ok(None) => is_tried = true,
             Err(Errno(libc::EINVAL)) => {}
@@ -207,7 +222,7 @@ fn local_for(
         let ip = if local.ip().is_unspecified() { source } else { local.ip() };
         if has_plain_port
             && !is_tried
-            && let Some(local) = ports::bind(process, (fd, key, family), ip, remote)?
+            && let Some(local) = ports::bind(process, (fd, key, family), (ip, remote), ring)?
         {
             return Ok(Some(local));
         }
@@ -243,6 +258,7 @@ fn progress(offload: &Offload, key: Key, id: FlowId) -> Result<(), Error> {
 
 /// The program is told that the handshake is over.
 fn connected(offload: &mut Offload, key: Key, id: FlowId) {
+    let id = offload.flow_now(key, id);
     if let Some(socket) = offload.sockets.find_mut(key)
         && socket.kind == Kind::Connecting(id)
     {

@@ -1,7 +1,7 @@
 //! A socket's flows: one for each address that what is for it may come by, and for each ring that it may come to.
 //!
 //! A connection has one. A listener, and a UDP socket, has one on shared memory for each family that it takes (one that is bound to `::`, without
-//! IPV6_V6ONLY, takes both), and on the ring of each interface one for each address there that it is bound to. The first of them, which is on shared memory
+//! IPV6_V6ONLY, takes both), and on each ring of each interface one for each address there that it is bound to. The first of them, which is on shared memory
 //! and is there as long as any is, is in the socket's [`Kind`]; the others are [`Socket::others`]. A UDP socket has one more for each group that it hears by an
 //! interface's ring ([`super::groups::claims`]).
 //!
@@ -199,8 +199,11 @@ impl Offload {
         let is_kernels = goes_by_one || socket.shares_address() || socket.stays_within;
         let Some(interfaces) = self.interfaces.as_ref().filter(|_| !is_kernels) else { return places };
         let to_peer = socket.peer.map(|peer| interfaces.path(socket.protocol, socket.bound, peer).map(|path| (path.ring, path.source)));
-        let is_meant = |place: &Place| to_peer.is_none_or(|to_peer| to_peer == Some(*place));
-        places.extend(interfaces.places(bound, takes_both).into_iter().filter(is_meant));
+        // (What the peer sends comes to any ring of the interface.)
+        let is_on_way = |(ring, source), place: &Place| source == place.1 && interfaces.are_together(ring, place.0);
+        let is_meant = |place: &Place| to_peer.is_none_or(|to_peer| to_peer.is_some_and(|way| is_on_way(way, place)));
+        let is_taken = |place: &Place| socket.protocol == Protocol::Udp || interfaces.takes_streams(place.0);
+        places.extend(interfaces.places(bound, takes_both).into_iter().filter(is_meant).filter(is_taken));
         places
     }
 

@@ -13,10 +13,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use libc::socklen_t;
+use ringway_stack::device::Protocol;
 
 use super::Family;
 use super::address::{self, Raw};
 use crate::errno::Errno;
+use crate::interfaces::Lands;
 use crate::process::{Offload, Process};
 use crate::real;
 use crate::slab::Key;
@@ -38,6 +40,9 @@ const AHEAD_MAX: u32 = 8;
 
 /// After so many of them, the kernel is left to search.
 const REFUSED_MAX: u32 = 256;
+
+/// Ports that are passed over at the most because their answers would come to another ring. (Of 16 rings, one in as many ports is for each.)
+const CHOOSY: u32 = 512;
 
 /// Ports that are looked at in one hold of the lock.
 const LOOKS: u32 = 1024;
@@ -83,11 +88,16 @@ struct Search {
     refused: u32,
     /// How many places to leave out.
     leap: u32,
+    /// Answers are to come to this ring, where its interface says to which they do.
+    ring: u16,
+    /// So many ports may yet be passed over because they would not.
+    choosy: u32,
 }
 
 impl Search {
     fn enter(&mut self, stage: Stage) {
-        *self = Self { stage, ..Self::default() };
+        let Self { ring, choosy, .. } = *self;
+        *self = Self { stage, ring, choosy, ..Self::default() };
     }
 
     /// Somebody else has the port that was found.
@@ -157,7 +167,7 @@ enum Found {
     End,
 }
 
-/// Binds a placeholder to a port from which `remote` can be connected to. `None`: there is none, as far as can be told by asking for it; the
+/// Binds a placeholder to a port from which `remote` can be connected to; to one whose answers come to that ring, if there is one. `None`: there is none, as far as can be told by asking for it; the
 /// kernel may have one.
 ///
 /// # Errors
@@ -165,10 +175,10 @@ enum Found {
 pub(super) fn bind(
     process: &Process,
     (fd, key, family): (c_int, Key, Family),
-    source: IpAddr,
-    remote: SocketAddr,
+    (source, remote): (IpAddr, SocketAddr),
+    ring: u16,
 ) -> Result<Option<SocketAddr>, Errno> {
-    let mut search = Search::default();
+    let mut search = Search { ring, choosy: CHOOSY, ..Search::default() };
     loop {
         let found = process.lock().find_port((fd, key, family), (source, remote), &mut search, process.now());
         let local = match found {
@@ -229,8 +239,8 @@ impl Offload {
             }
             search.looked += 1;
             let found = match search.stage {
-                Stage::SomeOwn | Stage::Own => self.look_at_own(socket, (source, remote), now),
-                _ => self.look_ahead((source, remote), now),
+                Stage::SomeOwn | Stage::Own => self.look_at_own(socket, (source, remote), now, search),
+                _ => self.look_ahead((source, remote), now, search),
             };
             if !matches!(found, Found::None) {
                 return found;
@@ -240,11 +250,15 @@ impl Offload {
     }
 
     /// The next port of the range, if nobody in this process holds it.
-    fn look_ahead(&mut self, (source, remote): (IpAddr, SocketAddr), now: ringway_stack::Instant) -> Found {
+    fn look_ahead(&mut self, (source, remote): (IpAddr, SocketAddr), now: ringway_stack::Instant, search: &mut Search) -> Found {
+        let Some(allowed) = &self.ports.allowed else { return Found::None };
+        self.ports.last = (self.ports.last + 1) % allowed.count;
+        let local = SocketAddr::new(source, allowed.at(self.ports.last));
+        if self.passes_over(local, remote, search) {
+            return Found::None;
+        }
         let Self { rings, ports, .. } = self;
         let Some(allowed) = &ports.allowed else { return Found::None };
-        ports.last = (ports.last + 1) % allowed.count;
-        let local = SocketAddr::new(source, allowed.at(ports.last));
         if allowed.is_reserved(local.port()) || ports.held.contains_key(&local) || !rings.tcp_is_free(now, local, remote) {
             return Found::None;
         }
@@ -257,10 +271,14 @@ impl Offload {
         (fd, key, family): (c_int, Key, Family),
         (source, remote): (IpAddr, SocketAddr),
         now: ringway_stack::Instant,
+        search: &mut Search,
     ) -> Found {
+        self.ports.next = (self.ports.next + 1) % self.ports.own.len();
+        let local = self.ports.own[self.ports.next];
+        if self.passes_over(local, remote, search) {
+            return Found::None;
+        }
         let Self { rings, sockets, ports, .. } = self;
-        ports.next = (ports.next + 1) % ports.own.len();
-        let local = ports.own[ports.next];
         if local.ip() != source || !rings.tcp_is_free(now, local, remote) {
             return Found::None;
         }
@@ -287,6 +305,18 @@ impl Offload {
         }
         holders.push(key);
         Found::Shared(local)
+    }
+
+    /// Whether answers to a port would come to another ring than they are to, and there may be a better one.
+    fn passes_over(&self, local: SocketAddr, remote: SocketAddr, search: &mut Search) -> bool {
+        let is_other = search.choosy > 0
+            && match self.lands_at(search.ring, Protocol::Tcp, (local, remote)) {
+                Lands::Unknown => false,
+                Lands::At(ring) => ring != search.ring,
+                Lands::Elsewhere => true,
+            };
+        search.choosy -= u32::from(is_other);
+        is_other
     }
 
     fn hold_port(&mut self, local: SocketAddr, key: Key) {

@@ -7,6 +7,7 @@ use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
+use ringway_stack::socket::Direction;
 
 use super::address::{self, Address};
 use super::greeting::Question;
@@ -193,7 +194,11 @@ impl Offload {
         if self.rings_are_used() || self.is_heard() || socket.stays_within {
             return None;
         }
-        let path = self.interfaces.as_ref()?.path(socket.protocol, socket.bound, to)?;
+        let mut path = self.interfaces.as_ref()?.path(socket.protocol, socket.bound, to)?;
+        if !self.interfaces.as_ref()?.takes_streams(path.ring) {
+            return None;
+        }
+        path.ring = self.ring_of_interface(key, path.ring, Direction::Rx);
         let socket = self.sockets.find_mut(key).filter(|socket| socket.kind == Kind::Fresh)?;
         socket.ring = path.ring;
         Some(path)
@@ -205,9 +210,11 @@ impl Offload {
     }
 
     /// The way of a UDP socket's datagrams over the interface that leads to a destination, where it has a flow.
-    pub(super) fn way_out(&self, key: Key, to: SocketAddr) -> Option<Way> {
+    pub(super) fn way_out(&mut self, key: Key, to: SocketAddr) -> Option<Way> {
         let path = self.udp_path(key, to)?;
-        let flow = self.sockets.find(key)?.flow_at((path.ring, path.source))?;
+        let ring = self.ring_of_interface(key, path.ring, Direction::Tx);
+        let socket = self.sockets.find(key)?;
+        let flow = socket.flow_at((ring, path.source)).or_else(|| socket.flow_at((path.ring, path.source)))?;
         Some(Way::by_tables(flow, path, self.interfaces.as_ref()?.generation()))
     }
 

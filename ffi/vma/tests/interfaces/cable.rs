@@ -30,7 +30,12 @@ pub(crate) const ENDS: [[&str; 2]; 2] = [["10.78.0.1", "10.78.0.2"], ["fd78::1",
 
 /// Runs a test at our end, in a thread of its own.
 pub(crate) fn on_cable(test: impl FnOnce(&Cable) + Send + 'static) {
-    let is_made = std::thread::spawn(|| Cable::lay().map(|cable| test(&cable)).is_some()).join();
+    on_cable_of(1, test);
+}
+
+/// The same of a cable between interfaces with so many queues.
+pub(crate) fn on_cable_of(queues: u32, test: impl FnOnce(&Cable) + Send + 'static) {
+    let is_made = std::thread::spawn(move || Cable::lay(queues).map(|cable| test(&cable)).is_some()).join();
     if !is_made.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
         assert!(std::env::var_os("CI").is_none(), "no network namespaces, or no ip(8), are to be had");
         eprintln!("left out: network namespaces need root, and ip(8)");
@@ -38,12 +43,13 @@ pub(crate) fn on_cable(test: impl FnOnce(&Cable) + Send + 'static) {
 }
 
 impl Cable {
-    fn lay() -> Option<Self> {
+    fn lay(queues: u32) -> Option<Self> {
         let here = new_namespace()?;
         let there = new_namespace()?;
         Command::new("ip").arg("-V").output().ok()?;
         let (id, fd) = (std::process::id(), here.as_raw_fd());
-        ip(&format!("link add b0 type veth peer name a0\nlink set a0 netns /proc/{id}/fd/{fd}\n"));
+        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+        ip(&format!("link add b0 {queues} type veth peer name a0 {queues}\nlink set a0 netns /proc/{id}/fd/{fd}\n"));
         let [addresses_here, addresses_there] = [0, 1].map(|end| {
             let [v4, v6] = ENDS.map(|ends| ends[end]);
             move |name| format!("link set lo up\nlink set {name} up\naddr add {v4}/24 dev {name}\naddr add {v6}/64 dev {name} nodad\n")

@@ -15,6 +15,7 @@ mod namespaces;
 mod paths;
 #[path = "../extra/programs.rs"]
 mod programs;
+mod queues;
 mod replay;
 
 use std::fs;

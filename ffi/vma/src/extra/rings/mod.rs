@@ -143,6 +143,14 @@ impl Rings {
         }
     }
 
+    /// How many rings an interface is to have, of as many as it may: one, unless a logic asks for more; or if nobody says anything, and the interface says what comes to which
+    /// of them.
+    pub(crate) fn wanted_of_interface(&self, knows_queues: bool) -> u32 {
+        let is_one = self.logics == [Logic::Interface; 2] && !(self.is_automatic && knows_queues);
+        let most = if self.limit == 0 { AUTOMATIC_MAX } else { self.limit.min(AUTOMATIC_MAX) };
+        if is_one || self.is_active { 1 } else { most as u32 }
+    }
+
     /// The ring for that, made if there is none and there may be one more. It has one user more.
     fn join(&mut self, by: RingKey) -> Key {
         let known = self.all.iter().find(|(_, ring)| ring.is_for(by)).map(|(key, _)| key);
@@ -344,10 +352,19 @@ impl Offload {
     /// The place by which a socket's flows have their ring, as the calling thread uses it, and how many rings there may be for that. `None`: whatever ring
     /// there is.
     pub(crate) fn place_of(&mut self, key: Key) -> Option<(Place, usize)> {
-        let own = self.sockets.find(key)?.rare.as_ref().and_then(|rare| rare.rings.asked[Direction::Rx as usize]);
+        self.place_towards(key, Direction::Rx)
+    }
+
+    /// The same, for one direction.
+    pub(crate) fn place_towards(&mut self, key: Key, direction: Direction) -> Option<(Place, usize)> {
+        let asked_of = |direction| self.sockets.find(key)?.rare.as_ref()?.rings.asked[direction as usize];
+        // (Where nobody says otherwise, what is sent goes by the ring that it would come by.)
+        let is_said = self.extra_rings.logics[direction as usize] != Logic::Interface || asked_of(direction).is_some();
+        let direction = if is_said { direction } else { Direction::Rx };
+        let own = asked_of(direction);
         // (Who polls rings by the Extra API has the interface's, by the document, unless it says otherwise.)
-        let is_automatic = self.extra_rings.is_automatic && own.is_none() && !self.rings_are_used();
-        let asked = if is_automatic { Asked::by(Logic::Thread) } else { self.asked(key.index, Direction::Rx) };
+        let is_automatic = self.extra_rings.is_automatic && !is_said && own.is_none() && !self.rings_are_used();
+        let asked = if is_automatic { Asked::by(Logic::Thread) } else { self.asked(key.index, direction) };
         // (Records of a profile's ring are written by software: senders of the process's own are to reach it without being introduced first.)
         if asked.logic == Logic::Interface || asked.profile != 0 {
             return None;

@@ -212,7 +212,8 @@ fn look(
     let mut offload = process.lock();
     let all = offload.rings.all();
     let its = offload.mux.epolls.get(index).map_or(all, |instance| instance.rings.and(all));
-    offload.poll_these(if its.is_empty() { all } else { its }, now);
+    let its = if its.is_empty() { all } else { offload.rings.with_those_beside(its) };
+    offload.poll_these(its, now);
     if let Some(resume) = fresh.filter(|_| offload.callbacks.are_due()) {
         return Err(resume.due());
     }

@@ -83,7 +83,7 @@ impl Offload {
         let Some(interfaces) = &self.interfaces else { return BTreeSet::new() };
         // (A broker gives nobody a group.)
         let is_own = |ring: &u16| self.rings.at(*ring).ring.lender().is_none();
-        let links: Vec<_> = interfaces.links().filter(|(ring, _)| is_own(ring)).collect();
+        let links: Vec<_> = interfaces.lone_links().filter(|(ring, _)| is_own(ring)).collect();
         let mut found = BTreeSet::new();
         for (_, socket) in self.sockets.iter() {
             let (Some(rare), Some(bound), Kind::Datagram(_)) = (&socket.rare, socket.bound, socket.kind) else { continue };
