@@ -466,10 +466,6 @@ impl Checkers {
         let known = of_these.filter(|&id| self.flows.at(id).host == host);
         let lawless = self.strangers.contains(&segment.src);
         let calm = self.is_calm(host);
-        // Each ring knows its neighbours by itself, and one that has never spoken with this one learns from its SYN; connections that go over to it go by that.
-        if segment.has(SYN) && frame.marks.contains(Marks::FORGED) && self.places[host].len() > 1 {
-            self.lied_to.insert(host);
-        }
         let segment = &mut Cow::Borrowed(segment);
         let owner = known.and_then(|id| {
             let refused_since = self.refused_since(id);
