@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::broker::serving::{NOBODY, with_broker};
 use crate::cable::{Cable, PORT, Running, on_cable};
 use crate::kernels;
-use crate::kills::rules_of;
+use crate::kills::group_rules_of;
 use crate::namespaces::ip;
 use crate::programs::compile;
 
@@ -65,7 +65,7 @@ fn all_members_of_a_process_hear_by_the_ring_whom_they_want_to_hear() {
     with_group(|club| {
         let before = kernels();
         let members = club.ready("several", 300);
-        assert_eq!(rules_of(members.pid()), 1, "one rule is for all");
+        assert_eq!(group_rules_of(members.pid()), 1, "one rule is for all");
         club.told(300, 3000).join().expect("the speaker");
         members.ends_well();
         assert_eq!(kernels()[1], before[1], "the kernel saw none of it");
@@ -104,7 +104,7 @@ fn who_speaks_on_this_machine_is_heard_as_it_says() {
         there.ends_well();
         // A ring has the group, and a program of the kernel's speaks.
         let member = club.ready("hear", 100);
-        assert_eq!(rules_of(member.pid()), 1);
+        assert_eq!(group_rules_of(member.pid()), 1);
         let mut speaker = Command::new("timeout");
         speaker.arg("60").arg(&club.program).args(["tell", club.group, PORT, "a0", "100", "2000", "0"]);
         Running::start(speaker).ends_well();
@@ -120,14 +120,14 @@ fn a_member_of_the_kernels_comes_and_goes_and_all_hear_all_of_it_once() {
         let before = kernels()[1];
         let speaker = club.told(count, rate);
         sleep(Duration::from_millis(800));
-        assert_eq!((kernels()[1], rules_of(member.pid())), (before, 1), "it comes by the ring");
+        assert_eq!((kernels()[1], group_rules_of(member.pid())), (before, 1), "it comes by the ring");
         // (Another one, somewhere else, hears nothing of it for a moment.)
         club.kernels_member("later", 1000).ends_well();
         assert!(kernels()[1] > before + 1000, "it came by the kernel");
         sleep(Duration::from_millis(2000));
         let later = kernels()[1];
         sleep(Duration::from_millis(500));
-        assert_eq!((kernels()[1], rules_of(member.pid())), (later, 1), "it comes by the ring again");
+        assert_eq!((kernels()[1], group_rules_of(member.pid())), (later, 1), "it comes by the ring again");
         speaker.join().expect("the speaker");
         member.ends_well();
     });
@@ -139,7 +139,7 @@ fn a_group_that_somebody_else_hears_already_is_the_kernels() {
         let mut other = club.kernels_member("hear", 500);
         other.await_ready();
         let member = club.ready("hear", 500);
-        assert_eq!(rules_of(member.pid()), 0);
+        assert_eq!(group_rules_of(member.pid()), 0);
         club.told(500, 3000).join().expect("the speaker");
         member.ends_well();
         other.ends_well();
@@ -152,7 +152,7 @@ fn a_child_makes_it_the_kernels_and_nothing_is_lost() {
         let member = club.ready("forks", 4000);
         let speaker = club.told(4000, 4000);
         sleep(Duration::from_millis(200));
-        assert_eq!(rules_of(member.pid()), 1);
+        assert_eq!(group_rules_of(member.pid()), 1);
         speaker.join().expect("the speaker");
         member.ends_well();
     });

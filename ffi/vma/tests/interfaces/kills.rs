@@ -72,8 +72,19 @@ const MAP_GET_NEXT_KEY: i32 = 4;
 /// Bytes of a flow rule's key.
 const KEY_LEN: usize = 40;
 
-/// Flow rules in the map of a process (proc(5): what /proc/PID/fdinfo says of a hash, whose type is 1, with such keys).
+/// Flow rules in the map of a process.
 pub(crate) fn rules_of(pid: i32) -> usize {
+    keys_of(pid).len()
+}
+
+/// Those of them that are for groups: a key has the destination, as on the wire, behind the source, of which each takes sixteen bytes; and a byte for the family.
+pub(crate) fn group_rules_of(pid: i32) -> usize {
+    let is_group = |key: &&[u8; KEY_LEN]| if key[37] == 4 { key[16] & 0xf0 == 0xe0 } else { key[16] == 0xff };
+    keys_of(pid).iter().filter(is_group).count()
+}
+
+/// The keys of its map of rules (proc(5): what /proc/PID/fdinfo says of a hash, whose type is 1, with such keys).
+fn keys_of(pid: i32) -> Vec<[u8; KEY_LEN]> {
     let is_rules = |text: &str| {
         let has = |name: &str, value: &str| text.lines().any(|line| line.split_once(":\t") == Some((name, value)));
         has("map_type", "1") && has("key_size", &KEY_LEN.to_string())
@@ -92,17 +103,17 @@ pub(crate) fn rules_of(pid: i32) -> usize {
     assert!(map >= 0, "pidfd_getfd: {}", std::io::Error::last_os_error());
     // SAFETY: as above.
     let map = unsafe { OwnedFd::from_raw_fd(map as i32) };
-    let (mut key, mut count) = ([0_u8; KEY_LEN], 0);
+    let mut keys: Vec<[u8; KEY_LEN]> = Vec::new();
     let mut next = [0_u8; KEY_LEN];
     loop {
         let mut attributes = [0_u64; 16];
-        let before = if count == 0 { 0 } else { key.as_ptr() as u64 };
+        let before = keys.last().map_or(0, |key| key.as_ptr() as u64);
         (attributes[0], attributes[1], attributes[2]) = (map.as_raw_fd() as u64, before, next.as_mut_ptr() as u64);
         // SAFETY: the attributes are readable for their length, and the keys that they name readable and writable for the map's.
         let found = unsafe { libc::syscall(libc::SYS_bpf, MAP_GET_NEXT_KEY, attributes.as_mut_ptr(), size_of_val(&attributes)) };
         if found != 0 {
-            return count;
+            return keys;
         }
-        (key, count) = (next, count + 1);
+        keys.push(next);
     }
 }
