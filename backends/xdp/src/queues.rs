@@ -1,5 +1,5 @@
 //! A ring: a socket on each of its queues of the interface, over the same memory. Frames leave by the first one's. What comes for another ring of the interface is passed on to
-//! it ([`crate::strays`]).
+//! it (`strays`).
 
 mod host;
 mod passing;
