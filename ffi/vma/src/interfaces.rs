@@ -6,7 +6,7 @@
 //!
 //! An interface with several queues may have several rings, among which they are shared out. Which queue a frame comes by is the interface's to say (RSS): so listeners and UDP
 //! sockets have flows on all of them, what is accepted is on the ring that it comes to, and a connect takes a port whose answers come to the ring that it wants, where
-//! the interface tells (`ringway_xdp`). Where it does not, answers find the connection, which goes over to where they come (`moving/landing.rs`).
+//! the interface tells. Where it does not, answers find the connection, which goes over to where they come (`moving/landing.rs`).
 //!
 //! A process that may not attach to an interface asks a broker for its ring ([`ringway_host::Lender`]), where one listens (RINGWAY_BROKER).
 //!

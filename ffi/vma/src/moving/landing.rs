@@ -1,5 +1,5 @@
 //! Connections on an interface that go over to the ring that their frames come to. Which of an interface's rings that is, some interfaces do not say beforehand, and any may change it.
-//! What comes to another ring than has the connection finds it (`ringway_xdp`), by a copy and a wake-up; so the connection goes there as well. Both rings are of one interface,
+//! What comes to another ring than has the connection finds it, by a copy and a wake-up; so the connection goes there as well. Both rings are of one interface,
 //! with one address: nobody else has to know. The progress thread does it, in a hold of the process's lock in which nobody is about to use the connection.
 //!
 //! What stays where it is: a connection that is not open yet, or that something else than its socket knows by its ring.

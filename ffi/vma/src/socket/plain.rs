@@ -28,7 +28,7 @@ use crate::extra::resume::Resume;
 use crate::lock::Guard;
 use crate::mux;
 use crate::process::{Offload, Process};
-use crate::rings::ProcessRing;
+use crate::rings::{ProcessRing, RingSet};
 use crate::slab::Key;
 
 /// Flags that change nothing here: a call that would wait goes the long way anyhow, and so does one that fails.
@@ -317,6 +317,10 @@ impl Offload {
 
     /// It is, as it stands now.
     fn say_that_it_is_plain(&mut self, key: Key, flow: FlowId) {
+        // (What is for it may come to another ring, which whoever waits for it has to look at as well.)
+        if self.rings.with_those_beside(RingSet::of(flow.ring)).only().is_none() {
+            return;
+        }
         let Some(socket) = self.sockets.find(key) else { return };
         let only = socket.watch.only();
         let traits = Traits {
