@@ -507,10 +507,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.snd_nxt.since(self.snd_una)
     }
 
-    /// The timestamp clock: milliseconds, as Linux's.
+    /// The timestamp clock: milliseconds, as Linux's. It does not run back where a caller read the time, and then had to wait for its turn: the peer would
+    /// drop the segment (RFC 7323 s5.3).
     #[inline]
     fn timestamp(&self, now: Instant) -> u32 {
-        let clock = (now.as_millis() as u32).wrapping_add(self.ts_offset);
+        let clock = (now.max(self.last_tx).as_millis() as u32).wrapping_add(self.ts_offset);
         if self.config.is(Mutant::TimestampBackwards) && now.as_millis() % 8 == 7 {
             return clock.wrapping_sub(100);
         }

@@ -83,7 +83,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.tx_pending = false;
         self.counters.tx_packets += 1;
         self.counters.tx_bytes += len as u64;
-        (self.last_tx, self.last_data_tx) = (now, now);
+        (self.last_tx, self.last_data_tx) = (self.last_tx.max(now), now);
         self.acknowledged_peer(edge);
         self.snd_nxt = seq + len;
         self.snd_small = self.snd_nxt;

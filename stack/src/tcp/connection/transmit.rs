@@ -456,7 +456,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.counters.tx_packets += cut.map_or(1, |mss| sent.div_ceil(usize::from(mss)) as u64);
         self.counters.tx_bytes += sent as u64;
-        self.last_tx = now;
+        self.last_tx = self.last_tx.max(now);
         if sent > 0 {
             self.last_data_tx = now;
         }

@@ -154,6 +154,37 @@ fn an_old_timestamp_is_not_believed() {
     assert_eq!(pair.side(B).available(), 3);
 }
 
+/// A thread reads the time, waits for a lock, and sends when another has sent since, whose time was a later one (RFC 7323 s5.3): found in a capture of curl, whose
+/// server's last segment was dropped, and came after a timeout.
+#[test]
+fn a_caller_who_had_to_wait_for_its_turn_sends_no_old_timestamp() {
+    for nodelay in [false, true] {
+        let config = Config { nodelay, ..Config::default() };
+        let mut pair = Pair::open(&config, &config);
+        pair.run(ms(50));
+        pair.write(A, &pattern(4000)).unwrap();
+        pair.transmit();
+        let early = pair.now;
+        pair.settle();
+        pair.write(A, b"as of later").unwrap();
+        pair.run(ms(3));
+        pair.write(A, b"later").unwrap();
+        pair.transmit();
+        let later = core::mem::replace(&mut pair.now, early);
+        for word in [&b"earlier"[..], b"and more"] {
+            pair.write(A, word).unwrap();
+            pair.transmit();
+        }
+        pair.now = later;
+        pair.settle();
+        let stamps: Vec<u32> = pair.sent(A).iter().map(|packet| packet.header.options.timestamps.unwrap().0).collect();
+        assert!(stamps.is_sorted_by(|one, next| next.wrapping_sub(*one) < 1000), "{stamps:?}");
+        let read = pair.read(B);
+        assert!(read.ends_with(b"as of laterlaterearlierand more"), "{} bytes", read.len());
+        assert_eq!(pair.a.counters().retransmissions, 0);
+    }
+}
+
 #[test]
 fn a_flood_of_single_bytes_with_gaps_is_bounded() {
     let mut pair = Pair::plain();

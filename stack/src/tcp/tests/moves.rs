@@ -213,6 +213,25 @@ fn what_is_forgotten_shows() {
     }
 }
 
+/// Clocks of two processes that began on different days: what the one sends goes on from what the other sent (RFC 7323 s5.3).
+#[test]
+fn who_takes_a_connection_with_an_earlier_clock_sends_no_old_timestamps() {
+    let config = Config::default();
+    let mut pair = Pair::open(&config, &config);
+    pair.run(ms(2500));
+    pair.write(A, b"by the one").unwrap();
+    pair.settle();
+    let (later, earlier) = (pair.now, Instant::from_nanos(pair.now.as_nanos() - 2_000_000_000));
+    pair.a = moved(earlier, &config, &pair.a).expect("it can move");
+    pair.now = earlier;
+    pair.write(A, b", and by the other").unwrap();
+    pair.transmit();
+    pair.now = later;
+    pair.settle();
+    assert_eq!(pair.read(B), b"by the one, and by the other");
+    assert_eq!(pair.a.counters().retransmissions, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 

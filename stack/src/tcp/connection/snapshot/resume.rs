@@ -109,8 +109,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// (What has happened is not yet to come.)
     fn take_times(&mut self, now: Instant, clock: &Clock, silence: &Silence) {
         let Clock { ts_offset, ts_recent, ts_recent_known, ts_recent_at } = *clock;
-        self.ts_offset =
-            if self.config.is(Mutant::ResumeRestartsTimestamps) { 0u32.wrapping_sub(now.as_millis() as u32) } else { ts_offset };
+        // Two processes' clocks may differ by what they were off at their beginnings, for as long as each has run: timestamps go on from the last one.
+        let behind = silence.last_tx.since(now).as_millis() as u32;
+        self.ts_offset = match self.config.is(Mutant::ResumeRestartsTimestamps) {
+            true => 0u32.wrapping_sub(now.as_millis() as u32),
+            false => ts_offset.wrapping_add(behind),
+        };
         (self.ts_recent, self.ts_recent_known, self.ts_recent_at) = (ts_recent, ts_recent_known, ts_recent_at.min(now));
         let Silence { last_rx, last_tx, last_data_tx, challenge_at, stalled_since, persist_backoff, unanswered_probes } = *silence;
         (self.last_rx, self.last_tx, self.last_data_tx) = (last_rx.min(now), last_tx.min(now), last_data_tx.min(now));
