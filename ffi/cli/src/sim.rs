@@ -125,7 +125,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match (&options.seed, &options.seeds) {
         (Some(scenario), _) => replay::run(scenario, &options.replay),
         (None, Some(seeds)) => {
-            allocator::keep_what_is_freed();
+            allocator::set_up();
             summary::run(&plan(seeds, &options.campaign), &options.campaign)
         }
         (None, None) => unreachable!("clap asks for one of them"),
