@@ -104,8 +104,9 @@ impl Sharer {
         }
         match self.role {
             Role::Free => {}
-            // Both have begun: one gives way, and both know which.
-            Role::Asking(..) if self.own == 1 => {}
+            // Both have begun: one gives way, and both know which. It waits for no answer of its own any longer: what it asked, the other may yet
+            // hear, and obey, after it has given up this dialogue.
+            Role::Asking(asked, _) if self.own == 1 => self.post(Letter::HungUp(asked)),
             // What is in the middle of it, or has been through it.
             Role::Done if !self.left => {}
             Role::Done => return Letter::Gone(dialogue),
