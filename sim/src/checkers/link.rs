@@ -40,9 +40,12 @@ impl Neighbour {
 
     /// A host asked for it. `to`: the MAC address that was asked.
     pub(super) fn asked(&mut self, moment: &Moment, target: IpAddr, to: MacAddr) {
-        self.known_at = moment.at;
+        let since = moment.at.since(core::mem::replace(&mut self.known_at, moment.at));
         if !to.is_multicast() {
-            self.polls += 1;
+            // (What was heard may have waited for its turn in a NIC, while the last poll of an earlier row was sent.)
+            if self.polls != 1 || since >= ASKED_APART {
+                self.polls += 1;
+            }
             if self.polls > POLLS_MAX {
                 moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was polled {} times, and did not answer", self.polls));
             }

@@ -190,8 +190,10 @@ pub struct Checkers {
     begun: BTreeSet<Tuple>,
     /// Who speaks TCP without a stack: not judged, but those who speak with them are.
     strangers: BTreeSet<SocketAddr>,
-    /// Hosts that an attacker told by ARP that somebody has his MAC address, or by a SYN while they did not know better, to which they may lawfully send what is for others.
+    /// Hosts that an attacker told by ARP that somebody has his MAC address, to which they may lawfully send what is for others.
     lied_to: BTreeSet<usize>,
+    /// Hosts that forgot some of their neighbours, and not all.
+    forgetful: BTreeSet<usize>,
     /// Since when no fault strikes any more.
     healed_at: Option<Instant>,
     /// Listeners that had a handshake which failed.

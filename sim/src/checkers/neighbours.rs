@@ -46,6 +46,9 @@ struct Neighbour {
     claims: VecDeque<MacAddr>,
     claimed_at: Instant,
     claimed_first: Instant,
+    /// It has claimed it by ARP; and where SYNs in its name came from, the last one last: there they are answered, whatever else is known.
+    by_arp: bool,
+    syns: VecDeque<MacAddr>,
     /// It was asked for, or asked for us, or began to speak to us: what it claimed counts. And when it asked last.
     counts: bool,
     asker_at: Option<Instant>,
@@ -84,15 +87,16 @@ impl State {
     /// Somebody claimed an address: by ARP, or by a SYN.
     fn claimed(&mut self, at: Instant, ip: IpAddr, mac: MacAddr, by_arp: bool, asks_us: bool) {
         let neighbour = self.known.entry(ip).or_default();
+        neighbour.by_arp |= by_arp;
         if by_arp || neighbour.claims.is_empty() {
-            if neighbour.claims.len() >= CLAIMS_MAX {
-                neighbour.claims.pop_front();
-            }
             if neighbour.claims.is_empty() {
                 neighbour.claimed_first = at;
             }
-            neighbour.claims.push_back(mac);
+            note(&mut neighbour.claims, mac);
             neighbour.claimed_at = at;
+        }
+        if !by_arp {
+            note(&mut neighbour.syns, mac);
         }
         // (What is said to it makes the stack ask, though the device may not take the question at once.)
         neighbour.counts |= asks_us || !by_arp || neighbour.asked_at.is_some() || neighbour.said_at.is_some();
@@ -142,11 +146,15 @@ impl State {
         }
     }
 
-    /// A packet goes to a neighbour, at that MAC address.
-    fn sent(&mut self, moment: &Moment, ip: IpAddr, mac: MacAddr) {
+    /// A packet goes to a neighbour, at that MAC address. `is_answer`: to a SYN.
+    fn sent(&mut self, moment: &Moment, ip: IpAddr, mac: MacAddr, is_answer: bool) {
         let Some(neighbour) = self.known.get_mut(&ip) else {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which never said where it is"));
         };
+        // (Who has completed a handshake is where its SYN came from, and not where another's in its name did.)
+        if (is_answer || !neighbour.by_arp) && neighbour.syns.contains(&mac) {
+            return;
+        }
         // (What came only just may have been an answer.)
         if !neighbour.counts && moment.at > neighbour.claimed_first + AGAIN {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which nobody asked for and which did not ask"));
@@ -216,10 +224,19 @@ impl State {
     }
 }
 
+/// The newest are remembered.
+fn note(macs: &mut VecDeque<MacAddr>, mac: MacAddr) {
+    if macs.len() >= CLAIMS_MAX {
+        macs.pop_front();
+    }
+    macs.push_back(mac);
+}
+
 impl Checkers {
     /// Whether a host's neighbours are known from what is to be seen.
     fn knows_neighbours(&self, host: usize) -> bool {
-        self.asks_alone(host) && !self.is_raw(host) && !self.lied_to.contains(&host) && self.is_calm(host)
+        let is_whole = !self.lied_to.contains(&host) && !self.forgetful.contains(&host);
+        self.asks_alone(host) && !self.is_raw(host) && is_whole && self.is_calm(host)
     }
 
     /// A frame reached a host: who claims what?
@@ -241,11 +258,11 @@ impl Checkers {
         }
     }
 
-    /// A packet left for a neighbour; a datagram, perhaps.
-    pub(super) fn went_to(&mut self, moment: &Moment, bytes: &[u8], target: IpAddr, datagram: Option<Datagram>) {
+    /// A packet left for a neighbour; a datagram, perhaps, or an answer to a SYN.
+    pub(super) fn went_to(&mut self, moment: &Moment, bytes: &[u8], target: IpAddr, datagram: Option<Datagram>, is_answer: bool) {
         if let Some(mac) = dissect::mac_at(bytes, 0).filter(|_| !target.is_multicast() && self.knows_neighbours(moment.host)) {
             let state = &mut self.neighbour_tables[moment.host];
-            state.sent(moment, target, mac);
+            state.sent(moment, target, mac, is_answer);
             if let Some(datagram) = datagram {
                 state.left(moment, target, &datagram);
             }

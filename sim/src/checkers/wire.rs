@@ -128,13 +128,15 @@ impl Checkers {
             Payload::Ip(ip) if ip.is_icmp() && dissect::is_icmp_error(bytes) => link::error_sent(moment, bytes, ip),
             // (A reset goes back to where it is asked for.)
             Payload::Ip(ip) if ip.protocol == UDP || matches!(carried, Carried::Segment(segment) if !segment.has(RST)) => {
+                // (A SYN is answered where it came from, however long nobody answers that, and nobody is asked: or a flood of SYNs made one of questions.)
+                let is_answer = matches!(carried, Carried::Segment(segment) if segment.has(SYN) && segment.has(ACK));
                 if self.asks_alone(host)
-                    && let Some(neighbour) = self.neighbours.get(&(host, ip.dst))
+                    && let Some(neighbour) = self.neighbours.get(&(host, ip.dst)).filter(|_| !is_answer)
                 {
                     neighbour.used(moment, ip.dst, || self.places[host].iter().any(|&place| self.ring_states[place].refused));
                 }
                 let said = if let Carried::Datagram(datagram) = carried { Some(*datagram) } else { None };
-                self.went_to(moment, bytes, ip.dst, said);
+                self.went_to(moment, bytes, ip.dst, said, is_answer);
             }
             _ => {}
         }
@@ -226,9 +228,9 @@ impl Checkers {
         }
     }
 
-    /// A host has forgotten its neighbours' MAC addresses: whose a SYN comes from, it may learn from that.
+    /// A host has forgotten its neighbours' MAC addresses, but for those of machines that are no hosts of the world.
     pub(crate) fn forgot_neighbours(&mut self, host: usize) {
-        self.lied_to.insert(host);
+        self.forgetful.insert(host);
         self.forget_neighbours(host);
     }
 
@@ -477,10 +479,6 @@ impl Checkers {
             own.calm = calm;
             if frame.marks.contains(Marks::FORGED) {
                 own.info.attacked();
-                // Whoever asks for a MAC address takes the sender's of a SYN for the answer.
-                if segment.has(SYN) && self.questions.contains_key(&(host, segment.src.ip())) {
-                    self.lied_to.insert(host);
-                }
                 match forged::judge(&frame.bytes, segment, own, peer.as_deref()) {
                     Forged::Harmless => {
                         shadow::attacked(segment, own);

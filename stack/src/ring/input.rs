@@ -375,7 +375,9 @@ impl<Q: Queues> Ring<Q> {
     #[inline(never)]
     fn on_resting(&mut self, now: Instant, index: u32, packet: Packet<'_, Q::Rx>, at: usize, header: &wire_tcp::Header) -> Option<()> {
         self.slots.stream_at(index)?;
+        self.third_from = Some(packet.from);
         let taken = self.on_stream(now, index, packet, at, header);
+        self.third_from = None;
         // (If it was nothing to it.)
         self.slots.rest(index);
         taken
@@ -499,15 +501,19 @@ impl<Q: Queues> Ring<Q> {
 
     /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.
     fn hop_back(&mut self, now: Instant, packet: &Packet<'_, Q::Rx>) -> NextHop {
-        // What ARP said stays: that only the neighbour's own network can say, and a SYN in its name anybody, through any router.
-        if self.neighbours.known(packet.header.src()).is_none() || self.config.is(Mutant::SynTeachesNeighbour) {
-            self.neighbours.learn_asker(now, packet.header.src(), packet.from);
+        let (neighbour, mac) = (packet.header.src(), packet.from);
+        let is_believed = self.config.is(Mutant::SynTeachesNeighbour);
+        if !self.neighbours.are_the_kernels() && !is_believed {
+            self.neighbours.told_by_syn(neighbour, mac);
+        } else if self.neighbours.known(neighbour).is_none() || is_believed {
+            // (The kernel knows better, and is asked by the first answer.)
+            self.neighbours.learn_asker(now, neighbour, mac);
             // Whoever waits for that neighbour's answer need not wait any longer, and must not: what is known is not asked for again.
             if !self.waiting_neighbour.is_empty() || !self.held.is_empty() {
-                self.neighbour_known(packet.header.src(), packet.from);
+                self.neighbour_known(neighbour, mac);
             }
         }
-        NextHop::Neighbour(packet.header.src())
+        NextHop::Neighbour(neighbour)
     }
 
     /// A reset for a segment that belongs to no connection (RFC 9293 s3.10.7.1).

@@ -130,6 +130,8 @@ pub struct Ring<Q: Queues> {
     datagram_at: Instant,
     icmpv6_errors: ipv6::ErrorLimit,
     waiting_neighbour: Vec<u32>,
+    /// Where the segment came from that a connection at rest is being woken by.
+    third_from: Option<MacAddr>,
     /// Connections that wait for an acknowledgment, or did a while ago ([`Ring::wake`]).
     awaiting: Vec<u32>,
     /// Answers to who asked for the ring's MAC address that the device refused: whoever asked would ask again only after a second.
@@ -184,6 +186,7 @@ impl<Q: Queues> Ring<Q> {
             datagram_at: Instant::ZERO,
             icmpv6_errors: ipv6::ErrorLimit::new(),
             waiting_neighbour: Vec::new(),
+            third_from: None,
             awaiting: Vec::new(),
             answers: Answers::new(),
             held: Vec::new(),

@@ -42,8 +42,13 @@ enum Neighbour {
         tries: u32,
         again_at: Instant,
     },
-    /// Everyone is asked.
+    /// A SYN in its name came from there, which anybody can send: it is answered there, and whoever has more to send asks everyone.
+    Told {
+        mac: MacAddr,
+    },
+    /// Everyone is asked; `told` as above.
     Asked {
+        told: Option<MacAddr>,
         from: IpAddr,
         tries: u32,
         again_at: Instant,
@@ -120,12 +125,17 @@ impl Neighbours {
                 self.ask(ip, Neighbour::Probed { mac, from, tries: 1, again_at: now + RETRY });
                 Lookup::Known { mac, probe: true }
             }
+            Some(Neighbour::Told { mac }) => {
+                let told = Some(*mac);
+                self.ask(ip, Neighbour::Asked { told, from, tries: 1, again_at: now + RETRY });
+                Lookup::Unknown { ask: true }
+            }
             Some(Neighbour::Probed { mac, .. }) => Lookup::Known { mac: *mac, probe: false },
             Some(Neighbour::Asked { .. }) if self.mutation.is(Mutant::ArpAsksForEach) => Lookup::Unknown { ask: true },
             Some(Neighbour::Asked { .. }) => Lookup::Unknown { ask: false },
             None => {
                 self.make_room();
-                self.ask(ip, Neighbour::Asked { from, tries: 1, again_at: now + RETRY });
+                self.ask(ip, Neighbour::Asked { told: None, from, tries: 1, again_at: now + RETRY });
                 if self.is_beside_kernel {
                     self.questions.insert(ip);
                 }
@@ -138,7 +148,16 @@ impl Neighbours {
     pub(super) fn known(&self, ip: IpAddr) -> Option<MacAddr> {
         match self.table.get(&ip)? {
             Neighbour::Known { mac, .. } | Neighbour::Probed { mac, .. } => Some(*mac),
-            Neighbour::Asked { .. } => None,
+            Neighbour::Told { .. } | Neighbour::Asked { .. } => None,
+        }
+    }
+
+    /// Where a SYN of a neighbour came from, of whom no more is known.
+    pub(super) fn told(&self, ip: IpAddr) -> Option<MacAddr> {
+        match self.table.get(&ip)? {
+            Neighbour::Told { mac } => Some(*mac),
+            Neighbour::Asked { told, .. } => *told,
+            Neighbour::Known { .. } | Neighbour::Probed { .. } => None,
         }
     }
 
@@ -177,7 +196,7 @@ impl Neighbours {
             // (As Linux's NUD_PERMANENT.)
             Neighbour::Known { until, .. } if *until == FOREVER => return true,
             Neighbour::Known { mac, until } => (*mac, now < *until),
-            Neighbour::Probed { mac, .. } => (*mac, false),
+            Neighbour::Told { mac } | Neighbour::Probed { mac, .. } => (*mac, false),
         };
         let is_other = mac.is_some_and(|mac| mac != known);
         match (is_other, overriding) {
@@ -205,6 +224,29 @@ impl Neighbours {
         if !self.learn(now, ip, mac) && self.table.len() < TABLE_MAX && !self.mutation.is(Mutant::ArpAskerForgotten) {
             self.table.insert(ip, Neighbour::Known { mac, until: now + self.believed() });
         }
+    }
+
+    /// A SYN in a neighbour's name came from there. What ARP said stays: that only the neighbour's own network can say, and this anybody, through any
+    /// router. So it is where the SYN is answered, and nobody else depends on it.
+    pub(super) fn told_by_syn(&mut self, ip: IpAddr, mac: MacAddr) {
+        match self.table.get_mut(&ip) {
+            Some(Neighbour::Known { .. } | Neighbour::Probed { .. }) => {}
+            Some(Neighbour::Told { mac: told }) => *told = mac,
+            Some(Neighbour::Asked { told, .. }) => *told = Some(mac),
+            None => {
+                self.make_room();
+                self.table.insert(ip, Neighbour::Told { mac });
+            }
+        }
+    }
+
+    /// Who answers a SYN-ACK from where it was sent to has read it: that is where this neighbour is (RFC 4861 s7.3.1). Whether that was not known.
+    pub(super) fn confirmed(&mut self, now: Instant, ip: IpAddr, mac: MacAddr) -> bool {
+        let is_news = self.told(ip) == Some(mac);
+        if is_news {
+            self.table.insert(ip, Neighbour::Known { mac, until: now + self.believed() });
+        }
+        is_news
     }
 
     /// How long what a host says of itself is believed. (The kernel knows better, and is asked by the first answer.)
@@ -255,7 +297,7 @@ impl Neighbours {
                         due.push(Retry::Ask { from, target, to });
                     } else {
                         let tries = if self.mutation.is(Mutant::ProbeTriesCarryOver) { *tries } else { 1 };
-                        *neighbour = Neighbour::Asked { from, tries, again_at: now + RETRY };
+                        *neighbour = Neighbour::Asked { told: None, from, tries, again_at: now + RETRY };
                         due.push(Retry::Ask { from, target, to: MacAddr::BROADCAST });
                     }
                 }
@@ -267,7 +309,7 @@ impl Neighbours {
                         due.push(Retry::Unreachable(target));
                     }
                 }
-                Neighbour::Asked { from, tries, again_at } if *again_at <= now => {
+                Neighbour::Asked { from, tries, again_at, .. } if *again_at <= now => {
                     if *tries < TRIES_MAX && !self.mutation.is(Mutant::ArpAsksOnce) || self.mutation.is(Mutant::ArpAsksForever) {
                         let pause = if self.mutation.is(Mutant::ArpAsksTooOften) { RETRY / 10 } else { RETRY };
                         (*tries, *again_at) = (*tries + 1, now + pause);
@@ -288,13 +330,14 @@ impl Neighbours {
         due
     }
 
-    /// Forgets the answer that is the oldest, if there are too many. (What our own program asks for is never refused: it would wait for
-    /// an answer that nobody asked for.)
+    /// Forgets what a SYN told, else the answer that is the oldest, if there are too many. (What our own program asks for is never refused: it would wait
+    /// for an answer that nobody asked for.)
     fn make_room(&mut self) {
         if self.table.len() < TABLE_MAX {
             return;
         }
         let oldest = self.table.iter().filter_map(|(ip, neighbour)| match neighbour {
+            Neighbour::Told { .. } => Some((Instant::ZERO, *ip)),
             Neighbour::Known { until, .. } if *until != FOREVER => Some((*until, *ip)),
             _ => None,
         });
@@ -312,7 +355,7 @@ impl Neighbours {
 impl Neighbour {
     fn again_at(&self) -> Option<Instant> {
         match self {
-            Self::Known { .. } => None,
+            Self::Known { .. } | Self::Told { .. } => None,
             Self::Probed { again_at, .. } | Self::Asked { again_at, .. } => Some(*again_at),
         }
     }

@@ -242,6 +242,11 @@ impl<Q: Queues> Ring<Q> {
             return;
         }
         stream.queued = true;
+        if let (NextHop::Neighbour(ip), Some(mac)) = (stream.hop, self.third_from)
+            && self.neighbours.confirmed(now, ip, mac)
+        {
+            self.neighbour_known(ip, mac);
+        }
         let Ok(listener) = self.slots.listener(parent) else { return };
         listener.half_open -= 1;
         listener.ready.push_back((id, now));
@@ -659,7 +664,12 @@ fn next_hop_mac<Q: Queues>(
         _ if stream.silent != Silent::No => None,
         NextHop::Mac(mac) => Some(mac),
         NextHop::Pending => None,
-        NextHop::Neighbour(ip) => resolve(now, (stream.local.ip(), ip), neighbours, output, queues),
+        NextHop::Neighbour(ip) => {
+            // A SYN's answers, and the reset of who ends before a third segment, ask nobody: or a flood of SYNs made one of questions.
+            let is_brief = matches!(stream.connection.state(), tcp::State::SynReceived | tcp::State::Closed);
+            let told = if is_brief { neighbours.told(ip) } else { None };
+            told.or_else(|| resolve(now, (stream.local.ip(), ip), neighbours, output, queues))
+        }
     }
 }
 

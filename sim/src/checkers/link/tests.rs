@@ -40,6 +40,16 @@ fn a_neighbour_is_polled_for_ever() {
     (1..5).for_each(|second| neighbour.asked(&at(1000 * second), OTHER, MAC));
 }
 
+/// What was heard of it lies in the NIC, while the last poll of the row before goes out (as in the seed 220012902).
+#[test]
+fn a_poll_of_an_earlier_row_does_not_count() {
+    let mut neighbour = Neighbour::default();
+    neighbour.heard(at(1000).at);
+    neighbour.asked(&at(1100), OTHER, MAC);
+    [1300, 2300, 3300].iter().for_each(|&millis| neighbour.asked(&at(millis), OTHER, MAC));
+    assert!(std::panic::catch_unwind(move || neighbour.asked(&at(4300), OTHER, MAC)).is_err());
+}
+
 #[test]
 #[should_panic(expected = "RFC 1122 s2.3.2.1: 10.0.0.2 was last heard of, or asked for, 36s ago")]
 fn a_neighbour_is_believed_for_ever() {

@@ -33,13 +33,13 @@ fn what_waits_is_sent_to_who_answers_and_goes_where_that_moves() {
     let mut state = asking();
     state.asked(&at(2000), OTHER, true);
     state.claimed(at(2500).at, OTHER, MAC, true, false);
-    state.sent(&at(2500), OTHER, MAC);
+    state.sent(&at(2500), OTHER, MAC, false);
     state.left(&at(2500), OTHER, &datagram());
     state.settle(&at(9000), true);
     assert!(!state.busy);
     state.claimed(at(9000).at, OTHER, ANOTHER, true, false);
-    state.sent(&at(9001), OTHER, MAC);
-    state.sent(&at(9001), OTHER, ANOTHER);
+    state.sent(&at(9001), OTHER, MAC, false);
+    state.sent(&at(9001), OTHER, ANOTHER, false);
 }
 
 /// A device that refuses the second question for long: it is the second all the same, and two more make three.
@@ -111,15 +111,15 @@ fn what_was_given_up_does_not_wait_for_the_next_question() {
 fn an_unasked_claim_is_believed() {
     let mut state = State::default();
     state.claimed(at(1000).at, OTHER, MAC, true, false);
-    state.sent(&at(2200), OTHER, MAC);
+    state.sent(&at(2200), OTHER, MAC, false);
 }
 
 #[test]
 fn what_came_just_before_a_packet_may_have_been_an_answer_and_stays_one() {
     let mut state = State::default();
     state.claimed(at(1000).at, OTHER, MAC, true, false);
-    state.sent(&at(1100), OTHER, MAC);
-    state.sent(&at(2200), OTHER, MAC);
+    state.sent(&at(1100), OTHER, MAC, false);
+    state.sent(&at(2200), OTHER, MAC, false);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_neighbour_that_moved_is_spoken_to_where_it_was() {
     let mut state = State::default();
     state.claimed(at(1000).at, OTHER, MAC, true, true);
     state.claimed(at(2000).at, OTHER, ANOTHER, true, false);
-    state.sent(&at(4100), OTHER, MAC);
+    state.sent(&at(4100), OTHER, MAC, false);
 }
 
 #[test]
@@ -166,4 +166,22 @@ fn a_damaged_syn_claims_nothing() {
         checkers.neighbour_tables[0].known.get(&OTHER).map_or(0, |neighbour| neighbour.claims.len())
     };
     assert_eq!([claims(Marks::default()), claims(Marks::CORRUPTED)], [1, 0]);
+}
+
+/// Where a SYN came from it is answered, and nothing else is sent there once ARP has said where its sender is.
+#[test]
+fn a_syn_is_answered_where_it_came_from() {
+    let state = || {
+        let mut state = State::default();
+        state.claimed(at(1000).at, OTHER, MAC, false, false);
+        state.claimed(at(1100).at, OTHER, ANOTHER, false, false);
+        state.sent(&at(1100), OTHER, ANOTHER, true);
+        state.sent(&at(1200), OTHER, MAC, false);
+        state.claimed(at(1300).at, OTHER, MAC, true, true);
+        state.sent(&at(60_000), OTHER, ANOTHER, true);
+        state
+    };
+    state().sent(&at(60_000), OTHER, MAC, false);
+    assert!(std::panic::catch_unwind(|| state().sent(&at(60_000), OTHER, ANOTHER, false)).is_err());
+    assert!(std::panic::catch_unwind(|| state().sent(&at(60_000), OTHER, MacAddr([2; 6]), true)).is_err());
 }

@@ -193,27 +193,20 @@ fn an_announcement_moves_a_known_neighbour_and_enters_no_unknown_one() {
     assert_eq!(pair.a.counters().rx_drops, before + 1);
 }
 
-/// Anybody can send a SYN in a neighbour's name, through any router: it must not take what is for that neighbour elsewhere.
-#[test]
-fn a_syn_moves_no_neighbour_that_is_known() {
-    let mut pair = Pair::new();
-    pair.a.tcp_listen(SocketAddr::new(A, 80), 4, &tcp::Config::default()).unwrap();
-    let (client, server, _) = pair.connected();
-    let mut syn = in_flight(&mut pair, client);
-    pair.settle();
-    read(&mut pair.b, pair.now, server, 20_000).unwrap();
-    // To A's port 80 instead of B's, from B, who is not there.
+/// What anybody can send, through any router: a SYN to A's port 80 in B's name, from a MAC address where B is not.
+fn forged_syn(pair: &Pair) -> Vec<u8> {
     let (a_ip, b_ip) = (A4.octets(), B4.octets());
-    syn.truncate(14 + 20 + 20);
+    let mut syn = vec![0; 54];
     syn[..6].copy_from_slice(&pair.a.mac.0);
     syn[6..12].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+    syn[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
     syn[16..18].copy_from_slice(&40u16.to_be_bytes());
+    (syn[22], syn[23]) = (64, 6);
     syn[26..30].copy_from_slice(&b_ip);
     syn[30..34].copy_from_slice(&a_ip);
     syn[34..38].copy_from_slice(&[0, 9, 0, 80]);
-    (syn[46], syn[47]) = (0x50, 2);
+    (syn[46], syn[47], syn[48]) = (0x50, 2, 200);
     for (at, from, to, pseudo) in [(24, 14, 34, false), (50, 34, 54, true)] {
-        syn[at..at + 2].fill(0);
         let mut sum = Checksum::new();
         if pseudo {
             sum.add(&[&b_ip[..], &a_ip, &[0, 6, 0, 20]].concat());
@@ -222,12 +215,55 @@ fn a_syn_moves_no_neighbour_that_is_known() {
         let sum = sum.finish();
         syn[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
+    syn
+}
+
+/// It must not take what is for that neighbour elsewhere.
+#[test]
+fn a_syn_moves_no_neighbour_that_is_known() {
+    let mut pair = Pair::new();
+    pair.a.tcp_listen(SocketAddr::new(A, 80), 4, &tcp::Config::default()).unwrap();
+    let (client, server, _) = pair.connected();
     let before = pair.a.counters().tx_packets;
+    let syn = forged_syn(&pair);
     to_a(&mut pair, syn);
     assert_eq!(pair.a.counters().tx_packets, before + 1, "it is answered");
     write(&mut pair.a, pair.now, client, b"still here").unwrap();
     pair.settle();
     assert_eq!(read(&mut pair.b, pair.now, server, 16), Ok(b"still here".to_vec()));
+}
+
+/// Found by the simulator: a connection that came to a ring which knew its neighbour by such a SYN alone was lost.
+#[test]
+fn what_a_syn_says_of_a_neighbour_that_is_not_known_is_for_its_answer_alone() {
+    let mut pair = Pair::new();
+    pair.a.tcp_listen(SocketAddr::new(A, 80), 4, &tcp::Config::default()).unwrap();
+    pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap();
+    let syn = forged_syn(&pair);
+    to_a(&mut pair, syn.clone());
+    let answer = last_sent(&pair);
+    assert_eq!((&answer[..6], pair.a.counters().tx_packets), (&[2, 9, 9, 9, 9, 9][..], 1), "it is answered there, and nobody is asked");
+    // A's own connection asks, and another such SYN meanwhile is no answer.
+    let client = pair.connect(5000);
+    to_a(&mut pair, syn);
+    pair.settle();
+    assert_eq!(pair.a.info(client).unwrap().state, Some(tcp::State::Established));
+    assert!(pair.now < Instant::ZERO + Duration::from_secs(1), "it waited for no timer");
+}
+
+/// RFC 4861 s7.3.1: who answers a SYN-ACK has read it. (Else each server asked once more for each of its clients.)
+#[test]
+fn who_completes_a_handshake_is_where_it_said() {
+    let mut pair = Pair::new();
+    pair.a.tcp_listen(SocketAddr::new(A, 80), 4, &tcp::Config::default()).unwrap();
+    let (listener, client) = (pair.b.tcp_listen(SocketAddr::new(B, 80), 4, &tcp::Config::default()).unwrap(), pair.connect(5000));
+    pair.settle();
+    let server = pair.b.tcp_accept(listener).unwrap();
+    let before = pair.b.counters().tx_packets;
+    write(&mut pair.b, pair.now, server, b"hello").unwrap();
+    assert_eq!(pair.b.counters().tx_packets, before + 1, "and no question");
+    pair.settle();
+    assert_eq!(read(&mut pair.a, pair.now, client, 16), Ok(b"hello".to_vec()));
 }
 
 /// As Linux's NUD_PERMANENT.
