@@ -530,7 +530,9 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         // RFC 6582 s3.2 step 3: or it is what a partial acknowledgment asked for while the device refused it, and the timer goes on that the first such
         // acknowledgment started.
         let asked = state.recovers && state.phase != Phase::Open && head && state.resent == 0 && refused;
-        state.restarted_at = state.restarted_at.filter(|_| asked);
+        // (Or a recovery, which nothing else can be so soon, that began before anything could be sent for it: then the first partial acknowledgment has come.)
+        let began = (at.since(state.una_at) < RTO_MIN / 2).then_some(state.una_at);
+        state.restarted_at = state.restarted_at.filter(|_| asked).or(began);
         (state.phase, state.recover, state.fuzzy, state.recovers) = (Phase::Loss, nxt, true, true);
     } else {
         if !head {

@@ -527,7 +527,8 @@ fn a_timeout_that_waited_for_the_neighbour_is_followed_up() {
     for (waits, after) in [(false, 250), (true, 150)] {
         acknowledged(waits, after).breaks("is sent again after 40ms; 200ms is the least", again);
     }
-    acknowledged(true, 250).breaks("is sent again after 40ms; 200ms is the least", |side| {
+    // (Counted from the acknowledgment.)
+    acknowledged(true, 250).breaks("is sent again after 80ms; 200ms is the least", |side| {
         again(side);
         side.service();
         side.passes(40);
