@@ -164,7 +164,7 @@ fn see_off(process: &'static Process, patience: &mut Patience) {
         let mut guard = process.lock();
         let offload = &mut *guard;
         let now = process.now();
-        offload.rings.poll(now);
+        offload.rings.poll(offload.rings.all(), now);
         offload.dispatch();
         // (Whoever takes a connection to the kernel just now is to leave its ring before it sees this one go.)
         if !offload.rings.iter().any(|own| own.ring.lingering()) && !moving::owner::waits(offload) {

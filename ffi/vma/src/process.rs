@@ -465,6 +465,12 @@ impl Offload {
         }
     }
 
+    /// Whether nothing of the process's waits for the progress thread but what its rings have.
+    pub(crate) fn has_nothing_to_look_after(&self) -> bool {
+        let has_left = self.leaving.is_empty() && self.awaiting_child.is_empty() && self.former_descriptors.is_empty();
+        has_left && self.parent.is_none() && !self.shares_listeners && crate::descendants::forks() == 0
+    }
+
     /// [`Offload::poll_if_due`], before a call answers from what the ring knows. Not where the program takes the ring's events itself
     /// (SocketXtreme): they are told in the polls that it asks for.
     #[inline]

@@ -14,6 +14,7 @@ pub(crate) use self::above::{Above, Only};
 pub(crate) use self::callers::Callers;
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -38,7 +39,7 @@ pub(crate) struct ProcessRing {
     pub(crate) ring: Ring,
     pub(crate) watch: RingWatch,
     /// Calls that had this ring's lock alone.
-    pub(crate) calls: u64,
+    pub(crate) calls: &'static Calls,
     /// An event that such a call could not tell of.
     pub(crate) untold: Option<Event>,
     /// What is known of the sockets above its flows of datagrams, for who has this ring's lock alone.
@@ -51,12 +52,30 @@ pub(crate) struct ProcessRing {
     heap: OwnHeap,
 }
 
+/// A number that is changed by who has a ring's lock, and read by all. (A cache line's, so that who reads it is in nobody's way for long.)
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Calls(AtomicU64);
+
+impl Calls {
+    /// One more; for who has the ring's lock.
+    #[inline(always)]
+    pub(crate) fn note(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn so_far(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl ProcessRing {
     pub(crate) fn new(ring: Ring) -> Self {
         Self {
             ring,
             watch: RingWatch::new(),
-            calls: 0,
+            calls: Box::leak(Box::default()),
             untold: None,
             datagrams: plain::Beside::new(),
             callers: Callers::default(),
@@ -156,6 +175,8 @@ pub(crate) struct Rings {
     all: Vec<&'static Lock<ProcessRing>>,
     /// The first of them.
     first: &'static Lock<ProcessRing>,
+    /// What has been called on each.
+    calls: Vec<&'static Calls>,
     /// There are several.
     are_locked: bool,
     /// Those whose locks were taken since the process's was.
@@ -172,6 +193,7 @@ impl Rings {
         Self {
             all: vec![first],
             first,
+            calls: vec![first.lock().calls],
             are_locked: false,
             taken: Cell::new(RingSet::NONE),
             interfaces: RingSet::NONE,
@@ -183,6 +205,7 @@ impl Rings {
     /// One more.
     pub(crate) fn add(&mut self, ring: &'static Lock<ProcessRing>) {
         self.all.push(ring);
+        self.calls.push(ring.lock().calls);
         self.are_locked = true;
         // (What was done with the first one in this hold is yet to be told.)
         self.take(0);
@@ -280,15 +303,28 @@ impl Rings {
         }
     }
 
-    /// Takes the locks of all that nobody has. `false`: somebody has one, and polls that ring, most likely.
-    pub(crate) fn try_take_all(&self) -> bool {
-        self.all().iter().filter(|_| self.are_locked).all(|number| {
+    /// Takes the locks of these, unless somebody has one. `false`: somebody does, and polls that ring, most likely.
+    pub(crate) fn try_take(&self, rings: RingSet) -> bool {
+        rings.iter().filter(|_| self.are_locked).all(|number| {
             let is_taken = self.taken.get().contains(number) || self.all[usize::from(number)].try_take();
             if is_taken {
                 self.taken.set(self.taken.get().with(RingSet::of(number)));
             }
             is_taken
         })
+    }
+
+    /// Calls that had one ring's lock alone, whichever it was.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.iter().map(|calls| calls.so_far()).sum()
+    }
+
+    /// Those that threads have called on by their locks alone since this was asked last, with this memory.
+    pub(crate) fn in_use_since(&self, seen: &mut Vec<u64>) -> RingSet {
+        seen.resize(self.calls.len(), 0);
+        let is_used = |(calls, seen): (&&Calls, &mut u64)| core::mem::replace(seen, calls.so_far()) != *seen;
+        let used = self.calls.iter().zip(seen).map(is_used);
+        (0..).zip(used).filter_map(|(number, is_used)| is_used.then_some(number)).collect()
     }
 
     /// The process's lock is released, and so are these.
@@ -355,9 +391,9 @@ impl Rings {
         self.iter().any(|own| own.ring.is_due(now))
     }
 
-    /// Polls each once, and says how many frames were served.
-    pub(crate) fn poll(&mut self, now: Instant) -> usize {
-        self.iter_mut().map(|own| own.poll(now)).sum()
+    /// Polls each of these once, and says how many frames were served.
+    pub(crate) fn poll(&mut self, rings: RingSet, now: Instant) -> usize {
+        rings.iter().map(|number| self.at_mut(number).poll(now)).sum()
     }
 
     /// Connections that the program has closed, and that are not over yet.
@@ -441,6 +477,12 @@ impl RingSet {
         Self(self.0 | other.0)
     }
 
+    /// Those that are not among the others.
+    #[inline]
+    pub(crate) const fn but_for(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
     /// Those but for one.
     #[inline]
     pub(crate) const fn without(self, number: u16) -> Self {
@@ -513,6 +555,7 @@ mod tests {
         assert!(set.contains(63) && !set.contains(62));
         assert_eq!((set.without(5).iter().collect::<Vec<_>>(), RingSet::from_bits(set.bits())), (vec![0, 63], set));
         assert_eq!((set.only(), RingSet::of(5).only(), RingSet::NONE.only()), (None, Some(5), None));
+        assert_eq!(set.but_for([5, 6].into_iter().collect()).iter().collect::<Vec<_>>(), [0, 63]);
         assert!(RingSet::NONE.is_empty() && RingSet::NONE.iter().next().is_none());
     }
 }

@@ -246,7 +246,7 @@ impl ProcessRing {
 impl Offload {
     /// How many calls have touched a ring.
     fn calls(&self) -> u64 {
-        self.mux.calls + self.rings.iter().map(|own| own.calls).sum::<u64>()
+        self.mux.calls + self.rings.calls()
     }
 
     /// Hands on what the rings have to tell. Every call that touched one ends with it, under the same lock.

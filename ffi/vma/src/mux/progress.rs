@@ -17,8 +17,9 @@ use ringway_stack::time::Instant;
 use super::held::{self, Watch};
 use crate::devices::Rendezvous;
 use crate::fdtable::{self, Entry};
+use crate::lock::Guard;
 use crate::process::{Offload, Process};
-use crate::rings::{ProcessRing, Rings};
+use crate::rings::{ProcessRing, RingSet, Rings};
 use crate::{fork, params};
 
 /// Ticks without a call of the program's that touched the ring, before the thread sleeps deeply.
@@ -26,6 +27,9 @@ const QUIET_TICKS: u32 = 2;
 
 /// Turns that the thread lets pass while somebody has a ring's lock.
 const DENIED_MAX: u32 = 3;
+
+/// Turns in a row that leave out rings which threads go on with by their locks alone: a second, by the default interval.
+const SPARED_MAX: u32 = 100;
 
 struct Service {
     process: &'static Process,
@@ -44,6 +48,12 @@ struct Service {
     settled: bool,
     /// How often in a row some ring's lock was not to be had.
     denied: u32,
+    /// Calls by each ring's lock alone, as of the last turn.
+    seen: Vec<u64>,
+    /// How many turns in a row left out some ring.
+    spared: u32,
+    /// The last turn left nothing to be looked after in the next one.
+    is_settled: bool,
 }
 
 /// Starts the thread.
@@ -59,6 +69,9 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
         losses: 0,
         settled: false,
         denied: 0,
+        seen: Vec::new(),
+        spared: 0,
+        is_settled: false,
     };
     let progress = Progress::start("ringway", service)?;
     fdtable::set(progress.descriptor(), Entry::Internal);
@@ -75,12 +88,30 @@ impl Work for Service {
 }
 
 impl Service {
-    /// Whether the thread has the locks of all rings, or waits for them: which it does not while somebody has one, but for one time in a few. (It has the
+    /// Whether the thread has the locks of these rings, or waits for them: which it does not while somebody has one, but for one time in a few. (It has the
     /// process's lock, and so would all wait for that who want it.)
-    fn takes(&mut self, rings: &Rings) -> bool {
-        let takes = rings.try_take_all() || self.denied == DENIED_MAX;
+    fn takes(&mut self, rings: &Rings, these: RingSet) -> bool {
+        let takes = rings.try_take(these) || self.denied == DENIED_MAX;
         self.denied = if takes { 0 } else { self.denied + 1 };
         takes
+    }
+
+    /// The rings that this turn leaves to the threads that have called on them since the last one: who finds a ring's lock taken by this thread would
+    /// wait for no reason. There are none as long as there is more to do than to poll, nor for ever.
+    fn spares(&mut self, offload: &Offload) -> RingSet {
+        let in_use = offload.rings.in_use_since(&mut self.seen);
+        let is_plain = self.is_settled && offload.interfaces.is_none() && held::called().is_none() && offload.has_nothing_to_look_after();
+        let spared = if is_plain && self.spared < SPARED_MAX { in_use } else { RingSet::NONE };
+        self.spared = if spared.is_empty() { 0 } else { self.spared + 1 };
+        spared
+    }
+
+    /// A turn in which only these rings are served: others are in use.
+    fn serve_these(&mut self, mut offload: Guard<'_, Offload>, rings: RingSet, now: Instant) {
+        serve(&mut offload, rings, now, self.process.params.progress_engine_frames_max);
+        offload.attend(now);
+        self.calls = offload.calls();
+        self.quiet = 0;
     }
 
     fn serve_all(&mut self) -> Plan {
@@ -94,7 +125,13 @@ impl Service {
             descriptors.push(rendezvous.epoll_fd());
         }
         let now = process.now();
-        let offload = process.try_lock().filter(|offload| self.takes(&offload.rings));
+        let losses = process.rendezvous_of_all().map(Rendezvous::losses).sum();
+        let mut rings = RingSet::NONE;
+        let offload = process.try_lock().filter(|offload| {
+            let spared = if losses == self.losses { self.spares(offload) } else { RingSet::NONE };
+            rings = offload.rings.all().but_for(spared);
+            self.takes(&offload.rings, rings)
+        });
         let Some(mut offload) = offload else {
             // Whoever holds it polls the ring.
             self.quiet = 0;
@@ -103,6 +140,10 @@ impl Service {
             let tick = held::called().map_or(patience.max(Duration::from_millis(1)), Watch::again);
             return Plan { descriptors, timeout: Some(tick) };
         };
+        if rings != offload.rings.all() {
+            self.serve_these(offload, rings, now);
+            return Plan { descriptors, timeout: Some(self.interval) };
+        }
         fork::look_after_parent(process, &mut offload);
         crate::moving::owner::begin_leaving(process, &mut offload);
         descriptors.extend(offload.parent.as_ref().map(Pidfd::fd));
@@ -112,12 +153,11 @@ impl Service {
         offload.wake_from_deep();
         offload.serve_all_interfaces(now);
         descriptors.extend(offload.interfaces.as_ref().map(|interfaces| interfaces.monitor_fd()));
-        let losses = process.rendezvous_of_all().map(Rendezvous::losses).sum();
         if core::mem::replace(&mut self.losses, losses) != losses {
             forget_dead_routes(process, &mut offload);
         }
         let active = offload.calls() != self.calls;
-        let served = (woken || now >= self.next_tick) && serve(&mut offload, now, process.params.progress_engine_frames_max);
+        let served = (woken || now >= self.next_tick) && serve(&mut offload, rings, now, process.params.progress_engine_frames_max);
         // Woken by what is another sleeper's, which is there until that one takes it: then the thread ticks for a while.
         let in_vain = woken && !served && offload.is_told_of_beside();
         if now >= self.next_tick || active || served || in_vain {
@@ -135,6 +175,7 @@ impl Service {
         let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);
         let may_sleep = looked.is_none() && !keeps && quiet && held != Some(Watch::Clock);
         let deeply = may_sleep && offload.sleep_deeply();
+        self.is_settled = !deeply && looked.is_none() && !keeps && shared.is_none() && groups.is_none() && held.is_none();
         offload.attend(now);
         self.calls = offload.calls();
         if deeply {
@@ -154,6 +195,7 @@ impl Service {
         let sleeps = offload.mux.sleeps + offload.rings.iter().map(|own| own.watch.lone_sleeps).sum::<u64>();
         let before = core::mem::replace(&mut self.sleeps, sleeps);
         self.pauses = sleeps == before && !self.interval.is_zero() && offload.is_unwatched();
+        self.is_settled &= !self.pauses && !self.interval.is_zero();
         if self.pauses {
             offload.leave_beside_to_its_sleeper();
             offload.rings.iter_mut().for_each(|own| own.ring.pause());
@@ -174,9 +216,9 @@ fn forget_dead_routes(process: &Process, offload: &mut Offload) {
 }
 
 /// Polls the rings until they have nothing more, or a fair share was served: VMA_PROGRESS_ENGINE_WCE_MAX's frames.
-fn serve(offload: &mut Offload, now: Instant, frames_max: usize) -> bool {
+fn serve(offload: &mut Offload, rings: RingSet, now: Instant, frames_max: usize) -> bool {
     share(frames_max, || {
-        let frames = offload.rings.poll(now);
+        let frames = offload.rings.poll(rings, now);
         if frames != 0 {
             offload.dispatch();
         }

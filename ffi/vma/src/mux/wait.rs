@@ -603,7 +603,7 @@ impl Offload {
         let is_left = |ring: &u16| {
             let own = self.rings.at_mut(*ring);
             // (A thread that uses it all the time looks by itself.)
-            let is_in_use = core::mem::replace(&mut own.watch.calls_seen, own.calls) != own.calls;
+            let is_in_use = core::mem::replace(&mut own.watch.calls_seen, own.calls.so_far()) != own.calls.so_far();
             !is_in_use && own.watch.is_left_alone() && !own.watch.is_busy(now) && own.ring.usage().flows > 0
         };
         all.iter().filter(|&ring| !rings.contains(ring)).filter(is_left).collect()

@@ -126,7 +126,7 @@ impl Offload {
             if polled >= FRAMES_MAX || !self.rings.is_due(now) {
                 break;
             }
-            match self.rings.poll(now) {
+            match self.rings.poll(self.rings.all(), now) {
                 0 => break,
                 frames => polled += frames,
             }

@@ -124,7 +124,8 @@ fn poll_ring(process: &Process, fd: c_int, out: &mut impl Sink, may_call: bool) 
     guard = tell(process, guard, ring, out);
     let mut polled = 0;
     while polled < FRAMES_MAX && !out.is_full() && guard.rings.is_due(now) {
-        match guard.rings.poll(now) {
+        let all = guard.rings.all();
+        match guard.rings.poll(all, now) {
             0 => break,
             frames => polled += frames,
         }
