@@ -258,10 +258,12 @@ impl Queues for XdpQueues {
     }
 
     fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<Received>) -> usize {
-        self.path = None;
-        if self.has_strays() {
+        // (Neither is to wait for the other's end.)
+        let is_turn = self.path.take().is_none() || !self.sockets().any(|socket| !socket.received.is_empty());
+        if is_turn && self.has_strays() {
             let count = self.receive_strays(batch);
             self.counters.received += count as u64;
+            self.refill();
             return count;
         }
         let queues = 1 + self.others.len();

@@ -11,4 +11,5 @@ mod program;
 mod rings;
 mod sharing;
 mod sockets;
+mod turns;
 mod world;
