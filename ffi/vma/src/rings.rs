@@ -52,21 +52,26 @@ pub(crate) struct ProcessRing {
     heap: OwnHeap,
 }
 
-/// A number that is changed by who has a ring's lock, and read by all. (A cache line's, so that who reads it is in nobody's way for long.)
+/// What is changed by who has a ring's lock, and read by all. (It is a cache line of its own, so that who reads it is in nobody's way for long.)
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Calls(AtomicU64);
+pub(crate) struct Calls {
+    count: AtomicU64,
+    /// Frames that the ring had received after the last one.
+    received: AtomicU64,
+}
 
 impl Calls {
     /// One more; for who has the ring's lock.
     #[inline(always)]
-    pub(crate) fn note(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    fn note(&self, received: u64) {
+        self.count.store(self.so_far().wrapping_add(1), Ordering::Relaxed);
+        self.received.store(received, Ordering::Relaxed);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn so_far(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 }
 
@@ -82,6 +87,12 @@ impl ProcessRing {
             by_slot: Vec::new(),
             heap: memory::own_heap(),
         }
+    }
+
+    /// A call that had this ring's lock alone is over.
+    #[inline(always)]
+    pub(crate) fn note_call(&self) {
+        self.calls.note(self.ring.counters().rx_packets);
     }
 
     /// Serves what the ring has, and says how many frames that were.
@@ -319,12 +330,15 @@ impl Rings {
         self.calls.iter().map(|calls| calls.so_far()).sum()
     }
 
-    /// Those that threads have called on by their locks alone since this was asked last, with this memory.
-    pub(crate) fn in_use_since(&self, seen: &mut Vec<u64>) -> RingSet {
+    /// Those that have received something, in calls by their locks alone, since this was asked last with this memory: their threads look at them.
+    pub(crate) fn looked_at_since(&self, seen: &mut Vec<u64>) -> RingSet {
         seen.resize(self.calls.len(), 0);
-        let is_used = |(calls, seen): (&&Calls, &mut u64)| core::mem::replace(seen, calls.so_far()) != *seen;
-        let used = self.calls.iter().zip(seen).map(is_used);
-        (0..).zip(used).filter_map(|(number, is_used)| is_used.then_some(number)).collect()
+        let is_looked_at = |(calls, seen): (&&Calls, &mut u64)| {
+            let received = calls.received.load(Ordering::Relaxed);
+            core::mem::replace(seen, received) != received
+        };
+        let looked_at = self.calls.iter().zip(seen).map(is_looked_at);
+        (0..).zip(looked_at).filter_map(|(number, is_looked_at)| is_looked_at.then_some(number)).collect()
     }
 
     /// The process's lock is released, and so are these.

@@ -28,7 +28,7 @@ const QUIET_TICKS: u32 = 2;
 /// Turns that the thread lets pass while somebody has a ring's lock.
 const DENIED_MAX: u32 = 3;
 
-/// Turns in a row that leave out rings which threads go on with by their locks alone: a second, by the default interval.
+/// Turns in a row that leave out rings which threads look at by their locks alone: a second, by the default interval.
 const SPARED_MAX: u32 = 100;
 
 struct Service {
@@ -48,7 +48,7 @@ struct Service {
     settled: bool,
     /// How often in a row some ring's lock was not to be had.
     denied: u32,
-    /// Calls by each ring's lock alone, as of the last turn.
+    /// What each ring had received, in calls by its lock alone, as of the last turn.
     seen: Vec<u64>,
     /// How many turns in a row left out some ring.
     spared: u32,
@@ -96,10 +96,10 @@ impl Service {
         takes
     }
 
-    /// The rings that this turn leaves to the threads that have called on them since the last one: who finds a ring's lock taken by this thread would
+    /// The rings that this turn leaves to the threads that have looked at them since the last one: who finds a ring's lock taken by this thread would
     /// wait for no reason. There are none as long as there is more to do than to poll, nor for ever.
     fn spares(&mut self, offload: &Offload) -> RingSet {
-        let in_use = offload.rings.in_use_since(&mut self.seen);
+        let in_use = offload.rings.looked_at_since(&mut self.seen);
         let is_plain = self.is_settled && offload.interfaces.is_none() && held::called().is_none() && offload.has_nothing_to_look_after();
         let spared = if is_plain && self.spared < SPARED_MAX { in_use } else { RingSet::NONE };
         self.spared = if spared.is_empty() { 0 } else { self.spared + 1 };

@@ -143,7 +143,7 @@ impl ProcessRing {
     /// are none.
     #[inline]
     pub(crate) fn has_more_to_do(&mut self) -> bool {
-        self.calls.note();
+        self.note_call();
         // (A thread that spins on this ring finds by them that it is to look.)
         if self.watch.has_spinners() {
             return self.has_events() || self.wants_sooner() || self.ring.has_neighbour_questions();
