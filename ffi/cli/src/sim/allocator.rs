@@ -14,8 +14,8 @@ const PURGE_DELAY: c_int = 15;
 const DEFAULTS: [c_long; 2] = [10, 1000];
 const NEVER: c_long = -1;
 
-/// For a process that runs seeds, and before it has other threads: what was freed is kept for what comes next, as giving it back and taking it again is a
-/// twentieth of a campaign's time, and so are the addresses that the processor has to look up in tables of small pages.
+/// For a process that runs seeds, and before it has other threads: what was freed is kept for what comes next, and lies on large pages. Giving it back and taking
+/// it again is a twentieth of a campaign's time, and so is finding small pages.
 pub(super) fn set_up() {
     // SAFETY: the options are numbers, which only this thread reads or writes as yet. An option that is another one in a later version does not have that value,
     // and is left as it is.

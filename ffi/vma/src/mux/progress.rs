@@ -53,7 +53,7 @@ struct Service {
     /// How many turns in a row left out some ring.
     spared: u32,
     /// The last turn left nothing to be looked after in the next one.
-    is_settled: bool,
+    left_nothing: bool,
 }
 
 /// Starts the thread.
@@ -71,7 +71,7 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
         denied: 0,
         seen: Vec::new(),
         spared: 0,
-        is_settled: false,
+        left_nothing: false,
     };
     let progress = Progress::start("ringway", service)?;
     fdtable::set(progress.descriptor(), Entry::Internal);
@@ -100,7 +100,7 @@ impl Service {
     /// wait for no reason. There are none as long as there is more to do than to poll, nor for ever.
     fn spares(&mut self, offload: &Offload) -> RingSet {
         let in_use = offload.rings.looked_at_since(&mut self.seen);
-        let is_plain = self.is_settled && offload.interfaces.is_none() && held::called().is_none() && offload.has_nothing_to_look_after();
+        let is_plain = self.left_nothing && offload.interfaces.is_none() && held::called().is_none() && offload.has_nothing_to_look_after();
         let spared = if is_plain && self.spared < SPARED_MAX { in_use } else { RingSet::NONE };
         self.spared = if spared.is_empty() { 0 } else { self.spared + 1 };
         spared
@@ -175,7 +175,7 @@ impl Service {
         let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);
         let may_sleep = looked.is_none() && !keeps && quiet && held != Some(Watch::Clock);
         let deeply = may_sleep && offload.sleep_deeply();
-        self.is_settled = !deeply && looked.is_none() && !keeps && shared.is_none() && groups.is_none() && held.is_none();
+        self.left_nothing = !deeply && looked.is_none() && !keeps && shared.is_none() && groups.is_none() && held.is_none();
         offload.attend(now);
         self.calls = offload.calls();
         if deeply {
@@ -195,7 +195,7 @@ impl Service {
         let sleeps = offload.mux.sleeps + offload.rings.iter().map(|own| own.watch.lone_sleeps).sum::<u64>();
         let before = core::mem::replace(&mut self.sleeps, sleeps);
         self.pauses = sleeps == before && !self.interval.is_zero() && offload.is_unwatched();
-        self.is_settled &= !self.pauses && !self.interval.is_zero();
+        self.left_nothing &= !self.pauses && !self.interval.is_zero();
         if self.pauses {
             offload.leave_beside_to_its_sleeper();
             offload.rings.iter_mut().for_each(|own| own.ring.pause());
