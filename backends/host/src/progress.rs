@@ -22,9 +22,9 @@ pub struct Plan {
 
 /// What the thread does.
 pub trait Work: Send + 'static {
-    /// One turn. Called at the start, and whenever a descriptor of the last plan is readable, its timeout is over, or
-    /// [`Progress::wake`] was called.
-    fn turn(&mut self) -> Plan;
+    /// One turn: at the start, and whenever a descriptor of the last plan is readable, [`Progress::wake`] was called, or, which is all that it is where it
+    /// is not called, the plan's timeout is over.
+    fn turn(&mut self, is_called: bool) -> Plan;
 }
 
 /// A running progress thread.
@@ -93,6 +93,7 @@ impl Drop for Progress {
 
 fn run(shared: &Shared, work: &mut impl Work) {
     let mut fds = Vec::new();
+    let mut is_called = true;
     while !shared.stop.load(Ordering::Acquire) {
         let errand = shared.errand.swap(core::ptr::null_mut(), Ordering::Acquire);
         if !errand.is_null() {
@@ -100,16 +101,24 @@ fn run(shared: &Shared, work: &mut impl Work) {
             let errand: fn() = unsafe { core::mem::transmute(errand) };
             errand();
         }
-        let plan = work.turn();
+        let plan = work.turn(is_called);
         fds.clear();
         let all = [shared.wake.fd()].into_iter().chain(plan.descriptors);
         fds.extend(all.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }));
         match ppoll(&mut fds, plan.timeout, None) {
-            Ok(_) if fds[0].revents != 0 => shared.wake.clear(),
-            Ok(_) => {}
-            // ENOMEM or a limit: better late than spinning.
-            Err(error) if error.raw_os_error() != Some(libc::EINTR) => std::thread::sleep(Duration::from_millis(10)),
-            Err(_) => {}
+            Ok(ready) => {
+                is_called = ready > 0;
+                if fds[0].revents != 0 {
+                    shared.wake.clear();
+                }
+            }
+            Err(error) => {
+                is_called = true;
+                // ENOMEM or a limit: better late than spinning.
+                if error.raw_os_error() != Some(libc::EINTR) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
         }
     }
 }

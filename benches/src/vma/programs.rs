@@ -66,7 +66,7 @@ struct Exchanged {
 
 #[derive(Deserialize)]
 struct Bursts {
-    packets: f64,
+    counted: f64,
 }
 
 /// Where and how the programs run.
@@ -172,7 +172,7 @@ impl Bench {
         self.check(world, way)?;
         let costs = callgrind::self_costs(&fs::read_to_string(&profile)?)?;
         let library = costs.iter().filter(|(file, _)| !file.ends_with("receiver.c") && !file.ends_with("ways.h")).map(|(_, cost)| *cost);
-        Ok(library.sum::<u64>() as f64 / bursts.packets)
+        Ok(library.sum::<u64>() as f64 / bursts.counted)
     }
 
     fn command(&self, world: World, way: Way, cpu: usize, arguments: &str) -> Command {

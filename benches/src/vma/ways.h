@@ -15,6 +15,8 @@ static int ring = -1;
 
 /* What was received: how many, the numbers of the first and of the last. */
 static uint64_t received, first_number, last_number;
+/* What comes by the kernel is taken as well. */
+static int warms_up;
 
 static inline void look_at(const void *payload)
 {
@@ -109,8 +111,9 @@ static int by_callback(int fd)
 {
 	uint64_t before = received;
 	char bytes[SIZE];
+	ssize_t got = recvfrom(fd, bytes, SIZE, MSG_DONTWAIT, NULL, NULL);
 
-	check(recvfrom(fd, bytes, SIZE, MSG_DONTWAIT, NULL, NULL) < 0 && errno == EAGAIN, "the callback drops everything");
+	check(got < 0 ? errno == EAGAIN : warms_up, "the callback drops everything");
 	return (int)(received - before);
 }
 

@@ -75,6 +75,39 @@ impl Calls {
     }
 }
 
+/// Which rings their threads look at, for who has no lock.
+#[derive(Default)]
+pub(crate) struct Looks {
+    rings: Vec<&'static Calls>,
+    /// What each had received, as of the last look.
+    seen: Vec<u64>,
+}
+
+impl Looks {
+    /// From now on these rings are meant.
+    pub(crate) fn follow(&mut self, rings: &Rings) {
+        if self.rings.len() != rings.calls.len() {
+            self.rings.clone_from(&rings.calls);
+            self.seen.resize(self.rings.len(), 0);
+        }
+    }
+
+    /// Those that have received something, in calls by their locks alone (by the process's, where there is one ring), since this was asked last.
+    pub(crate) fn since_last(&mut self) -> RingSet {
+        let is_looked_at = |(calls, seen): (&&Calls, &mut u64)| {
+            let received = calls.received.load(Ordering::Relaxed);
+            core::mem::replace(seen, received) != received
+        };
+        let looked_at = self.rings.iter().zip(&mut self.seen).map(is_looked_at);
+        (0..).zip(looked_at).filter_map(|(number, is_looked_at)| is_looked_at.then_some(number)).collect()
+    }
+
+    /// Whether those are all.
+    pub(crate) fn are_all(&self, rings: RingSet) -> bool {
+        !self.rings.is_empty() && rings.iter().count() == self.rings.len()
+    }
+}
+
 impl ProcessRing {
     pub(crate) fn new(ring: Ring) -> Self {
         Self {
@@ -93,6 +126,12 @@ impl ProcessRing {
     #[inline(always)]
     pub(crate) fn note_call(&self) {
         self.calls.note(self.ring.counters().rx_packets);
+    }
+
+    /// The same of a call that had the process's lock, where that is the ring's.
+    #[inline(always)]
+    pub(crate) fn note_received(&self) {
+        self.calls.received.store(self.ring.counters().rx_packets, Ordering::Relaxed);
     }
 
     /// Serves what the ring has, and says how many frames that were.
@@ -328,17 +367,6 @@ impl Rings {
     /// Calls that had one ring's lock alone, whichever it was.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.iter().map(|calls| calls.so_far()).sum()
-    }
-
-    /// Those that have received something, in calls by their locks alone, since this was asked last with this memory: their threads look at them.
-    pub(crate) fn looked_at_since(&self, seen: &mut Vec<u64>) -> RingSet {
-        seen.resize(self.calls.len(), 0);
-        let is_looked_at = |(calls, seen): (&&Calls, &mut u64)| {
-            let received = calls.received.load(Ordering::Relaxed);
-            core::mem::replace(seen, received) != received
-        };
-        let looked_at = self.calls.iter().zip(seen).map(is_looked_at);
-        (0..).zip(looked_at).filter_map(|(number, is_looked_at)| is_looked_at.then_some(number)).collect()
     }
 
     /// The process's lock is released, and so are these.

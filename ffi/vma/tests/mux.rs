@@ -53,6 +53,9 @@ fn same_with(case: &str, parameters: &[(&str, &str)]) -> ProcessReport {
     serde_json::from_str(line.lines().last().expect("one line")).expect("the report is JSON")
 }
 
+/// How often a lock may be found taken, in a thousand turns of the progress thread.
+const DISTURBED_MAX: u64 = 25;
+
 macro_rules! cases {
     ($($case:ident)*) => {$(
         #[test]
@@ -79,4 +82,15 @@ fn one_core() {
 fn busy() {
     let report = same_with("busy", &[("VMA_PROGRESS_ENGINE_INTERVAL", "0")]);
     assert!(report.ring.rx_packets > 0, "nothing went through the ring: {report:?}");
+}
+
+/// The progress thread, by its parameters, a thousand times a second, takes no lock of threads that look at their rings themselves: nor of a process's only ring,
+/// nor where each thread has its own.
+#[test]
+fn who_looks_at_its_ring_is_not_disturbed() {
+    let own_rings = [("VMA_RING_ALLOCATION_LOGIC_RX", "20"), ("VMA_RING_ALLOCATION_LOGIC_TX", "20")];
+    for (case, parameters) in [("undisturbed", &[][..]), ("undisturbed_two", &own_rings)] {
+        let report = same_with(case, &[&[("VMA_PROGRESS_ENGINE_INTERVAL", "1")], parameters].concat());
+        assert!(report.ring.rx_packets > 100_000 && report.ring.lock_contended < DISTURBED_MAX, "{case}: {report:?}");
+    }
 }

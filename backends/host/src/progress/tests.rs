@@ -4,21 +4,21 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Reports each turn, and sleeps on what it was given.
+/// Reports each turn (whether it is called, and whether signals are blocked), and sleeps on what it was given.
 struct Reporter {
-    turns: Sender<bool>,
+    turns: Sender<(bool, bool)>,
     plan: Plan,
 }
 
 impl Work for Reporter {
-    fn turn(&mut self) -> Plan {
+    fn turn(&mut self, is_called: bool) -> Plan {
         // SAFETY: a null set is allowed: the mask is only read.
         let blocked = unsafe {
             let mut mask: libc::sigset_t = core::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut mask);
             libc::sigismember(&raw const mask, libc::SIGTERM) == 1
         };
-        let _ = self.turns.send(blocked);
+        let _ = self.turns.send((is_called, blocked));
         self.plan.clone()
     }
 }
@@ -29,22 +29,23 @@ fn turns_come_at_the_start_by_waking_by_descriptor_and_by_time() {
     let ready = EventFd::new().expect("eventfd");
     let plan = Plan { descriptors: vec![-1, ready.fd()], timeout: None };
     let progress = Progress::start("test", Reporter { turns, plan }).expect("thread");
-    assert_eq!(turned.recv_timeout(LONG), Ok(true), "signals are blocked");
+    assert_eq!(turned.recv_timeout(LONG), Ok((true, true)), "signals are blocked");
     progress.wake();
-    assert!(turned.recv_timeout(LONG).is_ok());
+    assert_eq!(turned.recv_timeout(LONG), Ok((true, true)));
     assert!(turned.recv_timeout(Duration::from_millis(30)).is_err(), "nothing to do: it sleeps");
     static RAN: AtomicBool = AtomicBool::new(false);
     progress.request(|| RAN.store(true, Ordering::Relaxed));
     assert!(turned.recv_timeout(LONG).is_ok());
     assert!(RAN.load(Ordering::Relaxed), "an errand runs before the turn that it causes");
     ready.signal();
-    assert!(turned.recv_timeout(LONG).is_ok());
+    assert_eq!(turned.recv_timeout(LONG), Ok((true, true)));
     drop(progress);
 
     let (turns, turned) = channel();
     let plan = Plan { descriptors: Vec::new(), timeout: Some(Duration::from_millis(1)) };
     let _progress = Progress::start("test", Reporter { turns, plan }).expect("thread");
-    assert!((0..3).all(|_| turned.recv_timeout(LONG).is_ok()));
+    let called = [(); 3].map(|()| turned.recv_timeout(LONG).map(|(is_called, _)| is_called));
+    assert_eq!(called, [Ok(true), Ok(false), Ok(false)], "its time came, and nothing else");
 }
 
 #[test]

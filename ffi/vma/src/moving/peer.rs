@@ -166,6 +166,7 @@ fn keep_for_child(offload: &mut Offload) {
         {
             let birth = socket.birth;
             offload.former_descriptors.push(FormerDescriptor { local, remote, fd, birth, is_early: true });
+            offload.mux.call_progress();
         }
     }
 }
@@ -385,6 +386,7 @@ fn arrive(offload: &mut Offload, key: Key, ended: bool, fresh: &Fd) {
         let birth = socket.birth;
         offload.former_descriptors.retain(|former| (former.local, former.remote) != (local, remote));
         offload.former_descriptors.push(FormerDescriptor { local, remote, fd, birth, is_early: false });
+        offload.mux.call_progress();
     }
     offload.arrived(key, reason);
 }

@@ -132,6 +132,7 @@ pub(crate) fn share(offload: &mut Offload, key: Key) {
     {
         socket.is_shared = true;
         offload.shares_listeners = true;
+        offload.mux.call_progress();
     }
 }
 

@@ -254,7 +254,12 @@ impl Offload {
     pub(crate) fn dispatch(&mut self) {
         self.mux.calls += 1;
         // (A ring that is alone is on no interface, and asks for no neighbours.)
-        if self.rings.are_locked() || self.rings.first().has_to_tell() {
+        let has_to_tell = self.rings.are_locked() || {
+            let ring = self.rings.first();
+            ring.note_received();
+            ring.has_to_tell()
+        };
+        if has_to_tell {
             self.tell_of_touched();
         }
     }

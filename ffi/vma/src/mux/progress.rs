@@ -8,6 +8,7 @@
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::RawFd;
 use std::path::Path;
 
 use ringway_host::{Pidfd, Plan, Progress, Work};
@@ -19,8 +20,8 @@ use crate::devices::Rendezvous;
 use crate::fdtable::{self, Entry};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
-use crate::rings::{ProcessRing, RingSet, Rings};
-use crate::{fork, params};
+use crate::rings::{Looks, ProcessRing, RingSet, Rings};
+use crate::{descendants, fork, params};
 
 /// Ticks without a call of the program's that touched the ring, before the thread sleeps deeply.
 const QUIET_TICKS: u32 = 2;
@@ -48,12 +49,13 @@ struct Service {
     settled: bool,
     /// How often in a row some ring's lock was not to be had.
     denied: u32,
-    /// What each ring had received, in calls by its lock alone, as of the last turn.
-    seen: Vec<u64>,
+    looks: Looks,
     /// How many turns in a row left out some ring.
     spared: u32,
-    /// The last turn left nothing to be looked after in the next one.
+    /// The last turn that left out none left nothing but rings to be looked after in the next one.
     left_nothing: bool,
+    /// What it slept on.
+    descriptors: Vec<RawFd>,
 }
 
 /// Starts the thread.
@@ -69,9 +71,10 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
         losses: 0,
         settled: false,
         denied: 0,
-        seen: Vec::new(),
+        looks: Looks::default(),
         spared: 0,
         left_nothing: false,
+        descriptors: Vec::new(),
     };
     let progress = Progress::start("ringway", service)?;
     fdtable::set(progress.descriptor(), Entry::Internal);
@@ -80,8 +83,8 @@ pub(crate) fn start(process: &'static Process) -> io::Result<Progress> {
 }
 
 impl Work for Service {
-    fn turn(&mut self) -> Plan {
-        let plan = self.serve_all();
+    fn turn(&mut self, is_called: bool) -> Plan {
+        let plan = self.serve_all(is_called);
         let owed = self.process.published.look(self.process, false);
         Plan { timeout: [plan.timeout, owed].into_iter().flatten().min(), ..plan }
     }
@@ -96,11 +99,11 @@ impl Service {
         takes
     }
 
-    /// The rings that this turn leaves to the threads that have looked at them since the last one: who finds a ring's lock taken by this thread would
-    /// wait for no reason. There are none as long as there is more to do than to poll, nor for ever.
-    fn spares(&mut self, offload: &Offload) -> RingSet {
-        let in_use = offload.rings.looked_at_since(&mut self.seen);
-        let is_plain = self.left_nothing && offload.interfaces.is_none() && held::called().is_none() && offload.has_nothing_to_look_after();
+    /// The rings that this turn leaves to the threads that have looked at them since the last one: who finds a lock taken by this thread would wait for no
+    /// reason. There are none as long as there is more to do than to poll, nor for ever. (What else there is to do from now on calls the thread.)
+    fn spares(&mut self, is_called: bool, losses: u64) -> RingSet {
+        let in_use = self.looks.since_last();
+        let is_plain = self.left_nothing && !is_called && losses == self.losses && held::called().is_none() && descendants::forks() == 0;
         let spared = if is_plain && self.spared < SPARED_MAX { in_use } else { RingSet::NONE };
         self.spared = if spared.is_empty() { 0 } else { self.spared + 1 };
         spared
@@ -114,7 +117,7 @@ impl Service {
         self.quiet = 0;
     }
 
-    fn serve_all(&mut self) -> Plan {
+    fn serve_all(&mut self, is_called: bool) -> Plan {
         if !core::mem::replace(&mut self.settled, true) {
             settle();
         }
@@ -126,10 +129,15 @@ impl Service {
         }
         let now = process.now();
         let losses = process.rendezvous_of_all().map(Rendezvous::losses).sum();
+        let spared = self.spares(is_called, losses);
+        if self.looks.are_all(spared) {
+            // No lock is taken, not even to see that nothing is left to do. (Rings that were left to the senders stay so.)
+            self.quiet = 0;
+            return Plan { descriptors: self.descriptors.clone(), timeout: Some(self.interval) };
+        }
         let mut rings = RingSet::NONE;
         let offload = process.try_lock().filter(|offload| {
-            let spared = if losses == self.losses { self.spares(offload) } else { RingSet::NONE };
-            rings = offload.rings.all().but_for(spared);
+            rings = offload.rings.all().but_for(if self.pauses { RingSet::NONE } else { spared });
             self.takes(&offload.rings, rings)
         });
         let Some(mut offload) = offload else {
@@ -175,7 +183,9 @@ impl Service {
         let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);
         let may_sleep = looked.is_none() && !keeps && quiet && held != Some(Watch::Clock);
         let deeply = may_sleep && offload.sleep_deeply();
-        self.left_nothing = !deeply && looked.is_none() && !keeps && shared.is_none() && groups.is_none() && held.is_none();
+        let nothing_came_up = looked.is_none() && !keeps && shared.is_none() && groups.is_none() && held.is_none();
+        self.left_nothing = !deeply && nothing_came_up && offload.interfaces.is_none() && offload.has_nothing_to_look_after();
+        self.looks.follow(&offload.rings);
         offload.attend(now);
         self.calls = offload.calls();
         if deeply {
@@ -195,12 +205,13 @@ impl Service {
         let sleeps = offload.mux.sleeps + offload.rings.iter().map(|own| own.watch.lone_sleeps).sum::<u64>();
         let before = core::mem::replace(&mut self.sleeps, sleeps);
         self.pauses = sleeps == before && !self.interval.is_zero() && offload.is_unwatched();
-        self.left_nothing &= !self.pauses && !self.interval.is_zero();
+        self.left_nothing &= !self.interval.is_zero();
         if self.pauses {
             offload.leave_beside_to_its_sleeper();
             offload.rings.iter_mut().for_each(|own| own.ring.pause());
             descriptors.extend(offload.rings.iter().map(ProcessRing::wait_fd));
         }
+        self.descriptors.clone_from(&descriptors);
         Plan { descriptors, timeout: groups.into_iter().chain([tick]).min() }
     }
 }

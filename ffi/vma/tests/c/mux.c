@@ -878,6 +878,42 @@ static void rushing(void) {
     printf("all came\n");
 }
 
+static long long since_ms(const struct timespec *start) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (t.tv_sec - start->tv_sec) * 1000LL + (t.tv_nsec - start->tv_nsec) / 1000000;
+}
+
+static void *talk_to_itself(void *arg) {
+    struct timespec start;
+    int s[2];
+    char c = 'x';
+    (void)arg;
+    pair(s);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    while (since_ms(&start) < 1000) {
+        for (int i = 0; i < 100; i++) CHECK(send(s[0], &c, 1, 0) == 1 && recv(s[1], &c, 1, 0) == 1);
+    }
+    close(s[0]);
+    close(s[1]);
+    return 0;
+}
+
+/* A thread that is busy with its own connection, for a second. */
+static void undisturbed(void) {
+    talk_to_itself(0);
+    printf("done\n");
+}
+
+/* Two of them. */
+static void undisturbed_two(void) {
+    pthread_t t;
+    CHECK(pthread_create(&t, 0, talk_to_itself, 0) == 0);
+    talk_to_itself(0);
+    CHECK(pthread_join(t, 0) == 0);
+    printf("done\n");
+}
+
 static void beside(void) {
     int s[2][2], p[2][2], ep[2];
     for (int i = 0; i < 2; i++) {
@@ -948,6 +984,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "mixed", mixed }, { "errors", errors }, { "hangup", hangup }, { "alike", alike }, { "both_worlds", both_worlds }, { "threads", threads },
     { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
     { "burst", burst }, { "one_core", one_core }, { "elsewhere", elsewhere }, { "rushing", rushing }, { "beside", beside }, { "deeply", deeply },
+    { "undisturbed", undisturbed }, { "undisturbed_two", undisturbed_two },
 };
 
 int main(int argc, char **argv) {
