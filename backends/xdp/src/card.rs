@@ -244,7 +244,7 @@ impl XdpDevice {
     }
 
     /// Opens all rings that the interface is to have, among which its queues are shared out: as many as are asked for, but no more than there are queues, and at least one. Of a
-    /// broker's, there is one. What they have to receive into and to send from is shared out as well.
+    /// broker's, there is one. What they have to send from is shared out as well.
     ///
     /// # Errors
     /// As [`XdpDevice::open_ring`].

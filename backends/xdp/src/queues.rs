@@ -39,16 +39,16 @@ fn lacking(offload: &TxOffload) -> Option<&'static str> {
     asked.iter().find(|(is_asked, _)| *is_asked).map(|&(_, what)| what)
 }
 
-/// Memory, and a socket on each of the ring's queues: the first one's, and the others'. Rings of one interface share out how much there is of it.
+/// Memory, and a socket on each of the ring's queues: the first one's, and the others'. Rings of one interface share out what there is to send from.
 fn open_sockets(device: &XdpDevice, settings: &Settings, ring: u32) -> Result<(Umem, XskSocket, Vec<XskSocket>), AttachError> {
-    let (all, index, mut queues) = (device.queues(), device.interface().index, device.queues_of(ring));
+    let (index, mut queues) = (device.interface().index, device.queues_of(ring));
     let first = queues.next().ok_or(AttachError::Taken { what: "a queue" })?;
     let others: Vec<u32> = queues.collect();
     let own = 1 + others.len() as u32;
-    let receives = (u64::from(settings.received_frames) * u64::from(own)).div_ceil(u64::from(all)) as u32;
+    let receives = settings.received_frames.max(own * FRAMES_MIN);
     let sends = settings.sent_frames.div_ceil(device.rings()).max(settings.sent_frames.min(SENDS_MIN));
     let umem =
-        Umem::map(receives.max(own * FRAMES_MIN), sends, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
+        Umem::map(receives, sends, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
     let first = XskSocket::open(&umem, index, first, None)?;
     let open = |queue| XskSocket::open(&umem, index, queue, Some(&first));
     let others = others.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -129,6 +129,11 @@ impl XdpQueues {
     /// What it has done.
     pub const fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Frames received that others have handles on, or had when it was polled last.
+    pub const fn held(&self) -> usize {
+        self.held
     }
 
     /// The interface's queues that are its.

@@ -1,8 +1,26 @@
 //! What the VMA Extra API promises of the stack and its devices, on every device that can be opened here: the cases of
-//! [`ringway_conformance::extra`], which `promises/*.toml` name as `sim.rs::case` and `shm.rs::case`.
+//! [`ringway_conformance::extra`], which `promises/*.toml` name as `sim.rs::case`, `shm.rs::case` and `xdp.rs::case`.
 
+#[path = "../programs/harness/cable.rs"]
+#[allow(dead_code, reason = "each test has its own needs")]
+mod cable;
 #[macro_use]
 mod cases;
 mod flawed;
 mod shm;
 mod sim;
+mod xdp;
+
+use core::time::Duration;
+
+use ringway_host::Clock;
+
+/// Waits until something holds.
+fn eventually(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
+    let clock = Clock::system();
+    let end = clock.now() + patience;
+    while !holds() {
+        assert!(clock.now() < end, "not within {patience:?}: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -144,7 +144,7 @@ rows! {
     RingDevMemTx = "VMA_RING_DEV_MEM_TX", from(0), "0", no("no device here has memory of its own (needs mlx5)"), "Bytes of the device's memory for sending.";
 
     RxBufs = "VMA_RX_BUFS", within(0, 1 << 24), "200000", YES, "The most small packets (256 bytes with their headers) that all sockets together can hold by reference. Beyond the limit packets are copied. The payload of larger packets stays in the memory of the process that sent them.";
-    RxWre = "VMA_RX_WRE", from(0), "16000", YES, "Places of a receive queue: set, and more than 2048, so many frames of an interface can have come that no thread has looked at yet (up to 131072, of 4 KiB locked memory each); else 2048. A broker's rings have 2048, and queues between two processes 256.";
+    RxWre = "VMA_RX_WRE", from(0), "16000", YES, "Places of a receive queue: set, and more than 2048, so many frames can have come to each ring of an interface that no thread has looked at yet (up to 131072, of 4 KiB locked memory each); else 2048. A broker's rings have 2048, and queues between two processes 256.";
     RxWreBatching = "VMA_RX_WRE_BATCHING", within(1, 1024), "64", NO_QUEUES, "Places that are filled again together.";
     RxBytesMin = "VMA_RX_BYTES_MIN", within(0, 1 << 30), "65536", YES, "The least number of bytes that a receive buffer holds, whatever SO_RCVBUF says.";
     RxPoll = "VMA_RX_POLL", POLL_US, "100000", YES, "How many microseconds a receive call on one socket spins before it sleeps. -1: for ever. The default is a ceiling; a value that is set is exact. Upstream counts polls.";

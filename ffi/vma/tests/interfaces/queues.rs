@@ -122,6 +122,24 @@ fn a_program_talks_in_every_way_that_it_knows() {
     });
 }
 
+/// A connection goes over to where its frames come with all that it has, while both sides are at it.
+#[test]
+fn bulk_by_several_streams_arrives() {
+    on_cable_of(QUEUES, |cable| {
+        let program = compile("tests/c/bulk.c");
+        for [here, there] in ENDS {
+            let reader = Cable::preloaded(&program, &["drinks", here, PORT], &[BY_THREAD]);
+            cable.await_listener(true);
+            cable.there_of(&program, &["pours", here, PORT]).join().expect("the kernel's program");
+            reader.ends_well();
+            let reader = cable.there_of(&program, &["drains", there, PORT]);
+            cable.await_listener(false);
+            Cable::preloaded(&program, &["pours", there, PORT], &[BY_THREAD]).ends_well();
+            reader.join().expect("the kernel's program");
+        }
+    });
+}
+
 /// A program that has these queues hears what the other end sprays. Its statistics, in the end.
 struct Hearer {
     running: Running,
