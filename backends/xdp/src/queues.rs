@@ -47,8 +47,7 @@ fn open_sockets(device: &XdpDevice, settings: &Settings, ring: u32) -> Result<(U
     let own = 1 + others.len() as u32;
     let receives = settings.received_frames.max(own * FRAMES_MIN);
     let sends = settings.sent_frames.div_ceil(device.rings()).max(settings.sent_frames.min(SENDS_MIN));
-    let umem =
-        Umem::map(receives, sends, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
+    let umem = Umem::map(receives, sends, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
     let first = XskSocket::open(&umem, index, first, None)?;
     let open = |queue| XskSocket::open(&umem, index, queue, Some(&first));
     let others = others.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;

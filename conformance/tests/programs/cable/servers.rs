@@ -3,8 +3,8 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Ends, each_way, each_way_of_ipv4};
-use crate::harness::{PATIENCE, PYTHON, eventually, free_port, script_path};
+use super::{Ends, carried, each_way, each_way_of_ipv4};
+use crate::harness::{Cable, Case, PATIENCE, PYTHON, eventually, free_port, script_path};
 use crate::{http, iperf3, memcached, nginx, redis, sockperf, ssh};
 
 /// A gigabyte, by a server of one process, which accepts and sends it by sendfile(2).
@@ -126,6 +126,22 @@ fn iperf3() {
         assert!(sent > 500 && lost < sent / 2, "{lost} lost of {sent}");
         ["iperf3", "iperf3"]
     });
+}
+
+/// A minute each way at once, as fast as both can. What a busy machine loses comes again, and is little.
+#[test]
+fn iperf3_for_a_minute() {
+    const SECONDS: u64 = 60;
+    for (is_v6, ringway) in [(false, [true, false]), (true, [false, true]), (false, [true, true])] {
+        let bytes = SECONDS * 10_000_000;
+        carried(Case::new("cable-minute"), &Cable::lay(), (is_v6, ringway), bytes, &[], &|ends| {
+            let answer = measured(ends, &format!("-t {SECONDS} --bidir"));
+            let received = iperf3::received(&answer);
+            println!("{received} bytes in {SECONDS} s (Ringway serves, asks: {ringway:?})");
+            assert!(received > bytes, "{received} bytes in {SECONDS} s ({ringway:?})");
+            ["iperf3", "iperf3"]
+        });
+    }
 }
 
 fn measured(ends: &Ends<'_>, options: &str) -> Value {
