@@ -21,6 +21,6 @@ fn eventually(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
     let end = clock.now() + patience;
     while !holds() {
         assert!(clock.now() < end, "not within {patience:?}: {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        core::hint::spin_loop();
     }
 }
