@@ -18,11 +18,6 @@ use crate::cable::Cable;
 const CARRIED: Duration = Duration::from_millis(20);
 
 cases! {
-    run dummy {
-        fn a_dummy_datagram_reaches_nobody();
-        fn a_dummy_returns_what_sending_would();
-        fn a_dummy_segment_is_no_part_of_its_stream();
-    }
     run events {
         fn what_happens_is_told_by_epolls_bits();
         fn a_connection_waits_at_the_listener_that_it_came_to();

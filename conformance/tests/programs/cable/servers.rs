@@ -134,7 +134,7 @@ fn iperf3_for_a_minute() {
     const SECONDS: u64 = 60;
     for (is_v6, ringway) in [(false, [true, false]), (true, [false, true]), (false, [true, true])] {
         let bytes = SECONDS * 10_000_000;
-        carried(Case::new("cable-minute"), &Cable::lay(), (is_v6, ringway), bytes, &[], &|ends| {
+        carried(Case::new("cable-minute"), &Cable::lay(), (is_v6, ringway), bytes, &[], |ends: &Ends<'_>| {
             let answer = measured(ends, &format!("-t {SECONDS} --bidir"));
             let received = iperf3::received(&answer);
             println!("{received} bytes in {SECONDS} s (Ringway serves, asks: {ringway:?})");
