@@ -39,6 +39,9 @@ const STAGES: [(&str, &str); 18] = [
 ];
 const REST: &str = "libraries: Rust's, libc";
 
+/// What is counted.
+const COLUMNS: [(&str, &str); 4] = [("tcp", "send"), ("tcp", "recv"), ("udp", "send"), ("udp", "recv")];
+
 /// The table's order, from the program down to the device.
 const ORDER: [&str; 9] =
     ["exports", "socket", "stack: ring", "stack: TCP", "stack: headers", "device shm", "host: clock, sleeping", "libc: copies", REST];
@@ -52,19 +55,25 @@ pub(crate) fn run(library: &Path, output: &Path) -> Result<()> {
     fs::create_dir_all(&scratch)?;
     let library = library.canonicalize().context("libvma.so")?;
     let program = compile(&scratch)?;
-    let sent = count(&library, &program, &scratch, "send")?;
-    let received = count(&library, &program, &scratch, "recv")?;
-    let mut table = "| stage | send | recv |\n|---|--:|--:|\n".to_owned();
-    let mut rows = String::new();
-    let per_message = |stages: &BTreeMap<&str, u64>, stage: &str| stages.get(stage).copied().unwrap_or(0) / u64::from(MESSAGES);
-    let mut totals = (0, 0);
-    for stage in ORDER {
-        let (send, recv) = (per_message(&sent, stage), per_message(&received, stage));
-        writeln!(table, "| {stage} | {send} | {recv} |")?;
-        writeln!(rows, "{}", serde_json::json!({ "stage": stage, "send": send, "recv": recv, "unit": "instructions" }))?;
-        totals = (totals.0 + send, totals.1 + recv);
+    let mut columns = Vec::new();
+    for (protocol, function) in COLUMNS {
+        columns.push(count(&library, &program, &scratch, (protocol, function))?);
     }
-    writeln!(table, "| **all** | {} | {} |", totals.0, totals.1)?;
+    let mut table = "| stage | tcp send | tcp recv | udp send | udp recv |\n|---|--:|--:|--:|--:|\n".to_owned();
+    let mut rows = String::new();
+    let mut totals = [0; COLUMNS.len()];
+    for stage in ORDER {
+        write!(table, "| {stage} |")?;
+        for ((column, total), (protocol, function)) in columns.iter().zip(&mut totals).zip(COLUMNS) {
+            let per_message = column.get(stage).copied().unwrap_or(0) / u64::from(MESSAGES);
+            *total += per_message;
+            write!(table, " {per_message} |")?;
+            let row = serde_json::json!({ "stage": stage, "protocol": protocol, "call": function, "instructions": per_message });
+            writeln!(rows, "{row}")?;
+        }
+        table.push('\n');
+    }
+    writeln!(table, "| **all** | {} |", totals.map(|total| total.to_string()).join(" | "))?;
     fs::write(output.join("stages.jsonl"), rows)?;
     print!("{table}");
     Ok(())
@@ -79,27 +88,27 @@ fn compile(scratch: &Path) -> Result<PathBuf> {
 }
 
 /// The instructions of all calls of `function` in a client, by stage.
-fn count(library: &Path, program: &Path, scratch: &Path, function: &str) -> Result<BTreeMap<&'static str, u64>> {
+fn count(library: &Path, program: &Path, scratch: &Path, (protocol, function): (&str, &str)) -> Result<BTreeMap<&'static str, u64>> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let preloaded = |program: &Path| {
         let mut command = Command::new(program);
         command.env("LD_PRELOAD", library).stdin(Stdio::null());
         command
     };
-    let mut server = Server(preloaded(program).args(["server", &port]).spawn().context("the server")?);
-    wait_for_listener(&mut server.0, &port)?;
-    let profile = scratch.join(format!("callgrind.{function}"));
+    let mut server = Server(preloaded(program).args(["server", protocol, &port]).spawn().context("the server")?);
+    wait_for_server(&mut server.0, protocol, &port)?;
+    let profile = scratch.join(format!("callgrind.{protocol}.{function}"));
     let mut client = preloaded(Path::new("valgrind"));
     // The progress thread stays away: it would receive what came while the client sleeps.
     client.env("VMA_PROGRESS_ENGINE_INTERVAL", "100000").args(["-q", "--tool=callgrind"]);
     client.arg(format!("--toggle-collect={function}")).arg(format!("--callgrind-out-file={}", profile.display()));
-    let ran = client.arg(program).args(["client", &port, &MESSAGES.to_string()]).output().context("valgrind")?;
+    let ran = client.arg(program).args(["client", protocol, &port, &MESSAGES.to_string()]).output().context("valgrind")?;
     ensure!(ran.status.success(), "the client failed: {}", String::from_utf8_lossy(&ran.stderr));
     let mut stages = BTreeMap::new();
     for (file, instructions) in callgrind::self_costs(&fs::read_to_string(&profile)?)? {
         *stages.entry(stage_of(&file)).or_insert(0) += instructions;
     }
-    ensure!(stages.contains_key("device shm"), "{function} was not offloaded: {stages:?}");
+    ensure!(stages.contains_key("device shm"), "{protocol} {function} was not offloaded: {stages:?}");
     Ok(stages)
 }
 
@@ -117,13 +126,14 @@ impl Drop for Server {
     }
 }
 
-fn wait_for_listener(server: &mut Child, port: &str) -> Result<()> {
+fn wait_for_server(server: &mut Child, protocol: &str, port: &str) -> Result<()> {
     let ours = format!(":{:04X} ", port.parse::<u16>()?);
     let deadline = Instant::now() + Duration::from_secs(10);
-    // A listener's line: its address, no peer, state 0A.
-    while !fs::read_to_string("/proc/net/tcp")?.lines().any(|l| l.contains(&ours) && l.contains(" 0A ")) {
+    // A line of its: its address, no peer, and the state of a listener, or of a socket that is not connected.
+    let state = if protocol == "tcp" { " 0A " } else { " 07 " };
+    while !fs::read_to_string(format!("/proc/net/{protocol}"))?.lines().any(|l| l.contains(&ours) && l.contains(state)) {
         if server.try_wait()?.is_some() || Instant::now() > deadline {
-            bail!("the server does not listen");
+            bail!("the server is not there");
         }
         thread::sleep(Duration::from_millis(10));
     }
