@@ -84,15 +84,16 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// From now on these rings are meant.
+    /// From now on these rings are meant, and what they have received so far counts for nothing: whoever asks may have looked at them itself.
     pub(crate) fn follow(&mut self, rings: &Rings) {
         if self.rings.len() != rings.calls.len() {
             self.rings.clone_from(&rings.calls);
             self.seen.resize(self.rings.len(), 0);
         }
+        self.since_last();
     }
 
-    /// Those that have received something, in calls by their locks alone (by the process's, where there is one ring), since this was asked last.
+    /// Those that have received something, in calls by their locks alone (by the process's, where there is one ring), since this was asked last, or they were followed.
     pub(crate) fn since_last(&mut self) -> RingSet {
         let is_looked_at = |(calls, seen): (&&Calls, &mut u64)| {
             let received = calls.received.load(Ordering::Relaxed);
@@ -599,5 +600,21 @@ mod tests {
         assert_eq!((set.only(), RingSet::of(5).only(), RingSet::NONE.only()), (None, Some(5), None));
         assert_eq!(set.but_for([5, 6].into_iter().collect()).iter().collect::<Vec<_>>(), [0, 63]);
         assert!(RingSet::NONE.is_empty() && RingSet::NONE.iter().next().is_none());
+    }
+
+    #[test]
+    fn a_ring_is_looked_at_that_has_received_something_since_it_was_asked_about() {
+        let calls: [&'static Calls; 2] = [Box::leak(Box::default()), Box::leak(Box::default())];
+        let mut looks = Looks { rings: calls.to_vec(), seen: vec![0; 2] };
+        assert!(looks.since_last().is_empty());
+        calls[1].note(5);
+        let looked_at = looks.since_last();
+        assert!(looked_at == RingSet::of(1) && !looks.are_all(looked_at));
+        calls[1].note(5);
+        assert!(looks.since_last().is_empty(), "a call that receives nothing may not have looked");
+        calls.iter().for_each(|calls| calls.note(7));
+        let looked_at = looks.since_last();
+        assert!(looks.are_all(looked_at) && looks.since_last().is_empty());
+        assert!(!Looks::default().are_all(RingSet::NONE), "none are known");
     }
 }
