@@ -126,13 +126,13 @@ impl ProcessRing {
     /// A call that had this ring's lock alone is over.
     #[inline(always)]
     pub(crate) fn note_call(&self) {
-        self.calls.note(self.ring.counters().rx_packets);
+        self.calls.note(self.ring.rx_packets());
     }
 
     /// The same of a call that had the process's lock, where that is the ring's.
     #[inline(always)]
     pub(crate) fn note_received(&self) {
-        self.calls.received.store(self.ring.counters().rx_packets, Ordering::Relaxed);
+        self.calls.received.store(self.ring.rx_packets(), Ordering::Relaxed);
     }
 
     /// Serves what the ring has, and says how many frames that were.

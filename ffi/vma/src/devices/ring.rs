@@ -90,6 +90,12 @@ macro_rules! calls_of_queues {
 }
 
 impl Ring {
+    /// Frames received: that one of the [`Ring::counters`], which would be copied for it on the way of each message.
+    #[inline]
+    pub(crate) fn rx_packets(&self) -> u64 {
+        by_device!(self, of => of.counters().rx_packets)
+    }
+
     /// See [`ring::Ring::new`].
     pub(crate) fn new(queues: RingQueues, config: RingConfig, seed: [u8; 32]) -> Self {
         match queues {
