@@ -571,7 +571,7 @@ impl<Q: Queues> Ring<Q> {
         if local.ip().is_multicast() {
             return self.deliver(now, remote, local, &packet.payload(at, len)).then_some(());
         }
-        let tagged = self.tagged_datagram(packet.frame.meta.flow_tag, local, remote);
+        let tagged = self.tagged_datagram(packet.frame.meta.flow_tag, &local, &remote);
         let mut index = tagged.or_else(|| self.demux.find(Protocol::Udp, local, remote));
         if index.is_none() && self.config.is(Mutant::ConnectedHearsAll) {
             index = self.slots.iter().find_map(|(id, flow)| match flow {
@@ -595,8 +595,11 @@ impl<Q: Queues> Ring<Q> {
             flow.push(now, remote, to, payload.clone());
         }
         let raises = !(self.config.is(Mutant::SecondDatagramRaisesNothing) && flow.readiness().contains(Readiness::IN));
+        // (Its reader, which polls just now, takes it.)
+        let is_for_reader = self.reader.is(index) && flow.is_plain();
         if flow.push(now, remote, to, payload) {
-            if raises {
+            let is_kept = is_for_reader && self.reader.keeps(Readiness::IN);
+            if raises && !is_kept {
                 self.raise(index, Readiness::IN);
             }
         } else {

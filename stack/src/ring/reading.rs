@@ -1,6 +1,6 @@
-//! Receiving from a stream by a call that looks for frames itself.
+//! Receiving by a call that looks for frames itself.
 //!
-//! A program that asks for bytes mostly finds them in a frame that nobody has looked at yet. The call polls, and what comes for its flow meanwhile goes
+//! A program that asks for bytes, or for a datagram, mostly finds them in a frame that nobody has looked at yet. The call polls, and what comes for its flow meanwhile goes
 //! to the caller without having been announced to anybody: who waits for that flow waits for bytes that are there, and these are there no more when
 //! the call ends. Nor is the device told that the flow has unread bytes and then that it has none. Instead, it hears that the frames were processed
 //! only once the caller has the bytes: until then, what lies in the queue speaks for itself.
@@ -8,7 +8,7 @@
 use std::io::IoSliceMut;
 
 use super::Ring;
-use super::types::{FlowId, RecvFlags};
+use super::types::{Datagram, FlowId, RecvFlags};
 use crate::device::Queues;
 use crate::error::Error;
 use crate::flow::Readiness;
@@ -22,7 +22,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Reader {
     slot: u32,
-    /// Bytes came for it that nobody was told of.
+    /// Bytes, or datagrams, came for it that nobody was told of.
     has_untold: bool,
 }
 
@@ -77,6 +77,48 @@ impl<Q: Queues> Ring<Q> {
         }
         self.queues.note_processed();
         read
+    }
+
+    /// As [`Ring::udp_recv`], but where nothing waits, it polls first. A datagram that goes to the caller at once is no event ([`Ring::take_event`]).
+    /// `tell` says what is to be known of it.
+    ///
+    /// # Errors
+    /// As [`Ring::udp_recv`].
+    #[inline(always)]
+    pub fn udp_recv_polling<T>(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        into: &mut [IoSliceMut<'_>],
+        tell: impl FnOnce(Datagram) -> T,
+    ) -> Result<T, Error> {
+        let has_polled = !self.slots.udp(flow)?.has_something_to_tell();
+        if has_polled && !self.is_due_here(now) {
+            return Err(Error::WouldBlock);
+        }
+        let has_untold = has_polled && self.poll_for_reader(now, flow);
+        let received = self.udp_recv_here(flow, into, RecvFlags::empty(), tell);
+        if has_polled {
+            self.after_polling_datagram(flow, has_untold);
+        }
+        received
+    }
+
+    /// The device hears that the frames were processed; and who waits, that more datagrams came than the caller has taken.
+    #[inline(always)]
+    fn after_polling_datagram(&mut self, flow: FlowId, has_untold: bool) {
+        if has_untold && self.slots.udp(flow).is_ok_and(|udp| udp.has_something_to_tell()) {
+            self.raise(flow.index, Readiness::IN);
+        }
+        self.queues.note_processed();
+    }
+
+    /// Polls for a datagram. Whether there is one that nobody was told of.
+    #[inline(never)]
+    fn poll_for_reader(&mut self, now: Instant, flow: FlowId) -> bool {
+        self.reader = Reader { slot: flow.index, has_untold: false };
+        self.poll_here(now);
+        core::mem::replace(&mut self.reader, Reader::NOBODY).has_untold
     }
 
     /// [`Ring::tcp_recv_polling`] where there is something to be had, or to be told.

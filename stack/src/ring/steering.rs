@@ -171,14 +171,14 @@ impl<Q: Queues> Ring<Q> {
 
     /// The UDP socket that a frame's flow tag names, if what goes from there to there is its own.
     #[inline]
-    pub(super) fn tagged_datagram(&mut self, tag: u32, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    pub(super) fn tagged_datagram(&mut self, tag: u32, local: &SocketAddr, remote: &SocketAddr) -> Option<u32> {
         let index = tag.checked_sub(1)?;
         if !self.demux.has_datagram_ports_apart() && !self.config.is(Mutant::DatagramTagPreferred) {
             return None;
         }
         let Some(Flow::Udp(udp)) = self.slots.at(index) else { return None };
         let is_address = udp.local.port() == local.port() && (udp.local.ip() == local.ip() || udp.local.ip().is_unspecified());
-        let is_its = is_address && udp.local.is_ipv4() == local.is_ipv4() && udp.remote.is_none_or(|(peer, _)| peer == remote);
+        let is_its = is_address && udp.local.is_ipv4() == local.is_ipv4() && udp.remote.as_ref().is_none_or(|(peer, _)| peer == remote);
         // (One whose receiving side was shut down is found by nobody.)
         let hears = udp.rule.is_some();
         if hears && (is_its || self.config.is(Mutant::TagTrusted)) {

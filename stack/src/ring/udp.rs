@@ -262,8 +262,9 @@ impl<Q: Queues> UdpFlow<Q> {
         self.peaks.1 = self.peaks.1.max(self.queued - self.queue.len() * OVERHEAD);
     }
 
+    /// The oldest datagram is copied, and `tell` says what is to be known of it. (Most want little, and all of it is not to be put together for that.)
     #[inline(always)]
-    fn pop(&mut self, into: &mut [IoSliceMut<'_>], peek: bool) -> Result<Datagram, Error> {
+    fn pop<T>(&mut self, into: &mut [IoSliceMut<'_>], peek: bool, tell: impl FnOnce(Datagram) -> T) -> Result<T, Error> {
         let Some(first) = self.queue.front() else {
             return Err(Error::WouldBlock);
         };
@@ -271,14 +272,26 @@ impl<Q: Queues> UdpFlow<Q> {
         let copied = first.copy(self.bytes.first(first.head), into);
         let head = first.head;
         let told = if self.mutation.is(Mutant::TruncationUntold) { copied } else { len };
-        let datagram = Datagram { copied, len: told, from: first.from, to: first.to, received: first.received, drops: first.drops };
+        let answer = tell(Datagram { copied, len: told, from: first.from, to: first.to, received: first.received, drops: first.drops });
         if !peek || (len == 0 && self.mutation.is(Mutant::PeekTakesEmpty)) {
             self.forget_first(head, len);
             if self.mutation.is(Mutant::TruncationLeaksQueue) {
                 self.queued += len - copied;
             }
         }
-        Ok(datagram)
+        Ok(answer)
+    }
+
+    /// Whether a receive has an answer already: a datagram, or an error.
+    #[inline(always)]
+    pub(super) fn has_something_to_tell(&self) -> bool {
+        !self.queue.is_empty() || self.error.is_some()
+    }
+
+    /// Whether what comes now may be read at once: nobody is asked about it, and it is copied.
+    #[inline(always)]
+    pub(super) const fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// Drops the oldest datagram, of `len` bytes, the first `head` of them in the byte queue.

@@ -177,7 +177,7 @@ impl Ring {
             &mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(SocketAddr, NextHop)>
         ) -> Result<usize, Error>;
         fn udp_try_send(
-            &mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(SocketAddr, NextHop)>
+            &mut self, now: Instant, flow: FlowId, data: &[IoSlice<'_>], source: IpAddr, to: Option<(&SocketAddr, NextHop)>
         ) -> Result<usize, Error>;
         fn udp_recv(&mut self, flow: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error>;
         fn udp_dummy(
@@ -264,6 +264,27 @@ impl Ring {
             Self::Xdp(of) => apart(|| {
                 poll_on(of, now);
                 of.tcp_recv_polling(now, flow, into)
+            }),
+        }
+    }
+
+    /// See [`ring::Ring::udp_recv_polling`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub(crate) fn udp_recv_polling<T>(
+        &mut self,
+        now: Instant,
+        flow: FlowId,
+        into: &mut [IoSliceMut<'_>],
+        tell: impl FnOnce(Datagram) -> T,
+    ) -> Result<T, Error> {
+        match self {
+            Self::Shm(of) => of.udp_recv_polling(now, flow, into, tell),
+            Self::Xdp(of) => apart(|| {
+                poll_on(of, now);
+                of.udp_recv_polling(now, flow, into, tell)
             }),
         }
     }

@@ -12,6 +12,7 @@ use ringway_preload::messages;
 use ringway_preload::timeout::from_timespec;
 use ringway_stack::Instant;
 use ringway_stack::device::Protocol;
+use ringway_stack::ring::Datagram;
 
 use super::control::put_times;
 use super::send::MSG_CMSG_COMPAT;
@@ -28,7 +29,7 @@ use crate::process::{Offload, Process, process, process_or_init};
 use crate::real;
 use crate::slab::Key;
 use crate::socket::address::Raw;
-use crate::socket::datagram::{self, Received};
+use crate::socket::datagram::{self, First, Received};
 use crate::socket::options::{SO_RXQ_OVFL, TCP_INQ};
 use crate::socket::plain::{self, Came, Taken};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
@@ -44,7 +45,7 @@ enum Got {
     /// The same, for a socket of whose datagrams the ring may have dropped some, which the program wants to know.
     KernelOfTwo(usize),
     /// A datagram of that ring.
-    Datagram(ringway_stack::ring::Datagram, Family, Ancillary, u16),
+    Datagram(Datagram, Family, Ancillary, u16),
 }
 
 /// Receives on a socket of ours, and counts how that ends; `kernel` receives from the kernel, with extra flags.
@@ -107,6 +108,35 @@ pub(super) fn receive_any(
     (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
 ) -> Result<usize, Errno> {
     receive_locked(process, guard, now, (fd, key), &mut [into], (flags, kernel)).map(|got| got.count(flags))
+}
+
+/// A datagram, of which `tell` says what is to be known, beside how many bytes were received.
+///
+/// # Errors
+/// As recv(2).
+#[inline(always)]
+pub(super) fn receive_datagram<T>(
+    process: &Process,
+    guard: Guard<'_, Offload>,
+    now: Instant,
+    names: (c_int, Key),
+    mut into: IoSliceMut<'_>,
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+    mut tell: impl FnMut(&Datagram, u16) -> T,
+) -> Result<(usize, Option<T>), Errno> {
+    let into = core::slice::from_mut(&mut into);
+    let mut told = |datagram: Datagram, ring| (datagram.copied, Some(tell(&datagram, ring)));
+    let received = match datagram::look_first(process, guard, now, names, into, flags, |datagram| told(datagram, 0)) {
+        First::Datagram(received) => return Ok(received),
+        First::Error(error) => return Err(error),
+        First::Nothing(guard, id) => datagram::nothing_came(process, (guard, id), now, names, into, flags, kernel),
+        First::Other(guard) => datagram::receive_at_length(process, guard, now, names, into, flags, kernel),
+    };
+    Ok(match received? {
+        Received::Ring(datagram, ring) => told(datagram, ring),
+        Received::Kernel(count) => (count, None),
+        Received::End => (0, None),
+    })
 }
 
 /// The same, under the process's lock.
@@ -483,27 +513,62 @@ pub(super) unsafe fn recvfrom(
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    crate::receiving_point!({
+    let kernel = move |extra| {
         // SAFETY: the program's promise to recvfrom(2).
-        let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
-        match ours(fd, flags, || kernel(0)) {
-            Err(result) => result,
-            Ok(found) => crate::bare_boundary!(-1, {
-                let received = writable(buffer, len).and_then(|slice| {
-                    let got = receive_on(fd, found, &mut [slice], flags, &kernel)?;
-                    match got {
-                        // SAFETY: the program's promise to recvfrom(2).
-                        Got::Datagram(datagram, family, _, ring) => unsafe { sender(&datagram, family, ring).write(from, from_len)? },
-                        // SAFETY: as above.
-                        Got::Stream(_) if !from.is_null() => unsafe { name_nobody(from_len)? },
-                        _ => {}
-                    }
-                    Ok(got.count(flags))
-                });
-                to_ssize(received)
-            }),
-        }
+        unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) }
+    };
+    // SAFETY: as above.
+    match unsafe { short::receive_from(fd, buffer, len, flags, (from, from_len), kernel) } {
+        Some(Ok(count)) => count.cast_signed(),
+        // SAFETY: as above.
+        other => unsafe { recvfrom_at_length(fd, buffer, len, flags, (from, from_len), other.and_then(Result::err)) },
+    }
+}
+
+/// The same. `failed`: it went the short way, and so it ended.
+#[inline(never)]
+unsafe fn recvfrom_at_length(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    (from, from_len): (*mut sockaddr, *mut socklen_t),
+    mut failed: Option<Errno>,
+) -> ssize_t {
+    crate::receiving_point!(match failed.take() {
+        Some(error) => to_ssize(Err(error)),
+        // SAFETY: the program's promise.
+        None => unsafe { recvfrom_once(fd, buffer, len, flags, (from, from_len)) },
     })
+}
+
+#[inline(always)]
+unsafe fn recvfrom_once(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    (from, from_len): (*mut sockaddr, *mut socklen_t),
+) -> ssize_t {
+    // SAFETY: the program's promise to recvfrom(2).
+    let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
+    match ours(fd, flags, || kernel(0)) {
+        Err(result) => result,
+        Ok(found) => crate::bare_boundary!(-1, {
+            let received = writable(buffer, len).and_then(|slice| {
+                let got = receive_on(fd, found, &mut [slice], flags, &kernel)?;
+                match got {
+                    // SAFETY: the program's promise to recvfrom(2).
+                    Got::Datagram(datagram, family, _, ring) => unsafe { sender(&datagram, family, ring).write(from, from_len)? },
+                    // SAFETY: as above.
+                    Got::Stream(_) if !from.is_null() => unsafe { name_nobody(from_len)? },
+                    _ => {}
+                }
+                Ok(got.count(flags))
+            });
+            to_ssize(received)
+        }),
+    }
 }
 
 /// A stream names nobody, where it was asked who sent (move_addr_to_user).
@@ -661,16 +726,16 @@ unsafe fn receive_completion(key: Key, message: *mut msghdr, flags: c_int) -> Op
 }
 
 /// Who sent a datagram that came by that ring.
-fn sender(datagram: &ringway_stack::ring::Datagram, family: Family, ring: u16) -> Raw {
+fn sender(datagram: &Datagram, family: Family, ring: u16) -> Raw {
     Raw::of_sender(datagram.from, family, || interfaces::link_of(ring))
 }
 
-fn got_count(datagram: &ringway_stack::ring::Datagram, flags: c_int) -> usize {
+fn got_count(datagram: &Datagram, flags: c_int) -> usize {
     if flags & libc::MSG_TRUNC != 0 { datagram.len } else { datagram.copied }
 }
 
 /// Writes the control messages that the socket was asked for.
-unsafe fn write_ancillary(header: &mut msghdr, datagram: &ringway_stack::ring::Datagram, asked: Ancillary, ring: u16) {
+unsafe fn write_ancillary(header: &mut msghdr, datagram: &Datagram, asked: Ancillary, ring: u16) {
     // SAFETY: the caller's promise: the header's room is the program's.
     let mut control = unsafe { Control::new(header) };
     if asked.timestamp != 0 || asked.timestamping != 0 {

@@ -121,7 +121,7 @@ fn send_locked(
             if cork::concerns(&guard, key, flags) {
                 return cork::send(process, guard, fd, key, data, flags, to);
             }
-            datagram::send(process, guard, now, (fd, key), data, (to, flags), kernel)
+            datagram::send(process, guard, now, (fd, key), data, (to.as_ref(), flags), kernel)
         }
         Kind::Fresh | Kind::Listener(_) | Kind::Kernel | Kind::Moving => {
             if let Some(error) = guard.sockets.find_mut(key).and_then(Socket::take_left_error) {

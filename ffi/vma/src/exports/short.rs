@@ -6,10 +6,12 @@
 //! way, in functions of its own.
 
 use core::ffi::{c_int, c_void};
+use std::net::SocketAddr;
 
-use libc::size_t;
+use libc::{size_t, sockaddr, socklen_t};
 use ringway_preload::vectors::{readable, writable};
 use ringway_stack::Instant;
+use ringway_stack::ring::Datagram;
 
 use super::{receive as long_receive, send as long_send};
 use crate::cancel;
@@ -17,8 +19,10 @@ use crate::errno::{Errno, is_nowhere};
 use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Found};
+use crate::interfaces;
 use crate::process::{Process, process};
-use crate::socket::{plain, stream};
+use crate::socket::address::Raw;
+use crate::socket::{Kind, Socket, cork, datagram, plain, stream};
 
 /// Flags that change nothing of it.
 const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
@@ -52,18 +56,76 @@ pub(super) unsafe fn receive(
         // SAFETY: the caller's promise.
         unsafe { writable(buffer, len) }.and_then(|into| {
             let guard = process.lock();
-            let stream = match guard.sockets.find(found.key) {
-                Some(socket) if !guard.extra_rings.migrate[Direction::Rx as usize] && socket.receive_low_water <= 1 => socket.kind.stream(),
+            let kind = match guard.sockets.find(found.key) {
+                Some(socket) if !guard.extra_rings.migrate[Direction::Rx as usize] && socket.receive_low_water <= 1 => Some(&socket.kind),
                 _ => None,
             };
-            match stream {
-                Some(id) => stream::receive_some(process, guard, now, found.key, id, &mut [into], flags),
-                // (A copy, so that it need not be in memory where nobody asks for it.)
-                None => long_receive::receive_any(process, guard, now, (fd, found.key), into, (flags, &{ kernel })),
+            // (The kernel's part is copied for each, so that it need not be in memory where nobody asks for it.)
+            match kind {
+                Some(&Kind::Stream(id) | &Kind::Connecting(id)) => {
+                    stream::receive_some(process, guard, now, found.key, id, &mut [into], flags)
+                }
+                Some(Kind::Datagram(_)) => {
+                    let received =
+                        long_receive::receive_datagram(process, guard, now, (fd, found.key), into, (flags, &{ kernel }), |_, _| ());
+                    received.map(|(count, _)| count)
+                }
+                _ => long_receive::receive_any(process, guard, now, (fd, found.key), into, (flags, &{ kernel })),
             }
         })
     });
     ended(fd, Way::Rx, received)
+}
+
+/// recvfrom(2) of a datagram, in a process that has one ring. `None`: it goes the long way.
+///
+/// # Safety
+/// As recvfrom(2).
+#[inline(always)]
+pub(super) unsafe fn receive_from(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    (from, from_len): (*mut sockaddr, *mut socklen_t),
+    kernel: impl Fn(c_int) -> isize + Copy,
+) -> Option<Result<usize, Errno>> {
+    if flags & !RECEIVE_FLAGS != 0 || is_nothing(buffer, len) {
+        return None;
+    }
+    let (process, found, now) = find(fd)?;
+    if process.has_several_rings() {
+        return None;
+    }
+    let received = crate::bare_boundary!(Some(Err(Errno(libc::EIO))), {
+        // SAFETY: the caller's promise.
+        unsafe { writable(buffer, len) }.ok().and_then(|into| {
+            let guard = process.lock();
+            let family = match guard.sockets.find(found.key) {
+                Some(Socket { kind: Kind::Datagram(_), family, .. }) if !guard.extra_rings.migrate[Direction::Rx as usize] => *family,
+                _ => return None,
+            };
+            // (What an address of one link belongs to is known to nobody who has the lock.)
+            let mut of_one_link = None;
+            let tell = |datagram: &Datagram, ring| match datagram.from {
+                _ if from.is_null() => Ok(()),
+                SocketAddr::V6(sender) if sender.ip().is_unicast_link_local() => {
+                    of_one_link = Some((datagram.from, ring));
+                    Ok(())
+                }
+                // SAFETY: the caller's promise.
+                sender => unsafe { Raw::new(sender, family).write(from, from_len) },
+            };
+            let received = long_receive::receive_datagram(process, guard, now, (fd, found.key), into, (flags, &{ kernel }), tell);
+            if let Some((sender, ring)) = of_one_link {
+                let raw = Raw::of_sender(sender, family, || interfaces::link_of(ring));
+                // SAFETY: the caller's promise.
+                return Some(unsafe { raw.write(from, from_len) }.and_then(|()| received.map(|(count, _)| count)));
+            }
+            Some(received.and_then(|(count, told)| told.unwrap_or(Ok(())).map(|()| count)))
+        })
+    });
+    ended(fd, Way::Rx, received?)
 }
 
 /// send(2), or write(2), which `kernel` asks of the kernel. `None`: it goes the long way.
@@ -93,13 +155,16 @@ pub(super) unsafe fn send(
         // SAFETY: the caller's promise.
         unsafe { readable(buffer, len) }.and_then(|data| {
             let guard = process.lock();
-            let stream = match guard.sockets.find(found.key) {
-                Some(socket) if !guard.extra_rings.migrate[Direction::Tx as usize] => socket.kind.stream(),
+            let kind = match guard.sockets.find(found.key) {
+                Some(socket) if !guard.extra_rings.migrate[Direction::Tx as usize] => Some(&socket.kind),
                 _ => None,
             };
-            match stream {
-                Some(id) => stream::send(process, guard, now, found.key, id, &[data], flags),
-                None => long_send::send_any(process, guard, now, (fd, found.key), data, (flags, &{ kernel })),
+            match kind {
+                Some(&Kind::Stream(id) | &Kind::Connecting(id)) => stream::send(process, guard, now, found.key, id, &[data], flags),
+                Some(Kind::Datagram(_)) if !cork::concerns(&guard, found.key, flags) => {
+                    datagram::send(process, guard, now, (fd, found.key), &[data], (None, flags), &{ kernel })
+                }
+                _ => long_send::send_any(process, guard, now, (fd, found.key), data, (flags, &{ kernel })),
             }
         })
     });

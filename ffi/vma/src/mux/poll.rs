@@ -142,6 +142,7 @@ fn wait_until(
             restart: false,
             callbacks,
             since,
+            polls: false,
         };
         let waited = wait(process, &mut w, |offload, _| match examine(offload, fds) {
             0 if offload.mux.changes != changes => Some(Found::Changed),

@@ -48,6 +48,14 @@ impl Turns {
         self.is_due(ratio) && (ratio.is_exact || self.since >= 2.min(ratio.looks))
     }
 
+    /// Whether it would be so after one more look at the ring.
+    #[inline(always)]
+    pub(crate) fn would_be_due_beside_ring(&self, ratio: Ratio) -> bool {
+        let mut next = *self;
+        next.looked();
+        next.is_due_beside_ring(ratio)
+    }
+
     /// Whether the ring has been looked at without the kernel since the last look at the kernel.
     #[inline]
     pub(crate) fn ring_had_one(&self) -> bool {

@@ -20,6 +20,7 @@ use super::thread::{self, Marks, Thread};
 pub(crate) use super::thread::{in_handler, note_signal, run_handler};
 use crate::devices::Ring;
 use crate::errno;
+use crate::lock::Guard;
 use crate::params::POLL_US_DEFAULT;
 use crate::process::{self, Offload, Process, fork_generation};
 use crate::rings::{RINGS_MAX, RingSet};
@@ -74,6 +75,8 @@ pub(crate) struct Waiting<'a> {
     pub(crate) callbacks: bool,
     /// Handlers that had run when the call began, if that was before this wait.
     pub(crate) since: Option<Marks>,
+    /// The check is a receive that polls: where the process has one ring, nobody polls it for the check before that is asked.
+    pub(crate) polls: bool,
 }
 
 /// How a wait ended.
@@ -114,9 +117,19 @@ impl Waiting<'_> {
     }
 }
 
-/// Waits until `check` finds something. It runs under the lock, on a ring freshly polled, once before anything else.
+/// Waits until `check` finds something. It runs under the lock, on a ring freshly polled (or polls that itself), once before anything else.
 pub(crate) fn wait<T>(process: &Process, w: &mut Waiting<'_>, mut check: impl FnMut(&mut Offload, Instant) -> Option<T>) -> Waited<T> {
-    thread::with(|thread| wait_as(thread, process, w, &mut check))
+    thread::with(|thread| wait_as(thread, process, None, w, &mut check))
+}
+
+/// The same for who has the lock, and has just found nothing by it: it is held until the thread has looked for a while.
+pub(crate) fn wait_on<'a, T>(
+    process: &'a Process,
+    held: (Guard<'a, Offload>, Instant),
+    w: &mut Waiting<'_>,
+    mut check: impl FnMut(&mut Offload, Instant) -> Option<T>,
+) -> Waited<T> {
+    thread::with(|thread| wait_as(thread, process, Some(held), w, &mut check))
 }
 
 /// The program leaves, by longjmp, what may be a wait; or the thread ends. Async-signal-safe outside the state's lock, where
@@ -132,28 +145,40 @@ pub(crate) fn leave_wait() {
     });
 }
 
-fn wait_as<T>(
+fn wait_as<'a, T>(
     thread: &Thread,
-    process: &Process,
+    process: &'a Process,
+    held: Option<(Guard<'a, Offload>, Instant)>,
     w: &mut Waiting<'_>,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Waited<T> {
     let marks = w.since.unwrap_or_else(|| thread.marks());
-    let started = process.now();
-    let counted = {
-        let mut offload = process.lock();
-        if thread.is_waiting() {
-            offload.forsake(thread, started);
+    let has_looked = held.is_some();
+    let (mut offload, started) = held.unwrap_or_else(|| {
+        let now = process.now();
+        (process.lock(), now)
+    });
+    if thread.is_waiting() {
+        offload.forsake(thread, started);
+    }
+    if !has_looked {
+        if !w.polls || process.has_several_rings() {
+            let rings = offload.rings_of(w);
+            offload.poll_these(rings, started);
         }
-        let rings = offload.rings_of(w);
-        offload.poll_these(rings, started);
         match w.look(&mut offload, started, check) {
             Some(Waited::Due) if w.since.is_some() && thread.interrupted(marks, w.restart) => return Waited::Interrupted,
             Some(found) => return found,
             None => {}
         }
-        fd_counters::of_wait(counted_fd(&offload, w))
-    };
+    }
+    let counted = fd_counters::of_wait(counted_fd(&offload, w));
+    // (Nearly always nothing that is in the way of looking on asks for the lock.)
+    let is_ready_to_spin = thread.is_registered() && (w.sigmask.is_some() || real::handlers_are_seen());
+    if is_ready_to_spin && w.deadline.is_none_or(|deadline| deadline > started) && !process.has_several_rings() {
+        return spin_and_sleep(thread, process, Some(offload), w, marks, started, counted, check);
+    }
+    drop(offload);
     if w.deadline.is_some_and(|deadline| deadline <= started) {
         return match ask_kernel(w) {
             Asked::Nothing => Waited::TimedOut,
@@ -165,21 +190,22 @@ fn wait_as<T>(
         return Waited::Interrupted;
     }
     if w.sigmask.is_some() || real::handlers_are_seen() {
-        return spin_and_sleep(thread, process, w, marks, started, counted, check);
+        return spin_and_sleep(thread, process, None, w, marks, started, counted, check);
     }
     // A handler that was installed past this library leaves no note. A signal that came in the middle of the looks would be lost on the wait: so
     // signals are blocked but while the kernel is asked, which tells of them.
     let blocked = Blocked::new();
-    let &mut Waiting { sockets, epolls, deadline, spin, restart, callbacks, since, .. } = w;
+    let &mut Waiting { sockets, epolls, deadline, spin, restart, callbacks, since, polls, .. } = w;
     let sigmask = Some(blocked.before());
-    let mut w = Waiting { sockets, epolls, kernel: &mut *w.kernel, deadline, sigmask, spin, restart, callbacks, since };
-    spin_and_sleep(thread, process, &mut w, marks, started, counted, check)
+    let mut w = Waiting { sockets, epolls, kernel: &mut *w.kernel, deadline, sigmask, spin, restart, callbacks, since, polls };
+    spin_and_sleep(thread, process, None, &mut w, marks, started, counted, check)
 }
 
-/// Nothing was there at `started`: looks on for as long as that is worth it, then sleeps.
-fn spin_and_sleep<T>(
+/// Nothing was there at `started`: looks on for as long as that is worth it, then sleeps. `held`: the lock, if nothing can have come since.
+fn spin_and_sleep<'a, T>(
     thread: &Thread,
-    process: &Process,
+    process: &'a Process,
+    held: Option<Guard<'a, Offload>>,
     w: &mut Waiting<'_>,
     marks: Marks,
     started: Instant,
@@ -190,7 +216,7 @@ fn spin_and_sleep<T>(
     let history = history(thread, w.spin);
     let before = history.get();
     let mut state = Spin::new(started, &before, limit);
-    let (spun, until) = spin(thread, process, w, marks, &mut state, started, check);
+    let (spun, until) = spin(thread, process, held, w, marks, &mut state, started, check);
     counted.spun(matches!(spun, Some(Waited::Ready(_) | Waited::Kernel | Waited::Due)));
     let (waited, until) = match spun {
         Some(Waited::Interrupted) => (interrupted(thread, process, w, check), until),
@@ -277,9 +303,10 @@ pub(super) fn limit(process: &Process, class: SpinClass) -> Limit {
 }
 
 /// Looks at the ring again and again, and gives the time of the last look. `None`: the budget is spent.
-fn spin<T>(
+fn spin<'a, T>(
     thread: &Thread,
-    process: &Process,
+    process: &'a Process,
+    held: Option<Guard<'a, Offload>>,
     w: &mut Waiting<'_>,
     marks: Marks,
     spin: &mut Spin,
@@ -298,18 +325,17 @@ fn spin<T>(
     let exact = matches!(limit(process, w.spin), Limit::Exact(_));
     let mut claimed = false;
     let _spinning = Spinning { process, thread };
-    let mut seen = {
-        let mut offload = process.lock();
-        let rings = offload.rings_of(w);
-        offload.begin_spin(thread, rings);
-        // What happened since the first look is looked at in the first round.
-        super::activity().wrapping_sub(1)
-    };
+    // What happened since the first look, if that was in another hold of the lock, is looked at in the first round.
+    let mut seen = super::activity().wrapping_sub(u64::from(held.is_none()));
+    let mut offload = held.unwrap_or_else(|| process.lock());
+    let rings = offload.rings_of(w);
+    offload.begin_spin(thread, rings);
+    let mut held = Some(offload).filter(|_| w.polls && !process.has_several_rings());
     // A signal that the mask lets through while the thread's own mask blocks it can only be noticed by the kernel.
     let mut next_ask = w.sigmask.map(|_| started);
     let ended = loop {
         let now = process.now();
-        if let Some(found) = look(thread, process, w, now, &mut seen, check) {
+        if let Some(found) = look(thread, process, held.take(), w, now, &mut seen, check) {
             return (Some(found), now);
         }
         if thread.interrupted(marks, w.restart) {
@@ -400,14 +426,19 @@ impl Drop for Spinning<'_> {
 
 /// A few looks in one hold of the lock.
 #[inline]
-fn look<T>(
+fn look<'a, T>(
     thread: &Thread,
-    process: &Process,
+    process: &'a Process,
+    held: Option<Guard<'a, Offload>>,
     w: &Waiting<'_>,
     now: Instant,
     seen: &mut u64,
     check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
 ) -> Option<Waited<T>> {
+    if w.polls && !process.has_several_rings() {
+        return look_by_polling(thread, process, held, w, now, seen, check);
+    }
+    drop(held);
     let rings = thread.spinning.get();
     let by_rings = process.has_several_rings() && !rings.is_empty();
     if by_rings && super::activity() == *seen && !has_something(process, rings, now) {
@@ -428,6 +459,34 @@ fn look<T>(
         offload.poll_these(rings, now);
         let activity = super::activity();
         if activity != *seen {
+            *seen = activity;
+            if let Some(found) = w.look(&mut offload, now, check) {
+                offload.end_spin(thread, now);
+                return Some(found);
+            }
+        }
+        if process.state().has_waiters() {
+            break;
+        }
+    }
+    None
+}
+
+/// The same where the check polls the process's one ring itself: what comes for it goes to it at once, and is no event for anybody.
+#[inline]
+fn look_by_polling<'a, T>(
+    thread: &Thread,
+    process: &'a Process,
+    held: Option<Guard<'a, Offload>>,
+    w: &Waiting<'_>,
+    now: Instant,
+    seen: &mut u64,
+    check: &mut impl FnMut(&mut Offload, Instant) -> Option<T>,
+) -> Option<Waited<T>> {
+    let mut offload = held.unwrap_or_else(|| process.lock());
+    for _ in 0..LOOKS {
+        let activity = super::activity();
+        if activity != *seen || offload.rings.first().ring.is_due(now) {
             *seen = activity;
             if let Some(found) = w.look(&mut offload, now, check) {
                 offload.end_spin(thread, now);

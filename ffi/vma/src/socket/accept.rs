@@ -106,6 +106,7 @@ pub(crate) unsafe fn accept(
             // (accept(2) is not among the calls in which they run.)
             callbacks: false,
             since: None,
+            polls: false,
         };
         let ready = |offload: &mut Offload, _| match offload.sockets.find(key).map(|s| s.kind) {
             Some(Kind::Listener(Some(own))) => {

@@ -75,6 +75,7 @@ pub(crate) enum Raw {
 
 impl Raw {
     /// (An IPv4 socket's address is IPv4's.)
+    #[inline]
     pub(crate) fn new(address: SocketAddr, family: Family) -> Self {
         match (family, address.ip()) {
             (Family::V4, ip) => {
@@ -132,6 +133,7 @@ impl Raw {
     ///
     /// # Safety
     /// `out` is null, or `*len` bytes can be written there; `len` is null or points to a length.
+    #[inline]
     pub(crate) unsafe fn write(&self, out: *mut sockaddr, len: *mut socklen_t) -> Result<(), Errno> {
         if out.is_null() {
             return Ok(());
@@ -146,6 +148,17 @@ impl Raw {
         }
         if room > 0 && is_nowhere(out) {
             return Err(Errno(libc::EFAULT));
+        }
+        if let Self::V4(raw) = self
+            && room as usize >= size_of::<sockaddr_in>()
+        {
+            // (Nearly all are written so: what is copied by its length is first put together in memory.)
+            // SAFETY: there is room for it.
+            unsafe {
+                out.cast::<sockaddr_in>().write_unaligned(*raw);
+                len.write(size_of::<sockaddr_in>() as socklen_t);
+            }
+            return Ok(());
         }
         // SAFETY: at most `room` bytes are written, and at most the structure's own are read.
         unsafe {

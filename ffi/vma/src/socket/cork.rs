@@ -98,7 +98,8 @@ pub(crate) fn push(process: &Process, mut guard: Guard<'_, Offload>, fd: c_int, 
     let Some(Gathered { bytes, to, is_named }) = socket.rare.as_mut().and_then(|rare| rare.corked.take()) else { return Ok(()) };
     let to = is_named.then_some(to);
     let kernel = || by_kernel(fd, &bytes, flags & !libc::MSG_MORE, to, family);
-    datagram::send(process, guard, process.now(), (fd, key), &[IoSlice::new(&bytes)], (to.map(Address::Ip), flags), &kernel).map(drop)
+    datagram::send(process, guard, process.now(), (fd, key), &[IoSlice::new(&bytes)], (to.map(Address::Ip).as_ref(), flags), &kernel)
+        .map(drop)
 }
 
 fn by_kernel(fd: c_int, bytes: &[u8], flags: c_int, to: Option<SocketAddr>, family: Family) -> ssize_t {

@@ -12,12 +12,12 @@ use std::net::SocketAddr;
 use ringway_host::sleep::ppoll;
 use ringway_params::rules::Role;
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::NextHop;
+use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
 pub(crate) use self::connect::connect;
-pub(crate) use self::receive::{KernelPoll, Received, receive, wait_for_more};
+pub(crate) use self::receive::{First, KernelPoll, Received, look_first, nothing_came, receive, receive_at_length, wait_for_more};
 pub(in crate::socket) use self::receive::{ask_kernel, from_kernel};
 use super::address::{self, Address};
 use super::routes::Sending;
@@ -29,6 +29,7 @@ use crate::fd_counters::{self, Way};
 use crate::interfaces::Interfaces;
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
+use crate::rings::Rings;
 use crate::slab::Key;
 use crate::{fdtable, mux, real};
 
@@ -115,17 +116,26 @@ pub(crate) fn send<'a>(
     now: Instant,
     (fd, key): (c_int, Key),
     data: &[IoSlice<'_>],
-    (to, flags): (Option<Address>, c_int),
+    (to, flags): (Option<&Address>, c_int),
     kernel: &dyn Fn() -> isize,
 ) -> Result<usize, Errno> {
-    if let Some(id) = guard.sockets.find(key).and_then(Socket::ring_id) {
+    let is_expected = !guard.rings.are_locked() && guard.rings.first().callers.expects_caller();
+    if !is_expected && let Some(id) = guard.sockets.find(key).and_then(Socket::ring_id) {
         guard.note_caller(key, id, Direction::Tx);
     }
-    let Offload { sockets, interfaces, .. } = &mut *guard;
+    let Offload { sockets, interfaces, rings, .. } = &mut *guard;
     let Some(socket) = sockets.find_mut(key) else { return Err(Errno(libc::EBADF)) };
+    let (peer, this_host);
     let to = match to {
-        None => socket.peer,
-        Some(Address::Ip(to)) => Some(address::destination(to)),
+        None => {
+            peer = socket.peer;
+            peer.as_ref()
+        }
+        Some(Address::Ip(to)) if to.ip().is_unspecified() => {
+            this_host = address::destination(*to);
+            Some(&this_host)
+        }
+        Some(Address::Ip(to)) => Some(to),
         // The kernel says what it thinks of it.
         Some(_) => None,
     };
@@ -138,22 +148,22 @@ pub(crate) fn send<'a>(
         return by_kernel(fd, kernel);
     }
     match remembered(process, interfaces.as_deref(), socket, to, now) {
-        Some(Some(sending)) => {
+        Some(Some((known, sending))) => {
+            let (flow, result) = (sending.flow, send_by(rings, sending, data, known, now));
             let offload = &mut *guard;
-            let result = send_by(offload, sending, data, to, now);
             offload.dispatch();
-            match fate(offload, sending, result) {
+            match fate(offload, flow, result) {
                 Fate::Told(result) => {
-                    offload.say_if_datagrams_are_plain(key, sending.flow);
+                    offload.say_if_datagrams_are_plain(key, flow);
                     return result;
                 }
                 // Whoever has the address now is asked for below.
                 Fate::Gone => {}
                 Fate::NoRoom => {
                     drop(guard);
-                    return match wait_for_room(process, key, data, (to, flags)) {
+                    return match wait_for_room(process, key, data, (*to, flags)) {
                         Some(sent) => sent,
-                        None => send_after_asking(process, (fd, key), data, (to, flags), kernel),
+                        None => send_after_asking(process, (fd, key), data, (*to, flags), kernel),
                     };
                 }
                 Fate::TooLong => {
@@ -169,7 +179,7 @@ pub(crate) fn send<'a>(
         None => {}
     }
     drop(guard);
-    send_after_asking(process, (fd, key), data, (to, flags), kernel)
+    send_after_asking(process, (fd, key), data, (*to, flags), kernel)
 }
 
 /// How a datagram to there would go on a ring, which is found out if it is not known. `None`: on none.
@@ -183,7 +193,8 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
         Some(_) => return None,
     };
     let now = process.now();
-    if let Some(sending) = remembered(process, interfaces.as_deref(), socket, to, now) {
+    if let Some(sending) = remembered(process, interfaces.as_deref(), socket, &to, now) {
+        let sending = sending.map(|(_, sending)| *sending);
         return sending.filter(|sending| socket.has_flow(sending.flow)).map(|sending| (sending, to));
     }
     drop(guard);
@@ -202,26 +213,26 @@ pub(crate) fn way(process: &Process, fd: c_int, key: Key, to: Option<Address>) -
 
 /// The remembered way to a destination: `Some(None)` is the kernel, `None` is not known.
 #[inline]
-fn remembered(
+fn remembered<'s>(
     process: &Process,
     interfaces: Option<&Interfaces>,
-    socket: &mut Socket,
-    to: SocketAddr,
+    socket: &'s mut Socket,
+    to: &SocketAddr,
     now: Instant,
-) -> Option<Option<Sending>> {
+) -> Option<Option<(&'s SocketAddr, &'s Sending)>> {
     if let Some(interfaces) = interfaces {
         socket.routes.follow(interfaces.generation());
     }
     socket.routes.find(to, process.rendezvous_at(socket.ring), now)
 }
 
-#[inline]
-fn send_by(offload: &mut Offload, sending: Sending, data: &[IoSlice<'_>], to: SocketAddr, now: Instant) -> Result<usize, Error> {
-    let Sending { flow, source, hop, .. } = sending;
+#[inline(always)]
+fn send_by(rings: &mut Rings, sending: &Sending, data: &[IoSlice<'_>], to: &SocketAddr, now: Instant) -> Result<usize, Error> {
+    let &Sending { flow, source, hop, .. } = sending;
     if !sending.carries(data, to) {
         return Err(Error::MessageTooLong);
     }
-    offload.rings.of_mut(flow).udp_try_send(now, flow, data, source, Some((to, hop)))
+    rings.of_mut(flow).udp_try_send(now, flow, data, source, Some((to, hop)))
 }
 
 /// What becomes of a datagram.
@@ -236,10 +247,10 @@ enum Fate {
 }
 
 #[inline]
-fn fate(offload: &Offload, sending: Sending, result: Result<usize, Error>) -> Fate {
+fn fate(offload: &Offload, flow: FlowId, result: Result<usize, Error>) -> Fate {
     match result {
         // (Of an interface it is the network's answer.)
-        Err(Error::HostUnreachable) if !offload.rings.interfaces.contains(sending.flow.ring) => Fate::Gone,
+        Err(Error::HostUnreachable) if !offload.rings.interfaces.contains(flow.ring) => Fate::Gone,
         Err(Error::BadSocket) => Fate::Gone,
         Err(Error::WouldBlock) => Fate::NoRoom,
         Err(Error::MessageTooLong) => Fate::TooLong,
@@ -267,11 +278,12 @@ fn wait_for_room(process: &Process, key: Key, data: &[IoSlice<'_>], (to, flags):
             let Some(socket) = sockets.find_mut(key) else { return Some(Err(Errno(libc::EBADF))) };
             let nonblocking = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
             let rest = (began + if nonblocking { ROOM_AT_ONCE } else { ROOM_WITHIN }).since(now);
-            let Some(Some(sending)) = remembered(process, interfaces.as_deref(), socket, to, now) else {
+            let Some(Some((_, sending))) = remembered(process, interfaces.as_deref(), socket, &to, now) else {
                 errno::set(saved);
                 return None;
             };
-            let mut sent = send_by(offload, sending, data, to, now);
+            let sending = *sending;
+            let mut sent = send_by(&mut offload.rings, &sending, data, &to, now);
             if sent == Err(Error::WouldBlock) && gives_up(offload, sending, rest) {
                 let Sending { flow, source, hop, .. } = sending;
                 sent = offload.rings.of_mut(flow).udp_send(now, flow, data, source, Some((to, hop)));
@@ -343,9 +355,9 @@ fn ask_and_send(
             socket.routes.by_flow(to, way);
             // (While it was left to the kernel, nothing else was.)
             socket.reason.take_if(|reason| *reason == Reason::NotLocal);
-            let result = send_by(offload, sending, data, to, now);
+            let result = send_by(&mut offload.rings, &sending, data, &to, now);
             offload.dispatch();
-            match fate(offload, sending, result) {
+            match fate(offload, sending.flow, result) {
                 Fate::Told(result) => return Some(result),
                 Fate::Gone | Fate::TooLong => {}
                 Fate::NoRoom => {

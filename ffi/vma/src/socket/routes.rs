@@ -46,13 +46,13 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// What is remembered of a destination, which is the last one from now on.
+    /// What is remembered of a destination, which is the last one from now on, with its address (not to be copied on the way of each datagram).
     #[inline]
-    pub(in crate::socket) fn find(&mut self, to: SocketAddr) -> Option<&T> {
-        if self.last.as_ref().is_none_or(|(last, _)| *last != to) {
-            self.recall(to)?;
+    pub(in crate::socket) fn find(&mut self, to: &SocketAddr) -> Option<(&SocketAddr, &T)> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != to) {
+            self.recall(*to)?;
         }
-        self.last.as_ref().map(|(_, found)| found)
+        self.last.as_ref().map(|(last, found)| (last, found))
     }
 
     fn recall(&mut self, to: SocketAddr) -> Option<()> {
@@ -112,7 +112,7 @@ pub(crate) struct Sending {
 impl Sending {
     /// Whether a datagram to there is no longer than the route's MTU has it. (What the device carries is the ring's to say.)
     #[inline]
-    pub(super) fn carries(&self, data: &[IoSlice<'_>], to: SocketAddr) -> bool {
+    pub(super) fn carries(&self, data: &[IoSlice<'_>], to: &SocketAddr) -> bool {
         // RFC 768, beside RFC 791's or RFC 8200's fixed header.
         let headers = if to.is_ipv6() { 48 } else { 28 };
         self.mtu == u16::MAX || vectors::total(data) + headers <= usize::from(self.mtu)
@@ -225,9 +225,10 @@ impl Routes {
 
     /// How a destination is reached: `Some(None)` is the kernel, `None` is not known.
     #[inline]
-    pub(super) fn find(&mut self, to: SocketAddr, rendezvous: &Rendezvous, now: Instant) -> Option<Option<Sending>> {
-        match self.all.find(to)? {
-            By::Flow(way) if way.holds(rendezvous, now) => Some(Some(way.sending)),
+    pub(super) fn find(&mut self, to: &SocketAddr, rendezvous: &Rendezvous, now: Instant) -> Option<Option<(&SocketAddr, &Sending)>> {
+        let (to, by) = self.all.find(to)?;
+        match by {
+            By::Flow(way) if way.holds(rendezvous, now) => Some(Some((to, &way.sending))),
             By::Kernel(until, _) if now < *until => Some(None),
             _ => None,
         }
@@ -328,13 +329,13 @@ mod tests {
             recent.put(port(number), number);
         }
         assert_eq!(recent.others.len(), MOST);
-        let found = [0, 1000, 999].map(|number| recent.find(port(number)).copied());
+        let found = [0, 1000, 999].map(|number| recent.find(&port(number)).map(|(_, found)| *found));
         assert_eq!(found, [None, Some(1000), Some(999)]);
         assert_eq!(recent.last, Some((port(999), 999)));
         recent.put(port(1000), 7);
         assert_eq!((recent.peek(port(1000)), recent.peek(port(999)), recent.others.len()), (Some(&7), Some(&999), MOST));
         recent.forget(port(1000));
         recent.retain(|number| *number != 999);
-        assert_eq!([1000, 999, 998].map(|number| recent.find(port(number)).copied()), [None, None, Some(998)]);
+        assert_eq!([1000, 999, 998].map(|number| recent.find(&port(number)).map(|(_, found)| *found)), [None, None, Some(998)]);
     }
 }

@@ -17,7 +17,7 @@ use super::{Family, special, vectors};
 use crate::errno::{self, Errno};
 use crate::extra::resume::Resume;
 use crate::lock::Guard;
-use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
+use crate::mux::wait::{SpinClass, Waited, Waiting, wait, wait_on};
 use crate::process::{Offload, Process};
 use crate::rings::ProcessRing;
 use crate::slab::Key;
@@ -86,8 +86,7 @@ pub(crate) fn receive_some(
     if !waits {
         return Err(Errno(libc::EAGAIN));
     }
-    drop(offload);
-    wait_to_receive(process, key, id, into, ring_flags, timeout, resume)
+    wait_to_receive(process, Some((offload, now)), (key, id), into, ring_flags, (timeout, resume))
 }
 
 /// Goes on with a receive that began so, and waits with this timeout.
@@ -101,21 +100,25 @@ pub(crate) fn wait_for_more(
     into: &mut [IoSliceMut<'_>],
     (timeout, begun): (Option<Duration>, Resume),
 ) -> Result<usize, Errno> {
-    wait_to_receive(process, key, id, into, RecvFlags::empty(), timeout, begun)
+    wait_to_receive(process, None, (key, id), into, RecvFlags::empty(), (timeout, begun))
 }
 
-fn wait_to_receive(
-    process: &Process,
-    key: Key,
-    id: FlowId,
+/// `held`: the lock, by which nothing was found just now.
+fn wait_to_receive<'a>(
+    process: &'a Process,
+    held: Option<(Guard<'a, Offload>, Instant)>,
+    (key, id): (Key, FlowId),
     into: &mut [IoSliceMut<'_>],
     flags: RecvFlags,
-    timeout: Option<Duration>,
-    resume: Resume,
+    (timeout, resume): (Option<Duration>, Resume),
 ) -> Result<usize, Errno> {
-    receiving(process, key, (timeout, timeout.is_none()), resume, |offload, now| {
+    let deadline = timeout.map(|timeout| resume.began + timeout);
+    // (Who only peeks leaves it to be told of.)
+    let polls = flags.is_empty();
+    waiting(process, (held, polls), key, (deadline, timeout.is_none()), Some(resume), |offload, now| {
         let id = offload.flow_now(key, id);
-        let result = offload.rings.of_mut(id).tcp_recv(now, id, into, flags);
+        let hears = offload.is_heard();
+        let result = offload.rings.at_mut(id.ring).receive(now, id, into, flags, hears);
         offload.dispatch();
         result
     })
@@ -131,7 +134,8 @@ pub(crate) fn blocking<T>(
     timeout: Option<Duration>,
     attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
-    waiting(process, key, timeout.map(|timeout| process.now() + timeout), timeout.is_none(), None, attempt)
+    let deadline = timeout.map(|timeout| process.now() + timeout);
+    waiting(process, (None, false), key, (deadline, timeout.is_none()), None, attempt)
 }
 
 /// [`blocking`], for a call in which callbacks run, and whose time runs from its beginning; `restart`: a handler with SA_RESTART does not end it.
@@ -142,14 +146,16 @@ pub(super) fn receiving<T>(
     resume: Resume,
     attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
-    waiting(process, key, timeout.map(|timeout| resume.began + timeout), restart, Some(resume), attempt)
+    let deadline = timeout.map(|timeout| resume.began + timeout);
+    waiting(process, (None, false), key, (deadline, restart), Some(resume), attempt)
 }
 
-fn waiting<T>(
-    process: &Process,
+/// `polls`: see [`Waiting::polls`].
+fn waiting<'a, T>(
+    process: &'a Process,
+    (held, polls): (Option<(Guard<'a, Offload>, Instant)>, bool),
     key: Key,
-    deadline: Option<Instant>,
-    restart: bool,
+    (deadline, restart): (Option<Instant>, bool),
     resume: Option<Resume>,
     mut attempt: impl FnMut(&mut Offload, Instant) -> Result<T, Error>,
 ) -> Result<T, Errno> {
@@ -164,8 +170,9 @@ fn waiting<T>(
         restart,
         callbacks: resume.is_some_and(|resume| resume.may_stop(|| process.now(), deadline)),
         since: resume.and_then(|resume| resume.marks),
+        polls,
     };
-    let waited = wait(process, &mut waiting, |offload, now| {
+    let check = |offload: &mut Offload, now| {
         if offload.sockets.find(key).is_none() {
             return Some(Err(Errno(libc::EBADF)));
         }
@@ -173,7 +180,11 @@ fn waiting<T>(
             Err(Error::WouldBlock) => None,
             result => Some(result.map_err(Errno::from)),
         }
-    });
+    };
+    let waited = match held {
+        Some(held) => wait_on(process, held, &mut waiting, check),
+        None => wait(process, &mut waiting, check),
+    };
     match waited {
         Waited::Ready(result) => {
             errno::set(saved);

@@ -33,3 +33,24 @@ fn a_segment_of_fixed_layout_looks_like_any() {
         assert_eq!(frames[0], frames[1], "{len} bytes, {timestamps:?}");
     }
 }
+
+#[test]
+fn a_datagram_of_fixed_layout_looks_like_any() {
+    let out = Wire::default();
+    let mut cable = Cable::new(MacAddr([2, 0, 0, 0, 0, 1]), &out, &Wire::default());
+    let caps = crate::device::Capabilities { tx_checksum: true, ..cable.capabilities().clone() };
+    let to = Envelope { src: A, dst: B, mac: MacAddr([2, 0, 0, 0, 0, 9]), ttl: 63, tos: 0x1c };
+    for len in [0, 1, 64, 180] {
+        let fill = |bytes: &mut [u8]| (0..).zip(bytes).for_each(|(number, byte)| *byte = number);
+        let send = |output: &mut Output, cable: &mut Cable| output.udp_inline(cable, &to, (0x1234, 80), len, fill).unwrap();
+        send(&mut Output::new(caps.clone(), cable.mac, None), &mut cable);
+        // (A tag is nothing that has a known place: what is sent with one is put together piece by piece.)
+        send(&mut Output::new(caps.clone(), cable.mac, Some(5)), &mut cable);
+        let frames: Vec<_> = out.lock().unwrap().drain(..).collect();
+        let tag_at = 12..16;
+        assert_eq!(frames[1][tag_at.clone()], [0x81, 0, 0, 5]);
+        let mut untagged = frames[1].clone();
+        untagged.drain(tag_at);
+        assert_eq!(frames[0], untagged, "{len} bytes");
+    }
+}

@@ -103,3 +103,90 @@ fn a_send_tells_whether_something_is_held() {
     // (Nagle's algorithm: the first ones are not acknowledged.)
     assert_eq!(send(&mut pair), (Ok(5), true));
 }
+
+/// Sockets of ports 1000 and 1001 at A, and of 2000 and 2001 at B, from MAC address to MAC address.
+fn datagrams() -> (Pair, [FlowId; 2], [FlowId; 2]) {
+    let mut pair = Pair::new();
+    for ring in [&mut pair.a, &mut pair.b] {
+        ring.output.caps.point_to_point = true;
+    }
+    let open = |ring: &mut Ring<Cable>, ip, port| ring.udp_open(SocketAddr::new(ip, port), &UdpOptions::default()).unwrap();
+    let senders = [1000, 1001].map(|port| open(&mut pair.a, A, port));
+    let receivers = [2000, 2001].map(|port| open(&mut pair.b, B, port));
+    (pair, senders, receivers)
+}
+
+fn send_datagram(pair: &mut Pair, from: FlowId, to: u16, bytes: &[u8]) {
+    let to = (SocketAddr::new(B, to), NextHop::Mac(pair.b.queues.mac));
+    assert_eq!(pair.a.udp_send(pair.now, from, &[IoSlice::new(bytes)], A, Some(to)), Ok(bytes.len()));
+}
+
+/// What a polling receive gets, and from which port.
+fn poll_and_take(pair: &mut Pair, id: FlowId) -> Result<(Vec<u8>, u16), Error> {
+    let mut bytes = vec![0; 64];
+    let tell = |datagram: Datagram| (datagram.copied, datagram.from.port());
+    let (len, from) = pair.b.udp_recv_polling(pair.now, id, &mut [IoSliceMut::new(&mut bytes)], tell)?;
+    bytes.truncate(len);
+    Ok((bytes, from))
+}
+
+#[test]
+fn a_datagram_that_goes_to_the_caller_is_no_event() {
+    let (mut pair, senders, receivers) = datagrams();
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Err(Error::WouldBlock));
+    assert!(pair.b.queues.told.is_empty(), "nobody has looked");
+    send_datagram(&mut pair, senders[0], 2000, b"ping");
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Ok((b"ping".to_vec(), 1000)));
+    assert_eq!((pair.b.take_event(), pair.b.queues.told.as_slice()), (None, &[Told::Processed][..]));
+    assert!(!pair.b.readiness(receivers[0]).contains(Readiness::IN));
+}
+
+#[test]
+fn datagrams_that_stay_are_an_event_and_are_taken_without_a_look() {
+    let (mut pair, senders, receivers) = datagrams();
+    for bytes in [&b"one"[..], b"two"] {
+        send_datagram(&mut pair, senders[0], 2000, bytes);
+    }
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Ok((b"one".to_vec(), 1000)));
+    assert_eq!(pair.b.take_event(), Some(Event { flow: receivers[0], edges: Readiness::IN }));
+    send_datagram(&mut pair, senders[1], 2000, b"three");
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Ok((b"two".to_vec(), 1000)));
+    assert_eq!(pair.b.queues.told, [Told::Processed], "what has come since lies where it came to");
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Ok((b"three".to_vec(), 1001)));
+    assert_eq!((pair.b.take_event(), pair.b.queues.told.len()), (None, 2));
+}
+
+#[test]
+fn datagrams_for_others_are_told_of_meanwhile() {
+    let (mut pair, senders, receivers) = datagrams();
+    send_datagram(&mut pair, senders[0], 2001, b"other");
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Err(Error::WouldBlock));
+    assert_eq!((pair.b.take_event(), pair.b.take_event()), (Some(Event { flow: receivers[1], edges: Readiness::IN }), None));
+    assert_eq!(pair.b.queues.told, [Told::Processed]);
+    send_datagram(&mut pair, senders[0], 2000, b"own");
+    assert_eq!(poll_and_take(&mut pair, receivers[1]), Ok((b"other".to_vec(), 1000)), "which was there already");
+    assert_eq!(pair.b.take_event(), None, "nobody has looked");
+    // Who is nobody's reader by now hears of it as ever.
+    pair.b.poll(pair.now);
+    assert_eq!(pair.b.take_event(), Some(Event { flow: receivers[0], edges: Readiness::IN }));
+}
+
+#[test]
+fn a_datagram_that_is_to_be_decided_about_is_an_event_though_its_reader_polls() {
+    let (mut pair, senders, receivers) = datagrams();
+    pair.b.set_recv_filter(receivers[0], true).unwrap();
+    send_datagram(&mut pair, senders[0], 2000, b"undecided");
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Err(Error::WouldBlock));
+    assert_eq!(pair.b.take_event(), Some(Event { flow: receivers[0], edges: Readiness::IN }));
+}
+
+#[test]
+fn an_error_comes_before_what_lies_there() {
+    let (mut pair, senders, receivers) = datagrams();
+    pair.b.slots.udp(receivers[0]).unwrap().error = Some(Error::Refused);
+    send_datagram(&mut pair, senders[0], 2000, b"later");
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Err(Error::Refused));
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Ok((b"later".to_vec(), 1000)));
+    pair.b.close(pair.now, receivers[0], false);
+    assert_eq!(poll_and_take(&mut pair, receivers[0]), Err(Error::BadSocket));
+}

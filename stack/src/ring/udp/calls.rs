@@ -151,7 +151,7 @@ impl<Q: Queues> Ring<Q> {
         source: IpAddr,
         to: Option<(SocketAddr, NextHop)>,
     ) -> Result<usize, Error> {
-        match self.udp_try_send(now, flow, data, source, to) {
+        match self.udp_try_send(now, flow, data, source, to.as_ref().map(|(to, hop)| (to, *hop))) {
             Err(Error::WouldBlock) => self.lose_datagram(flow, data),
             sent => sent,
         }
@@ -162,25 +162,23 @@ impl<Q: Queues> Ring<Q> {
     ///
     /// # Errors
     /// As [`Ring::udp_send`].
-    #[inline]
+    #[inline(always)]
     pub fn udp_try_send(
         &mut self,
         now: Instant,
         id: FlowId,
         data: &[IoSlice<'_>],
         source: IpAddr,
-        to: Option<(SocketAddr, NextHop)>,
+        to: Option<(&SocketAddr, NextHop)>,
     ) -> Result<usize, Error> {
         let flow = self.slots.udp(id)?;
-        let (remote, hop) = match to {
-            Some(_) if self.config.is(Mutant::PeerBeforeDestination) && flow.remote.is_some() => {
-                flow.remote.ok_or(Error::DestinationRequired)?
-            }
-            Some(to) => to,
-            None => flow.remote.ok_or(Error::DestinationRequired)?,
-        };
+        let peer = flow.remote.as_ref().map(|(peer, hop)| (peer, *hop));
+        let to = if self.config.is(Mutant::PeerBeforeDestination) { peer.or(to) } else { to.or(peer) };
+        let Some((remote, hop)) = to else { return Err(Error::DestinationRequired) };
+        // (Its parts, each where it is needed: an address is copied as a whole only for who rarely wants one.)
+        let (dst, dst_port) = (remote.ip(), remote.port());
         let len = data.iter().map(|d| d.len()).sum::<usize>();
-        if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(remote.ip(), wire::LEN) {
+        if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(dst, wire::LEN) {
             return Err(Error::MessageTooLong);
         }
         let pending = if self.config.is(Mutant::ErrorToldAgain) { flow.error } else { flow.error.take() };
@@ -190,21 +188,22 @@ impl<Q: Queues> Ring<Q> {
         if flow.shut_write && !self.config.is(Mutant::ShutWriteSends) {
             return Err(Error::Pipe);
         }
-        let ports = (flow.local.port(), remote.port());
+        let ports = (flow.local.port(), dst_port);
         let src = if flow.local.ip().is_unspecified() { source } else { flow.local.ip() };
-        if src.is_ipv4() != remote.is_ipv4() {
+        if src.is_ipv4() != dst.is_ipv4() {
             return Err(Error::Invalid);
         }
         let (ttl, tos) = (flow.options.ttl, flow.options.tos);
         flow.counters.tx_packets += 1;
         flow.counters.tx_bytes += len as u64;
-        let dst = remote.ip();
         let is_paced = flow.is_paced && !self.config.is(Mutant::DatagramsUnpaced);
         if is_paced {
             self.output.set_flow(rates::tag(id.index));
         }
         let sent = match hop {
-            _ if dst.is_multicast() => self.send_to_group(now, id, SocketAddr::new(src, ports.0), remote, data, len),
+            _ if dst.is_multicast() => {
+                self.send_to_group(now, id, SocketAddr::new(src, ports.0), SocketAddr::new(dst, dst_port), data, len)
+            }
             NextHop::Mac(mac) => self.udp_emit(&Envelope { src, dst, mac, ttl, tos }, ports, data, len),
             NextHop::Pending => Err(SendError::NoPeer),
             NextHop::Neighbour(ip) => {
@@ -235,14 +234,26 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::WouldBlock`], a pending [`Error::Refused`], [`Error::BadSocket`].
     pub fn udp_recv(&mut self, id: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
+        self.udp_recv_here(id, into, flags, |datagram| datagram)
+    }
+
+    /// [`Ring::udp_recv`] as part of the caller's code, which is told of the datagram what it asks for.
+    #[inline(always)]
+    pub(in crate::ring) fn udp_recv_here<T>(
+        &mut self,
+        id: FlowId,
+        into: &mut [IoSliceMut<'_>],
+        flags: RecvFlags,
+        tell: impl FnOnce(Datagram) -> T,
+    ) -> Result<T, Error> {
         let flow = self.slots.udp(id)?;
         if let Some(error) = flow.error.take() {
             if self.config.is(Mutant::ErrorEatsDatagram) {
-                let _ = flow.pop(into, false);
+                let _ = flow.pop(into, false, |_| ());
             }
             return Err(error);
         }
-        flow.pop(into, flags.contains(RecvFlags::PEEK))
+        flow.pop(into, flags.contains(RecvFlags::PEEK), tell)
     }
 
     /// As [`Ring::udp_lend`], but piece by piece, for who keeps them elsewhere.

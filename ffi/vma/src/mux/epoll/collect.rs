@@ -142,7 +142,8 @@ pub(crate) fn wait_on(
         let kernel = if looked.members { &mut kernel[..] } else { &mut [] };
         let epolls = [index];
         let (callbacks, since, spin) = (resume.may_stop(|| process.now(), deadline), Some(marks), SpinClass::Select);
-        let mut w = Waiting { sockets: &[], epolls: &epolls, kernel, deadline, sigmask, spin, restart: false, callbacks, since };
+        let mut w =
+            Waiting { sockets: &[], epolls: &epolls, kernel, deadline, sigmask, spin, restart: false, callbacks, since, polls: false };
         let waited = wait(process, &mut w, |offload, _| {
             let Some(instance) = offload.mux.epolls.get(index) else { return Some(Err(Errno(libc::EBADF))) };
             let (round, members) = instance.lists().begin();

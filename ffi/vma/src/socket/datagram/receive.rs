@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::io::IoSliceMut;
 
-use ringway_stack::ring::{Datagram, Readiness, RecvFlags};
+use ringway_stack::ring::{Datagram, FlowId, Readiness, RecvFlags};
 use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
@@ -14,7 +14,7 @@ use crate::extra::resume::Resume;
 use crate::fd_counters::{self, Way};
 use crate::lock::Guard;
 use crate::mux::turns::{Ratio, Turns};
-use crate::mux::wait::{SpinClass, Waited, Waiting, wait};
+use crate::mux::wait::{SpinClass, Waited, Waiting, wait, wait_on};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket};
@@ -60,6 +60,16 @@ impl KernelPoll {
             self.seen = seen;
         }
         self.on_ring(ratio)
+    }
+
+    /// [`KernelPoll::on_call`], where it has the ring be asked first. `false`: it has not, or more is to be asked to know, and nothing was noted.
+    #[inline(always)]
+    fn goes_to_ring(&mut self, fd: c_int, ratio: Ratio) -> bool {
+        let goes = self.seen == (fd, fdtable::kernel_counts(fd).0) && !self.turns.would_be_due_beside_ring(ratio);
+        if goes {
+            self.turns.looked();
+        }
+        goes
     }
 
     /// A call looks at the ring, or found something there: whether the kernel's have waited long enough.
@@ -127,7 +137,77 @@ pub(crate) enum Received {
 ///
 /// # Errors
 /// As recvmsg(2).
+#[inline(always)]
 pub(crate) fn receive<'a>(
+    process: &'a Process,
+    guard: Guard<'a, Offload>,
+    now: Instant,
+    names: (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Received, Errno> {
+    match look_first(process, guard, now, names, into, flags, |datagram| datagram) {
+        First::Datagram(datagram) => Ok(Received::Ring(datagram, 0)),
+        First::Error(error) => Err(error),
+        First::Nothing(guard, id) => nothing_came(process, (guard, id), now, names, into, flags, kernel),
+        First::Other(guard) => receive_at_length(process, guard, now, names, into, flags, kernel),
+    }
+}
+
+/// What a look at the ring of a process that has one came to.
+pub(crate) enum First<'a, T> {
+    /// A datagram, and what was to be known of it.
+    Datagram(T),
+    Error(Errno),
+    /// Nothing is there: see [`nothing_came`].
+    Nothing(Guard<'a, Offload>, FlowId),
+    /// There is more to it than that: see [`receive_at_length`]. Nothing was done.
+    Other(Guard<'a, Offload>),
+}
+
+/// Flags that change nothing of it.
+const PLAIN_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+
+/// Nearly every receive: the socket has one flow, on the process's only ring, and it is not the kernel's turn to be asked. `tell` says what is to be known
+/// of the datagram.
+#[inline(always)]
+pub(crate) fn look_first<'a, T>(
+    process: &Process,
+    mut guard: Guard<'a, Offload>,
+    now: Instant,
+    (fd, key): (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    tell: impl FnOnce(Datagram) -> T,
+) -> First<'a, T> {
+    let offload = &mut *guard;
+    let is_plain = !offload.rings.are_locked() && !offload.is_heard() && flags & !PLAIN_FLAGS == 0;
+    if !is_plain || !offload.rings.first().callers.expects_caller() {
+        return First::Other(guard);
+    }
+    let id = match offload.sockets.find_mut(key) {
+        Some(socket) if !socket.has_several_flows() => match socket.kind {
+            Kind::Datagram(Some(id)) if socket.kernel_poll.goes_to_ring(fd, process.params.rx_udp_poll_os_ratio) => id,
+            _ => return First::Other(guard),
+        },
+        _ => return First::Other(guard),
+    };
+    let received = offload.rings.first_mut().ring.udp_recv_polling(now, id, into, tell);
+    offload.dispatch();
+    match received {
+        Ok(datagram) => First::Datagram(datagram),
+        Err(Error::WouldBlock) => First::Nothing(guard, id),
+        Err(error) => First::Error(error.into()),
+    }
+}
+
+/// [`receive`], whatever the socket is, and whoever is to be asked.
+///
+/// # Errors
+/// As recvmsg(2).
+#[inline(never)]
+pub(crate) fn receive_at_length<'a>(
     process: &'a Process,
     mut guard: Guard<'a, Offload>,
     now: Instant,
@@ -149,7 +229,7 @@ pub(crate) fn receive<'a>(
         let resume = offload.call_under_way(now);
         drop(guard);
         if blocking && flags & libc::MSG_ERRQUEUE == 0 {
-            return wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume));
+            return wait_to_receive(process, None, (fd, key), into, flags, kernel, (timeout, resume));
         }
         return from_kernel(fd, kernel, 0).map(Received::Kernel);
     };
@@ -190,6 +270,25 @@ pub(crate) fn receive<'a>(
             }
         }
     }
+    nothing_came(process, (guard, id), now, (fd, key), into, flags, kernel)
+}
+
+/// [`receive`], when the ring has nothing.
+///
+/// # Errors
+/// As recvmsg(2).
+#[inline(never)]
+pub(crate) fn nothing_came<'a>(
+    process: &'a Process,
+    (mut guard, id): (Guard<'a, Offload>, FlowId),
+    now: Instant,
+    (fd, key): (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Received, Errno> {
+    let ratio = process.params.rx_udp_poll_os_ratio;
+    let offload = &mut *guard;
     let resume = offload.call_under_way(now);
     let Some(socket) = offload.sockets.find(key) else { return Err(Errno(libc::EBADF)) };
     let waits = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
@@ -208,12 +307,55 @@ pub(crate) fn receive<'a>(
         drop(guard);
         return if ask { from_kernel(fd, kernel, libc::MSG_DONTWAIT).map(Received::Kernel) } else { Err(Errno(libc::EAGAIN)) };
     }
-    let ask = socket.kernel_poll.on_wait(ratio);
-    drop(guard);
-    if ask && let Some(received) = ask_kernel(fd, kernel) {
-        return received.map(Received::Kernel);
+    if socket.kernel_poll.on_wait(ratio) {
+        drop(guard);
+        if let Some(received) = ask_kernel(fd, kernel) {
+            return received.map(Received::Kernel);
+        }
+        return wait_to_receive(process, None, (fd, key), into, flags, kernel, (timeout, resume));
     }
-    wait_to_receive(process, fd, key, into, flags, kernel, (timeout, resume))
+    if offload.has_no_more_to_come(id) {
+        return Ok(Received::End);
+    }
+    wait_to_receive(process, Some((guard, now)), (fd, key), into, flags, kernel, (timeout, resume))
+}
+
+impl Offload {
+    /// A look of a call that waits. `None`: there is nothing.
+    fn receive_datagram(
+        &mut self,
+        now: Instant,
+        key: Key,
+        into: &mut [IoSliceMut<'_>],
+        flags: RecvFlags,
+    ) -> Option<Result<Received, Errno>> {
+        let Some(socket) = self.sockets.find(key) else { return Some(Err(Errno(libc::EBADF))) };
+        let mut id = match socket.kind {
+            Kind::Datagram(Some(id)) => id,
+            Kind::Datagram(None) | Kind::Kernel => return None,
+            _ => return Some(Err(Errno(libc::EBADF))),
+        };
+        let has_several = socket.has_several_flows();
+        let received = if !flags.is_empty() || has_several || self.is_heard() || self.rings.are_locked() {
+            self.poll_if_due(now);
+            if has_several {
+                id = self.turn(key).unwrap_or(id);
+            }
+            self.rings.of_mut(id).udp_recv(id, into, flags)
+        } else {
+            self.rings.first_mut().ring.udp_recv_polling(now, id, into, |datagram| datagram)
+        };
+        self.dispatch();
+        match received {
+            Err(Error::WouldBlock) => self.has_no_more_to_come(id).then_some(Ok(Received::End)),
+            result => Some(result.map(|datagram| Received::Ring(datagram, id.ring)).map_err(Errno::from)),
+        }
+    }
+
+    /// Linux's blocking call returns zero once the socket's reading end is shut; one that doesn't block says EAGAIN.
+    fn has_no_more_to_come(&self, id: FlowId) -> bool {
+        self.rings.of(id).readiness(id).contains(Readiness::RDHUP)
+    }
 }
 
 /// The kernel's answer, unless it has nothing.
@@ -249,13 +391,14 @@ pub(crate) fn wait_for_more(
     (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
     (timeout, begun): (Option<Duration>, Resume),
 ) -> Result<Received, Errno> {
-    wait_to_receive(process, fd, key, into, flags, kernel, (timeout, begun))
+    wait_to_receive(process, None, (fd, key), into, flags, kernel, (timeout, begun))
 }
 
-fn wait_to_receive(
-    process: &Process,
-    fd: c_int,
-    key: Key,
+/// `held`: the lock, by which nothing was found just now.
+fn wait_to_receive<'a>(
+    process: &'a Process,
+    mut held: Option<(Guard<'a, Offload>, Instant)>,
+    (fd, key): (c_int, Key),
     into: &mut [IoSliceMut<'_>],
     flags: c_int,
     kernel: &dyn Fn(c_int) -> isize,
@@ -275,28 +418,15 @@ fn wait_to_receive(
         restart: timeout.is_none(),
         callbacks: resume.may_stop(|| process.now(), deadline),
         since: resume.marks,
+        // (Who only peeks leaves it to be told of.)
+        polls: ring_flags.is_empty(),
     };
+    let mut check = |offload: &mut Offload, now| offload.receive_datagram(now, key, into, ring_flags);
     loop {
-        let waited = wait(process, &mut waiting, |offload, _| {
-            let Some(socket) = offload.sockets.find(key) else { return Some(Err(Errno(libc::EBADF))) };
-            let mut id = match socket.kind {
-                Kind::Datagram(Some(id)) => id,
-                Kind::Datagram(None) | Kind::Kernel => return None,
-                _ => return Some(Err(Errno(libc::EBADF))),
-            };
-            if socket.has_several_flows() {
-                id = offload.turn(key).unwrap_or(id);
-            }
-            match offload.rings.of_mut(id).udp_recv(id, into, ring_flags) {
-                // Linux's blocking call returns zero once the socket's reading end is shut; one that doesn't block says EAGAIN.
-                Err(Error::WouldBlock) if offload.rings.of(id).readiness(id).contains(Readiness::RDHUP) => Some(Ok(Received::End)),
-                Err(Error::WouldBlock) => None,
-                result => {
-                    offload.dispatch();
-                    Some(result.map(|datagram| Received::Ring(datagram, id.ring)).map_err(Errno::from))
-                }
-            }
-        });
+        let waited = match held.take() {
+            Some(held) => wait_on(process, held, &mut waiting, &mut check),
+            None => wait(process, &mut waiting, &mut check),
+        };
         errno::set(saved);
         match waited {
             Waited::Ready(result) => return result,

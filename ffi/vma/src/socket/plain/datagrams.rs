@@ -122,7 +122,8 @@ pub(in crate::socket) fn send<'a>(
     if Family::of(to) != known.flow_family || to.is_ipv6() && vectors::total(data) > V6_MAX {
         return None;
     }
-    let sending = known.ways.find(to).filter(|way| way.holds(process.rendezvous_of(flow), now))?.sending();
+    let (to, way) = known.ways.find(&to)?;
+    let sending = Some(way).filter(|way| way.holds(process.rendezvous_of(flow), now))?.sending();
     // (What is too long for its route is the kernel's.)
     let Sending { source, hop, .. } = Some(sending).filter(|sending| sending.carries(data, to))?;
     let result = own.ring.udp_try_send(now, flow, data, source, Some((to, hop)));
