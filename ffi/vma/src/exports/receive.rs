@@ -110,6 +110,25 @@ pub(super) fn receive_any(
     receive_locked(process, guard, now, (fd, key), &mut [into], (flags, kernel)).map(|got| got.count(flags))
 }
 
+/// What a receive of [`receive_datagram`] took.
+pub(super) enum TakenOne<T> {
+    /// So many bytes of a datagram of the ring's, and what was to be known of it.
+    Ring(usize, T),
+    /// Whatever the kernel put into the program's structures.
+    Kernel(usize),
+    /// Nothing: the reading end is shut.
+    End,
+}
+
+impl<T> TakenOne<T> {
+    pub(super) const fn count(&self) -> usize {
+        match self {
+            Self::Ring(count, _) | Self::Kernel(count) => *count,
+            Self::End => 0,
+        }
+    }
+}
+
 /// A datagram, of which `tell` says what is to be known, beside how many bytes were received.
 ///
 /// # Errors
@@ -123,9 +142,9 @@ pub(super) fn receive_datagram<T>(
     mut into: IoSliceMut<'_>,
     (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
     mut tell: impl FnMut(&Datagram, u16) -> T,
-) -> Result<(usize, Option<T>), Errno> {
+) -> Result<TakenOne<T>, Errno> {
     let into = core::slice::from_mut(&mut into);
-    let mut told = |datagram: Datagram, ring| (datagram.copied, Some(tell(&datagram, ring)));
+    let mut told = |datagram: Datagram, ring| TakenOne::Ring(datagram.copied, tell(&datagram, ring));
     let received = match datagram::look_first(process, guard, now, names, into, flags, |datagram| told(datagram, 0)) {
         First::Datagram(received) => return Ok(received),
         First::Error(error) => return Err(error),
@@ -134,8 +153,8 @@ pub(super) fn receive_datagram<T>(
     };
     Ok(match received? {
         Received::Ring(datagram, ring) => told(datagram, ring),
-        Received::Kernel(count) => (count, None),
-        Received::End => (0, None),
+        Received::Kernel(count) => TakenOne::Kernel(count),
+        Received::End => TakenOne::End,
     })
 }
 
@@ -571,8 +590,8 @@ unsafe fn recvfrom_once(
     }
 }
 
-/// A stream names nobody, where it was asked who sent (move_addr_to_user).
-unsafe fn name_nobody(len: *mut socklen_t) -> Result<(), Errno> {
+/// What has no more to come, or a stream, names nobody, where it was asked who sent (move_addr_to_user).
+pub(super) unsafe fn name_nobody(len: *mut socklen_t) -> Result<(), Errno> {
     if is_nowhere(len) {
         return Err(Errno(libc::EFAULT));
     }

@@ -13,6 +13,7 @@ use ringway_preload::vectors::{readable, writable};
 use ringway_stack::Instant;
 use ringway_stack::ring::Datagram;
 
+use super::receive::TakenOne;
 use super::{receive as long_receive, send as long_send};
 use crate::cancel;
 use crate::errno::{Errno, is_nowhere};
@@ -68,7 +69,7 @@ pub(super) unsafe fn receive(
                 Some(Kind::Datagram(_)) => {
                     let received =
                         long_receive::receive_datagram(process, guard, now, (fd, found.key), into, (flags, &{ kernel }), |_, _| ());
-                    received.map(|(count, _)| count)
+                    received.map(|taken| taken.count())
                 }
                 _ => long_receive::receive_any(process, guard, now, (fd, found.key), into, (flags, &{ kernel })),
             }
@@ -120,9 +121,14 @@ pub(super) unsafe fn receive_from(
             if let Some((sender, ring)) = of_one_link {
                 let raw = Raw::of_sender(sender, family, || interfaces::link_of(ring));
                 // SAFETY: the caller's promise.
-                return Some(unsafe { raw.write(from, from_len) }.and_then(|()| received.map(|(count, _)| count)));
+                return Some(unsafe { raw.write(from, from_len) }.and_then(|()| received.map(|taken| taken.count())));
             }
-            Some(received.and_then(|(count, told)| told.unwrap_or(Ok(())).map(|()| count)))
+            Some(received.and_then(|taken| match taken {
+                TakenOne::Ring(count, told) => told.map(|()| count),
+                // SAFETY: the caller's promise.
+                TakenOne::End if !from.is_null() => unsafe { long_receive::name_nobody(from_len) }.map(|()| 0),
+                taken => Ok(taken.count()),
+            }))
         })
     });
     ended(fd, Way::Rx, received?)
