@@ -133,6 +133,7 @@ const FAILED_ONCE: &[&str] = &[
     "220115544/reordering+rx_exhausted/8/bulk+shared",
     // A sharer gave way to the other, which heard what it had asked before after hanging up, and waited for it for ever.
     "200406250/burst_loss+pause+neighbour/0/half-close+meeting+shared",
+    "220564205/loss+duplication/10/request+churn+abort+multicast+slow+stranger+shared/ipv6",
 ];
 
 #[test]

@@ -13,6 +13,7 @@ mod means;
 mod open;
 mod poll;
 pub(crate) mod receive;
+mod recvfrom;
 mod rights;
 mod select;
 mod send;

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::io::IoSliceMut;
 use std::net::IpAddr;
 
-use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{iovec, mmsghdr, msghdr, size_t, ssize_t, timespec};
 use ringway_preload::control::Control;
 use ringway_preload::messages;
 use ringway_preload::timeout::from_timespec;
@@ -15,6 +15,7 @@ use ringway_stack::device::Protocol;
 use ringway_stack::ring::Datagram;
 
 use super::control::put_times;
+use super::recvfrom::sender;
 use super::send::MSG_CMSG_COMPAT;
 use super::short;
 use crate::cancel::Masked;
@@ -28,14 +29,13 @@ use crate::lock::Guard;
 use crate::process::{Offload, Process, process, process_or_init};
 use crate::real;
 use crate::slab::Key;
-use crate::socket::address::Raw;
-use crate::socket::datagram::{self, First, Received};
+use crate::socket::datagram::{self, Received};
 use crate::socket::options::{SO_RXQ_OVFL, TCP_INQ};
 use crate::socket::plain::{self, Came, Taken};
 use crate::socket::{Ancillary, Family, Kind, Socket, lifecycle, special, stream, vectors};
 
 /// What was received, and on what.
-enum Got {
+pub(super) enum Got {
     /// Bytes of a stream.
     Stream(usize),
     /// The same, of one that is to tell nothing of them.
@@ -50,7 +50,13 @@ enum Got {
 
 /// Receives on a socket of ours, and counts how that ends; `kernel` receives from the kernel, with extra flags.
 #[inline(never)]
-fn receive_on(fd: c_int, found: Found, into: &mut [IoSliceMut<'_>], flags: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
+pub(super) fn receive_on(
+    fd: c_int,
+    found: Found,
+    into: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    kernel: &dyn Fn(c_int) -> isize,
+) -> Result<Got, Errno> {
     receive_here(fd, found, into, flags, kernel)
 }
 
@@ -108,54 +114,6 @@ pub(super) fn receive_any(
     (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
 ) -> Result<usize, Errno> {
     receive_locked(process, guard, now, (fd, key), &mut [into], (flags, kernel)).map(|got| got.count(flags))
-}
-
-/// What a receive of [`receive_datagram`] took.
-pub(super) enum TakenOne<T> {
-    /// So many bytes of a datagram of the ring's, and what was to be known of it.
-    Ring(usize, T),
-    /// Whatever the kernel put into the program's structures.
-    Kernel(usize),
-    /// Nothing: the reading end is shut.
-    End,
-}
-
-impl<T> TakenOne<T> {
-    pub(super) const fn count(&self) -> usize {
-        match self {
-            Self::Ring(count, _) | Self::Kernel(count) => *count,
-            Self::End => 0,
-        }
-    }
-}
-
-/// A datagram, of which `tell` says what is to be known, beside how many bytes were received.
-///
-/// # Errors
-/// As recv(2).
-#[inline(always)]
-pub(super) fn receive_datagram<T>(
-    process: &Process,
-    guard: Guard<'_, Offload>,
-    now: Instant,
-    names: (c_int, Key),
-    mut into: IoSliceMut<'_>,
-    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
-    mut tell: impl FnMut(&Datagram, u16) -> T,
-) -> Result<TakenOne<T>, Errno> {
-    let into = core::slice::from_mut(&mut into);
-    let mut told = |datagram: Datagram, ring| TakenOne::Ring(datagram.copied, tell(&datagram, ring));
-    let received = match datagram::look_first(process, guard, now, names, into, flags, |datagram| told(datagram, 0)) {
-        First::Datagram(received) => return Ok(received),
-        First::Error(error) => return Err(error),
-        First::Nothing(guard, id) => datagram::nothing_came(process, (guard, id), now, names, into, flags, kernel),
-        First::Other(guard) => datagram::receive_at_length(process, guard, now, names, into, flags, kernel),
-    };
-    Ok(match received? {
-        Received::Ring(datagram, ring) => told(datagram, ring),
-        Received::Kernel(count) => TakenOne::Kernel(count),
-        Received::End => TakenOne::End,
-    })
 }
 
 /// The same, under the process's lock.
@@ -362,7 +320,7 @@ fn by_kernel(fd: c_int, kernel: &dyn Fn(c_int) -> isize) -> Result<Got, Errno> {
 
 impl Got {
     /// The call's return value: recv(2) tells a datagram's real length if asked by MSG_TRUNC.
-    fn count(&self, flags: c_int) -> usize {
+    pub(super) fn count(&self, flags: c_int) -> usize {
         match self {
             Self::Stream(count) | Self::Plain(count) | Self::Kernel(count) | Self::KernelOfTwo(count) => *count,
             Self::Datagram(datagram, ..) if flags & libc::MSG_TRUNC != 0 => datagram.len,
@@ -373,7 +331,7 @@ impl Got {
 
 /// Looks up who is to receive. `Err` is the kernel's own result.
 #[inline(always)]
-fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
+pub(super) fn ours(fd: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> Result<Found, isize> {
     match fdtable::lookup_socket(fd, flags) {
         Ok(found) => Ok(found),
         Err(Entry::Kernel(_)) => {
@@ -483,7 +441,7 @@ fn discard(fd: c_int, found: Found, len: usize, flags: c_int, kernel: &dyn Fn(c_
 }
 
 /// The buffer as a slice.
-fn writable<'a>(buffer: *mut c_void, len: size_t) -> Result<IoSliceMut<'a>, Errno> {
+pub(super) fn writable<'a>(buffer: *mut c_void, len: size_t) -> Result<IoSliceMut<'a>, Errno> {
     // SAFETY: the program promised `len` writable bytes to the call that leads here.
     unsafe { vectors::writable(buffer, len) }
 }
@@ -520,88 +478,6 @@ unsafe fn readv_once(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t 
             })
         }))
     )
-}
-
-/// recvfrom(2).
-#[inline(always)]
-pub(super) unsafe fn recvfrom(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    flags: c_int,
-    from: *mut sockaddr,
-    from_len: *mut socklen_t,
-) -> ssize_t {
-    let kernel = move |extra| {
-        // SAFETY: the program's promise to recvfrom(2).
-        unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) }
-    };
-    // SAFETY: as above.
-    match unsafe { short::receive_from(fd, buffer, len, flags, (from, from_len), kernel) } {
-        Some(Ok(count)) => count.cast_signed(),
-        // SAFETY: as above.
-        other => unsafe { recvfrom_at_length(fd, buffer, len, flags, (from, from_len), other.and_then(Result::err)) },
-    }
-}
-
-/// The same. `failed`: it went the short way, and so it ended.
-#[inline(never)]
-unsafe fn recvfrom_at_length(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    flags: c_int,
-    (from, from_len): (*mut sockaddr, *mut socklen_t),
-    mut failed: Option<Errno>,
-) -> ssize_t {
-    crate::receiving_point!(match failed.take() {
-        Some(error) => to_ssize(Err(error)),
-        // SAFETY: the program's promise.
-        None => unsafe { recvfrom_once(fd, buffer, len, flags, (from, from_len)) },
-    })
-}
-
-#[inline(always)]
-unsafe fn recvfrom_once(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    flags: c_int,
-    (from, from_len): (*mut sockaddr, *mut socklen_t),
-) -> ssize_t {
-    // SAFETY: the program's promise to recvfrom(2).
-    let kernel = |extra| unsafe { real::recvfrom(fd, buffer, len, flags | extra, from, from_len) };
-    match ours(fd, flags, || kernel(0)) {
-        Err(result) => result,
-        Ok(found) => crate::bare_boundary!(-1, {
-            let received = writable(buffer, len).and_then(|slice| {
-                let got = receive_on(fd, found, &mut [slice], flags, &kernel)?;
-                match got {
-                    // SAFETY: the program's promise to recvfrom(2).
-                    Got::Datagram(datagram, family, _, ring) => unsafe { sender(&datagram, family, ring).write(from, from_len)? },
-                    // SAFETY: as above.
-                    Got::Stream(_) if !from.is_null() => unsafe { name_nobody(from_len)? },
-                    _ => {}
-                }
-                Ok(got.count(flags))
-            });
-            to_ssize(received)
-        }),
-    }
-}
-
-/// What has no more to come, or a stream, names nobody, where it was asked who sent (move_addr_to_user).
-pub(super) unsafe fn name_nobody(len: *mut socklen_t) -> Result<(), Errno> {
-    if is_nowhere(len) {
-        return Err(Errno(libc::EFAULT));
-    }
-    // SAFETY: the caller's promise.
-    if i32::try_from(unsafe { len.read() }).is_err() {
-        return Err(Errno(libc::EINVAL));
-    }
-    // SAFETY: as above.
-    unsafe { len.write(0) };
-    Ok(())
 }
 
 /// recvmsg(2).
@@ -742,11 +618,6 @@ unsafe fn receive_completion(key: Key, message: *mut msghdr, flags: c_int) -> Op
     control.put(level, kind, &bytes[..16 + offender]);
     control.finish();
     Some(Ok(0))
-}
-
-/// Who sent a datagram that came by that ring.
-fn sender(datagram: &Datagram, family: Family, ring: u16) -> Raw {
-    Raw::of_sender(datagram.from, family, || interfaces::link_of(ring))
 }
 
 fn got_count(datagram: &Datagram, flags: c_int) -> usize {

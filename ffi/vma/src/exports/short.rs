@@ -6,27 +6,23 @@
 //! way, in functions of its own.
 
 use core::ffi::{c_int, c_void};
-use std::net::SocketAddr;
 
-use libc::{size_t, sockaddr, socklen_t};
+use libc::size_t;
 use ringway_preload::vectors::{readable, writable};
 use ringway_stack::Instant;
-use ringway_stack::ring::Datagram;
 
-use super::receive::TakenOne;
+use super::recvfrom::receive_datagram;
 use super::{receive as long_receive, send as long_send};
 use crate::cancel;
 use crate::errno::{Errno, is_nowhere};
 use crate::extra::rings::Direction;
 use crate::fd_counters::{self, Way};
 use crate::fdtable::{self, Found};
-use crate::interfaces;
 use crate::process::{Process, process};
-use crate::socket::address::Raw;
-use crate::socket::{Kind, Socket, cork, datagram, plain, stream};
+use crate::socket::{Kind, cork, datagram, plain, stream};
 
 /// Flags that change nothing of it.
-const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+pub(super) const RECEIVE_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
 const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
 /// recv(2), or read(2), which `kernel` asks of the kernel, with extra flags. `None`: it goes the long way.
@@ -67,8 +63,7 @@ pub(super) unsafe fn receive(
                     stream::receive_some(process, guard, now, found.key, id, &mut [into], flags)
                 }
                 Some(Kind::Datagram(_)) => {
-                    let received =
-                        long_receive::receive_datagram(process, guard, now, (fd, found.key), into, (flags, &{ kernel }), |_, _| ());
+                    let received = receive_datagram(process, guard, now, (fd, found.key), into, (flags, &{ kernel }), |_, _| ());
                     received.map(|taken| taken.count())
                 }
                 _ => long_receive::receive_any(process, guard, now, (fd, found.key), into, (flags, &{ kernel })),
@@ -76,62 +71,6 @@ pub(super) unsafe fn receive(
         })
     });
     ended(fd, Way::Rx, received)
-}
-
-/// recvfrom(2) of a datagram, in a process that has one ring. `None`: it goes the long way.
-///
-/// # Safety
-/// As recvfrom(2).
-#[inline(always)]
-pub(super) unsafe fn receive_from(
-    fd: c_int,
-    buffer: *mut c_void,
-    len: size_t,
-    flags: c_int,
-    (from, from_len): (*mut sockaddr, *mut socklen_t),
-    kernel: impl Fn(c_int) -> isize + Copy,
-) -> Option<Result<usize, Errno>> {
-    if flags & !RECEIVE_FLAGS != 0 || is_nothing(buffer, len) {
-        return None;
-    }
-    let (process, found, now) = find(fd)?;
-    if process.has_several_rings() {
-        return None;
-    }
-    let received = crate::bare_boundary!(Some(Err(Errno(libc::EIO))), {
-        // SAFETY: the caller's promise.
-        unsafe { writable(buffer, len) }.ok().and_then(|into| {
-            let guard = process.lock();
-            let family = match guard.sockets.find(found.key) {
-                Some(Socket { kind: Kind::Datagram(_), family, .. }) if !guard.extra_rings.migrate[Direction::Rx as usize] => *family,
-                _ => return None,
-            };
-            // (What an address of one link belongs to is known to nobody who has the lock.)
-            let mut of_one_link = None;
-            let tell = |datagram: &Datagram, ring| match datagram.from {
-                _ if from.is_null() => Ok(()),
-                SocketAddr::V6(sender) if sender.ip().is_unicast_link_local() => {
-                    of_one_link = Some((datagram.from, ring));
-                    Ok(())
-                }
-                // SAFETY: the caller's promise.
-                sender => unsafe { Raw::new(sender, family).write(from, from_len) },
-            };
-            let received = long_receive::receive_datagram(process, guard, now, (fd, found.key), into, (flags, &{ kernel }), tell);
-            if let Some((sender, ring)) = of_one_link {
-                let raw = Raw::of_sender(sender, family, || interfaces::link_of(ring));
-                // SAFETY: the caller's promise.
-                return Some(unsafe { raw.write(from, from_len) }.and_then(|()| received.map(|taken| taken.count())));
-            }
-            Some(received.and_then(|taken| match taken {
-                TakenOne::Ring(count, told) => told.map(|()| count),
-                // SAFETY: the caller's promise.
-                TakenOne::End if !from.is_null() => unsafe { long_receive::name_nobody(from_len) }.map(|()| 0),
-                taken => Ok(taken.count()),
-            }))
-        })
-    });
-    ended(fd, Way::Rx, received?)
 }
 
 /// send(2), or write(2), which `kernel` asks of the kernel. `None`: it goes the long way.
@@ -179,13 +118,13 @@ pub(super) unsafe fn send(
 
 /// Whether there is nothing to be received into, or sent.
 #[inline(always)]
-fn is_nothing<T>(buffer: *const T, len: size_t) -> bool {
+pub(super) fn is_nothing<T>(buffer: *const T, len: size_t) -> bool {
     len == 0 || is_nowhere(buffer)
 }
 
 /// The process, the socket that a number names for certain, and the time. `None`: there may be more to it.
 #[inline(always)]
-fn find(fd: c_int) -> Option<(&'static Process, Found, Instant)> {
+pub(super) fn find(fd: c_int) -> Option<(&'static Process, Found, Instant)> {
     if cancel::is_in_use() {
         return None;
     }
@@ -197,7 +136,7 @@ fn find(fd: c_int) -> Option<(&'static Process, Found, Instant)> {
 
 /// Counts how it ended. What has moved to the kernel meanwhile begins anew.
 #[inline(always)]
-fn ended(fd: c_int, way: Way, result: Result<usize, Errno>) -> Option<Result<usize, Errno>> {
+pub(super) fn ended(fd: c_int, way: Way, result: Result<usize, Errno>) -> Option<Result<usize, Errno>> {
     match result {
         Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => return None,
         Err(error) => fd_counters::ended(fd, way, Some(error.0)),

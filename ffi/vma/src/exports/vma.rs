@@ -4,7 +4,7 @@ use ringway_preload::types::*;
 use ringway_preload::{Intercept, Means, Timeout};
 
 use super::signal::{self, mask::without_faults};
-use super::{Vma, clone, epoll, exec, fd, file, means, open, poll, receive, select, send, socket, splice, stdio};
+use super::{Vma, clone, epoll, exec, fd, file, means, open, poll, receive, recvfrom, select, send, socket, splice, stdio};
 use crate::fdtable::{self, Entry};
 use crate::mux::thread;
 use crate::mux::wait::leave_wait;
@@ -114,7 +114,7 @@ impl Intercept for Vma {
         from_len: *mut socklen_t,
     ) -> ssize_t {
         // SAFETY: the caller's promise.
-        unsafe { receive::recvfrom(fd, buffer, len, flags, from, from_len) }
+        unsafe { recvfrom::recvfrom(fd, buffer, len, flags, from, from_len) }
     }
 
     #[inline(always)]

@@ -130,7 +130,10 @@ impl Sharer {
         let ours = cx.ring.end_silently(cx.now, self.local, self.remote);
         self.left = true;
         let Some(ours) = ours.ok().filter(|ours| !ours.is_broken()) else {
-            // It failed meanwhile, or ended by a reset.
+            // It failed meanwhile, or ended by a reset. (Or it is over, and a request from long ago has its addresses: then it is there still.)
+            if let Some(conversation) = self.conversation.as_ref().filter(|c| !c.ended() && cx.ring.info(c.socket()).is_some()) {
+                cx.ring.close(cx.now, conversation.socket(), true);
+            }
             self.post(Letter::HungUp(dialogue));
             return self.break_off();
         };
