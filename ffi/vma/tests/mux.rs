@@ -84,6 +84,13 @@ fn busy() {
     assert!(report.ring.rx_packets > 0, "nothing went through the ring: {report:?}");
 }
 
+/// Nor may a thread that spins on what is on no ring leave the ring alone, for others rely on it.
+#[test]
+fn unpublished() {
+    let report = same_with("unpublished", &[("VMA_PROGRESS_ENGINE_INTERVAL", "100000"), ("VMA_RX_POLL", "-1")]);
+    assert!(report.ring.rx_packets > 0, "nothing went through the ring: {report:?}");
+}
+
 /// The progress thread, by its parameters, a thousand times a second, takes no lock of threads that look at their rings themselves: nor of a process's only ring,
 /// nor where each thread has its own.
 #[test]

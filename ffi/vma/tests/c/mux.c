@@ -914,6 +914,39 @@ static void undisturbed_two(void) {
     printf("done\n");
 }
 
+static void *wait_on_what_is_on_no_ring(void *unused) {
+    char byte;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    (void)unused;
+    recv(fd, &byte, 1, 0);
+    return NULL;
+}
+
+/* A thread that waits on a socket that is on no ring is the only one that looks: who connects meanwhile is answered. */
+static void unpublished(void) {
+    struct sockaddr_in where = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t len = sizeof where;
+    pthread_t thread;
+    int told[2], status;
+    CHECK(pipe(told) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct timeval patience = { .tv_sec = 5 };
+        CHECK(read(told[0], &where, sizeof where) == sizeof where);
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        _exit(connect(fd, (struct sockaddr *)&where, sizeof where) != 0);
+    }
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(l, (struct sockaddr *)&where, sizeof where) == 0 && listen(l, 1) == 0);
+    CHECK(getsockname(l, (struct sockaddr *)&where, &len) == 0);
+    CHECK(pthread_create(&thread, NULL, wait_on_what_is_on_no_ring, NULL) == 0);
+    usleep(300000);
+    CHECK(write(told[1], &where, sizeof where) == sizeof where);
+    CHECK(waitpid(child, &status, 0) == child);
+    printf("connected: %d\n", WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void beside(void) {
     int s[2][2], p[2][2], ep[2];
     for (int i = 0; i < 2; i++) {
@@ -985,6 +1018,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "added", added }, { "first", first }, { "interrupted", interrupted }, { "idle", idle }, { "renamed", renamed }, { "busy", busy }, { "again", again },
     { "burst", burst }, { "one_core", one_core }, { "elsewhere", elsewhere }, { "rushing", rushing }, { "beside", beside }, { "deeply", deeply },
     { "undisturbed", undisturbed }, { "undisturbed_two", undisturbed_two },
+    { "unpublished", unpublished },
 };
 
 int main(int argc, char **argv) {

@@ -332,7 +332,11 @@ impl Offload {
         let Some(socket) = self.sockets.find(key) else { return Some(Err(Errno(libc::EBADF))) };
         let mut id = match socket.kind {
             Kind::Datagram(Some(id)) => id,
-            Kind::Datagram(None) | Kind::Kernel => return None,
+            Kind::Datagram(None) | Kind::Kernel => {
+                // (Nobody polls for the check, and others rely on who looks: see [`Waiting::polls`].)
+                self.poll_if_due(now);
+                return None;
+            }
             _ => return Some(Err(Errno(libc::EBADF))),
         };
         let has_several = socket.has_several_flows();
