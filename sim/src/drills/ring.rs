@@ -10,6 +10,7 @@ mod frames;
 mod groups;
 mod host;
 mod ipv6;
+mod kept;
 mod listeners;
 mod moves;
 mod names;
@@ -83,6 +84,8 @@ pub(super) const LATER: &[Drill] = &[
     ("who listens to groups of IPv6", listeners::reports),
     ("questions about groups of IPv6", listeners::questions),
     ("members of groups that want some sources", listeners::sources),
+    ("a connection whose rate its ring keeps", kept::kept),
+    ("what a rate holds back, and what it does not", kept::beside),
 ];
 
 type Host<'b> = host::Host<'b>;

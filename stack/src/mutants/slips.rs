@@ -88,6 +88,16 @@ macro_rules! with_slips {
             DatagramsUnpaced,
             /// A socket's rate is that of the next one in its place.
             FlowRateOutlivesFlow,
+            /// A connection whose rate the ring keeps keeps none (SO_MAX_PACING_RATE, socket(7)).
+            RateNotKept,
+            /// A connection that waited for its rate is not sent for when its turn has come.
+            RateTurnForgotten,
+            /// Who sleeps until the next deadline misses the turns of connections with rates.
+            RateDeadlineMissed,
+            /// What a rate holds back holds back acknowledgments, too (RFC 9293 s3.8.6.3: within half a second).
+            RateHoldsAcknowledgments,
+            /// What was sent has no timer while a rate holds back the rest (RFC 6298 s5.1).
+            RateHoldsTimers,
             /// A segment that lies in more buffers than the device gathers counts as a full one where the congestion window is small (RFC 5681 s3.1).
             CwndCountsWhatIsNotGathered,
             $($others)*

@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 
 use super::Ring;
 use super::demux::FlowKey;
-use super::rates::{self, rate_error};
 use super::slots::{Flow, Silent, Stream};
 use super::steering::Holder;
 use super::stream::unnote;
@@ -316,21 +315,20 @@ impl<Q: Queues> Ring<Q> {
         if !self.slots.has_room() {
             return Err((Error::NoBuffers, handover));
         }
-        let flow = rates::tag(self.slots.next_index());
-        if let Some(rate) = handover.rate
-            && let Err(error) = self.queues.set_rate(flow, rate)
-        {
-            return Err((rate_error(error), handover));
-        }
+        let index = self.slots.next_index();
+        let rate = match handover.rate.map(|rate| self.keeper_of(index, rate, true).map(|keeper| (rate, keeper))).transpose() {
+            Ok(rate) => rate,
+            Err(error) => return Err((error, handover)),
+        };
         let attached = match (!is_over).then(|| self.steer_adopted(&mut handover.carried.rule, local, remote)).transpose() {
             Ok(attached) => attached,
             Err(error) => {
-                let lifted = handover.rate.map(|_| self.queues.set_rate(flow, Pacing::UNLIMITED));
+                let lifted = handover.rate.map(|_| self.keeper_of(index, Pacing::UNLIMITED, true));
                 debug_assert!(lifted.is_none_or(|lifted| lifted.is_ok()), "a rate that was set can be lifted");
                 return Err((rule_error(error), handover));
             }
         };
-        let Handover { mut stream, mut carried, rate } = handover;
+        let Handover { mut stream, mut carried, .. } = handover;
         stream.is_paced = rate.is_some();
         if let Some(attached) = &attached {
             carried.rule = None;
@@ -340,8 +338,8 @@ impl<Q: Queues> Ring<Q> {
         stream.connection.share_profile(&mut self.slots.profiles);
         let (readiness, used) = (stream.connection.readiness(), stream.connection.sent_up_to());
         let id = self.slots.insert(Flow::Stream(stream)).expect("there was room");
-        if let Some(rate) = rate {
-            self.rates.insert(id.index, rate);
+        if let Some((rate, keeper)) = rate {
+            self.rates.insert(id.index, rate, keeper);
         }
         if let Some(attached) = attached {
             self.hold(attached, Holder::Flow(id.index), None);

@@ -257,6 +257,9 @@ impl<Q: Queues> Ring<Q> {
         if self.groups.next_deadline().is_some_and(|at| at <= now) {
             self.report_groups(now);
         }
+        if self.rates.is_due(now) {
+            done += self.send_in_turn(now);
+        }
         if !self.dirty.is_empty() {
             self.transmit_dirty(now);
         }
@@ -306,6 +309,7 @@ impl<Q: Queues> Ring<Q> {
             || self.wheel.is_due(now)
             || self.retry_at.is_some_and(|at| at <= now)
             || self.groups.next_deadline().is_some_and(|at| at <= now)
+            || self.rates.is_due(now)
             || (!self.output.caps.point_to_point && self.neighbours.next_deadline().is_some_and(|at| at <= now))
     }
 
@@ -314,7 +318,8 @@ impl<Q: Queues> Ring<Q> {
         let sooner = |a: Option<Instant>, b: Option<Instant>| if b.is_some_and(|b| a.is_none_or(|a| b < a)) { b } else { a };
         let groups = self.groups.next_deadline().filter(|_| !self.config.is(Mutant::GroupsDeadlineMissed));
         let neighbours = self.neighbours.next_deadline().filter(|_| !self.config.is(Mutant::NeighbourDeadlineMissed));
-        let neighbours = sooner(neighbours, groups);
+        let turns = self.rates.next_turn().filter(|_| !self.config.is(Mutant::RateDeadlineMissed));
+        let neighbours = sooner(sooner(neighbours, groups), turns);
         sooner(sooner(self.wheel.next(), self.retry_at), neighbours)
     }
 

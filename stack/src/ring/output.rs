@@ -120,6 +120,12 @@ impl Output {
         self.caps.mtu.min(usize::from(u16::MAX)) - ip::header_len(dst) - header_len
     }
 
+    /// The bytes of a segment's frames on their way to `dst`, from the Ethernet header on; of each, if the device cuts it.
+    pub(super) fn wire_len<T>(&self, dst: IpAddr, segment: &Segment<'_, T>) -> usize {
+        let frames = segment.cut.map_or(1, |mss| segment.payload_len.div_ceil(usize::from(mss)));
+        segment.payload_len + frames * (self.link_len + ip::header_len(dst) + segment.header.header_len())
+    }
+
     /// The TCP payload of the longest segment that the device cuts, below all headers there may be; zero: it cuts none.
     pub(super) fn tso_payload_max(&self, dst: IpAddr) -> usize {
         const TCP_LEN_MAX: usize = 60;

@@ -12,7 +12,7 @@ use super::arp::resolve;
 use super::demux::FlowKey;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
-use super::rates;
+use super::rates::{self, Meter, Rates};
 use super::slots::{Flow, STALL_MAX, STALL_MIN, Silent, Stream};
 use super::steering::Holder;
 use super::types::{FlowId, NextHop};
@@ -305,18 +305,16 @@ impl<Q: Queues> Ring<Q> {
 
     #[inline(never)]
     fn transmit_now(&mut self, now: Instant, index: u32) -> bool {
-        let Self { slots, queues, output, neighbours, .. } = self;
+        let Self { slots, queues, output, neighbours, rates, .. } = self;
         let Some(stream) = slots.live_at(index) else { return false };
         if stream.connection.wants_transmit() {
             match next_hop_mac(now, stream, neighbours, output, queues) {
                 Some(mac) => {
-                    if stream.is_paced {
-                        output.set_flow(rates::tag(index));
-                    }
-                    let gone = emit(now, stream, mac, output, queues);
-                    if stream.is_paced {
-                        output.set_flow(0);
-                    }
+                    let gone = if stream.is_paced {
+                        emit_paced(now, (index, stream), mac, output, queues, rates)
+                    } else {
+                        emit(now, stream, mac, output, queues)
+                    };
                     if let Some(Gone { lost, was_nowhere }) = gone {
                         mark!(self, PeerGone);
                         let is_finished = !was_nowhere && queues.left_finished(mac, &stream.five_tuple());
@@ -325,6 +323,8 @@ impl<Q: Queues> Ring<Q> {
                             // The peer's host would answer them by a reset.
                             stream.connection.peer_gone();
                         }
+                    } else if stream.is_paced && rates.awaits_turn(index) {
+                        // (Its turn wakes it.)
                     } else if stream.connection.wants_transmit() && !stream.stalled {
                         stream.stalled = true;
                         self.stall(now, index);
@@ -684,7 +684,7 @@ struct Gone {
 /// Sends until the connection has nothing more, or the device takes nothing more, or the peer is gone.
 #[inline(always)]
 fn emit<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<Gone> {
-    let Some((predicted, slice)) = stream.connection.predict(now) else { return emit_at_length(now, stream, mac, output, queues) };
+    let Some((predicted, slice)) = stream.connection.predict(now) else { return emit_at_length(now, stream, mac, output, queues, None) };
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
     let sent = output.tcp(queues, &to, &predicted.segment(&[slice]));
@@ -692,22 +692,63 @@ fn emit<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &
     matches!(sent, Err(SendError::NoPeer)).then_some(Gone { lost: predicted.len, was_nowhere: false })
 }
 
-/// As [`emit`], whatever there is to send.
+/// As [`emit`], of a connection that has a rate of its own.
+#[cold]
 #[inline(never)]
-fn emit_at_length<Q: Queues>(now: Instant, stream: &mut Stream<Q>, mac: MacAddr, output: &mut Output, queues: &mut Q) -> Option<Gone> {
+fn emit_paced<Q: Queues>(
+    now: Instant,
+    (index, stream): (u32, &mut Stream<Q>),
+    mac: MacAddr,
+    output: &mut Output,
+    queues: &mut Q,
+    rates: &mut Rates,
+) -> Option<Gone> {
+    if let Some(meter) = rates.meter(index) {
+        return emit_at_length(now, stream, mac, output, queues, Some(meter));
+    }
+    output.set_flow(rates::tag(index));
+    let gone = emit_at_length(now, stream, mac, output, queues, None);
+    output.set_flow(0);
+    gone
+}
+
+/// As [`emit`], whatever there is to send, and as fast as its meter lets it, if it has one.
+#[inline(never)]
+fn emit_at_length<Q: Queues>(
+    now: Instant,
+    stream: &mut Stream<Q>,
+    mac: MacAddr,
+    output: &mut Output,
+    queues: &mut Q,
+    mut meter: Option<&mut Meter>,
+) -> Option<Gone> {
     let (ttl, tos) = (stream.connection.config().ttl, stream.connection.config().tos);
     let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl, tos };
     let mut lost = None;
     // (A peer that is gone is sent again, as far as the connection knows, what went astray before.)
     let was_nowhere = stream.connection.is_nowhere();
     let before = stream.connection.counters().resent();
-    stream.connection.poll_at_length(now, &mut |segment| {
-        let sent = output.tcp(queues, &to, segment);
+    let is_metered = meter.is_some();
+    let mut send = |segment: &tcp::Segment<'_, Q::Tx>| {
+        let sent = match meter.as_deref_mut().filter(|_| segment.payload_len > 0) {
+            None => output.tcp(queues, &to, segment),
+            Some(meter) => {
+                let bytes = output.wire_len(to.dst, segment);
+                if !meter.admits(now, bytes, output.mutation) {
+                    return Err(SendError::Full);
+                }
+                output.tcp(queues, &to, segment).inspect(|()| meter.sent(now, bytes))
+            }
+        };
         if sent == Err(SendError::NoPeer) {
             lost = Some(lost.unwrap_or(0) + segment.payload_len);
         }
         sent
-    });
+    };
+    stream.connection.poll_at_length(now, &mut send);
+    if is_metered {
+        stream.connection.held_by_rate(now, &mut send);
+    }
     let [segments, bytes] = stream.connection.counters().resent();
     output.counters.retransmissions += segments - before[0];
     output.counters.retransmitted_bytes += bytes - before[1];

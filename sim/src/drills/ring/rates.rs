@@ -31,7 +31,7 @@ pub(in crate::drills) fn rates(bench: &mut Bench) {
     for sender in &mut senders[..2] {
         limit(bench, &mut ring, sender);
     }
-    let refused = ring.set_rate(senders[2].socket, Pacing { rate_bps: 1_000_000, ..Pacing::UNLIMITED });
+    let refused = ring.set_rate(Instant::from_nanos(1_000_000), senders[2].socket, Pacing { rate_bps: 1_000_000, ..Pacing::UNLIMITED });
     bench.must(refused == Err(Error::NoBuffers), format_args!("{refused:?} of a rate for a third socket, where two can have one"));
     let mut now = Instant::from_nanos(1_000_000);
     for _ in 0..bench.between(10, 30) {
@@ -65,7 +65,7 @@ fn limit(bench: &mut Bench, ring: &mut Ring<SimQueues>, sender: &mut Sender) {
         burst_bytes: bench.pick(&[0, 1_514, 4_000]),
         typical_packet_bytes: bench.pick(&[0, 300]),
     };
-    let set = ring.set_rate(sender.socket, rate);
+    let set = ring.set_rate(Instant::from_nanos(1_000_000), sender.socket, rate);
     bench.must(set.is_ok() && ring.rate(sender.socket) == Some(rate), format_args!("{set:?} of {rate:?}"));
     sender.rate = Some(rate);
 }

@@ -193,7 +193,8 @@ impl<Q: Queues> Ring<Q> {
                 let remote = stream.remote.ip();
                 let mut config = tcp::Config::clone(stream.connection.config());
                 change(&mut config);
-                let config = self.limited(remote, &config);
+                let mut config = self.limited(remote, &config);
+                self.held_to_rate(flow.index, &mut config);
                 let profile = self.slots.profiles.share(&config);
                 self.slots.stream(flow)?.connection.set_profile(now, profile);
                 self.transmit(now, flow.index);

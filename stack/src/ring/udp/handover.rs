@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use super::super::Ring;
 use super::super::demux::FlowKey;
 use super::super::handover::Carried;
-use super::super::rates::{self, rate_error};
+use super::super::rates::Keeper;
 use super::super::slots::Flow;
 use super::super::steering::Holder;
 use super::super::types::{Datagram, FlowId, NextHop, Reuse, UdpOptions};
@@ -108,7 +108,7 @@ impl<Q: Queues> Ring<Q> {
         let id = self.slots.insert(Flow::Udp(Box::new(udp))).expect("there was room");
         self.demux.join(key, id.index, among_equals(options.reuse, remote.is_some()));
         if let Some(rate) = rate {
-            self.rates.insert(id.index, rate);
+            self.rates.insert(id.index, rate, Keeper::Device);
         }
         self.hold(attached, Holder::Flow(id.index), None);
         Ok(id)
@@ -132,11 +132,11 @@ impl<Q: Queues> Ring<Q> {
         }
         let index = self.slots.next_index();
         if let Some(rate) = rate {
-            self.queues.set_rate(rates::tag(index), rate).map_err(rate_error)?;
+            self.keeper_of(index, rate, false)?;
         }
         let attached = self.move_rule(local, options, carried);
         if attached.is_err() && rate.is_some() {
-            let lifted = self.queues.set_rate(rates::tag(index), Pacing::UNLIMITED);
+            let lifted = self.keeper_of(index, Pacing::UNLIMITED, false);
             debug_assert!(lifted.is_ok(), "a rate that was set can be lifted");
         }
         attached.map_err(rule_error)

@@ -57,6 +57,21 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.counters.tx_packets != before
     }
 
+    /// Whoever sends for it keeps it to a rate, and may just have refused bytes. What is none waits for nobody, least of all an acknowledgment, for which the peer has
+    /// a timer; and what went has its own timer, however long the rest waits.
+    pub(crate) fn held_by_rate(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) {
+        if !self.tx_pending || !self.state.is_synchronized() {
+            return;
+        }
+        if self.acks.now && !self.config.is(Mutant::RateHoldsAcknowledgments) {
+            // (What the device does not take either is sent as soon as it takes something.)
+            let _ = self.emit_rarely(now, self.snd_nxt, 0, Flags::ACK, emit);
+        }
+        if !self.config.is(Mutant::RateHoldsTimers) {
+            self.arm(now, Stop::Acknowledgment);
+        }
+    }
+
     /// Whether something of the connection's waits for the peer or for the device to make room, and goes on as soon as they do: bytes that Nagle's
     /// algorithm or a window holds, a segment that the device refused, a handshake. (A cork waits for the program, or its time.)
     #[inline]
