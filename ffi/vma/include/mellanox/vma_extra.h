@@ -301,8 +301,8 @@ struct vma_modify_ring_attr {
 };
 
 /*
- * SO_MAX_PACING_RATE, the long form: EOPNOTSUPP where the device does not pace. (The short ones, 4 or 8 bytes, bytes a second, are for what the
- * kernel sends.)
+ * SO_MAX_PACING_RATE, the long form. (The short ones, 4 or 8 bytes, are bytes a second.) A stream keeps it on any device. Of a UDP socket it is EOPNOTSUPP where
+ * the device does not pace. A rate of zero lifts the limit; a burst of zero leaves it to the device.
  */
 struct vma_rate_limit_t {
 	uint32_t rate; /* kilobits a second */

@@ -9,7 +9,7 @@ use ringway_host::queues::SLEEPER;
 use ringway_host::{HostQueues as _, Lender, Monitor, Neighbours};
 use ringway_shm::ShmQueues;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
-use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Protocol, Queues as _, Wake};
+use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues as _, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
     RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
@@ -136,6 +136,7 @@ impl Ring {
         fn tidy(&mut self);
         fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>>;
         fn sleep_deadline(&mut self) -> Option<Instant>;
+        fn set_rate(&mut self, now: Instant, flow: FlowId, rate: Pacing) -> Result<(), Error>;
         fn take_event(&mut self) -> Option<Event>;
         fn wake(&mut self) -> Wake;
         fn take_error(&mut self, flow: FlowId) -> Option<Error>;

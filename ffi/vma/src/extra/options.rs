@@ -11,17 +11,13 @@ use crate::mux;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
+use crate::socket::pacing::{self, RATE_VMA};
 
 const SO_VMA_FLOW_TAG: c_int = 2820;
 const SO_VMA_SHUTDOWN_RX: c_int = 2821;
 
 /// vma.md s2.15: tags are 20 bits wide; the last, and zero, mean none.
 const FLOW_TAGS: core::ops::Range<u32> = 1..0xf_ffff;
-
-/// `vma_rate_limit_t`'s length, and those of Linux's own forms of the option: since 5.0 an unsigned long as well.
-const RATE_VMA: usize = 12;
-const RATE_INT: usize = 4;
-const RATE_LONG: usize = 8;
 
 /// setsockopt(2). `None`: it is not one of these.
 ///
@@ -55,7 +51,15 @@ pub(crate) unsafe fn set(
             Some(Ok(0))
         }
         SO_VMA_SHUTDOWN_RX => Some(shut_rx(offload, key)),
-        _ => pace(offload, len as usize),
+        _ => {
+            let mut bytes = [0; RATE_VMA];
+            let len = len as usize;
+            if len <= RATE_VMA {
+                // SAFETY: the caller's promise: so many bytes, and as many have room.
+                unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), bytes.as_mut_ptr(), len) };
+            }
+            pace(offload, key, bytes.get(..len).unwrap_or(&[]))
+        }
     }
 }
 
@@ -78,17 +82,23 @@ fn shut_rx(offload: &mut Offload, key: Key) -> Result<c_int, Errno> {
     Ok(0)
 }
 
-/// SO_MAX_PACING_RATE: the short forms are the kernel's own, which takes them for what the kernel sends.
-fn pace(offload: &Offload, len: usize) -> Option<Result<c_int, Errno>> {
+/// SO_MAX_PACING_RATE. `None`: the kernel is to have it as well, for what it sends: it knows the short forms.
+fn pace(offload: &mut Offload, key: Key, bytes: &[u8]) -> Option<Result<c_int, Errno>> {
     static TOLD: Once = Once::new();
+    let Some(rate) = pacing::parse(bytes) else { return Some(Err(Errno(libc::EINVAL))) };
     let capabilities = offload.rings.first().ring.capabilities();
-    match len {
-        RATE_INT | RATE_LONG | RATE_VMA => TOLD.call_once(|| {
-            tracing::warn!("SO_MAX_PACING_RATE: the device {} does not pace what it sends", capabilities.kind);
-        }),
-        _ => return Some(Err(Errno(libc::EINVAL))),
+    let (device, device_paces) = (capabilities.kind, capabilities.paced_flows_max > 0);
+    let is_short = bytes.len() < RATE_VMA;
+    let Some(socket) = offload.sockets.find(key) else { return Some(Err(Errno(libc::EBADF))) };
+    if !pacing::is_kept(socket.protocol, device_paces) {
+        TOLD.call_once(|| tracing::warn!("SO_MAX_PACING_RATE: the device {device} does not pace datagrams"));
+        return if is_short { None } else { Some(Err(Errno(libc::EOPNOTSUPP))) };
     }
-    (len == RATE_VMA).then_some(Err(Errno(libc::EOPNOTSUPP)))
+    match offload.pace(key, rate) {
+        Err(error) => Some(Err(error)),
+        Ok(()) if is_short => None,
+        Ok(()) => Some(Ok(0)),
+    }
 }
 
 /// getsockopt(2). `None`: it is not one of these.

@@ -185,6 +185,7 @@ fn take(process: &Process, listener: Key, id: FlowId, flags: c_int) -> Result<(c
     if offload.rings.interfaces.contains(accepted.ring) {
         offload.follow_path_mtu(process.now(), key);
     }
+    offload.begin_pacing(key);
     offload.decided("accept", None);
     offload.dispatch();
     let entry = Entry::Socket(key);

@@ -164,6 +164,7 @@ fn open(process: &Process, fd: c_int, key: Key, Ahead { mut ring, remote, hop, s
     socket.reason = None;
     let nonblocking = socket.nonblocking;
     offload.link(id, key.index);
+    offload.begin_pacing(key);
     if hop != NextHop::Pending {
         offload.decided("connect", None);
     } else if !greeting::join(offload, Question { ring: id.ring, from: None, to: remote }, key) {

@@ -139,6 +139,7 @@ impl Socket {
         }
         if let Some(rare) = &listener.rare {
             socket.rare().rings = rare.rings.inherited();
+            socket.rare().rate = rare.rate;
         }
         socket
     }

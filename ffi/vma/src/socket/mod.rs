@@ -17,6 +17,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod listen;
 pub(crate) mod names;
 pub(crate) mod options;
+pub(crate) mod pacing;
 pub(crate) mod plain;
 pub(crate) mod ports;
 pub(crate) mod rare;

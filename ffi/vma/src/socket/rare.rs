@@ -4,6 +4,7 @@ use core::cell::Cell;
 
 use arrayvec::ArrayVec;
 use libc::c_int;
+use ringway_stack::device::Pacing;
 
 use super::cork::Gathered;
 use super::flows::Former;
@@ -32,6 +33,8 @@ pub(crate) struct Rare {
     pub(crate) corked: Option<Gathered>,
     /// SO_VMA_FLOW_TAG; zero: none.
     pub(crate) flow_tag: u32,
+    /// SO_MAX_PACING_RATE, if it is limited.
+    pub(crate) rate: Option<Pacing>,
     /// What the program looks at before its reader does.
     pub(crate) callback: Option<Callback>,
     /// That callback has held something, and nobody who polls the socket has been told.

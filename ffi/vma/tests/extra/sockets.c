@@ -3,6 +3,7 @@
 
 #include <netinet/ip.h>
 #include <netinet/udp.h>
+#include <time.h>
 
 static void headers(void) {
     unsigned char head[100];
@@ -132,6 +133,82 @@ static void pacing(void) {
     MUST(close(s));
 }
 
+static double now(void) {
+    struct timespec at;
+    MUST(clock_gettime(CLOCK_MONOTONIC, &at));
+    return at.tv_sec + at.tv_nsec / 1e9;
+}
+
+/* How long so many bytes take from one end to the other. */
+static double transfer(int from, int to, size_t len) {
+    static char bytes[1 << 16];
+    double began = now();
+    size_t sent = 0, received = 0;
+    while (received < len) {
+        if (sent < len) {
+            size_t more = len - sent < sizeof bytes ? len - sent : sizeof bytes;
+            ssize_t n = send(from, bytes, more, MSG_DONTWAIT);
+            CHECK(n > 0 || errno == EAGAIN);
+            sent += n > 0 ? n : 0;
+        }
+        struct pollfd ready = {.fd = to, .events = POLLIN};
+        MUST(poll(&ready, 1, sent < len ? 1 : 5000));
+        ssize_t n = recv(to, bytes, sizeof bytes, MSG_DONTWAIT);
+        CHECK(n > 0 || errno == EAGAIN);
+        received += n > 0 ? n : 0;
+    }
+    return now() - began;
+}
+
+/* A stream keeps its rate, in each form of the option, and what a listener accepts has the listener's. */
+static void pacing_of_streams(void) {
+    struct vma_rate_limit_t limit = {.rate = 16000, .max_burst_sz = 20000, .typical_pkt_sz = 1000};
+    uint32_t rate = 2000000;
+    uint64_t none = UINT64_MAX, shown = 0;
+    socklen_t len = sizeof shown;
+    int ends[2];
+    stream_pair(ends);
+    CHECK(setsockopt(ends[0], SOL_SOCKET, SO_MAX_PACING_RATE, &limit, sizeof limit) == 0);
+    CHECK(getsockopt(ends[0], SOL_SOCKET, SO_MAX_PACING_RATE, &shown, &len) == 0 && shown == 2000000 && len == 8);
+    CHECK(transfer(ends[0], ends[1], 600000) > 0.25);
+    /* The other direction has none. */
+    transfer(ends[1], ends[0], 600000);
+    CHECK(setsockopt(ends[0], SOL_SOCKET, SO_MAX_PACING_RATE, &none, sizeof none) == 0);
+    transfer(ends[0], ends[1], 600000);
+    CHECK(setsockopt(ends[1], SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) == 0);
+    CHECK(transfer(ends[1], ends[0], 600000) > 0.25);
+    /* What was written leaves at its rate while its program does something else. */
+    CHECK(setsockopt(ends[0], SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) == 0);
+    static char bytes[100000];
+    CHECK(send(ends[0], bytes, sizeof bytes, 0) == sizeof bytes);
+    size_t there = 0;
+    for (int look = 0; look < 5 && there < sizeof bytes; look++) {
+        nap(1000);
+        ssize_t n = recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT);
+        there += n > 0 ? n : 0;
+    }
+    CHECK(there == sizeof bytes);
+    MUST(close(ends[0]));
+    MUST(close(ends[1]));
+
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    len = sizeof where;
+    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    CHECK(setsockopt(listener, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate) == 0);
+    MUST(bind(listener, SA(where), sizeof where));
+    MUST(getsockname(listener, SA(where), &len));
+    MUST(listen(listener, 1));
+    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    CHECK(setsockopt(client, SOL_SOCKET, SO_MAX_PACING_RATE, &limit, sizeof limit) == 0);
+    MUST(connect(client, SA(where), sizeof where));
+    int server = MUST(accept(listener, NULL, NULL));
+    CHECK(transfer(server, client, 600000) > 0.25);
+    CHECK(transfer(client, server, 600000) > 0.25);
+    MUST(close(client));
+    MUST(close(server));
+    MUST(close(listener));
+}
+
 int main(void) {
     vma = vma_get_api();
     if (vma == NULL) {
@@ -143,5 +220,6 @@ int main(void) {
     flow_tags();
     shutdown_rx();
     pacing();
+    pacing_of_streams();
     return wrong;
 }
