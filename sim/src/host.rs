@@ -82,6 +82,9 @@ pub struct HostConfig {
     pub first_ring: Option<u16>,
     /// How programs read from each of them; a ring that there is no entry for copies.
     pub lending: Vec<Option<Lending>>,
+    /// Its programs read before anybody polls, and their reads poll for what they wait for ([`Ring::tcp_recv_polling`]): as threads do that spin in a receive. (But
+    /// for those who read by reference.)
+    pub reads_first: bool,
     /// How long a frame lies in the receive queue before the host polls: what comes meanwhile is polled with it.
     pub poll_delay: Duration,
     /// What goes wrong with it.
@@ -102,6 +105,7 @@ impl HostConfig {
             rings: 1,
             first_ring: None,
             lending: Vec::new(),
+            reads_first: false,
             poll_delay: Duration::ZERO,
             faults: HostFaults::default(),
             link_local: false,
@@ -151,6 +155,7 @@ pub struct Host {
     nic_config: NicConfig,
     ring_config: RingConfig,
     lending: Vec<Option<Lending>>,
+    reads_first: bool,
     first_ring: Option<u16>,
     /// Its rings had events since that was last asked.
     stirred: bool,
@@ -195,6 +200,7 @@ impl Host {
             ip,
             nic,
             rings,
+            reads_first: config.reads_first,
             poll_delay: config.poll_delay,
             programs: Vec::new(),
             launched: 0,
@@ -409,6 +415,7 @@ impl Host {
 
     /// Polls one ring and steps its programs, once. Whether there was anything to do.
     fn round(&mut self, now: Instant, ring: usize, news: bool, tainted: bool) -> bool {
+        let has_read = self.reads_first && self.read_first(now, ring, tainted);
         let polled = self.rings[ring].poll(now);
         #[cfg(feature = "mutants")]
         if let Some(rewritten) = &mut self.rewritten {
@@ -419,7 +426,7 @@ impl Host {
             self.events.push(event);
         }
         self.stirred |= !self.events.is_empty();
-        let mut busy = polled > 0 || !self.events.is_empty();
+        let mut busy = has_read || polled > 0 || !self.events.is_empty();
         for program in self.programs.iter_mut().filter(|program| program.ring == ring) {
             let due = match program.last {
                 Step::Finished => continue,
@@ -434,6 +441,20 @@ impl Host {
             }
         }
         busy
+    }
+
+    /// Lets a ring's programs read what has come, if anything has, before the ring is polled. Whether they did.
+    fn read_first(&mut self, now: Instant, ring: usize, tainted: bool) -> bool {
+        if !self.rings[ring].begin_reading(now) {
+            return false;
+        }
+        for program in self.programs.iter_mut().filter(|program| program.ring == ring && program.last != Step::Finished) {
+            self.rings[ring].program_runs();
+            let mut cx = Context { now, ring: &mut self.rings[ring], events: &[], ip: self.ip, tainted };
+            program.last = program.app.step(&mut cx);
+        }
+        self.rings[ring].end_reading();
+        true
     }
 
     fn next_wake(&self) -> Option<Instant> {

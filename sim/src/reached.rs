@@ -75,11 +75,15 @@ pub enum State {
     HalfClosedUntold,
     /// The ring that it was to go to had no room for it.
     FoundNoRoom,
+    /// A read on a ring whose reads poll got bytes of a stream.
+    ReadPolledForBytes,
+    /// The same, a datagram.
+    ReadPolledForDatagram,
 }
 
 impl State {
     /// All states.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 37] = [
         Self::BoundToAllAndOne,
         Self::ConnectedAndNot,
         Self::ListenersShare,
@@ -115,6 +119,8 @@ impl State {
         Self::AbortedUntold,
         Self::HalfClosedUntold,
         Self::FoundNoRoom,
+        Self::ReadPolledForBytes,
+        Self::ReadPolledForDatagram,
     ];
 
     /// So many seeds of the swarm come upon it as good as always: of fewer, nobody can ask for it.
@@ -165,6 +171,8 @@ impl State {
             Self::AbortedUntold => "aborted before the peer followed",
             Self::HalfClosedUntold => "half closed before the peer followed",
             Self::FoundNoRoom => "found no room to go over",
+            Self::ReadPolledForBytes => "a read that polls got bytes",
+            Self::ReadPolledForDatagram => "a read that polls got a datagram",
         }
     }
 }

@@ -17,6 +17,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -31,6 +32,7 @@ use self::loans::{Loan, Loans};
 use crate::checkers::Checkers;
 use crate::nic::SimQueues;
 use crate::random::RandomStream;
+use crate::reached::State;
 
 /// A host's ring. Its calls are [`Ring`]'s; those that programs make with bytes are compared with what the wire shows.
 pub struct Sockets {
@@ -42,6 +44,10 @@ pub struct Sockets {
     loans: Option<Box<Loans>>,
     /// Nothing was called since the host went to sleep: what came meanwhile came to what slept.
     is_as_it_slept: bool,
+    /// Reads poll, and it is so late.
+    reading: Option<Instant>,
+    /// Events of what they polled for.
+    told: VecDeque<Event>,
 }
 
 impl fmt::Debug for Sockets {
@@ -67,7 +73,7 @@ impl DerefMut for Sockets {
 impl Sockets {
     /// Nobody checks yet.
     pub(crate) fn new(ring: Ring<SimQueues>) -> Self {
-        Self { ring, place: 0, checkers: None, loans: None, is_as_it_slept: false }
+        Self { ring, place: 0, checkers: None, loans: None, is_as_it_slept: false, reading: None, told: VecDeque::new() }
     }
 
     pub(crate) fn place(&self) -> usize {
@@ -138,6 +144,34 @@ impl Sockets {
         self.is_as_it_slept = false;
     }
 
+    /// Reads poll, where there is something to poll for. `false`: there is not, or they are by reference.
+    pub(crate) fn begin_reading(&mut self, now: Instant) -> bool {
+        self.reading = Some(now).filter(|_| self.loans.is_none() && self.ring.is_due(now));
+        self.reading.is_some()
+    }
+
+    /// They do no longer.
+    pub(crate) fn end_reading(&mut self) {
+        self.reading = None;
+    }
+
+    /// A call that polls. Who waits for something else that came is told at once.
+    fn polling<T>(&mut self, now: Instant, socket: FlowId, call: impl FnOnce(&mut Ring<SimQueues>) -> T) -> T {
+        self.note(|checkers, place, ring| checkers.polls(place, now, ring));
+        let result = call(&mut self.ring);
+        while let Some(event) = self.next_event(Some(socket)) {
+            self.told.push_back(event);
+        }
+        result
+    }
+
+    /// A read that polls, if it must, got something.
+    fn note_polling(&self, state: State, got: bool) {
+        if got {
+            self.note(|checkers, _, _| checkers.reached_by_call(state));
+        }
+    }
+
     /// Until something comes that somebody waits for.
     pub(crate) fn sleep(&mut self) {
         self.is_as_it_slept = true;
@@ -186,10 +220,15 @@ impl Sockets {
 
     /// See [`Ring::take_event`].
     pub fn take_event(&mut self) -> Option<Event> {
+        self.told.pop_front().or_else(|| self.next_event(None))
+    }
+
+    /// `caller`: whose call has polled.
+    fn next_event(&mut self, caller: Option<FlowId>) -> Option<Event> {
         let event = self.ring.take_event();
         self.note(|checkers, place, ring| match event {
             Some(event) => checkers.event(place, event),
-            None => checkers.polled(place, ring),
+            None => checkers.polled(place, ring, caller),
         });
         event
     }
@@ -260,7 +299,10 @@ impl Sockets {
     /// # Errors
     /// The ring's.
     pub fn tcp_send(&mut self, now: Instant, socket: FlowId, data: &[IoSlice<'_>], flags: SendFlags) -> Result<usize, Error> {
-        let result = self.ring.tcp_send(now, socket, data, flags);
+        let result = match self.reading {
+            Some(_) => self.polling(now, socket, |ring| ring.tcp_send_polling(now, socket, data, flags, now).0),
+            None => self.ring.tcp_send(now, socket, data, flags),
+        };
         self.note(|checkers, place, ring| checkers.wrote(place, now, ring, socket, data, flags, result));
         result
     }
@@ -272,6 +314,11 @@ impl Sockets {
     pub fn tcp_recv(&mut self, now: Instant, socket: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Error> {
         let result = match &mut self.loans {
             Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.tcp_recv(&mut self.ring, now, socket, into),
+            _ if self.reading.is_some() && !flags.contains(RecvFlags::PEEK) => {
+                let read = self.polling(now, socket, |ring| ring.tcp_recv_polling(now, socket, into));
+                self.note_polling(State::ReadPolledForBytes, read.is_ok_and(|len| len > 0));
+                read
+            }
             _ => self.ring.tcp_recv(now, socket, into, flags),
         };
         if let Some(wrong) = self.loans.as_mut().and_then(|loans| loans.take_wrong()) {
@@ -411,6 +458,13 @@ impl Sockets {
     pub fn udp_recv(&mut self, socket: FlowId, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
         let result = match &mut self.loans {
             Some(loans) if !flags.contains(RecvFlags::PEEK) => loans.udp_recv(&mut self.ring, socket, into),
+            _ if !flags.contains(RecvFlags::PEEK)
+                && let Some(now) = self.reading =>
+            {
+                let read = self.polling(now, socket, |ring| ring.udp_recv_polling(now, socket, into, |datagram| datagram));
+                self.note_polling(State::ReadPolledForDatagram, read.is_ok());
+                read
+            }
             _ => self.ring.udp_recv(socket, into, flags),
         };
         if let Some(wrong) = self.loans.as_mut().and_then(|loans| loans.take_wrong()) {

@@ -2,7 +2,7 @@
 //! again, as long as the seed still means what it meant.
 
 use ringway_sim::scenario::{Scenario, Stage};
-use ringway_sim::{machines, migrations};
+use ringway_sim::{Capture, machines, migrations};
 use ringway_stack::mutants::Mutant;
 
 const FAILED_ONCE: &[&str] = &[
@@ -133,6 +133,8 @@ const FAILED_ONCE: &[&str] = &[
     "220115544/reordering+rx_exhausted/8/bulk+shared",
     // A sharer gave way to the other, which heard what it had asked before after hanging up, and waited for it for ever.
     "200406250/burst_loss+pause+neighbour/0/half-close+meeting+shared",
+    // Who answered a question by a handshake alone, all of its answers lost, was to be asked again (the checker's fault).
+    "222000773/loss+corruption/0/request+half-close",
     "220564205/loss+duplication/10/request+churn+abort+multicast+slow+stranger+shared/ipv6",
 ];
 
@@ -140,7 +142,10 @@ const FAILED_ONCE: &[&str] = &[
 fn what_failed_once_passes() {
     for text in FAILED_ONCE {
         let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-        Stage::set(&scenario).play();
+        let mut options = scenario.options();
+        // (As it was when most of them failed.)
+        options.hosts.iter_mut().for_each(|host| host.reads_first = false);
+        Stage::with_options(&scenario, options, Capture::Hash).play();
     }
 }
 

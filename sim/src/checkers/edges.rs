@@ -46,6 +46,19 @@ impl State {
         }
     }
 
+    /// A look after a call of the program's on this socket, which has polled by itself, with these events. What came, the call may have taken, and what there was
+    /// room for, it may have filled; but what it left to be read, somebody is told of.
+    pub(super) fn polled_by_call(&mut self, moment: &Moment, local: SocketAddr, now: (Readiness, u64), edges: Readiness) {
+        let (ready, arrived) = now;
+        if (ready - self.ready).contains(Readiness::IN) && !edges.contains(Readiness::IN) {
+            moment.breach(
+                NAME,
+                format_args!("a call that polled left something to be read of a socket ({local}), and the event says {edges:?}"),
+            );
+        }
+        self.looked(ready, arrived);
+    }
+
     /// A look after a poll, in which these events came. `had_room`: there may have been room to write, and be none any more.
     pub(super) fn polled(&mut self, moment: &Moment, local: SocketAddr, now: (Readiness, u64), edges: Readiness, had_room: bool) {
         let (ready, arrived) = now;

@@ -23,6 +23,11 @@ impl Checkers {
         self.reached
     }
 
+    /// A program's call came upon a state.
+    pub(crate) fn reached_by_call(&mut self, state: State) {
+        self.reached.note(state);
+    }
+
     /// A host is gone without a word: in which state are those who spoke with it?
     pub(super) fn note_left_by(&mut self, ip: IpAddr) {
         let (flows, reached, failed) = (&self.flows, &mut self.reached, &mut self.failed_handshakes);

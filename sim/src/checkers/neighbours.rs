@@ -153,6 +153,10 @@ impl State {
         };
         // (Who has completed a handshake is where its SYN came from, and not where another's in its name did.)
         if (is_answer || !neighbour.by_arp) && neighbour.syns.contains(&mac) {
+            if !is_answer {
+                // (It knows that by now, and has no reason to ask again.)
+                neighbour.asked_at = None;
+            }
             return;
         }
         // (What came only just may have been an answer.)

@@ -70,8 +70,8 @@ impl Checkers {
         ring_state.touch(event.flow);
     }
 
-    /// All events of a poll were taken: each socket that something came for is looked at.
-    pub(crate) fn polled(&mut self, place: usize, ring: &R) {
+    /// All events of a poll were taken: each socket that something came for is looked at. `caller`: the one whose call has polled.
+    pub(crate) fn polled(&mut self, place: usize, ring: &R, caller: Option<FlowId>) {
         let ring_state = &mut self.ring_states[place];
         ring_state.errors_under_way.polled(ring_state.now);
         if ring_state.touched.is_empty() {
@@ -94,7 +94,11 @@ impl Checkers {
             if sock.closed.is_none() {
                 sock.loans.polled(&moment, &info, loans::dropped_bytes(ring, socket), sock.receive_max);
                 let now = (readiness(ring, socket), sock.arrivals(&self.flows, info.recv_queue));
-                sock.edges.polled(&moment, info.local, now, raised, had_room);
+                if caller == Some(socket) {
+                    sock.edges.polled_by_call(&moment, info.local, now, raised);
+                } else {
+                    sock.edges.polled(&moment, info.local, now, raised, had_room);
+                }
             }
         }
     }

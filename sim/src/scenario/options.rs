@@ -38,6 +38,7 @@ enum Drawn {
     Lending,
     Nap,
     RuleDelay,
+    ReadsFirst,
 }
 
 /// One host's options.
@@ -53,6 +54,8 @@ pub struct HostOptions {
     pub rings: usize,
     /// See [`crate::HostConfig::lending`].
     pub lending: Vec<Option<Lending>>,
+    /// See [`crate::HostConfig::reads_first`].
+    pub reads_first: bool,
     /// See [`crate::HostConfig::poll_delay`].
     pub poll_delay: Duration,
     /// The configuration of its connections and listeners.
@@ -113,12 +116,12 @@ impl Options {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "safety phase {:?}, introduced {}, VLAN {:?}", self.safety, self.introduce, self.vlan)?;
-        for (i, HostOptions { nic, link, faults, rings, lending, poll_delay, tcp, time_wait, batch, family }) in
+        for (i, HostOptions { nic, link, faults, rings, lending, reads_first, poll_delay, tcp, time_wait, batch, family }) in
             self.hosts.iter().enumerate()
         {
             writeln!(
                 f,
-                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, which lend {lending:?}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}, {family:?}\n  {tcp:?}"
+                "host {i}: {nic:?}\n  {link:?}\n  {faults:?}\n  rings {rings}, which lend {lending:?}, reads first {reads_first}, poll delay {poll_delay:?}, TIME-WAIT {time_wait:?}, batch {batch}, {family:?}\n  {tcp:?}"
             )?;
         }
         self.workloads.iter().try_for_each(|workload| write!(f, "{workload}"))
@@ -166,6 +169,7 @@ fn host(scenario: &Scenario, i: u8) -> HostOptions {
         faults: HostFaults::draw(&mut dice(scenario, Drawn::HostFaults, i)).only(scenario.faults),
         rings,
         lending: (0..rings).map(|_| lending(&mut loans)).collect(),
+        reads_first: dice(scenario, Drawn::ReadsFirst, i).chance_ppm(500_000),
         poll_delay: if poll.chance_ppm(500_000) { Duration::ZERO } else { Duration::from_nanos(poll.magnitude(100, 100_000)) },
         tcp: tcp(&mut dice(scenario, Drawn::Tcp, i)),
         time_wait: millis(&mut dice(scenario, Drawn::TimeWait, i), 1_000, 60_000),

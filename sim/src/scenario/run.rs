@@ -71,7 +71,11 @@ impl Stage {
 
     /// Sets a scenario up whose world keeps as much as `capture` says.
     pub fn capturing(scenario: &Scenario, capture: Capture) -> Self {
-        let options = scenario.options();
+        Self::with_options(scenario, scenario.options(), capture)
+    }
+
+    /// The same, with options that are not quite those that the seed draws.
+    pub fn with_options(scenario: &Scenario, options: Options, capture: Capture) -> Self {
         let config = WorldConfig { seed: scenario.seed, capture };
         let mut world = World::new(config);
         let hosts = add_hosts(&mut world, &options, scenario.workloads.contains(WorkloadSet::MULTICAST));
@@ -270,6 +274,7 @@ fn add_hosts(world: &mut World, options: &Options, has_groups: bool) -> Vec<Host
             ring: RingConfig { time_wait: host.time_wait, vlan: options.vlan, batch: host.batch, ..RingConfig::default() },
             rings: host.rings,
             lending: host.lending.clone(),
+            reads_first: host.reads_first,
             faults: host.faults,
             poll_delay: host.poll_delay,
             link_local: has_groups,

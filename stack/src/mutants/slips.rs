@@ -88,6 +88,8 @@ macro_rules! with_slips {
             DatagramsUnpaced,
             /// A socket's rate is that of the next one in its place.
             FlowRateOutlivesFlow,
+            /// What a read that polled has left is no event (epoll(7), edge-triggered).
+            RestOfPolledReadUntold,
             /// A connection whose rate the ring keeps keeps none (SO_MAX_PACING_RATE, socket(7)).
             RateNotKept,
             /// A connection that waited for its rate is not sent for when its turn has come.

@@ -404,8 +404,12 @@ impl<Q: Queues> Ring<Q> {
             if hears && self.config.is(Mutant::LoopMissesSender) && flow.local.port() == from.port() && is_own {
                 continue;
             }
+            // (Its reader, which polls just now, takes it.)
+            let is_for_reader = self.reader.is(index) && flow.is_plain();
             if hears && flow.push(now, from, to.ip(), payload.clone()) {
-                self.raise(index, Readiness::IN);
+                if !(is_for_reader && self.reader.keeps(Readiness::IN)) {
+                    self.raise(index, Readiness::IN);
+                }
                 if self.config.is(Mutant::GroupHeardByOne) {
                     break;
                 }

@@ -107,7 +107,8 @@ impl<Q: Queues> Ring<Q> {
     /// The device hears that the frames were processed; and who waits, that more datagrams came than the caller has taken.
     #[inline(always)]
     fn after_polling_datagram(&mut self, flow: FlowId, has_untold: bool) {
-        if has_untold && self.slots.udp(flow).is_ok_and(|udp| udp.has_something_to_tell()) {
+        let is_told = !self.config.is(Mutant::RestOfPolledReadUntold);
+        if has_untold && is_told && self.slots.udp(flow).is_ok_and(|udp| udp.has_something_to_tell()) {
             self.raise(flow.index, Readiness::IN);
         }
         self.queues.note_processed();
@@ -140,7 +141,8 @@ impl<Q: Queues> Ring<Q> {
     fn after_polling_read(&mut self, now: Instant, flow: FlowId, has_untold: bool) {
         let may_have_more = self.after_read(now, flow);
         // Bytes came that nobody was told of, and their reader has taken what it wanted.
-        if has_untold && may_have_more && self.readiness(flow).contains(Readiness::IN) {
+        let is_told = !self.config.is(Mutant::RestOfPolledReadUntold);
+        if has_untold && is_told && may_have_more && self.readiness(flow).contains(Readiness::IN) {
             self.raise(flow.index, Readiness::IN);
         }
     }

@@ -131,6 +131,26 @@ fn place_of(process: &Process, option_set: OptionSet) -> Result<Option<u8>, Errn
     Ok(u8::try_from(guard.option_sets.known.len() - 1).ok())
 }
 
+/// Sets an option of a socket's placeholder, be it its own or not, as setsockopt(2) does.
+///
+/// # Safety
+/// As setsockopt(2).
+pub(super) unsafe fn set_of_placeholder(
+    process: &Process,
+    (fd, key): (c_int, Key),
+    option: (c_int, c_int),
+    value: *const c_void,
+    len: socklen_t,
+) -> Result<c_int, Errno> {
+    let is_common = process.lock().sockets.find(key).is_some_and(|socket| socket.common.is_some());
+    // SAFETY: the caller's promise.
+    match if is_common { unsafe { set(process, key, option, value, len) } } else { None } {
+        Some(result) => result,
+        // SAFETY: the caller's promise.
+        None => kernel_result(unsafe { real::setsockopt(fd, option.0, option.1, value, len) }),
+    }
+}
+
 /// A socket to ask the kernel with.
 fn scratch(process: &Process, family: Family) -> Result<c_int, Errno> {
     let place = usize::from(family == Family::V6);

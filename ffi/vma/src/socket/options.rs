@@ -10,14 +10,14 @@ use core::time::Duration;
 
 use libc::socklen_t;
 use ringway_host::numbers;
-use ringway_stack::device::{Pacing, Protocol};
+use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::UdpOptions;
 use ringway_stack::tcp;
 
 use super::address::Raw;
 use super::connect::kernel_result;
-use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, sharing, six};
+use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, pacing, sharing, six};
 use crate::errno::{Errno, is_nowhere};
 use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
@@ -114,7 +114,7 @@ unsafe fn set_one(
     // SAFETY: the caller's promise.
     if let Some(result) = unsafe { extra::options::set(process, key, (level, name), value, len) } {
         if (level, name) == (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) && result.is_ok() {
-            tell_kernel_of_rate(process, fd, key);
+            pacing::tell_kernel(process, fd, key);
         }
         return result;
     }
@@ -173,7 +173,7 @@ unsafe fn set_one(
     let is_preference = device != Device::NotMeant || (level, name) == (libc::SOL_SOCKET, SO_INCOMING_CPU);
     let former = if is_preference { sharing::former_receiver_of_own(process, fd, key) } else { None };
     // SAFETY: the caller's promise.
-    unsafe { set_in_kernel(process, fd, key, (level, name), value, len) }?;
+    unsafe { common::set_of_placeholder(process, (fd, key), (level, name), value, len) }?;
     if (level, name) == (libc::IPPROTO_UDP, UDP_CORK) {
         // The pieces are put together here: the placeholder gets whole datagrams.
         let off: c_int = 0;
@@ -234,39 +234,6 @@ unsafe fn set_one(
         let _ = cork::push(process, guard, fd, key, 0);
     }
     Ok(0)
-}
-
-/// Sets an option of the placeholder, as setsockopt(2) does.
-///
-/// # Safety
-/// As [`set`].
-unsafe fn set_in_kernel(
-    process: &Process,
-    fd: c_int,
-    key: Key,
-    (level, name): (c_int, c_int),
-    value: *const c_void,
-    len: socklen_t,
-) -> Result<c_int, Errno> {
-    let is_common = process.lock().sockets.find(key).is_some_and(|socket| socket.common.is_some());
-    // SAFETY: the caller's promise.
-    match if is_common { unsafe { common::set(process, key, (level, name), value, len) } } else { None } {
-        Some(result) => result,
-        // SAFETY: the caller's promise.
-        None => kernel_result(unsafe { real::setsockopt(fd, level, name, value, len) }),
-    }
-}
-
-/// A rate was set in a form that the kernel does not know: it is to show it, and to keep it should the connection become its own.
-fn tell_kernel_of_rate(process: &Process, fd: c_int, key: Key) {
-    let rate = process.lock().sockets.find(key).and_then(|socket| socket.rare.as_ref()?.rate).unwrap_or(Pacing::UNLIMITED);
-    let bytes_per_second = super::pacing::in_kernels_form(rate);
-    let option = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
-    let len = size_of::<u64>() as socklen_t;
-    // SAFETY: the value is as long as it says.
-    if let Err(Errno(error)) = unsafe { set_in_kernel(process, fd, key, option, (&raw const bytes_per_second).cast(), len) } {
-        tracing::debug!("the kernel does not know of a rate: {}", std::io::Error::from_raw_os_error(error));
-    }
 }
 
 fn is_group_program(name: c_int) -> bool {

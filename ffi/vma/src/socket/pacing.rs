@@ -1,13 +1,17 @@
 //! SO_MAX_PACING_RATE of connections: kept by the device, where it paces flows, and else by the ring. (A rate of a UDP socket only a device keeps, as on Linux
 //! only a queueing discipline does.)
 
+use core::ffi::c_int;
+use core::mem::size_of;
+
+use libc::socklen_t;
 use ringway_stack::Error;
 use ringway_stack::device::{Pacing, Protocol};
 
-use super::Kind;
 use super::flows::now;
+use super::{Kind, common};
 use crate::errno::Errno;
-use crate::process::Offload;
+use crate::process::{Offload, Process};
 use crate::slab::Key;
 
 /// `vma_rate_limit_t`'s length, and those of Linux's own forms of the option: since 5.0 an unsigned long as well.
@@ -36,6 +40,19 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Pacing> {
 /// The same in the kernel's longer form.
 pub(crate) fn in_kernels_form(rate: Pacing) -> u64 {
     if rate.rate_bps == 0 { u64::MAX } else { rate.rate_bps / 8 }
+}
+
+/// A rate was set in a form that the kernel does not know: it is to show it, and to keep it should the connection become its own.
+pub(crate) fn tell_kernel(process: &Process, fd: c_int, key: Key) {
+    let rate = process.lock().sockets.find(key).and_then(|socket| socket.rare.as_ref()?.rate).unwrap_or(Pacing::UNLIMITED);
+    let bytes_per_second = in_kernels_form(rate);
+    let option = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+    let len = size_of::<u64>() as socklen_t;
+    // SAFETY: the value is as long as it says.
+    if let Err(Errno(error)) = unsafe { common::set_of_placeholder(process, (fd, key), option, (&raw const bytes_per_second).cast(), len) }
+    {
+        tracing::debug!("the kernel does not know of a rate: {}", std::io::Error::from_raw_os_error(error));
+    }
 }
 
 impl Offload {

@@ -156,7 +156,7 @@ fn a_ring_keeps_a_rate_that_its_device_does_not() {
     let mut ended = None;
     for _ in 0..200 {
         pair.pass(Duration::from_millis(1));
-        let sent = (pair.a.counters().tx_bytes - before) as u128;
+        let sent = u128::from(pair.a.counters().tx_bytes - before);
         // A million bits a second are 125 bytes a millisecond.
         let most = 3_000 + 125 * pair.now.since(began).as_millis();
         assert!(sent <= most, "{sent} bytes after {:?}", pair.now.since(began));

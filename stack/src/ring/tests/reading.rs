@@ -172,6 +172,24 @@ fn datagrams_for_others_are_told_of_meanwhile() {
 }
 
 #[test]
+fn of_a_group_s_members_the_one_who_polls_hears_of_nothing_but_the_datagram() {
+    let (mut pair, senders, receivers) = datagrams();
+    let group = IpAddr::from([239, 0, 0, 9]);
+    let members = [0, 1].map(|_| {
+        let options = UdpOptions { reuse: Reuse::Address, ..UdpOptions::default() };
+        let member = pair.b.udp_open(SocketAddr::new(group, 2009), &options).unwrap();
+        pair.b.udp_join(pair.now, member, group, B).unwrap();
+        member
+    });
+    let to = Some((SocketAddr::new(group, 2009), NextHop::Neighbour(group)));
+    pair.a.udp_send(pair.now, senders[0], &[IoSlice::new(b"all")], A, to).unwrap();
+    assert_eq!(poll_and_take(&mut pair, members[0]), Ok((b"all".to_vec(), 1000)));
+    assert_eq!((pair.b.take_event(), pair.b.take_event()), (Some(Event { flow: members[1], edges: Readiness::IN }), None));
+    assert_eq!(poll_and_take(&mut pair, members[1]), Ok((b"all".to_vec(), 1000)));
+    assert!(!pair.b.readiness(receivers[0]).contains(Readiness::IN));
+}
+
+#[test]
 fn a_datagram_that_is_to_be_decided_about_is_an_event_though_its_reader_polls() {
     let (mut pair, senders, receivers) = datagrams();
     pair.b.set_recv_filter(receivers[0], true).unwrap();
