@@ -174,6 +174,9 @@ fn datagrams_for_others_are_told_of_meanwhile() {
 #[test]
 fn of_a_group_s_members_the_one_who_polls_hears_of_nothing_but_the_datagram() {
     let (mut pair, senders, receivers) = datagrams();
+    for ring in [&mut pair.a, &mut pair.b] {
+        ring.output.caps.point_to_point = false;
+    }
     let group = IpAddr::from([239, 0, 0, 9]);
     let members = [0, 1].map(|_| {
         let options = UdpOptions { reuse: Reuse::Address, ..UdpOptions::default() };
