@@ -1,0 +1,400 @@
+//! The C symbols of `rdma/rsocket.h`. Pointers are checked as the kernel does, as far as that can be; what fails returns -1, with errno as the calls document.
+
+use core::ffi::{c_int, c_long, c_void};
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+
+use libc::{fd_set, iovec, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
+use ringway_preload::errno::{is_nowhere, to_int, to_ssize};
+use ringway_preload::{Errno, Timeout, bare_boundary, vectors};
+
+use crate::address;
+use crate::calls::{connect, direct, open, options, poll, select, stream};
+use crate::library::enter;
+use crate::table::Family;
+
+const FAULT: Errno = Errno(libc::EFAULT);
+
+/// A call that returns a number, or -1.
+macro_rules! int {
+    ($body:expr) => {
+        bare_boundary!(-1, to_int($body))
+    };
+}
+
+/// A call that returns a count of bytes, or -1.
+macro_rules! size {
+    ($body:expr) => {
+        bare_boundary!(-1, to_ssize($body))
+    };
+}
+
+/// rsocket(7).
+#[unsafe(no_mangle)]
+pub extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    int!(open::socket(domain, kind, protocol))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As bind(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
+    // SAFETY: the program's promise.
+    int!(open::bind(socket, |family| unsafe { address::read(addr, addrlen, family) }).map(|()| 0))
+}
+
+/// rsocket(7).
+#[unsafe(no_mangle)]
+pub extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
+    int!(open::listen(socket, backlog).map(|()| 0))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As accept(2)'s pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn raccept(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise.
+    let accept = || open::accept(socket).and_then(|(fd, peer, family)| unsafe { told(peer, family, addr, addrlen) }.map(|()| fd));
+    int!(check_out(addr, addrlen).and_then(|()| accept()))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As connect(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rconnect(socket: c_int, addr: *const sockaddr, addrlen: socklen_t) -> c_int {
+    // SAFETY: the program's promise.
+    int!(connect::connect(socket, |family| unsafe { address::read(addr, addrlen, family) }).map(|()| 0))
+}
+
+/// rsocket(7).
+#[unsafe(no_mangle)]
+pub extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
+    int!(open::shutdown(socket, how).map(|()| 0))
+}
+
+/// rsocket(7).
+#[unsafe(no_mangle)]
+pub extern "C" fn rclose(socket: c_int) -> c_int {
+    int!(open::close(socket).map(|()| 0))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As recv(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise.
+    size!(unsafe { vectors::writable(buf, len) }.and_then(|piece| stream::recv(socket, &mut [piece], flags)))
+}
+
+/// rsocket(7). A stream has no source to tell of: its length is set to zero.
+///
+/// # Safety
+/// As recvfrom(2)'s pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecvfrom(
+    socket: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    src_addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: the program's promise.
+    let received = unsafe { rrecv(socket, buf, len, flags) };
+    if received >= 0 && !src_addr.is_null() && !is_nowhere(addrlen) {
+        // SAFETY: the program's promise.
+        unsafe { addrlen.write_unaligned(0) };
+    }
+    received
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As recvmsg(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise, here and below.
+    size!(unsafe { message(msg) }.and_then(|message| {
+        let received =
+            unsafe { vectors::with_writable(message.msg_iov, message.msg_iovlen as usize, |pieces| stream::recv(socket, pieces, flags)) }?;
+        (message.msg_namelen, message.msg_flags) = (0, 0);
+        Ok(received)
+    }))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As read(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
+    // SAFETY: the program's promise.
+    unsafe { rrecv(socket, buf, count, 0) }
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As readv(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
+    let read = |pieces: &mut [IoSliceMut<'_>]| stream::recv(socket, pieces, 0);
+    // SAFETY: the program's promise.
+    size!(vectors::count(iovcnt).and_then(|count| unsafe { vectors::with_writable(iov, count, read) }))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As send(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise.
+    size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| stream::send(socket, &[piece], flags)))
+}
+
+/// rsocket(7). EISCONN: a stream's bytes go to its peer, and nobody else can be named.
+///
+/// # Safety
+/// As sendto(2)'s pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsendto(
+    socket: c_int,
+    buf: *const c_void,
+    len: size_t,
+    flags: c_int,
+    dest_addr: *const sockaddr,
+    _addrlen: socklen_t,
+) -> ssize_t {
+    if !dest_addr.is_null() {
+        return size!(check(socket).and(Err(Errno(libc::EISCONN))));
+    }
+    // SAFETY: the program's promise.
+    unsafe { rsend(socket, buf, len, flags) }
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As sendmsg(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's promise, here and below; it is only read.
+    size!(unsafe { message(msg.cast_mut()) }.and_then(|message| {
+        if !message.msg_name.is_null() {
+            return check(socket).and(Err(Errno(libc::EISCONN)));
+        }
+        unsafe { vectors::with_readable(message.msg_iov, message.msg_iovlen as usize, |pieces| stream::send(socket, pieces, flags)) }
+    }))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As write(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
+    // SAFETY: the program's promise.
+    unsafe { rsend(socket, buf, count, 0) }
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As writev(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
+    let write = |pieces: &[IoSlice<'_>]| stream::send(socket, pieces, 0);
+    // SAFETY: the program's promise.
+    size!(vectors::count(iovcnt).and_then(|count| unsafe { vectors::with_readable(iov, count, write) }))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As poll(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
+    int!({
+        let count = usize::try_from(nfds).unwrap_or(usize::MAX);
+        if count > 0 && is_nowhere(fds) {
+            Err(FAULT)
+        } else if count > FDS_MAX {
+            Err(Errno(libc::EINVAL))
+        } else {
+            // SAFETY: the program's promise.
+            let fds = if count == 0 { &mut [] } else { unsafe { core::slice::from_raw_parts_mut(fds, count) } };
+            poll::poll(fds, ringway_preload::timeout::from_ms(timeout)).map(|ready| ready as c_int)
+        }
+    })
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As select(2)'s pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rselect(
+    nfds: c_int,
+    readfds: *mut fd_set,
+    writefds: *mut fd_set,
+    exceptfds: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    int!({
+        usize::try_from(nfds).ok().filter(|count| *count <= FDS_MAX).ok_or(Errno(libc::EINVAL)).and_then(|count| {
+            // SAFETY: the program's promise, here and below.
+            let mut sets = [readfds, writefds, exceptfds].map(|set| unsafe { select::Set::new(set, count) });
+            let timeout = unsafe { Timeout::Timeval(timeout).read() }?;
+            select::select(count, &mut sets, timeout).map(|ready| ready as c_int)
+        })
+    })
+}
+
+/// Descriptors in one call: as many as RLIMIT_NOFILE can allow (fs.nr_open's default).
+const FDS_MAX: usize = 1 << 20;
+
+/// rsocket(7).
+///
+/// # Safety
+/// As getpeername(2)'s pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgetpeername(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise.
+    int!(open::remote(socket).and_then(|(name, family)| unsafe { name_told(name, family, addr, addrlen) }))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As getsockname(2)'s pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgetsockname(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int {
+    // SAFETY: the program's promise.
+    int!(open::local(socket).and_then(|(name, family)| unsafe { name_told(name, family, addr, addrlen) }))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As setsockopt(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsetsockopt(socket: c_int, level: c_int, optname: c_int, optval: *const c_void, optlen: socklen_t) -> c_int {
+    int!(check(socket).and_then(|()| {
+        // SAFETY: the program's promise.
+        let value = unsafe { vectors::readable(optval, optlen as usize) }?;
+        options::set(socket, level, optname, &value).map(|()| 0)
+    }))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As getsockopt(2)'s pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgetsockopt(socket: c_int, level: c_int, optname: c_int, optval: *mut c_void, optlen: *mut socklen_t) -> c_int {
+    int!(check(socket).and_then(|()| {
+        if is_nowhere(optlen) || is_nowhere(optval) {
+            return Err(FAULT);
+        }
+        let value = options::get(socket, level, optname)?;
+        // SAFETY: the program's promise: `optlen` bytes at `optval`.
+        unsafe {
+            let len = (optlen.read_unaligned() as usize).min(value.len());
+            core::ptr::copy_nonoverlapping(value.as_ptr(), optval.cast(), len);
+            optlen.write_unaligned(len as socklen_t);
+        }
+        Ok(0)
+    }))
+}
+
+/// rsocket(7). (C passes a third argument or none: where there is none, `arg` is not looked at.)
+#[unsafe(no_mangle)]
+pub extern "C" fn rfcntl(socket: c_int, cmd: c_int, arg: c_long) -> c_int {
+    int!(options::control(socket, cmd, arg))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// The buffer is the program's own, until riounmap or rclose.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn riomap(socket: c_int, buf: *mut c_void, len: size_t, prot: c_int, _flags: c_int, offset: off_t) -> off_t {
+    // SAFETY: the program's promise.
+    let mapped = bare_boundary!(Err(Errno(libc::EIO)), unsafe { direct::map(socket, buf.cast(), len, prot, offset) });
+    match mapped {
+        Ok(offset) => offset,
+        Err(Errno(code)) => off_t::from(ringway_preload::errno::fail(code)),
+    }
+}
+
+/// rsocket(7).
+#[unsafe(no_mangle)]
+pub extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) -> c_int {
+    int!(direct::unmap(socket, buf.addr(), len).map(|()| 0))
+}
+
+/// rsocket(7).
+///
+/// # Safety
+/// As write(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn riowrite(socket: c_int, buf: *const c_void, count: size_t, offset: off_t, flags: c_int) -> size_t {
+    // SAFETY: the program's promise.
+    let written = size!(unsafe { vectors::readable(buf, count) }.and_then(|bytes| direct::write(socket, &bytes, offset, flags)));
+    written.cast_unsigned()
+}
+
+/// Whether a descriptor is an rsocket's.
+fn check(fd: c_int) -> Result<(), Errno> {
+    enter()?.entry(fd).map(|_| ())
+}
+
+/// Whether an address can be told there, if it is wanted.
+fn check_out(addr: *mut sockaddr, len: *mut socklen_t) -> Result<(), Errno> {
+    if !addr.is_null() && (is_nowhere(addr) || is_nowhere(len)) { Err(FAULT) } else { Ok(()) }
+}
+
+/// # Safety
+/// As [`address::write`].
+unsafe fn told(name: SocketAddr, family: Family, addr: *mut sockaddr, len: *mut socklen_t) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { address::write(name, family, addr, len) }
+}
+
+/// A name that must be told.
+///
+/// # Safety
+/// As [`address::write`].
+unsafe fn name_told(name: SocketAddr, family: Family, addr: *mut sockaddr, len: *mut socklen_t) -> Result<c_int, Errno> {
+    if is_nowhere(addr) {
+        return Err(FAULT);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { address::write(name, family, addr, len) }.map(|()| 0)
+}
+
+/// A message's header, without control data, of which rsockets have none.
+///
+/// # Safety
+/// It leads nowhere, or to a header that nobody else uses meanwhile.
+unsafe fn message<'a>(msg: *mut msghdr) -> Result<&'a mut msghdr, Errno> {
+    if is_nowhere(msg) {
+        return Err(FAULT);
+    }
+    // SAFETY: the caller's promise.
+    let message = unsafe { &mut *msg };
+    if !message.msg_control.is_null() && message.msg_controllen as usize > 0 {
+        return Err(Errno(libc::ENOTSUP));
+    }
+    Ok(message)
+}
