@@ -99,7 +99,7 @@ static inline void send_pattern(int fd, size_t len, unsigned seed)
 
 static inline void recv_pattern(int fd, size_t len, unsigned seed)
 {
-	static unsigned char bytes[100000];
+	static _Thread_local unsigned char bytes[100000];
 	for (size_t got = 0; got < len;) {
 		size_t wanted = len - got < sizeof bytes ? len - got : sizeof bytes;
 		ssize_t n = rrecv(fd, bytes, wanted, 0);
