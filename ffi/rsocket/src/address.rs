@@ -74,8 +74,7 @@ pub(crate) unsafe fn write(address: SocketAddr, family: Family, out: *mut sockad
         }
         IpAddr::V6(ip) => {
             let sin6_addr = libc::in6_addr { s6_addr: ip.octets() };
-            let full =
-                sockaddr_in6 { sin6_family: libc::AF_INET6 as u16, sin6_port: port, sin6_flowinfo: 0, sin6_addr, sin6_scope_id: 0 };
+            let full = sockaddr_in6 { sin6_family: libc::AF_INET6 as u16, sin6_port: port, sin6_flowinfo: 0, sin6_addr, sin6_scope_id: 0 };
             put((&raw const full).cast(), size_of_val(&full));
         }
     }
@@ -107,9 +106,7 @@ mod tests {
 
     #[test]
     fn addresses_go_to_c_and_back() {
-        for (address, family, len) in
-            [("127.0.0.1:7471", Family::V4, 16), ("[::1]:7471", Family::V6, 28), ("10.1.2.3:5", Family::V6, 28)]
-        {
+        for (address, family, len) in [("127.0.0.1:7471", Family::V4, 16), ("[::1]:7471", Family::V6, 28), ("10.1.2.3:5", Family::V6, 28)] {
             assert_eq!(round(address, family, 128), (Ok(address.parse().unwrap()), len));
             assert_eq!(round(address, family, 8), (Err(Errno(libc::EINVAL)), len), "the length says how much there would be");
         }

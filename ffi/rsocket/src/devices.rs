@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ringway_host::Addresses;
 use ringway_preload::Errno;
-use ringway_shm::{Ports, Rendezvous, ResolveError, ShmQueues};
-use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, Queues as _, QueueId, RuleError, RuleId, Target};
+use ringway_shm::{Ports, Rendezvous, ResolveError, Resolved, ShmQueues};
+use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
 use ringway_stack::roce::{self, Node, NodeConfig, SoftRoce, Tuning, qp::Mtu};
 
 use crate::memory::Bytes;
@@ -21,6 +21,13 @@ const ACK_TIMEOUT: u8 = 14;
 /// Who is there, and has which port.
 #[derive(Clone)]
 pub(crate) struct Fabric(Arc<Rendezvous>);
+
+/// Which process has an address.
+pub(crate) struct Found {
+    /// Its adapter.
+    pub(crate) gid: IpAddr,
+    resolved: Resolved,
+}
 
 /// Which addresses are this machine's.
 static ADDRESSES: Addresses = Addresses::new();
@@ -40,7 +47,8 @@ pub(crate) fn attach(seed: u64) -> Result<(Plane, Fabric), Errno> {
         gid: Some(gid_of(fabric.0.member_ref().id())),
         mtu: Mtu::B4096,
         ack_timeout: ACK_TIMEOUT,
-        tuning: Tuning { retries_for_ever: true, ..Tuning::default() },
+        // (As long as rsockets' datagrams are, with their headers.)
+        tuning: Tuning { retries_for_ever: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
         ..NodeConfig::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
     Ok((SoftRoce::new(queues, Node::new(config, seed), fabric.clone()), fabric))
@@ -63,12 +71,39 @@ impl roce::Neighbours for Fabric {
 }
 
 impl Fabric {
-    /// The adapter of whoever has a port. Takes up to half a second where somebody does not answer: no lock is to be held.
+    /// Who has a port for connections. Takes up to half a second where somebody does not answer: no lock is to be held.
     ///
     /// # Errors
     /// ECONNREFUSED: nobody of this user has; ETIMEDOUT: who has does not answer; EHOSTUNREACH: the system is at fault, and ENOMEM, if it lacks room.
     pub(crate) fn resolve(&self, to: SocketAddr) -> Result<IpAddr, Errno> {
-        let found = self.0.resolve(Protocol::Tcp, to).map_err(|error| {
+        self.find(Protocol::Tcp, to).map(|found| found.gid)
+    }
+
+    /// The same of a port for datagrams.
+    ///
+    /// # Errors
+    /// As [`Fabric::resolve`].
+    pub(crate) fn resolve_datagrams(&self, to: SocketAddr) -> Result<Found, Errno> {
+        self.find(Protocol::Udp, to)
+    }
+
+    /// Who has a port for datagrams, as far as is known already: nobody is asked.
+    pub(crate) fn known_datagrams(&self, at: SocketAddr) -> Option<Found> {
+        self.found(self.0.search(Protocol::Udp, at).ok()?.found?)
+    }
+
+    /// Whether that is still so.
+    pub(crate) fn still_holds(&self, found: &Found) -> bool {
+        self.0.still_valid(&found.resolved)
+    }
+
+    fn found(&self, resolved: Resolved) -> Option<Found> {
+        let peer = self.0.peers().into_iter().find(|peer| peer.mac == resolved.mac)?;
+        Some(Found { gid: gid_of(peer.id), resolved })
+    }
+
+    fn find(&self, protocol: Protocol, to: SocketAddr) -> Result<Found, Errno> {
+        let found = self.0.resolve(protocol, to).map_err(|error| {
             tracing::debug!("who has {to}: {error}");
             Errno(match error {
                 ResolveError::Silent => libc::ETIMEDOUT,
@@ -77,17 +112,15 @@ impl Fabric {
                 _ => libc::EHOSTUNREACH,
             })
         })?;
-        let mac = found.ok_or(Errno(libc::ECONNREFUSED))?.mac;
-        let peer = self.0.peers().into_iter().find(|peer| peer.mac == mac);
-        peer.map(|peer| gid_of(peer.id)).ok_or(Errno(libc::ECONNREFUSED))
+        found.and_then(|resolved| self.found(resolved)).ok_or(Errno(libc::ECONNREFUSED))
     }
 
     /// Takes a port of RDMA-CM's, so that others find it here.
     ///
     /// # Errors
     /// EADDRINUSE: another process of this user's, or a socket of this one, has it; ENOMEM: no room for one more.
-    pub(crate) fn claim(plane: &mut Plane, at: SocketAddr) -> Result<RuleId, Errno> {
-        let rule = FlowRule::flow(Protocol::Tcp, at, None);
+    pub(crate) fn claim(plane: &mut Plane, protocol: Protocol, at: SocketAddr) -> Result<RuleId, Errno> {
+        let rule = FlowRule::flow(protocol, at, None);
         let attached = plane.queues_mut().device().attach(&rule, Target::Queue(QueueId(0)));
         attached.map(|attached| attached.rule).map_err(|error| match error {
             RuleError::Taken => Errno(libc::EADDRINUSE),

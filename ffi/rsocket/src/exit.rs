@@ -29,7 +29,7 @@ extern "C" fn at_exit() {
 fn close_all() {
     let Ok(mut library) = enter() else { return };
     let began = library.poll();
-    let ids: Vec<_> = library.table.values().map(|entry| entry.id).collect();
+    let ids: Vec<_> = library.table.values().filter_map(|entry| entry.stream().ok()).collect();
     for id in ids {
         let (sockets, device) = library.parts();
         // It may be another thread's to close at this moment.

@@ -9,7 +9,7 @@ use ringway_preload::errno::{is_nowhere, to_int, to_ssize};
 use ringway_preload::{Errno, Timeout, bare_boundary, vectors};
 
 use crate::address;
-use crate::calls::{connect, direct, open, options, poll, select, stream};
+use crate::calls::{connect, datagram, direct, open, options, poll, select, stream};
 use crate::library::enter;
 use crate::table::Family;
 
@@ -91,7 +91,7 @@ pub extern "C" fn rclose(socket: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
-    size!(unsafe { vectors::writable(buf, len) }.and_then(|piece| stream::recv(socket, &mut [piece], flags)))
+    size!(unsafe { vectors::writable(buf, len) }.and_then(|piece| recv(socket, &mut [piece], flags)))
 }
 
 /// rsocket(7). A stream has no source to tell of: its length is set to zero.
@@ -107,13 +107,12 @@ pub unsafe extern "C" fn rrecvfrom(
     src_addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the program's promise.
-    let received = unsafe { rrecv(socket, buf, len, flags) };
-    if received >= 0 && !src_addr.is_null() && !is_nowhere(addrlen) {
-        // SAFETY: the program's promise.
-        unsafe { addrlen.write_unaligned(0) };
-    }
-    received
+    // SAFETY: the program's promise, here and below.
+    size!(check_out(src_addr, addrlen).and_then(|()| unsafe { vectors::writable(buf, len) }).and_then(|piece| {
+        let received = receive(socket, &mut [piece], flags)?;
+        unsafe { tell_source(received.source, src_addr, addrlen) }?;
+        Ok(received.len)
+    }))
 }
 
 /// rsocket(7).
@@ -125,9 +124,10 @@ pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int)
     // SAFETY: the program's promise, here and below.
     size!(unsafe { message(msg) }.and_then(|message| {
         let received =
-            unsafe { vectors::with_writable(message.msg_iov, message.msg_iovlen as usize, |pieces| stream::recv(socket, pieces, flags)) }?;
-        (message.msg_namelen, message.msg_flags) = (0, 0);
-        Ok(received)
+            unsafe { vectors::with_writable(message.msg_iov, message.msg_iovlen as usize, |pieces| receive(socket, pieces, flags)) }?;
+        unsafe { tell_source(received.source, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
+        message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 };
+        Ok(received.len)
     }))
 }
 
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -
 /// As readv(2)'s pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    let read = |pieces: &mut [IoSliceMut<'_>]| stream::recv(socket, pieces, 0);
+    let read = |pieces: &mut [IoSliceMut<'_>]| recv(socket, pieces, 0);
     // SAFETY: the program's promise.
     size!(vectors::count(iovcnt).and_then(|count| unsafe { vectors::with_writable(iov, count, read) }))
 }
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
-    size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| stream::send(socket, &[piece], flags)))
+    size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| send(socket, &[piece], flags)))
 }
 
 /// rsocket(7). EISCONN: a stream's bytes go to its peer, and nobody else can be named.
@@ -173,13 +173,17 @@ pub unsafe extern "C" fn rsendto(
     len: size_t,
     flags: c_int,
     dest_addr: *const sockaddr,
-    _addrlen: socklen_t,
+    addrlen: socklen_t,
 ) -> ssize_t {
-    if !dest_addr.is_null() {
-        return size!(check(socket).and(Err(Errno(libc::EISCONN))));
+    if dest_addr.is_null() {
+        // SAFETY: the program's promise.
+        return unsafe { rsend(socket, buf, len, flags) };
     }
     // SAFETY: the program's promise.
-    unsafe { rsend(socket, buf, len, flags) }
+    size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| {
+        let to = unsafe { destination(socket, dest_addr, addrlen) }?;
+        datagram::send(socket, &[piece], flags, Some(to))
+    }))
 }
 
 /// rsocket(7).
@@ -190,10 +194,16 @@ pub unsafe extern "C" fn rsendto(
 pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise, here and below; it is only read.
     size!(unsafe { message(msg.cast_mut()) }.and_then(|message| {
-        if !message.msg_name.is_null() {
-            return check(socket).and(Err(Errno(libc::EISCONN)));
-        }
-        unsafe { vectors::with_readable(message.msg_iov, message.msg_iovlen as usize, |pieces| stream::send(socket, pieces, flags)) }
+        let to = if message.msg_name.is_null() {
+            None
+        } else {
+            Some(unsafe { destination(socket, message.msg_name.cast(), message.msg_namelen) }?)
+        };
+        let send = |pieces: &[IoSlice<'_>]| match to {
+            None => send(socket, pieces, flags),
+            to => datagram::send(socket, pieces, flags, to),
+        };
+        unsafe { vectors::with_readable(message.msg_iov, message.msg_iovlen as usize, send) }
     }))
 }
 
@@ -213,7 +223,7 @@ pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t
 /// As writev(2)'s pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    let write = |pieces: &[IoSlice<'_>]| stream::send(socket, pieces, 0);
+    let write = |pieces: &[IoSlice<'_>]| send(socket, pieces, 0);
     // SAFETY: the program's promise.
     size!(vectors::count(iovcnt).and_then(|count| unsafe { vectors::with_readable(iov, count, write) }))
 }
@@ -352,6 +362,67 @@ pub unsafe extern "C" fn riowrite(socket: c_int, buf: *const c_void, count: size
     // SAFETY: the program's promise.
     let written = size!(unsafe { vectors::readable(buf, count) }.and_then(|bytes| direct::write(socket, &bytes, offset, flags)));
     written.cast_unsigned()
+}
+
+/// Sends by a stream, or a datagram to whom its socket was connected.
+fn send(fd: c_int, pieces: &[IoSlice<'_>], flags: c_int) -> Result<usize, Errno> {
+    match stream::send(fd, pieces, flags) {
+        Err(Errno(libc::EOPNOTSUPP)) => datagram::send(fd, pieces, flags, None),
+        sent => sent,
+    }
+}
+
+/// What was received.
+struct Received {
+    len: usize,
+    /// A datagram was longer than there was room for.
+    is_cut: bool,
+    /// Whose a datagram is, and the socket's family.
+    source: Option<(SocketAddr, Family)>,
+}
+
+fn receive(fd: c_int, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Result<Received, Errno> {
+    match stream::recv(fd, pieces, flags) {
+        Err(Errno(libc::EOPNOTSUPP)) => datagram::recv(fd, pieces, flags).map(|datagram| Received {
+            len: datagram.len,
+            is_cut: datagram.len < datagram.whole,
+            source: Some((datagram.from, datagram.family)),
+        }),
+        received => received.map(|len| Received { len, is_cut: false, source: None }),
+    }
+}
+
+fn recv(fd: c_int, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Errno> {
+    receive(fd, pieces, flags).map(|received| received.len)
+}
+
+/// # Safety
+/// As [`address::write`].
+unsafe fn tell_source(source: Option<(SocketAddr, Family)>, addr: *mut sockaddr, len: *mut socklen_t) -> Result<(), Errno> {
+    match source {
+        // SAFETY: the caller's promise.
+        Some((from, family)) => unsafe { address::write(from, family, addr, len) },
+        None if is_nowhere(len) => Ok(()),
+        // SAFETY: the caller's promise: it leads to a length.
+        None => unsafe { Ok(len.write_unaligned(0)) },
+    }
+}
+
+/// To whom a datagram is to go.
+///
+/// # Safety
+/// As [`address::read`].
+unsafe fn destination(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<SocketAddr, Errno> {
+    let family = {
+        let mut library = enter()?;
+        let entry = library.entry(fd)?;
+        if entry.stream().is_ok() {
+            return Err(Errno(libc::EISCONN));
+        }
+        entry.family
+    };
+    // SAFETY: the caller's promise.
+    unsafe { address::read(addr, len, family) }
 }
 
 /// Whether a descriptor is an rsocket's.

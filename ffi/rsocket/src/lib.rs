@@ -7,15 +7,17 @@
 //!
 //! - `devices`: the only module that names a device's crate
 //! - `memory`: what is registered: memory of the library's own, and buffers of the program's
+//! - `datagram`: datagram sockets, which have a UDP socket beside their queue pairs
 //! - `table`: what a descriptor is; `address`: addresses in C's forms; `config`: the files of /etc/rdma/rsocket
 //! - `fork`, `exit`: a child has none of its parent's rsockets; a process that exits ends its connections as if it had closed them
 //!
-//! What it leaves out so far: SOCK_DGRAM, RDMA_ROUTE's effect, repoll, and threads that are cancelled while they wait. Calls take a lock, and are not for
+//! What it leaves out so far: RDMA_ROUTE's effect, repoll, and threads that are cancelled while they wait. Calls take a lock, and are not for
 //! handlers of signals.
 
 mod address;
 mod calls;
 mod config;
+mod datagram;
 mod devices;
 mod exit;
 pub mod exports;

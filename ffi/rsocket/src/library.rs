@@ -5,13 +5,14 @@
 
 use core::ops::{Deref, DerefMut};
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringway_host::{Clock, Progress};
 use ringway_preload::Errno;
-use ringway_stack::rsocket::{Host, Sockets};
+use ringway_stack::rsocket::{Host, SocketId, Sockets};
 use ringway_stack::{Error, Instant};
+use rustix::event::epoll;
 
 use crate::devices::{self, Fabric, Plane};
 use crate::memory::Bytes;
@@ -29,6 +30,8 @@ pub(crate) struct Library {
     pub(crate) fabric: Fabric,
     pub(crate) sockets: Sockets,
     pub(crate) table: BTreeMap<RawFd, Entry>,
+    /// Datagram sockets' UDP sockets, all in one: whoever sleeps on one of them itself keeps it alive, and its port, when it is closed.
+    udp: OwnedFd,
     pub(crate) sleepers: Sleepers,
     pub(crate) watch: Watch,
     /// Until when the progress thread sleeps, unless it is called.
@@ -108,10 +111,12 @@ impl Library {
         let (mut plane, fabric) = devices::attach(seed)?;
         let sockets = Sockets::new(plane.node_mut(), config::settings(), Host::default());
         let clock = Clock::new();
+        let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
         let mut library = Box::new(Self {
             plane,
             sockets,
             table: BTreeMap::new(),
+            udp,
             sleepers: Sleepers::default(),
             watch: Watch::Looks,
             watch_until: None,
@@ -135,6 +140,38 @@ impl Library {
     /// EBADF.
     pub(crate) fn entry(&mut self, fd: RawFd) -> Result<&mut Entry, Errno> {
         self.table.get_mut(&fd).ok_or(Errno(libc::EBADF))
+    }
+
+    /// A stream.
+    ///
+    /// # Errors
+    /// EBADF; EOPNOTSUPP: it is a datagram socket.
+    pub(crate) fn stream(&mut self, fd: RawFd) -> Result<SocketId, Errno> {
+        self.entry(fd)?.stream()
+    }
+
+    /// Takes what came by UDP for datagram sockets. Whether anything did.
+    pub(crate) fn take_udp(&mut self) -> bool {
+        let now = self.now();
+        let Self { table, plane, fabric, .. } = self;
+        let takes = |entry: &mut Entry| entry.open_datagram().is_ok_and(|(open, udp)| open.take_udp(now, udp, plane, fabric));
+        // (Each of them.)
+        table.values_mut().map(takes).fold(false, |any, one| any | one)
+    }
+
+    /// From now on, [`Library::udp`] is readable when that UDP socket is, until it is closed.
+    ///
+    /// # Errors
+    /// ENOMEM, ENOSPC: the system's limits.
+    pub(crate) fn watch_udp(&self, fd: RawFd) -> Result<(), Errno> {
+        let entry = self.table.get(&fd).ok_or(Errno(libc::EBADF))?;
+        let added = epoll::add(&self.udp, &entry.descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        added.map_err(|error| Errno(error.raw_os_error()))
+    }
+
+    /// The descriptor that is readable when a datagram socket's UDP socket is.
+    pub(crate) fn udp(&self) -> RawFd {
+        self.udp.as_raw_fd()
     }
 
     /// The sockets, and the device that their calls are given.

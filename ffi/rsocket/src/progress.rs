@@ -35,7 +35,14 @@ pub(crate) fn start(fabric: Fabric) -> io::Result<Progress> {
 impl Work for Watcher {
     fn turn(&mut self, _: bool) -> Plan {
         self.0.service();
-        let mut plan = library::lock().as_deref_mut().map_or_else(Plan::default, watch);
+        let mut plan = Plan::default();
+        if let Some(library) = library::lock().as_deref_mut() {
+            if library.take_udp() {
+                library.sleepers.wake();
+            }
+            plan = watch(library);
+            plan.descriptors.push(library.udp());
+        }
         plan.descriptors.push(self.0.service_fd());
         plan
     }

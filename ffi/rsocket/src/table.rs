@@ -1,13 +1,15 @@
-//! What a descriptor is. Its number is that of an eventfd which is never signalled: nobody else gets the number, and calls that are not rsockets' find nothing
-//! there.
+//! What a descriptor is. A stream's number is that of an eventfd which is never signalled: nobody else gets the number, and calls that are not rsockets' find
+//! nothing there. A datagram socket's is its UDP socket's.
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use ringway_preload::Errno;
 use ringway_stack::device::RuleId;
 use ringway_stack::device::messages::Region;
 use ringway_stack::rsocket::SocketId;
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::datagram::{Datagram, Open};
 
 /// The protocol family that a socket was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +30,15 @@ pub(crate) struct Mapped {
     pub(crate) region: Region,
 }
 
+/// What is behind a descriptor.
+pub(crate) enum Kind {
+    Stream(SocketId),
+    Datagram(Box<Datagram>),
+}
+
 /// An rsocket's descriptor.
-#[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) id: SocketId,
+    pub(crate) kind: Kind,
     pub(crate) family: Family,
     pub(crate) is_nonblocking: bool,
     /// IPV6_V6ONLY, as bind looks at it.
@@ -41,17 +48,50 @@ pub(crate) struct Entry {
     /// The ports that it has.
     pub(crate) rules: Vec<RuleId>,
     pub(crate) mapped: Vec<Mapped>,
-    /// Its number.
-    _placeholder: OwnedFd,
+    /// Its number; of a datagram socket, its UDP socket.
+    pub(crate) descriptor: OwnedFd,
 }
 
 impl Entry {
-    pub(crate) const fn new(id: SocketId, family: Family, is_nonblocking: bool, placeholder: OwnedFd) -> Self {
-        Self { id, family, is_nonblocking, v6_only: false, tos: 0, rules: Vec::new(), mapped: Vec::new(), _placeholder: placeholder }
+    pub(crate) const fn new(kind: Kind, family: Family, is_nonblocking: bool, descriptor: OwnedFd) -> Self {
+        Self { kind, family, is_nonblocking, v6_only: false, tos: 0, rules: Vec::new(), mapped: Vec::new(), descriptor }
     }
 }
 
-/// A descriptor for one more.
+impl Entry {
+    /// The stream.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: it is a datagram socket.
+    pub(crate) const fn stream(&self) -> Result<SocketId, Errno> {
+        match self.kind {
+            Kind::Stream(id) => Ok(id),
+            Kind::Datagram(_) => Err(Errno(libc::EOPNOTSUPP)),
+        }
+    }
+
+    /// The datagram socket.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: it is a stream.
+    pub(crate) fn datagram(&mut self) -> Result<(&mut Datagram, BorrowedFd<'_>), Errno> {
+        match &mut self.kind {
+            Kind::Stream(_) => Err(Errno(libc::EOPNOTSUPP)),
+            Kind::Datagram(datagram) => Ok((datagram, self.descriptor.as_fd())),
+        }
+    }
+
+    /// The datagram socket, bound.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: it is a stream; ENOTCONN: it is not bound.
+    pub(crate) fn open_datagram(&mut self) -> Result<(&mut Open, BorrowedFd<'_>), Errno> {
+        let (datagram, udp) = self.datagram()?;
+        Ok((datagram.open.as_mut().ok_or(Errno(libc::ENOTCONN))?, udp))
+    }
+}
+
+/// A descriptor for one more stream.
 ///
 /// # Errors
 /// EMFILE, ENFILE, ENOMEM.

@@ -11,8 +11,8 @@ use ringway_stack::Instant;
 use ringway_stack::rsocket::SocketId;
 
 use crate::devices::Fabric;
-use crate::library::{Entered, Library, enter};
 use crate::fork;
+use crate::library::{Entered, Library, enter};
 
 thread_local! {
     /// By which this thread is woken, and in which of the process's forks it was made: a child's copy is its parent's as well.
@@ -45,7 +45,12 @@ impl Sleepers {
 ///
 /// # Errors
 /// EINTR: a signal was delivered; EMFILE, ENFILE, ENOMEM: there is nothing to sleep on.
-pub(crate) fn sleep(mut library: Entered, others: &mut [pollfd], timeout: Option<Duration>, mask: Option<&libc::sigset_t>) -> Result<(), Errno> {
+pub(crate) fn sleep(
+    mut library: Entered,
+    others: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<(), Errno> {
     WAKE.with_borrow_mut(|wake| {
         if wake.as_ref().is_none_or(|(generation, _)| *generation != fork::generation()) {
             let made = EventFd::new().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENOMEM)))?;
@@ -76,24 +81,39 @@ pub(crate) fn sleep(mut library: Entered, others: &mut [pollfd], timeout: Option
     })
 }
 
-/// Attempts something on an rsocket until it does not fail with EAGAIN, if the socket blocks and `dont_wait` does not say otherwise; until `deadline`, if there
+/// Attempts something on a stream until it does not fail with EAGAIN, if the socket blocks and `dont_wait` does not say otherwise; until `deadline`, if there
 /// is one.
 ///
 /// # Errors
-/// The attempt's; EBADF; EINTR: a signal was delivered while it slept; EAGAIN: the time is up.
+/// The attempt's; EBADF; EOPNOTSUPP: it is a datagram socket; EINTR: a signal was delivered while it slept; EAGAIN: the time is up.
 pub(crate) fn until<T>(
     fd: RawFd,
     dont_wait: bool,
     deadline: Option<Instant>,
     mut attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
+    until_any(fd, dont_wait, deadline, |library, now| {
+        let id = library.stream(fd)?;
+        attempt(library, id, now)
+    })
+}
+
+/// The same for any rsocket.
+///
+/// # Errors
+/// As [`until`].
+pub(crate) fn until_any<T>(
+    fd: RawFd,
+    dont_wait: bool,
+    deadline: Option<Instant>,
+    mut attempt: impl FnMut(&mut Library, Instant) -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let mut began = None;
     loop {
         let mut library = enter()?;
         let now = library.poll();
-        let entry = library.entry(fd)?;
-        let (id, blocks) = (entry.id, !dont_wait && !entry.is_nonblocking);
-        match attempt(&mut library, id, now) {
+        let blocks = !library.entry(fd)?.is_nonblocking && !dont_wait;
+        match attempt(&mut library, now) {
             Err(Errno(libc::EAGAIN)) if blocks => {}
             result => return result,
         }

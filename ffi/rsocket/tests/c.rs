@@ -76,6 +76,11 @@ fn threads_and_forks() {
 }
 
 #[test]
+fn datagrams() {
+    run("datagrams");
+}
+
+#[test]
 fn errors() {
     run("errors");
 }

@@ -23,8 +23,8 @@ extern "C" {
 #endif
 
 /*
- * PF_INET, PF_INET6; SOCK_STREAM, with SOCK_NONBLOCK and SOCK_CLOEXEC; protocol 0 or IPPROTO_TCP.
- * ENOTSUP: anything else (SOCK_DGRAM too, so far); ENODEV: this machine has no device for it.
+ * PF_INET, PF_INET6; SOCK_STREAM or SOCK_DGRAM, with SOCK_NONBLOCK and SOCK_CLOEXEC; protocol 0, IPPROTO_TCP or IPPROTO_UDP.
+ * ENOTSUP: anything else; ENODEV: this machine has no device for it.
  */
 int rsocket(int domain, int type, int protocol);
 
@@ -50,7 +50,11 @@ int rclose(int socket);
 /*
  * Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL; others mean nothing. A signal that is delivered while nothing was received or sent: EINTR, whatever
  * SA_RESTART says. ECONNRESET: the peer is gone, or broke the protocol; receiving gets all that came before that first. EPIPE, without a signal: this side was
- * shut down. ENOTSUP: control data. EISCONN: an address to send to.
+ * shut down. ENOTSUP: control data. EISCONN: an address to send to, for a stream.
+ *
+ * Datagrams go between processes of one user on this machine, whatever address they have; they are 2040 bytes at most, of IPv6 2024, and to somebody who has
+ * not answered yet 2032 or 2020 (EMSGSIZE). One that is sent to nobody is lost; ECONNREFUSED: the socket was connected to nobody. EOPNOTSUPP: what only
+ * streams have.
  */
 ssize_t rrecv(int socket, void *buf, size_t len, int flags);
 ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *src_addr, socklen_t *addrlen);

@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
 use ringway_preload::Errno;
-use ringway_stack::rsocket::{OptionName, OptionValue};
+use ringway_stack::rsocket::{OptionName, OptionValue, SocketId};
 use ringway_stack::{Error, Instant};
 
+use super::datagram;
 use crate::devices;
 use crate::library::{Library, enter, errno};
 use crate::table::Family;
 use crate::wait::until;
-use ringway_stack::rsocket::SocketId;
 
 /// Connects; `to` gives the address, for the socket's family. A socket that does not block goes on by itself: once it is writable, SO_ERROR tells how it ended.
 ///
@@ -23,7 +23,8 @@ pub(crate) fn connect(fd: RawFd, to: impl FnOnce(Family) -> Result<SocketAddr, E
         let mut library = enter()?;
         library.poll();
         let entry = library.entry(fd)?;
-        let (id, to) = (entry.id, destination(to(entry.family)?));
+        let to = destination(to(entry.family)?);
+        let Ok(id) = entry.stream() else { return datagram::connect(&mut library, fd, to) };
         (to, library.fabric.clone(), library.sockets.remote(id).is_ok())
     };
     // (What was begun already says so itself.)
@@ -50,7 +51,7 @@ pub(crate) fn connect(fd: RawFd, to: impl FnOnce(Family) -> Result<SocketAddr, E
 }
 
 fn begin(library: &mut Library, now: Instant, fd: RawFd, to: SocketAddr, gid: Option<IpAddr>) -> Result<(), Error> {
-    let id = library.table.get(&fd).ok_or(Error::BadSocket)?.id;
+    let id = library.stream(fd).map_err(|_| Error::BadSocket)?;
     let local = library.sockets.local(id)?;
     let is_fresh = gid.is_some() && library.sockets.remote(id).is_err();
     if is_fresh {
@@ -81,7 +82,7 @@ fn ended(library: &mut Library, now: Instant, id: SocketId) -> Result<(), Errno>
 }
 
 /// An address that is none in particular is this machine's.
-fn destination(to: SocketAddr) -> SocketAddr {
+pub(super) fn destination(to: SocketAddr) -> SocketAddr {
     let ip = match to.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),

@@ -14,7 +14,7 @@ use crate::wait::until;
 /// Maps a buffer for the peer's direct writes (PROT_WRITE), or for nobody's (PROT_NONE), and gives its offset: `offset`, or its address if that is -1.
 ///
 /// # Errors
-/// EBADF; EINVAL: another `prot`, no bytes, or more than 4 GiB; EFAULT; ENOTCONN; ENOMEM: the peer's table is full (RDMA_IOMAPSIZE), or the device's.
+/// EBADF; EOPNOTSUPP: a datagram socket; EINVAL: another `prot`, no bytes, or more than 4 GiB; EFAULT; ENOTCONN; ENOMEM: the peer's table is full (RDMA_IOMAPSIZE), or the device's.
 ///
 /// # Safety
 /// [`Buffer`]'s invariant holds for `buffer` and `len`, or the pointer [leads nowhere](is_nowhere).
@@ -32,7 +32,7 @@ pub(crate) unsafe fn map(fd: RawFd, buffer: *mut u8, len: usize, prot: c_int, of
     }
     let mut library = enter()?;
     library.poll();
-    let id = library.entry(fd)?.id;
+    let id = library.stream(fd)?;
     // SAFETY: the caller's promise.
     let memory = Bytes::Program(unsafe { Buffer::new(buffer, len) });
     let chosen = if offset == -1 { buffer.addr() as u64 } else { offset.cast_unsigned() };
@@ -50,7 +50,7 @@ pub(crate) fn unmap(fd: RawFd, buffer: usize, len: usize) -> Result<(), Errno> {
     let mut library = enter()?;
     library.poll();
     let entry = library.entry(fd)?;
-    let (id, is_it) = (entry.id, |mapped: &Mapped| (mapped.start, mapped.len) == (buffer, len));
+    let (id, is_it) = (entry.stream()?, |mapped: &Mapped| (mapped.start, mapped.len) == (buffer, len));
     let at = entry.mapped.iter().position(is_it).ok_or(Errno(libc::EINVAL))?;
     let region = entry.mapped.remove(at).region;
     let (sockets, device) = library.parts();

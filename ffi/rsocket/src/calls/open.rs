@@ -5,19 +5,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
 use ringway_preload::Errno;
-use ringway_stack::Error;
-use ringway_stack::rsocket::Shutdown;
+use ringway_stack::device::{Protocol, RuleId};
+use ringway_stack::rsocket::{Shutdown, SocketId};
+use ringway_stack::{Error, Instant};
 
+use super::datagram;
 use crate::devices::{self, Fabric};
-use crate::library::{EPHEMERAL, Entered, Library, enter, enter_first, errno};
-use crate::table::{Entry, Family, placeholder};
+use crate::library::{EPHEMERAL, Library, enter, enter_first, errno};
+use crate::table::{Entry, Family, Kind, placeholder};
 use crate::wait::until;
 
 /// A new rsocket.
 ///
 /// # Errors
-/// ENOTSUP: another family, kind or protocol than PF_INET's and PF_INET6's SOCK_STREAM; EINVAL: unknown flags; ENODEV: there is no device; EMFILE, ENFILE,
-/// ENOMEM.
+/// ENOTSUP: another family, kind or protocol than PF_INET's and PF_INET6's SOCK_STREAM and SOCK_DGRAM; ENODEV: there is no device; EMFILE, ENFILE, ENOMEM.
 pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<RawFd, Errno> {
     let family = match domain {
         libc::AF_INET => Family::V4,
@@ -25,15 +26,18 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<RawF
         _ => return Err(Errno(libc::ENOTSUP)),
     };
     const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let (closes, is_nonblocking) = (kind & libc::SOCK_CLOEXEC != 0, kind & libc::SOCK_NONBLOCK != 0);
     match kind & !FLAGS {
-        libc::SOCK_STREAM if matches!(protocol, 0 | libc::IPPROTO_TCP) => {}
-        _ => return Err(Errno(libc::ENOTSUP)),
+        libc::SOCK_STREAM if matches!(protocol, 0 | libc::IPPROTO_TCP) => {
+            let (fd, number) = placeholder(closes)?;
+            let mut library = enter_first()?;
+            let stream = Kind::Stream(library.sockets.socket());
+            library.table.insert(fd, Entry::new(stream, family, is_nonblocking, number));
+            Ok(fd)
+        }
+        libc::SOCK_DGRAM if matches!(protocol, 0 | libc::IPPROTO_UDP) => datagram::socket(family, closes, is_nonblocking),
+        _ => Err(Errno(libc::ENOTSUP)),
     }
-    let (fd, number) = placeholder(kind & libc::SOCK_CLOEXEC != 0)?;
-    let mut library = enter_first()?;
-    let id = library.sockets.socket();
-    library.table.insert(fd, Entry::new(id, family, kind & libc::SOCK_NONBLOCK != 0, number));
-    Ok(fd)
 }
 
 /// Binds to an address of this machine's. `at` gives it, for the socket's family.
@@ -44,8 +48,9 @@ pub(crate) fn bind(fd: RawFd, at: impl FnOnce(Family) -> Result<SocketAddr, Errn
     let mut library = enter()?;
     library.poll();
     let entry = library.entry(fd)?;
-    let (id, family, v6_only) = (entry.id, entry.family, entry.v6_only);
+    let (family, v6_only) = (entry.family, entry.v6_only);
     let at = at(family)?;
+    let Ok(id) = entry.stream() else { return datagram::bind(&mut library, fd, at) };
     if !at.ip().is_unspecified() && !devices::is_ours(at.ip()) {
         return Err(Errno(libc::EADDRNOTAVAIL));
     }
@@ -58,7 +63,7 @@ pub(crate) fn bind(fd: RawFd, at: impl FnOnce(Family) -> Result<SocketAddr, Errn
         let port = wanted.unwrap_or_else(|| library.ephemeral_port());
         let name = SocketAddr::new(at.ip(), port);
         tries -= 1;
-        match claim(&mut library, name, family == Family::V6 && !v6_only) {
+        match claim(&mut library, Protocol::Tcp, name, family == Family::V6 && !v6_only) {
             Err(Errno(libc::EADDRINUSE)) if tries > 0 => {}
             claimed => break (name, claimed?),
         }
@@ -72,14 +77,14 @@ pub(crate) fn bind(fd: RawFd, at: impl FnOnce(Family) -> Result<SocketAddr, Errn
 }
 
 /// The port, on all of the addresses that a name stands for: `::` is IPv4's addresses, too, if that is not excluded.
-fn claim(library: &mut Entered, name: SocketAddr, both: bool) -> Result<Vec<ringway_stack::device::RuleId>, Errno> {
+pub(super) fn claim(library: &mut Library, protocol: Protocol, name: SocketAddr, both: bool) -> Result<Vec<RuleId>, Errno> {
     let mut names = vec![name];
     if both && name.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         names.push(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), name.port()));
     }
     let mut rules = Vec::new();
     for name in names {
-        match Fabric::claim(&mut library.plane, name) {
+        match Fabric::claim(&mut library.plane, protocol, name) {
             Ok(rule) => rules.push(rule),
             Err(error) => {
                 rules.into_iter().for_each(|rule| Fabric::give_up(&mut library.plane, rule));
@@ -97,7 +102,7 @@ fn claim(library: &mut Entered, name: SocketAddr, both: bool) -> Result<Vec<ring
 pub(crate) fn listen(fd: RawFd, backlog: c_int) -> Result<(), Errno> {
     let is_nameless = {
         let mut library = enter()?;
-        let id = library.entry(fd)?.id;
+        let id = library.stream(fd)?;
         library.sockets.local(id).map_err(errno)?.port() == 0
     };
     if is_nameless {
@@ -109,7 +114,7 @@ pub(crate) fn listen(fd: RawFd, backlog: c_int) -> Result<(), Errno> {
     }
     let mut library = enter()?;
     library.poll();
-    let id = library.entry(fd)?.id;
+    let id = library.stream(fd)?;
     let (sockets, device) = library.parts();
     // (Negative: as many as there can be, as Linux has it.)
     sockets.listen(device, id, usize::try_from(backlog).unwrap_or(usize::MAX)).map_err(errno)
@@ -127,7 +132,7 @@ pub(crate) fn accept(fd: RawFd) -> Result<(RawFd, SocketAddr, Family), Errno> {
         let family = library.entry(fd)?.family;
         let (accepted, peer) = library.sockets.accept(id).map_err(errno)?;
         if let Some(made) = made.take() {
-            library.table.insert(number, Entry::new(accepted, family, false, made));
+            library.table.insert(number, Entry::new(Kind::Stream(accepted), family, false, made));
         }
         Ok((number, peer, family))
     })
@@ -148,7 +153,7 @@ pub(crate) fn shutdown(fd: RawFd, how: c_int) -> Result<(), Errno> {
     let deadline = {
         let mut library = enter()?;
         let now = library.poll();
-        let id = library.entry(fd)?.id;
+        let id = library.stream(fd)?;
         let (sockets, device) = library.parts();
         sockets.shutdown(now, device, id, how).map_err(errno)?;
         // Other threads may wait for what has ended now.
@@ -175,31 +180,37 @@ pub(crate) fn shutdown(fd: RawFd, how: c_int) -> Result<(), Errno> {
 pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
     let mut library = enter()?;
     let now = library.poll();
-    let entry = library.table.remove(&fd).ok_or(Errno(libc::EBADF))?;
+    let mut entry = library.table.remove(&fd).ok_or(Errno(libc::EBADF))?;
     for rule in &entry.rules {
         Fabric::give_up(&mut library.plane, *rule);
     }
+    let Ok(id) = entry.stream() else {
+        if let Ok((open, _)) = entry.open_datagram() {
+            open.state.destroy(library.plane.node_mut());
+        }
+        return Ok(());
+    };
     let (sockets, device) = library.parts();
     // (Its mappings go with it, before the program may use their memory for something else.)
     for mapped in &entry.mapped {
-        let _ = sockets.unmap(device, entry.id, mapped.region.address, mapped.region.len);
+        let _ = sockets.unmap(device, id, mapped.region.address, mapped.region.len);
     }
-    let closed = sockets.close(now, device, entry.id);
+    let closed = sockets.close(now, device, id);
     library.sleepers.wake();
     let until = now + library.sockets.settings().close_timeout;
     drop(library);
     if !entry.is_nonblocking && closed.is_ok() {
-        wait_for_closing(&entry, until);
+        wait_for_closing(id, until);
     }
     closed.map_err(errno)
 }
 
-fn wait_for_closing(entry: &Entry, until: ringway_stack::Instant) {
+fn wait_for_closing(id: SocketId, until: Instant) {
     let polling_for = |library: &Library| library.sockets.settings().polling_time;
     let mut began = None;
     while let Ok(mut library) = enter() {
         let now = library.poll();
-        if !library.sockets.is_closing(entry.id) || now >= until {
+        if !library.sockets.is_closing(id) || now >= until {
             return;
         }
         if now.since(*began.get_or_insert(now)) < polling_for(&library) {
@@ -218,7 +229,12 @@ fn wait_for_closing(entry: &Entry, until: ringway_stack::Instant) {
 /// EBADF.
 pub(crate) fn local(fd: RawFd) -> Result<(SocketAddr, Family), Errno> {
     let mut library = enter()?;
-    let Entry { id, family, .. } = *library.entry(fd)?;
+    let entry = library.entry(fd)?;
+    let family = entry.family;
+    let Ok(id) = entry.stream() else {
+        let none = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        return Ok((entry.open_datagram().map_or(none, |(open, _)| open.local), family));
+    };
     Ok((library.sockets.local(id).map_err(errno)?, family))
 }
 
@@ -229,7 +245,12 @@ pub(crate) fn local(fd: RawFd) -> Result<(SocketAddr, Family), Errno> {
 pub(crate) fn remote(fd: RawFd) -> Result<(SocketAddr, Family), Errno> {
     let mut library = enter()?;
     library.poll();
-    let Entry { id, family, .. } = *library.entry(fd)?;
+    let entry = library.entry(fd)?;
+    let family = entry.family;
+    let Ok(id) = entry.stream() else {
+        let peer = entry.open_datagram()?.0.peer;
+        return Ok((peer.ok_or(Errno(libc::ENOTCONN))?, family));
+    };
     if library.sockets.is_connecting(id).map_err(errno)? {
         return Err(errno(Error::NotConnected));
     }

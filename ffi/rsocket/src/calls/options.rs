@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_long};
 use std::os::fd::RawFd;
 
 use ringway_preload::Errno;
+use ringway_stack::rsocket::options::Stage;
 use ringway_stack::rsocket::{OptionName, OptionValue};
 
 use crate::library::{enter, errno};
@@ -38,7 +39,14 @@ pub(crate) fn set(fd: RawFd, level: c_int, number: c_int, value: &[u8]) -> Resul
     if name == OptionName::V6Only {
         entry.v6_only = value != OptionValue::Number(0);
     }
-    let id = entry.id;
+    if let Ok((datagram, udp)) = entry.datagram() {
+        let stage = if datagram.open.is_some() { Stage::Opened } else { Stage::Fresh };
+        if let (OptionName::V6Only, OptionValue::Number(on)) = (name, &value) {
+            rustix::net::sockopt::set_ipv6_v6only(udp, *on != 0).map_err(|error| Errno(error.raw_os_error()))?;
+        }
+        return datagram.options.set(name, &value, stage).map_err(errno);
+    }
+    let id = entry.stream()?;
     library.sockets.set_option(now, id, name, &value).map_err(errno)
 }
 
@@ -50,21 +58,28 @@ pub(crate) fn get(fd: RawFd, level: c_int, number: c_int) -> Result<Vec<u8>, Err
     let mut library = enter()?;
     let now = library.poll();
     let entry = library.entry(fd)?;
-    let id = entry.id;
     if (level, number) == (libc::IPPROTO_IP, libc::IP_TOS) {
         return Ok(c_int::from(entry.tos).to_ne_bytes().to_vec());
     }
     let name = OptionName::from_numbers(level, number).ok_or(Errno(libc::ENOTSUP))?;
+    if let Ok((datagram, _)) = entry.datagram() {
+        return Ok(bytes_of(datagram.options.get(name, None, None)));
+    }
+    let id = entry.stream()?;
     let (sockets, device) = library.parts();
     if name == OptionName::Error {
         // What has failed since is known then.
         sockets.readiness(now, device, id).map_err(errno)?;
     }
-    Ok(match sockets.option(device, id, name).map_err(errno)? {
+    sockets.option(device, id, name).map(bytes_of).map_err(errno)
+}
+
+fn bytes_of(value: OptionValue) -> Vec<u8> {
+    match value {
         OptionValue::Number(number) => number.to_ne_bytes().to_vec(),
         OptionValue::Linger(on, seconds) => [u32::from(on), seconds].map(u32::to_ne_bytes).concat(),
         OptionValue::Bytes(bytes) => bytes,
-    })
+    }
 }
 
 /// F_GETFL and F_SETFL (O_NONBLOCK alone), F_GETFD and F_SETFD.

@@ -1,6 +1,7 @@
 //! rpoll: rsockets and other descriptors together. Any number of threads may wait for one rsocket.
 
 use core::time::Duration;
+use std::os::fd::RawFd;
 
 use libc::pollfd;
 use ringway_host::sleep::ppoll;
@@ -8,7 +9,7 @@ use ringway_preload::Errno;
 use ringway_stack::Instant;
 use ringway_stack::flow::Readiness;
 
-use crate::library::{Entered, enter_or_none};
+use crate::library::{Entered, Library, enter_or_none};
 use crate::wait;
 
 /// Waits until a descriptor is ready, and says how many are. `None`: without a limit.
@@ -91,13 +92,25 @@ fn look(library: &mut Entered, now: Instant, fds: &mut [pollfd]) -> usize {
     let mut ready = 0;
     for fd in fds {
         fd.revents = 0;
-        let Some(id) = library.table.get(&fd.fd).map(|entry| entry.id) else { continue };
-        let (sockets, device) = library.parts();
-        let readiness = sockets.readiness(now, device, id).unwrap_or(Readiness::ERR);
+        let Ok(readiness) = readiness_of(library, now, fd.fd) else { continue };
         fd.revents = events_of(readiness) & (fd.events | libc::POLLERR | libc::POLLHUP);
         ready += usize::from(fd.revents != 0);
     }
     ready
+}
+
+/// What an rsocket is ready for.
+fn readiness_of(library: &mut Library, now: Instant, fd: RawFd) -> Result<Readiness, Errno> {
+    let Library { sockets, table, plane, fabric, .. } = library;
+    let entry = table.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
+    if let Ok(id) = entry.stream() {
+        return Ok(sockets.readiness(now, plane.node_mut(), id).unwrap_or(Readiness::ERR));
+    }
+    // One that is not bound has room, and nothing else.
+    let Ok((open, udp)) = entry.open_datagram() else { return Ok(Readiness::OUT) };
+    open.take_udp(now, udp, plane, fabric);
+    open.state.poll(now, plane.node_mut());
+    Ok(open.state.readiness())
 }
 
 /// As poll(2) says it.

@@ -82,11 +82,15 @@ fn peek_at(fd: RawFd, pieces: &mut [IoSliceMut<'_>], wanted: usize, dont_wait: b
         let (sockets, device) = library.parts();
         sockets.recv(now, device, id, &mut bytes, true).map_err(errno)
     })?;
-    let mut rest = &bytes[..got];
-    for piece in pieces {
-        let (now, later) = rest.split_at(piece.len().min(rest.len()));
-        piece[..now.len()].copy_from_slice(now);
-        rest = later;
-    }
+    scatter(&bytes[..got], pieces);
     Ok(got)
+}
+
+/// Parts bytes, for which there is room.
+pub(super) fn scatter(mut bytes: &[u8], pieces: &mut [IoSliceMut<'_>]) {
+    for piece in pieces {
+        let (now, later) = bytes.split_at(piece.len().min(bytes.len()));
+        piece[..now.len()].copy_from_slice(now);
+        bytes = later;
+    }
 }

@@ -71,7 +71,8 @@ int main(void)
 	CHECK(rpoll(&none, 1, 0) == 1 && none.revents == POLLNVAL);
 
 	FAILS(rsocket(AF_UNIX, SOCK_STREAM, 0), ENOTSUP);
-	FAILS(rsocket(AF_INET, SOCK_DGRAM, 0), ENOTSUP);
+	FAILS(rsocket(AF_INET, SOCK_DGRAM, IPPROTO_TCP), ENOTSUP);
+	FAILS(rsocket(AF_INET, SOCK_RAW, 0), ENOTSUP);
 	FAILS(rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP), ENOTSUP);
 	int fd = rsocket(AF_INET, SOCK_STREAM, 0);
 	CHECK(fd >= 0);

@@ -44,7 +44,9 @@ impl Cm {
         let keys: Vec<u32> = self.connections.keys().filter(is_with).collect();
         for key in keys {
             match self.state(key) {
-                Some(State::Established | State::ReplySent | State::ReplyReceived | State::DisconnectSent) => self.tell(key, Event::Disconnected),
+                Some(State::Established | State::ReplySent | State::ReplyReceived | State::DisconnectSent) => {
+                    self.tell(key, Event::Disconnected);
+                }
                 Some(State::RequestSent | State::RequestReceived | State::ServiceAsked) => self.tell(key, Event::Unreachable),
                 Some(State::Timewait | State::Closed) | None => {}
             }

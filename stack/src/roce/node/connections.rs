@@ -28,6 +28,14 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
         Some((Path::new(Addresses::new(from, to)?, flow_of(to)), self.config.mtu))
     }
 
+    fn datagram_path(&self, from: Option<IpAddr>, to: SocketAddr) -> Option<(Path, Mtu, IpAddr)> {
+        let Some(own) = self.config.gid else {
+            return self.path(from, to.ip()).map(|(path, mtu)| (path, mtu, path.addresses.src()));
+        };
+        let (path, src) = self.way_to(own, *self.datagrams_to.get(&to)?, from, to)?;
+        Some((path, self.config.mtu, src))
+    }
+
     fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<(), CmError> {
         self.cm.listen(Self::service(at.port()), backlog)?;
         self.listeners.insert(at.port(), at);
@@ -127,10 +135,16 @@ impl<M: Memory + From<Vec<u8>>> Node<M> {
             return Some((path, mtu, path.addresses.src()));
         };
         let gid = self.resolved.remove(&to)?;
+        let (path, src) = self.way_to(own, gid, Some(from), to)?;
+        Some((path, self.config.mtu, src))
+    }
+
+    /// The way from our adapter to another one, and which address of ours is shown there.
+    fn way_to(&self, own: IpAddr, gid: IpAddr, from: Option<IpAddr>, to: SocketAddr) -> Option<(Path, IpAddr)> {
         let path = Path::new(Addresses::new(own, gid)?, flow_of(gid));
         // Both are on one machine, where each address is anybody's who asks for none.
-        let src = if from.is_unspecified() { to.ip() } else { from };
-        (src.is_ipv4() == to.is_ipv4()).then_some((path, self.config.mtu, src))
+        let src = from.filter(|from| !from.is_unspecified()).unwrap_or(to.ip());
+        (src.is_ipv4() == to.is_ipv4()).then_some((path, src))
     }
 }
 

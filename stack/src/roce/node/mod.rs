@@ -87,6 +87,8 @@ pub struct Node<M> {
     pending: BTreeMap<ConnectionId, Pending>,
     /// Whose adapter is behind addresses that are about to be connected to.
     resolved: BTreeMap<SocketAddr, IpAddr>,
+    /// Whose is behind addresses that datagrams go to.
+    datagrams_to: BTreeMap<SocketAddr, IpAddr>,
     events: VecDeque<(ConnectionId, ConnectionEvent)>,
     next_port: u16,
     random: ChaCha8Rng,
@@ -103,6 +105,7 @@ impl<M: Memory> Node<M> {
             listeners: BTreeMap::new(),
             pending: BTreeMap::new(),
             resolved: BTreeMap::new(),
+            datagrams_to: BTreeMap::new(),
             events: VecDeque::new(),
             next_port: EPHEMERAL_MIN,
             random,
@@ -140,10 +143,19 @@ impl<M: Memory> Node<M> {
         self.resolved.insert(to, gid);
     }
 
+    /// Datagrams to `to` go to the adapter of this GID; `None`: nobody knows any more. Whoever says so bounds how many there are.
+    pub fn resolve_datagrams(&mut self, to: SocketAddr, gid: Option<IpAddr>) {
+        match gid {
+            Some(gid) => self.datagrams_to.insert(to, gid),
+            None => self.datagrams_to.remove(&to),
+        };
+    }
+
     /// The adapter at this address is no more, as whoever carries packets knows: its connections end now, and not once nobody has answered for long enough.
     pub fn on_peer_gone(&mut self, now: Instant, peer: IpAddr) {
         self.hca.on_peer_gone(now, peer);
         self.cm.on_peer_gone(peer);
+        self.datagrams_to.retain(|_, gid| *gid != peer);
         self.take_events(now);
     }
 

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use self::switch::{Here, Port, Switch, mac};
 use super::*;
 use crate::device::messages::{
-    Access, ConnectionEvent, ConnectionId, Connections, Data, Messages, Modify, QpConfig, Region, SendOp, SendWr, Sge, State,
-    Status, Transport,
+    Access, ConnectionEvent, ConnectionId, Connections, Data, Messages, Modify, QpConfig, Region, SendOp, SendWr, Sge, State, Status,
+    Transport,
 };
 use crate::roce::qp::Mtu;
 use crate::roce::{NodeConfig, Tuning};
@@ -204,4 +204,28 @@ fn nobody_speaks_for_somebody_else() {
     run(&mut now, MS, &mut [&mut b]);
     assert!(Messages::memory(b.node(), of_b.region.key).unwrap()[..100].iter().all(|byte| *byte == 0xaa));
     assert_eq!(switch.mac_of(3), mac(3));
+}
+
+#[test]
+fn datagrams_go_to_whoever_was_resolved_last() {
+    let switch = Switch::new(100);
+    let mut a = machine(&switch, 1);
+    let path = |a: &Machine, from: &str| a.node().datagram_path(Some(from.parse().unwrap()), TO);
+    assert_eq!(path(&a, "0.0.0.0"), None);
+    for number in [2, 3] {
+        a.node_mut().resolve_datagrams(TO, Some(gid(number)));
+        let (path, mtu, ours) = path(&a, "0.0.0.0").unwrap();
+        assert_eq!((path.addresses.src(), path.addresses.dst(), mtu, ours), (gid(1), gid(number), Mtu::B4096, TO.ip()));
+    }
+    assert_eq!(path(&a, "127.0.0.9").map(|(.., ours)| ours), Some(IpAddr::from([127, 0, 0, 9])));
+    assert_eq!(path(&a, "::1"), None, "of two families");
+    let _three = switch.port(3);
+    a.look_around();
+    switch.kill(3);
+    let mut now = Instant::ZERO;
+    run(&mut now, Duration::ZERO, &mut [&mut a]);
+    assert_eq!(path(&a, "0.0.0.0"), None, "who is gone is nobody's address");
+    a.node_mut().resolve_datagrams(TO, Some(gid(2)));
+    a.node_mut().resolve_datagrams(TO, None);
+    assert_eq!(path(&a, "0.0.0.0"), None);
 }
