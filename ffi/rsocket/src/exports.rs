@@ -107,9 +107,10 @@ pub unsafe extern "C" fn rrecvfrom(
     src_addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> ssize_t {
-    // SAFETY: the program's promise, here and below.
+    // SAFETY: the program's promise.
     size!(check_out(src_addr, addrlen).and_then(|()| unsafe { vectors::writable(buf, len) }).and_then(|piece| {
         let received = receive(socket, &mut [piece], flags)?;
+        // SAFETY: the program's promise.
         unsafe { tell_source(received.source, src_addr, addrlen) }?;
         Ok(received.len)
     }))
@@ -121,10 +122,11 @@ pub unsafe extern "C" fn rrecvfrom(
 /// As recvmsg(2)'s pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's promise, here and below.
+    // SAFETY: the program's promise.
     size!(unsafe { message(msg) }.and_then(|message| {
-        let received =
-            unsafe { vectors::with_writable(message.msg_iov, message.msg_iovlen as usize, |pieces| receive(socket, pieces, flags)) }?;
+        // SAFETY: the program's promise.
+        let received = unsafe { vectors::with_writable(message.msg_iov, message.msg_iovlen, |pieces| receive(socket, pieces, flags)) }?;
+        // SAFETY: the program's promise.
         unsafe { tell_source(received.source, message.msg_name.cast(), &raw mut message.msg_namelen) }?;
         message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 };
         Ok(received.len)
@@ -181,6 +183,7 @@ pub unsafe extern "C" fn rsendto(
     }
     // SAFETY: the program's promise.
     size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| {
+        // SAFETY: the program's promise.
         let to = unsafe { destination(socket, dest_addr, addrlen) }?;
         datagram::send(socket, &[piece], flags, Some(to))
     }))
@@ -192,18 +195,20 @@ pub unsafe extern "C" fn rsendto(
 /// As sendmsg(2)'s pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's promise, here and below; it is only read.
+    // SAFETY: the program's promise; it is only read.
     size!(unsafe { message(msg.cast_mut()) }.and_then(|message| {
         let to = if message.msg_name.is_null() {
             None
         } else {
+            // SAFETY: the program's promise.
             Some(unsafe { destination(socket, message.msg_name.cast(), message.msg_namelen) }?)
         };
         let send = |pieces: &[IoSlice<'_>]| match to {
             None => send(socket, pieces, flags),
             to => datagram::send(socket, pieces, flags, to),
         };
-        unsafe { vectors::with_readable(message.msg_iov, message.msg_iovlen as usize, send) }
+        // SAFETY: the program's promise.
+        unsafe { vectors::with_readable(message.msg_iov, message.msg_iovlen, send) }
     }))
 }
 
@@ -262,8 +267,9 @@ pub unsafe extern "C" fn rselect(
 ) -> c_int {
     int!({
         usize::try_from(nfds).ok().filter(|count| *count <= FDS_MAX).ok_or(Errno(libc::EINVAL)).and_then(|count| {
-            // SAFETY: the program's promise, here and below.
+            // SAFETY: the program's promise.
             let mut sets = [readfds, writefds, exceptfds].map(|set| unsafe { select::Set::new(set, count) });
+            // SAFETY: the program's promise.
             let timeout = unsafe { Timeout::Timeval(timeout).read() }?;
             select::select(count, &mut sets, timeout).map(|ready| ready as c_int)
         })
@@ -403,8 +409,11 @@ unsafe fn tell_source(source: Option<(SocketAddr, Family)>, addr: *mut sockaddr,
         // SAFETY: the caller's promise.
         Some((from, family)) => unsafe { address::write(from, family, addr, len) },
         None if is_nowhere(len) => Ok(()),
-        // SAFETY: the caller's promise: it leads to a length.
-        None => unsafe { Ok(len.write_unaligned(0)) },
+        None => {
+            // SAFETY: the caller's promise: it leads to a length.
+            unsafe { len.write_unaligned(0) };
+            Ok(())
+        }
     }
 }
 
@@ -464,7 +473,7 @@ unsafe fn message<'a>(msg: *mut msghdr) -> Result<&'a mut msghdr, Errno> {
     }
     // SAFETY: the caller's promise.
     let message = unsafe { &mut *msg };
-    if !message.msg_control.is_null() && message.msg_controllen as usize > 0 {
+    if !message.msg_control.is_null() && message.msg_controllen > 0 {
         return Err(Errno(libc::ENOTSUP));
     }
     Ok(message)

@@ -40,8 +40,9 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
 /// The crates of devices.
 const DEVICES: [&str; 2] = ["ringway_shm", "ringway_xdp"];
 
-/// Where they may be named in `ffi`, beside tests: the lists of devices, the library's and the commands'.
-const LIST_OF_DEVICES: [&str; 3] = ["ffi/vma/src/devices.rs", "ffi/vma/src/devices/", "ffi/cli/src/devices.rs"];
+/// Where they may be named in `ffi`, beside tests: the lists of devices, the libraries' and the commands'.
+const LIST_OF_DEVICES: [&str; 4] =
+    ["ffi/vma/src/devices.rs", "ffi/vma/src/devices/", "ffi/rsocket/src/devices.rs", "ffi/cli/src/devices.rs"];
 
 /// Crates of `ffi` that others there stand on, and the workspace's crates that these may name.
 const BELOW: [(&str, &str, &[&str]); 3] = [
