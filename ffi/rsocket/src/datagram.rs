@@ -36,6 +36,8 @@ pub(crate) struct Open {
     pub(crate) state: Datagrams,
     /// Which processes have the addresses that it sends to.
     ways: BTreeMap<SocketAddr, Found>,
+    /// [`Fabric::losses`] when all of them were there.
+    losses: u64,
 }
 
 impl Datagram {
@@ -51,7 +53,7 @@ impl Datagram {
         let device = plane.node_mut();
         let pd = device.alloc_pd();
         let state = Datagrams::open(device, pd, &self.options, local).map_err(|_| Errno(libc::ENOMEM))?;
-        self.open = Some(Open { local, peer: None, state, ways: BTreeMap::new() });
+        self.open = Some(Open { local, peer: None, state, ways: BTreeMap::new(), losses: 0 });
         Ok(())
     }
 }
@@ -63,14 +65,16 @@ impl Open {
     }
 
     /// A process has that address.
-    pub(crate) fn learn(&mut self, plane: &mut Plane, of: SocketAddr, found: Found) {
-        if self.ways.len() >= WAYS_MAX {
-            for (known, _) in core::mem::take(&mut self.ways) {
+    pub(crate) fn learn(&mut self, fabric: &Fabric, of: SocketAddr, found: Found) {
+        let losses = fabric.losses();
+        if self.ways.len() >= WAYS_MAX || self.losses != losses {
+            // (What is known of one that is gone keeps its memory.)
+            self.losses = losses;
+            let is_full = self.ways.len() >= WAYS_MAX;
+            for (known, _) in self.ways.extract_if(.., |_, found| is_full || !fabric.still_holds(found)) {
                 self.state.forget(known);
-                plane.node_mut().resolve_datagrams(known, None);
             }
         }
-        plane.node_mut().resolve_datagrams(of, Some(found.gid));
         if self.ways.insert(of, found).is_some() {
             // Its rules have changed since: it may have another queue pair, or be another process.
             self.state.forget(of);
@@ -89,9 +93,12 @@ impl Open {
         bytes: &[u8],
         to: SocketAddr,
     ) -> Result<usize, Errno> {
-        let sent = self.state.send_to(now, plane.node_mut(), bytes, to).map_err(errno)?;
+        // (The adapter has it for as long as the call lasts: another socket's may be another one.)
+        plane.node_mut().resolve_datagrams(to, self.ways.get(&to).map(|found| found.gid));
+        let sent = self.state.send_to(now, plane.node_mut(), bytes, to).map_err(errno);
+        plane.node_mut().resolve_datagrams(to, None);
         self.send_udp(udp);
-        Ok(sent)
+        sent
     }
 
     /// Receives, with its whole length, and from whom.
@@ -129,9 +136,11 @@ impl Open {
             if !self.knows(fabric, from)
                 && let Some(found) = fabric.known_datagrams(from)
             {
-                self.learn(plane, from, found);
+                self.learn(fabric, from, found);
             }
+            plane.node_mut().resolve_datagrams(from, self.ways.get(&from).map(|found| found.gid));
             self.state.on_udp(now, plane.node_mut(), from, &bytes[..len.min(UDP_MAX)]);
+            plane.node_mut().resolve_datagrams(from, None);
         }
         self.send_udp(udp);
         true

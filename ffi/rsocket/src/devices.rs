@@ -92,6 +92,11 @@ impl Fabric {
         self.found(self.0.search(Protocol::Udp, at).ok()?.found?)
     }
 
+    /// How many processes were lost so far.
+    pub(crate) fn losses(&self) -> u64 {
+        self.0.losses()
+    }
+
     /// Whether that is still so.
     pub(crate) fn still_holds(&self, found: &Found) -> bool {
         self.0.still_valid(&found.resolved)

@@ -5,7 +5,8 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use libc::pollfd;
-use ringway_host::{EventFd, sleep::ppoll};
+use ringway_host::EventFd;
+use ringway_host::sleep::{ppoll, yield_core};
 use ringway_preload::Errno;
 use ringway_stack::Instant;
 use ringway_stack::rsocket::SocketId;
@@ -124,7 +125,8 @@ pub(crate) fn until_any<T>(
         let began = *began.get_or_insert(now);
         if now.since(began) < library.sockets.settings().polling_time {
             drop(library);
-            core::hint::spin_loop();
+            // Others may want the lock, and whom it waits for the core.
+            yield_core();
             continue;
         }
         sleep(library, &mut [], left, None)?;

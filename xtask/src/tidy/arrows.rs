@@ -28,7 +28,8 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
     ("device", &["addr", "offload", "time"]),
     ("raw", &["device", "mutants", "time"]),
     ("cyclic", &["device", "error", "mutants", "offload", "time", "wire"]),
-    ("roce", &["capture", "device", "time", "wire"]),
+    // (Kinds of devices are for the devices of its tests.)
+    ("roce", &["capture", "device", "offload", "time", "wire"]),
     // (Adapters, and the capture, are for its tests.)
     ("rsocket", &["capture", "device", "error", "flow", "roce", "time"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),

@@ -124,8 +124,7 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<S
             Err(error) => return Err(error),
         };
         let mut library = enter()?;
-        let Library { table, plane, .. } = &mut *library;
-        table.get_mut(&fd).ok_or(Errno(libc::EBADF))?.open_datagram()?.0.learn(plane, to, found);
+        library.entry(fd)?.open_datagram()?.0.learn(&fabric, to, found);
     }
     until_any(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, now| {
         let Library { table, plane, .. } = library;

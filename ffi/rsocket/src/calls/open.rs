@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
+use ringway_host::sleep::yield_core;
 use ringway_preload::Errno;
 use ringway_stack::device::{Protocol, RuleId};
 use ringway_stack::rsocket::{Shutdown, SocketId};
@@ -13,7 +14,7 @@ use super::datagram;
 use crate::devices::{self, Fabric};
 use crate::library::{EPHEMERAL, Library, enter, enter_first, errno};
 use crate::table::{Entry, Family, Kind, placeholder};
-use crate::wait::until;
+use crate::wait::{sleep, until};
 
 /// A new rsocket.
 ///
@@ -214,10 +215,12 @@ fn wait_for_closing(id: SocketId, until: Instant) {
             return;
         }
         if now.since(*began.get_or_insert(now)) < polling_for(&library) {
+            drop(library);
+            yield_core();
             continue;
         }
-        // Whatever interrupts it, the end is near.
-        if crate::wait::sleep(library, &mut [], Some(until.since(now)), None) == Err(Errno(libc::EMFILE)) {
+        // A signal does not end it. Where there is nothing to sleep on, what is on its way arrives by itself.
+        if sleep(library, &mut [], Some(until.since(now)), None).is_err_and(|error| error != Errno(libc::EINTR)) {
             return;
         }
     }
