@@ -2,7 +2,7 @@
 //!
 //! - `open`: from rsocket to rclose; `connect`: rconnect
 //! - `stream`: bytes; `datagram`: datagrams; `direct`: riomap and riowrite
-//! - `options`: rsetsockopt, rgetsockopt, rfcntl; `poll`: rpoll and rselect
+//! - `options`: rsetsockopt, rgetsockopt, rfcntl; `poll`, `select`, `repoll`: waits for several
 
 pub(crate) mod connect;
 pub(crate) mod datagram;
@@ -10,5 +10,6 @@ pub(crate) mod direct;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod poll;
+pub(crate) mod repoll;
 pub(crate) mod select;
 pub(crate) mod stream;

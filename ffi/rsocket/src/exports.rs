@@ -4,12 +4,12 @@ use core::ffi::{c_int, c_long, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use libc::{fd_set, iovec, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
+use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
 use ringway_preload::errno::{is_nowhere, to_int, to_ssize};
 use ringway_preload::{Errno, Timeout, bare_boundary, vectors};
 
 use crate::address;
-use crate::calls::{connect, datagram, direct, open, options, poll, select, stream};
+use crate::calls::{connect, datagram, direct, open, options, poll, repoll, select, stream};
 use crate::library::enter;
 use crate::table::Family;
 
@@ -273,6 +273,43 @@ pub unsafe extern "C" fn rselect(
             let timeout = unsafe { Timeout::Timeval(timeout).read() }?;
             select::select(count, &mut sets, timeout).map(|ready| ready as c_int)
         })
+    })
+}
+
+/// epoll_create1(2) for rsockets and other descriptors.
+#[unsafe(no_mangle)]
+pub extern "C" fn repoll_create(flags: c_int) -> c_int {
+    int!(repoll::create(flags))
+}
+
+/// epoll_ctl(2).
+///
+/// # Safety
+/// As epoll_ctl(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn repoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    // SAFETY: the program's promise.
+    let event = if is_nowhere(event) { None } else { Some(unsafe { event.read_unaligned() }) };
+    int!(repoll::control(epfd, op, fd, event).map(|()| 0))
+}
+
+/// epoll_wait(2).
+///
+/// # Safety
+/// As epoll_wait(2)'s pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn repoll_wait(epfd: c_int, events: *mut epoll_event, maxevents: c_int, timeout: c_int) -> c_int {
+    int!({
+        let count = usize::try_from(maxevents).unwrap_or(0);
+        if count == 0 || count > FDS_MAX {
+            Err(Errno(libc::EINVAL))
+        } else if is_nowhere(events) {
+            Err(FAULT)
+        } else {
+            // SAFETY: the program's promise; the structure is packed, and so aligned anywhere.
+            let events = unsafe { core::slice::from_raw_parts_mut(events, count) };
+            repoll::wait(epfd, events, ringway_preload::timeout::from_ms(timeout)).map(|ready| ready as c_int)
+        }
     })
 }
 

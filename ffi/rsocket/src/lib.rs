@@ -11,7 +11,7 @@
 //! - `table`: what a descriptor is; `address`: addresses in C's forms; `config`: the files of /etc/rdma/rsocket
 //! - `fork`, `exit`: a child has none of its parent's rsockets; a process that exits ends its connections as if it had closed them
 //!
-//! What it leaves out so far: RDMA_ROUTE's effect, repoll, and threads that are cancelled while they wait. Calls take a lock, and are not for
+//! What it leaves out so far: RDMA_ROUTE's effect, and threads that are cancelled while they wait. Calls take a lock, and are not for
 //! handlers of signals.
 
 mod address;

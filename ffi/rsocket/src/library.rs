@@ -14,6 +14,7 @@ use ringway_stack::rsocket::{Host, SocketId, Sockets};
 use ringway_stack::{Error, Instant};
 use rustix::event::epoll;
 
+use crate::calls::repoll::Interest;
 use crate::devices::{self, Fabric, Plane};
 use crate::memory::Bytes;
 use crate::progress::Watch;
@@ -30,6 +31,8 @@ pub(crate) struct Library {
     pub(crate) fabric: Fabric,
     pub(crate) sockets: Sockets,
     pub(crate) table: BTreeMap<RawFd, Entry>,
+    /// repoll's instances.
+    pub(crate) repolls: BTreeMap<RawFd, Interest>,
     /// Datagram sockets' UDP sockets, all in one: whoever sleeps on one of them itself keeps it alive, and its port, when it is closed.
     udp: OwnedFd,
     pub(crate) sleepers: Sleepers,
@@ -116,6 +119,7 @@ impl Library {
             plane,
             sockets,
             table: BTreeMap::new(),
+            repolls: BTreeMap::new(),
             udp,
             sleepers: Sleepers::default(),
             watch: Watch::Looks,

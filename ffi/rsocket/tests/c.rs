@@ -76,6 +76,11 @@ fn threads_and_forks() {
 }
 
 #[test]
+fn instances_of_repoll() {
+    run("repoll");
+}
+
+#[test]
 fn datagrams() {
     run("datagrams");
 }

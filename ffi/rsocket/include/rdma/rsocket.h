@@ -13,6 +13,7 @@
 #define RDMA_RSOCKET_H
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -70,6 +71,14 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
 /* rsockets and other descriptors together; any number of threads. */
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
+
+/*
+ * As epoll_create1, epoll_ctl and epoll_wait, for both kinds of descriptors; level-triggered alone. rclose ends an instance. What fails returns -1, with errno
+ * (librdmacm's return errno's number). EINVAL: EPOLLET, EPOLLONESHOT, EPOLLEXCLUSIVE; an instance cannot be waited for by another call.
+ */
+int repoll_create(int flags);
+int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
 
 int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);

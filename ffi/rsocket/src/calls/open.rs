@@ -173,7 +173,7 @@ pub(crate) fn shutdown(fd: RawFd, how: c_int) -> Result<(), Errno> {
     }
 }
 
-/// Lets go of a socket. On one that blocks, all that was sent has arrived then, or the time is over, as with [`shutdown`]; what a socket that does not block has
+/// Lets go of a socket, or of an instance of repoll. On one that blocks, all that was sent has arrived then, or the time is over, as with [`shutdown`]; what a socket that does not block has
 /// sent arrives afterwards.
 ///
 /// # Errors
@@ -181,7 +181,12 @@ pub(crate) fn shutdown(fd: RawFd, how: c_int) -> Result<(), Errno> {
 pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
     let mut library = enter()?;
     let now = library.poll();
+    if library.repolls.remove(&fd).is_some() {
+        library.sleepers.wake();
+        return Ok(());
+    }
     let mut entry = library.table.remove(&fd).ok_or(Errno(libc::EBADF))?;
+    library.repolls.values_mut().for_each(|interest| interest.forget(fd));
     for rule in &entry.rules {
         Fabric::give_up(&mut library.plane, *rule);
     }

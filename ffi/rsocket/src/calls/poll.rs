@@ -17,6 +17,14 @@ use crate::wait;
 /// # Errors
 /// EINTR; EINVAL: more descriptors than RLIMIT_NOFILE; ENOMEM, EMFILE: there is nothing to sleep on.
 pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
+    poll_unless(fds, timeout, |_| false)
+}
+
+/// The same; it ends as if the time were up once `is_over` says so, which is asked whenever something happens.
+///
+/// # Errors
+/// As [`poll`].
+pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over: impl Fn(&Library) -> bool) -> Result<usize, Errno> {
     let mut began = None;
     loop {
         let Some(mut library) = enter_or_none() else {
@@ -28,7 +36,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usiz
         let ours = look(&mut library, now, fds);
         let began = *began.get_or_insert(now);
         let left = timeout.map(|timeout| (began + timeout).since(now));
-        if ours > 0 || left == Some(Duration::ZERO) {
+        if ours > 0 || left == Some(Duration::ZERO) || is_over(&library) {
             drop(library);
             return Ok(ours + others.ask(fds)?);
         }
