@@ -306,7 +306,7 @@ pub unsafe extern "C" fn repoll_wait(epfd: c_int, events: *mut epoll_event, maxe
         } else if is_nowhere(events) {
             Err(FAULT)
         } else {
-            // SAFETY: the program's promise; the structure is packed, and so aligned anywhere.
+            // SAFETY: the program's promise.
             let events = unsafe { core::slice::from_raw_parts_mut(events, count) };
             repoll::wait(epfd, events, ringway_preload::timeout::from_ms(timeout)).map(|ready| ready as c_int)
         }
