@@ -130,9 +130,16 @@ int main(void)
 	int own = rsocket(AF_INET, SOCK_DGRAM, 0);
 	CHECK(rbind(own, (struct sockaddr *)&to, sizeof to) == 0);
 	char byte;
+	/* What is sent before it is known that the other is dead is lost. */
+	struct pollfd one = {.fd = own, .events = POLLIN};
+	int sent = 0;
+	do {
+		CHECK(rsendto(fd, "y", 1, 0, (struct sockaddr *)&to, sizeof to) == 1 && ++sent < 100);
+	} while (rpoll(&one, 1, 100) == 0);
+	CHECK(rrecv(own, &byte, 1, 0) == 1 && byte == 'y');
 	for (int i = 0; i < 3; i++) {
-		CHECK(rsendto(fd, "y", 1, 0, (struct sockaddr *)&to, sizeof to) == 1);
-		CHECK(rrecv(own, &byte, 1, 0) == 1 && byte == 'y');
+		CHECK(rsendto(fd, "w", 1, 0, (struct sockaddr *)&to, sizeof to) == 1);
+		CHECK(rrecv(own, &byte, 1, 0) == 1 && byte == 'w');
 	}
 	/* And another socket of the same process. */
 	CHECK(rclose(own) == 0);
