@@ -238,7 +238,9 @@ impl Library {
     fn leave(&mut self) {
         let now = self.clock.now();
         self.plane.transmit(now);
-        if !self.sleepers.is_empty() && !self.arm() {
+        // (A program that looks at mapped memory alone makes no call for the progress thread to wait for.)
+        let is_waited_for = !self.sleepers.is_empty() || self.watch == Watch::Sleeps && self.has_mappings();
+        if is_waited_for && !self.arm() {
             self.sleepers.wake();
         }
         if !self.is_watched() {
@@ -254,6 +256,11 @@ impl Library {
         let is_armed = self.is_armed && (self.watch == Watch::Sleeps || !self.sleepers.is_empty());
         let is_timed = |watch_until: Option<Instant>| self.deadline().is_none_or(|at| watch_until.is_some_and(|until| until <= at));
         self.watch == Watch::Looks || is_armed && is_timed(self.watch_until)
+    }
+
+    /// Whether peers may write to buffers of the program's.
+    pub(crate) fn has_mappings(&self) -> bool {
+        self.table.values().any(|entry| !entry.mapped.is_empty())
     }
 
     /// A port for who asks for any.

@@ -49,7 +49,8 @@ impl Work for Watcher {
 }
 
 fn watch(library: &mut Library) -> Plan {
-    if library.now().since(library.called_at) < DOZE {
+    // (Who has memory mapped for its peers may look at that memory alone, and make no call.)
+    if !library.has_mappings() && library.now().since(library.called_at) < DOZE {
         library.watch = Watch::Looks;
         return Plan { descriptors: Vec::new(), timeout: Some(DOZE) };
     }

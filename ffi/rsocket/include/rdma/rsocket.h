@@ -37,8 +37,9 @@ int rlisten(int socket, int backlog);
 int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /*
- * ECONNREFUSED: no process of this user listens there; ETIMEDOUT: the one that does is stopped; ENETUNREACH: no address of this machine; ENOMEM. On one that
- * does not block EINPROGRESS: it is writable once it has ended, and SO_ERROR says how. After a failure the rsocket can only be closed.
+ * ECONNREFUSED: no process of this user listens there; ETIMEDOUT: the one that does is stopped, and stays so (half a second, or a minute if the two are connected
+ * already); ENETUNREACH: no address of this machine; ENOMEM. On one that does not block EINPROGRESS: it is writable once it has ended, and SO_ERROR says how.
+ * After a refusal that comes late, the rsocket can only be closed.
  */
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
 

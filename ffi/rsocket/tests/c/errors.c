@@ -57,6 +57,16 @@ static void of_six(uint16_t port)
 	len = sizeof from;
 	CHECK(rgetpeername(fd, (struct sockaddr *)&from, &len) == 0 && IN6_IS_ADDR_V4MAPPED(&from.sin6_addr));
 	CHECK(rclose(fd) == 0 && rclose(door) == 0);
+
+	/* Unless it is not to. */
+	door = rsocket(AF_INET6, SOCK_STREAM, 0);
+	int only = 1;
+	CHECK(rsetsockopt(door, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only) == 0);
+	address.sin6_addr = in6addr_any;
+	CHECK(rbind(door, (struct sockaddr *)&address, sizeof address) == 0 && rlisten(door, 4) == 0);
+	fd = rsocket(AF_INET, SOCK_STREAM, 0);
+	FAILS(rconnect(fd, (struct sockaddr *)&other, sizeof other), ECONNREFUSED);
+	CHECK(rclose(fd) == 0 && rclose(door) == 0);
 }
 
 int main(void)
