@@ -1,5 +1,7 @@
 //! What queue pairs may read and write: memory of the library's own, and buffers of the program's (riomap).
 
+use core::sync::atomic::{Ordering, fence};
+
 use ringway_stack::device::messages::Memory;
 
 /// A program's buffer.
@@ -20,6 +22,18 @@ impl Buffer {
     /// The invariant.
     pub(crate) const unsafe fn new(start: *mut u8, len: usize) -> Self {
         Self { start, len }
+    }
+
+    /// Copies bytes in, the last one last: a program that looks at that one alone, as with what a card writes, finds all of them.
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len());
+        let Some((last, others)) = bytes.split_last() else { return };
+        // SAFETY: `at` has checked that so many bytes lie there, which the program has promised; `bytes` are a packet's, in memory of ours.
+        unsafe {
+            core::ptr::copy_nonoverlapping(others.as_ptr(), to, others.len());
+            fence(Ordering::Release);
+            to.add(others.len()).write_volatile(*last);
+        }
     }
 
     /// Where bytes lie that are inside of it.
@@ -65,8 +79,7 @@ impl Memory for Bytes {
     fn write(&mut self, offset: u64, bytes: &[u8]) {
         match self {
             Self::Own(own) => own.write(offset, bytes),
-            // SAFETY: as above; `bytes` are a packet's, in memory of ours.
-            Self::Program(buffer) => unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.at(offset, bytes.len()), bytes.len()) },
+            Self::Program(buffer) => buffer.write(offset, bytes),
         }
     }
 }

@@ -105,6 +105,11 @@ fn direct_placement() {
 }
 
 #[test]
+fn programs_that_look_at_memory() {
+    run("spins");
+}
+
+#[test]
 fn threads_and_forks() {
     run("threads");
 }
