@@ -12,8 +12,8 @@
 //! - [`device`]: the contract that a NIC, a shared-memory segment or the simulator fulfils
 //! - [`wire`]: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP and TCP headers, parsed and emitted
 //! - [`tcp`]: the connection as a state machine without I/O; [`tcp::congestion`]: controllers that no connection uses yet, beside the one that all do
-//! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O
-//! - [`rsocket`]: sockets over queue pairs, which librdmacm's rsockets understand; in no library yet
+//! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O, and a message plane on any device's queues
+//! - [`rsocket`]: sockets over queue pairs, which librdmacm's rsockets understand
 //! - [`ndisc`], [`mld`]: neighbours and group memberships of IPv6 as state machines without I/O; rings use the second, and have neighbours of their own
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
 //! - [`socket`]: sockets above several rings and devices, and the part of them that is the kernel's

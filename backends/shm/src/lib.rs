@@ -59,4 +59,4 @@ pub use pool::TxBuf;
 pub use queues::{ShmQueues, attach, attach_beside};
 pub use rendezvous::{ControlHandler, Dialogue, DialogueHandler, MemberRef, PeerInfo, Rendezvous, Resolved, Search, WORDS_MAX};
 pub use rx_buf::RxBuf;
-pub use settings::Settings;
+pub use settings::{Ports, Settings};

@@ -14,7 +14,8 @@ use crate::link::Link;
 use crate::memfd;
 use crate::pool::Pool;
 use crate::protocol::WriteWords;
-use crate::settings::Settings;
+use crate::rendezvous::names::Whose;
+use crate::settings::{Ports, Settings};
 use crate::stores::SharedMemory;
 use crate::wakeups::WakeUps;
 use crate::{sys, user};
@@ -35,6 +36,7 @@ pub(crate) struct Member {
     pub(crate) id: u64,
     pub(crate) uid: u32,
     pub(crate) pid: i32,
+    ports: Ports,
     pub(crate) segment: Arc<SharedMemory>,
     pub(crate) segment_fd: Fd,
     pub(crate) wake_ups: WakeUps,
@@ -77,6 +79,7 @@ impl Member {
             id,
             uid,
             pid: sys::pid(),
+            ports: settings.ports,
             segment: Arc::new(segment),
             segment_fd,
             wake_ups,
@@ -85,6 +88,11 @@ impl Member {
             noticed: AtomicBool::new(false),
             notices: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Among whose rules its own are.
+    pub(crate) const fn whose(&self) -> Whose {
+        Whose { uid: self.uid, ports: self.ports }
     }
 
     /// Whether this is a child of the member's process, which must not touch the mappings.

@@ -6,6 +6,16 @@ use ringway_host::HeadMemory;
 
 use crate::layout;
 
+/// Whose ports a member's rules are about: members of either kind do not find each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ports {
+    /// Sockets'.
+    #[default]
+    Sockets,
+    /// RDMA-CM's port spaces, which are others than TCP's and UDP's (RDMA_PS_TCP's rules are [`ringway_stack::device::Protocol::Tcp`]'s).
+    RdmaCm,
+}
+
 /// Limits of one member. The defaults cost address space; memory is touched as it is used.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -20,6 +30,8 @@ pub struct Settings {
     /// A TCP address is a member's only where the kernel has a socket of its user's that listens there: who listens over the ring listens in the
     /// kernel too, and the kernel is asked. (Members that use the device without the kernel's sockets beside it are not found then.)
     pub listeners_are_bound: bool,
+    /// Whose ports its rules are about.
+    pub ports: Ports,
     /// It is listed among the members of its user (`ringway_host::members`), and answers questions there. Of a process's members, one is enough.
     pub is_listed: bool,
     /// Send buffers lie in huge pages where the system gives some. (Whole ones are taken then, as they are used.)
@@ -61,6 +73,7 @@ impl Default for Settings {
             peers_max: 1024,
             resolve_timeout: Duration::from_millis(500),
             listeners_are_bound: false,
+            ports: Ports::Sockets,
             is_listed: true,
             huge_pages: false,
             heads_max: 200_000,

@@ -1,6 +1,7 @@
 //! The adapter: memory regions, completion queues and queue pairs under one roof, an IP packet in, IP packets out.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
 
 use super::cq::{Arm, CompletionQueue};
 use super::gsi::{Gsi, Management};
@@ -24,11 +25,13 @@ pub struct Tuning {
     pub count_credits: bool,
     /// The longest datagram.
     pub datagram_mtu: Mtu,
+    /// A peer that does not answer is asked again for ever: one that is gone is told of ([`Hca::on_peer_gone`]), and one that is stopped may go on.
+    pub retries_for_ever: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024 }
+        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024, retries_for_ever: false }
     }
 }
 
@@ -409,6 +412,16 @@ impl<M: Memory> Hca<M> {
             self.fail_users(now, cq);
         }
         Some(result)
+    }
+
+    /// The adapter at this address is no more: queue pairs that are connected with it fail.
+    pub fn on_peer_gone(&mut self, now: Instant, peer: IpAddr) {
+        let is_with = |qp: &Qp| qp.peer.is_some_and(|known| known.path.addresses.dst() == peer);
+        let with_it: Vec<u32> = self.qps.keys().filter(|number| self.qps.get(*number).is_some_and(|qp| is_with(qp))).collect();
+        for number in with_it {
+            // One that was reset has nothing to fail.
+            let _ = self.modify_qp(now, number, &Modify::Err);
+        }
     }
 
     /// All queue pairs of an overrun completion queue fail (IBTA spec, s11.6.3.2). It happens once to a queue, so it may look at all of

@@ -10,6 +10,7 @@
 //! - [`cm`]: connection management
 //! - [`memory`], [`work`], [`qp`]: what a program deals with
 //! - [`Node`]: adapter and connection management in one, as a program of RDMA-CM sees them; `messages`: the adapter as the contract has it
+//! - [`SoftRoce`]: such a program's machine on the queues of any device that carries frames
 //! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
 //!
 //! What it leaves out: unreliable connections, shared receive queues, memory windows, path migration, multicast, and congestion control.
@@ -29,6 +30,7 @@ pub mod packet;
 pub mod qp;
 pub mod rc;
 mod slab;
+mod soft;
 #[cfg(test)]
 mod tests;
 mod ud;
@@ -38,4 +40,5 @@ pub use cq::Arm;
 pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
 pub use hca::{CreateError, Dropped, Hca, Limits, Tuning};
 pub use node::{Node, NodeConfig};
+pub use soft::{Neighbours, SoftRoce, Traffic, WAITING_MAX};
 pub use ud::GRH_LEN;

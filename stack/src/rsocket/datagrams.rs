@@ -111,8 +111,8 @@ impl Datagrams {
     /// queue is full, or as much waits for the UDP socket; [`Error::NoBuffers`]: the device has no queue pair for us.
     pub fn send_to<D: Connections>(&mut self, now: Instant, device: &mut D, bytes: &[u8], to: SocketAddr) -> Result<usize, Error> {
         self.poll(now, device);
-        let (path, mtu) = device.path(Some(self.local.ip()), to.ip()).ok_or(Error::HostUnreachable)?;
-        let source = SocketAddr::new(path.addresses.src(), self.local.port());
+        let (path, mtu, ours) = device.datagram_path(Some(self.local.ip()), to).ok_or(Error::HostUnreachable)?;
+        let source = SocketAddr::new(ours, self.local.port());
         let header = DatagramHeader { source };
         let longest = SLOT.min(mtu.bytes()).min(device.message_limits().datagram as u32) as usize;
         if DatagramHeader::len_of(source) + bytes.len() > longest {
@@ -184,6 +184,19 @@ impl Datagrams {
             }
         }
         Ok((len, from))
+    }
+
+    /// How long the next datagram is.
+    pub fn next_len(&self) -> Option<usize> {
+        self.received.front().map(|next| match next {
+            Received::Placed { len, .. } => *len as usize,
+            Received::ByUdp { bytes, .. } => bytes.len(),
+        })
+    }
+
+    /// Forgets a peer's queue pair: who has its address is somebody else, or has another one. What is sent next goes by UDP again.
+    pub fn forget(&mut self, peer: SocketAddr) {
+        self.known.forget(peer);
     }
 
     /// What can be done now without waiting. [`Datagrams::poll`] comes first.

@@ -28,7 +28,8 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
     ("device", &["addr", "offload", "time"]),
     ("raw", &["device", "mutants", "time"]),
     ("cyclic", &["device", "error", "mutants", "offload", "time", "wire"]),
-    ("roce", &["capture", "device", "time", "wire"]),
+    // (Kinds of devices are for the devices of its tests.)
+    ("roce", &["capture", "device", "offload", "time", "wire"]),
     // (Adapters, and the capture, are for its tests.)
     ("rsocket", &["capture", "device", "error", "flow", "roce", "time"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),
@@ -40,8 +41,9 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
 /// The crates of devices.
 const DEVICES: [&str; 2] = ["ringway_shm", "ringway_xdp"];
 
-/// Where they may be named in `ffi`, beside tests: the lists of devices, the library's and the commands'.
-const LIST_OF_DEVICES: [&str; 3] = ["ffi/vma/src/devices.rs", "ffi/vma/src/devices/", "ffi/cli/src/devices.rs"];
+/// Where they may be named in `ffi`, beside tests: the lists of devices, the libraries' and the commands'.
+const LIST_OF_DEVICES: [&str; 4] =
+    ["ffi/vma/src/devices.rs", "ffi/vma/src/devices/", "ffi/rsocket/src/devices.rs", "ffi/cli/src/devices.rs"];
 
 /// Crates of `ffi` that others there stand on, and the workspace's crates that these may name.
 const BELOW: [(&str, &str, &[&str]); 3] = [

@@ -207,7 +207,7 @@ impl Rendezvous {
         for address in [to, wildcard_of(to)] {
             for place in 0..names::GROUP_MAX {
                 // Workers that ended leave gaps, so every name is tried.
-                ask(&names::rule_at(self.member.uid, Protocol::Tcp, address, place));
+                ask(&names::rule_at(self.member.whose(), Protocol::Tcp, address, place));
             }
         }
         // Those who had rules before may have been told meanwhile of one that joined.
@@ -235,7 +235,7 @@ impl Rendezvous {
         // (Refused, it is as new.)
         let mut socket = sys::unix_socket(libc::SOCK_SEQPACKET).ok()?;
         for place in places {
-            if sys::connect_abstract(&socket, &names::rule_at(self.member.uid, Protocol::Tcp, address, place)).is_ok() {
+            if sys::connect_abstract(&socket, &names::rule_at(self.member.whose(), Protocol::Tcp, address, place)).is_ok() {
                 if hello::send(&socket, Kind::Joined, self.member.id, &[]).is_ok() {
                     return Some(socket);
                 }

@@ -50,7 +50,7 @@ pub(crate) mod posing {
     pub(crate) fn offer_as(to: impl Into<SocketAddr>, id: u64) -> bool {
         let member = Arc::new(Member::new(&Settings { pool_bytes: 1 << 20, ..Settings::default() }, id).unwrap());
         let socket = sys::unix_socket(libc::SOCK_SEQPACKET).unwrap();
-        sys::connect_abstract(&socket, &names::rule(member.uid, Protocol::Tcp, to)).unwrap();
+        sys::connect_abstract(&socket, &names::rule(member.whose(), Protocol::Tcp, to)).unwrap();
         let hear = || loop {
             sys::wait_for(&socket, libc::POLLIN, Duration::from_secs(5)).unwrap();
             match hello::receive(&socket) {
@@ -436,9 +436,9 @@ impl Rendezvous {
 
     /// Takes the name, or another one of its group's.
     fn claim(&self, key: Key, places: usize) -> Result<(Fd, usize), RuleError> {
-        let uid = self.member.uid;
+        let (uid, whose) = (self.member.uid, self.member.whose());
         let (name, places): (Box<dyn Fn(usize) -> String>, _) = match key {
-            Key::Address(protocol, local) => (Box::new(move |place| names::rule_at(uid, protocol, local, place)), places),
+            Key::Address(protocol, local) => (Box::new(move |place| names::rule_at(whose, protocol, local, place)), places),
             Key::Socket(cookie) => (Box::new(move |_| names::socket(uid, cookie)), 1),
         };
         for place in 0..places {

@@ -74,7 +74,7 @@ fn find(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr) -> Result<O
     }
     let mut silent = false;
     for address in [to, wildcard_of(to)] {
-        let name = names::rule(rendezvous.member.uid, protocol, address);
+        let name = names::rule(rendezvous.member.whose(), protocol, address);
         match rendezvous.connect(&name, deadline)? {
             Outcome::Nobody => {}
             Outcome::Silent => silent = true,
@@ -100,7 +100,7 @@ pub(super) fn search(rendezvous: &Rendezvous, protocol: Protocol, to: SocketAddr
     let mut refused = None;
     for address in [to, wildcard_of(to)] {
         for place in 0..if is_due { names::GROUP_MAX } else { 1 } {
-            match rendezvous.attempt(&names::rule_at(rendezvous.member.uid, protocol, address, place)) {
+            match rendezvous.attempt(&names::rule_at(rendezvous.member.whose(), protocol, address, place)) {
                 Ok(Attempt::Nobody) => {}
                 Ok(Attempt::Somebody) => return Ok(Search { found: None, unasked: true }),
                 Ok(Attempt::Silent) => refused = refused.or(Some(ResolveError::Silent)),

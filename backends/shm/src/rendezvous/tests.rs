@@ -639,3 +639,24 @@ mod dialogues {
         drop(second);
     }
 }
+
+#[test]
+fn ports_of_rdma_cm_are_not_those_of_sockets() {
+    let address = SocketAddr::from(([127, 0, 0, 1], 7471));
+    let of = |ports| attach(&Settings { ports, pool_bytes: 1 << 20, ..Settings::default() }).unwrap();
+    let members = [of(crate::Ports::Sockets), of(crate::Ports::RdmaCm), of(crate::Ports::RdmaCm)];
+    let rule = FlowRule::flow(Protocol::Tcp, address, None);
+    // Both have it.
+    members[0].0.steer(&rule).unwrap();
+    members[1].0.steer(&rule).unwrap();
+    assert!(members[2].0.steer(&rule).is_err(), "of one kind, one has it");
+    let found = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| members[2].1.resolve(Protocol::Tcp, address).unwrap().unwrap().mac);
+        while !asking.is_finished() {
+            members.iter().for_each(|(_, rendezvous)| rendezvous.service());
+        }
+        asking.join().unwrap()
+    });
+    let peer = members[2].1.peers().into_iter().find(|peer| peer.mac == found).unwrap();
+    assert_eq!(peer.id, members[1].1.member_ref().id());
+}

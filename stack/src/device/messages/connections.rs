@@ -80,6 +80,12 @@ pub trait Connections: Messages {
     /// The way to `to`, and how much of a message goes into one packet there; from `from`, if that is given.
     fn path(&self, from: Option<IpAddr>, to: IpAddr) -> Option<(Path, Mtu)>;
 
+    /// As [`Connections::path`], to whoever has datagrams' port `to`, where several adapters may be behind one address; also the address of ours that it is to
+    /// know.
+    fn datagram_path(&self, from: Option<IpAddr>, to: SocketAddr) -> Option<(Path, Mtu, IpAddr)> {
+        self.path(from, to.ip()).map(|(path, mtu)| (path, mtu, path.addresses.src()))
+    }
+
     /// Listens at a port; of an unspecified address: at all that are ours. `backlog` requests may wait for an answer.
     ///
     /// # Errors

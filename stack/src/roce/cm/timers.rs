@@ -1,5 +1,7 @@
 //! Repetitions, and the wait after the end.
 
+use std::net::IpAddr;
+
 use super::{Cm, Event, State};
 use crate::roce::mad::{Reject, RejectReason, Responded};
 use crate::time::Instant;
@@ -34,6 +36,22 @@ impl Cm {
             return;
         }
         self.give_up(now, key);
+    }
+
+    /// The adapter at this address is no more, and answers nothing: what there is with it ends, and nothing need be told or repeated.
+    pub fn on_peer_gone(&mut self, peer: IpAddr) {
+        let is_with = |key: &u32| self.connections.get(*key).is_some_and(|c| c.path.addresses.dst() == peer);
+        let keys: Vec<u32> = self.connections.keys().filter(is_with).collect();
+        for key in keys {
+            match self.state(key) {
+                Some(State::Established | State::ReplySent | State::ReplyReceived | State::DisconnectSent) => {
+                    self.tell(key, Event::Disconnected);
+                }
+                Some(State::RequestSent | State::RequestReceived | State::ServiceAsked) => self.tell(key, Event::Unreachable),
+                Some(State::Timewait | State::Closed) | None => {}
+            }
+            self.close(key);
+        }
     }
 
     /// There was no answer, however often it was asked for (s12.9.8.5).

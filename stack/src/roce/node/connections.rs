@@ -19,16 +19,21 @@ const RNR_RETRIES: u8 = 7;
 
 impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     fn path(&self, from: Option<IpAddr>, to: IpAddr) -> Option<(Path, Mtu)> {
-        let is_ours = |ip: &IpAddr| self.config.addresses.contains(ip);
+        // Behind an address alone there may be several adapters.
+        self.config.gid.is_none().then_some(())?;
         let from = match from.filter(|ip| !ip.is_unspecified()) {
-            Some(ip) => Some(ip).filter(is_ours)?,
+            Some(ip) => Some(ip).filter(|ip| self.config.addresses.contains(ip))?,
             None => self.config.addresses.iter().copied().find(|ip| ip.is_ipv4() == to.is_ipv4())?,
         };
-        let flow = match to {
-            IpAddr::V4(ip) => ip.to_bits(),
-            IpAddr::V6(ip) => ip.to_bits() as u32,
+        Some((Path::new(Addresses::new(from, to)?, flow_of(to)), self.config.mtu))
+    }
+
+    fn datagram_path(&self, from: Option<IpAddr>, to: SocketAddr) -> Option<(Path, Mtu, IpAddr)> {
+        let Some(own) = self.config.gid else {
+            return self.path(from, to.ip()).map(|(path, mtu)| (path, mtu, path.addresses.src()));
         };
-        Some((Path::new(Addresses::new(from, to)?, flow), self.config.mtu))
+        let (path, src) = self.way_to(own, *self.datagrams_to.get(&to)?, from, to)?;
+        Some((path, self.config.mtu, src))
     }
 
     fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<(), CmError> {
@@ -48,9 +53,9 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
         if private_data.len() > REQUEST_LEN_MAX {
             return Err(CmError::TooLong);
         }
-        let (path, mtu) = self.path(Some(from.ip()), to.ip()).ok_or(CmError::Unroutable)?;
+        let (path, mtu, src) = self.way(from.ip(), to).ok_or(CmError::Unroutable)?;
         let port = if from.port() == 0 { self.ephemeral_port() } else { from.port() };
-        let header = IpHeader { src: SocketAddr::new(path.addresses.src(), port), dst: to.ip() };
+        let header = IpHeader { src: SocketAddr::new(src, port), dst: to.ip() };
         let mut private = [0; Request::PRIVATE_LEN];
         private[..HEADER_LEN].copy_from_slice(&header.emit());
         private[HEADER_LEN..HEADER_LEN + private_data.len()].copy_from_slice(private_data);
@@ -112,6 +117,34 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
 
     fn poll_connection(&mut self) -> Option<(ConnectionId, ConnectionEvent)> {
         self.events.pop_front()
+    }
+}
+
+const fn flow_of(to: IpAddr) -> u32 {
+    match to {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(ip) => ip.to_bits() as u32,
+    }
+}
+
+impl<M: Memory + From<Vec<u8>>> Node<M> {
+    /// The way of a connection, and which address of ours its peer is to know.
+    fn way(&mut self, from: IpAddr, to: SocketAddr) -> Option<(Path, Mtu, IpAddr)> {
+        let Some(own) = self.config.gid else {
+            let (path, mtu) = self.path(Some(from), to.ip())?;
+            return Some((path, mtu, path.addresses.src()));
+        };
+        let gid = self.resolved.remove(&to)?;
+        let (path, src) = self.way_to(own, gid, Some(from), to)?;
+        Some((path, self.config.mtu, src))
+    }
+
+    /// The way from our adapter to another one, and which address of ours is shown there.
+    fn way_to(&self, own: IpAddr, gid: IpAddr, from: Option<IpAddr>, to: SocketAddr) -> Option<(Path, IpAddr)> {
+        let path = Path::new(Addresses::new(own, gid)?, flow_of(gid));
+        // Both are on one machine, where each address is anybody's who asks for none.
+        let src = from.filter(|from| !from.is_unspecified()).unwrap_or(to.ip());
+        (src.is_ipv4() == to.is_ipv4()).then_some((path, src))
     }
 }
 

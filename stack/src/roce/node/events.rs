@@ -50,7 +50,9 @@ impl<M: Memory> Node<M> {
     /// Whether somebody listens at the address that was asked.
     fn listens(&self, header: &IpHeader, port: u16) -> bool {
         let Some(at) = self.listeners.get(&port) else { return false };
-        self.config.addresses.contains(&header.dst) && (at.ip().is_unspecified() || at.ip() == header.dst)
+        // (Among adapters of one machine, all its addresses are everybody's.)
+        let is_ours = self.config.gid.is_some() || self.config.addresses.contains(&header.dst);
+        is_ours && (at.ip().is_unspecified() || at.ip() == header.dst)
     }
 
     fn on_reply(&mut self, now: Instant, id: ConnectionId, reply: &Reply) {

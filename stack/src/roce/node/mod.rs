@@ -34,6 +34,9 @@ const EPHEMERAL_MIN: u16 = 32_768;
 pub struct NodeConfig {
     /// Its addresses, the preferred one of each family first.
     pub addresses: Vec<IpAddr>,
+    /// Where its packets come from and go to, if that is none of its addresses: the adapter's GID, where several adapters are behind one address, as those of
+    /// the processes of one machine are. Whoever connects then says by [`Node::resolve`] which adapter is meant.
+    pub gid: Option<IpAddr>,
     /// The path MTU that it asks for and takes.
     pub mtu: Mtu,
     /// How long to wait for acknowledgments: 4.096 us * 2^v. RDMA-CM has 19, unless RDMA_OPTION_ID_ACK_TIMEOUT says otherwise.
@@ -53,6 +56,7 @@ impl NodeConfig {
     pub fn new(address: IpAddr) -> Self {
         Self {
             addresses: vec![address],
+            gid: None,
             mtu: Mtu::B1024,
             ack_timeout: 19,
             min_rnr_timer: 12,
@@ -81,6 +85,10 @@ pub struct Node<M> {
     /// Ports that are listened at, and for which address.
     listeners: BTreeMap<u16, SocketAddr>,
     pending: BTreeMap<ConnectionId, Pending>,
+    /// Whose adapter is behind addresses that are about to be connected to.
+    resolved: BTreeMap<SocketAddr, IpAddr>,
+    /// Whose is behind addresses that datagrams go to.
+    datagrams_to: BTreeMap<SocketAddr, IpAddr>,
     events: VecDeque<(ConnectionId, ConnectionEvent)>,
     next_port: u16,
     random: ChaCha8Rng,
@@ -96,6 +104,8 @@ impl<M: Memory> Node<M> {
             config,
             listeners: BTreeMap::new(),
             pending: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            datagrams_to: BTreeMap::new(),
             events: VecDeque::new(),
             next_port: EPHEMERAL_MIN,
             random,
@@ -126,6 +136,27 @@ impl<M: Memory> Node<M> {
             self.hca.send_management(management);
         }
         self.hca.poll_transmit(now, out)
+    }
+
+    /// The next connection to `to` goes to the adapter of this GID.
+    pub fn resolve(&mut self, to: SocketAddr, gid: IpAddr) {
+        self.resolved.insert(to, gid);
+    }
+
+    /// Datagrams to `to` go to the adapter of this GID; `None`: nobody knows any more. Whoever says so bounds how many there are.
+    pub fn resolve_datagrams(&mut self, to: SocketAddr, gid: Option<IpAddr>) {
+        match gid {
+            Some(gid) => self.datagrams_to.insert(to, gid),
+            None => self.datagrams_to.remove(&to),
+        };
+    }
+
+    /// The adapter at this address is no more, as whoever carries packets knows: its connections end now, and not once nobody has answered for long enough.
+    pub fn on_peer_gone(&mut self, now: Instant, peer: IpAddr) {
+        self.hca.on_peer_gone(now, peer);
+        self.cm.on_peer_gone(peer);
+        self.datagrams_to.retain(|_, gid| *gid != peer);
+        self.take_events(now);
     }
 
     /// When to call [`Node::on_timer`] at the latest.

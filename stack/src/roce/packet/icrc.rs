@@ -6,7 +6,7 @@ use crc32fast::Hasher;
 use crate::wire::{ipv4, ipv6, udp};
 
 /// Bytes of the CRC on the wire.
-pub(super) const LEN: usize = 4;
+pub(in crate::roce) const LEN: usize = 4;
 
 /// In InfiniBand a local route header comes first; RoCE has none, and counts ones for it.
 const LOCAL_ROUTE_HEADER: [u8; 8] = [0xff; 8];
@@ -15,7 +15,7 @@ const BTH_VARIANT: usize = 4;
 
 /// The CRC of an IP packet without its CRC, as it stands on the wire. `ip_len`: bytes of its IP header. `None` if it is too short to have
 /// all headers.
-pub(super) fn compute(packet: &[u8], ip_len: usize) -> Option<[u8; LEN]> {
+pub(in crate::roce) fn compute(packet: &[u8], ip_len: usize) -> Option<[u8; LEN]> {
     let headers_len = ip_len + udp::LEN + super::BTH_LEN;
     let (headers, rest) = packet.split_at_checked(headers_len)?;
     let mut masked = [0; ipv6::LEN + udp::LEN + super::BTH_LEN];

@@ -6,7 +6,7 @@
 pub mod datagram;
 pub mod frame;
 mod headers;
-mod icrc;
+pub(in crate::roce) mod icrc;
 
 #[cfg(test)]
 mod tests;

@@ -103,7 +103,8 @@ impl Qp {
 
     /// Sends again, or fails.
     fn retry<M: Memory>(&mut self, cx: &mut Context<'_, M>, status: Status) {
-        let Some(left) = self.req.retries.checked_sub(1) else {
+        let left = self.req.retries.checked_sub(1).or(cx.tuning.retries_for_ever.then_some(0));
+        let Some(left) = left else {
             self.fail_at(cx, 0, status);
             return;
         };

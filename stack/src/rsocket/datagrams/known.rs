@@ -26,6 +26,10 @@ impl Known {
         self.0.get(&peer).copied()
     }
 
+    pub(super) fn forget(&mut self, peer: SocketAddr) {
+        self.0.remove(&peer);
+    }
+
     fn learn(&mut self, peer: SocketAddr, qpn: u32) {
         if self.0.len() < PEERS_MAX || self.0.contains_key(&peer) {
             self.0.insert(peer, qpn);
@@ -45,8 +49,7 @@ impl Datagrams {
             return;
         };
         // Its packets come from where the datagram did, whatever else it says.
-        let Some((path, _)) = device.path(Some(self.local.ip()), from.ip()) else { return };
-        let ours = path.addresses.src();
+        let Some((_, _, ours)) = device.datagram_path(Some(self.local.ip()), from) else { return };
         let Ok(qp) = self.queue_pair(now, device, ours) else { return };
         self.known.learn(from, header.qpn);
         if header.op == ServiceOp::Control {

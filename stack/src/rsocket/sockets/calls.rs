@@ -28,6 +28,21 @@ impl Sockets {
         Ok(())
     }
 
+    /// Says which name a socket has that is about to be connected: where it was bound to no address, or not at all, the way there says which it is.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: it has another one already, or is beyond that.
+    pub fn assign(&mut self, id: SocketId, name: SocketAddr) -> Result<(), Error> {
+        let socket = self.get_mut(id)?;
+        let (ip, port) = (socket.local.ip(), socket.local.port());
+        let fits = (port == 0 || port == name.port()) && (ip.is_unspecified() || ip == name.ip());
+        if !fits || !matches!(socket.kind, Kind::Fresh) {
+            return Err(Error::Invalid);
+        }
+        socket.local = name;
+        Ok(())
+    }
+
     /// Listens. A socket that listens already gets another backlog.
     ///
     /// # Errors
@@ -126,6 +141,19 @@ impl Sockets {
     /// Its.
     pub fn shutdown<D: Messages>(&mut self, now: Instant, device: &mut D, id: SocketId, how: Shutdown) -> Result<(), Error> {
         self.stream(id)?.shutdown(now, device, how)
+    }
+
+    /// Whether a socket has begun to connect, and has no answer yet.
+    ///
+    /// # Errors
+    /// [`Error::BadSocket`].
+    pub fn is_connecting(&self, id: SocketId) -> Result<bool, Error> {
+        Ok(matches!(&self.get(id)?.kind, Kind::Stream(connected) if connected.stream.is_opening()))
+    }
+
+    /// Whether what a socket sent that was let go of is still on its way.
+    pub fn is_closing(&self, id: SocketId) -> bool {
+        self.closing.contains_key(&id)
     }
 
     /// Whether all that was sent has arrived, or never will: what a shutdown that blocks waits for.

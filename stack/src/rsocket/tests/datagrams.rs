@@ -240,3 +240,20 @@ fn strangers_may_send_anything() {
     pair.run();
     assert_eq!(pair.recv(A).unwrap().0, b"z");
 }
+
+#[test]
+fn a_peer_that_was_forgotten_is_asked_anew() {
+    let mut pair = v4();
+    assert_eq!(pair.sockets[B].next_len(), None);
+    for (sent, by_udp) in [("one", 2), ("three", 2)] {
+        assert_eq!(pair.send(A, sent.as_bytes()), Ok(sent.len()));
+        pair.run();
+        assert_eq!((pair.udp.len(), pair.sockets[B].next_len()), (by_udp, Some(sent.len())));
+        assert!(pair.recv(B).is_some());
+    }
+    let name = pair.names[B];
+    pair.sockets[A].forget(name);
+    assert_eq!(pair.send(A, b"again"), Ok(5));
+    pair.run();
+    assert_eq!(pair.udp.len(), 4, "by UDP, and its answer");
+}

@@ -6,11 +6,13 @@ use core::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::pair::{A, B, End, Machine, Options, PORT, Pair};
+use super::pair::{A, B, End, LATENCY, Machine, Options, PORT, Pair};
 use crate::device::messages::{
     Access, ConnectionEvent, Connections, Data, Memory, Messages, Modify, QpConfig, Region, SendOp, SendWr, Status, Transport,
 };
 use crate::error::Error;
+use crate::roce::packet::Packet;
+use crate::roce::packet::datagram::{Addresses, Datagram, OVERHEAD_MAX, Path};
 use crate::rsocket::wire::{ByteOrder, ConnectionData, Control, IomapEntry, Message, TargetSge};
 use crate::rsocket::{Shutdown, Sizes};
 use crate::time::Instant;
@@ -251,6 +253,62 @@ fn storm(seed: u64) {
     pair.close(B);
     let end = pair.now + Duration::from_secs(6);
     assert!(pair.run_until(end, |pair| pair.ends[B].sockets.closing() == 0), "seed {seed}: closing ends");
+}
+
+/// A's packet, changed here and there, with a good CRC.
+fn changed(dice: &mut ChaCha8Rng, bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = bytes.to_vec();
+    // Only what lies behind IP and UDP, whose lengths must stay.
+    let (start, end) = (28, bytes.len() - 4);
+    for _ in 0..1 + dice.next_u64() % 3 {
+        let at = start + dice.next_u64() as usize % (end - start).min(60);
+        bytes[at] = dice.next_u64() as u8;
+    }
+    let path = Path::new(Addresses::new([10, 9, 0, 1].into(), [10, 9, 0, 2].into()).unwrap(), 0);
+    let packet = Packet::parse(&bytes[start..end]).ok()?;
+    let mut out = vec![0; OVERHEAD_MAX + packet.payload.len()];
+    let len = Datagram { path, id: 0, packet, ip_header: &[] }.emit(&mut out);
+    out.truncate(len);
+    Some(out)
+}
+
+/// A real session of streams, in which A's packets also come as others: as long as B's program goes on, nothing that it counts is wrong.
+#[test]
+fn changed_packets() {
+    let mut ended = 0;
+    for seed in 0..200 {
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        let mut pair = Pair::connected([Options::new(A), Options::new(B)]);
+        let canaries = canaries(&mut pair);
+        let mut of_fate = ChaCha8Rng::seed_from_u64(seed + 1000);
+        pair.fate = Box::new(move |from, bytes| {
+            // Before the packet itself, which would make it one that came again.
+            let other = if from == A && of_fate.next_u64() % 8 == 0 { changed(&mut of_fate, bytes) } else { None };
+            other.into_iter().chain([bytes.to_vec()]).map(|bytes| (LATENCY, bytes)).collect()
+        });
+        let mut some = [0; 3000];
+        for _ in 0..60 {
+            let words: [u64; 2] = core::array::from_fn(|_| dice.next_u64());
+            let len = words[1] as usize % 3000;
+            match words[0] % 4 {
+                0 | 1 => drop(pair.send(A, &some[..len])),
+                2 => drop(pair.send(B, &some[..len])),
+                _ => drop((pair.recv(A, &mut some), pair.recv(B, &mut some))),
+            }
+            pair.run(Duration::from_micros(words[0] >> 32 & 0x3f));
+            pair.ends[B].sockets.check();
+        }
+        ended += usize::from(pair.recv(B, &mut some).is_err_and(|error| error != Error::WouldBlock));
+        for (key, len) in canaries {
+            let mut bytes = vec![0; len];
+            Messages::memory(&pair.ends[B].node, key).unwrap().read(0, &mut bytes);
+            assert!(bytes.iter().all(|byte| *byte == 0x5a), "seed {seed}: another's memory is untouched");
+        }
+        pair.close(B);
+        let end = pair.now + Duration::from_secs(31);
+        assert!(pair.run_until(end, |pair| pair.ends[B].sockets.closing() == 0), "seed {seed}: closing ends");
+    }
+    assert!(ended > 20, "the changes get somewhere: {ended}");
 }
 
 /// Memory of B's that is not the connection's: of the same protection domain, and of another. Keys and lengths.

@@ -1,0 +1,96 @@
+//! Bytes of streams.
+
+use core::ffi::c_int;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::RawFd;
+
+use ringway_preload::Errno;
+
+use crate::library::errno;
+use crate::wait::until;
+
+/// Sends bytes. A socket that blocks sends all of them, unless the connection ends, or a signal is delivered, in the middle.
+///
+/// # Errors
+/// EBADF; ENOTCONN; EAGAIN: there is no room; EPIPE: this side was shut down (without a signal); ECONNRESET: the peer is gone, or has closed; EINTR.
+pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int) -> Result<usize, Errno> {
+    let (mut sent, mut at) = (0, (0, 0));
+    let all = until(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, id, now| {
+        let (sockets, device) = library.parts();
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            return sockets.send(now, device, id, &[]).map(|_| ()).map_err(errno);
+        }
+        while let Some(piece) = pieces.get(at.0) {
+            let rest = &piece[at.1..];
+            if rest.is_empty() {
+                at = (at.0 + 1, 0);
+                continue;
+            }
+            let done = sockets.send(now, device, id, rest).map_err(errno)?;
+            (sent, at.1) = (sent + done, at.1 + done);
+        }
+        Ok(())
+    });
+    if sent > 0 { Ok(sent) } else { all.map(|()| 0) }
+}
+
+/// Receives bytes; none: the peer sends no more. MSG_PEEK, MSG_WAITALL and MSG_DONTWAIT mean what they mean to recv(2); other flags mean nothing.
+///
+/// # Errors
+/// EBADF; ENOTCONN; EAGAIN: there are none; ECONNRESET: the peer is gone; ETIMEDOUT: it does not answer; EINTR.
+pub(crate) fn recv(fd: RawFd, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Errno> {
+    let (peek, dont_wait) = (flags & libc::MSG_PEEK != 0, flags & libc::MSG_DONTWAIT != 0);
+    let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if peek {
+        return peek_at(fd, pieces, wanted, dont_wait);
+    }
+    let waits_for_all = flags & libc::MSG_WAITALL != 0 && !dont_wait;
+    let (mut got, mut at) = (0, (0, 0));
+    let ended = until(fd, dont_wait, None, |library, id, now| {
+        let (sockets, device) = library.parts();
+        if wanted == 0 {
+            return sockets.recv(now, device, id, &mut [], false).map(|_| ()).map_err(errno);
+        }
+        while let Some(piece) = pieces.get_mut(at.0) {
+            let rest = &mut piece[at.1..];
+            if rest.is_empty() {
+                at = (at.0 + 1, 0);
+                continue;
+            }
+            match sockets.recv(now, device, id, rest, false).map_err(errno) {
+                Ok(0) => return Ok(()),
+                Ok(done) => (got, at.1) = (got + done, at.1 + done),
+                Err(Errno(libc::EAGAIN)) if got > 0 && !waits_for_all => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    });
+    if got > 0 { Ok(got) } else { ended.map(|()| 0) }
+}
+
+/// The same bytes are there for the next call, so they are read into one piece, and parted.
+fn peek_at(fd: RawFd, pieces: &mut [IoSliceMut<'_>], wanted: usize, dont_wait: bool) -> Result<usize, Errno> {
+    if let [only] = pieces {
+        return until(fd, dont_wait, None, |library, id, now| {
+            let (sockets, device) = library.parts();
+            sockets.recv(now, device, id, only, true).map_err(errno)
+        });
+    }
+    let mut bytes = vec![0; wanted];
+    let got = until(fd, dont_wait, None, |library, id, now| {
+        let (sockets, device) = library.parts();
+        sockets.recv(now, device, id, &mut bytes, true).map_err(errno)
+    })?;
+    scatter(&bytes[..got], pieces);
+    Ok(got)
+}
+
+/// Parts bytes, for which there is room.
+pub(super) fn scatter(mut bytes: &[u8], pieces: &mut [IoSliceMut<'_>]) {
+    for piece in pieces {
+        let (now, later) = bytes.split_at(piece.len().min(bytes.len()));
+        piece[..now.len()].copy_from_slice(now);
+        bytes = later;
+    }
+}

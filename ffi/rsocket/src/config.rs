@@ -1,0 +1,45 @@
+//! The files in which an administrator sets defaults (rsocket(7)).
+
+use std::fs;
+use std::path::Path;
+
+use ringway_stack::rsocket::Settings;
+
+/// Where they are, as librdmacm's packages have it.
+const FOLDER: &str = "/etc/rdma/rsocket";
+
+/// What the files say, and defaults for the rest.
+pub(crate) fn settings() -> Settings {
+    read(Path::new(FOLDER))
+}
+
+fn read(folder: &Path) -> Settings {
+    let mut settings = Settings::default();
+    for file in Settings::FILES {
+        let path = folder.join(file);
+        if let Ok(text) = fs::read_to_string(&path)
+            && !settings.set(file, &text)
+        {
+            tracing::warn!("{}: not a number that can be used", path.display());
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_there_count() {
+        let folder = std::env::temp_dir().join(format!("rsocket-config-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("sqsize_default"), "200\n").unwrap();
+        fs::write(folder.join("mem_default"), "nonsense").unwrap();
+        let settings = read(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        let default = Settings::default();
+        assert_eq!((settings.sizes.send_queue, settings.sizes.recv_buffer), (200, default.sizes.recv_buffer));
+        assert_eq!(read(&folder), default, "none is there");
+    }
+}

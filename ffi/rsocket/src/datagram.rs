@@ -1,0 +1,160 @@
+//! Datagram sockets: a queue pair, and the UDP socket beside it by which peers tell each other of theirs. The descriptor is the UDP socket's.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use ringway_preload::Errno;
+use ringway_stack::device::messages::Messages as _;
+use ringway_stack::rsocket::{Datagrams, Options};
+use ringway_stack::{Error, Instant};
+use rustix::io::Errno as System;
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::devices::{Fabric, Found, Plane};
+use crate::library::errno;
+
+/// The longest datagram of rsockets' on UDP: a header, and what a receiver has a place for.
+const UDP_MAX: usize = 2048 + 28;
+/// Peers whose processes are remembered; of any more, all are asked for anew.
+const WAYS_MAX: usize = 4096;
+/// Datagrams that are taken from UDP at a time: others want the lock, too.
+const BURST: usize = 64;
+
+/// A datagram socket.
+pub(crate) struct Datagram {
+    pub(crate) options: Options,
+    /// `None` until it is bound.
+    pub(crate) open: Option<Open>,
+}
+
+/// One that is bound.
+pub(crate) struct Open {
+    pub(crate) local: SocketAddr,
+    /// Whom it was connected to.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) state: Datagrams,
+    /// Which processes have the addresses that it sends to.
+    ways: BTreeMap<SocketAddr, Found>,
+    /// [`Fabric::losses`] when all of them were there.
+    losses: u64,
+}
+
+impl Datagram {
+    pub(crate) const fn new(options: Options) -> Self {
+        Self { options, open: None }
+    }
+
+    /// Makes queue pairs for a UDP socket that was bound to `local`.
+    ///
+    /// # Errors
+    /// ENOMEM: the device's limits.
+    pub(crate) fn open(&mut self, plane: &mut Plane, local: SocketAddr) -> Result<(), Errno> {
+        let device = plane.node_mut();
+        let pd = device.alloc_pd();
+        let state = Datagrams::open(device, pd, &self.options, local).map_err(|_| Errno(libc::ENOMEM))?;
+        self.open = Some(Open { local, peer: None, state, ways: BTreeMap::new(), losses: 0 });
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Whether it is known for certain which process has `to`.
+    pub(crate) fn knows(&self, fabric: &Fabric, to: SocketAddr) -> bool {
+        self.ways.get(&to).is_some_and(|found| fabric.still_holds(found))
+    }
+
+    /// A process has that address.
+    pub(crate) fn learn(&mut self, fabric: &Fabric, of: SocketAddr, found: Found) {
+        let losses = fabric.losses();
+        if self.ways.len() >= WAYS_MAX || self.losses != losses {
+            // (What is known of one that is gone keeps its memory.)
+            self.losses = losses;
+            let is_full = self.ways.len() >= WAYS_MAX;
+            for (known, _) in self.ways.extract_if(.., |_, found| is_full || !fabric.still_holds(found)) {
+                self.state.forget(known);
+            }
+        }
+        if self.ways.insert(of, found).is_some() {
+            // Its rules have changed since: it may have another queue pair, or be another process.
+            self.state.forget(of);
+        }
+    }
+
+    /// Sends to whoever is known to have `to`.
+    ///
+    /// # Errors
+    /// [`Datagrams::send_to`]'s.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        udp: BorrowedFd<'_>,
+        plane: &mut Plane,
+        bytes: &[u8],
+        to: SocketAddr,
+    ) -> Result<usize, Errno> {
+        // (The adapter has it for as long as the call lasts: another socket's may be another one.)
+        plane.node_mut().resolve_datagrams(to, self.ways.get(&to).map(|found| found.gid));
+        let sent = self.state.send_to(now, plane.node_mut(), bytes, to).map_err(errno);
+        plane.node_mut().resolve_datagrams(to, None);
+        self.send_udp(udp);
+        sent
+    }
+
+    /// Receives, with its whole length, and from whom.
+    ///
+    /// # Errors
+    /// [`Datagrams::recv_from`]'s.
+    pub(crate) fn recv(
+        &mut self,
+        now: Instant,
+        plane: &mut Plane,
+        out: &mut [u8],
+        peek: bool,
+    ) -> Result<(usize, usize, SocketAddr), Error> {
+        let device = plane.node_mut();
+        self.state.poll(now, device);
+        let whole = self.state.next_len().ok_or(Error::WouldBlock)?;
+        let (len, from) = self.state.recv_from(now, device, out, peek)?;
+        Ok((len, whole, from))
+    }
+
+    /// Takes what came by UDP. Whether anything did.
+    pub(crate) fn take_udp(&mut self, now: Instant, udp: BorrowedFd<'_>, plane: &mut Plane, fabric: &Fabric) -> bool {
+        let mut bytes = [0; UDP_MAX];
+        for taken in 0..BURST {
+            let received = rustix::net::recvfrom(udp, &mut bytes, RecvFlags::DONTWAIT);
+            let (len, from) = match received {
+                Ok((len, _, Some(from))) => (len, from),
+                // What was sent before may have come to nobody: that is told once, and nobody wants to know.
+                Ok(_) | Err(System::CONNREFUSED | System::INTR) => continue,
+                Err(_) => return taken > 0,
+            };
+            let Ok(from) = SocketAddr::try_from(from) else { continue };
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            // Whoever sends to us has found us, and so is connected with us.
+            if !self.knows(fabric, from)
+                && let Some(found) = fabric.known_datagrams(from)
+            {
+                self.learn(fabric, from, found);
+            }
+            plane.node_mut().resolve_datagrams(from, self.ways.get(&from).map(|found| found.gid));
+            self.state.on_udp(now, plane.node_mut(), from, &bytes[..len.min(UDP_MAX)]);
+            plane.node_mut().resolve_datagrams(from, None);
+        }
+        self.send_udp(udp);
+        true
+    }
+
+    /// Gives the UDP socket what it is to send. What it does not take is lost, as datagrams may be.
+    fn send_udp(&mut self, udp: BorrowedFd<'_>) {
+        while let Some((to, bytes)) = self.state.poll_udp() {
+            let of_v6 = rustix::net::sockopt::socket_domain(udp) == Ok(rustix::net::AddressFamily::INET6);
+            let to = match to {
+                SocketAddr::V4(to) if of_v6 => SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port()),
+                to => to,
+            };
+            let _ = rustix::net::sendto(udp, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to);
+        }
+    }
+}

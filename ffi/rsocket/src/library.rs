@@ -1,0 +1,295 @@
+//! What the process has of rsockets, behind one lock: the message plane, the sockets above it, the descriptors.
+//!
+//! Somebody always looks after the plane. A call polls it. Threads that sleep in calls have armed it, and so has the progress thread once nobody has called for
+//! a while; whoever disarms it, to poll, sees to it on leaving that it is armed again, or that the progress thread comes.
+
+use core::ops::{Deref, DerefMut};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ringway_host::{Clock, Progress};
+use ringway_preload::Errno;
+use ringway_stack::rsocket::{Host, SocketId, Sockets};
+use ringway_stack::{Error, Instant};
+use rustix::event::epoll;
+
+use crate::calls::repoll::Interest;
+use crate::devices::{self, Fabric, Plane};
+use crate::memory::Bytes;
+use crate::progress::Watch;
+use crate::table::Entry;
+use crate::wait::Sleepers;
+use crate::{config, exit, fork};
+
+/// How often arming is tried where frames come all the while.
+const ARMS_MAX: usize = 16;
+
+/// See the module's documentation.
+pub(crate) struct Library {
+    pub(crate) plane: Plane,
+    pub(crate) fabric: Fabric,
+    pub(crate) sockets: Sockets,
+    pub(crate) table: BTreeMap<RawFd, Entry>,
+    /// repoll's instances.
+    pub(crate) repolls: BTreeMap<RawFd, Interest>,
+    /// Datagram sockets' UDP sockets, all in one: whoever sleeps on one of them itself keeps it alive, and its port, when it is closed.
+    udp: OwnedFd,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) watch: Watch,
+    /// Until when the progress thread sleeps, unless it is called.
+    pub(crate) watch_until: Option<Instant>,
+    /// `None` before it was started.
+    progress: Option<Progress>,
+    clock: Clock,
+    is_armed: bool,
+    /// When a call polled last.
+    pub(crate) called_at: Instant,
+    next_port: u16,
+}
+
+static LIBRARY: Mutex<Option<Box<Library>>> = Mutex::new(None);
+
+/// The lock; nothing behind it: no rsocket was made yet.
+pub(crate) fn lock() -> MutexGuard<'static, Option<Box<Library>>> {
+    // What a panic left in the middle ends connections at worst.
+    LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The library, locked for a call.
+///
+/// Invariant: it is there.
+pub(crate) struct Entered(MutexGuard<'static, Option<Box<Library>>>);
+
+/// Enters for a call on a descriptor.
+///
+/// # Errors
+/// EBADF: there is no rsocket at all.
+pub(crate) fn enter() -> Result<Entered, Errno> {
+    let guard = lock();
+    if guard.is_some() { Ok(Entered(guard)) } else { Err(Errno(libc::EBADF)) }
+}
+
+/// Enters, if there is any rsocket.
+pub(crate) fn enter_or_none() -> Option<Entered> {
+    enter().ok()
+}
+
+/// Enters to make an rsocket: the first one makes all the rest.
+///
+/// # Errors
+/// ENODEV: there is no device; it was logged.
+pub(crate) fn enter_first() -> Result<Entered, Errno> {
+    let mut guard = lock();
+    if guard.is_none() {
+        *guard = Some(Library::new()?);
+    }
+    Ok(Entered(guard))
+}
+
+impl Deref for Entered {
+    type Target = Library;
+    fn deref(&self) -> &Library {
+        self.0.as_deref().expect("the invariant")
+    }
+}
+
+impl DerefMut for Entered {
+    fn deref_mut(&mut self) -> &mut Library {
+        self.0.as_deref_mut().expect("the invariant")
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Library {
+    fn new() -> Result<Box<Self>, Errno> {
+        fork::install();
+        exit::install();
+        let seed = random();
+        let (mut plane, fabric) = devices::attach(seed)?;
+        let sockets = Sockets::new(plane.node_mut(), config::settings(), Host::default());
+        let clock = Clock::new();
+        let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
+        let mut library = Box::new(Self {
+            plane,
+            sockets,
+            table: BTreeMap::new(),
+            repolls: BTreeMap::new(),
+            udp,
+            sleepers: Sleepers::default(),
+            watch: Watch::Looks,
+            watch_until: None,
+            progress: None,
+            clock,
+            is_armed: false,
+            called_at: clock.now(),
+            next_port: EPHEMERAL.start + (seed % u64::from(EPHEMERAL.end - EPHEMERAL.start)) as u16,
+            fabric: fabric.clone(),
+        });
+        library.progress = Some(crate::progress::start(fabric).map_err(|error| {
+            tracing::warn!("no thread for rsockets: {error}");
+            Errno(libc::ENODEV)
+        })?);
+        Ok(library)
+    }
+
+    /// An rsocket's descriptor.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub(crate) fn entry(&mut self, fd: RawFd) -> Result<&mut Entry, Errno> {
+        self.table.get_mut(&fd).ok_or(Errno(libc::EBADF))
+    }
+
+    /// A stream.
+    ///
+    /// # Errors
+    /// EBADF; EOPNOTSUPP: it is a datagram socket.
+    pub(crate) fn stream(&mut self, fd: RawFd) -> Result<SocketId, Errno> {
+        self.entry(fd)?.stream()
+    }
+
+    /// Takes what came by UDP for datagram sockets. Whether anything did.
+    pub(crate) fn take_udp(&mut self) -> bool {
+        let now = self.now();
+        let Self { table, plane, fabric, .. } = self;
+        let takes = |entry: &mut Entry| entry.open_datagram().is_ok_and(|(open, udp)| open.take_udp(now, udp, plane, fabric));
+        // (Each of them.)
+        table.values_mut().map(takes).fold(false, |any, one| any | one)
+    }
+
+    /// From now on, [`Library::udp`] is readable when that UDP socket is, until it is closed.
+    ///
+    /// # Errors
+    /// ENOMEM, ENOSPC: the system's limits.
+    pub(crate) fn watch_udp(&self, fd: RawFd) -> Result<(), Errno> {
+        let entry = self.table.get(&fd).ok_or(Errno(libc::EBADF))?;
+        let added = epoll::add(&self.udp, &entry.descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        added.map_err(|error| Errno(error.raw_os_error()))
+    }
+
+    /// The descriptor that is readable when a datagram socket's UDP socket is.
+    pub(crate) fn udp(&self) -> RawFd {
+        self.udp.as_raw_fd()
+    }
+
+    /// The sockets, and the device that their calls are given.
+    pub(crate) const fn parts(&mut self) -> (&mut Sockets, &mut ringway_stack::roce::Node<Bytes>) {
+        (&mut self.sockets, self.plane.node_mut())
+    }
+
+    /// Polls for a call, and says when that was.
+    pub(crate) fn poll(&mut self) -> Instant {
+        let now = self.poll_unasked();
+        self.called_at = now;
+        now
+    }
+
+    /// Polls. Threads that sleep may have what they wait for by that, and are woken if anything happened.
+    pub(crate) fn poll_unasked(&mut self) -> Instant {
+        if core::mem::take(&mut self.is_armed) {
+            self.plane.disarm();
+        }
+        let now = self.clock.now();
+        let mut done = self.plane.poll(now);
+        self.sockets.poll(now, self.plane.node_mut());
+        if self.sockets.deadline().is_some_and(|at| at <= now) {
+            done += 1;
+            self.sockets.on_timer(now, self.plane.node_mut());
+        }
+        self.plane.transmit(now);
+        if done > 0 {
+            self.sleepers.wake();
+        }
+        now
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// When somebody is to poll at the latest.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        [self.plane.deadline(), self.sockets.deadline()].into_iter().flatten().min()
+    }
+
+    /// Makes what comes next wake whoever sleeps. Whether it does: if not, there is something to poll for.
+    pub(crate) fn arm(&mut self) -> bool {
+        for _ in 0..ARMS_MAX {
+            if self.is_armed {
+                return true;
+            }
+            if self.plane.arm() {
+                self.is_armed = true;
+            } else {
+                self.poll_unasked();
+            }
+        }
+        self.is_armed
+    }
+
+    /// At the end of a call: sends what it asked for, and hands over.
+    fn leave(&mut self) {
+        let now = self.clock.now();
+        self.plane.transmit(now);
+        // (A program that looks at mapped memory alone makes no call for the progress thread to wait for.)
+        let is_waited_for = !self.sleepers.is_empty() || self.watch == Watch::Sleeps && self.has_mappings();
+        if is_waited_for && !self.arm() {
+            self.sleepers.wake();
+        }
+        if !self.is_watched() {
+            self.watch = Watch::Looks;
+            if let Some(progress) = &self.progress {
+                progress.wake();
+            }
+        }
+    }
+
+    /// Whether somebody comes when something does, or when it is time.
+    fn is_watched(&self) -> bool {
+        let is_armed = self.is_armed && (self.watch == Watch::Sleeps || !self.sleepers.is_empty());
+        let is_timed = |watch_until: Option<Instant>| self.deadline().is_none_or(|at| watch_until.is_some_and(|until| until <= at));
+        self.watch == Watch::Looks || is_armed && is_timed(self.watch_until)
+    }
+
+    /// Whether peers may write to buffers of the program's.
+    pub(crate) fn has_mappings(&self) -> bool {
+        self.table.values().any(|entry| !entry.mapped.is_empty())
+    }
+
+    /// A port for who asks for any.
+    pub(crate) const fn ephemeral_port(&mut self) -> u16 {
+        let port = self.next_port;
+        self.next_port = if port + 1 < EPHEMERAL.end { port + 1 } else { EPHEMERAL.start };
+        port
+    }
+}
+
+/// Ports for who asks for any: Linux's ip_local_port_range.
+pub(crate) const EPHEMERAL: core::ops::Range<u16> = 32_768..61_000;
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: as many bytes as are said.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == 8 {
+        return u64::from_ne_bytes(bytes);
+    }
+    // Before Linux 3.17.
+    Clock::system().now().as_nanos() ^ u64::from(std::process::id()) << 32
+}
+
+/// What a call of librdmacm's fails with, where that is not what the stack's sockets say.
+pub(crate) const fn errno(error: Error) -> Errno {
+    match error {
+        // As ibverbs has it.
+        Error::NoBuffers => Errno(libc::ENOMEM),
+        error => Errno(error.errno()),
+    }
+}

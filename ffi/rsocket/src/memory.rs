@@ -1,0 +1,113 @@
+//! What queue pairs may read and write: memory of the library's own, and buffers of the program's (riomap).
+
+use core::sync::atomic::{Ordering, fence};
+
+use ringway_stack::device::messages::Memory;
+
+/// A program's buffer.
+///
+/// Invariant: the program has promised, by riomap, that `len` bytes at `start` are its own, readable and writable, until riounmap or rclose. It may read and
+/// write them at any time, as with any memory that an adapter writes: so they are only copied, by pointer, and no reference to them is ever made.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the program's promise is one of the whole process, whatever thread copies.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    /// # Safety
+    /// The invariant.
+    pub(crate) const unsafe fn new(start: *mut u8, len: usize) -> Self {
+        Self { start, len }
+    }
+
+    /// Copies bytes in, the last one last: a program that looks at that one alone, as with what a card writes, finds all of them.
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len());
+        let Some((last, others)) = bytes.split_last() else { return };
+        // SAFETY: `at` has checked that so many bytes lie there, which the program has promised; `bytes` are a packet's, in memory of ours.
+        unsafe {
+            core::ptr::copy_nonoverlapping(others.as_ptr(), to, others.len());
+            fence(Ordering::Release);
+            to.add(others.len()).write_volatile(*last);
+        }
+    }
+
+    /// Where bytes lie that are inside of it.
+    fn at(&self, offset: u64, len: usize) -> *mut u8 {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "the adapter has checked the bounds");
+        // SAFETY: just checked: it is in the buffer, or at its end.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+/// Registered memory.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// The library's own.
+    Own(Vec<u8>),
+    /// The program's.
+    Program(Buffer),
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Own(bytes)
+    }
+}
+
+impl Memory for Bytes {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Own(bytes) => Memory::len(bytes),
+            Self::Program(buffer) => buffer.len as u64,
+        }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) {
+        match self {
+            Self::Own(bytes) => bytes.read(offset, out),
+            // SAFETY: `at` has checked that so many bytes lie there, which the program has promised; `out` is ours, and so somewhere else.
+            Self::Program(buffer) => unsafe { core::ptr::copy_nonoverlapping(buffer.at(offset, out.len()), out.as_mut_ptr(), out.len()) },
+        }
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        match self {
+            Self::Own(own) => own.write(offset, bytes),
+            Self::Program(buffer) => buffer.write(offset, bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_buffer_is_read_and_written_within_its_bounds() {
+        let mut program = [0_u8; 16];
+        // SAFETY: the middle of an array that outlives it, and that is looked at by pointer alone meanwhile.
+        let mut bytes = Bytes::Program(unsafe { Buffer::new(program.as_mut_ptr().add(4), 8) });
+        assert_eq!(bytes.len(), 8);
+        bytes.write(0, &[1; 8]);
+        bytes.write(6, &[2; 2]);
+        bytes.write(8, &[]);
+        let mut out = [0; 3];
+        bytes.read(5, &mut out);
+        assert_eq!((out, program), ([1, 2, 2], [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    #[should_panic(expected = "bounds")]
+    fn what_is_beyond_is_not_written() {
+        let mut program = [0_u8; 8];
+        // SAFETY: an array that outlives it.
+        let mut bytes = Bytes::Program(unsafe { Buffer::new(program.as_mut_ptr(), 8) });
+        bytes.write(7, &[1; 2]);
+    }
+}

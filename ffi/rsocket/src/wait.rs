@@ -1,0 +1,134 @@
+//! How threads wait: they look for a while (polling_time), and then sleep on the device, and on what else they wait for.
+
+use core::cell::RefCell;
+use core::time::Duration;
+use std::os::fd::RawFd;
+
+use libc::pollfd;
+use ringway_host::EventFd;
+use ringway_host::sleep::{ppoll, yield_core};
+use ringway_preload::Errno;
+use ringway_stack::Instant;
+use ringway_stack::rsocket::SocketId;
+
+use crate::devices::Fabric;
+use crate::fork;
+use crate::library::{Entered, Library, enter};
+
+thread_local! {
+    /// By which this thread is woken, and in which of the process's forks it was made: a child's copy is its parent's as well.
+    static WAKE: RefCell<Option<(u32, EventFd)>> = const { RefCell::new(None) };
+}
+
+/// The threads that sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    /// By what each is woken, and whether it was.
+    asleep: Vec<(RawFd, bool)>,
+}
+
+impl Sleepers {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.asleep.is_empty()
+    }
+
+    /// Wakes all.
+    pub(crate) fn wake(&mut self) {
+        for (fd, is_woken) in &mut self.asleep {
+            if !core::mem::replace(is_woken, true) {
+                ringway_host::sleep::signal(*fd);
+            }
+        }
+    }
+}
+
+/// Sleeps until something happened, one of `others` is ready, or `timeout` is over.
+///
+/// # Errors
+/// EINTR: a signal was delivered; EMFILE, ENFILE, ENOMEM: there is nothing to sleep on.
+pub(crate) fn sleep(
+    mut library: Entered,
+    others: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<(), Errno> {
+    WAKE.with_borrow_mut(|wake| {
+        if wake.as_ref().is_none_or(|(generation, _)| *generation != fork::generation()) {
+            let made = EventFd::new().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENOMEM)))?;
+            // (One that was made before a fork is closed: in the child it is a copy.)
+            *wake = Some((fork::generation(), made));
+        }
+        let Some((_, wake)) = wake else { return Ok(()) };
+        library.sleepers.asleep.push((wake.fd(), false));
+        // Where that fails, it is woken at once.
+        let is_armed = library.arm();
+        let now = library.now();
+        let timers = library.deadline().map(|at| at.since(now));
+        let timeout = if is_armed { [timeout, timers].into_iter().flatten().min() } else { Some(Duration::ZERO) };
+        let entry = |fd| pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = vec![entry(Fabric::wait_fd(&mut library.plane)), entry(wake.fd())];
+        fds.extend_from_slice(others);
+        drop(library);
+        let slept = ppoll(&mut fds, timeout, mask);
+        if fds[1].revents != 0 {
+            wake.clear();
+        }
+        others.copy_from_slice(&fds[2..]);
+        // All may be gone, in a fork's child.
+        if let Ok(mut library) = enter() {
+            library.sleepers.asleep.retain(|(fd, _)| *fd != wake.fd());
+        }
+        slept.map(|_| ()).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EINTR)))
+    })
+}
+
+/// Attempts something on a stream until it does not fail with EAGAIN, if the socket blocks and `dont_wait` does not say otherwise; until `deadline`, if there
+/// is one.
+///
+/// # Errors
+/// The attempt's; EBADF; EOPNOTSUPP: it is a datagram socket; EINTR: a signal was delivered while it slept; EAGAIN: the time is up.
+pub(crate) fn until<T>(
+    fd: RawFd,
+    dont_wait: bool,
+    deadline: Option<Instant>,
+    mut attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    until_any(fd, dont_wait, deadline, |library, now| {
+        let id = library.stream(fd)?;
+        attempt(library, id, now)
+    })
+}
+
+/// The same for any rsocket.
+///
+/// # Errors
+/// As [`until`].
+pub(crate) fn until_any<T>(
+    fd: RawFd,
+    dont_wait: bool,
+    deadline: Option<Instant>,
+    mut attempt: impl FnMut(&mut Library, Instant) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let mut began = None;
+    loop {
+        let mut library = enter()?;
+        let now = library.poll();
+        let blocks = !library.entry(fd)?.is_nonblocking && !dont_wait;
+        match attempt(&mut library, now) {
+            Err(Errno(libc::EAGAIN)) if blocks => {}
+            result => return result,
+        }
+        let left = deadline.map(|deadline| deadline.since(now));
+        if left == Some(Duration::ZERO) {
+            return Err(Errno(libc::EAGAIN));
+        }
+        let began = *began.get_or_insert(now);
+        if now.since(began) < library.sockets.settings().polling_time {
+            drop(library);
+            // Others may want the lock, and whom it waits for the core.
+            yield_core();
+            continue;
+        }
+        sleep(library, &mut [], left, None)?;
+    }
+}

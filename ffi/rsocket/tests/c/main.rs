@@ -1,0 +1,130 @@
+//! C programs that are linked with the library, by its own header. Each checks what it sees, and says what was not as it should be.
+
+mod attacker;
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// What ends a program that hangs.
+const TIMEOUT_S: &str = "60";
+
+/// A folder with the library that this build made, under the names by which programs are linked with it and find it.
+fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let test = std::env::current_exe().expect("the test has a path");
+        let library = test.parent().expect("target/<profile>/deps/<test>").join("librsocket.so");
+        assert!(library.exists(), "librsocket.so is built with its tests");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rsocket");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for name in ["librsocket.so", "librsocket.so.1"] {
+            let link = folder.join(name);
+            let _ = std::fs::remove_file(&link);
+            symlink(&library, &link).expect("a link");
+        }
+        folder
+    })
+}
+
+/// Compiles a program.
+fn program(name: &str) -> PathBuf {
+    let (package, libraries) = (Path::new(env!("CARGO_MANIFEST_DIR")), libraries());
+    let program = libraries.join(name);
+    let compiled = Command::new("gcc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
+        .arg(package.join("include"))
+        .arg(package.join("tests/c").join(format!("{name}.c")))
+        .arg("-o")
+        .arg(&program)
+        .arg(format!("-L{}", libraries.display()))
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .arg("-lrsocket")
+        .status()
+        .expect("gcc must be installed");
+    assert!(compiled.success(), "{name}.c does not compile");
+    program
+}
+
+fn run(name: &str) {
+    let program = program(name);
+    let output = Command::new("timeout").arg(TIMEOUT_S).arg(&program).output().expect("timeout(1) is part of coreutils");
+    assert!(output.status.success(), "{name}: {:?}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+/// Whatever a process sends that is connected to it, a server goes on, its memory stays as it is, and it does not grow.
+#[test]
+fn a_peer_that_attacks() {
+    let mut victim = Command::new("timeout")
+        .args([TIMEOUT_S])
+        .arg(program("victim"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut port = String::new();
+    BufReader::new(victim.stdout.take().expect("a pipe")).read_line(&mut port).expect("its port");
+    let port = port.trim().parse().expect("a number");
+    let mut attacker = attacker::Attacker::new(port);
+    attacker.attack(500);
+    assert!(attacker.sent > 500, "{} bad packets", attacker.sent);
+    // (The same process: its peer has not given up on it.)
+    let answers = attacker.ask(b"hello", 20);
+    let mut second = attacker::Attacker::new(port);
+    let ends = second.ask(b"QUIT", 20);
+    let output = victim.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && answers && ends, "{:?}, {answers} {ends}\n{said}", output.status);
+}
+
+#[test]
+fn streams() {
+    run("streams");
+}
+
+#[test]
+fn polls() {
+    run("polls");
+}
+
+#[test]
+fn a_peer_that_is_killed() {
+    run("killed");
+}
+
+#[test]
+fn a_peer_that_is_stopped() {
+    run("stopped");
+}
+
+#[test]
+fn direct_placement() {
+    run("direct");
+}
+
+#[test]
+fn programs_that_look_at_memory() {
+    run("spins");
+}
+
+#[test]
+fn threads_and_forks() {
+    run("threads");
+}
+
+#[test]
+fn instances_of_repoll() {
+    run("repoll");
+}
+
+#[test]
+fn datagrams() {
+    run("datagrams");
+}
+
+#[test]
+fn errors() {
+    run("errors");
+}

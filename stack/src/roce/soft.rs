@@ -1,0 +1,299 @@
+//! Soft RoCE: a [`Node`] on a device's queues, so that whatever carries frames has a message plane. Frames come and go here; queue pairs, memory and connections
+//! are [`SoftRoce::node_mut`]'s.
+//!
+//! Who sent a frame is what the device says, by its Ethernet address: a packet whose IP address is not that one's is dropped, so that nobody speaks for somebody
+//! else. What a peer's queue has no room for waits, up to [`WAITING_MAX`] packets a peer, so that one that is stopped holds up nobody else; what is more than
+//! that is lost, and sent again by the queue pair.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Node;
+use super::memory::Memory;
+use super::packet::BTH_LEN;
+use crate::device::{DeviceEvent, GATHER_LIMIT, MacAddr, Queues, RxBatch, RxFrame, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake};
+use crate::time::Instant;
+use crate::wire::{ethernet, ipv6, udp};
+
+/// Packets that wait for room at one peer.
+pub const WAITING_MAX: usize = 256;
+/// Frames that are taken from the device at a time.
+const BATCH: usize = 32;
+/// Batches in one [`SoftRoce::poll`]: others want the lock, too.
+const BATCHES_MAX: usize = 8;
+/// The headers that every packet has: they are copied, and what follows lies in buffers of the device.
+const HEAD: usize = ethernet::LEN + ipv6::LEN + udp::LEN + BTH_LEN;
+
+/// Who is at the other end of a device's links.
+pub trait Neighbours {
+    /// All that are there now: the Ethernet address by which the device knows each, and its adapter's address ([`super::NodeConfig::gid`]), which the device
+    /// vouches for.
+    fn neighbours(&self) -> Vec<(MacAddr, IpAddr)>;
+}
+
+/// What came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets for which there was no room, or whose receiver is not there.
+    pub lost: u64,
+    /// Frames that were no packets of who sent them.
+    pub strange: u64,
+}
+
+/// A message plane on a device's queues.
+pub struct SoftRoce<Q: Queues, M, N> {
+    queues: Q,
+    node: Node<M>,
+    neighbours: N,
+    /// What is known of them: both are the same pairs.
+    macs: BTreeMap<IpAddr, MacAddr>,
+    addresses: BTreeMap<MacAddr, IpAddr>,
+    /// Frames that wait for room, by their receiver.
+    waiting: BTreeMap<MacAddr, VecDeque<Vec<u8>>>,
+    /// `None` only while its frames are looked at.
+    batch: Option<Box<RxBatch<Q::Rx>>>,
+    frame: Vec<u8>,
+    traffic: Traffic,
+}
+
+impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
+    /// On these queues, whose device carries packets of at least [`super::NodeConfig::mtu`] and what goes around them.
+    pub fn new(queues: Q, node: Node<M>, neighbours: N) -> Self {
+        Self {
+            queues,
+            node,
+            neighbours,
+            macs: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            batch: Some(Box::new(RxBatch::new(BATCH))),
+            frame: vec![0; ethernet::LEN + Node::<M>::PACKET_MAX],
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// The message plane. What was asked of it goes out by [`SoftRoce::transmit`].
+    pub const fn node_mut(&mut self) -> &mut Node<M> {
+        &mut self.node
+    }
+
+    /// The message plane.
+    pub const fn node(&self) -> &Node<M> {
+        &self.node
+    }
+
+    /// The device's queues below.
+    pub const fn queues_mut(&mut self) -> &mut Q {
+        &mut self.queues
+    }
+
+    /// What came and went.
+    pub const fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// When to poll at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.node.deadline()
+    }
+
+    /// Takes what the device has, does what is due, and sends what follows. How many frames, events and timers there were.
+    pub fn poll(&mut self, now: Instant) -> usize {
+        let mut done = self.receive(now);
+        while let Some(event) = self.queues.poll_event() {
+            done += 1;
+            if let DeviceEvent::PeerGone(mac) = event {
+                self.on_peer_gone(now, mac);
+            }
+        }
+        if self.node.deadline().is_some_and(|at| at <= now) {
+            done += 1;
+            self.node.on_timer(now);
+        }
+        self.transmit(now);
+        done
+    }
+
+    /// Sends what there is to send.
+    pub fn transmit(&mut self, now: Instant) {
+        self.queues.reap();
+        self.send_waiting();
+        let mut frame = core::mem::take(&mut self.frame);
+        while let Some(len) = self.node.poll_transmit(now, &mut frame[ethernet::LEN..]) {
+            self.send_packet(&mut frame[..ethernet::LEN + len]);
+        }
+        self.frame = frame;
+        self.queues.doorbell();
+    }
+
+    /// Makes the next frame, or room where there was none, signal the queues' descriptor. `false`: there is something to poll for now.
+    pub fn arm(&mut self) -> bool {
+        self.queues.arm(Wake::Any)
+    }
+
+    /// Ends what [`SoftRoce::arm`] began.
+    pub fn disarm(&mut self) {
+        self.queues.disarm();
+    }
+
+    fn receive(&mut self, now: Instant) -> usize {
+        let Some(mut batch) = self.batch.take() else { return 0 };
+        let mut done = 0;
+        for _ in 0..BATCHES_MAX {
+            let count = self.queues.poll_rx(now, &mut batch);
+            for frame in batch.frames_mut() {
+                self.on_frame(now, frame);
+            }
+            batch.clear();
+            self.queues.note_processed();
+            done += count;
+            if count < BATCH {
+                break;
+            }
+        }
+        self.batch = Some(batch);
+        done
+    }
+
+    fn on_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>) {
+        let mut bytes = core::mem::take(&mut self.frame);
+        let taken = self.packet_of(frame, &mut bytes);
+        match taken {
+            Some(packet) => {
+                self.traffic.received += 1;
+                self.node.on_packet(now, packet);
+            }
+            None => self.traffic.strange += 1,
+        }
+        self.frame = bytes;
+    }
+
+    /// The IP packet in a frame, copied to `bytes`, if it is its sender's.
+    fn packet_of<'a>(&mut self, frame: &RxFrame<Q::Rx>, bytes: &'a mut [u8]) -> Option<&'a [u8]> {
+        let bytes = bytes.get_mut(..frame.len())?;
+        frame.copy_to(0, bytes);
+        let (header, len) = ethernet::Header::parse(bytes).ok()?;
+        let packet = &bytes[len..];
+        let (from, _) = ends_of(packet)?;
+        (self.address_of(header.src)? == from).then_some(packet)
+    }
+
+    fn send_packet(&mut self, frame: &mut [u8]) {
+        let way = ends_of(&frame[ethernet::LEN..]).and_then(|(_, to)| Some((to, self.mac_of(to)?)));
+        let Some((to, mac)) = way else {
+            self.traffic.lost += 1;
+            return;
+        };
+        let ethertype = if to.is_ipv4() { ethernet::ETHERTYPE_IPV4 } else { ethernet::ETHERTYPE_IPV6 };
+        ethernet::Header { dst: mac, src: self.queues.mac(), vlan: None, ethertype }.emit(frame);
+        // Behind what waits, to stay in order.
+        if !self.waiting.contains_key(&mac) {
+            match self.send(frame) {
+                Ok(()) => return,
+                Err(SendError::Full) => {}
+                Err(_) => {
+                    self.traffic.lost += 1;
+                    return;
+                }
+            }
+        }
+        let waiting = self.waiting.entry(mac).or_default();
+        if waiting.len() < WAITING_MAX {
+            waiting.push_back(frame.to_vec());
+        } else {
+            self.traffic.lost += 1;
+        }
+    }
+
+    fn send_waiting(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let mut waiting = core::mem::take(&mut self.waiting);
+        waiting.retain(|_, frames| {
+            while let Some(frame) = frames.front() {
+                match self.send(frame) {
+                    Err(SendError::Full) => break,
+                    Ok(()) => {}
+                    Err(_) => self.traffic.lost += 1,
+                }
+                frames.pop_front();
+            }
+            !frames.is_empty()
+        });
+        self.waiting = waiting;
+    }
+
+    /// Sends a frame: its headers, and what follows in buffers of the device.
+    fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        let at = if frame.len() <= self.queues.capabilities().inline_max { frame.len() } else { HEAD.min(frame.len()) };
+        let (head, mut rest) = frame.split_at(at);
+        let mut buffers = arrayvec::ArrayVec::<(Q::Tx, usize), GATHER_LIMIT>::new();
+        while !rest.is_empty() {
+            if buffers.len() == self.queues.capabilities().gather_max.min(GATHER_LIMIT) {
+                return Err(SendError::Full);
+            }
+            let mut buffer = self.queues.tx_alloc(rest.len()).ok_or(SendError::Full)?;
+            let (piece, behind) = rest.split_at(buffer.capacity().min(rest.len()));
+            buffer.write(0, piece);
+            buffers.push((buffer, piece.len()));
+            rest = behind;
+        }
+        let body: arrayvec::ArrayVec<_, GATHER_LIMIT> =
+            buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
+        self.queues.send(&TxFrame { head, body: &body, offload: TxOffload::default() })?;
+        self.traffic.sent += 1;
+        Ok(())
+    }
+
+    fn on_peer_gone(&mut self, now: Instant, mac: MacAddr) {
+        self.waiting.remove(&mac);
+        if let Some(address) = self.addresses.remove(&mac) {
+            self.macs.remove(&address);
+            self.node.on_peer_gone(now, address);
+        }
+    }
+
+    fn address_of(&mut self, mac: MacAddr) -> Option<IpAddr> {
+        if !self.addresses.contains_key(&mac) {
+            self.look_around();
+        }
+        self.addresses.get(&mac).copied()
+    }
+
+    fn mac_of(&mut self, address: IpAddr) -> Option<MacAddr> {
+        if !self.macs.contains_key(&address) {
+            self.look_around();
+        }
+        self.macs.get(&address).copied()
+    }
+
+    /// Learns of neighbours that have come. What is known stays until the device says that it is gone.
+    fn look_around(&mut self) {
+        for (mac, address) in self.neighbours.neighbours() {
+            if !self.addresses.contains_key(&mac) && !self.macs.contains_key(&address) {
+                self.addresses.insert(mac, address);
+                self.macs.insert(address, mac);
+            }
+        }
+    }
+}
+
+/// Source and destination of an IP packet.
+fn ends_of(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    fn at<const N: usize>(packet: &[u8], offset: usize) -> Option<[u8; N]> {
+        packet.get(offset..offset + N)?.try_into().ok()
+    }
+    match packet.first()? >> 4 {
+        4 => Some((Ipv4Addr::from(at::<4>(packet, 12)?).into(), Ipv4Addr::from(at::<4>(packet, 16)?).into())),
+        6 => Some((Ipv6Addr::from(at::<16>(packet, 8)?).into(), Ipv6Addr::from(at::<16>(packet, 24)?).into())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

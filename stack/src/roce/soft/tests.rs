@@ -1,0 +1,231 @@
+//! Machines on one switch, whose ports have room for so many frames.
+
+mod hostile;
+mod switch;
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use self::switch::{Here, Port, Switch, mac};
+use super::*;
+use crate::device::messages::{
+    Access, ConnectionEvent, ConnectionId, Connections, Data, Messages, Modify, QpConfig, Region, SendOp, SendWr, Sge, State, Status,
+    Transport,
+};
+use crate::roce::qp::Mtu;
+use crate::roce::{NodeConfig, Tuning};
+
+type Machine = SoftRoce<Port, Vec<u8>, Here>;
+
+/// Where B listens. All machines have this address.
+const TO: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7471);
+
+fn gid(number: u8) -> IpAddr {
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number.into()).into()
+}
+
+fn machine(switch: &Switch, number: u8) -> Machine {
+    let config = NodeConfig {
+        gid: Some(gid(number)),
+        mtu: Mtu::B4096,
+        tuning: Tuning { retries_for_ever: true, ..Tuning::default() },
+        ..NodeConfig::new(TO.ip())
+    };
+    SoftRoce::new(switch.port(number), Node::new(config, number.into()), Here(switch.clone()))
+}
+
+/// A queue pair with a region of its own, which its peer may write.
+struct End {
+    qp: u32,
+    cq: u32,
+    region: Region,
+}
+
+fn end(machine: &mut Machine) -> End {
+    let node = machine.node_mut();
+    let pd = Messages::alloc_pd(node);
+    let cq = node.create_cq(600).unwrap();
+    let config =
+        QpConfig { transport: Transport::Rc, pd, send_cq: cq, recv_cq: cq, send_depth: 500, recv_depth: 16, sges_max: 1, inline_max: 64 };
+    let qp = node.create_qp(config).unwrap();
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    node.modify_qp(Instant::ZERO, qp, &Modify::Init { access, qkey: 0 }).unwrap();
+    let region = Messages::register(node, pd, vec![0; 20_000], access).unwrap();
+    End { qp, cq, region }
+}
+
+/// Lets everybody work for so long.
+fn run(now: &mut Instant, time: Duration, machines: &mut [&mut Machine]) {
+    let end = *now + time;
+    loop {
+        machines.iter_mut().for_each(|machine| machine.transmit(*now));
+        if machines.iter_mut().map(|machine| machine.poll(*now)).sum::<usize>() > 0 {
+            continue;
+        }
+        let Some(next) = machines.iter().filter_map(|machine| machine.deadline()).min().filter(|next| *next <= end) else { break };
+        *now = next.max(*now);
+    }
+    *now = end;
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A's and B's queue pairs, connected.
+fn connect(now: &mut Instant, a: &mut Machine, b: &mut Machine, number_of_b: u8) -> (End, End, [ConnectionId; 2]) {
+    let (of_a, of_b) = (end(a), end(b));
+    // (It may listen already.)
+    let _ = b.node_mut().listen(TO, 8);
+    a.node_mut().resolve(TO, gid(number_of_b));
+    let asked = a.node_mut().connect(*now, of_a.qp, "0.0.0.0:0".parse().unwrap(), TO, b"ask").unwrap();
+    run(now, MS, &mut [a, b]);
+    let Some((id, ConnectionEvent::Request(request))) = b.node_mut().poll_connection() else { panic!("a request comes") };
+    assert_eq!((request.local, request.remote.ip()), (TO, TO.ip()));
+    b.node_mut().accept(*now, id, of_b.qp, b"answer").unwrap();
+    run(now, MS, &mut [a, b]);
+    assert!(matches!(a.node_mut().poll_connection(), Some((_, ConnectionEvent::Established(_)))));
+    assert!(matches!(b.node_mut().poll_connection(), Some((_, ConnectionEvent::Established(_)))));
+    (of_a, of_b, [asked, id])
+}
+
+fn write(now: Instant, machine: &mut Machine, from: &End, to: &End, len: u32) {
+    let op = SendOp::Write { address: to.region.address, rkey: to.region.key, immediate: None };
+    let sge = Sge { address: from.region.address, len, lkey: from.region.key };
+    machine.node_mut().post_send(now, from.qp, &SendWr::new(1, op, Data::Gather(&[sge]))).unwrap();
+}
+
+fn completed(machine: &mut Machine, end: &End) -> Vec<Status> {
+    core::iter::from_fn(|| machine.node_mut().poll_cq(end.cq)).map(|completion| completion.status).collect()
+}
+
+#[test]
+fn machines_behind_one_address_write_to_each_other() {
+    let switch = Switch::new(100);
+    let (mut a, mut b, mut c) = (machine(&switch, 1), machine(&switch, 2), machine(&switch, 3));
+    let mut now = Instant::ZERO;
+    let (of_a, of_b, ids) = connect(&mut now, &mut a, &mut b, 2);
+    let bytes: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+    Messages::memory_mut(a.node_mut(), of_a.region.key).unwrap().write(0, &bytes);
+    write(now, &mut a, &of_a, &of_b, 20_000);
+    run(&mut now, MS, &mut [&mut a, &mut b, &mut c]);
+    assert_eq!(completed(&mut a, &of_a), [Status::Success]);
+    assert!(*Messages::memory(b.node(), of_b.region.key).unwrap() == bytes);
+    assert_eq!((a.traffic().lost, a.traffic().strange, b.traffic().strange), (0, 0, 0));
+    assert_eq!(c.traffic(), Traffic::default());
+    a.node_mut().destroy(now, ids[0]);
+    run(&mut now, MS, &mut [&mut a, &mut b]);
+    assert_eq!(b.node_mut().poll_connection(), Some((ids[1], ConnectionEvent::Disconnected)));
+}
+
+#[test]
+fn whoever_was_not_resolved_is_not_found() {
+    let switch = Switch::new(100);
+    let mut a = machine(&switch, 1);
+    let of_a = end(&mut a);
+    let mut connect = |from: &str, resolved: &[u8]| {
+        resolved.iter().for_each(|number| a.node_mut().resolve(TO, gid(*number)));
+        a.node_mut().connect(Instant::ZERO, of_a.qp, from.parse().unwrap(), TO, b"").map(|_| ())
+    };
+    let unroutable = Err(crate::device::messages::CmError::Unroutable);
+    assert_eq!(connect("0.0.0.0:0", &[]), unroutable);
+    assert_eq!(connect("0.0.0.0:0", &[2]), Ok(()));
+    assert_eq!(connect("0.0.0.0:0", &[]), unroutable, "it held for one connection");
+    assert_eq!(connect("[::1]:0", &[2]), unroutable, "of two families");
+    assert_eq!(a.node().path(None, TO.ip()), None, "an address alone says nothing");
+}
+
+#[test]
+fn one_that_is_stopped_holds_up_nobody_and_loses_nothing() {
+    let switch = Switch::new(8);
+    let (mut a, mut b, mut c) = (machine(&switch, 1), machine(&switch, 2), machine(&switch, 3));
+    let mut now = Instant::ZERO;
+    let (to_b, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    let (to_c, of_c, _) = connect(&mut now, &mut a, &mut c, 3);
+    for _ in 0..300 {
+        write(now, &mut a, &to_b, &of_b, 4096);
+    }
+    // As long as many retries take.
+    run(&mut now, Duration::from_secs(100), &mut [&mut a]);
+    assert!(a.waiting.values().all(|frames| frames.len() <= WAITING_MAX));
+    write(now, &mut a, &to_c, &of_c, 20_000);
+    run(&mut now, MS, &mut [&mut a, &mut c]);
+    assert_eq!(completed(&mut a, &to_c), [Status::Success]);
+    assert_eq!(completed(&mut a, &to_b), []);
+    run(&mut now, Duration::from_secs(10), &mut [&mut a, &mut b]);
+    assert_eq!(completed(&mut a, &to_b), [Status::Success; 300]);
+    assert!(a.waiting.is_empty());
+}
+
+#[test]
+fn whoever_dies_ends_its_connections_at_once() {
+    let switch = Switch::new(100);
+    let (mut a, mut b, mut c) = (machine(&switch, 1), machine(&switch, 2), machine(&switch, 3));
+    let mut now = Instant::ZERO;
+    let (to_b, of_b, ids) = connect(&mut now, &mut a, &mut b, 2);
+    let (to_c, _, _) = connect(&mut now, &mut a, &mut c, 3);
+    // One more that is not answered yet.
+    let asking = end(&mut a);
+    a.node_mut().resolve(TO, gid(2));
+    let asked = a.node_mut().connect(now, asking.qp, "0.0.0.0:0".parse().unwrap(), TO, b"ask").unwrap();
+    write(now, &mut a, &to_b, &of_b, 100);
+    switch.kill(2);
+    drop(b);
+    run(&mut now, Duration::ZERO, &mut [&mut a, &mut c]);
+    let mut events = [a.node_mut().poll_connection(), a.node_mut().poll_connection()];
+    events.sort_by_key(|event| event.as_ref().map(|(id, _)| *id));
+    let mut expected = [Some((ids[0], ConnectionEvent::Disconnected)), Some((asked, ConnectionEvent::Unreachable))];
+    expected.sort_by_key(|event| event.as_ref().map(|(id, _)| *id));
+    assert_eq!(events, expected);
+    assert_eq!(completed(&mut a, &to_b), [Status::Flushed]);
+    assert_eq!((a.node().qp_state(to_b.qp), a.node().qp_state(to_c.qp)), (Some(State::Err), Some(State::Rts)));
+    // Whoever lets go of them now has nobody to tell, and nothing stays.
+    a.node_mut().destroy(now, ids[0]);
+    a.node_mut().destroy(now, asked);
+    run(&mut now, Duration::from_secs(100), &mut [&mut a, &mut c]);
+    assert_eq!((a.node_mut().poll_connection(), a.deadline()), (None, None));
+}
+
+#[test]
+fn nobody_speaks_for_somebody_else() {
+    let switch = Switch::new(100);
+    let (mut a, mut b, mut c) = (machine(&switch, 1), machine(&switch, 2), machine(&switch, 3));
+    let mut now = Instant::ZERO;
+    let (to_b, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    let _ = connect(&mut now, &mut c, &mut b, 2);
+    Messages::memory_mut(a.node_mut(), to_b.region.key).unwrap().write(0, &[0xaa; 100]);
+    write(now, &mut a, &to_b, &of_b, 100);
+    // C has the very packet that A sends, and is first.
+    a.transmit(now);
+    let forged = switch.take(2).pop().unwrap();
+    switch.deliver(3, 2, forged.clone());
+    run(&mut now, MS, &mut [&mut b, &mut c]);
+    assert_eq!(b.traffic().strange, 1);
+    assert!(Messages::memory(b.node(), of_b.region.key).unwrap().iter().all(|byte| *byte == 0));
+    switch.deliver(1, 2, forged);
+    run(&mut now, MS, &mut [&mut b]);
+    assert!(Messages::memory(b.node(), of_b.region.key).unwrap()[..100].iter().all(|byte| *byte == 0xaa));
+    assert_eq!(switch.mac_of(3), mac(3));
+}
+
+#[test]
+fn datagrams_go_to_whoever_was_resolved_last() {
+    let switch = Switch::new(100);
+    let mut a = machine(&switch, 1);
+    let path = |a: &Machine, from: &str| a.node().datagram_path(Some(from.parse().unwrap()), TO);
+    assert_eq!(path(&a, "0.0.0.0"), None);
+    for number in [2, 3] {
+        a.node_mut().resolve_datagrams(TO, Some(gid(number)));
+        let (path, mtu, ours) = path(&a, "0.0.0.0").unwrap();
+        assert_eq!((path.addresses.src(), path.addresses.dst(), mtu, ours), (gid(1), gid(number), Mtu::B4096, TO.ip()));
+    }
+    assert_eq!(path(&a, "127.0.0.9").map(|(.., ours)| ours), Some(IpAddr::from([127, 0, 0, 9])));
+    assert_eq!(path(&a, "::1"), None, "of two families");
+    let _three = switch.port(3);
+    a.look_around();
+    switch.kill(3);
+    let mut now = Instant::ZERO;
+    run(&mut now, Duration::ZERO, &mut [&mut a]);
+    assert_eq!(path(&a, "0.0.0.0"), None, "who is gone is nobody's address");
+    a.node_mut().resolve_datagrams(TO, Some(gid(2)));
+    a.node_mut().resolve_datagrams(TO, None);
+    assert_eq!(path(&a, "0.0.0.0"), None);
+}
