@@ -9,7 +9,7 @@ use crate::descriptors::{self, Kind};
 use crate::{abi, commands, paths, process};
 
 /// The library.
-pub struct Uverbs;
+pub(crate) struct Uverbs;
 
 /// Protocol of netlink where a kernel with RDMA tells about its devices (linux/netlink.h).
 const NETLINK_RDMA: c_int = 20;

@@ -78,8 +78,7 @@ fn run(bus: &rustix::fd::OwnedFd) {
 fn pause(idle: Duration, has_queues: bool) -> Duration {
     match idle.as_micros() {
         _ if !has_queues => Duration::from_millis(5),
-        0..50 => Duration::ZERO,
-        50..20_000 => Duration::from_micros(10),
+        0..20_000 => Duration::from_micros(10),
         20_000..200_000 => Duration::from_micros(200),
         _ => Duration::from_millis(1),
     }

@@ -109,12 +109,15 @@ pub(super) fn alloc_uar(engine: &mut Engine, context: u32, memory: &ProcessMemor
     let Some(context) = engine.contexts.get_mut(&context) else { return Err(Errno(libc::EIO)) };
     let handle = context.add(Object::Uar);
     let outputs = [
-        (id::UAR_OFFSET, (u64::from(handle) * PAGE).to_ne_bytes().to_vec()),
+        // Each mapping of /dev/zero is memory of its own, which begins where the file does.
+        (id::UAR_OFFSET, 0u64.to_ne_bytes().to_vec()),
         (id::UAR_LENGTH, (PAGE as u32).to_ne_bytes().to_vec()),
         (id::UAR_PAGE, handle.to_ne_bytes().to_vec()),
     ];
     let told = outputs.iter().try_for_each(|(id, bytes)| call.output(memory, *id, bytes));
-    told.and_then(|()| call.return_handle(memory, id::UAR_HANDLE, handle)).inspect_err(|_| drop(context.objects.remove(&handle)))
+    told.and_then(|()| call.return_handle(memory, id::UAR_HANDLE, handle)).inspect_err(|_| {
+        context.objects.remove(&handle);
+    })
 }
 
 /// Frees a register page. The program unmaps it.
