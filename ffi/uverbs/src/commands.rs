@@ -27,7 +27,13 @@ struct Command {
     run: fn(&mut Request<'_>) -> Result<Reply, Errno>,
 }
 
-const fn command(number: u32, name: &'static str, reads: usize, writes: usize, run: fn(&mut Request<'_>) -> Result<Reply, Errno>) -> Command {
+const fn command(
+    number: u32,
+    name: &'static str,
+    reads: usize,
+    writes: usize,
+    run: fn(&mut Request<'_>) -> Result<Reply, Errno>,
+) -> Command {
     Command { number, name, reads, writes, run }
 }
 

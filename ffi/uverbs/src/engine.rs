@@ -7,6 +7,7 @@ mod link;
 pub(crate) mod memory;
 mod objects;
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant as Clock;
@@ -33,6 +34,8 @@ pub(crate) const QPS_MAX: usize = 255;
 const CQ_DEPTH: usize = 1 << 17;
 /// Packets that are taken or sent before doorbells are looked at again.
 const BATCH: usize = 64;
+/// Of contexts, channels and queues, beside queue pairs.
+static NUMBERS: AtomicU32 = AtomicU32::new(1);
 /// Of the bus's name, in the environment.
 const BUS: &str = "RINGWAY_CONNECTX_BUS";
 
@@ -44,14 +47,13 @@ pub(crate) struct Engine {
     /// The adapter's one completion queue.
     pub(crate) hca_cq: u32,
     bus: Bus,
-    /// The socket's number, as the thread waits on it.
+    /// When it began.
     origin: Clock,
     pub(crate) contexts: BTreeMap<u32, Context>,
     pub(crate) qps: BTreeMap<u32, Qp>,
     pub(crate) cqs: BTreeMap<u32, Cq>,
     pub(crate) srqs: BTreeMap<u32, Srq>,
     pub(crate) channels: BTreeMap<u32, Channel>,
-    next_number: u32,
     packet: Vec<u8>,
 }
 
@@ -79,7 +81,6 @@ impl Engine {
             cqs: BTreeMap::new(),
             srqs: BTreeMap::new(),
             channels: BTreeMap::new(),
-            next_number: 1,
             packet: vec![0; Hca::<Registered>::PACKET_MAX],
         })
     }
@@ -96,9 +97,9 @@ impl Engine {
     }
 
     /// A number that nothing had before.
-    pub(crate) fn number(&mut self) -> u32 {
-        self.next_number += 1;
-        self.next_number
+    pub(crate) fn number(&self) -> u32 {
+        // (A forked child's card goes on with them, so that a descriptor of the parent's context names none of its own.)
+        NUMBERS.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -157,14 +157,17 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
         // SAFETY: as above.
         return unsafe { next!(c"opendir" => fn(*const c_char) -> *mut DIR)(path) };
     };
-    boundary!(null_mut(), match open(found, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) {
-        // SAFETY: a descriptor of a folder, which is the stream's from now on.
-        Ok(fd) => unsafe { libc::fdopendir(fd) },
-        Err(Errno(code)) => {
-            errno::set(code);
-            null_mut()
+    boundary!(
+        null_mut(),
+        match open(found, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) {
+            // SAFETY: a descriptor of a folder, which is the stream's from now on.
+            Ok(fd) => unsafe { libc::fdopendir(fd) },
+            Err(Errno(code)) => {
+                errno::set(code);
+                null_mut()
+            }
         }
-    })
+    )
 }
 
 /// readdir(3).
@@ -229,14 +232,17 @@ pub(crate) unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) 
         // SAFETY: as above.
         return unsafe { next!(c"fopen" => fn(*const c_char, *const c_char) -> *mut FILE)(path, mode) };
     };
-    boundary!(null_mut(), match open(found, libc::O_RDONLY | libc::O_CLOEXEC) {
-        // SAFETY: a descriptor that is the stream's from now on, and the program's mode.
-        Ok(fd) => unsafe { libc::fdopen(fd, mode) },
-        Err(Errno(code)) => {
-            errno::set(code);
-            null_mut()
+    boundary!(
+        null_mut(),
+        match open(found, libc::O_RDONLY | libc::O_CLOEXEC) {
+            // SAFETY: a descriptor that is the stream's from now on, and the program's mode.
+            Ok(fd) => unsafe { libc::fdopen(fd, mode) },
+            Err(Errno(code)) => {
+                errno::set(code);
+                null_mut()
+            }
         }
-    })
+    )
 }
 
 /// fopen(3), as programs with 64-bit offsets call it.

@@ -73,7 +73,15 @@ impl Engine {
     fn not_received(&mut self, qpn: u32, index: u16, error: PostError) {
         crate::log::say(format_args!("queue pair {qpn:#x}: a receive is refused: {error}"));
         let Some(qp) = self.qps.get(&qpn) else { return };
-        let failed = Failed { receive: true, srqn_uidx: qp.uidx, vendor: 0x68, syndrome: c::SYNDROME_LOCAL_QP_OP, opcode: 0, qpn, wqe_counter: index };
+        let failed = Failed {
+            receive: true,
+            srqn_uidx: qp.uidx,
+            vendor: 0x68,
+            syndrome: c::SYNDROME_LOCAL_QP_OP,
+            opcode: 0,
+            qpn,
+            wqe_counter: index,
+        };
         let actions = self.card.complete_one(&mut self.memory, qp.recv_cqn, Cqe::Failed(failed));
         self.act(actions);
     }
@@ -142,9 +150,7 @@ impl Engine {
             Body::Atomic(at, operands, segment) => {
                 let (address, rkey) = (at.addr, at.rkey);
                 let op = match control.opcode {
-                    c::OPCODE_ATOMIC_CS => {
-                        SendOp::CompareSwap { address, rkey, compare: operands.compare, swap: operands.swap_add }
-                    }
+                    c::OPCODE_ATOMIC_CS => SendOp::CompareSwap { address, rkey, compare: operands.compare, swap: operands.swap_add },
                     _ => SendOp::FetchAdd { address, rkey, add: operands.swap_add },
                 };
                 let list = sges(core::slice::from_ref(segment))?;
@@ -156,10 +162,13 @@ impl Engine {
             let bytes = self.gather(pieces)?;
             return self.post(qpn, control, op, Data::Inline(&bytes));
         }
-        let segments: Vec<DataSegment> = pieces.iter().filter_map(|piece| match piece {
-            Piece::Memory(segment) => Some(*segment),
-            Piece::Inline(_) => None,
-        }).collect();
+        let segments: Vec<DataSegment> = pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Memory(segment) => Some(*segment),
+                Piece::Inline(_) => None,
+            })
+            .collect();
         let list = sges(&segments)?;
         self.post(qpn, control, op, Data::Gather(&list))
     }
@@ -178,7 +187,8 @@ impl Engine {
             match piece {
                 Piece::Inline(inline) => bytes.extend(inline),
                 Piece::Memory(segment) => {
-                    let len = usize::try_from(segment.len()).ok().filter(|len| bytes.len() + len <= INLINE_MAX).ok_or(PostError::TooLong)?;
+                    let len =
+                        usize::try_from(segment.len()).ok().filter(|len| bytes.len() + len <= INLINE_MAX).ok_or(PostError::TooLong)?;
                     let at = bytes.len();
                     bytes.resize(at + len, 0);
                     self.memory.read(segment.addr, &mut bytes[at..]).map_err(|_| PostError::Operation)?;

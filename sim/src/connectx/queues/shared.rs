@@ -8,6 +8,9 @@ use crate::connectx::keys::KeyTable;
 use crate::connectx::memory::{Memory, word};
 use crate::connectx::violation::{Verdict, Violation};
 
+/// Bytes of the link with which an entry begins.
+const LINK: u64 = 16;
+
 /// A shared receive queue that was made.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedConfig {
@@ -70,7 +73,10 @@ impl SharedQueue {
             return Ok(None);
         }
         let fetched = self.next(memory).and_then(|next| match next {
-            Some((entry, next)) => Ok(Some((list(memory, entry, self.config.ring.stride().saturating_sub(16))?, next))),
+            Some((entry, next)) => {
+                let room = self.config.ring.stride().saturating_sub(LINK);
+                Ok(Some((list(memory, entry.wrapping_add(LINK), room)?, next)))
+            }
             None => Ok(None),
         });
         self.failed = fetched.is_err();
@@ -110,7 +116,7 @@ impl SharedQueue {
     fn take<M: Memory + ?Sized>(&mut self, memory: &mut M, keys: &KeyTable, packet: &[u8]) -> Result<Option<u16>, Violation> {
         let SharedConfig { ring, pd, .. } = self.config;
         let Some((entry, next)) = self.next(memory)? else { return Ok(None) };
-        scatter(memory, keys, pd, entry.wrapping_add(16), ring.stride().saturating_sub(16), packet)?;
+        scatter(memory, keys, pd, entry.wrapping_add(LINK), ring.stride().saturating_sub(LINK), packet)?;
         Ok(Some(self.advance(next)))
     }
 
