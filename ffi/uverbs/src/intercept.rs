@@ -22,6 +22,7 @@ impl Intercept for Uverbs {
     fn loaded() {
         // SAFETY: three functions that live as long as the library, which is never unloaded.
         unsafe { pthread_atfork(process::before_fork, process::after_fork, process::in_child) };
+        process::is_this();
     }
 
     fn is_known(fd: c_int) -> bool {
@@ -113,9 +114,12 @@ impl Intercept for Uverbs {
     }
 }
 
-/// The descriptor is about to be closed.
+/// The descriptor is about to be closed. (What a child of vfork closes is its own copy, though it has the parent's memory.)
 fn forget(fd: c_int) {
-    if let Some(kind) = descriptors::clear(fd) {
+    if descriptors::kind(fd).is_some()
+        && process::is_own()
+        && let Some(kind) = descriptors::clear(fd)
+    {
         ended(kind);
     }
 }
@@ -123,18 +127,15 @@ fn forget(fd: c_int) {
 fn ended(kind: Kind) {
     match kind {
         Kind::Context(context) => boundary!((), process::close(context)),
-        Kind::Channel(_) | Kind::Folder(_) => {}
+        Kind::Channel(channel) => boundary!((), process::close_channel(channel)),
+        Kind::Folder(_) => {}
     }
 }
 
 /// `new` is another descriptor of what `old` is one of, if it is one at all.
 fn duplicated(old: c_int, new: c_int) -> c_int {
-    let Some(kind) = descriptors::kind(old).filter(|_| new >= 0) else { return new };
-    if let Kind::Context(context) = kind
-        && let Some(engine) = process::lock().as_mut()
-    {
-        engine.hold(context);
-    }
+    let Some(kind) = descriptors::kind(old).filter(|_| new >= 0 && process::is_own()) else { return new };
+    boundary!((), process::hold(kind));
     if !descriptors::set(new, kind) {
         ended(kind);
         // SAFETY: a descriptor that nobody knows yet.

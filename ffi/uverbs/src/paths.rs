@@ -141,7 +141,7 @@ fn read_entry(stream: *mut DIR, folder: usize) -> *mut dirent {
     entry.d_type = if is_folder { libc::DT_DIR } else { libc::DT_REG };
     entry.d_name.fill(0);
     for (to, from) in entry.d_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = c_char::from_ne_bytes([from]);
     }
     &raw mut *entry
 }

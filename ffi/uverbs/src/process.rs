@@ -5,15 +5,20 @@
 
 use core::cell::RefCell;
 use core::mem;
+use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use ringway_preload::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::getpid;
 
+use crate::descriptors::Kind;
 use crate::engine::Engine;
+use crate::log::say;
 
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
 
@@ -56,18 +61,56 @@ pub(crate) fn close(context: u32) {
     }
 }
 
+/// Another descriptor of a context or a channel.
+pub(crate) fn hold(kind: Kind) {
+    if let Some(engine) = lock().as_mut() {
+        match kind {
+            Kind::Context(context) => engine.hold(context),
+            Kind::Channel(channel) => engine.hold_channel(channel),
+            Kind::Folder(_) => {}
+        }
+    }
+}
+
+/// A descriptor of a channel was closed; with the last one the channel ends.
+pub(crate) fn close_channel(channel: u32) {
+    if let Some(engine) = lock().as_mut() {
+        engine.close_channel(channel);
+    }
+}
+
+/// The process whose memory this is.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// This process is it.
+pub(crate) fn is_this() {
+    OWNER.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
+}
+
+/// Whether the caller is it, and not a child that shares its memory until it executes something.
+pub(crate) fn is_own() -> bool {
+    OWNER.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
+}
+
 /// The card's thread: it looks at doorbells often while there is something to do, and seldom when there was nothing for long.
 fn run(bus: &rustix::fd::OwnedFd) {
     let mut busy = Instant::now();
     loop {
         let pause = {
-            let mut engine = lock();
+            let mut guard = lock();
             // Another card, of a later opening, has its own thread.
-            let Some(engine) = engine.as_mut().filter(|engine| engine.is_of(bus)) else { return };
-            if engine.turn() {
+            let Some(engine) = guard.as_mut().filter(|engine| engine.is_of(bus)) else { return };
+            let turn = catch_unwind(AssertUnwindSafe(|| engine.turn()));
+            if *turn.as_ref().unwrap_or(&true) {
                 busy = Instant::now();
             }
-            pause(busy.elapsed(), engine.has_queues())
+            let pause = pause(busy.elapsed(), engine.has_queues());
+            if turn.is_err() {
+                say(format_args!("the card has failed; what is open answers EIO"));
+                *guard = None;
+                return;
+            }
+            pause
         };
         let Ok(timeout) = Timespec::try_from(pause) else { continue };
         // A packet ends the pause.
@@ -117,6 +160,7 @@ pub(crate) extern "C" fn after_fork() {
 
 /// After it, in the child. (The card's copies of descriptors are closed, so that its place on the bus ends with the parent.)
 pub(crate) extern "C" fn in_child() {
+    is_this();
     FORKING.with(|forking| {
         if let Some(mut guard) = forking.borrow_mut().take() {
             *guard = None;

@@ -15,6 +15,8 @@ pub(crate) struct Channel {
     /// The program's end once more: what it has not read can be taken back.
     reader: OwnedFd,
     waiting: VecDeque<u64>,
+    /// Descriptors of the program's end.
+    pub(super) descriptors: u32,
 }
 
 impl Channel {
@@ -23,7 +25,7 @@ impl Channel {
         let (writer, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
         let reader = rustix::io::fcntl_dupfd_cloexec(theirs.as_fd(), 0).map_err(from_rustix)?;
-        Ok((Self { writer, reader, waiting: VecDeque::new() }, theirs))
+        Ok((Self { writer, reader, waiting: VecDeque::new(), descriptors: 1 }, theirs))
     }
 
     /// Tells of an event. Unread events of a queue are never more than its arm requests.

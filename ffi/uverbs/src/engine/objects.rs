@@ -153,6 +153,23 @@ impl Engine {
         }
     }
 
+    /// Another descriptor of a channel.
+    pub(crate) fn hold_channel(&mut self, number: u32) {
+        if let Some(channel) = self.channels.get_mut(&number) {
+            channel.descriptors += 1;
+        }
+    }
+
+    /// One descriptor less of a channel, which ends with the last.
+    pub(crate) fn close_channel(&mut self, number: u32) {
+        if let Some(channel) = self.channels.get_mut(&number) {
+            channel.descriptors -= 1;
+            if channel.descriptors == 0 {
+                self.channels.remove(&number);
+            }
+        }
+    }
+
     /// One descriptor less of a context, which ends with the last. Whether no context is left.
     pub(crate) fn close(&mut self, number: u32) -> bool {
         let Some(context) = self.contexts.get_mut(&number) else { return self.contexts.is_empty() };

@@ -303,6 +303,21 @@ static void processes(char **argv)
     CHECK(copy >= 0 && !close(copy) && pd_works(context));
     struct ibv_context *second = open_device();
     CHECK(second && pd_works(second));
+    /* What a child of vfork closes is its own, though the memory is the parent's. */
+    pid_t quick = vfork();
+    if (!quick) {
+        close(context->cmd_fd);
+        _exit(0);
+    }
+    CHECK(waitpid(quick, &status, 0) == quick && pd_works(context));
+    /* A channel ends with its last descriptor. */
+    int before = dup(0), after;
+    for (int i = 0; i < 3; i++) {
+        struct ibv_comp_channel *one = ibv_create_comp_channel(context);
+        int other = one ? dup(one->fd) : -1;
+        CHECK(other >= 0 && !ibv_destroy_comp_channel(one) && !close(other));
+    }
+    CHECK(!close(before) && (after = dup(0)) == before && !close(after));
     pid_t child = fork();
     if (!child) {
         /* The parent's device is not the child's, which may have its own. */
