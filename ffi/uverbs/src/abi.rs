@@ -109,7 +109,7 @@ impl Call {
         let len = usize::from(attribute.len);
         match len {
             0..=8 => Ok(attribute.data.to_ne_bytes()[..len].to_vec()),
-            ..=BYTES_MAX => {
+            9..=BYTES_MAX => {
                 let mut bytes = vec![0; len];
                 memory.copy_in(attribute.data, &mut bytes)?;
                 Ok(bytes)

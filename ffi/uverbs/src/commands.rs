@@ -147,7 +147,7 @@ fn write(engine: &mut Engine, context: u32, memory: &ProcessMemory, call: &Call)
     let number = Input(&call.input(memory, id::WRITE_COMMAND)?).u32(0);
     let (core, driver) = (call.input(memory, id::CORE_IN)?, call.input(memory, id::DRIVER_IN)?);
     let Some(command) = COMMANDS.iter().find(|command| command.number == number) else {
-        say(format_args!("no command {:#x}", number));
+        say(format_args!("no command {number:#x}"));
         // (uverbs_uapi.c: beyond the last command there is EINVAL, a command that a driver lacks is EOPNOTSUPP.)
         let beyond = number & !EXTENDED > 62;
         return Err(Errno(if beyond { libc::EINVAL } else { libc::EOPNOTSUPP }));

@@ -21,6 +21,7 @@ mod descriptors;
 mod engine;
 mod intercept;
 mod log;
+#[cfg_attr(test, allow(dead_code, reason = "unit tests have no C symbols"))]
 mod paths;
 mod process;
 pub mod sysfs;

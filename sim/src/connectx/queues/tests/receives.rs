@@ -182,7 +182,7 @@ fn a_transport_takes_shared_entries_in_the_order_of_their_links() {
     for (entry, next) in [(0u64, 2u16), (1, 3), (2, 1)] {
         let link = u128::from(next) << 96;
         rig.memory.write(SRQ + 64 * entry, &link.to_be_bytes()).unwrap();
-        rig.memory.write(SRQ + 64 * entry + 16, &list(&[buffer(LKEY, entry, 5)])[..48]).unwrap();
+        rig.memory.write(SRQ + 64 * entry + 16, &list(&[buffer(LKEY, entry, 5)])).unwrap();
     }
     rig.set(SRQ_RECORD, c::RCV_DBR, 3);
     for index in [0u16, 2, 1] {
