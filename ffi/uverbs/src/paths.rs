@@ -1,13 +1,13 @@
 //! The calls of libc's that take a path, or read a folder. What `ringway-preload` has no row for has its C symbol here.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use libc::{DIR, FILE, dirent, stat as Stat};
+use libc::{DIR, FILE, dirent, stat as Stat, statx as Statx};
 use ringway_preload::{Errno, boundary, errno};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom};
 
@@ -255,14 +255,22 @@ pub(crate) unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char
     unsafe { fopen(path, mode) }
 }
 
-/// What stat(2) says of what was found.
-unsafe fn stat_of(found: Found, out: *mut Stat) -> c_int {
-    let Found::At(place) = found else { return errno::fail(libc::ENOENT) };
-    let stand_in = match TREE[place].node {
+/// The kernel's file by which stat(2) answers for what was found.
+fn stand_in(found: Found) -> Option<&'static CStr> {
+    let Found::At(place) = found else { return None };
+    Some(match TREE[place].node {
         Node::Device => c"/dev/zero",
         Node::Folder => c"/",
         Node::File(_) => c"/proc/self/stat",
-    };
+    })
+}
+
+/// What stat(2) says of what was found.
+///
+/// # Safety
+/// As stat(2).
+unsafe fn stat_of(found: Found, out: *mut Stat) -> c_int {
+    let Some(stand_in) = stand_in(found) else { return errno::fail(libc::ENOENT) };
     // SAFETY: the caller's room, and a C string.
     unsafe { next!(c"stat" => fn(*const c_char, *mut Stat) -> c_int)(stand_in.as_ptr(), out) }
 }
@@ -321,4 +329,22 @@ pub(crate) unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_in
         // SAFETY: as above.
         None => unsafe { next!(c"access" => fn(*const c_char, c_int) -> c_int)(path, mode) },
     }
+}
+
+/// statx(2).
+///
+/// # Safety
+/// As statx(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn statx(directory: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut Statx) -> c_int {
+    // SAFETY: the program's promise.
+    let (directory, path) = match unsafe { find(directory, path) } {
+        None => (directory, path),
+        Some(found) => match stand_in(found) {
+            Some(stand_in) => (libc::AT_FDCWD, stand_in.as_ptr()),
+            None => return errno::fail(libc::ENOENT),
+        },
+    };
+    // SAFETY: the program's promise, or a C string.
+    unsafe { next!(c"statx" => fn(c_int, *const c_char, c_int, c_uint, *mut Statx) -> c_int)(directory, path, flags, mask, out) }
 }

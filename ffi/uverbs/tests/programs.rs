@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// The library that this build made.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("the test has a path");
-    let profile = test.parent().and_then(Path::parent).expect("target/<profile>/deps/<test>");
-    let library = profile.join("libringway_connectx.so");
+    // (Beside the test: the one above is what `cargo build` made last.)
+    let library = test.parent().expect("target/<profile>/deps/<test>").join("libringway_connectx.so");
     assert!(library.exists(), "it is built with the package's tests");
     library
 }
@@ -88,6 +88,19 @@ fn the_device_is_listed() {
     let listed = run(&bus, "ibv_devices", &[]);
     let device: Vec<&str> = listed.lines().nth(2).unwrap_or_default().split_whitespace().collect();
     assert_eq!(device, ["mlx5_0", "0c42a10300123456"], "{listed}");
+}
+
+#[test]
+fn its_files_are_there_for_other_programs_too() {
+    let bus = bus("files");
+    assert_eq!(
+        run(&bus, "ls", &["-d", "/sys/class/infiniband", "/dev/infiniband/uverbs0"]),
+        "/dev/infiniband/uverbs0\n/sys/class/infiniband\n"
+    );
+    assert_eq!(run(&bus, "ls", &["/sys/class/infiniband_verbs"]), "abi_version\nuverbs0\n");
+    assert_eq!(run(&bus, "cat", &["/sys/class/infiniband/mlx5_0/fw_ver"]), "16.35.3006\n");
+    let missing = start(&bus, "cat", &["/sys/class/infiniband/mlx5_1/fw_ver"]).wait_with_output().expect("its output");
+    assert!(!missing.status.success() && said(&missing).contains("No such file or directory"));
 }
 
 #[test]
