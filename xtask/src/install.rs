@@ -28,6 +28,9 @@ impl Package {
     pub(crate) const ETHTOOL: Self = Self { name: "ethtool", binary: "ethtool" };
     pub(crate) const GIT: Self = Self { name: "git", binary: "git" };
     pub(crate) const GO: Self = Self { name: "golang-go", binary: "go" };
+    /// Drivers of verbs, among them mlx5's.
+    pub(crate) const IBVERBS_PROVIDERS: Self = Self { name: "ibverbs-providers", binary: "/etc/libibverbs.d/mlx5.driver" };
+    pub(crate) const IBVERBS_UTILS: Self = Self { name: "ibverbs-utils", binary: "ibv_rc_pingpong" };
     /// Debian's busybox is built without its inetd.
     pub(crate) const INETD: Self = Self { name: "inetutils-inetd", binary: "inetutils-inetd" };
     pub(crate) const IPERF3: Self = Self { name: "iperf3", binary: "iperf3" };
@@ -41,6 +44,7 @@ impl Package {
     pub(crate) const MEMCACHED: Self = Self { name: "memcached", binary: "memcached" };
     pub(crate) const NGINX: Self = Self { name: "nginx-light", binary: "nginx" };
     pub(crate) const NODE: Self = Self { name: "nodejs", binary: "node" };
+    pub(crate) const PERFTEST: Self = Self { name: "perftest", binary: "ib_send_bw" };
     pub(crate) const PKG_CONFIG: Self = Self { name: "pkgconf", binary: "pkg-config" };
     pub(crate) const POSTGRES: Self = Self { name: r"^postgresql-[0-9]+$", binary: "/usr/lib/postgresql/*/bin/postgres" };
     /// Debian's own interpreter, not one that comes first in PATH: its calls go through libc's symbols.

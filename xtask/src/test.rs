@@ -158,7 +158,10 @@ impl Step {
                 run_command(cargo().args(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
             }
             Self::Unit => {
-                install::packages(&[Package::CC, Package::LIBIBVERBS, Package::LIBRDMACM])?;
+                let verbs =
+                    [Package::LIBIBVERBS, Package::LIBRDMACM, Package::IBVERBS_PROVIDERS, Package::IBVERBS_UTILS, Package::PERFTEST];
+                install::packages(&[Package::CC])?;
+                install::packages(&verbs)?;
                 run_command(cargo().args(["test", "--workspace", "--quiet", "--no-fail-fast"]))?;
                 conformance::run(&conformance::Options { list: true })
             }

@@ -193,16 +193,16 @@ macro_rules! functions {
 
         /// open(2).
         "C-unwind" fn open = "open"(path: *const c_char, flags: c_int, mode: c_uint) -> c_int,
-            alone => <L as Intercept>::open(|| next::open(path, flags, mode));
+            alone => <L as Intercept>::open_path(libc::AT_FDCWD, path, flags, || next::open(path, flags, mode));
         /// open64.
         "C-unwind" fn open64 = "open64"(path: *const c_char, flags: c_int, mode: c_uint) -> c_int,
-            alone => <L as Intercept>::open(|| next::open(path, flags, mode));
+            alone => <L as Intercept>::open_path(libc::AT_FDCWD, path, flags, || next::open(path, flags, mode));
         /// openat(2).
         "C-unwind" fn openat = "openat"(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int,
-            alone => <L as Intercept>::open(|| next::openat(directory, path, flags, mode));
+            alone => <L as Intercept>::open_path(directory, path, flags, || next::openat(directory, path, flags, mode));
         /// openat64.
         "C-unwind" fn openat64 = "openat64"(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int,
-            alone => <L as Intercept>::open(|| next::openat(directory, path, flags, mode));
+            alone => <L as Intercept>::open_path(directory, path, flags, || next::openat(directory, path, flags, mode));
         /// creat(2).
         "C-unwind" fn creat = "creat"(path: *const c_char, mode: c_uint) -> c_int,
             alone => <L as Intercept>::open(|| next::creat(path, mode));
@@ -211,16 +211,16 @@ macro_rules! functions {
             alone => <L as Intercept>::open(|| next::creat(path, mode));
         /// open(2), fortified.
         "C-unwind" fn open_2 = "__open_2"(path: *const c_char, flags: c_int) -> c_int,
-            alone => <L as Intercept>::open(|| next::open_2(path, flags));
+            alone => <L as Intercept>::open_path(libc::AT_FDCWD, path, flags, || next::open_2(path, flags));
         /// open64, fortified.
         "C-unwind" fn open64_2 = "__open64_2"(path: *const c_char, flags: c_int) -> c_int,
-            alone => <L as Intercept>::open(|| next::open_2(path, flags));
+            alone => <L as Intercept>::open_path(libc::AT_FDCWD, path, flags, || next::open_2(path, flags));
         /// openat(2), fortified.
         "C-unwind" fn openat_2 = "__openat_2"(directory: c_int, path: *const c_char, flags: c_int) -> c_int,
-            alone => <L as Intercept>::open(|| next::openat_2(directory, path, flags));
+            alone => <L as Intercept>::open_path(directory, path, flags, || next::openat_2(directory, path, flags));
         /// openat64, fortified.
         "C-unwind" fn openat64_2 = "__openat64_2"(directory: c_int, path: *const c_char, flags: c_int) -> c_int,
-            alone => <L as Intercept>::open(|| next::openat_2(directory, path, flags));
+            alone => <L as Intercept>::open_path(directory, path, flags, || next::openat_2(directory, path, flags));
         /// eventfd(2).
         "C-unwind" fn eventfd = "eventfd"(count: c_uint, flags: c_int) -> c_int,
             next => <L as Intercept>::open(|| next::eventfd(count, flags));

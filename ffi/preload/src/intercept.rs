@@ -112,6 +112,16 @@ pub trait Intercept: Exports + Sized {
         next()
     }
 
+    /// open(2) and openat(2) in all their forms, whose `directory` is AT_FDCWD in the former.
+    ///
+    /// # Safety
+    /// As openat(2).
+    #[inline(always)]
+    unsafe fn open_path(directory: c_int, path: *const c_char, flags: c_int, next: impl Fn() -> c_int) -> c_int {
+        let _ = (directory, path, flags);
+        <Self as Intercept>::open(next)
+    }
+
     /// pipe(2), pipe2(2) and socketpair(2): after a result of zero, both descriptors are at `ends`.
     ///
     /// # Safety

@@ -14,8 +14,8 @@ mod shared;
 mod tests;
 
 pub use card::{Card, Receiver};
-pub use completion::{CompletionQueue, CqConfig, Written};
-pub use receive::{ReceiveConfig, ReceiveLayout, ReceiveQueue};
+pub use completion::{CompletionQueue, CqConfig, NEVER_ARMED, Written};
+pub use receive::{Posted, ReceiveConfig, ReceiveLayout, ReceiveQueue};
 pub use register::RegisterEvent;
 pub use send::{Outcome, SendConfig, SendQueue};
 pub use shared::{SharedConfig, SharedQueue};

@@ -1,6 +1,9 @@
 //! Rules of the interface, and what the card does when one is broken.
 
-use super::constants::{SYNDROME_LOCAL_LENGTH, SYNDROME_LOCAL_PROT, SYNDROME_LOCAL_QP_OP, SYNDROME_REMOTE_ACCESS, SYNDROME_WR_FLUSH};
+use super::constants::{
+    SYNDROME_LOCAL_LENGTH, SYNDROME_LOCAL_PROT, SYNDROME_LOCAL_QP_OP, SYNDROME_REMOTE_ACCESS, SYNDROME_REMOTE_INVAL_REQ,
+    SYNDROME_REMOTE_OP, SYNDROME_RETRY_EXC, SYNDROME_RNR_RETRY_EXC, SYNDROME_WR_FLUSH,
+};
 use super::memory::Unmapped;
 
 /// A rule that was broken. Each variant says whose fault it is and what the card gives; [`verdict`](Self::verdict) is the same as data.
@@ -274,6 +277,21 @@ pub enum Verdict {
 }
 
 impl Violation {
+    /// The vendor's number that goes with a syndrome where the transport failed, and no rule of a queue's is broken (`guessed`).
+    pub fn vendor_of(syndrome: u8) -> u8 {
+        match syndrome {
+            SYNDROME_LOCAL_LENGTH => 0x70,
+            SYNDROME_LOCAL_PROT => 0x51,
+            SYNDROME_WR_FLUSH => 0xf9,
+            SYNDROME_RETRY_EXC => 0x81,
+            SYNDROME_RNR_RETRY_EXC => 0x87,
+            SYNDROME_REMOTE_ACCESS => 0x88,
+            SYNDROME_REMOTE_OP => 0x89,
+            SYNDROME_REMOTE_INVAL_REQ => 0x8a,
+            _ => 0x68,
+        }
+    }
+
     /// What the card does.
     pub fn verdict(&self) -> Verdict {
         let completion = |syndrome, vendor| Verdict::Completion { syndrome, vendor };

@@ -103,12 +103,18 @@ pub struct Hca<M> {
 impl<M: Memory> Hca<M> {
     /// An adapter without anything.
     pub fn new(limits: Limits, tuning: Tuning) -> Self {
+        Self::with_first_qp(limits, tuning, 0)
+    }
+
+    /// An adapter whose queue pairs have numbers from `256 * (first + 1)` on, so that several adapters can share one address: each place
+    /// takes 256 numbers.
+    pub fn with_first_qp(limits: Limits, tuning: Tuning, first: u16) -> Self {
         Self {
             limits,
             tuning,
             regions: Regions::new(limits.regions),
             cqs: Slab::new(limits.cqs),
-            qps: Slab::new(limits.qps),
+            qps: Slab::with_first(limits.qps, first.into()),
             gsi: Gsi::default(),
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -252,6 +258,11 @@ impl<M: Memory> Hca<M> {
     /// [`ModifyError`]; nothing has changed.
     pub fn modify_qp(&mut self, now: Instant, qp: u32, modify: &Modify) -> Result<(), ModifyError> {
         self.with_qp(now, qp, |qp, cx| qp.modify(cx, modify)).unwrap_or(Err(ModifyError::NoQp))
+    }
+
+    /// How many receives of a queue pair wait for messages.
+    pub fn posted_receives(&self, qp: u32) -> Option<usize> {
+        self.qps.get(qp).map(|qp| qp.rq.len())
     }
 
     /// A queue pair's state.

@@ -19,11 +19,19 @@ pub(super) struct Slab<T> {
     /// Places that were used, the longest unused first.
     free: VecDeque<u16>,
     max: usize,
+    /// The number of the first place.
+    first: usize,
 }
 
 impl<T> Slab<T> {
     pub(super) fn new(max: usize) -> Self {
-        Self { slots: Vec::new(), free: VecDeque::new(), max: max.min(PLACES_MAX) }
+        Self::with_first(max, 0)
+    }
+
+    /// Its places are numbered from `first` on: where several tables share one space of keys.
+    pub(super) fn with_first(max: usize, first: usize) -> Self {
+        let first = first.min(PLACES_MAX);
+        Self { slots: Vec::new(), free: VecDeque::new(), max: max.min(PLACES_MAX - first), first }
     }
 
     /// Puts in what `make` makes of its key; `None` if the table is full.
@@ -35,25 +43,26 @@ impl<T> Slab<T> {
             usize::from(self.free.pop_front()?)
         };
         let slot = &mut self.slots[place];
-        let key = key(place, slot.tenant);
+        let key = key(self.first + place, slot.tenant);
         slot.value = Some(make(key));
         Some(key)
     }
 
     #[inline]
     pub(super) fn get(&self, key: u32) -> Option<&T> {
-        let slot = self.slots.get(place(key)?)?;
+        let slot = self.slots.get(self.place(key)?)?;
         slot.value.as_ref().filter(|_| slot.tenant == key as u8)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        let slot = self.slots.get_mut(place(key)?)?;
+        let place = self.place(key)?;
+        let slot = self.slots.get_mut(place)?;
         slot.value.as_mut().filter(|_| slot.tenant == key as u8)
     }
 
     pub(super) fn remove(&mut self, key: u32) -> Option<T> {
-        let place = place(key)?;
+        let place = self.place(key)?;
         let slot = self.slots.get_mut(place).filter(|slot| slot.tenant == key as u8)?;
         let value = slot.value.take()?;
         slot.tenant = slot.tenant.wrapping_add(1);
@@ -63,14 +72,14 @@ impl<T> Slab<T> {
 
     /// The keys of all that is in, in the order of places.
     pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some()).map(|(place, slot)| key(place, slot.tenant))
+        self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some()).map(|(place, slot)| key(self.first + place, slot.tenant))
+    }
+
+    fn place(&self, key: u32) -> Option<usize> {
+        ((key >> 8) as usize).checked_sub(1 + self.first)
     }
 }
 
 const fn key(place: usize, tenant: u8) -> u32 {
     (place as u32 + 1) << 8 | tenant as u32
-}
-
-fn place(key: u32) -> Option<usize> {
-    ((key >> 8) as usize).checked_sub(1)
 }

@@ -45,11 +45,12 @@ const DEVICES: [&str; 2] = ["ringway_shm", "ringway_xdp"];
 const LIST_OF_DEVICES: [&str; 4] =
     ["ffi/vma/src/devices.rs", "ffi/vma/src/devices/", "ffi/rsocket/src/devices.rs", "ffi/cli/src/devices.rs"];
 
-/// Crates of `ffi` that others there stand on, and the workspace's crates that these may name.
-const BELOW: [(&str, &str, &[&str]); 3] = [
+/// Crates of `ffi` that others there stand on, or that stand beside them, and the workspace's crates that these may name.
+const BELOW: [(&str, &str, &[&str]); 4] = [
     ("ffi/params/src", "ringway_params", &[]),
     ("ffi/preload/src", "ringway_preload", &["ringway_stack"]),
     ("ffi/report/src", "ringway_report", &[]),
+    ("ffi/uverbs/src", "ringway_connectx", &["ringway_preload", "ringway_sim", "ringway_stack"]),
 ];
 
 /// Adds a finding for each arrow that is not in the tables, and for a module of `stack` that has no place there. (Comments may name whom they like.)

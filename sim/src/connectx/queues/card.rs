@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Action, CompletionQueue, Outcome, ReceiveQueue, RegisterEvent, SendQueue, SharedQueue, Written};
+use super::{Action, CompletionQueue, Outcome, Posted, ReceiveQueue, RegisterEvent, SendQueue, SharedQueue, Written};
 use crate::connectx::cqe::{Cqe, Received, Sent};
 use crate::connectx::keys::KeyTable;
 use crate::connectx::memory::Memory;
@@ -58,6 +58,58 @@ impl Card {
     /// Adds a queue pair under its number.
     pub fn add_pair(&mut self, qpn: u32, send: SendQueue, receiver: Receiver) {
         self.pairs.insert(qpn, Pair { send, receiver });
+    }
+
+    /// Removes a completion queue. Completions that are still for it are lost, and said to be.
+    pub fn remove_completion(&mut self, cqn: u32) {
+        self.completion.remove(&cqn);
+    }
+
+    /// Removes a shared receive queue.
+    pub fn remove_shared(&mut self, srqn: u32) {
+        self.shared.remove(&srqn);
+    }
+
+    /// Removes a queue pair, with all that it has not completed.
+    pub fn remove_pair(&mut self, qpn: u32) {
+        self.pairs.remove(&qpn);
+    }
+
+    /// Takes the next receive that is posted for the queue pair `qpn`, for a transport that puts messages into it itself and completes it by
+    /// [`complete_one`](Self::complete_one).
+    ///
+    /// # Errors
+    /// The rule that is broken; the queue has failed, and nothing more is taken from it.
+    pub fn fetch<M: Memory + ?Sized>(&mut self, memory: &M, qpn: u32) -> Result<Option<Posted>, Violation> {
+        match self.pairs.get_mut(&qpn).map(|pair| &mut pair.receiver) {
+            Some(Receiver::Own(queue)) => queue.fetch(memory),
+            Some(Receiver::Shared { srqn, .. }) => self.shared.get_mut(srqn).map_or(Ok(None), |queue| queue.fetch(memory)),
+            Some(Receiver::None) | None => Ok(None),
+        }
+    }
+
+    /// Writes a completion of what was [fetched](Self::fetch).
+    pub fn complete_one<M: Memory + ?Sized>(&mut self, memory: &mut M, cqn: u32, cqe: Cqe) -> Vec<Action> {
+        let cqe = match cqe {
+            Cqe::Received(received) => Cqe::Received(Received { timestamp: self.clock, ..received }),
+            other => other,
+        };
+        self.complete(memory, vec![Action::Complete { cqn, cqe }])
+    }
+
+    /// Takes what doorbell records say was posted to the send queue of `qpn`: see [`SendQueue::poll`].
+    pub fn poll_send<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32) -> Vec<Action> {
+        let actions = self.pairs.get_mut(&qpn).map(|pair| pair.send.poll(memory, &self.keys)).unwrap_or_default();
+        self.complete(memory, actions)
+    }
+
+    /// Arms a completion queue by what its doorbell record says: see [`CompletionQueue::poll_arm`].
+    pub fn poll_arm<M: Memory + ?Sized>(&mut self, memory: &M, cqn: u32) -> Vec<Action> {
+        match self.completion.get_mut(&cqn).map(|queue| queue.poll_arm(memory)) {
+            Some(Ok(written)) => told(cqn, written),
+            Some(Err(violation)) => vec![Action::Broken { number: cqn, violation }],
+            None => Vec::new(),
+        }
     }
 
     /// The send queue of a pair.

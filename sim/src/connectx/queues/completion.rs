@@ -10,6 +10,10 @@ use crate::connectx::violation::Violation;
 /// Bits of a counter of completions.
 const COUNTER: u32 = 0xff_ffff;
 
+/// What a card that polls for arm requests finds in the doorbell record before the first: libmlx5's first request may be all zeroes, as the
+/// record is at first (spec/uverbs.md s6), and it has no bit above 29.
+pub const NEVER_ARMED: u32 = u32::MAX;
+
 /// A completion queue that was made.
 #[derive(Clone, Copy, Debug)]
 pub struct CqConfig {
@@ -58,13 +62,15 @@ pub struct CompletionQueue {
     answered: Option<u32>,
     /// The number of the request that is in force.
     request: u32,
+    /// The arm request that [`poll_arm`](Self::poll_arm) saw last.
+    seen: u32,
     failed: bool,
 }
 
 impl CompletionQueue {
     /// An empty queue, not armed.
     pub fn new(config: CqConfig) -> Self {
-        Self { config, producer: 0, told: 0, solicited: 0, armed: None, answered: None, request: 0, failed: false }
+        Self { config, producer: 0, told: 0, solicited: 0, armed: None, answered: None, request: 0, seen: NEVER_ARMED, failed: false }
     }
 
     /// Whether completions were lost, and no more are written.
@@ -137,6 +143,20 @@ impl CompletionQueue {
         Ok(Written { event: self.event(), broken })
     }
 
+    /// Arms by the doorbell record alone, if there is another request than the last time: for a card that cannot see its registers. The
+    /// record must have held [`NEVER_ARMED`] when the queue was made.
+    ///
+    /// # Errors
+    /// [`Violation::QueueUnmapped`].
+    pub fn poll_arm<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Written, Violation> {
+        let request = word(memory, self.config.record, c::CQ_ARM_DB).map_err(Violation::QueueUnmapped)?;
+        if request == self.seen {
+            return Ok(Written::default());
+        }
+        self.seen = request;
+        self.arm(memory, request)
+    }
+
     /// Whether an event is due; if so, it was raised.
     fn event(&mut self) -> bool {
         let due = match self.armed {
@@ -176,7 +196,10 @@ impl CompletionQueue {
 
     fn store<M: Memory + ?Sized>(&mut self, memory: &mut M, at: u32, bytes: &CqeBytes) -> Result<(), Violation> {
         let entry = self.ring().entry(self.producer.wrapping_add(at));
-        let stored = memory.write(entry.wrapping_add(self.config.size.offset()), bytes);
+        let at = entry.wrapping_add(self.config.size.offset());
+        // The owner's bit is seen last.
+        let (body, owner) = bytes.split_at(bytes.len() - 1);
+        let stored = memory.write(at, body).and_then(|()| memory.write(at.wrapping_add(body.len() as u64), owner));
         stored.map_err(|unmapped| {
             self.failed = true;
             Violation::QueueUnmapped(unmapped)

@@ -42,6 +42,15 @@ pub enum ReceiveLayout {
     },
 }
 
+/// An entry that was taken for a transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// Its index: what its completion names.
+    pub index: u16,
+    /// Its buffers.
+    pub list: Vec<DataSegment>,
+}
+
 /// A receive queue.
 #[derive(Clone, Debug)]
 pub struct ReceiveQueue {
@@ -85,6 +94,36 @@ impl ReceiveQueue {
             }
         };
         result.unwrap_or_else(|violation| self.fail(violation, posted))
+    }
+
+    /// Takes the next posted entry, for a transport that puts messages into it itself: its index and its list. Of cyclic queues alone.
+    ///
+    /// # Errors
+    /// The rule that is broken; the queue has failed, and nothing more is taken.
+    pub fn fetch<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Option<Posted>, Violation> {
+        if self.failed {
+            return Ok(None);
+        }
+        let fetched = self.next(memory);
+        self.failed = fetched.is_err();
+        if let Ok(Some(_)) = fetched {
+            self.consumer = self.consumer.wrapping_add(1);
+        }
+        fetched
+    }
+
+    fn next<M: Memory + ?Sized>(&self, memory: &M) -> Result<Option<Posted>, Violation> {
+        let ReceiveConfig { ring, record, .. } = self.config;
+        let producer = word(memory, record, c::RCV_DBR).map_err(Violation::QueueUnmapped)?;
+        let posted = (producer as u16).wrapping_sub(self.consumer);
+        if posted == 0 {
+            return Ok(None);
+        }
+        if u32::from(posted) > ring.entries() {
+            return Err(Violation::Overrun { posted, capacity: ring.entries() });
+        }
+        let list = list(memory, ring.entry(self.consumer.into()), ring.stride())?;
+        Ok(Some(Posted { index: self.consumer, list }))
     }
 
     /// One packet into one entry.
@@ -178,6 +217,21 @@ impl ReceiveQueue {
     fn complete(&self, cqe: Cqe) -> Action {
         Action::Complete { cqn: self.config.cqn, cqe }
     }
+}
+
+/// The buffers of the list that is in the `len` bytes at `at`: it ends with [`INVALID_LKEY`](c::INVALID_LKEY), or with the room.
+pub(super) fn list<M: Memory + ?Sized>(memory: &M, at: u64, len: u64) -> Result<Vec<DataSegment>, Violation> {
+    let mut list = Vec::new();
+    for index in 0..len / 16 {
+        let mut bytes = [0; 16];
+        memory.read(at.wrapping_add(16 * index), &mut bytes).map_err(Violation::QueueUnmapped)?;
+        let buffer = DataSegment::decode(&bytes);
+        if buffer.lkey == c::INVALID_LKEY {
+            break;
+        }
+        list.push(buffer);
+    }
+    Ok(list)
 }
 
 /// Writes a packet into the buffers of the list that is in the `len` bytes at `list`. Keys are checked of what is written

@@ -123,6 +123,17 @@ impl SendQueue {
         actions
     }
 
+    /// Takes what the doorbell record says is posted, as if the doorbell for it had come: for a card that looks at records because it cannot
+    /// see its registers. Nothing where nothing is posted.
+    pub fn poll<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable) -> Vec<Action> {
+        match self.unrung(memory) {
+            Ok(0) => Vec::new(),
+            // A queue that the card cannot reach has said so once.
+            Err(_) if self.failed => Vec::new(),
+            _ => self.ring(memory, keys, self.consumer, &[]),
+        }
+    }
+
     /// The request at block `index` ended. Those before it that wait are done, too, if it is (acknowledgments are cumulative).
     pub fn finish(&mut self, index: u16, outcome: Outcome) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -210,7 +221,8 @@ impl SendQueue {
             let wqe_counter = control.index;
             Action::Transmit(Transmit { qpn, wqe_counter, ethernet, frames, segmented })
         };
-        let waits = self.config.rules.transport == Transport::Rc && body != Body::Nop;
+        // A datagram's buffers are the driver's again once it is on its way, which is the transport's to say as well.
+        let waits = self.config.rules.transport != Transport::Raw && body != Body::Nop;
         match body {
             Body::Nop => {}
             Body::Frame(ethernet, pieces) => actions.push(transmit(ethernet, vec![pieces], false)),

@@ -1,12 +1,15 @@
 //! A shared receive queue, as the card sees it: a linked list of entries, from which many queue pairs take.
 
-use super::receive::scatter;
+use super::receive::{Posted, list, scatter};
 use super::{Action, QueueBuffer};
 use crate::connectx::constants as c;
 use crate::connectx::cqe::{Cqe, Failed, Received};
 use crate::connectx::keys::KeyTable;
 use crate::connectx::memory::{Memory, word};
 use crate::connectx::violation::{Verdict, Violation};
+
+/// Bytes of the link with which an entry begins.
+const LINK: u64 = 16;
 
 /// A shared receive queue that was made.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +64,35 @@ impl SharedQueue {
         }
     }
 
-    /// The index of the entry that was taken, if there was one.
-    fn take<M: Memory + ?Sized>(&mut self, memory: &mut M, keys: &KeyTable, packet: &[u8]) -> Result<Option<u16>, Violation> {
-        let SharedConfig { ring, record, pd, .. } = self.config;
+    /// Takes the next posted entry, for a transport that puts a message into it itself: its index and its list.
+    ///
+    /// # Errors
+    /// The rule that is broken; the queue has failed, and nothing more is taken.
+    pub fn fetch<M: Memory + ?Sized>(&mut self, memory: &M) -> Result<Option<Posted>, Violation> {
+        if self.failed {
+            return Ok(None);
+        }
+        let fetched = self.next(memory).and_then(|next| match next {
+            Some((entry, next)) => {
+                let room = self.config.ring.stride().saturating_sub(LINK);
+                Ok(Some((list(memory, entry.wrapping_add(LINK), room)?, next)))
+            }
+            None => Ok(None),
+        });
+        self.failed = fetched.is_err();
+        Ok(fetched?.map(|(list, next)| Posted { index: self.advance(next), list }))
+    }
+
+    /// Goes on to the entry `next`; the index of the one that was taken.
+    fn advance(&mut self, next: u16) -> u16 {
+        let taken = self.head;
+        (self.head, self.consumer) = (next, self.consumer.wrapping_add(1));
+        taken
+    }
+
+    /// Where the next posted entry is, and the index of the one behind it.
+    fn next<M: Memory + ?Sized>(&self, memory: &M) -> Result<Option<(u64, u16)>, Violation> {
+        let SharedConfig { ring, record, .. } = self.config;
         let producer = word(memory, record, c::RCV_DBR).map_err(Violation::QueueUnmapped)?;
         let posted = (producer as u16).wrapping_sub(self.consumer);
         if posted == 0 {
@@ -80,10 +109,15 @@ impl SharedQueue {
         if u32::from(next) >= ring.entries() {
             return Err(Violation::BadLink { index: next, entries: ring.entries() });
         }
-        scatter(memory, keys, pd, entry.wrapping_add(16), ring.stride().saturating_sub(16), packet)?;
-        let taken = self.head;
-        (self.head, self.consumer) = (next, self.consumer.wrapping_add(1));
-        Ok(Some(taken))
+        Ok(Some((entry, next)))
+    }
+
+    /// The index of the entry that was taken, if there was one.
+    fn take<M: Memory + ?Sized>(&mut self, memory: &mut M, keys: &KeyTable, packet: &[u8]) -> Result<Option<u16>, Violation> {
+        let SharedConfig { ring, pd, .. } = self.config;
+        let Some((entry, next)) = self.next(memory)? else { return Ok(None) };
+        scatter(memory, keys, pd, entry.wrapping_add(LINK), ring.stride().saturating_sub(LINK), packet)?;
+        Ok(Some(self.advance(next)))
     }
 
     /// Fails as a whole, whichever rule was broken (`guessed`: the card may fail the queue pair alone for its packet's sake).

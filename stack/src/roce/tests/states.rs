@@ -188,3 +188,24 @@ fn strangers_are_not_heard() {
     assert_eq!(pair.end(B).hca.dropped().stranger, 1);
     assert!(pair.end(B).poll().is_empty());
 }
+
+#[test]
+fn adapters_at_one_address_have_numbers_of_their_own() {
+    use crate::roce::qp::QpConfig;
+    use crate::roce::{CreateError, Hca, Limits, Tuning};
+
+    let mut hca = Hca::<Vec<u8>>::with_first_qp(Limits { qps: 2, ..Limits::default() }, Tuning::default(), 3 << 8);
+    let (pd, cq) = (hca.alloc_pd(), hca.create_cq(8).unwrap());
+    let config =
+        QpConfig { transport: Transport::Ud, pd, send_cq: cq, recv_cq: cq, send_depth: 1, recv_depth: 2, sges_max: 1, inline_max: 0 };
+    assert_eq!((hca.create_qp(config), hca.create_qp(config)), (Ok(0x3_0100), Ok(0x3_0200)));
+    assert_eq!(hca.create_qp(config), Err(CreateError::Full));
+    let init = Modify::Init { access: Access::empty(), qkey: 1 };
+    hca.modify_qp(crate::time::Instant::ZERO, 0x3_0200, &init).unwrap();
+    assert_eq!(hca.posted_receives(0x3_0200), Some(0));
+    hca.post_recv(crate::time::Instant::ZERO, 0x3_0200, 7, &[]).unwrap();
+    assert_eq!(hca.posted_receives(0x3_0200), Some(1));
+    assert_eq!((hca.qp_state(0x100), hca.posted_receives(0x2_0100)), (None, None));
+    hca.destroy_qp(0x3_0100).unwrap();
+    assert_eq!(hca.create_qp(config), Ok(0x3_0101));
+}

@@ -156,3 +156,43 @@ fn what_a_peer_may_touch() {
     assert_eq!(keys.deregister(7), Some(region));
     assert_eq!(keys.check_remote(7, PD, 100, 50, Access::REMOTE_READ), denied);
 }
+
+#[test]
+fn a_transport_takes_entries_and_completes_them_itself() {
+    let mut rig = cyclic();
+    rig.memory.write(RQ, &list(&[buffer(LKEY, 0, 4), buffer(LKEY, 100, 10)])).unwrap();
+    rig.memory.write(RQ + 64, &list(&[buffer(LKEY, 7, 1)])).unwrap();
+    rig.set(RECORD, c::RCV_DBR, 2);
+    let first = Posted { index: 0, list: vec![buffer(LKEY, 0, 4), buffer(LKEY, 100, 10)] };
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Ok(Some(first)));
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Ok(Some(Posted { index: 1, list: vec![buffer(LKEY, 7, 1)] })));
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Ok(None));
+    let received = Received { wqe_counter: 1, byte_count: 1, ..Received::default() };
+    rig.card.complete_one(&mut rig.memory, CQN, Cqe::Received(received));
+    assert_eq!(rig.poll(), [Cqe::Received(Received { timestamp: 1234, ..received })]);
+    // More than the queue holds: it fails, and gives nothing more.
+    rig.set(RECORD, c::RCV_DBR, 7);
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Err(Violation::Overrun { posted: 5, capacity: 4 }));
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Ok(None));
+}
+
+#[test]
+fn a_transport_takes_shared_entries_in_the_order_of_their_links() {
+    let mut rig = Rig::with(Transport::Rc, Receiver::Shared { srqn: SRQN, cqn: CQN }, None);
+    for (entry, next) in [(0u64, 2u16), (1, 3), (2, 1)] {
+        let link = u128::from(next) << 96;
+        rig.memory.write(SRQ + 64 * entry, &link.to_be_bytes()).unwrap();
+        rig.memory.write(SRQ + 64 * entry + 16, &list(&[buffer(LKEY, entry, 5)])).unwrap();
+    }
+    rig.set(SRQ_RECORD, c::RCV_DBR, 3);
+    for index in [0u16, 2, 1] {
+        let posted = Posted { index, list: vec![buffer(LKEY, index.into(), 5)] };
+        assert_eq!(rig.card.fetch(&rig.memory, QPN), Ok(Some(posted)));
+    }
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Ok(None));
+    rig.memory.write(SRQ + 64 * 3, &(8u128 << 96).to_be_bytes()).unwrap();
+    rig.set(SRQ_RECORD, c::RCV_DBR, 4);
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Err(Violation::BadLink { index: 8, entries: 8 }));
+    rig.card.remove_shared(SRQN);
+    assert_eq!(rig.card.fetch(&rig.memory, QPN), Ok(None));
+}

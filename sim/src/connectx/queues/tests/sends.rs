@@ -1,5 +1,5 @@
 use super::*;
-use crate::connectx::wqe::Remote;
+use crate::connectx::wqe::{AddressVector, Remote};
 
 #[test]
 fn a_frame_goes_out_and_is_completed() {
@@ -195,9 +195,29 @@ fn requests_that_wait_keep_their_blocks() {
 }
 
 #[test]
-fn datagrams_do_not_wait() {
+fn datagrams_wait_until_they_are_on_their_way() {
     let mut rig = Rig::new(Transport::Ud);
-    let vector = crate::connectx::wqe::AddressVector { qkey: 1, qpn: 2, stat_rate_sl: 0, fl_mlid: 0, rlid: 0, extended: None };
+    let vector = AddressVector { qkey: 1, qpn: 2, stat_rate_sl: 0, fl_mlid: 0, rlid: 0, extended: None };
     let actions = rig.post(c::OPCODE_SEND, Body::Send(Some(vector), vec![Piece::Inline(vec![1; 20])]));
-    assert!(matches!(actions[..], [Action::Request { body: Body::Send(Some(_), _), .. }, Action::Complete { .. }]));
+    assert!(matches!(actions[..], [Action::Request { body: Body::Send(Some(_), _), .. }]), "{actions:?}");
+    let actions = rig.card.finish(&mut rig.memory, QPN, 0, Outcome::Done { bytes: 0 });
+    assert!(matches!(actions[..], [Action::Complete { cqe: Cqe::Sent(_), .. }]), "{actions:?}");
+}
+
+#[test]
+fn a_card_that_sees_no_registers_goes_by_the_record() {
+    let mut rig = Rig::new(Transport::Ud);
+    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN), []);
+    let vector = AddressVector { qkey: 1, qpn: 2, stat_rate_sl: 0, fl_mlid: 0, rlid: 0, extended: None };
+    let body = Body::Send(Some(vector), vec![Piece::Memory(buffer(LKEY, 0, 5))]);
+    rig.write(c::OPCODE_SEND, body.clone());
+    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN), [], "it is not posted before the record says so");
+    rig.set(RECORD, c::SND_DBR, rig.posted.into());
+    let actions = rig.card.poll_send(&mut rig.memory, QPN);
+    assert!(matches!(&actions[..], [Action::Request { qpn: QPN, body: taken, .. }] if *taken == body), "{actions:?}");
+    assert_eq!(rig.poll(), [], "a datagram's buffers are the driver's when it is on its way");
+    rig.card.finish(&mut rig.memory, QPN, 0, Outcome::Done { bytes: 0 });
+    assert_eq!(ends(&rig.poll()), [(0, 0)]);
+    rig.card.remove_pair(QPN);
+    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN), []);
 }

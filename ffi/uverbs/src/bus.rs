@@ -1,0 +1,142 @@
+//! The wire: IP packets between processes of one user on this machine, as datagrams of Unix sockets.
+//!
+//! Each process has a slot, which is the name of its socket and the top of its queue pairs' numbers: so a packet's destination says whose it
+//! is. Names are abstract, so that a slot is free when its process has died, however that came. Who sent a datagram the kernel says
+//! (SCM_CREDENTIALS); another user's is dropped.
+
+use core::mem::MaybeUninit;
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
+
+use ringway_preload::Errno;
+use rustix::io::Errno as Error;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+use rustix::process::getuid;
+
+use crate::paths::from_rustix;
+
+/// Processes on a bus at most.
+pub(crate) const SLOTS: u8 = 255;
+/// Packets that wait for room at their receivers: more are lost, as on a wire.
+const WAITING_MAX: usize = 4096;
+
+/// A process's end.
+#[derive(Debug)]
+pub(crate) struct Bus {
+    socket: OwnedFd,
+    slot: u8,
+    name: String,
+    waiting: VecDeque<(u8, Vec<u8>)>,
+}
+
+impl Bus {
+    /// Takes the first free slot of the bus `name`.
+    ///
+    /// # Errors
+    /// EMFILE: all are taken; what the kernel says of the socket.
+    pub(crate) fn join(name: String) -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).map_err(from_rustix)?;
+        sockopt::set_socket_passcred(&socket, true).map_err(from_rustix)?;
+        let mut bus = Self { socket, slot: 0, name, waiting: VecDeque::new() };
+        for slot in 0..SLOTS {
+            match rustix::net::bind(&bus.socket, &bus.address(slot)?) {
+                Ok(()) => {
+                    bus.slot = slot;
+                    return Ok(bus);
+                }
+                Err(Error::ADDRINUSE) => {}
+                Err(error) => return Err(from_rustix(error)),
+            }
+        }
+        Err(Errno(libc::EMFILE))
+    }
+
+    fn address(&self, slot: u8) -> Result<SocketAddrUnix, Errno> {
+        let name = format!("ringway-connectx/{}/{}/{slot}", getuid().as_raw(), self.name);
+        SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(from_rustix)
+    }
+
+    /// The slot.
+    pub(crate) fn slot(&self) -> u8 {
+        self.slot
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Sends a packet to a slot. Where nobody is, it is lost.
+    pub(crate) fn send(&mut self, slot: u8, packet: &[u8]) {
+        // What waits for the same slot goes first.
+        let waits = self.waiting.iter().any(|(to, _)| *to == slot);
+        if (waits || !self.try_send(slot, packet)) && self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back((slot, packet.to_vec()));
+        }
+    }
+
+    /// Sends what waited, as far as there is room now.
+    pub(crate) fn flush(&mut self) {
+        let (mut full, mut still) = ([false; 256], VecDeque::new());
+        for (slot, packet) in std::mem::take(&mut self.waiting) {
+            if full[usize::from(slot)] || !self.try_send(slot, &packet) {
+                full[usize::from(slot)] = true;
+                still.push_back((slot, packet));
+            }
+        }
+        self.waiting = still;
+    }
+
+    /// How many packets wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether the packet is gone: sent, or lost.
+    fn try_send(&self, slot: u8, packet: &[u8]) -> bool {
+        let Ok(address) = self.address(slot) else { return true };
+        let sent = rustix::net::sendto(&self.socket, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &address);
+        !matches!(sent, Err(Error::AGAIN | Error::NOBUFS | Error::INTR))
+    }
+
+    /// The next packet; `None` if there is none. An empty one is another user's.
+    pub(crate) fn receive(&self, out: &mut [u8]) -> Option<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(out)], &mut control, RecvFlags::DONTWAIT).ok()?;
+        let is_own = |message| matches!(message, RecvAncillaryMessage::ScmCredentials(who) if who.uid == getuid());
+        Some(if control.drain().any(is_own) { received.bytes } else { 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_reach_their_slot_wait_for_room_and_are_lost_where_nobody_is() {
+        let name = format!("test-{}", std::process::id());
+        let (mut a, b) = (Bus::join(name.clone()).unwrap(), Bus::join(name.clone()).unwrap());
+        assert_eq!((a.slot(), b.slot()), (0, 1));
+        let mut out = [0; 64];
+        assert_eq!(b.receive(&mut out), None);
+        a.send(7, b"to nobody");
+        let packets = 3000u32;
+        for number in 0..packets {
+            a.send(1, &number.to_be_bytes());
+        }
+        assert!(a.waiting() > 0, "a socket of the kernel's does not hold so many");
+        for number in 0..packets {
+            a.flush();
+            assert_eq!(b.receive(&mut out), Some(4));
+            assert_eq!(out[..4], number.to_be_bytes());
+        }
+        assert_eq!((a.waiting(), b.receive(&mut out)), (0, None));
+        drop(a);
+        assert_eq!(Bus::join(name).unwrap().slot(), 0, "its slot is free again");
+    }
+}

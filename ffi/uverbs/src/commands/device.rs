@@ -1,0 +1,141 @@
+//! Opening the device, and what it says of itself.
+
+use std::os::fd::IntoRawFd as _;
+
+use ringway_preload::Errno;
+use ringway_stack::roce::qp::RD_ATOMIC_MAX;
+use ringway_stack::roce::work::SGES_MAX;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::{Reply, Request};
+use crate::abi::Output;
+use crate::engine::QPS_MAX;
+use crate::paths::from_rustix;
+use crate::sysfs::{FIRMWARE, NODE_GUID, PART};
+
+/// Blocks of a send queue at most.
+pub(super) const SEND_BLOCKS_MAX: u32 = 8192;
+/// Entries of a receive queue at most.
+pub(super) const RECEIVES_MAX: u32 = 1 << 15;
+/// Completions of a queue at most.
+pub(super) const COMPLETIONS_MAX: u32 = (1 << 22) - 1;
+/// Longest message, bytes: what `stack::roce` carries.
+const MESSAGE_MAX: u32 = 1 << 30;
+
+/// In rdma/mlx5-abi.h, `mlx5_ib_alloc_ucontext_req_v2`.
+const WANTS_DEVX: u32 = 1 << 0;
+/// `MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE` and `_CREATE_AH`.
+const DRIVER_PARTS: u8 = 1 << 0 | 1 << 1;
+/// `MLX5_USER_INLINE_MODE_NONE`.
+const INLINE_MODE_NONE: u8 = 1;
+
+/// Opens: `ib_uverbs_get_context_resp` {async_fd 0, num_comp_vectors 4}; `mlx5_ib_alloc_ucontext_req_v2` {flags 8}.
+pub(super) fn get_context(request: &mut Request<'_>) -> Result<Reply, Errno> {
+    if request.driver().u32(8) & WANTS_DEVX != 0 {
+        // Firmware's commands are not modelled; libmlx5 opens without them then.
+        return Err(Errno(libc::EPERM));
+    }
+    let context = request.context()?;
+    if context.events.is_some() {
+        return Err(Errno(libc::EINVAL));
+    }
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+    context.events = Some(ours);
+    let core = Output::new(8).u32(0, theirs.into_raw_fd().cast_unsigned()).u32(4, 1);
+    Ok(Reply { driver: ucontext(), ..Reply::of(core) })
+}
+
+/// `mlx5_ib_alloc_ucontext_resp`. There is no static register page, so that libmlx5 allocates each; and no BlueFlame, which has nothing to
+/// gain where registers are not read.
+fn ucontext() -> Output {
+    let (cache_line, cqe_version, len) = (64, 1, 72);
+    Output::new(len)
+        .u32(0, 1 << 17) // qp_tab_size
+        .u32(12, cache_line)
+        .u16(16, 1024) // max_sq_desc_sz
+        .u16(18, 512) // max_rq_desc_sz
+        .u32(20, SEND_BLOCKS_MAX)
+        .u32(24, RECEIVES_MAX)
+        .u32(28, RECEIVES_MAX - 1)
+        .u16(32, 1) // num_ports
+        .u32(40, len as u32) // response_length
+        .u8(44, cqe_version)
+        .u8(45, DRIVER_PARTS)
+        .u8(46, INLINE_MODE_NONE)
+        .u32(56, 12) // log_uar_size
+        .u32(60, 1) // num_uars_per_page
+}
+
+/// `ib_uverbs_query_device_resp`.
+fn attributes(len: usize) -> Output {
+    let [major, minor, sub] = FIRMWARE.map(u64::from);
+    let many = 1 << 16;
+    Output::new(len)
+        .u64(0, major << 32 | minor << 16 | sub)
+        .with(8, NODE_GUID)
+        .with(16, NODE_GUID)
+        .u64(24, u64::from(MESSAGE_MAX) << 10) // max_mr_size
+        .u64(32, !0xfff) // page_size_cap
+        .u32(40, 0x02c9) // vendor_id
+        .u32(44, PART)
+        .u32(52, QPS_MAX as u32)
+        .u32(56, SEND_BLOCKS_MAX) // max_qp_wr
+        .u32(60, 1 << 11 | 1 << 12) // sys_image_guid, rc_rnr_nak_gen
+        .u32(64, SGES_MAX as u32)
+        .u32(68, SGES_MAX as u32)
+        .u32(72, many) // max_cq
+        .u32(76, COMPLETIONS_MAX)
+        .u32(80, many - 2) // max_mr
+        .u32(84, many) // max_pd
+        .u32(88, RD_ATOMIC_MAX.into()) // max_qp_rd_atom
+        .u32(96, u32::from(RD_ATOMIC_MAX) * QPS_MAX as u32) // max_res_rd_atom
+        .u32(100, RD_ATOMIC_MAX.into()) // max_qp_init_rd_atom
+        .u32(108, 1) // atomic_cap: among the queue pairs of one adapter
+        .u32(144, i32::MAX as u32) // max_ah
+        .u32(156, many) // max_srq
+        .u32(160, RECEIVES_MAX - 1)
+        .u32(164, SGES_MAX as u32)
+        .u16(168, 1) // max_pkeys
+        .u8(170, 16) // local_ca_ack_delay
+        .u8(171, 1) // phys_port_cnt
+}
+
+/// The device's attributes.
+pub(super) fn query(_: &mut Request<'_>) -> Result<Reply, Errno> {
+    Ok(Reply::of(attributes(176)))
+}
+
+/// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes is zero, since the model has none of it: {comp_mask 176,
+/// response_length 180, …}. The driver's part (`mlx5_ib_query_device_resp` {response_length 4, …}) as well.
+pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
+    if request.core().u32(0) != 0 || request.core().u32(4) != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let (len, driver) = (304, 112);
+    Ok(Reply { driver: Output::new(driver).u32(4, driver as u32), ..Reply::of(attributes(len).u32(180, len as u32)) })
+}
+
+/// `ib_uverbs_query_port_resp` of `ib_uverbs_query_port` {port_num 8}: an Ethernet port that is up, at 100 Gb/s.
+pub(super) fn query_port(request: &mut Request<'_>) -> Result<Reply, Errno> {
+    if request.core().u8(8) != 1 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let (cm, ip_based_gids) = (1 << 16, 1 << 26);
+    let (active, mtu_4096, ethernet, link_up) = (4, 5, 2, 5);
+    let (four_lanes, edr) = (2, 32);
+    let port = Output::new(40)
+        .u32(0, cm | ip_based_gids)
+        .u32(4, MESSAGE_MAX)
+        .u32(16, 1) // gid_tbl_len
+        .u16(20, 1) // pkey_tbl_len
+        .u8(26, active)
+        .u8(27, mtu_4096)
+        .u8(28, mtu_4096)
+        .u8(30, 1) // max_vl_num
+        .u8(34, four_lanes)
+        .u8(35, edr)
+        .u8(36, link_up)
+        .u8(37, ethernet);
+    Ok(Reply::of(port))
+}

@@ -1,0 +1,202 @@
+//! The card: `sim::connectx` for what is bytes in the program's memory, `stack::roce` for what goes over the wire, and between both the
+//! queue pairs. A send queue entry becomes a request of the adapter's, a receive queue entry a receive of it, and its completions become
+//! entries of completion queues.
+
+mod channels;
+mod link;
+pub(crate) mod memory;
+mod objects;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::time::Instant as Clock;
+
+use ringway_preload::Errno;
+use ringway_sim::connectx::Violation;
+use ringway_sim::connectx::queues::{Action, Card};
+use ringway_stack::roce::memory::{Access, Pd};
+use ringway_stack::roce::qp::Mtu;
+use ringway_stack::roce::{Hca, Limits, Tuning};
+use ringway_stack::time::Instant;
+
+use crate::bus::Bus;
+use crate::log::say;
+use crate::paths::from_rustix;
+pub(crate) use channels::Channel;
+pub(crate) use link::{INLINE_MAX, path};
+use memory::{ProcessMemory, Registered};
+pub(crate) use objects::{Attributes, Context, Cq, Object, Qp, Srq};
+
+/// Queue pairs of a process at most: what one slot has numbers for.
+pub(crate) const QPS_MAX: usize = 255;
+/// Completions that the adapter holds until they are written: they are after every step.
+const CQ_DEPTH: usize = 1 << 17;
+/// Packets that are taken or sent before doorbells are looked at again.
+const BATCH: usize = 64;
+/// Of contexts, channels and queues, beside queue pairs.
+static NUMBERS: AtomicU32 = AtomicU32::new(1);
+/// Of the bus's name, in the environment.
+const BUS: &str = "RINGWAY_CONNECTX_BUS";
+
+/// The card, and what programs made with it.
+pub(crate) struct Engine {
+    pub(crate) memory: ProcessMemory,
+    pub(crate) card: Card,
+    pub(crate) hca: Hca<Registered>,
+    /// The adapter's one completion queue.
+    pub(crate) hca_cq: u32,
+    bus: Bus,
+    /// When it began.
+    origin: Clock,
+    pub(crate) contexts: BTreeMap<u32, Context>,
+    pub(crate) qps: BTreeMap<u32, Qp>,
+    pub(crate) cqs: BTreeMap<u32, Cq>,
+    pub(crate) srqs: BTreeMap<u32, Srq>,
+    pub(crate) channels: BTreeMap<u32, Channel>,
+    packet: Vec<u8>,
+}
+
+impl Engine {
+    /// A card that is plugged into the bus.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let bus = Bus::join(std::env::var(BUS).unwrap_or_else(|_| "default".into()))?;
+        let limits = Limits { qps: QPS_MAX, cq_depth: CQ_DEPTH, wrs: 1 << 15, inline: INLINE_MAX, ..Limits::default() };
+        let tuning = Tuning { datagram_mtu: Mtu::B4096, ..Tuning::default() };
+        let mut hca = Hca::with_first_qp(limits, tuning, u16::from(bus.slot()) << 8);
+        let memory = ProcessMemory::new();
+        // The first key is the one that ends scatter lists: it stays taken, by nothing.
+        let nothing = Registered { start: 0, len: 0, memory };
+        hca.register(Pd(0), 0, nothing, Access::empty()).map_err(|_| Errno(libc::ENOMEM))?;
+        let hca_cq = hca.create_cq(CQ_DEPTH).map_err(|_| Errno(libc::ENOMEM))?;
+        Ok(Self {
+            memory,
+            card: Card::default(),
+            hca,
+            hca_cq,
+            bus,
+            origin: Clock::now(),
+            contexts: BTreeMap::new(),
+            qps: BTreeMap::new(),
+            cqs: BTreeMap::new(),
+            srqs: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            packet: vec![0; Hca::<Registered>::PACKET_MAX],
+        })
+    }
+
+    /// Its end of the bus, for a thread to wait on.
+    pub(crate) fn bus_to_wait_on(&self) -> Result<OwnedFd, Errno> {
+        self.bus.socket().try_clone().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))
+    }
+
+    /// Whether `bus` was made by [`bus_to_wait_on`](Self::bus_to_wait_on) of this card: the same socket.
+    pub(crate) fn is_of(&self, bus: &OwnedFd) -> bool {
+        let inode = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| stat.st_ino).map_err(from_rustix);
+        inode(bus).is_ok_and(|own| inode(self.bus.socket()) == Ok(own))
+    }
+
+    /// A number that nothing had before.
+    pub(crate) fn number(&self) -> u32 {
+        // (A forked child's card goes on with them, so that a descriptor of the parent's context names none of its own.)
+        NUMBERS.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Whether there may be doorbells to look at.
+    pub(crate) fn has_queues(&self) -> bool {
+        !self.qps.is_empty() || !self.cqs.is_empty()
+    }
+
+    /// Looks at everything once; whether there was something to do.
+    pub(crate) fn turn(&mut self) -> bool {
+        let now = self.now();
+        self.card.clock = now.as_nanos();
+        let mut worked = self.receives() | self.sends();
+        worked |= self.packets();
+        if self.hca.deadline().is_some_and(|at| at <= now) {
+            self.hca.on_timer(now);
+            worked = true;
+        }
+        self.completions();
+        worked |= self.transmit();
+        worked |= self.arms();
+        self.channels.values_mut().for_each(Channel::flush);
+        worked
+    }
+
+    /// Takes packets off the bus.
+    fn packets(&mut self) -> bool {
+        let mut packet = std::mem::take(&mut self.packet);
+        let mut taken = 0;
+        while taken < BATCH
+            && let Some(len) = self.bus.receive(&mut packet)
+        {
+            self.before_packet(&packet[..len]);
+            self.hca.on_packet(self.now(), &packet[..len]);
+            self.completions();
+            taken += 1;
+        }
+        self.packet = packet;
+        taken > 0
+    }
+
+    /// Puts packets onto the bus.
+    fn transmit(&mut self) -> bool {
+        let mut packet = std::mem::take(&mut self.packet);
+        self.bus.flush();
+        let mut sent = 0;
+        while sent < BATCH
+            && let Some(len) = self.hca.poll_transmit(self.now(), &mut packet)
+        {
+            if let Some(qpn) = link::destination(&packet[..len]) {
+                self.bus.send((qpn >> 16) as u8, &packet[..len]);
+            }
+            self.completions();
+            sent += 1;
+        }
+        self.packet = packet;
+        sent > 0 || self.bus.waiting() > 0
+    }
+
+    /// Does what the card says, beside completions, which it has written itself.
+    pub(crate) fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Request { qpn, control, body } => self.request(qpn, control, body),
+                Action::Event { cqn } => self.event(cqn),
+                Action::Broken { number, violation } => broken(number, violation),
+                Action::QueueFailed { number } => say(format_args!("queue {number:#x} has failed")),
+                Action::Complete { .. } | Action::Transmit(_) | Action::NoReceive { .. } | Action::Lost { .. } => {}
+            }
+        }
+    }
+
+    /// A completion event is due.
+    fn event(&mut self, cqn: u32) {
+        let Some(cq) = self.cqs.get_mut(&cqn) else { return };
+        if let Some(channel) = self.channels.get_mut(&cq.channel) {
+            cq.events += 1;
+            channel.send(cq.user_handle);
+        }
+    }
+
+    /// Looks at arm requests.
+    fn arms(&mut self) -> bool {
+        let armed = self.cqs.iter().filter(|(_, cq)| cq.channel != 0).map(|(cqn, _)| *cqn).collect::<Vec<_>>();
+        let mut any = false;
+        for cqn in armed {
+            let actions = self.card.poll_arm(&self.memory, cqn);
+            any |= !actions.is_empty();
+            self.act(actions);
+        }
+        any
+    }
+}
+
+pub(crate) fn broken(number: u32, violation: Violation) {
+    say(format_args!("queue {number:#x}: {violation}"));
+}

@@ -1,0 +1,157 @@
+//! The calls of libc's that are about descriptors and the one ioctl.
+
+use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
+
+use libc::pid_t;
+use ringway_preload::{Errno, Intercept, boundary, errno, next};
+
+use crate::descriptors::{self, Kind};
+use crate::{abi, commands, paths, process};
+
+/// The library.
+pub(crate) struct Uverbs;
+
+/// Protocol of netlink where a kernel with RDMA tells about its devices (linux/netlink.h).
+const NETLINK_RDMA: c_int = 20;
+
+unsafe extern "C" {
+    fn pthread_atfork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> c_int;
+}
+
+impl Intercept for Uverbs {
+    fn loaded() {
+        // SAFETY: three functions that live as long as the library, which is never unloaded.
+        unsafe { pthread_atfork(process::before_fork, process::after_fork, process::in_child) };
+        process::is_this();
+    }
+
+    fn is_known(fd: c_int) -> bool {
+        descriptors::kind(fd).is_some()
+    }
+
+    /// The kernel's own devices are not listed: without an answer here, libibverbs looks into sysfs.
+    unsafe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
+            return errno::fail(libc::EPROTONOSUPPORT);
+        }
+        // SAFETY: plain integers.
+        unsafe { next::socket(domain, kind, protocol) }
+    }
+
+    unsafe fn open_path(directory: c_int, path: *const c_char, flags: c_int, next: impl Fn() -> c_int) -> c_int {
+        // SAFETY: the program's promise to openat(2).
+        match unsafe { paths::find(directory, path) } {
+            Some(found) => boundary!(-1, errno::to_int(paths::open(found, flags))),
+            None => next(),
+        }
+    }
+
+    unsafe fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        match descriptors::kind(fd) {
+            Some(Kind::Context(context)) if request == abi::VERBS_IOCTL => {
+                boundary!(-1, errno::to_int(commands::call(context, argument as u64).map(|()| 0)))
+            }
+            // SAFETY: the program's arguments, as they are.
+            _ => unsafe { next::ioctl(fd, request, argument) },
+        }
+    }
+
+    unsafe fn close(fd: c_int) -> c_int {
+        forget(fd);
+        // SAFETY: a plain integer.
+        unsafe { next::close(fd) }
+    }
+
+    unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
+            descriptors::known(first, last).for_each(forget);
+        }
+        // SAFETY: plain integers.
+        unsafe { next::close_range(first, last, flags) }
+    }
+
+    unsafe fn closefrom(first: c_int) {
+        descriptors::known(first.max(0).cast_unsigned(), c_uint::MAX).for_each(forget);
+        // SAFETY: a plain integer.
+        unsafe { next::closefrom(first) }
+    }
+
+    unsafe fn dup(fd: c_int) -> c_int {
+        // SAFETY: a plain integer.
+        duplicated(fd, unsafe { next::dup(fd) })
+    }
+
+    unsafe fn dup2(old: c_int, new: c_int) -> c_int {
+        // SAFETY: plain integers.
+        replaced(old, new, || unsafe { next::dup2(old, new) })
+    }
+
+    unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+        // SAFETY: plain integers.
+        replaced(old, new, || unsafe { next::dup3(old, new, flags) })
+    }
+
+    unsafe fn fcntl(fd: c_int, command: c_int, _: usize, next: impl Fn() -> c_int) -> c_int {
+        match command {
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, next()),
+            _ => next(),
+        }
+    }
+
+    /// The ways that pass by `pthread_atfork`. (A child of vfork shares the parent's memory, and executes something else at once.)
+    fn fork(flags: u64, next: impl FnOnce(u64) -> c_long) -> c_long {
+        let shares = flags & (libc::CLONE_VM | libc::CLONE_VFORK) as u64 != 0;
+        if shares {
+            return next(flags);
+        }
+        process::before_fork();
+        let child = next(flags);
+        match child as pid_t {
+            0 => process::in_child(),
+            _ => process::after_fork(),
+        }
+        child
+    }
+}
+
+/// The descriptor is about to be closed. (What a child of vfork closes is its own copy, though it has the parent's memory.)
+fn forget(fd: c_int) {
+    if descriptors::kind(fd).is_some()
+        && process::is_own()
+        && let Some(kind) = descriptors::clear(fd)
+    {
+        ended(kind);
+    }
+}
+
+fn ended(kind: Kind) {
+    match kind {
+        Kind::Context(context) => boundary!((), process::close(context)),
+        Kind::Channel(channel) => boundary!((), process::close_channel(channel)),
+        Kind::Folder(_) => {}
+    }
+}
+
+/// `new` is another descriptor of what `old` is one of, if it is one at all.
+fn duplicated(old: c_int, new: c_int) -> c_int {
+    let Some(kind) = descriptors::kind(old).filter(|_| new >= 0 && process::is_own()) else { return new };
+    boundary!((), process::hold(kind));
+    if !descriptors::set(new, kind) {
+        ended(kind);
+        // SAFETY: a descriptor that nobody knows yet.
+        unsafe { next::close(new) };
+        return errno::to_int(Err(Errno(libc::EMFILE)));
+    }
+    new
+}
+
+fn replaced(old: c_int, new: c_int, next: impl Fn() -> c_int) -> c_int {
+    if old == new {
+        return next();
+    }
+    let result = next();
+    if result >= 0 {
+        forget(new);
+    }
+    duplicated(old, result)
+}

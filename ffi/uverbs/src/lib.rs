@@ -1,0 +1,31 @@
+//! `libringway_connectx.so`: a ConnectX in software under unmodified libibverbs and libmlx5, preloaded in front of libc.
+//!
+//! The kernel's side of an RDMA device is three things to a program: files below /sys/class, a character device that answers one ioctl, and
+//! a card that reads and writes the program's queues. The first two are here; the card is `ringway_sim::connectx` (work queue entries,
+//! completions, doorbell records, in bytes) on `ringway_stack::roce` (RC and UD). Processes of one user on one machine are the network.
+//!
+//! - [`sysfs`]: the device's files, which are in memory alone; `paths`, `intercept`: libc's calls that find them
+//! - `descriptors`: which descriptor is what; `process`: the one lock, forks, the thread
+//! - [`abi`]: the ioctl's bytes; `commands`: what each command does
+//! - `engine`: the card, its queue pairs, and the way between both; `bus`: packets between processes
+//!
+//! Doorbells are not seen: a thread looks at doorbell records. (A register page is memory that nobody reads.) What is not known to the
+//! device gives the errno that the kernel gives, and with `RINGWAY_CONNECTX_LOG=1` a line on standard error.
+//!
+//! What it never does: write a file, keep anything beyond its process, or reach beyond this machine.
+
+pub mod abi;
+mod bus;
+mod commands;
+mod descriptors;
+mod engine;
+mod intercept;
+mod log;
+#[cfg_attr(test, allow(dead_code, reason = "unit tests have no C symbols"))]
+mod paths;
+mod process;
+pub mod sysfs;
+
+use intercept::Uverbs;
+
+ringway_preload::interpose!(Uverbs);

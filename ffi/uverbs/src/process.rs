@@ -1,0 +1,169 @@
+//! The process's one lock, what it holds, and the thread that is the card's.
+//!
+//! A forked child has none of its parent's contexts: their memory, and the card that reads it, are the parent's. Its descriptors of them
+//! answer EIO, and it may open the device anew. (The kernel would let it use them, as long as it does not touch the parent's queues.)
+
+use core::cell::RefCell;
+use core::mem;
+use core::sync::atomic::{AtomicI32, Ordering};
+use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use ringway_preload::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::getpid;
+
+use crate::descriptors::Kind;
+use crate::engine::Engine;
+use crate::log::say;
+
+static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
+
+/// The lock. The card is there while the device is open.
+pub(crate) fn lock() -> MutexGuard<'static, Option<Engine>> {
+    ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens a context; starts the card for the first.
+///
+/// # Errors
+/// EMFILE, ENOMEM: no place on the bus, or no thread.
+pub(crate) fn open() -> Result<u32, Errno> {
+    let mut engine = lock();
+    if let Some(engine) = engine.as_mut() {
+        return Ok(engine.open());
+    }
+    let mut new = Engine::new()?;
+    let context = new.open();
+    let bus = new.bus_to_wait_on()?;
+    *engine = Some(new);
+    // It takes none of the program's signals: it inherits the mask.
+    let old = all_signals_blocked();
+    let started = thread::Builder::new().name("connectx".into()).spawn(move || run(&bus));
+    restore_signals(&old);
+    match started {
+        Ok(_) => Ok(context),
+        Err(_) => {
+            *engine = None;
+            Err(Errno(libc::ENOMEM))
+        }
+    }
+}
+
+/// A descriptor of a context was closed; with the last one, all that is the context's ends, and with the last context the card.
+pub(crate) fn close(context: u32) {
+    let mut engine = lock();
+    if engine.as_mut().is_some_and(|engine| engine.close(context)) {
+        *engine = None;
+    }
+}
+
+/// Another descriptor of a context or a channel.
+pub(crate) fn hold(kind: Kind) {
+    if let Some(engine) = lock().as_mut() {
+        match kind {
+            Kind::Context(context) => engine.hold(context),
+            Kind::Channel(channel) => engine.hold_channel(channel),
+            Kind::Folder(_) => {}
+        }
+    }
+}
+
+/// A descriptor of a channel was closed; with the last one the channel ends.
+pub(crate) fn close_channel(channel: u32) {
+    if let Some(engine) = lock().as_mut() {
+        engine.close_channel(channel);
+    }
+}
+
+/// The process whose memory this is.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// This process is it.
+pub(crate) fn is_this() {
+    OWNER.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
+}
+
+/// Whether the caller is it, and not a child that shares its memory until it executes something.
+pub(crate) fn is_own() -> bool {
+    OWNER.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
+}
+
+/// The card's thread: it looks at doorbells often while there is something to do, and seldom when there was nothing for long.
+fn run(bus: &rustix::fd::OwnedFd) {
+    let mut busy = Instant::now();
+    loop {
+        let pause = {
+            let mut guard = lock();
+            // Another card, of a later opening, has its own thread.
+            let Some(engine) = guard.as_mut().filter(|engine| engine.is_of(bus)) else { return };
+            let turn = catch_unwind(AssertUnwindSafe(|| engine.turn()));
+            if *turn.as_ref().unwrap_or(&true) {
+                busy = Instant::now();
+            }
+            let pause = pause(busy.elapsed(), engine.has_queues());
+            if turn.is_err() {
+                say(format_args!("the card has failed; what is open answers EIO"));
+                *guard = None;
+                return;
+            }
+            pause
+        };
+        let Ok(timeout) = Timespec::try_from(pause) else { continue };
+        // A packet ends the pause.
+        let _ = poll(&mut [PollFd::new(bus, PollFlags::IN)], Some(&timeout));
+    }
+}
+
+fn pause(idle: Duration, has_queues: bool) -> Duration {
+    match idle.as_micros() {
+        _ if !has_queues => Duration::from_millis(5),
+        0..20_000 => Duration::from_micros(10),
+        20_000..200_000 => Duration::from_micros(200),
+        _ => Duration::from_millis(1),
+    }
+}
+
+fn all_signals_blocked() -> libc::sigset_t {
+    // SAFETY: both sets are places of this function's; the call fills the second before it is read.
+    unsafe {
+        let (mut all, mut old) = (mem::zeroed(), mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        ringway_preload::next::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
+        old
+    }
+}
+
+fn restore_signals(old: &libc::sigset_t) {
+    // SAFETY: a set that was filled.
+    unsafe { ringway_preload::next::pthread_sigmask(libc::SIG_SETMASK, old, core::ptr::null_mut()) };
+}
+
+thread_local! {
+    /// The lock, while the thread forks: the child gets it free.
+    static FORKING: RefCell<Option<MutexGuard<'static, Option<Engine>>>> = const { RefCell::new(None) };
+}
+
+/// Before a fork.
+pub(crate) extern "C" fn before_fork() {
+    let guard = lock();
+    FORKING.with(|forking| *forking.borrow_mut() = Some(guard));
+}
+
+/// After it, in the parent.
+pub(crate) extern "C" fn after_fork() {
+    FORKING.with(|forking| drop(forking.borrow_mut().take()));
+}
+
+/// After it, in the child. (The card's copies of descriptors are closed, so that its place on the bus ends with the parent.)
+pub(crate) extern "C" fn in_child() {
+    is_this();
+    FORKING.with(|forking| {
+        if let Some(mut guard) = forking.borrow_mut().take() {
+            *guard = None;
+        }
+    });
+}
