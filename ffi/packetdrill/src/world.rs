@@ -1,0 +1,198 @@
+//! The world that a script sees: one ring, its clock, and the descriptors of the program.
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use ringway_stack::Instant;
+use ringway_stack::ring::{FlowId, Ring, RingConfig};
+
+use crate::device::Link;
+use crate::epoll::Epoll;
+use crate::errno::Errno;
+use crate::settings::Settings;
+use crate::sockets::Socket;
+
+/// When the world begins: not at zero, which would be a time that no clock shows.
+const BEGIN: Duration = Duration::from_secs(1_000);
+/// The first descriptor: none of the kernel's that the tester may have open beside.
+const DESCRIPTOR_MIN: c_int = 1 << 20;
+/// The most descriptors (Linux's fs.nr_open is as many).
+const DESCRIPTORS_MAX: usize = 1 << 20;
+/// Ports for sockets that are not bound (net.ipv4.ip_local_port_range).
+const PORTS: core::ops::RangeInclusive<u16> = 32_768..=60_999;
+/// Polls at one moment: more means that the ring does not come to rest, which would hang the tester.
+const POLLS_MAX: usize = 1 << 16;
+
+/// What a descriptor is.
+pub(crate) enum Object {
+    Socket(Box<Socket>),
+    Epoll(Epoll),
+}
+
+/// See the module's documentation.
+pub(crate) struct World {
+    pub(crate) ring: Ring<Link>,
+    pub(crate) settings: Settings,
+    now: Instant,
+    objects: BTreeMap<c_int, Object>,
+    next: c_int,
+    owners: BTreeMap<FlowId, c_int>,
+    next_port: u16,
+}
+
+impl World {
+    /// A host with these settings. Every run is like every other.
+    pub(crate) fn new(settings: Settings) -> Self {
+        let config = RingConfig { time_wait: settings.tcp.time_wait, ..RingConfig::default() };
+        let ring = Ring::new(Link::new(settings.mtu), config, [7; 32]);
+        let now = Instant::ZERO + BEGIN;
+        let mut world =
+            Self { ring, settings, now, objects: BTreeMap::new(), next: DESCRIPTOR_MIN, owners: BTreeMap::new(), next_port: *PORTS.start() };
+        world.set_now(now);
+        world
+    }
+
+    /// What time it is.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Moves the clock, and nothing else. It never goes back.
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.ring.queues_mut().now = self.now;
+    }
+
+    /// Does all that is to be done by now.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..POLLS_MAX {
+            if self.ring.poll(self.now) == 0 {
+                break;
+            }
+        }
+        self.ring.tidy();
+        while let Some(event) = self.ring.take_event() {
+            if let Some(fd) = self.owners.get(&event.flow) {
+                self.objects.values_mut().for_each(|object| {
+                    if let Object::Epoll(epoll) = object {
+                        epoll.changed(*fd);
+                    }
+                });
+            }
+        }
+    }
+
+    /// When the ring is to be looked at next; never in the past.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.ring.next_deadline().map(|at| at.max(self.now))
+    }
+
+    /// A new descriptor.
+    ///
+    /// # Errors
+    /// ENFILE.
+    pub(crate) fn add(&mut self, object: Object) -> Result<c_int, Errno> {
+        if self.objects.len() == DESCRIPTORS_MAX || self.next == c_int::MAX {
+            return Err(Errno(libc::ENFILE));
+        }
+        let fd = self.next;
+        self.next += 1;
+        self.objects.insert(fd, object);
+        Ok(fd)
+    }
+
+    /// Whether the descriptor is one of ours.
+    pub(crate) fn has(&self, fd: c_int) -> bool {
+        self.objects.contains_key(&fd)
+    }
+
+    /// Takes a descriptor away.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub(crate) fn remove(&mut self, fd: c_int) -> Result<Object, Errno> {
+        let object = self.objects.remove(&fd).ok_or(Errno::BAD_DESCRIPTOR)?;
+        for other in self.objects.values_mut() {
+            if let Object::Epoll(epoll) = other {
+                epoll.forget(fd);
+            }
+        }
+        Ok(object)
+    }
+
+    /// A socket.
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK.
+    pub(crate) fn socket(&mut self, fd: c_int) -> Result<&mut Socket, Errno> {
+        Ok(self.socket_and_ring(fd)?.0)
+    }
+
+    /// A socket, and the ring beside it.
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK.
+    pub(crate) fn socket_and_ring(&mut self, fd: c_int) -> Result<(&mut Socket, &mut Ring<Link>), Errno> {
+        match self.objects.get_mut(&fd) {
+            Some(Object::Socket(socket)) => Ok((socket, &mut self.ring)),
+            Some(Object::Epoll(_)) => Err(Errno(libc::ENOTSOCK)),
+            None => Err(Errno::BAD_DESCRIPTOR),
+        }
+    }
+
+    /// An instance of epoll.
+    ///
+    /// # Errors
+    /// EBADF; EINVAL: it is something else.
+    pub(crate) fn epoll(&mut self, fd: c_int) -> Result<&mut Epoll, Errno> {
+        match self.objects.get_mut(&fd) {
+            Some(Object::Epoll(epoll)) => Ok(epoll),
+            Some(Object::Socket(_)) => Err(Errno::INVALID),
+            None => Err(Errno::BAD_DESCRIPTOR),
+        }
+    }
+
+    /// What a descriptor is ready for, in poll(2)'s bits; of epoll's instances: nothing.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub(crate) fn readiness(&self, fd: c_int) -> Result<u32, Errno> {
+        match self.objects.get(&fd) {
+            Some(Object::Socket(socket)) => Ok(socket.readiness(&self.ring)),
+            Some(Object::Epoll(_)) => Ok(0),
+            None => Err(Errno::BAD_DESCRIPTOR),
+        }
+    }
+
+    /// A flow belongs to a descriptor from now on.
+    pub(crate) fn owns(&mut self, fd: c_int, flow: FlowId) {
+        self.owners.insert(flow, fd);
+    }
+
+    /// A flow is gone.
+    pub(crate) fn disown(&mut self, flow: FlowId) {
+        self.owners.remove(&flow);
+    }
+
+    /// The address of this host that a connection to `remote` comes from.
+    pub(crate) fn local_for(&self, remote: IpAddr) -> IpAddr {
+        if remote.is_ipv4() { self.settings.local_v4 } else { self.settings.local_v6 }
+    }
+
+    /// A port that no connection between these addresses has.
+    ///
+    /// # Errors
+    /// EADDRNOTAVAIL: there is none.
+    pub(crate) fn free_port(&mut self, local: IpAddr, remote: Option<SocketAddr>) -> Result<u16, Errno> {
+        for _ in PORTS {
+            let port = self.next_port;
+            self.next_port = if port == *PORTS.end() { *PORTS.start() } else { port + 1 };
+            if remote.is_none_or(|remote| self.ring.tcp_is_free(self.now, SocketAddr::new(local, port), remote)) {
+                return Ok(port);
+            }
+        }
+        Err(Errno(libc::EADDRNOTAVAIL))
+    }
+}
