@@ -61,11 +61,6 @@ impl Link {
     pub(crate) fn take_sent(&mut self) -> Option<Sent> {
         self.outward.pop_front()
     }
-
-    /// Whether there is one.
-    pub(crate) fn has_sent(&self) -> bool {
-        !self.outward.is_empty()
-    }
 }
 
 impl Queues for Link {

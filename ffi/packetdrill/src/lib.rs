@@ -4,8 +4,8 @@
 //!
 //! [`interface`] is the structure of functions that [`packetdrill_interface_init`] fills, and [`calls`] are those functions: each reads C's arguments,
 //! takes the [`host`]'s lock and does its work in the [`world`], where the ring, the clock and the [`sockets`] are. A call that blocks comes from a
-//! second thread of the tester's, and sleeps in [`host`] until the first has moved time on. The crate keeps no clock of its own, opens no descriptor
-//! of the kernel's, and decides nothing that the stack decides.
+//! second thread of the tester's, and sleeps in [`host`] until the first has moved time on. The crate has no clock but that
+//! one, and decides nothing that the stack decides.
 //!
 //! packetdrill reads TCP_INFO by the system's getsockopt(2), whatever it tests. So the library has a function of that name as well
 //! ([`preloaded`]): whoever puts it into `LD_PRELOAD` too has its answers there.
@@ -20,7 +20,7 @@ mod info;
 mod interface;
 mod memory;
 mod options;
-mod preloaded;
+pub mod preloaded;
 mod settings;
 mod sockets;
 mod world;

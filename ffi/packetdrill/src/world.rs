@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, Ring, RingConfig};
@@ -16,10 +17,6 @@ use crate::sockets::Socket;
 
 /// When the world begins: not at zero, which would be a time that no clock shows.
 const BEGIN: Duration = Duration::from_secs(1_000);
-/// The first descriptor: none of the kernel's that the tester may have open beside.
-const DESCRIPTOR_MIN: c_int = 1 << 20;
-/// The most descriptors (Linux's fs.nr_open is as many).
-const DESCRIPTORS_MAX: usize = 1 << 20;
 /// Ports for sockets that are not bound (net.ipv4.ip_local_port_range).
 const PORTS: core::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// Polls at one moment: more means that the ring does not come to rest, which would hang the tester.
@@ -31,13 +28,19 @@ pub(crate) enum Object {
     Epoll(Epoll),
 }
 
+/// A descriptor of ours. Its number is one of the kernel's, so that the tester has no other of that number, and can close at its end what a script has left
+/// open: it does so by the system's close(2), whatever it tests.
+struct Descriptor {
+    object: Object,
+    placeholder: OwnedFd,
+}
+
 /// See the module's documentation.
 pub(crate) struct World {
     pub(crate) ring: Ring<Link>,
     pub(crate) settings: Settings,
     now: Instant,
-    objects: BTreeMap<c_int, Object>,
-    next: c_int,
+    objects: BTreeMap<c_int, Descriptor>,
     owners: BTreeMap<FlowId, c_int>,
     next_port: u16,
 }
@@ -49,7 +52,7 @@ impl World {
         let ring = Ring::new(Link::new(settings.mtu), config, [7; 32]);
         let now = Instant::ZERO + BEGIN;
         let mut world =
-            Self { ring, settings, now, objects: BTreeMap::new(), next: DESCRIPTOR_MIN, owners: BTreeMap::new(), next_port: *PORTS.start() };
+            Self { ring, settings, now, objects: BTreeMap::new(), owners: BTreeMap::new(), next_port: *PORTS.start() };
         world.set_now(now);
         world
     }
@@ -75,11 +78,7 @@ impl World {
         self.ring.tidy();
         while let Some(event) = self.ring.take_event() {
             if let Some(fd) = self.owners.get(&event.flow) {
-                self.objects.values_mut().for_each(|object| {
-                    if let Object::Epoll(epoll) = object {
-                        epoll.changed(*fd);
-                    }
-                });
+                epolls(&mut self.objects).for_each(|epoll| epoll.changed(*fd));
             }
         }
     }
@@ -92,14 +91,16 @@ impl World {
     /// A new descriptor.
     ///
     /// # Errors
-    /// ENFILE.
+    /// EMFILE.
     pub(crate) fn add(&mut self, object: Object) -> Result<c_int, Errno> {
-        if self.objects.len() == DESCRIPTORS_MAX || self.next == c_int::MAX {
-            return Err(Errno(libc::ENFILE));
+        // SAFETY: the call has no memory to care for.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Errno(libc::EMFILE));
         }
-        let fd = self.next;
-        self.next += 1;
-        self.objects.insert(fd, object);
+        // SAFETY: the kernel has just given it to us, and to nobody else.
+        let placeholder = unsafe { OwnedFd::from_raw_fd(fd) };
+        self.objects.insert(fd, Descriptor { object, placeholder });
         Ok(fd)
     }
 
@@ -113,12 +114,9 @@ impl World {
     /// # Errors
     /// EBADF.
     pub(crate) fn remove(&mut self, fd: c_int) -> Result<Object, Errno> {
-        let object = self.objects.remove(&fd).ok_or(Errno::BAD_DESCRIPTOR)?;
-        for other in self.objects.values_mut() {
-            if let Object::Epoll(epoll) = other {
-                epoll.forget(fd);
-            }
-        }
+        let Descriptor { object, placeholder } = self.objects.remove(&fd).ok_or(Errno::BAD_DESCRIPTOR)?;
+        drop(placeholder);
+        epolls(&mut self.objects).for_each(|epoll| epoll.forget(fd));
         Ok(object)
     }
 
@@ -135,7 +133,7 @@ impl World {
     /// # Errors
     /// EBADF, ENOTSOCK.
     pub(crate) fn socket_and_ring(&mut self, fd: c_int) -> Result<(&mut Socket, &mut Ring<Link>), Errno> {
-        match self.objects.get_mut(&fd) {
+        match self.objects.get_mut(&fd).map(|descriptor| &mut descriptor.object) {
             Some(Object::Socket(socket)) => Ok((socket, &mut self.ring)),
             Some(Object::Epoll(_)) => Err(Errno(libc::ENOTSOCK)),
             None => Err(Errno::BAD_DESCRIPTOR),
@@ -147,7 +145,7 @@ impl World {
     /// # Errors
     /// EBADF; EINVAL: it is something else.
     pub(crate) fn epoll(&mut self, fd: c_int) -> Result<&mut Epoll, Errno> {
-        match self.objects.get_mut(&fd) {
+        match self.objects.get_mut(&fd).map(|descriptor| &mut descriptor.object) {
             Some(Object::Epoll(epoll)) => Ok(epoll),
             Some(Object::Socket(_)) => Err(Errno::INVALID),
             None => Err(Errno::BAD_DESCRIPTOR),
@@ -159,7 +157,7 @@ impl World {
     /// # Errors
     /// EBADF.
     pub(crate) fn readiness(&self, fd: c_int) -> Result<u32, Errno> {
-        match self.objects.get(&fd) {
+        match self.objects.get(&fd).map(|descriptor| &descriptor.object) {
             Some(Object::Socket(socket)) => Ok(socket.readiness(&self.ring)),
             Some(Object::Epoll(_)) => Ok(0),
             None => Err(Errno::BAD_DESCRIPTOR),
@@ -194,5 +192,21 @@ impl World {
             }
         }
         Err(Errno(libc::EADDRNOTAVAIL))
+    }
+}
+
+fn epolls(objects: &mut BTreeMap<c_int, Descriptor>) -> impl Iterator<Item = &mut Epoll> {
+    objects.values_mut().filter_map(|descriptor| match &mut descriptor.object {
+        Object::Epoll(epoll) => Some(epoll),
+        Object::Socket(_) => None,
+    })
+}
+
+impl Drop for World {
+    /// What a program has left open until now, the tester has closed itself, by number.
+    fn drop(&mut self) {
+        for (_, Descriptor { placeholder, .. }) in core::mem::take(&mut self.objects) {
+            let _ = placeholder.into_raw_fd();
+        }
     }
 }
