@@ -178,7 +178,7 @@ impl Runner {
         std::fs::write(&copy, &script.text).with_context(|| format!("cannot write {}", copy.display()))?;
         let errors = self.folder.join("stderr");
         let mut child = self
-            .command(&script, over)
+            .command(&script, file.parent().unwrap_or(Path::new(".")), over)
             .arg(&copy)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -204,13 +204,13 @@ impl Runner {
         })
     }
 
-    fn command(&self, script: &Script, over: Over) -> Command {
+    fn command(&self, script: &Script, folder: &Path, over: Over) -> Command {
         let local = script.option("local_ip").unwrap_or(over.local());
         let mtu = script.option("mtu").map_or_else(|| over.mtu().to_string(), str::to_owned);
         let mut flags = vec![format!("local_ip={local}"), format!("mtu={mtu}")];
         flags.extend(script.sysctls.iter().map(|(name, value)| format!("{name}={value}")));
         let mut command = Command::new(&self.program);
-        command.arg("--send_omit_free").args(over.arguments());
+        command.current_dir(folder).arg("--send_omit_free").args(over.arguments());
         command.arg(format!("--so_filename={}", self.library.display())).arg(format!("--so_flags={}", flags.join(",")));
         // (For what a script's code asks the system, see the crate's page.)
         command.env("LD_PRELOAD", &self.library);
@@ -222,10 +222,15 @@ impl Runner {
 fn reason(errors: &str, script: &Path) -> Option<String> {
     let prefix = format!("{}:", script.display());
     let lines: Vec<_> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let said = lines.iter().find(|line| line.contains(&prefix)).or_else(|| lines.last())?;
-    // A failed assertion of a script's code is told by its interpreter: of it, the last line.
-    let said = if said.starts_with("File ") { lines.last()? } else { said };
-    Some(said.replace(&prefix, ""))
+    let said = lines.iter().find(|line| line.contains(&prefix)).or_else(|| lines.last())?.replace(&prefix, "");
+    // A failed assertion of a script's code is told by its interpreter: what was asserted, and the value.
+    let asserted = lines.iter().find(|line| line.starts_with("assert "));
+    let value = lines.iter().find(|line| line.starts_with("AssertionError"));
+    Some(match (asserted, value) {
+        (Some(asserted), Some(value)) => format!("{said}: {asserted} ({value})"),
+        (None, Some(value)) => format!("{said}: {value}"),
+        _ => said,
+    })
 }
 
 /// How many runs ended how.
@@ -286,8 +291,8 @@ mod tests {
         let script = Path::new("/t/script.pkt");
         let packet = "/t/script.pkt:22: error handling packet: bad\nscript packet: x\nactual packet: y\n";
         assert_eq!(reason(packet, script).unwrap(), "22: error handling packet: bad");
-        let code = "Traceback (most recent call last):\n  File \"/tmp/code_1\", line 100, in <module>\nAssertionError: 7\n";
-        assert_eq!(reason(code, script).unwrap(), "AssertionError: 7");
+        let code = "/t/script.pkt:23: error in Python code\nTraceback:\n  File \"/tmp/code_1\", line 100\n    assert a == 9, a\nAssertionError: 7\n";
+        assert_eq!(reason(code, script).unwrap(), "23: error in Python code: assert a == 9, a (AssertionError: 7)");
         assert_eq!(reason("", script), None);
     }
 

@@ -44,7 +44,11 @@ pub(crate) fn set(world: &mut World, fd: c_int, level: c_int, name: c_int, value
         }
         _ => {}
     }
-    let value: c_int = whole(value)?;
+    let value: c_int = match value {
+        // Options of IP's may be a byte (ip(7)).
+        [byte] if matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6) => c_int::from(*byte),
+        _ => whole(value)?,
+    };
     match level {
         libc::SOL_SOCKET => set_common(world, fd, name, value),
         libc::IPPROTO_TCP => set_tcp(world, fd, name, value),
@@ -57,7 +61,8 @@ fn set_common(world: &mut World, fd: c_int, name: c_int, value: c_int) -> Result
     let bytes = usize::try_from(value).unwrap_or(usize::MAX >> 2);
     match name {
         libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => world.configure(fd, |config| config.rcvbuf = Some(bytes)),
-        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => world.configure(fd, |config| config.sndbuf = Some(bytes)),
+        // Linux doubles it for what it has beside the bytes (socket(7)), of which long segments have next to nothing: so all of it can be filled.
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => world.configure(fd, |config| config.sndbuf = Some(bytes.saturating_mul(2))),
         libc::SO_KEEPALIVE => {
             let keepalive = world.socket(fd)?.keepalive;
             world.configure(fd, |config| config.keepalive = (value != 0).then_some(keepalive))
@@ -75,7 +80,12 @@ fn set_tcp(world: &mut World, fd: c_int, name: c_int, value: c_int) -> Result<()
     let seconds = u64::try_from(value).ok().filter(|value| *value > 0);
     let positive = || seconds.map(Duration::from_secs).ok_or(Errno::INVALID);
     match name {
-        libc::TCP_NODELAY => world.configure(fd, |config| config.nodelay = value != 0),
+        libc::TCP_NODELAY => {
+            let is_corked = world.socket(fd)?.config.cork;
+            world.configure(fd, |config| (config.nodelay, config.cork) = (value != 0, config.cork && value == 0))?;
+            // "However, setting this option forces an explicit flush of pending output, even if TCP_CORK is currently set." (tcp(7))
+            world.configure(fd, |config| config.cork = is_corked)
+        }
         libc::TCP_CORK => world.configure(fd, |config| config.cork = value != 0),
         libc::TCP_QUICKACK => world.configure(fd, |config| config.quickack = value != 0),
         libc::TCP_MAXSEG => {
@@ -187,7 +197,7 @@ fn number(socket: &Socket, [rcvbuf, sndbuf]: [usize; 2], level: c_int, name: c_i
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => matches!(socket.kind, Kind::Listener(_)).into(),
         // Linux says what it doubled (socket(7)).
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => config.rcvbuf.map_or(rcvbuf, |bytes| bytes.saturating_mul(2)) as c_int,
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => config.sndbuf.map_or(sndbuf, |bytes| bytes.saturating_mul(2)) as c_int,
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => config.sndbuf.unwrap_or(sndbuf) as c_int,
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => config.keepalive.is_some().into(),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => config.nodelay.into(),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => config.cork.into(),

@@ -293,6 +293,19 @@ impl World {
         Ok(bytes)
     }
 
+    /// What TCP_INQ tells after a read, if it is on: the bytes that wait, or one for the end of the stream, if nothing else does (tcp_inq_hint).
+    ///
+    /// # Errors
+    /// EBADF, ENOTSOCK.
+    pub(crate) fn rest(&mut self, fd: c_int) -> Result<Option<usize>, Errno> {
+        let now = self.now();
+        let (socket, ring) = self.socket_and_ring(fd)?;
+        let Some(flow) = socket.flow().filter(|_| socket.tells_rest) else { return Ok(None) };
+        let waiting = ring.info(flow).map_or(0, |info| info.recv_queue);
+        let has_ended = ring.tcp_details(now, flow).is_some_and(|details| details.peer_ended);
+        Ok(Some(waiting.max(has_ended.into())))
+    }
+
     /// Writes what fits of these bytes; how many those are.
     ///
     /// # Errors

@@ -40,8 +40,15 @@ fn receive(host: &Host, fd: c_int, parts: &Parts, flags: c_int) -> Result<usize,
     let is_peek = flags & libc::MSG_PEEK != 0;
     let may_sleep = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let is_whole = flags & libc::MSG_WAITALL != 0 && !is_peek;
+    // TCP: "discard received bytes" instead of storing them (tcp(7), MSG_TRUNC).
+    let is_stored = flags & libc::MSG_TRUNC == 0;
+    let is_nowhere = is_stored && parts.iter().any(|&(at, len)| memory::read(at.cast_const(), len).is_err());
     let mut got = Vec::new();
     let outcome = host.wait(may_sleep, timeout, |world| {
+        // What cannot be stored stays where it is.
+        if is_nowhere && !world.recv(fd, room, true)?.is_empty() {
+            return Err(Errno::FAULT);
+        }
         loop {
             let bytes = world.recv(fd, room - got.len(), is_peek)?;
             let is_end = bytes.is_empty();
@@ -54,8 +61,7 @@ fn receive(host: &Host, fd: c_int, parts: &Parts, flags: c_int) -> Result<usize,
     if got.is_empty() {
         outcome?;
     }
-    // TCP: "discard received bytes" instead of storing them (tcp(7), MSG_TRUNC).
-    if flags & libc::MSG_TRUNC == 0 {
+    if is_stored {
         let mut left = &got[..];
         for (at, len) in parts {
             let (now, later) = left.split_at(left.len().min(*len));
@@ -163,13 +169,7 @@ pub(crate) unsafe extern "C" fn recvmsg(userdata: *mut c_void, fd: c_int, messag
         (header.msg_namelen, header.msg_flags) = (0, 0);
         let room = header.msg_controllen;
         header.msg_controllen = 0;
-        let rest = {
-            let mut guard = host.lock();
-            let (socket, ring) = guard.world.socket_and_ring(fd)?;
-            let waiting = socket.flow().and_then(|flow| ring.info(flow)).map_or(0, |info| info.recv_queue);
-            socket.tells_rest.then_some(waiting)
-        };
-        if let Some(rest) = rest {
+        if let Some(rest) = host.now(|world| world.rest(fd))? {
             let control = control_message(libc::IPPROTO_TCP, TCP_INQ, rest as c_int);
             if control.len() <= room {
                 memory::write(header.msg_control, &control)?;
