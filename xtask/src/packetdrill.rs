@@ -83,7 +83,12 @@ impl Over {
         let (more, defined): (&[&str], &[&str]) = match self {
             Self::Ipv6 => (
                 &["--mtu=1520", "--gateway_ip=fd3d:0a0b:17d6:8888::1", "--remote_ip=fd3d:fa7b:d17d::1"],
-                &["TFO_COOKIE=c1d1e9742a47a9bc", "TFO_COOKIE_ZERO=82af1a8f9a205c34", "CMSG_LEVEL_IP=SOL_IPV6", "CMSG_TYPE_RECVERR=IPV6_RECVERR"],
+                &[
+                    "TFO_COOKIE=c1d1e9742a47a9bc",
+                    "TFO_COOKIE_ZERO=82af1a8f9a205c34",
+                    "CMSG_LEVEL_IP=SOL_IPV6",
+                    "CMSG_TYPE_RECVERR=IPV6_RECVERR",
+                ],
             ),
             _ => (
                 &["--gateway_ip=192.168.0.1", "--netmask_ip=255.255.0.0", "--remote_ip=192.0.2.1"],

@@ -43,6 +43,8 @@ pub(crate) struct State {
     awake: usize,
     /// Who returned from a call that slept, and has not asked for the time since.
     returned: Option<ThreadId>,
+    /// Who has, since the first thread slept last: the kernel's name of the thread.
+    finishing: Option<libc::pid_t>,
 }
 
 type Guard<'a> = MutexGuard<'a, State>;
@@ -51,7 +53,7 @@ impl Host {
     /// A host; the calling thread is the first.
     pub(crate) fn new(settings: Settings) -> Self {
         let world = World::new(settings);
-        let state = State { world, sleepers: BTreeMap::new(), names: 0, occasions: 0, awake: 0, returned: None };
+        let state = State { world, sleepers: BTreeMap::new(), names: 0, occasions: 0, awake: 0, returned: None, finishing: None };
         Self { first: thread::current().id(), state: Mutex::new(state), changed: Condvar::new(), looked: Condvar::new() }
     }
 
@@ -176,6 +178,8 @@ impl Host {
         let mut guard = self.lock();
         if guard.returned == Some(thread::current().id()) {
             guard.returned = None;
+            // SAFETY: the call has no memory to care for.
+            guard.finishing = Some(unsafe { libc::gettid() });
             guard.awake = guard.awake.saturating_sub(1);
             self.looked.notify_all();
             return guard.world.now();
@@ -185,8 +189,13 @@ impl Host {
         guard.world.now()
     }
 
-    /// Lets so much time pass.
+    /// Lets so much time pass. The tester's own lock is free meanwhile: who returned from a call has yet to take it and to note what became of the call,
+    /// which comes before what the tester does next.
     pub(crate) fn pass(&self, time: Duration) {
+        let finishing = self.lock().finishing.take();
+        if let Some(thread) = finishing {
+            wait_for_sleep(thread);
+        }
         let guard = self.lock();
         let until = guard.world.now() + time;
         drop(self.advance(guard, until));
@@ -201,6 +210,20 @@ impl State {
     /// When something is to be done next.
     fn next_moment(&self) -> Option<Instant> {
         self.sleepers.values().fold(self.world.next_deadline(), |soonest, deadline| sooner(soonest, *deadline))
+    }
+}
+
+/// Waits until a thread of this process sleeps, or is gone.
+fn wait_for_sleep(thread: libc::pid_t) {
+    let file = format!("/proc/self/task/{thread}/stat");
+    let end = std::time::Instant::now() + PATIENCE;
+    while std::time::Instant::now() < end {
+        // (The state stands behind the name, which is in parentheses and may have any in it; proc_pid_stat(5).)
+        let Ok(stat) = std::fs::read_to_string(&file) else { return };
+        if stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('S')) {
+            return;
+        }
+        thread::sleep(Duration::from_micros(50));
     }
 }
 

@@ -92,7 +92,9 @@ mod tests {
 
     #[test]
     fn flags_are_read_and_what_has_no_meaning_is_told() {
-        let (settings, unknown) = Settings::parse("net.ipv4.tcp_timestamps=0, tcp_rmem=4096 540000 15728640,mtu=1520,net.ipv4.tcp_frto=2,local_ip=10.0.0.9,tcp_wmem=1 2");
+        let (settings, unknown) = Settings::parse(
+            "net.ipv4.tcp_timestamps=0, tcp_rmem=4096 540000 15728640,mtu=1520,net.ipv4.tcp_frto=2,local_ip=10.0.0.9,tcp_wmem=1 2",
+        );
         assert_eq!((settings.tcp.timestamps, settings.tcp.sack), (false, true));
         assert_eq!((settings.tcp.rcvbuf_initial, settings.tcp.rcvbuf_max, settings.mtu), (540_000, 15_728_640, 1520));
         assert_eq!(settings.local_v4, IpAddr::from([10, 0, 0, 9]));

@@ -24,7 +24,10 @@ pub(crate) enum Kind {
     Fresh,
     Listener(FlowId),
     /// `is_new`: connect(2) has not reported yet how it went.
-    Stream { flow: FlowId, is_new: bool },
+    Stream {
+        flow: FlowId,
+        is_new: bool,
+    },
 }
 
 /// A TCP socket.

@@ -51,8 +51,7 @@ impl World {
         let config = RingConfig { time_wait: settings.tcp.time_wait, ..RingConfig::default() };
         let ring = Ring::new(Link::new(settings.mtu), config, [7; 32]);
         let now = Instant::ZERO + BEGIN;
-        let mut world =
-            Self { ring, settings, now, objects: BTreeMap::new(), owners: BTreeMap::new(), next_port: *PORTS.start() };
+        let mut world = Self { ring, settings, now, objects: BTreeMap::new(), owners: BTreeMap::new(), next_port: *PORTS.start() };
         world.set_now(now);
         world
     }

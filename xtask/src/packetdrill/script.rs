@@ -145,7 +145,8 @@ fn evaluated(value: &str) -> String {
     while let Some((before, rest)) = left.split_once("$((")
         && let Some((product, after)) = rest.split_once("))")
     {
-        let number = product.split('*').map(|factor| factor.trim().parse::<u64>().ok()).try_fold(1u64, |product, n| product.checked_mul(n?));
+        let number =
+            product.split('*').map(|factor| factor.trim().parse::<u64>().ok()).try_fold(1u64, |product, n| product.checked_mul(n?));
         out += before;
         out += &number.map_or_else(|| product.to_owned(), |number| number.to_string());
         left = after;

@@ -17,7 +17,11 @@ pub(crate) const TCP_INQ: c_int = 36;
 /// Flags of sends that change nothing here: there is no SIGPIPE, and no neighbour to confirm.
 const SEND_NEUTRAL: c_int = libc::MSG_NOSIGNAL | libc::MSG_CONFIRM | libc::MSG_DONTWAIT | libc::MSG_MORE;
 /// Flags of receives that are known.
-const RECV_KNOWN: c_int = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC | libc::MSG_WAITALL | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+const RECV_KNOWN: c_int =
+    libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC | libc::MSG_WAITALL | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+
+/// What ends the wait of who writes, in poll(2)'s bits.
+const WRITABLE: u32 = (libc::POLLOUT | libc::POLLERR | libc::POLLHUP) as u32;
 
 type Parts = Vec<(*mut c_void, usize)>;
 
@@ -86,7 +90,12 @@ fn transmit(host: &Host, fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize,
     let may_sleep = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let is_more = flags & libc::MSG_MORE != 0;
     let mut sent = 0;
+    let mut has_slept = false;
     let outcome = host.wait(may_sleep, timeout, |world| {
+        // (Who sleeps for room is woken when it is worth it, as on Linux.)
+        if core::mem::replace(&mut has_slept, true) && world.readiness(fd)? & WRITABLE == 0 {
+            return Err(Errno::AGAIN);
+        }
         loop {
             sent += world.send(fd, &bytes[sent..], is_more)?;
             if sent == bytes.len() {
