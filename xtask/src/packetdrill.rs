@@ -178,7 +178,9 @@ impl Runner {
     }
 
     fn run(&self, file: &Path, over: Over) -> Result<Outcome> {
-        let script = Script::read(file)?;
+        let changes = self.folder.join("sysctls");
+        std::fs::write(&changes, "").with_context(|| format!("cannot write {}", changes.display()))?;
+        let script = Script::read(file, &changes)?;
         let copy = self.folder.join("script.pkt");
         std::fs::write(&copy, &script.text).with_context(|| format!("cannot write {}", copy.display()))?;
         let errors = self.folder.join("stderr");
@@ -212,7 +214,8 @@ impl Runner {
     fn command(&self, script: &Script, folder: &Path, over: Over) -> Command {
         let local = script.option("local_ip").unwrap_or(over.local());
         let mtu = script.option("mtu").map_or_else(|| over.mtu().to_string(), str::to_owned);
-        let mut flags = vec![format!("local_ip={local}"), format!("mtu={mtu}")];
+        let changes = self.folder.join("sysctls");
+        let mut flags = vec![format!("local_ip={local}"), format!("mtu={mtu}"), format!("sysctls={}", changes.display())];
         flags.extend(script.sysctls.iter().map(|(name, value)| format!("{name}={value}")));
         let mut command = Command::new(&self.program);
         command.current_dir(folder).arg("--send_omit_free").args(over.arguments());

@@ -68,6 +68,7 @@ impl Host {
     /// Those of `work`.
     pub(crate) fn now<T>(&self, work: impl FnOnce(&mut World) -> Result<T, Errno>) -> Result<T, Errno> {
         let mut guard = self.lock();
+        guard.world.look_at_sysctls();
         let result = work(&mut guard.world);
         drop(self.settle(guard));
         result

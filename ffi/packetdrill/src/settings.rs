@@ -1,9 +1,14 @@
 //! What `--so_flags` says: `name=value`, separated by commas. Names are Linux's sysctls, the interface's MTU and the host's addresses.
 //!
 //! `net.ipv4.tcp_timestamps=0,net.ipv4.tcp_rmem=4096 540000 15728640,mtu=1500,local_ip=192.168.0.1`
+//!
+//! A script may change sysctls while it runs, by a shell command: one that adds a line like these to the file which the flag `sysctls` names is heard of
+//! before the next call.
 
 use core::time::Duration;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
 use ringway_stack::tcp;
 
@@ -19,6 +24,8 @@ pub(crate) struct Settings {
     /// Where connections come from that their socket is not bound for, of each family.
     pub(crate) local_v4: IpAddr,
     pub(crate) local_v6: IpAddr,
+    /// Where sysctls that change come from, and how many bytes of it were read.
+    changes: Option<(PathBuf, usize)>,
 }
 
 impl Default for Settings {
@@ -30,6 +37,7 @@ impl Default for Settings {
             mtu: 1500,
             local_v4: IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)),
             local_v6: IpAddr::V6(Ipv6Addr::new(0xfd3d, 0x0a0b, 0x17d6, 0, 0, 0, 0, 1)),
+            changes: None,
         }
     }
 }
@@ -44,6 +52,20 @@ impl Settings {
         (settings, unknown)
     }
 
+    /// Reads what was added to the file of changes since the last call. Whether there was anything.
+    pub(crate) fn change(&mut self) -> bool {
+        let Some((path, read)) = &mut self.changes else { return false };
+        let is_new = fs::metadata(&*path).is_ok_and(|file| file.len() > *read as u64);
+        let Some(text) = is_new.then(|| fs::read_to_string(&*path).ok()).flatten() else { return false };
+        let added = text.get(*read..).unwrap_or_default().to_owned();
+        *read = text.len();
+        for (name, value) in added.lines().filter_map(|line| line.split_once('=')) {
+            // (What the stack has no setting for changes nothing, as among the flags.)
+            let _ = self.set(name.trim(), value.trim());
+        }
+        true
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         let name = name.strip_prefix("net.ipv4.").unwrap_or(name);
         match name {
@@ -51,6 +73,7 @@ impl Settings {
                 ip @ IpAddr::V4(_) => self.local_v4 = ip,
                 ip @ IpAddr::V6(_) => self.local_v6 = ip,
             },
+            "sysctls" => self.changes = Some((value.into(), 0)),
             "mtu" => self.mtu = value.parse().ok().filter(|mtu| (576..=65_535).contains(mtu))?,
             "tcp_rmem" => [_, self.tcp.rcvbuf_initial, self.tcp.rcvbuf_max] = three(value)?,
             "tcp_wmem" => [_, self.tcp.sndbuf_initial, self.tcp.sndbuf_max] = three(value)?,

@@ -72,7 +72,7 @@ impl Socket {
             // tcp_poll: neither direction is there.
             None => Readiness::OUT | Readiness::HUP,
         };
-        u32::from(bits.bits())
+        bits.bits()
     }
 
     /// Whether the connection has come to an end, or never to a beginning.

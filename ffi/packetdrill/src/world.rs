@@ -13,7 +13,7 @@ use crate::device::Link;
 use crate::epoll::Epoll;
 use crate::errno::Errno;
 use crate::settings::Settings;
-use crate::sockets::Socket;
+use crate::sockets::{Kind, Socket};
 
 /// When the world begins: not at zero, which would be a time that no clock shows.
 const BEGIN: Duration = Duration::from_secs(1_000);
@@ -78,6 +78,22 @@ impl World {
         while let Some(event) = self.ring.take_event() {
             if let Some(fd) = self.owners.get(&event.flow) {
                 epolls(&mut self.objects).for_each(|epoll| epoll.changed(*fd));
+            }
+        }
+    }
+
+    /// Takes notice of sysctls that have changed. What a connection agrees on concerns listeners that are there already; all else, what is opened from now on.
+    pub(crate) fn look_at_sysctls(&mut self) {
+        if !self.settings.change() {
+            return;
+        }
+        let now = self.settings.tcp.clone();
+        let fds: Vec<c_int> = self.objects.keys().copied().collect();
+        for fd in fds {
+            if self.socket(fd).is_ok_and(|socket| !matches!(socket.kind, Kind::Stream { .. })) {
+                let _ = self.configure(fd, |config| {
+                    (config.timestamps, config.sack, config.window_scaling) = (now.timestamps, now.sack, now.window_scaling);
+                });
             }
         }
     }

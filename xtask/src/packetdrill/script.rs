@@ -17,26 +17,25 @@ const DEPTH_MAX: usize = 16;
 pub(super) struct Script {
     /// With commands that do nothing, line by line as it was.
     pub(super) text: String,
-    /// The sysctls that its commands set before it begins, those of the shell scripts that they run included; the last value of each. (What a command sets
-    /// at a time of its own, or at the end, nobody hears of: the library is told once.)
+    /// The sysctls that it sets before it begins, those of the shell scripts that it runs included; the last value of each.
     pub(super) sysctls: BTreeMap<String, String>,
 }
 
 impl Script {
-    /// Reads one.
+    /// Reads one. A command that sets sysctls later on is to write them to the file `changes`, where the library finds them.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(super) fn read(path: &Path, changes: &Path) -> Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        Ok(Self::parse(&String::from_utf8_lossy(&text), |name| std::fs::read_to_string(folder.join(name)).ok()))
+        Ok(Self::parse(&String::from_utf8_lossy(&text), changes, |name| std::fs::read_to_string(folder.join(name)).ok()))
     }
 
     /// `file`: the text of a shell script that a command names.
-    fn parse(text: &str, file: impl Fn(&str) -> Option<String>) -> Self {
+    fn parse(text: &str, changes: &Path, file: impl Fn(&str) -> Option<String>) -> Self {
         let mut script = Self { text: String::with_capacity(text.len()), sysctls: BTreeMap::new() };
-        // (There is one such command at most: packetdrill's grammar has no more.)
+        // (There is one such command at most: packetdrill's grammar has no more, but for one at the end.)
         let mut is_first = true;
         let mut left = text;
         while let Some((kind, at)) = next_part(left) {
@@ -48,13 +47,21 @@ impl Script {
             let end = (opened.len() + len + closing.len()).min(from.len());
             match kind {
                 Part::Command => {
-                    if is_first && script.text.rsplit('\n').next().is_none_or(|line| line.trim().is_empty()) {
-                        script.command(&inside[..len], Some(&file));
+                    let command = &inside[..len];
+                    let set = sysctls(command, Some(&file));
+                    let is_timed = script.text.rsplit('\n').next().is_some_and(|line| !line.trim().is_empty());
+                    script.text += "`";
+                    if is_timed && !set.is_empty() {
+                        let lines: Vec<_> = set.iter().map(|(name, value)| format!("'{name}={value}'")).collect();
+                        script.text += &format!("printf '%s\\n' {} >> '{}'", lines.join(" "), changes.display());
+                    } else {
+                        script.text += NOTHING;
+                    }
+                    if is_first && !is_timed {
+                        script.sysctls.extend(set);
                         is_first = false;
                     }
-                    script.text += "`";
-                    script.text += NOTHING;
-                    script.text += &"\n".repeat(inside[..len].matches('\n').count());
+                    script.text += &"\n".repeat(command.matches('\n').count());
                     script.text += "`";
                 }
                 _ => script.text += &from[..end],
@@ -63,29 +70,6 @@ impl Script {
         }
         script.text += left;
         script
-    }
-
-    /// Notes what a command sets.
-    fn command(&mut self, text: &str, file: Option<&dyn Fn(&str) -> Option<String>>) {
-        let joined = text.replace("\\\n", " ");
-        for line in joined.lines().map(|line| line.split(" #").next().unwrap_or_default().trim()) {
-            if line.starts_with('#') {
-                continue;
-            }
-            let words = words(line);
-            if let Some(called) = words.iter().take(2).find(|word| word.ends_with(".sh"))
-                && let Some(more) = file.and_then(|file| file(called))
-            {
-                self.command(&more, None);
-            }
-            for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
-                let name = name.trim_start_matches("/proc/sys/").replace('/', ".");
-                // (A comma would end the flag; nothing that the library knows has one.)
-                if name.starts_with("net.") && !value.contains(',') {
-                    self.sysctls.insert(name, evaluated(value));
-                }
-            }
-        }
     }
 
     /// The value of an option that the script has for packetdrill, as `--local_ip=192.168.0.2`.
@@ -98,6 +82,32 @@ impl Script {
         line[value(line)?..].split_whitespace().next()
     }
 }
+
+/// The sysctls that a command sets, the last value of each.
+fn sysctls(command: &str, file: Option<Reader<'_>>) -> BTreeMap<String, String> {
+    let mut set = BTreeMap::new();
+    let joined = command.replace("\\\n", " ");
+    let lines = joined.lines().map(|line| line.split(" #").next().unwrap_or_default().trim()).filter(|line| !line.starts_with('#'));
+    for line in lines {
+        let words = words(line);
+        if let Some(called) = words.iter().take(2).find(|word| word.ends_with(".sh"))
+            && let Some(more) = file.and_then(|file| file(called))
+        {
+            set.extend(sysctls(&more, None));
+        }
+        for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
+            let name = name.trim_start_matches("/proc/sys/").replace('/', ".");
+            // (A comma would end the flag, and a quote the word of a shell; nothing that the library knows has one.)
+            if name.starts_with("net.") && !value.contains([',', '\'']) {
+                set.insert(name, evaluated(value));
+            }
+        }
+    }
+    set
+}
+
+/// Gives the text of a shell script, if there is one of that name.
+type Reader<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// What is to be skipped, or replaced, as a whole.
 #[derive(Clone, Copy, Debug)]
@@ -199,8 +209,8 @@ mod tests {
     fn commands_are_replaced_and_what_they_set_is_noted() {
         let text = "// a `comment`\n--local_ip=10.0.0.9 // ours\n`./defaults.sh\nsysctl -q net.ipv4.tcp_sack=0 \\\n  net.ipv4.tcp_rmem=\"1 2 $((3*4))\"`\n+0 write(4, \"`\", 1) = 1\n%{ x = '`' }%\n+1 `set.py /proc/sys/net/ipv4/tcp_ecn=2`\n`restore.sh tcp_ecn=1`\n";
         let defaults = "#!/bin/sh\n# sysctl net.ipv4.tcp_no=1\nsysctl -q net.ipv4.tcp_sack=1\nsysctl -q net.ipv4.tcp_frto=2 # more\n";
-        let script = Script::parse(text, |name| (name == "./defaults.sh").then(|| defaults.to_owned()));
-        let expected = "// a `comment`\n--local_ip=10.0.0.9 // ours\n`true\n\n`\n+0 write(4, \"`\", 1) = 1\n%{ x = '`' }%\n+1 `true`\n`true`\n";
+        let script = Script::parse(text, Path::new("/t/sysctls"), |name| (name == "./defaults.sh").then(|| defaults.to_owned()));
+        let expected = "// a `comment`\n--local_ip=10.0.0.9 // ours\n`true\n\n`\n+0 write(4, \"`\", 1) = 1\n%{ x = '`' }%\n+1 `printf '%s\\n' 'net.ipv4.tcp_ecn=2' >> '/t/sysctls'`\n`true`\n";
         assert_eq!(script.text, expected);
         let set: Vec<_> = script.sysctls.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(set, ["net.ipv4.tcp_frto=2", "net.ipv4.tcp_rmem=1 2 12", "net.ipv4.tcp_sack=0"]);

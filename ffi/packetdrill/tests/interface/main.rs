@@ -59,6 +59,27 @@ fn flags_are_the_sysctls_of_what_is_opened() {
     assert_eq!(syn("tcp_window_scaling=0,nonsense,tcp_rmem=x"), (Some(1460), None, true, true));
 }
 
+#[test]
+fn sysctls_change_while_a_listener_stands() {
+    let file = std::env::temp_dir().join(format!("ringway-packetdrill-sysctls-{}", std::process::id()));
+    std::fs::write(&file, "").unwrap();
+    let tester = Tester::v4(&format!("sysctls={}", file.display()));
+    let listener = tester.listener(0);
+    let has_timestamps = || {
+        let options = Options { timestamps: Some((7, 0)), ..Options::default() };
+        tester.send(&Segment { flags: Flags::SYN, options, ..Segment::default() });
+        let answer = tester.expect();
+        tester.send(&Segment { flags: Flags::RST, seq: 1, ..Segment::default() });
+        answer.options.timestamps.is_some()
+    };
+    assert!(has_timestamps());
+    std::fs::write(&file, "net.ipv4.tcp_sack=1\nnet.ipv4.tcp_timestamps=0\n").unwrap();
+    assert!(!has_timestamps());
+    std::fs::remove_file(&file).unwrap();
+    assert!(!has_timestamps());
+    tester.close(listener);
+}
+
 /// A connection that the host opens: how connect(2) goes, while the peer answers.
 fn opened(tester: &mut Tester, domain: c_int, name: std::net::SocketAddr) {
     let fd = tester.socket(domain, libc::SOCK_NONBLOCK);
