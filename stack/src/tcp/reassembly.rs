@@ -257,6 +257,13 @@ impl<R: RxBuffer> Reassembly<R> {
     /// Moves what follows `rcv_nxt` without a gap to `queue`, and gives the new `rcv_nxt`.
     pub(super) fn drain(&mut self, mut rcv_nxt: SeqNumber, queue: &mut RecvQueue<R>) -> SeqNumber {
         (self.newest, self.dropped) = (None, None);
+        // RFC 2883 s4, (2): "Each duplicate contiguous sequence of data received is reported in at most one D-SACK block": of what fills a gap and has several
+        // that were held already, the first, as there is room for one (s4.2.2).
+        if let Some(block) = self.blocks.front().filter(|block| block.start.lt(rcv_nxt))
+            && self.duplicate.is_none()
+        {
+            self.duplicate = Some(SackBlock { start: block.start, end: block.end.min(rcv_nxt) });
+        }
         while self.blocks.front().is_some_and(|block| block.start.le(rcv_nxt)) {
             let Some(block) = self.blocks.pop_front() else { break };
             let mut skip = rcv_nxt.since(block.start);

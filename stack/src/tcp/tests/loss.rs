@@ -187,6 +187,30 @@ fn a_duplicate_is_reported_once() {
     assert_eq!(pair.a.counters().retransmissions, 0);
 }
 
+/// RFC 2883 s4.2.2, example 5: what fills a gap repeats what was held behind it, and the report names the first of that.
+#[test]
+fn what_fills_a_gap_and_was_held_in_part_is_reported() {
+    let mut pair = Pair::plain();
+    // (What A sends again by itself is not to come before.)
+    lose_nth(&mut pair, &[1, 4, 7, 8, 9, 10, 11, 12]);
+    let data = pattern(1448 * 6);
+    pair.write(A, &data).unwrap();
+    pair.transmit();
+    let lost = pair.sent(A)[0].header;
+    pair.run(ms(10));
+    assert_eq!(pair.read(B), b"");
+    for (segments, reported) in [(3, vec![(1, 3), (4, 6)]), (6, vec![(0, 3)])] {
+        pair.deliver(B, &lost, &data[..1448 * segments]);
+        pair.transmit();
+        let sent = pair.sent(B);
+        let options = sent.last().unwrap().header.options;
+        let blocks: Vec<_> =
+            options.sack.as_slice().iter().map(|b| (b.start.since(lost.seq) / 1448, b.end.since(lost.seq) / 1448)).collect();
+        assert_eq!(blocks, reported);
+    }
+    assert_eq!(pair.read(B), data);
+}
+
 #[test]
 fn reordering_by_one_place_retransmits_nothing() {
     let mut pair = Pair::plain();
