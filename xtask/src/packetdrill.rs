@@ -86,6 +86,7 @@ impl Over {
                 &[
                     "TFO_COOKIE=c1d1e9742a47a9bc",
                     "TFO_COOKIE_ZERO=82af1a8f9a205c34",
+                    "CODE=address_unreachable",
                     "CMSG_LEVEL_IP=SOL_IPV6",
                     "CMSG_TYPE_RECVERR=IPV6_RECVERR",
                 ],
