@@ -127,7 +127,7 @@ fn two_connections_of_one_ring_keep_to_two_rates_and_a_third_to_none() {
         for flow in flows {
             let port = cx.ring.info(flow).unwrap().local.port();
             let rate_bps = RATES[usize::from(port - 40_000)];
-            cx.ring.set_rate(flow, Pacing { rate_bps, burst_bytes: 3_028, typical_packet_bytes: 1_514 }).unwrap();
+            cx.ring.set_rate(cx.now, flow, Pacing { rate_bps, burst_bytes: 3_028, typical_packet_bytes: 1_514 }).unwrap();
         }
     });
     world.run_for(Duration::from_millis(200));

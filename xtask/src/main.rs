@@ -14,6 +14,7 @@ mod demo;
 mod deploy;
 mod install;
 mod installed;
+mod packetdrill;
 mod test;
 mod tidy;
 mod workspace;
@@ -46,6 +47,8 @@ enum Task {
     Uninstall(deploy::Options),
     /// A Debian package of what `install` installs, by dpkg-deb: target/ringway_VERSION_ARCHITECTURE.deb.
     Deb,
+    /// The user's packetdrill on the user's scripts, against Ringway's stack; prints a table, and fails if a script does.
+    Packetdrill(packetdrill::Options),
     /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, what the pages for readers name.
     Tidy,
     /// What continuous integration runs.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Install(options) => deploy::run(&options),
         Task::Uninstall(options) => deploy::remove(&options),
         Task::Deb => deb::run(),
+        Task::Packetdrill(options) => packetdrill::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
     };

@@ -20,7 +20,7 @@ pub(super) struct State {
     ever: Readiness,
     /// Arrivals at the last look: what was read or accepted, and what waits for that.
     arrivals: u64,
-    /// Its program was told that there is something to read, since its host was serviced last.
+    /// Its program was told that there is something to read, or took it by a call that polled, since its host was serviced last.
     told: bool,
 }
 
@@ -56,6 +56,7 @@ impl State {
                 format_args!("a call that polled left something to be read of a socket ({local}), and the event says {edges:?}"),
             );
         }
+        self.told = true;
         self.looked(ready, arrived);
     }
 
