@@ -230,6 +230,8 @@ impl State {
 
 /// The newest are remembered.
 fn note(macs: &mut VecDeque<MacAddr>, mac: MacAddr) {
+    // (What is said again and again makes nothing else forgotten.)
+    macs.retain(|known| *known != mac);
     if macs.len() >= CLAIMS_MAX {
         macs.pop_front();
     }

@@ -29,6 +29,8 @@ struct Segment {
     end: usize,
     seq: u32,
     ack: u32,
+    /// The timestamp, if it has one.
+    value: u32,
     flags: u8,
 }
 
@@ -40,6 +42,7 @@ struct Session {
     head: Segment,
     next_seq: u32,
     ack: u32,
+    value: u32,
     /// Payload bytes of the first segment: a shorter one is the last.
     segment_len: usize,
 }
@@ -92,7 +95,7 @@ impl Sessions {
         merged.bytes.extend_from_slice(&bytes[segment.payload..segment.end]);
         merged.segments += 1;
         session.next_seq = session.next_seq.wrapping_add(segment.len());
-        session.ack = segment.ack;
+        (session.ack, session.value) = (segment.ack, segment.value);
         let full = segment.end - segment.payload == session.segment_len;
         if !full || segment.flags & PSH != 0 || merged.bytes.len() - head.ip + session.segment_len > PACKET_MAX {
             self.0.remove(at);
@@ -106,7 +109,7 @@ impl Sessions {
             self.0.remove(0);
         }
         let (next_seq, segment_len) = (head.seq.wrapping_add(head.len()), head.end - head.payload);
-        self.0.push(Session { frame, head, next_seq, ack: head.ack, segment_len });
+        self.0.push(Session { frame, head, next_seq, ack: head.ack, value: head.value, segment_len });
     }
 }
 
@@ -116,6 +119,8 @@ impl Session {
             && segment.payload - segment.tcp == self.head.payload - self.head.tcp
             && segment.end - segment.payload <= self.segment_len
             && segment.ack.wrapping_sub(self.ack) < 1 << 31
+            // (By an older timestamp than the first part has, all of it would be thrown away: RFC 7323 s5.3.)
+            && segment.value.wrapping_sub(self.value) < 1 << 31
             && segment.ip == self.head.ip
             && segment.tos_ttl == self.head.tos_ttl
     }
@@ -136,8 +141,9 @@ impl Segment {
             return None;
         }
         let (seq, ack) = (be32(frame, ip.l4 + 4)?, be32(frame, ip.l4 + 8)?);
+        let value = if payload == ip.l4 + 32 { be32(frame, ip.l4 + 24)? } else { 0 };
         let tos_ttl = (frame[ip.offset + 1], frame[ip.offset + 8]);
-        Some(Self { flow: flow_of(frame)?, tos_ttl, ip: ip.offset, tcp: ip.l4, payload, end: ip.end, seq, ack, flags })
+        Some(Self { flow: flow_of(frame)?, tos_ttl, ip: ip.offset, tcp: ip.l4, payload, end: ip.end, seq, ack, value, flags })
     }
 
     fn len(&self) -> u32 {

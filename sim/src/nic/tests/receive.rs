@@ -58,6 +58,10 @@ fn anything_unusual_ends_a_merger() {
     };
     let one = |seq, flags| segment(seq, flags, &[1; 1000]);
     assert_eq!(merged(&[one(0, ACK), one(2000, ACK), one(1000, ACK)]), [(1, 1000); 3], "a gap");
+    let mut older = one(1000, ACK);
+    older[58..62].copy_from_slice(&(u32::MAX - 5).to_be_bytes());
+    checksum::fill(&mut older);
+    assert_eq!(merged(&[one(0, ACK), older]), [(1, 1000); 2], "an older timestamp");
     assert_eq!(merged(&[one(0, ACK), one(1000, ACK | FIN)]), [(1, 1000); 2], "an end");
     assert_eq!(merged(&[one(0, ACK | PSH), one(1000, ACK)]), [(1, 1000); 2], "a push");
     assert_eq!(merged(&[one(0, ACK), segment(1000, ACK, &[]), one(1000, ACK)]), [(1, 1000), (1, 0), (1, 1000)], "an acknowledgment");
