@@ -1,7 +1,7 @@
 //! From the kernel to a ring: the connection of a socket of the kernel's is read in repair mode.
 //!
 //! Its frames are steered to the ring first ([`ringway_stack::ring::Ring::tcp_expect`], until [`ringway_stack::ring::Ring::tcp_is_expected`]); then [`settle`], then
-//! [`FromKernel::take`], then [`ringway_stack::ring::Ring::adopt_snapshot`] and [`ringway_stack::ring::Ring::tcp_retarget`], then the socket is closed.
+//! [`FromKernel::take`], then [`ringway_stack::ring::Ring::adopt_snapshot`] and [`ringway_stack::ring::Ring::tcp_retarget`], then [`FromKernel::release`], and the socket is closed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub fn settle() -> Result<(), LeaveError> {
     check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) }).map(drop).map_err(at("membarrier"))
 }
 
-/// A connection of the kernel's, read. Its socket is in repair mode: closing it is silent. Dropped, this leaves the socket so.
+/// A connection of the kernel's, read. Its socket is in repair mode: closing it is silent, once nobody else has it. Dropped, this leaves the socket so.
 #[derive(Debug)]
 #[must_use = "the socket stands still until it is closed or given back"]
 pub struct FromKernel<'fd> {
@@ -83,6 +83,15 @@ impl<'fd> FromKernel<'fd> {
     pub fn snapshot(&self, now: Instant, config: &Config) -> Result<Vec<u8>, LeaveError> {
         let snapshot = Snapshot::from_control_block(&self.block, now, config);
         Ok(snapshot.map_err(|_| LeaveError::Ring(ringway_stack::Error::Invalid))?.to_bytes())
+    }
+
+    /// The kernel forgets the connection, in silence: its addresses are free, whoever else has the socket. (Closing it would not do: a child that another thread
+    /// has just forked has it too, until it executes its program, and so long the connection could not be given to the kernel again.)
+    ///
+    /// # Errors
+    /// [`LeaveError::Step`]: the socket has the connection yet, in repair mode.
+    pub fn release(self) -> Result<(), LeaveError> {
+        self.socket.drop_connection().map_err(at("connect to nobody"))
     }
 
     /// The kernel goes on with it as if nothing had been. (Bytes that the socket only counted as sent wait for its retransmission timer.)

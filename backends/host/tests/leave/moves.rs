@@ -29,6 +29,25 @@ fn an_idle_connection_goes_there_and_back() {
     });
 }
 
+/// A child that was forked at the wrong moment has the kernel's socket yet when the connection comes again.
+#[test]
+fn a_socket_that_somebody_else_has_too_is_no_obstacle() {
+    in_worlds(|world| {
+        let mut pair = Pair::connect(world);
+        pair.move_to_kernel();
+        let Ours::Kernel(socket, _) = &pair.ours else { panic!("the kernel has it") };
+        let of_a_child = socket.try_clone().expect("another descriptor");
+        pair.talk();
+        pair.move_to_ring();
+        pair.talk();
+        pair.move_to_kernel();
+        pair.talk();
+        drop(of_a_child);
+        pair.talk();
+        pair.finish(&[US, PEER]);
+    });
+}
+
 #[test]
 fn one_without_options_does_so_too() {
     in_worlds(|world| {

@@ -312,7 +312,7 @@ impl<'w> Pair<'w> {
         let bytes = taken.snapshot(now, &Config::default()).expect("a connection");
         let id = world.ring.adopt_snapshot(now, (local, remote), World::hop(), &Config::default(), &bytes).expect("a place");
         world.ring.tcp_retarget(world.clock.now(), id, World::hop()).expect("it is there");
-        drop(taken);
+        taken.release().expect("the kernel forgets it");
         drop(stream);
         self.ours = Ours::Ring(id);
         self.moves += 1;
