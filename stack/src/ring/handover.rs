@@ -31,6 +31,8 @@ use crate::wire::tcp::SeqNumber;
 /// How long a ring remembers what it gave away: longer than frames wait in receive queues, and than a connection that is given away once
 /// more is without a rule.
 const REMEMBERED: Duration = Duration::from_secs(60);
+/// Within which time whoever takes a connection has it steered, most often: until then its frames may come to who gave it away.
+const STEERED_WITHIN: Duration = Duration::from_secs(5);
 /// Most connections remembered so.
 const REMEMBERED_MAX: usize = 4096;
 
@@ -143,6 +145,8 @@ pub(super) struct HandedOver {
 #[derive(Debug)]
 struct LastKnown {
     until: Instant,
+    /// Until when it may be alive, and its frames come here.
+    steered_by: Instant,
     /// The first number that it has not used.
     used: SeqNumber,
     /// What it expected next of its peer, and where that is, and was before.
@@ -192,12 +196,14 @@ impl HandoversUnderWay {
 }
 
 impl HandedOver {
-    /// Whether a SYN may be an old duplicate of one that opened a connection which was given away: a newcomer begins above
-    /// (RFC 9293 s3.10.7.4 asks the same of one that ends a TIME-WAIT).
-    pub(super) fn is_old(&self, local: SocketAddr, remote: SocketAddr, hop: NextHop, seq: SeqNumber) -> bool {
+    /// Whether a SYN may be none of a newcomer's. An old duplicate of one that opened a connection which was given away is none: a newcomer begins above
+    /// (RFC 9293 s3.10.7.4 asks the same of one that ends a TIME-WAIT). And as long as the connection may be on its way to another ring, no SYN ends it, whatever
+    /// its number (RFC 5961 s4.2): a second connection of the same addresses would have the first one's peer reset it. (Where the connection is, a SYN is
+    /// answered by a challenge. Here it is lost, as all is that comes for the connection, and a newcomer's comes again.)
+    pub(super) fn is_doubtful(&self, now: Instant, local: SocketAddr, remote: SocketAddr, hop: NextHop, seq: SeqNumber) -> bool {
         let was_there = |gone: &LastKnown| matches!(hop, NextHop::Mac(mac) if gone.former.contains(mac));
         let gone = || self.known.get(&(local, remote)).filter(|gone| gone.hop == hop || was_there(gone));
-        !self.known.is_empty() && gone().is_some_and(|gone| seq.le(gone.expected))
+        !self.known.is_empty() && gone().is_some_and(|gone| seq.le(gone.expected) || now < gone.steered_by)
     }
 
     /// Up to which number a connection of these addresses sent that was given away: bytes of it may still be under way.
@@ -238,7 +244,8 @@ impl HandedOver {
         if let NextHop::Mac(mac) = stream.hop {
             noted.add(mac, FORMER_MAX);
         }
-        let last = LastKnown { until, used, expected, hop: stream.hop, former, noted, noted_until: now + HANDOVER_WITHIN };
+        let (steered_by, noted_until) = (now + STEERED_WITHIN, now + HANDOVER_WITHIN);
+        let last = LastKnown { until, steered_by, used, expected, hop: stream.hop, former, noted, noted_until };
         self.known.insert(key, last);
         self.queue.push_back((until, key));
         self.expire(now);

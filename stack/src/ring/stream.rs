@@ -184,7 +184,8 @@ impl<Q: Queues> Ring<Q> {
         hop: NextHop,
     ) -> Option<()> {
         let key = FlowKey::new(Protocol::Tcp, local, remote);
-        if self.handed_over.is_old(local, remote, hop, header.seq) && !self.unanswered_syns.is_retransmission(now, key, header.seq) {
+        let is_doubtful = self.handed_over.is_doubtful(now, local, remote, hop, header.seq);
+        if is_doubtful && !self.unanswered_syns.is_retransmission(now, key, header.seq) {
             return None;
         }
         let (parent, mutation) = (self.slots.id_at(index), self.slots.mutation);

@@ -5,6 +5,7 @@ use crate::device::DeviceEvent;
 use crate::ring::tests::{A, B, Cable, Pair, Told, read, write};
 use crate::ring::{Readiness, RingConfig, SendFlags, Shutdown};
 use crate::tcp;
+use crate::wire::checksum::Checksum;
 
 /// B's connection, passed on to another ring on the same cable; B itself stays, and has no more frames.
 fn moved(pair: &mut Pair, server: FlowId) -> (Ring<Cable>, FlowId) {
@@ -345,6 +346,7 @@ fn stragglers_are_lost_in_silence_and_newcomers_are_not() {
     assert_eq!(read(&mut pair.b, pair.now, again, 64), Ok(b"too late".to_vec()), "a ring may take back what it gave");
     drop(pair.b.detach_stream(pair.now, again).unwrap());
     pair.a.close(pair.now, client, true);
+    pair.pass(STEERED_WITHIN);
     let next = pair.connect(5000);
     pair.settle();
     assert_eq!(pair.a.info(next).unwrap().state, Some(State::Established), "a new connection from those addresses is one");
@@ -371,6 +373,50 @@ fn an_old_syn_of_what_was_given_away_opens_nothing() {
     pair.b.queues().inward.lock().unwrap().push_back(again);
     pair.b.poll(pair.now);
     assert_eq!(pair.b.occupied(), 2, "somebody insists");
+}
+
+/// Gives a segment another number, and the checksum that goes with it.
+fn renumber(frame: &mut [u8], seq: SeqNumber) {
+    frame[38..42].copy_from_slice(&seq.0.to_be_bytes());
+    frame[50..52].fill(0);
+    let mut sum = Checksum::new();
+    sum.add(&frame[26..34]);
+    sum.add(&[0, 6, 0, u8::try_from(frame.len() - 34).unwrap()]);
+    sum.add(&frame[34..]);
+    let sum = sum.finish();
+    frame[50..52].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// As in 223544495/forge/6/handover+probes: an attacker's SYN came to the ring that had given the connection away, whose new rule did not steer yet.
+#[test]
+fn no_syn_ends_what_may_be_on_its_way_to_another_ring() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    let handover = pair.b.detach_stream(pair.now, server).unwrap();
+    // (What another ring hears meanwhile has this one know less and less of what the peer sends.)
+    write(&mut pair.a, pair.now, client, &[7; 3000]).unwrap();
+    pair.settle();
+    let (_, mut forged) = Pair::new().connect_seen(5000);
+    let expected = pair.b.handed_over.known.values().next().unwrap().expected;
+    for beyond in [1, 3001, 1 << 30] {
+        renumber(&mut forged, expected + beyond);
+        pair.b.queues().inward.lock().unwrap().push_back(forged.clone());
+        pair.settle();
+        assert_eq!(pair.b.occupied(), 1, "the listener alone is there: {beyond}");
+    }
+    assert_eq!(pair.a.info(client).unwrap().state, Some(State::Established), "and its peer was not reset");
+    let again = pair.b.adopt(pair.now, handover).unwrap();
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(read(&mut pair.b, pair.now, again, 4096), Ok(vec![7; 3000]));
+    // A newcomer asks again, after a second.
+    drop(pair.b.detach_stream(pair.now, again).unwrap());
+    pair.a.close(pair.now, client, true);
+    let next = pair.connect(5000);
+    pair.settle();
+    assert_eq!((pair.a.info(next).unwrap().state, pair.b.occupied()), (Some(State::SynSent), 1));
+    pair.pass(Duration::from_secs(2));
+    assert_eq!(pair.a.info(next).unwrap().state, Some(State::Established));
+    assert!(pair.b.tcp_accept(listener).is_ok());
 }
 
 #[test]
