@@ -145,7 +145,7 @@ pub(super) struct HandedOver {
 #[derive(Debug)]
 struct LastKnown {
     until: Instant,
-    /// Until when it may be alive, and its frames come here.
+    /// Until when it may be on its way to another ring, and its frames come here.
     steered_by: Instant,
     /// The first number that it has not used.
     used: SeqNumber,
@@ -237,6 +237,11 @@ impl HandedOver {
         }
     }
 
+    /// One that was given away goes to another ring. (What leaves for another carrier has no frames any more.)
+    fn goes_to_ring(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) {
+        self.known.entry((local, remote)).and_modify(|gone| gone.steered_by = now + STEERED_WITHIN);
+    }
+
     fn add<Q: Queues>(&mut self, now: Instant, stream: &Stream<Q>, former: FormerMacs) {
         let (until, key) = (now + REMEMBERED, (stream.local, stream.remote));
         let (used, expected) = (stream.connection.sent_up_to(), stream.connection.received_up_to());
@@ -244,7 +249,7 @@ impl HandedOver {
         if let NextHop::Mac(mac) = stream.hop {
             noted.add(mac, FORMER_MAX);
         }
-        let (steered_by, noted_until) = (now + STEERED_WITHIN, now + HANDOVER_WITHIN);
+        let (steered_by, noted_until) = (now, now + HANDOVER_WITHIN);
         let last = LastKnown { until, steered_by, used, expected, hop: stream.hop, former, noted, noted_until };
         self.known.insert(key, last);
         self.queue.push_back((until, key));
@@ -280,6 +285,7 @@ impl<Q: Queues> Ring<Q> {
         let rate = self.rates.of(id.index);
         let mut stream = self.remove_stream(now, id, rule.is_some())?;
         stream.rule = None;
+        self.handed_over.goes_to_ring(now, stream.local, stream.remote);
         Ok(Handover { stream, carried: Carried { device: self.queues.device().clone(), rule }, rate })
     }
 
