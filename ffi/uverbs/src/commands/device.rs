@@ -3,6 +3,7 @@
 use std::os::fd::IntoRawFd as _;
 
 use ringway_preload::Errno;
+use ringway_sim::connectx::rss::HashFields;
 use ringway_stack::roce::qp::RD_ATOMIC_MAX;
 use ringway_stack::roce::work::SGES_MAX;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -19,6 +20,19 @@ pub(super) const SEND_BLOCKS_MAX: u32 = 8192;
 pub(super) const RECEIVES_MAX: u32 = 1 << 15;
 /// Completions of a queue at most.
 pub(super) const COMPLETIONS_MAX: u32 = (1 << 22) - 1;
+/// Payload of a large send at most, bytes.
+pub(super) const TSO_MAX: u32 = 1 << 18;
+/// Entries of a table of receive queues, 2^this at most.
+pub(super) const TABLE_LOG_MAX: u32 = 9;
+/// In rdma/ib_verbs.h, `IB_DEVICE_RAW_IP_CSUM` and `IB_DEVICE_MANAGED_FLOW_STEERING`.
+const RAW_CHECKSUMS: u32 = 1 << 26;
+const FLOW_STEERING: u32 = 1 << 29;
+/// `IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING` and `_IP_CSUM`.
+const RAW_PACKET_CAPS: u32 = 1 << 0 | 1 << 2;
+/// `MLX5_IB_ALLOW_MPW` and `MLX5_IB_SUPPORT_EMPW`.
+const MULTI_PACKET: u32 = 1 << 1 | 1 << 2;
+/// The bit of raw packet queue pairs.
+const ON_RAW: u32 = 1 << super::raw::RAW_PACKET;
 /// Longest message, bytes: what `stack::roce` carries.
 const MESSAGE_MAX: u32 = 1 << 30;
 
@@ -81,7 +95,7 @@ fn attributes(len: usize) -> Output {
         .u32(44, PART)
         .u32(52, QPS_MAX as u32)
         .u32(56, SEND_BLOCKS_MAX) // max_qp_wr
-        .u32(60, 1 << 11 | 1 << 12) // sys_image_guid, rc_rnr_nak_gen
+        .u32(60, 1 << 11 | 1 << 12 | RAW_CHECKSUMS | FLOW_STEERING) // sys_image_guid, rc_rnr_nak_gen
         .u32(64, SGES_MAX as u32)
         .u32(68, SGES_MAX as u32)
         .u32(72, many) // max_cq
@@ -106,14 +120,30 @@ pub(super) fn query(_: &mut Request<'_>) -> Result<Reply, Errno> {
     Ok(Reply::of(attributes(176)))
 }
 
-/// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes is zero, since the model has none of it: {comp_mask 176,
-/// response_length 180, …}. The driver's part (`mlx5_ib_query_device_resp` {response_length 4, …}) as well.
+/// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes and is not named here is zero, since the model has none of it:
+/// {comp_mask 176, response_length 180, device_cap_flags_ex 224, rss_caps 232, max_wq_type_rq 248, raw_packet_caps 252}. The driver's part is
+/// `mlx5_ib_query_device_resp` {response_length 4, tso_caps 8, rss_caps 16, mlx5_ib_support_multi_pkt_send_wqes 56}.
 pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.core().u32(0) != 0 || request.core().u32(4) != 0 {
         return Err(Errno(libc::EINVAL));
     }
     let (len, driver) = (304, 112);
-    Ok(Reply { driver: Output::new(driver).u32(4, driver as u32), ..Reply::of(attributes(len).u32(180, len as u32)) })
+    let core = attributes(len)
+        .u32(180, len as u32)
+        .u64(224, u64::from(1u32 << 11 | 1 << 12 | RAW_CHECKSUMS | FLOW_STEERING))
+        .u32(232, ON_RAW)
+        .u32(236, 1 << 16) // tables
+        .u32(240, 1 << TABLE_LOG_MAX)
+        .u32(248, 1 << 15)
+        .u32(252, RAW_PACKET_CAPS);
+    let driver = Output::new(driver)
+        .u32(4, driver as u32)
+        .u32(8, TSO_MAX)
+        .u32(12, ON_RAW)
+        .u64(16, HashFields::all().bits())
+        .u8(24, super::hashes::TOEPLITZ)
+        .u32(56, MULTI_PACKET);
+    Ok(Reply { driver, ..Reply::of(core) })
 }
 
 /// `ib_uverbs_query_port_resp` of `ib_uverbs_query_port` {port_num 8}: an Ethernet port that is up, at 100 Gb/s.

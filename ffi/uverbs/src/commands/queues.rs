@@ -83,7 +83,11 @@ fn make_cq(request: &mut Request<'_>, user_handle: u64, cqe: u32, vector: u32, c
 pub(super) fn destroy_cq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let handle = request.core().u32(8);
     let cqn = request.context()?.cq(handle)?;
-    if request.engine.qps.values().any(|qp| qp.send.cqn == cqn || qp.recv_cqn == cqn) {
+    let engine = &request.engine;
+    if engine.qps.values().any(|qp| qp.send.cqn == cqn || qp.recv_cqn == cqn)
+        || engine.raws.values().any(|raw| raw.completes_to(cqn))
+        || engine.wqs.values().any(|wq| wq.config.cqn == cqn)
+    {
         return Err(Errno(libc::EBUSY));
     }
     let cq = request.engine.cqs.get(&cqn).copied().ok_or(Errno(libc::EINVAL))?;

@@ -19,6 +19,8 @@ use crate::sysfs;
 pub(crate) const INLINE_MAX: usize = 1024;
 /// Set in a completion where the first bytes received are a global routing header (mlx5dv.h, `flags_rqpn`).
 const GRH: u32 = 1 << 28;
+/// Ethernet's type of what goes over the wire.
+pub(super) const ETHERTYPE: [u8; 2] = [0x08, 0x00];
 
 /// The queue pair that a packet is for.
 pub(super) fn destination(packet: &[u8]) -> Option<u32> {

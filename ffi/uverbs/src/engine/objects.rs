@@ -17,6 +17,8 @@ pub(crate) struct Context {
     descriptors: u32,
     pub(crate) objects: BTreeMap<u32, Object>,
     next_handle: u32,
+    /// Receive queues that hashes choose from, by handle: numbers of them.
+    pub(crate) tables: BTreeMap<u32, Vec<u32>>,
     /// The device's end of the descriptor of asynchronous events.
     pub(crate) events: Option<OwnedFd>,
 }
@@ -30,7 +32,7 @@ pub(crate) enum Object {
     Mr { pd: u32, key: u32 },
     /// A completion queue: its number.
     Cq(u32),
-    /// A queue pair: its protection domain's handle, its number.
+    /// A queue pair, raw or not: its protection domain's handle, its number.
     Qp { pd: u32, qpn: u32 },
     /// A shared receive queue: its protection domain's handle, its number.
     Srq { pd: u32, srqn: u32 },
@@ -38,6 +40,12 @@ pub(crate) enum Object {
     Ah { pd: u32 },
     /// A register page.
     Uar,
+    /// A receive queue of its own: its protection domain's handle, its number.
+    Wq { pd: u32, number: u32 },
+    /// A table of such queues, which is in `Context::tables`.
+    Table,
+    /// A flow rule: its number.
+    Flow(u32),
 }
 
 /// A completion queue.
@@ -132,8 +140,8 @@ impl Context {
     /// Whether another object lives in the protection domain.
     pub(crate) fn uses_pd(&self, handle: u32) -> bool {
         self.objects.values().any(|object| match object {
-            Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } => *pd == handle,
-            Object::Pd(_) | Object::Cq(_) | Object::Uar => false,
+            Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } | Object::Wq { pd, .. } => *pd == handle,
+            Object::Pd(_) | Object::Cq(_) | Object::Uar | Object::Table | Object::Flow(_) => false,
         })
     }
 }
@@ -177,11 +185,15 @@ impl Engine {
         if context.descriptors == 0
             && let Some(context) = self.contexts.remove(&number)
         {
-            let objects = || context.objects.values().copied();
+            let mut objects: Vec<Object> = context.objects.values().copied().collect();
             // What uses others goes first.
-            let first = objects().filter(|object| matches!(object, Object::Qp { .. } | Object::Srq { .. }));
-            first.for_each(|object| self.end(object));
-            objects().filter(|object| !matches!(object, Object::Qp { .. } | Object::Srq { .. })).for_each(|object| self.end(object));
+            objects.sort_by_key(|object| match object {
+                Object::Flow(_) => 0,
+                Object::Qp { .. } => 1,
+                Object::Srq { .. } | Object::Wq { .. } => 2,
+                _ => 3,
+            });
+            objects.into_iter().for_each(|object| self.end(object));
         }
         self.contexts.is_empty()
     }
@@ -202,12 +214,21 @@ impl Engine {
                 let _ = self.hca.destroy_qp(qpn);
                 self.card.remove_pair(qpn);
                 self.qps.remove(&qpn);
+                self.raws.remove(&qpn);
+            }
+            Object::Wq { number, .. } => {
+                self.wqs.remove(&number);
+                self.card.remove_pair(number);
+            }
+            Object::Flow(number) => {
+                self.steering.remove(number);
+                self.tell_wants();
             }
             Object::Srq { srqn, .. } => {
                 self.srqs.remove(&srqn);
                 self.card.remove_shared(srqn);
             }
-            Object::Pd(_) | Object::Ah { .. } | Object::Uar => {}
+            Object::Pd(_) | Object::Ah { .. } | Object::Uar | Object::Table => {}
         }
     }
 
