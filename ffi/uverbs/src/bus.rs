@@ -34,13 +34,15 @@ pub(crate) enum Kind {
     Frame = 2,
     /// What a process wants of frames (`engine/segment.rs`).
     Wants = 3,
+    /// The port of whoever gets it goes down (0) or up (1): from outside, to see what a program does.
+    Port = 4,
 }
 
 impl Kind {
     /// What a datagram is, and the rest of it.
     pub(crate) fn split(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (first, rest) = datagram.split_first()?;
-        [Self::Packet, Self::Frame, Self::Wants].into_iter().find(|kind| *kind as u8 == *first).map(|kind| (kind, rest))
+        [Self::Packet, Self::Frame, Self::Wants, Self::Port].into_iter().find(|kind| *kind as u8 == *first).map(|kind| (kind, rest))
     }
 }
 

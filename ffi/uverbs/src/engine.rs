@@ -3,6 +3,7 @@
 //! entries of completion queues.
 
 mod channels;
+mod events;
 mod link;
 pub(crate) mod memory;
 mod objects;
@@ -27,6 +28,7 @@ use crate::bus::{Bus, Kind};
 use crate::log::say;
 use crate::paths::from_rustix;
 pub(crate) use channels::Channel;
+pub(crate) use events::Told;
 pub(crate) use link::{INLINE_MAX, path};
 use memory::{ProcessMemory, Registered};
 pub(crate) use objects::{Attributes, Context, Cq, Object, Qp, Srq};
@@ -65,6 +67,7 @@ pub(crate) struct Engine {
     pub(crate) steering: steering::Table,
     segment: Segment,
     last_raw: u32,
+    port_up: bool,
     /// Since when receivers have no room.
     paused: Option<Instant>,
     pub(crate) channels: BTreeMap<u32, Channel>,
@@ -100,6 +103,7 @@ impl Engine {
             segment: Segment::default(),
             last_raw: 0,
             paused: None,
+            port_up: true,
             channels: BTreeMap::new(),
             packet: vec![0; Hca::<Registered>::PACKET_MAX.max(raw::FRAME_MAX as usize) + 64],
         })
@@ -142,9 +146,11 @@ impl Engine {
             worked = true;
         }
         self.completions();
+        self.refused();
         worked |= self.transmit();
         worked |= self.arms();
         self.channels.values_mut().for_each(Channel::flush);
+        self.contexts.values_mut().filter_map(|context| context.events.as_mut()).for_each(Channel::flush);
         worked
     }
 
@@ -156,6 +162,8 @@ impl Engine {
             && let Some(len) = self.bus.receive(&mut packet)
         {
             match Kind::split(&packet[..len]) {
+                // What a port that is down would carry is lost.
+                Some((Kind::Packet | Kind::Frame, _)) if !self.port_up => {}
                 Some((Kind::Packet, packet)) => {
                     self.on_roce(packet);
                     self.before_packet(packet);
@@ -164,6 +172,7 @@ impl Engine {
                 }
                 Some((Kind::Frame, frame)) => self.on_frame(frame),
                 Some((Kind::Wants, message)) => self.segment.told(&mut self.bus, message),
+                Some((Kind::Port, state)) => self.set_port(state.first() == Some(&1)),
                 None => {}
             }
             taken += 1;
@@ -180,7 +189,7 @@ impl Engine {
         while sent < BATCH
             && let Some(len) = self.hca.poll_transmit(self.now(), &mut packet)
         {
-            if let Some(qpn) = link::destination(&packet[..len]) {
+            if let Some(qpn) = link::destination(&packet[..len]).filter(|_| self.port_up) {
                 self.bus.send((qpn >> 16) as u8, Kind::Packet, &packet[..len]);
                 self.on_roce(&packet[..len]);
             }
@@ -198,7 +207,10 @@ impl Engine {
                 Action::Request { qpn, control, body } => self.request(qpn, control, body),
                 Action::Event { cqn } => self.event(cqn),
                 Action::Broken { number, violation } => broken(number, violation),
-                Action::QueueFailed { number } => say(format_args!("queue {number:#x} has failed")),
+                Action::QueueFailed { number } => {
+                    say(format_args!("queue {number:#x} has failed"));
+                    self.queue_failed(number);
+                }
                 Action::Transmit(transmit) => self.send_frames(&transmit),
                 Action::Complete { .. } | Action::NoReceive { .. } | Action::Lost { .. } => {}
             }

@@ -3,13 +3,14 @@
 use ringway_preload::Errno;
 use ringway_sim::connectx::queues::QueueBuffer;
 use ringway_sim::connectx::rss::{HashFields, KEY_LEN};
+use ringway_stack::time::Instant;
 
 use super::device::{RECEIVES_MAX, TABLE_LOG_MAX};
 use super::queues::SGES_MAX;
 use super::{Reply, Request};
 use crate::abi::{Input, Output};
 use crate::engine::raw::{cyclic, state};
-use crate::engine::{Hash, Object, Raw, Wq};
+use crate::engine::{Hash, Object, Raw, Told, Wq};
 
 /// `IB_UVERBS_WQT_RQ`.
 const RECEIVE: u32 = 0;
@@ -38,7 +39,8 @@ pub(super) fn create_wq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let (pd, cqn) = (context.pd(pd_handle)?, context.cq(core.u32(20))?);
     let ring = QueueBuffer { addr: driver.u64(0), log_stride: shift as u8, log_entries: count.ilog2() as u8 };
     let config = cyclic(number, ring, driver.u64(8), pd, (driver.u32(24) & 0xff_ffff, cqn));
-    request.engine.wqs.insert(number, Wq { state: state::RESET, config });
+    let told = Told::new(request.context, core.u64(8));
+    request.engine.wqs.insert(number, Wq { state: state::RESET, config, told });
     request.engine.begin_wq(number);
     let handle = request.context()?.add(Object::Wq { pd: pd_handle, number });
     let core = Output::new(24).u32(4, 24).u32(8, handle).u32(12, max_wr).u32(16, max_sge).u32(20, number);
@@ -84,9 +86,11 @@ pub(super) fn destroy_wq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.context()?.tables.values().any(|table| table.contains(&number)) {
         return Err(Errno(libc::EBUSY));
     }
+    let told = request.engine.wqs.get(&number).map_or_else(Told::default, |wq| wq.told);
     let object = request.remove(handle, |object| matches!(object, Object::Wq { .. }))?;
+    let read = request.engine.events_read(told);
     request.engine.end(object);
-    Ok(Reply::of(Output::new(16).u32(4, 12)))
+    Ok(Reply::of(Output::new(16).u32(4, 12).u32(8, read)))
 }
 
 /// `ib_uverbs_ex_create_rwq_ind_table` {log_ind_tbl_size 4, wq_handles 8}; its answer has {response_length 4, ind_tbl_handle 8, ind_tbl_num 12}.
@@ -144,6 +148,9 @@ pub(super) fn make(request: &mut Request<'_>, strips: bool) -> Result<Reply, Err
         caps: [0; 5],
         signals_all: false,
         port: 0,
+        rate: 0,
+        next: Instant::from_nanos(0),
+        told: Told::new(request.context, core.u64(0)),
     };
     request.engine.raws.insert(number, raw);
     let made = request.context()?.add(Object::Qp { pd: pd_handle, qpn: number });

@@ -12,7 +12,7 @@ use super::device::{RECEIVES_MAX, SEND_BLOCKS_MAX};
 use super::queues::SGES_MAX;
 use super::{Reply, Request, hashes, raw, states};
 use crate::abi::Output;
-use crate::engine::{Attributes, INLINE_MAX, Object, Qp};
+use crate::engine::{Attributes, INLINE_MAX, Object, Qp, Told};
 
 /// `enum ib_uverbs_qp_type`.
 const RC: u8 = 2;
@@ -110,7 +110,9 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
     request.engine.card.add_pair(qpn, SendQueue::new(send), receiver.clone());
     let signals_all = core.u8(at + 44) != 0;
     let attributes = Attributes::default();
-    request.engine.qps.insert(qpn, Qp { transport, srq, recv_cqn, uidx, send, receiver, caps, signals_all, attributes });
+    let told = Told::new(request.context, core.u64(at));
+    let qp = Qp { transport, srq, recv_cqn, uidx, send, receiver, caps, signals_all, attributes, told, knows: false };
+    request.engine.qps.insert(qpn, qp);
     let handle = request.context()?.add(Object::Qp { pd: pd_handle, qpn });
     let core = caps.iter().zip(0..).fold(Output::new(len).u32(0, handle).u32(4, qpn), |out, (cap, i)| out.u32(8 + 4 * i, *cap));
     // `mlx5_ib_create_qp_resp`: all zero, for the library chose the register page.
@@ -201,7 +203,10 @@ pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.engine.steering.has(qpn) {
         return Err(Errno(libc::EBUSY));
     }
+    let engine = &request.engine;
+    let told = engine.qps.get(&qpn).map(|qp| qp.told).or_else(|| engine.raws.get(&qpn).map(|raw| raw.told)).unwrap_or_default();
     let object = request.remove(handle, |object| matches!(object, Object::Qp { .. }))?;
+    let read = request.engine.events_read(told);
     request.engine.end(object);
-    Ok(Reply::of(Output::new(4)))
+    Ok(Reply::of(Output::new(4).u32(0, read)))
 }

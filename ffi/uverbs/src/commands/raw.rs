@@ -4,13 +4,14 @@ use ringway_preload::Errno;
 use ringway_sim::connectx::constants::DS_MAX;
 use ringway_sim::connectx::queues::{QueueBuffer, SendConfig};
 use ringway_sim::connectx::wqe::{SendRules, Transport};
+use ringway_stack::time::Instant;
 
-use super::device::{RECEIVES_MAX, SEND_BLOCKS_MAX, TSO_MAX};
+use super::device::{RATE_MAX, RECEIVES_MAX, SEND_BLOCKS_MAX, TSO_MAX};
 use super::queues::SGES_MAX;
 use super::{Reply, Request};
 use crate::abi::{Input, Output};
 use crate::engine::raw::{FRAME_MAX, cyclic, state};
-use crate::engine::{INLINE_MAX, Object, Raw};
+use crate::engine::{INLINE_MAX, Object, Raw, Told};
 
 /// `enum ib_uverbs_qp_type`.
 pub(super) const RAW_PACKET: u8 = 8;
@@ -73,6 +74,9 @@ pub(super) fn make(request: &mut Request<'_>, at: usize, len: usize, create_flag
         caps,
         signals_all: core.u8(at + 44) != 0,
         port: 0,
+        rate: 0,
+        next: Instant::from_nanos(0),
+        told: Told::new(request.context, core.u64(at)),
     };
     request.engine.raws.insert(number, raw);
     request.engine.begin_raw(number);
@@ -83,9 +87,10 @@ pub(super) fn make(request: &mut Request<'_>, at: usize, len: usize, create_flag
     Ok(Reply { core, driver, made: Some(handle) })
 }
 
-/// Bits of `attr_mask` that a raw queue pair's transitions may have: the state, what it is thought to be, the port.
-const ALLOWED: u32 = 1 << 0 | 1 << 1 | PORT;
+/// Bits of `attr_mask` that a raw queue pair's transitions may have: the state, what it is thought to be, the port, the rate.
+const ALLOWED: u32 = 1 << 0 | 1 << 1 | PORT | RATE;
 const PORT: u32 = 1 << 5;
+const RATE: u32 = 1 << 25;
 
 /// `pairs::modify` for a raw queue pair. The transitions and what they take are those of the kernel's `ib_modify_qp_is_ok`; its queues are
 /// ready from INIT and from RTS on (drivers/infiniband/hw/mlx5/qp.c).
@@ -101,6 +106,14 @@ pub(super) fn modify(request: &mut Request<'_>, number: u32, core: Input<'_>) ->
     };
     if set & !ALLOWED != 0 || !is_transition || set & PORT != 0 && core.u8(104) != 1 || set & 2 != 0 && core.u8(97) != raw.state {
         return Err(bad);
+    }
+    // The rate is in the extended command alone, and of the last state.
+    let rate = core.u32(112);
+    if set & RATE != 0 && (to != state::RTS || rate > RATE_MAX) {
+        return Err(bad);
+    }
+    if set & RATE != 0 {
+        raw.rate = rate;
     }
     if set & PORT != 0 {
         raw.port = core.u8(104);

@@ -12,7 +12,7 @@ use ringway_stack::roce::packet::datagram::{Addresses, Datagram, Path};
 use ringway_stack::roce::qp::State;
 use ringway_stack::roce::work::{Completion, Data, Opcode, PostError, SGES_MAX, SendOp, SendWr, Sge, Status};
 
-use super::{Engine, broken};
+use super::{BATCH, Engine, broken};
 use crate::sysfs;
 
 /// Most bytes that a request has in line.
@@ -115,7 +115,7 @@ impl Engine {
             if matches!(self.hca.qp_state(qpn), None | Some(State::Reset | State::Init | State::Rtr)) {
                 continue;
             }
-            let actions = self.card.poll_send(&mut self.memory, qpn);
+            let actions = self.card.poll_send(&mut self.memory, qpn, BATCH);
             any |= !actions.is_empty();
             self.act(actions);
             self.completions();
@@ -203,6 +203,10 @@ impl Engine {
     /// Writes what the adapter has completed.
     pub(super) fn completions(&mut self) {
         while let Some(completion) = self.hca.poll_cq(self.hca_cq) {
+            let failed = !matches!(completion.status, Status::Success | Status::Flushed);
+            if let Some(qp) = self.qps.get_mut(&completion.qpn).filter(|_| failed) {
+                qp.knows = true;
+            }
             let actions = match completion.opcode {
                 Opcode::Receive | Opcode::ReceiveWithImmediate => self.received(&completion),
                 _ => {

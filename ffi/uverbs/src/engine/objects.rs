@@ -1,13 +1,12 @@
 //! What programs made: contexts with their objects, and what the card's queues belong to.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
 use ringway_preload::Errno;
 use ringway_sim::connectx::queues::{Receiver, SendConfig};
 use ringway_stack::roce::qp::Transport;
 
-use super::Engine;
+use super::{Channel, Engine, Told};
 use crate::descriptors::Kind;
 
 /// What an open device is to a program.
@@ -20,7 +19,7 @@ pub(crate) struct Context {
     /// Receive queues that hashes choose from, by handle: numbers of them.
     pub(crate) tables: BTreeMap<u32, Vec<u32>>,
     /// The device's end of the descriptor of asynchronous events.
-    pub(crate) events: Option<OwnedFd>,
+    pub(crate) events: Option<Channel>,
 }
 
 /// An object, by its handle.
@@ -57,6 +56,7 @@ pub(crate) struct Cq {
     pub(crate) user_handle: u64,
     /// Events that were told.
     pub(crate) events: u32,
+    pub(crate) told: Told,
 }
 
 /// A shared receive queue's geometry, as the program gets it.
@@ -64,6 +64,7 @@ pub(crate) struct Cq {
 pub(crate) struct Srq {
     pub(crate) max_wr: u32,
     pub(crate) max_sge: u32,
+    pub(crate) told: Told,
 }
 
 /// A queue pair.
@@ -81,6 +82,9 @@ pub(crate) struct Qp {
     pub(crate) caps: [u32; 5],
     pub(crate) signals_all: bool,
     pub(crate) attributes: Attributes,
+    pub(crate) told: Told,
+    /// A completion said that it failed, or the program made it: no event tells of its error.
+    pub(crate) knows: bool,
 }
 
 /// The attributes that a program set last (rdma/ib_user_verbs.h, `ib_uverbs_qp_dest` and `ib_uverbs_modify_qp`).

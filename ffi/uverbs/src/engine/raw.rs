@@ -9,9 +9,10 @@ use ringway_sim::connectx::packet::Headers;
 use ringway_sim::connectx::queues::{QueueBuffer, ReceiveConfig, ReceiveLayout, ReceiveQueue, Receiver, SendConfig, SendQueue, Transmit};
 use ringway_sim::connectx::rss::{self, HashFields, KEY_LEN};
 use ringway_sim::connectx::steering::Delivery;
+use ringway_stack::time::Instant;
 use core::time::Duration;
 
-use super::{Engine, link};
+use super::{BATCH, Engine, Told, link};
 use crate::sysfs;
 
 /// Longest frame: an MTU of 9000, the Ethernet header and a tag.
@@ -51,6 +52,11 @@ pub(crate) struct Raw {
     pub(crate) caps: [u32; 5],
     pub(crate) signals_all: bool,
     pub(crate) port: u8,
+    /// Kilobits a second; zero is as fast as it goes.
+    pub(crate) rate: u32,
+    /// When the next entry may be taken, by the rate.
+    pub(crate) next: Instant,
+    pub(crate) told: Told,
 }
 
 /// Which of several receive queues a frame is for.
@@ -69,6 +75,7 @@ pub(crate) struct Hash {
 pub(crate) struct Wq {
     pub(crate) state: u8,
     pub(crate) config: ReceiveConfig,
+    pub(crate) told: Told,
 }
 
 impl Raw {
@@ -123,11 +130,14 @@ impl Engine {
         if self.is_paused() {
             return true;
         }
-        let ready = |raw: &super::Raw| raw.queues.is_some() && matches!(raw.state, state::RTS | state::ERR);
-        let numbers: Vec<u32> = self.raws.iter().filter(|(_, raw)| ready(raw)).map(|(number, _)| *number).collect();
+        let now = self.now();
+        let ready = |raw: &Raw| raw.queues.is_some() && matches!(raw.state, state::RTS | state::ERR) && raw.next <= now;
+        let ready = self.raws.iter().filter(|(_, raw)| ready(raw));
+        // With a rate, each entry is waited for.
+        let numbers: Vec<(u32, usize)> = ready.map(|(number, raw)| (*number, if raw.rate == 0 { BATCH } else { 1 })).collect();
         let mut any = false;
-        for number in numbers {
-            let actions = self.card.poll_send(&mut self.memory, number);
+        for (number, entries_max) in numbers {
+            let actions = self.card.poll_send(&mut self.memory, number, entries_max);
             any |= !actions.is_empty();
             self.act(actions);
         }
@@ -145,12 +155,19 @@ impl Engine {
         now < since + PAUSE_MAX
     }
 
-    /// Sends the frames of an entry.
+    /// Sends the frames of an entry. A port that is down loses them.
     pub(super) fn send_frames(&mut self, transmit: &Transmit) {
-        let Some(context) = self.raws.get(&transmit.qpn).map(|raw| raw.context) else { return };
-        for frame in offload::frames(transmit) {
+        let now = self.now();
+        let frames = offload::frames(transmit);
+        let Some(raw) = self.raws.get_mut(&transmit.qpn) else { return };
+        let context = raw.context;
+        if raw.rate != 0 {
+            let bits: u64 = frames.iter().map(|frame| 8 * frame.len() as u64).sum();
+            raw.next = now.max(raw.next) + Duration::from_nanos(bits * 1_000_000 / u64::from(raw.rate));
+        }
+        for frame in frames {
+            let Some(headers) = Headers::parse(&frame).filter(|_| self.port_up) else { continue };
             self.segment.send(&mut self.bus, &frame);
-            let Some(headers) = Headers::parse(&frame) else { continue };
             self.sniff(&frame, &headers);
             self.steer(&frame, &headers, Some(context));
         }

@@ -104,8 +104,8 @@ impl Card {
     }
 
     /// Takes what doorbell records say was posted to the send queue of `qpn`: see [`SendQueue::poll`].
-    pub fn poll_send<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32) -> Vec<Action> {
-        let actions = self.sender(qpn).map(|(send, keys)| send.poll(memory, keys)).unwrap_or_default();
+    pub fn poll_send<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32, entries_max: usize) -> Vec<Action> {
+        let actions = self.sender(qpn).map(|(send, keys)| send.poll(memory, keys, entries_max)).unwrap_or_default();
         self.complete(memory, actions)
     }
 

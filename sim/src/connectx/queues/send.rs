@@ -90,6 +90,16 @@ impl SendQueue {
     ///
     /// Takes what the doorbell record says is posted: at most as many entries as there are blocks.
     pub fn ring<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, index: u16, blueflame: &[u8]) -> Vec<Action> {
+        self.take_posted(memory, keys, (index, blueflame), usize::MAX)
+    }
+
+    fn take_posted<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        keys: &KeyTable,
+        (index, blueflame): (u16, &[u8]),
+        entries_max: usize,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
         let posted = match self.unrung(memory) {
             Ok(posted) => posted,
@@ -112,7 +122,10 @@ impl SendQueue {
             self.consumer = self.consumer.wrapping_add(posted);
         } else {
             let end = self.consumer.wrapping_add(posted);
-            while self.consumer != end {
+            for _ in 0..entries_max {
+                if self.consumer == end {
+                    break;
+                }
                 if let Err(violation) = self.take(memory, keys, (index, blueflame), end, &mut actions) {
                     self.break_down(violation, &mut actions);
                     break;
@@ -129,17 +142,17 @@ impl SendQueue {
         for taken in &mut self.taken {
             taken.outcome = Some(flushed());
         }
-        self.poll(memory, keys)
+        self.poll(memory, keys, usize::MAX)
     }
 
     /// Takes what the doorbell record says is posted, as if the doorbell for it had come: for a card that looks at records because it cannot
-    /// see its registers. Nothing where nothing is posted.
-    pub fn poll<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable) -> Vec<Action> {
+    /// see its registers. Nothing where nothing is posted; and at most so many entries, the rest with the next look.
+    pub fn poll<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, entries_max: usize) -> Vec<Action> {
         match self.unrung(memory) {
             Ok(0) => Vec::new(),
             // A queue that the card cannot reach has said so once.
             Err(_) if self.failed => Vec::new(),
-            _ => self.ring(memory, keys, self.consumer, &[]),
+            _ => self.take_posted(memory, keys, (self.consumer, &[]), entries_max),
         }
     }
 
