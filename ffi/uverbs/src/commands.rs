@@ -140,6 +140,7 @@ pub(crate) fn call(context: u32, at: u64) -> Result<(), Errno> {
         say(format_args!("a context of the parent process is used"));
         return Err(Errno(libc::EIO));
     };
+    engine.catch_up();
     match (call.object, call.method) {
         (id::DEVICE, id::INVOKE_WRITE) => write(engine, context, &memory, &call),
         (id::UAR, id::UAR_ALLOC) => memory::alloc_uar(engine, context, &memory, &call),

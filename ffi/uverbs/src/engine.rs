@@ -154,6 +154,16 @@ impl Engine {
         worked
     }
 
+    /// Does what was posted before a command. (A card has begun with it when its doorbell was rung, and a program that destroys a queue right
+    /// after its last send relies on that.)
+    pub(crate) fn catch_up(&mut self) {
+        for _ in 0..BATCH {
+            if !self.has_queues() || !self.turn() {
+                break;
+            }
+        }
+    }
+
     /// Takes packets off the bus.
     fn packets(&mut self) -> bool {
         let mut packet = std::mem::take(&mut self.packet);
