@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                       \
@@ -404,6 +405,83 @@ static void tags(struct ibv_qp *tx)
     puts("tags");
 }
 
+/* Tags are taken off where it was asked for, and are in the completion. */
+static void stripped_tags(struct ibv_qp *tx)
+{
+    struct ibv_cq_init_attr_ex of = { .cqe = 16, .wc_flags = IBV_WC_EX_WITH_CVLAN | IBV_WC_EX_WITH_BYTE_LEN };
+    struct ibv_cq_ex *cq = ibv_create_cq_ex(receiver.context, &of);
+    struct ibv_qp_init_attr_ex init = {
+        .send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = ibv_cq_ex_to_cq(cq), .qp_type = IBV_QPT_RAW_PACKET, .pd = receiver.pd,
+        .cap = { .max_recv_wr = 4, .max_recv_sge = 1 }, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS,
+        .create_flags = IBV_QP_CREATE_CVLAN_STRIPPING,
+    };
+    struct ibv_qp *rx = cq ? ibv_create_qp_ex(receiver.context, &init) : NULL;
+    CHECK(rx);
+    to_rts(rx);
+    post_receives(rx, 2, SLOT);
+    struct ibv_flow *mine = to_mac(rx, A, 0);
+    uint32_t len = packet(A, 0, 0, 5, 100);
+    memmove(sender.buffer + 16, sender.buffer + 12, len - 12);
+    memcpy(sender.buffer + 12, "\x81\x00\x60\x09", 4);
+    transmit(tx, len + 4, 0);
+    struct ibv_poll_cq_attr none = { 0 };
+    int turns = 0, empty;
+    while ((empty = ibv_start_poll(cq, &none)) == ENOENT && turns++ < 50000)
+        usleep(100);
+    CHECK(!empty && !cq->status && ibv_wc_read_cvlan(cq) == 0x6009 && ibv_wc_read_byte_len(cq) == len);
+    ibv_end_poll(cq);
+    CHECK(!memcmp(receiver.buffer, sender.buffer, 12) && !memcmp(receiver.buffer + 12, sender.buffer + 16, len - 12));
+    CHECK(!ibv_destroy_flow(mine) && !ibv_destroy_qp(rx) && !ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+    puts("tags taken off");
+}
+
+/* A context's own frames come back where that was asked for. */
+static void loopback(void)
+{
+    struct ibv_qp_init_attr_ex init = {
+        .send_cq = receiver.cq, .recv_cq = receiver.cq, .qp_type = IBV_QPT_RAW_PACKET, .pd = receiver.pd,
+        .cap = { 4, 4, 1, 1, 0 }, .comp_mask = IBV_QP_INIT_ATTR_PD,
+    };
+    struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS, .create_flags = MLX5DV_QP_CREATE_TIR_ALLOW_SELF_LOOPBACK_UC };
+    struct ibv_qp *both = mlx5dv_create_qp(receiver.context, &init, &dv);
+    CHECK(both);
+    to_rts(both);
+    post_receives(both, 2, SLOT);
+    struct ibv_flow *one = to_mac(both, A, 0), *group = to_mac(both, GROUP, 0);
+    for (int turn = 0; turn < 2; turn++) {
+        uint32_t len = packet(turn ? GROUP : A, 0, 0, 5, 100);
+        memcpy(receiver.buffer + 2 * SLOT, sender.buffer, len);
+        struct ibv_sge sge = { (uintptr_t)receiver.buffer + 2 * SLOT, len, receiver.mr->lkey };
+        struct ibv_send_wr *bad, wr = { .wr_id = 5, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+        CHECK(!ibv_post_send(both, &wr, &bad));
+        CHECK(turn ? nothing(receiver.cq) : next(receiver.cq).byte_len == len);
+    }
+    CHECK(!ibv_destroy_flow(one) && !ibv_destroy_flow(group) && !ibv_destroy_qp(both));
+    puts("loopback");
+}
+
+static void rates(void)
+{
+    struct ibv_qp *tx = make(&sender, sender.cq, 0);
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .rate_limit = 8000 };
+    CHECK(!ibv_modify_qp(tx, &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT));
+    /* Twenty frames of 1000 bytes, at a megabyte a second. */
+    struct ibv_sge sge = { (uintptr_t)sender.buffer, 1000, sender.mr->lkey };
+    struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+    struct timespec begin, end;
+    packet(A, 0, 0, 5, 958);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < 20; i++)
+        CHECK(!ibv_post_send(tx, &wr, &bad));
+    for (int i = 0; i < 20; i++)
+        CHECK(!next(sender.cq).status);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    CHECK((end.tv_sec - begin.tv_sec) * 1000000000L + end.tv_nsec - begin.tv_nsec >= 19000000L);
+    attr.rate_limit = 100000001;
+    CHECK(ibv_modify_qp(tx, &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT) == EINVAL && !ibv_destroy_qp(tx));
+    puts("rates");
+}
+
 static void large_sends(void)
 {
     struct ibv_qp *tx = make(&sender, sender.cq, 64), *rx = make(&receiver, receiver.cq, 0);
@@ -614,8 +692,11 @@ int main(void)
     CHECK(!ibv_destroy_qp(rx));
     rules(tx);
     tags(tx);
+    stripped_tags(tx);
     hashes(tx);
     CHECK(!ibv_destroy_qp(tx));
+    loopback();
+    rates();
     large_sends();
     failures();
     events();
