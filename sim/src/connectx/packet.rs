@@ -100,7 +100,19 @@ fn ipv6(frame: &[u8], at: usize) -> Option<Ip> {
     let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
     let address = |from: usize| core::array::from_fn(|i| header[from + i]);
     let (tos, flow_label) = ((first >> 20) as u8, first & 0xf_ffff);
-    Some(Ip { v6: true, src: address(8), dst: address(24), protocol: header[6], tos, flow_label, at, l4, end, fragment: false, ports: None })
+    Some(Ip {
+        v6: true,
+        src: address(8),
+        dst: address(24),
+        protocol: header[6],
+        tos,
+        flow_label,
+        at,
+        l4,
+        end,
+        fragment: false,
+        ports: None,
+    })
 }
 
 fn ports(frame: &[u8], ip: &Ip) -> Option<(u16, u16)> {

@@ -144,7 +144,9 @@ impl Context {
     /// Whether another object lives in the protection domain.
     pub(crate) fn uses_pd(&self, handle: u32) -> bool {
         self.objects.values().any(|object| match object {
-            Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } | Object::Wq { pd, .. } => *pd == handle,
+            Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } | Object::Wq { pd, .. } => {
+                *pd == handle
+            }
             Object::Pd(_) | Object::Cq(_) | Object::Uar | Object::Table | Object::Flow(_) => false,
         })
     }

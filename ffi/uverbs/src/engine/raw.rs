@@ -3,6 +3,7 @@
 //! A frame that is sent goes onto the wire, and is offered to the flow rules of this process as well, as a card with its local loopback on
 //! does. What a context sent itself its own queue pairs get only if they were made so (mlx5dv_create_qp(3), `TIR_ALLOW_SELF_LOOPBACK`).
 
+use core::time::Duration;
 use ringway_sim::connectx::cqe::Received;
 use ringway_sim::connectx::offload;
 use ringway_sim::connectx::packet::Headers;
@@ -10,7 +11,6 @@ use ringway_sim::connectx::queues::{QueueBuffer, ReceiveConfig, ReceiveLayout, R
 use ringway_sim::connectx::rss::{self, HashFields, KEY_LEN};
 use ringway_sim::connectx::steering::Delivery;
 use ringway_stack::time::Instant;
-use core::time::Duration;
 
 use super::{BATCH, Engine, Told, link};
 use crate::sysfs;
