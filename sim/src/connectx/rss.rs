@@ -36,7 +36,8 @@ impl HashFields {
         let v6 = self.intersects(Self::SRC_IPV6 | Self::DST_IPV6);
         let tcp = self.intersects(Self::SRC_PORT_TCP | Self::DST_PORT_TCP);
         let udp = self.intersects(Self::SRC_PORT_UDP | Self::DST_PORT_UDP);
-        !(v4 && v6) && !(tcp && udp) && (v4 || v6 || !(tcp || udp))
+        let (one_version, one_transport) = (!(v4 && v6), !(tcp && udp));
+        one_version && one_transport && (v4 || v6 || !tcp && !udp)
     }
 }
 

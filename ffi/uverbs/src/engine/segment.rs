@@ -56,7 +56,7 @@ impl Segment {
     /// Somebody told what he wants.
     pub(crate) fn told(&mut self, bus: &mut Bus, message: &[u8]) {
         let [slot, asks, all, addresses @ ..] = message else { return };
-        if *slot == bus.slot() || *slot >= SLOTS {
+        if *slot == bus.slot() || *slot == SLOTS {
             return;
         }
         let (addresses, _) = addresses.as_chunks::<12>();
