@@ -9,6 +9,8 @@ use core::mem::MaybeUninit;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ringway_preload::Errno;
 use rustix::io::Errno as Error;
@@ -22,6 +24,8 @@ use crate::paths::from_rustix;
 
 /// Processes on a bus at most.
 pub(crate) const SLOTS: u8 = 255;
+/// How long what waits is sent before this end is gone.
+const DRAIN_MAX: Duration = Duration::from_millis(200);
 /// Packets that wait for room at their receivers: more are lost, as on a wire.
 const WAITING_MAX: usize = 4096;
 
@@ -125,6 +129,15 @@ impl Bus {
             }
         }
         self.waiting = still;
+    }
+
+    /// Sends what waited, and waits for room for it; not for long, since who has none may never have.
+    pub(crate) fn drain(&mut self) {
+        let begin = Instant::now();
+        while self.waiting() > 0 && begin.elapsed() < DRAIN_MAX {
+            self.flush();
+            thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// How many packets wait.

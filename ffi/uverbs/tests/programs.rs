@@ -176,18 +176,23 @@ fn perftest_s_latencies() {
 /// Ethernet's addresses of perftest's server and client, which tell each other nothing.
 const MACS: [&str; 2] = ["02:00:00:00:00:0a", "02:00:00:00:00:0b"];
 
-/// What server and client of a program on Ethernet say, both of which end well. The server is there when it has a place on the bus, and
-/// what it wants is known by then or not: until it is, it gets everything.
+/// What server and client of a program on Ethernet say, both of which end well. The server has its flow rule when it prints the head of its
+/// table, and its receives right after that.
 fn on_ethernet(name: &str, program: &str, options: &[&str]) -> [String; 2] {
     let bus = bus(name);
     let arguments = |role, own: usize| [&["-d", "mlx5_0", role, "-B", MACS[own], "-E", MACS[1 - own], "-F"], options].concat();
-    let server = start(&bus, program, &arguments("--server", 0));
-    wait_for("the server has its flow rule", || on_bus(&bus) == 1);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&bus);
+    let mut server = on_device(&bus, "stdbuf", &[&["-o0", program], &arguments("--server", 0)[..]].concat());
+    let server = server.stdout(fs::File::create(&path).expect("a file")).spawn().expect("it starts");
+    let printed = || fs::read_to_string(&path).unwrap_or_default();
+    wait_for("the server has its flow rule", || printed().contains("#bytes"));
     thread::sleep(Duration::from_millis(300));
     let client = run(&bus, program, &arguments("--client", 1));
     let server = server.wait_with_output().expect("its output");
-    assert!(server.status.success(), "{program} {options:?}, the server: {}", said(&server));
-    [said(&server), client]
+    assert!(server.status.success(), "{program} {options:?}, the server: {}{}", printed(), said(&server));
+    let told = [printed(), client];
+    fs::remove_file(&path).expect("it is there");
+    told
 }
 
 /// Perftest's line of figures that begins with `size`: the rest of it.

@@ -187,6 +187,9 @@ impl Engine {
     /// One descriptor less of a context, which ends with the last. Whether no context is left.
     pub(crate) fn close(&mut self, number: u32) -> bool {
         self.catch_up();
+        if self.contexts.get(&number).is_some_and(|context| context.descriptors == 1) {
+            self.bus.drain();
+        }
         let Some(context) = self.contexts.get_mut(&number) else { return self.contexts.is_empty() };
         context.descriptors -= 1;
         if context.descriptors == 0
