@@ -1,4 +1,4 @@
-//! `ringway run`: becomes the program, with `libvma.so` preloaded.
+//! `ringway run`: becomes the program, with `libvma.so` preloaded, or `libringway_connectx.so`.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,8 @@ use std::process::Command;
 use anyhow::{Result, bail, ensure};
 use ringway_params::Id;
 
-use crate::{binary, library};
+use crate::binary;
+use crate::library::{self, Library};
 
 /// How to run which program.
 #[derive(clap::Args)]
@@ -19,6 +20,9 @@ pub(crate) struct Options {
     /// The devices to use: auto, shm, shm,xdp:INTERFACE (or several interfaces), or off. Without this, what RINGWAY_DEVICE says, or auto.
     #[arg(long, value_parser = device)]
     device: Option<String>,
+    /// In place of libvma.so: libringway_connectx.so, by which programs of verbs find a ConnectX in software.
+    #[arg(long, conflicts_with = "device")]
+    software_connectx: bool,
     /// The program and its arguments. Options of `ringway run` come before it.
     #[arg(trailing_var_arg = true, required = true)]
     pub(crate) program: Vec<OsString>,
@@ -57,7 +61,7 @@ impl std::error::Error for NotExecuted {}
 /// # Errors
 /// No library; or [`NotExecuted`].
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let library = library::find()?;
+    let library = library::find_one(if options.software_connectx { Library::Connectx } else { Library::Vma })?;
     let splits = |b: &u8| b.is_ascii_whitespace() || *b == b':';
     ensure!(
         !library.as_os_str().as_bytes().iter().any(splits),
@@ -65,7 +69,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         library.display()
     );
     if let Some(obstacle) = binary::obstacle(&options.program[0]) {
-        eprintln!("ringway: it will run on the kernel: {obstacle}");
+        let without = if options.software_connectx { "find no software ConnectX" } else { "run on the kernel" };
+        eprintln!("ringway: it will {without}: {obstacle}");
     }
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]).env("LD_PRELOAD", preload(library.as_os_str(), env::var_os("LD_PRELOAD")));

@@ -51,3 +51,22 @@ fn what_cannot_be_executed_ends_as_in_a_shell() {
     let output = run(&folder, None, &["--devic", "shm", "true"]);
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn a_software_connectx_is_preloaded_in_place_of_the_library() {
+    let folder = folder("run-connectx");
+    let library = folder.join("libringway_connectx.so");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(["run", "--software-connectx"]).args(words).env("RINGWAY_CONNECTX_LIBRARY", &library).env_remove("LD_PRELOAD");
+        command.output().expect("ringway")
+    };
+    let missing = run(&["true"]);
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(!missing.status.success() && said.contains("RINGWAY_CONNECTX_LIBRARY may name it"), "{said}");
+    fs::write(&library, "").expect("a file");
+    let told = String::from_utf8(run(&["sh", "-c", "echo $LD_PRELOAD"]).stdout).expect("text");
+    assert_eq!(told.trim_end(), library.canonicalize().expect("it is there").to_string_lossy());
+    fs::remove_file(&library).expect("it is there");
+    assert_eq!(run(&["--device", "shm", "true"]).status.code(), Some(2), "libvma.so alone has devices");
+}

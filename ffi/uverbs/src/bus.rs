@@ -1,18 +1,22 @@
-//! The wire: IP packets between processes of one user on this machine, as datagrams of Unix sockets.
+//! The wire: RoCE's packets and Ethernet frames between processes of one user on this machine, as datagrams of Unix sockets. A byte before
+//! each says which it is.
 //!
 //! Each process has a slot, which is the name of its socket and the top of its queue pairs' numbers: so a packet's destination says whose it
-//! is. Names are abstract, so that a slot is free when its process has died, however that came. Who sent a datagram the kernel says
+//! is. (Whose frames are, `engine/segment.rs` knows.) Names are abstract, so that a slot is free when its process has died, however that came. Who sent a datagram the kernel says
 //! (SCM_CREDENTIALS); another user's is dropped.
 
 use core::mem::MaybeUninit;
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ringway_preload::Errno;
 use rustix::io::Errno as Error;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sockopt,
 };
 use rustix::process::getuid;
 
@@ -20,8 +24,31 @@ use crate::paths::from_rustix;
 
 /// Processes on a bus at most.
 pub(crate) const SLOTS: u8 = 255;
+/// How long what waits is sent before this end is gone.
+const DRAIN_MAX: Duration = Duration::from_millis(200);
 /// Packets that wait for room at their receivers: more are lost, as on a wire.
 const WAITING_MAX: usize = 4096;
+
+/// What a datagram is: its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A packet of RoCE, from its IP header on.
+    Packet = 1,
+    /// An Ethernet frame.
+    Frame = 2,
+    /// What a process wants of frames (`engine/segment.rs`).
+    Wants = 3,
+    /// The port of whoever gets it goes down (0) or up (1): from outside, to see what a program does.
+    Port = 4,
+}
+
+impl Kind {
+    /// What a datagram is, and the rest of it.
+    pub(crate) fn split(datagram: &[u8]) -> Option<(Self, &[u8])> {
+        let (first, rest) = datagram.split_first()?;
+        [Self::Packet, Self::Frame, Self::Wants, Self::Port].into_iter().find(|kind| *kind as u8 == *first).map(|kind| (kind, rest))
+    }
+}
 
 /// A process's end.
 #[derive(Debug)]
@@ -30,6 +57,17 @@ pub(crate) struct Bus {
     slot: u8,
     name: String,
     waiting: VecDeque<(u8, Vec<u8>)>,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// Sent, or lost.
+    Gone,
+    /// There is no room for it.
+    Full,
+    /// There is no such socket.
+    Nobody,
 }
 
 impl Bus {
@@ -70,20 +108,22 @@ impl Bus {
         &self.socket
     }
 
-    /// Sends a packet to a slot. Where nobody is, it is lost.
-    pub(crate) fn send(&mut self, slot: u8, packet: &[u8]) {
+    /// Sends to a slot. Where nobody is, it is lost, and the answer is no.
+    pub(crate) fn send(&mut self, slot: u8, kind: Kind, bytes: &[u8]) -> bool {
         // What waits for the same slot goes first.
         let waits = self.waiting.iter().any(|(to, _)| *to == slot);
-        if (waits || !self.try_send(slot, packet)) && self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back((slot, packet.to_vec()));
+        let sent = if waits { Sent::Full } else { self.try_send(slot, &[&[kind as u8], bytes]) };
+        if sent == Sent::Full && self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back((slot, [&[kind as u8], bytes].concat()));
         }
+        sent != Sent::Nobody
     }
 
     /// Sends what waited, as far as there is room now.
     pub(crate) fn flush(&mut self) {
         let (mut full, mut still) = ([false; 256], VecDeque::new());
         for (slot, packet) in std::mem::take(&mut self.waiting) {
-            if full[usize::from(slot)] || !self.try_send(slot, &packet) {
+            if full[usize::from(slot)] || self.try_send(slot, &[&packet]) == Sent::Full {
                 full[usize::from(slot)] = true;
                 still.push_back((slot, packet));
             }
@@ -91,19 +131,32 @@ impl Bus {
         self.waiting = still;
     }
 
+    /// Sends what waited, and waits for room for it; not for long, since who has none may never have.
+    pub(crate) fn drain(&mut self) {
+        let begin = Instant::now();
+        while self.waiting() > 0 && begin.elapsed() < DRAIN_MAX {
+            self.flush();
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+
     /// How many packets wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether the packet is gone: sent, or lost.
-    fn try_send(&self, slot: u8, packet: &[u8]) -> bool {
-        let Ok(address) = self.address(slot) else { return true };
-        let sent = rustix::net::sendto(&self.socket, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &address);
-        !matches!(sent, Err(Error::AGAIN | Error::NOBUFS | Error::INTR))
+    fn try_send(&self, slot: u8, parts: &[&[u8]]) -> Sent {
+        let Ok(address) = self.address(slot) else { return Sent::Nobody };
+        let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let (mut control, flags) = (SendAncillaryBuffer::default(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        match rustix::net::sendmsg_addr(&self.socket, &address, &parts, &mut control, flags) {
+            Err(Error::AGAIN | Error::NOBUFS | Error::INTR) => Sent::Full,
+            Err(Error::CONNREFUSED) => Sent::Nobody,
+            _ => Sent::Gone,
+        }
     }
 
-    /// The next packet; `None` if there is none. An empty one is another user's.
+    /// The next datagram; `None` if there is none. An empty one is another user's.
     pub(crate) fn receive(&self, out: &mut [u8]) -> Option<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -124,18 +177,19 @@ mod tests {
         assert_eq!((a.slot(), b.slot()), (0, 1));
         let mut out = [0; 64];
         assert_eq!(b.receive(&mut out), None);
-        a.send(7, b"to nobody");
+        assert!(!a.send(7, Kind::Packet, b"to nobody"));
         let packets = 3000u32;
         for number in 0..packets {
-            a.send(1, &number.to_be_bytes());
+            assert!(a.send(1, Kind::Frame, &number.to_be_bytes()));
         }
         assert!(a.waiting() > 0, "a socket of the kernel's does not hold so many");
         for number in 0..packets {
             a.flush();
-            assert_eq!(b.receive(&mut out), Some(4));
-            assert_eq!(out[..4], number.to_be_bytes());
+            assert_eq!(b.receive(&mut out), Some(5));
+            assert_eq!(Kind::split(&out[..5]), Some((Kind::Frame, &number.to_be_bytes()[..])));
         }
         assert_eq!((a.waiting(), b.receive(&mut out)), (0, None));
+        assert_eq!((Kind::split(&[9, 1]), Kind::split(&[])), (None, None));
         drop(a);
         assert_eq!(Bus::join(name).unwrap().slot(), 0, "its slot is free again");
     }

@@ -2,9 +2,12 @@
 //! says at which offset it reads and writes what.
 
 mod device;
+mod flows;
+mod hashes;
 mod memory;
 mod pairs;
 mod queues;
+mod raw;
 mod states;
 
 use ringway_preload::Errno;
@@ -37,7 +40,7 @@ const fn command(
     Command { number, name, reads, writes, run }
 }
 
-static COMMANDS: [Command; 28] = [
+static COMMANDS: [Command; 35] = [
     command(0, "get_context", 8, 8, device::get_context),
     command(1, "query_device", 8, 176, device::query),
     command(1 | EXTENDED, "query_device_ex", 8, 184, device::query_extended),
@@ -61,6 +64,13 @@ static COMMANDS: [Command; 28] = [
     command(32, "create_srq", 32, 16, queues::create_srq),
     command(34, "query_srq", 16, 16, queues::query_srq),
     command(35, "destroy_srq", 16, 4, queues::destroy_srq),
+    command(50 | EXTENDED, "create_flow", 24, 8, flows::create),
+    command(51 | EXTENDED, "destroy_flow", 8, 0, flows::destroy),
+    command(52 | EXTENDED, "create_wq", 40, 24, hashes::create_wq),
+    command(53 | EXTENDED, "modify_wq", 16, 0, hashes::modify_wq),
+    command(54 | EXTENDED, "destroy_wq", 8, 12, hashes::destroy_wq),
+    command(55 | EXTENDED, "create_rwq_ind_tbl", 8, 16, hashes::create_table),
+    command(56 | EXTENDED, "destroy_rwq_ind_tbl", 8, 0, hashes::destroy_table),
     // What the model lacks, with the names of the log.
     command(11, "rereg_mr", 0, 0, lacking),
     command(14, "alloc_mw", 0, 0, lacking),
@@ -130,6 +140,7 @@ pub(crate) fn call(context: u32, at: u64) -> Result<(), Errno> {
         say(format_args!("a context of the parent process is used"));
         return Err(Errno(libc::EIO));
     };
+    engine.catch_up();
     match (call.object, call.method) {
         (id::DEVICE, id::INVOKE_WRITE) => write(engine, context, &memory, &call),
         (id::UAR, id::UAR_ALLOC) => memory::alloc_uar(engine, context, &memory, &call),

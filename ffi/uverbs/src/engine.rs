@@ -3,9 +3,12 @@
 //! entries of completion queues.
 
 mod channels;
+mod events;
 mod link;
 pub(crate) mod memory;
 mod objects;
+pub(crate) mod raw;
+mod segment;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
@@ -15,18 +18,22 @@ use std::time::Instant as Clock;
 use ringway_preload::Errno;
 use ringway_sim::connectx::Violation;
 use ringway_sim::connectx::queues::{Action, Card};
+use ringway_sim::connectx::steering;
 use ringway_stack::roce::memory::{Access, Pd};
 use ringway_stack::roce::qp::Mtu;
 use ringway_stack::roce::{Hca, Limits, Tuning};
 use ringway_stack::time::Instant;
 
-use crate::bus::Bus;
+use crate::bus::{Bus, Kind};
 use crate::log::say;
 use crate::paths::from_rustix;
 pub(crate) use channels::Channel;
+pub(crate) use events::Told;
 pub(crate) use link::{INLINE_MAX, path};
 use memory::{ProcessMemory, Registered};
 pub(crate) use objects::{Attributes, Context, Cq, Object, Qp, Srq};
+pub(crate) use raw::{Hash, Raw, Wq};
+use segment::Segment;
 
 /// Queue pairs of a process at most: what one slot has numbers for.
 pub(crate) const QPS_MAX: usize = 255;
@@ -53,6 +60,16 @@ pub(crate) struct Engine {
     pub(crate) qps: BTreeMap<u32, Qp>,
     pub(crate) cqs: BTreeMap<u32, Cq>,
     pub(crate) srqs: BTreeMap<u32, Srq>,
+    /// Raw packet queue pairs, by number.
+    pub(crate) raws: BTreeMap<u32, Raw>,
+    /// Receive queues of their own, by number.
+    pub(crate) wqs: BTreeMap<u32, Wq>,
+    pub(crate) steering: steering::Table,
+    segment: Segment,
+    last_raw: u32,
+    port_up: bool,
+    /// Since when receivers have no room.
+    paused: Option<Instant>,
     pub(crate) channels: BTreeMap<u32, Channel>,
     packet: Vec<u8>,
 }
@@ -80,8 +97,15 @@ impl Engine {
             qps: BTreeMap::new(),
             cqs: BTreeMap::new(),
             srqs: BTreeMap::new(),
+            raws: BTreeMap::new(),
+            wqs: BTreeMap::new(),
+            steering: steering::Table::default(),
+            segment: Segment::default(),
+            last_raw: 0,
+            paused: None,
+            port_up: true,
             channels: BTreeMap::new(),
-            packet: vec![0; Hca::<Registered>::PACKET_MAX],
+            packet: vec![0; Hca::<Registered>::PACKET_MAX.max(raw::FRAME_MAX as usize) + 64],
         })
     }
 
@@ -108,24 +132,36 @@ impl Engine {
 
     /// Whether there may be doorbells to look at.
     pub(crate) fn has_queues(&self) -> bool {
-        !self.qps.is_empty() || !self.cqs.is_empty()
+        !self.qps.is_empty() || !self.raws.is_empty() || !self.cqs.is_empty()
     }
 
     /// Looks at everything once; whether there was something to do.
     pub(crate) fn turn(&mut self) -> bool {
         let now = self.now();
         self.card.clock = now.as_nanos();
-        let mut worked = self.receives() | self.sends();
+        let mut worked = self.receives() | self.sends() | self.raw_sends();
         worked |= self.packets();
         if self.hca.deadline().is_some_and(|at| at <= now) {
             self.hca.on_timer(now);
             worked = true;
         }
         self.completions();
+        self.refused();
         worked |= self.transmit();
         worked |= self.arms();
         self.channels.values_mut().for_each(Channel::flush);
+        self.contexts.values_mut().filter_map(|context| context.events.as_mut()).for_each(Channel::flush);
         worked
+    }
+
+    /// Does what was posted before a command. (A card has begun with it when its doorbell was rung, and a program that destroys a queue right
+    /// after its last send relies on that.)
+    pub(crate) fn catch_up(&mut self) {
+        for _ in 0..BATCH {
+            if !self.has_queues() || !self.turn() {
+                break;
+            }
+        }
     }
 
     /// Takes packets off the bus.
@@ -135,9 +171,20 @@ impl Engine {
         while taken < BATCH
             && let Some(len) = self.bus.receive(&mut packet)
         {
-            self.before_packet(&packet[..len]);
-            self.hca.on_packet(self.now(), &packet[..len]);
-            self.completions();
+            match Kind::split(&packet[..len]) {
+                // What a port that is down would carry is lost.
+                Some((Kind::Packet | Kind::Frame, _)) if !self.port_up => {}
+                Some((Kind::Packet, packet)) => {
+                    self.on_roce(packet);
+                    self.before_packet(packet);
+                    self.hca.on_packet(self.now(), packet);
+                    self.completions();
+                }
+                Some((Kind::Frame, frame)) => self.on_frame(frame),
+                Some((Kind::Wants, message)) => self.segment.told(&mut self.bus, message),
+                Some((Kind::Port, state)) => self.set_port(state.first() == Some(&1)),
+                None => {}
+            }
             taken += 1;
         }
         self.packet = packet;
@@ -152,8 +199,9 @@ impl Engine {
         while sent < BATCH
             && let Some(len) = self.hca.poll_transmit(self.now(), &mut packet)
         {
-            if let Some(qpn) = link::destination(&packet[..len]) {
-                self.bus.send((qpn >> 16) as u8, &packet[..len]);
+            if let Some(qpn) = link::destination(&packet[..len]).filter(|_| self.port_up) {
+                self.bus.send((qpn >> 16) as u8, Kind::Packet, &packet[..len]);
+                self.on_roce(&packet[..len]);
             }
             self.completions();
             sent += 1;
@@ -169,8 +217,12 @@ impl Engine {
                 Action::Request { qpn, control, body } => self.request(qpn, control, body),
                 Action::Event { cqn } => self.event(cqn),
                 Action::Broken { number, violation } => broken(number, violation),
-                Action::QueueFailed { number } => say(format_args!("queue {number:#x} has failed")),
-                Action::Complete { .. } | Action::Transmit(_) | Action::NoReceive { .. } | Action::Lost { .. } => {}
+                Action::QueueFailed { number } => {
+                    say(format_args!("queue {number:#x} has failed"));
+                    self.queue_failed(number);
+                }
+                Action::Transmit(transmit) => self.send_frames(&transmit),
+                Action::Complete { .. } | Action::NoReceive { .. } | Action::Lost { .. } => {}
             }
         }
     }

@@ -7,6 +7,8 @@ use core::net::Ipv4Addr;
 pub const NAME: &str = "mlx5_0";
 /// Its address on the bus. The bus ends on this machine, as this address does.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// Ethernet's address of everybody on the bus: packets of RoCE are told apart by queue pairs, frames by flow rules.
+pub const MAC: [u8; 6] = [0x0c, 0x42, 0xa1, 0x12, 0x34, 0x56];
 /// The node's and the port's identifier: below the vendor's prefix, 0c:42:a1.
 pub const NODE_GUID: [u8; 8] = [0x0c, 0x42, 0xa1, 0x03, 0x00, 0x12, 0x34, 0x56];
 /// Version of the firmware, whose behaviour is the model's own.

@@ -1,8 +1,11 @@
-//! Unmodified programs of Debian's rdma-core and perftest on the software ConnectX, two processes each, and a program that checks what each
-//! operation of verbs does (`c/verbs.c`).
+//! Unmodified programs of Debian's rdma-core and perftest on the software ConnectX, two processes each, and programs that check what each
+//! operation of verbs does: on connections and datagrams (`c/verbs.c`), and on Ethernet (`c/ethernet.c`).
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -170,17 +173,134 @@ fn perftest_s_latencies() {
     perftest("write-lat", "ib_write_lat", &["-I", "64", "-s", "16"], "200");
 }
 
+/// Ethernet's addresses of perftest's server and client, which tell each other nothing.
+const MACS: [&str; 2] = ["02:00:00:00:00:0a", "02:00:00:00:00:0b"];
+
+/// What server and client of a program on Ethernet say, both of which end well. The server has its flow rule when it prints the head of its
+/// table, and its receives right after that.
+fn on_ethernet(name: &str, program: &str, options: &[&str]) -> [String; 2] {
+    let bus = bus(name);
+    let arguments = |role, own: usize| [&["-d", "mlx5_0", role, "-B", MACS[own], "-E", MACS[1 - own], "-F"], options].concat();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&bus);
+    let mut server = on_device(&bus, "stdbuf", &[&["-o0", program], &arguments("--server", 0)[..]].concat());
+    let server = server.stdout(fs::File::create(&path).expect("a file")).spawn().expect("it starts");
+    let printed = || fs::read_to_string(&path).unwrap_or_default();
+    wait_for("the server has its flow rule", || printed().contains("#bytes"));
+    thread::sleep(Duration::from_millis(300));
+    let client = run(&bus, program, &arguments("--client", 1));
+    let server = server.wait_with_output().expect("its output");
+    assert!(server.status.success(), "{program} {options:?}, the server: {}{}", printed(), said(&server));
+    let told = [printed(), client];
+    fs::remove_file(&path).expect("it is there");
+    told
+}
+
+/// Perftest's line of figures that begins with `size`: the rest of it.
+fn figures(told: &str, size: &str) -> Vec<String> {
+    let line = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|fields| fields.first() == Some(&size));
+    line.unwrap_or_else(|| panic!("no figures: {told}")).iter().map(|field| (*field).to_owned()).collect()
+}
+
+#[test]
+fn raw_ethernet_bandwidth() {
+    // No more frames than the server has receives: what comes for none is lost, as at a card.
+    let [server, client] = on_ethernet("raw-bw", "raw_ethernet_bw", &["-n", "400", "-s", "1500"]);
+    assert!(server.contains("MAC attached  : 02:00:00:00:00:0A"), "{server}");
+    let figures = figures(&client, "1500");
+    assert_eq!(figures[1], "400", "{client}");
+    assert!(figures[3].parse::<f64>().is_ok_and(|megabytes| megabytes > 0.0), "{client}");
+}
+
+#[test]
+fn raw_ethernet_latency() {
+    for (name, options) in [("raw-lat", &[][..]), ("raw-lat-udp", &["-J", "10.0.0.1", "-j", "10.0.0.2", "-K", "7", "-k", "7"])] {
+        for told in on_ethernet(name, "raw_ethernet_lat", &[&["-n", "200", "-s", "100"], options].concat()) {
+            let figures = figures(&told, "100");
+            assert_eq!(figures[1], "200", "{told}");
+            assert!(figures[4].parse::<f64>().is_ok_and(|typical| typical > 0.0), "{told}");
+        }
+    }
+}
+
+#[test]
+fn raw_ethernet_latency_of_bursts() {
+    // (Debian's has to be given a rate, which it refuses to itself on Ethernet and then keeps to as well as it can, and to signal each send. Who answers
+    // drops what his send queue has no room for, so there are no more than it holds.)
+    let options = ["-n", "100", "-s", "64", "--rate_limit=10", "-Q", "1", "-r", "512"];
+    let [_, client] = on_ethernet("raw-burst", "raw_ethernet_burst_lat", &options);
+    let figures = figures(&client, "64");
+    assert!(figures[4].parse::<f64>().is_ok_and(|typical| typical > 0.0), "{client}");
+}
+
+/// A program of ours, compiled.
+fn compiled(name: &str, libraries: &[&str]) -> String {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
+    let compiled = Command::new("gcc").args(["-O2", "-Wall", "-Wextra", "-o"]).args([&program, &source]).args(libraries).status();
+    assert!(compiled.expect("gcc must be installed").success(), "libibverbs-dev must be installed");
+    program.to_string_lossy().into_owned()
+}
+
 #[test]
 fn each_operation_does_what_it_should() {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/verbs.c");
-    let compiled = Command::new("gcc").args(["-O2", "-Wall", "-Wextra", "-o"]).args([&program, &source]).arg("-libverbs").status();
-    assert!(compiled.expect("gcc must be installed").success(), "libibverbs-dev must be installed");
-    let told = run(&bus("verbs"), &program.to_string_lossy(), &[]);
+    let told = run(&bus("verbs"), &compiled("verbs", &["-libverbs"]), &[]);
     let lines: Vec<&str> = told.lines().collect();
     let expected = "send with immediate data, write and read, atomics, query, reset and again, wrong local key, outside of the region, \
                     wrong remote key, no receive posted, nobody answers, events, shared receives, refusals, executed, processes, done";
     assert_eq!(lines.join(", "), expected);
+}
+
+#[test]
+fn each_operation_on_ethernet_does_what_it_should_and_what_is_wrong_is_named() {
+    let mut command = on_device(&bus("ethernet"), &compiled("ethernet", &["-libverbs", "-lmlx5"]), &[]);
+    let output = command.env("RINGWAY_CONNECTX_LOG", "1").output().expect("its output");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = told.lines().collect();
+    let expected = "frames, checksums, own frames, priorities, copies, drop, layers, defaults and sniffers, refusals, tags, \
+                    tags taken off, hashes, loopback, rates, \
+                    large sends, several frames in one entry, wrong sends, wrong receives, events, done";
+    assert_eq!(lines.join(", "), expected);
+    let log = String::from_utf8_lossy(&output.stderr);
+    for rule in [
+        "no region has key",
+        "a frame of 10 bytes",
+        "9100 bytes, the card takes 9018",
+        "ds is 0; this entry needs 1 to 63",
+        "an entry of 5 blocks, 1 are posted",
+        "the entry says index 64, the queue is at 0",
+        "opcode 0x08 with modifier 0x00 is not allowed on this queue pair",
+        "1042 bytes for a receive of 100",
+        "are not all in the region of key",
+        "is full",
+    ] {
+        assert!(log.contains(rule), "{rule}: {log}");
+    }
+}
+
+#[test]
+fn a_port_that_goes_down_is_an_event() {
+    let bus = bus("async");
+    let mut watch = on_device(&bus, "stdbuf", &["-o0", "ibv_asyncwatch"]).process_group(0).spawn().expect("it starts");
+    let mut output = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
+    let mut line = || output.next().expect("a line").expect("text");
+    assert!(line().starts_with("mlx5_0: async event FD "));
+    let user = fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).expect("our own");
+    let address = SocketAddr::from_abstract_name(format!("ringway-connectx/{user}/{bus}/0")).expect("a name");
+    let socket = UnixDatagram::unbound().expect("a socket");
+    for (state, event) in [(0, "IBV_EVENT_PORT_ERR (10), port 1"), (0, ""), (1, "IBV_EVENT_PORT_ACTIVE (9), port 1")] {
+        socket.send_to_addr(&[4, state], &address).expect("it is there");
+        if !event.is_empty() {
+            assert!(line().contains(event), "the event of {state}");
+        }
+    }
+    kill_group(&watch);
+    assert!(!watch.wait().expect("its end").success());
+}
+
+/// Kills a program, `timeout` before it, and what either started.
+fn kill_group(program: &Child) {
+    let group = format!("-{}", program.id());
+    assert!(Command::new("kill").args(["-KILL", "--", &group]).status().expect("kill(1)").success());
 }
 
 /// Sockets of the bus.
@@ -198,8 +318,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
     let mut server = command.process_group(0).spawn().expect("it starts");
     wait_for("the server listens", || listens(port));
     assert_eq!(on_bus(&bus), 1);
-    let group = format!("-{}", server.id());
-    assert!(Command::new("kill").args(["-KILL", "--", &group]).status().expect("kill(1)").success());
+    kill_group(&server);
     assert!(!server.wait().expect("its end").success());
     wait_for("its place on the bus is free", || on_bus(&bus) == 0);
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());

@@ -10,13 +10,19 @@
 //! - [`wqe`]: send entries, read and checked
 //! - [`cqe`]: completions, built, read, compressed and expanded
 //! - [`queues`]: send, receive, striding, shared and completion queues, and the registers; [`Card`](queues::Card) has them all
+//! - [`packet`]: what the card sees in a frame; [`offload`]: what it does to frames on their way out and says of them on their way in
+//! - [`steering`]: flow rules, and which queues a frame is for; [`rss`]: the hash that chooses one of several
 //! - [`KeyTable`]: memory keys; [`Memory`]: what the card reaches
 
 pub mod constants;
 pub mod cqe;
 mod keys;
 mod memory;
+pub mod offload;
+pub mod packet;
 pub mod queues;
+pub mod rss;
+pub mod steering;
 mod violation;
 pub mod wqe;
 

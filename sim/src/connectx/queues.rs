@@ -84,20 +84,11 @@ pub struct Transmit {
     pub wqe_counter: u16,
     /// Offloads, and the headers in line, with which each frame begins.
     pub ethernet: Ethernet,
-    /// The list of each frame.
-    pub frames: Vec<Vec<Piece>>,
+    /// The bytes of each frame with its headers in line, before any offload: read before the entry is completed, since its buffers are the
+    /// driver's again then.
+    pub frames: Vec<Vec<u8>>,
     /// The only frame is cut into segments of `ethernet.mss` bytes.
     pub segmented: bool,
-}
-
-impl Transmit {
-    /// The bytes of each frame, before any offload.
-    ///
-    /// # Errors
-    /// [`Violation::PayloadUnmapped`].
-    pub fn gather<M: Memory + ?Sized>(&self, memory: &M) -> Result<Vec<Vec<u8>>, Violation> {
-        self.frames.iter().map(|pieces| gather(memory, self.ethernet.headers(), pieces)).collect()
-    }
 }
 
 /// `head`, and then the bytes of all pieces.

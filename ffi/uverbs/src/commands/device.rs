@@ -3,14 +3,13 @@
 use std::os::fd::IntoRawFd as _;
 
 use ringway_preload::Errno;
+use ringway_sim::connectx::rss::HashFields;
 use ringway_stack::roce::qp::RD_ATOMIC_MAX;
 use ringway_stack::roce::work::SGES_MAX;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::{Reply, Request};
 use crate::abi::Output;
-use crate::engine::QPS_MAX;
-use crate::paths::from_rustix;
+use crate::engine::{Channel, QPS_MAX};
 use crate::sysfs::{FIRMWARE, NODE_GUID, PART};
 
 /// Blocks of a send queue at most.
@@ -19,6 +18,22 @@ pub(super) const SEND_BLOCKS_MAX: u32 = 8192;
 pub(super) const RECEIVES_MAX: u32 = 1 << 15;
 /// Completions of a queue at most.
 pub(super) const COMPLETIONS_MAX: u32 = (1 << 22) - 1;
+/// Payload of a large send at most, bytes.
+pub(super) const TSO_MAX: u32 = 1 << 18;
+/// Entries of a table of receive queues, 2^this at most.
+pub(super) const TABLE_LOG_MAX: u32 = 9;
+/// Rates of a raw queue pair, kilobits a second.
+pub(super) const RATE_MIN: u32 = 1;
+pub(super) const RATE_MAX: u32 = 100_000_000;
+/// In rdma/ib_verbs.h, `IB_DEVICE_RAW_IP_CSUM` and `IB_DEVICE_MANAGED_FLOW_STEERING`.
+const RAW_CHECKSUMS: u32 = 1 << 26;
+const FLOW_STEERING: u32 = 1 << 29;
+/// `IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING` and `_IP_CSUM`.
+const RAW_PACKET_CAPS: u32 = 1 << 0 | 1 << 2;
+/// `MLX5_IB_ALLOW_MPW` and `MLX5_IB_SUPPORT_EMPW`.
+const MULTI_PACKET: u32 = 1 << 1 | 1 << 2;
+/// The bit of raw packet queue pairs.
+const ON_RAW: u32 = 1 << super::raw::RAW_PACKET;
 /// Longest message, bytes: what `stack::roce` carries.
 const MESSAGE_MAX: u32 = 1 << 30;
 
@@ -39,8 +54,7 @@ pub(super) fn get_context(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if context.events.is_some() {
         return Err(Errno(libc::EINVAL));
     }
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+    let (ours, theirs) = Channel::new()?;
     context.events = Some(ours);
     let core = Output::new(8).u32(0, theirs.into_raw_fd().cast_unsigned()).u32(4, 1);
     Ok(Reply { driver: ucontext(), ..Reply::of(core) })
@@ -81,7 +95,7 @@ fn attributes(len: usize) -> Output {
         .u32(44, PART)
         .u32(52, QPS_MAX as u32)
         .u32(56, SEND_BLOCKS_MAX) // max_qp_wr
-        .u32(60, 1 << 11 | 1 << 12) // sys_image_guid, rc_rnr_nak_gen
+        .u32(60, 1 << 11 | 1 << 12 | RAW_CHECKSUMS | FLOW_STEERING) // sys_image_guid, rc_rnr_nak_gen
         .u32(64, SGES_MAX as u32)
         .u32(68, SGES_MAX as u32)
         .u32(72, many) // max_cq
@@ -106,36 +120,57 @@ pub(super) fn query(_: &mut Request<'_>) -> Result<Reply, Errno> {
     Ok(Reply::of(attributes(176)))
 }
 
-/// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes is zero, since the model has none of it: {comp_mask 176,
-/// response_length 180, …}. The driver's part (`mlx5_ib_query_device_resp` {response_length 4, …}) as well.
+/// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes and is not named here is zero, since the model has none of it:
+/// {comp_mask 176, response_length 180, device_cap_flags_ex 224, rss_caps 232, max_wq_type_rq 248, raw_packet_caps 252}. The driver's part is
+/// `mlx5_ib_query_device_resp` {response_length 4, tso_caps 8, rss_caps 16, packet_pacing_caps 40, mlx5_ib_support_multi_pkt_send_wqes 56}.
 pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.core().u32(0) != 0 || request.core().u32(4) != 0 {
         return Err(Errno(libc::EINVAL));
     }
     let (len, driver) = (304, 112);
-    Ok(Reply { driver: Output::new(driver).u32(4, driver as u32), ..Reply::of(attributes(len).u32(180, len as u32)) })
+    let core = attributes(len)
+        .u32(180, len as u32)
+        .u64(224, u64::from(1u32 << 11 | 1 << 12 | RAW_CHECKSUMS | FLOW_STEERING))
+        .u32(232, ON_RAW)
+        .u32(236, 1 << 16) // tables
+        .u32(240, 1 << TABLE_LOG_MAX)
+        .u32(248, 1 << 15)
+        .u32(252, RAW_PACKET_CAPS);
+    let driver = Output::new(driver)
+        .u32(4, driver as u32)
+        .u32(8, TSO_MAX)
+        .u32(12, ON_RAW)
+        .u64(16, HashFields::all().bits())
+        .u8(24, super::hashes::TOEPLITZ)
+        .u32(40, RATE_MIN)
+        .u32(44, RATE_MAX)
+        .u32(48, ON_RAW)
+        .u32(56, MULTI_PACKET);
+    Ok(Reply { driver, ..Reply::of(core) })
 }
 
-/// `ib_uverbs_query_port_resp` of `ib_uverbs_query_port` {port_num 8}: an Ethernet port that is up, at 100 Gb/s.
+/// `ib_uverbs_query_port_resp` of `ib_uverbs_query_port` {port_num 8}: an Ethernet port at 100 Gb/s, up unless it was put down.
 pub(super) fn query_port(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.core().u8(8) != 1 {
         return Err(Errno(libc::EINVAL));
     }
     let (cm, ip_based_gids) = (1 << 16, 1 << 26);
-    let (active, mtu_4096, ethernet, link_up) = (4, 5, 2, 5);
+    let (mtu_4096, ethernet) = (5, 2);
+    // `IB_PORT_ACTIVE` and `IB_PORT_DOWN`; `IB_PORT_PHYS_STATE_LINK_UP` and `_DISABLED`.
+    let (state, link) = if request.engine.is_port_up() { (4, 5) } else { (1, 3) };
     let (four_lanes, edr) = (2, 32);
     let port = Output::new(40)
         .u32(0, cm | ip_based_gids)
         .u32(4, MESSAGE_MAX)
         .u32(16, 1) // gid_tbl_len
         .u16(20, 1) // pkey_tbl_len
-        .u8(26, active)
+        .u8(26, state)
         .u8(27, mtu_4096)
         .u8(28, mtu_4096)
         .u8(30, 1) // max_vl_num
         .u8(34, four_lanes)
         .u8(35, edr)
-        .u8(36, link_up)
+        .u8(36, link)
         .u8(37, ethernet);
     Ok(Reply::of(port))
 }

@@ -8,6 +8,7 @@ use super::{Reply, Request};
 use crate::abi::{Call, Output, id};
 use crate::engine::memory::{ProcessMemory, Registered};
 use crate::engine::{Engine, Object, path};
+use crate::sysfs::MAC;
 
 const PAGE: u64 = 4096;
 /// `IB_ACCESS_ON_DEMAND`.
@@ -93,9 +94,7 @@ pub(super) fn create_ah(request: &mut Request<'_>) -> Result<Reply, Errno> {
         return Err(Errno(libc::EINVAL));
     }
     let handle = request.context()?.add(Object::Ah { pd });
-    // Everybody on the bus has this Ethernet address: packets are told apart by queue pairs.
-    let mac = [0x0c, 0x42, 0xa1, 0x12, 0x34, 0x56];
-    Ok(Reply { core: Output::new(4).u32(0, handle), driver: Output::new(16).u32(0, 16).with(4, mac), made: Some(handle) })
+    Ok(Reply { core: Output::new(4).u32(0, handle), driver: Output::new(16).u32(0, 16).with(4, MAC), made: Some(handle) })
 }
 
 /// `ib_uverbs_destroy_ah` {ah_handle 0}.

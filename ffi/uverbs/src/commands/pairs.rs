@@ -10,28 +10,42 @@ use ringway_stack::roce::qp::{QpConfig, Transport};
 
 use super::device::{RECEIVES_MAX, SEND_BLOCKS_MAX};
 use super::queues::SGES_MAX;
-use super::{Reply, Request, states};
+use super::{Reply, Request, hashes, raw, states};
 use crate::abi::Output;
-use crate::engine::{Attributes, INLINE_MAX, Object, Qp};
+use crate::engine::{Attributes, INLINE_MAX, Object, Qp, Told};
 
 /// `enum ib_uverbs_qp_type`.
 const RC: u8 = 2;
 const UD: u8 = 4;
 /// `MLX5_QP_FLAG_SCATTER_CQE`, `MLX5_QP_FLAG_BFREG_INDEX`, `MLX5_QP_FLAG_ALLOW_SCATTER_CQE`, `MLX5_QP_FLAG_UAR_PAGE_INDEX`: payload in
 /// completions is the card's choice, and the model's is never; registers are not read, wherever they are.
-const FLAGS_ALLOWED: u32 = 1 << 1 | 1 << 3 | 1 << 8 | 1 << 10;
+pub(super) const FLAGS_ALLOWED: u32 = 1 << 1 | 1 << 3 | 1 << 8 | 1 << 10;
 
 /// `ib_uverbs_create_qp`: as the extended one, behind the word of the response.
 pub(super) fn create(request: &mut Request<'_>) -> Result<Reply, Errno> {
-    make(request, 8, 32)
+    match request.core().u8(8 + 45) {
+        raw::RAW_PACKET => raw::make(request, 8, 32, 0),
+        _ => make(request, 8, 32),
+    }
 }
 
-/// `ib_uverbs_ex_create_qp`, which goes on {comp_mask 48, create_flags 52}; its answer has comp_mask 32 and response_length 36 as well.
+/// `IB_UVERBS_CREATE_QP_MASK_IND_TABLE`.
+const HAS_TABLE: u32 = 1;
+
+/// `ib_uverbs_ex_create_qp`, which goes on {comp_mask 48, create_flags 52, rwq_ind_tbl_handle 56}; its answer has comp_mask 32 and
+/// response_length 36 as well.
 pub(super) fn create_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
-    if request.core().u32(48) != 0 || request.core().u32(52) != 0 {
+    let core = request.core();
+    let (is_raw, mask, flags) = (core.u8(45) == raw::RAW_PACKET, core.u32(48), core.u32(52));
+    let (masks, flags_known) = if is_raw { (HAS_TABLE, raw::STRIPS_TAGS) } else { (0, 0) };
+    if mask & !masks != 0 || flags & !flags_known != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
-    let reply = make(request, 0, 40)?;
+    let reply = match (is_raw, mask & HAS_TABLE != 0) {
+        (true, true) => hashes::make(request, flags & raw::STRIPS_TAGS != 0)?,
+        (true, false) => raw::make(request, 0, 40, flags)?,
+        _ => make(request, 0, 40)?,
+    };
     Ok(Reply { core: reply.core.u32(36, 40), ..reply })
 }
 
@@ -96,7 +110,9 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
     request.engine.card.add_pair(qpn, SendQueue::new(send), receiver.clone());
     let signals_all = core.u8(at + 44) != 0;
     let attributes = Attributes::default();
-    request.engine.qps.insert(qpn, Qp { transport, srq, recv_cqn, uidx, send, receiver, caps, signals_all, attributes });
+    let told = Told::new(request.context, core.u64(at));
+    let qp = Qp { transport, srq, recv_cqn, uidx, send, receiver, caps, signals_all, attributes, told, knows: false };
+    request.engine.qps.insert(qpn, qp);
     let handle = request.context()?.add(Object::Qp { pd: pd_handle, qpn });
     let core = caps.iter().zip(0..).fold(Output::new(len).u32(0, handle).u32(4, qpn), |out, (cap, i)| out.u32(8 + 4 * i, *cap));
     // `mlx5_ib_create_qp_resp`: all zero, for the library chose the register page.
@@ -147,6 +163,9 @@ pub(super) fn find(request: &mut Request<'_>, handle: u32) -> Result<u32, Errno>
 pub(super) fn query(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let handle = request.core().u32(8);
     let qpn = find(request, handle)?;
+    if let Some(raw) = request.engine.raws.get(&qpn) {
+        return Ok(raw::query(raw));
+    }
     let qp = request.engine.qps.get(&qpn).ok_or(Errno(libc::EINVAL))?;
     let state = request.engine.hca.qp_state(qpn).map_or(0, states::number);
     let a = &qp.attributes;
@@ -177,9 +196,17 @@ pub(super) fn query(request: &mut Request<'_>) -> Result<Reply, Errno> {
     Ok(Reply::of(qp.caps.iter().zip(0..).fold(out, |out, (cap, i)| out.u32(64 + 4 * i, *cap))))
 }
 
-/// `ib_uverbs_destroy_qp` {qp_handle 8}; `ib_uverbs_destroy_qp_resp` {events_reported 0}.
+/// `ib_uverbs_destroy_qp` {qp_handle 8}; `ib_uverbs_destroy_qp_resp` {events_reported 0}. EBUSY: a flow rule leads to it.
 pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, Errno> {
-    let object = request.remove(request.core().u32(8), |object| matches!(object, Object::Qp { .. }))?;
+    let handle = request.core().u32(8);
+    let qpn = find(request, handle)?;
+    if request.engine.steering.has(qpn) {
+        return Err(Errno(libc::EBUSY));
+    }
+    let engine = &request.engine;
+    let told = engine.qps.get(&qpn).map(|qp| qp.told).or_else(|| engine.raws.get(&qpn).map(|raw| raw.told)).unwrap_or_default();
+    let object = request.remove(handle, |object| matches!(object, Object::Qp { .. }))?;
+    let read = request.engine.events_read(told);
     request.engine.end(object);
-    Ok(Reply::of(Output::new(4)))
+    Ok(Reply::of(Output::new(4).u32(0, read)))
 }

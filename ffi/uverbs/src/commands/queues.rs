@@ -11,7 +11,7 @@ use super::device::{COMPLETIONS_MAX, RECEIVES_MAX};
 use super::{Reply, Request};
 use crate::abi::Output;
 use crate::descriptors::{self, Kind};
-use crate::engine::{Channel, Cq, Object, Srq};
+use crate::engine::{Channel, Cq, Object, Srq, Told};
 
 /// Pieces of a receive at most.
 pub(super) const SGES_MAX: u32 = ringway_stack::roce::work::SGES_MAX as u32;
@@ -73,7 +73,8 @@ fn make_cq(request: &mut Request<'_>, user_handle: u64, cqe: u32, vector: u32, c
     request.engine.memory.copy_out(never, &NEVER_ARMED.to_be_bytes())?;
     let config = CqConfig { cqn, addr, log_entries: entries.ilog2() as u8, size, record, compression: None };
     request.engine.card.add_completion(cqn, CompletionQueue::new(config));
-    request.engine.cqs.insert(cqn, Cq { channel, user_handle, events: 0 });
+    let told = Told::new(request.context, user_handle);
+    request.engine.cqs.insert(cqn, Cq { channel, user_handle, events: 0, told });
     let handle = request.context()?.add(Object::Cq(cqn));
     Ok(Reply { core: Output::new(len).u32(0, handle).u32(4, entries - 1), driver: Output::new(8).u32(0, cqn), made: Some(handle) })
 }
@@ -83,14 +84,19 @@ fn make_cq(request: &mut Request<'_>, user_handle: u64, cqe: u32, vector: u32, c
 pub(super) fn destroy_cq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let handle = request.core().u32(8);
     let cqn = request.context()?.cq(handle)?;
-    if request.engine.qps.values().any(|qp| qp.send.cqn == cqn || qp.recv_cqn == cqn) {
+    let engine = &request.engine;
+    if engine.qps.values().any(|qp| qp.send.cqn == cqn || qp.recv_cqn == cqn)
+        || engine.raws.values().any(|raw| raw.completes_to(cqn))
+        || engine.wqs.values().any(|wq| wq.config.cqn == cqn)
+    {
         return Err(Errno(libc::EBUSY));
     }
     let cq = request.engine.cqs.get(&cqn).copied().ok_or(Errno(libc::EINVAL))?;
     let unread = request.engine.channels.get_mut(&cq.channel).map_or(0, |channel| channel.take_back(cq.user_handle));
     let object = request.remove(handle, |object| matches!(object, Object::Cq(_)))?;
+    let read = request.engine.events_read(cq.told);
     request.engine.end(object);
-    Ok(Reply::of(Output::new(8).u32(0, cq.events.wrapping_sub(unread))))
+    Ok(Reply::of(Output::new(8).u32(0, cq.events.wrapping_sub(unread)).u32(4, read)))
 }
 
 /// `ib_uverbs_create_srq` {pd_handle 16, max_wr 20, max_sge 24, srq_limit 28}; `ib_uverbs_create_srq_resp` {srq_handle 0, max_wr 4, max_sge 8,
@@ -108,7 +114,8 @@ pub(super) fn create_srq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let srqn = request.engine.number();
     let ring = QueueBuffer { addr: driver.u64(0), log_stride: stride.ilog2() as u8, log_entries: entries.ilog2() as u8 };
     request.engine.card.add_shared(srqn, SharedQueue::new(SharedConfig { srqn, ring, record: driver.u64(8), pd }));
-    let srq = Srq { max_wr: entries - 1, max_sge: (stride / 16 - 1).min(SGES_MAX) };
+    let told = Told::new(request.context, core.u64(8));
+    let srq = Srq { max_wr: entries - 1, max_sge: (stride / 16 - 1).min(SGES_MAX), told };
     request.engine.srqs.insert(srqn, srq);
     let handle = request.context()?.add(Object::Srq { pd: pd_handle, srqn });
     let core = Output::new(16).u32(0, handle).u32(4, srq.max_wr).u32(8, srq.max_sge).u32(12, srqn);
@@ -130,7 +137,9 @@ pub(super) fn destroy_srq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.engine.qps.values().any(|qp| qp.srq == srqn) {
         return Err(Errno(libc::EBUSY));
     }
+    let told = request.engine.srqs.get(&srqn).map(|srq| srq.told).unwrap_or_default();
     let object = request.remove(handle, |object| matches!(object, Object::Srq { .. }))?;
+    let read = request.engine.events_read(told);
     request.engine.end(object);
-    Ok(Reply::of(Output::new(4)))
+    Ok(Reply::of(Output::new(4).u32(0, read)))
 }

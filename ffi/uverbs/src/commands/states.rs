@@ -6,7 +6,7 @@ use ringway_stack::roce::memory::Access;
 use ringway_stack::roce::psn::Psn;
 use ringway_stack::roce::qp::{Modify, ModifyError, Mtu, Peer, Sending, State, Transport};
 
-use super::{Reply, Request, pairs};
+use super::{Reply, Request, pairs, raw};
 use crate::abi::{Input, Output};
 use crate::engine::{Attributes, path};
 
@@ -54,6 +54,10 @@ pub(super) fn modify(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let core = request.core();
     let (handle, set) = (core.u32(64), core.u32(68));
     let qpn = pairs::find(request, handle)?;
+    if request.engine.raws.contains_key(&qpn) {
+        raw::modify(request, qpn, core)?;
+        return Ok(Reply::nothing());
+    }
     let (now, engine) = (request.engine.now(), &mut *request.engine);
     let from = engine.hca.qp_state(qpn).ok_or(Errno(libc::EINVAL))?;
     let qp = engine.qps.get_mut(&qpn).ok_or(Errno(libc::EINVAL))?;
@@ -64,6 +68,8 @@ pub(super) fn modify(request: &mut Request<'_>) -> Result<Reply, Errno> {
         ModifyError::NoQp | ModifyError::Transition | ModifyError::Attribute => Errno(libc::EINVAL),
     })?;
     qp.attributes = attributes;
+    // In error by its own wish, nobody has to tell it.
+    qp.knows = matches!(change, Modify::Err);
     if matches!(change, Modify::Reset) {
         // The program's counters begin anew, and so do the card's.
         qp.attributes = Attributes::default();

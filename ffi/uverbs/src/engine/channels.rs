@@ -1,4 +1,5 @@
-//! Completion channels: descriptors that a program reads events from (rdma/ib_user_verbs.h, `ib_uverbs_comp_event_desc`).
+//! Descriptors that a program reads events from: completion channels, and a context's own for what is asynchronous (rdma/ib_user_verbs.h,
+//! `ib_uverbs_comp_event_desc`, `ib_uverbs_async_event_desc`).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -8,13 +9,16 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::paths::from_rustix;
 
+/// Asynchronous events that wait at most.
+const ASYNC_MAX: usize = 1024;
+
 /// A channel, from the card's side. Both ends are the kernel's, so that reading, polling and duplicating them needs nothing of ours.
 #[derive(Debug)]
 pub(crate) struct Channel {
     writer: OwnedFd,
     /// The program's end once more: what it has not read can be taken back.
     reader: OwnedFd,
-    waiting: VecDeque<u64>,
+    waiting: VecDeque<Vec<u8>>,
     /// Descriptors of the program's end.
     pub(super) descriptors: u32,
 }
@@ -28,16 +32,26 @@ impl Channel {
         Ok((Self { writer, reader, waiting: VecDeque::new(), descriptors: 1 }, theirs))
     }
 
-    /// Tells of an event. Unread events of a queue are never more than its arm requests.
+    /// Tells of an event: the handle that the program gave the object. Unread events of a queue are never more than its arm requests.
     pub(crate) fn send(&mut self, user_handle: u64) {
-        self.waiting.push_back(user_handle);
+        self.waiting.push_back(user_handle.to_ne_bytes().to_vec());
         self.flush();
+    }
+
+    /// Tells of an asynchronous event: {element 0, event_type 8, reserved 12}. What nobody reads is lost at some time.
+    pub(crate) fn send_async(&mut self, element: u64, kind: u32) -> bool {
+        if self.waiting.len() >= ASYNC_MAX {
+            return false;
+        }
+        self.waiting.push_back([&element.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 4]].concat());
+        self.flush();
+        true
     }
 
     /// Hands over what there was no room for.
     pub(crate) fn flush(&mut self) {
-        while let Some(handle) = self.waiting.front() {
-            let sent = rustix::net::send(&self.writer, &handle.to_ne_bytes(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        while let Some(message) = self.waiting.front() {
+            let sent = rustix::net::send(&self.writer, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             if matches!(sent, Err(rustix::io::Errno::AGAIN)) {
                 break;
             }
@@ -45,16 +59,16 @@ impl Channel {
         }
     }
 
-    /// Takes back what was not read of a queue's events; how many they were.
+    /// Takes back what was not read of an object's events; how many they were.
     pub(crate) fn take_back(&mut self, user_handle: u64) -> u32 {
         let mut unread = VecDeque::new();
-        let mut bytes = [0; 8];
-        while let Ok((_, 8)) = rustix::net::recv(&self.reader, &mut bytes, RecvFlags::DONTWAIT) {
-            unread.push_back(u64::from_ne_bytes(bytes));
+        let mut bytes = [0; 16];
+        while let Ok((_, len @ 8..)) = rustix::net::recv(&self.reader, &mut bytes, RecvFlags::DONTWAIT) {
+            unread.push_back(bytes[..len.min(16)].to_vec());
         }
         unread.append(&mut self.waiting);
         let all = unread.len();
-        unread.retain(|handle| *handle != user_handle);
+        unread.retain(|message| message.first_chunk() != Some(&user_handle.to_ne_bytes()));
         let taken = all - unread.len();
         self.waiting = unread;
         self.flush();
@@ -79,5 +93,18 @@ mod tests {
         rustix::io::read(&theirs, &mut bytes).unwrap();
         assert_eq!(u64::from_ne_bytes(bytes), 2);
         assert_eq!(channel.take_back(2), 0);
+    }
+    #[test]
+    fn asynchronous_events_name_an_object_and_what_happened() {
+        let (mut channel, theirs) = Channel::new().unwrap();
+        assert!(channel.send_async(7, 3) && channel.send_async(1, 10) && channel.send_async(7, 1));
+        assert_eq!(channel.take_back(7), 2);
+        let mut bytes = [0; 16];
+        rustix::io::read(&theirs, &mut bytes).unwrap();
+        assert_eq!(bytes, *[&1u64.to_ne_bytes()[..], &10u32.to_ne_bytes(), &[0; 4]].concat());
+        while channel.waiting.len() < ASYNC_MAX {
+            assert!(channel.send_async(7, 3));
+        }
+        assert!(!channel.send_async(7, 3), "nobody reads them");
     }
 }

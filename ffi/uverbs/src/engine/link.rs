@@ -12,13 +12,15 @@ use ringway_stack::roce::packet::datagram::{Addresses, Datagram, Path};
 use ringway_stack::roce::qp::State;
 use ringway_stack::roce::work::{Completion, Data, Opcode, PostError, SGES_MAX, SendOp, SendWr, Sge, Status};
 
-use super::{Engine, broken};
+use super::{BATCH, Engine, broken};
 use crate::sysfs;
 
 /// Most bytes that a request has in line.
 pub(crate) const INLINE_MAX: usize = 1024;
 /// Set in a completion where the first bytes received are a global routing header (mlx5dv.h, `flags_rqpn`).
 const GRH: u32 = 1 << 28;
+/// Ethernet's type of what goes over the wire.
+pub(super) const ETHERTYPE: [u8; 2] = [0x08, 0x00];
 
 /// The queue pair that a packet is for.
 pub(super) fn destination(packet: &[u8]) -> Option<u32> {
@@ -113,7 +115,7 @@ impl Engine {
             if matches!(self.hca.qp_state(qpn), None | Some(State::Reset | State::Init | State::Rtr)) {
                 continue;
             }
-            let actions = self.card.poll_send(&mut self.memory, qpn);
+            let actions = self.card.poll_send(&mut self.memory, qpn, BATCH);
             any |= !actions.is_empty();
             self.act(actions);
             self.completions();
@@ -201,6 +203,10 @@ impl Engine {
     /// Writes what the adapter has completed.
     pub(super) fn completions(&mut self) {
         while let Some(completion) = self.hca.poll_cq(self.hca_cq) {
+            let failed = !matches!(completion.status, Status::Success | Status::Flushed);
+            if let Some(qp) = self.qps.get_mut(&completion.qpn).filter(|_| failed) {
+                qp.knows = true;
+            }
             let actions = match completion.opcode {
                 Opcode::Receive | Opcode::ReceiveWithImmediate => self.received(&completion),
                 _ => {

@@ -1,13 +1,12 @@
 //! What programs made: contexts with their objects, and what the card's queues belong to.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
 use ringway_preload::Errno;
 use ringway_sim::connectx::queues::{Receiver, SendConfig};
 use ringway_stack::roce::qp::Transport;
 
-use super::Engine;
+use super::{Channel, Engine, Told};
 use crate::descriptors::Kind;
 
 /// What an open device is to a program.
@@ -17,8 +16,10 @@ pub(crate) struct Context {
     descriptors: u32,
     pub(crate) objects: BTreeMap<u32, Object>,
     next_handle: u32,
+    /// Receive queues that hashes choose from, by handle: numbers of them.
+    pub(crate) tables: BTreeMap<u32, Vec<u32>>,
     /// The device's end of the descriptor of asynchronous events.
-    pub(crate) events: Option<OwnedFd>,
+    pub(crate) events: Option<Channel>,
 }
 
 /// An object, by its handle.
@@ -30,7 +31,7 @@ pub(crate) enum Object {
     Mr { pd: u32, key: u32 },
     /// A completion queue: its number.
     Cq(u32),
-    /// A queue pair: its protection domain's handle, its number.
+    /// A queue pair, raw or not: its protection domain's handle, its number.
     Qp { pd: u32, qpn: u32 },
     /// A shared receive queue: its protection domain's handle, its number.
     Srq { pd: u32, srqn: u32 },
@@ -38,6 +39,12 @@ pub(crate) enum Object {
     Ah { pd: u32 },
     /// A register page.
     Uar,
+    /// A receive queue of its own: its protection domain's handle, its number.
+    Wq { pd: u32, number: u32 },
+    /// A table of such queues, which is in `Context::tables`.
+    Table,
+    /// A flow rule: its number.
+    Flow(u32),
 }
 
 /// A completion queue.
@@ -49,6 +56,7 @@ pub(crate) struct Cq {
     pub(crate) user_handle: u64,
     /// Events that were told.
     pub(crate) events: u32,
+    pub(crate) told: Told,
 }
 
 /// A shared receive queue's geometry, as the program gets it.
@@ -56,6 +64,7 @@ pub(crate) struct Cq {
 pub(crate) struct Srq {
     pub(crate) max_wr: u32,
     pub(crate) max_sge: u32,
+    pub(crate) told: Told,
 }
 
 /// A queue pair.
@@ -73,6 +82,9 @@ pub(crate) struct Qp {
     pub(crate) caps: [u32; 5],
     pub(crate) signals_all: bool,
     pub(crate) attributes: Attributes,
+    pub(crate) told: Told,
+    /// A completion said that it failed, or the program made it: no event tells of its error.
+    pub(crate) knows: bool,
 }
 
 /// The attributes that a program set last (rdma/ib_user_verbs.h, `ib_uverbs_qp_dest` and `ib_uverbs_modify_qp`).
@@ -132,8 +144,10 @@ impl Context {
     /// Whether another object lives in the protection domain.
     pub(crate) fn uses_pd(&self, handle: u32) -> bool {
         self.objects.values().any(|object| match object {
-            Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } => *pd == handle,
-            Object::Pd(_) | Object::Cq(_) | Object::Uar => false,
+            Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } | Object::Wq { pd, .. } => {
+                *pd == handle
+            }
+            Object::Pd(_) | Object::Cq(_) | Object::Uar | Object::Table | Object::Flow(_) => false,
         })
     }
 }
@@ -172,16 +186,24 @@ impl Engine {
 
     /// One descriptor less of a context, which ends with the last. Whether no context is left.
     pub(crate) fn close(&mut self, number: u32) -> bool {
+        self.catch_up();
+        if self.contexts.get(&number).is_some_and(|context| context.descriptors == 1) {
+            self.bus.drain();
+        }
         let Some(context) = self.contexts.get_mut(&number) else { return self.contexts.is_empty() };
         context.descriptors -= 1;
         if context.descriptors == 0
             && let Some(context) = self.contexts.remove(&number)
         {
-            let objects = || context.objects.values().copied();
+            let mut objects: Vec<Object> = context.objects.values().copied().collect();
             // What uses others goes first.
-            let first = objects().filter(|object| matches!(object, Object::Qp { .. } | Object::Srq { .. }));
-            first.for_each(|object| self.end(object));
-            objects().filter(|object| !matches!(object, Object::Qp { .. } | Object::Srq { .. })).for_each(|object| self.end(object));
+            objects.sort_by_key(|object| match object {
+                Object::Flow(_) => 0,
+                Object::Qp { .. } => 1,
+                Object::Srq { .. } | Object::Wq { .. } => 2,
+                _ => 3,
+            });
+            objects.into_iter().for_each(|object| self.end(object));
         }
         self.contexts.is_empty()
     }
@@ -202,12 +224,21 @@ impl Engine {
                 let _ = self.hca.destroy_qp(qpn);
                 self.card.remove_pair(qpn);
                 self.qps.remove(&qpn);
+                self.raws.remove(&qpn);
+            }
+            Object::Wq { number, .. } => {
+                self.wqs.remove(&number);
+                self.card.remove_pair(number);
+            }
+            Object::Flow(number) => {
+                self.steering.remove(number);
+                self.tell_wants();
             }
             Object::Srq { srqn, .. } => {
                 self.srqs.remove(&srqn);
                 self.card.remove_shared(srqn);
             }
-            Object::Pd(_) | Object::Ah { .. } | Object::Uar => {}
+            Object::Pd(_) | Object::Ah { .. } | Object::Uar | Object::Table => {}
         }
     }
 

@@ -26,7 +26,8 @@ pub enum Receiver {
 
 #[derive(Clone, Debug)]
 struct Pair {
-    send: SendQueue,
+    /// Nothing where the number is a receive queue's alone.
+    send: Option<SendQueue>,
     receiver: Receiver,
 }
 
@@ -57,7 +58,12 @@ impl Card {
 
     /// Adds a queue pair under its number.
     pub fn add_pair(&mut self, qpn: u32, send: SendQueue, receiver: Receiver) {
-        self.pairs.insert(qpn, Pair { send, receiver });
+        self.pairs.insert(qpn, Pair { send: Some(send), receiver });
+    }
+
+    /// Adds a receive queue that is no queue pair's, under its number, which no queue pair has.
+    pub fn add_receive(&mut self, number: u32, queue: ReceiveQueue) {
+        self.pairs.insert(number, Pair { send: None, receiver: Receiver::Own(queue) });
     }
 
     /// Removes a completion queue. Completions that are still for it are lost, and said to be.
@@ -70,7 +76,7 @@ impl Card {
         self.shared.remove(&srqn);
     }
 
-    /// Removes a queue pair, with all that it has not completed.
+    /// Removes a queue pair, or a receive queue of its own, with all that it has not completed.
     pub fn remove_pair(&mut self, qpn: u32) {
         self.pairs.remove(&qpn);
     }
@@ -98,8 +104,21 @@ impl Card {
     }
 
     /// Takes what doorbell records say was posted to the send queue of `qpn`: see [`SendQueue::poll`].
-    pub fn poll_send<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32) -> Vec<Action> {
-        let actions = self.pairs.get_mut(&qpn).map(|pair| pair.send.poll(memory, &self.keys)).unwrap_or_default();
+    pub fn poll_send<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32, entries_max: usize) -> Vec<Action> {
+        let actions = self.sender(qpn).map(|(send, keys)| send.poll(memory, keys, entries_max)).unwrap_or_default();
+        self.complete(memory, actions)
+    }
+
+    /// The driver puts a queue pair, or a receive queue of its own, in error: what is posted to it is flushed, now and later.
+    pub fn stop<M: Memory + ?Sized>(&mut self, memory: &mut M, number: u32) -> Vec<Action> {
+        let Some(pair) = self.pairs.get_mut(&number) else { return Vec::new() };
+        let mut actions = Vec::new();
+        if let Some(send) = &mut pair.send {
+            actions.extend(send.stop(memory, &self.keys));
+        }
+        if let Receiver::Own(queue) = &mut pair.receiver {
+            actions.extend(queue.stop(memory));
+        }
         self.complete(memory, actions)
     }
 
@@ -114,16 +133,21 @@ impl Card {
 
     /// The send queue of a pair.
     pub fn send_queue(&self, qpn: u32) -> Option<&SendQueue> {
-        self.pairs.get(&qpn).map(|pair| &pair.send)
+        self.pairs.get(&qpn).and_then(|pair| pair.send.as_ref())
+    }
+
+    fn sender(&mut self, qpn: u32) -> Option<(&mut SendQueue, &KeyTable)> {
+        let send = self.pairs.get_mut(&qpn)?.send.as_mut()?;
+        Some((send, &self.keys))
     }
 
     /// The driver stored `bytes` at `offset` of a register page: eight bytes, or whole blocks of 64.
     pub fn store<M: Memory + ?Sized>(&mut self, memory: &mut M, offset: usize, bytes: &[u8]) -> Vec<Action> {
         let broken = |number, violation| vec![Action::Broken { number, violation }];
         match RegisterEvent::of(offset, bytes) {
-            Ok(RegisterEvent::Send { qpn, index, blueflame }) => match self.pairs.get_mut(&qpn) {
-                Some(pair) => {
-                    let actions = pair.send.ring(memory, &self.keys, index, &blueflame);
+            Ok(RegisterEvent::Send { qpn, index, blueflame }) => match self.sender(qpn) {
+                Some((send, keys)) => {
+                    let actions = send.ring(memory, keys, index, &blueflame);
                     self.complete(memory, actions)
                 }
                 None => broken(qpn, Violation::NoSuchQueue { number: qpn }),
@@ -154,7 +178,7 @@ impl Card {
 
     /// The request of an [`Action::Request`] ended.
     pub fn finish<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32, index: u16, outcome: Outcome) -> Vec<Action> {
-        let actions = self.pairs.get_mut(&qpn).map(|pair| pair.send.finish(index, outcome)).unwrap_or_default();
+        let actions = self.sender(qpn).map(|(send, _)| send.finish(index, outcome)).unwrap_or_default();
         self.complete(memory, actions)
     }
 

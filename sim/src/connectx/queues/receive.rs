@@ -96,6 +96,16 @@ impl ReceiveQueue {
         result.unwrap_or_else(|violation| self.fail(violation, posted))
     }
 
+    /// The driver puts it in error: what is posted is flushed, and nothing more is taken.
+    pub fn stop<M: Memory + ?Sized>(&mut self, memory: &M) -> Vec<Action> {
+        let posted = word(memory, self.config.record, c::RCV_DBR).map_or(0, |producer| (producer as u16).wrapping_sub(self.consumer));
+        if self.failed {
+            return Vec::new();
+        }
+        let actions = self.fail(Violation::Flushed, posted);
+        actions.into_iter().filter(|action| matches!(action, Action::Complete { .. })).collect()
+    }
+
     /// Takes the next posted entry, for a transport that puts messages into it itself: its index and its list. Of cyclic queues alone.
     ///
     /// # Errors

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::{Action, QueueBuffer, Transmit};
+use super::{Action, QueueBuffer, Transmit, gather};
 use crate::connectx::constants as c;
 use crate::connectx::cqe::{Cqe, Failed, Sent};
 use crate::connectx::keys::KeyTable;
 use crate::connectx::memory::{Memory, word};
 use crate::connectx::violation::{Verdict, Violation};
-use crate::connectx::wqe::{Body, Control, DataSegment, Piece, SendRules, SendWqe, Transport};
+use crate::connectx::wqe::{Body, Control, DataSegment, Ethernet, Piece, SendRules, SendWqe, Transport};
 
 /// A send queue that was made.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +90,16 @@ impl SendQueue {
     ///
     /// Takes what the doorbell record says is posted: at most as many entries as there are blocks.
     pub fn ring<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, index: u16, blueflame: &[u8]) -> Vec<Action> {
+        self.take_posted(memory, keys, (index, blueflame), usize::MAX)
+    }
+
+    fn take_posted<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        keys: &KeyTable,
+        (index, blueflame): (u16, &[u8]),
+        entries_max: usize,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
         let posted = match self.unrung(memory) {
             Ok(posted) => posted,
@@ -112,7 +122,10 @@ impl SendQueue {
             self.consumer = self.consumer.wrapping_add(posted);
         } else {
             let end = self.consumer.wrapping_add(posted);
-            while self.consumer != end {
+            for _ in 0..entries_max {
+                if self.consumer == end {
+                    break;
+                }
                 if let Err(violation) = self.take(memory, keys, (index, blueflame), end, &mut actions) {
                     self.break_down(violation, &mut actions);
                     break;
@@ -123,14 +136,23 @@ impl SendQueue {
         actions
     }
 
+    /// The driver puts it in error: what is posted is flushed, now and with each later doorbell.
+    pub fn stop<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable) -> Vec<Action> {
+        self.failed = true;
+        for taken in &mut self.taken {
+            taken.outcome = Some(flushed());
+        }
+        self.poll(memory, keys, usize::MAX)
+    }
+
     /// Takes what the doorbell record says is posted, as if the doorbell for it had come: for a card that looks at records because it cannot
-    /// see its registers. Nothing where nothing is posted.
-    pub fn poll<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable) -> Vec<Action> {
+    /// see its registers. Nothing where nothing is posted; and at most so many entries, the rest with the next look.
+    pub fn poll<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, entries_max: usize) -> Vec<Action> {
         match self.unrung(memory) {
             Ok(0) => Vec::new(),
             // A queue that the card cannot reach has said so once.
             Err(_) if self.failed => Vec::new(),
-            _ => self.ring(memory, keys, self.consumer, &[]),
+            _ => self.take_posted(memory, keys, (self.consumer, &[]), entries_max),
         }
     }
 
@@ -182,9 +204,8 @@ impl SendQueue {
             if rung == self.consumer && bytes[..common] != blueflame[..common] {
                 actions.push(self.broken(Violation::BlueFlameDiffers));
             }
-            match self.read(&bytes, keys) {
-                Ok(wqe) => self.start(wqe, actions),
-                Err(violation) => self.fail(control, violation, actions),
+            if let Err(violation) = self.read(&bytes, keys).and_then(|wqe| self.start(memory, wqe, actions)) {
+                self.fail(control, violation, actions);
             }
         }
         self.consumer = self.consumer.wrapping_add(blocks.min(posted));
@@ -215,23 +236,39 @@ impl SendQueue {
     }
 
     /// Does what a well-formed entry asks for.
-    fn start(&mut self, SendWqe { control, body }: SendWqe, actions: &mut Vec<Action>) {
-        let qpn = self.config.rules.qpn;
-        let transmit = |ethernet, frames, segmented| {
-            let wqe_counter = control.index;
-            Action::Transmit(Transmit { qpn, wqe_counter, ethernet, frames, segmented })
-        };
+    ///
+    /// # Errors
+    /// [`Violation::PayloadUnmapped`], of a frame; what requests read is read by who answers them.
+    fn start<M: Memory + ?Sized>(
+        &mut self,
+        memory: &M,
+        SendWqe { control, body }: SendWqe,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Violation> {
+        let (qpn, wqe_counter) = (self.config.rules.qpn, control.index);
         // A datagram's buffers are the driver's again once it is on its way, which is the transport's to say as well.
         let waits = self.config.rules.transport != Transport::Raw && body != Body::Nop;
-        match body {
-            Body::Nop => {}
-            Body::Frame(ethernet, pieces) => actions.push(transmit(ethernet, vec![pieces], false)),
-            Body::Segmented(ethernet, pieces) => actions.push(transmit(ethernet, vec![pieces], true)),
-            Body::Frames(ethernet, pieces) => actions.push(transmit(ethernet, pieces.into_iter().map(|p| vec![p]).collect(), false)),
-            body => actions.push(Action::Request { qpn, control, body }),
-        }
+        let one = |ethernet: &Ethernet, pieces: &[Piece]| gather(memory, ethernet.headers(), pieces);
+        let action = match body {
+            Body::Nop => None,
+            Body::Frame(ethernet, pieces) => {
+                let frames = vec![one(&ethernet, &pieces)?];
+                Some(Action::Transmit(Transmit { qpn, wqe_counter, ethernet, frames, segmented: false }))
+            }
+            Body::Segmented(ethernet, pieces) => {
+                let frames = vec![one(&ethernet, &pieces)?];
+                Some(Action::Transmit(Transmit { qpn, wqe_counter, ethernet, frames, segmented: true }))
+            }
+            Body::Frames(ethernet, pieces) => {
+                let frames = pieces.chunks(1).map(|piece| one(&ethernet, piece)).collect::<Result<_, _>>()?;
+                Some(Action::Transmit(Transmit { qpn, wqe_counter, ethernet, frames, segmented: false }))
+            }
+            body => Some(Action::Request { qpn, control, body }),
+        };
+        actions.extend(action);
         let outcome = (!waits).then_some(Outcome::Done { bytes: 0 });
         self.taken.push_back(Taken { control, index: self.consumer, outcome });
+        Ok(())
     }
 
     /// The entry that the queue is at breaks a rule.

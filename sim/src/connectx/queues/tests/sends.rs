@@ -9,7 +9,7 @@ fn a_frame_goes_out_and_is_completed() {
     let sent = Sent { uidx: UIDX, byte_count: 0, timestamp: 1234, opcode: c::OPCODE_SEND, qpn: QPN, wqe_counter: 0 };
     let [Action::Transmit(transmit), Action::Complete { cqn: CQN, cqe }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(*cqe, Cqe::Sent(sent));
-    assert_eq!(transmit.gather(&rig.memory).unwrap(), [[&[7; 18][..], b"payload!"].concat()]);
+    assert_eq!(transmit.frames, [[&[7; 18][..], b"payload!"].concat()]);
     assert_eq!(rig.poll(), [Cqe::Sent(sent)]);
     assert_eq!(rig.poll(), []);
 }
@@ -25,7 +25,7 @@ fn an_entry_goes_on_at_the_first_block() {
     let actions = rig.post(c::OPCODE_SEND, Body::Frame(Ethernet::with_headers(&[7; 18]), vec![Piece::Inline(payload.clone())]));
     let [Action::Transmit(transmit), Action::Complete { .. }] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!(transmit.wqe_counter, 15);
-    assert_eq!(transmit.gather(&rig.memory).unwrap()[0][18..], payload);
+    assert_eq!(transmit.frames[0][18..], payload);
     assert_eq!(rig.posted, 18, "three blocks");
     assert_eq!(ends(&rig.poll()), [(0, 15)]);
 }
@@ -207,17 +207,54 @@ fn datagrams_wait_until_they_are_on_their_way() {
 #[test]
 fn a_card_that_sees_no_registers_goes_by_the_record() {
     let mut rig = Rig::new(Transport::Ud);
-    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN), []);
+    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN, 64), []);
     let vector = AddressVector { qkey: 1, qpn: 2, stat_rate_sl: 0, fl_mlid: 0, rlid: 0, extended: None };
     let body = Body::Send(Some(vector), vec![Piece::Memory(buffer(LKEY, 0, 5))]);
     rig.write(c::OPCODE_SEND, body.clone());
-    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN), [], "it is not posted before the record says so");
+    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN, 64), [], "it is not posted before the record says so");
     rig.set(RECORD, c::SND_DBR, rig.posted.into());
-    let actions = rig.card.poll_send(&mut rig.memory, QPN);
+    let actions = rig.card.poll_send(&mut rig.memory, QPN, 64);
     assert!(matches!(&actions[..], [Action::Request { qpn: QPN, body: taken, .. }] if *taken == body), "{actions:?}");
     assert_eq!(rig.poll(), [], "a datagram's buffers are the driver's when it is on its way");
     rig.card.finish(&mut rig.memory, QPN, 0, Outcome::Done { bytes: 0 });
     assert_eq!(ends(&rig.poll()), [(0, 0)]);
     rig.card.remove_pair(QPN);
-    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN), []);
+    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN, 64), []);
+}
+
+#[test]
+fn a_card_that_looks_at_records_takes_some_and_then_the_rest() {
+    let mut rig = Rig::new(Transport::Raw);
+    for _ in 0..3 {
+        rig.write(c::OPCODE_SEND, frame(buffer(LKEY, 0, 60)));
+    }
+    rig.set(RECORD, c::SND_DBR, rig.posted.into());
+    let frames = |actions: &[Action]| actions.iter().filter(|action| matches!(action, Action::Transmit(_))).count();
+    assert_eq!(frames(&rig.card.poll_send(&mut rig.memory, QPN, 2)), 2);
+    assert_eq!(ends(&rig.poll()), [(0, 0), (0, 1)]);
+    assert_eq!(frames(&rig.card.poll_send(&mut rig.memory, QPN, 2)), 1);
+    assert_eq!(rig.card.poll_send(&mut rig.memory, QPN, 2), []);
+}
+
+#[test]
+fn a_queue_that_is_put_in_error_flushes_what_is_posted_and_what_comes() {
+    let mut rig = Rig::with(Transport::Raw, Receiver::Own(ReceiveQueue::new(receive_config(6, 2, ReceiveLayout::Cyclic))), None);
+    rig.set(RECORD, c::RCV_DBR, 2);
+    rig.write(c::OPCODE_NOP, Body::Nop);
+    rig.set(RECORD, c::SND_DBR, rig.posted.into());
+    let actions = rig.card.stop(&mut rig.memory, QPN);
+    assert!(actions.iter().all(|action| matches!(action, Action::Complete { .. })), "no rule is broken: {actions:?}");
+    assert_eq!(ends(&rig.poll()), [(c::SYNDROME_WR_FLUSH, 0), (c::SYNDROME_WR_FLUSH, 0), (c::SYNDROME_WR_FLUSH, 1)]);
+    rig.post(c::OPCODE_SEND, frame(buffer(LKEY, 0, 60)));
+    assert_eq!(ends(&rig.poll()), [(c::SYNDROME_WR_FLUSH, 1)]);
+    assert_eq!(rig.card.stop(&mut rig.memory, 1), [], "there is no such queue");
+}
+
+#[test]
+fn a_frame_whose_memory_is_gone_fails_and_none_goes_out() {
+    let mut rig = Rig::new(Transport::Raw);
+    let actions = rig.post(c::OPCODE_SEND, frame(DataSegment { byte_count: 60, lkey: GONE, addr: 1 << 32 }));
+    assert_eq!(broken(&actions), [Violation::PayloadUnmapped(Unmapped { addr: 1 << 32 })]);
+    assert!(!actions.iter().any(|action| matches!(action, Action::Transmit(_))));
+    assert_eq!(ends(&rig.poll()), [(c::SYNDROME_LOCAL_PROT, 0)]);
 }

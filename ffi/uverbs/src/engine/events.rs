@@ -1,0 +1,95 @@
+//! Asynchronous events (`enum ib_event_type`), and the port's state, which is what most programs wait for.
+//!
+//! A queue pair that fails by a completion of its own tells of it so. Of what no completion tells there is an event: a peer's request that its
+//! regions do not allow, a queue that the card cannot reach, a completion queue that is full.
+
+use ringway_stack::roce::qp::State;
+
+use super::Engine;
+
+/// Kinds of events, as verbs number them.
+pub(crate) mod kind {
+    pub(crate) const CQ_ERROR: u32 = 0;
+    pub(crate) const QP_FATAL: u32 = 1;
+    pub(crate) const QP_ACCESS: u32 = 3;
+    pub(crate) const PORT_ACTIVE: u32 = 9;
+    pub(crate) const PORT_ERROR: u32 = 10;
+    pub(crate) const SRQ_ERROR: u32 = 14;
+    pub(crate) const WQ_FATAL: u32 = 19;
+}
+
+/// Whom an object's events are told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) context: u32,
+    /// What the program calls it.
+    pub(crate) user_handle: u64,
+    /// How often it was told.
+    pub(crate) times: u32,
+}
+
+impl Told {
+    pub(crate) fn new(context: u32, user_handle: u64) -> Self {
+        Self { context, user_handle, times: 0 }
+    }
+}
+
+impl Engine {
+    /// A queue of the card's has failed.
+    pub(super) fn queue_failed(&mut self, number: u32) {
+        let (told, kind) = if let Some(cq) = self.cqs.get_mut(&number) {
+            (&mut cq.told, kind::CQ_ERROR)
+        } else if let Some(qp) = self.qps.get_mut(&number) {
+            (&mut qp.told, kind::QP_FATAL)
+        } else if let Some(raw) = self.raws.get_mut(&number) {
+            (&mut raw.told, kind::QP_FATAL)
+        } else if let Some(srq) = self.srqs.get_mut(&number) {
+            (&mut srq.told, kind::SRQ_ERROR)
+        } else if let Some(wq) = self.wqs.get_mut(&number) {
+            (&mut wq.told, kind::WQ_FATAL)
+        } else {
+            return;
+        };
+        let events = self.contexts.get_mut(&told.context).and_then(|context| context.events.as_mut());
+        if events.is_some_and(|events| events.send_async(told.user_handle, kind)) {
+            told.times += 1;
+        }
+    }
+
+    /// Tells of queue pairs that a peer's request has failed.
+    pub(super) fn refused(&mut self) {
+        for (qpn, qp) in &mut self.qps {
+            if qp.knows || self.hca.qp_state(*qpn) != Some(State::Err) {
+                continue;
+            }
+            qp.knows = true;
+            let events = self.contexts.get_mut(&qp.told.context).and_then(|context| context.events.as_mut());
+            if events.is_some_and(|events| events.send_async(qp.told.user_handle, kind::QP_ACCESS)) {
+                qp.told.times += 1;
+            }
+        }
+    }
+
+    /// How many events of an object that ends the program has read: it waits until it has acknowledged as many.
+    pub(crate) fn events_read(&mut self, told: Told) -> u32 {
+        let events = self.contexts.get_mut(&told.context).and_then(|context| context.events.as_mut());
+        told.times.saturating_sub(events.map_or(0, |events| events.take_back(told.user_handle)))
+    }
+
+    /// Whether the port is up.
+    pub(crate) fn is_port_up(&self) -> bool {
+        self.port_up
+    }
+
+    /// The port goes up or down; all contexts hear of it.
+    pub(super) fn set_port(&mut self, up: bool) {
+        if self.port_up == up {
+            return;
+        }
+        self.port_up = up;
+        let kind = if up { kind::PORT_ACTIVE } else { kind::PORT_ERROR };
+        for events in self.contexts.values_mut().filter_map(|context| context.events.as_mut()) {
+            events.send_async(1, kind);
+        }
+    }
+}
