@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use ringway_preload::Errno;
 use ringway_stack::device::Protocol;
@@ -36,7 +36,7 @@ pub(super) fn socket(family: Family, close_on_exec: bool, is_nonblocking: bool) 
     let fd = udp.as_raw_fd();
     let mut library = enter_first()?;
     let options = Options::new(library.sockets.settings().sizes);
-    library.table.insert(fd, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, is_nonblocking, udp));
+    library.table.insert(fd, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, is_nonblocking, Some(udp)));
     Ok(fd)
 }
 
@@ -56,6 +56,29 @@ pub(super) fn bind(library: &mut Library, fd: RawFd, at: SocketAddr) -> Result<(
         _ => at,
     };
     rustix::net::bind(udp, &kernels).map_err(system)?;
+    open_bound(library, fd, both)
+}
+
+/// Makes an rsocket of a UDP socket that is bound, which does not block: its key.
+///
+/// # Errors
+/// ENODEV: there is no device; [`bind`]'s.
+pub(crate) fn adopt(udp: OwnedFd, family: Family) -> Result<RawFd, Errno> {
+    let v6_only = family == Family::V6 && rustix::net::sockopt::ipv6_v6only(&udp).unwrap_or(false);
+    let key = udp.as_raw_fd();
+    let mut library = enter_first()?;
+    let options = Options::new(library.sockets.settings().sizes);
+    library.table.insert(key, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, true, Some(udp)));
+    let opened = open_bound(&mut library, key, family == Family::V6 && !v6_only);
+    if opened.is_err() {
+        library.table.remove(&key);
+    }
+    opened.map(|()| key)
+}
+
+/// Opens one whose UDP socket is bound. `both`: `::` is IPv4's addresses, too.
+fn open_bound(library: &mut Library, fd: RawFd, both: bool) -> Result<(), Errno> {
+    let (_, udp) = library.entry(fd)?.datagram()?;
     let bound = rustix::net::getsockname(udp).and_then(SocketAddr::try_from).map_err(system)?;
     let local = SocketAddr::new(bound.ip().to_canonical(), bound.port());
     library.watch_udp(fd)?;
@@ -134,15 +157,15 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<S
 }
 
 /// A datagram that was received.
-pub(crate) struct Received {
+pub struct Received {
     /// How many bytes were copied.
-    pub(crate) len: usize,
+    pub len: usize,
     /// How long it was: what there was no room for is gone.
-    pub(crate) whole: usize,
+    pub whole: usize,
     /// From whom.
-    pub(crate) from: SocketAddr,
+    pub from: SocketAddr,
     /// The socket's.
-    pub(crate) family: Family,
+    pub family: Family,
 }
 
 /// Receives a datagram.
