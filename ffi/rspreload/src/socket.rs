@@ -270,14 +270,26 @@ pub(crate) fn listening(fd: c_int, socket: &Arc<Socket>, backlog: c_int) {
     listen_too(fd, socket);
 }
 
+/// How long a child may take, and how long to wait between two looks.
+const COPY_LIFE: Duration = Duration::from_millis(10);
+const COPY_LOOK: Duration = Duration::from_micros(500);
+
 /// A listener without an rsocket gets one, if nobody else has the port: a child's, say, which has inherited the socket and waits on it.
 pub(crate) fn listen_too(fd: c_int, socket: &Arc<Socket>) {
     if socket.state() != State::Listening(None) || !socket.retries.swap(false, Ordering::Relaxed) {
         return;
     }
     let Some(name) = kernel_name(fd, socket.family, false) else { return };
+    let began = Instant::now();
+    let bind = |key| loop {
+        match api::bind(key, name) {
+            // Just after a fork, the child has its parent's port until it closes what it has inherited.
+            Err(Errno(libc::EADDRINUSE)) if began.elapsed() < COPY_LIFE => std::thread::sleep(COPY_LOOK),
+            bound => return bound,
+        }
+    };
     let listened = rsocket_for(socket).and_then(|key| {
-        let listened = api::bind(key, name).and_then(|()| api::listen(key, socket.backlog.load(Ordering::Relaxed)));
+        let listened = bind(key).and_then(|()| api::listen(key, socket.backlog.load(Ordering::Relaxed)));
         if listened.is_err() || !socket.turn(State::Listening(None), State::Listening(Some(key))) {
             api::close(key);
         }

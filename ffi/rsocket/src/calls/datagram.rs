@@ -1,6 +1,7 @@
 //! Datagram sockets.
 
 use core::ffi::c_int;
+use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -12,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::connect::destination;
 use super::open::claim;
-use crate::datagram::Datagram;
+use crate::datagram::{Datagram, send_plain};
 use crate::devices::{self, Fabric};
 use crate::library::{Library, enter, enter_first, errno};
 use crate::table::{Entry, Family, Kind};
@@ -70,6 +71,9 @@ pub(crate) fn adopt(udp: OwnedFd, family: Family) -> Result<RawFd, Errno> {
     let options = Options::new(library.sockets.settings().sizes);
     library.table.insert(key, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, true, Some(udp)));
     let opened = open_bound(&mut library, key, family == Family::V6 && !v6_only);
+    if let Ok((open, _)) = library.entry(key)?.open_datagram() {
+        open.plain = Some(VecDeque::new());
+    }
     if opened.is_err() {
         library.table.remove(&key);
     }
@@ -124,20 +128,28 @@ pub(super) fn connect(library: &mut Library, fd: RawFd, to: SocketAddr) -> Resul
 /// EBADF; EOPNOTSUPP: it is a stream; EDESTADDRREQ; EMSGSIZE: it is longer than 2040 bytes (of IPv6: 2024; 2032 and 2020 to who has not answered yet);
 /// ENETUNREACH: no address of this machine; EAGAIN: no room; ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH: as with rconnect; EINTR; ENOMEM.
 pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<SocketAddr>) -> Result<usize, Errno> {
-    let (to, is_connected, fabric, is_known) = {
+    let (to, is_connected, fabric, is_known, is_of_both) = {
         let mut library = enter()?;
         library.poll();
         bind_any(&mut library, fd)?;
         let fabric = library.fabric.clone();
         let (open, _) = library.entry(fd)?.open_datagram()?;
         let to = destination(to.or(open.peer).ok_or(Errno(libc::EDESTADDRREQ))?);
-        (to, open.peer == Some(to), fabric.clone(), open.knows(&fabric, to))
+        (to, open.peer == Some(to), fabric.clone(), open.knows(&fabric, to), open.plain.is_some())
     };
     let bytes = pieces.iter().fold(Vec::new(), |mut all, piece| {
         all.extend_from_slice(piece);
         all
     });
+    let plainly = || {
+        let mut library = enter()?;
+        let (_, udp) = library.entry(fd)?.open_datagram()?;
+        send_plain(udp, &bytes, to)
+    };
     if !is_known {
+        if is_of_both && (!devices::is_ours(to.ip()) || matches!(fabric.resolve_datagrams(to), Err(Errno(libc::ECONNREFUSED)))) {
+            return plainly();
+        }
         if !devices::is_ours(to.ip()) {
             return Err(Errno(libc::ENETUNREACH));
         }
@@ -149,11 +161,16 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<S
         let mut library = enter()?;
         library.entry(fd)?.open_datagram()?.0.learn(&fabric, to, found);
     }
-    until_any(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, now| {
+    let sent = until_any(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, now| {
         let Library { table, plane, .. } = library;
         let (open, udp) = table.get_mut(&fd).ok_or(Errno(libc::EBADF))?.open_datagram()?;
         open.send(now, udp, plane, &bytes, to)
-    })
+    });
+    match sent {
+        // (UDP's own are up to 64 KiB long.)
+        Err(Errno(libc::EMSGSIZE)) if is_of_both => plainly(),
+        sent => sent,
+    }
 }
 
 /// A datagram that was received.

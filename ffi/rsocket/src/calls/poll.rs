@@ -118,7 +118,7 @@ pub(crate) fn readiness_of(library: &mut Library, now: Instant, fd: RawFd) -> Re
     let Ok((open, udp)) = entry.open_datagram() else { return Ok(Readiness::OUT) };
     open.take_udp(now, udp, plane, fabric);
     open.state.poll(now, plane.node_mut());
-    Ok(open.state.readiness())
+    Ok(open.readiness())
 }
 
 /// As poll(2) says it.
