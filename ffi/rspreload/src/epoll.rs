@@ -22,6 +22,8 @@ const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM).cast_unsigned();
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
 const EDGES: u32 = libc::EPOLLET.cast_unsigned();
 const ONE_SHOT: u32 = libc::EPOLLONESHOT.cast_unsigned();
+/// How deep instances may be in others: the kernel allows less.
+const NESTS_MAX: usize = 5;
 /// What says that the instance has come to have rsockets, to threads that wait in the kernel.
 const CALL: u64 = 0x7273_6f63_6b65_7473;
 
@@ -39,8 +41,16 @@ pub(crate) struct Interest {
     turn: c_int,
 }
 
+/// What an instance waits for.
+#[derive(Clone)]
+enum Target {
+    Socket(Arc<Socket>),
+    /// Another instance, which may have rsockets; the kernel has it, too.
+    Epoll,
+}
+
 struct Registration {
-    socket: Arc<Socket>,
+    target: Target,
     /// As the program has asked.
     events: u32,
     data: u64,
@@ -55,19 +65,34 @@ struct Registration {
 }
 
 impl Registration {
-    /// What there is to tell.
-    fn ready(&mut self, look: &mut Look<'_>) -> u32 {
-        let Some(key) = self.socket.key().filter(|_| !self.is_spent) else { return 0 };
-        let ready = u32::from(look.events(key).cast_unsigned()) & (self.events | ALWAYS);
+    fn socket(&self) -> Option<&Arc<Socket>> {
+        match &self.target {
+            Target::Socket(socket) => Some(socket),
+            Target::Epoll => None,
+        }
+    }
+
+    /// How often something was received, and how often there was no room.
+    fn counts(&self) -> (u32, u32) {
+        self.socket().map_or((0, 0), |socket| (socket.received.load(Ordering::Relaxed), socket.found_full.load(Ordering::Relaxed)))
+    }
+
+    /// What there is to tell of what it is ready for.
+    fn fresh(&mut self, ready: u32) -> u32 {
+        let ready = ready & (self.events | ALWAYS);
         self.told &= ready;
+        if self.is_spent {
+            return 0;
+        }
         if self.events & EDGES == 0 {
             return ready;
         }
+        let (received, found_full) = self.counts();
         let mut fresh = ready & !self.told;
-        if self.socket.received.load(Ordering::Relaxed) != self.received {
+        if received != self.received {
             fresh |= ready & IN;
         }
-        if self.socket.found_full.load(Ordering::Relaxed) != self.found_full {
+        if found_full != self.found_full {
             fresh |= ready & OUT;
         }
         if fresh == 0 { 0 } else { ready }
@@ -76,8 +101,7 @@ impl Registration {
     /// It is told.
     fn tell(&mut self, ready: u32) {
         self.told = ready;
-        self.received = self.socket.received.load(Ordering::Relaxed);
-        self.found_full = self.socket.found_full.load(Ordering::Relaxed);
+        (self.received, self.found_full) = self.counts();
         self.is_spent = self.events & ONE_SHOT != 0;
     }
 }
@@ -87,25 +111,74 @@ impl Interest {
     pub(crate) fn forget(&mut self, fd: c_int) {
         self.sockets.remove(&fd);
     }
+}
 
-    fn is_ready(&mut self, look: &mut Look<'_>) -> bool {
-        self.sockets.values_mut().any(|one| one.ready(look) != 0 || is_to_listen(&one.socket))
+impl Table {
+    /// Whether an instance waits for rsockets, or for instances that do.
+    fn has_rsockets(&self, instance: c_int, depth: usize) -> bool {
+        self.epolls.get(&instance).is_some_and(|interest| {
+            interest.sockets.iter().any(|(fd, one)| match one.target {
+                Target::Socket(_) => true,
+                Target::Epoll => depth < NESTS_MAX && self.has_rsockets(*fd, depth + 1),
+            })
+        })
     }
 
-    fn collect(&mut self, look: &mut Look<'_>, events: &mut [epoll_event]) -> usize {
-        let fds: Vec<c_int> = self.sockets.range(self.turn..).chain(self.sockets.range(..self.turn)).map(|(fd, _)| *fd).collect();
+    /// What one of an instance's is ready for, as far as there is anything to tell.
+    fn fresh_of(&mut self, instance: c_int, fd: c_int, look: &mut Look<'_>, depth: usize) -> u32 {
+        let target = self.epolls.get(&instance).and_then(|interest| interest.sockets.get(&fd)).map(|one| one.target.clone());
+        let ready = match target {
+            Some(Target::Socket(socket)) => socket.key().map_or(0, |key| u32::from(look.events(key).cast_unsigned())),
+            Some(Target::Epoll) if depth < NESTS_MAX && self.is_ready(fd, look, depth + 1) => libc::EPOLLIN.cast_unsigned(),
+            _ => 0,
+        };
+        let one = self.epolls.get_mut(&instance).and_then(|interest| interest.sockets.get_mut(&fd));
+        one.map_or(0, |one| one.fresh(ready))
+    }
+
+    /// Whether an instance has anything of ours to tell, or a listener that is to listen again.
+    fn is_ready(&mut self, instance: c_int, look: &mut Look<'_>, depth: usize) -> bool {
+        let fds = self.fds_of(instance);
+        fds.into_iter().any(|fd| {
+            let is_asked = |one: &Registration| one.socket().is_some_and(|socket| is_to_listen(socket));
+            self.fresh_of(instance, fd, look, depth) != 0
+                || self.epolls.get(&instance).and_then(|interest| interest.sockets.get(&fd)).is_some_and(is_asked)
+        })
+    }
+
+    /// What an instance waits for, from where its next look begins.
+    fn fds_of(&self, instance: c_int) -> Vec<c_int> {
+        let Some(interest) = self.epolls.get(&instance) else { return Vec::new() };
+        interest.sockets.range(interest.turn..).chain(interest.sockets.range(..interest.turn)).map(|(fd, _)| *fd).collect()
+    }
+
+    /// Writes what there is to tell to the front of `events`; how many.
+    fn collect(&mut self, instance: c_int, look: &mut Look<'_>, events: &mut [epoll_event]) -> usize {
         let mut count = 0;
-        for fd in fds {
-            let (Some(one), Some(place)) = (self.sockets.get_mut(&fd), events.get_mut(count)) else { break };
-            let ready = one.ready(look);
-            if ready != 0 {
+        for fd in self.fds_of(instance) {
+            let Some(place) = events.get_mut(count) else { break };
+            let ready = self.fresh_of(instance, fd, look, 0);
+            let Some(interest) = self.epolls.get_mut(&instance) else { break };
+            if let Some(one) = interest.sockets.get_mut(&fd).filter(|_| ready != 0) {
                 one.tell(ready);
                 *place = epoll_event { events: ready, u64: one.data };
-                self.turn = fd.saturating_add(1);
+                interest.turn = fd.saturating_add(1);
                 count += 1;
             }
         }
         count
+    }
+
+    /// Calls the threads that wait in the kernel alone for an instance, or for one that waits for it.
+    fn call(&mut self, instance: c_int, depth: usize) {
+        if let Some(interest) = self.epolls.get_mut(&instance) {
+            call(instance, interest);
+        }
+        let above: Vec<c_int> =
+            self.epolls.iter().filter(|(_, interest)| interest.sockets.contains_key(&instance)).map(|(fd, _)| *fd).collect();
+        if depth < NESTS_MAX {
+            above.into_iter().for_each(|above| self.call(above, depth + 1));
+        }
     }
 }
 
@@ -121,15 +194,15 @@ fn kernel_control(instance: c_int, operation: c_int, fd: c_int, events: u32, dat
 
 /// Whether an instance waits for rsockets.
 pub(crate) fn has_rsockets(instance: c_int) -> bool {
-    table::lock().epolls.get(&instance).is_some_and(|interest| !interest.sockets.is_empty())
+    table::lock().has_rsockets(instance, 0)
 }
 
 /// Whether an instance, which another one or a poll waits for, has something of ours to tell.
 pub(crate) fn is_ready(instance: c_int, look: &mut Look<'_>) -> bool {
-    table::lock().epolls.get_mut(&instance).is_some_and(|interest| interest.is_ready(look))
+    table::lock().is_ready(instance, look, 0)
 }
 
-/// epoll_ctl(2) for a socket of ours; `None`: all of it is the kernel's.
+/// epoll_ctl(2) for a socket of ours, or an instance; `None`: all of it is the kernel's.
 ///
 /// # Errors
 /// As epoll_ctl(2)'s.
@@ -137,19 +210,24 @@ pub(crate) fn control(instance: c_int, operation: c_int, fd: c_int, event: Optio
     if !table::is_epoll(instance) {
         return None;
     }
-    let socket = table::socket(fd)?;
-    if operation == libc::EPOLL_CTL_ADD && matches!(socket.state(), State::ForkActive | State::ForkPassive) {
-        let _ = handover::settle(fd, &socket, true);
-    }
-    if matches!(socket.state(), State::Kernel | State::Lost) {
-        return None;
-    }
-    let changed = change(instance, operation, fd, &socket, event);
+    let target = if table::is_epoll(fd) {
+        Target::Epoll
+    } else {
+        let socket = table::socket(fd)?;
+        if operation == libc::EPOLL_CTL_ADD && matches!(socket.state(), State::ForkActive | State::ForkPassive) {
+            let _ = handover::settle(fd, &socket, true);
+        }
+        if matches!(socket.state(), State::Kernel | State::Lost) {
+            return None;
+        }
+        Target::Socket(socket)
+    };
+    let changed = change(instance, operation, fd, target, event);
     api::wake();
     Some(changed)
 }
 
-fn change(instance: c_int, operation: c_int, fd: c_int, socket: &Arc<Socket>, event: Option<epoll_event>) -> Result<(), Errno> {
+fn change(instance: c_int, operation: c_int, fd: c_int, target: Target, event: Option<epoll_event>) -> Result<(), Errno> {
     let mut table = table::lock();
     let interest = table.epolls.get_mut(&instance).ok_or(Errno(libc::EBADF))?;
     let there = interest.sockets.get(&fd).map(|one| one.is_in_kernel);
@@ -162,14 +240,15 @@ fn change(instance: c_int, operation: c_int, fd: c_int, socket: &Arc<Socket>, ev
         (libc::EPOLL_CTL_ADD, Some(_)) => return Err(Errno(libc::EEXIST)),
         (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None) => return Err(Errno(libc::ENOENT)),
         (libc::EPOLL_CTL_ADD, None) => {
-            let is_in_kernel = socket.is_kernels_too();
+            let is_in_kernel = if let Target::Socket(socket) = &target { socket.is_kernels_too() } else { true };
             if is_in_kernel {
                 kernel_control(instance, operation, fd, events, data)?;
             }
-            let one =
-                Registration { socket: socket.clone(), events, data, is_in_kernel, is_spent: false, told: 0, received: 0, found_full: 0 };
+            let one = Registration { target, events, data, is_in_kernel, is_spent: false, told: 0, received: 0, found_full: 0 };
             interest.sockets.insert(fd, one);
-            call(instance, interest);
+            if table.has_rsockets(instance, 0) {
+                table.call(instance, 0);
+            }
         }
         (libc::EPOLL_CTL_MOD, Some(is_in_kernel)) => {
             if is_in_kernel {
@@ -218,7 +297,9 @@ fn end_call(interest: &mut Interest) {
 pub(crate) fn moved(socket: &Arc<Socket>) {
     let mut table = table::lock();
     for (instance, interest) in &mut table.epolls {
-        for (fd, one) in interest.sockets.iter_mut().filter(|(_, one)| Arc::ptr_eq(&one.socket, socket) && one.is_in_kernel) {
+        for (fd, one) in
+            interest.sockets.iter_mut().filter(|(_, one)| one.is_in_kernel && one.socket().is_some_and(|other| Arc::ptr_eq(other, socket)))
+        {
             one.is_in_kernel = false;
             let _ = kernel_control(*instance, libc::EPOLL_CTL_DEL, *fd, 0, 0);
         }
@@ -278,9 +359,10 @@ pub(crate) unsafe fn wait(
 /// Whether the kernel alone is to be waited for.
 fn begin_in_kernel(instance: c_int) -> bool {
     let mut table = table::lock();
-    let Some(interest) = table.epolls.get_mut(&instance) else { return true };
-    let is_alone = interest.sockets.is_empty();
-    interest.in_kernel += usize::from(is_alone);
+    let is_alone = !table.has_rsockets(instance, 0);
+    if let Some(interest) = table.epolls.get_mut(&instance) {
+        interest.in_kernel += usize::from(is_alone);
+    }
     is_alone
 }
 
@@ -323,12 +405,16 @@ fn wait_for_both(instance: c_int, events: &mut [epoll_event], deadline: Option<I
 }
 
 /// Sockets that connect, and listeners that are to listen again. Whether any is the kernel's now.
-fn look_after(instance: c_int) -> bool {
+pub(crate) fn look_after(instance: c_int) -> bool {
     let concerned: Vec<(c_int, Arc<Socket>)> = {
         let table = table::lock();
+        let concerns = |socket: &Socket| matches!(socket.state(), State::Connecting(_)) || is_to_listen(socket);
+        // (Those of the instances below, too.)
+        let below = |one: &Registration| matches!(one.target, Target::Epoll);
         let Some(interest) = table.epolls.get(&instance) else { return false };
-        let concerns = |one: &Registration| matches!(one.socket.state(), State::Connecting(_)) || is_to_listen(&one.socket);
-        interest.sockets.iter().filter(|(_, one)| concerns(one)).map(|(fd, one)| (*fd, one.socket.clone())).collect()
+        let nests = interest.sockets.values().any(below);
+        let all = table.epolls.iter().filter(|(fd, _)| nests || **fd == instance).flat_map(|(_, interest)| &interest.sockets);
+        all.filter_map(|(fd, one)| one.socket().filter(|socket| concerns(socket)).map(|socket| (*fd, socket.clone()))).collect()
     };
     let mut has_moved = false;
     for (fd, socket) in concerned {
@@ -346,9 +432,7 @@ fn collect(instance: c_int, is_kernel_ready: bool, events: &mut [epoll_event]) -
         interest.kernel_first = !interest.kernel_first;
         interest.kernel_first
     };
-    let ours = |events: &mut [epoll_event]| {
-        api::look(|look| table::lock().epolls.get_mut(&instance).map_or(0, |interest| interest.collect(look, events))).unwrap_or(0)
-    };
+    let ours = |events: &mut [epoll_event]| api::look(|look| table::lock().collect(instance, look, events)).unwrap_or(0);
     let kernels = |events: &mut [epoll_event]| -> Result<usize, Errno> {
         if !is_kernel_ready || events.is_empty() {
             return Ok(0);

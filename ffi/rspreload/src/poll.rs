@@ -57,6 +57,7 @@ impl Parts {
                     parts.ours.push((place, Part::Socket(socket)));
                 }
             } else if table::is_epoll(fd) && epoll::has_rsockets(fd) {
+                epoll::look_after(fd);
                 parts.ours.push((place, Part::Epoll));
             }
             if let Some(events) = events {
