@@ -1,4 +1,4 @@
-//! `ringway run`: becomes the program, with `libvma.so` preloaded.
+//! `ringway run`: becomes the program, with `libvma.so` preloaded, or `librspreload.so`.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,8 +17,12 @@ use crate::{binary, library};
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The devices to use: auto, shm, shm,xdp:INTERFACE (or several interfaces), or off. Without this, what RINGWAY_DEVICE says, or auto.
-    #[arg(long, value_parser = device)]
+    #[arg(long, value_parser = device, conflicts_with = "rsocket")]
     device: Option<String>,
+    /// Its sockets become rsockets (rsocket(7)), where their peers have them too: LD_PRELOAD=…/librspreload.so PROGRAM. With RDMAV_FORK_SAFE=1 on both sides, also
+    /// those of servers that fork.
+    #[arg(long)]
+    rsocket: bool,
     /// The program and its arguments. Options of `ringway run` come before it.
     #[arg(trailing_var_arg = true, required = true)]
     pub(crate) program: Vec<OsString>,
@@ -57,7 +61,7 @@ impl std::error::Error for NotExecuted {}
 /// # Errors
 /// No library; or [`NotExecuted`].
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let library = library::find()?;
+    let library = if options.rsocket { library::RSPRELOAD } else { library::VMA }.find()?;
     let splits = |b: &u8| b.is_ascii_whitespace() || *b == b':';
     ensure!(
         !library.as_os_str().as_bytes().iter().any(splits),

@@ -1,6 +1,6 @@
 //! What each call of libc's comes to.
 
-use core::ffi::{c_int, c_uint, c_ulong, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use rsocket::api;
 
 use crate::socket::{self, Socket, State, forgotten};
 use crate::table::{self, is_internal};
-use crate::{Rspreload, datagram, epoll, fork, handover, log, messages, options, poll, signals};
+use crate::{Rspreload, datagram, epoll, fork, handover, log, messages, options, poll, signals, stdio};
 
 /// Descriptors in one call: as many as RLIMIT_NOFILE can allow (fs.nr_open's default).
 const FDS_MAX: usize = 1 << 20;
@@ -492,14 +492,27 @@ impl Intercept for Rspreload {
         unsafe { signals::sigaction(signal, action, old) }
     }
 
-    unsafe fn fclose(stream: *mut c_void) -> c_int {
-        if !stream.is_null() {
-            // SAFETY: a stream, by the program's promise.
-            let fd = unsafe { libc::fileno(stream.cast()) };
-            new(fd);
+    unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {
+        // SAFETY: the program's promise to fdopen(3).
+        unsafe { stdio::fdopen(fd, mode) }
+    }
+
+    unsafe fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        if table::socket(fd).is_none() {
+            // SAFETY: the program's promise to vdprintf(3).
+            return unsafe { next::vdprintf(fd, format, arguments) };
         }
-        // SAFETY: the program's promise to fclose(3).
-        unsafe { next::fclose(stream) }
+        // SAFETY: as above.
+        unsafe { stdio::vdprintf(fd, format, arguments) }
+    }
+
+    unsafe fn vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        if table::socket(fd).is_none() {
+            // SAFETY: the program's promise to vdprintf(3).
+            return unsafe { next::vdprintf_chk(fd, flag, format, arguments) };
+        }
+        // SAFETY: as above.
+        unsafe { stdio::vdprintf(fd, format, arguments) }
     }
 
     unsafe fn posix_spawn_file_actions_adddup2(actions: *mut c_void, old: c_int, new: c_int) -> c_int {

@@ -24,7 +24,7 @@ fn programs() -> &'static [PathBuf; 2] {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
             let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rspreload-{name}"));
             let mut gcc = Command::new("gcc");
-            gcc.args(["-O1", "-Wall", "-Wextra", "-Werror"]).arg(source).arg("-o").arg(&program);
+            gcc.args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).arg(source).arg("-o").arg(&program);
             assert!(gcc.status().expect("gcc must be installed").success(), "{name}.c does not compile");
             program
         })
@@ -117,20 +117,29 @@ fn numbers_flags_and_files() {
     server.ends();
 }
 
+#[test]
+fn threads_wait_for_each_other() {
+    let server = Server::start("poll", 1, true, &[]);
+    succeeds(server.client("threads", "rsocket", true, &[]));
+    server.ends();
+}
+
 /// All of what rsockets do is what the kernel's sockets do: the same program without the library.
 #[test]
 fn the_kernel_agrees() {
-    let server = Server::start("edges", 5, false, &[]);
+    let server = Server::start("edges", 6, false, &[]);
     succeeds(server.client("several", "tcp", false, &[]));
     succeeds(server.client("numbers", "tcp", false, &[]));
+    succeeds(server.client("threads", "tcp", false, &[]));
     server.ends();
 }
 
 #[test]
 fn peers_without_the_library_are_reached_by_tcp() {
-    let server = Server::start("edges", 5, false, &[]);
+    let server = Server::start("edges", 6, false, &[]);
     succeeds(server.client("several", "tcp", true, &[]));
     succeeds(server.client("numbers", "tcp", true, &[]));
+    succeeds(server.client("threads", "tcp", true, &[]));
     server.ends();
     for mode in ["edges", "poll", "select"] {
         let server = Server::start(mode, 9, true, &[]);

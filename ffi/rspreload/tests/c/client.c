@@ -125,6 +125,15 @@ static void numbers(void)
     CHECK(count == 5000);
     CHECK(recv(copy, got, 5000, MSG_WAITALL) == 5000 && memcmp(got, sent + 1000, 5000) == 0);
 
+    // libc's streams.
+    CHECK(dprintf(copy, "%s %d\n", "number", 5) == 9);
+    FILE *stream = fdopen(dup(copy), "r+");
+    char line[32];
+    CHECK(stream && fileno(stream) >= 0 && fgets(line, sizeof line, stream) && strcmp(line, "number 5\n") == 0);
+    CHECK(fprintf(stream, "%s\n", "again") == 6 && fflush(stream) == 0 && fgets(line, sizeof line, stream) && strcmp(line, "again\n") == 0);
+    CHECK(fclose(stream) == 0);
+    echo(copy, 10);
+
     // Half of it ends, and then the other.
     send_all(copy, "bye", 3);
     CHECK(shutdown(copy, SHUT_WR) == 0);
@@ -168,6 +177,46 @@ static void waits(void)
     CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == -1 && errno == ECONNREFUSED);
 }
 
+static void *wait_for_one(void *instance)
+{
+    struct epoll_event event;
+    CHECK(epoll_wait(*(int *)instance, &event, 1, 20000) == 1 && event.data.u64 == 42 && event.events & EPOLLIN);
+    return NULL;
+}
+
+static void *recv_nothing(void *fd)
+{
+    char byte;
+    CHECK(recv(*(int *)fd, &byte, 1, 0) == 0);
+    return NULL;
+}
+
+// Threads that wait for what another one does: which adds a socket to the instance in which nothing was yet, and ends a connection.
+static void threads(void)
+{
+    int instance = epoll_create1(0), one_shot = epoll_create1(0);
+    pthread_t thread[2];
+    CHECK(pthread_create(&thread[0], NULL, wait_for_one, &instance) == 0);
+    usleep(100000);
+    int fd = connected();
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 42};
+    CHECK(epoll_ctl(instance, EPOLL_CTL_ADD, fd, &event) == 0);
+    send_all(fd, "x", 1);
+    CHECK(pthread_join(thread[0], NULL) == 0);
+    // Once, and once more after it was asked for again.
+    event.events = EPOLLIN | EPOLLONESHOT;
+    CHECK(epoll_ctl(one_shot, EPOLL_CTL_ADD, fd, &event) == 0);
+    CHECK(epoll_wait(one_shot, &event, 1, 1000) == 1 && epoll_wait(one_shot, &event, 1, 20) == 0);
+    event.events = EPOLLIN | EPOLLONESHOT;
+    CHECK(epoll_ctl(one_shot, EPOLL_CTL_MOD, fd, &event) == 0 && epoll_wait(one_shot, &event, 1, 1000) == 1);
+    CHECK(epoll_ctl(one_shot, EPOLL_CTL_DEL, fd, NULL) == 0 && epoll_ctl(one_shot, EPOLL_CTL_DEL, fd, NULL) == -1 && errno == ENOENT);
+    recv_all(fd, got, 1);
+    check_carrier(fd);
+    CHECK(pthread_create(&thread[1], NULL, recv_nothing, &fd) == 0);
+    usleep(50000);
+    CHECK(shutdown(fd, SHUT_RDWR) == 0 && pthread_join(thread[1], NULL) == 0);
+}
+
 static void datagrams(void)
 {
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -201,6 +250,8 @@ int main(int argc, char **argv)
         plain(3);
     else if (strcmp(argv[1], "waits") == 0)
         waits();
+    else if (strcmp(argv[1], "threads") == 0)
+        threads();
     else if (strcmp(argv[1], "datagrams") == 0)
         datagrams();
     else
