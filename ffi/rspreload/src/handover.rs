@@ -7,8 +7,9 @@
 //! connection's port.) A peer that has not taken its port is spoken to by TCP alone.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
@@ -56,17 +57,22 @@ pub(crate) fn listening(fd: c_int, socket: &Socket) {
 
 /// A client connects. `None`: in the usual way.
 pub(crate) fn connecting(fd: c_int, socket: &Arc<Socket>, to: SocketAddr) -> Option<Result<(), Errno>> {
-    if !api::is_there(to, false) || is_listening(socket, to) {
+    if !api::is_there(to, false) {
         return None;
     }
+    // A server that does not hand over accepts rsockets.
+    if let Some(key) = connected(socket, to) {
+        socket.more().to = Some(to);
+        socket.set_state(State::Connected(key));
+        epoll::moved(socket);
+        return Some(Ok(()));
+    }
     let unspecified = match socket.family {
-        Family::V4 => "0.0.0.0:0",
-        Family::V6 => "[::]:0",
+        Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
     };
-    if kernel_name(fd, socket.family, false).is_none_or(|name| name.port() == 0)
-        && let Ok(any) = unspecified.parse()
-    {
-        kernel_bind(fd, socket.family, any);
+    if kernel_name(fd, socket.family, false).is_none_or(|name| name.port() == 0) {
+        kernel_bind(fd, socket.family, SocketAddr::new(unspecified, 0));
     }
     let claim = kernel_name(fd, socket.family, false).ok_or(Errno(libc::EINVAL)).and_then(api::claim);
     match claim {
@@ -79,17 +85,18 @@ pub(crate) fn connecting(fd: c_int, socket: &Arc<Socket>, to: SocketAddr) -> Opt
     Some(Err(THEIRS))
 }
 
-/// Whether somebody accepts rsockets there: a trial connection is not refused. (It is closed at once where the server does not fork.)
-fn is_listening(socket: &Socket, to: SocketAddr) -> bool {
-    let Ok(key) = rsocket_for(socket) else { return false };
-    let begun = api::connect(key, to);
-    let is_there = match begun {
+/// An rsocket that is connected to that address, if anybody accepts it there.
+fn connected(socket: &Socket, to: SocketAddr) -> Option<c_int> {
+    let key = rsocket_for(socket).ok()?;
+    let is_connected = match api::connect(key, to) {
         Ok(()) => true,
         Err(Errno(libc::EINPROGRESS)) => answered(socket, key),
         Err(_) => false,
     };
-    api::close(key);
-    is_there
+    if !is_connected {
+        api::close(key);
+    }
+    is_connected.then_some(key)
 }
 
 /// Whether a connection that was begun comes about.
@@ -135,6 +142,7 @@ fn finish(socket: &Arc<Socket>, key: Option<c_int>) {
     }
     match key {
         Some(key) => {
+            socket.keeps_names.store(true, Ordering::Relaxed);
             socket.set_state(State::Connected(key));
             epoll::moved(socket);
         }
@@ -218,16 +226,9 @@ fn become_client(fd: c_int, socket: &Arc<Socket>, port: u32) -> Option<c_int> {
     unsafe { next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
     let port = u16::try_from(port).ok().filter(|&port| port != 0)?;
     let peer = kernel_name(fd, socket.family, true)?;
-    let key = rsocket_for(socket).ok()?;
-    let is_connected = match api::connect(key, SocketAddr::new(peer.ip(), port)) {
-        Ok(()) => true,
-        Err(Errno(libc::EINPROGRESS)) => answered(socket, key),
-        Err(_) => false,
-    };
-    if !is_connected {
+    let key = connected(socket, SocketAddr::new(peer.ip(), port));
+    if key.is_none() {
         tracing::warn!("descriptor {fd}: {peer} has offered an rsocket, and does not answer");
-        api::close(key);
-        return None;
     }
-    Some(key)
+    key
 }

@@ -1,6 +1,7 @@
 //! What each call of libc's comes to.
 
 use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
@@ -85,6 +86,9 @@ unsafe fn name(
     of: fn(c_int) -> Result<std::net::SocketAddr, Errno>,
 ) -> c_int {
     let Some(socket) = table::socket(fd) else { return kernel() };
+    if socket.keeps_names.load(Ordering::Relaxed) {
+        return kernel();
+    }
     unless_theirs(kernel, || {
         let (State::Connected(key) | State::Connecting(key)) = socket.state() else {
             return if socket.is_datagram { peer_of(&socket, of, address, len) } else { Err(THEIRS) };
@@ -119,7 +123,7 @@ impl Intercept for Rspreload {
     }
 
     fn is_known(fd: c_int) -> bool {
-        table::is_known(fd) || is_internal(fd)
+        table::is_known(fd)
     }
 
     fn is_socket(fd: c_int) -> bool {

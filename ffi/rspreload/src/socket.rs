@@ -51,6 +51,8 @@ pub(crate) struct Socket {
     /// [`State`], with its key in the lower half.
     state: AtomicU64,
     pub(crate) is_nonblocking: AtomicBool,
+    /// It was the kernel's connection first, whose names it keeps.
+    pub(crate) keeps_names: AtomicBool,
     pub(crate) backlog: AtomicI32,
     /// A listener without a key is to try again.
     pub(crate) retries: AtomicBool,
@@ -81,6 +83,7 @@ impl Socket {
             names: AtomicUsize::new(0),
             state: AtomicU64::new(pack(state)),
             is_nonblocking: AtomicBool::new(is_nonblocking),
+            keeps_names: AtomicBool::new(false),
             backlog: AtomicI32::new(0),
             retries: AtomicBool::new(false),
             received: AtomicU32::new(0),

@@ -155,13 +155,24 @@ fn processes_that_fork_use_connections_in_their_children() {
     let server = Server::start("fork", 3, true, FORK_SAFE);
     succeeds(server.client("three", "rsocket", true, FORK_SAFE));
     server.ends();
+    let server = Server::start("edges", 6, true, FORK_SAFE);
+    succeeds(server.client("numbers", "rsocket", true, FORK_SAFE));
+    succeeds(server.client("several", "rsocket", true, FORK_SAFE));
+    succeeds(server.client("plain", "tcp", false, &[]));
+    server.ends();
     // On one side alone: by TCP, or as an rsocket at once.
     let server = Server::start("fork", 2, true, FORK_SAFE);
     succeeds(server.client("plain", "tcp", true, &[]));
     succeeds(server.client("plain", "tcp", false, &[]));
     server.ends();
-    let server = Server::start("poll", 2, true, &[]);
+    // (Clients that do not wait have begun with an rsocket, which nobody accepts.)
+    let server = Server::start("fork", 4, true, FORK_SAFE);
+    succeeds(server.client("several", "tcp", true, &[]));
+    server.ends();
+    let server = Server::start("edges", 5, true, &[]);
     succeeds(server.client("plain", "rsocket", true, FORK_SAFE));
+    succeeds(server.client("several", "rsocket", true, FORK_SAFE));
+    server.ends();
     let server = Server::start("fork", 1, false, &[]);
     succeeds(server.client("plain", "tcp", true, FORK_SAFE));
     server.ends();
