@@ -21,7 +21,7 @@ use crate::{address, exit, fork, library, wait};
 pub use crate::calls::datagram::Received;
 pub use crate::table::Family;
 
-/// See [`wait::Sleepers`]: threads in [`wait`] look again.
+/// Threads in [`wait`] look again.
 pub fn wake() {
     if let Some(mut library) = enter_or_none() {
         library.sleepers.wake();
