@@ -1,4 +1,4 @@
-//! `ringway run`: becomes the program, with `libvma.so` preloaded, or `libringway_connectx.so`.
+//! `ringway run`: becomes the program, with `libvma.so` preloaded, or `librspreload.so`, or `libringway_connectx.so`.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,17 +11,20 @@ use std::process::Command;
 use anyhow::{Result, bail, ensure};
 use ringway_params::Id;
 
-use crate::binary;
-use crate::library::{self, Library};
+use crate::{binary, library};
 
 /// How to run which program.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The devices to use: auto, shm, shm,xdp:INTERFACE (or several interfaces), or off. Without this, what RINGWAY_DEVICE says, or auto.
-    #[arg(long, value_parser = device)]
+    #[arg(long, value_parser = device, conflicts_with = "rsocket")]
     device: Option<String>,
-    /// In place of libvma.so: libringway_connectx.so, by which programs of verbs find a ConnectX in software.
-    #[arg(long, conflicts_with = "device")]
+    /// Its sockets become rsockets (rsocket(7)), where their peers have them too: LD_PRELOAD=…/librspreload.so PROGRAM. With RDMAV_FORK_SAFE=1 on both sides, also
+    /// those of servers that fork.
+    #[arg(long)]
+    rsocket: bool,
+    /// Programs of verbs find a ConnectX in software: LD_PRELOAD=…/libringway_connectx.so PROGRAM.
+    #[arg(long, conflicts_with_all = ["device", "rsocket"])]
     software_connectx: bool,
     /// The program and its arguments. Options of `ringway run` come before it.
     #[arg(trailing_var_arg = true, required = true)]
@@ -61,7 +64,12 @@ impl std::error::Error for NotExecuted {}
 /// # Errors
 /// No library; or [`NotExecuted`].
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let library = library::find_one(if options.software_connectx { Library::Connectx } else { Library::Vma })?;
+    let library = match options {
+        Options { rsocket: true, .. } => library::RSPRELOAD,
+        Options { software_connectx: true, .. } => library::CONNECTX,
+        _ => library::VMA,
+    };
+    let library = library.find()?;
     let splits = |b: &u8| b.is_ascii_whitespace() || *b == b':';
     ensure!(
         !library.as_os_str().as_bytes().iter().any(splits),

@@ -35,6 +35,19 @@ fn the_environments_device_stays_unless_another_is_named() {
 }
 
 #[test]
+fn rsockets_have_a_library_of_their_own() {
+    let folder = folder("run-rsocket");
+    let library = folder.join("librspreload.so");
+    fs::write(&library, "").expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+    command.args(["run", "--rsocket", "sh", "-c", "echo $LD_PRELOAD"]).env("RINGWAY_LIBRSPRELOAD", &library).env_remove("LD_PRELOAD");
+    let told = String::from_utf8(command.output().expect("ringway").stdout).expect("text");
+    assert_eq!(told.trim(), library.canonicalize().expect("it is there").to_string_lossy());
+    let output = run(&folder, None, &["--rsocket", "--device", "shm", "true"]);
+    assert_eq!(output.status.code(), Some(2), "rsockets have no such choice: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn what_cannot_be_executed_ends_as_in_a_shell() {
     let folder = folder("run-status");
     let text = folder.join("text");

@@ -4,7 +4,7 @@ use crate::settings::aliases;
 use crate::table::TABLE;
 
 /// Variables that are read elsewhere than in [`TABLE`]: by `ringway`, to find the library.
-const OTHERS: [&str; 1] = ["RINGWAY_LIBVMA"];
+const OTHERS: [&str; 2] = ["RINGWAY_LIBVMA", "RINGWAY_LIBRSPRELOAD"];
 
 /// The beginnings of all names, and how many letters may be wrong there. (Nothing else in an environment is compared letter by letter.)
 const PREFIXES: [(&str, usize); 2] = [("VMA", 1), ("RINGWAY", 2)];

@@ -29,7 +29,7 @@
 //! All of it is static dispatch: an exported function is its method, inlined. Nothing stands on the way of data.
 //!
 //! What methods share is in modules of its own: [`errno`] (with the boundary that no panic crosses), [`vectors`], [`cmsg`] and [`control`]
-//! (what a program's pointers lead to, checked as the kernel does), [`timeout`], [`messages`], [`cancel`]. Hooks of the trait say when a
+//! (what a program's pointers lead to, checked as the kernel does), [`timeout`], [`sets`], [`messages`], [`cancel`]. Hooks of the trait say when a
 //! process is at a turning point: [`Intercept::before_exec`], [`Intercept::fork`], [`Intercept::before_exit`],
 //! [`Intercept::before_giving_up`]; they may panic, and the program's call goes on.
 //!
@@ -52,6 +52,7 @@ mod naked;
 pub mod next;
 mod positioned;
 mod process;
+pub mod sets;
 mod signals;
 pub mod timeout;
 #[doc(hidden)]

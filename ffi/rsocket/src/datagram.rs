@@ -1,11 +1,13 @@
 //! Datagram sockets: a queue pair, and the UDP socket beside it by which peers tell each other of theirs. The descriptor is the UDP socket's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use ringway_preload::Errno;
 use ringway_stack::device::messages::Messages as _;
+use ringway_stack::flow::Readiness;
+use ringway_stack::rsocket::wire::ServiceHeader;
 use ringway_stack::rsocket::{Datagrams, Options};
 use ringway_stack::{Error, Instant};
 use rustix::io::Errno as System;
@@ -18,6 +20,10 @@ use crate::library::errno;
 const UDP_MAX: usize = 2048 + 28;
 /// Peers whose processes are remembered; of any more, all are asked for anew.
 const WAYS_MAX: usize = 4096;
+/// The longest of UDP's own.
+const PLAIN_MAX: usize = 65_535;
+/// So many of these wait to be read; what comes then is lost, as where a socket's buffer is full.
+const PLAIN_QUEUE_MAX: usize = 256;
 /// Datagrams that are taken from UDP at a time: others want the lock, too.
 const BURST: usize = 64;
 
@@ -38,6 +44,8 @@ pub(crate) struct Open {
     ways: BTreeMap<SocketAddr, Found>,
     /// [`Fabric::losses`] when all of them were there.
     losses: u64,
+    /// Where it is of both worlds: datagrams of UDP's own, from peers that are no rsockets.
+    pub(crate) plain: Option<VecDeque<(SocketAddr, Vec<u8>)>>,
 }
 
 impl Datagram {
@@ -53,7 +61,7 @@ impl Datagram {
         let device = plane.node_mut();
         let pd = device.alloc_pd();
         let state = Datagrams::open(device, pd, &self.options, local).map_err(|_| Errno(libc::ENOMEM))?;
-        self.open = Some(Open { local, peer: None, state, ways: BTreeMap::new(), losses: 0 });
+        self.open = Some(Open { local, peer: None, state, ways: BTreeMap::new(), losses: 0, plain: None });
         Ok(())
     }
 }
@@ -112,6 +120,16 @@ impl Open {
         out: &mut [u8],
         peek: bool,
     ) -> Result<(usize, usize, SocketAddr), Error> {
+        if let Some(plain) = &mut self.plain
+            && let Some((from, bytes)) = plain.front()
+        {
+            let (from, whole, len) = (*from, bytes.len(), bytes.len().min(out.len()));
+            out[..len].copy_from_slice(&bytes[..len]);
+            if !peek {
+                plain.pop_front();
+            }
+            return Ok((len, whole, from));
+        }
         let device = plane.node_mut();
         self.state.poll(now, device);
         let whole = self.state.next_len().ok_or(Error::WouldBlock)?;
@@ -121,7 +139,7 @@ impl Open {
 
     /// Takes what came by UDP. Whether anything did.
     pub(crate) fn take_udp(&mut self, now: Instant, udp: BorrowedFd<'_>, plane: &mut Plane, fabric: &Fabric) -> bool {
-        let mut bytes = [0; UDP_MAX];
+        let mut bytes = vec![0; if self.plain.is_some() { PLAIN_MAX } else { UDP_MAX }];
         for taken in 0..BURST {
             let received = rustix::net::recvfrom(udp, &mut bytes, RecvFlags::DONTWAIT);
             let (len, from) = match received {
@@ -132,6 +150,14 @@ impl Open {
             };
             let Ok(from) = SocketAddr::try_from(from) else { continue };
             let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            if !is_of_rsockets(&bytes[..len])
+                && let Some(plain) = &mut self.plain
+            {
+                if plain.len() < PLAIN_QUEUE_MAX && self.peer.is_none_or(|peer| peer == from) {
+                    plain.push_back((from, bytes[..len].to_vec()));
+                }
+                continue;
+            }
             // Whoever sends to us has found us, and so is connected with us.
             if !self.knows(fabric, from)
                 && let Some(found) = fabric.known_datagrams(from)
@@ -146,15 +172,34 @@ impl Open {
         true
     }
 
+    /// What it is ready for.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let mut ready = self.state.readiness();
+        ready.set(Readiness::IN, ready.contains(Readiness::IN) || self.plain.as_ref().is_some_and(|plain| !plain.is_empty()));
+        ready
+    }
+
     /// Gives the UDP socket what it is to send. What it does not take is lost, as datagrams may be.
     fn send_udp(&mut self, udp: BorrowedFd<'_>) {
         while let Some((to, bytes)) = self.state.poll_udp() {
-            let of_v6 = rustix::net::sockopt::socket_domain(udp) == Ok(rustix::net::AddressFamily::INET6);
-            let to = match to {
-                SocketAddr::V4(to) if of_v6 => SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port()),
-                to => to,
-            };
-            let _ = rustix::net::sendto(udp, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to);
+            let _ = send_plain(udp, &bytes, to);
         }
     }
+}
+
+fn is_of_rsockets(bytes: &[u8]) -> bool {
+    ServiceHeader::parse(bytes).is_some()
+}
+
+/// Sends by UDP itself.
+///
+/// # Errors
+/// sendto(2)'s.
+pub(crate) fn send_plain(udp: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> Result<usize, Errno> {
+    let of_v6 = rustix::net::sockopt::socket_domain(udp) == Ok(rustix::net::AddressFamily::INET6);
+    let to = match to {
+        SocketAddr::V4(to) if of_v6 => SocketAddr::new(to.ip().to_ipv6_mapped().into(), to.port()),
+        to => to,
+    };
+    rustix::net::sendto(udp, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to).map_err(|error| Errno(error.raw_os_error()))
 }

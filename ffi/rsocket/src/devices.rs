@@ -64,6 +64,11 @@ pub(crate) fn is_ours(address: IpAddr) -> bool {
     ADDRESSES.contains(address)
 }
 
+/// Whether a descriptor is a device's.
+pub(crate) fn is_internal(fd: RawFd) -> bool {
+    ringway_shm::is_internal(fd)
+}
+
 impl roce::Neighbours for Fabric {
     fn neighbours(&self) -> Vec<(MacAddr, IpAddr)> {
         self.0.peers().into_iter().map(|peer| (peer.mac, gid_of(peer.id))).collect()

@@ -26,7 +26,7 @@ extern "C" fn at_exit() {
     bare_boundary!((), close_all());
 }
 
-fn close_all() {
+pub(crate) fn close_all() {
     let Ok(mut library) = enter() else { return };
     let began = library.poll();
     let ids: Vec<_> = library.table.values().filter_map(|entry| entry.stream().ok()).collect();

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
 use ringway_preload::errno::{is_nowhere, to_int, to_ssize};
+use ringway_preload::sets::Sets;
 use ringway_preload::{Errno, Timeout, bare_boundary, vectors};
 
 use crate::address;
@@ -268,10 +269,10 @@ pub unsafe extern "C" fn rselect(
     int!({
         usize::try_from(nfds).ok().filter(|count| *count <= FDS_MAX).ok_or(Errno(libc::EINVAL)).and_then(|count| {
             // SAFETY: the program's promise.
-            let mut sets = [readfds, writefds, exceptfds].map(|set| unsafe { select::Set::new(set, count) });
+            let mut sets = unsafe { Sets::new(count, [readfds, writefds, exceptfds]) };
             // SAFETY: the program's promise.
             let timeout = unsafe { Timeout::Timeval(timeout).read() }?;
-            select::select(count, &mut sets, timeout).map(|ready| ready as c_int)
+            select::select(&mut sets, timeout).map(|ready| ready as c_int)
         })
     })
 }

@@ -5,6 +5,7 @@
 //! ([`ringway_stack::rsocket::Sockets`]) are behind one lock (`library`). Calls poll the device themselves, and sleep on it (`wait`); while nobody calls, the
 //! progress thread does (`progress`). `calls` has what each call does, `exports` the C symbols, where no panic passes.
 //!
+//! - `api`: the calls for a library that stands on this one
 //! - `devices`: the only module that names a device's crate
 //! - `memory`: what is registered: memory of the library's own, and buffers of the program's
 //! - `datagram`: datagram sockets, which have a UDP socket beside their queue pairs
@@ -15,6 +16,7 @@
 //! handlers of signals.
 
 mod address;
+pub mod api;
 mod calls;
 mod config;
 mod datagram;

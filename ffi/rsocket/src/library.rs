@@ -4,6 +4,7 @@
 //! a while; whoever disarms it, to poll, sees to it on leaving that it is armed again, or that the progress thread comes.
 
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicI32, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -55,6 +56,19 @@ pub(crate) fn lock() -> MutexGuard<'static, Option<Box<Library>>> {
     // What a panic left in the middle ends connections at worst.
     LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Whether the lock is to be had within a while.
+pub(crate) fn is_free() -> bool {
+    (0..LOOKS_MAX).any(|look| {
+        if look > 0 {
+            std::thread::yield_now();
+        }
+        LIBRARY.try_lock().is_ok()
+    })
+}
+
+/// How often [`is_free`] looks.
+const LOOKS_MAX: usize = 1000;
 
 /// The library, locked for a call.
 ///
@@ -115,6 +129,7 @@ impl Library {
         let sockets = Sockets::new(plane.node_mut(), config::settings(), Host::default());
         let clock = Clock::new();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
+        UDP_FD.store(udp.as_raw_fd(), Ordering::Relaxed);
         let mut library = Box::new(Self {
             plane,
             sockets,
@@ -168,8 +183,8 @@ impl Library {
     /// # Errors
     /// ENOMEM, ENOSPC: the system's limits.
     pub(crate) fn watch_udp(&self, fd: RawFd) -> Result<(), Errno> {
-        let entry = self.table.get(&fd).ok_or(Errno(libc::EBADF))?;
-        let added = epoll::add(&self.udp, &entry.descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        let udp = self.table.get(&fd).and_then(|entry| entry.descriptor.as_ref()).ok_or(Errno(libc::EBADF))?;
+        let added = epoll::add(&self.udp, udp, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         added.map_err(|error| Errno(error.raw_os_error()))
     }
 
@@ -269,6 +284,14 @@ impl Library {
         self.next_port = if port + 1 < EPHEMERAL.end { port + 1 } else { EPHEMERAL.start };
         port
     }
+}
+
+/// [`Library::udp`], for who has not locked the library.
+static UDP_FD: AtomicI32 = AtomicI32::new(-1);
+
+/// See there.
+pub(crate) fn udp_fd() -> RawFd {
+    UDP_FD.load(Ordering::Relaxed)
 }
 
 /// Ports for who asks for any: Linux's ip_local_port_range.

@@ -1,6 +1,7 @@
 //! What a descriptor is. A stream's number is that of an eventfd which is never signalled: nobody else gets the number, and calls that are not rsockets' find
 //! nothing there. A datagram socket's is its UDP socket's.
 
+use core::sync::atomic::{AtomicI32, Ordering};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use ringway_preload::Errno;
@@ -13,7 +14,7 @@ use crate::datagram::{Datagram, Open};
 
 /// The protocol family that a socket was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+pub enum Family {
     /// PF_INET.
     V4,
     /// PF_INET6.
@@ -48,12 +49,12 @@ pub(crate) struct Entry {
     /// The ports that it has.
     pub(crate) rules: Vec<RuleId>,
     pub(crate) mapped: Vec<Mapped>,
-    /// Its number; of a datagram socket, its UDP socket.
-    pub(crate) descriptor: OwnedFd,
+    /// Its number; of a datagram socket, its UDP socket. `None`: the stream's number is a [`key`].
+    pub(crate) descriptor: Option<OwnedFd>,
 }
 
 impl Entry {
-    pub(crate) const fn new(kind: Kind, family: Family, is_nonblocking: bool, descriptor: OwnedFd) -> Self {
+    pub(crate) const fn new(kind: Kind, family: Family, is_nonblocking: bool, descriptor: Option<OwnedFd>) -> Self {
         Self { kind, family, is_nonblocking, v6_only: false, tos: 0, rules: Vec::new(), mapped: Vec::new(), descriptor }
     }
 }
@@ -75,9 +76,9 @@ impl Entry {
     /// # Errors
     /// EOPNOTSUPP: it is a stream.
     pub(crate) fn datagram(&mut self) -> Result<(&mut Datagram, BorrowedFd<'_>), Errno> {
-        match &mut self.kind {
-            Kind::Stream(_) => Err(Errno(libc::EOPNOTSUPP)),
-            Kind::Datagram(datagram) => Ok((datagram, self.descriptor.as_fd())),
+        match (&mut self.kind, &self.descriptor) {
+            (Kind::Datagram(datagram), Some(udp)) => Ok((datagram, udp.as_fd())),
+            _ => Err(Errno(libc::EOPNOTSUPP)),
         }
     }
 
@@ -100,4 +101,13 @@ pub(crate) fn placeholder(close_on_exec: bool) -> Result<(RawFd, OwnedFd), Errno
     let flags = if close_on_exec { EventfdFlags::CLOEXEC } else { EventfdFlags::empty() };
     let fd = eventfd(0, flags).map_err(|error| Errno(error.raw_os_error()))?;
     Ok((fd.as_raw_fd(), fd))
+}
+
+/// Numbers from here on are none of the kernel's (fs.nr_open is less).
+const KEYS_FROM: RawFd = 1 << 30;
+
+/// A number for a stream that has no descriptor of the kernel's: whoever stands on this library has one of its own for it.
+pub(crate) fn key() -> RawFd {
+    static NEXT: AtomicI32 = AtomicI32::new(0);
+    KEYS_FROM | NEXT.fetch_add(1, Ordering::Relaxed) & (KEYS_FROM - 1)
 }

@@ -46,12 +46,14 @@ const LIST_OF_DEVICES: [&str; 4] =
     ["ffi/vma/src/devices.rs", "ffi/vma/src/devices/", "ffi/rsocket/src/devices.rs", "ffi/cli/src/devices.rs"];
 
 /// Crates of `ffi` that others there stand on, or that stand beside them, and the workspace's crates that these may name.
-const BELOW: [(&str, &str, &[&str]); 5] = [
+const BELOW: [(&str, &str, &[&str]); 6] = [
     // (That one nobody stands on, and it stands on the stack alone: what it shows is the stack's.)
     ("ffi/packetdrill/src", "ringway_packetdrill", &["ringway_stack"]),
     ("ffi/params/src", "ringway_params", &[]),
     ("ffi/preload/src", "ringway_preload", &["ringway_stack"]),
     ("ffi/report/src", "ringway_report", &[]),
+    // (And rsockets, which know the devices.)
+    ("ffi/rspreload/src", "ringway_rspreload", &["ringway_host", "ringway_preload", "ringway_stack"]),
     ("ffi/uverbs/src", "ringway_connectx", &["ringway_preload", "ringway_sim", "ringway_stack"]),
 ];
 

@@ -57,7 +57,7 @@ impl Machine {
         ];
         let missing = shared_memory.iter().find(|c| !c.ok).map(|c| format!("{}: {}", c.what, c.detail));
         let mut checks = vec![
-            check("library", library::find().map(|l| l.display().to_string()).map_err(io::Error::other), "build or install it"),
+            check("library", library::VMA.find().map(|l| l.display().to_string()).map_err(io::Error::other), "build or install it"),
             check("preloading", preloading(), "the library does not load into programs of this machine"),
             device_variable(&settings),
         ];
@@ -154,7 +154,7 @@ fn one_user() -> io::Result<String> {
 /// Loads the library into a program that does nothing. ld.so(8) goes on without a library that it cannot preload, and
 /// says so on standard error.
 fn preloading() -> io::Result<String> {
-    let library = library::find().map_err(io::Error::other)?;
+    let library = library::VMA.find().map_err(io::Error::other)?;
     let mut program = Command::new("true");
     let output = program.env("LD_PRELOAD", library).env("RINGWAY_DEVICE", "off").stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);

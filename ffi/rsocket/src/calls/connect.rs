@@ -82,7 +82,7 @@ fn ended(library: &mut Library, now: Instant, id: SocketId) -> Result<(), Errno>
 }
 
 /// An address that is none in particular is this machine's.
-pub(super) fn destination(to: SocketAddr) -> SocketAddr {
+pub(crate) fn destination(to: SocketAddr) -> SocketAddr {
     let ip = match to.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),

@@ -1,9 +1,10 @@
 //! Datagram sockets.
 
 use core::ffi::c_int;
+use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use ringway_preload::Errno;
 use ringway_stack::device::Protocol;
@@ -12,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::connect::destination;
 use super::open::claim;
-use crate::datagram::Datagram;
+use crate::datagram::{Datagram, send_plain};
 use crate::devices::{self, Fabric};
 use crate::library::{Library, enter, enter_first, errno};
 use crate::table::{Entry, Family, Kind};
@@ -36,7 +37,7 @@ pub(super) fn socket(family: Family, close_on_exec: bool, is_nonblocking: bool) 
     let fd = udp.as_raw_fd();
     let mut library = enter_first()?;
     let options = Options::new(library.sockets.settings().sizes);
-    library.table.insert(fd, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, is_nonblocking, udp));
+    library.table.insert(fd, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, is_nonblocking, Some(udp)));
     Ok(fd)
 }
 
@@ -56,6 +57,32 @@ pub(super) fn bind(library: &mut Library, fd: RawFd, at: SocketAddr) -> Result<(
         _ => at,
     };
     rustix::net::bind(udp, &kernels).map_err(system)?;
+    open_bound(library, fd, both)
+}
+
+/// Makes an rsocket of a UDP socket that is bound, which does not block: its key.
+///
+/// # Errors
+/// ENODEV: there is no device; [`bind`]'s.
+pub(crate) fn adopt(udp: OwnedFd, family: Family) -> Result<RawFd, Errno> {
+    let v6_only = family == Family::V6 && rustix::net::sockopt::ipv6_v6only(&udp).unwrap_or(false);
+    let key = udp.as_raw_fd();
+    let mut library = enter_first()?;
+    let options = Options::new(library.sockets.settings().sizes);
+    library.table.insert(key, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, true, Some(udp)));
+    let opened = open_bound(&mut library, key, family == Family::V6 && !v6_only);
+    if let Ok((open, _)) = library.entry(key)?.open_datagram() {
+        open.plain = Some(VecDeque::new());
+    }
+    if opened.is_err() {
+        library.table.remove(&key);
+    }
+    opened.map(|()| key)
+}
+
+/// Opens one whose UDP socket is bound. `both`: `::` is IPv4's addresses, too.
+fn open_bound(library: &mut Library, fd: RawFd, both: bool) -> Result<(), Errno> {
+    let (_, udp) = library.entry(fd)?.datagram()?;
     let bound = rustix::net::getsockname(udp).and_then(SocketAddr::try_from).map_err(system)?;
     let local = SocketAddr::new(bound.ip().to_canonical(), bound.port());
     library.watch_udp(fd)?;
@@ -101,20 +128,28 @@ pub(super) fn connect(library: &mut Library, fd: RawFd, to: SocketAddr) -> Resul
 /// EBADF; EOPNOTSUPP: it is a stream; EDESTADDRREQ; EMSGSIZE: it is longer than 2040 bytes (of IPv6: 2024; 2032 and 2020 to who has not answered yet);
 /// ENETUNREACH: no address of this machine; EAGAIN: no room; ECONNREFUSED, ETIMEDOUT, EHOSTUNREACH: as with rconnect; EINTR; ENOMEM.
 pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<SocketAddr>) -> Result<usize, Errno> {
-    let (to, is_connected, fabric, is_known) = {
+    let (to, is_connected, fabric, is_known, is_of_both) = {
         let mut library = enter()?;
         library.poll();
         bind_any(&mut library, fd)?;
         let fabric = library.fabric.clone();
         let (open, _) = library.entry(fd)?.open_datagram()?;
         let to = destination(to.or(open.peer).ok_or(Errno(libc::EDESTADDRREQ))?);
-        (to, open.peer == Some(to), fabric.clone(), open.knows(&fabric, to))
+        (to, open.peer == Some(to), fabric.clone(), open.knows(&fabric, to), open.plain.is_some())
     };
     let bytes = pieces.iter().fold(Vec::new(), |mut all, piece| {
         all.extend_from_slice(piece);
         all
     });
+    let plainly = || {
+        let mut library = enter()?;
+        let (_, udp) = library.entry(fd)?.open_datagram()?;
+        send_plain(udp, &bytes, to)
+    };
     if !is_known {
+        if is_of_both && (!devices::is_ours(to.ip()) || matches!(fabric.resolve_datagrams(to), Err(Errno(libc::ECONNREFUSED)))) {
+            return plainly();
+        }
         if !devices::is_ours(to.ip()) {
             return Err(Errno(libc::ENETUNREACH));
         }
@@ -126,23 +161,28 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<S
         let mut library = enter()?;
         library.entry(fd)?.open_datagram()?.0.learn(&fabric, to, found);
     }
-    until_any(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, now| {
+    let sent = until_any(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, now| {
         let Library { table, plane, .. } = library;
         let (open, udp) = table.get_mut(&fd).ok_or(Errno(libc::EBADF))?.open_datagram()?;
         open.send(now, udp, plane, &bytes, to)
-    })
+    });
+    match sent {
+        // (UDP's own are up to 64 KiB long.)
+        Err(Errno(libc::EMSGSIZE)) if is_of_both => plainly(),
+        sent => sent,
+    }
 }
 
 /// A datagram that was received.
-pub(crate) struct Received {
+pub struct Received {
     /// How many bytes were copied.
-    pub(crate) len: usize,
+    pub len: usize,
     /// How long it was: what there was no room for is gone.
-    pub(crate) whole: usize,
+    pub whole: usize,
     /// From whom.
-    pub(crate) from: SocketAddr,
+    pub from: SocketAddr,
     /// The socket's.
-    pub(crate) family: Family,
+    pub family: Family,
 }
 
 /// Receives a datagram.

@@ -13,7 +13,7 @@ use ringway_stack::{Error, Instant};
 use super::datagram;
 use crate::devices::{self, Fabric};
 use crate::library::{EPHEMERAL, Library, enter, enter_first, errno};
-use crate::table::{Entry, Family, Kind, placeholder};
+use crate::table::{Entry, Family, Kind, key, placeholder};
 use crate::wait::{sleep, until};
 
 /// A new rsocket.
@@ -33,12 +33,24 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<RawF
             let (fd, number) = placeholder(closes)?;
             let mut library = enter_first()?;
             let stream = Kind::Stream(library.sockets.socket());
-            library.table.insert(fd, Entry::new(stream, family, is_nonblocking, number));
+            library.table.insert(fd, Entry::new(stream, family, is_nonblocking, Some(number)));
             Ok(fd)
         }
         libc::SOCK_DGRAM if matches!(protocol, 0 | libc::IPPROTO_UDP) => datagram::socket(family, closes, is_nonblocking),
         _ => Err(Errno(libc::ENOTSUP)),
     }
+}
+
+/// A stream without a descriptor of the kernel's, which does not block.
+///
+/// # Errors
+/// ENODEV: there is no device.
+pub(crate) fn keyed_stream(family: Family) -> Result<RawFd, Errno> {
+    let mut library = enter_first()?;
+    let stream = Kind::Stream(library.sockets.socket());
+    let key = key();
+    library.table.insert(key, Entry::new(stream, family, true, None));
+    Ok(key)
 }
 
 /// Binds to an address of this machine's. `at` gives it, for the socket's family.
@@ -133,10 +145,25 @@ pub(crate) fn accept(fd: RawFd) -> Result<(RawFd, SocketAddr, Family), Errno> {
         let family = library.entry(fd)?.family;
         let (accepted, peer) = library.sockets.accept(id).map_err(errno)?;
         if let Some(made) = made.take() {
-            library.table.insert(number, Entry::new(Kind::Stream(accepted), family, false, made));
+            library.table.insert(number, Entry::new(Kind::Stream(accepted), family, false, Some(made)));
         }
         Ok((number, peer, family))
     })
+}
+
+/// Takes a listener's next connection, as a stream without a descriptor of the kernel's, which does not block.
+///
+/// # Errors
+/// EBADF; EINVAL: it does not listen; EAGAIN: nobody is there.
+pub(crate) fn accept_keyed(fd: RawFd) -> Result<(RawFd, SocketAddr), Errno> {
+    let mut library = enter()?;
+    library.poll();
+    let id = library.stream(fd)?;
+    let family = library.entry(fd)?.family;
+    let (accepted, peer) = library.sockets.accept(id).map_err(errno)?;
+    let key = key();
+    library.table.insert(key, Entry::new(Kind::Stream(accepted), family, true, None));
+    Ok((key, peer))
 }
 
 /// Ends a direction, or both. On a socket that blocks, all that was sent has arrived then, or the time of [`ringway_stack::rsocket::Settings::close_timeout`]

@@ -108,7 +108,7 @@ fn look(library: &mut Entered, now: Instant, fds: &mut [pollfd]) -> usize {
 }
 
 /// What an rsocket is ready for.
-fn readiness_of(library: &mut Library, now: Instant, fd: RawFd) -> Result<Readiness, Errno> {
+pub(crate) fn readiness_of(library: &mut Library, now: Instant, fd: RawFd) -> Result<Readiness, Errno> {
     let Library { sockets, table, plane, fabric, .. } = library;
     let entry = table.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
     if let Ok(id) = entry.stream() {
@@ -118,11 +118,11 @@ fn readiness_of(library: &mut Library, now: Instant, fd: RawFd) -> Result<Readin
     let Ok((open, udp)) = entry.open_datagram() else { return Ok(Readiness::OUT) };
     open.take_udp(now, udp, plane, fabric);
     open.state.poll(now, plane.node_mut());
-    Ok(open.state.readiness())
+    Ok(open.readiness())
 }
 
 /// As poll(2) says it.
-fn events_of(ready: Readiness) -> i16 {
+pub(crate) fn events_of(ready: Readiness) -> i16 {
     let pairs = [
         (Readiness::IN, libc::POLLIN | libc::POLLRDNORM),
         (Readiness::OUT, libc::POLLOUT | libc::POLLWRNORM),

@@ -5,11 +5,13 @@ use core::time::Duration;
 
 use libc::{fd_set, sigset_t};
 use ringway_preload::Timeout;
+use ringway_preload::sets::Sets;
 
 use crate::boundary;
 use crate::errno::{self, Errno, to_int};
 use crate::extra::resume::{self, DUE};
-use crate::mux::select::{Set, Sets, select as select_both};
+use crate::mux::poll::concerns;
+use crate::mux::select::select as select_both;
 use crate::process::{process, process_or_init};
 
 /// The call's sets, if any descriptor in them is one that the kernel cannot answer for.
@@ -22,9 +24,8 @@ unsafe fn ours<'a>(count: c_int, sets: [*mut fd_set; 3]) -> Option<Sets<'a>> {
         return None;
     }
     // SAFETY: the caller's promise.
-    let [read, write, except] = sets.map(|set| unsafe { Set::new(set, count) });
-    let sets = Sets { count, read, write, except };
-    sets.concern_us().then_some(sets)
+    let sets = unsafe { Sets::new(count, sets) };
+    sets.any(concerns).then_some(sets)
 }
 
 fn mixed(sets: &mut Sets<'_>, timeout: Result<Option<Duration>, Errno>, mask: Option<&sigset_t>) -> Option<c_int> {
