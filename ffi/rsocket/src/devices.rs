@@ -45,10 +45,10 @@ pub(crate) fn attach(seed: u64) -> Result<(Plane, Fabric), Errno> {
     let fabric = Fabric(rendezvous);
     let config = NodeConfig {
         gid: Some(gid_of(fabric.0.member_ref().id())),
-        mtu: Mtu::B4096,
+        mtu: Mtu::B32768,
         ack_timeout: ACK_TIMEOUT,
         // (As long as rsockets' datagrams are, with their headers.)
-        tuning: Tuning { retries_for_ever: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
+        tuning: Tuning { retries_for_ever: true, bytes_are_vouched: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
         ..NodeConfig::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
     Ok((SoftRoce::new(queues, Node::new(config, seed), fabric.clone()), fabric))

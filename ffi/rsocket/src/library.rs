@@ -4,10 +4,12 @@
 //! a while; whoever disarms it, to poll, sees to it on leaving that it is armed again, or that the progress thread comes.
 
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use ringway_host::sleep::yield_core;
 use ringway_host::{Clock, Progress};
 use ringway_preload::Errno;
 use ringway_stack::rsocket::{Host, SocketId, Sockets};
@@ -50,10 +52,46 @@ pub(crate) struct Library {
 
 static LIBRARY: Mutex<Option<Box<Library>>> = Mutex::new(None);
 
+/// How many threads wait for the lock.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// So often a thread that looks again and again asks whether those that want the lock have it.
+const PATIENCE: u32 = 256;
+
 /// The lock; nothing behind it: no rsocket was made yet.
 pub(crate) fn lock() -> MutexGuard<'static, Option<Box<Library>>> {
     // What a panic left in the middle ends connections at worst.
-    LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
+    match LIBRARY.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            WANTED.fetch_add(1, Ordering::Relaxed);
+            let guard = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
+            WANTED.fetch_sub(1, Ordering::Relaxed);
+            guard
+        }
+    }
+}
+
+/// A thread that enters again and again lets those enter that wait for it: the lock itself knows no turns.
+pub(crate) fn let_others_enter() {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    if wanted == 0 {
+        return;
+    }
+    // (Whoever waits may need this core.)
+    yield_core();
+    for _ in 0..PATIENCE {
+        if WANTED.load(Ordering::Relaxed) < wanted {
+            return;
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// The time, without the lock.
+pub(crate) fn time() -> Instant {
+    Clock::system().now()
 }
 
 /// The library, locked for a call.

@@ -8,7 +8,7 @@ use super::gsi::{Gsi, Management};
 use super::mad::GSI_QP;
 use super::memory::{Access, Memory, Pd, Regions, RegisterError};
 use super::packet::Body;
-use super::packet::datagram::{Datagram, DatagramError, OVERHEAD_MAX};
+use super::packet::datagram::{Crc, Datagram, DatagramError, OVERHEAD_MAX};
 use super::qp::{Context, Events, Modify, ModifyError, Mtu, Qp, QpConfig, State, Transport};
 use super::slab::Slab;
 use super::ud::Unreceived;
@@ -27,11 +27,20 @@ pub struct Tuning {
     pub datagram_mtu: Mtu,
     /// A peer that does not answer is asked again for ever: one that is gone is told of ([`Hca::on_peer_gone`]), and one that is stopped may go on.
     pub retries_for_ever: bool,
+    /// Whoever carries packets vouches for their bytes, as memory does: the invariant CRC is zero, and nobody looks at it.
+    pub bytes_are_vouched: bool,
+}
+
+impl Tuning {
+    /// What becomes of the invariant CRC.
+    pub(super) const fn crc(&self) -> Crc {
+        if self.bytes_are_vouched { Crc::LeftOut } else { Crc::Computed }
+    }
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024, retries_for_ever: false }
+        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024, retries_for_ever: false, bytes_are_vouched: false }
     }
 }
 
@@ -293,7 +302,8 @@ impl<M: Memory> Hca<M> {
 
     /// Takes an IP packet. Its bytes were copied out of whatever memory others may write.
     pub fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
-        let datagram = match Datagram::parse(bytes) {
+        let crc = self.tuning.crc();
+        let datagram = match Datagram::parse_with(bytes, crc) {
             Ok(datagram) => datagram,
             Err(DatagramError::Corrupted) => return self.dropped.corrupted += 1,
             Err(_) => return self.dropped.malformed += 1,
@@ -338,14 +348,14 @@ impl<M: Memory> Hca<M> {
     }
 
     /// The bytes that [`Hca::poll_transmit`] needs room for.
-    pub const PACKET_MAX: usize = Mtu::B4096.bytes() as usize + OVERHEAD_MAX;
+    pub const PACKET_MAX: usize = Mtu::B32768.bytes() as usize + OVERHEAD_MAX;
 
     /// Writes the next IP packet to `out`, which must have room for [`Hca::PACKET_MAX`] bytes, and gives its length; `None` if there is
     /// none now. Queue pairs take turns.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let id = self.ip_id;
         self.ip_id = id.wrapping_add(1);
-        if let Some(len) = self.gsi.transmit(id, out) {
+        if let Some(len) = self.gsi.transmit(id, self.tuning.crc(), out) {
             return Some(len);
         }
         while let Some(number) = self.ready.pop_front() {

@@ -48,7 +48,7 @@ impl Qp {
         header.ack_request = last || limited || packet % ack_every == ack_every - 1;
         let (sq, pd) = (&self.sq, self.config.pd);
         let fill = |out: &mut [u8]| sq.read(index, offset, out, pd, cx.regions).ok();
-        let Some(len) = peer.path.emit_with(id, &header, len, out, fill) else {
+        let Some(len) = peer.path.emit_with(id, cx.tuning.crc(), &header, len, out, fill) else {
             // Its memory went away meanwhile.
             self.fail_at(cx, index, Status::LocalProtection);
             return None;
