@@ -3,12 +3,11 @@
  *
  *   rsocket ping|bulk|write-ping|write-bulk SECONDS
  *
- * ping: 64 bytes there and back. bulk: 64 KiB at a time, one way. All calls are non-blocking and come again until they have something, so that nobody
- * sleeps. write-ping, write-bulk: the same by riowrite; who gets the bytes looks at its memory and makes no call. Prints round trips a second, or MB a second.
+ * ping: 64 bytes there and back. bulk: 64 KiB at a time, one way. write-ping, write-bulk: the same by riowrite; who gets the bytes looks at its memory and
+ * makes no call. Prints round trips a second, or MB a second.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -54,26 +53,22 @@ static void stay_on(int cpu) {
     check(!sched_setaffinity(0, sizeof set, &set), "sched_setaffinity");
 }
 
-static void again(ssize_t got) {
-    check(got > 0 || (got < 0 && errno == EAGAIN), "send or recv");
-}
-
 static void send_all(int fd, size_t len) {
     for (size_t done = 0; done < len;) {
-        ssize_t sent = CALL(send)(fd, bytes + done, len - done, MSG_DONTWAIT);
-        again(sent);
-        done += sent > 0 ? sent : 0;
+        ssize_t sent = CALL(send)(fd, bytes + done, len - done, 0);
+        check(sent > 0, "send");
+        done += sent;
     }
 }
 
 /* 0: the peer is through. */
 static int recv_all(int fd, size_t len) {
     for (size_t done = 0; done < len;) {
-        ssize_t got = CALL(recv)(fd, bytes + done, len - done, MSG_DONTWAIT);
+        ssize_t got = CALL(recv)(fd, bytes + done, len - done, 0);
         if (!got)
             return 0;
-        again(got);
-        done += got > 0 ? got : 0;
+        check(got > 0, "recv");
+        done += got;
     }
     return 1;
 }
@@ -120,9 +115,9 @@ static volatile char *memory;
 
 static void riowrite_all(int fd, const void *from, size_t len, off_t offset) {
     for (size_t done = 0; done < len;) {
-        ssize_t sent = riowrite(fd, (const char *)from + done, len - done, offset + done, MSG_DONTWAIT);
-        again(sent);
-        done += sent > 0 ? sent : 0;
+        ssize_t sent = riowrite(fd, (const char *)from + done, len - done, offset + done, 0);
+        check(sent > 0, "send");
+        done += sent;
     }
 }
 

@@ -18,6 +18,9 @@ pub(crate) type Plane = SoftRoce<ShmQueues, Bytes, Fabric>;
 /// How long to wait for an acknowledgment: 4.096 us * 2^v, which is 67 ms. Nothing is lost on shared memory but what a peer that is stopped has no room for.
 const ACK_TIMEOUT: u8 = 14;
 
+/// Of a long send the first message is half a packet: the peer copies it while the rest is copied here, and shorter ones cost more than that gains.
+pub(crate) const TRANSFER_FIRST: u32 = 16 << 10;
+
 /// Who is there, and has which port.
 #[derive(Clone)]
 pub(crate) struct Fabric(Arc<Rendezvous>);

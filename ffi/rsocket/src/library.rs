@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use ringway_host::sleep::yield_core;
 use ringway_host::{Clock, Progress};
 use ringway_preload::Errno;
+use ringway_stack::device::Wake;
 use ringway_stack::rsocket::{Host, SocketId, Sockets};
 use ringway_stack::{Error, Instant};
 use rustix::event::epoll;
@@ -44,7 +45,8 @@ pub(crate) struct Library {
     /// `None` before it was started.
     progress: Option<Progress>,
     clock: Clock,
-    is_armed: bool,
+    /// For what the plane is armed.
+    armed: Option<Wake>,
     /// When a call polled last.
     pub(crate) called_at: Instant,
     next_port: u16,
@@ -87,11 +89,6 @@ pub(crate) fn let_others_enter() {
         }
         core::hint::spin_loop();
     }
-}
-
-/// The time, without the lock.
-pub(crate) fn time() -> Instant {
-    Clock::system().now()
 }
 
 /// The library, locked for a call.
@@ -150,7 +147,11 @@ impl Library {
         exit::install();
         let seed = random();
         let (mut plane, fabric) = devices::attach(seed)?;
-        let sockets = Sockets::new(plane.node_mut(), config::settings(), Host::default());
+        let sockets = Sockets::new(
+            plane.node_mut(),
+            config::settings(),
+            Host { transfer_first: devices::TRANSFER_FIRST, ..Host::default() },
+        );
         let clock = Clock::new();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
         let mut library = Box::new(Self {
@@ -164,7 +165,7 @@ impl Library {
             watch_until: None,
             progress: None,
             clock,
-            is_armed: false,
+            armed: None,
             called_at: clock.now(),
             next_port: EPHEMERAL.start + (seed % u64::from(EPHEMERAL.end - EPHEMERAL.start)) as u16,
             fabric: fabric.clone(),
@@ -230,7 +231,7 @@ impl Library {
 
     /// Polls. Threads that sleep may have what they wait for by that, and are woken if anything happened.
     pub(crate) fn poll_unasked(&mut self) -> Instant {
-        if core::mem::take(&mut self.is_armed) {
+        if self.armed.take().is_some() {
             self.plane.disarm();
         }
         let now = self.clock.now();
@@ -247,6 +248,11 @@ impl Library {
         now
     }
 
+    /// The clock, to look at without the lock.
+    pub(crate) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// The time.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
@@ -259,17 +265,22 @@ impl Library {
 
     /// Makes what comes next wake whoever sleeps. Whether it does: if not, there is something to poll for.
     pub(crate) fn arm(&mut self) -> bool {
+        // Acknowledgments are for threads that wait for room, or for the end of what they sent. The progress thread has no use for them.
+        let wake = if self.sleepers.is_empty() { Wake::Solicited } else { Wake::Any };
         for _ in 0..ARMS_MAX {
-            if self.is_armed {
+            if self.armed.is_some_and(|armed| armed == wake || armed == Wake::Any) {
                 return true;
             }
-            if self.plane.arm() {
-                self.is_armed = true;
+            if self.armed.take().is_some() {
+                self.plane.disarm();
+            }
+            if self.plane.arm(wake) {
+                self.armed = Some(wake);
             } else {
                 self.poll_unasked();
             }
         }
-        self.is_armed
+        self.armed.is_some()
     }
 
     /// At the end of a call: sends what it asked for, and hands over.
@@ -291,7 +302,7 @@ impl Library {
 
     /// Whether somebody comes when something does, or when it is time.
     fn is_watched(&self) -> bool {
-        let is_armed = self.is_armed && (self.watch == Watch::Sleeps || !self.sleepers.is_empty());
+        let is_armed = self.armed.is_some() && (self.watch == Watch::Sleeps || !self.sleepers.is_empty());
         let is_timed = |watch_until: Option<Instant>| self.deadline().is_none_or(|at| watch_until.is_some_and(|until| until <= at));
         self.watch == Watch::Looks || is_armed && is_timed(self.watch_until)
     }

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use libc::pollfd;
-use ringway_host::EventFd;
+use ringway_host::{Clock, EventFd};
 use ringway_host::sleep::{ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
 use ringway_preload::Errno;
@@ -35,6 +35,7 @@ thread_local! {
 pub(crate) struct Looking(Option<Began>);
 
 struct Began {
+    clock: Clock,
     at: Instant,
     limit: Limit,
     history: History,
@@ -43,41 +44,35 @@ struct Began {
 
 impl Looking {
     /// When the wait began, which is at `now` if it had not yet.
-    pub(crate) fn began(&mut self, now: Instant, settings: &Settings) -> Instant {
+    pub(crate) fn began(&mut self, now: Instant, library: &Library) -> Instant {
         let began = self.0.get_or_insert_with(|| {
-            let (set, history) = (settings.polling_time, HISTORY.get());
+            let (set, history) = (library.sockets.settings().polling_time, HISTORY.get());
             let limit = if set == Settings::default().polling_time { Limit::Ceiling(LOOKS_MAX) } else { Limit::Exact(set) };
-            Began { at: now, limit, history, spin: Spin::new(now, &history, limit) }
+            Began { clock: library.clock(), at: now, limit, history, spin: Spin::new(now, &history, limit) }
         });
         began.at
     }
 
-    /// Whether to look again, after others had their turn, having found nothing at `now`. The library is not entered.
-    pub(crate) fn again(&mut self, now: Instant) -> bool {
-        let Some(began) = &mut self.0 else { return false };
-        match began.spin.step(now) {
-            Step::Stop => false,
-            Step::Poll => {
-                library::let_others_enter();
-                true
-            }
-            Step::Yield => {
-                let before = library::time();
-                yield_core();
-                began.spin.yielded(before, library::time());
-                true
-            }
-        }
-    }
-
-    /// Whether it would look again at `now`.
+    /// Whether it goes on, having found nothing at `now`.
     pub(crate) fn goes_on(&self, now: Instant) -> bool {
         self.0.as_ref().is_some_and(|began| began.spin.step(now) != Step::Stop)
     }
 
+    /// Before it looks again: others have their turn. The library is not entered.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        let Some(began) = &mut self.0 else { return };
+        if began.spin.step(now) == Step::Yield {
+            let before = began.clock.now();
+            yield_core();
+            began.spin.yielded(before, began.clock.now());
+        } else {
+            library::let_others_enter();
+        }
+    }
+
     /// The wait has ended, at `now`.
     pub(crate) fn ended(&self, now: Instant, outcome: Outcome) {
-        let Some(Began { at, limit, history, spin }) = &self.0 else { return };
+        let Some(Began { at, limit, history, spin, .. }) = &self.0 else { return };
         let mut history = *history;
         history.ended(*limit, now.since(*at), outcome, spin);
         HISTORY.set(history);
@@ -190,10 +185,10 @@ pub(crate) fn until_any<T>(
             looking.ended(now, Outcome::InVain);
             return Err(Errno(libc::EAGAIN));
         }
-        looking.began(now, library.sockets.settings());
+        looking.began(now, &library);
         if looking.goes_on(now) {
             drop(library);
-            looking.again(now);
+            looking.pause(now);
             continue;
         }
         sleep(library, &mut [], left, None)?;

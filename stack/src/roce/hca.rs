@@ -8,6 +8,7 @@ use super::gsi::{Gsi, Management};
 use super::mad::GSI_QP;
 use super::memory::{Access, Memory, Pd, Regions, RegisterError};
 use super::packet::Body;
+use super::payload::{Payload, Source};
 use super::packet::datagram::{Crc, Datagram, DatagramError, OVERHEAD_MAX};
 use super::qp::{Context, Events, Modify, ModifyError, Mtu, Qp, QpConfig, State, Transport};
 use super::slab::Slab;
@@ -100,6 +101,8 @@ pub struct Hca<M> {
     gsi: Gsi,
     /// Queue pairs that may have something to send, each once.
     ready: VecDeque<u32>,
+    /// Connected queue pairs that have something to send, and may not before an acknowledgment comes.
+    held_up: BTreeSet<u32>,
     timers: BTreeSet<(Instant, u32)>,
     next_pd: u32,
     /// Where the next region begins that asks for no address of its own.
@@ -126,6 +129,7 @@ impl<M: Memory> Hca<M> {
             qps: Slab::with_first(limits.qps, first.into()),
             gsi: Gsi::default(),
             ready: VecDeque::new(),
+            held_up: BTreeSet::new(),
             timers: BTreeSet::new(),
             next_pd: 1,
             next_address: ADDRESS_MIN,
@@ -246,6 +250,7 @@ impl<M: Memory> Hca<M> {
     /// [`CreateError::Missing`].
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
         let gone = self.qps.remove(qp).ok_or(CreateError::Missing)?;
+        self.held_up.remove(&qp);
         if let Some(at) = gone.timer {
             self.timers.remove(&(at, qp));
         }
@@ -315,11 +320,25 @@ impl<M: Memory> Hca<M> {
                 let taken = self.gsi.on_datagram(&datagram, deth);
                 self.dropped.no_receive += u64::from(!taken);
             }
-            _ => self.on_qp_packet(now, &datagram),
+            _ => self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload)),
         }
     }
 
-    fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>) {
+    /// Takes an IPv6 packet of `len` bytes whose bytes are vouched for: its front was copied, with all headers, and all of it is in `source`. `false`, and nothing
+    /// happened: it is no write, and has to be copied whole.
+    pub(super) fn on_front(&mut self, now: Instant, front: &[u8], len: usize, source: &dyn Source) -> bool {
+        if self.tuning.crc() != Crc::LeftOut {
+            return false;
+        }
+        let Ok((datagram, payload)) = Datagram::parse_front(front, len) else { return false };
+        if !datagram.packet.header.body.is_write() {
+            return false;
+        }
+        self.on_qp_packet(now, &datagram, Payload::Source { source, at: payload.start, len: payload.len() });
+        true
+    }
+
+    fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>, written: Payload<'_>) {
         let header = datagram.packet.header;
         // The membership bit may differ (IBTA spec, s10.9.3).
         let fits = |qp: &Qp| (qp.pkey ^ header.pkey) & 0x7fff == 0;
@@ -341,7 +360,7 @@ impl<M: Memory> Hca<M> {
                     return;
                 }
                 self.with_qp(now, header.dest_qp, |qp, cx| {
-                    if body.is_response() { qp.on_answer(cx, &datagram.packet) } else { qp.on_request(cx, &datagram.packet) }
+                    if body.is_response() { qp.on_answer(cx, &datagram.packet) } else { qp.on_request(cx, &datagram.packet, written) }
                 });
             }
         }
@@ -373,8 +392,18 @@ impl<M: Memory> Hca<M> {
                 self.list(number);
                 return Some(len);
             }
+            if self.qps.get(number).is_some_and(|qp| qp.is_held_up()) {
+                self.held_up.insert(number);
+            } else {
+                self.held_up.remove(&number);
+            }
         }
         None
+    }
+
+    /// Whether something is to be sent as soon as an acknowledgment comes.
+    pub fn awaits_acknowledgment(&self) -> bool {
+        !self.held_up.is_empty()
     }
 
     /// When to call [`Hca::on_timer`] at the latest. There may turn out to be nothing to do.

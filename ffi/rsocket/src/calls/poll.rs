@@ -35,7 +35,7 @@ pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over
         let now = library.poll();
         let mut others = Others::of(&library, fds);
         let ours = look(&mut library, now, fds);
-        let began = looking.began(now, library.sockets.settings());
+        let began = looking.began(now, &library);
         let left = timeout.map(|timeout| (began + timeout).since(now));
         if ours > 0 || left == Some(Duration::ZERO) || is_over(&library) {
             drop(library);
@@ -44,7 +44,7 @@ pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over
         }
         if looking.goes_on(now) {
             drop(library);
-            looking.again(now);
+            looking.pause(now);
             let ready = others.ask(fds)?;
             if ready > 0 {
                 return Ok(ready);

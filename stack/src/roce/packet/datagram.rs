@@ -1,5 +1,8 @@
 //! A RoCEv2 packet in its IP packet (IBTA spec, annex A17).
 
+use core::ops::Range;
+
+use super::super::bytes::Reader;
 use super::{HEADERS_MAX, Header, Packet, UDP_PORT, icrc, padding};
 pub use crate::device::messages::{Addresses, Path};
 use crate::wire::{ParseError, ipv4, ipv6, udp};
@@ -146,6 +149,29 @@ impl<'a> Datagram<'a> {
         }
         let packet = Packet::parse(covered.get(ip_len + udp_len..).ok_or(ParseError::Truncated)?)?;
         Ok(Self { path, id, packet, ip_header: &bytes[..ip_len] })
+    }
+
+    /// Reads the headers of an IPv6 packet of `len` bytes whose front is `front`, which has all of them, and says where its payload lies: the packet that it gives has
+    /// none. Its invariant CRC is not looked at.
+    ///
+    /// # Errors
+    /// [`DatagramError`].
+    pub(in crate::roce) fn parse_front(front: &'a [u8], len: usize) -> Result<(Self, Range<usize>), DatagramError> {
+        let (mut path, id, ip_len, total_len) = parse_v6(front)?;
+        let (udp, udp_len) = udp::Header::parse(&front[ip_len..])?;
+        if udp.dst_port != UDP_PORT {
+            return Err(DatagramError::Other);
+        }
+        path.src_port = udp.src_port;
+        let end = total_len.checked_sub(icrc::LEN).filter(|_| total_len <= len).ok_or(ParseError::Truncated)?;
+        if usize::from(udp.len) != total_len - ip_len {
+            return Err(ParseError::Malformed.into());
+        }
+        let mut reader = Reader::new(&front[ip_len + udp_len..]);
+        let (header, padding) = Header::parse(&mut reader)?;
+        let at = front.len() - reader.rest().len();
+        let len = header.payload_len(end.checked_sub(at).ok_or(ParseError::Truncated)?, padding)?;
+        Ok((Self { path, id, packet: Packet { header, payload: &[] }, ip_header: &front[..ip_len] }, at..at + len))
     }
 
     /// Writes the IP packet to the front of `out`, which must have room for [`OVERHEAD_MAX`] bytes and the payload, and gives its length.
