@@ -147,11 +147,8 @@ impl Library {
         exit::install();
         let seed = random();
         let (mut plane, fabric) = devices::attach(seed)?;
-        let sockets = Sockets::new(
-            plane.node_mut(),
-            config::settings(),
-            Host { transfer_first: devices::TRANSFER_FIRST, ..Host::default() },
-        );
+        let sockets =
+            Sockets::new(plane.node_mut(), config::settings(), Host { transfer_first: devices::TRANSFER_FIRST, ..Host::default() });
         let clock = Clock::new();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
         let mut library = Box::new(Self {

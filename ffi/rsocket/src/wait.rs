@@ -8,9 +8,9 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use libc::pollfd;
-use ringway_host::{Clock, EventFd};
 use ringway_host::sleep::{ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
+use ringway_host::{Clock, EventFd};
 use ringway_preload::Errno;
 use ringway_stack::Instant;
 use ringway_stack::rsocket::{Settings, SocketId};

@@ -11,10 +11,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Node;
 use super::memory::Memory;
-use super::packet::{Aeth, BTH_LEN, Body, Syndrome};
 use super::packet::datagram::OVERHEAD_MAX;
+use super::packet::{Aeth, BTH_LEN, Body, Syndrome};
 use super::payload::Source;
-use crate::device::{DeviceEvent, GATHER_LIMIT, MacAddr, Queues, RxBatch, RxBuffer, RxFrame, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake};
+use crate::device::{
+    DeviceEvent, GATHER_LIMIT, MacAddr, Queues, RxBatch, RxBuffer, RxFrame, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
+};
 use crate::time::Instant;
 use crate::wire::{ethernet, ipv4, ipv6, udp};
 

@@ -35,7 +35,8 @@ impl Dice {
 }
 
 /// As the victim's.
-const TUNING: Tuning = Tuning { window: 128, count_credits: false, datagram_mtu: Mtu::B2048, retries_for_ever: true, bytes_are_vouched: true };
+const TUNING: Tuning =
+    Tuning { window: 128, count_credits: false, datagram_mtu: Mtu::B2048, retries_for_ever: true, bytes_are_vouched: true };
 
 pub(crate) struct Attacker {
     queues: ShmQueues,

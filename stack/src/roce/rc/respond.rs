@@ -49,7 +49,9 @@ impl Qp {
         let psn = pending.next;
         let aeth = self.aeth(cx);
         let len = match resource.kind {
-            ResourceKind::Atomic(_, original) => self.emit(cx.tuning.crc(), Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(())),
+            ResourceKind::Atomic(_, original) => {
+                self.emit(cx.tuning.crc(), Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(()))
+            }
             ResourceKind::Read(_) => self.answer_read(cx, &resource, pending.start, psn, aeth, id, out),
         };
         if len.is_none() {
