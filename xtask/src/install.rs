@@ -147,8 +147,9 @@ pub(crate) fn cargo_tool(name: &str) -> Result<()> {
     if answers(name) {
         return Ok(());
     }
-    println!("installing cargo-{name}; this takes some minutes, once");
-    run_command(cargo().args(["install", "--locked", "--quiet", &format!("cargo-{name}")]))
+    // (Not optimised: it runs for seconds, and would be built for minutes.)
+    println!("installing cargo-{name}; this takes a minute or two, once");
+    run_command(cargo().args(["install", "--locked", "--quiet", "--debug", &format!("cargo-{name}")]))
 }
 
 /// Makes sure that rustfmt and clippy are there: rustup's minimal profile has neither.

@@ -116,31 +116,60 @@ const PROGRAMS: [Package; 30] = [
 const NEED_ROOT: [&str; 5] =
     ["cable::", "capture::another_user", "isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
 
+/// How a step went.
+struct Outcome {
+    step: Step,
+    result: Result<()>,
+    took: Duration,
+}
+
 /// Runs the steps; all of them, even if one fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::find()?;
-    let steps = Step::value_variants().iter().copied().filter(|s| options.only.is_empty() || options.only.contains(s));
-    let mut results = Vec::new();
-    for step in steps {
-        println!("\n=== {}", step.name());
-        let start = Instant::now();
-        let result = step.run(&workspace, options);
-        if let Err(error) = &result {
-            println!("{error:#}");
+    let steps: Vec<_> = Step::value_variants().iter().copied().filter(|s| options.only.is_empty() || options.only.contains(s)).collect();
+    let outcomes = std::thread::scope(|scope| {
+        let play = |step: Step| step.play(&workspace, options);
+        let mut build = None;
+        let mut outcomes = Vec::new();
+        for &step in &steps {
+            // Link-time optimisation keeps one processor busy for minutes. The steps before it, which no clock decides, have the other meanwhile.
+            if step == Step::BESIDE_BUILD && steps.contains(&Step::Build) {
+                build = Some(scope.spawn(move || play(Step::Build)));
+            }
+            let outcome = match build.take_if(|_| step == Step::Build) {
+                Some(build) => build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => play(step),
+            };
+            outcomes.push(outcome);
         }
-        println!("=== {} {} in {}", step.name(), verdict(&result), seconds(start.elapsed()));
-        results.push((step, result, start.elapsed()));
-    }
+        outcomes
+    });
     println!("\nsummary");
-    for (step, result, took) in &results {
+    for Outcome { step, result, took } in &outcomes {
         println!("  {:10} {:7} {:>9}", step.name(), verdict(result), seconds(*took));
     }
-    let failed = results.iter().filter(|(_, result, _)| result.is_err()).count();
-    ensure!(failed == 0, "{failed} of {} steps failed", results.len());
+    let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
+    ensure!(failed == 0, "{failed} of {} steps failed", outcomes.len());
     Ok(())
 }
 
 impl Step {
+    /// The step with which [`Step::Build`] begins.
+    const BESIDE_BUILD: Self = Self::Mutants;
+
+    /// Runs it, and says so.
+    fn play(self, workspace: &Workspace, options: &Options) -> Outcome {
+        println!("\n=== {}", self.name());
+        let start = Instant::now();
+        let result = self.run(workspace, options);
+        if let Err(error) = &result {
+            println!("{error:#}");
+        }
+        let took = start.elapsed();
+        println!("=== {} {} in {}", self.name(), verdict(&result), seconds(took));
+        Outcome { step: self, result, took }
+    }
+
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
     }
