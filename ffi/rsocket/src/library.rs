@@ -339,3 +339,22 @@ pub(crate) const fn errno(error: Error) -> Errno {
         error => Errno(error.errno()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_looks_again_and_again_knows_who_wants_the_lock() {
+        let guard = lock();
+        let other = std::thread::spawn(|| drop(lock()));
+        while WANTED.load(Ordering::Relaxed) == 0 {
+            yield_core();
+        }
+        drop(guard);
+        while WANTED.load(Ordering::Relaxed) > 0 {
+            let_others_enter();
+        }
+        other.join().expect("it had the lock");
+    }
+}

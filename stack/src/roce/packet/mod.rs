@@ -313,7 +313,7 @@ impl Header {
     /// The length of a payload that has `len` bytes with its padding.
     pub(super) fn payload_len(&self, len: usize, padding: usize) -> Result<usize, ParseError> {
         let payload = len.checked_sub(padding).ok_or(ParseError::Malformed)?;
-        if len % 4 != 0 || !self.body.has_payload() && payload > 0 {
+        if !len.is_multiple_of(4) || !self.body.has_payload() && payload > 0 {
             return Err(ParseError::Malformed);
         }
         Ok(payload)
