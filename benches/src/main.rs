@@ -5,6 +5,7 @@
 //!
 //! - [`apps`]: real programs, with `libvma.so` preloaded and without
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
+//! - [`rsocket`]: rsockets on shared memory, beside TCP
 //! - [`sim`]: the simulator's own speed
 //! - [`stages`]: the instructions of a small message, by the parts of the library that execute them
 //! - [`threads`]: what a thread gets done, beside a process
@@ -15,6 +16,7 @@
 mod apps;
 mod cacheline;
 mod row;
+mod rsocket;
 mod sim;
 mod stages;
 mod threads;
@@ -46,6 +48,8 @@ enum Bench {
     Apps(apps::Options),
     /// The round trip of a cache line between two cores.
     Cacheline,
+    /// rsend, rrecv and riowrite on shared memory, beside TCP there and the kernel's.
+    Rsocket(rsocket::Options),
     /// The simulator: packets, virtual time, seeds.
     Sim(sim::Options),
     /// Where the instructions of a small message go (callgrind).
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.bench {
         Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
+        Bench::Rsocket(options) => rsocket::run(&arguments.library, &arguments.output, &options),
         Bench::Sim(options) => sim::run(&arguments.output, &options),
         Bench::Stages => stages::run(&arguments.library, &arguments.output),
         Bench::Threads(options) => threads::run(&arguments.library, &arguments.output, &options),

@@ -10,7 +10,7 @@ use crate::workspace::{self, Workspace, run_command};
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The bench, and its options: `apps`, `cacheline`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
+    /// The bench, and its options: `apps`, `cacheline`, `rsocket`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }
@@ -40,7 +40,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         ])?;
         workspace.build_release()?;
     }
-    run_command(workspace::cargo().args(["build", "--release", "--quiet", "--package", "ringway-benches"]))?;
+    let mut packages = vec!["--package", "ringway-benches"];
+    if options.arguments.first().is_some_and(|bench| bench == "rsocket") {
+        packages.extend(["--package", "ringway-rsocket"]);
+    }
+    run_command(workspace::cargo().args(["build", "--release", "--quiet"]).args(packages))?;
     let mut bench = workspace.command(workspace.release("ringway-benches"));
     bench.arg("--library").arg(workspace.release("libvma.so")).arg("--output").arg(workspace.target.join("bench"));
     run_command(bench.args(&options.arguments))

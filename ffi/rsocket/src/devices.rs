@@ -18,6 +18,9 @@ pub(crate) type Plane = SoftRoce<ShmQueues, Bytes, Fabric>;
 /// How long to wait for an acknowledgment: 4.096 us * 2^v, which is 67 ms. Nothing is lost on shared memory but what a peer that is stopped has no room for.
 const ACK_TIMEOUT: u8 = 14;
 
+/// Of a long send the first message is half a packet: the peer copies it while the rest is copied here, and shorter ones cost more than that gains.
+pub(crate) const TRANSFER_FIRST: u32 = 16 << 10;
+
 /// Who is there, and has which port.
 #[derive(Clone)]
 pub(crate) struct Fabric(Arc<Rendezvous>);
@@ -45,10 +48,10 @@ pub(crate) fn attach(seed: u64) -> Result<(Plane, Fabric), Errno> {
     let fabric = Fabric(rendezvous);
     let config = NodeConfig {
         gid: Some(gid_of(fabric.0.member_ref().id())),
-        mtu: Mtu::B4096,
+        mtu: Mtu::B32768,
         ack_timeout: ACK_TIMEOUT,
         // (As long as rsockets' datagrams are, with their headers.)
-        tuning: Tuning { retries_for_ever: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
+        tuning: Tuning { retries_for_ever: true, bytes_are_vouched: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
         ..NodeConfig::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
     Ok((SoftRoce::new(queues, Node::new(config, seed), fabric.clone()), fabric))

@@ -4,13 +4,15 @@
 //! a while; whoever disarms it, to poll, sees to it on leaving that it is armed again, or that the progress thread comes.
 
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use ringway_host::sleep::yield_core;
 use ringway_host::{Clock, Progress};
 use ringway_preload::Errno;
+use ringway_stack::device::Wake;
 use ringway_stack::rsocket::{Host, SocketId, Sockets};
 use ringway_stack::{Error, Instant};
 use rustix::event::epoll;
@@ -43,7 +45,8 @@ pub(crate) struct Library {
     /// `None` before it was started.
     progress: Option<Progress>,
     clock: Clock,
-    is_armed: bool,
+    /// For what the plane is armed.
+    armed: Option<Wake>,
     /// When a call polled last.
     pub(crate) called_at: Instant,
     next_port: u16,
@@ -51,10 +54,41 @@ pub(crate) struct Library {
 
 static LIBRARY: Mutex<Option<Box<Library>>> = Mutex::new(None);
 
+/// How many threads wait for the lock.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// So often a thread that looks again and again asks whether those that want the lock have it.
+const PATIENCE: u32 = 256;
+
 /// The lock; nothing behind it: no rsocket was made yet.
 pub(crate) fn lock() -> MutexGuard<'static, Option<Box<Library>>> {
     // What a panic left in the middle ends connections at worst.
-    LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
+    match LIBRARY.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            WANTED.fetch_add(1, Ordering::Relaxed);
+            let guard = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
+            WANTED.fetch_sub(1, Ordering::Relaxed);
+            guard
+        }
+    }
+}
+
+/// A thread that enters again and again lets those enter that wait for it: the lock itself knows no turns.
+pub(crate) fn let_others_enter() {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    if wanted == 0 {
+        return;
+    }
+    // (Whoever waits may need this core.)
+    yield_core();
+    for _ in 0..PATIENCE {
+        if WANTED.load(Ordering::Relaxed) < wanted {
+            return;
+        }
+        core::hint::spin_loop();
+    }
 }
 
 /// Whether the lock is to be had within a while.
@@ -126,7 +160,8 @@ impl Library {
         exit::install();
         let seed = random();
         let (mut plane, fabric) = devices::attach(seed)?;
-        let sockets = Sockets::new(plane.node_mut(), config::settings(), Host::default());
+        let sockets =
+            Sockets::new(plane.node_mut(), config::settings(), Host { transfer_first: devices::TRANSFER_FIRST, ..Host::default() });
         let clock = Clock::new();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
         UDP_FD.store(udp.as_raw_fd(), Ordering::Relaxed);
@@ -141,7 +176,7 @@ impl Library {
             watch_until: None,
             progress: None,
             clock,
-            is_armed: false,
+            armed: None,
             called_at: clock.now(),
             next_port: EPHEMERAL.start + (seed % u64::from(EPHEMERAL.end - EPHEMERAL.start)) as u16,
             fabric: fabric.clone(),
@@ -207,7 +242,7 @@ impl Library {
 
     /// Polls. Threads that sleep may have what they wait for by that, and are woken if anything happened.
     pub(crate) fn poll_unasked(&mut self) -> Instant {
-        if core::mem::take(&mut self.is_armed) {
+        if self.armed.take().is_some() {
             self.plane.disarm();
         }
         let now = self.clock.now();
@@ -224,6 +259,11 @@ impl Library {
         now
     }
 
+    /// The clock, to look at without the lock.
+    pub(crate) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// The time.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
@@ -236,17 +276,22 @@ impl Library {
 
     /// Makes what comes next wake whoever sleeps. Whether it does: if not, there is something to poll for.
     pub(crate) fn arm(&mut self) -> bool {
+        // Acknowledgments are for threads that wait for room, or for the end of what they sent. The progress thread has no use for them.
+        let wake = if self.sleepers.is_empty() { Wake::Solicited } else { Wake::Any };
         for _ in 0..ARMS_MAX {
-            if self.is_armed {
+            if self.armed.is_some_and(|armed| armed == wake || armed == Wake::Any) {
                 return true;
             }
-            if self.plane.arm() {
-                self.is_armed = true;
+            if self.armed.take().is_some() {
+                self.plane.disarm();
+            }
+            if self.plane.arm(wake) {
+                self.armed = Some(wake);
             } else {
                 self.poll_unasked();
             }
         }
-        self.is_armed
+        self.armed.is_some()
     }
 
     /// At the end of a call: sends what it asked for, and hands over.
@@ -268,7 +313,7 @@ impl Library {
 
     /// Whether somebody comes when something does, or when it is time.
     fn is_watched(&self) -> bool {
-        let is_armed = self.is_armed && (self.watch == Watch::Sleeps || !self.sleepers.is_empty());
+        let is_armed = self.armed.is_some() && (self.watch == Watch::Sleeps || !self.sleepers.is_empty());
         let is_timed = |watch_until: Option<Instant>| self.deadline().is_none_or(|at| watch_until.is_some_and(|until| until <= at));
         self.watch == Watch::Looks || is_armed && is_timed(self.watch_until)
     }
@@ -314,5 +359,24 @@ pub(crate) const fn errno(error: Error) -> Errno {
         // As ibverbs has it.
         Error::NoBuffers => Errno(libc::ENOMEM),
         error => Errno(error.errno()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_looks_again_and_again_knows_who_wants_the_lock() {
+        let guard = lock();
+        let other = std::thread::spawn(|| drop(lock()));
+        while WANTED.load(Ordering::Relaxed) == 0 {
+            yield_core();
+        }
+        drop(guard);
+        while WANTED.load(Ordering::Relaxed) > 0 {
+            let_others_enter();
+        }
+        other.join().expect("it had the lock");
     }
 }

@@ -82,6 +82,13 @@ impl Memory for Bytes {
             Self::Program(buffer) => buffer.write(offset, bytes),
         }
     }
+
+    fn slice_mut(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
+        match self {
+            Self::Own(own) => own.slice_mut(offset, len),
+            Self::Program(_) => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,82 @@
-//! How threads wait: they look for a while (polling_time), and then sleep on the device, and on what else they wait for.
+//! How threads wait: they look for a while, and then sleep on the device, and on what else they wait for.
+//!
+//! How long they look is what recent waits of the thread have earned ([`ringway_host::spin`]), so that there is no cliff where polling_time ends; where the
+//! administrator has set polling_time, it is that.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::os::fd::RawFd;
 
 use libc::pollfd;
-use ringway_host::EventFd;
 use ringway_host::sleep::{ppoll, yield_core};
+use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
+use ringway_host::{Clock, EventFd};
 use ringway_preload::Errno;
 use ringway_stack::Instant;
-use ringway_stack::rsocket::SocketId;
+use ringway_stack::rsocket::{Settings, SocketId};
 
 use crate::devices::Fabric;
 use crate::fork;
-use crate::library::{Entered, Library, enter};
+use crate::library::{self, Entered, Library, enter};
+
+/// The longest that a wait looks, if the administrator says nothing.
+const LOOKS_MAX: Duration = Duration::from_millis(2);
 
 thread_local! {
+    /// What this thread's waits have earned.
+    static HISTORY: Cell<History> = const { Cell::new(History::new()) };
+
     /// By which this thread is woken, and in which of the process's forks it was made: a child's copy is its parent's as well.
     static WAKE: RefCell<Option<(u32, EventFd)>> = const { RefCell::new(None) };
+}
+
+/// One wait, as long as it looks.
+#[derive(Default)]
+pub(crate) struct Looking(Option<Began>);
+
+struct Began {
+    clock: Clock,
+    at: Instant,
+    limit: Limit,
+    history: History,
+    spin: Spin,
+}
+
+impl Looking {
+    /// When the wait began, which is at `now` if it had not yet.
+    pub(crate) fn began(&mut self, now: Instant, library: &Library) -> Instant {
+        let began = self.0.get_or_insert_with(|| {
+            let (set, history) = (library.sockets.settings().polling_time, HISTORY.get());
+            let limit = if set == Settings::default().polling_time { Limit::Ceiling(LOOKS_MAX) } else { Limit::Exact(set) };
+            Began { clock: library.clock(), at: now, limit, history, spin: Spin::new(now, &history, limit) }
+        });
+        began.at
+    }
+
+    /// Whether it goes on, having found nothing at `now`.
+    pub(crate) fn goes_on(&self, now: Instant) -> bool {
+        self.0.as_ref().is_some_and(|began| began.spin.step(now) != Step::Stop)
+    }
+
+    /// Before it looks again: others have their turn. The library is not entered.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        let Some(began) = &mut self.0 else { return };
+        if began.spin.step(now) == Step::Yield {
+            let before = began.clock.now();
+            yield_core();
+            began.spin.yielded(before, began.clock.now());
+        } else {
+            library::let_others_enter();
+        }
+    }
+
+    /// The wait has ended, at `now`.
+    pub(crate) fn ended(&self, now: Instant, outcome: Outcome) {
+        let Some(Began { at, limit, history, spin, .. }) = &self.0 else { return };
+        let mut history = *history;
+        history.ended(*limit, now.since(*at), outcome, spin);
+        HISTORY.set(history);
+    }
 }
 
 /// The threads that sleep.
@@ -109,24 +168,27 @@ pub(crate) fn until_any<T>(
     deadline: Option<Instant>,
     mut attempt: impl FnMut(&mut Library, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let mut began = None;
+    let mut looking = Looking::default();
     loop {
         let mut library = enter()?;
         let now = library.poll();
         let blocks = !library.entry(fd)?.is_nonblocking && !dont_wait;
         match attempt(&mut library, now) {
             Err(Errno(libc::EAGAIN)) if blocks => {}
-            result => return result,
+            result => {
+                looking.ended(now, Outcome::Satisfied);
+                return result;
+            }
         }
         let left = deadline.map(|deadline| deadline.since(now));
         if left == Some(Duration::ZERO) {
+            looking.ended(now, Outcome::InVain);
             return Err(Errno(libc::EAGAIN));
         }
-        let began = *began.get_or_insert(now);
-        if now.since(began) < library.sockets.settings().polling_time {
+        looking.began(now, &library);
+        if looking.goes_on(now) {
             drop(library);
-            // Others may want the lock, and whom it waits for the core.
-            yield_core();
+            looking.pause(now);
             continue;
         }
         sleep(library, &mut [], left, None)?;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::mad::{self, GSI_QKEY, GSI_QP};
-use super::packet::datagram::{Datagram, Path};
+use super::packet::datagram::{Crc, Datagram, Path};
 use super::packet::{Body, Deth, Header};
 use super::psn::Psn;
 
@@ -49,7 +49,7 @@ impl Gsi {
         room
     }
 
-    pub(super) fn transmit(&mut self, id: u16, out: &mut [u8]) -> Option<usize> {
+    pub(super) fn transmit(&mut self, id: u16, crc: Crc, out: &mut [u8]) -> Option<usize> {
         let Management { path, bytes } = self.to_send.pop_front()?;
         let body = Body::Datagram(Deth { qkey: GSI_QKEY, src_qp: GSI_QP }, None);
         // It means nothing in a datagram; Linux sets it.
@@ -59,6 +59,6 @@ impl Gsi {
             out.copy_from_slice(&bytes);
             Some(())
         };
-        path.emit_with(id, &header, mad::LEN, out, fill)
+        path.emit_with(id, crc, &header, mad::LEN, out, fill)
     }
 }

@@ -8,7 +8,8 @@ use super::gsi::{Gsi, Management};
 use super::mad::GSI_QP;
 use super::memory::{Access, Memory, Pd, Regions, RegisterError};
 use super::packet::Body;
-use super::packet::datagram::{Datagram, DatagramError, OVERHEAD_MAX};
+use super::packet::datagram::{Crc, Datagram, DatagramError, OVERHEAD_MAX};
+use super::payload::{Payload, Source};
 use super::qp::{Context, Events, Modify, ModifyError, Mtu, Qp, QpConfig, State, Transport};
 use super::slab::Slab;
 use super::ud::Unreceived;
@@ -27,11 +28,20 @@ pub struct Tuning {
     pub datagram_mtu: Mtu,
     /// A peer that does not answer is asked again for ever: one that is gone is told of ([`Hca::on_peer_gone`]), and one that is stopped may go on.
     pub retries_for_ever: bool,
+    /// Whoever carries packets vouches for their bytes, as memory does: the invariant CRC is zero, and nobody looks at it.
+    pub bytes_are_vouched: bool,
+}
+
+impl Tuning {
+    /// What becomes of the invariant CRC.
+    pub(super) const fn crc(&self) -> Crc {
+        if self.bytes_are_vouched { Crc::LeftOut } else { Crc::Computed }
+    }
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024, retries_for_ever: false }
+        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024, retries_for_ever: false, bytes_are_vouched: false }
     }
 }
 
@@ -91,6 +101,8 @@ pub struct Hca<M> {
     gsi: Gsi,
     /// Queue pairs that may have something to send, each once.
     ready: VecDeque<u32>,
+    /// Connected queue pairs that have something to send, and may not before an acknowledgment comes.
+    held_up: BTreeSet<u32>,
     timers: BTreeSet<(Instant, u32)>,
     next_pd: u32,
     /// Where the next region begins that asks for no address of its own.
@@ -117,6 +129,7 @@ impl<M: Memory> Hca<M> {
             qps: Slab::with_first(limits.qps, first.into()),
             gsi: Gsi::default(),
             ready: VecDeque::new(),
+            held_up: BTreeSet::new(),
             timers: BTreeSet::new(),
             next_pd: 1,
             next_address: ADDRESS_MIN,
@@ -237,6 +250,7 @@ impl<M: Memory> Hca<M> {
     /// [`CreateError::Missing`].
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
         let gone = self.qps.remove(qp).ok_or(CreateError::Missing)?;
+        self.held_up.remove(&qp);
         if let Some(at) = gone.timer {
             self.timers.remove(&(at, qp));
         }
@@ -293,7 +307,8 @@ impl<M: Memory> Hca<M> {
 
     /// Takes an IP packet. Its bytes were copied out of whatever memory others may write.
     pub fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
-        let datagram = match Datagram::parse(bytes) {
+        let crc = self.tuning.crc();
+        let datagram = match Datagram::parse_with(bytes, crc) {
             Ok(datagram) => datagram,
             Err(DatagramError::Corrupted) => return self.dropped.corrupted += 1,
             Err(_) => return self.dropped.malformed += 1,
@@ -305,11 +320,25 @@ impl<M: Memory> Hca<M> {
                 let taken = self.gsi.on_datagram(&datagram, deth);
                 self.dropped.no_receive += u64::from(!taken);
             }
-            _ => self.on_qp_packet(now, &datagram),
+            _ => self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload)),
         }
     }
 
-    fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>) {
+    /// Takes an IPv6 packet of `len` bytes whose bytes are vouched for: its front was copied, with all headers, and all of it is in `source`. `false`, and nothing
+    /// happened: it is no write, and has to be copied whole.
+    pub(super) fn on_front(&mut self, now: Instant, front: &[u8], len: usize, source: &dyn Source) -> bool {
+        if self.tuning.crc() != Crc::LeftOut {
+            return false;
+        }
+        let Ok((datagram, payload)) = Datagram::parse_front(front, len) else { return false };
+        if !datagram.packet.header.body.is_write() {
+            return false;
+        }
+        self.on_qp_packet(now, &datagram, Payload::Source { source, at: payload.start, len: payload.len() });
+        true
+    }
+
+    fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>, written: Payload<'_>) {
         let header = datagram.packet.header;
         // The membership bit may differ (IBTA spec, s10.9.3).
         let fits = |qp: &Qp| (qp.pkey ^ header.pkey) & 0x7fff == 0;
@@ -331,21 +360,21 @@ impl<M: Memory> Hca<M> {
                     return;
                 }
                 self.with_qp(now, header.dest_qp, |qp, cx| {
-                    if body.is_response() { qp.on_answer(cx, &datagram.packet) } else { qp.on_request(cx, &datagram.packet) }
+                    if body.is_response() { qp.on_answer(cx, &datagram.packet) } else { qp.on_request(cx, &datagram.packet, written) }
                 });
             }
         }
     }
 
     /// The bytes that [`Hca::poll_transmit`] needs room for.
-    pub const PACKET_MAX: usize = Mtu::B4096.bytes() as usize + OVERHEAD_MAX;
+    pub const PACKET_MAX: usize = Mtu::B32768.bytes() as usize + OVERHEAD_MAX;
 
     /// Writes the next IP packet to `out`, which must have room for [`Hca::PACKET_MAX`] bytes, and gives its length; `None` if there is
     /// none now. Queue pairs take turns.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let id = self.ip_id;
         self.ip_id = id.wrapping_add(1);
-        if let Some(len) = self.gsi.transmit(id, out) {
+        if let Some(len) = self.gsi.transmit(id, self.tuning.crc(), out) {
             return Some(len);
         }
         while let Some(number) = self.ready.pop_front() {
@@ -363,8 +392,18 @@ impl<M: Memory> Hca<M> {
                 self.list(number);
                 return Some(len);
             }
+            if self.qps.get(number).is_some_and(|qp| qp.is_held_up()) {
+                self.held_up.insert(number);
+            } else {
+                self.held_up.remove(&number);
+            }
         }
         None
+    }
+
+    /// Whether something is to be sent as soon as an acknowledgment comes.
+    pub fn awaits_acknowledgment(&self) -> bool {
+        !self.held_up.is_empty()
     }
 
     /// When to call [`Hca::on_timer`] at the latest. There may turn out to be nothing to do.

@@ -1,6 +1,7 @@
 //! Memory regions: bytes that an adapter may read and write for others, by key, within bounds, as access flags allow (IBTA spec, volume 1,
 //! s10.6).
 
+use super::payload::Payload;
 use super::slab::Slab;
 use super::work::Sge;
 pub use crate::device::messages::{Access, AtomicOp, Memory, Pd, RegisterError};
@@ -18,6 +19,9 @@ pub enum AccessError {
     #[error("access is not allowed")]
     Denied,
 }
+
+/// What is copied at a time to memory that others see: it stays in the processor's nearest cache.
+const PIECE: usize = 4096;
 
 #[derive(Debug)]
 struct Region<M> {
@@ -91,6 +95,30 @@ impl<M: Memory> Regions<M> {
         }
         let offset = self.check(pd, key, address, bytes.len() as u64, access)?;
         self.memory_mut(key).ok_or(AccessError::Key)?.write(offset, bytes);
+        Ok(())
+    }
+
+    /// Writes a packet's payload for a peer.
+    pub(super) fn place(&mut self, pd: Pd, key: u32, address: u64, access: Access, payload: Payload<'_>) -> Result<(), AccessError> {
+        let (source, at, len) = match payload {
+            Payload::Bytes(bytes) => return self.write(pd, key, address, access, bytes),
+            Payload::Source { source, at, len } => (source, at, len),
+        };
+        if len == 0 {
+            return Ok(());
+        }
+        let offset = self.check(pd, key, address, len as u64, access)?;
+        let memory = self.memory_mut(key).ok_or(AccessError::Key)?;
+        if let Some(to) = memory.slice_mut(offset, len) {
+            source.copy_to(at, to);
+            return Ok(());
+        }
+        let mut piece = [0; PIECE];
+        for done in (0..len).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(len - done)];
+            source.copy_to(at + done, piece);
+            memory.write(offset + done as u64, piece);
+        }
         Ok(())
     }
 

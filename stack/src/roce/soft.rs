@@ -2,7 +2,8 @@
 //! are [`SoftRoce::node_mut`]'s.
 //!
 //! Who sent a frame is what the device says, by its Ethernet address: a packet whose IP address is not that one's is dropped, so that nobody speaks for somebody
-//! else. What a peer's queue has no room for waits, up to [`WAITING_MAX`] packets a peer, so that one that is stopped holds up nobody else; what is more than
+//! else. What a peer's queue has no room for waits, up to [`WAITING_MAX`] packets
+//! or [`WAITING_BYTES_MAX`] a peer, so that one that is stopped holds up nobody else; what is more than
 //! that is lost, and sent again by the queue pair.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,19 +11,41 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Node;
 use super::memory::Memory;
-use super::packet::BTH_LEN;
-use crate::device::{DeviceEvent, GATHER_LIMIT, MacAddr, Queues, RxBatch, RxFrame, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake};
+use super::packet::datagram::OVERHEAD_MAX;
+use super::packet::{Aeth, BTH_LEN, Body, Syndrome};
+use super::payload::Source;
+use crate::device::{
+    DeviceEvent, GATHER_LIMIT, MacAddr, Queues, RxBatch, RxBuffer, RxFrame, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
+};
 use crate::time::Instant;
-use crate::wire::{ethernet, ipv6, udp};
+use crate::wire::{ethernet, ipv4, ipv6, udp};
 
 /// Packets that wait for room at one peer.
 pub const WAITING_MAX: usize = 256;
+/// The same in bytes.
+pub const WAITING_BYTES_MAX: usize = 4 << 20;
 /// Frames that are taken from the device at a time.
 const BATCH: usize = 32;
 /// Batches in one [`SoftRoce::poll`]: others want the lock, too.
 const BATCHES_MAX: usize = 8;
 /// The headers that every packet has: they are copied, and what follows lies in buffers of the device.
 const HEAD: usize = ethernet::LEN + ipv6::LEN + udp::LEN + BTH_LEN;
+
+/// What is copied of a frame at first: all headers of any packet.
+const FRONT: usize = 128;
+const _: () = assert!(FRONT >= ethernet::LEN + 4 + OVERHEAD_MAX, "headers of IPv6, and a VLAN's tag");
+
+/// The IP packet in a frame.
+struct Behind<'a, R> {
+    frame: &'a RxFrame<R>,
+    ethernet_len: usize,
+}
+
+impl<R: RxBuffer> Source for Behind<'_, R> {
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        self.frame.copy_to(self.ethernet_len + offset, out);
+    }
+}
 
 /// Who is at the other end of a device's links.
 pub trait Neighbours {
@@ -44,6 +67,14 @@ pub struct Traffic {
     pub strange: u64,
 }
 
+/// Frames that wait for room.
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: VecDeque<Vec<u8>>,
+    /// All of them have.
+    bytes: usize,
+}
+
 /// A message plane on a device's queues.
 pub struct SoftRoce<Q: Queues, M, N> {
     queues: Q,
@@ -53,7 +84,7 @@ pub struct SoftRoce<Q: Queues, M, N> {
     macs: BTreeMap<IpAddr, MacAddr>,
     addresses: BTreeMap<MacAddr, IpAddr>,
     /// Frames that wait for room, by their receiver.
-    waiting: BTreeMap<MacAddr, VecDeque<Vec<u8>>>,
+    waiting: BTreeMap<MacAddr, Waiting>,
     /// `None` only while its frames are looked at.
     batch: Option<Box<RxBatch<Q::Rx>>>,
     frame: Vec<u8>,
@@ -130,9 +161,10 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
         self.queues.doorbell();
     }
 
-    /// Makes the next frame, or room where there was none, signal the queues' descriptor. `false`: there is something to poll for now.
-    pub fn arm(&mut self) -> bool {
-        self.queues.arm(Wake::Any)
+    /// Makes the next frame, or room where there was none, signal the queues' descriptor; acknowledgments only if `wake` says so, or if something is to be sent
+    /// as soon as one comes. `false`: there is something to poll for now.
+    pub fn arm(&mut self, wake: Wake) -> bool {
+        self.queues.arm(if self.node.hca().awaits_acknowledgment() { Wake::Any } else { wake })
     }
 
     /// Ends what [`SoftRoce::arm`] began.
@@ -161,25 +193,35 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
 
     fn on_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>) {
         let mut bytes = core::mem::take(&mut self.frame);
-        let taken = self.packet_of(frame, &mut bytes);
-        match taken {
-            Some(packet) => {
-                self.traffic.received += 1;
-                self.node.on_packet(now, packet);
-            }
+        let is_taken = self.take_frame(now, frame, &mut bytes);
+        self.frame = bytes;
+        match is_taken {
+            Some(()) => self.traffic.received += 1,
             None => self.traffic.strange += 1,
         }
-        self.frame = bytes;
     }
 
-    /// The IP packet in a frame, copied to `bytes`, if it is its sender's.
-    fn packet_of<'a>(&mut self, frame: &RxFrame<Q::Rx>, bytes: &'a mut [u8]) -> Option<&'a [u8]> {
+    /// Takes the IP packet in a frame, if it is its sender's. `bytes`: where it is copied to. A long write's payload stays where it is, until it is copied to
+    /// where it belongs, if the node lets it.
+    fn take_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>, bytes: &mut [u8]) -> Option<()> {
         let bytes = bytes.get_mut(..frame.len())?;
-        frame.copy_to(0, bytes);
-        let (header, len) = ethernet::Header::parse(bytes).ok()?;
-        let packet = &bytes[len..];
-        let (from, _) = ends_of(packet)?;
-        (self.address_of(header.src)? == from).then_some(packet)
+        let (front, rest) = bytes.split_at_mut(FRONT.min(frame.len()));
+        frame.copy_to(0, front);
+        let (header, len) = ethernet::Header::parse(front).ok()?;
+        let (from, _) = ends_of(front.get(len..)?)?;
+        if self.address_of(header.src)? != from {
+            return None;
+        }
+        if !rest.is_empty() {
+            let packet = Behind { frame, ethernet_len: len };
+            if self.node.on_front(now, &front[len..], frame.len() - len, &packet) {
+                return Some(());
+            }
+            // (The front stays as it was looked at.)
+            frame.copy_to(FRONT, rest);
+        }
+        self.node.on_packet(now, &bytes[len..]);
+        Some(())
     }
 
     fn send_packet(&mut self, frame: &mut [u8]) {
@@ -202,8 +244,9 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
             }
         }
         let waiting = self.waiting.entry(mac).or_default();
-        if waiting.len() < WAITING_MAX {
-            waiting.push_back(frame.to_vec());
+        if waiting.frames.len() < WAITING_MAX && waiting.bytes + frame.len() <= WAITING_BYTES_MAX {
+            waiting.frames.push_back(frame.to_vec());
+            waiting.bytes += frame.len();
         } else {
             self.traffic.lost += 1;
         }
@@ -214,13 +257,14 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
             return;
         }
         let mut waiting = core::mem::take(&mut self.waiting);
-        waiting.retain(|_, frames| {
+        waiting.retain(|_, Waiting { frames, bytes }| {
             while let Some(frame) = frames.front() {
                 match self.send(frame) {
                     Err(SendError::Full) => break,
                     Ok(()) => {}
                     Err(_) => self.traffic.lost += 1,
                 }
+                *bytes -= frame.len();
                 frames.pop_front();
             }
             !frames.is_empty()
@@ -245,7 +289,8 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
         }
         let body: arrayvec::ArrayVec<_, GATHER_LIMIT> =
             buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
-        self.queues.send(&TxFrame { head, body: &body, offload: TxOffload::default() })?;
+        let offload = TxOffload { unsolicited: is_acknowledgment(frame), ..TxOffload::default() };
+        self.queues.send(&TxFrame { head, body: &body, offload })?;
         self.traffic.sent += 1;
         Ok(())
     }
@@ -281,6 +326,17 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
             }
         }
     }
+}
+
+/// Whether a frame, with an Ethernet header of ours, says nothing but what has arrived: no refusal, and no data.
+fn is_acknowledgment(frame: &[u8]) -> bool {
+    /// Bits of AETH's first byte that are zero in an acknowledgment (IBTA spec, volume 1, s9.7.5.2.3).
+    const REFUSES: u8 = 0x60;
+    let Some(packet) = frame.get(ethernet::LEN..) else { return false };
+    let ip_len = if packet.first().is_some_and(|byte| byte >> 4 == 4) { ipv4::LEN } else { ipv6::LEN };
+    let Some(transport) = packet.get(ip_len + udp::LEN..) else { return false };
+    let opcode = Body::Acknowledge(Aeth { syndrome: Syndrome::Ack(0), msn: 0 }).opcode();
+    transport.first() == Some(&opcode) && transport.get(BTH_LEN).is_some_and(|syndrome| syndrome & REFUSES == 0)
 }
 
 /// Source and destination of an IP packet.

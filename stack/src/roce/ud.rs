@@ -41,7 +41,7 @@ impl Qp {
         let header = Header { solicited: wqe.solicited, pkey: self.pkey, ..Header::new(body, dest_qp, self.ud_psn) };
         let (sq, pd) = (&self.sq, self.config.pd);
         let fill = |out: &mut [u8]| sq.read(0, 0, out, pd, cx.regions).ok();
-        let Some(len) = path.emit_with(id, &header, wqe.len as usize, out, fill) else {
+        let Some(len) = path.emit_with(id, cx.tuning.crc(), &header, wqe.len as usize, out, fill) else {
             self.fail_datagram(cx, Status::LocalProtection);
             return None;
         };

@@ -68,11 +68,13 @@ pub struct Host {
     pub order: ByteOrder,
     /// The device cannot write with immediate data (iWARP): a message is a send of its own, after the write. Both ends' devices are of one kind.
     pub by_sends: bool,
+    /// Of a long send the first message has this length ([`TRANSFER_FIRST`], as librdmacm has it, if no device has a reason for another).
+    pub transfer_first: u32,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self { order: ByteOrder::NATIVE, by_sends: false }
+        Self { order: ByteOrder::NATIVE, by_sends: false, transfer_first: TRANSFER_FIRST }
     }
 }
 

@@ -4,7 +4,6 @@ use core::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
-use ringway_host::sleep::yield_core;
 use ringway_preload::Errno;
 use ringway_stack::device::{Protocol, RuleId};
 use ringway_stack::rsocket::{Shutdown, SocketId};
@@ -14,7 +13,7 @@ use super::datagram;
 use crate::devices::{self, Fabric};
 use crate::library::{EPHEMERAL, Library, enter, enter_first, errno};
 use crate::table::{Entry, Family, Kind, key, placeholder};
-use crate::wait::{sleep, until};
+use crate::wait::{Looking, sleep, until};
 
 /// A new rsocket.
 ///
@@ -239,16 +238,16 @@ pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
 }
 
 fn wait_for_closing(id: SocketId, until: Instant) {
-    let polling_for = |library: &Library| library.sockets.settings().polling_time;
-    let mut began = None;
+    let mut looking = Looking::default();
     while let Ok(mut library) = enter() {
         let now = library.poll();
         if !library.sockets.is_closing(id) || now >= until {
             return;
         }
-        if now.since(*began.get_or_insert(now)) < polling_for(&library) {
+        looking.began(now, &library);
+        if looking.goes_on(now) {
             drop(library);
-            yield_core();
+            looking.pause(now);
             continue;
         }
         // A signal does not end it. Where there is nothing to sleep on, what is on its way arrives by itself.

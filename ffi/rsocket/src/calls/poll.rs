@@ -5,12 +5,13 @@ use std::os::fd::RawFd;
 
 use libc::pollfd;
 use ringway_host::sleep::ppoll;
+use ringway_host::spin::Outcome;
 use ringway_preload::Errno;
 use ringway_stack::Instant;
 use ringway_stack::flow::Readiness;
 
 use crate::library::{Entered, Library, enter_or_none};
-use crate::wait;
+use crate::wait::{self, Looking};
 
 /// Waits until a descriptor is ready, and says how many are. `None`: without a limit.
 ///
@@ -25,7 +26,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usiz
 /// # Errors
 /// As [`poll`].
 pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over: impl Fn(&Library) -> bool) -> Result<usize, Errno> {
-    let mut began = None;
+    let mut looking = Looking::default();
     loop {
         let Some(mut library) = enter_or_none() else {
             // There is no rsocket at all.
@@ -34,14 +35,16 @@ pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over
         let now = library.poll();
         let mut others = Others::of(&library, fds);
         let ours = look(&mut library, now, fds);
-        let began = *began.get_or_insert(now);
+        let began = looking.began(now, &library);
         let left = timeout.map(|timeout| (began + timeout).since(now));
         if ours > 0 || left == Some(Duration::ZERO) || is_over(&library) {
             drop(library);
+            looking.ended(now, if ours > 0 { Outcome::Satisfied } else { Outcome::InVain });
             return Ok(ours + others.ask(fds)?);
         }
-        if now.since(began) < library.sockets.settings().polling_time {
+        if looking.goes_on(now) {
             drop(library);
+            looking.pause(now);
             let ready = others.ask(fds)?;
             if ready > 0 {
                 return Ok(ready);

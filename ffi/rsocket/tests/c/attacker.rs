@@ -8,9 +8,9 @@ use std::time::Instant as Clock;
 use ringway_shm::{Ports, Rendezvous, RxBuf, Settings, ShmQueues};
 use ringway_stack::device::{MacAddr, Protocol, Queues as _, RxBatch, TxBuffer as _, TxFrame, TxOffload, TxSlice};
 use ringway_stack::roce::packet::Packet;
-use ringway_stack::roce::packet::datagram::{Datagram, OVERHEAD_MAX};
+use ringway_stack::roce::packet::datagram::{Crc, Datagram, OVERHEAD_MAX};
 use ringway_stack::roce::qp::Mtu;
-use ringway_stack::roce::{Node, NodeConfig};
+use ringway_stack::roce::{Node, NodeConfig, Tuning};
 use ringway_stack::rsocket::{Host, SocketId, Sockets};
 use ringway_stack::{Error, Instant};
 
@@ -34,6 +34,10 @@ impl Dice {
     }
 }
 
+/// As the victim's.
+const TUNING: Tuning =
+    Tuning { window: 128, count_credits: false, datagram_mtu: Mtu::B2048, retries_for_ever: true, bytes_are_vouched: true };
+
 pub(crate) struct Attacker {
     queues: ShmQueues,
     rendezvous: Arc<Rendezvous>,
@@ -56,7 +60,7 @@ impl Attacker {
         let (queues, rendezvous) = ringway_shm::attach(&settings).expect("shared memory");
         let gid = gid_of(rendezvous.member_ref().id());
         let to = SocketAddr::from(([127, 0, 0, 1], port));
-        let config = NodeConfig { gid: Some(gid), mtu: Mtu::B4096, ..NodeConfig::new(to.ip()) };
+        let config = NodeConfig { gid: Some(gid), mtu: Mtu::B32768, tuning: TUNING, ..NodeConfig::new(to.ip()) };
         let mut node = Node::new(config, 1);
         let sockets = Sockets::new(&mut node, ringway_stack::rsocket::Settings::default(), Host::default());
         let victim = rendezvous.resolve(Protocol::Tcp, to).expect("it answers").expect("it listens").mac;
@@ -114,9 +118,9 @@ impl Attacker {
             let at = HEADERS + self.dice.below((end - HEADERS).min(300));
             changed[at] = self.dice.below(256) as u8;
         }
-        let path = Datagram::parse(packet).expect("one of ours").path;
+        let path = Datagram::parse_with(packet, Crc::LeftOut).expect("one of ours").path;
         let Ok(parsed) = Packet::parse(&changed[HEADERS..end]) else { return changed };
-        // Its CRC is good.
+        // Nobody looks at its CRC.
         let mut out = vec![0; OVERHEAD_MAX + parsed.payload.len()];
         let len = Datagram { path, id: 0, packet: parsed, ip_header: &[] }.emit(&mut out);
         out.truncate(len);

@@ -64,6 +64,11 @@ pub trait Memory {
     /// Copies bytes in, from `offset` on.
     fn write(&mut self, offset: u64, bytes: &[u8]);
 
+    /// The bytes themselves, where neither a program nor a peer reads or writes them meanwhile: `None` if that is not so.
+    fn slice_mut(&mut self, _offset: u64, _len: usize) -> Option<&mut [u8]> {
+        None
+    }
+
     /// Changes the eight bytes at `offset`, which is a multiple of eight, a number in the host's byte order; gives the number from before.
     /// Where others write the memory, too, this is atomic towards them or not, as the adapter's capabilities say.
     fn atomic(&mut self, offset: u64, op: AtomicOp) -> u64 {
@@ -88,6 +93,10 @@ impl Memory for Vec<u8> {
     fn write(&mut self, offset: u64, bytes: &[u8]) {
         let at = offset as usize;
         self[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn slice_mut(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
+        self.get_mut(offset as usize..)?.get_mut(..len)
     }
 }
 

@@ -47,10 +47,12 @@ pub enum Mtu {
     B2048 = 4,
     /// 4096 bytes.
     B4096 = 5,
+    /// 32 KiB: not InfiniBand's, but of a machine's adapters among themselves, whose frames are memory.
+    B32768 = 8,
 }
 
 impl Mtu {
-    /// All, the smallest first.
+    /// InfiniBand's, the smallest first.
     pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
     /// In bytes.
@@ -59,9 +61,14 @@ impl Mtu {
         128 << self as u32
     }
 
-    /// The one with that number on the wire.
+    /// InfiniBand's with that number on the wire.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|mtu| *mtu as u8 == code)
+    }
+
+    /// The one with that number in a request to connect, of a machine's adapters too.
+    pub fn from_request(code: u8) -> Option<Self> {
+        Self::from_code(code).or((code == Self::B32768 as u8).then_some(Self::B32768))
     }
 }
 

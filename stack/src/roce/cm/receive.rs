@@ -66,7 +66,7 @@ impl Cm {
         let reason = match self.listeners.get(&request.service_id) {
             None => RejectReason::INVALID_SERVICE_ID,
             Some(_) if request.transport != 0 => RejectReason::INVALID_TRANSPORT,
-            Some(_) if crate::roce::qp::Mtu::from_code(request.path_mtu).is_none() => RejectReason::INVALID_MTU,
+            Some(_) if crate::roce::qp::Mtu::from_request(request.path_mtu).is_none() => RejectReason::INVALID_MTU,
             Some(listener) if listener.waiting >= listener.backlog => RejectReason::NO_RESOURCES,
             Some(_) => match self.insert(State::RequestReceived, back, transaction, time(request.primary.ack_timeout) * 2) {
                 Ok(key) => return self.take_request(key, back, request),

@@ -34,7 +34,7 @@ impl<M: Memory> Node<M> {
 
     fn on_request(&mut self, now: Instant, id: ConnectionId, path: Path, request: &Request) {
         let asked =
-            IpHeader::parse(&request.private_data).ok().zip(of_service_id(request.service_id)).zip(Mtu::from_code(request.path_mtu));
+            IpHeader::parse(&request.private_data).ok().zip(of_service_id(request.service_id)).zip(Mtu::from_request(request.path_mtu));
         let Some(((header, (_, port)), mtu)) = asked.filter(|((header, (_, port)), _)| self.listens(header, *port)) else {
             let _ = self.cm.reject(now, id, RejectReason::INVALID_SERVICE_ID, [0; Reject::PRIVATE_LEN]);
             self.cm.destroy(now, id);

@@ -21,6 +21,7 @@ use super::cm::{self, Cm, ConnectionId};
 use super::hca::{Hca, Limits, Tuning};
 use super::memory::Memory;
 use super::packet::datagram::Path;
+use super::payload::Source;
 use super::psn::Psn;
 use super::qp::Mtu;
 use crate::device::messages::{ConnectionEvent, PortSpace};
@@ -127,6 +128,15 @@ impl<M: Memory> Node<M> {
             self.cm.on_management(now, &management);
         }
         self.take_events(now);
+    }
+
+    /// Takes an IPv6 packet whose bytes are vouched for and stay where they are, but for its front: see [`Hca::on_front`].
+    pub(super) fn on_front(&mut self, now: Instant, front: &[u8], len: usize, source: &dyn Source) -> bool {
+        let is_taken = self.hca.on_front(now, front, len, source);
+        if is_taken {
+            self.take_events(now);
+        }
+        is_taken
     }
 
     /// Writes the next IP packet to `out`, which must have room for [`Node::PACKET_MAX`] bytes, and gives its length; `None` if there is none now.

@@ -1,5 +1,8 @@
 //! A RoCEv2 packet in its IP packet (IBTA spec, annex A17).
 
+use core::ops::Range;
+
+use super::super::bytes::Reader;
 use super::{HEADERS_MAX, Header, Packet, UDP_PORT, icrc, padding};
 pub use crate::device::messages::{Addresses, Path};
 use crate::wire::{ParseError, ipv4, ipv6, udp};
@@ -34,6 +37,16 @@ pub enum DatagramError {
     Corrupted,
 }
 
+/// The invariant CRC of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Crc {
+    /// It is there, and is looked at.
+    #[default]
+    Computed,
+    /// Its field is zero, and nobody looks at it: whoever carries the packets vouches for their bytes.
+    LeftOut,
+}
+
 impl Path {
     /// Bytes of the IP header.
     const fn ip_len(&self) -> usize {
@@ -48,6 +61,7 @@ impl Path {
     pub fn emit_with(
         &self,
         id: u16,
+        crc: Crc,
         header: &Header,
         payload_len: usize,
         out: &mut [u8],
@@ -94,7 +108,10 @@ impl Path {
         }
         // No checksum of UDP's own: the invariant CRC covers all of it (annex A17.3.1.4).
         udp::Header { src_port: self.src_port, dst_port: UDP_PORT, len: udp_len, checksum: 0 }.emit(&mut out[ip_len..]);
-        let crc = icrc::compute(&out[..crc_at], ip_len)?;
+        let crc = match crc {
+            Crc::Computed => icrc::compute(&out[..crc_at], ip_len)?,
+            Crc::LeftOut => [0; icrc::LEN],
+        };
         out[crc_at..end].copy_from_slice(&crc);
         Some(end)
     }
@@ -107,6 +124,14 @@ impl<'a> Datagram<'a> {
     /// # Errors
     /// [`DatagramError`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DatagramError> {
+        Self::parse_with(bytes, Crc::Computed)
+    }
+
+    /// The same with an invariant CRC that may be left out.
+    ///
+    /// # Errors
+    /// [`DatagramError`].
+    pub fn parse_with(bytes: &'a [u8], crc_of_sender: Crc) -> Result<Self, DatagramError> {
         let version = bytes.first().ok_or(ParseError::Truncated)? >> 4;
         let (mut path, id, ip_len, total_len) = if version == 4 { parse_v4(bytes)? } else { parse_v6(bytes)? };
         let bytes = bytes.get(..total_len).ok_or(ParseError::Truncated)?;
@@ -119,11 +144,34 @@ impl<'a> Datagram<'a> {
             return Err(ParseError::Malformed.into());
         }
         let (covered, crc) = bytes.split_last_chunk::<{ icrc::LEN }>().ok_or(ParseError::Truncated)?;
-        if icrc::compute(covered, ip_len).ok_or(ParseError::Truncated)? != *crc {
+        if crc_of_sender == Crc::Computed && icrc::compute(covered, ip_len).ok_or(ParseError::Truncated)? != *crc {
             return Err(DatagramError::Corrupted);
         }
         let packet = Packet::parse(covered.get(ip_len + udp_len..).ok_or(ParseError::Truncated)?)?;
         Ok(Self { path, id, packet, ip_header: &bytes[..ip_len] })
+    }
+
+    /// Reads the headers of an IPv6 packet of `len` bytes whose front is `front`, which has all of them, and says where its payload lies: the packet that it gives has
+    /// none. Its invariant CRC is not looked at.
+    ///
+    /// # Errors
+    /// [`DatagramError`].
+    pub(in crate::roce) fn parse_front(front: &'a [u8], len: usize) -> Result<(Self, Range<usize>), DatagramError> {
+        let (mut path, id, ip_len, total_len) = parse_v6(front)?;
+        let (udp, udp_len) = udp::Header::parse(&front[ip_len..])?;
+        if udp.dst_port != UDP_PORT {
+            return Err(DatagramError::Other);
+        }
+        path.src_port = udp.src_port;
+        let end = total_len.checked_sub(icrc::LEN).filter(|_| total_len <= len).ok_or(ParseError::Truncated)?;
+        if usize::from(udp.len) != total_len - ip_len {
+            return Err(ParseError::Malformed.into());
+        }
+        let mut reader = Reader::new(&front[ip_len + udp_len..]);
+        let (header, padding) = Header::parse(&mut reader)?;
+        let at = front.len() - reader.rest().len();
+        let len = header.payload_len(end.checked_sub(at).ok_or(ParseError::Truncated)?, padding)?;
+        Ok((Self { path, id, packet: Packet { header, payload: &[] }, ip_header: &front[..ip_len] }, at..at + len))
     }
 
     /// Writes the IP packet to the front of `out`, which must have room for [`OVERHEAD_MAX`] bytes and the payload, and gives its length.
@@ -133,7 +181,7 @@ impl<'a> Datagram<'a> {
             out.copy_from_slice(payload);
             Some(())
         };
-        self.path.emit_with(self.id, &self.packet.header, payload.len(), out, fill).unwrap_or(0)
+        self.path.emit_with(self.id, Crc::Computed, &self.packet.header, payload.len(), out, fill).unwrap_or(0)
     }
 }
 

@@ -135,6 +135,11 @@ impl Body {
         )
     }
 
+    /// Whether it is a part of an RDMA write.
+    pub(super) const fn is_write(&self) -> bool {
+        matches!(self, Self::WriteFirst(_) | Self::WriteMiddle | Self::WriteLast(_) | Self::WriteOnly(..))
+    }
+
     /// The opcode.
     pub const fn opcode(&self) -> u8 {
         match self {
@@ -264,31 +269,10 @@ impl<'a> Packet<'a> {
     /// header version, a syndrome that is reserved, padding without payload, or payload where the opcode excludes it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
-        let [opcode, flags, pkey_high, pkey_low] = reader.take()?;
-        let queue = reader.be32()?;
-        let sequence = reader.be32()?;
-        if flags & 0x0f != 0 {
-            return Err(ParseError::Malformed);
-        }
-        let body = Body::parse(opcode, &mut reader)?;
-        let padding = usize::from(flags >> 4 & 3);
+        let (header, padding) = Header::parse(&mut reader)?;
         let rest = reader.rest();
-        let payload = rest.len().checked_sub(padding).map(|len| &rest[..len]).ok_or(ParseError::Malformed)?;
-        if (payload.len() + padding) % 4 != 0 || !body.has_payload() && !payload.is_empty() {
-            return Err(ParseError::Malformed);
-        }
-        let header = Header {
-            body,
-            solicited: flags & 0x80 != 0,
-            migrated: flags & 0x40 != 0,
-            pkey: u16::from_be_bytes([pkey_high, pkey_low]),
-            fecn: queue >> 31 != 0,
-            becn: queue >> 30 & 1 != 0,
-            dest_qp: queue & 0x00ff_ffff,
-            ack_request: sequence >> 31 != 0,
-            psn: Psn::new(sequence),
-        };
-        Ok(Self { header, payload })
+        let len = header.payload_len(rest.len(), padding)?;
+        Ok(Self { header, payload: &rest[..len] })
     }
 
     /// Writes the packet, padded, to the front of `out`, which must have room for it, and gives its length.
@@ -299,6 +283,40 @@ impl<'a> Packet<'a> {
         let padded = end + padding(self.payload.len());
         out[end..padded].fill(0);
         padded
+    }
+}
+
+impl Header {
+    /// Reads the headers, and how many bytes of padding follow the payload.
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<(Self, usize), ParseError> {
+        let [opcode, flags, pkey_high, pkey_low] = reader.take()?;
+        let queue = reader.be32()?;
+        let sequence = reader.be32()?;
+        if flags & 0x0f != 0 {
+            return Err(ParseError::Malformed);
+        }
+        let body = Body::parse(opcode, reader)?;
+        let header = Self {
+            body,
+            solicited: flags & 0x80 != 0,
+            migrated: flags & 0x40 != 0,
+            pkey: u16::from_be_bytes([pkey_high, pkey_low]),
+            fecn: queue >> 31 != 0,
+            becn: queue >> 30 & 1 != 0,
+            dest_qp: queue & 0x00ff_ffff,
+            ack_request: sequence >> 31 != 0,
+            psn: Psn::new(sequence),
+        };
+        Ok((header, usize::from(flags >> 4 & 3)))
+    }
+
+    /// The length of a payload that has `len` bytes with its padding.
+    pub(super) fn payload_len(&self, len: usize, padding: usize) -> Result<usize, ParseError> {
+        let payload = len.checked_sub(padding).ok_or(ParseError::Malformed)?;
+        if !len.is_multiple_of(4) || !self.body.has_payload() && payload > 0 {
+            return Err(ParseError::Malformed);
+        }
+        Ok(payload)
     }
 }
 

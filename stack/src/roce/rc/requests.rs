@@ -3,6 +3,7 @@
 use super::{Message, Pending, Resource, ResourceKind, packets};
 use crate::roce::memory::{Access, AccessError, AtomicOp, Memory};
 use crate::roce::packet::{AtomicEth, Body, Header, NakCode, Packet, Reth, Syndrome, Tail};
+use crate::roce::payload::Payload;
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Events, Qp, State};
 use crate::roce::work::{Completion, MESSAGE_MAX, Opcode, Status};
@@ -50,8 +51,8 @@ impl Part {
 }
 
 impl Qp {
-    /// Takes a requester's packet.
-    pub(in crate::roce) fn on_request<M: Memory>(&mut self, cx: &mut Context<'_, M>, packet: &Packet<'_>) {
+    /// Takes a requester's packet. `written`: the payload, if it is a write's.
+    pub(in crate::roce) fn on_request<M: Memory>(&mut self, cx: &mut Context<'_, M>, packet: &Packet<'_>, written: Payload<'_>) {
         if !matches!(self.state, State::Rtr | State::Rts | State::Sqd) {
             return;
         }
@@ -72,7 +73,7 @@ impl Qp {
             self.events |= Events::COMMUNICATION_ESTABLISHED;
         }
         self.resp.nak_sent = false;
-        match self.execute(cx, packet) {
+        match self.execute(cx, packet, written) {
             Ok(packets) => {
                 self.resp.epsn += packets;
                 if packet.header.ack_request && !is_read_or_atomic(&packet.header.body) {
@@ -110,17 +111,17 @@ impl Qp {
     }
 
     /// Does what a packet asks for; gives how many packet numbers it takes.
-    fn execute<M: Memory>(&mut self, cx: &mut Context<'_, M>, packet: &Packet<'_>) -> Result<u32, Refusal> {
+    fn execute<M: Memory>(&mut self, cx: &mut Context<'_, M>, packet: &Packet<'_>, written: Payload<'_>) -> Result<u32, Refusal> {
         let solicited = packet.header.solicited;
         match packet.header.body {
             Body::SendFirst => self.on_send(cx, Part::First, Tail::None, solicited, packet.payload),
             Body::SendMiddle => self.on_send(cx, Part::Middle, Tail::None, solicited, packet.payload),
             Body::SendLast(tail) => self.on_send(cx, Part::Last, tail, solicited, packet.payload),
             Body::SendOnly(tail) => self.on_send(cx, Part::Only, tail, solicited, packet.payload),
-            Body::WriteFirst(reth) => self.on_write(cx, Part::First, Some(reth), None, solicited, packet.payload),
-            Body::WriteMiddle => self.on_write(cx, Part::Middle, None, None, solicited, packet.payload),
-            Body::WriteLast(immediate) => self.on_write(cx, Part::Last, None, immediate, solicited, packet.payload),
-            Body::WriteOnly(reth, immediate) => self.on_write(cx, Part::Only, Some(reth), immediate, solicited, packet.payload),
+            Body::WriteFirst(reth) => self.on_write(cx, Part::First, Some(reth), None, solicited, written),
+            Body::WriteMiddle => self.on_write(cx, Part::Middle, None, None, solicited, written),
+            Body::WriteLast(immediate) => self.on_write(cx, Part::Last, None, immediate, solicited, written),
+            Body::WriteOnly(reth, immediate) => self.on_write(cx, Part::Only, Some(reth), immediate, solicited, written),
             Body::ReadRequest(reth) => self.on_read(cx, packet.header.psn, reth),
             Body::CompareSwap(eth) => {
                 let op = AtomicOp::CompareSwap { compare: eth.compare, swap: eth.swap_add };
@@ -173,7 +174,7 @@ impl Qp {
         reth: Option<Reth>,
         immediate: Option<u32>,
         solicited: bool,
-        payload: &[u8],
+        payload: Payload<'_>,
     ) -> Result<u32, Refusal> {
         let (reth, offset) = match (self.resp.message, part, reth) {
             (Message::None, Part::First | Part::Only, Some(reth)) => (reth, 0),
@@ -194,7 +195,7 @@ impl Qp {
             return Err(Refusal::NotReady);
         }
         let address = reth.address.wrapping_add(u64::from(offset));
-        cx.regions.write(self.config.pd, reth.rkey, address, Access::REMOTE_WRITE, payload)?;
+        cx.regions.place(self.config.pd, reth.rkey, address, Access::REMOTE_WRITE, payload)?;
         if !part.is_last() {
             self.resp.message = Message::Write(reth, offset + len);
             return Ok(1);

@@ -3,6 +3,7 @@
 use super::credits;
 use super::{Resource, ResourceKind};
 use crate::roce::memory::{Access, Memory};
+use crate::roce::packet::datagram::Crc;
 use crate::roce::packet::{Aeth, Body, Header, NakCode, Syndrome};
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Qp, State};
@@ -32,7 +33,7 @@ impl Qp {
             Syndrome::Ack(_) => self.aeth(cx),
             refusal => Aeth { syndrome: refusal, msn: self.resp.msn.value() },
         };
-        self.emit(Body::Acknowledge(aeth), psn, 0, id, out, |_| Some(()))
+        self.emit(cx.tuning.crc(), Body::Acknowledge(aeth), psn, 0, id, out, |_| Some(()))
     }
 
     /// The acknowledgment that goes with answers.
@@ -48,7 +49,9 @@ impl Qp {
         let psn = pending.next;
         let aeth = self.aeth(cx);
         let len = match resource.kind {
-            ResourceKind::Atomic(_, original) => self.emit(Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(())),
+            ResourceKind::Atomic(_, original) => {
+                self.emit(cx.tuning.crc(), Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(()))
+            }
             ResourceKind::Read(_) => self.answer_read(cx, &resource, pending.start, psn, aeth, id, out),
         };
         if len.is_none() {
@@ -91,12 +94,22 @@ impl Qp {
         let len = (reth.len - offset).min(self.mtu()) as usize;
         let address = reth.address.wrapping_add(u64::from(offset));
         let pd = self.config.pd;
-        self.emit(body, psn, len, id, out, |out| cx.regions.read(pd, reth.rkey, address, Access::REMOTE_READ, out).ok())
+        self.emit(cx.tuning.crc(), body, psn, len, id, out, |out| cx.regions.read(pd, reth.rkey, address, Access::REMOTE_READ, out).ok())
     }
 
-    fn emit(&self, body: Body, psn: Psn, len: usize, id: u16, out: &mut [u8], fill: impl FnOnce(&mut [u8]) -> Option<()>) -> Option<usize> {
+    #[expect(clippy::too_many_arguments, reason = "all of them say which packet it is")]
+    fn emit(
+        &self,
+        crc: Crc,
+        body: Body,
+        psn: Psn,
+        len: usize,
+        id: u16,
+        out: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> Option<()>,
+    ) -> Option<usize> {
         let peer = self.peer?;
         let header = Header { pkey: self.pkey, ..Header::new(body, peer.dest_qp, psn) };
-        peer.path.emit_with(id, &header, len, out, fill)
+        peer.path.emit_with(id, crc, &header, len, out, fill)
     }
 }

@@ -6,7 +6,7 @@ use super::{packets, rnr_wait};
 use crate::roce::memory::{Access, Memory};
 use crate::roce::packet::{AtomicEth, Body, Header, Reth, Tail};
 use crate::roce::psn::Psn;
-use crate::roce::qp::{Context, Events, Qp, SendWqe, Started, State};
+use crate::roce::qp::{Context, Events, Qp, SendWqe, Started, State, Transport};
 use crate::roce::work::{SendOp, Status};
 use crate::time::Instant;
 
@@ -48,7 +48,7 @@ impl Qp {
         header.ack_request = last || limited || packet % ack_every == ack_every - 1;
         let (sq, pd) = (&self.sq, self.config.pd);
         let fill = |out: &mut [u8]| sq.read(index, offset, out, pd, cx.regions).ok();
-        let Some(len) = peer.path.emit_with(id, &header, len, out, fill) else {
+        let Some(len) = peer.path.emit_with(id, cx.tuning.crc(), &header, len, out, fill) else {
             // Its memory went away meanwhile.
             self.fail_at(cx, index, Status::LocalProtection);
             return None;
@@ -62,6 +62,11 @@ impl Qp {
             self.req.ack_deadline = self.ack_timeout().map(|timeout| cx.now + timeout);
         }
         Some(len)
+    }
+
+    /// Whether there is something to send that an acknowledgment, or an answer, has to come for first.
+    pub(in crate::roce) fn is_held_up(&self) -> bool {
+        self.config.transport == Transport::Rc && self.state == State::Rts && self.sq.get(self.req.cursor.0).is_some()
     }
 
     /// Gives the request at `index` its packet numbers, if it has none and may begin.

@@ -12,6 +12,9 @@ use crate::device::messages::{
     Access, ConnectionEvent, ConnectionId, Connections, Data, Messages, Modify, QpConfig, Region, SendOp, SendWr, Sge, State, Status,
     Transport,
 };
+use crate::roce::hca::Dropped;
+use crate::roce::memory::{AccessError, Pd, Regions};
+use crate::roce::payload::Payload;
 use crate::roce::qp::Mtu;
 use crate::roce::{NodeConfig, Tuning};
 
@@ -25,10 +28,15 @@ fn gid(number: u8) -> IpAddr {
 }
 
 fn machine(switch: &Switch, number: u8) -> Machine {
+    machine_that(switch, number, false)
+}
+
+/// Whose bytes are vouched for or not.
+fn machine_that(switch: &Switch, number: u8, bytes_are_vouched: bool) -> Machine {
     let config = NodeConfig {
         gid: Some(gid(number)),
-        mtu: Mtu::B4096,
-        tuning: Tuning { retries_for_ever: true, ..Tuning::default() },
+        mtu: if bytes_are_vouched { Mtu::B32768 } else { Mtu::B4096 },
+        tuning: Tuning { retries_for_ever: true, bytes_are_vouched, ..Tuning::default() },
         ..NodeConfig::new(TO.ip())
     };
     SoftRoce::new(switch.port(number), Node::new(config, number.into()), Here(switch.clone()))
@@ -117,6 +125,130 @@ fn machines_behind_one_address_write_to_each_other() {
 }
 
 #[test]
+fn bytes_that_are_vouched_for_go_in_long_packets_without_a_crc() {
+    let switch = Switch::new(100);
+    let (mut a, mut b) = (machine_that(&switch, 1, true), machine_that(&switch, 2, true));
+    let mut now = Instant::ZERO;
+    let (of_a, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    let bytes: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+    Messages::memory_mut(a.node_mut(), of_a.region.key).unwrap().write(0, &bytes);
+    for len in [19_999, 50] {
+        write(now, &mut a, &of_a, &of_b, len);
+    }
+    a.transmit(now);
+    let frames = switch.take(2);
+    assert_eq!(frames.len(), 2, "one packet each");
+    for frame in frames {
+        assert_eq!(frame[frame.len() - 4..], [0; 4]);
+        switch.deliver(1, 2, frame);
+    }
+    run(&mut now, MS, &mut [&mut a, &mut b]);
+    assert_eq!(completed(&mut a, &of_a), [Status::Success; 2]);
+    let there = Messages::memory(b.node(), of_b.region.key).unwrap();
+    assert!(there[..19_999] == bytes[..19_999] && there[19_999] == 0);
+    assert_eq!((b.traffic().strange, b.traffic().lost, b.node().hca().dropped()), (0, 0, Dropped::default()));
+    // Beyond the region, of a key that was taken back, and of none: nothing is written, and the connection ends.
+    let past = End { region: Region { address: of_b.region.address + 1, ..of_b.region }, ..of_b };
+    write(now, &mut a, &of_a, &past, 20_000);
+    run(&mut now, MS, &mut [&mut a, &mut b]);
+    assert_eq!(completed(&mut a, &of_a), [Status::RemoteAccess]);
+    assert_eq!(Messages::memory(b.node(), past.region.key).unwrap()[19_999], 0);
+    let (of_a, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    write(now, &mut a, &of_a, &of_b, 20_000);
+    a.transmit(now);
+    let memory = Messages::deregister(b.node_mut(), of_b.region.key).unwrap();
+    run(&mut now, MS, &mut [&mut a, &mut b]);
+    assert_eq!(completed(&mut a, &of_a), [Status::RemoteAccess]);
+    assert!(memory.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn acknowledgments_wake_nobody_but_who_waits_for_them() {
+    let switch = Switch::new(1000);
+    let (mut a, mut b) = (machine(&switch, 1), machine(&switch, 2));
+    let mut now = Instant::ZERO;
+    let (of_a, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    let past = End { region: Region { address: of_b.region.address + 1, ..of_b.region }, ..of_b };
+    let mut exchange = |to: &End, len| {
+        write(now, &mut a, &of_a, to, len);
+        a.transmit(now);
+        let asked = switch.take(2);
+        asked.iter().for_each(|frame| switch.deliver(1, 2, frame.clone()));
+        b.poll(now);
+        let answers = switch.take(1);
+        answers.iter().for_each(|frame| switch.deliver(2, 1, frame.clone()));
+        a.poll(now);
+        (asked.iter().any(|frame| is_acknowledgment(frame)), answers.iter().all(|frame| is_acknowledgment(frame)), answers.len())
+    };
+    assert_eq!(exchange(&of_b, 100), (false, true, 1));
+    assert_eq!(exchange(&of_b, 20_000), (false, true, 1));
+    assert_eq!(exchange(&past, 20_000), (false, false, 1), "a refusal");
+    assert!(!is_acknowledgment(&[]) && !is_acknowledgment(&[0; 60]));
+    // More than may be on its way at once: the rest goes once something is acknowledged.
+    let (of_a, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    for _ in 0..300 {
+        write(now, &mut a, &of_a, &of_b, 10);
+    }
+    a.transmit(now);
+    assert!(a.node().hca().awaits_acknowledgment());
+    run(&mut now, MS, &mut [&mut a, &mut b]);
+    assert!(!a.node().hca().awaits_acknowledgment());
+    for _ in 0..300 {
+        write(now, &mut a, &of_a, &of_b, 10);
+    }
+    a.transmit(now);
+    a.node_mut().destroy_qp(of_a.qp).unwrap();
+    assert!(!a.node().hca().awaits_acknowledgment(), "nothing waits any more");
+}
+
+/// A program's memory, of which there are no slices.
+struct Programs(Vec<u8>);
+
+impl Memory for Programs {
+    fn len(&self) -> u64 {
+        Memory::len(&self.0)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) {
+        self.0.read(offset, out);
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        self.0.write(offset, bytes);
+    }
+}
+
+struct Counting;
+
+impl Source for Counting {
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = (at % 251) as u8);
+    }
+}
+
+#[test]
+fn payload_is_placed_in_memory_of_either_kind_and_nowhere_else() {
+    fn check<M: Memory>(memory: M) {
+        let pd = Pd(1);
+        let mut regions = Regions::new(1);
+        let key = regions.register(pd, 1000, memory, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
+        let payload = |len| Payload::Source { source: &Counting, at: 7, len };
+        let mut place = |key, address, len| regions.place(pd, key, address, Access::REMOTE_WRITE, payload(len));
+        assert_eq!(place(key, 1001, 9_998), Ok(()));
+        assert_eq!(place(key, 1001, 10_000), Err(AccessError::Bounds));
+        assert_eq!(place(key, 999, 2), Err(AccessError::Bounds));
+        assert_eq!(place(key + 1, 1000, 2), Err(AccessError::Key));
+        assert_eq!(place(key + 1, 0, 0), Ok(()), "nothing is written");
+        let mut bytes = [0; 10_000];
+        regions.memory(key).unwrap().read(0, &mut bytes);
+        assert_eq!((bytes[0], bytes[9_999]), (0, 0));
+        assert!(bytes[1..9_999].iter().zip(7..).all(|(byte, at)| *byte == (at % 251) as u8));
+    }
+    check(vec![0; 10_000]);
+    check(Programs(vec![0; 10_000]));
+}
+
+#[test]
 fn whoever_was_not_resolved_is_not_found() {
     let switch = Switch::new(100);
     let mut a = machine(&switch, 1);
@@ -145,7 +277,7 @@ fn one_that_is_stopped_holds_up_nobody_and_loses_nothing() {
     }
     // As long as many retries take.
     run(&mut now, Duration::from_secs(100), &mut [&mut a]);
-    assert!(a.waiting.values().all(|frames| frames.len() <= WAITING_MAX));
+    assert!(a.waiting.values().all(|waiting| waiting.frames.len() <= WAITING_MAX && waiting.bytes <= WAITING_BYTES_MAX));
     write(now, &mut a, &to_c, &of_c, 20_000);
     run(&mut now, MS, &mut [&mut a, &mut c]);
     assert_eq!(completed(&mut a, &to_c), [Status::Success]);

@@ -127,7 +127,7 @@ impl Stream {
     pub fn write_direct<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8], offset: u64) -> Result<usize, Error> {
         self.check_writable().or_else(|error| if error == Error::WouldBlock { Ok(()) } else { Err(error) })?;
         self.send_mappings(now, device)?;
-        let (mut done, mut transfers, mut is_blocked) = (0, Transfers::new(), false);
+        let (mut done, mut transfers, mut is_blocked) = (0, Transfers::new(self.host.transfer_first), false);
         while done < bytes.len() {
             let Some(at) = offset.checked_add(done as u64) else { break };
             if !self.may_send(now, device) {

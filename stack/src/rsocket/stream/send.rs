@@ -4,7 +4,7 @@ use super::post::Target;
 use super::{State, Stream};
 use crate::device::messages::{Memory, Messages};
 use crate::error::Error;
-use crate::rsocket::config::{SEND_LOW_WATER, TARGET_ENTRIES, TRANSFER_FIRST, TRANSFER_MAX};
+use crate::rsocket::config::{SEND_LOW_WATER, TARGET_ENTRIES, TRANSFER_MAX};
 use crate::rsocket::wire::{Message, TargetSge};
 use crate::time::Instant;
 
@@ -13,8 +13,8 @@ use crate::time::Instant;
 pub(super) struct Transfers(u32);
 
 impl Transfers {
-    pub(super) const fn new() -> Self {
-        Self(TRANSFER_FIRST)
+    pub(super) const fn new(first: u32) -> Self {
+        Self(first)
     }
 
     /// The next message's length, of `left` bytes.
@@ -83,7 +83,7 @@ impl Stream {
     pub fn send<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<usize, Error> {
         self.check_writable().or_else(|error| if error == Error::WouldBlock { Ok(()) } else { Err(error) })?;
         self.send_mappings(now, device)?;
-        let (mut done, mut transfers) = (0, Transfers::new());
+        let (mut done, mut transfers) = (0, Transfers::new(self.host.transfer_first));
         while done < bytes.len() {
             if !self.may_send(now, device) {
                 break;

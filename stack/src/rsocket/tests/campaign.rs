@@ -101,7 +101,7 @@ fn options(dice: &mut Dice) -> [Options; 2] {
             recv_buffer: dice.pick(&[500, 4096, 10_000, 131_072]),
             iomap: 2,
         };
-        options.host = Host { order: dice.pick(&[ByteOrder::Little, ByteOrder::Big]), by_sends };
+        options.host = Host { order: dice.pick(&[ByteOrder::Little, ByteOrder::Big]), by_sends, ..Host::default() };
         options.node.mtu = mtu;
         options.node.ack_timeout = 8 + dice.below(4) as u8;
         options.node.min_rnr_timer = 1 + dice.below(12) as u8;

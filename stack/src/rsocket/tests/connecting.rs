@@ -210,7 +210,7 @@ fn hosts_of_both_byte_orders_and_without_immediate_data_understand_each_other() 
     }) {
         let options = [A, B].map(|end| {
             let mut options = Options::new(end);
-            options.host = Host { order: orders[end], by_sends };
+            options.host = Host { order: orders[end], by_sends, ..Host::default() };
             options.settings.sizes = Sizes { recv_buffer: 4096, inline: if end == A { 64 } else { 0 }, ..Sizes::default() };
             options
         });

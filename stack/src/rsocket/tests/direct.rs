@@ -156,7 +156,7 @@ fn a_big_endian_peer_s_table_is_written_big_endian() {
     for by_sends in [false, true] {
         let mut options = [Options::new(A), Options::new(B)];
         options[A].settings.sizes = Sizes { iomap: 4, ..Sizes::default() };
-        options[A].host = Host { order: ByteOrder::Big, by_sends };
+        options[A].host = Host { order: ByteOrder::Big, by_sends, ..Host::default() };
         options[B].host.by_sends = by_sends;
         let mut pair = Pair::connected(options);
         pair.settle();

@@ -16,9 +16,9 @@ struct Victim {
     session: Vec<Vec<u8>>,
 }
 
-fn victim() -> Victim {
+fn victim(bytes_are_vouched: bool) -> Victim {
     let switch = Switch::new(100_000);
-    let (mut a, mut b) = (machine(&switch, 1), machine(&switch, 2));
+    let (mut a, mut b) = (machine_that(&switch, 1, bytes_are_vouched), machine_that(&switch, 2, bytes_are_vouched));
     let mut now = Instant::ZERO;
     // (B's node gets them all the same: they are delivered again.)
     let mut session = Vec::new();
@@ -54,7 +54,7 @@ impl Victim {
         assert!(Messages::memory(self.b.node(), self.canary).unwrap().iter().all(|byte| *byte == 0x5a));
         assert_eq!(Messages::memory(self.b.node(), self.advertised.region.key).unwrap().len(), 20_000);
         // What nobody takes is bounded.
-        let waiting: usize = self.b.waiting.values().map(VecDeque::len).sum();
+        let waiting: usize = self.b.waiting.values().map(|waiting| waiting.frames.len()).sum();
         assert!(waiting <= WAITING_MAX && self.b.addresses.len() <= 2);
         let events = core::iter::from_fn(|| self.b.node_mut().poll_connection()).count();
         assert!(events <= 8 + 1, "the backlog, and the end of what there was: {events}");
@@ -66,9 +66,10 @@ proptest! {
 
     #[test]
     fn changed_frames(
-        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..40)
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..40),
+        is_vouched: bool,
     ) {
-        let mut victim = victim();
+        let mut victim = victim(is_vouched);
         for (which, at, byte, is_headers) in changes {
             let mut frame = victim.session[which.index(victim.session.len())].clone();
             let len = if is_headers { frame.len().min(HEAD + 32) } else { frame.len() };
@@ -81,8 +82,8 @@ proptest! {
     }
 
     #[test]
-    fn short_and_long_frames(lens in proptest::collection::vec((any::<prop::sample::Index>(), 0..9000usize), 1..20)) {
-        let mut victim = victim();
+    fn short_and_long_frames(lens in proptest::collection::vec((any::<prop::sample::Index>(), 0..9000usize), 1..20), is_vouched: bool) {
+        let mut victim = victim(is_vouched);
         for (which, len) in lens {
             let mut frame = victim.session[which.index(victim.session.len())].clone();
             frame.resize(len, 0);
@@ -92,8 +93,8 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..400), 1..20)) {
-        let mut victim = victim();
+    fn random_bytes(frames in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..400), 1..20), is_vouched: bool) {
+        let mut victim = victim(is_vouched);
         let count = frames.len() as u64;
         frames.into_iter().for_each(|frame| victim.switch.deliver(1, 2, frame));
         victim.check();
@@ -104,7 +105,12 @@ proptest! {
 /// A session that is repeated again and again is one session.
 #[test]
 fn repeated_frames() {
-    let mut victim = victim();
+    for is_vouched in [false, true] {
+        repeat(victim(is_vouched));
+    }
+}
+
+fn repeat(mut victim: Victim) {
     for _ in 0..50 {
         for frame in victim.session.clone() {
             victim.switch.deliver(1, 2, frame);

@@ -147,7 +147,8 @@ impl Queues for Port {
     }
     fn tx_alloc(&mut self, len: usize) -> Option<Bytes> {
         // (Shorter than a packet, so that one needs several.)
-        Some(Bytes(Rc::new(RefCell::new(vec![0; len.clamp(1, 2048)]))))
+        let longest = if len > 5000 { 16_384 } else { 2048 };
+        Some(Bytes(Rc::new(RefCell::new(vec![0; len.clamp(1, longest)]))))
     }
     fn send(&mut self, frame: &TxFrame<'_, Bytes>) -> Result<(), SendError> {
         let mut bytes = frame.head.to_vec();
