@@ -271,7 +271,8 @@ impl Endpoint {
                 self.rto.acknowledged(moment);
             }
         }
-        if segment.has(ACK) {
+        // (What acknowledges nothing that was ever sent is another connection's, or an attacker's, and says nothing of this one's window: RFC 9293 s3.10.7.4.)
+        if acks {
             let scale = if segment.has(SYN) { 0 } else { peer_scale };
             self.widen(segment.ack.wrapping_add(u32::from(segment.window) << scale));
         }

@@ -147,7 +147,8 @@ pub(super) fn told(moment: &Moment, own: &mut Endpoint, told: FlowInfo) {
     own.info.kept = if own.info.unheard { own.info.acknowledged } else { 0 };
     own.info.acknowledged = own.info.kept;
     let mss = own.info.mss_then.max(told.mss);
-    if core::mem::take(&mut own.info.timed_out) && cwnd > 2 * usize::from(mss) {
+    // (Where two connections of the same addresses waited to be accepted, what is told may be of the other one.)
+    if core::mem::take(&mut own.info.timed_out) && !own.shadow.blurred && cwnd > 2 * usize::from(mss) {
         moment.breach(NAME, format_args!("tcpi_snd_cwnd: {cwnd} after a retransmission timeout (RFC 5681 s3.1), with segments of {mss}"));
     }
     own.info.told = Some((moment.at, told));

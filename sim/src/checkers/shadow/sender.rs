@@ -468,8 +468,9 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let least = bounds.0;
     let restarted = state.restarted_at.filter(|_| state.recovers);
     let since = restarted.unwrap_or_else(|| state.una_at.max(state.head_since));
-    // (A partial acknowledgment, which has only just come, shows what was lost without a timer.)
-    let shown = state.recovers && state.phase != Phase::Open && una != settled;
+    // (A partial acknowledgment, which has only just come, shows what was lost without a timer: in a recovery, and after a timeout, where slow start goes on at
+    // the first byte that it leaves, and it has started the timer again.)
+    let shown = state.phase != Phase::Open && una != settled && (state.recovers || segment.seq == una);
     let timed_out = head && (state.phase != Phase::Open || !evidence) && !shown && at.since(since) + TICK >= least;
     let going_on = state.phase != Phase::Open && (before(segment.seq, edge) || reported) && !repeats && !timed_out;
     let flight = nxt.wrapping_sub(settled);
