@@ -154,6 +154,8 @@ const FAILED_AS_DRAWN: &[&str] = &[
     "223592883/duplication+burst_loss+registration+clock/10/churn+half-close+epoll+probes",
     // What an attacker acknowledged, and nobody had sent, counted for the peer's window.
     "223598683/loss+reordering+burst_loss+delay+nic_reset+cq_overrun+registration+doorbell+clock+pause+crash+neighbour+icmp+forge+completion/5/bulk+request+churn+overflow+stranger",
+    // Who had asked somebody else, and then completed a handshake, was to be asked again.
+    "225158384/loss+duplication+corruption+burst_loss+rx_exhausted+icmp/0/bulk+request+udp+multicast+slow",
 ];
 
 #[test]

@@ -152,11 +152,12 @@ impl State {
             moment.breach(NAME, format_args!("RFC 826: a packet to {ip}, which never said where it is"));
         };
         // (Who has completed a handshake is where its SYN came from, and not where another's in its name did.)
-        if (is_answer || !neighbour.by_arp) && neighbour.syns.contains(&mac) {
-            if !is_answer {
-                // (It knows that by now, and has no reason to ask again.)
-                neighbour.asked_at = None;
-            }
+        let by_syn = neighbour.syns.contains(&mac);
+        if by_syn && !is_answer {
+            // (It knows that by now, and has no reason to ask again.)
+            neighbour.asked_at = None;
+        }
+        if by_syn && (is_answer || !neighbour.by_arp) {
             return;
         }
         // (What came only just may have been an answer.)
