@@ -137,6 +137,15 @@ impl Checkers {
             .any(|&place| self.ring_states[place].bound.get(&(false, to.port())).is_some_and(|port| port.is_for_one(from, to)))
     }
 
+    /// A UDP socket of a host is about to be closed. It may have been bound, and have heard what came since the last service, before the host was serviced.
+    pub(super) fn may_have_heard(&mut self, host: usize) {
+        let mut asked = core::mem::take(&mut self.answers[host].asked);
+        for one in asked.iter_mut().filter(|one| one.owed) {
+            one.owed = one.ends.is_none_or(|ends| !self.hears(host, ends));
+        }
+        self.answers[host].asked = asked;
+    }
+
     /// A packet for one host alone, if it wants an answer.
     fn question(bytes: &[u8], ip: &Ip) -> Option<(Answer, Option<Ends>)> {
         let from = dissect::mac_at(bytes, 6)?;

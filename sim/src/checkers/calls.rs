@@ -346,6 +346,7 @@ impl Checkers {
             ring_state.sockets.remove(&socket);
             let bound = (info.state.is_some(), info.local.port());
             if !bound.0 {
+                self.may_have_heard(self.ring_states[place].host);
                 self.left_all(place, socket);
                 self.rebound(place, ring, bound.1);
             }

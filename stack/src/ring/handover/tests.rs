@@ -659,6 +659,23 @@ fn what_failed_has_no_end_and_is_no_secret() {
     assert_eq!((left.over, left.ended, left.peer_ended, left.is_broken()), (true, true, true, false));
 }
 
+/// As in 226111978/send_error+forge/0/idle+handover+shared/ipv6: both programs had ended their streams, and a reset came before all of one had arrived.
+#[test]
+fn what_was_reset_on_its_way_to_the_end_is_broken() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    pair.a.shutdown(pair.now, client, Shutdown::Write).unwrap();
+    pair.settle();
+    write(&mut pair.b, pair.now, server, b"the last").unwrap();
+    pair.b.shutdown(pair.now, server, Shutdown::Write).unwrap();
+    pair.b.slots.stream_at(server.index).unwrap().connection.peer_gone();
+    pair.b.after_input(pair.now, server.index);
+    let (a, b) = (SocketAddr::new(crate::ring::tests::A, 5000), SocketAddr::new(B, 80));
+    let left = pair.b.end_silently(pair.now, b, a).unwrap();
+    assert_eq!((left.over, left.ended, left.peer_ended, left.error), (true, true, true, Some(Error::Reset)));
+    assert!(left.is_broken(), "the peer has not got it all, and nobody has it any more");
+}
+
 #[test]
 fn what_was_closed_before_its_peer_had_room_for_it_is_still_owed() {
     let mut pair = Pair::new();

@@ -33,10 +33,10 @@ pub struct Undelivered {
 }
 
 impl Undelivered {
-    /// Whether the connection failed before both streams had ended: neither can go on, and who reads them must not take that for
-    /// an end.
+    /// Whether the connection failed before both streams were through: neither can go on, and who reads them must not take that for an end. (That our
+    /// program ended its stream does not say that the peer got all of it: a reset may have come before that.)
     pub fn is_broken(&self) -> bool {
-        self.over && !(self.ended && self.peer_ended)
+        self.over && (self.error.is_some() || !(self.ended && self.peer_ended))
     }
 
     /// What `reader` has yet to read of the stream between the two: what it received already, and what `self`, its peer, had
