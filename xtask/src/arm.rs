@@ -1,4 +1,4 @@
-//! The step `arm`: everything compiles for aarch64, unit tests run under QEMU's user emulation, and two preloaded programs talk.
+//! The step `arm`: libraries and programs compile for aarch64, unit tests run under QEMU's user emulation, and two preloaded programs talk.
 //!
 //! QEMU translates a process, and passes its system calls on to the kernel of this machine. Tests of shared memory start processes of their own: so
 //! they run where the kernel starts QEMU for a program of that architecture, in namespaces that end with them (binfmt_misc is a namespace's own since

@@ -39,7 +39,7 @@ pub(crate) enum Step {
     Deny,
     /// Unit tests, the simulator's properties, documentation tests.
     Unit,
-    /// Everything compiles for aarch64; unit tests and a ping-pong under QEMU's user emulation.
+    /// Libraries and programs compile for aarch64; unit tests and a ping-pong under QEMU's user emulation.
     Arm,
     /// Everything installed outside of the checkout, and the examples compiled and run against that.
     Install,

@@ -45,6 +45,7 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    library::forget_parents();
     // SAFETY: as above.
     let Some(mut guard) = (unsafe { (*HELD.0.get()).take() }) else { return };
     if let Some(library) = guard.take() {

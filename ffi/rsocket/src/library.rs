@@ -91,6 +91,12 @@ pub(crate) fn let_others_enter() {
     }
 }
 
+/// A fork's child has none of the threads that waited, and not its parent's library.
+pub(crate) fn forget_parents() {
+    WANTED.store(0, Ordering::Relaxed);
+    UDP_FD.store(-1, Ordering::Relaxed);
+}
+
 /// Whether the lock is to be had within a while.
 pub(crate) fn is_free() -> bool {
     (0..LOOKS_MAX).any(|look| {
