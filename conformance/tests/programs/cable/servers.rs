@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Ends, carried, each_way, each_way_of_ipv4};
-use crate::harness::{Cable, Case, PATIENCE, PYTHON, eventually, free_port, script_path};
+use crate::harness::{Cable, Case, PYTHON, free_port, script_path};
 use crate::{http, iperf3, memcached, nginx, redis, sockperf, ssh};
 
 /// A gigabyte, by a server of one process, which accepts and sends it by sendfile(2).

@@ -122,11 +122,6 @@ impl Running {
         read(&self.out)
     }
 
-    /// What it has written to standard error until now.
-    pub(crate) fn stderr(&self) -> String {
-        read(&self.err)
-    }
-
     /// Waits for the line `text` on its standard output.
     pub(crate) fn wait_line(&mut self, text: &str) {
         self.wait_until(&format!("the line {text:?}"), |this| this.stdout().lines().any(|l| l == text));
