@@ -20,7 +20,10 @@ impl Package {
     pub(crate) const APACHE_UTILS: Self = Self { name: "apache2-utils", binary: "ab" };
     pub(crate) const ARM_CC: Self = Self { name: "gcc-aarch64-linux-gnu", binary: "aarch64-linux-gnu-gcc" };
     pub(crate) const ARM_LIBC: Self = Self { name: "libc6-dev-arm64-cross", binary: "/usr/aarch64-linux-gnu/include/stdio.h" };
+    /// One that needs no libraries.
+    pub(crate) const BUSYBOX: Self = Self { name: "busybox-static", binary: "busybox" };
     pub(crate) const CC: Self = Self { name: "gcc libc6-dev", binary: "cc" };
+    pub(crate) const CPIO: Self = Self { name: "cpio", binary: "cpio" };
     pub(crate) const CURL: Self = Self { name: "curl", binary: "curl" };
     pub(crate) const DIG: Self = Self { name: "bind9-dnsutils", binary: "dig" };
     pub(crate) const DNSMASQ: Self = Self { name: "dnsmasq-base", binary: "dnsmasq" };
@@ -37,6 +40,8 @@ impl Package {
     pub(crate) const IPROUTE: Self = Self { name: "iproute2", binary: "ip" };
     pub(crate) const JAVA: Self = Self { name: "default-jdk-headless", binary: "javac" };
     /// Headers of verbs and of mlx5's direct verbs; with them come the libraries and the drivers.
+    /// depmod and modprobe.
+    pub(crate) const KMOD: Self = Self { name: "kmod", binary: "depmod" };
     pub(crate) const LIBIBVERBS: Self = Self { name: "libibverbs-dev", binary: "/usr/include/infiniband/mlx5dv.h" };
     pub(crate) const LIBMEMCACHED: Self = Self { name: "libmemcached-tools", binary: "memcaslap" };
     pub(crate) const LIBRDMACM: Self = Self { name: "librdmacm-dev", binary: "/usr/include/rdma/rdma_verbs.h" };
@@ -52,8 +57,11 @@ impl Package {
     /// Python's own tests, in a package that has the interpreter's version in its name: apt takes an expression.
     pub(crate) const PYTHON_TESTS: Self =
         Self { name: r"^libpython3\.[0-9]+-testsuite$", binary: "/usr/lib/python3*/test/test_socketserver.py" };
+    /// Machines.
+    pub(crate) const QEMU_SYSTEM: Self = Self { name: "qemu-system-x86", binary: "qemu-system-x86_64" };
     /// Programs of other architectures, run one process at a time.
     pub(crate) const QEMU_USER: Self = Self { name: "qemu-user", binary: "qemu-aarch64" };
+    pub(crate) const RDMACM_UTILS: Self = Self { name: "rdmacm-utils", binary: "rping" };
     pub(crate) const REDIS_SERVER: Self = Self { name: "redis-server", binary: "redis-server" };
     pub(crate) const REDIS_TOOLS: Self = Self { name: "redis-tools", binary: "redis-benchmark" };
     pub(crate) const RSYNC: Self = Self { name: "rsync", binary: "rsync" };
@@ -67,6 +75,7 @@ impl Package {
     pub(crate) const UNSHARE: Self = Self { name: "util-linux", binary: "unshare" };
     pub(crate) const VALGRIND: Self = Self { name: "valgrind", binary: "valgrind" };
     pub(crate) const WRK: Self = Self { name: "wrk", binary: "wrk" };
+    pub(crate) const XZ: Self = Self { name: "xz-utils", binary: "xz" };
 
     fn present(self) -> bool {
         found(self.binary)

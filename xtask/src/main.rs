@@ -1,4 +1,4 @@
-//! Every command of the README: `cargo xtask {demo,test,bench,conformance,install,tidy,ci}`. One file a subcommand.
+//! Every command of the README: `cargo xtask {demo,test,bench,conformance,install,tidy,vm,ci}`. One file a subcommand.
 //!
 //! - [`deploy`]: `install` and `uninstall`; [`deb`]: a package of the same; [`installed`]: the step of `test` that tries what it installed
 //! - [`install`]: the packages that a subcommand needs, installed where that is allowed
@@ -17,6 +17,7 @@ mod installed;
 mod packetdrill;
 mod test;
 mod tidy;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ enum Task {
     Deb,
     /// The user's packetdrill on the user's scripts, against Ringway's stack; prints a table, and fails if a script does.
     Packetdrill(packetdrill::Options),
+    /// A command in a virtual machine whose kernel has soft-RoCE.
+    Vm(vm::Options),
     /// What lints cannot check: file length, forbidden APIs, dead files, paths of one machine, what the pages for readers name.
     Tidy,
     /// What continuous integration runs.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Uninstall(options) => deploy::remove(&options),
         Task::Deb => deb::run(),
         Task::Packetdrill(options) => packetdrill::run(&options),
+        Task::Vm(options) => vm::run(&options),
         Task::Tidy => tidy::run(),
         Task::Ci => ci::run(),
     };
