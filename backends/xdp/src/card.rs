@@ -169,7 +169,11 @@ impl XdpDevice {
     fn new(settings: &Settings, interface: Interface, served: Vec<u32>, front: Front) -> Self {
         // (Who has the interface from a broker has no packet socket.)
         let may_cut = interface.is_virtual && matches!(front, Front::Own(_));
-        let segmenter = if may_cut { Segmenter::open(interface.index).inspect_err(|error| tracing::debug!("no segmentation: {error}")).ok() } else { None };
+        let segmenter = if may_cut {
+            Segmenter::open(interface.index).inspect_err(|error| tracing::debug!("no segmentation: {error}")).ok()
+        } else {
+            None
+        };
         let capabilities = Capabilities {
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,

@@ -45,7 +45,8 @@ impl Segment {
         let (is_v4, len, transport) = match u16::from_be_bytes([frame[12], frame[13]]) {
             ethernet::ETHERTYPE_IPV4 => {
                 // (More fragments, and an offset: RFC 791 s3.1.)
-                let is_plain = *packet.first()? == 0x45 && be16(packet, V4_FRAGMENT)? & 0x3fff == 0 && *packet.get(9)? == ipv4::PROTOCOL_TCP;
+                let is_plain =
+                    *packet.first()? == 0x45 && be16(packet, V4_FRAGMENT)? & 0x3fff == 0 && *packet.get(9)? == ipv4::PROTOCOL_TCP;
                 (true, usize::from(be16(packet, V4_LEN).filter(|_| is_plain)?), ipv4::LEN)
             }
             ethernet::ETHERTYPE_IPV6 => {

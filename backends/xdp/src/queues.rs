@@ -120,8 +120,24 @@ impl XdpQueues {
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
         let (turn, lends_heads, path, held, coalescing) = (0, false, None, 0, Coalescing::default());
-        let mut ring =
-            Self { id, exchange, path, others, first, sleep, turn, lends_heads, umem, memory, free, refill, held, coalescing, counters, device };
+        let mut ring = Self {
+            id,
+            exchange,
+            path,
+            others,
+            first,
+            sleep,
+            turn,
+            lends_heads,
+            umem,
+            memory,
+            free,
+            refill,
+            held,
+            coalescing,
+            counters,
+            device,
+        };
         ring.refill();
         let placed = ring.device.place(id, ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;

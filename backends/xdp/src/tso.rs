@@ -52,7 +52,8 @@ impl Segmenter {
         // SAFETY: no memory is involved. (Of no protocol: it receives nothing.)
         let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_PACKET, kind, 0) })?;
         set(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, UNSENT_MAX).or_else(|_| set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, UNSENT_MAX))?;
+        set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, UNSENT_MAX)
+            .or_else(|_| set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, UNSENT_MAX))?;
         // SAFETY: all zeroes is a valid address.
         let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
         (address.sll_family, address.sll_ifindex) = (libc::AF_PACKET as u16, interface as i32);

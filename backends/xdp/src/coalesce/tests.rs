@@ -147,7 +147,8 @@ fn a_gap_an_end_or_another_header_keeps_them_apart() {
 
 #[test]
 fn as_many_are_merged_as_a_packet_and_a_program_have_room_for() {
-    let frames = |len: u32, count: u32| (0..count).map(|at| frame(false, at * len, ACK, &bytes(len as usize, at as u8))).collect::<Vec<_>>();
+    let frames =
+        |len: u32, count: u32| (0..count).map(|at| frame(false, at * len, ACK, &bytes(len as usize, at as u8))).collect::<Vec<_>>();
     let counts = |frames: &[Vec<u8>]| merged(frames).into_iter().map(|(_, count)| count).collect::<Vec<_>>();
     assert_eq!(counts(&frames(400, 40)), [SEGMENTS_MAX, 8]);
     // (66 bytes of headers and 18 of these are 66666.)
@@ -158,7 +159,8 @@ fn as_many_are_merged_as_a_packet_and_a_program_have_room_for() {
 fn two_connections_do_not_part_each_others_segments() {
     let one = |sequence, salt| frame(false, sequence, ACK, &bytes(1000, salt));
     let other = |sequence, salt| frame(true, sequence, ACK, &bytes(1000, salt));
-    let counts: Vec<_> = merged(&[one(0, 1), other(5, 2), one(1000, 3), other(1005, 4), one(2000, 5)]).into_iter().map(|(_, count)| count).collect();
+    let counts: Vec<_> =
+        merged(&[one(0, 1), other(5, 2), one(1000, 3), other(1005, 4), one(2000, 5)]).into_iter().map(|(_, count)| count).collect();
     assert_eq!(counts, [3, 2]);
 }
 
