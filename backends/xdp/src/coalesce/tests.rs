@@ -69,7 +69,7 @@ fn merged(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, u16)> {
         }
         (bytes, frame.meta.coalesced.max(1))
     };
-    batch.frames_mut().iter().map(|frame| whole(frame)).collect()
+    batch.frames_mut().iter().map(whole).collect()
 }
 
 /// The same of frames that stay as they are.
