@@ -127,7 +127,10 @@ impl Mlx5Device {
     /// Rules for broadcasts, for what is for the card's own address, and for groups of IPv6.
     fn strays(&self, qp: &Arc<HashQp>) -> io::Result<Vec<Flow>> {
         let prefixes: [&[u8]; 3] = [&[0xff; 6], &self.0.mac.0, &[0x33, 0x33]];
-        prefixes.iter().map(|prefix| Flow::new(qp, &mut Spec::of_addresses(prefix).attribute(Place::First, 0, self.0.settings.port))).collect()
+        prefixes
+            .iter()
+            .map(|prefix| Flow::new(qp, &mut Spec::of_addresses(prefix).attribute(Place::First, 0, self.0.settings.port)))
+            .collect()
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -168,7 +171,14 @@ impl Mlx5Device {
     }
 
     /// Makes the kernel's rule for an entry.
-    fn flow(&self, state: &State, spec: &Spec, members: &[(u64, u32)], hash: HashOf, (place, tag): (Place, u32)) -> Result<Flow, RuleError> {
+    fn flow(
+        &self,
+        state: &State,
+        spec: &Spec,
+        members: &[(u64, u32)],
+        hash: HashOf,
+        (place, tag): (Place, u32),
+    ) -> Result<Flow, RuleError> {
         let ends: Vec<&RingEnd> = members.iter().filter_map(|(_, ring)| state.rings.get(ring)).collect();
         let qp = match ends[..] {
             [] => return Err(RuleError::NoQueue),
@@ -296,7 +306,8 @@ impl Device for Mlx5Device {
 fn capabilities(settings: &Settings, attr: &sys::ibv_device_attr_ex, mtu: usize, clock: Option<CardClock>) -> Capabilities {
     let on_raw = |types: u32| types & 1 << sys::IBV_QPT_RAW_PACKET != 0;
     let has_checksums = attr.raw_packet_caps & sys::IBV_RAW_PACKET_CAP_IP_CSUM != 0;
-    let tso_max = (on_raw(attr.tso_caps.supported_qpts) && attr.tso_caps.max_tso > 0).then_some(TSO_MAX.min(attr.tso_caps.max_tso as usize));
+    let tso_max =
+        (on_raw(attr.tso_caps.supported_qpts) && attr.tso_caps.max_tso > 0).then_some(TSO_MAX.min(attr.tso_caps.max_tso as usize));
     Capabilities {
         inline_max: INLINE_MAX,
         gather_max: ringway_stack::device::GATHER_LIMIT,

@@ -5,8 +5,8 @@ mod host;
 use std::sync::Arc;
 
 use ringway_stack::device::{
-    ChecksumVerdict, Completion, Device as _, DeviceEvent, HEAD_MAX, MacAddr, Pacing, QueueId, Queues, RxBatch, SendError, TxFrame, TxOffload,
-    Unsupported, Wake,
+    ChecksumVerdict, Completion, Device as _, DeviceEvent, HEAD_MAX, MacAddr, Pacing, QueueId, Queues, RxBatch, SendError, TxFrame,
+    TxOffload, Unsupported, Wake,
 };
 use ringway_stack::time::Instant;
 
@@ -99,22 +99,8 @@ impl Mlx5Queues {
         let sleep = Sleep::new(receive.channel_fd(), mailbox.waker.fd()).map_err(AttachError::system("epoll"))?;
         let (clock, device, refill) = (device.clock(), device.clone(), memory.receives().collect());
         let (lends_heads, was_reset, is_stopped, held, counters) = (false, false, false, 0, Counters::default());
-        let mut ring = Self {
-            id,
-            receive,
-            send,
-            sleep,
-            mailbox,
-            memory,
-            clock,
-            lends_heads,
-            refill,
-            held,
-            was_reset,
-            is_stopped,
-            counters,
-            device,
-        };
+        let mut ring =
+            Self { id, receive, send, sleep, mailbox, memory, clock, lends_heads, refill, held, was_reset, is_stopped, counters, device };
         ring.refill();
         Ok(ring)
     }

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((field(20, 6), field(26, 6)), (&[0x20, 0, 0, 0, 40, 0][..], &OWN.0[..]));
         assert_eq!(field(42, 6), [0xff; 6], "the destination counts, and nothing else");
         assert_eq!(field(48, 10), [0; 10]);
-        assert_eq!((field(66, 8), field(74, 8)), (&[10, 0, 0, 2, 10, 0, 0, 1][..], &[0xff; 8][..]));
+        assert_eq!((field(68, 8), field(76, 8)), (&[10, 0, 0, 2, 10, 0, 0, 1][..], &[0xff; 8][..]));
         assert_eq!((field(84, 6), field(90, 4)), (&[0x40, 0, 0, 0, 16, 0][..], &[0, 80, 0, 7][..]));
         assert_eq!(field(100 + 8, 4), 0x12_3456u32.to_ne_bytes());
     }

@@ -321,8 +321,7 @@ impl Table {
     fn new(pd: &Arc<Pd>, queues: &[Arc<Wq>]) -> io::Result<Self> {
         let places = queues.len().next_power_of_two();
         let mut list: Vec<*mut sys::ibv_wq> = queues.iter().cycle().take(places).map(|wq| wq.raw.as_ptr()).collect();
-        let mut attr =
-            sys::ibv_rwq_ind_table_init_attr { log_ind_tbl_size: places.ilog2(), ind_tbl: list.as_mut_ptr(), comp_mask: 0 };
+        let mut attr = sys::ibv_rwq_ind_table_init_attr { log_ind_tbl_size: places.ilog2(), ind_tbl: list.as_mut_ptr(), comp_mask: 0 };
         let context = pd.context();
         // SAFETY: the context is open; the list has as many queues as it says, which the table holds.
         let raw = made(unsafe { sys::ibv_create_rwq_ind_table(context.raw(), &raw mut attr) })?;
@@ -363,8 +362,8 @@ impl HashOf {
 
 /// The key of the Toeplitz hash that every vendor's documentation has (Microsoft's RSS verification suite).
 const HASH_KEY: [u8; 40] = [
-    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30,
-    0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b,
+    0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
 impl HashQp {
@@ -435,12 +434,8 @@ impl SendQp {
             let attr = sys::ibv_qp_attr { qp_state: sys::IBV_QPS_RTS, rate_limit: kilobits, ..Default::default() };
             return self.modify(attr, sys::IBV_QP_STATE | sys::IBV_QP_RATE_LIMIT);
         }
-        let mut attr = sys::ibv_qp_rate_limit_attr {
-            rate_limit: kilobits,
-            max_burst_sz: burst_bytes,
-            typical_pkt_sz: packet_bytes,
-            comp_mask: 0,
-        };
+        let mut attr =
+            sys::ibv_qp_rate_limit_attr { rate_limit: kilobits, max_burst_sz: burst_bytes, typical_pkt_sz: packet_bytes, comp_mask: 0 };
         // SAFETY: the queue pair is there.
         done(unsafe { sys::ibv_modify_qp_rate_limit(self.raw.as_ptr(), &raw mut attr) })
     }

@@ -174,11 +174,8 @@ impl Entry<'_> {
     #[inline]
     pub(crate) fn point(&mut self, address: *const u8, len: usize, lkey: u32) {
         self.at = self.at.next_multiple_of(UNIT);
-        let segment = sys::mlx5_wqe_data_seg {
-            byte_count: (len as u32).to_be(),
-            lkey: lkey.to_be(),
-            addr: (address.addr() as u64).to_be(),
-        };
+        let segment =
+            sys::mlx5_wqe_data_seg { byte_count: (len as u32).to_be(), lkey: lkey.to_be(), addr: (address.addr() as u64).to_be() };
         // SAFETY: the entry's blocks are the driver's; a segment is plain bytes without gaps.
         unsafe { self.blocks.copy(self.block, self.at, (&raw const segment).cast(), UNIT) };
         self.at += UNIT;

@@ -23,8 +23,7 @@ pub(crate) fn pair_with(from: &Settings, to: &Settings) -> [(Mlx5Device, Mlx5Que
     ends
 }
 
-const CHECKSUMS: TxOffload =
-    TxOffload { checksum: true, tso_mss: None, vlan: None, unsolicited: false, flow: 0, dummy: false };
+const CHECKSUMS: TxOffload = TxOffload { checksum: true, tso_mss: None, vlan: None, unsolicited: false, flow: 0, dummy: false };
 
 #[test]
 fn each_byte_of_frames_comes_whatever_their_form() {

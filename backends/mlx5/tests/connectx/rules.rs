@@ -2,7 +2,8 @@
 
 use ringway_mlx5::Mlx5Queues;
 use ringway_stack::device::{
-    Device as _, EthernetMatch, FlowRule, HeaderMatch, IpMatch, MacAddr, Protocol, Queues as _, QueuesConfig, RuleError, TxOffload, VxlanMatch,
+    Device as _, EthernetMatch, FlowRule, HeaderMatch, IpMatch, MacAddr, Protocol, Queues as _, QueuesConfig, RuleError, TxOffload,
+    VxlanMatch,
 };
 
 use crate::world::{HEAD, MACS, address, bytes, card, nothing_comes, on_card, path_of, poll, receive, send, settings, udp_frame};
@@ -65,7 +66,8 @@ fn a_rule_is_one_ring_s_and_what_the_card_lacks_is_refused() {
         one.steer(&udp(7, None)).expect("room");
         assert_eq!([one.steer(&udp(7, None)), two.steer(&udp(7, None).tag(3))], [Err(RuleError::Taken); 2]);
         assert_eq!(two.steer(&udp(7, None).shared()), Err(RuleError::Taken));
-        let lacking = [udp(8, None).priority(3), FlowRule { vxlan: Some(VxlanMatch::default()), ..udp(8, None) }, udp(8, None).tag(1 << 24)];
+        let lacking =
+            [udp(8, None).priority(3), FlowRule { vxlan: Some(VxlanMatch::default()), ..udp(8, None) }, udp(8, None).tag(1 << 24)];
         assert!(lacking.iter().all(|rule| matches!(one.steer(rule), Err(RuleError::Unsupported(_)))));
         let id = two.id();
         drop(two);

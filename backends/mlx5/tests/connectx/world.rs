@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use ringway_host::Clock;
 use ringway_mlx5::{Mlx5Device, Mlx5Queues, Received, SendBuffer, Settings};
 use ringway_stack::Instant;
-use ringway_stack::device::{Device as _, MacAddr, Queues as _, QueuesConfig, RxBatch, SendError, TxBuffer as _, TxFrame, TxOffload, TxSlice};
+use ringway_stack::device::{
+    Device as _, MacAddr, Queues as _, QueuesConfig, RxBatch, SendError, TxBuffer as _, TxFrame, TxOffload, TxSlice,
+};
 use ringway_stack::ring::{NextHop, Ring, RingConfig};
 
 /// What is waited for, at most.
