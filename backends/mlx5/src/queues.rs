@@ -17,6 +17,7 @@ use crate::error::AttachError;
 use crate::mailbox::{Mailbox, RECEIVE_FAILED, SEND_FAILED};
 use crate::memory::{Memory, Received, SendBuffer, Sizes};
 use crate::receive::{ReceiveQueue, Taken};
+use crate::retry::Retry;
 use crate::send::{SendParts, SendQueue};
 use crate::sleep::Sleep;
 use crate::verbs::Wq;
@@ -68,6 +69,7 @@ pub struct Mlx5Queues {
     was_reset: bool,
     /// The receive queue could not be started again.
     is_stopped: bool,
+    retry: Retry,
     counters: Counters,
     device: Mlx5Device,
 }
@@ -96,11 +98,30 @@ impl Mlx5Queues {
         };
         let send = SendQueue::new(parts).map_err(AttachError::system("a send queue"))?;
         let mailbox = device.post().open(id).map_err(AttachError::system("eventfd"))?;
-        let sleep = Sleep::new(receive.channel_fd(), mailbox.waker.fd()).map_err(AttachError::system("epoll"))?;
+        let sleep = Sleep::new(receive.channel_fd(), mailbox.waker.fd()).map_err(|error| {
+            device.post().close(id);
+            AttachError::system("epoll")(error)
+        })?;
         let (clock, device, refill) = (device.clock(), device.clone(), memory.receives().collect());
-        let (lends_heads, was_reset, is_stopped, held, counters) = (false, false, false, 0, Counters::default());
-        let mut ring =
-            Self { id, receive, send, sleep, mailbox, memory, clock, lends_heads, refill, held, was_reset, is_stopped, counters, device };
+        let (lends_heads, was_reset, is_stopped, held) = (false, false, false, 0);
+        let (retry, counters) = (Retry::default(), Counters::default());
+        let mut ring = Self {
+            id,
+            receive,
+            send,
+            sleep,
+            mailbox,
+            memory,
+            clock,
+            lends_heads,
+            refill,
+            held,
+            was_reset,
+            is_stopped,
+            retry,
+            counters,
+            device,
+        };
         ring.refill();
         Ok(ring)
     }
@@ -155,7 +176,7 @@ impl Mlx5Queues {
             }
         }
         self.receive.release();
-        if has_failed || self.is_stopped {
+        if has_failed || self.is_stopped && self.retry.is_due() {
             self.restart();
         }
         count
@@ -192,6 +213,7 @@ impl Mlx5Queues {
         self.counters.receive_failures += 1;
         let started = self.receive.restart(&mut self.refill);
         self.is_stopped = started.is_err();
+        self.retry.ended(started.is_ok());
         self.was_reset = true;
         if let Err(error) = started {
             tracing::error!("a receive queue that has failed is not started again yet: {error}");

@@ -18,6 +18,7 @@ use crate::clock::CardClock;
 use crate::cqe::{CompletionQueue, Cqe};
 use crate::doorbell::Doorbell;
 use crate::memory::{Memory, SendBuffer};
+use crate::retry::Retry;
 use crate::verbs::{Cq, Pd, SendQp};
 use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
 
@@ -68,6 +69,7 @@ pub(crate) struct SendQueue {
     cookies: usize,
     completions: VecDeque<Completion>,
     rate: Pacing,
+    retry: Retry,
     pub(crate) counters: SendCounters,
 }
 
@@ -123,6 +125,7 @@ impl SendQueue {
             cookies: 0,
             completions: VecDeque::with_capacity(count),
             rate: Pacing::UNLIMITED,
+            retry: Retry::default(),
             counters: SendCounters::default(),
         })
     }
@@ -196,7 +199,7 @@ impl SendQueue {
 
     /// Takes completions. Whether frames were lost.
     pub(crate) fn reap(&mut self) -> bool {
-        if self.live.is_none() {
+        if self.live.is_none() && self.retry.is_due() {
             self.make_anew();
         }
         while let Some(live) = &mut self.live
@@ -288,6 +291,7 @@ impl SendQueue {
             Ok(live) => tracing::error!("a send queue of {} blocks, and not {}", live.blocks.count(), self.posted.len()),
             Err(error) => tracing::error!("a send queue that has failed is not made anew yet: {error}"),
         }
+        self.retry.ended(self.live.is_some());
     }
 
     /// Holds the queue to a rate.

@@ -219,6 +219,8 @@ mod tests {
         entry.put_head(&head, Some(0x6009));
         entry.point(core::ptr::without_provenance(0x1122), 0x33, 0x44);
         queue.ask_completion(7);
+        let bell = queue.bell(7);
+        assert_eq!(bell.to_ne_bytes(), [0, 0, 7, 0x0a, 0x12, 0x34, 0x56, 7]);
         let bytes = bytes(&memory);
         let at = |from: usize, len: usize| (from..from + len).map(|at| bytes[(3 * 64 + at) % 256]).collect::<Vec<u8>>();
         // 1 + ceil(78 / 16) + 1 units.
