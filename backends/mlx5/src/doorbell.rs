@@ -99,15 +99,19 @@ impl Doorbell {
 mod tests {
     use super::*;
 
+    /// Aligned as the card's are.
+    #[repr(align(4096))]
+    struct Page([u64; 512]);
+
     /// A register page and a record.
     struct Card {
-        page: Box<[u64; 512]>,
+        page: Box<Page>,
         record: Box<[u32; 2]>,
     }
 
     impl Card {
         fn new() -> Self {
-            Self { page: Box::new([0; 512]), record: Box::new([0; 2]) }
+            Self { page: Box::new(Page([0; 512])), record: Box::new([0; 2]) }
         }
 
         fn words(&self) -> [u32; 2] {
@@ -118,27 +122,27 @@ mod tests {
     #[test]
     fn a_send_is_in_the_record_and_in_both_halves_of_the_register_by_turns() {
         let mut card = Card::new();
-        let bf = sys::mlx5dv_qp_bf { reg: (&raw mut card.page[0x800 / 8]).cast(), size: 256 };
+        let bf = sys::mlx5dv_qp_bf { reg: (&raw mut card.page.0[0x800 / 8]).cast(), size: 256 };
         let layout = sys::mlx5dv_qp { dbrec: card.record.as_mut_ptr(), bf, ..Default::default() };
         // SAFETY: the memory is the test's own, and there until its end.
         let mut doorbell = unsafe { Doorbell::of_sends(&layout) };
         for (turn, at) in [(1, 0x800), (2, 0x900), (3, 0x800)] {
             doorbell.ring_sends(0xfff0 + turn, u64::from(turn));
-            assert_eq!((card.words(), card.page[at / 8]), ([0, 0xfff0 + u32::from(turn)], u64::from(turn)));
+            assert_eq!((card.words(), card.page.0[at / 8]), ([0, 0xfff0 + u32::from(turn)], u64::from(turn)));
         }
-        assert_eq!(card.page.iter().filter(|word| **word != 0).count(), 2);
+        assert_eq!(card.page.0.iter().filter(|word| **word != 0).count(), 2);
     }
 
     #[test]
     fn completions_are_taken_by_the_record_and_armed_by_both() {
         let mut card = Card::new();
-        let layout = sys::mlx5dv_cq { dbrec: card.record.as_mut_ptr(), cq_uar: card.page.as_mut_ptr().cast(), ..Default::default() };
+        let layout = sys::mlx5dv_cq { dbrec: card.record.as_mut_ptr(), cq_uar: card.page.0.as_mut_ptr().cast(), ..Default::default() };
         // SAFETY: as above.
         let mut doorbell = unsafe { Doorbell::of_completions(&layout) };
         doorbell.take_completions(0x12_3456);
         doorbell.arm(0x77, 0x12_3456, 6);
         assert_eq!(card.words(), [0x12_3456, 0x2012_3456]);
-        assert_eq!(card.page[0x20 / 8].to_ne_bytes(), [0x20, 0x12, 0x34, 0x56, 0, 0, 0, 0x77]);
+        assert_eq!(card.page.0[0x20 / 8].to_ne_bytes(), [0x20, 0x12, 0x34, 0x56, 0, 0, 0, 0x77]);
         let layout = sys::mlx5dv_rwq { dbrec: card.record.as_mut_ptr(), ..Default::default() };
         // SAFETY: as above.
         unsafe { Doorbell::of_receives(&layout) }.post_receives(0xffff);
