@@ -160,6 +160,8 @@ const FAILED_AS_DRAWN: &[&str] = &[
     "226039253/none/2/probes",
     // A reset came to who had ended its stream, and was over without having all of it acknowledged: that counted for an end (the stack's fault).
     "226111978/send_error+forge/0/idle+handover+shared/ipv6",
+    // Who lies acknowledged what was not sent yet when that came, and was by the time that it was looked at: the window that it announced was not counted.
+    "231025084/none/7/stranger/ipv6",
 ];
 
 #[test]

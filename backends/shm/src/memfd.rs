@@ -67,6 +67,14 @@ impl Mapping {
         // SAFETY: in range of the mapping.
         unsafe { self.base.add(offset) }
     }
+
+    /// The same, of what most likely lies behind what every segment has: in the pool of send buffers.
+    #[inline(always)]
+    pub(crate) fn at_far(&self, offset: usize, len: usize) -> NonNull<u8> {
+        assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: in range of the mapping.
+        unsafe { self.base.add(offset) }
+    }
 }
 
 impl Drop for Mapping {

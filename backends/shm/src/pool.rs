@@ -125,7 +125,7 @@ impl Allocator {
     fn hand_out(&self, index: u32) -> TxBuf {
         // Relaxed: the buffer reaches other threads only by handing over its handle.
         self.pool.counts[index as usize].store(1, Ordering::Relaxed);
-        TxBuf { pool: self.pool.clone(), index }
+        TxBuf::of(&self.pool, index)
     }
 
     /// Takes a flight's reference to a buffer away.
@@ -205,9 +205,18 @@ pub struct TxBuf {
     pool: Arc<Pool>,
     /// Invariant: this handle is one of the buffer's references.
     index: u32,
+    capacity: u32,
+    /// Where the buffer lies in the segment.
+    place: usize,
 }
 
 impl TxBuf {
+    /// A handle that has a reference, which was counted.
+    #[inline]
+    fn of(pool: &Arc<Pool>, index: u32) -> Self {
+        Self { pool: pool.clone(), index, capacity: pool.capacity(index) as u32, place: POOL_AT + pool.offset(index) }
+    }
+
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
@@ -216,29 +225,19 @@ impl TxBuf {
         Arc::ptr_eq(&self.pool, pool)
     }
 
-    #[inline(always)]
-    fn at(&self, offset: usize, len: usize) -> usize {
-        let is_in = |capacity: usize| offset <= capacity && len <= capacity - offset;
-        // (One comparison tells the buffer's place and its capacity.)
-        let place = match self.index < self.pool.small {
-            true => is_in(SMALL_BYTES).then_some(self.index as usize * SMALL_BYTES),
-            false => is_in(LARGE_BYTES).then(|| self.pool.offset(self.index)),
-        };
-        let Some(place) = place else { panic!("{len} bytes at {offset} are outside of the send buffer") };
-        POOL_AT + place + offset
-    }
-
     /// Where a part lies in the segment.
     #[inline(always)]
     pub(crate) fn segment_offset(&self, offset: usize, len: usize) -> usize {
-        self.at(offset, len)
+        let capacity = self.capacity as usize;
+        assert!(offset <= capacity && len <= capacity - offset, "{len} bytes at {offset} are outside of the send buffer");
+        self.place + offset
     }
 }
 
 impl Clone for TxBuf {
     fn clone(&self) -> Self {
         self.pool.retain(self.index);
-        Self { pool: self.pool.clone(), index: self.index }
+        Self::of(&self.pool, self.index)
     }
 }
 
@@ -253,17 +252,17 @@ impl Drop for TxBuf {
 impl TxBuffer for TxBuf {
     #[inline]
     fn capacity(&self) -> usize {
-        self.pool.capacity(self.index)
+        self.capacity as usize
     }
 
     #[inline(always)]
     fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.pool.segment.write(self.at(offset, bytes.len()), bytes);
+        self.pool.segment.write_to_pool(self.segment_offset(offset, bytes.len()), bytes);
     }
 
     #[inline]
     fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        self.pool.segment.read(self.at(offset, out.len()), out);
+        self.pool.segment.read(self.segment_offset(offset, out.len()), out);
     }
 
     fn checksum(&self, offset: usize, len: usize) -> u16 {

@@ -170,6 +170,30 @@ impl ShmQueues {
         is_there(self).then_some(slot)
     }
 
+    /// Sends a frame that the short way is not for.
+    #[inline(never)]
+    fn send_any(&mut self, frame: &TxFrame<'_, TxBuf>) -> Result<(), SendError> {
+        if frame.offload.tso_mss.is_some() {
+            return Err(self.capabilities().lacks("TSO").into());
+        }
+        let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
+        let Some(slot) = self.find(MacAddr(mac)) else { return Err(SendError::NoPeer) };
+        let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { return Err(SendError::NoPeer) };
+        match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
+            Ok(()) => {
+                if !frame.offload.dummy {
+                    channel.tx.touch(slot, &mut self.touched, frame.offload.unsolicited);
+                }
+                Ok(())
+            }
+            Err(NotSent::Refused(error)) => Err(error),
+            Err(NotSent::Forged(forged)) => {
+                self.fail(slot, forged);
+                Err(SendError::NoPeer)
+            }
+        }
+    }
+
     #[cold]
     fn take_notices(&mut self) {
         if !self.member.has_notices() {
@@ -423,36 +447,20 @@ impl Queues for ShmQueues {
         self.allocator.free_bytes(len)
     }
 
-    #[inline]
+    // (Into whoever puts the frame together, so that what is known of it there need not be written down and looked at again.)
+    #[inline(always)]
     fn send(&mut self, frame: &TxFrame<'_, TxBuf>) -> Result<(), SendError> {
-        if frame.offload.tso_mss.is_some() {
-            return Err(self.capabilities().lacks("TSO").into());
+        let Self { channels, allocator, member, touched, .. } = self;
+        if let Some(&mac) = frame.head.first_chunk()
+            && let slot = slot_of(MacAddr(mac))
+            && let Some(Some(channel)) = channels.get_mut(slot)
+            && channel.link.mac.is(MacAddr(mac))
+            && channel.tx.sends_small(&channel.link, allocator.pool(), &member.segment, frame)
+        {
+            channel.tx.touch(slot, touched, frame.offload.unsolicited);
+            return Ok(());
         }
-        let Some(&mac) = frame.head.first_chunk() else { return Err(SendError::NoPeer) };
-        let (mac, slot) = (MacAddr(mac), slot_of(MacAddr(mac)));
-        let is_there = matches!(self.channels.get(slot), Some(Some(channel)) if channel.link.mac.is(mac));
-        if !is_there && self.find(mac).is_none() {
-            return Err(SendError::NoPeer);
-        }
-        let Some(channel) = self.channels.get_mut(slot).and_then(Option::as_deref_mut) else { return Err(SendError::NoPeer) };
-        match channel.tx.send(&channel.link, self.allocator.pool(), &self.member.segment, frame) {
-            Ok(()) => {
-                if !frame.offload.dummy {
-                    if !channel.tx.is_touched {
-                        channel.tx.is_touched = true;
-                        channel.tx.is_unsolicited = true;
-                        self.touched.push(slot as u16);
-                    }
-                    channel.tx.is_unsolicited &= frame.offload.unsolicited;
-                }
-                Ok(())
-            }
-            Err(NotSent::Refused(error)) => Err(error),
-            Err(NotSent::Forged(forged)) => {
-                self.fail(slot, forged);
-                Err(SendError::NoPeer)
-            }
-        }
+        self.send_any(frame)
     }
 
     #[inline]

@@ -33,12 +33,20 @@ impl SharedMemory {
         unsafe { store_bytes(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 
-    /// Copies `len` bytes from `from_offset` of another segment of ours.
+    /// Copies `bytes` to `offset`, which lies in a send buffer.
     #[inline(always)]
-    pub(crate) fn write_from(&self, offset: usize, from: &SharedMemory, from_offset: usize, len: usize) {
+    pub(crate) fn write_to_pool(&self, offset: usize, bytes: &[u8]) {
+        let to = self.mapping.at_far(offset, bytes.len());
+        // SAFETY: as in `write`.
+        unsafe { store_bytes(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+    }
+
+    /// Copies `len` bytes from `from_offset` of another segment of ours, which lie in a send buffer.
+    #[inline(always)]
+    pub(crate) fn write_from_pool(&self, offset: usize, from: &SharedMemory, from_offset: usize, len: usize) {
         debug_assert!(!core::ptr::eq(self, from));
         let to = self.at(offset, len);
-        let source = from.at(from_offset, len);
+        let source = from.mapping.at_far(from_offset, len);
         // SAFETY: both ranges were checked; different segments are different mappings.
         unsafe { store_bytes(source.as_ptr(), to.as_ptr(), len) };
     }

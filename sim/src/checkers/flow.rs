@@ -227,6 +227,10 @@ impl Endpoint {
             self.fin = Some(segment.end().wrapping_sub(1));
         }
         self.nxt = later(self.nxt, segment.end());
+        if let Some((ack, edge)) = self.window.take_early(self.nxt) {
+            self.una = later(self.una, ack);
+            self.widen(edge);
+        }
     }
 
     /// A segment for it arrived. All that is noted only ever lets it do more.
@@ -272,9 +276,12 @@ impl Endpoint {
             }
         }
         // (What acknowledges nothing that was ever sent is another connection's, or an attacker's, and says nothing of this one's window: RFC 9293 s3.10.7.4.)
+        let scale = if segment.has(SYN) { 0 } else { peer_scale };
+        let edge = segment.ack.wrapping_add(u32::from(segment.window) << scale);
         if acks {
-            let scale = if segment.has(SYN) { 0 } else { peer_scale };
-            self.widen(segment.ack.wrapping_add(u32::from(segment.window) << scale));
+            self.widen(edge);
+        } else if segment.has(ACK) && before(self.nxt, segment.ack) {
+            self.window.hear_early(segment.ack, edge);
         }
     }
 

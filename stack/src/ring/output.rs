@@ -203,7 +203,9 @@ impl Output {
         payload_len: usize,
         (tso_mss, unsolicited): (Option<u16>, bool),
     ) -> Result<(), SendError> {
-        let frame = TxFrame { head, body, offload: TxOffload { tso_mss, unsolicited, ..self.offload } };
+        let mut offload = self.offload;
+        (offload.tso_mss, offload.unsolicited) = (tso_mss, unsolicited);
+        let frame = TxFrame { head, body, offload };
         match queues.send(&frame) {
             // Slots that the hardware is done with are only free again once they are reaped.
             Err(SendError::Full) => {

@@ -306,6 +306,17 @@ impl<Q: Queues> Ring<Q> {
 
     #[inline(never)]
     fn transmit_now(&mut self, now: Instant, index: u32) -> bool {
+        self.transmit_here(now, index)
+    }
+
+    /// As [`Ring::transmit`], of what a program has just written: nearly all that most programs send.
+    #[inline(always)]
+    pub(super) fn transmit_written(&mut self, now: Instant, index: u32) -> bool {
+        if self.stalled.is_empty() { self.transmit_here(now, index) } else { self.transmit_in_turn(now, index) }
+    }
+
+    #[inline(always)]
+    fn transmit_here(&mut self, now: Instant, index: u32) -> bool {
         let Self { slots, queues, output, neighbours, rates, .. } = self;
         let Some(stream) = slots.live_at(index) else { return false };
         if stream.connection.wants_transmit() {

@@ -30,7 +30,7 @@ impl<Q: Queues> Ring<Q> {
             Err(Error::NoBuffers) => self.write_after_reap(now, flow, data, flags),
             written => written,
         };
-        let is_held = self.transmit(now, flow.index);
+        let is_held = self.transmit_written(now, flow.index);
         self.output.flush(&mut self.queues);
         (written, is_held)
     }

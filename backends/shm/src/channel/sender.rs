@@ -1,7 +1,7 @@
 //! Sending: frames into our ring, and our buffers back from the peer.
 
 use arrayvec::ArrayVec;
-use ringway_stack::device::{SendError, TxFrame};
+use ringway_stack::device::{SendError, TxFrame, TxOffload};
 
 use crate::error::Forged;
 use crate::layout::{
@@ -88,18 +88,29 @@ impl Sender {
         self.given_up = Some(self.slots.consumed());
     }
 
-    /// Puts a frame into the ring.
+    /// Puts a frame into the ring, if it is one of headers and one piece that is small, as nearly every one is, and there seems to be room. Whether it did.
     #[inline(always)]
-    pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
+    pub(crate) fn sends_small(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> bool {
         let (head, body) = (frame.head.len(), frame.body.first().map_or(0, |slice| slice.len));
-        // Nearly every frame is small, of headers and one piece, and finds room.
         let is_small = (ETHERNET_BYTES..=INLINE_MAX).contains(&head) && body <= INLINE_MAX - head && frame.body.len() <= 1;
-        if !is_small || frame.offload.dummy || frame.offload.vlan.is_some() || !self.slots.seems_to_have_room() {
-            return self.send_any(link, pool, member, frame);
+        let TxOffload { tso_mss, dummy, vlan, .. } = frame.offload;
+        if !is_small || dummy || vlan.is_some() || tso_mss.is_some() || !self.slots.seems_to_have_room() {
+            return false;
         }
         copy_inline(link, pool, member, frame, self.slots.slot());
         self.publish(link, SlotWord { inline_len: head + body, gather_count: 0, vlan: false, flight: 0 });
-        Ok(())
+        true
+    }
+
+    /// A frame for the channel of this slot is there since the last doorbell.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, slot: usize, touched: &mut Vec<u16>, is_unsolicited: bool) {
+        if !self.is_touched {
+            self.is_touched = true;
+            self.is_unsolicited = true;
+            touched.push(slot as u16);
+        }
+        self.is_unsolicited &= is_unsolicited;
     }
 
     #[inline(always)]
@@ -112,8 +123,11 @@ impl Sender {
         link.own.prefetch_for_write(next + 128);
     }
 
-    #[inline(never)]
-    fn send_any(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
+    /// Puts a frame into the ring.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn send(&mut self, link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxFrame<'_, TxBuf>) -> Result<(), NotSent> {
         let len = frame.len();
         if len > FRAME_MAX || frame.body.len() > GATHER_MAX || frame.head.len() < ETHERNET_BYTES {
             return Err(NotSent::Refused(SendError::TooLong));
@@ -231,7 +245,7 @@ fn copy_inline(link: &Link, pool: &Arc<Pool>, member: &SharedMemory, frame: &TxF
     for slice in frame.body {
         let buffer = slice.buffer;
         assert!(buffer.is_of(pool), "a send buffer of another device");
-        link.own.write_from(at, member, buffer.segment_offset(slice.offset, slice.len), slice.len);
+        link.own.write_from_pool(at, member, buffer.segment_offset(slice.offset, slice.len), slice.len);
         at += slice.len;
     }
     let (first, rest) = head.split_at(head.len().min(FIRST_LINE));
