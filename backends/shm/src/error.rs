@@ -89,6 +89,17 @@ impl AttachError {
     }
 }
 
+/// Why bytes were not written to a peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The peer does not let this member, or the kernel does not, or the peer is gone: frames may carry the bytes.
+    #[error("the peer's memory cannot be written to")]
+    Refused,
+    /// The peer: what it published is not all there.
+    #[error("the peer's memory is not mapped there")]
+    Fault,
+}
+
 /// A value in a peer's memory that no correct member writes. It ends the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's memory is not a member's: {0}")]

@@ -6,7 +6,7 @@ pub(crate) const MEMBER_MAGIC: u64 = u64::from_le_bytes(*b"RWmember");
 /// First word of a channel.
 pub(crate) const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"RWchannl");
 /// Of everything in this file, and of the greeting.
-pub(crate) const VERSION: u64 = 9;
+pub(crate) const VERSION: u64 = 10;
 
 /// Offsets common to both kinds of segment.
 pub(crate) const MAGIC_AT: usize = 0;
@@ -32,6 +32,8 @@ pub(crate) const CORE_CLAIMS_AT: usize = 384;
 /// Words of these bits. A pair of cache lines is as many cores as `cpu_set_t` has; where there are more, two that share a bit
 /// are claimed as one, and the one who comes second sleeps instead of spinning.
 pub(crate) const CORE_CLAIM_WORDS: usize = 16;
+/// Member segment: which region of which member's a thread of this one writes to at the moment; zero: none.
+pub(crate) const WRITING_AT: usize = 640;
 /// Member segment: the rule table of IPv4.
 pub(crate) const RULES_AT: usize = 4096;
 /// Entries: what a rule matches, and the kernel's name of the socket beside it, or a listener's stamp.
@@ -43,8 +45,14 @@ pub(crate) const RULE_BYTES: usize = 16;
 pub(crate) const RULES_V6_AT: usize = RULES_AT + RULES_MAX * RULE_BYTES;
 /// Bytes of its entries: as IPv4's, and the address behind.
 pub(crate) const RULE_V6_BYTES: usize = 32;
+/// Member segment: the table of memory regions that peers may write to by themselves.
+pub(crate) const REGIONS_AT: usize = RULES_V6_AT + RULES_MAX * RULE_V6_BYTES;
+/// Entries.
+pub(crate) const REGIONS_MAX: usize = 1024;
+/// Bytes of an entry.
+pub(crate) const REGION_BYTES: usize = 64;
 /// Member segment: the send buffers.
-pub(crate) const POOL_AT: usize = RULES_V6_AT + RULES_MAX * RULE_V6_BYTES;
+pub(crate) const POOL_AT: usize = REGIONS_AT + REGIONS_MAX * REGION_BYTES;
 
 /// Channel: whom it is for.
 pub(crate) const TO_AT: usize = 24;
@@ -105,6 +113,8 @@ const _: () = assert!(SLOTS.is_power_of_two() && FLIGHTS.is_power_of_two() && FL
 const _: () = assert!(INLINE_MAX <= ringway_stack::device::HEAD_MAX && INLINE_MAX < 256);
 const _: () = assert!(GATHER_HEAD_MAX >= 18 + 60 + 60);
 const _: () = assert!(CORE_CLAIMS_AT.is_multiple_of(128) && CORE_CLAIMS_AT + CORE_CLAIM_WORDS * 8 <= RULES_AT);
+const _: () = assert!(WRITING_AT >= CORE_CLAIMS_AT + CORE_CLAIM_WORDS * 8 && WRITING_AT + 8 <= RULES_AT);
+const _: () = assert!(REGIONS_AT.is_multiple_of(REGION_BYTES) && REGIONS_MAX.is_power_of_two());
 const _: () = assert!(RULES_V6_AT.is_multiple_of(4096) && POOL_AT.is_multiple_of(4096));
 const _: () = assert!(POOL_AT >= SEGMENT_MIN);
 const _: () = assert!(CHANNEL_BYTES.is_multiple_of(4096) && SLOTS_AT.is_multiple_of(SLOT_BYTES));

@@ -53,10 +53,12 @@ mod wakeups;
 mod window;
 
 pub use device::ShmDevice;
-pub use error::{AttachError, ResolveError};
+pub use error::{AttachError, ResolveError, WriteError};
 pub use fd::{Fd, is_internal};
 pub use pool::TxBuf;
 pub use queues::{ShmQueues, attach, attach_beside};
-pub use rendezvous::{ControlHandler, Dialogue, DialogueHandler, MemberRef, PeerInfo, Rendezvous, Resolved, Search, WORDS_MAX};
+pub use rendezvous::{
+    ControlHandler, Dialogue, DialogueHandler, MemberRef, PeerInfo, PublishedRegion, RegionWrite, Rendezvous, Resolved, Search, WORDS_MAX,
+};
 pub use rx_buf::RxBuf;
 pub use settings::{Ports, Settings};

@@ -40,6 +40,8 @@ pub(crate) struct Link {
     pub(crate) flights: Flights,
     /// Frames received that were copied rather than held, for want of flights.
     pub(crate) copied: AtomicU64,
+    /// The kernel does not let us write to the peer's memory.
+    pub(crate) is_closed_to_writes: AtomicBool,
 }
 
 impl Link {

@@ -7,6 +7,7 @@
 use core::ffi::{CStr, c_long};
 use core::mem::{self, MaybeUninit};
 use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, fence};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -523,6 +524,41 @@ impl Epoll {
             check(unsafe { libc::syscall(libc::SYS_epoll_pwait, self.0.raw(), events.as_mut_ptr(), events.len(), 0, null, 8_usize) })
                 .unwrap_or(0);
         events.iter().take(count as usize).map(|event| event.u64).collect()
+    }
+}
+
+/// Copies `bytes` into another process's memory, the last one last. Part of them may be there when it fails.
+///
+/// # Errors
+/// EFAULT: it has not so much writable memory there; ESRCH; EPERM, ENOSYS: the kernel does not let us.
+pub(crate) fn write_to_process(pid: i32, to: u64, bytes: &[u8]) -> io::Result<()> {
+    let Some((last, others)) = bytes.split_last() else { return Ok(()) };
+    let last = core::slice::from_ref(last);
+    if cfg!(target_arch = "x86_64") {
+        // Stores that follow a copy are seen after it, and the kernel copies piece after piece.
+        return write_pieces(pid, to, &[others, last]);
+    }
+    write_pieces(pid, to, &[others])?;
+    fence(Ordering::SeqCst);
+    write_pieces(pid, to + others.len() as u64, &[last])
+}
+
+fn write_pieces(pid: i32, to: u64, pieces: &[&[u8]]) -> io::Result<()> {
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if len == 0 {
+        return Ok(());
+    }
+    let local: ArrayVec<libc::iovec, 2> =
+        pieces.iter().map(|piece| libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() }).collect();
+    let remote = libc::iovec { iov_base: core::ptr::without_provenance_mut(to as usize), iov_len: len };
+    // (All of a register counts.)
+    let (count, flags): (usize, usize) = (1, 0);
+    // SAFETY: the pieces are live slices, which are only read. What is written is another process's memory, or what this one's program has promised to itself.
+    let written = unsafe { libc::syscall(libc::SYS_process_vm_writev, pid, local.as_ptr(), local.len(), &raw const remote, count, flags) };
+    match usize::try_from(written) {
+        Ok(written) if written == len => Ok(()),
+        Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+        Err(_) => Err(io::Error::last_os_error()),
     }
 }
 

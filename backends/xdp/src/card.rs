@@ -30,6 +30,7 @@ use crate::rss::Rss;
 use crate::rules::Rules;
 use crate::settings::Settings;
 use crate::strays::Exchange;
+use crate::tso::{self, Segmenter};
 
 /// Connections of one interface that are left to the kernel. Of more, the oldest is forgotten, which has ended by then, most likely.
 const EXEMPT_MAX: usize = 1 << 14;
@@ -48,6 +49,8 @@ struct Shared {
     served: Vec<u32>,
     settings: Settings,
     front: Front,
+    /// By which what is to be cut leaves, where something may be.
+    segmenter: Option<Segmenter>,
     /// How it spreads what it receives, and when it was asked.
     rss: Mutex<Option<(Option<Rss>, Instant)>>,
     /// Something was noted that [`XdpDevice::take_landings`] has yet to tell.
@@ -164,13 +167,22 @@ impl XdpDevice {
     }
 
     fn new(settings: &Settings, interface: Interface, served: Vec<u32>, front: Front) -> Self {
+        // (Who has the interface from a broker has no packet socket.)
+        let may_cut = interface.is_virtual && matches!(front, Front::Own(_));
+        let segmenter = if may_cut {
+            Segmenter::open(interface.index).inspect_err(|error| tracing::debug!("no segmentation: {error}")).ok()
+        } else {
+            None
+        };
         let capabilities = Capabilities {
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,
             lends_heads: true,
+            lro: true,
             rules_max: RULES_MAX as usize,
             rings_max: served.len(),
             steering: Steering::IPV6,
+            tso_max: segmenter.as_ref().map(|_| tso::FRAME_MAX),
             ..Capabilities::least(DeviceKind::Xdp, interface.mtu)
         };
         Self(Arc::new(Shared {
@@ -179,6 +191,7 @@ impl XdpDevice {
             served,
             settings: settings.clone(),
             front,
+            segmenter,
             rss: Mutex::default(),
             has_landings: AtomicBool::new(false),
             state: Mutex::default(),
@@ -273,6 +286,11 @@ impl XdpDevice {
 
     pub(crate) fn interface(&self) -> &Interface {
         &self.0.interface
+    }
+
+    /// By which what is to be cut leaves, where something may be ([`Capabilities::tso_max`]).
+    pub(crate) fn segmenter(&self) -> Option<&Segmenter> {
+        self.0.segmenter.as_ref()
     }
 
     /// The sockets of a ring take their places: one for each of its queues.

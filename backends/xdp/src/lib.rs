@@ -11,13 +11,15 @@
 //! - [`broker`]: one process that does for others what takes privileges; `loan`: what their rings are made of
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
 //! - `sleep`: what the ring's owner sleeps on
-//! - `send`: what connections have queued to send; `partial`: checksums that a sender left to its device
+//! - `coalesce`: segments of a connection that go up as one
+//! - `send`: what connections have queued to send; `tso`: what the kernel cuts into segments; `partial`: checksums that a sender left to its device
 //!
 //! It takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and as much locked memory as frames are asked for ([`Settings`]).
 
 mod bpf;
 pub mod broker;
 pub mod card;
+mod coalesce;
 mod error;
 mod front;
 mod interface;
@@ -34,6 +36,7 @@ mod settings;
 mod sleep;
 mod socket;
 mod strays;
+mod tso;
 mod umem;
 
 pub use card::{Landing, XdpDevice};

@@ -3,23 +3,25 @@
 
 mod host;
 mod passing;
+mod receiving;
 
 use std::sync::Arc;
 
 use libc::xdp_desc;
 use ringway_stack::device::{
-    ChecksumVerdict, DeviceEvent, HEAD_MAX, MacAddr, QueueId, Queues, RxBatch, RxFrame, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    DeviceEvent, HEAD_MAX, MacAddr, QueueId, Queues, RxBatch, RxFrame, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 use ringway_stack::time::Instant;
 
 use crate::card::XdpDevice;
+use crate::coalesce::Coalescing;
 use crate::error::AttachError;
-use crate::partial;
 use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
 use crate::sleep::Sleep;
 use crate::socket::XskSocket;
 use crate::strays::{Exchange, Path};
+use crate::tso;
 use crate::umem::{CHUNK, Received, Umem};
 
 /// Bytes of an Ethernet header, with a VLAN tag.
@@ -34,8 +36,8 @@ const SENDS_MIN: u32 = 256;
 /// What is asked of the device that it does not do to a frame.
 #[inline]
 fn lacking(offload: &TxOffload) -> Option<&'static str> {
-    let TxOffload { checksum, tso_mss, vlan, dummy, .. } = *offload;
-    let asked = [(checksum, "checksum offload"), (vlan.is_some(), "VLAN insertion"), (tso_mss.is_some(), "TSO"), (dummy, "dummy sends")];
+    let TxOffload { checksum, vlan, dummy, .. } = *offload;
+    let asked = [(checksum, "checksum offload"), (vlan.is_some(), "VLAN insertion"), (dummy, "dummy sends")];
     asked.iter().find(|(is_asked, _)| *is_asked).map(|&(_, what)| what)
 }
 
@@ -57,13 +59,13 @@ fn open_sockets(device: &XdpDevice, settings: &Settings, ring: u32) -> Result<(U
 /// What a ring has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames received.
+    /// Frames received, each by itself.
     pub received: u64,
     /// Frames sent.
     pub sent: u64,
-    /// Bytes of them, which were all copied to where the kernel sends from.
+    /// Bytes of them, which were all copied to where the kernel sends from: once by us, or by the kernel if it cuts them.
     pub sent_bytes: u64,
-    /// System calls to have the kernel send.
+    /// System calls to send.
     pub wakeups: u64,
     /// Frames that were copied, for the kernel to have where they lay.
     pub copied: u64,
@@ -96,6 +98,7 @@ pub struct XdpQueues {
     refill: Vec<u32>,
     /// Chunks that others have handles on, or had until lately.
     held: usize,
+    coalescing: Coalescing,
     counters: Counters,
     device: XdpDevice,
 }
@@ -116,9 +119,25 @@ impl XdpQueues {
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
-        let (turn, lends_heads, path, held) = (0, false, None, 0);
-        let mut ring =
-            Self { id, exchange, path, others, first, sleep, turn, lends_heads, umem, memory, free, refill, held, counters, device };
+        let (turn, lends_heads, path, held, coalescing) = (0, false, None, 0, Coalescing::default());
+        let mut ring = Self {
+            id,
+            exchange,
+            path,
+            others,
+            first,
+            sleep,
+            turn,
+            lends_heads,
+            umem,
+            memory,
+            free,
+            refill,
+            held,
+            coalescing,
+            counters,
+            device,
+        };
         ring.refill();
         let placed = ring.device.place(id, ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
@@ -184,44 +203,27 @@ impl XdpQueues {
         }
     }
 
-    /// Takes frames of one queue.
-    fn receive(&mut self, now: Instant, queue: usize, batch: &mut RxBatch<Received>) -> usize {
-        let (mut count, mut taken) = (0, 0);
-        while !batch.is_full() {
-            let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
-            taken += 1;
-            let Some((chunk, at)) = self.umem.received(addr, len) else { continue };
-            // SAFETY: the kernel has given the chunk back, and has written the frame there; nobody has a handle yet.
-            let bytes = unsafe { self.umem.bytes(chunk, at, len) };
-            if let Some(exchange) = &self.exchange
-                && exchange.takes_syn(now, bytes, self.id)
-            {
-                self.refill.push(chunk);
-                continue;
-            }
-            let Some(frame) = batch.push_slot() else { break };
-            let head = bytes.len().min(HEAD_MAX);
-            frame.head[..head].copy_from_slice(&bytes[..head]);
-            // What programs leave unread is not to be what others are to receive into.
-            let (is_held, is_copied) = (bytes.len() > HEAD_MAX || self.lends_heads, self.held >= self.held_max());
-            let copy = if is_held && is_copied { self.umem.hold_copy(bytes) } else { None };
-            self.counters.copied += u64::from(copy.is_some());
-            if is_held && copy.is_none() {
-                self.held += 1;
-                frame.set_whole(head, Some(self.umem.hold(chunk, at, len)));
-            } else {
-                frame.set_whole(head, copy);
-                self.refill.push(chunk);
-            }
-            if self.device.interface().is_virtual && partial::is_left_to_device(frame.head()) {
-                frame.meta.checksum = ChecksumVerdict::Good;
-            }
-            count += 1;
+    /// Sends a frame in segments, behind what is queued.
+    fn send_cut(&mut self, frame: &TxFrame<'_, SendBuffer>, mss: u16) -> Result<(), SendError> {
+        self.doorbell();
+        let device = self.device.clone();
+        let Some(segmenter) = device.segmenter() else { return Err(self.capabilities().lacks("TSO").into()) };
+        if frame.len() > tso::FRAME_MAX || mss == 0 {
+            return Err(SendError::TooLong);
         }
-        if taken > 0 {
-            self.socket_mut(queue).received.release();
+        if self.first.send.waiting() > 0 {
+            return Err(SendError::Full);
         }
-        count
+        self.counters.wakeups += 1;
+        match segmenter.send(frame, mss) {
+            Ok(()) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => return Err(SendError::Full),
+            // It is lost, as where the interface is down.
+            Err(error) => tracing::debug!("a frame is not sent: {error}"),
+        }
+        self.counters.sent += (frame.len() - frame.head.len()).div_ceil(usize::from(mss)) as u64;
+        self.counters.sent_bytes += frame.len() as u64;
+        Ok(())
     }
 
     /// Puts a frame together.
@@ -270,13 +272,15 @@ impl Queues for XdpQueues {
             self.refill();
             return count;
         }
-        let queues = 1 + self.others.len();
-        let count = (0..queues).map(|at| self.receive(now, (self.turn + at) % queues, batch)).sum();
+        let (queues, before) = (1 + self.others.len(), batch.len());
+        self.coalescing.clear();
+        for at in 0..queues {
+            self.receive(now, (self.turn + at) % queues, batch);
+        }
         // (None of them is to fill each batch.)
         self.turn = (self.turn + 1) % queues;
-        self.counters.received += count as u64;
         self.refill();
-        count
+        batch.len() - before
     }
 
     fn rx_ready(&self) -> bool {
@@ -307,6 +311,9 @@ impl Queues for XdpQueues {
     fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
         if let Some(what) = lacking(&frame.offload) {
             return Err(self.capabilities().lacks(what).into());
+        }
+        if let Some(mss) = frame.offload.tso_mss {
+            return self.send_cut(frame, mss);
         }
         if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
             return Err(SendError::TooLong);

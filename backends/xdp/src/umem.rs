@@ -6,14 +6,16 @@
 //! Behind those that are the kernel's at times lie others, of which it knows nothing: what came is copied there when programs leave so much unread that few chunks
 //! would be left to receive into. They are not locked, and take memory once they are used.
 
+mod received;
+
+pub use received::Received;
+
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringway_host::Fd;
-use ringway_stack::device::{LendBuffer, RxBuffer};
-use ringway_stack::wire::checksum;
 
 /// Bytes of a chunk. (No smaller frame would do everywhere: in front of what it receives the kernel keeps 256 bytes, XDP_PACKET_HEADROOM.)
 pub(crate) const CHUNK: usize = 4096;
@@ -27,7 +29,44 @@ pub(crate) struct Umem {
     chunks: u32,
     /// How many handles there are on each chunk to receive into, and then on each for copies.
     holders: Box<[AtomicU32]>,
+    /// What of each of these a handle is on, and where that goes on ([`Piece`]).
+    pieces: Box<[AtomicU64]>,
     free: Mutex<Free>,
+}
+
+/// Bytes of a chunk that a handle is on, and the chunk with the bytes behind them, if there is one: segments of a stream that were merged stay where they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) chunk: u32,
+    /// Both are within [`CHUNK`] bytes.
+    pub(crate) at: u16,
+    pub(crate) len: u16,
+    next: Option<u32>,
+}
+
+impl Piece {
+    pub(crate) const fn new(chunk: u32, at: u32, len: u32) -> Self {
+        Self { chunk, at: at as u16, len: len as u16, next: None }
+    }
+
+    /// What is behind its first `len` bytes, which are no more than it has.
+    pub(crate) const fn without(self, len: usize) -> Self {
+        Self { at: self.at + len as u16, len: self.len - len as u16, ..self }
+    }
+
+    /// All but its chunk, as the table has it.
+    const fn packed(self) -> u64 {
+        let next = match self.next {
+            Some(next) => next,
+            None => u32::MAX,
+        };
+        (next as u64) << 32 | (self.at as u64) << 16 | self.len as u64
+    }
+
+    const fn unpacked(chunk: u32, packed: u64) -> Self {
+        let next = (packed >> 32) as u32;
+        Self { chunk, at: (packed >> 16) as u16, len: packed as u16, next: if next == u32::MAX { None } else { Some(next) } }
+    }
 }
 
 /// Chunks on which there is no handle any more.
@@ -72,7 +111,8 @@ impl Umem {
         let Some(base) = NonNull::new(base.cast()) else { return Err(io::ErrorKind::OutOfMemory.into()) };
         let free = Free { returned: Vec::with_capacity(receives as usize), copies: (shared..chunks).rev().collect() };
         let holders = (0..receives + copies).map(|_| AtomicU32::new(0)).collect();
-        let umem = Self { base, receives, shared, chunks, holders, free: Mutex::new(free) };
+        let pieces = (0..receives + copies).map(|_| AtomicU64::new(0)).collect();
+        let umem = Self { base, receives, shared, chunks, holders, pieces, free: Mutex::new(free) };
         // SAFETY: the range is the mapping. What a child has of it would be taken from the kernel's sight by the first write of either.
         unsafe { libc::madvise(base.as_ptr().cast(), umem.mapped_len(), libc::MADV_DONTFORK) };
         Ok(umem)
@@ -134,26 +174,51 @@ impl Umem {
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr().add(chunk as usize * CHUNK), CHUNK) }
     }
 
-    /// The kernel has received a frame: the first handle on it.
-    pub(crate) fn hold(self: &Arc<Self>, chunk: u32, at: u32, len: u32) -> Received {
-        self.holders(chunk).store(1, Ordering::Relaxed);
-        debug_assert!(at as usize + len as usize <= CHUNK, "a part of the chunk");
-        Received { umem: Arc::clone(self), chunk, at: at as u16, len: len as u16 }
+    /// The kernel has received a frame, or it was copied: the first handle on it.
+    pub(crate) fn hold(self: &Arc<Self>, piece: Piece) -> Received {
+        debug_assert!(usize::from(piece.at) + usize::from(piece.len) <= CHUNK, "a part of the chunk");
+        self.holders(piece.chunk).store(1, Ordering::Relaxed);
+        self.set_piece(piece);
+        Received::new(Arc::clone(self), piece)
     }
 
-    /// The same of a copy of the frame, whose chunk is free again. `None`: there is no room for one.
-    pub(crate) fn hold_copy(self: &Arc<Self>, bytes: &[u8]) -> Option<Received> {
+    /// A copy of a frame, whose chunk is free again. `None`: there is no room for one.
+    pub(crate) fn copy(&self, bytes: &[u8]) -> Option<Piece> {
         debug_assert!(bytes.len() <= CHUNK, "a frame");
         let chunk = self.free().copies.pop()?;
         // SAFETY: within the mapping, as a frame is no longer than a chunk; nobody has a handle on this one, and the kernel knows nothing of it. What is copied lies
         // in another.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(chunk as usize * CHUNK), bytes.len()) };
-        Some(self.hold(chunk, 0, bytes.len() as u32))
+        Some(Piece::new(chunk, 0, bytes.len() as u32))
+    }
+
+    fn place(&self, chunk: u32) -> usize {
+        let at = if chunk < self.receives { chunk } else { self.receives + chunk - self.shared };
+        at as usize
     }
 
     fn holders(&self, chunk: u32) -> &AtomicU32 {
-        let at = if chunk < self.receives { chunk } else { self.receives + chunk - self.shared };
-        &self.holders[at as usize]
+        &self.holders[self.place(chunk)]
+    }
+
+    /// The piece in a chunk on which there is a handle.
+    fn piece(&self, chunk: u32) -> Piece {
+        // (It was written before there were handles in other threads.)
+        Piece::unpacked(chunk, self.pieces[self.place(chunk)].load(Ordering::Relaxed))
+    }
+
+    fn set_piece(&self, piece: Piece) {
+        self.pieces[self.place(piece.chunk)].store(piece.packed(), Ordering::Relaxed);
+    }
+
+    /// No handle is on these bytes any more, nor on what goes on behind them.
+    fn give_back(&self, first: u32) {
+        let mut free = self.free();
+        let mut next = Some(first);
+        while let Some(chunk) = next {
+            next = self.piece(chunk).next;
+            if chunk < self.receives { free.returned.push(chunk) } else { free.copies.push(chunk) }
+        }
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
@@ -182,88 +247,20 @@ impl Drop for Umem {
     }
 }
 
-/// A handle on received bytes.
-#[derive(Debug)]
-pub struct Received {
-    umem: Arc<Umem>,
-    chunk: u32,
-    /// Both are within [`CHUNK`] bytes.
-    at: u16,
-    len: u16,
-}
-
-impl Received {
-    /// A copy of the bytes.
-    pub(crate) fn to_vec(&self) -> Vec<u8> {
-        self.bytes().to_vec()
+#[cfg(test)]
+impl Umem {
+    /// As the kernel does: a frame is there, on which there is no handle.
+    pub(crate) fn receive(&self, chunk: u32, at: usize, bytes: &[u8]) {
+        assert!(self.receives().contains(&chunk) && at + bytes.len() <= CHUNK, "a part of a chunk");
+        // SAFETY: within the mapping, and nobody reads it meanwhile.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(chunk as usize * CHUNK + at), bytes.len()) };
     }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the handle keeps the chunk from the kernel. Who writes to it is the program that it was lent to, which is told that it may.
-        unsafe { self.umem.bytes(self.chunk, self.at.into(), self.len.into()) }
-    }
-}
-
-impl Clone for Received {
-    fn clone(&self) -> Self {
-        self.umem.holders(self.chunk).fetch_add(1, Ordering::Relaxed);
-        Self { umem: Arc::clone(&self.umem), ..*self }
-    }
-}
-
-impl Drop for Received {
-    fn drop(&mut self) {
-        // (Release and acquire: what other handles' owners have read, they have read before the kernel writes there again.)
-        if self.umem.holders(self.chunk).fetch_sub(1, Ordering::AcqRel) == 1 {
-            let mut free = self.umem.free();
-            if self.chunk < self.umem.receives { free.returned.push(self.chunk) } else { free.copies.push(self.chunk) }
-        }
-    }
-}
-
-impl RxBuffer for Received {
-    fn len(&self) -> usize {
-        self.len.into()
-    }
-
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
-        out.copy_from_slice(&self.bytes()[offset..offset + out.len()]);
-    }
-
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
-        checksum::sum(&self.bytes()[offset..offset + len])
-    }
-
-    fn slice(&self, offset: usize, len: usize) -> Self {
-        self.clone().into_slice(offset, len)
-    }
-
-    fn into_slice(mut self, offset: usize, len: usize) -> Self {
-        assert!(offset + len <= usize::from(self.len), "a part of the bytes");
-        (self.at, self.len) = (self.at + offset as u16, len as u16);
-        self
-    }
-}
-
-impl LendBuffer for Received {
-    fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
-        if self.len > 0 {
-            piece(self.bytes().as_ptr(), self.len.into());
-        }
-    }
-
-    fn only_piece(&self) -> Option<(*const u8, usize)> {
-        (self.len > 0).then(|| (self.bytes().as_ptr(), self.len.into()))
-    }
-
-    /// The memory is the process's own.
-    fn make_writable(&mut self) {}
-
-    fn take_written(&mut self) {}
 }
 
 #[cfg(test)]
 mod tests {
+    use ringway_stack::device::RxBuffer as _;
+
     use super::*;
 
     fn returned(umem: &Umem) -> Vec<u32> {
@@ -275,9 +272,9 @@ mod tests {
     #[test]
     fn a_chunk_comes_back_when_its_last_handle_is_gone() {
         let umem = Arc::new(Umem::map(4, 2, 0).unwrap());
-        let whole = umem.hold(2, 256, 100);
+        let whole = umem.hold(Piece::new(2, 256, 100));
         let part = whole.slice(10, 20);
-        assert_eq!((whole.len(), part.len(), part.at), (100, 20, 266));
+        assert_eq!((whole.len(), part.len()), (100, 20));
         drop(whole);
         assert!(returned(&umem).is_empty());
         let last = part.into_slice(5, 15);
@@ -293,15 +290,16 @@ mod tests {
             handle.copy_to(0, &mut bytes);
             bytes
         };
-        let (one, two) = (umem.hold_copy(b"one").unwrap(), umem.hold_copy(&[2; CHUNK]).unwrap());
-        assert!(umem.hold_copy(b"three").is_none());
+        let copy = |bytes: &[u8]| umem.copy(bytes).map(|piece| umem.hold(piece));
+        let (one, two) = (copy(b"one").unwrap(), copy(&[2; CHUNK]).unwrap());
+        assert!(copy(b"three").is_none());
         let part = one.slice(1, 2);
         assert_eq!((text(&one), text(&part), text(&two)), (b"one".to_vec(), b"ne".to_vec(), vec![2; CHUNK]));
         drop(one);
         assert_eq!((umem.copies(), text(&part)), ((2, 2), b"ne".to_vec()));
         drop(part);
         assert_eq!((umem.copies(), returned(&umem)), ((2, 1), Vec::new()), "the kernel is given none of them");
-        assert_eq!(text(&umem.hold_copy(b"three").unwrap()), b"three");
+        assert_eq!(text(&copy(b"three").unwrap()), b"three");
     }
 
     #[test]

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use ringway_host::Addresses;
 use ringway_preload::Errno;
-use ringway_shm::{Ports, Rendezvous, ResolveError, Resolved, ShmQueues};
+use ringway_shm::{Ports, PublishedRegion, RegionWrite, Rendezvous, ResolveError, Resolved, ShmQueues, WriteError};
+use ringway_stack::device::messages::Region;
 use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
 use ringway_stack::roce::{self, Node, NodeConfig, SoftRoce, Tuning, qp::Mtu};
+use ringway_stack::rsocket::DirectTarget;
 
 use crate::memory::Bytes;
 
@@ -30,6 +32,14 @@ pub(crate) struct Found {
     /// Its adapter.
     pub(crate) gid: IpAddr,
     resolved: Resolved,
+}
+
+/// Why bytes are not where they were to be written.
+pub(crate) enum NotWritten {
+    /// The queue pair is to carry them: nothing was written.
+    Refused,
+    /// The peer has let its program's memory go that it had mapped.
+    Fault,
 }
 
 /// Which addresses are this machine's.
@@ -60,6 +70,14 @@ pub(crate) fn attach(seed: u64) -> Result<(Plane, Fabric), Errno> {
 /// A member's adapter has a link-local address of its number, which the rendezvous vouches for.
 fn gid_of(id: u64) -> IpAddr {
     Ipv6Addr::from(0xfe80_u128 << 112 | u128::from(id)).into()
+}
+
+/// The member whose adapter has that address.
+const fn id_of(gid: IpAddr) -> Option<u64> {
+    match gid {
+        IpAddr::V6(gid) => Some(gid.to_bits() as u64),
+        IpAddr::V4(_) => None,
+    }
 }
 
 /// Whether connections to `address` stay on this machine.
@@ -126,6 +144,38 @@ impl Fabric {
             })
         })?;
         found.and_then(|resolved| self.found(resolved)).ok_or(Errno(libc::ECONNREFUSED))
+    }
+
+    /// Lets the peer of a queue pair write to a region by itself, whose first byte is at `start`; if there is no place for one more, it writes by its queue pair.
+    ///
+    /// # Safety
+    /// The program has promised the memory until [`Fabric::close_to_peer`], and until nobody [writes](Fabric::is_written_by_peer) there any more.
+    pub(crate) unsafe fn open_to_peer(&self, plane: &Plane, qp: u32, region: &Region, start: usize) {
+        let Some(peer) = plane.node().hca().peer_of(qp).and_then(|(gid, _)| id_of(gid)) else { return };
+        let Region { address, key, len } = *region;
+        // SAFETY: the caller's promise.
+        unsafe { self.0.publish_region(&PublishedRegion { key, peer, qp, address, len, start }) };
+    }
+
+    /// Ends that.
+    pub(crate) fn close_to_peer(&self, key: u32) {
+        self.0.revoke_region(key);
+    }
+
+    /// Whether a peer is in the middle of a write to a region that was closed to it.
+    pub(crate) fn is_written_by_peer(&self, key: u32) -> bool {
+        self.0.is_region_written(key)
+    }
+
+    /// Writes to a peer's memory at once, if it lets us, and if nothing that was posted before is overtaken.
+    pub(crate) fn write(&self, plane: &Plane, target: &DirectTarget, bytes: &[u8]) -> Result<(), NotWritten> {
+        let DirectTarget { qp, key, address, .. } = *target;
+        let (gid, qp) = plane.caught_up_peer(qp).ok_or(NotWritten::Refused)?;
+        let owner = id_of(gid).ok_or(NotWritten::Refused)?;
+        self.0.write_region(&RegionWrite { owner, qp, key, address, bytes }).map_err(|error| match error {
+            WriteError::Refused => NotWritten::Refused,
+            WriteError::Fault => NotWritten::Fault,
+        })
     }
 
     /// Takes a port of RDMA-CM's, so that others find it here.

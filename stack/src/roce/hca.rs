@@ -284,6 +284,17 @@ impl<M: Memory> Hca<M> {
         self.qps.get(qp).map(|qp| qp.state)
     }
 
+    /// Whom a connected queue pair is with: the adapter's address, and the queue pair there.
+    pub fn peer_of(&self, qp: u32) -> Option<(IpAddr, u32)> {
+        let peer = self.qps.get(qp)?.peer?;
+        Some((peer.path.addresses.dst(), peer.dest_qp))
+    }
+
+    /// Whether a connected queue pair has sent all that was posted to it, and, as far as it knows, nothing of it is to be sent again.
+    pub fn has_sent_all(&self, qp: u32) -> bool {
+        self.qps.get(qp).is_some_and(|qp| qp.has_sent_all())
+    }
+
     /// What happened to a queue pair since the last call, beside completions.
     pub fn take_qp_events(&mut self, qp: u32) -> Events {
         self.qps.get_mut(qp).map(|qp| core::mem::take(&mut qp.events)).unwrap_or_default()

@@ -117,6 +117,14 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
         &self.node
     }
 
+    /// Whom a connected queue pair is with (the adapter's address, and the queue pair there), if all that was posted is in the peer's queue, or was taken out of it
+    /// already: then whatever is done at the peer in another way comes after it, to whoever looks into that queue first.
+    pub fn caught_up_peer(&self, qp: u32) -> Option<(IpAddr, u32)> {
+        let (peer, dest_qp) = self.node.hca().peer_of(qp).filter(|_| self.node.hca().has_sent_all(qp))?;
+        let mac = self.macs.get(&peer)?;
+        (!self.waiting.contains_key(mac)).then_some((peer, dest_qp))
+    }
+
     /// The device's queues below.
     pub const fn queues_mut(&mut self) -> &mut Q {
         &mut self.queues

@@ -39,7 +39,7 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
 ];
 
 /// The crates of devices.
-const DEVICES: [&str; 2] = ["ringway_shm", "ringway_xdp"];
+const DEVICES: [&str; 3] = ["ringway_mlx5", "ringway_shm", "ringway_xdp"];
 
 /// Where they may be named in `ffi`, beside tests: the lists of devices, the libraries' and the commands'.
 const LIST_OF_DEVICES: [&str; 4] =

@@ -11,8 +11,11 @@ use core::sync::atomic::Ordering;
 
 use ringway_stack::device::Wake;
 
-use super::{Armer, CoreClaims, Kicker, ReadWords, ReleaseReader, ReleaseWriter, Returned, SlotReader, SlotWord, SlotWriter, WriteWords};
-use crate::layout::{ARMED_AT, CONSUMED_AT, CORE_CLAIMS_AT, FLIGHTS, SLOT_DATA, SLOTS, release_at, slot_at};
+use super::{
+    Armer, CoreClaims, Kicker, ReadWords, Region, ReleaseReader, ReleaseWriter, Returned, SlotReader, SlotWord, SlotWriter, Write,
+    WriteWords,
+};
+use crate::layout::{ARMED_AT, CONSUMED_AT, CORE_CLAIMS_AT, FLIGHTS, REGIONS_AT, SLOT_DATA, SLOTS, WRITING_AT, release_at, slot_at};
 use crate::sync::fence;
 
 /// One process's memory: only the words that a model uses.
@@ -23,7 +26,8 @@ impl Memory {
     fn new() -> Self {
         let slots = (0..SLOTS as u64).flat_map(|i| [slot_at(i), slot_at(i) + SLOT_DATA]);
         let releases = (0..FLIGHTS as u64).map(release_at);
-        let words = [ARMED_AT, CONSUMED_AT, CORE_CLAIMS_AT].into_iter().chain(slots).chain(releases);
+        let region = (0..6).map(|word| REGIONS_AT + 8 * word);
+        let words = [ARMED_AT, CONSUMED_AT, CORE_CLAIMS_AT, WRITING_AT].into_iter().chain(slots).chain(releases).chain(region);
         Self(StdArc::new(words.map(|at| (at, AtomicU64::new(0))).collect()))
     }
 }
@@ -285,5 +289,39 @@ fn loom_what_is_returned_is_found_once_and_only_where_it_was_announced() {
             // SAFETY: as above.
             assert_eq!(unsafe { *uses }, 1);
         });
+    });
+}
+
+#[test]
+fn loom_nobody_writes_to_a_region_once_its_owner_has_found_nobody() {
+    const WRITER: u64 = 7;
+    const OWNER: u64 = 8;
+    loom::model(|| {
+        let (writer, owner) = (Memory::new(), Memory::new());
+        let region = Region { key: 0, peer: WRITER, qp: 1, address: 0, len: 8, start: 0 };
+        region.publish(&owner);
+        let memory = Arc::new(loom::cell::UnsafeCell::new(0));
+        let writing = {
+            let (writer, owner, memory) = (writer.clone(), owner.clone(), memory.clone());
+            thread::spawn(move || {
+                let write = Write { writer: WRITER, owner: OWNER, qp: 1, key: 0, address: 0, len: 8 };
+                if write.begin(&writer, &owner).is_some() {
+                    memory.with_mut(|memory| {
+                        // SAFETY: nobody else has it now, which is what loom checks.
+                        unsafe { *memory = 1 }
+                    });
+                }
+                Write::end(&writer);
+            })
+        };
+        Region::revoke(0, &owner);
+        while Write::is_under_way(OWNER, 0, &writer) {
+            thread::yield_now();
+        }
+        memory.with_mut(|memory| {
+            // SAFETY: as above.
+            unsafe { *memory = 2 }
+        });
+        writing.join().unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! The orderings by which two processes share a ring, hand buffers back, wake each other, and agree on who spins.
+//! The orderings by which two processes share a ring, hand buffers back, wake each other, agree on who spins, and on who may still write to memory.
 //!
 //! Each is written over [`ReadWords`] and [`WriteWords`], which are a peer's memory and our own in life, and loom's atomics in
 //! its models. Nothing here allocates, blocks, or trusts what it reads.
@@ -6,6 +6,7 @@
 mod core_claims;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod regions;
 mod release;
 mod returned;
 mod slots;
@@ -14,6 +15,7 @@ mod tests;
 mod wake;
 
 pub(crate) use core_claims::CoreClaims;
+pub(crate) use regions::{Region, Write};
 pub(crate) use release::{ReleaseReader, ReleaseWriter};
 pub(crate) use returned::Returned;
 pub(crate) use slots::{SlotReader, SlotWord, SlotWriter};

@@ -128,6 +128,7 @@ impl Half {
             releases: ReleaseWriter::new(),
             flights: Flights::new(),
             copied: AtomicU64::new(0),
+            is_closed_to_writes: AtomicBool::new(false),
         };
         (Arc::new(link), self.channel_fd)
     }

@@ -22,6 +22,7 @@ mod hello;
 mod links;
 pub(crate) mod names;
 mod receivers;
+mod regions;
 mod resolve;
 mod serve;
 mod sharing;
@@ -82,10 +83,11 @@ pub(crate) mod posing {
 }
 
 pub use dialogues::{Dialogue, DialogueHandler, MemberRef, WORDS_MAX};
+pub use regions::{PublishedRegion, RegionWrite};
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -174,6 +176,8 @@ pub struct Rendezvous {
     dialogue_handler: Mutex<Option<Arc<dyn DialogueHandler>>>,
     receivers: Receivers,
     losses: AtomicU64,
+    /// Held while this member writes to a peer's region.
+    writing: Mutex<()>,
     /// Under a lock of its own, inside the state's.
     silences: Arc<Silences>,
 }
@@ -195,6 +199,8 @@ struct State {
     /// The names' numbers.
     named: HashMap<Key, u64>,
     table: RuleTable,
+    /// The keys of regions that are published, by their places.
+    regions: BTreeMap<usize, u32>,
     clients: VecDeque<Client>,
     dialogues: Dialogues,
     groups: groups::Groups,
@@ -272,6 +278,7 @@ impl Rendezvous {
             dialogue_handler: Mutex::default(),
             receivers: Receivers::default(),
             losses: AtomicU64::new(0),
+            writing: Mutex::default(),
             silences,
         };
         // Nothing is offloaded by whom nobody could ask to give it up again.

@@ -8,6 +8,7 @@ mod hostile;
 mod ipv6;
 mod leave;
 mod memory;
+mod regions;
 mod rights;
 mod sleep;
 

@@ -103,6 +103,18 @@ fn a_connection_that_we_accept_carries_both_streams() {
     });
 }
 
+/// Segments that came one behind the other are one frame to the ring, and what it has the kernel cut is one system call.
+#[test]
+fn a_stream_takes_fewer_frames_and_calls_than_segments() {
+    in_worlds(|world| {
+        both_streams(world);
+        let (of_queues, of_ring) = (world.ring.queues().counters(), world.ring.counters());
+        assert!(of_ring.rx_packets < of_queues.received, "{of_queues:?} {of_ring:?}");
+        assert!(of_queues.sent == of_ring.tx_packets && of_queues.wakeups < of_queues.sent / 2, "{of_queues:?} {of_ring:?}");
+        assert_eq!(world.ring.queues().held(), 0);
+    });
+}
+
 #[test]
 fn datagrams_come_and_go_whatever_their_length() {
     in_worlds(|world| {

@@ -116,7 +116,10 @@ int rfcntl(int socket, int cmd, ... /* arg */);
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 
-/* EINVAL: no such buffer is mapped. The peer is not told: if it writes there afterwards, the connection ends. */
+/*
+ * EINVAL: no such buffer is mapped; EBUSY: the peer has been stopped in the middle of a write for two seconds, and the buffer is still mapped. The peer is not told:
+ * if it writes there afterwards, the connection ends.
+ */
 int riounmap(int socket, void *buf, size_t len);
 
 /*

@@ -10,6 +10,7 @@ use ringway_stack::rsocket::{Shutdown, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::datagram;
+use super::direct::await_writers;
 use crate::devices::{self, Fabric};
 use crate::library::{EPHEMERAL, Library, enter, enter_first, errno};
 use crate::table::{Entry, Family, Kind, key, placeholder};
@@ -222,15 +223,21 @@ pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
         }
         return Ok(());
     };
-    let (sockets, device) = library.parts();
     // (Its mappings go with it, before the program may use their memory for something else.)
     for mapped in &entry.mapped {
+        library.fabric.close_to_peer(mapped.region.key);
+        let (sockets, device) = library.parts();
         let _ = sockets.unmap(device, id, mapped.region.address, mapped.region.len);
     }
+    let (sockets, device) = library.parts();
     let closed = sockets.close(now, device, id);
     library.sleepers.wake();
     let until = now + library.sockets.settings().close_timeout;
+    let fabric = library.fabric.clone();
     drop(library);
+    if !entry.mapped.iter().all(|mapped| await_writers(&fabric, mapped.region.key)) {
+        tracing::warn!("a peer is stopped in the middle of a write to a buffer that was mapped for it");
+    }
     if !entry.is_nonblocking && closed.is_ok() {
         wait_for_closing(id, until);
     }

@@ -105,6 +105,11 @@ fn direct_placement() {
 }
 
 #[test]
+fn direct_placement_without_the_peers_processor() {
+    run("placed");
+}
+
+#[test]
 fn programs_that_look_at_memory() {
     run("spins");
 }

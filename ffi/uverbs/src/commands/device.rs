@@ -34,6 +34,8 @@ const RAW_PACKET_CAPS: u32 = 1 << 0 | 1 << 2;
 const MULTI_PACKET: u32 = 1 << 1 | 1 << 2;
 /// The bit of raw packet queue pairs.
 const ON_RAW: u32 = 1 << super::raw::RAW_PACKET;
+/// The card's clock, which counts nanoseconds, in cycles a millisecond.
+const CLOCK_KHZ: u64 = 1_000_000;
 /// Longest message, bytes: what `stack::roce` carries.
 const MESSAGE_MAX: u32 = 1 << 30;
 
@@ -121,7 +123,7 @@ pub(super) fn query(_: &mut Request<'_>) -> Result<Reply, Errno> {
 }
 
 /// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes and is not named here is zero, since the model has none of it:
-/// {comp_mask 176, response_length 180, device_cap_flags_ex 224, rss_caps 232, max_wq_type_rq 248, raw_packet_caps 252}. The driver's part is
+/// {comp_mask 176, response_length 180, timestamp_mask 208, hca_core_clock 216, device_cap_flags_ex 224, rss_caps 232, max_wq_type_rq 248, raw_packet_caps 252}. The driver's part is
 /// `mlx5_ib_query_device_resp` {response_length 4, tso_caps 8, rss_caps 16, packet_pacing_caps 40, mlx5_ib_support_multi_pkt_send_wqes 56}.
 pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.core().u32(0) != 0 || request.core().u32(4) != 0 {
@@ -130,6 +132,8 @@ pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> 
     let (len, driver) = (304, 112);
     let core = attributes(len)
         .u32(180, len as u32)
+        .u64(208, u64::MAX) // timestamp_mask
+        .u64(216, CLOCK_KHZ)
         .u64(224, u64::from(1u32 << 11 | 1 << 12 | RAW_CHECKSUMS | FLOW_STEERING))
         .u32(232, ON_RAW)
         .u32(236, 1 << 16) // tables

@@ -14,6 +14,8 @@ use crate::engine::{Hash, Object, Raw, Told, Wq};
 
 /// `IB_UVERBS_WQT_RQ`.
 const RECEIVE: u32 = 0;
+/// `IB_WQ_FLAGS_CVLAN_STRIPPING`.
+const STRIPS_TAGS: u32 = 1 << 0;
 /// `MLX5_RX_HASH_FUNC_TOEPLITZ`.
 pub(super) const TOEPLITZ: u8 = 1;
 /// States of a queue: `IB_WQS_RESET`, `IB_WQS_RDY`, `IB_WQS_ERR`.
@@ -27,7 +29,8 @@ pub(super) fn create_wq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let (pd_handle, max_wr, max_sge) = (core.u32(16), core.u32(24), core.u32(28));
     let (count, shift) = (driver.u32(16), driver.u32(20));
     // Striding queues, the one thing in comp_mask, are for libmlx5's own functions, and not here.
-    if core.u32(0) != 0 || core.u32(32) != 0 || driver.u32(28) != 0 || driver.u32(32) != 0 {
+    let flags = core.u32(32);
+    if core.u32(0) != 0 || flags & !STRIPS_TAGS != 0 || driver.u32(28) != 0 || driver.u32(32) != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let is_size = count.is_power_of_two() && count <= RECEIVES_MAX && (4..=9).contains(&shift);
@@ -40,7 +43,7 @@ pub(super) fn create_wq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let ring = QueueBuffer { addr: driver.u64(0), log_stride: shift as u8, log_entries: count.ilog2() as u8 };
     let config = cyclic(number, ring, driver.u64(8), pd, (driver.u32(24) & 0xff_ffff, cqn));
     let told = Told::new(request.context, core.u64(8));
-    request.engine.wqs.insert(number, Wq { state: state::RESET, config, told });
+    request.engine.wqs.insert(number, Wq { state: state::RESET, config, strips: flags & STRIPS_TAGS != 0, told });
     request.engine.begin_wq(number);
     let handle = request.context()?.add(Object::Wq { pd: pd_handle, number });
     let core = Output::new(24).u32(4, 24).u32(8, handle).u32(12, max_wr).u32(16, max_sge).u32(20, number);

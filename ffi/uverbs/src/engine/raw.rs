@@ -75,6 +75,8 @@ pub(crate) struct Hash {
 pub(crate) struct Wq {
     pub(crate) state: u8,
     pub(crate) config: ReceiveConfig,
+    /// Tags are taken off.
+    pub(crate) strips: bool,
     pub(crate) told: Told,
 }
 
@@ -223,8 +225,9 @@ impl Engine {
         if raw.hash.is_some() && self.wqs.get(&number).is_none_or(|wq| wq.state != state::READY) {
             return;
         }
-        let stripped = (raw.strips && headers.vlan.is_some()).then(|| [&frame[..12], &frame[16..]].concat());
-        facts.vlan = headers.vlan.filter(|_| raw.strips);
+        let strips = raw.strips || raw.hash.is_some() && self.wqs.get(&number).is_some_and(|wq| wq.strips);
+        let stripped = (strips && headers.vlan.is_some()).then(|| [&frame[..12], &frame[16..]].concat());
+        facts.vlan = headers.vlan.filter(|_| strips);
         self.card.clock = self.now().as_nanos();
         let actions = self.card.receive(&mut self.memory, number, stripped.as_deref().unwrap_or(frame), facts);
         self.act(actions);

@@ -42,8 +42,10 @@ const POLLED_MAX: usize = 512;
 /// Takes what more has come by an interface. (What lies in its queue is in nobody's receive window, and who sends is held back by nothing but that: if a call took
 /// less than what comes until the next one, the queue would become full.)
 fn poll_on(of: &mut ring::Ring<XdpQueues>, now: Instant) -> usize {
-    let mut done = 0;
-    while done < POLLED_MAX && of.queues().rx_ready() {
+    // (A frame of the ring's may be many of the queue's.)
+    let received = |of: &ring::Ring<XdpQueues>| of.queues().counters().received;
+    let (mut done, most) = (0, received(of) + POLLED_MAX as u64);
+    while done < POLLED_MAX && received(of) < most && of.queues().rx_ready() {
         done += of.poll(now).max(1);
     }
     done

@@ -27,7 +27,7 @@ pub struct Connect {
     pub service_id: u64,
     /// The own queue pair.
     pub qpn: u32,
-    /// Its first packet's number.
+    /// Which number the peer's first packet is to have.
     pub starting_psn: Psn,
     /// The path MTU.
     pub mtu: Mtu,
@@ -52,7 +52,7 @@ pub struct Connect {
 pub struct Accept {
     /// The own queue pair.
     pub qpn: u32,
-    /// Its first packet's number.
+    /// Which number the peer's first packet is to have.
     pub starting_psn: Psn,
     /// As in [`Reply`].
     pub responder_resources: u8,

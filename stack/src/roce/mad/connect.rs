@@ -27,7 +27,7 @@ pub struct Request {
     pub transport: u8,
     /// The sender counts credits.
     pub flow_control: bool,
-    /// The first packet's number.
+    /// Which number the first packet is to have that its receiver sends.
     pub starting_psn: Psn,
     /// How long the sender takes for its answers: 4.096 us * 2^v; 5 bits.
     pub local_response_timeout: u8,
@@ -187,7 +187,7 @@ pub struct Reply {
     pub qkey: u32,
     /// The sender's queue pair; 24 bits.
     pub qpn: u32,
-    /// The first packet's number.
+    /// Which number the first packet is to have that its receiver sends.
     pub starting_psn: Psn,
     /// How many reads and atomics the sender takes at once.
     pub responder_resources: u8,

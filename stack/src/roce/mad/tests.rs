@@ -4,6 +4,7 @@ use super::private::{IpHeader, PortSpace};
 use super::*;
 use crate::roce::capture;
 use crate::roce::packet::Body;
+use crate::roce::packet::datagram::Datagram;
 use crate::roce::packet::frame::Frame;
 use crate::roce::psn::Psn;
 
@@ -60,6 +61,25 @@ fn the_first_reply_of_the_capture_is_what_it_is() {
     assert_eq!((reply.qpn, reply.starting_psn), (0x11, Psn::new(0x58_bd71)));
     assert_eq!((reply.ack_delay, reply.failover, reply.flow_control, reply.rnr_retry_count, reply.srq), (15, 0, true, 7, false));
     assert_eq!(reply.private_data[..4], [1, 2, 1, 0x80], "no header of RDMA-CM in a reply");
+}
+
+/// Each says which number it wants the other's first packet to have: "starting PSN" of a request and a reply.
+#[test]
+fn the_captures_first_packets_have_the_numbers_that_their_receivers_asked_for() {
+    let asked = |at: usize| match Mad::parse(&mads().swap_remove(at).1).map(|mad| mad.message) {
+        Ok(Message::Request(request)) => request.starting_psn,
+        Ok(Message::Reply(reply)) => reply.starting_psn,
+        other => panic!("{other:?}"),
+    };
+    let first_from = |host: &str| {
+        let datagrams = capture::frames().filter_map(|bytes| Frame::parse(bytes).ok()).map(|frame| frame.datagram);
+        let sent = |datagram: &Datagram<'_>| {
+            let header = datagram.packet.header;
+            header.dest_qp != 1 && !header.body.is_response() && datagram.path.addresses.src().to_string() == host
+        };
+        datagrams.into_iter().find(sent).map(|datagram| datagram.packet.header.psn)
+    };
+    assert_eq!([first_from("10.9.0.2"), first_from("10.9.0.1")], [Some(asked(1)), Some(asked(0))]);
 }
 
 #[test]

@@ -59,12 +59,12 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
         let mut private = [0; Request::PRIVATE_LEN];
         private[..HEADER_LEN].copy_from_slice(&header.emit());
         private[HEADER_LEN..HEADER_LEN + private_data.len()].copy_from_slice(private_data);
-        let sq_psn = self.psn();
+        let rq_psn = self.psn();
         let connect = Connect {
             path,
             service_id: Self::service(to.port()),
             qpn: qp,
-            starting_psn: sq_psn,
+            starting_psn: rq_psn,
             mtu,
             ack_timeout: self.config.ack_timeout,
             responder_resources: 0,
@@ -75,19 +75,19 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
             private_data: private,
         };
         let id = self.cm.connect(now, &connect)?;
-        self.pending.insert(id, Pending::Asked { qp, path, sq_psn });
+        self.pending.insert(id, Pending::Asked { qp, path, rq_psn });
         Ok(id)
     }
 
     fn accept(&mut self, now: Instant, id: ConnectionId, qp: u32, private_data: &[u8]) -> Result<(), CmError> {
-        let Some(Pending::Waits { path, dest_qp, rq_psn, mtu }) = self.pending.get(&id).copied() else { return Err(CmError::State) };
+        let Some(Pending::Waits { path, dest_qp, sq_psn, mtu }) = self.pending.get(&id).copied() else { return Err(CmError::State) };
         let mut private = [0; Reply::PRIVATE_LEN];
         private.get_mut(..private_data.len()).ok_or(CmError::TooLong)?.copy_from_slice(private_data);
-        let sq_psn = self.psn();
+        let rq_psn = self.psn();
         self.make_ready(now, qp, path, mtu, dest_qp, rq_psn, sq_psn)?;
         let accept = Accept {
             qpn: qp,
-            starting_psn: sq_psn,
+            starting_psn: rq_psn,
             responder_resources: 0,
             initiator_depth: 0,
             flow_control: true,

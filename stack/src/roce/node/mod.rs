@@ -71,10 +71,10 @@ impl NodeConfig {
 /// What is known of a connection that is not ready yet.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
-    /// We asked: the queue pair, and the way.
-    Asked { qp: u32, path: Path, sq_psn: Psn },
-    /// The peer asked: the way back, its queue pair, its first packet's number, its path MTU.
-    Waits { path: Path, dest_qp: u32, rq_psn: Psn, mtu: Mtu },
+    /// We asked: the queue pair, the way, and which number the peer's first packet is to have.
+    Asked { qp: u32, path: Path, rq_psn: Psn },
+    /// The peer asked: the way back, its queue pair, which number our first packet is to have, its path MTU.
+    Waits { path: Path, dest_qp: u32, sq_psn: Psn, mtu: Mtu },
 }
 
 /// A machine.

@@ -69,6 +69,14 @@ impl Qp {
         self.config.transport == Transport::Rc && self.state == State::Rts && self.sq.get(self.req.cursor.0).is_some()
     }
 
+    /// Whether all that was posted has been sent, and, as far as is known, nothing of it is to be sent again.
+    pub(in crate::roce) fn has_sent_all(&self) -> bool {
+        self.config.transport == Transport::Rc
+            && self.state == State::Rts
+            && self.req.rnr_until.is_none()
+            && self.sq.get(self.req.cursor.0).is_none()
+    }
+
     /// Gives the request at `index` its packet numbers, if it has none and may begin.
     fn begin<M: Memory>(&mut self, cx: &mut Context<'_, M>, index: usize, mtu: u32) -> Option<Started> {
         let wqe = self.sq.get(index)?;

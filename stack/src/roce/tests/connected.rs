@@ -24,12 +24,12 @@ impl World {
         Self { pair: Pair::unconnected(&Options::default(), Transport::Rc), cms: [cm(1), cm(2)] }
     }
 
-    fn qp_ready(&mut self, side: Side, path: Path, mtu: u8, dest_qp: u32, rq_psn: Psn) {
+    fn qp_ready(&mut self, side: Side, path: Path, mtu: u8, dest_qp: u32, sq_psn: Psn) {
         let mtu = Mtu::from_code(mtu).unwrap();
-        let peer = Peer { path, mtu, dest_qp, rq_psn, max_dest_rd_atomic: 1, min_rnr_timer: 12 };
+        let peer = Peer { path, mtu, dest_qp, rq_psn: psn(side), max_dest_rd_atomic: 1, min_rnr_timer: 12 };
         self.pair.modify(side, &Modify::Init { access: Access::all(), qkey: 0 }).unwrap();
         self.pair.modify(side, &Modify::Rtr(peer)).unwrap();
-        let sending = Sending { sq_psn: psn(side), timeout: 10, ..Sending::default() };
+        let sending = Sending { sq_psn, timeout: 10, ..Sending::default() };
         self.pair.modify(side, &Modify::Rts(sending)).unwrap();
     }
 
@@ -57,6 +57,7 @@ impl World {
     }
 }
 
+/// Which number the first packet is to have that comes to this side.
 fn psn(side: Side) -> Psn {
     Psn::new(if side == A { 100 } else { 0xff_ffff })
 }

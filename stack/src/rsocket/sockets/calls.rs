@@ -8,7 +8,7 @@ use crate::device::messages::{Arm, CmError, Connections, Messages};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::rsocket::options::{OptionName, OptionValue, Stage};
-use crate::rsocket::stream::{Mapping, Shutdown, Stream};
+use crate::rsocket::stream::{DirectTarget, Mapping, Shutdown, Stream};
 use crate::time::Instant;
 
 /// The most connections that wait for one listener, as Linux has it (SOMAXCONN).
@@ -202,6 +202,29 @@ impl Sockets {
         self.stream(id)?.write_direct(now, device, bytes, offset)
     }
 
+    /// [`Stream::direct_target`].
+    ///
+    /// # Errors
+    /// Its; [`Error::NotConnected`].
+    pub fn direct_target<D: Messages>(
+        &mut self,
+        now: Instant,
+        device: &mut D,
+        id: SocketId,
+        offset: u64,
+    ) -> Result<Option<DirectTarget>, Error> {
+        self.stream(id)?.direct_target(now, device, offset)
+    }
+
+    /// [`Stream::fail_direct`].
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`].
+    pub fn fail_direct<D: Messages>(&mut self, now: Instant, device: &mut D, id: SocketId) -> Result<(), Error> {
+        self.stream(id)?.fail_direct(now, device);
+        Ok(())
+    }
+
     /// Looks at what a socket's device did, and says what can be done now without waiting.
     ///
     /// # Errors
@@ -226,6 +249,14 @@ impl Sockets {
     /// [`Error::NotConnected`].
     pub fn cq(&mut self, id: SocketId) -> Result<u32, Error> {
         Ok(self.stream(id)?.cq())
+    }
+
+    /// A socket's queue pair.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`].
+    pub fn qp(&mut self, id: SocketId) -> Result<u32, Error> {
+        Ok(self.stream(id)?.qp())
     }
 
     /// Asks the device for an event at the next completion of a socket; whoever does looks at its readiness once more before sleeping.

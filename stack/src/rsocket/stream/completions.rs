@@ -54,6 +54,7 @@ impl Stream {
                 self.tx.room += IomapEntry::LEN as u32;
             }
             Message::Data(len) | Message::Write(len) => {
+                self.tx.direct_writes -= u16::from(matches!(message, Message::Write(_)));
                 self.tx.free_requests += 1;
                 self.tx.room += len;
             }
@@ -121,7 +122,7 @@ impl Stream {
     }
 
     /// The peer broke the protocol: nothing that it says is taken any more.
-    fn refuse<D: Messages>(&mut self, now: Instant, device: &mut D) {
+    pub(super) fn refuse<D: Messages>(&mut self, now: Instant, device: &mut D) {
         self.fail(Error::Reset);
         self.stop_queue_pair(now, device);
     }

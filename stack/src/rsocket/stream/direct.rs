@@ -22,6 +22,19 @@ pub struct Mapping {
     index: Option<u16>,
 }
 
+/// Where bytes go that a device need not carry: [`Stream::direct_target`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectTarget {
+    /// The stream's own queue pair.
+    pub qp: u32,
+    /// The peer's region, by its remote key.
+    pub key: u32,
+    /// Where the first byte goes.
+    pub address: u64,
+    /// So many bytes are mapped there.
+    pub len: u32,
+}
+
 /// The buffers of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
@@ -119,6 +132,30 @@ impl Stream {
         Some((Target { address, key: entry.buffer.key }, left))
     }
 
+    /// Where the peer mapped `offset`, for who writes there in another way than by the device, and sees to it that what was posted to the queue pair before
+    /// is not overtaken ([`crate::roce::SoftRoce::caught_up_peer`]). `None`: nothing is mapped there, or [`Stream::write_direct`] has to have its turn, for writes before this
+    /// one are on their way.
+    ///
+    /// # Errors
+    /// As [`Stream::send`]'s.
+    pub fn direct_target<D: Messages>(&mut self, now: Instant, device: &mut D, offset: u64) -> Result<Option<DirectTarget>, Error> {
+        self.poll(now, device);
+        match self.check_writable().and_then(|()| self.send_mappings(now, device)) {
+            Err(Error::WouldBlock) => return Ok(None),
+            done => done?,
+        }
+        if !self.is_live() || self.tx.direct_writes > 0 {
+            return Ok(None);
+        }
+        let target = self.mapping_at(device, offset);
+        Ok(target.map(|(Target { address, key }, len)| DirectTarget { qp: self.qp, key, address, len }))
+    }
+
+    /// A write to a [`DirectTarget`] found that the peer has no such memory: the connection ends, as it does where the peer refuses one.
+    pub fn fail_direct<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        self.refuse(now, device);
+    }
+
     /// Writes bytes from the front of `bytes` to where the peer mapped `offset`, as many as there is room for and as are mapped there, and gives how many. They
     /// are there before what is sent later is received.
     ///
@@ -137,6 +174,7 @@ impl Stream {
             let Some((target, mapped)) = self.mapping_at(device, at) else { break };
             let len = transfers.next(bytes.len() - done).min(self.tx.room).min(mapped);
             self.tx.free_requests -= 1;
+            self.tx.direct_writes += 1;
             let piece = &bytes[done..done + len as usize];
             let message = Message::Write(len);
             if self.with_bytes(device, piece, |stream, device, data| stream.post_write(now, device, message, data, target)).is_err() {

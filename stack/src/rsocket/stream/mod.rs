@@ -15,7 +15,7 @@ mod post;
 mod receive;
 mod send;
 
-pub use direct::Mapping;
+pub use direct::{DirectTarget, Mapping};
 pub use open::OpenError;
 
 use core::time::Duration;
@@ -77,6 +77,8 @@ struct Sender {
     limit: u16,
     /// Requests that the send queue has room for, without those of control messages.
     free_requests: u16,
+    /// Direct writes that are not completed.
+    direct_writes: u16,
     /// Control messages that are not completed.
     controls: u16,
     /// Which place for what a control message writes is next.

@@ -87,6 +87,7 @@ impl Stream {
                 seq: 0,
                 limit: 0,
                 free_requests: sizes.send_queue - CONTROL_SLOTS,
+                direct_writes: 0,
                 controls: 0,
                 control_place: 0,
                 room: sizes.send_buffer,

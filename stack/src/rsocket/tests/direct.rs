@@ -169,3 +169,25 @@ fn a_big_endian_peer_s_table_is_written_big_endian() {
         assert_eq!(bytes(&pair, &mapping)[50..54], *b"here");
     }
 }
+
+#[test]
+fn a_target_is_told_once_no_write_is_on_its_way() {
+    let mut pair = pair(4);
+    let mapping = map(&mut pair, 1000, Some(50)).unwrap();
+    pair.send(B, b"x").unwrap();
+    pair.settle();
+    let target = |pair: &mut Pair, offset| {
+        let (now, End { node, sockets, socket }) = (pair.now, &mut pair.ends[A]);
+        sockets.direct_target(now, node, *socket, offset)
+    };
+    let told = target(&mut pair, 60).unwrap().unwrap();
+    assert_eq!((told.key, told.address, told.len), (mapping.region.key, mapping.region.address + 10, 990));
+    assert_eq!((target(&mut pair, 49), target(&mut pair, 1050)), (Ok(None), Ok(None)));
+    assert_eq!(pair.write_direct(A, b"first", 60), Ok(5));
+    assert_eq!(target(&mut pair, 60), Ok(None), "it would overtake that one");
+    pair.settle();
+    assert_eq!(target(&mut pair, 60), Ok(Some(told)));
+    let (now, End { node, sockets, socket }) = (pair.now, &mut pair.ends[A]);
+    sockets.fail_direct(now, node, *socket).unwrap();
+    assert_eq!(target(&mut pair, 60), Err(Error::Reset));
+}

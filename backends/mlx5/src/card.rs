@@ -1,0 +1,353 @@
+//! The card: what its rings share. Flow rules, and which ring they lead to.
+//!
+//! Each rule is one of the kernel's, for a queue pair that hashes over receive queues: over one, a ring's; or over several, a group's. A rule that is moved, or a
+//! group that changes, gets a second rule at the step's other number, and then the first one ends: so each frame comes to the old queue or to the new one, and to no
+//! third place and not to both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rdma_core_sys as sys;
+use ringway_stack::device::{
+    Attached, Capabilities, Device, FlowRule, MacAddr, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target, TimeSource,
+};
+use ringway_stack::offload::DeviceKind;
+
+use crate::clock::CardClock;
+use crate::error::AttachError;
+use crate::mailbox::Post;
+use crate::queues::Mlx5Queues;
+use crate::settings::Settings;
+use crate::spec::{self, Place, Spec};
+use crate::verbs::{Context, Flow, HashOf, HashQp, Pd, Wq};
+use crate::wqe::INLINE_MAX;
+
+/// The largest IP packet that a port carries.
+const MTU_MAX: usize = 9000;
+/// Bytes of the longest large send: an IPv4 packet has no more.
+const TSO_MAX: usize = 65_535 + 14;
+/// A completion has so many bits for a tag.
+const TAG_MAX: u32 = (1 << 24) - 1;
+/// Rules that the kernel has room for, or more. (What there is no room for it refuses.)
+const RULES_MAX: usize = 1 << 16;
+
+/// A card, with a port of it.
+#[derive(Clone, Debug)]
+pub struct Mlx5Device(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    capabilities: Capabilities,
+    settings: Settings,
+    mac: MacAddr,
+    clock: Option<CardClock>,
+    state: Mutex<State>,
+    post: Post,
+    pd: Arc<Pd>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rings: BTreeMap<u32, RingEnd>,
+    /// What is matched, and who has it. (What is for groups, each ring has for itself: hence its number.)
+    entries: BTreeMap<(Spec, Option<u32>), Entry>,
+    /// Where to find a rule's entry, and which ring it leads to.
+    rules: BTreeMap<u64, (Spec, Option<u32>)>,
+    last_rule: u64,
+    last_ring: u32,
+}
+
+/// A ring, as flow rules see it.
+#[derive(Debug)]
+struct RingEnd {
+    wq: Arc<Wq>,
+    qp: Arc<HashQp>,
+    /// It gets what no rule steers, by these.
+    strays: Vec<Flow>,
+}
+
+/// A rule of the kernel's, and whose it is.
+#[derive(Debug)]
+struct Entry {
+    /// Rule and ring. Invariant: not empty; one, unless it is shared.
+    members: Vec<(u64, u32)>,
+    is_shared: bool,
+    hash: HashOf,
+    tag: u32,
+    place: Place,
+    /// What steers. (It is only read by who drops it.)
+    _flow: Flow,
+}
+
+impl Mlx5Device {
+    /// Opens a card.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn open_card(settings: &Settings) -> Result<Self, AttachError> {
+        let context = Arc::new(Context::open(&settings.device)?);
+        let attr = context.query().map_err(AttachError::system("ibv_query_device_ex"))?;
+        let has_hashes = attr.rss_caps.supported_qpts & 1 << sys::IBV_QPT_RAW_PACKET != 0 && attr.max_wq_type_rq > 0;
+        if !has_hashes {
+            return Err(AttachError::Lacks { device: settings.device.clone(), what: "receive queues for raw packets" });
+        }
+        let (mac, mtu) = addresses(settings)?;
+        let clock = CardClock::new(attr.hca_core_clock, attr.completion_timestamp_mask);
+        let capabilities = capabilities(settings, &attr, mtu, clock);
+        let pd = Arc::new(Pd::new(Arc::clone(&context)).map_err(AttachError::system("ibv_alloc_pd"))?);
+        let post = Post::new(context).map_err(AttachError::system("the thread of the card's events"))?;
+        Ok(Self(Arc::new(Shared { capabilities, settings: settings.clone(), mac, clock, state: Mutex::default(), post, pd })))
+    }
+
+    /// As [`Device::open`], which cannot say as much of why not.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn open_ring(&self, config: &QueuesConfig) -> Result<Mlx5Queues, AttachError> {
+        let ring = {
+            let mut state = self.state();
+            state.last_ring += 1;
+            state.last_ring
+        };
+        let queues = Mlx5Queues::open(self, ring)?;
+        let leads_to = |wq: &Arc<Wq>| HashQp::new(&self.0.pd, core::slice::from_ref(wq), HashOf::Addresses).map(Arc::new);
+        let qp = leads_to(queues.wq()).map_err(AttachError::system("a queue pair for flow rules"))?;
+        let mut end = RingEnd { wq: Arc::clone(queues.wq()), qp, strays: Vec::new() };
+        let mut state = self.state();
+        let has_strays = state.rings.values().any(|ring| !ring.strays.is_empty());
+        if !self.0.settings.is_beside_kernel && !config.steered_only && !has_strays {
+            end.strays = self.strays(&end.qp).map_err(AttachError::system("flow rules for what no other steers"))?;
+        }
+        state.rings.insert(ring, end);
+        Ok(queues)
+    }
+
+    /// Rules for broadcasts, for what is for the card's own address, and for groups of IPv6.
+    fn strays(&self, qp: &Arc<HashQp>) -> io::Result<Vec<Flow>> {
+        let prefixes: [&[u8]; 3] = [&[0xff; 6], &self.0.mac.0, &[0x33, 0x33]];
+        prefixes
+            .iter()
+            .map(|prefix| Flow::new(qp, &mut Spec::of_addresses(prefix).attribute(Place::First, 0, self.0.settings.port)))
+            .collect()
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(crate) fn own_mac(&self) -> MacAddr {
+        self.0.mac
+    }
+
+    pub(crate) fn clock(&self) -> Option<CardClock> {
+        self.0.clock
+    }
+
+    pub(crate) fn pd(&self) -> &Arc<Pd> {
+        &self.0.pd
+    }
+
+    pub(crate) fn post(&self) -> &Post {
+        &self.0.post
+    }
+
+    /// Rules that steer now.
+    pub fn rules(&self) -> usize {
+        self.state().entries.len()
+    }
+
+    /// A ring is no more: its rules end with it.
+    pub(crate) fn leave(&self, ring: u32) {
+        let mut state = self.state();
+        let of_it = |entry: &Entry| entry.members.iter().filter(|(_, of)| *of == ring).map(|(rule, _)| *rule).collect::<Vec<_>>();
+        let rules: Vec<u64> = state.entries.values().flat_map(of_it).collect();
+        rules.into_iter().for_each(|rule| self.end(&mut state, rule));
+        let end = state.rings.remove(&ring);
+        drop(state);
+        self.0.post.close(ring);
+        drop(end);
+    }
+
+    /// Makes the kernel's rule for an entry.
+    fn flow(
+        &self,
+        state: &State,
+        spec: &Spec,
+        members: &[(u64, u32)],
+        hash: HashOf,
+        (place, tag): (Place, u32),
+    ) -> Result<Flow, RuleError> {
+        let ends: Vec<&RingEnd> = members.iter().filter_map(|(_, ring)| state.rings.get(ring)).collect();
+        let qp = match ends[..] {
+            [] => return Err(RuleError::NoQueue),
+            [only] => Arc::clone(&only.qp),
+            _ => {
+                let queues: Vec<Arc<Wq>> = ends.iter().map(|end| Arc::clone(&end.wq)).collect();
+                Arc::new(HashQp::new(&self.0.pd, &queues, hash).map_err(|error| refused(&error))?)
+            }
+        };
+        Flow::new(&qp, &mut spec.attribute(place, tag, self.0.settings.port)).map_err(|error| refused(&error))
+    }
+
+    /// Has an entry lead to other members, or bear another tag.
+    fn change(&self, state: &mut State, key: &(Spec, Option<u32>), members: Vec<(u64, u32)>, tag: u32) -> Result<(), RuleError> {
+        let Some(entry) = state.entries.get(key) else { return Err(RuleError::Ended) };
+        let (hash, place) = (entry.hash, entry.place.other());
+        let flow = self.flow(state, &key.0, &members, hash, (place, tag))?;
+        if let Some(entry) = state.entries.get_mut(key) {
+            // (The new rule is there; now the old one ends.)
+            (entry.members, entry.tag, entry.place, entry._flow) = (members, tag, place, flow);
+        }
+        Ok(())
+    }
+
+    /// A rule ends.
+    fn end(&self, state: &mut State, rule: u64) {
+        let Some(key) = state.rules.remove(&rule) else { return };
+        let Some(entry) = state.entries.get(&key) else { return };
+        let (tag, mut members) = (entry.tag, entry.members.clone());
+        members.retain(|(of, _)| *of != rule);
+        if members.is_empty() {
+            state.entries.remove(&key);
+        } else if let Err(error) = self.change(state, &key, members.clone(), tag) {
+            tracing::error!("a group of rings still has one that has left it: {error}");
+            state.entries.get_mut(&key).into_iter().for_each(|entry| entry.members.clone_from(&members));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The queue that is meant: there are no cyclic ones.
+fn ring_of(state: &State, target: Target) -> Result<u32, RuleError> {
+    match target {
+        Target::Queue(QueueId(ring)) if state.rings.contains_key(&ring) => Ok(ring),
+        _ => Err(RuleError::NoQueue),
+    }
+}
+
+/// What the kernel says of a rule.
+fn refused(error: &io::Error) -> RuleError {
+    tracing::debug!("a flow rule is refused: {error}");
+    match error.raw_os_error() {
+        Some(libc::EEXIST | libc::EBUSY) => RuleError::Taken,
+        _ => RuleError::Full,
+    }
+}
+
+impl Device for Mlx5Device {
+    type Queues = Mlx5Queues;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.0.capabilities
+    }
+
+    fn open(&self, config: &QueuesConfig) -> Result<Mlx5Queues, OpenError> {
+        self.open_ring(config).map_err(|error| {
+            tracing::warn!("{}: {error}", self.0.settings.device);
+            OpenError::Full
+        })
+    }
+
+    fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
+        if !self.0.capabilities.steering.contains(rule.needs()) {
+            return Err(self.0.capabilities.lacks("such flow rules").into());
+        }
+        if rule.tag > TAG_MAX {
+            return Err(self.0.capabilities.lacks("flow tags of more than 24 bits").into());
+        }
+        let mut state = self.state();
+        let ring = ring_of(&state, target)?;
+        let is_of_group = spec::is_of_group(rule);
+        let key = (Spec::of(rule, self.0.mac), is_of_group.then_some(ring));
+        let id = state.last_rule + 1;
+        match state.entries.get(&key) {
+            Some(entry) if !(entry.is_shared && rule.shared) => return Err(RuleError::Taken),
+            Some(entry) => {
+                let (mut members, tag) = (entry.members.clone(), entry.tag);
+                members.push((id, ring));
+                self.change(&mut state, &key, members, tag)?;
+            }
+            None => {
+                let (members, hash, place) = (vec![(id, ring)], spec::hash_of(rule), Place::First);
+                // (Equal rules with different tags the kernel refuses; and those of groups are equal.)
+                let tag = if is_of_group { 0 } else { rule.tag };
+                let flow = self.flow(&state, &key.0, &members, hash, (place, tag))?;
+                state.entries.insert(key.clone(), Entry { members, is_shared: rule.shared, hash, tag, place, _flow: flow });
+            }
+        }
+        state.last_rule = id;
+        state.rules.insert(id, key);
+        Ok(Attached { rule: RuleId(id), is_ready: true })
+    }
+
+    fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
+        let mut state = self.state();
+        let ring = ring_of(&state, target)?;
+        let key = state.rules.get(&rule.0).cloned().ok_or(RuleError::Ended)?;
+        if tag > TAG_MAX || key.1.is_some() {
+            return Err(self.0.capabilities.lacks("a way to move this flow rule").into());
+        }
+        let mut members = state.entries.get(&key).ok_or(RuleError::Ended)?.members.clone();
+        members.iter_mut().filter(|(of, _)| *of == rule.0).for_each(|member| member.1 = ring);
+        self.change(&mut state, &key, members, tag)
+    }
+
+    fn detach(&self, rule: RuleId) {
+        self.end(&mut self.state(), rule.0);
+    }
+}
+
+/// What the card can do.
+fn capabilities(settings: &Settings, attr: &sys::ibv_device_attr_ex, mtu: usize, clock: Option<CardClock>) -> Capabilities {
+    let on_raw = |types: u32| types & 1 << sys::IBV_QPT_RAW_PACKET != 0;
+    let has_checksums = attr.raw_packet_caps & sys::IBV_RAW_PACKET_CAP_IP_CSUM != 0;
+    let tso_max =
+        (on_raw(attr.tso_caps.supported_qpts) && attr.tso_caps.max_tso > 0).then_some(TSO_MAX.min(attr.tso_caps.max_tso as usize));
+    Capabilities {
+        inline_max: INLINE_MAX,
+        gather_max: ringway_stack::device::GATHER_LIMIT,
+        tx_checksum: has_checksums,
+        rx_checksum: has_checksums,
+        tso_max,
+        rings_max: 64,
+        is_beside_kernel: settings.is_beside_kernel,
+        rules_max: RULES_MAX,
+        steering: Steering::ETHERNET | Steering::VLAN | Steering::TOS | Steering::IPV6 | Steering::TAG | Steering::RSS,
+        vlan_insert: true,
+        vlan_strip: attr.raw_packet_caps & sys::IBV_RAW_PACKET_CAP_CVLAN_STRIPPING != 0,
+        pacing: on_raw(attr.packet_pacing_caps.supported_qpts),
+        hardware_time: clock.is_some(),
+        lends_heads: true,
+        dummy: true,
+        completions: true,
+        completion_time: clock.map(|_| TimeSource::Hardware),
+        ..Capabilities::least(DeviceKind::Mlx5, mtu)
+    }
+}
+
+/// Address and MTU: as they are set, or the interface's.
+fn addresses(settings: &Settings) -> Result<(MacAddr, usize), AttachError> {
+    let Settings { device, port, mac, mtu, .. } = settings;
+    let unknown = |error| AttachError::NoInterface { device: device.clone(), port: *port, error };
+    let asked = || {
+        let interface = fs::read_to_string(format!("/sys/class/infiniband/{device}/ports/{port}/gid_attrs/ndevs/0"))?;
+        let of = |what| fs::read_to_string(format!("/sys/class/net/{}/{what}", interface.trim()));
+        let bytes = of("address")?.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect::<Option<Vec<u8>>>();
+        let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(MacAddr);
+        let mtu = of("mtu")?.trim().parse().ok();
+        mac.zip(mtu).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    };
+    let (mac, mtu) = match (mac, mtu) {
+        (Some(mac), Some(mtu)) => (*mac, *mtu),
+        (mac, mtu) => {
+            let (own, its) = asked().map_err(unknown)?;
+            (mac.unwrap_or(own), mtu.unwrap_or(its))
+        }
+    };
+    Ok((mac, mtu.min(MTU_MAX)))
+}

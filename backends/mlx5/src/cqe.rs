@@ -1,0 +1,194 @@
+//! A completion queue as it lies in memory: who owns an entry, what it says, how the card is told what was taken, and how an event is asked for.
+
+use std::io;
+use std::sync::Arc;
+
+use rdma_core_sys as sys;
+use rdma_core_sys::mlx5_cqe64;
+
+use crate::barrier;
+use crate::doorbell::Doorbell;
+use crate::verbs::Cq;
+
+/// Bits of a counter of completions.
+const COUNTER: u32 = 0xff_ffff;
+/// Bytes of what a completion says; in an entry of 128 it is the second half.
+const CQE: usize = size_of::<mlx5_cqe64>();
+
+/// Whether an entry is the driver's: the card has written it, and in this round. Rounds are told apart by the owner's bit.
+#[inline(always)]
+pub(crate) const fn is_owned(op_own: u8, taken: u32, log_entries: u32) -> bool {
+    let round = (taken >> log_entries & 1) as u8;
+    op_own >> 4 != sys::MLX5_CQE_INVALID && op_own & sys::MLX5_CQE_OWNER_MASK == round
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct CompletionQueue {
+    /// Invariant: `log_entries` entries of `stride` bytes, which live as long as `cq`.
+    buf: *const u8,
+    log_entries: u32,
+    stride: usize,
+    doorbell: Doorbell,
+    number: u32,
+    /// Completions taken, a running counter.
+    taken: u32,
+    /// Of them, those that the card was told of.
+    told: u32,
+    /// Events that have come: a request has its number, so that the card tells an old one from a new one.
+    events: u32,
+    cq: Arc<Cq>,
+}
+
+// SAFETY: the memory is the queue's, which is there as long as the value; who has the value is the only one to read and write it, beside the card.
+unsafe impl Send for CompletionQueue {}
+
+impl CompletionQueue {
+    pub(crate) fn new(cq: Arc<Cq>) -> io::Result<Self> {
+        let layout = cq.layout()?;
+        // SAFETY: the value holds the queue.
+        let doorbell = unsafe { Doorbell::of_completions(&layout) };
+        let sys::mlx5dv_cq { buf, cqe_cnt, cqe_size, cqn, .. } = layout;
+        let (log_entries, stride) = (cqe_cnt.max(1).ilog2(), cqe_size as usize);
+        Ok(Self { buf: buf.cast_const().cast(), log_entries, stride, doorbell, number: cqn, taken: 0, told: 0, events: 0, cq })
+    }
+
+    pub(crate) fn cq(&self) -> &Arc<Cq> {
+        &self.cq
+    }
+
+    /// The next completion, if the card has written it.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<Cqe> {
+        let entry = self.taken & ((1 << self.log_entries) - 1);
+        // SAFETY: within the buffer: an entry is `stride` bytes, and what is read is at its end.
+        let at: *const mlx5_cqe64 = unsafe { self.buf.add(entry as usize * self.stride + self.stride - CQE).cast() };
+        let cqe = Cqe(at);
+        if !is_owned(cqe.op_own(), self.taken, self.log_entries) {
+            return None;
+        }
+        barrier::after_owner();
+        Some(cqe)
+    }
+
+    /// The completion that was looked at is taken.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self) {
+        self.taken = self.taken.wrapping_add(1) & COUNTER;
+    }
+
+    /// Tells the card which entries it may write again.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if self.told != self.taken {
+            self.told = self.taken;
+            self.doorbell.take_completions(self.taken);
+        }
+    }
+
+    /// The same, where the library may have written something else there.
+    pub(crate) fn release_anew(&mut self) {
+        self.told = self.taken.wrapping_add(1);
+        self.release();
+    }
+
+    /// Asks for one event: at the next completion, or at once if there is one that was not taken.
+    pub(crate) fn arm(&mut self) {
+        self.doorbell.arm(self.number, self.taken, self.events);
+    }
+
+    /// Takes the events that have come.
+    pub(crate) fn take_events(&mut self) {
+        self.events = self.events.wrapping_add(self.cq.take_events());
+    }
+}
+
+/// A completion that the card has written. It stays so until the card is told that it was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cqe(*const mlx5_cqe64);
+
+/// Reads a field, in the card's order of bytes: a single read of memory.
+macro_rules! field {
+    ($cqe:expr, $($path:ident).+) => {
+        // SAFETY: a completion lies there, whose bytes are of any value; the pointer is aligned as its entry is.
+        unsafe { (&raw const (*$cqe.0).$($path).+).read_volatile() }
+    };
+}
+
+impl Cqe {
+    #[inline(always)]
+    fn op_own(self) -> u8 {
+        field!(self, op_own)
+    }
+
+    /// `MLX5_CQE_REQ` to `MLX5_CQE_RESP_ERR`.
+    #[inline(always)]
+    pub(crate) fn opcode(self) -> u8 {
+        self.op_own() >> 4
+    }
+
+    /// Whether its bytes are what this module reads: no compressed one, and no payload in it.
+    #[inline(always)]
+    pub(crate) fn is_plain(self) -> bool {
+        self.op_own() >> 2 & 3 == 0
+    }
+
+    /// The entry that it is of.
+    #[inline(always)]
+    pub(crate) fn counter(self) -> u16 {
+        u16::from_be(field!(self, wqe_counter))
+    }
+
+    /// Bytes received.
+    #[inline(always)]
+    pub(crate) fn byte_count(self) -> u32 {
+        u32::from_be(field!(self, byte_cnt))
+    }
+
+    /// When, by the card's clock.
+    #[inline(always)]
+    pub(crate) fn cycles(self) -> u64 {
+        u64::from_be(field!(self, timestamp))
+    }
+
+    /// The tag of the rule that a received frame came by; zero: none.
+    #[inline(always)]
+    pub(crate) fn flow_tag(self) -> u32 {
+        u32::from_be(field!(self, sop_drop_qpn)) & 0xff_ffff
+    }
+
+    /// Whether the card has found both checksums of a received frame right. (If not: it is wrong, or was not looked at.)
+    #[inline(always)]
+    pub(crate) fn has_good_checksums(self) -> bool {
+        let both = sys::MLX5_CQE_L3_OK | sys::MLX5_CQE_L4_OK;
+        field!(self, head.packet.hds_ip_ext) & both == both
+    }
+
+    /// The VLAN tag that was taken off.
+    #[inline(always)]
+    pub(crate) fn vlan(self) -> Option<u16> {
+        let is_tagged = field!(self, head.packet.l4_hdr_type_etc) & 1 != 0;
+        is_tagged.then(|| u16::from_be(field!(self, head.packet.vlan_info)))
+    }
+
+    /// Of a failure: the syndrome, and the vendor's own.
+    pub(crate) fn syndromes(self) -> (u8, u8) {
+        let failed: *const sys::mlx5_err_cqe = self.0.cast();
+        // SAFETY: a completion of a failure has the same size, and its bytes may be of any value.
+        unsafe { ((&raw const (*failed).syndrome).read_volatile(), (&raw const (*failed).vendor_err_synd).read_volatile()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_owned_in_the_round_that_its_bit_says() {
+        let sent = sys::MLX5_CQE_REQ << 4;
+        for (taken, bit) in [(0, 0), (7, 0), (8, 1), (15, 1), (16, 0), (COUNTER, 1)] {
+            assert!(is_owned(sent | bit, taken, 3) && !is_owned(sent | (1 - bit), taken, 3), "{taken}");
+            assert!(!is_owned(sys::MLX5_CQE_INVALID << 4 | bit, taken, 3), "never written");
+        }
+    }
+}

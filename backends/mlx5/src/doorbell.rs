@@ -1,0 +1,151 @@
+//! How the card is told: words of doorbell records in memory, and then a register of the card's.
+
+use rdma_core_sys as sys;
+
+use crate::barrier;
+
+/// Words of a completion queue's doorbell record: what was taken, and what event is wanted (rdma-core's providers/mlx5/mlx5.h).
+const TAKEN: usize = 0;
+const ARM: usize = 1;
+
+/// A doorbell record, and the register that goes with it.
+#[derive(Debug)]
+pub(crate) struct Doorbell {
+    /// Two words.
+    record: *mut u32,
+    /// Where a write rings.
+    register: *mut u64,
+    /// Bytes from one half of the register to the other; zero: there is one.
+    toggle: usize,
+}
+
+// SAFETY: record and register are a queue's, which outlives this; whoever has this is the only one to write them.
+unsafe impl Send for Doorbell {}
+
+impl Doorbell {
+    /// Of a send queue.
+    ///
+    /// # Safety
+    /// The layout is that of a queue pair which is there as long as the value is used.
+    pub(crate) unsafe fn of_sends(layout: &sys::mlx5dv_qp) -> Self {
+        Self { record: layout.dbrec, register: layout.bf.reg.cast(), toggle: layout.bf.size as usize }
+    }
+
+    /// Of a receive queue, for which nothing rings: the card looks at the record when a frame comes.
+    ///
+    /// # Safety
+    /// As above.
+    pub(crate) unsafe fn of_receives(layout: &sys::mlx5dv_rwq) -> Self {
+        Self { record: layout.dbrec, register: core::ptr::null_mut(), toggle: 0 }
+    }
+
+    /// Of a completion queue.
+    ///
+    /// # Safety
+    /// As above.
+    pub(crate) unsafe fn of_completions(layout: &sys::mlx5dv_cq) -> Self {
+        let page: *mut u8 = layout.cq_uar.cast();
+        Self { record: layout.dbrec, register: page.wrapping_add(sys::MLX5_CQ_DOORBELL).cast(), toggle: 0 }
+    }
+
+    #[inline(always)]
+    fn write_record(&self, word: usize, value: u32) {
+        // SAFETY: the record has two words, which live as long as the queue (of a receive queue of its own, the first alone is written).
+        unsafe { self.record.add(word).write_volatile(value.to_be()) };
+    }
+
+    #[inline(always)]
+    fn write_register(&mut self, value: u64) {
+        barrier::before_register();
+        // SAFETY: the register is the queue's.
+        unsafe { self.register.write_volatile(value) };
+        barrier::after_register();
+        // (Its halves are used by turns: rdma-core's providers/mlx5/qp.c.)
+        self.register = self.register.map_addr(|addr| addr ^ self.toggle);
+    }
+
+    /// There are send entries up to `head`; `bell` is the first eight bytes of the last one, as they lie in memory.
+    #[inline]
+    pub(crate) fn ring_sends(&mut self, head: u16, bell: u64) {
+        barrier::before_record();
+        self.write_record(sys::MLX5_SND_DBR, head.into());
+        self.write_register(bell);
+    }
+
+    /// There are receive entries up to `head`.
+    #[inline]
+    pub(crate) fn post_receives(&self, head: u16) {
+        barrier::before_record();
+        self.write_record(sys::MLX5_RCV_DBR, head.into());
+    }
+
+    /// So many completions were taken, of a counter of 24 bits.
+    #[inline]
+    pub(crate) fn take_completions(&self, taken: u32) {
+        barrier::before_record();
+        self.write_record(TAKEN, taken);
+    }
+
+    /// One event is wanted of the completion queue of that number: at the next completion, or at once if there is one that was not taken. `events` have come
+    /// so far, by which the card tells a new request from an old one.
+    pub(crate) fn arm(&mut self, number: u32, taken: u32, events: u32) {
+        let request = (events & 3) << 28 | sys::MLX5_CQ_DB_REQ_NOT | taken;
+        self.write_record(ARM, request);
+        self.write_register((u64::from(request) << 32 | u64::from(number)).to_be());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Aligned as the card's are.
+    #[repr(align(4096))]
+    struct Page([u64; 512]);
+
+    /// A register page and a record.
+    struct Card {
+        page: Box<Page>,
+        record: Box<[u32; 2]>,
+    }
+
+    impl Card {
+        fn new() -> Self {
+            Self { page: Box::new(Page([0; 512])), record: Box::new([0; 2]) }
+        }
+
+        fn words(&self) -> [u32; 2] {
+            self.record.map(u32::from_be)
+        }
+    }
+
+    #[test]
+    fn a_send_is_in_the_record_and_in_both_halves_of_the_register_by_turns() {
+        let mut card = Card::new();
+        let bf = sys::mlx5dv_qp_bf { reg: (&raw mut card.page.0[0x800 / 8]).cast(), size: 256 };
+        let layout = sys::mlx5dv_qp { dbrec: card.record.as_mut_ptr(), bf, ..Default::default() };
+        // SAFETY: the memory is the test's own, and there until its end.
+        let mut doorbell = unsafe { Doorbell::of_sends(&layout) };
+        for (turn, at) in [(1, 0x800), (2, 0x900), (3, 0x800)] {
+            doorbell.ring_sends(0xfff0 + turn, u64::from(turn));
+            assert_eq!((card.words(), card.page.0[at / 8]), ([0, 0xfff0 + u32::from(turn)], u64::from(turn)));
+        }
+        assert_eq!(card.page.0.iter().filter(|word| **word != 0).count(), 2);
+    }
+
+    #[test]
+    fn completions_are_taken_by_the_record_and_armed_by_both() {
+        let mut card = Card::new();
+        let layout = sys::mlx5dv_cq { dbrec: card.record.as_mut_ptr(), cq_uar: card.page.0.as_mut_ptr().cast(), ..Default::default() };
+        // SAFETY: as above.
+        let mut doorbell = unsafe { Doorbell::of_completions(&layout) };
+        doorbell.take_completions(0x12_3456);
+        doorbell.arm(0x77, 0x12_3456, 6);
+        assert_eq!(card.words(), [0x12_3456, 0x2012_3456]);
+        assert_eq!(card.page.0[0x20 / 8].to_ne_bytes(), [0x20, 0x12, 0x34, 0x56, 0, 0, 0, 0x77]);
+        let layout = sys::mlx5dv_rwq { dbrec: card.record.as_mut_ptr(), ..Default::default() };
+        // SAFETY: as above.
+        unsafe { Doorbell::of_receives(&layout) }.post_receives(0xffff);
+        assert_eq!(card.words()[0], 0xffff);
+    }
+}

@@ -1,0 +1,158 @@
+//! What happens to a card beside frames, and the thread that hears of it: the library's asynchronous events, which come by a descriptor that nobody wants to look
+//! at with each frame.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rdma_core_sys as sys;
+use ringway_host::{Blocked, EventFd, sleep};
+use ringway_stack::device::DeviceEvent;
+
+use crate::verbs::Context;
+
+/// What of a ring has failed, as bits.
+pub(crate) const SEND_FAILED: u8 = 1;
+pub(crate) const RECEIVE_FAILED: u8 = 2;
+
+/// Events of one ring that it has not taken.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    /// There are some. (What a wait that spins looks at.)
+    is_full: AtomicBool,
+    events: Mutex<VecDeque<DeviceEvent>>,
+    failed: AtomicU8,
+    /// Wakes who sleeps on the ring.
+    pub(crate) waker: EventFd,
+}
+
+impl Mailbox {
+    fn new() -> io::Result<Self> {
+        let (is_full, failed) = (AtomicBool::new(false), AtomicU8::new(0));
+        Ok(Self { is_full, events: Mutex::default(), failed, waker: EventFd::new()? })
+    }
+
+    /// Whether something is in it.
+    #[inline]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.is_full.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn put(&self, event: DeviceEvent) {
+        locked(&self.events).push_back(event);
+        self.wake();
+    }
+
+    fn put_failure(&self, what: u8) {
+        self.failed.fetch_or(what, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.is_full.store(true, Ordering::Release);
+        self.waker.signal();
+    }
+
+    /// What has failed since this was asked last.
+    pub(crate) fn take_failures(&self) -> u8 {
+        self.failed.swap(0, Ordering::AcqRel)
+    }
+
+    /// The next event.
+    pub(crate) fn take(&self) -> Option<DeviceEvent> {
+        let mut events = locked(&self.events);
+        let event = events.pop_front();
+        if events.is_empty() {
+            self.is_full.store(false, Ordering::Release);
+            self.waker.clear();
+        }
+        event
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The rings' mailboxes, by their numbers, and the thread that fills them.
+#[derive(Debug)]
+pub(crate) struct Post {
+    boxes: Arc<Mutex<BTreeMap<u32, Arc<Mailbox>>>>,
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Post {
+    /// Of an opened card.
+    pub(crate) fn new(context: Arc<Context>) -> io::Result<Self> {
+        let (boxes, stop) = (Arc::default(), Arc::new(EventFd::new()?));
+        let (of_thread, until) = (Arc::clone(&boxes), Arc::clone(&stop));
+        // (The program's signals are for its own threads.)
+        let _blocked = Blocked::new();
+        let thread = std::thread::Builder::new().name("mlx5-events".into()).spawn(move || listen(&context, &of_thread, &until))?;
+        Ok(Self { boxes, stop, thread: Some(thread) })
+    }
+
+    /// A ring's mailbox.
+    pub(crate) fn open(&self, ring: u32) -> io::Result<Arc<Mailbox>> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        locked(&self.boxes).insert(ring, Arc::clone(&mailbox));
+        Ok(mailbox)
+    }
+
+    /// The ring is no more.
+    pub(crate) fn close(&self, ring: u32) {
+        locked(&self.boxes).remove(&ring);
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.stop.signal();
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            tracing::error!("the thread of the card's events has panicked");
+        }
+    }
+}
+
+/// Waits for events until `stop` is signalled.
+fn listen(context: &Context, boxes: &Mutex<BTreeMap<u32, Arc<Mailbox>>>, stop: &EventFd) {
+    loop {
+        let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [readable(context.async_fd()), readable(stop.fd())];
+        match sleep::ppoll(&mut fds, None, None) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return tracing::error!("events of the card: {error}"),
+            _ if fds[1].revents != 0 => return,
+            _ => {}
+        }
+        while context.next_event(|event| deliver(event, &locked(boxes))) {}
+    }
+}
+
+/// The number that an object was made with.
+fn owner(context: *mut core::ffi::c_void) -> u32 {
+    context.addr() as u32
+}
+
+fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) {
+    tracing::debug!("event {} of the card", event.event_type);
+    let to_all = |tell: &dyn Fn(&Mailbox)| boxes.values().for_each(|mailbox| tell(mailbox));
+    let to_one = |ring: u32, what| boxes.get(&ring).into_iter().for_each(|mailbox| mailbox.put_failure(what));
+    // SAFETY: which member of the element counts is the kind's to say (ibv_get_async_event(3)), and the object does not end before its events were handed back.
+    unsafe {
+        match event.event_type {
+            sys::IBV_EVENT_PORT_ACTIVE => to_all(&|mailbox| mailbox.put(DeviceEvent::Link { up: true })),
+            sys::IBV_EVENT_PORT_ERR => to_all(&|mailbox| mailbox.put(DeviceEvent::Link { up: false })),
+            sys::IBV_EVENT_CQ_ERR => to_one(owner((*event.element.cq).cq_context), SEND_FAILED | RECEIVE_FAILED),
+            sys::IBV_EVENT_QP_FATAL | sys::IBV_EVENT_QP_REQ_ERR | sys::IBV_EVENT_QP_ACCESS_ERR => {
+                to_one(owner((*event.element.qp).qp_context), SEND_FAILED);
+            }
+            sys::IBV_EVENT_WQ_FATAL => to_one(owner((*event.element.wq).wq_context), RECEIVE_FAILED),
+            // The card is gone: what was queued is lost, and nothing more will come.
+            sys::IBV_EVENT_DEVICE_FATAL => to_all(&|mailbox| mailbox.put(DeviceEvent::Link { up: false })),
+            _ => {}
+        }
+    }
+}

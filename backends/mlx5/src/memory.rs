@@ -1,0 +1,401 @@
+//! A ring's memory: chunks that frames are received into, buffers that they are sent from, both registered with the card; and chunks for copies of what was
+//! received, of which the card knows nothing.
+//!
+//! A chunk is the card's from when it is posted until its completion is taken. Then it is the process's, until the last handle on it is gone. A send buffer is
+//! read by the card while a frame that refers to it is on its way, for which the send queue holds a handle; its bytes are written before that.
+
+use core::ops::Range;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringway_stack::device::{LendBuffer, RxBuffer, TxBuffer};
+use ringway_stack::wire::checksum;
+
+use crate::verbs::{Pd, Region};
+
+/// Bytes of a send buffer.
+pub(crate) const SEND_BUFFER: usize = 4096;
+/// Bytes of a page of the larger kind.
+const HUGE: usize = 2 << 20;
+
+/// How much of each there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Bytes of a chunk: a power of two.
+    pub(crate) chunk: usize,
+    pub(crate) receives: u32,
+    pub(crate) sends: u32,
+    pub(crate) copies: u32,
+}
+
+impl Sizes {
+    fn sends_at(&self) -> usize {
+        self.receives as usize * self.chunk
+    }
+
+    fn registered(&self) -> usize {
+        self.sends_at() + self.sends as usize * SEND_BUFFER
+    }
+
+    fn mapped(&self) -> usize {
+        (self.registered() + self.copies as usize * self.chunk).next_multiple_of(HUGE)
+    }
+}
+
+/// The memory. Places are numbered: first those of chunks to receive into, then send buffers, then chunks for copies.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    sizes: Sizes,
+    /// How many handles there are on each place.
+    holders: Box<[AtomicU32]>,
+    free: Mutex<Free>,
+    /// `None` only in tests, which have no card.
+    region: Option<Region>,
+}
+
+/// Places on which there is no handle any more.
+#[derive(Debug, Default)]
+struct Free {
+    /// To receive into: on their way to the card.
+    returned: Vec<u32>,
+    sends: Vec<u32>,
+    copies: Vec<u32>,
+}
+
+// SAFETY: the mapping lives as long as the value, and who may read or write which place when is said above; the counts are atomic.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Maps it, on huge pages where there are some, and registers it.
+    pub(crate) fn register(pd: &Arc<Pd>, sizes: Sizes) -> io::Result<Self> {
+        let mut memory = Self::map(sizes)?;
+        // SAFETY: the mapping is there until the value is dropped, which drops the region first. The card writes to what was posted alone.
+        memory.region = Some(unsafe { Region::new(pd, memory.base.as_ptr(), sizes.registered()) }?);
+        Ok(memory)
+    }
+
+    fn map(sizes: Sizes) -> io::Result<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, where the kernel likes.
+        let map = |more| unsafe { libc::mmap(core::ptr::null_mut(), sizes.mapped(), protection, flags | more, -1, 0) };
+        let mut base = map(libc::MAP_HUGETLB);
+        if base == libc::MAP_FAILED {
+            base = map(libc::MAP_NORESERVE);
+            if base == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the range is the mapping. (What the kernel thinks of the advice matters little.)
+            unsafe { libc::madvise(base, sizes.mapped(), libc::MADV_HUGEPAGE) };
+        }
+        // SAFETY: the range is the mapping. What a child has of it would be taken from the card's sight by the first write of either.
+        unsafe { libc::madvise(base, sizes.mapped(), libc::MADV_DONTFORK) };
+        let Some(base) = NonNull::new(base.cast::<u8>()) else { return Err(io::ErrorKind::OutOfMemory.into()) };
+        // (A card that reads page tables by itself wants pages that are there.)
+        for at in (0..sizes.registered()).step_by(4096) {
+            // SAFETY: within the mapping, which nobody knows yet.
+            unsafe { base.as_ptr().add(at).write_volatile(0) };
+        }
+        let places = sizes.receives + sizes.sends + sizes.copies;
+        let copies_from = sizes.receives + sizes.sends;
+        let free = Free {
+            returned: Vec::with_capacity(sizes.receives as usize),
+            sends: (sizes.receives..copies_from).rev().collect(),
+            copies: (copies_from..places).rev().collect(),
+        };
+        let holders = (0..places).map(|_| AtomicU32::new(0)).collect();
+        Ok(Self { base, sizes, holders, free: Mutex::new(free), region: None })
+    }
+
+    /// The key by which the card knows it.
+    pub(crate) fn lkey(&self) -> u32 {
+        self.region.as_ref().map_or(0, Region::lkey)
+    }
+
+    /// Chunks to receive into.
+    pub(crate) fn receives(&self) -> Range<u32> {
+        0..self.sizes.receives
+    }
+
+    /// Bytes of a chunk.
+    pub(crate) fn chunk(&self) -> usize {
+        self.sizes.chunk
+    }
+
+    /// Where a place begins.
+    #[inline(always)]
+    pub(crate) fn at(&self, place: u32) -> *mut u8 {
+        let Sizes { chunk, receives, sends, .. } = self.sizes;
+        let offset = match place.checked_sub(receives) {
+            None => place as usize * chunk,
+            Some(send) if send < sends => self.sizes.sends_at() + send as usize * SEND_BUFFER,
+            Some(copy) => self.sizes.registered() + (copy - sends) as usize * chunk,
+        };
+        debug_assert!(place < receives + sends + self.sizes.copies, "one of the places");
+        // SAFETY: within the mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The first bytes of a chunk.
+    ///
+    /// # Safety
+    /// The chunk is not the card's, nobody writes to these bytes meanwhile, and there are as many.
+    pub(crate) unsafe fn bytes(&self, chunk: u32, len: usize) -> &[u8] {
+        debug_assert!(len <= self.sizes.chunk);
+        // SAFETY: within the mapping, which was zeroes at first; and the caller's promise.
+        unsafe { core::slice::from_raw_parts(self.at(chunk), len) }
+    }
+
+    /// The card has received a frame: the first handle on it.
+    pub(crate) fn hold(self: &Arc<Self>, chunk: u32, len: u32) -> Received {
+        self.holders[chunk as usize].store(1, Ordering::Relaxed);
+        Received { memory: Arc::clone(self), chunk, at: 0, len }
+    }
+
+    /// The same of a copy of the frame, whose chunk is free again. `None`: there is no room for one.
+    pub(crate) fn hold_copy(self: &Arc<Self>, bytes: &[u8]) -> Option<Received> {
+        debug_assert!(bytes.len() <= self.sizes.chunk, "a frame");
+        let copy = self.free().copies.pop()?;
+        // SAFETY: a frame is no longer than a chunk; nobody has a handle on this one, and the card knows nothing of it.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(copy), bytes.len()) };
+        Some(self.hold(copy, bytes.len() as u32))
+    }
+
+    /// A send buffer.
+    pub(crate) fn take_send(self: &Arc<Self>) -> Option<SendBuffer> {
+        let place = self.free().sends.pop()?;
+        self.holders[place as usize].store(1, Ordering::Relaxed);
+        Some(SendBuffer { memory: Arc::clone(self), place })
+    }
+
+    /// Bytes of the send buffers that are free.
+    pub(crate) fn free_sends(&self) -> usize {
+        self.free().sends.len()
+    }
+
+    /// How many send buffers there are.
+    pub(crate) fn sends(&self) -> usize {
+        self.sizes.sends as usize
+    }
+
+    /// Moves the chunks to receive into that have come back there. How many these are.
+    pub(crate) fn take_returned(&self, into: &mut Vec<u32>) -> usize {
+        let returned = &mut self.free().returned;
+        let count = returned.len();
+        into.append(returned);
+        count
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_holder(&self, place: u32) {
+        self.holders[place as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn let_go(&self, place: u32) {
+        // (Release and acquire: what other handles' owners have read, they have read before the card or somebody else writes there again.)
+        if self.holders[place as usize].fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let (receives, sends) = (self.sizes.receives, self.sizes.sends);
+        let mut free = self.free();
+        let list = match place {
+            _ if place < receives => &mut free.returned,
+            _ if place < receives + sends => &mut free.sends,
+            _ => &mut free.copies,
+        };
+        list.push(place);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.region = None;
+        // SAFETY: the card knows nothing of it any more, and nobody has a reference into it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.sizes.mapped()) };
+    }
+}
+
+/// A handle on received bytes.
+#[derive(Debug)]
+pub struct Received {
+    memory: Arc<Memory>,
+    chunk: u32,
+    /// Invariant: both together are within a chunk.
+    at: u32,
+    len: u32,
+}
+
+impl Received {
+    fn bytes(&self) -> &[u8] {
+        let end = (self.at + self.len) as usize;
+        // SAFETY: the handle keeps the chunk from the card. Who writes to it is the program that it was lent to, which is told that it may.
+        unsafe { &self.memory.bytes(self.chunk, end)[self.at as usize..] }
+    }
+}
+
+impl Clone for Received {
+    fn clone(&self) -> Self {
+        self.memory.add_holder(self.chunk);
+        Self { memory: Arc::clone(&self.memory), ..*self }
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        self.memory.let_go(self.chunk);
+    }
+}
+
+impl RxBuffer for Received {
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(&self.bytes()[offset..offset + out.len()]);
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        checksum::sum(&self.bytes()[offset..offset + len])
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Self {
+        self.clone().into_slice(offset, len)
+    }
+
+    fn into_slice(mut self, offset: usize, len: usize) -> Self {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len as usize), "a part of the bytes");
+        (self.at, self.len) = (self.at + offset as u32, len as u32);
+        self
+    }
+}
+
+impl LendBuffer for Received {
+    fn for_each_piece(&self, mut piece: impl FnMut(*const u8, usize)) {
+        if self.len > 0 {
+            piece(self.bytes().as_ptr(), self.len as usize);
+        }
+    }
+
+    fn only_piece(&self) -> Option<(*const u8, usize)> {
+        (self.len > 0).then(|| (self.bytes().as_ptr(), self.len as usize))
+    }
+
+    /// The memory is the process's own.
+    fn make_writable(&mut self) {}
+
+    fn take_written(&mut self) {}
+}
+
+/// A handle on a send buffer.
+#[derive(Debug)]
+pub struct SendBuffer {
+    memory: Arc<Memory>,
+    place: u32,
+}
+
+impl SendBuffer {
+    /// Where bytes of it lie, for the card or a copy. Past the end: panics.
+    #[inline(always)]
+    pub(crate) fn part(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= SEND_BUFFER), "a part of the buffer");
+        // SAFETY: within the buffer.
+        unsafe { self.memory.at(self.place).add(offset) }
+    }
+
+    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: within the buffer, which was zeroes at first; the handles of a ring's buffers are used by whoever has the ring, one thread at a time, and
+        // nobody writes while this reference is there.
+        unsafe { core::slice::from_raw_parts(self.part(offset, len), len) }
+    }
+}
+
+impl Clone for SendBuffer {
+    fn clone(&self) -> Self {
+        self.memory.add_holder(self.place);
+        Self { memory: Arc::clone(&self.memory), place: self.place }
+    }
+}
+
+impl Drop for SendBuffer {
+    fn drop(&mut self) {
+        self.memory.let_go(self.place);
+    }
+}
+
+impl TxBuffer for SendBuffer {
+    fn capacity(&self) -> usize {
+        SEND_BUFFER
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        // SAFETY: within the buffer; nobody has a reference to these bytes meanwhile, as above, and the card reads others (`TxBuffer`: bytes are written once,
+        // before they are sent).
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.part(offset, bytes.len()), bytes.len()) };
+    }
+
+    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        out.copy_from_slice(self.bytes(offset, out.len()));
+    }
+
+    fn checksum(&self, offset: usize, len: usize) -> u16 {
+        checksum::sum(self.bytes(offset, len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory() -> Arc<Memory> {
+        Arc::new(Memory::map(Sizes { chunk: 2048, receives: 4, sends: 2, copies: 1 }).unwrap())
+    }
+
+    #[test]
+    fn a_chunk_comes_back_when_its_last_handle_is_gone() {
+        let memory = memory();
+        let whole = memory.hold(2, 100);
+        let part = whole.slice(10, 20).into_slice(5, 15);
+        drop(whole);
+        let mut returned = Vec::new();
+        assert_eq!((memory.take_returned(&mut returned), part.len(), part.at), (0, 15, 15));
+        std::thread::spawn(move || drop(part)).join().unwrap();
+        assert_eq!((memory.take_returned(&mut returned), &returned[..]), (1, &[2][..]));
+    }
+
+    #[test]
+    fn copies_and_send_buffers_are_places_of_their_own() {
+        let memory = memory();
+        let copy = memory.hold_copy(b"copied").unwrap();
+        assert!(memory.hold_copy(b"no room").is_none());
+        let (mut first, second) = (memory.take_send().unwrap(), memory.take_send().unwrap());
+        assert!(memory.take_send().is_none() && memory.free_sends() == 0);
+        first.write(4090, b"sent");
+        let held = first.clone();
+        drop((first, second));
+        let mut out = [0; 4];
+        held.copy_to(4090, &mut out);
+        assert_eq!((&out, memory.free_sends()), (b"sent", 1));
+        let mut bytes = [0; 6];
+        copy.copy_to(0, &mut bytes);
+        assert_eq!(&bytes, b"copied");
+        drop((held, copy));
+        assert!(memory.free_sends() == 2 && memory.hold_copy(b"again").is_some());
+        assert_eq!(memory.take_returned(&mut Vec::new()), 0, "the card is given none of them");
+    }
+
+    #[test]
+    fn places_do_not_overlap() {
+        let memory = memory();
+        let starts: Vec<usize> = (0..7).map(|place| memory.at(place).addr() - memory.at(0).addr()).collect();
+        assert_eq!(starts, [0, 2048, 4096, 6144, 8192, 12288, 16384]);
+        assert_eq!((memory.sizes.registered(), memory.sizes.mapped()), (16384, HUGE));
+    }
+}

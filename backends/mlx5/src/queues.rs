@@ -1,0 +1,373 @@
+//! A ring: a receive queue, a send queue, and the memory of both.
+
+mod host;
+
+use std::sync::Arc;
+
+use ringway_stack::device::{
+    ChecksumVerdict, Completion, Device as _, DeviceEvent, HEAD_MAX, MacAddr, Pacing, QueueId, Queues, RxBatch, SendError, TxFrame,
+    TxOffload, Unsupported, Wake,
+};
+use ringway_stack::time::Instant;
+
+use crate::card::Mlx5Device;
+use crate::clock::CardClock;
+use crate::cqe::Cqe;
+use crate::error::AttachError;
+use crate::mailbox::{Mailbox, RECEIVE_FAILED, SEND_FAILED};
+use crate::memory::{Memory, Received, SendBuffer, Sizes};
+use crate::receive::{ReceiveQueue, Taken};
+use crate::retry::Retry;
+use crate::send::{SendParts, SendQueue};
+use crate::sleep::Sleep;
+use crate::verbs::Wq;
+use crate::wqe::{DS_MAX, ds, head_len};
+
+/// Bytes of an Ethernet header, with a VLAN tag.
+const ETHERNET_MAX: usize = 18;
+/// The smallest chunk: as much as a frame of 1500 bytes wants, and a power of two.
+const CHUNK_MIN: usize = 2048;
+/// Frames that a ring has at the least to receive into.
+const FRAMES_MIN: u32 = 16;
+/// Of a send queue: what the card and the library allow.
+const BLOCKS: core::ops::RangeInclusive<u32> = 64..=8192;
+
+/// What a ring has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames received.
+    pub received: u64,
+    /// Frames posted to send.
+    pub sent: u64,
+    /// Times that the card was told of them.
+    pub doorbells: u64,
+    /// Frames that were copied, for the card to have where they lay.
+    pub copied: u64,
+    /// Times that the receive queue failed and was started again.
+    pub receive_failures: u64,
+    /// Times that the send queue failed and was made anew.
+    pub send_failures: u64,
+}
+
+/// A ring of a card.
+#[derive(Debug)]
+pub struct Mlx5Queues {
+    id: u32,
+    receive: ReceiveQueue,
+    send: SendQueue,
+    sleep: Sleep,
+    mailbox: Arc<Mailbox>,
+    memory: Arc<Memory>,
+    clock: Option<CardClock>,
+    /// Short frames come with a handle as well.
+    lends_heads: bool,
+    /// Chunks that are to be posted.
+    refill: Vec<u32>,
+    /// Chunks that others have handles on, or had until lately.
+    held: usize,
+    /// Frames were lost, and nobody was told yet.
+    was_reset: bool,
+    /// The receive queue could not be started again.
+    is_stopped: bool,
+    retry: Retry,
+    counters: Counters,
+    device: Mlx5Device,
+}
+
+impl Mlx5Queues {
+    pub(crate) fn open(device: &Mlx5Device, id: u32) -> Result<Self, AttachError> {
+        let settings = device.settings();
+        let mtu = device.capabilities().mtu;
+        let receives = settings.received_frames.clamp(FRAMES_MIN, 1 << 15).next_power_of_two();
+        let sizes = Sizes {
+            chunk: (mtu + ETHERNET_MAX).next_power_of_two().max(CHUNK_MIN),
+            receives,
+            sends: settings.send_buffers.max(FRAMES_MIN),
+            copies: settings.copied_frames,
+        };
+        let memory = Arc::new(Memory::register(device.pd(), sizes).map_err(AttachError::system("memory for frames"))?);
+        let strips_tags = device.capabilities().vlan_strip;
+        let receive = ReceiveQueue::new(device.pd(), &memory, receives, strips_tags, id).map_err(AttachError::system("a receive queue"))?;
+        let parts = SendParts {
+            pd: Arc::clone(device.pd()),
+            memory: Arc::clone(&memory),
+            blocks: settings.send_blocks.clamp(*BLOCKS.start(), *BLOCKS.end()).next_power_of_two(),
+            port: settings.port,
+            owner: id,
+            clock: device.clock(),
+        };
+        let send = SendQueue::new(parts).map_err(AttachError::system("a send queue"))?;
+        let mailbox = device.post().open(id).map_err(AttachError::system("eventfd"))?;
+        let sleep = Sleep::new(receive.channel_fd(), mailbox.waker.fd()).map_err(|error| {
+            device.post().close(id);
+            AttachError::system("epoll")(error)
+        })?;
+        let (clock, device, refill) = (device.clock(), device.clone(), memory.receives().collect());
+        let (lends_heads, was_reset, is_stopped, held) = (false, false, false, 0);
+        let (retry, counters) = (Retry::default(), Counters::default());
+        let mut ring = Self {
+            id,
+            receive,
+            send,
+            sleep,
+            mailbox,
+            memory,
+            clock,
+            lends_heads,
+            refill,
+            held,
+            was_reset,
+            is_stopped,
+            retry,
+            counters,
+            device,
+        };
+        ring.refill();
+        Ok(ring)
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> Counters {
+        let crate::send::SendCounters { frames, doorbells, failures } = self.send.counters;
+        Counters { sent: frames, doorbells, send_failures: failures, ..self.counters }
+    }
+
+    pub(crate) fn wq(&self) -> &Arc<Wq> {
+        self.receive.wq()
+    }
+
+    /// Of so many chunks that others have, what comes is copied.
+    fn held_max(&self) -> usize {
+        self.memory.receives().len() / 2
+    }
+
+    /// Gives the card chunks to receive into.
+    fn refill(&mut self) {
+        self.held -= self.memory.take_returned(&mut self.refill).min(self.held);
+        while let Some(chunk) = self.refill.pop() {
+            if !self.receive.post(chunk) {
+                self.refill.push(chunk);
+                break;
+            }
+        }
+        self.receive.publish();
+    }
+
+    /// Takes frames.
+    fn receive(&mut self, batch: &mut RxBatch<Received>) -> usize {
+        let mut count = 0;
+        let mut has_failed = false;
+        while !batch.is_full() {
+            match self.receive.take() {
+                None => break,
+                Some(Taken::Frame(chunk, len, cqe)) => {
+                    self.deliver(chunk, len, cqe, batch);
+                    count += 1;
+                }
+                Some(Taken::Failed(chunk, cqe)) => {
+                    self.refill.push(chunk);
+                    if !has_failed {
+                        let (syndrome, vendor) = cqe.syndromes();
+                        tracing::warn!("a receive has failed: {syndrome:#x}, {vendor:#x}");
+                    }
+                    has_failed = true;
+                }
+                Some(Taken::Nothing) => {}
+            }
+        }
+        self.receive.release();
+        if has_failed || self.is_stopped && self.retry.is_due() {
+            self.restart();
+        }
+        count
+    }
+
+    #[inline]
+    fn deliver(&mut self, chunk: u32, len: usize, cqe: Cqe, batch: &mut RxBatch<Received>) {
+        let Some(frame) = batch.push_slot() else { return };
+        // SAFETY: the card has written the frame there, and its completion was taken; nobody has a handle yet.
+        let bytes = unsafe { self.memory.bytes(chunk, len) };
+        let head = len.min(HEAD_MAX);
+        frame.head[..head].copy_from_slice(&bytes[..head]);
+        let is_held = len > HEAD_MAX || self.lends_heads;
+        let copy = if is_held && self.held >= self.held_max() { self.memory.hold_copy(bytes) } else { None };
+        self.counters.copied += u64::from(copy.is_some());
+        if is_held && copy.is_none() {
+            self.held += 1;
+            frame.set_whole(head, Some(self.memory.hold(chunk, len as u32)));
+        } else {
+            frame.set_whole(head, copy);
+            self.refill.push(chunk);
+        }
+        frame.meta.flow_tag = cqe.flow_tag();
+        frame.meta.vlan = cqe.vlan();
+        if cqe.has_good_checksums() {
+            frame.meta.checksum = ChecksumVerdict::Good;
+        }
+        frame.meta.hardware_time = self.clock.map(|clock| clock.time(cqe.cycles()));
+    }
+
+    /// The receive queue has failed: it is emptied and started again.
+    #[cold]
+    fn restart(&mut self) {
+        self.counters.receive_failures += 1;
+        let started = self.receive.restart(&mut self.refill);
+        self.is_stopped = started.is_err();
+        self.retry.ended(started.is_ok());
+        self.was_reset = true;
+        if let Err(error) = started {
+            tracing::error!("a receive queue that has failed is not started again yet: {error}");
+        }
+    }
+
+    /// What the card has told of failures that no completion may tell of.
+    #[cold]
+    fn look_at_failures(&mut self) {
+        let failed = self.mailbox.take_failures();
+        if failed & SEND_FAILED != 0 {
+            self.send.give_up(None);
+            self.was_reset = true;
+        }
+        if failed & RECEIVE_FAILED != 0 {
+            self.restart();
+            self.refill();
+        }
+    }
+
+    /// What is asked of the card that it does not do to a frame, or to one so long.
+    fn check(&self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
+        let caps = self.device.capabilities();
+        let TxOffload { checksum, tso_mss, vlan, .. } = frame.offload;
+        if checksum && !caps.tx_checksum {
+            return Err(caps.lacks("checksum offload").into());
+        }
+        let longest = match tso_mss {
+            None => caps.mtu + ETHERNET_MAX - if vlan.is_some() { 4 } else { 0 },
+            Some(_) => caps.tso_max.ok_or_else(|| caps.lacks("TSO"))?,
+        };
+        let mss_fits = tso_mss.is_none_or(|mss| mss > 0 && usize::from(mss) + frame.head.len() <= caps.mtu + ETHERNET_MAX);
+        let slices = frame.body.len();
+        let fits = frame.len() <= longest && frame.head.len() <= HEAD_MAX && slices <= caps.gather_max && mss_fits;
+        if !fits || ds(head_len(frame.head.len(), vlan), slices) > DS_MAX {
+            return Err(SendError::TooLong);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mlx5Queues {
+    fn drop(&mut self) {
+        self.device.leave(self.id);
+    }
+}
+
+impl Queues for Mlx5Queues {
+    type Device = Mlx5Device;
+    type Rx = Received;
+    type Tx = SendBuffer;
+
+    fn device(&self) -> &Mlx5Device {
+        &self.device
+    }
+
+    fn id(&self) -> QueueId {
+        QueueId(self.id)
+    }
+
+    fn mac(&self) -> MacAddr {
+        self.device.own_mac()
+    }
+
+    fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
+        let count = self.receive(batch);
+        self.counters.received += count as u64;
+        self.refill();
+        count
+    }
+
+    fn rx_ready(&self) -> bool {
+        self.receive.is_ready() || self.mailbox.has_mail() || self.was_reset
+    }
+
+    fn rx_scarce(&self) -> bool {
+        let (entries, posted) = self.receive.usage();
+        posted < entries / 4
+    }
+
+    fn tx_alloc(&mut self, _: usize) -> Option<SendBuffer> {
+        self.memory.take_send()
+    }
+
+    fn tx_free(&mut self, _: usize) -> usize {
+        self.memory.free_sends() * crate::memory::SEND_BUFFER
+    }
+
+    fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
+        self.send_with_cookie(frame, 0)
+    }
+
+    fn send_with_cookie(&mut self, frame: &TxFrame<'_, SendBuffer>, cookie: u64) -> Result<(), SendError> {
+        self.check(frame)?;
+        self.send.post(frame, cookie)
+    }
+
+    fn doorbell(&mut self) {
+        self.send.doorbell();
+    }
+
+    fn reap(&mut self) {
+        self.was_reset |= self.send.reap();
+    }
+
+    fn completion(&mut self) -> Option<Completion> {
+        self.send.next_completion()
+    }
+
+    fn poll_event(&mut self) -> Option<DeviceEvent> {
+        if self.mailbox.has_mail() {
+            self.look_at_failures();
+            if let Some(event) = self.mailbox.take() {
+                return Some(event);
+            }
+        }
+        core::mem::take(&mut self.was_reset).then_some(DeviceEvent::Reset)
+    }
+
+    fn arm(&mut self, _: Wake) -> bool {
+        if self.rx_ready() {
+            return false;
+        }
+        self.receive.cq_mut().take_events();
+        self.receive.cq_mut().arm();
+        // (What came meanwhile is an event at once.)
+        self.sleep.set_armed(true);
+        true
+    }
+
+    fn disarm(&mut self) {
+        if self.sleep.set_armed(false) {
+            self.receive.cq_mut().take_events();
+        }
+    }
+
+    fn wait_fd(&self) -> Option<i32> {
+        Some(self.sleep.fd())
+    }
+
+    fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
+        self.lends_heads = on;
+        Ok(())
+    }
+
+    fn pace(&mut self, pacing: Pacing) -> Result<(), Unsupported> {
+        let caps = self.device.capabilities();
+        let lacks = caps.lacks("packet pacing at this rate");
+        if !caps.pacing {
+            return Err(lacks);
+        }
+        self.send.pace(pacing).map_err(|error| {
+            tracing::warn!("a rate is refused: {error}");
+            lacks
+        })
+    }
+}

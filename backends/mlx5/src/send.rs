@@ -1,0 +1,305 @@
+//! A ring's send queue: entries posted, the doorbell, and what became of them.
+//!
+//! Entries are counted in blocks of 64 bytes by counters of 16 bits: `tail` is where the oldest one begins that is not completed, `head` where the next one will.
+//! The last entry before each doorbell asks for a completion, which says that all up to it are done, and so does each whose sender wants to hear of it.
+//!
+//! When an entry fails, the card takes no more from the queue. Those before it were sent, it was not, and those behind it were not tried. The queue pair is ended
+//! and made anew then, so that nothing of the old one is left at the card when its buffers are given back.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use rdma_core_sys as sys;
+use ringway_stack::device::{Completion, Pacing, SendError, SendStatus, TxFrame, TxOffload};
+use ringway_stack::time::Instant;
+
+use crate::clock::CardClock;
+use crate::cqe::{CompletionQueue, Cqe};
+use crate::doorbell::Doorbell;
+use crate::memory::{Memory, SendBuffer};
+use crate::retry::Retry;
+use crate::verbs::{Cq, Pd, SendQp};
+use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
+
+/// What a send queue is made of, once and again.
+#[derive(Clone, Debug)]
+pub(crate) struct SendParts {
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) blocks: u32,
+    pub(crate) port: u8,
+    /// The ring's number, by which its events are known.
+    pub(crate) owner: u32,
+    pub(crate) clock: Option<CardClock>,
+}
+
+/// An entry that was posted, by its first block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Posted {
+    blocks: u16,
+    cookie: u64,
+}
+
+/// What a queue has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SendCounters {
+    pub(crate) frames: u64,
+    pub(crate) doorbells: u64,
+    pub(crate) failures: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    parts: SendParts,
+    /// `None` while it has failed and could not be made anew.
+    live: Option<Live>,
+    /// By the first block of each.
+    posted: Box<[Posted]>,
+    /// Handles on what entries refer to: a place for each unit of the queue.
+    held: Box<[Option<SendBuffer>]>,
+    tail: u16,
+    head: u16,
+    /// Up to where the card was told.
+    rung: u16,
+    /// The entry posted last.
+    last: u16,
+    /// Cookies that are on their way.
+    cookies: usize,
+    completions: VecDeque<Completion>,
+    rate: Pacing,
+    retry: Retry,
+    pub(crate) counters: SendCounters,
+}
+
+/// The queue as the card has it. (The queue pair ends before its completion queue, which it holds.)
+#[derive(Debug)]
+struct Live {
+    qp: SendQp,
+    cq: CompletionQueue,
+    blocks: Blocks,
+    doorbell: Doorbell,
+}
+
+impl Live {
+    fn new(parts: &SendParts, rate: Pacing) -> io::Result<Self> {
+        let SendParts { pd, blocks, port, owner, .. } = parts;
+        let cq = Arc::new(Cq::new(pd, *blocks, None, *owner)?);
+        let qp = SendQp::new(pd, &cq, *blocks, *port, *owner)?;
+        let layout = qp.layout()?;
+        let blocks = Blocks::new(&layout, qp.number());
+        let live = Self {
+            cq: CompletionQueue::new(cq)?,
+            blocks,
+            // SAFETY: the value holds the queue pair.
+            doorbell: unsafe { Doorbell::of_sends(&layout) },
+            qp,
+        };
+        if rate != Pacing::UNLIMITED {
+            live.pace(rate)?;
+        }
+        Ok(live)
+    }
+
+    fn pace(&self, rate: Pacing) -> io::Result<()> {
+        // (Of steps of a kilobit the next one below, and one for less than that.)
+        let kilobits = u32::try_from(rate.rate_bps / 1000).unwrap_or(u32::MAX).max(u32::from(rate.rate_bps > 0));
+        self.qp.set_rate(kilobits, rate.burst_bytes, rate.typical_packet_bytes)
+    }
+}
+
+impl SendQueue {
+    pub(crate) fn new(parts: SendParts) -> io::Result<Self> {
+        let live = Live::new(&parts, Pacing::UNLIMITED)?;
+        let count = live.blocks.count();
+        Ok(Self {
+            parts,
+            posted: vec![Posted::default(); count].into(),
+            held: vec![None; count * UNITS].into(),
+            live: Some(live),
+            tail: 0,
+            head: 0,
+            rung: 0,
+            last: 0,
+            cookies: 0,
+            completions: VecDeque::with_capacity(count),
+            rate: Pacing::UNLIMITED,
+            retry: Retry::default(),
+            counters: SendCounters::default(),
+        })
+    }
+
+    /// Writes an entry for a frame whose length and offloads were looked at.
+    pub(crate) fn post(&mut self, frame: &TxFrame<'_, SendBuffer>, cookie: u64) -> Result<(), SendError> {
+        let Some(live) = &mut self.live else { return Err(SendError::Full) };
+        if cookie != 0 && self.cookies + self.completions.len() >= self.posted.len() {
+            return Err(SendError::Full);
+        }
+        let TxOffload { checksum, tso_mss, vlan, dummy, .. } = frame.offload;
+        let head = head_len(frame.head.len(), vlan);
+        let whole = head_len(frame.len(), vlan);
+        // (A large send has its headers in line, and nothing else.)
+        let (in_line, is_whole) = if whole <= INLINE_MAX && tso_mss.is_none() { (whole, true) } else { (head, false) };
+        let pieces = if is_whole { 0 } else { frame.body.iter().filter(|slice| slice.len > 0).count() };
+        let taken = blocks(ds(in_line, pieces));
+        if usize::from(self.head.wrapping_sub(self.tail)) + taken > self.posted.len() {
+            return Err(SendError::Full);
+        }
+        let ask = Ask {
+            opcode: match (dummy, tso_mss) {
+                (true, _) => sys::MLX5_OPCODE_NOP,
+                (false, Some(_)) => sys::MLX5_OPCODE_TSO,
+                (false, None) => sys::MLX5_OPCODE_SEND,
+            },
+            checksums: if checksum || tso_mss.is_some() { sys::MLX5_ETH_WQE_L3_CSUM | sys::MLX5_ETH_WQE_L4_CSUM } else { 0 },
+            mss: tso_mss.unwrap_or(0),
+        };
+        let block = self.head;
+        let place = live.blocks.place(block);
+        let mut entry = live.blocks.begin(block, in_line, pieces, ask);
+        entry.put_head(frame.head, vlan);
+        if is_whole {
+            for slice in frame.body {
+                // SAFETY: within a send buffer, to which nobody writes there any more, and which is no part of the queue.
+                unsafe { entry.put(slice.buffer.part(slice.offset, slice.len), slice.len) };
+            }
+        } else {
+            let lkey = self.parts.memory.lkey();
+            for (at, slice) in frame.body.iter().filter(|slice| slice.len > 0).enumerate() {
+                entry.point(slice.buffer.part(slice.offset, slice.len), slice.len, lkey);
+                let unit = (place * UNITS + at) % self.held.len();
+                self.held[unit] = Some(slice.buffer.clone());
+            }
+        }
+        if cookie != 0 {
+            // (Its time is its own.)
+            live.blocks.ask_completion(block);
+        }
+        self.posted[place] = Posted { blocks: taken as u16, cookie };
+        self.cookies += usize::from(cookie != 0);
+        (self.last, self.head) = (block, block.wrapping_add(taken as u16));
+        self.counters.frames += 1;
+        Ok(())
+    }
+
+    /// Hands over what was posted.
+    #[inline]
+    pub(crate) fn doorbell(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        if self.rung == self.head {
+            return;
+        }
+        live.blocks.ask_completion(self.last);
+        let bell = live.blocks.bell(self.last);
+        live.doorbell.ring_sends(self.head, bell);
+        self.rung = self.head;
+        self.counters.doorbells += 1;
+    }
+
+    /// Takes completions. Whether frames were lost.
+    pub(crate) fn reap(&mut self) -> bool {
+        if self.live.is_none() && self.retry.is_due() {
+            self.make_anew();
+        }
+        while let Some(live) = &mut self.live
+            && let Some(cqe) = live.cq.peek()
+        {
+            live.cq.advance();
+            if cqe.opcode() != sys::MLX5_CQE_REQ || !cqe.is_plain() {
+                self.fail(cqe);
+                return true;
+            }
+            let (counter, cycles) = (cqe.counter(), cqe.cycles());
+            let at = self.parts.clock.map(|clock| clock.time(cycles));
+            self.complete_through(counter, at);
+        }
+        if let Some(live) = &mut self.live {
+            live.cq.release();
+        }
+        false
+    }
+
+    pub(crate) fn next_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// All entries up to the one that begins at `counter` were sent, which the card says.
+    fn complete_through(&mut self, counter: u16, at: Option<Instant>) {
+        // (What it says of no entry is not believed.)
+        if counter.wrapping_sub(self.tail) >= self.rung.wrapping_sub(self.tail) {
+            return tracing::error!("the card has sent entry {counter:#x}, of {:#x} to {:#x}", self.tail, self.rung);
+        }
+        while self.tail != self.rung {
+            let is_last = self.tail == counter;
+            self.let_go(SendStatus::Sent, at);
+            if is_last {
+                break;
+            }
+        }
+    }
+
+    /// The oldest entry is done.
+    fn let_go(&mut self, status: SendStatus, at: Option<Instant>) {
+        let place = usize::from(self.tail) & (self.posted.len() - 1);
+        let Posted { blocks, cookie } = core::mem::take(&mut self.posted[place]);
+        for unit in 0..usize::from(blocks) * UNITS {
+            let unit = (place * UNITS + unit) % self.held.len();
+            self.held[unit] = None;
+        }
+        if cookie != 0 {
+            self.cookies -= 1;
+            self.completions.push_back(Completion { cookie, at: at.filter(|_| status == SendStatus::Sent), status });
+        }
+        self.tail = self.tail.wrapping_add(blocks.max(1));
+    }
+
+    /// An entry has failed, and the queue with it.
+    #[cold]
+    fn fail(&mut self, cqe: Cqe) {
+        let (counter, (syndrome, vendor)) = (cqe.counter(), cqe.syndromes());
+        tracing::warn!("send entry {counter:#x} has failed: syndrome {syndrome:#x}, {vendor:#x}");
+        // (The completion is read no more: with the queue pair its queue ends.)
+        self.give_up(Some(counter));
+    }
+
+    /// Ends the queue pair and makes another one. Of what was posted, the entry at `failed` failed, and those behind it were not tried; those before it were sent.
+    #[cold]
+    pub(crate) fn give_up(&mut self, failed: Option<u16>) {
+        self.counters.failures += 1;
+        self.live = None;
+        let failed = failed.filter(|at| at.wrapping_sub(self.tail) < self.head.wrapping_sub(self.tail));
+        let mut status = if failed.is_some() { SendStatus::Sent } else { SendStatus::Flushed };
+        while self.tail != self.head {
+            if failed == Some(self.tail) {
+                status = SendStatus::Failed;
+            }
+            self.let_go(status, None);
+            if status == SendStatus::Failed {
+                status = SendStatus::Flushed;
+            }
+        }
+        self.make_anew();
+    }
+
+    #[cold]
+    fn make_anew(&mut self) {
+        (self.tail, self.head, self.rung, self.last) = (0, 0, 0, 0);
+        match Live::new(&self.parts, self.rate) {
+            // (As many blocks as before, since nothing else was asked for.)
+            Ok(live) if live.blocks.count() == self.posted.len() => self.live = Some(live),
+            Ok(live) => tracing::error!("a send queue of {} blocks, and not {}", live.blocks.count(), self.posted.len()),
+            Err(error) => tracing::error!("a send queue that has failed is not made anew yet: {error}"),
+        }
+        self.retry.ended(self.live.is_some());
+    }
+
+    /// Holds the queue to a rate.
+    pub(crate) fn pace(&mut self, rate: Pacing) -> io::Result<()> {
+        if let Some(live) = &self.live {
+            live.pace(rate)?;
+        }
+        self.rate = rate;
+        Ok(())
+    }
+}

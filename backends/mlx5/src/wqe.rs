@@ -1,0 +1,232 @@
+//! Send queue entries: how long one is, and how it is written where it lies.
+//!
+//! An entry is a control segment, an Ethernet segment with the frame's first bytes in line, and a data segment for each piece of memory that follows
+//! (infiniband/mlx5dv.h). It is `ds` units of 16 bytes long, takes whole blocks of 64, and goes on at the queue's beginning where the queue ends.
+
+use core::mem::offset_of;
+
+use rdma_core_sys as sys;
+
+/// Bytes of a unit of an entry's length.
+const UNIT: usize = 16;
+/// Bytes of a block.
+const BLOCK: usize = sys::MLX5_SEND_WQE_BB;
+/// Units in a block.
+pub(crate) const UNITS: usize = BLOCK / UNIT;
+/// Where in the Ethernet segment the bytes in line begin. (The first of its bytes are for what libmlx5 needs 18 bytes of at least; there may be fewer, and more.)
+const INLINE_AT: usize = offset_of!(sys::mlx5_wqe_eth_seg, inline_hdr_start);
+/// The field `ds` has six bits.
+pub(crate) const DS_MAX: usize = 63;
+/// Frames of so many bytes are sent in line: what goes into four blocks.
+pub(crate) const INLINE_MAX: usize = 4 * BLOCK - UNIT - INLINE_AT;
+/// Bytes of a VLAN tag, and where it stands in a frame.
+const TAG: usize = 4;
+const TAG_AT: usize = 12;
+
+/// An entry's length in units: the control segment, the Ethernet segment with so many bytes in line, and so many pieces of memory.
+#[inline(always)]
+pub(crate) const fn ds(in_line: usize, pieces: usize) -> usize {
+    1 + (INLINE_AT + in_line).div_ceil(UNIT) + pieces
+}
+
+/// Blocks that it takes.
+#[inline(always)]
+pub(crate) const fn blocks(ds: usize) -> usize {
+    ds.div_ceil(UNITS)
+}
+
+/// What an entry asks of the card.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) opcode: u8,
+    /// `MLX5_ETH_WQE_*`.
+    pub(crate) checksums: u8,
+    /// Payload of a segment in bytes, of a large send; else zero.
+    pub(crate) mss: u16,
+}
+
+/// A send queue's blocks.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    /// Invariant: 2^`log_count` blocks, which live as long as the queue.
+    buf: *mut u8,
+    log_count: u32,
+    number: u32,
+}
+
+// SAFETY: the blocks are the queue's, which outlives this; whoever has this is the only one to write them.
+unsafe impl Send for Blocks {}
+
+impl Blocks {
+    /// Of the queue of that number.
+    pub(crate) fn new(layout: &sys::mlx5dv_qp, number: u32) -> Self {
+        Self { buf: layout.sq.buf.cast(), log_count: layout.sq.wqe_cnt.max(1).ilog2(), number }
+    }
+
+    pub(crate) const fn count(&self) -> usize {
+        1 << self.log_count
+    }
+
+    /// The place of a block by its running counter.
+    #[inline(always)]
+    pub(crate) const fn place(&self, block: u16) -> usize {
+        block as usize & (self.count() - 1)
+    }
+
+    /// Where so many bytes behind the beginning of a block are, and how many there are up to the queue's end.
+    #[inline(always)]
+    fn at(&self, block: u16, bytes: usize) -> (*mut u8, usize) {
+        let len = self.count() * BLOCK;
+        let offset = (self.place(block) * BLOCK + bytes) & (len - 1);
+        // SAFETY: within the blocks.
+        (unsafe { self.buf.add(offset) }, len - offset)
+    }
+
+    /// Copies bytes there.
+    ///
+    /// # Safety
+    /// The blocks are the driver's; `from` is readable, and no part of them.
+    #[inline(always)]
+    unsafe fn copy(&self, block: u16, at: usize, from: *const u8, len: usize) {
+        let (to, room) = self.at(block, at);
+        // SAFETY: the caller's promise; no more is written than there is up to the end, and the rest goes to the beginning.
+        unsafe {
+            core::ptr::copy_nonoverlapping(from, to, len.min(room));
+            if len > room {
+                core::ptr::copy_nonoverlapping(from.add(room), self.buf, len - room);
+            }
+        }
+    }
+
+    /// Begins the entry at a block, with so many bytes in line and so many pieces.
+    pub(crate) fn begin(&mut self, block: u16, in_line: usize, pieces: usize, ask: Ask) -> Entry<'_> {
+        let ds = ds(in_line, pieces);
+        let ethernet = sys::mlx5_wqe_eth_seg {
+            cs_flags: ask.checksums,
+            mss: ask.mss.to_be(),
+            inline_hdr_sz: (in_line as u16).to_be(),
+            ..Default::default()
+        };
+        let control = sys::mlx5_wqe_ctrl_seg {
+            opmod_idx_opcode: (u32::from(block) << 8 | u32::from(ask.opcode)).to_be(),
+            qpn_ds: (self.number << 8 | ds as u32).to_be(),
+            ..Default::default()
+        };
+        // SAFETY: the blocks are the driver's, as it has an exclusive reference to the queue and counts those that are the card's (`SendQueue`); segments are
+        // plain bytes without gaps.
+        unsafe {
+            self.copy(block, 0, (&raw const control).cast(), UNIT);
+            self.copy(block, UNIT, (&raw const ethernet).cast(), UNIT);
+        }
+        Entry { block, at: UNIT + INLINE_AT, blocks: self }
+    }
+
+    /// Asks for the completion of the entry that begins at a block.
+    #[inline]
+    pub(crate) fn ask_completion(&mut self, block: u16) {
+        let (control, _) = self.at(block, 0);
+        // SAFETY: an entry begins with a control segment, and the card has not been told of it.
+        unsafe { (*control.cast::<sys::mlx5_wqe_ctrl_seg>()).fm_ce_se = sys::MLX5_WQE_CTRL_CQ_UPDATE };
+    }
+
+    /// What rings for the entry that begins at a block: the first eight bytes of its control segment.
+    #[inline]
+    pub(crate) fn bell(&self, block: u16) -> u64 {
+        let (control, _) = self.at(block, 0);
+        // SAFETY: an entry begins there, aligned as a block is.
+        unsafe { control.cast::<u64>().read() }
+    }
+}
+
+/// An entry that is being written: first what is in line, then pieces of memory.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    block: u16,
+    /// Where the next bytes go, from the entry's beginning.
+    at: usize,
+    blocks: &'a mut Blocks,
+}
+
+impl Entry<'_> {
+    /// Bytes in line.
+    ///
+    /// # Safety
+    /// They are readable, and no part of the queue.
+    #[inline(always)]
+    pub(crate) unsafe fn put(&mut self, from: *const u8, len: usize) {
+        // SAFETY: the entry's blocks are the driver's; the rest is the caller's promise.
+        unsafe { self.blocks.copy(self.block, self.at, from, len) };
+        self.at += len;
+    }
+
+    /// Bytes of headers in line, with a tag behind the addresses if there is one.
+    #[inline]
+    pub(crate) fn put_head(&mut self, head: &[u8], vlan: Option<u16>) {
+        let (first, rest) = if vlan.is_some() { head.split_at(TAG_AT.min(head.len())) } else { (head, &[][..]) };
+        let tag = vlan.map(|tag| [0x81, 0x00, (tag >> 8) as u8, tag as u8]);
+        for bytes in [first, tag.as_ref().map_or(&[][..], |tag| &tag[..]), rest] {
+            // SAFETY: slices, which are no part of the queue.
+            unsafe { self.put(bytes.as_ptr(), bytes.len()) };
+        }
+    }
+
+    /// A piece of registered memory. Nothing in line comes after it.
+    #[inline]
+    pub(crate) fn point(&mut self, address: *const u8, len: usize, lkey: u32) {
+        self.at = self.at.next_multiple_of(UNIT);
+        let segment =
+            sys::mlx5_wqe_data_seg { byte_count: (len as u32).to_be(), lkey: lkey.to_be(), addr: (address.addr() as u64).to_be() };
+        // SAFETY: the entry's blocks are the driver's; a segment is plain bytes without gaps.
+        unsafe { self.blocks.copy(self.block, self.at, (&raw const segment).cast(), UNIT) };
+        self.at += UNIT;
+    }
+}
+
+/// Bytes in line that a head takes.
+#[inline(always)]
+pub(crate) const fn head_len(head: usize, vlan: Option<u16>) -> usize {
+    if vlan.is_some() { head + TAG } else { head }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(memory: &mut [u64]) -> Blocks {
+        Blocks { buf: memory.as_mut_ptr().cast(), log_count: (memory.len() as u32 / 8).ilog2(), number: 0x12_3456 }
+    }
+
+    fn bytes(memory: &[u64]) -> Vec<u8> {
+        memory.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn lengths_are_those_of_libmlx5() {
+        // 18 bytes in line end with the second unit; nothing in line takes one.
+        assert_eq!([ds(0, 1), ds(2, 1), ds(3, 0), ds(18, 2), ds(19, 0)], [3, 3, 3, 5, 4]);
+        assert_eq!([blocks(1), blocks(4), blocks(5), blocks(63)], [1, 1, 2, 16]);
+        assert_eq!((INLINE_MAX, blocks(ds(INLINE_MAX, 0)), blocks(ds(INLINE_MAX + 1, 0))), (226, 4, 5));
+        assert!(ds(256 + TAG, ringway_stack::device::GATHER_LIMIT) <= DS_MAX);
+    }
+
+    #[test]
+    fn an_entry_goes_on_at_the_beginning_where_the_queue_ends() {
+        let mut memory = vec![0; 4 * 8];
+        let mut queue = queue(&mut memory);
+        let head: Vec<u8> = (1..=60).collect();
+        let ask = Ask { opcode: sys::MLX5_OPCODE_SEND, checksums: 0xc0, mss: 0 };
+        let mut entry = queue.begin(7, 64, 1, ask);
+        entry.put_head(&head, Some(0x6009));
+        entry.point(core::ptr::without_provenance(0x1122), 0x33, 0x44);
+        queue.ask_completion(7);
+        let bell = queue.bell(7);
+        assert_eq!(bell.to_ne_bytes(), [0, 0, 7, 0x0a, 0x12, 0x34, 0x56, 7]);
+        let bytes = bytes(&memory);
+        let at = |from: usize, len: usize| (from..from + len).map(|at| bytes[(3 * 64 + at) % 256]).collect::<Vec<u8>>();
+        // 1 + ceil(78 / 16) + 1 units.
+        assert_eq!(at(0, 16), [0, 0, 7, 0x0a, 0x12, 0x34, 0x56, 7, 0, 0, 0, 8, 0, 0, 0, 0]);
+        assert_eq!(at(16, 14), [0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 64]);
+        assert_eq!(at(30, 64), [&head[..12], &[0x81, 0, 0x60, 9], &head[12..]].concat());
+        assert_eq!(at(96, 16), [0, 0, 0, 0x33, 0, 0, 0, 0x44, 0, 0, 0, 0, 0, 0, 0x11, 0x22]);
+    }
+}

@@ -1,0 +1,11 @@
+//! The driver under unmodified libibverbs and libmlx5, on the software ConnectX: each test begins itself anew with that preloaded, once or, where it has two
+//! processes, twice.
+
+mod agreement;
+mod failures;
+mod frames;
+mod processes;
+mod rules;
+mod sleep;
+mod streams;
+mod world;

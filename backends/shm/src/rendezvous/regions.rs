@@ -1,0 +1,128 @@
+//! Writes to a peer's memory that need nothing of the peer's processor.
+//!
+//! A member publishes which memory of its program's which peer may write to. Keys and bounds are checked by who writes, against what the owner published and can
+//! revoke at any time; then the kernel copies from process to process, once (process_vm_writev(2)). That it does so is the kernel's own decision: it lets a process write to those that it may
+//! trace, and so to nothing that it could not write to anyway. Where it does not (Yama's ptrace_scope, a process that is not dumpable, a PID or user namespace between), or has
+//! not got the call, frames carry the bytes.
+//!
+//! Both ends may die at any time. What a writer has begun ends with it, before its connection does, which is why no writer whose connection has ended is waited
+//! for. Whose owner has died is not written to: its connection has ended, which is looked at before each write. In the instant between, an owner could die, and its number go
+//! to another process of the same user: the kernel gives each number once in pid_max before it begins anew.
+
+use core::sync::atomic::Ordering;
+use std::sync::PoisonError;
+
+use super::Rendezvous;
+use super::links::Entry;
+use crate::error::WriteError;
+use crate::protocol::{Region, Write};
+use crate::sys;
+
+/// Memory of the program's that one peer may write to by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishedRegion {
+    /// Its remote key.
+    pub key: u32,
+    /// The member ([`crate::PeerInfo::id`]) whose queue pair may write there.
+    pub peer: u64,
+    /// The queue pair of ours that that one is connected to.
+    pub qp: u32,
+    /// The address by which writes name its first byte.
+    pub address: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where it begins in this process's memory.
+    pub start: usize,
+}
+
+/// A write to a peer's region.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionWrite<'a> {
+    /// The member ([`crate::PeerInfo::id`]) whose region it is.
+    pub owner: u64,
+    /// Its queue pair, to which ours is connected.
+    pub qp: u32,
+    /// The region's remote key.
+    pub key: u32,
+    /// The address of the first byte.
+    pub address: u64,
+    /// What is written.
+    pub bytes: &'a [u8],
+}
+
+impl Rendezvous {
+    /// Lets a peer write to memory of the program's by itself, until [`Rendezvous::revoke_region`]. `false`: there is no place for one more with such a key.
+    ///
+    /// # Safety
+    /// The program has promised the memory, for that long.
+    pub unsafe fn publish_region(&self, region: &PublishedRegion) -> bool {
+        let PublishedRegion { key, peer, qp, address, len, start } = *region;
+        let mut state = self.lock();
+        if state.has_left || self.member.is_forked() || state.regions.contains_key(&Region::place(key)) {
+            return false;
+        }
+        Region { key, peer, qp, address, len, start: start as u64 }.publish(&*self.member.segment);
+        state.regions.insert(Region::place(key), key);
+        true
+    }
+
+    /// Ends that. Nobody begins to write there from now on; who has begun ends soon ([`Rendezvous::is_region_written`]).
+    pub fn revoke_region(&self, key: u32) {
+        let mut state = self.lock();
+        if !self.member.is_forked() && state.regions.get(&Region::place(key)) == Some(&key) {
+            Region::revoke(key, &*self.member.segment);
+            state.regions.remove(&Region::place(key));
+        }
+    }
+
+    /// Whether a peer that is alive is in the middle of a write to a region that was revoked. That lasts as long as a copy of [`RegionWrite::bytes`] does, unless the
+    /// peer is stopped just then.
+    pub fn is_region_written(&self, key: u32) -> bool {
+        let is_it = |entry: &Entry| {
+            let link = &entry.link;
+            let is_there = || link.is_alive() && !entry.socket.as_ref().is_some_and(|socket| sys::is_hung_up(socket));
+            Write::is_under_way(self.member.id, key, &link.peer.view) && is_there()
+        };
+        !self.member.is_forked() && self.lock().links.iter().flatten().any(is_it)
+    }
+
+    /// Writes to a peer's region, all bytes or none as far as the caller is to know, and the last byte last. They are there when this returns.
+    ///
+    /// # Errors
+    /// [`WriteError::Refused`]: the owner does not let this member, or the kernel does not: nothing was written. [`WriteError::Fault`]: what the owner published is not
+    /// mapped there, or not writable; some may have been written.
+    pub fn write_region(&self, write: &RegionWrite<'_>) -> Result<(), WriteError> {
+        let Some(link) = self.living(&mut self.lock(), write.owner) else { return Err(WriteError::Refused) };
+        // (Of another PID namespace, it has no number here.)
+        if link.pid <= 0 || link.is_closed_to_writes.load(Ordering::Relaxed) {
+            return Err(WriteError::Refused);
+        }
+        let own = &*self.member.segment;
+        let RegionWrite { owner, qp, key, address, bytes } = *write;
+        let asked = Write { writer: self.member.id, owner, qp, key, address, len: bytes.len() as u64 };
+        // A member says of one write at a time.
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = asked.begin(own, &link.peer.view).map(|start| sys::write_to_process(link.pid, start, bytes));
+        Write::end(own);
+        match written {
+            None => Err(WriteError::Refused),
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) if error.raw_os_error() == Some(libc::EFAULT) => Err(WriteError::Fault),
+            Some(Err(error)) => {
+                // (It is gone, as will be heard, or the kernel does not let us, and will not.)
+                if error.raw_os_error() != Some(libc::ESRCH) {
+                    tracing::debug!(pid = link.pid, "no writes to the peer's memory: {error}");
+                    link.is_closed_to_writes.store(true, Ordering::Relaxed);
+                }
+                Err(WriteError::Refused)
+            }
+        }
+    }
+
+    /// Says what a member says that ends, or is stopped, in the middle of a write.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn say_writing(&self, word: u64) {
+        use crate::protocol::WriteWords as _;
+        self.member.segment.store(crate::layout::WRITING_AT, word, Ordering::Release);
+    }
+}

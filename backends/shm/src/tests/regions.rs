@@ -1,0 +1,128 @@
+//! Memory that peers write to by themselves.
+
+use std::ptr;
+
+use super::{Node, fresh_address, tcp, until};
+use crate::layout::REGIONS_MAX;
+use crate::{PublishedRegion, RegionWrite, WriteError};
+
+const KEY: u32 = 0x300;
+const QP: u32 = 0x101;
+const ADDRESS: u64 = 0x1000_0000_0000;
+
+/// Two members that are connected: who writes, and whose memory it is.
+struct Pair {
+    writer: Node,
+    owner: Node,
+    memory: Box<[u8; 64]>,
+}
+
+impl Pair {
+    /// The middle of the memory is published.
+    fn new() -> Self {
+        let (writer, owner) = (Node::new(), Node::new());
+        let address = fresh_address();
+        owner.rendezvous.publish(&tcp(address)).unwrap();
+        writer.find(address).expect("it is there");
+        until("both know each other", || owner.rendezvous.peers().iter().any(|peer| peer.id == id(&writer)).then_some(()));
+        let mut memory = Box::new([0; 64]);
+        let start = memory.as_mut_ptr().expose_provenance() + 16;
+        let region = PublishedRegion { key: KEY, peer: id(&writer), qp: QP, address: ADDRESS, len: 32, start };
+        // SAFETY: it is the test's, which looks at it by pointer until it is revoked.
+        assert!(unsafe { owner.rendezvous.publish_region(&region) });
+        Self { writer, owner, memory }
+    }
+
+    fn write(&self, key: u32, qp: u32, address: u64, bytes: &[u8]) -> Result<(), WriteError> {
+        self.writer.rendezvous.write_region(&RegionWrite { owner: id(&self.owner), qp, key, address, bytes })
+    }
+
+    fn bytes(&self) -> [u8; 64] {
+        // SAFETY: an array that lives; volatile, for the kernel writes it.
+        unsafe { ptr::read_volatile(&raw const *self.memory) }
+    }
+}
+
+fn id(node: &Node) -> u64 {
+    node.rendezvous.member_ref().id()
+}
+
+#[test]
+fn a_peer_writes_within_bounds_by_key_and_queue_pair() {
+    let pair = Pair::new();
+    for (key, qp, address, len) in [
+        (KEY + 1, QP, ADDRESS, 1),
+        (KEY + 0x100, QP, ADDRESS, 1),
+        (KEY + ((REGIONS_MAX as u32) << 8), QP, ADDRESS, 1),
+        (KEY, QP + 1, ADDRESS, 1),
+        (KEY, QP, ADDRESS - 1, 1),
+        (KEY, QP, ADDRESS, 33),
+        (KEY, QP, ADDRESS + 32, 1),
+        (KEY, QP, u64::MAX, 2),
+        (KEY, QP, 0, 1),
+    ] {
+        assert_eq!(pair.write(key, qp, address, &[9; 40][..len]), Err(WriteError::Refused), "{key:x} {qp:x} {address:x} {len}");
+    }
+    assert_eq!(pair.bytes(), [0; 64]);
+    assert_eq!(pair.write(KEY, QP, ADDRESS, &[1; 32]), Ok(()));
+    assert_eq!(pair.write(KEY, QP, ADDRESS + 31, &[2]), Ok(()));
+    assert_eq!(pair.write(KEY, QP, ADDRESS + 32, &[]), Ok(()));
+    let mut expected = [0; 64];
+    expected[16..47].fill(1);
+    expected[47] = 2;
+    assert_eq!(pair.bytes(), expected);
+}
+
+#[test]
+fn nobody_else_writes_there_and_nobody_once_it_was_revoked() {
+    let pair = Pair::new();
+    let (other, address) = (Node::new(), fresh_address());
+    pair.owner.rendezvous.publish(&tcp(address)).unwrap();
+    other.find(address).expect("it is there");
+    let write = RegionWrite { owner: id(&pair.owner), qp: QP, key: KEY, address: ADDRESS, bytes: &[9] };
+    assert_eq!(other.rendezvous.write_region(&write), Err(WriteError::Refused));
+    pair.owner.rendezvous.revoke_region(KEY + 1);
+    assert_eq!(pair.write(KEY, QP, ADDRESS, &[1]), Ok(()), "another key's end is not its own");
+    pair.owner.rendezvous.revoke_region(KEY);
+    assert_eq!(pair.write(KEY, QP, ADDRESS + 1, &[2]), Err(WriteError::Refused));
+    assert_eq!(pair.bytes()[16..18], [1, 0]);
+}
+
+#[test]
+fn what_is_not_mapped_is_a_fault_and_nothing_worse() {
+    let pair = Pair::new();
+    let region = PublishedRegion { key: KEY + 0x100, peer: id(&pair.writer), qp: QP, address: 0, len: u64::MAX, start: 4096 };
+    // SAFETY: nothing is there that could be written.
+    assert!(unsafe { pair.owner.rendezvous.publish_region(&region) });
+    assert_eq!(pair.write(KEY + 0x100, QP, 0, &[1; 8]), Err(WriteError::Fault));
+    assert_eq!(pair.write(KEY + 0x100, QP, u64::MAX - 9000, &[1; 8]), Err(WriteError::Fault), "beyond the address space");
+    assert_eq!(pair.write(KEY, QP, ADDRESS, &[1]), Ok(()), "others go on");
+}
+
+#[test]
+fn there_is_one_region_in_a_place() {
+    let pair = Pair::new();
+    let region = PublishedRegion { key: KEY + 1, peer: id(&pair.writer), qp: QP, address: ADDRESS, len: 0, start: 0 };
+    let further = PublishedRegion { key: KEY + ((REGIONS_MAX as u32) << 8), ..region };
+    // SAFETY: they have no bytes.
+    unsafe {
+        assert!(!pair.owner.rendezvous.publish_region(&region) && !pair.owner.rendezvous.publish_region(&further));
+        pair.owner.rendezvous.revoke_region(KEY);
+        assert!(pair.owner.rendezvous.publish_region(&region) && !pair.owner.rendezvous.publish_region(&further));
+    }
+}
+
+#[test]
+fn who_is_in_the_middle_of_a_write_is_waited_for_while_it_lives() {
+    let Pair { writer, owner, memory: _memory } = Pair::new();
+    owner.rendezvous.revoke_region(KEY);
+    assert!(!owner.rendezvous.is_region_written(KEY));
+    let word = id(&owner) << 32 | u64::from(KEY);
+    writer.rendezvous.say_writing(word);
+    assert!(owner.rendezvous.is_region_written(KEY) && !owner.rendezvous.is_region_written(KEY + 1));
+    writer.rendezvous.say_writing(word + 1);
+    assert!(!owner.rendezvous.is_region_written(KEY), "it writes to another one");
+    writer.rendezvous.say_writing(word);
+    drop(writer);
+    until("it is gone", || (!owner.rendezvous.is_region_written(KEY)).then_some(()));
+}
