@@ -28,6 +28,9 @@ const PORT: u16 = 7471;
 /// Bytes that rstream's ends exchange at first, so that both are there.
 const SYNC: usize = 16;
 
+/// How long the peer may take to say its last.
+const LINGER: Duration = Duration::from_secs(1);
+
 const ETHERNET: usize = 14;
 type Machine = Node<Vec<u8>>;
 type Failure = Box<dyn std::error::Error>;
@@ -126,11 +129,13 @@ impl Peer {
         Ok(bytes)
     }
 
-    /// Closes in an orderly way, and turns until that is over.
+    /// Closes in an orderly way, and turns until that is over, and what the peer says last has had its answer.
     fn close(&mut self, socket: SocketId) -> Result<(), Failure> {
         let now = self.now();
         self.sockets.close(now, &mut self.node, socket).map_err(|error| format!("close: {error}"))?;
-        self.until(|peer| Ok((peer.sockets.closing() == 0).then_some(())))
+        self.until(|peer| Ok((peer.sockets.closing() == 0).then_some(())))?;
+        let end = self.now() + LINGER;
+        self.until(|peer| Ok((peer.now() > end).then_some(())))
     }
 
     fn serve(&mut self, address: IpAddr) -> Result<(), Failure> {
