@@ -45,6 +45,9 @@ impl Default for Tuning {
     }
 }
 
+/// Acknowledgments of queue pairs that ended, which wait to be sent.
+const LAST_MAX: usize = 256;
+
 /// Addresses of regions that ask for none begin here.
 const ADDRESS_MIN: u64 = 0x1000_0000_0000;
 
@@ -107,6 +110,9 @@ pub struct Hca<M> {
     next_pd: u32,
     /// Where the next region begins that asks for no address of its own.
     pub(super) next_address: u64,
+    /// Acknowledgments that queue pairs owed when they ended: an adapter in hardware has sent them by then, and whoever waits for one would try again, for seconds.
+    /// At most [`LAST_MAX`].
+    last: VecDeque<Vec<u8>>,
     /// IPv4's identification of the next packet.
     ip_id: u16,
     dropped: Dropped,
@@ -130,6 +136,7 @@ impl<M: Memory> Hca<M> {
             gsi: Gsi::default(),
             ready: VecDeque::new(),
             held_up: BTreeSet::new(),
+            last: VecDeque::new(),
             timers: BTreeSet::new(),
             next_pd: 1,
             next_address: ADDRESS_MIN,
@@ -249,6 +256,7 @@ impl<M: Memory> Hca<M> {
     /// # Errors
     /// [`CreateError::Missing`].
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
+        self.acknowledge_last(Instant::ZERO, qp);
         let gone = self.qps.remove(qp).ok_or(CreateError::Missing)?;
         self.held_up.remove(&qp);
         if let Some(at) = gone.timer {
@@ -271,7 +279,24 @@ impl<M: Memory> Hca<M> {
     /// # Errors
     /// [`ModifyError`]; nothing has changed.
     pub fn modify_qp(&mut self, now: Instant, qp: u32, modify: &Modify) -> Result<(), ModifyError> {
+        if matches!(modify, Modify::Err | Modify::Reset) {
+            self.acknowledge_last(now, qp);
+        }
         self.with_qp(now, qp, |qp, cx| qp.modify(cx, modify)).unwrap_or(Err(ModifyError::NoQp))
+    }
+
+    /// Writes down what a queue pair that ends has to acknowledge.
+    fn acknowledge_last(&mut self, now: Instant, qp: u32) {
+        if self.last.len() >= LAST_MAX {
+            return;
+        }
+        let id = self.ip_id;
+        let mut packet = [0; OVERHEAD_MAX];
+        let written = self.with_qp_quietly(now, qp, |qp, cx| qp.last_acknowledgment(cx, id, &mut packet)).flatten();
+        if let Some(len) = written {
+            self.ip_id = id.wrapping_add(1);
+            self.last.push_back(packet[..len].to_vec());
+        }
     }
 
     /// How many receives of a queue pair wait for messages.
@@ -385,6 +410,10 @@ impl<M: Memory> Hca<M> {
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         let id = self.ip_id;
         self.ip_id = id.wrapping_add(1);
+        if let Some(packet) = self.last.pop_front() {
+            out[..packet.len()].copy_from_slice(&packet);
+            return Some(packet.len());
+        }
         if let Some(len) = self.gsi.transmit(id, self.tuning.crc(), out) {
             return Some(len);
         }

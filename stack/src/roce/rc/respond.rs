@@ -28,6 +28,14 @@ impl Qp {
         }
     }
 
+    /// Writes the acknowledgment that is owed, unless something else is to be answered first.
+    pub(in crate::roce) fn last_acknowledgment<M: Memory>(&mut self, cx: &Context<'_, M>, id: u16, out: &mut [u8]) -> Option<usize> {
+        let is_answered = self.resp.resources.iter().all(|resource| resource.pending.is_none());
+        let is_connected = !matches!(self.state, State::Reset | State::Init);
+        let (psn, syndrome) = self.resp.ack.take_if(|_| is_answered && is_connected)?;
+        self.acknowledge(cx, psn, syndrome, id, out)
+    }
+
     fn acknowledge<M: Memory>(&mut self, cx: &Context<'_, M>, psn: Psn, syndrome: Syndrome, id: u16, out: &mut [u8]) -> Option<usize> {
         let aeth = match syndrome {
             Syndrome::Ack(_) => self.aeth(cx),

@@ -209,3 +209,26 @@ fn adapters_at_one_address_have_numbers_of_their_own() {
     hca.destroy_qp(0x3_0100).unwrap();
     assert_eq!(hca.create_qp(config), Ok(0x3_0101));
 }
+
+/// What came before a queue pair ended is acknowledged, as an adapter has done by then that needs no program for it.
+#[test]
+fn who_ends_has_acknowledged_what_came() {
+    for ends_by in [Some(Modify::Err), Some(Modify::Reset), None] {
+        let mut pair = Pair::plain();
+        let write = pair.write(A, 0, None);
+        pair.post_op(A, 1, write, 0, 64);
+        let mut out = [0; 4096];
+        let now = pair.now;
+        let len = pair.end(A).hca.poll_transmit(now, &mut out).expect("a request");
+        let end = pair.end(B);
+        end.hca.on_packet(now, &out[..len]);
+        match ends_by {
+            Some(modify) => pair.modify(B, &modify).unwrap(),
+            None => end.hca.destroy_qp(end.qp).unwrap(),
+        }
+        let len = pair.end(B).hca.poll_transmit(now, &mut out).expect("its acknowledgment");
+        pair.end(A).hca.on_packet(now, &out[..len]);
+        assert_eq!(pair.statuses(A), [(1, Status::Success)], "{ends_by:?}");
+        assert_eq!(pair.end(B).hca.poll_transmit(now, &mut out), None, "and once");
+    }
+}
