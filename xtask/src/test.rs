@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use crate::conformance;
 use crate::install::{self, Package, Privilege};
 use crate::workspace::{Workspace, cargo, run_command};
-use crate::{arm, installed, tidy};
+use crate::{arm, installed, tidy, vm};
 
 /// Which steps, and how strictly.
 #[derive(clap::Args, Default)]
@@ -51,6 +51,8 @@ pub(crate) enum Step {
     Build,
     /// C programs of the Extra API under valgrind, and what is left of them.
     Memory,
+    /// Rsockets of the stack's RoCE against librdmacm's on the kernel's soft-RoCE, in a virtual machine.
+    Rxe,
     /// A thousand fixed seeds in the simulator, which must come upon all that there is to come upon, and some fresh ones.
     Sim,
     /// Real programs on Ringway.
@@ -200,6 +202,7 @@ impl Step {
             Self::Loom => loom(workspace),
             Self::Build => workspace.build_tested(),
             Self::Memory => memory(workspace),
+            Self::Rxe => rxe(workspace),
             Self::Sim => sim(workspace),
             Self::Programs => programs(workspace, options),
         }
@@ -237,6 +240,13 @@ fn loom(workspace: &Workspace) -> Result<()> {
         .arg(workspace.target.join("loom"));
     // Exploring all interleavings is what takes the time: optimise.
     run_command(test.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_DEV_OPT_LEVEL", "3").arg("loom"))
+}
+
+fn rxe(workspace: &Workspace) -> Result<()> {
+    run_command(cargo().args(["build", "--quiet", "--package", "ringway-rsocket", "--example", "interop"]))?;
+    let example = workspace.target.join("debug/examples/interop");
+    let words = ["sh", "ffi/rsocket/tests/rxe.sh", example.to_str().context("a path that is not UTF-8")?];
+    vm::in_guest(words.map(str::to_owned).to_vec())
 }
 
 /// The fixed seeds are the same for everyone; the fresh ones begin where the clock says, so that no two runs are for nothing. Each is run

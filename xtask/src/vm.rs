@@ -32,6 +32,9 @@ const PACKAGES: [Package; 10] = [
     Package::XZ,
 ];
 
+/// Seconds that a guest has. Booting takes four; what it emulates, ten times as long as the machine itself, or more.
+const PATIENCE_S: u64 = 300;
+
 /// What runs where.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -45,7 +48,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", requires = "peer")]
     pcap: Option<PathBuf>,
     /// Seconds, after which the guests are killed, and the end of what their kernels said is shown.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = PATIENCE_S)]
     patience: u64,
     /// The command, and its arguments.
     #[arg(last = true, required = true)]
@@ -61,6 +64,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let status = play(&workspace, options)?;
     ensure!(status == 0, "the command in the guest ended with {status}");
     Ok(())
+}
+
+/// A step of `cargo xtask test`: a command in a guest of the distribution's kernel.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn in_guest(command: Vec<String>) -> Result<()> {
+    run(&Options { kernel: None, peer: None, pcap: None, patience: PATIENCE_S, command })
 }
 
 /// The same; the command's exit status.
