@@ -404,10 +404,17 @@ impl Flows {
         {
             return current;
         }
-        if segment.has(ACK) && current.is_some_and(|id| self.endpoints[id].forged.answers_forged(segment.ack)) {
+        if segment.has(ACK)
+            && let Some(id) = current
+            && self.endpoints[id].forged.answers_forged(segment.ack)
+        {
+            self.endpoints[id].forged.answered(at, segment.seq);
             return None;
         }
         let mut endpoint = Endpoint::new(host, at, segment);
+        if let Some(since) = current.and_then(|id| self.endpoints[id].forged.answered_since(segment.seq)) {
+            endpoint.rto.began(since);
+        }
         endpoint.previous = current;
         if let Some(id) = current {
             self.endpoints[id].succeeded = true;

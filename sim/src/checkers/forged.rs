@@ -42,6 +42,8 @@ pub(super) struct State {
     /// The number of a SYN that arrived in the peer's name, and of the last one of the peer's own.
     syn: Option<u32>,
     peers_syn: Option<u32>,
+    /// What answered that SYN: its number, and when it went first.
+    answer: Option<(u32, Instant)>,
 }
 
 impl State {
@@ -57,6 +59,18 @@ impl State {
     /// knows better.)
     pub(super) fn answers_forged(&self, ack: u32) -> bool {
         self.syn == Some(ack.wrapping_sub(1))
+    }
+
+    /// The SYN-ACK with this number answered somebody who pretended to be the peer.
+    pub(super) fn answered(&mut self, at: Instant, iss: u32) {
+        if self.answer.is_none_or(|(known, _)| known != iss) {
+            self.answer = Some((iss, at));
+        }
+    }
+
+    /// When it went first, if it did: the peer may have sent that very SYN as well, and have come second.
+    pub(super) fn answered_since(&self, iss: u32) -> Option<Instant> {
+        self.answer.and_then(|(known, at)| (known == iss).then_some(at))
     }
 
     /// Whether somebody began a connection in the peer's name.

@@ -45,6 +45,8 @@ pub(super) struct State {
     /// Timeouts in a row without a word from the peer, and when the first one's timer began.
     timeouts: u32,
     since: Instant,
+    /// When its SYN went first, which nobody took for its then.
+    began_at: Option<Instant>,
     /// How often the oldest byte in flight was sent again, for whatever cause; which one it was last, and when.
     resends: u32,
     resent: u32,
@@ -57,6 +59,11 @@ impl State {
     /// Something arrived.
     pub(super) fn delivered(&mut self) {
         self.heard = true;
+    }
+
+    /// Its SYN, which seems to go for the first time now, went at that time already, and its timer began.
+    pub(super) fn began(&mut self, at: Instant) {
+        self.began_at = Some(at);
     }
 
     /// Something new was acknowledged.
@@ -147,7 +154,7 @@ pub(super) fn sent(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         let since = match again {
             true if segment.has(SYN) => state.since,
             true => state.timed_since.unwrap_or(moment.at),
-            false => moment.at,
+            false => state.began_at.take().unwrap_or(moment.at),
         };
         (state.timeouts, state.since) = (0, since);
     } else {

@@ -184,6 +184,10 @@ fn syns_in_the_peers_name() {
     assert!(!state.is_impersonated(), "a copy of the peer's own");
     state.syn(9, true);
     assert!(state.is_impersonated() && state.answers_forged(10) && !state.answers_forged(6));
+    let [first, again] = [3, 4].map(Instant::from_nanos);
+    state.answered(first, 77);
+    state.answered(again, 77);
+    assert_eq!([state.answered_since(77), state.answered_since(78)], [Some(first), None]);
     state.syn(9, false);
     assert!(!state.is_impersonated() && !state.answers_forged(10), "it was the peer's, after all");
 }
