@@ -168,7 +168,7 @@ impl XdpDevice {
 
     fn new(settings: &Settings, interface: Interface, served: Vec<u32>, front: Front) -> Self {
         // (Who has the interface from a broker has no packet socket.)
-        let may_cut = interface.is_virtual && matches!(front, Front::Own(_));
+        let may_cut = settings.segmentation && interface.is_virtual && matches!(front, Front::Own(_));
         let segmenter = if may_cut {
             Segmenter::open(interface.index).inspect_err(|error| tracing::debug!("no segmentation: {error}")).ok()
         } else {
@@ -178,7 +178,7 @@ impl XdpDevice {
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,
             lends_heads: true,
-            lro: true,
+            lro: settings.segmentation,
             rules_max: RULES_MAX as usize,
             rings_max: served.len(),
             steering: Steering::IPV6,
@@ -286,6 +286,11 @@ impl XdpDevice {
 
     pub(crate) fn interface(&self) -> &Interface {
         &self.0.interface
+    }
+
+    /// Whether segments that come one behind the other go up as one.
+    pub(crate) fn coalesces(&self) -> bool {
+        self.0.settings.segmentation
     }
 
     /// By which what is to be cut leaves, where something may be ([`Capabilities::tso_max`]).

@@ -16,6 +16,9 @@ pub struct Settings {
     pub sent_frames: u32,
     /// Bytes that the connections of one ring may have queued, sent and not acknowledged.
     pub send_bytes: usize,
+    /// Segments that come one behind the other go up as one frame, and where the kernel cuts well (veth) it is given frames to cut: for connections, and not for who
+    /// wants to see the frames that are on the wire.
+    pub segmentation: bool,
 }
 
 impl Settings {
@@ -28,6 +31,7 @@ impl Settings {
             copied_frames: 1 << 14,
             sent_frames: 1024,
             send_bytes: 16 << 20,
+            segmentation: false,
         }
     }
 }

@@ -97,7 +97,7 @@ const RECEIVED_FRAMES_MAX: u32 = 1 << 17;
 
 /// What an interface is attached with: more frames than by default, if somebody has said so. (The default of VMA_RX_WRE is a card's.)
 fn of_interface(name: &str, said: &Settings) -> ringway_xdp::Settings {
-    let settings = ringway_xdp::Settings::new(name);
+    let settings = ringway_xdp::Settings { segmentation: true, ..ringway_xdp::Settings::new(name) };
     if !said.is_set(Id::RxWre) {
         return settings;
     }

@@ -39,7 +39,8 @@ impl XdpQueues {
     /// A frame, whose bytes are in `place`, goes into the batch, which has room for it.
     fn put(&mut self, batch: &mut RxBatch<Received>, bytes: &[u8], place: Piece) {
         // (What goes from ring to ring is one frame that came.)
-        let segment = if bytes.len() > HEAD_MAX && self.exchange.is_none() { Segment::parse(bytes) } else { None };
+        let may_join = bytes.len() > HEAD_MAX && self.exchange.is_none() && self.device.coalesces();
+        let segment = if may_join { Segment::parse(bytes) } else { None };
         let is_left = self.device.interface().is_virtual && partial::is_left_to_device(&bytes[..bytes.len().min(HEAD_MAX)]);
         let segment = segment.filter(|segment| is_left || segment.is_sound(bytes));
         if let Some(segment) = &segment

@@ -20,7 +20,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn in_worlds(test: impl Fn(&mut World) + Sync) {
     for (is_v6, offloads) in [(false, true), (true, true), (false, false), (true, false)] {
         let cable = Cable { is_v6, offloads, ..Cable::default() };
-        in_world(cable, &Settings::new("a0"), |mut world| test(&mut world));
+        let settings = Settings { segmentation: true, ..Settings::new("a0") };
+        in_world(cable, &settings, |mut world| test(&mut world));
     }
 }
 
