@@ -208,7 +208,9 @@ impl XdpQueues {
         self.doorbell();
         let device = self.device.clone();
         let Some(segmenter) = device.segmenter() else { return Err(self.capabilities().lacks("TSO").into()) };
-        if frame.len() > tso::FRAME_MAX || mss == 0 {
+        // (Seed 003: segments beyond the MTU are refused, and not left for the kernel to lose.)
+        let longest = frame.head.len() + usize::from(mss);
+        if frame.len() > tso::FRAME_MAX || mss == 0 || longest > self.device.interface().mtu + ETHERNET_MAX {
             return Err(SendError::TooLong);
         }
         if self.first.send.waiting() > 0 {

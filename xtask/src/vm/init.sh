@@ -18,9 +18,8 @@ mount -t overlay -o lowerdir=/lower,upperdir=/upper/changes,workdir=/upper/work 
 for folder in dev proc sys; do
     mount --move "/$folder" "/guest/$folder"
 done
-for folder in tmp run; do
-    mount -t tmpfs "$folder" "/guest/$folder"
-done
+# (Not over /tmp: a checkout may lie there.)
+mount -t tmpfs run /guest/run
 mkdir -p /guest/dev/shm /guest/dev/pts
 mount -t tmpfs shm /guest/dev/shm
 mount -t devpts pts /guest/dev/pts
