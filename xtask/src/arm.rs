@@ -53,6 +53,9 @@ const CRATES: [Tests; 3] = [
             ("tests::leave::nothing_is_left_behind", "it counts descriptors, of which the emulator has some"),
             ("tests::memory::huge_pages_are_asked_for", "the emulator keeps that advice to itself"),
             ("tests::crash::death_at_any_point", "it starts some thousand processes, which takes the emulator too long"),
+            ("tests::regions::a_peer_writes_within_bounds", "the emulator has no process_vm_writev"),
+            ("tests::regions::nobody_else_writes_there", "the emulator has no process_vm_writev"),
+            ("tests::regions::what_is_not_mapped_is_a_fault", "the emulator has no process_vm_writev"),
         ],
     ),
 ];
