@@ -46,10 +46,11 @@ impl Neighbour {
     pub(super) fn asked(&mut self, moment: &Moment, target: IpAddr, to: MacAddr) {
         let since = moment.at.since(core::mem::replace(&mut self.known_at, moment.at));
         if !to.is_multicast() {
-            let is_counted_anew = self.polls == 1 && (since < ASKED_APART || core::mem::take(&mut self.may_be_earlier));
-            self.polls += u32::from(!is_counted_anew);
-            self.may_be_earlier |=
-                self.polls == 1 && !is_counted_anew && self.heard_at.is_some_and(|heard| moment.at < heard + ASKED_APART);
+            let (is_first, may_be_earlier) = (self.polls == 0, core::mem::take(&mut self.may_be_earlier));
+            if self.polls != 1 || since >= ASKED_APART && !may_be_earlier {
+                self.polls += 1;
+            }
+            self.may_be_earlier = is_first && self.heard_at.is_some_and(|heard| moment.at < heard + ASKED_APART);
             if self.polls > POLLS_MAX {
                 moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was polled {} times, and did not answer", self.polls));
             }
