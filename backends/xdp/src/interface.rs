@@ -17,6 +17,9 @@ const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// Bytes of an Ethernet header, with a VLAN tag.
 pub(crate) const ETHERNET_MAX: usize = 18;
 
+/// The length of a frame is counted in 16 bits here, with its headers: of an interface that has longer ones (veth) these are not made use of.
+const MTU_MAX: usize = u16::MAX as usize - ETHERNET_MAX;
+
 /// Bytes of a frame that fit behind what the kernel keeps in front of it in a chunk (XDP_PACKET_HEADROOM).
 const RECEIVED_MAX: usize = CHUNK - 256;
 
@@ -50,6 +53,7 @@ impl Interface {
         let ask = Asker::new(name).map_err(AttachError::system("socket"))?;
         let (mac, mtu) = (|| Ok((ask.hardware_address()?, ask.mtu()?)))().map_err(AttachError::system("ioctl of an interface"))?;
         let mac = mac.ok_or_else(|| AttachError::NotEthernet(name.to_owned()))?;
+        let mtu = mtu.min(MTU_MAX);
         let is_long = mtu + ETHERNET_MAX > RECEIVED_MAX;
         Ok(Self { index, mac, mtu, queues: ask.channels().max(1), is_long, is_virtual: ask.driver() == "veth" })
     }

@@ -46,6 +46,7 @@ impl Neighbour {
     pub(super) fn asked(&mut self, moment: &Moment, target: IpAddr, to: MacAddr) {
         let since = moment.at.since(core::mem::replace(&mut self.known_at, moment.at));
         if !to.is_multicast() {
+            // (What was heard may have waited for its turn in a NIC, while the last poll of an earlier row was sent.)
             let (is_first, may_be_earlier) = (self.polls == 0, core::mem::take(&mut self.may_be_earlier));
             if self.polls != 1 || since >= ASKED_APART && !may_be_earlier {
                 self.polls += 1;

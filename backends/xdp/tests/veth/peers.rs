@@ -72,7 +72,9 @@ pub(crate) fn open(world: &mut World) -> (FlowId, std::thread::JoinHandle<Vec<u8
     });
     told.recv().expect("it listens");
     let local = world.fresh();
-    let flow = world.ring.tcp_connect(world.now(), local, to, World::hop(), &Config::default()).expect("room");
+    // (Segments as long as the link has them.)
+    let config = Config { mss_max: u16::MAX, ..Config::default() };
+    let flow = world.ring.tcp_connect(world.now(), local, to, World::hop(), &config).expect("room");
     world.until("the handshake", |world| (world.ring.info(flow).and_then(|info| info.state) == Some(State::Established)).then_some(()));
     (flow, peer)
 }
