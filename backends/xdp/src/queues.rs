@@ -282,9 +282,9 @@ impl Queues for XdpQueues {
             return Err(SendError::TooLong);
         }
         if frame.len() > CHUNK {
-            self.queue_long(frame)?
+            self.queue_long(frame)?;
         } else {
-            self.queue(frame)?
+            self.queue(frame)?;
         }
         self.counters.sent += 1;
         self.counters.sent_bytes += frame.len() as u64;
