@@ -5,6 +5,7 @@ use std::io;
 
 use ringway_host::Fd;
 use ringway_stack::device::MacAddr;
+use ringway_stack::wire::ethernet;
 
 use crate::error::AttachError;
 use crate::umem::CHUNK;
@@ -22,6 +23,12 @@ const MTU_MAX: usize = u16::MAX as usize - ETHERNET_MAX;
 
 /// Bytes of a frame that fit behind what the kernel keeps in front of it in a chunk (XDP_PACKET_HEADROOM).
 const RECEIVED_MAX: usize = CHUNK - 256;
+
+/// The longest frame that begins with these bytes: an IP packet of the MTU, behind the Ethernet header that it has.
+pub(crate) fn longest(interface: &Interface, head: &[u8]) -> usize {
+    let ethernet_len = ethernet::Header::parse(head).map_or(ethernet::LEN, |(_, len)| len);
+    interface.mtu + ethernet_len
+}
 
 /// An interface of this network namespace.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use ringway_stack::time::Instant;
 use crate::card::XdpDevice;
 use crate::coalesce::Coalescing;
 use crate::error::AttachError;
-use crate::interface::ETHERNET_MAX;
+use crate::interface::longest;
 use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
 use crate::sleep::Sleep;
@@ -277,8 +277,7 @@ impl Queues for XdpQueues {
             return self.send_cut(frame, mss);
         }
         let interface = self.device.interface();
-        let longest = interface.mtu + ETHERNET_MAX;
-        if frame.len() > longest || frame.len() > CHUNK && !interface.is_long || frame.head.len() > HEAD_MAX {
+        if frame.len() > longest(interface, frame.head) || frame.len() > CHUNK && !interface.is_long || frame.head.len() > HEAD_MAX {
             return Err(SendError::TooLong);
         }
         if frame.len() > CHUNK {

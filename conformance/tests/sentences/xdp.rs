@@ -76,6 +76,10 @@ impl Rig for XdpRig {
         self.end(side).v4
     }
 
+    fn leaves_checksums(&self) -> bool {
+        self.capabilities().tso_max.is_some()
+    }
+
     fn now(&self) -> Instant {
         self.clock.now()
     }

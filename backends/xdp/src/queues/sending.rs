@@ -4,7 +4,7 @@ use libc::xdp_desc;
 use ringway_stack::device::{Queues as _, SendError, TxFrame};
 
 use super::XdpQueues;
-use crate::interface::ETHERNET_MAX;
+use crate::interface::longest;
 use crate::send::SendBuffer;
 use crate::socket::CONTINUES;
 use crate::tso;
@@ -46,8 +46,8 @@ impl XdpQueues {
         let device = self.device.clone();
         let Some(segmenter) = device.segmenter() else { return Err(self.capabilities().lacks("TSO").into()) };
         // (Seed 003: segments beyond the MTU are refused, and not left for the kernel to lose.)
-        let longest = frame.head.len() + usize::from(mss);
-        if frame.len() > tso::FRAME_MAX || mss == 0 || longest > self.device.interface().mtu + ETHERNET_MAX {
+        let segment = frame.head.len() + usize::from(mss);
+        if frame.len() > tso::FRAME_MAX || mss == 0 || segment > longest(self.device.interface(), frame.head) {
             return Err(SendError::TooLong);
         }
         if self.first.send.waiting() > 0 {
