@@ -6,7 +6,7 @@
 //! progress thread does (`progress`). `calls` has what each call does, `exports` the C symbols, where no panic passes.
 //!
 //! - `api`: the calls for a library that stands on this one
-//! - `devices`: the only module that names a device's crate
+//! - `ports`: who has a port, of the device (`ringway_devices::messages`)
 //! - `memory`: what is registered: memory of the library's own, and buffers of the program's
 //! - `datagram`: datagram sockets, which have a UDP socket beside their queue pairs
 //! - `table`: what a descriptor is; `address`: addresses in C's forms; `config`: the files of /etc/rdma/rsocket
