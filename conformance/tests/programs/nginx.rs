@@ -126,7 +126,11 @@ fn one_end_only() {
 }
 
 fn load(name: &str, processes: &str, threads: u32) {
-    let case = Case::new(name);
+    load_in(Case::new(name), processes, threads);
+}
+
+/// Many requests by wrk, with so many threads, and a large file by curl.
+pub(crate) fn load_in(case: Case, processes: &str, threads: u32) {
     let port = free_port();
     let server = start(&case, case.program("nginx"), port, processes, "");
     many_requests(&case.program("wrk").args(&wrk(port, threads)).run());
