@@ -212,7 +212,9 @@ fn await_published(before: usize) {
 /// How many addresses and sockets Ringway's processes have published in this network namespace.
 fn published() -> usize {
     let names = fs::read_to_string("/proc/net/unix").expect("/proc/net/unix");
-    let is_published = |line: &&str| line.contains("@ringway/") && ["/tcp/", "/udp/", "/socket/", "/rdma-tcp/", "/rdma-udp/"].iter().any(|kind| line.contains(kind));
+    let is_published = |line: &&str| {
+        line.contains("@ringway/") && ["/tcp/", "/udp/", "/socket/", "/rdma-tcp/", "/rdma-udp/"].iter().any(|kind| line.contains(kind))
+    };
     names.lines().filter(is_published).count()
 }
 
