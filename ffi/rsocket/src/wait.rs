@@ -220,3 +220,29 @@ pub(crate) fn until_any<T>(
         looking.sleep(library, &mut [], left)?;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that would look for ever, from now on.
+    fn looking(restarts: bool) -> Looking {
+        let (clock, limit, history) = (Clock::new(), Limit::Exact(Duration::MAX), History::new());
+        let at = clock.now();
+        let began = Began { clock, at, limit, history, spin: Spin::new(at, &history, limit) };
+        Looking { began: Some(began), ..Looking::new(restarts) }
+    }
+
+    #[test]
+    fn a_handler_ends_a_wait_that_never_sleeps() {
+        let clock = Clock::new();
+        let mut looking = looking(false);
+        let thread = signals::tests::signalled_every(Duration::from_millis(1));
+        while !looking.is_interrupted() {
+            let now = clock.now();
+            assert!(looking.goes_on(now));
+            looking.pause(now);
+        }
+        drop(thread);
+    }
+}

@@ -135,4 +135,4 @@ fn contains(set: &sigset_t, signal: i32) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,5 +1,6 @@
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
 
 use libc::{SIGUSR1, SIGUSR2};
 use ringway_host::Clock;
@@ -22,6 +23,41 @@ fn install(signal: i32, flags: i32) {
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = flags;
         assert_eq!(libc::sigaction(signal, &raw const action, null_mut()), 0);
+    }
+}
+
+/// Sends signals to the thread that made it, until that drops it.
+pub(in crate::wait) struct Signalled {
+    /// (Whose end is what the other thread waits for.)
+    end: Option<mpsc::Sender<()>>,
+    sender: Option<JoinHandle<()>>,
+}
+
+fn signal_every(time: Duration, signal: i32) -> Signalled {
+    let (end, ended) = mpsc::channel::<()>();
+    // SAFETY: no preconditions.
+    let thread = unsafe { libc::pthread_self() };
+    let sender = std::thread::spawn(move || {
+        while ended.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // SAFETY: the thread lives: it waits for this one.
+            unsafe { libc::pthread_kill(thread, signal) };
+        }
+    });
+    Signalled { end: Some(end), sender: Some(sender) }
+}
+
+/// The same, for tests of others: a handler runs on the calling thread.
+pub(in crate::wait) fn signalled_every(time: Duration) -> (Signalled, MutexGuard<'static, ()>) {
+    let one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    install(SIGUSR1, 0);
+    (signal_every(time, SIGUSR1), one)
+}
+
+impl Drop for Signalled {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let ended = self.sender.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(()))), "it ended well");
     }
 }
 
@@ -82,19 +118,10 @@ fn what_ended_a_sleep_ends_the_wait_or_does_not() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let sleeps = |restarts| {
         let mut signals = Signals::new(restarts, None);
-        let (told, tells) = mpsc::channel();
-        // SAFETY: no preconditions.
-        let thread = unsafe { libc::pthread_self() };
-        let waker = std::thread::spawn(move || {
-            while tells.recv_timeout(Duration::from_millis(2)).is_err() {
-                // SAFETY: the thread lives: it waits for this one.
-                unsafe { libc::pthread_kill(thread, SIGUSR2) };
-            }
-        });
+        let signalled = signal_every(Duration::from_millis(2), SIGUSR2);
         let said = ppoll(&mut [], None, signals.mask()).map_err(|error| Errno(error.raw_os_error().unwrap_or(0)));
+        drop(signalled);
         assert_eq!(signals.heard(said), Ok(None));
-        told.send(()).expect("it lives");
-        waker.join().expect("it ended well");
         signals.is_over()
     };
     install(SIGUSR1, SA_RESTART);
