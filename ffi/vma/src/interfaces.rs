@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
+use ringway_devices::Ring;
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::Id;
 use ringway_params::kind::{self, Named};
@@ -31,7 +32,6 @@ use ringway_stack::ring::{NextHop, RingConfig};
 use ringway_stack::socket::way;
 use ringway_stack::time::Instant;
 
-use crate::devices::{self, Ring};
 use crate::params;
 use crate::process::{self, Offload, Process};
 use crate::rings::{RINGS_MAX, RingSet, Rings};
@@ -288,8 +288,9 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
         knows_queues = is_known;
         extra_rings.wanted_of_interface(is_known).min(room)
     };
+    let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
     let mut own = Vec::new();
-    for queues in devices::attach_interface(named, broker, wanted)? {
+    for queues in attached.attach(wanted)? {
         let number = rings.len() as u16;
         let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
         let seed = params::random_seed().map_err(|error| error.to_string())?;

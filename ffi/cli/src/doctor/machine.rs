@@ -7,6 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ringway_devices::broker::{BrokerError, interfaces_served};
 use ringway_host::capabilities;
 use ringway_params::{Id, Settings, kind};
 use ringway_stack::offload::{DeviceKind, Reason};
@@ -15,7 +16,6 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::process::{getegid, geteuid, getgid, getuid};
 use serde::Serialize;
 
-use crate::devices::{BrokerError, interfaces_served};
 use crate::library;
 use crate::table::table;
 

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
+use ringway_devices::Fd;
 use ringway_host::Blocked;
 use ringway_host::leave::{Kernel, LeaveError, Unsent};
 use ringway_stack::Error;
@@ -14,7 +15,6 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
 
 use super::{owner, pair, peer};
-use crate::devices::Fd;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;

@@ -8,8 +8,10 @@ use super::apart;
 
 /// A handle on received bytes.
 #[derive(Clone, Debug)]
-pub(crate) enum RxBuf {
+pub enum RxBuf {
+    /// In shared memory.
     Shm(ringway_shm::RxBuf),
+    /// In the memory of an interface's frames.
     Xdp(Received),
 }
 

@@ -22,8 +22,10 @@ use ringway_xdp::XdpQueues;
 use super::{Handover, Landing, RingQueues, RxBuf, apart, lent};
 
 /// See the module's documentation.
-pub(crate) enum Ring {
+pub enum Ring {
+    /// On shared memory.
     Shm(ring::Ring<ShmQueues>),
+    /// On an interface.
     Xdp(ring::Ring<XdpQueues>),
 }
 
@@ -55,16 +57,20 @@ fn poll_on(of: &mut ring::Ring<XdpQueues>, now: Instant) -> usize {
 macro_rules! calls {
     ($(fn $name:ident(&mut $this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See [`ring::Ring::", stringify!($name), "`].")]
             #[inline]
-            pub(crate) fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
+            #[allow(clippy::missing_errors_doc, reason = "it is documented there")]
+            pub fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.$name($($argument),*))
             }
         )*
     };
     ($(fn $name:ident(&$this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See [`ring::Ring::", stringify!($name), "`].")]
             #[inline]
-            pub(crate) fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
+            #[allow(clippy::missing_errors_doc, reason = "it is documented there")]
+            pub fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.$name($($argument),*))
             }
         )*
@@ -75,16 +81,18 @@ macro_rules! calls {
 macro_rules! calls_of_queues {
     ($(fn $name:ident(&mut $this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See `", stringify!($name), "` of the device's queues.")]
             #[inline]
-            pub(crate) fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
+            pub fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.queues_mut().$name($($argument),*))
             }
         )*
     };
     ($(fn $name:ident(&$this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See `", stringify!($name), "` of the device's queues.")]
             #[inline]
-            pub(crate) fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
+            pub fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.queues().$name($($argument),*))
             }
         )*
@@ -94,12 +102,12 @@ macro_rules! calls_of_queues {
 impl Ring {
     /// Frames received: that one of the [`Ring::counters`], which would be copied for it on the way of each message.
     #[inline]
-    pub(crate) fn rx_packets(&self) -> u64 {
+    pub fn rx_packets(&self) -> u64 {
         by_device!(self, of => of.counters().rx_packets)
     }
 
     /// See [`ring::Ring::new`].
-    pub(crate) fn new(queues: RingQueues, config: RingConfig, seed: [u8; 32]) -> Self {
+    pub fn new(queues: RingQueues, config: RingConfig, seed: [u8; 32]) -> Self {
         match queues {
             RingQueues::Shm(of) => Self::Shm(ring::Ring::new(of, config, seed)),
             RingQueues::Xdp(of) => Self::Xdp(ring::Ring::new(of, config, seed)),
@@ -213,7 +221,7 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline(always)]
-    pub(crate) fn tcp_send_polling(
+    pub fn tcp_send_polling(
         &mut self,
         now: Instant,
         flow: FlowId,
@@ -249,7 +257,7 @@ impl Ring {
 
     /// See [`ring::Ring::poll`]. Of an interface, several batches: see [`poll_on`].
     #[inline]
-    pub(crate) fn poll(&mut self, now: Instant) -> usize {
+    pub fn poll(&mut self, now: Instant) -> usize {
         match self {
             Self::Shm(of) => of.poll(now),
             Self::Xdp(of) => apart(|| of.poll(now) + poll_on(of, now)),
@@ -261,7 +269,7 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline]
-    pub(crate) fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
+    pub fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
         match self {
             Self::Shm(of) => of.tcp_recv_polling(now, flow, into),
             Self::Xdp(of) => apart(|| {
@@ -276,7 +284,7 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline(always)]
-    pub(crate) fn udp_recv_polling<T>(
+    pub fn udp_recv_polling<T>(
         &mut self,
         now: Instant,
         flow: FlowId,
@@ -293,17 +301,17 @@ impl Ring {
     }
 
     /// Whether a datagram waits to be read.
-    pub(crate) fn udp_has_some(&self, flow: FlowId) -> bool {
+    pub fn udp_has_some(&self, flow: FlowId) -> bool {
         by_device!(self, of => of.arrived(flow)).is_some()
     }
 
     /// See [`ringway_host::HostQueues::is_of_sleeper`].
-    pub(crate) fn is_of_sleeper(event: u64) -> bool {
+    pub fn is_of_sleeper(event: u64) -> bool {
         event == SLEEPER
     }
 
     /// Whether a frame to that member, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)
-    pub(crate) fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
+    pub fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         match self {
             Self::Shm(of) => of.queues_mut().is_worth_waiting(mac),
             Self::Xdp(_) => false,
@@ -311,7 +319,7 @@ impl Ring {
     }
 
     /// Somebody waited for room at that member in vain.
-    pub(crate) fn give_up(&mut self, mac: MacAddr) {
+    pub fn give_up(&mut self, mac: MacAddr) {
         if let Self::Shm(of) = self {
             of.queues_mut().give_up(mac);
         }
@@ -321,7 +329,7 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn tcp_lend(&mut self, flow: FlowId, pieces: usize, bytes: usize) -> Result<Option<Lent<RxBuf>>, Error> {
+    pub fn tcp_lend(&mut self, flow: FlowId, pieces: usize, bytes: usize) -> Result<Option<Lent<RxBuf>>, Error> {
         by_device!(self, of => Ok(of.tcp_lend(flow, |buffer| buffer.leading(pieces).min(bytes))?.map(lent)))
     }
 
@@ -330,7 +338,7 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline]
-    pub(crate) fn udp_lend_each(&mut self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Datagram, Error> {
+    pub fn udp_lend_each(&mut self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Datagram, Error> {
         by_device!(self, of => of.udp_lend_each(flow, |piece| take(lent(piece))))
     }
 
@@ -339,17 +347,17 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline]
-    pub(crate) fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Shown, Error> {
+    pub fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Shown, Error> {
         by_device!(self, of => of.candidate_each(flow, |piece| take(lent(piece))))
     }
 
     /// The program may write to the candidate's bytes: see [`ring::Ring::change_candidate`].
-    pub(crate) fn make_candidate_writable(&mut self, flow: FlowId) {
+    pub fn make_candidate_writable(&mut self, flow: FlowId) {
         by_device!(self, of => of.change_candidate(flow, |buffer| buffer.make_writable()));
     }
 
     /// Takes over what the program has written to the candidate's bytes.
-    pub(crate) fn take_written_candidate(&mut self, flow: FlowId) {
+    pub fn take_written_candidate(&mut self, flow: FlowId) {
         by_device!(self, of => of.change_candidate(flow, |buffer| buffer.take_written()));
     }
 
@@ -357,7 +365,7 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn detach_stream(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
+    pub fn detach_stream(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
         match self {
             Self::Shm(of) => of.detach_stream(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_stream(now, flow).map(Handover::Xdp),
@@ -368,7 +376,7 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn detach_closed(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
+    pub fn detach_closed(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
         match self {
             Self::Shm(of) => of.detach_closed(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_closed(now, flow).map(Handover::Xdp),
@@ -379,7 +387,7 @@ impl Ring {
     ///
     /// # Errors
     /// As there; and it may be of another device.
-    pub(crate) fn adopt(&mut self, now: Instant, handover: Handover) -> Result<FlowId, (Error, Handover)> {
+    pub fn adopt(&mut self, now: Instant, handover: Handover) -> Result<FlowId, (Error, Handover)> {
         match (self, handover) {
             (Self::Shm(of), Handover::Shm(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Shm(it))),
             (Self::Xdp(of), Handover::Xdp(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Xdp(it))),
@@ -388,7 +396,7 @@ impl Ring {
     }
 
     /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it.
-    pub(crate) fn exempter(&self) -> impl Fn(SocketAddr, SocketAddr) -> bool + use<> {
+    pub fn exempter(&self) -> impl Fn(SocketAddr, SocketAddr) -> bool + use<> {
         let device = match self {
             Self::Shm(_) => None,
             Self::Xdp(of) => Some(of.queues().device().clone()),
@@ -400,7 +408,7 @@ impl Ring {
     }
 
     /// The queues of its interface that it has, and how many there are.
-    pub(crate) fn queues_of_interface(&self) -> (Vec<u32>, u32) {
+    pub fn queues_of_interface(&self) -> (Vec<u32>, u32) {
         match self {
             Self::Shm(_) => (Vec::new(), 0),
             Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues_there()),
@@ -410,7 +418,7 @@ impl Ring {
     /// Where what comes for a flow comes to, of its interface's rings: see [`XdpDevice::lands_at`].
     ///
     /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
-    pub(crate) fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
+    pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
         match self {
             Self::Shm(_) => Landing::Unknown,
             Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote),
@@ -420,13 +428,13 @@ impl Ring {
     /// Connections of its interface's rings that are to go over to others of these: see [`XdpDevice::take_landings`].
     ///
     /// [`XdpDevice::take_landings`]: ringway_xdp::XdpDevice::take_landings
-    pub(crate) fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, usize)> {
+    pub fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, usize)> {
         let Self::Xdp(of) = self else { return Vec::new() };
         of.queues().device().take_landings().into_iter().map(|(local, remote, ring)| (local, remote, ring.0 as usize)).collect()
     }
 
     /// The broker that the ring is from, which does for the process what takes privileges.
-    pub(crate) fn lender(&self) -> Option<Arc<dyn Lender>> {
+    pub fn lender(&self) -> Option<Arc<dyn Lender>> {
         match self {
             Self::Shm(_) => None,
             Self::Xdp(of) => of.queues().device().lender(),
@@ -437,7 +445,7 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn serve_neighbours(
+    pub fn serve_neighbours(
         &mut self,
         now: Instant,
         neighbours: &mut Neighbours,
@@ -447,7 +455,7 @@ impl Ring {
     }
 
     /// As sockets see it.
-    pub(crate) fn as_flow_ring(&mut self) -> &mut dyn FlowRing {
+    pub fn as_flow_ring(&mut self) -> &mut dyn FlowRing {
         match self {
             Self::Shm(of) => of,
             Self::Xdp(of) => of,
