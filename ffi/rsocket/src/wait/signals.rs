@@ -10,8 +10,8 @@ use core::ptr::{null, null_mut};
 use core::time::Duration;
 
 use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIG_SETMASK, sigset_t};
-use ringway_host::Blocked;
 use ringway_host::sleep::ppoll;
+use ringway_host::{Blocked, all_but_faults};
 use ringway_preload::Errno;
 use ringway_stack::Instant;
 
@@ -72,8 +72,9 @@ impl Signals {
     pub(crate) fn heard<T>(&mut self, said: Result<T, Errno>) -> Result<Option<T>, Errno> {
         match said {
             Err(Errno(libc::EINTR)) => {
-                // (Whose it was, the kernel does not say.)
-                self.is_over |= !self.restarts || (1..=LAST).any(ends_calls);
+                // (Whose it was, the kernel does not say. Faults come to none that sleep.)
+                let may_come = all_but_faults();
+                self.is_over |= !self.restarts || (1..=LAST).any(|signal| contains(&may_come, signal) && ends_calls(signal));
                 Ok(None)
             }
             said => said.map(Some),
