@@ -48,9 +48,7 @@ pub fn is_internal(fd: RawFd) -> bool {
 /// Lets what was sent arrive, for two seconds at most, and ends all connections as rclose does: the process ends. Unless the calls' lock is not to be had: the
 /// thread itself may have it, interrupted by a signal.
 pub fn close_all_if_free() {
-    if library::is_free() {
-        exit::close_all();
-    }
+    exit::close_all_if_free();
 }
 
 /// Reads an address of a socket's family. IPv4-mapped ones are IPv4's from here on.
