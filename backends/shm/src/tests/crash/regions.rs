@@ -63,7 +63,7 @@ impl Memory {
 pub(super) fn operations() -> [Operation<Member>; 3] {
     [
         Operation { name: "write to a region", prepare: let_in, act: write_some, survivor: publish_once, judge: is_written },
-        Operation { name: "write while it is revoked", prepare: let_in, act: write_on, survivor: revoke_meanwhile, judge: is_closed },
+        Operation { name: "write while a region is revoked", prepare: let_in, act: write_on, survivor: revoke_meanwhile, judge: is_closed },
         Operation {
             name: "publish and revoke regions",
             prepare: linked,
