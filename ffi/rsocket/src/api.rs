@@ -301,6 +301,7 @@ pub fn wait(others: &mut [pollfd], waiting: Waiting<'_>, mut look: impl FnMut(&m
                 ready => ready.map(woken),
             };
         }
+        signals.block();
         if now.since(began) < library.sockets.settings().polling_time {
             drop(library);
             if signals.heard(ask(others, Some(Duration::ZERO), mask))?.is_some_and(|ready| ready > 0) {

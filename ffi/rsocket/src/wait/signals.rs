@@ -3,7 +3,8 @@
 //!
 //! Of a system call the kernel says that a handler ended it, but to who only looks at memory it says nothing. So a wait that has looked for a while blocks signals, and
 //! then opens the door to them now and then, by a system call. A signal that comes before that is as good as one that came before the call: no program can tell the
-//! two apart, for it cannot know when the call began.
+//! two apart, for it cannot know when the call began. But programs hang that come upon it (they look at what their handlers have set, and then call), and so that time is as
+//! short as can be.
 
 use core::mem;
 use core::ptr::{null, null_mut};
@@ -15,8 +16,8 @@ use ringway_host::{Blocked, all_but_faults};
 use ringway_preload::Errno;
 use ringway_stack::Instant;
 
-/// So long a wait looks before it blocks signals, which takes two system calls: most are over by then.
-const OPEN_FOR: Duration = Duration::from_micros(20);
+/// So long a wait looks before it blocks signals, which takes two system calls: those of programs that answer each other are over by then.
+const OPEN_FOR: Duration = Duration::from_micros(5);
 /// How often those that wait are let in.
 const LET_IN_EVERY: Duration = Duration::from_micros(100);
 
@@ -51,13 +52,18 @@ impl Signals {
             return;
         }
         if self.blocked.is_none() {
-            self.blocked = Some(Blocked::new());
+            self.block();
         } else if now >= self.let_in_at {
             self.let_in();
         } else {
             return;
         }
         self.let_in_at = now + LET_IN_EVERY;
+    }
+
+    /// Before it sleeps, or yields the core: a signal that comes from now on is found.
+    pub(crate) fn block(&mut self) {
+        self.blocked.get_or_insert_with(Blocked::new);
     }
 
     /// What is blocked while it sleeps; `None`: what the thread blocks.
