@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::deploy::{self, Built, Options};
+use crate::deploy::{self, Options};
 use crate::install::{self, Package};
 use crate::workspace::{Workspace, run_command};
 
@@ -19,17 +19,16 @@ const GLIBC: &str = "2.34";
 /// Something does not build, or cannot be packed.
 pub(crate) fn run() -> Result<()> {
     let workspace = Workspace::find()?;
-    workspace.build_release()?;
-    let built = Built { library: workspace.release("libvma.so"), commands: workspace.target.join("release") };
-    println!("{}", pack(&workspace, &built, &workspace.target)?.display());
+    workspace.build_installed()?;
+    println!("{}", pack(&workspace, &workspace.target.join("release"), &workspace.target)?.display());
     Ok(())
 }
 
-/// Packs what was built; where the package is.
+/// Packs what was built, which is in the directory `built`; where the package is.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn pack(workspace: &Workspace, built: &Built, into: &Path) -> Result<PathBuf> {
+pub(crate) fn pack(workspace: &Workspace, built: &Path, into: &Path) -> Result<PathBuf> {
     install::packages(&[Package::DPKG])?;
     let stage = into.join("deb");
     if stage.exists() {
@@ -44,6 +43,7 @@ pub(crate) fn pack(workspace: &Workspace, built: &Built, into: &Path) -> Result<
          Depends: libc6 (>= {GLIBC}), libgcc-s1\nConflicts: libvma, libvma-utils, libvma-dev\nSection: net\nPriority: optional\n\
          Description: TCP and UDP sockets in user space\n \
          libvma.so, preloaded, carries unmodified socket programs over shared memory.\n \
+         librsocket.so has rsockets for programs that are linked with it, and\n librspreload.so makes others' sockets rsockets.\n \
          ringway runs programs so, shows what their sockets carry, and says why\n something is not offloaded.\n"
     );
     fs::create_dir_all(stage.join("DEBIAN"))?;

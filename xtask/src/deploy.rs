@@ -1,4 +1,4 @@
-//! `cargo xtask install` and `uninstall`: library, header, rules, manual pages, completions, pkg-config file, commands and examples, under a
+//! `cargo xtask install` and `uninstall`: libraries, headers, rules, manual pages, completions, pkg-config files, commands and examples, under a
 //! prefix. One list says what that is.
 
 use std::fs;
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// Puts it below this directory, as packages are made.
     #[arg(long, default_value = "/")]
     destdir: PathBuf,
-    /// Where libvma.so goes, below the prefix (lib64, lib/x86_64-linux-gnu); default: lib.
+    /// Where the libraries go, below the prefix (lib64, lib/x86_64-linux-gnu); default: lib.
     #[arg(long, default_value = "lib")]
     libdir: PathBuf,
     /// Where libvma.conf goes; default: PREFIX/etc, or /etc for the prefix /usr.
@@ -31,11 +31,14 @@ pub(crate) struct Options {
     no_strip: bool,
 }
 
-/// Where the examples are.
-const EXAMPLES: &str = "ffi/vma/examples";
+/// Where the examples are, and in which languages.
+const EXAMPLES: [(&str, &[&str]); 2] = [("ffi/vma/examples", &["c", "rs"]), ("ffi/rsocket/examples", &["c"])];
 
 /// What those in Rust share: the header, in Rust.
 pub(crate) const BINDINGS: &str = "vma_extra/mod.rs";
+
+/// Where that is, in the checkout.
+const BINDINGS_SOURCE: &str = "ffi/vma/examples/vma_extra/mod.rs";
 
 /// The version of libvma whose programs run with this library: what the library's file and pkg-config say.
 const API: &str = "9.8.70";
@@ -46,9 +49,8 @@ const API: &str = "9.8.70";
 /// Something does not build, or cannot be written.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::find()?;
-    workspace.build_release()?;
-    let built = Built { library: workspace.release("libvma.so"), commands: workspace.target.join("release") };
-    install(&workspace, &built, options)?;
+    workspace.build_installed()?;
+    install(&workspace, &workspace.target.join("release"), options)?;
     println!("installed under {}", options.destdir.join(below(&options.prefix)).display());
     Ok(())
 }
@@ -79,14 +81,6 @@ pub(crate) fn remove(options: &Options) -> Result<()> {
     }
     println!("removed {removed} files under {}", options.destdir.join(below(&options.prefix)).display());
     Ok(())
-}
-
-/// What was built.
-pub(crate) struct Built {
-    /// libvma.so.
-    pub(crate) library: PathBuf,
-    /// The directory that `ringway` and `vma_stats` are in.
-    pub(crate) commands: PathBuf,
 }
 
 impl Options {
@@ -121,8 +115,19 @@ const RULES: &str = "ffi/vma/libvma.conf";
 const UNIT: &str = "ffi/cli/systemd/ringway-broker.service";
 
 /// Folders that nobody else puts something into.
-const OWN_FOLDERS: [&str; 5] =
-    ["doc/ringway", "doc/ringway/examples", "doc/ringway/examples/vma_extra", "doc/ringway/examples/systemd", "include/mellanox"];
+const OWN_FOLDERS: [&str; 8] = [
+    "doc/ringway",
+    "doc/ringway/examples",
+    "doc/ringway/examples/vma_extra",
+    "doc/ringway/examples/systemd",
+    "include/mellanox",
+    "include/ringway",
+    "include/ringway/rdma",
+    RSPRELOAD_FOLDER,
+];
+
+/// The folder of librspreload.so, below that of the libraries. (librdmacm's packages have one of that name in `rsocket`, and so may be installed beside.)
+const RSPRELOAD_FOLDER: &str = "ringway";
 
 /// Where the shells look for completions, below the prefix.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -166,12 +171,18 @@ fn files(workspace: &Workspace, options: &Options) -> Result<Vec<File>> {
     // The names by which it is looked for: by loaders, and by people and compilers.
     add(&options.libdir.join(&short), Content::Link(full));
     add(&options.libdir.join("libvma.so"), Content::Link(short));
-    add(&options.libdir.join("pkgconfig/libvma.pc"), Content::Text(pkg_config(options)));
+    add(&options.libdir.join("pkgconfig/libvma.pc"), Content::Text(pkg_config(options, &LIBVMA)));
+    add(&options.libdir.join("librsocket.so.1"), Content::Program("librsocket.so"));
+    add(&options.libdir.join("librsocket.so"), Content::Link("librsocket.so.1".into()));
+    add(&options.libdir.join("pkgconfig/librsocket.pc"), Content::Text(pkg_config(options, &LIBRSOCKET)));
+    add(&options.libdir.join(RSPRELOAD_FOLDER).join("librspreload.so"), Content::Program("librspreload.so"));
     for command in ["ringway", "vma_stats"] {
         add(&Path::new("bin").join(command), Content::Program(command));
     }
     for (from, to) in [
         ("ffi/vma/include/mellanox/vma_extra.h", "include/mellanox/vma_extra.h"),
+        // (librdmacm's has its own in include/rdma.)
+        ("ffi/rsocket/include/rdma/rsocket.h", "include/ringway/rdma/rsocket.h"),
         ("ffi/cli/man/ringway.1", "share/man/man1/ringway.1"),
         ("ffi/cli/man/vma_stats.8", "share/man/man8/vma_stats.8"),
         ("ffi/cli/systemd/ringway.conf", "share/doc/ringway/examples/systemd/ringway.conf"),
@@ -189,20 +200,20 @@ fn files(workspace: &Workspace, options: &Options) -> Result<Vec<File>> {
     for (shell, to) in COMPLETIONS {
         add(Path::new(to), Content::Printed(vec!["completions", shell]));
     }
-    let from = workspace.root.join(EXAMPLES);
-    for example in examples(workspace)?.into_iter().chain([from.join(BINDINGS)]) {
-        let to = Path::new("share/doc/ringway/examples").join(example.strip_prefix(&from)?);
-        add(&to, Content::Source(example));
+    let folder = Path::new("share/doc/ringway/examples");
+    for example in examples(workspace)? {
+        add(&folder.join(example.file_name().context("a file without a name")?), Content::Source(example));
     }
+    add(&folder.join(BINDINGS), Content::Source(BINDINGS_SOURCE.into()));
     files.push(File { to: options.rules(), content: Content::Source(RULES.into()) });
     Ok(files)
 }
 
-/// Installs what was built.
+/// Installs what was built, which is in the directory `built`.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn install(workspace: &Workspace, built: &Built, options: &Options) -> Result<()> {
+pub(crate) fn install(workspace: &Workspace, built: &Path, options: &Options) -> Result<()> {
     for File { to, content } in files(workspace, options)? {
         let path = options.place(&to);
         // Somebody may have written rules of their own there.
@@ -213,10 +224,9 @@ pub(crate) fn install(workspace: &Workspace, built: &Built, options: &Options) -
         match content {
             Content::Source(from) => put(&workspace.root.join(from), &path, 0o644)?,
             Content::Program(name) => {
-                let from = if name == "libvma.so" { built.library.clone() } else { built.commands.join(name) };
-                put(&from, &path, 0o755)?;
+                put(&built.join(name), &path, 0o755)?;
                 if !options.no_strip {
-                    // Calls into the library are found by its dynamic symbols, which stay.
+                    // Calls into a library are found by its dynamic symbols, which stay.
                     run_command(Command::new("strip").arg("--strip-unneeded").arg(&path))?;
                 }
             }
@@ -227,7 +237,7 @@ pub(crate) fn install(workspace: &Workspace, built: &Built, options: &Options) -
                 symlink(target, &path).with_context(|| format!("{}", path.display()))?;
             }
             Content::Printed(arguments) => {
-                let output = Command::new(built.commands.join("ringway")).args(&arguments).output()?;
+                let output = Command::new(built.join("ringway")).args(&arguments).output()?;
                 ensure!(output.status.success() && !output.stdout.is_empty(), "ringway {}: {}", arguments.join(" "), output.status);
                 write(&path, &output.stdout)?;
             }
@@ -237,17 +247,21 @@ pub(crate) fn install(workspace: &Workspace, built: &Built, options: &Options) -
     Ok(())
 }
 
-/// The examples: every C and Rust file of their folder.
+/// The examples: every file of their folders in those languages.
 ///
 /// # Errors
-/// The folder cannot be listed.
+/// A folder cannot be listed.
 pub(crate) fn examples(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    let folder = workspace.root.join(EXAMPLES);
-    let entries = fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
-    let files = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
-    let mut files: Vec<_> = files.into_iter().filter(|path| path.extension().is_some_and(|end| end == "c" || end == "rs")).collect();
-    files.sort();
-    Ok(files)
+    let mut all = Vec::new();
+    for (folder, languages) in EXAMPLES {
+        let folder = workspace.root.join(folder);
+        let entries = fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
+        let files = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+        let is_one = |path: &PathBuf| path.extension().is_some_and(|end| languages.iter().any(|language| end == *language));
+        all.extend(files.into_iter().filter(is_one));
+    }
+    all.sort();
+    Ok(all)
 }
 
 /// The broker's unit, with the command's path in it.
@@ -258,11 +272,36 @@ fn unit(workspace: &Workspace, options: &Options) -> Result<String> {
     Ok(text.replace(from, &to))
 }
 
-fn pkg_config(options: &Options) -> String {
+/// What pkg-config tells of a library.
+struct Described {
+    name: &'static str,
+    description: &'static str,
+    version: &'static str,
+    libs: &'static str,
+    cflags: &'static str,
+}
+
+const LIBVMA: Described = Described {
+    name: "libvma",
+    description: "Socket programs in user space; the VMA Extra API. Programs are preloaded, not linked.",
+    version: API,
+    libs: "",
+    cflags: "-I${includedir}",
+};
+
+const LIBRSOCKET: Described = Described {
+    name: "librsocket",
+    description: "rsockets (rsocket(7)) for programs that are linked with it, by the header rdma/rsocket.h",
+    version: env!("CARGO_PKG_VERSION"),
+    libs: "-L${libdir} -lrsocket",
+    cflags: "-I${includedir}/ringway",
+};
+
+fn pkg_config(options: &Options, library: &Described) -> String {
+    let Described { name, description, version, libs, cflags } = library;
     format!(
-        "prefix={}\nlibdir=${{prefix}}/{}\nincludedir=${{prefix}}/include\n\nName: libvma\n\
-         Description: Socket programs in user space; the VMA Extra API. Programs are preloaded, not linked.\n\
-         Version: {API}\nLibs:\nCflags: -I${{includedir}}\n",
+        "prefix={}\nlibdir=${{prefix}}/{}\nincludedir=${{prefix}}/include\n\nName: {name}\n\
+         Description: {description}\nVersion: {version}\nLibs: {libs}\nCflags: {cflags}\n",
         options.prefix.display(),
         options.libdir.display()
     )

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::deb;
-use crate::deploy::{self, Built};
+use crate::deploy;
 use crate::install::{self, Package};
 use crate::workspace::{Workspace, cargo, run_command};
 
@@ -30,15 +30,14 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     result
 }
 
-/// In one call, as users do.
-fn build(workspace: &Workspace) -> Result<Built> {
-    let packages = ["--package", "ringway-vma", "--package", "ringway-cli"];
-    run_command(cargo().current_dir(&workspace.root).args(["build", "--quiet"]).args(packages))?;
-    let debug = workspace.target.join("debug");
-    Ok(Built { library: debug.join("libvma.so"), commands: debug })
+/// In one call, as users do; where it is.
+fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let packages = ["ringway-vma", "ringway-cli", "ringway-rsocket", "ringway-rspreload"];
+    run_command(cargo().current_dir(&workspace.root).args(["build", "--quiet"]).args(packages.iter().flat_map(|one| ["--package", one])))?;
+    Ok(workspace.target.join("debug"))
 }
 
-fn try_in(workspace: &Workspace, built: &Built, folder: &Path) -> Result<()> {
+fn try_in(workspace: &Workspace, built: &Path, folder: &Path) -> Result<()> {
     staged(workspace, built, &folder.join("stage"))?;
     let prefix = folder.join("usr");
     deploy::install(workspace, built, &deploy::Options::at(&prefix, Path::new("/")))?;
@@ -58,6 +57,7 @@ fn try_in(workspace: &Workspace, built: &Built, folder: &Path) -> Result<()> {
         results.push(verdict);
     }
     ensure!(results.contains(&Verdict::Works), "no example works");
+    preloaded(&prefix, folder).context("ringway run --rsocket")?;
     watched(&prefix, &folder.join("try/zcopy_udp.c")).context("statistics")
 }
 
@@ -105,6 +105,16 @@ fn watched(prefix: &Path, scratch: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Which library a program is started with whose sockets are to become rsockets.
+fn preloaded(prefix: &Path, scratch: &Path) -> Result<()> {
+    let library = prefix.join("lib/ringway/librspreload.so").canonicalize()?;
+    let output = shell(prefix, scratch, "ringway run --rsocket -- cat /proc/self/maps")?.env_remove("RINGWAY_LIBRSPRELOAD").output()?;
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success() && said.contains(&*library.to_string_lossy()), "{}\n{said}{complained}", output.status);
+    println!("  {:20} works", "ringway run --rsocket");
+    Ok(())
+}
+
 /// A shell for which only the installation is there.
 fn shell(prefix: &Path, scratch: &Path, script: &str) -> Result<Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -117,13 +127,17 @@ fn shell(prefix: &Path, scratch: &Path, script: &str) -> Result<Command> {
 }
 
 /// As a package is made: nothing outside of the directory, and nothing in it that names it.
-fn staged(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
+fn staged(workspace: &Workspace, built: &Path, stage: &Path) -> Result<()> {
     let options = deploy::Options::at(Path::new("/usr"), stage);
     deploy::install(workspace, built, &options)?;
     for file in [
         "usr/lib/libvma.so",
         "usr/lib/libvma.so.9",
+        "usr/lib/librsocket.so",
+        "usr/lib/librsocket.so.1",
+        "usr/lib/ringway/librspreload.so",
         "usr/include/mellanox/vma_extra.h",
+        "usr/include/ringway/rdma/rsocket.h",
         "usr/bin/ringway",
         "usr/bin/vma_stats",
         "usr/share/man/man1/ringway.1",
@@ -141,9 +155,11 @@ fn staged(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
     ] {
         ensure!(stage.join(file).is_file(), "{file} is not installed");
     }
-    let text = fs::read_to_string(stage.join("usr/lib/pkgconfig/libvma.pc"))?;
-    ensure!(text.starts_with("prefix=/usr\n") && !text.contains(&*stage.to_string_lossy()), "libvma.pc names the stage");
-    for file in ["usr/lib/libvma.so", "usr/bin/ringway"] {
+    for name in ["libvma.pc", "librsocket.pc"] {
+        let text = fs::read_to_string(stage.join("usr/lib/pkgconfig").join(name))?;
+        ensure!(text.starts_with("prefix=/usr\n") && !text.contains(&*stage.to_string_lossy()), "{name} names the stage");
+    }
+    for file in ["usr/lib/libvma.so", "usr/lib/librsocket.so", "usr/lib/ringway/librspreload.so", "usr/bin/ringway"] {
         let sections = deb::told(Command::new("readelf").arg("--section-headers").arg(stage.join(file)))?;
         ensure!(sections.contains(".dynsym") && !sections.contains(".debug_info"), "{file} is not stripped");
     }
@@ -156,12 +172,14 @@ fn staged(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
     deploy::remove(&options)?;
     let left = deb::told(Command::new("find").arg(stage).args(["-not", "-type", "d"]))?;
     ensure!(left == rules.to_string_lossy(), "left behind: {left}");
-    ensure!(!stage.join("usr/share/doc/ringway").exists(), "an empty folder is left");
+    for folder in ["usr/share/doc/ringway", "usr/include/ringway", "usr/lib/ringway"] {
+        ensure!(!stage.join(folder).exists(), "an empty folder is left: {folder}");
+    }
     packed(workspace, built, stage)
 }
 
 /// A package has the same files, and its commands find the library where that is.
-fn packed(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
+fn packed(workspace: &Workspace, built: &Path, stage: &Path) -> Result<()> {
     let package = deb::pack(workspace, built, stage)?;
     let unpacked = stage.join("unpacked");
     run_command(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
@@ -173,6 +191,14 @@ fn packed(workspace: &Workspace, built: &Built, stage: &Path) -> Result<()> {
     let is_its =
         library.as_ref().is_some_and(|check| check["ok"] == true && check["detail"].as_str().is_some_and(|d| d.contains("unpacked")));
     ensure!(is_its, "the package's command does not find the package's library: {library:?}");
+    let mut run = Command::new(unpacked.join("usr/bin/ringway"));
+    run.args(["run", "--rsocket", "--", "sh", "-c", "echo $LD_PRELOAD"]).env_remove("RINGWAY_LIBRSPRELOAD").env_remove("LD_PRELOAD");
+    let found = deb::told(&mut run)?;
+    ensure!(found.contains("unpacked") && found.ends_with("/ringway/librspreload.so"), "rsockets by another library: {found}");
+    // Packages of librdmacm's may be there beside it: nothing of theirs is in it.
+    for theirs in ["usr/include/rdma", &format!("usr/lib/{}-linux-gnu/rsocket", std::env::consts::ARCH)] {
+        ensure!(!unpacked.join(theirs).exists(), "{theirs} is librdmacm's");
+    }
     println!("  {:20} works", "the package");
     Ok(())
 }

@@ -47,7 +47,7 @@ pub(crate) enum Step {
     Mutants,
     /// The shared-memory rings under loom.
     Loom,
-    /// libvma.so and ringway, as users get them.
+    /// libvma.so, librspreload.so and ringway, as users get them.
     Build,
     /// C programs of the Extra API under valgrind, and what is left of them.
     Memory,
@@ -115,8 +115,8 @@ const PROGRAMS: [Package; 30] = [
 ];
 
 /// Cases of programs that become another user, or insist that they could.
-const NEED_ROOT: [&str; 5] =
-    ["cable::", "capture::another_user", "isolation::another_user_is_refused", "nginx::workers_of_another_user", "ssh::"];
+const NEED_ROOT: [&str; 6] =
+    ["cable::", "capture::another_user", "isolation::another_user_is_refused", "nginx::workers_of_another_user", "rsockets::ssh", "ssh::"];
 
 /// How a step went.
 struct Outcome {
@@ -271,7 +271,10 @@ fn sim(workspace: &Workspace) -> Result<()> {
 /// them alone, and a second user and a second namespace can be had.
 fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
     install::packages(&PROGRAMS)?;
-    ensure!(workspace.release("libvma.so").exists(), "libvma.so is not built: run the step `build` first");
+    let libraries = [("RINGWAY_LIBVMA", "libvma.so"), ("RINGWAY_LIBRSPRELOAD", "librspreload.so")];
+    for (_, library) in libraries {
+        ensure!(workspace.release(library).exists(), "{library} is not built: run the step `build` first");
+    }
     let binary = build_programs()?;
     let privilege = Privilege::of_this_user();
     let mut command = match privilege.command("unshare") {
@@ -293,7 +296,8 @@ fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
     if privilege == Privilege::None {
         command.args(NEED_ROOT.iter().flat_map(|case| ["--skip", case]));
     }
-    run_command(command.current_dir(workspace.root.join("conformance")).env("RINGWAY_LIBVMA", workspace.release("libvma.so")))
+    command.envs(libraries.map(|(variable, library)| (variable, workspace.release(library))));
+    run_command(command.current_dir(workspace.root.join("conformance")))
 }
 
 /// Builds the cases, and the examples that some of them run; the path of the program that runs them.

@@ -34,11 +34,22 @@ impl Workspace {
         self.build(&["--package", "ringway-vma", "--package", "ringway-cli"])
     }
 
-    /// Builds the same for tests, whose simulator counts the rare paths of the stack's code. One after the other: the library refuses to be built
+    /// Builds that, and the libraries of rsockets: all that is installed.
+    pub(crate) fn build_installed(&self) -> Result<()> {
+        self.build_release()?;
+        self.build_rsockets()
+    }
+
+    /// Builds `librsocket.so` and `librspreload.so`.
+    pub(crate) fn build_rsockets(&self) -> Result<()> {
+        self.build(&["--package", "ringway-rsocket", "--package", "ringway-rspreload"])
+    }
+
+    /// Builds what users get for tests, whose simulator counts the rare paths of the stack's code. One after the other: the library refuses to be built
     /// from a stack that counts.
     pub(crate) fn build_tested(&self) -> Result<()> {
         self.build_simulator()?;
-        self.build(&["--package", "ringway-vma"])
+        self.build(&["--package", "ringway-vma", "--package", "ringway-rspreload"])
     }
 
     /// Builds `ringway` with that simulator.

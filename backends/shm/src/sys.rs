@@ -551,6 +551,7 @@ fn write_pieces(pid: i32, to: u64, pieces: &[&[u8]]) -> io::Result<()> {
     let local: ArrayVec<libc::iovec, 2> =
         pieces.iter().map(|piece| libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() }).collect();
     let remote = libc::iovec { iov_base: core::ptr::without_provenance_mut(to as usize), iov_len: len };
+    visible();
     // (All of a register counts.)
     let (count, flags): (usize, usize) = (1, 0);
     // SAFETY: the pieces are live slices, which are only read. What is written is another process's memory, or what this one's program has promised to itself.

@@ -74,7 +74,11 @@ impl Datagrams {
 }
 
 fn tcp(name: &str, options: &str) {
-    let case = Case::new(name);
+    streams(Case::new(name), options);
+}
+
+/// Two seconds of TCP.
+pub(crate) fn streams(case: Case, options: &str) {
     let answer = exchange(&case, None, options);
     let bytes = received(&answer);
     assert!(bytes > 50_000_000, "{bytes} bytes in two seconds");

@@ -28,6 +28,7 @@ mod nginx;
 mod postgres;
 mod processes;
 mod redis;
+mod rsockets;
 mod runtimes;
 mod socat;
 mod sockperf;

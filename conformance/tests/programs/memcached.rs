@@ -6,7 +6,10 @@ use crate::harness::{Case, Launch, free_port};
 
 #[test]
 fn by_hand() {
-    let case = Case::new("memcached-by-hand");
+    by_hand_in(Case::new("memcached-by-hand"));
+}
+
+pub(crate) fn by_hand_in(case: Case) {
     let port = free_port();
     let server = start(&case, port).serve(port);
     assert_eq!(case.python("memcache.py").arg(port.to_string()).run().stdout, "equal\n");
@@ -16,7 +19,10 @@ fn by_hand() {
 
 #[test]
 fn many_clients() {
-    let case = Case::new("memcached-many");
+    many_clients_in(Case::new("memcached-many"));
+}
+
+pub(crate) fn many_clients_in(case: Case) {
     let port = free_port();
     let server = start(&case, port).serve(port);
     for test in ["set", "get"] {

@@ -126,13 +126,27 @@ fn one_end_only() {
 }
 
 fn load(name: &str, processes: &str, threads: u32) {
-    let case = Case::new(name);
+    load_in(Case::new(name), processes, threads);
+}
+
+/// Many requests by wrk, with so many threads, and a large file by curl.
+pub(crate) fn load_in(case: Case, processes: &str, threads: u32) {
     let port = free_port();
     let server = start(&case, case.program("nginx"), port, processes, "");
+    await_rsockets(&case, port);
     many_requests(&case.program("wrk").args(&wrk(port, threads)).run());
     transfer(&case, case.program("curl"), port, 100_000_000);
     server.stop(Signal::QUIT);
     case.offloaded(&["nginx", "wrk", "curl"], 100_000_000, 2_000);
+}
+
+/// A master's listener is an rsocket in the worker that waits first: until it does, clients come by TCP.
+fn await_rsockets(case: &Case, port: u16) {
+    eventually("a worker listens as an rsocket", PATIENCE, || {
+        let before = Snmp::now();
+        case.program("curl").args(&format!("-sSf -o /dev/null http://127.0.0.1:{port}/small")).run();
+        case.world() != World::Rsockets || before.sent_since() == 0
+    });
 }
 
 /// Starts nginx on `port` with the case's directory, in which there is a file `small`.

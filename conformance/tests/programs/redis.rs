@@ -9,7 +9,11 @@ use crate::harness::{Case, PATIENCE, Running, eventually, free_port};
 
 #[test]
 fn benchmark() {
-    let case = Case::new("redis-benchmark");
+    benchmark_in(Case::new("redis-benchmark"));
+}
+
+/// Many clients, without and with pipelining.
+pub(crate) fn benchmark_in(case: Case) {
     let port = free_port();
     let server = case.program("redis-server").args(&options(port)).serve(port);
     let answer =
@@ -23,7 +27,11 @@ fn benchmark() {
 
 #[test]
 fn pipe() {
-    let case = Case::new("redis-pipe");
+    pipe_in(Case::new("redis-pipe"));
+}
+
+/// Ten megabytes of commands at a stretch.
+pub(crate) fn pipe_in(case: Case) {
     let port = free_port();
     let server = case.program("redis-server").args(&options(port)).serve(port);
     fill(&case, port, 100_000);

@@ -10,7 +10,10 @@ const SIZE: u64 = 5_000_000;
 /// One process, two connections: nothing is inherited.
 #[test]
 fn relay() {
-    let case = Case::new("socat-relay");
+    relay_in(Case::new("socat-relay"));
+}
+
+pub(crate) fn relay_in(case: Case) {
     let (port, behind) = (free_port(), free_port());
     let echo = case.python("peer.py").args(&format!("serve_echo {behind} 1")).serve(behind);
     let relay = case.program("socat").args(&format!("TCP-LISTEN:{port},bind=127.0.0.1 TCP:127.0.0.1:{behind}")).serve(port);
@@ -38,7 +41,10 @@ fn file() {
 /// A process for each connection, which it accepted before the fork; `cat` behind a pair of pipes.
 #[test]
 fn fork() {
-    let case = Case::new("socat-fork");
+    fork_in(Case::new("socat-fork"));
+}
+
+pub(crate) fn fork_in(case: Case) {
     several(&case, "fork", "EXEC:cat,pipes");
     case.inherited(&["socat"], 8 * SIZE, 8 * SIZE / 65_483);
 }

@@ -55,9 +55,12 @@ fn under_load() {
     run("sockperf-under-load-udp", "", "under-load -t 2 -m 64 --mps 20000 --reply-every 2", 20_000);
 }
 
-/// Both sides get `common`; `packets` is what the kernel sends at the least for this traffic.
 fn run(name: &str, common: &str, client: &str, packets: u64) {
-    let case = Case::new(name);
+    talk(Case::new(name), common, client, packets);
+}
+
+/// Both sides get `common`; `packets` is what the kernel sends at the least for this traffic.
+pub(crate) fn talk(case: Case, common: &str, client: &str, packets: u64) {
     let port = free_port();
     let mut server = case.program("sockperf").args(&format!("server -i 127.0.0.1 -p {port} {common}")).serve(port);
     let (mode, options) = client.split_once(' ').expect("a mode and its options");

@@ -19,22 +19,28 @@ const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 #[test]
 fn command() {
     let case = Case::new("ssh-command");
-    let (server, port) = start(&case, None);
+    let server = commands(&case);
+    end(case, server);
+}
+
+/// sshd, after several commands: how they end, and what goes to them and comes from them.
+pub(crate) fn commands(case: &Case) -> Running {
+    let (server, port) = start(case, None);
     for n in 0..3 {
-        assert_eq!(ssh(&case, None, port).arg(format!("echo answer {n}; exit 0")).run().stdout, format!("answer {n}\n"));
+        assert_eq!(ssh(case, None, port).arg(format!("echo answer {n}; exit 0")).run().stdout, format!("answer {n}\n"));
     }
-    assert_eq!(ssh(&case, None, port).arg("exit 7").spawn().wait().status.code(), Some(7));
+    assert_eq!(ssh(case, None, port).arg("exit 7").spawn().wait().status.code(), Some(7));
     // Both directions, and the end of each.
     let path = case.path("file");
     http::fill(&path, 20_000_000);
-    let expected = http::digest(&case, &path);
-    assert_eq!(ssh(&case, None, port).arg("cat | sha256sum").stdin(&path).run().stdout.split(' ').next(), Some(expected.as_str()));
-    let answer = ssh(&case, None, port).arg(format!("cat {} | base64", path.display())).run().stdout;
+    let expected = http::digest(case, &path);
+    assert_eq!(ssh(case, None, port).arg("cat | sha256sum").stdin(&path).run().stdout.split(' ').next(), Some(expected.as_str()));
+    let answer = ssh(case, None, port).arg(format!("cat {} | base64", path.display())).run().stdout;
     let copy = case.path("copy");
     fs::write(&copy, answer).expect("the copy");
     let digest = case.plain("sh").arg("-c").arg(format!("base64 -d {} | sha256sum", copy.display())).run().stdout;
     assert_eq!(digest.split(' ').next(), Some(expected.as_str()));
-    end(case, server);
+    server
 }
 
 #[test]
@@ -160,7 +166,7 @@ fn options<'c>(case: &Case, launch: Launch<'c>) -> Launch<'c> {
 }
 
 /// What sshd wrote to standard error until its end.
-fn stop(server: Running) -> String {
+pub(crate) fn stop(server: Running) -> String {
     server.signal(Signal::TERM);
     server.wait().stderr
 }

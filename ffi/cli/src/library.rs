@@ -49,9 +49,9 @@ impl Library {
         let Some(folder) = ringway.parent() else { return Vec::new() };
         let mut places = vec![folder.join(self.name)];
         places.extend(folder.parent().into_iter().flat_map(|up| FOLDERS.map(|lib| up.join(lib).join(self.name))));
-        // (The directory in which librdmacm's packages have theirs, so that nobody preloads it unknowingly.)
+        // (It is in a directory of its own, so that nobody preloads it unknowingly. librdmacm's library of that name is in `rsocket`.)
         if self == RSPRELOAD {
-            places.extend(folder.parent().into_iter().flat_map(|up| FOLDERS.map(|lib| up.join(lib).join("rsocket").join(self.name))));
+            places.extend(folder.parent().into_iter().flat_map(|up| FOLDERS.map(|lib| up.join(lib).join("ringway").join(self.name))));
         }
         places
     }
@@ -67,6 +67,6 @@ mod tests {
         assert_eq!(places[..3], ["bin/libvma.so", "lib/libvma.so", "lib64/libvma.so"].map(|place| Path::new("/opt/ringway").join(place)));
         assert_eq!(CONNECTX.beside(Path::new("/opt/ringway/bin/ringway"))[0], Path::new("/opt/ringway/bin/libringway_connectx.so"));
         let places = RSPRELOAD.beside(Path::new("/opt/ringway/bin/ringway"));
-        assert!(places.contains(&Path::new("/opt/ringway/lib/rsocket/librspreload.so").to_owned()));
+        assert!(places.contains(&Path::new("/opt/ringway/lib/ringway/librspreload.so").to_owned()));
     }
 }

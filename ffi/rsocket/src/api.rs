@@ -17,6 +17,7 @@ use ringway_stack::device::{Protocol, RuleId};
 use crate::calls::{connect, datagram, open, options, poll, stream};
 use crate::library::{Library, enter_first, enter_or_none};
 use crate::ports;
+use crate::wait::signals::Signals;
 use crate::{address, exit, fork, library, wait};
 
 pub use crate::calls::datagram::Received;
@@ -47,9 +48,7 @@ pub fn is_internal(fd: RawFd) -> bool {
 /// Lets what was sent arrive, for two seconds at most, and ends all connections as rclose does: the process ends. Unless the calls' lock is not to be had: the
 /// thread itself may have it, interrupted by a signal.
 pub fn close_all_if_free() {
-    if library::is_free() {
-        exit::close_all();
-    }
+    exit::close_all_if_free();
 }
 
 /// Reads an address of a socket's family. IPv4-mapped ones are IPv4's from here on.
@@ -261,44 +260,59 @@ pub enum Woken {
     Nothing,
 }
 
-/// Waits until `look` says that something is ready, one of the kernel's descriptors is, or the time is up; with those signals masked, if there is a mask.
-/// `look` is called whenever something happened, and is to call none of the others here.
+/// What a [`wait`] is about, beside what it waits for.
+#[derive(Clone, Copy, Default)]
+pub struct Waiting<'a> {
+    /// How long; `None`: without a limit.
+    pub timeout: Option<Duration>,
+    /// The signals that are blocked meanwhile; `None`: those that are.
+    pub mask: Option<&'a sigset_t>,
+    /// Handlers with SA_RESTART do not end it.
+    pub restarts: bool,
+}
+
+/// Waits until `look` says that something is ready, one of the kernel's descriptors is, or the time is up. `look` is called whenever something happened, and is
+/// to call none of the others here.
 ///
 /// # Errors
-/// EINTR: a signal was delivered; EMFILE, ENFILE, ENOMEM: there is nothing to sleep on.
-pub fn wait(
-    others: &mut [pollfd],
-    timeout: Option<Duration>,
-    mask: Option<&sigset_t>,
-    mut look: impl FnMut(&mut Look<'_>) -> bool,
-) -> Result<Woken, Errno> {
-    let ask = |others: &mut [pollfd], timeout| {
-        let ready =
-            if others.is_empty() && mask.is_none() && timeout == Some(Duration::ZERO) { Ok(0) } else { ppoll(others, timeout, mask) };
-        ready.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EINTR)))
-    };
-    let woken = |ready| if ready > 0 { Woken::Others } else { Woken::Nothing };
+/// EINTR: a handler of a signal ran; EMFILE, ENFILE, ENOMEM: there is nothing to sleep on.
+pub fn wait(others: &mut [pollfd], waiting: Waiting<'_>, mut look: impl FnMut(&mut Look<'_>) -> bool) -> Result<Woken, Errno> {
+    let Waiting { timeout, mask, restarts } = waiting;
+    let mut signals = Signals::new(restarts, mask);
     let mut began = None;
     loop {
-        let Some(mut library) = enter_or_none() else { return ask(others, timeout).map(woken) };
+        let Some(mut library) = enter_or_none() else {
+            match signals.heard(ask(others, timeout, mask))? {
+                Some(ready) => return Ok(woken(ready)),
+                None if signals.is_over() => return Err(Errno(libc::EINTR)),
+                None => continue,
+            }
+        };
         let now = library.poll();
         let is_found = look(&mut Look { library: &mut library, now });
         let began = *began.get_or_insert(now);
         let left = timeout.map(|timeout| (began + timeout).since(now));
-        if is_found || left == Some(Duration::ZERO) {
+        if is_found || left == Some(Duration::ZERO) || signals.is_over() {
             drop(library);
-            let ready = ask(others, Some(Duration::ZERO));
-            return if is_found { Ok(Woken::Ours) } else { ready.map(woken) };
+            let ready = ask(others, Some(Duration::ZERO), mask);
+            return match ready {
+                _ if is_found => Ok(Woken::Ours),
+                Ok(0) if signals.is_over() => Err(Errno(libc::EINTR)),
+                ready => ready.map(woken),
+            };
         }
+        signals.block();
         if now.since(began) < library.sockets.settings().polling_time {
             drop(library);
-            if ask(others, Some(Duration::ZERO))? > 0 {
+            if signals.heard(ask(others, Some(Duration::ZERO), mask))?.is_some_and(|ready| ready > 0) {
                 return Ok(Woken::Others);
             }
             ringway_host::sleep::yield_core();
+            signals.between_looks(began, now);
             continue;
         }
-        wait::sleep(library, others, left, mask)?;
+        let slept = wait::sleep(library, others, left, signals.mask());
+        signals.heard(slept)?;
         if others.iter().any(|fd| fd.revents != 0) {
             if let Some(mut library) = enter_or_none() {
                 let now = library.poll();
@@ -307,4 +321,16 @@ pub fn wait(
             return Ok(Woken::Others);
         }
     }
+}
+
+/// How many of the kernel's descriptors are ready.
+fn ask(others: &mut [pollfd], timeout: Option<Duration>, mask: Option<&sigset_t>) -> Result<usize, Errno> {
+    if others.is_empty() && mask.is_none() && timeout == Some(Duration::ZERO) {
+        return Ok(0);
+    }
+    ppoll(others, timeout, mask).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EINTR)))
+}
+
+const fn woken(ready: usize) -> Woken {
+    if ready > 0 { Woken::Others } else { Woken::Nothing }
 }

@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use ringway_preload::bare_boundary;
 
-use crate::library::enter;
+use crate::library::{self, enter};
 
 /// How long what was sent may take to arrive.
 const TIME_MAX: Duration = Duration::from_secs(2);
@@ -23,10 +23,17 @@ pub(crate) fn install() {
 }
 
 extern "C" fn at_exit() {
-    bare_boundary!((), close_all());
+    bare_boundary!((), close_all_if_free());
 }
 
-pub(crate) fn close_all() {
+/// Unless the calls' lock is not to be had: the thread itself may have it, interrupted by a signal whose handler ends the process. (sockperf's does.)
+pub(crate) fn close_all_if_free() {
+    if library::is_free() {
+        close_all();
+    }
+}
+
+fn close_all() {
     let Ok(mut library) = enter() else { return };
     let began = library.poll();
     let ids: Vec<_> = library.table.values().filter_map(|entry| entry.stream().ok()).collect();

@@ -16,8 +16,11 @@ use ringway_preload::Errno;
 use ringway_stack::Instant;
 use ringway_stack::rsocket::{Settings, SocketId};
 
+use self::signals::Signals;
 use crate::fork;
 use crate::library::{self, Entered, Library, enter};
+
+pub(crate) mod signals;
 
 /// The longest that a wait looks, if the administrator says nothing.
 const LOOKS_MAX: Duration = Duration::from_millis(2);
@@ -30,9 +33,12 @@ thread_local! {
     static WAKE: RefCell<Option<(u32, EventFd)>> = const { RefCell::new(None) };
 }
 
-/// One wait, as long as it looks.
-#[derive(Default)]
-pub(crate) struct Looking(Option<Began>);
+/// One wait.
+pub(crate) struct Looking {
+    /// What there is of it while it looks.
+    began: Option<Began>,
+    signals: Signals,
+}
 
 struct Began {
     clock: Clock,
@@ -43,9 +49,14 @@ struct Began {
 }
 
 impl Looking {
+    /// A wait that a handler ends with SA_RESTART, too, unless it `restarts`.
+    pub(crate) fn new(restarts: bool) -> Self {
+        Self { began: None, signals: Signals::new(restarts, None) }
+    }
+
     /// When the wait began, which is at `now` if it had not yet.
     pub(crate) fn began(&mut self, now: Instant, library: &Library) -> Instant {
-        let began = self.0.get_or_insert_with(|| {
+        let began = self.began.get_or_insert_with(|| {
             let (set, history) = (library.sockets.settings().polling_time, HISTORY.get());
             let limit = if set == Settings::default().polling_time { Limit::Ceiling(LOOKS_MAX) } else { Limit::Exact(set) };
             Began { clock: library.clock(), at: now, limit, history, spin: Spin::new(now, &history, limit) }
@@ -55,12 +66,13 @@ impl Looking {
 
     /// Whether it goes on, having found nothing at `now`.
     pub(crate) fn goes_on(&self, now: Instant) -> bool {
-        self.0.as_ref().is_some_and(|began| began.spin.step(now) != Step::Stop)
+        self.began.as_ref().is_some_and(|began| began.spin.step(now) != Step::Stop)
     }
 
-    /// Before it looks again: others have their turn. The library is not entered.
+    /// Before it looks again: others have their turn, and handlers of signals. The library is not entered.
     pub(crate) fn pause(&mut self, now: Instant) {
-        let Some(began) = &mut self.0 else { return };
+        let Some(began) = &mut self.began else { return };
+        self.signals.between_looks(began.at, now);
         if began.spin.step(now) == Step::Yield {
             let before = began.clock.now();
             yield_core();
@@ -70,9 +82,23 @@ impl Looking {
         }
     }
 
+    /// Whether a handler of a signal ends it: there was nothing when it had looked after that.
+    pub(crate) const fn is_interrupted(&self) -> bool {
+        self.signals.is_over()
+    }
+
+    /// Has it sleep, as [`sleep`] does.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM: there is nothing to sleep on.
+    pub(crate) fn sleep(&mut self, library: Entered, others: &mut [pollfd], timeout: Option<Duration>) -> Result<(), Errno> {
+        let slept = sleep(library, others, timeout, self.signals.mask());
+        self.signals.heard(slept).map(|_| ())
+    }
+
     /// The wait has ended, at `now`.
     pub(crate) fn ended(&self, now: Instant, outcome: Outcome) {
-        let Some(Began { at, limit, history, spin, .. }) = &self.0 else { return };
+        let Some(Began { at, limit, history, spin, .. }) = &self.began else { return };
         let mut history = *history;
         history.ended(*limit, now.since(*at), outcome, spin);
         HISTORY.set(history);
@@ -145,7 +171,7 @@ pub(crate) fn sleep(
 /// is one.
 ///
 /// # Errors
-/// The attempt's; EBADF; EOPNOTSUPP: it is a datagram socket; EINTR: a signal was delivered while it slept; EAGAIN: the time is up.
+/// The attempt's; EBADF; EOPNOTSUPP: it is a datagram socket; EINTR: a handler without SA_RESTART ran meanwhile; EAGAIN: the time is up.
 pub(crate) fn until<T>(
     fd: RawFd,
     dont_wait: bool,
@@ -168,7 +194,7 @@ pub(crate) fn until_any<T>(
     deadline: Option<Instant>,
     mut attempt: impl FnMut(&mut Library, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let mut looking = Looking::default();
+    let mut looking = Looking::new(true);
     loop {
         let mut library = enter()?;
         let now = library.poll();
@@ -181,9 +207,9 @@ pub(crate) fn until_any<T>(
             }
         }
         let left = deadline.map(|deadline| deadline.since(now));
-        if left == Some(Duration::ZERO) {
+        if looking.is_interrupted() || left == Some(Duration::ZERO) {
             looking.ended(now, Outcome::InVain);
-            return Err(Errno(libc::EAGAIN));
+            return Err(Errno(if looking.is_interrupted() { libc::EINTR } else { libc::EAGAIN }));
         }
         looking.began(now, &library);
         if looking.goes_on(now) {
@@ -191,6 +217,32 @@ pub(crate) fn until_any<T>(
             looking.pause(now);
             continue;
         }
-        sleep(library, &mut [], left, None)?;
+        looking.sleep(library, &mut [], left)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that would look for ever, from now on.
+    fn looking(restarts: bool) -> Looking {
+        let (clock, limit, history) = (Clock::new(), Limit::Exact(Duration::MAX), History::new());
+        let at = clock.now();
+        let began = Began { clock, at, limit, history, spin: Spin::new(at, &history, limit) };
+        Looking { began: Some(began), ..Looking::new(restarts) }
+    }
+
+    #[test]
+    fn a_handler_ends_a_wait_that_never_sleeps() {
+        let clock = Clock::new();
+        let mut looking = looking(false);
+        let thread = signals::tests::signalled_every(Duration::from_millis(1));
+        while !looking.is_interrupted() {
+            let now = clock.now();
+            assert!(looking.goes_on(now));
+            looking.pause(now);
+        }
+        drop(thread);
     }
 }

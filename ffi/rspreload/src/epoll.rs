@@ -10,7 +10,7 @@ use std::time::Instant;
 use libc::{epoll_event, pollfd, sigset_t};
 use ringway_preload::errno::is_nowhere;
 use ringway_preload::{Errno, next};
-use rsocket::api::{self, Look};
+use rsocket::api::{self, Look, Waiting};
 
 use crate::handover;
 use crate::socket::{Socket, State, listen_too, look_at_connecting};
@@ -391,7 +391,7 @@ fn wait_for_both(instance: c_int, events: &mut [epoll_event], deadline: Option<I
         look_after(instance);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let mut kernels = [pollfd { fd: instance, events: libc::POLLIN, revents: 0 }];
-        api::wait(&mut kernels, left, mask, |look| is_ready(instance, look))?;
+        api::wait(&mut kernels, Waiting { timeout: left, mask, restarts: false }, |look| is_ready(instance, look))?;
         if kernels[0].revents & libc::POLLNVAL != 0 {
             return Err(Errno(libc::EBADF));
         }

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use libc::pollfd;
 use ringway_preload::{Errno, errno::THEIRS, next};
 use ringway_stack::device::RuleId;
-use rsocket::api::{self, Family, Woken};
+use rsocket::api::{self, Family, Waiting, Woken};
 
 use crate::epoll;
 use crate::socket::{Socket, State, kernel_bind, kernel_name, leave_to_kernel, rsocket_for};
@@ -212,7 +212,7 @@ fn told_port(fd: c_int, waits: bool) -> Result<u32, Errno> {
             return Err(Errno(libc::EAGAIN));
         }
         let mut kernels = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
-        crate::signals::retried(|| api::wait(&mut kernels, None, None, |_| false))?;
+        api::wait(&mut kernels, Waiting { restarts: true, ..Waiting::default() }, |_| false)?;
         if (1..4).contains(&got) {
             ringway_host::sleep::yield_core();
         }

@@ -10,13 +10,12 @@ use libc::{
 };
 use ringway_preload::errno::{THEIRS, is_nowhere, optional, to_int};
 use ringway_preload::sets::Sets;
-use ringway_preload::types::Action;
 use ringway_preload::{Errno, Intercept, Timeout, boundary, errno, messages as several, next};
 use rsocket::api;
 
 use crate::socket::{self, Socket, State, forgotten};
 use crate::table::{self, is_internal};
-use crate::{Rspreload, datagram, epoll, fork, handover, log, messages, options, poll, signals, stdio};
+use crate::{Rspreload, datagram, epoll, fork, handover, log, messages, options, poll, stdio};
 
 /// Descriptors in one call: as many as RLIMIT_NOFILE can allow (fs.nr_open's default).
 const FDS_MAX: usize = 1 << 20;
@@ -489,11 +488,6 @@ impl Intercept for Rspreload {
             new(second);
         }
         result
-    }
-
-    unsafe fn sigaction(signal: c_int, action: *const Action, old: *mut Action) -> c_int {
-        // SAFETY: the program's promise to sigaction(2).
-        unsafe { signals::sigaction(signal, action, old) }
     }
 
     unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut c_void {

@@ -7,7 +7,7 @@
 //! - `intercept`: what each call of libc's comes to, a line or two each
 //! - `table`: which descriptors are ours; `socket`: what a socket is, and its way from socket to close
 //! - `stream`, `datagram`: bytes and datagrams; `messages`: the calls in their many forms; `options`: setsockopt and its like
-//! - `poll`, `epoll`: waits for several; `signals`: what ends a wait; `stdio`: libc's streams on sockets
+//! - `poll`, `epoll`: waits for several; `stdio`: libc's streams on sockets
 //! - `fork`, `handover`: a child has none of its parent's rsockets; by RDMAV_FORK_SAFE, a connection becomes one in the process that uses it
 //! - `config`: the file preload_config; `log`: what people see
 //!
@@ -23,7 +23,6 @@ mod log;
 mod messages;
 mod options;
 mod poll;
-mod signals;
 mod socket;
 mod stdio;
 mod stream;

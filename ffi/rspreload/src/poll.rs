@@ -9,7 +9,7 @@ use std::time::Instant;
 use libc::{pollfd, sigset_t};
 use ringway_preload::Errno;
 use ringway_preload::sets::Sets;
-use rsocket::api::{self, Look};
+use rsocket::api::{self, Look, Waiting};
 
 use crate::socket::{Socket, State, listen_too, look_at_connecting};
 use crate::{epoll, handover, table};
@@ -113,7 +113,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Duration>, mask: Option<&
         let mut theirs = core::mem::take(&mut parts.theirs);
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         // (A signal ends it, whatever its handler: signal(7).)
-        api::wait(&mut theirs, left, mask, |look| parts.look(look, fds))?;
+        api::wait(&mut theirs, Waiting { timeout: left, mask, restarts: false }, |look| parts.look(look, fds))?;
         api::look(|look| parts.look(look, fds));
         for (place, theirs) in parts.places.iter().zip(&theirs) {
             fds[*place].revents |= theirs.revents;

@@ -12,9 +12,8 @@ use std::time::Instant;
 use libc::{pollfd, sockaddr, sockaddr_storage, socklen_t};
 use ringway_preload::errno::THEIRS;
 use ringway_preload::{Errno, next};
-use rsocket::api::{self, Family, Woken};
+use rsocket::api::{self, Family, Waiting, Woken};
 
-use crate::signals::retried;
 use crate::{config, epoll, handover, options, table};
 
 /// What carries a socket.
@@ -142,7 +141,9 @@ impl Socket {
     pub(crate) fn wait(&self, key: RawFd, events: i16, others: &mut [pollfd], deadline: Option<Instant>) -> Result<Woken, Errno> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let events = events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
-        match retried(|| api::wait(others, left, None, |look| look.events(key) & events != 0))? {
+        // (A call with a limit is never begun anew: signal(7).)
+        let waiting = Waiting { timeout: left, mask: None, restarts: deadline.is_none() };
+        match api::wait(others, waiting, |look| look.events(key) & events != 0)? {
             Woken::Nothing => Err(Errno(libc::EAGAIN)),
             woken => Ok(woken),
         }
@@ -334,10 +335,9 @@ pub(crate) fn accept(fd: c_int, socket: &Arc<Socket>, flags: c_int) -> Result<(c
         }
         kernels[0].revents = 0;
         let left = if socket.blocks() { deadline.map(|at| at.saturating_duration_since(Instant::now())) } else { Some(Duration::ZERO) };
-        let woken = retried(|| {
-            api::wait(&mut kernels, left, None, |look| {
-                key.is_some_and(|key| look.events(key) != 0) || key.is_none() && socket.retries.load(Ordering::Relaxed)
-            })
+        let waiting = Waiting { timeout: left, mask: None, restarts: deadline.is_none() };
+        let woken = api::wait(&mut kernels, waiting, |look| {
+            key.is_some_and(|key| look.events(key) != 0) || key.is_none() && socket.retries.load(Ordering::Relaxed)
         })?;
         match woken {
             Woken::Ours => {}

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use ringway_preload::{Errno, vectors};
 use rsocket::api;
 
-use crate::signals::broken_pipe;
 use crate::socket::{Socket, carrier};
 
 /// Bytes of MSG_TRUNC that are thrown away at a time.
@@ -119,4 +118,10 @@ fn throw_away(socket: &Socket, key: c_int, len: usize, flags: c_int) -> Result<u
             received => return received,
         }
     }
+}
+
+/// A write to a connection that is closed ends the program, unless it has said otherwise.
+fn broken_pipe() {
+    // SAFETY: the calling thread, and a signal.
+    unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE) };
 }

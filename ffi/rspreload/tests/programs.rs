@@ -124,13 +124,21 @@ fn threads_wait_for_each_other() {
     server.ends();
 }
 
+#[test]
+fn handlers_of_signals() {
+    let server = Server::start("poll", 1, true, &[]);
+    succeeds(server.client("signals", "rsocket", true, &[]));
+    server.ends();
+}
+
 /// All of what rsockets do is what the kernel's sockets do: the same program without the library.
 #[test]
 fn the_kernel_agrees() {
-    let server = Server::start("edges", 6, false, &[]);
+    let server = Server::start("edges", 7, false, &[]);
     succeeds(server.client("several", "tcp", false, &[]));
     succeeds(server.client("numbers", "tcp", false, &[]));
     succeeds(server.client("threads", "tcp", false, &[]));
+    succeeds(server.client("signals", "tcp", false, &[]));
     server.ends();
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum World {
     Kernel,
     /// `libvma.so` is preloaded.
     Ringway,
+    /// `librspreload.so` is.
+    Rsockets,
 }
 
 /// Which side of a case has the library preloaded, where it is not both.
@@ -51,6 +53,8 @@ impl Side {
 pub(crate) struct Case {
     scratch: PathBuf,
     world: World,
+    /// For processes that fork, and go on with connections in their children (RDMAV_FORK_SAFE).
+    is_across_forks: bool,
     before: Snmp,
     _turn: MutexGuard<'static, ()>,
 }
@@ -58,10 +62,26 @@ pub(crate) struct Case {
 impl Case {
     /// Begins the case `name`.
     pub(crate) fn new(name: &str) -> Self {
+        Self::of(World::Ringway, name)
+    }
+
+    /// Begins the case `name`, whose programs' sockets are to be rsockets.
+    pub(crate) fn rsockets(name: &str) -> Self {
+        Self::of(World::Rsockets, name)
+    }
+
+    /// The same, for programs whose children go on with their parents' connections.
+    pub(crate) fn rsockets_across_forks(name: &str) -> Self {
+        let mut case = Self::rsockets(name);
+        case.is_across_forks = true;
+        case
+    }
+
+    fn of(world: World, name: &str) -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let world = match std::env::var("RINGWAY_PROGRAMS").as_deref() {
             Ok("kernel") => World::Kernel,
-            Ok("ringway") | Err(_) => World::Ringway,
+            Ok("ringway") | Err(_) => world,
             Ok(other) => panic!("RINGWAY_PROGRAMS is kernel or ringway, not {other}"),
         };
         let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -69,7 +89,7 @@ impl Case {
             fs::remove_dir_all(&scratch).expect("cannot clear the scratch directory");
         }
         fs::create_dir_all(&scratch).expect("cannot make the scratch directory");
-        Self { scratch, world, before: Snmp::now(), _turn: turn }
+        Self { scratch, world, is_across_forks: false, before: Snmp::now(), _turn: turn }
     }
 
     pub(crate) fn world(&self) -> World {
@@ -87,6 +107,11 @@ impl Case {
         match self.world {
             World::Kernel => launch,
             World::Ringway => launch.env("LD_PRELOAD", library()).env(STATS_FILE_ENV, self.path("report.%d")),
+            World::Rsockets => {
+                // (What this machine's administrator has said of programs is no part of the case.)
+                let launch = launch.env("LD_PRELOAD", rspreload()).env("RSPRELOAD_CONFIG", "/dev/null");
+                if self.is_across_forks { launch.env("RDMAV_FORK_SAFE", "1") } else { launch }
+            }
         }
     }
 
@@ -133,6 +158,17 @@ impl Case {
             assert!(moved >= segments, "the kernel sent {moved} segments and datagrams; the case's figure of {segments} is wrong");
             return self.done();
         }
+        if self.world == World::Ringway {
+            self.carried(programs, bytes);
+        }
+        let allowed = segments / 20 + 50;
+        assert!(moved <= allowed, "the kernel sent {moved} segments and datagrams, {allowed} are allowed");
+        self.done();
+    }
+
+    /// What programs on Ringway report: each of `programs` moved payload through its ring, all of them together at least `bytes` each way. (With rsockets there
+    /// are no reports. What the kernel did not send, they did.)
+    fn carried(&self, programs: &[&str], bytes: u64) {
         let reports = self.reports();
         let mut received = 0;
         let mut sent = 0;
@@ -147,9 +183,6 @@ impl Case {
             sent += mine.iter().map(|r| r.ring.tx_bytes).sum::<u64>();
         }
         assert!(sent >= bytes && received >= bytes, "{bytes} bytes expected through the rings: {sent} sent, {received} received");
-        let allowed = segments / 20 + 50;
-        assert!(moved <= allowed, "the kernel sent {moved} segments and datagrams, {allowed} are allowed");
-        self.done();
     }
 
     /// The case's end, for programs between which the kernel must carry at least `segments` TCP segments and UDP datagrams.
@@ -177,8 +210,10 @@ impl Case {
     /// of its own, and most went through rings, as below. (A child that is early by more
     /// than its parent is late has the connection moved to the kernel.)
     pub(crate) fn inherited(self, programs: &[&str], bytes: u64, segments: u64) {
-        if self.world == World::Kernel {
-            return self.on_the_kernel(segments);
+        match self.world {
+            World::Kernel => return self.on_the_kernel(segments),
+            World::Rsockets => return self.offloaded(programs, bytes, segments),
+            World::Ringway => {}
         }
         let reports = self.reports();
         for program in programs {
@@ -231,8 +266,17 @@ impl Drop for Case {
 
 /// The library to preload.
 pub(crate) fn library() -> PathBuf {
-    let path = std::env::var_os("RINGWAY_LIBVMA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/libvma.so"), PathBuf::from);
+    built("libvma.so", "RINGWAY_LIBVMA")
+}
+
+/// The one of rsockets.
+fn rspreload() -> PathBuf {
+    built("librspreload.so", "RINGWAY_LIBRSPRELOAD")
+}
+
+fn built(library: &str, variable: &str) -> PathBuf {
+    let path = std::env::var_os(variable)
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release").join(library), PathBuf::from);
     path.canonicalize().unwrap_or_else(|e| panic!("{}: {e}; cargo xtask test builds it", path.display()))
 }
 

@@ -28,7 +28,7 @@ impl<'c> Launch<'c> {
         let mut command = Command::new(program);
         command.current_dir(&case.scratch).stdin(Stdio::null()).process_group(0);
         // The harness's own environment must not decide what a program runs on.
-        for name in ["LD_PRELOAD", "RINGWAY_DEVICE", "RINGWAY_LIBVMA", "RINGWAY_PROGRAMS"] {
+        for name in ["LD_PRELOAD", "RINGWAY_DEVICE", "RINGWAY_LIBVMA", "RINGWAY_LIBRSPRELOAD", "RINGWAY_PROGRAMS", "RDMAV_FORK_SAFE"] {
             command.env_remove(name);
         }
         let label = Path::new(program).file_name().map_or_else(|| program.to_owned(), |n| n.to_string_lossy().into_owned());
@@ -212,7 +212,9 @@ fn await_published(before: usize) {
 /// How many addresses and sockets Ringway's processes have published in this network namespace.
 fn published() -> usize {
     let names = fs::read_to_string("/proc/net/unix").expect("/proc/net/unix");
-    let is_published = |line: &&str| line.contains("@ringway/") && ["/tcp/", "/udp/", "/socket/"].iter().any(|kind| line.contains(kind));
+    let is_published = |line: &&str| {
+        line.contains("@ringway/") && ["/tcp/", "/udp/", "/socket/", "/rdma-tcp/", "/rdma-udp/"].iter().any(|kind| line.contains(kind))
+    };
     names.lines().filter(is_published).count()
 }
 

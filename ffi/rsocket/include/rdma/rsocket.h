@@ -50,9 +50,9 @@ int rshutdown(int socket, int how);
 int rclose(int socket);
 
 /*
- * Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL; others mean nothing. A signal that is delivered while nothing was received or sent: EINTR, whatever
- * SA_RESTART says. ECONNRESET: the peer is gone, or broke the protocol; receiving gets all that came before that first. EPIPE, without a signal: this side was
- * shut down. ENOTSUP: control data. EISCONN: an address to send to, for a stream.
+ * Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL; others mean nothing. EINTR: a handler of a signal ran while nothing was received or sent, and was installed without
+ * SA_RESTART (or, while the call slept, some handler of the program's is). ECONNRESET: the peer is gone, or broke the protocol; receiving gets all that came before
+ * that first. EPIPE, without a signal: this side was shut down. ENOTSUP: control data. EISCONN: an address to send to, for a stream.
  *
  * Datagrams go between processes of one user on this machine, whatever address they have; they are 2040 bytes at most, of IPv6 2024, and to somebody who has
  * not answered yet 2032 or 2020 (EMSGSIZE). One that is sent to nobody is lost; ECONNREFUSED: the socket was connected to nobody. EOPNOTSUPP: what only
@@ -69,7 +69,7 @@ ssize_t rreadv(int socket, const struct iovec *iov, int iovcnt);
 ssize_t rwrite(int socket, const void *buf, size_t count);
 ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
 
-/* rsockets and other descriptors together; any number of threads. */
+/* rsockets and other descriptors together; any number of threads. EINTR: a handler ran, whatever SA_RESTART says. */
 int rpoll(struct pollfd *fds, nfds_t nfds, int timeout);
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout);
 

@@ -15,7 +15,7 @@ use super::direct::await_writers;
 use crate::library::{EPHEMERAL, Library, enter, enter_first, errno};
 use crate::ports;
 use crate::table::{Entry, Family, Kind, key, placeholder};
-use crate::wait::{Looking, sleep, until};
+use crate::wait::{Looking, until};
 
 /// A new rsocket.
 ///
@@ -246,7 +246,7 @@ pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
 }
 
 fn wait_for_closing(id: SocketId, until: Instant) {
-    let mut looking = Looking::default();
+    let mut looking = Looking::new(true);
     while let Ok(mut library) = enter() {
         let now = library.poll();
         if !library.sockets.is_closing(id) || now >= until {
@@ -259,7 +259,7 @@ fn wait_for_closing(id: SocketId, until: Instant) {
             continue;
         }
         // A signal does not end it. Where there is nothing to sleep on, what is on its way arrives by itself.
-        if sleep(library, &mut [], Some(until.since(now)), None).is_err_and(|error| error != Errno(libc::EINTR)) {
+        if looking.sleep(library, &mut [], Some(until.since(now))).is_err() {
             return;
         }
     }

@@ -11,7 +11,7 @@ use ringway_stack::Instant;
 use ringway_stack::flow::Readiness;
 
 use crate::library::{Entered, Library, enter_or_none};
-use crate::wait::{self, Looking};
+use crate::wait::Looking;
 
 /// Waits until a descriptor is ready, and says how many are. `None`: without a limit.
 ///
@@ -26,7 +26,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usiz
 /// # Errors
 /// As [`poll`].
 pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over: impl Fn(&Library) -> bool) -> Result<usize, Errno> {
-    let mut looking = Looking::default();
+    let mut looking = Looking::new(false);
     loop {
         let Some(mut library) = enter_or_none() else {
             // There is no rsocket at all.
@@ -42,6 +42,12 @@ pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over
             looking.ended(now, if ours > 0 { Outcome::Satisfied } else { Outcome::InVain });
             return Ok(ours + others.ask(fds)?);
         }
+        if looking.is_interrupted() {
+            drop(library);
+            looking.ended(now, Outcome::InVain);
+            let ready = others.ask(fds)?;
+            return if ready > 0 { Ok(ready) } else { Err(Errno(libc::EINTR)) };
+        }
         if looking.goes_on(now) {
             drop(library);
             looking.pause(now);
@@ -51,7 +57,7 @@ pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over
             }
             continue;
         }
-        wait::sleep(library, &mut others.fds, left, None)?;
+        looking.sleep(library, &mut others.fds, left)?;
         if others.fds.iter().any(|fd| fd.revents != 0) {
             // With what rsockets are ready by now.
             let ours = enter_or_none().map_or(0, |mut library| {

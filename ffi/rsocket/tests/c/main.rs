@@ -90,6 +90,11 @@ fn polls() {
 }
 
 #[test]
+fn handlers_of_signals() {
+    run("signals");
+}
+
+#[test]
 fn a_peer_that_is_killed() {
     run("killed");
 }

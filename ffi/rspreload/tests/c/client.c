@@ -216,6 +216,70 @@ static void threads(void)
     CHECK(shutdown(fd, SHUT_RDWR) == 0 && pthread_join(thread[1], NULL) == 0);
 }
 
+static volatile sig_atomic_t ran;
+
+static void handler(int signal)
+{
+    (void)signal;
+    ran++;
+}
+
+// A handler with these flags runs every three milliseconds. (One that comes before a call ends nothing.)
+static void begin_signals(int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    struct itimerval timer = {{0, 3000}, {0, 3000}};
+    ran = 0;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+static void end_signals(void)
+{
+    struct itimerval never = {0};
+    sigset_t mask;
+    CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(ran > 0 && sigprocmask(SIG_SETMASK, NULL, &mask) == 0 && !sigismember(&mask, SIGALRM));
+}
+
+static void *say_later(void *fd)
+{
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_BLOCK, &all, NULL) == 0);
+    usleep(30000);
+    send_all(*(int *)fd, "x", 1);
+    return NULL;
+}
+
+// What handlers of signals end.
+static void signals(void)
+{
+    int fd = connected();
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    struct timeval none = {0}, time = {.tv_sec = 10};
+    pthread_t thread;
+    echo(fd, 10);
+    check_carrier(fd);
+    begin_signals(0);
+    CHECK(recv(fd, got, 1, 0) == -1 && errno == EINTR);
+    end_signals();
+    begin_signals(SA_RESTART);
+    CHECK(poll(&one, 1, 10000) == -1 && errno == EINTR);
+    end_signals();
+    // With a limit, a call is not begun anew.
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0);
+    begin_signals(SA_RESTART);
+    CHECK(recv(fd, got, 1, 0) == -1 && errno == EINTR);
+    end_signals();
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none) == 0);
+    // (The thread's own signals are blocked: the handler runs in this one.)
+    CHECK(pthread_create(&thread, NULL, say_later, &fd) == 0);
+    begin_signals(SA_RESTART);
+    CHECK(recv(fd, got, 1, 0) == 1);
+    end_signals();
+    CHECK(pthread_join(thread, NULL) == 0 && close(fd) == 0);
+}
+
 static void datagrams(void)
 {
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -251,6 +315,8 @@ int main(int argc, char **argv)
         waits();
     else if (strcmp(argv[1], "threads") == 0)
         threads();
+    else if (strcmp(argv[1], "signals") == 0)
+        signals();
     else if (strcmp(argv[1], "datagrams") == 0)
         datagrams();
     else

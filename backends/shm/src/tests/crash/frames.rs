@@ -11,6 +11,7 @@ use ringway_stack::device::{
     Device as _, DeviceEvent, MacAddr, Protocol, Queues, RxBatch, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };
 
+use super::regions::Memory;
 use super::stage::{Board, Endpoint, Operation, Part, Places, sleep_on};
 use crate::layout::{LARGE_BYTES, SLOTS};
 use crate::tests::{pattern, small, tcp};
@@ -41,6 +42,9 @@ pub(super) struct Member {
     /// Sent to it.
     sent: usize,
     gone: Vec<MacAddr>,
+    /// What the other one may write to by itself, and whose memory this one has written to.
+    pub(super) memory: Memory,
+    pub(super) owner: u64,
 }
 
 impl Endpoint for Member {
@@ -58,6 +62,8 @@ impl Endpoint for Member {
             holds: false,
             sent: 0,
             gone: Vec::new(),
+            memory: Memory::new(),
+            owner: 0,
         }
     }
 
@@ -146,10 +152,17 @@ impl Endpoint for Member {
         self.got.clear();
         self.held.clear();
         self.gone.clear();
+        self.memory.begin();
+        self.owner = 0;
     }
 }
 
 impl Member {
+    /// Of the witness, once it was asked.
+    pub(super) fn witness_mac(&self) -> Option<MacAddr> {
+        self.witness.as_ref().map(|found| found.mac)
+    }
+
     fn look_for(&mut self, address: SocketAddrV4) -> bool {
         if self.other.as_ref().is_none_or(|found| !self.rendezvous.still_valid(found)) {
             self.other = crate::tests::find(&self.rendezvous, Protocol::Tcp, address);
@@ -214,6 +227,7 @@ pub(super) fn operations() -> Vec<Operation<Member>> {
         Operation { name: "leave", prepare: exchanged, act: leave, survivor: look, judge: is_not_found },
         Operation { name: "leave, then release", prepare: exchanged, act: leave_holding, survivor: send_many, judge: is_gone },
     ]);
+    operations.extend(super::regions::operations());
     operations
 }
 
@@ -223,7 +237,7 @@ fn joined(part: &mut Part<Member>) {
     part.join();
 }
 
-fn linked(part: &mut Part<Member>) {
+pub(super) fn linked(part: &mut Part<Member>) {
     let at = part.places.survivor;
     let member = part.join();
     while !member.look_for(at) {}

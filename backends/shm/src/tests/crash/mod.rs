@@ -3,6 +3,7 @@
 
 mod frames;
 mod limits;
+mod regions;
 mod stack;
 mod stage;
 
