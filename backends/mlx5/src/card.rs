@@ -330,13 +330,47 @@ fn capabilities(settings: &Settings, attr: &sys::ibv_device_attr_ex, mtu: usize,
     }
 }
 
+/// An RDMA device of this machine, as a card.
+#[derive(Debug)]
+pub struct Candidate {
+    /// Its name, as ibv_devices(1) lists it.
+    pub device: String,
+    /// The interface of its first port; or what is in the way of a ring on it.
+    pub interface: Result<String, AttachError>,
+}
+
+/// Looks at all RDMA devices: has each open a ring, and close it again.
+///
+/// # Errors
+/// [`AttachError`]: none may be looked at.
+pub fn survey() -> Result<Vec<Candidate>, AttachError> {
+    let look = |device: String| {
+        let settings = Settings { received_frames: 16, copied_frames: 0, send_blocks: 64, send_buffers: 16, ..Settings::new(&device) };
+        let ring = Mlx5Device::open_card(&settings).and_then(|card| card.open_ring(&QueuesConfig { steered_only: true }));
+        let interface = ring.and_then(|_| {
+            interface_of(&device, settings.port).map_err(|error| AttachError::NoInterface { device: device.clone(), port: 1, error })
+        });
+        Candidate { device, interface }
+    };
+    Ok(Context::names()?.into_iter().map(look).collect())
+}
+
+/// The interface that the kernel has on a card's port, whose addresses and routes are the port's.
+///
+/// # Errors
+/// There is none, or no such card: what sysfs says.
+pub fn interface_of(device: &str, port: u8) -> io::Result<String> {
+    let name = fs::read_to_string(format!("/sys/class/infiniband/{device}/ports/{port}/gid_attrs/ndevs/0"))?;
+    Ok(name.trim().to_owned())
+}
+
 /// Address and MTU: as they are set, or the interface's.
 fn addresses(settings: &Settings) -> Result<(MacAddr, usize), AttachError> {
     let Settings { device, port, mac, mtu, .. } = settings;
     let unknown = |error| AttachError::NoInterface { device: device.clone(), port: *port, error };
     let asked = || {
-        let interface = fs::read_to_string(format!("/sys/class/infiniband/{device}/ports/{port}/gid_attrs/ndevs/0"))?;
-        let of = |what| fs::read_to_string(format!("/sys/class/net/{}/{what}", interface.trim()));
+        let interface = interface_of(device, *port)?;
+        let of = |what| fs::read_to_string(format!("/sys/class/net/{interface}/{what}"));
         let bytes = of("address")?.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect::<Option<Vec<u8>>>();
         let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(MacAddr);
         let mtu = of("mtu")?.trim().parse().ok();

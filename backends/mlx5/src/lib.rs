@@ -8,7 +8,7 @@
 //! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues
 //! - `wqe`: how a send entry is long and written; `cqe`: completions, their owner's bit, and how an event is asked for; `doorbell`: how the card is told; `barrier`: the order of it all
 //! - `memory`: what frames lie in; `clock`: the card's time
-//! - `mailbox`: what happens to the card beside frames; `sleep`: what a ring's owner sleeps on; `retry`: what has failed and is tried again
+//! - `mailbox`: what happens to the card beside frames; `retry`: what has failed and is tried again
 //! - `verbs`: the library's objects
 //!
 //! The crate's README says how it is tested without a card, and what only a card can show.
@@ -26,12 +26,11 @@ mod receive;
 mod retry;
 mod send;
 mod settings;
-mod sleep;
 mod spec;
 mod verbs;
 mod wqe;
 
-pub use card::Mlx5Device;
+pub use card::{Candidate, Mlx5Device, interface_of, survey};
 pub use error::AttachError;
 pub use memory::{Received, SendBuffer};
 pub use queues::{Counters, Mlx5Queues};
