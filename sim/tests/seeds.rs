@@ -162,6 +162,8 @@ const FAILED_AS_DRAWN: &[&str] = &[
     "226111978/send_error+forge/0/idle+handover+shared/ipv6",
     // Who lies acknowledged what was not sent yet when that came, and was by the time that it was looked at: the window that it announced was not counted.
     "231025084/none/7/stranger/ipv6",
+    // There it lied several times at once, of which only the last was counted.
+    "233433043/delay/7/stranger",
     // An attacker's copy of a SYN was answered, and then the peer's own came a second time: the timer had begun with the first answer.
     "232061307/duplication+forge/1/half-close+multicast",
 ];

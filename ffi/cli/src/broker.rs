@@ -8,11 +8,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use ringway_devices::broker::{Broker, BrokerSettings, Settings, Users, default_socket};
 use ringway_params::kind::{self, Driver, Named};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
-
-use crate::devices::{Broker, BrokerSettings, Users, broker_socket, interface};
 
 /// What to serve, and whom.
 #[derive(clap::Args)]
@@ -24,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "", value_parser = users)]
     users: Users,
     /// Where to listen. Programs look there by RINGWAY_BROKER.
-    #[arg(long, default_value_os_t = broker_socket())]
+    #[arg(long, default_value_os_t = default_socket())]
     socket: PathBuf,
 }
 
@@ -82,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let mut log = Log::default();
     let mut tell = |event| log.write(event);
-    let interfaces = options.device.iter().map(|name| interface(name)).collect();
+    let interfaces = options.device.iter().map(|name| Settings::new(name)).collect();
     let settings = BrokerSettings { interfaces, users: options.users.clone(), socket: options.socket.clone() };
     let mut broker = Broker::start(settings, &mut tell)?;
     let listed: Vec<String> = options.users.listed().map(|uid| uid.to_string()).collect();

@@ -18,7 +18,6 @@
 mod binary;
 mod broker;
 mod capture;
-mod devices;
 mod doctor;
 mod library;
 mod pages;

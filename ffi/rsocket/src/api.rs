@@ -8,14 +8,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{OwnedFd, RawFd};
 
 use libc::{pollfd, sigset_t, sockaddr, socklen_t};
+use ringway_devices::messages::Fabric;
 use ringway_host::sleep::ppoll;
 use ringway_preload::Errno;
 use ringway_stack::Instant;
 use ringway_stack::device::{Protocol, RuleId};
 
 use crate::calls::{connect, datagram, open, options, poll, stream};
-use crate::devices::{self, Fabric};
 use crate::library::{Library, enter_first, enter_or_none};
+use crate::ports;
 use crate::{address, exit, fork, library, wait};
 
 pub use crate::calls::datagram::Received;
@@ -40,7 +41,7 @@ pub fn is_begun() -> bool {
 
 /// Whether a descriptor is this library's own, of which its program does not know. Takes no lock.
 pub fn is_internal(fd: RawFd) -> bool {
-    devices::is_internal(fd) || library::udp_fd() == fd
+    ringway_devices::is_internal(fd) || library::udp_fd() == fd
 }
 
 /// Lets what was sent arrive, for two seconds at most, and ends all connections as rclose does: the process ends. Unless the calls' lock is not to be had: the
@@ -77,7 +78,7 @@ pub unsafe fn write_address(address: SocketAddr, family: Family, out: *mut socka
 
 /// Whether connections to `address` stay on this machine.
 pub fn is_ours(address: IpAddr) -> bool {
-    devices::is_ours(address)
+    ports::is_ours(address)
 }
 
 /// A new stream: its key.
@@ -132,7 +133,7 @@ pub fn connect(key: RawFd, to: SocketAddr) -> Result<(), Errno> {
 pub fn is_there(to: SocketAddr, is_datagram: bool) -> bool {
     let Ok(fabric) = enter_first().map(|library| library.fabric.clone()) else { return false };
     let to = connect::destination(to);
-    devices::is_ours(to.ip()) && if is_datagram { fabric.resolve_datagrams(to).is_ok() } else { fabric.resolve(to).is_ok() }
+    ports::is_ours(to.ip()) && if is_datagram { ports::resolve_datagrams(&fabric, to).is_ok() } else { ports::resolve(&fabric, to).is_ok() }
 }
 
 /// Takes a stream's port, so that [`is_there`] says so to others, without a socket: who connects there is refused.
@@ -140,7 +141,7 @@ pub fn is_there(to: SocketAddr, is_datagram: bool) -> bool {
 /// # Errors
 /// EADDRINUSE; ENOMEM; ENODEV: there is no device.
 pub fn claim(at: SocketAddr) -> Result<RuleId, Errno> {
-    Fabric::claim(&mut enter_first()?.plane, Protocol::Tcp, at)
+    ports::claim(&mut enter_first()?.plane, Protocol::Tcp, at)
 }
 
 /// Gives it back.

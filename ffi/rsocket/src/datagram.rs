@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
+use ringway_devices::messages::{Fabric, Found};
 use ringway_preload::Errno;
 use ringway_stack::device::messages::Messages as _;
 use ringway_stack::flow::Readiness;
@@ -13,8 +14,8 @@ use ringway_stack::{Error, Instant};
 use rustix::io::Errno as System;
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::devices::{Fabric, Found, Plane};
 use crate::library::errno;
+use crate::memory::Plane;
 
 /// The longest datagram of rsockets' on UDP: a header, and what a receiver has a place for.
 const UDP_MAX: usize = 2048 + 28;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use ringway_devices::messages::{self, Fabric};
 use ringway_host::sleep::yield_core;
 use ringway_host::{Clock, Progress};
 use ringway_preload::Errno;
@@ -18,8 +19,8 @@ use ringway_stack::{Error, Instant};
 use rustix::event::epoll;
 
 use crate::calls::repoll::Interest;
-use crate::devices::{self, Fabric, Plane};
 use crate::memory::Bytes;
+use crate::memory::Plane;
 use crate::progress::Watch;
 use crate::table::Entry;
 use crate::wait::Sleepers;
@@ -165,9 +166,12 @@ impl Library {
         fork::install();
         exit::install();
         let seed = random();
-        let (mut plane, fabric) = devices::attach(seed)?;
+        let (mut plane, fabric) = messages::attach(seed).map_err(|error| {
+            tracing::warn!("no shared memory for rsockets: {error}");
+            Errno(libc::ENODEV)
+        })?;
         let sockets =
-            Sockets::new(plane.node_mut(), config::settings(), Host { transfer_first: devices::TRANSFER_FIRST, ..Host::default() });
+            Sockets::new(plane.node_mut(), config::settings(), Host { transfer_first: messages::TRANSFER_FIRST, ..Host::default() });
         let clock = Clock::new();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
         UDP_FD.store(udp.as_raw_fd(), Ordering::Relaxed);

@@ -4,6 +4,9 @@ use core::sync::atomic::{Ordering, fence};
 
 use ringway_stack::device::messages::Memory;
 
+/// The message plane that this library runs on.
+pub(crate) type Plane = ringway_devices::messages::Plane<Bytes>;
+
 /// A program's buffer.
 ///
 /// Invariant: the program has promised, by riomap, that `len` bytes at `start` are its own, readable and writable, until riounmap or rclose. It may read and

@@ -3,9 +3,9 @@
 use core::time::Duration;
 use std::io;
 
+use ringway_devices::messages::Fabric;
 use ringway_host::{Plan, Progress, Work};
 
-use crate::devices::Fabric;
 use crate::library::{self, Library};
 
 /// Within so long of a call there is another one, perhaps, which polls as well: until then nobody need be woken.

@@ -8,6 +8,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use libc::pollfd;
+use ringway_devices::messages::Fabric;
 use ringway_host::sleep::{ppoll, yield_core};
 use ringway_host::spin::{History, Limit, Outcome, Spin, Step};
 use ringway_host::{Clock, EventFd};
@@ -15,7 +16,6 @@ use ringway_preload::Errno;
 use ringway_stack::Instant;
 use ringway_stack::rsocket::{Settings, SocketId};
 
-use crate::devices::Fabric;
 use crate::fork;
 use crate::library::{self, Entered, Library, enter};
 

@@ -51,6 +51,7 @@ pub(crate) unsafe extern "C" fn mmap(
         }
     }
     // (By number, as libc's own does it: allocators call it before anything can be looked up.)
+    let [protection, flags, fd] = [protection, flags, fd].map(libc::c_long::from);
     // SAFETY: the program's promise.
     let mapped = unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) };
     core::ptr::with_exposed_provenance_mut(mapped as usize)

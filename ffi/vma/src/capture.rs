@@ -4,10 +4,10 @@
 //! ([`ringway_host::capture`]). A ring that begins later has such memory from its first frame on, which waits there until it is asked for. One capture at a
 //! time has a ring. With the dialogue's end (it ends with its process, however that does) the rings are as they were before.
 
+use ringway_devices::Fd;
 use ringway_host::Clock;
 use ringway_host::capture::{self, Writer};
 
-use crate::devices::Fd;
 use crate::process::{Offload, Process};
 use crate::report;
 use crate::rings::RINGS_MAX;

@@ -18,11 +18,11 @@ pub(crate) mod suspension;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
+use ringway_devices::Rendezvous;
 use ringway_host::Pidfd;
 use ringway_stack::offload::Reason;
 
 use crate::descendants;
-use crate::devices::Rendezvous;
 use crate::exports::signal;
 use crate::fdtable::{self, Entry};
 use crate::lock::Lock;

@@ -1,4 +1,4 @@
-//! Rings on interfaces, beside those of shared memory: RINGWAY_DEVICE=shm,xdp:eth0.
+//! Rings on interfaces, beside those of shared memory: RINGWAY_DEVICE=shm,xdp:eth0. And on cards, RINGWAY_DEVICE=mlx5:mlx5_0, each of which has an interface of the kernel's.
 //!
 //! The kernel has the same interface, its addresses and its routes, and answers for its neighbours. So what a socket asks about a destination is asked of
 //! the kernel's tables ([`Monitor`]), and what a ring asks about a neighbour, of the kernel ([`Neighbours`]): after each call that left such a question, and
@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
+use ringway_devices::Ring;
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::Id;
 use ringway_params::kind::{self, Named};
@@ -31,7 +32,6 @@ use ringway_stack::ring::{NextHop, RingConfig};
 use ringway_stack::socket::way;
 use ringway_stack::time::Instant;
 
-use crate::devices::{self, Ring};
 use crate::params;
 use crate::process::{self, Offload, Process};
 use crate::rings::{RINGS_MAX, RingSet, Rings};
@@ -57,6 +57,8 @@ struct Interface {
     knows_queues: bool,
     /// Others have some of its queues, or the kernel alone has.
     is_partial: bool,
+    /// The card that its rings are on: they are not the interface's own.
+    card: Option<String>,
 }
 
 #[derive(Debug)]
@@ -105,15 +107,14 @@ impl Interfaces {
         let mut offload = process.lock();
         let mut all = Vec::new();
         for named in all_named {
-            let name = named.name;
             match attach_one(process, &mut offload, &monitor, named) {
                 Ok(interface) => {
-                    tracing::info!("offloading over {name} as well");
+                    tracing::info!("offloading over {named} as well");
                     all.push(interface);
                 }
                 // (A parent has it, most likely, which has said so.)
-                Err(why) if process::fork_generation() > 0 => tracing::info!("{name} is the kernel's: {why}"),
-                Err(why) => tracing::warn!("{name} is the kernel's: {why}"),
+                Err(why) if process::fork_generation() > 0 => tracing::info!("{named} is the kernel's: {why}"),
+                Err(why) => tracing::warn!("{named} is the kernel's: {why}"),
             }
         }
         if !all.is_empty() {
@@ -216,6 +217,7 @@ impl Interfaces {
                 queues: all.into_iter().max().unwrap_or(0),
                 knows_queues: interface.knows_queues,
                 by_broker: rings.at(interface.first()).ring.lender().is_some(),
+                card: interface.card.clone(),
             }
         };
         self.all.iter().map(of).collect()
@@ -278,9 +280,14 @@ pub(crate) fn link_of(ring: u16) -> u32 {
 }
 
 fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, named: Named<'_>) -> Result<Interface, String> {
-    let name = named.name;
-    let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let broker = std::path::Path::new(params::settings().text(Id::Broker));
+    let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
+    // (A card would give both a copy of what is for either.)
+    if attached.card().is_some() && process::fork_generation() > 0 {
+        return Err("a parent of this process may have rings there".to_owned());
+    }
+    let name = &*attached.of_kernel()?;
+    let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let Offload { rings, extra_rings, .. } = offload;
     let room = RINGS_MAX.saturating_sub(rings.len() + RINGS_KEPT).max(1) as u32;
     let mut knows_queues = false;
@@ -289,7 +296,7 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
         extra_rings.wanted_of_interface(is_known).min(room)
     };
     let mut own = Vec::new();
-    for queues in devices::attach_interface(named, broker, wanted)? {
+    for queues in attached.attach(wanted)? {
         let number = rings.len() as u16;
         let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
         let seed = params::random_seed().map_err(|error| error.to_string())?;
@@ -312,7 +319,7 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
         let streams = if knows_queues { "" } else { ", and streams" };
         tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
     }
-    Ok(Interface { link, rings: own, knows_queues, is_partial })
+    Ok(Interface { link, rings: own, knows_queues, is_partial, card: attached.card().map(str::to_owned) })
 }
 
 impl Offload {

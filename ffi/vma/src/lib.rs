@@ -22,7 +22,6 @@ mod cancel;
 mod capture;
 mod crash;
 mod descendants;
-mod devices;
 mod exit;
 pub mod exports;
 mod extra;

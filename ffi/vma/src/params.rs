@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::OnceLock;
 
+use ringway_devices::SharedMemory;
 use ringway_params::{Id, Settings};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::UdpOptions;
@@ -142,12 +143,27 @@ impl Params {
         }
     }
 
+    /// What shared memory is attached with.
+    pub(crate) fn shared_memory(&self) -> SharedMemory {
+        SharedMemory {
+            send_buffers: self.tx_bufs,
+            received_frames: self.rx_bufs,
+            huge_pages: self.huge_pages,
+            head_memory: crate::extra::ioctl::head_memory(),
+        }
+    }
+
     /// What UDP sockets start with.
     pub(crate) fn udp_defaults(&self) -> UdpOptions {
         let defaults = UdpOptions::default();
         // The kernel doubles SO_RCVBUF for its overhead; the ring counts overhead likewise.
         UdpOptions { rcvbuf: defaults.rcvbuf.max(2 * self.rx_bytes_min), multicast_loop: self.tx_mc_loopback, ..defaults }
     }
+}
+
+/// Frames of an interface, if somebody has said so: the default of VMA_RX_WRE is a card's.
+pub(crate) fn frames_of_interface(said: &Settings) -> Option<u32> {
+    said.is_set(Id::RxWre).then(|| u32::try_from(said.number(Id::RxWre)).unwrap_or(u32::MAX))
 }
 
 /// Linux's TCP_MIN_MSS, below which the stack does not go.

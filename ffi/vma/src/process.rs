@@ -8,6 +8,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
+use ringway_devices::{MemberRef, Rendezvous, Ring, RxBuf};
 use ringway_host::{Addresses, Clock, Pidfd};
 use ringway_report::ClosedSockets;
 use ringway_stack::device::LendBuffer;
@@ -16,7 +17,6 @@ use ringway_stack::ring::{FlowId, RingConfig};
 use ringway_stack::tcp;
 use ringway_stack::time::Instant;
 
-use crate::devices::{self, MemberRef, Rendezvous, Ring, RxBuf};
 use crate::extra::threads;
 use crate::fork::sharing::Sharing;
 use crate::interfaces::Interfaces;
@@ -236,7 +236,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     let no_resources = |e: &dyn core::fmt::Display| (Reason::NoResources, e.to_string());
 
     let clock = Clock::new();
-    let (device, rendezvous) = devices::attach(params).map_err(|e| no_resources(&e))?;
+    let (device, rendezvous) = params.shared_memory().attach().map_err(|e| no_resources(&e))?;
     let capabilities = device.capabilities();
     let tcp_defaults = params.tcp_defaults(capabilities.mtu, capabilities.gather_max);
     let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };

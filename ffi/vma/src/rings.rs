@@ -19,13 +19,13 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
+use ringway_devices::{Rendezvous, Ring};
 use ringway_stack::net::LinkId;
 use ringway_stack::ring::{Event, FlowId, NextHop, Reuse, UdpOptions};
 use ringway_stack::socket::{Direction, FlowRing};
 use ringway_stack::tcp::{self, Undelivered};
 use ringway_stack::{Error, Instant};
 
-use crate::devices::{Rendezvous, Ring};
 use crate::lock::{Lock, Protected};
 use crate::memory::{self, OwnHeap};
 use crate::mux::RingWatch;

@@ -227,7 +227,7 @@ impl Endpoint {
             self.fin = Some(segment.end().wrapping_sub(1));
         }
         self.nxt = later(self.nxt, segment.end());
-        if let Some((ack, edge)) = self.window.take_early(self.nxt) {
+        while let Some((ack, edge)) = self.window.take_early(self.nxt) {
             self.una = later(self.una, ack);
             self.widen(edge);
         }

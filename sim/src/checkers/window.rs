@@ -33,9 +33,9 @@ pub(super) struct State {
     untold: bool,
     /// The most that may ever wait for the reader; `None`: nobody knows, or there is no reader any more.
     receive_max: Option<usize>,
-    /// What acknowledges something that was not sent when it arrived, and the edge that it announces: before it is looked at, that may have been sent, as an answer to
-    /// what arrived with it.
-    early: Option<(u32, u32)>,
+    /// What acknowledges something that was not sent when it arrived, each with the edge that it announces: before it is looked at, that may have been sent, as an answer
+    /// to what arrived with it.
+    early: Vec<(u32, u32)>,
     /// Bytes that the reader took by reference, and has not given back.
     pub(super) lent: u64,
 }
@@ -63,12 +63,13 @@ impl State {
 
     /// Something arrived that acknowledges what was not sent yet, up to `ack`, and announces that edge.
     pub(super) fn hear_early(&mut self, ack: u32, edge: u32) {
-        self.early = Some((ack, edge));
+        self.early.push((ack, edge));
     }
 
-    /// The same, once that was sent, if it may not have been looked at before.
+    /// The same, each once that was sent, if it may not have been looked at before.
     pub(super) fn take_early(&mut self, nxt: u32) -> Option<(u32, u32)> {
-        self.early.take_if(|(ack, _)| !before(nxt, *ack))
+        let sent = self.early.iter().position(|(ack, _)| !before(nxt, *ack))?;
+        Some(self.early.swap_remove(sent))
     }
 
     /// Nothing was to be said for a while, whoever had read what.
@@ -160,7 +161,7 @@ fn announced(moment: &Moment, segment: &Segment, own: &mut Endpoint, scale: u8) 
 /// what it has to say waits for, if that is not given up. (What arrived and was not read may wait for its
 /// reader, or for its program to decide about it, or have been lost by the device: nobody need make room for that yet.)
 pub(super) fn serviced(at: Instant, own: &mut Endpoint, stalled: bool, asks: bool) {
-    own.window.early = None;
+    own.window.early.clear();
     let receiving = own.irs.is_some() && !own.peer_ended() && own.goes_on();
     own.window.untold |= asks && own.window.shut;
     let causeless = own.window.shut && !own.window.untold && !own.has_unread() && own.window.lent == 0 && receiving && !stalled;

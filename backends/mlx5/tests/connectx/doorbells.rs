@@ -13,8 +13,8 @@ use crate::frames::pair;
 use crate::world::{HEAD, PATIENCE, bytes, on_card, path_of, receive, send, udp_frame};
 
 #[test]
-fn what_is_sent_alone_is_written_into_the_register_and_batches_are_rung_for() {
-    let log = on_card(path_of!(what_is_sent_alone_is_written_into_the_register_and_batches_are_rung_for), || {
+fn what_is_sent_alone_goes_into_the_register_whole() {
+    let log = on_card(path_of!(what_is_sent_alone_goes_into_the_register_whole), || {
         let [(_, mut from), (_, mut to)] = pair();
         let mut sent = 0;
         // In line whole: two to four blocks, at each place of both halves; in pieces: two blocks, and six.

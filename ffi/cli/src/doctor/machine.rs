@@ -7,6 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ringway_devices::broker::{BrokerError, interfaces_served};
+use ringway_devices::cards_found;
 use ringway_host::capabilities;
 use ringway_params::kind::{self, Driver, Named};
 use ringway_params::{Id, Settings};
@@ -16,7 +18,6 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::process::{getegid, geteuid, getgid, getuid};
 use serde::Serialize;
 
-use crate::devices::{BrokerError, cards_found, interfaces_served};
 use crate::library;
 use crate::table::table;
 

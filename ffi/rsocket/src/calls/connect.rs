@@ -8,8 +8,8 @@ use ringway_stack::rsocket::{OptionName, OptionValue, SocketId};
 use ringway_stack::{Error, Instant};
 
 use super::datagram;
-use crate::devices;
 use crate::library::{Library, enter, errno};
+use crate::ports;
 use crate::table::Family;
 use crate::wait::until;
 
@@ -30,8 +30,8 @@ pub(crate) fn connect(fd: RawFd, to: impl FnOnce(Family) -> Result<SocketAddr, E
     // (What was begun already says so itself.)
     let gid = if is_begun {
         None
-    } else if devices::is_ours(to.ip()) {
-        Some(fabric.resolve(to)?)
+    } else if ports::is_ours(to.ip()) {
+        Some(ports::resolve(&fabric, to)?)
     } else {
         return Err(Errno(libc::ENETUNREACH));
     };

@@ -6,6 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
+use ringway_devices::messages::Fabric;
 use ringway_preload::Errno;
 use ringway_stack::device::Protocol;
 use ringway_stack::rsocket::Options;
@@ -14,8 +15,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::connect::destination;
 use super::open::claim;
 use crate::datagram::{Datagram, send_plain};
-use crate::devices::{self, Fabric};
 use crate::library::{Library, enter, enter_first, errno};
+use crate::ports;
 use crate::table::{Entry, Family, Kind};
 use crate::wait::until_any;
 
@@ -147,13 +148,13 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<S
         send_plain(udp, &bytes, to)
     };
     if !is_known {
-        if is_of_both && (!devices::is_ours(to.ip()) || matches!(fabric.resolve_datagrams(to), Err(Errno(libc::ECONNREFUSED)))) {
+        if is_of_both && (!ports::is_ours(to.ip()) || matches!(ports::resolve_datagrams(&fabric, to), Err(Errno(libc::ECONNREFUSED)))) {
             return plainly();
         }
-        if !devices::is_ours(to.ip()) {
+        if !ports::is_ours(to.ip()) {
             return Err(Errno(libc::ENETUNREACH));
         }
-        let found = match fabric.resolve_datagrams(to) {
+        let found = match ports::resolve_datagrams(&fabric, to) {
             Ok(found) => found,
             Err(Errno(libc::ECONNREFUSED)) if !is_connected => return Ok(bytes.len()),
             Err(error) => return Err(error),

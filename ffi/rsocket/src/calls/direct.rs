@@ -7,6 +7,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::os::fd::RawFd;
 
+use ringway_devices::messages::{Fabric, NotWritten};
 use ringway_host::Clock;
 use ringway_host::sleep::yield_core;
 use ringway_preload::Errno;
@@ -14,7 +15,6 @@ use ringway_preload::errno::is_nowhere;
 use ringway_stack::Instant;
 use ringway_stack::rsocket::SocketId;
 
-use crate::devices::{Fabric, NotWritten};
 use crate::library::{self, Library, enter, errno};
 use crate::memory::{Buffer, Bytes};
 use crate::table::Mapped;

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
+use ringway_devices::messages::Fabric;
 use ringway_preload::Errno;
 use ringway_stack::device::{Protocol, RuleId};
 use ringway_stack::rsocket::{Shutdown, SocketId};
@@ -11,8 +12,8 @@ use ringway_stack::{Error, Instant};
 
 use super::datagram;
 use super::direct::await_writers;
-use crate::devices::{self, Fabric};
 use crate::library::{EPHEMERAL, Library, enter, enter_first, errno};
+use crate::ports;
 use crate::table::{Entry, Family, Kind, key, placeholder};
 use crate::wait::{Looking, sleep, until};
 
@@ -64,7 +65,7 @@ pub(crate) fn bind(fd: RawFd, at: impl FnOnce(Family) -> Result<SocketAddr, Errn
     let (family, v6_only) = (entry.family, entry.v6_only);
     let at = at(family)?;
     let Ok(id) = entry.stream() else { return datagram::bind(&mut library, fd, at) };
-    if !at.ip().is_unspecified() && !devices::is_ours(at.ip()) {
+    if !at.ip().is_unspecified() && !ports::is_ours(at.ip()) {
         return Err(Errno(libc::EADDRNOTAVAIL));
     }
     if library.sockets.local(id).map_err(errno)?.port() != 0 {
@@ -97,7 +98,7 @@ pub(super) fn claim(library: &mut Library, protocol: Protocol, name: SocketAddr,
     }
     let mut rules = Vec::new();
     for name in names {
-        match Fabric::claim(&mut library.plane, protocol, name) {
+        match ports::claim(&mut library.plane, protocol, name) {
             Ok(rule) => rules.push(rule),
             Err(error) => {
                 rules.into_iter().for_each(|rule| Fabric::give_up(&mut library.plane, rule));

@@ -109,8 +109,10 @@ impl Drop for Page {
 /// # Safety
 /// As mmap(2), of the address and flags.
 unsafe fn map(address: *mut libc::c_void, len: usize, protection: i32, flags: i32, file: &OwnedFd) -> *mut libc::c_void {
+    // (The last argument is passed in memory, where half of a word would be left as it was.)
+    let [protection, flags, fd, offset] = [protection, flags, file.as_raw_fd(), 0].map(libc::c_long::from);
     // SAFETY: the caller's promise.
-    let mapped = unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, file.as_raw_fd(), 0) };
+    let mapped = unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) };
     core::ptr::with_exposed_provenance_mut(mapped as usize)
 }
 
@@ -194,6 +196,7 @@ pub(crate) fn register_of(offset: usize) -> usize {
 mod tests {
     use super::*;
 
+    const NONE: [u32; 0] = [];
     const AT: usize = c::BF_OFFSET + HALF;
 
     fn registers() -> (Registers, *mut u64) {
@@ -240,19 +243,19 @@ mod tests {
             write(page, AT, words);
             let store = registers.take()[0];
             registers.note(&store, 0x42, entry.clone(), Duration::from_millis(at));
-            assert_eq!(registers.settle(Duration::from_millis(at + 1)), [], "it may be in the middle of it");
+            assert_eq!(registers.settle(Duration::from_millis(at + 1)), NONE, "it may be in the middle of it");
             registers.settle(Duration::from_millis(at + 30))
         };
-        assert_eq!(ring(&[1], 0), [], "a doorbell");
-        assert_eq!(ring(&[1, 2, 3, 4, 5, 6, 7, 8], 100), []);
-        assert_eq!(ring(&[1], 200), [], "what is there is from before");
+        assert_eq!(ring(&[1], 0), NONE, "a doorbell");
+        assert_eq!(ring(&[1, 2, 3, 4, 5, 6, 7, 8], 100), NONE);
+        assert_eq!(ring(&[1], 200), NONE, "what is there is from before");
         assert_eq!(ring(&[1, 2, 3, 4, 5, 6, 7, 9], 300), [0x42]);
-        assert_eq!(ring(&[1, 2], 400), [], "and so is that, then");
+        assert_eq!(ring(&[1, 2], 400), NONE, "and so is that, then");
         for at in [500, 501] {
             write(page, AT, &[1, at]);
             let store = registers.take()[0];
             registers.note(&store, 0x42, entry.clone(), Duration::from_millis(at));
         }
-        assert_eq!(registers.settle(Duration::from_millis(600)), [], "whose that is cannot be told");
+        assert_eq!(registers.settle(Duration::from_millis(600)), NONE, "whose that is cannot be told");
     }
 }

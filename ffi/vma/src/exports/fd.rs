@@ -6,7 +6,6 @@ use ringway_host::numbers;
 use ringway_stack::ring::FlowId;
 
 use super::exec;
-use crate::devices;
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::fork::tables_are_ours;
@@ -34,7 +33,7 @@ pub(super) unsafe fn close(fd: c_int) -> c_int {
 
 /// Whether a descriptor is the library's own, of which the program does not know.
 fn is_internal(fd: c_int) -> bool {
-    devices::is_internal(fd) || ringway_host::is_internal(fd) || fdtable::peek(fd) == Entry::Internal
+    ringway_devices::is_internal(fd) || ringway_host::is_internal(fd) || fdtable::peek(fd) == Entry::Internal
 }
 
 /// Calls `body` with the parts of a range of descriptors between the library's own, until one fails.

@@ -17,13 +17,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 
 use libc::{iovec, size_t};
+use ringway_devices::RxBuf;
 use ringway_stack::device::LendBuffer;
 use ringway_stack::device::Protocol;
 use ringway_stack::ring::{Decision, FlowId, Lent, Shown};
 use ringway_stack::time::Instant;
 
 use super::abi::Info;
-use crate::devices::RxBuf;
 use crate::fdtable::{self, Entry};
 use crate::mux::note_activity;
 use crate::process::{self, Offload, Process, process_or_init};

@@ -4,9 +4,9 @@ use core::ffi::{c_int, c_void};
 
 use arrayvec::ArrayVec;
 use libc::iovec;
+use ringway_devices::RxBuf;
 use ringway_stack::ring::{FlowId, Lent};
 
-use crate::devices::RxBuf;
 use crate::exports::signal::faults;
 use crate::process::{Offload, Process};
 use crate::slab::{Key, Slab};

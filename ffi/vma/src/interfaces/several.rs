@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use ringway_devices::Landing;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::LinkId;
 use ringway_stack::socket::Direction;
 
 use super::{Interface, Interfaces};
-use crate::devices::Landing;
 use crate::process::Offload;
 use crate::slab::Key;
 

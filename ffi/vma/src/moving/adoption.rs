@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::time::Instant;
 
+use ringway_devices::{Dialogue, Fd, MemberRef};
 use ringway_host::Blocked;
 use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{FlowId, NextHop};
@@ -11,7 +12,6 @@ use ringway_stack::ring::{FlowId, NextHop};
 use super::inherited::InheritedConnection;
 use super::{ANSWER, PATIENCE, memfd, pause};
 use crate::descendants;
-use crate::devices::{Dialogue, Fd, MemberRef};
 use crate::extra::threads;
 use crate::fdtable::{self, Entry};
 use crate::process::{self, Process};

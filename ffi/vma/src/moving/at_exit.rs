@@ -1,11 +1,11 @@
 //! What a process leaves that ends, or becomes another program: the last of its streams is the kernel's to give to their readers, and
 //! what the kernel has no room for, the readers' processes'.
 
+use ringway_devices::Fd;
 use ringway_stack::tcp::Undelivered;
 
 use super::job::{Conversation, Job};
 use super::{Role, memfd, pair, peer};
-use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::exit;
 use crate::process::Offload;

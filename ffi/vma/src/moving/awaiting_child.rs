@@ -12,6 +12,7 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
+use ringway_devices::{Dialogue, Fd, Handover, MemberRef};
 use ringway_host::Blocked;
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, NextHop};
@@ -19,7 +20,6 @@ use ringway_stack::tcp::State;
 
 use super::{ANSWER, follow, memfd, owner, peer};
 use crate::descendants;
-use crate::devices::{Dialogue, Fd, Handover, MemberRef};
 use crate::process::{Offload, Process};
 use crate::socket::{Family, Kind, Shut, Socket};
 

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use ringway_devices::Fd;
 use ringway_host::Blocked;
 use ringway_host::sleep::EventFd;
 
 use super::pair;
 use crate::descendants;
-use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::exit;
 use crate::process::{Offload, Process};

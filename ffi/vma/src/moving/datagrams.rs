@@ -22,6 +22,7 @@ use core::time::Duration;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
 
+use ringway_devices::MemberRef;
 use ringway_host::Blocked;
 use ringway_stack::device::MacAddr;
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Reuse};
@@ -29,7 +30,6 @@ use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
 
 use crate::descendants;
-use crate::devices::MemberRef;
 use crate::mux;
 use crate::process::{self, Offload, Process};
 use crate::slab::Key;

@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
+use ringway_devices::Fd;
+
 use super::owner::{Waited, await_all, waits};
 use super::{ANSWER, Move, Role, pair, pause, peer};
-use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::exit::Patience;
 use crate::process::{Offload, Process};

@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 use std::net::SocketAddr;
 
+use ringway_devices::{Dialogue, MemberRef};
+
 use super::{ANSWER, PATIENCE, pair, pause};
 use crate::descendants;
-use crate::devices::{Dialogue, MemberRef};
 use crate::errno;
 use crate::fdtable::{self, Entry};
 use crate::process::Process;

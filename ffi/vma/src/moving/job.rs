@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ringway_devices::{Dialogue, Fd, MemberRef};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
 use ringway_stack::tcp::Undelivered;
@@ -12,7 +13,6 @@ use ringway_stack::tcp::Undelivered;
 use super::backlog::{self, Backlog};
 use super::giving_up::File;
 use super::{ANSWER, Role, memfd, owner, pair, peer};
-use crate::devices::{Dialogue, Fd, MemberRef};
 use crate::errno::Errno;
 use crate::exit;
 use crate::process::{Offload, Process};

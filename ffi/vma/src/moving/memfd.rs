@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::FromRawFd as _;
 
+use ringway_devices::Fd;
 use ringway_stack::tcp::Undelivered;
 use ringway_stack::wire::tcp::SeqNumber;
 
-use crate::devices::Fd;
 use crate::real;
 
 /// More than both queues of a connection ever hold.

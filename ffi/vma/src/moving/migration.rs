@@ -22,6 +22,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use ringway_devices::{Dialogue, MemberRef};
 use ringway_host::Blocked;
 use ringway_stack::ring::{FlowId, NextHop};
 use ringway_stack::socket::Direction;
@@ -29,7 +30,6 @@ use ringway_stack::tcp::State;
 
 use super::{ANSWER, follow};
 use crate::descendants;
-use crate::devices::{Dialogue, MemberRef};
 use crate::mux;
 use crate::process::{self, Offload, Process};
 use crate::rings::RingSet;
@@ -226,7 +226,7 @@ impl Job {
         offload.poll_these(if is_own { offload.rings.all() } else { RingSet::of(flow.ring) }, now);
         let (Some(NextHop::Mac(mac)), NextHop::Mac(its)) = (offload.rings.of(flow).tcp_hop(flow), hop) else { return None };
         // (The peer may be another by now. Whose death the ring has yet to hear of, it hears of with the connection.)
-        let is_still = |rendezvous: &crate::devices::Rendezvous, mac| rendezvous.member_at(mac).is_some_and(|known| known == peer);
+        let is_still = |rendezvous: &ringway_devices::Rendezvous, mac| rendezvous.member_at(mac).is_some_and(|known| known == peer);
         if !offload.may_go_over(key, flow) || !is_still(process.rendezvous_of(flow), mac) || !is_still(process.rendezvous_at(to), its) {
             return None;
         }

@@ -23,7 +23,7 @@
 //!
 //! A connection over an interface has no peer to agree with: the kernel beside the interface takes it over as it is ([`to_kernel`]).
 //!
-//! The words of the dialogue (see [`Dialogue`](crate::devices::Dialogue); addresses are the asked side's own, then the other's):
+//! The words of the dialogue (see [`Dialogue`](ringway_devices::Dialogue); addresses are the asked side's own, then the other's):
 //! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
 //!   child's own is the kernel's by now, or there is no such connection
 //! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with what is undelivered in
@@ -70,9 +70,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use giving_up::File;
+use ringway_devices::{Fd, Rendezvous};
 use ringway_stack::offload::Reason;
 
-use crate::devices::{Fd, Rendezvous};
 use crate::exit::Patience;
 use crate::lock::Guard;
 use crate::process::{Offload, Process};

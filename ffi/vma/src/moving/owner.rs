@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ringway_devices::Fd;
 use ringway_host::Blocked;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::{FlowId, FlowInfo, NextHop};
@@ -15,7 +16,6 @@ use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
 use super::{Move, Role, awaiting_child, pair, peer, to_kernel};
 use crate::descendants;
-use crate::devices::Fd;
 use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
 use crate::mux;

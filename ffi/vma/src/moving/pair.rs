@@ -6,8 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use libc::socklen_t;
+use ringway_devices::Fd;
 
-use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::real;
 use crate::socket::address::{self, Raw};

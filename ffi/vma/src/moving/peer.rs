@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ringway_devices::{DialogueHandler, Fd};
 use ringway_host::Blocked;
 use ringway_stack::Error;
 use ringway_stack::offload::Reason;
@@ -13,7 +14,6 @@ use super::giving_up::File;
 use super::{FormerDescriptor, Move, Role, addresses, awaiting_child, follow, memfd, owner, pair, retreat};
 use crate::capture;
 use crate::descendants;
-use crate::devices::{DialogueHandler, Fd};
 use crate::fdtable;
 use crate::fork::sharing;
 use crate::process::{Offload, Process};

@@ -5,12 +5,12 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use ringway_devices::{Dialogue, MemberRef};
 use ringway_host::Blocked;
 use ringway_stack::ring::{FlowId, NextHop};
 
 use super::{ANSWER, PATIENCE, owner, peer};
 use crate::descendants;
-use crate::devices::{Dialogue, MemberRef};
 use crate::exit::Patience;
 use crate::process::{Offload, Process};
 use crate::slab::Key;

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
+use ringway_devices::Fd;
 use ringway_host::Blocked;
 use ringway_host::leave::{Kernel, LeaveError, Unsent};
 use ringway_stack::Error;
@@ -14,7 +15,6 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
 
 use super::{owner, pair, peer};
-use crate::devices::Fd;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
@@ -75,7 +75,12 @@ fn take_over(
         own.ring.poll(process.now());
         own.ring.tcp_take_late(local, remote)
     };
-    match handover.leave(&mut kernel.into_socket(socket).exempting(&exempt), &mut late) {
+    let by = kernel.into_socket(socket);
+    let mut by = match &exempt {
+        Some(exempt) => by.exempting(exempt),
+        None => by,
+    };
+    match handover.leave(&mut by, &mut late) {
         Ok(unsent) => {
             own.ring.tcp_end_late(local, remote);
             Ok(unsent)

@@ -11,12 +11,12 @@ use std::io::{self, Write as _};
 use std::os::fd::RawFd;
 use std::path::Path;
 
+use ringway_devices::Rendezvous;
 use ringway_host::{Pidfd, Plan, Progress, Work};
 use ringway_params::Id;
 use ringway_stack::time::Instant;
 
 use super::held::{self, Watch};
-use crate::devices::Rendezvous;
 use crate::fdtable::{self, Entry};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};

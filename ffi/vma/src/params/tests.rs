@@ -20,6 +20,18 @@ fn nothing_set_means_what_the_parts_mean_by_themselves() {
     assert_eq!(tcp_of(&params), tcp::Config { mss_max: 65_495, gather_max: 8, urgent_waits: true, ..defaults });
     let (udp, plain) = (params.udp_defaults(), UdpOptions::default());
     assert_eq!((udp.rcvbuf, udp.multicast_loop), (plain.rcvbuf, plain.multicast_loop));
+    let (set, plain) = (params.shared_memory(), SharedMemory::default());
+    assert_eq!((set.send_buffers, set.received_frames), (plain.send_buffers, plain.received_frames));
+}
+
+#[test]
+fn frames_of_an_interface_are_by_default_the_devices_own() {
+    let frames = |said: &[(&str, &str)]| {
+        let said = |name: &str| said.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        frames_of_interface(&Settings::read(said))
+    };
+    assert_eq!(frames(&[]), None);
+    assert_eq!(["16384", "9999999999"].map(|value| frames(&[("VMA_RX_WRE", value)])), [Some(16_384), Some(u32::MAX)]);
 }
 
 #[test]

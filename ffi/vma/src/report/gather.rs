@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use libc::c_int;
+use ringway_devices::Ring;
 use ringway_report::{Decision, DeviceReport, ProcessReport, RingReport, SocketReport, WaitReport};
 use ringway_stack::Instant;
 use ringway_stack::offload::Reason;
 
 use super::kernels;
 use super::sample::{DeviceNames, Sample};
-use crate::devices::Ring;
 use crate::fd_counters::{self, Count, Sums, Way};
 use crate::fdtable::{self, Entry};
 use crate::params;

@@ -5,6 +5,7 @@
 //! core, an address …) which has none. What is accepted is on its listener's ring, and what has a ring profile is on the first. Rings stay: each costs its peers a channel, so they are bounded ([`RINGS_MAX`],
 //! VMA_RING_LIMIT_PER_INTERFACE), and that of a thread which has ended goes to the next one.
 
+use ringway_devices::Ring;
 use ringway_params::Id;
 use ringway_stack::net::LinkId;
 use ringway_stack::ring::{FlowId, RingConfig};
@@ -12,7 +13,6 @@ use ringway_stack::socket::{Choice, Place};
 
 use super::{ProcessRing, RINGS_MAX};
 use crate::cancel::Masked;
-use crate::devices::{self, Ring};
 use crate::extra::rings::{Owner, is_closed};
 use crate::lock::Lock;
 use crate::params;
@@ -142,7 +142,7 @@ impl Offload {
 impl Process {
     /// The queues of one ring more, of that number, which peers can find.
     fn attach_another(&'static self, number: u16) -> Result<&'static Lock<ProcessRing>, Box<dyn core::error::Error>> {
-        let (queues, rendezvous) = devices::attach_another(self.params, self.rendezvous())?;
+        let (queues, rendezvous) = self.params.shared_memory().attach_another(self.rendezvous())?;
         let config = RingConfig { number, batch: self.params.cq_poll_batch_max, ..RingConfig::default() };
         let ring = Ring::new(queues, config, params::random_seed()?);
         Ok(self.add_ring(number, ring, rendezvous))

@@ -7,6 +7,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use ringway_devices::ResolveError;
 use ringway_host::Blocked;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
@@ -14,7 +15,6 @@ use ringway_stack::ring::{FlowId, NextHop};
 
 use super::address::Raw;
 use super::{Kind, common};
-use crate::devices::ResolveError;
 use crate::errno::{self, Errno};
 use crate::mux;
 use crate::process::{self, Offload, Process};

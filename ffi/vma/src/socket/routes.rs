@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
+use ringway_devices::{Rendezvous, Resolved};
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, NextHop};
 
 use super::{address, vectors};
-use crate::devices::{Rendezvous, Resolved};
 use crate::interfaces::{Path, tables_generation};
 
 /// Destinations that are remembered. (A peer's memory is let go of when it is gone: what is bounded here are addresses.)

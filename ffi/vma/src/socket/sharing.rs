@@ -1,5 +1,5 @@
 //! UDP sockets that share a port: the kernel knows all of them, those of programs without this library included, and says which one a
-//! datagram is for ([`Rendezvous::resolve_datagram`](crate::devices::Rendezvous::resolve_datagram)). Here is what it needs to know of a socket, and who is told where another one comes
+//! datagram is for ([`Rendezvous::resolve_datagram`](ringway_devices::Rendezvous::resolve_datagram)). Here is what it needs to know of a socket, and who is told where another one comes
 //! between.
 
 use core::ffi::c_int;

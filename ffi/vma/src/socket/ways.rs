@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use ringway_devices::{ResolveError, Resolved, Search};
 use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
@@ -13,7 +14,6 @@ use super::address::{self, Address};
 use super::greeting::Question;
 use super::routes::Way;
 use super::{Kind, datagram, greeting};
-use crate::devices::{ResolveError, Resolved, Search};
 use crate::interfaces::Path;
 use crate::process::{Offload, Process};
 use crate::rules;

@@ -6,10 +6,10 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{SA_ONSTACK, SA_RESETHAND, SA_SIGINFO, SIG_DFL, SIG_IGN, SIG_SETMASK, SIGSEGV, sighandler_t, siginfo_t, sigset_t};
+use ringway_devices::RxBuf;
 use ringway_host::all_but_faults;
 
 use super::{CHANGING, handler, lock, trampoline};
-use crate::devices::RxBuf;
 use crate::{errno, real};
 use ringway_stack::device::LendBuffer;
 

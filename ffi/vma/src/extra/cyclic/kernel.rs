@@ -8,11 +8,11 @@ use core::ptr;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use libc::{sockaddr_storage, socklen_t};
+use ringway_devices::RxBuf;
 use ringway_stack::Instant;
 use ringway_stack::cyclic::{Packet, Refused, made_up_headers};
 
 use super::CyclicRing;
-use crate::devices::RxBuf;
 use crate::errno::{self, Errno};
 use crate::fdtable;
 use crate::process::Offload;

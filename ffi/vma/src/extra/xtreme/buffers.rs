@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use libc::c_int;
+use ringway_devices::RxBuf;
 use ringway_stack::device::{LendBuffer, RxBuffer};
 use ringway_stack::ring::{FlowId, Lent};
 
-use crate::devices::RxBuf;
 use crate::slab::Key;
 
 /// `vma_buff_t`.

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
+use ringway_devices::RxBuf;
 use ringway_stack::ring::{FlowId, Lent, Readiness};
 
 use super::abi::{Completed, PACKET};
 use super::buffers::{Owner, PACKET_NODES};
 use super::kernel::CHARGE;
-use crate::devices::RxBuf;
 use crate::errno::Errno;
 use crate::extra::rings::options::default_user_data;
 use crate::process::Offload;

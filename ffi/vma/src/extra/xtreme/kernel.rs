@@ -12,13 +12,13 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use libc::{epoll_event, sockaddr, socklen_t};
+use ringway_devices::Fd;
 use ringway_host::sleep::epoll_wait;
 use ringway_stack::ring::{Lent, Readiness};
 
 use super::abi::{ACCEPTED, Completed, PACKET};
 use super::buffers::Owner;
 use super::harvest::Sink;
-use crate::devices::Fd;
 use crate::errno::Errno;
 use crate::extra::rings::options::default_user_data;
 use crate::fdtable::{self, Entry};

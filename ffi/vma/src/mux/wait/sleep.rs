@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use arrayvec::ArrayVec;
+use ringway_devices::Ring;
 use ringway_host::queues::{BESIDE, SLEPT_MAX};
 use ringway_host::sleep::{epoll_wait, ppoll};
 use ringway_stack::time::Instant;
@@ -11,7 +12,6 @@ use super::super::Sleeper;
 use super::super::sleepers::DOZE;
 use super::super::thread::{self, Marks, Thread};
 use super::{Waited, Waiting, interrupted};
-use crate::devices::Ring;
 use crate::process::{Offload, Process, fork_generation};
 use crate::rings::{RINGS_MAX, RingSet};
 

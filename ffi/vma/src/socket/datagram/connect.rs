@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use std::net::SocketAddr;
 
 use libc::{sockaddr, socklen_t};
+use ringway_devices::Resolved;
 use ringway_params::rules::Role;
 use ringway_stack::Error;
 use ringway_stack::device::MacAddr;
@@ -11,7 +12,6 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
 
 use super::ensure_published;
-use crate::devices::Resolved;
 use crate::errno::{Errno, THEIRS};
 use crate::process::{Offload, Process};
 use crate::slab::Key;

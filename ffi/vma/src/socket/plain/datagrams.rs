@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
+use ringway_devices::Rendezvous;
 use ringway_stack::ring::{Datagram, FlowId, RecvFlags};
 use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant};
@@ -17,7 +18,6 @@ use super::super::datagram::{KernelPoll, V6_MAX, ask_kernel, from_kernel};
 use super::super::routes::{Recent, Sending, Way};
 use super::super::{Ancillary, Family, Kind, Socket, vectors};
 use super::Entered;
-use crate::devices::Rendezvous;
 use crate::errno::Errno;
 use crate::process::{Offload, Process};
 use crate::slab::Key;

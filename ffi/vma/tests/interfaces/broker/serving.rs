@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ringway_xdp::Settings;
-use ringway_xdp::broker::{Broker, BrokerSettings, Users};
+use ringway_devices::broker::{Broker, BrokerSettings, Settings, Users};
 
 use crate::cable::{Cable, DEVICE, Running, eventually, on_cable};
 use crate::programs::library;

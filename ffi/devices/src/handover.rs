@@ -3,15 +3,20 @@
 use std::net::SocketAddr;
 
 use ringway_host::leave::{Leave as _, LeaveError, ToKernel, Unsent};
+use ringway_mlx5::Mlx5Queues;
 use ringway_shm::ShmQueues;
 use ringway_stack::ring::{self, LatePacket, NextHop};
 use ringway_xdp::XdpQueues;
 
 /// See the module's documentation, and [`ring::Handover`].
 #[derive(Debug)]
-pub(crate) enum Handover {
+pub enum Handover {
+    /// On shared memory.
     Shm(ring::Handover<ShmQueues>),
+    /// On an interface.
     Xdp(ring::Handover<XdpQueues>),
+    /// On a card.
+    Mlx5(ring::Handover<Mlx5Queues>),
 }
 
 macro_rules! by_device {
@@ -19,24 +24,29 @@ macro_rules! by_device {
         match $this {
             Self::Shm($of) => $call,
             Self::Xdp($of) => $call,
+            Self::Mlx5($of) => $call,
         }
     };
 }
 
 impl Handover {
-    pub(crate) fn local(&self) -> SocketAddr {
+    /// See [`ring::Handover::local`].
+    pub fn local(&self) -> SocketAddr {
         by_device!(self, of => of.local())
     }
 
-    pub(crate) fn remote(&self) -> SocketAddr {
+    /// See [`ring::Handover::remote`].
+    pub fn remote(&self) -> SocketAddr {
         by_device!(self, of => of.remote())
     }
 
-    pub(crate) fn hop(&self) -> NextHop {
+    /// See [`ring::Handover::hop`].
+    pub fn hop(&self) -> NextHop {
         by_device!(self, of => of.hop())
     }
 
-    pub(crate) fn snapshot(&self) -> Option<Vec<u8>> {
+    /// See [`ring::Handover::snapshot`].
+    pub fn snapshot(&self) -> Option<Vec<u8>> {
         by_device!(self, of => of.snapshot())
     }
 
@@ -44,10 +54,11 @@ impl Handover {
     ///
     /// # Errors
     /// As there; it comes back whole.
-    pub(crate) fn leave(self, by: &mut ToKernel<'_>, late: &mut dyn FnMut() -> Vec<LatePacket>) -> Result<Unsent, (LeaveError, Self)> {
+    pub fn leave(self, by: &mut ToKernel<'_>, late: &mut dyn FnMut() -> Vec<LatePacket>) -> Result<Unsent, (LeaveError, Self)> {
         match self {
             Self::Shm(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Shm(refused.handover))),
             Self::Xdp(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Xdp(refused.handover))),
+            Self::Mlx5(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Mlx5(refused.handover))),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use ringway_host::queues::SLEEPER;
 use ringway_host::{HostQueues as _, Lender, Monitor, Neighbours};
+use ringway_mlx5::Mlx5Queues;
 use ringway_shm::ShmQueues;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
-use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues as _, Wake};
+use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
     RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
@@ -22,9 +23,13 @@ use ringway_xdp::XdpQueues;
 use super::{Handover, Landing, RingQueues, RxBuf, apart, lent};
 
 /// See the module's documentation.
-pub(crate) enum Ring {
+pub enum Ring {
+    /// On shared memory.
     Shm(ring::Ring<ShmQueues>),
+    /// On an interface.
     Xdp(ring::Ring<XdpQueues>),
+    /// On a card.
+    Mlx5(ring::Ring<Mlx5Queues>),
 }
 
 macro_rules! by_device {
@@ -32,8 +37,27 @@ macro_rules! by_device {
         match $this {
             Self::Shm($of) => $call,
             Self::Xdp($of) => apart(|| $call),
+            Self::Mlx5($of) => apart(|| $call),
         }
     };
+}
+
+/// Queues of an interface or a card.
+trait CountsFrames: Queues {
+    /// Frames received, each by itself: a frame of the ring's may be many of the queue's.
+    fn received(&self) -> u64;
+}
+
+impl CountsFrames for XdpQueues {
+    fn received(&self) -> u64 {
+        self.counters().received
+    }
+}
+
+impl CountsFrames for Mlx5Queues {
+    fn received(&self) -> u64 {
+        self.counters().received
+    }
 }
 
 /// Frames that one call takes from an interface's queue at the most, about.
@@ -41,9 +65,8 @@ const POLLED_MAX: usize = 512;
 
 /// Takes what more has come by an interface. (What lies in its queue is in nobody's receive window, and who sends is held back by nothing but that: if a call took
 /// less than what comes until the next one, the queue would become full.)
-fn poll_on(of: &mut ring::Ring<XdpQueues>, now: Instant) -> usize {
-    // (A frame of the ring's may be many of the queue's.)
-    let received = |of: &ring::Ring<XdpQueues>| of.queues().counters().received;
+fn poll_on<Q: CountsFrames>(of: &mut ring::Ring<Q>, now: Instant) -> usize {
+    let received = |of: &ring::Ring<Q>| of.queues().received();
     let (mut done, most) = (0, received(of) + POLLED_MAX as u64);
     while done < POLLED_MAX && received(of) < most && of.queues().rx_ready() {
         done += of.poll(now).max(1);
@@ -55,16 +78,20 @@ fn poll_on(of: &mut ring::Ring<XdpQueues>, now: Instant) -> usize {
 macro_rules! calls {
     ($(fn $name:ident(&mut $this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See [`ring::Ring::", stringify!($name), "`].")]
             #[inline]
-            pub(crate) fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
+            #[allow(clippy::missing_errors_doc, reason = "it is documented there")]
+            pub fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.$name($($argument),*))
             }
         )*
     };
     ($(fn $name:ident(&$this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See [`ring::Ring::", stringify!($name), "`].")]
             #[inline]
-            pub(crate) fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
+            #[allow(clippy::missing_errors_doc, reason = "it is documented there")]
+            pub fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.$name($($argument),*))
             }
         )*
@@ -75,16 +102,18 @@ macro_rules! calls {
 macro_rules! calls_of_queues {
     ($(fn $name:ident(&mut $this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See `", stringify!($name), "` of the device's queues.")]
             #[inline]
-            pub(crate) fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
+            pub fn $name(&mut $this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.queues_mut().$name($($argument),*))
             }
         )*
     };
     ($(fn $name:ident(&$this:ident $(, $argument:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
         $(
+            #[doc = concat!("See `", stringify!($name), "` of the device's queues.")]
             #[inline]
-            pub(crate) fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
+            pub fn $name(&$this $(, $argument: $type)*) $(-> $answer)? {
                 by_device!($this, of => of.queues().$name($($argument),*))
             }
         )*
@@ -94,15 +123,16 @@ macro_rules! calls_of_queues {
 impl Ring {
     /// Frames received: that one of the [`Ring::counters`], which would be copied for it on the way of each message.
     #[inline]
-    pub(crate) fn rx_packets(&self) -> u64 {
+    pub fn rx_packets(&self) -> u64 {
         by_device!(self, of => of.counters().rx_packets)
     }
 
     /// See [`ring::Ring::new`].
-    pub(crate) fn new(queues: RingQueues, config: RingConfig, seed: [u8; 32]) -> Self {
+    pub fn new(queues: RingQueues, config: RingConfig, seed: [u8; 32]) -> Self {
         match queues {
             RingQueues::Shm(of) => Self::Shm(ring::Ring::new(of, config, seed)),
             RingQueues::Xdp(of) => Self::Xdp(ring::Ring::new(of, config, seed)),
+            RingQueues::Mlx5(of) => Self::Mlx5(ring::Ring::new(of, config, seed)),
         }
     }
 
@@ -213,7 +243,7 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline(always)]
-    pub(crate) fn tcp_send_polling(
+    pub fn tcp_send_polling(
         &mut self,
         now: Instant,
         flow: FlowId,
@@ -249,10 +279,11 @@ impl Ring {
 
     /// See [`ring::Ring::poll`]. Of an interface, several batches: see [`poll_on`].
     #[inline]
-    pub(crate) fn poll(&mut self, now: Instant) -> usize {
+    pub fn poll(&mut self, now: Instant) -> usize {
         match self {
             Self::Shm(of) => of.poll(now),
             Self::Xdp(of) => apart(|| of.poll(now) + poll_on(of, now)),
+            Self::Mlx5(of) => apart(|| of.poll(now) + poll_on(of, now)),
         }
     }
 
@@ -261,10 +292,14 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline]
-    pub(crate) fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
+    pub fn tcp_recv_polling(&mut self, now: Instant, flow: FlowId, into: &mut [IoSliceMut<'_>]) -> Result<usize, Error> {
         match self {
             Self::Shm(of) => of.tcp_recv_polling(now, flow, into),
             Self::Xdp(of) => apart(|| {
+                poll_on(of, now);
+                of.tcp_recv_polling(now, flow, into)
+            }),
+            Self::Mlx5(of) => apart(|| {
                 poll_on(of, now);
                 of.tcp_recv_polling(now, flow, into)
             }),
@@ -276,7 +311,7 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline(always)]
-    pub(crate) fn udp_recv_polling<T>(
+    pub fn udp_recv_polling<T>(
         &mut self,
         now: Instant,
         flow: FlowId,
@@ -289,29 +324,33 @@ impl Ring {
                 poll_on(of, now);
                 of.udp_recv_polling(now, flow, into, tell)
             }),
+            Self::Mlx5(of) => apart(|| {
+                poll_on(of, now);
+                of.udp_recv_polling(now, flow, into, tell)
+            }),
         }
     }
 
     /// Whether a datagram waits to be read.
-    pub(crate) fn udp_has_some(&self, flow: FlowId) -> bool {
+    pub fn udp_has_some(&self, flow: FlowId) -> bool {
         by_device!(self, of => of.arrived(flow)).is_some()
     }
 
     /// See [`ringway_host::HostQueues::is_of_sleeper`].
-    pub(crate) fn is_of_sleeper(event: u64) -> bool {
+    pub fn is_of_sleeper(event: u64) -> bool {
         event == SLEEPER
     }
 
     /// Whether a frame to that member, which found no room, may find some soon: see [`ShmQueues::is_worth_waiting`]. (An interface's queue is as long as it is.)
-    pub(crate) fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
+    pub fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         match self {
             Self::Shm(of) => of.queues_mut().is_worth_waiting(mac),
-            Self::Xdp(_) => false,
+            Self::Xdp(_) | Self::Mlx5(_) => false,
         }
     }
 
     /// Somebody waited for room at that member in vain.
-    pub(crate) fn give_up(&mut self, mac: MacAddr) {
+    pub fn give_up(&mut self, mac: MacAddr) {
         if let Self::Shm(of) = self {
             of.queues_mut().give_up(mac);
         }
@@ -321,7 +360,7 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn tcp_lend(&mut self, flow: FlowId, pieces: usize, bytes: usize) -> Result<Option<Lent<RxBuf>>, Error> {
+    pub fn tcp_lend(&mut self, flow: FlowId, pieces: usize, bytes: usize) -> Result<Option<Lent<RxBuf>>, Error> {
         by_device!(self, of => Ok(of.tcp_lend(flow, |buffer| buffer.leading(pieces).min(bytes))?.map(lent)))
     }
 
@@ -330,7 +369,7 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline]
-    pub(crate) fn udp_lend_each(&mut self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Datagram, Error> {
+    pub fn udp_lend_each(&mut self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Datagram, Error> {
         by_device!(self, of => of.udp_lend_each(flow, |piece| take(lent(piece))))
     }
 
@@ -339,17 +378,17 @@ impl Ring {
     /// # Errors
     /// As there.
     #[inline]
-    pub(crate) fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Shown, Error> {
+    pub fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<RxBuf>)) -> Result<Shown, Error> {
         by_device!(self, of => of.candidate_each(flow, |piece| take(lent(piece))))
     }
 
     /// The program may write to the candidate's bytes: see [`ring::Ring::change_candidate`].
-    pub(crate) fn make_candidate_writable(&mut self, flow: FlowId) {
+    pub fn make_candidate_writable(&mut self, flow: FlowId) {
         by_device!(self, of => of.change_candidate(flow, |buffer| buffer.make_writable()));
     }
 
     /// Takes over what the program has written to the candidate's bytes.
-    pub(crate) fn take_written_candidate(&mut self, flow: FlowId) {
+    pub fn take_written_candidate(&mut self, flow: FlowId) {
         by_device!(self, of => of.change_candidate(flow, |buffer| buffer.take_written()));
     }
 
@@ -357,10 +396,11 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn detach_stream(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
+    pub fn detach_stream(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
         match self {
             Self::Shm(of) => of.detach_stream(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_stream(now, flow).map(Handover::Xdp),
+            Self::Mlx5(of) => of.detach_stream(now, flow).map(Handover::Mlx5),
         }
     }
 
@@ -368,10 +408,11 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn detach_closed(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
+    pub fn detach_closed(&mut self, now: Instant, flow: FlowId) -> Result<Handover, Error> {
         match self {
             Self::Shm(of) => of.detach_closed(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_closed(now, flow).map(Handover::Xdp),
+            Self::Mlx5(of) => of.detach_closed(now, flow).map(Handover::Mlx5),
         }
     }
 
@@ -379,30 +420,34 @@ impl Ring {
     ///
     /// # Errors
     /// As there; and it may be of another device.
-    pub(crate) fn adopt(&mut self, now: Instant, handover: Handover) -> Result<FlowId, (Error, Handover)> {
+    pub fn adopt(&mut self, now: Instant, handover: Handover) -> Result<FlowId, (Error, Handover)> {
         match (self, handover) {
             (Self::Shm(of), Handover::Shm(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Shm(it))),
             (Self::Xdp(of), Handover::Xdp(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Xdp(it))),
+            (Self::Mlx5(of), Handover::Mlx5(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Mlx5(it))),
             (_, handover) => Err((Error::NotSupported, handover)),
         }
     }
 
-    /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it.
-    pub(crate) fn exempter(&self) -> impl Fn(SocketAddr, SocketAddr) -> bool + use<> {
+    /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it. `None`:
+    /// they never do, since a card's rules have no exceptions.
+    pub fn exempter(&self) -> Option<impl Fn(SocketAddr, SocketAddr) -> bool + use<>> {
         let device = match self {
+            Self::Mlx5(_) => return None,
             Self::Shm(_) => None,
             Self::Xdp(of) => Some(of.queues().device().clone()),
         };
-        move |local, remote| {
+        Some(move |local, remote| {
             let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) };
             device.as_ref().is_some_and(|device| device.leave_to_kernel(&flow))
-        }
+        })
     }
 
     /// The queues of its interface that it has, and how many there are.
-    pub(crate) fn queues_of_interface(&self) -> (Vec<u32>, u32) {
+    pub fn queues_of_interface(&self) -> (Vec<u32>, u32) {
         match self {
-            Self::Shm(_) => (Vec::new(), 0),
+            // (A card makes queues as they are wanted.)
+            Self::Shm(_) | Self::Mlx5(_) => (Vec::new(), 0),
             Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues_there()),
         }
     }
@@ -410,9 +455,9 @@ impl Ring {
     /// Where what comes for a flow comes to, of its interface's rings: see [`XdpDevice::lands_at`].
     ///
     /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
-    pub(crate) fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
+    pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
         match self {
-            Self::Shm(_) => Landing::Unknown,
+            Self::Shm(_) | Self::Mlx5(_) => Landing::Unknown,
             Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote),
         }
     }
@@ -420,15 +465,15 @@ impl Ring {
     /// Connections of its interface's rings that are to go over to others of these: see [`XdpDevice::take_landings`].
     ///
     /// [`XdpDevice::take_landings`]: ringway_xdp::XdpDevice::take_landings
-    pub(crate) fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, usize)> {
+    pub fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, usize)> {
         let Self::Xdp(of) = self else { return Vec::new() };
         of.queues().device().take_landings().into_iter().map(|(local, remote, ring)| (local, remote, ring.0 as usize)).collect()
     }
 
     /// The broker that the ring is from, which does for the process what takes privileges.
-    pub(crate) fn lender(&self) -> Option<Arc<dyn Lender>> {
+    pub fn lender(&self) -> Option<Arc<dyn Lender>> {
         match self {
-            Self::Shm(_) => None,
+            Self::Shm(_) | Self::Mlx5(_) => None,
             Self::Xdp(of) => of.queues().device().lender(),
         }
     }
@@ -437,7 +482,7 @@ impl Ring {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn serve_neighbours(
+    pub fn serve_neighbours(
         &mut self,
         now: Instant,
         neighbours: &mut Neighbours,
@@ -447,10 +492,11 @@ impl Ring {
     }
 
     /// As sockets see it.
-    pub(crate) fn as_flow_ring(&mut self) -> &mut dyn FlowRing {
+    pub fn as_flow_ring(&mut self) -> &mut dyn FlowRing {
         match self {
             Self::Shm(of) => of,
             Self::Xdp(of) => of,
+            Self::Mlx5(of) => of,
         }
     }
 }

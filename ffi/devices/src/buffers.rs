@@ -8,9 +8,13 @@ use super::apart;
 
 /// A handle on received bytes.
 #[derive(Clone, Debug)]
-pub(crate) enum RxBuf {
+pub enum RxBuf {
+    /// In shared memory.
     Shm(ringway_shm::RxBuf),
+    /// In the memory of an interface's frames.
     Xdp(Received),
+    /// In that of a card's.
+    Mlx5(ringway_mlx5::Received),
 }
 
 // A second device costs the first one's handles no room.
@@ -30,6 +34,13 @@ impl From<Received> for RxBuf {
     }
 }
 
+impl From<ringway_mlx5::Received> for RxBuf {
+    #[inline(always)]
+    fn from(of: ringway_mlx5::Received) -> Self {
+        Self::Mlx5(of)
+    }
+}
+
 /// What a ring has lent.
 #[inline]
 pub(super) fn lent<B: Into<RxBuf>>(piece: Lent<B>) -> Lent<RxBuf> {
@@ -44,6 +55,7 @@ macro_rules! by_device {
         match $this {
             Self::Shm($of) => $call,
             Self::Xdp($of) => apart(|| $call),
+            Self::Mlx5($of) => apart(|| $call),
         }
     };
 }

@@ -1,60 +1,52 @@
-//! The devices that rsockets run on: shared memory alone so far.
+//! The message plane that rsockets run on: shared memory's alone so far.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use ringway_host::Addresses;
-use ringway_preload::Errno;
-use ringway_shm::{Ports, PublishedRegion, RegionWrite, Rendezvous, ResolveError, Resolved, ShmQueues, WriteError};
-use ringway_stack::device::messages::Region;
+use ringway_shm::{AttachError, Ports, PublishedRegion, RegionWrite, Rendezvous, ResolveError, Resolved, ShmQueues, WriteError};
+use ringway_stack::device::messages::{Memory, Region};
 use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
 use ringway_stack::roce::{self, Node, NodeConfig, SoftRoce, Tuning, qp::Mtu};
 use ringway_stack::rsocket::DirectTarget;
 
-use crate::memory::Bytes;
-
-/// The message plane.
-pub(crate) type Plane = SoftRoce<ShmQueues, Bytes, Fabric>;
+/// The message plane. `M`: what its queue pairs may read and write.
+pub type Plane<M> = SoftRoce<ShmQueues, M, Fabric>;
 
 /// How long to wait for an acknowledgment: 4.096 us * 2^v, which is 67 ms. Nothing is lost on shared memory but what a peer that is stopped has no room for.
 const ACK_TIMEOUT: u8 = 14;
 
 /// Of a long send the first message is half a packet: the peer copies it while the rest is copied here, and shorter ones cost more than that gains.
-pub(crate) const TRANSFER_FIRST: u32 = 16 << 10;
+pub const TRANSFER_FIRST: u32 = 16 << 10;
 
 /// Who is there, and has which port.
-#[derive(Clone)]
-pub(crate) struct Fabric(Arc<Rendezvous>);
+#[derive(Clone, Debug)]
+pub struct Fabric(Arc<Rendezvous>);
 
 /// Which process has an address.
-pub(crate) struct Found {
+#[derive(Debug)]
+pub struct Found {
     /// Its adapter.
-    pub(crate) gid: IpAddr,
+    pub gid: IpAddr,
     resolved: Resolved,
 }
 
 /// Why bytes are not where they were to be written.
-pub(crate) enum NotWritten {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotWritten {
     /// The queue pair is to carry them: nothing was written.
     Refused,
     /// The peer has let its program's memory go that it had mapped.
     Fault,
 }
 
-/// Which addresses are this machine's.
-static ADDRESSES: Addresses = Addresses::new();
-
 /// Joins, with an adapter that has no connections. `seed`: for numbers that nobody is to guess.
 ///
 /// # Errors
-/// ENODEV: there is no shared memory to be had; it was logged.
-pub(crate) fn attach(seed: u64) -> Result<(Plane, Fabric), Errno> {
+/// [`AttachError`]: there is no shared memory to be had.
+pub fn attach<M: Memory>(seed: u64) -> Result<(Plane<M>, Fabric), AttachError> {
     let settings = ringway_shm::Settings { ports: Ports::RdmaCm, is_listed: false, ..ringway_shm::Settings::default() };
-    let (queues, rendezvous) = ringway_shm::attach(&settings).map_err(|error| {
-        tracing::warn!("no shared memory for rsockets: {error}");
-        Errno(libc::ENODEV)
-    })?;
+    let (queues, rendezvous) = ringway_shm::attach(&settings)?;
     let fabric = Fabric(rendezvous);
     let config = NodeConfig {
         gid: Some(gid_of(fabric.0.member_ref().id())),
@@ -80,16 +72,6 @@ const fn id_of(gid: IpAddr) -> Option<u64> {
     }
 }
 
-/// Whether connections to `address` stay on this machine.
-pub(crate) fn is_ours(address: IpAddr) -> bool {
-    ADDRESSES.contains(address)
-}
-
-/// Whether a descriptor is a device's.
-pub(crate) fn is_internal(fd: RawFd) -> bool {
-    ringway_shm::is_internal(fd)
-}
-
 impl roce::Neighbours for Fabric {
     fn neighbours(&self) -> Vec<(MacAddr, IpAddr)> {
         self.0.peers().into_iter().map(|peer| (peer.mac, gid_of(peer.id))).collect()
@@ -97,34 +79,34 @@ impl roce::Neighbours for Fabric {
 }
 
 impl Fabric {
-    /// Who has a port for connections. Takes up to half a second where somebody does not answer: no lock is to be held.
+    /// The adapter of who has a port for connections; none: nobody has. Takes up to half a second where somebody does not answer: no lock is to be held.
     ///
     /// # Errors
-    /// ECONNREFUSED: nobody of this user has; ETIMEDOUT: who has does not answer; EHOSTUNREACH: the system is at fault, and ENOMEM, if it lacks room.
-    pub(crate) fn resolve(&self, to: SocketAddr) -> Result<IpAddr, Errno> {
-        self.find(Protocol::Tcp, to).map(|found| found.gid)
+    /// [`ResolveError`].
+    pub fn resolve(&self, to: SocketAddr) -> Result<Option<IpAddr>, ResolveError> {
+        Ok(self.find(Protocol::Tcp, to)?.map(|found| found.gid))
     }
 
     /// The same of a port for datagrams.
     ///
     /// # Errors
     /// As [`Fabric::resolve`].
-    pub(crate) fn resolve_datagrams(&self, to: SocketAddr) -> Result<Found, Errno> {
+    pub fn resolve_datagrams(&self, to: SocketAddr) -> Result<Option<Found>, ResolveError> {
         self.find(Protocol::Udp, to)
     }
 
     /// Who has a port for datagrams, as far as is known already: nobody is asked.
-    pub(crate) fn known_datagrams(&self, at: SocketAddr) -> Option<Found> {
+    pub fn known_datagrams(&self, at: SocketAddr) -> Option<Found> {
         self.found(self.0.search(Protocol::Udp, at).ok()?.found?)
     }
 
     /// How many processes were lost so far.
-    pub(crate) fn losses(&self) -> u64 {
+    pub fn losses(&self) -> u64 {
         self.0.losses()
     }
 
     /// Whether that is still so.
-    pub(crate) fn still_holds(&self, found: &Found) -> bool {
+    pub fn still_holds(&self, found: &Found) -> bool {
         self.0.still_valid(&found.resolved)
     }
 
@@ -133,24 +115,16 @@ impl Fabric {
         Some(Found { gid: gid_of(peer.id), resolved })
     }
 
-    fn find(&self, protocol: Protocol, to: SocketAddr) -> Result<Found, Errno> {
-        let found = self.0.resolve(protocol, to).map_err(|error| {
-            tracing::debug!("who has {to}: {error}");
-            Errno(match error {
-                ResolveError::Silent => libc::ETIMEDOUT,
-                ResolveError::Full => libc::ENOMEM,
-                ResolveError::OtherUser { .. } | ResolveError::Unverified => libc::ECONNREFUSED,
-                _ => libc::EHOSTUNREACH,
-            })
-        })?;
-        found.and_then(|resolved| self.found(resolved)).ok_or(Errno(libc::ECONNREFUSED))
+    fn find(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Found>, ResolveError> {
+        let resolved = self.0.resolve(protocol, to).inspect_err(|error| tracing::debug!("who has {to}: {error}"))?;
+        Ok(resolved.and_then(|resolved| self.found(resolved)))
     }
 
     /// Lets the peer of a queue pair write to a region by itself, whose first byte is at `start`; if there is no place for one more, it writes by its queue pair.
     ///
     /// # Safety
     /// The program has promised the memory until [`Fabric::close_to_peer`], and until nobody [writes](Fabric::is_written_by_peer) there any more.
-    pub(crate) unsafe fn open_to_peer(&self, plane: &Plane, qp: u32, region: &Region, start: usize) {
+    pub unsafe fn open_to_peer<M: Memory>(&self, plane: &Plane<M>, qp: u32, region: &Region, start: usize) {
         let Some(peer) = plane.node().hca().peer_of(qp).and_then(|(gid, _)| id_of(gid)) else { return };
         let Region { address, key, len } = *region;
         // SAFETY: the caller's promise.
@@ -158,17 +132,20 @@ impl Fabric {
     }
 
     /// Ends that.
-    pub(crate) fn close_to_peer(&self, key: u32) {
+    pub fn close_to_peer(&self, key: u32) {
         self.0.revoke_region(key);
     }
 
     /// Whether a peer is in the middle of a write to a region that was closed to it.
-    pub(crate) fn is_written_by_peer(&self, key: u32) -> bool {
+    pub fn is_written_by_peer(&self, key: u32) -> bool {
         self.0.is_region_written(key)
     }
 
     /// Writes to a peer's memory at once, if it lets us, and if nothing that was posted before is overtaken.
-    pub(crate) fn write(&self, plane: &Plane, target: &DirectTarget, bytes: &[u8]) -> Result<(), NotWritten> {
+    ///
+    /// # Errors
+    /// [`NotWritten`].
+    pub fn write<M: Memory>(&self, plane: &Plane<M>, target: &DirectTarget, bytes: &[u8]) -> Result<(), NotWritten> {
         let DirectTarget { qp, key, address, .. } = *target;
         let (gid, qp) = plane.caught_up_peer(qp).ok_or(NotWritten::Refused)?;
         let owner = id_of(gid).ok_or(NotWritten::Refused)?;
@@ -181,38 +158,35 @@ impl Fabric {
     /// Takes a port of RDMA-CM's, so that others find it here.
     ///
     /// # Errors
-    /// EADDRINUSE: another process of this user's, or a socket of this one, has it; ENOMEM: no room for one more.
-    pub(crate) fn claim(plane: &mut Plane, protocol: Protocol, at: SocketAddr) -> Result<RuleId, Errno> {
+    /// [`RuleError::Taken`]: another process of this user's, or a socket of this one, has it; else there is no room for one more.
+    pub fn claim<M: Memory>(plane: &mut Plane<M>, protocol: Protocol, at: SocketAddr) -> Result<RuleId, RuleError> {
         let rule = FlowRule::flow(protocol, at, None);
-        let attached = plane.queues_mut().device().attach(&rule, Target::Queue(QueueId(0)));
-        attached.map(|attached| attached.rule).map_err(|error| match error {
-            RuleError::Taken => Errno(libc::EADDRINUSE),
-            _ => Errno(libc::ENOMEM),
-        })
+        let attached = plane.queues_mut().device().attach(&rule, Target::Queue(QueueId(0)))?;
+        Ok(attached.rule)
     }
 
     /// Gives a port back.
-    pub(crate) fn give_up(plane: &mut Plane, rule: RuleId) {
+    pub fn give_up<M: Memory>(plane: &mut Plane<M>, rule: RuleId) {
         plane.queues_mut().device().detach(rule);
     }
 
     /// The descriptor to sleep on once the plane is armed.
-    pub(crate) fn wait_fd(plane: &mut Plane) -> RawFd {
+    pub fn wait_fd<M: Memory>(plane: &mut Plane<M>) -> RawFd {
         plane.queues_mut().wait_fd().unwrap_or(-1)
     }
 
     /// The descriptor that is readable when [`Fabric::service`] has work.
-    pub(crate) fn service_fd(&self) -> RawFd {
+    pub fn service_fd(&self) -> RawFd {
         self.0.epoll_fd()
     }
 
     /// Greets who comes, and notices who is gone.
-    pub(crate) fn service(&self) {
+    pub fn service(&self) {
         self.0.service();
     }
 
     /// In a fork's child, which has none of it.
-    pub(crate) fn after_fork_in_child(&self) {
+    pub fn after_fork_in_child(&self) {
         self.0.after_fork_in_child();
     }
 }
