@@ -77,7 +77,7 @@ fn a_receive_queue_that_fails_is_started_again() {
     assert!(log.contains("4042 bytes for a receive of 2048"), "{log}");
 }
 
-/// Once the queue of completions was gone around, the library does not know any more what was taken of it, and writes what it thinks into the doorbell record.
+/// The queue of completions goes on where it was, while that of receives begins anew: also after several rounds, of which the library knows nothing.
 #[test]
 fn a_receive_queue_that_fails_late_is_started_again() {
     let log = on_card(path_of!(a_receive_queue_that_fails_late_is_started_again), || {
