@@ -227,7 +227,9 @@ impl Kind {
             Self::Text => "a text".to_owned(),
             Self::Spec => join(crate::spec::SPECS.iter().map(|spec| spec.name().to_owned())),
             Self::Layout => layout::RELEASES.to_owned(),
-            Self::Device => join(DEVICES.iter().map(|name| (*name).to_owned()).chain(["shm and devices (shm,xdp:INTERFACE,mlx5:NAME)".to_owned()])),
+            Self::Device => {
+                join(DEVICES.iter().map(|name| (*name).to_owned()).chain(["shm and devices (shm,xdp:INTERFACE,mlx5:NAME)".to_owned()]))
+            }
         }
     }
 

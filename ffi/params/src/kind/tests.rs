@@ -70,9 +70,20 @@ fn devices_are_those_of_this_build() {
     for queues in ["", "-", "1-", "-1", "2-1", "+1", "a", "0-1-2", "0/1", "9999999999"] {
         assert_eq!(interfaces(&format!("shm,xdp:eth0/{queues}")), None, "{queues}");
     }
-    for other in
-        ["mlx5", "foo", "SHM", "xdp", "shm,xdp", "shm,xdp:", "shm,xdp:a/b", "shm,xdp:a b", "shm,xdp:0123456789abcdef", "shm,", "shm,shm", "mlx5:"]
-    {
+    for other in [
+        "mlx5",
+        "foo",
+        "SHM",
+        "xdp",
+        "shm,xdp",
+        "shm,xdp:",
+        "shm,xdp:a/b",
+        "shm,xdp:a b",
+        "shm,xdp:0123456789abcdef",
+        "shm,",
+        "shm,shm",
+        "mlx5:",
+    ] {
         assert_eq!(Kind::Device.parse(other), None, "{other}");
     }
     let card = Named { driver: Driver::Mlx5, name: "rocep129s0f0v1n17", queues: None };
