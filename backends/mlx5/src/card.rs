@@ -5,7 +5,6 @@
 //! third place and not to both.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +16,7 @@ use ringway_stack::offload::DeviceKind;
 
 use crate::clock::CardClock;
 use crate::error::AttachError;
+use crate::interface::{address_and_mtu, interface_of};
 use crate::mailbox::Post;
 use crate::queues::Mlx5Queues;
 use crate::settings::Settings;
@@ -355,27 +355,11 @@ pub fn survey() -> Result<Vec<Candidate>, AttachError> {
     Ok(Context::names()?.into_iter().map(look).collect())
 }
 
-/// The interface that the kernel has on a card's port, whose addresses and routes are the port's.
-///
-/// # Errors
-/// There is none, or no such card: what sysfs says.
-pub fn interface_of(device: &str, port: u8) -> io::Result<String> {
-    let name = fs::read_to_string(format!("/sys/class/infiniband/{device}/ports/{port}/gid_attrs/ndevs/0"))?;
-    Ok(name.trim().to_owned())
-}
-
 /// Address and MTU: as they are set, or the interface's.
 fn addresses(settings: &Settings) -> Result<(MacAddr, usize), AttachError> {
     let Settings { device, port, mac, mtu, .. } = settings;
     let unknown = |error| AttachError::NoInterface { device: device.clone(), port: *port, error };
-    let asked = || {
-        let interface = interface_of(device, *port)?;
-        let of = |what| fs::read_to_string(format!("/sys/class/net/{interface}/{what}"));
-        let bytes = of("address")?.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect::<Option<Vec<u8>>>();
-        let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(MacAddr);
-        let mtu = of("mtu")?.trim().parse().ok();
-        mac.zip(mtu).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
-    };
+    let asked = || address_and_mtu(&interface_of(device, *port)?);
     let (mac, mtu) = match (mac, mtu) {
         (Some(mac), Some(mtu)) => (*mac, *mtu),
         (mac, mtu) => {

@@ -7,7 +7,7 @@
 //! - [`Mlx5Device`]: the card, with its flow rules and groups; `spec`: a rule in the library's form
 //! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues
 //! - `wqe`: how a send entry is long and written; `cqe`: completions, their owner's bit, and how an event is asked for; `doorbell`: how the card is told; `barrier`: the order of it all
-//! - `memory`: what frames lie in; `clock`: the card's time
+//! - `memory`: what frames lie in; `clock`: the card's time; `interface`: the kernel's interface on its port
 //! - `mailbox`: what happens to the card beside frames; `retry`: what has failed and is tried again
 //! - `verbs`: the library's objects
 //!
@@ -19,6 +19,7 @@ mod clock;
 mod cqe;
 mod doorbell;
 mod error;
+mod interface;
 mod mailbox;
 mod memory;
 pub mod queues;
@@ -30,8 +31,9 @@ mod spec;
 mod verbs;
 mod wqe;
 
-pub use card::{Candidate, Mlx5Device, interface_of, survey};
+pub use card::{Candidate, Mlx5Device, survey};
 pub use error::AttachError;
+pub use interface::interface_of;
 pub use memory::{Received, SendBuffer};
 pub use queues::{Counters, Mlx5Queues};
 pub use settings::Settings;
