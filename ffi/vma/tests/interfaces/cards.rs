@@ -49,7 +49,10 @@ fn carries(cable: &Cable, bus: &Bus, [_, there]: [&str; 2]) {
     cable.await_listener(false);
     Running::start(bus.command(&cable.program, "a0", &["carry", there, PORT])).ends_well();
     server.ends_well();
-    assert_eq!(kernels(), before, "none of it came by our kernel");
+    let [segments, datagrams] = kernels();
+    assert_eq!(datagrams, before[1], "datagrams came by the card");
+    // (What is left of a connection that is over, when its process is, is the kernel's.)
+    assert!(segments - before[0] < 8, "and so did streams: {segments} {before:?}");
 }
 
 #[test]
