@@ -179,13 +179,24 @@ impl Interface<'_> {
     }
 }
 
-/// All RDMA devices, and of each the interface of its first port, if a ring can be had on it; or what is in the way.
+/// An RDMA device.
+#[derive(Clone, Debug)]
+pub struct CardFound {
+    /// Its name.
+    pub name: String,
+    /// The interface of its first port, if a ring can be had on it; or what is in the way.
+    pub interface: Result<String, String>,
+}
+
+/// All RDMA devices of this machine.
 ///
 /// # Errors
 /// None may be looked at: what is missing.
-pub fn cards_found() -> Result<Vec<(String, Result<String, String>)>, String> {
+pub fn cards_found() -> Result<Vec<CardFound>, String> {
     let all = ringway_mlx5::survey().map_err(|error| error.to_string())?;
-    Ok(all.into_iter().map(|card| (card.device, card.interface.map_err(|error| error.to_string()))).collect())
+    let found =
+        |card: ringway_mlx5::Candidate| CardFound { name: card.device, interface: card.interface.map_err(|error| error.to_string()) };
+    Ok(all.into_iter().map(found).collect())
 }
 
 #[cfg(test)]

@@ -135,11 +135,11 @@ fn cards() -> Device {
         Ok(all) => all,
         Err(why) => return missing(why),
     };
-    let usable: Vec<_> = all.iter().filter_map(|(name, found)| Some(format!("mlx5:{name}, on {}", found.as_ref().ok()?))).collect();
+    let usable: Vec<_> = all.iter().filter_map(|card| Some(format!("mlx5:{}, on {}", card.name, card.interface.as_ref().ok()?))).collect();
     if !usable.is_empty() {
         return available(DeviceKind::Mlx5, Some(usable.join("; ")));
     }
-    let why: Vec<_> = all.into_iter().filter_map(|(name, found)| Some(format!("{name}: {}", found.err()?))).collect();
+    let why: Vec<_> = all.into_iter().filter_map(|card| Some(format!("{}: {}", card.name, card.interface.err()?))).collect();
     unavailable(DeviceKind::Mlx5, Reason::NoResources, why.join("; "))
 }
 
