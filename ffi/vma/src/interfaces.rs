@@ -24,7 +24,7 @@ use std::os::fd::RawFd;
 use ringway_devices::Ring;
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::Id;
-use ringway_params::kind::{self, Named};
+use ringway_params::kind::{self, Driver, Named};
 use ringway_report::InterfaceReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
@@ -107,14 +107,18 @@ impl Interfaces {
         let mut offload = process.lock();
         let mut all = Vec::new();
         for named in all_named {
+            let name = match named.driver {
+                Driver::Xdp => named.name.to_owned(),
+                Driver::Mlx5 => named.to_string(),
+            };
             match attach_one(process, &mut offload, &monitor, named) {
                 Ok(interface) => {
-                    tracing::info!("offloading over {named} as well");
+                    tracing::info!("offloading over {name} as well");
                     all.push(interface);
                 }
                 // (A parent has it, most likely, which has said so.)
-                Err(why) if process::fork_generation() > 0 => tracing::info!("{named} is the kernel's: {why}"),
-                Err(why) => tracing::warn!("{named} is the kernel's: {why}"),
+                Err(why) if process::fork_generation() > 0 => tracing::info!("{name} is the kernel's: {why}"),
+                Err(why) => tracing::warn!("{name} is the kernel's: {why}"),
             }
         }
         if !all.is_empty() {
