@@ -164,6 +164,10 @@ const FAILED_AS_DRAWN: &[&str] = &[
     "231025084/none/7/stranger/ipv6",
     // There it lied several times at once, of which only the last was counted.
     "233433043/delay/7/stranger",
+    // A connection began after the last question for its peer's MAC address, and before the peer was given up: its acknowledgment waited for the answer, and went with that.
+    "234015457/reordering+bandwidth+mtu+partition+flap+nic_reset+send_error+rx_exhausted+send_full+doorbell+pause+neighbour+forge+completion/9/bulk+churn+half-close+abort+overflow+udp+multicast+epoll+meeting+stranger+shared+probes",
+    // Two forged claims came one behind the other: the first had the neighbour polled, the second was taken for the answer, and the next polls came 30 s later.
+    "235127495/burst_loss+forge/4/slow/ipv6",
     // An attacker's copy of a SYN was answered, and then the peer's own came a second time: the timer had begun with the first answer.
     "232061307/duplication+forge/1/half-close+multicast",
 ];

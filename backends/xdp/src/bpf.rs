@@ -26,6 +26,8 @@ const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
+/// BPF_F_XDP_HAS_FRAGS: the program takes frames that lie in several buffers, of which it sees the first.
+const HAS_FRAGS: u32 = 1 << 5;
 
 /// An update that makes a new element, or fails (BPF_NOEXIST).
 const NOEXIST: u64 = 1;
@@ -121,12 +123,14 @@ impl Map {
     }
 }
 
-/// Loads an XDP program. What the verifier says of one that it refuses is part of the error.
-pub(crate) fn load(program: &[u8]) -> io::Result<Fd> {
+/// Loads an XDP program, which sees of a frame that lies in several buffers the first one, if there are such frames (`has_frags`: Linux 5.18). What the verifier says
+/// of one that it refuses is part of the error.
+pub(crate) fn load(program: &[u8], has_frags: bool) -> io::Result<Fd> {
+    let flags = if has_frags { HAS_FRAGS } else { 0 };
     let attempt = |log: &mut [u8]| {
         let license = c"MIT";
         let (level, log_len) = if log.is_empty() { (0, 0) } else { (1, log.len() as u32) };
-        let words = [(0, PROG_TYPE_XDP), (4, program.len() as u32 / 8), (24, level), (28, log_len), (68, ATTACH_XDP)];
+        let words = [(0, PROG_TYPE_XDP), (4, program.len() as u32 / 8), (24, level), (28, log_len), (44, flags), (68, ATTACH_XDP)];
         let log_at = if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 };
         Attr::new(&words, &[(8, program.as_ptr() as u64), (16, license.as_ptr() as u64), (32, log_at)]).open(PROG_LOAD)
     };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ringway_host::{Refused, capabilities};
 
 use crate::broker::BrokerError;
+use crate::interface::Interface;
 
 /// Why an interface was not attached to.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,18 @@ pub enum AttachError {
         /// How many were to be locked.
         bytes: u64,
     },
+    /// Its frames do not fit into one buffer, and the kernel or the driver has no others.
+    #[error(
+        "{what}: an MTU of {mtu} takes frames of several buffers, which this kernel (Linux 6.6 has them) or the driver lacks; a smaller MTU will do: {error}"
+    )]
+    LongFrames {
+        /// What was tried.
+        what: &'static str,
+        /// The interface's.
+        mtu: usize,
+        /// The system's answer.
+        error: io::Error,
+    },
     /// The kernel: nobody maps the queues of a socket that is bound, as whoever gets a ring from another process has to.
     #[error("a broker needs Linux 6.4 or later: before, a ring that is bound cannot be mapped by whom it is given to")]
     TooOld,
@@ -60,6 +73,17 @@ impl AttachError {
         move |error| match error.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => Self::Taken { what },
             _ => Refused::of(what, &capabilities::OF_INTERFACES, error).into(),
+        }
+    }
+}
+
+impl AttachError {
+    /// The same, of what an interface may be refused for the length of its frames.
+    pub(crate) fn of_frames(interface: &Interface, what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let (is_long, mtu) = (interface.is_long, interface.mtu);
+        move |error| match error.raw_os_error() {
+            Some(libc::EINVAL | libc::ERANGE | libc::EOPNOTSUPP | libc::E2BIG) if is_long => Self::LongFrames { what, mtu, error },
+            _ => Self::system(what)(error),
         }
     }
 }

@@ -41,14 +41,25 @@ impl Program {
     pub(crate) fn attach(interface: &Interface, first: u32, joins: bool) -> Result<Self, AttachError> {
         let rules = Map::hash(key::LEN, RULES_MAX).map_err(AttachError::system("BPF_MAP_CREATE of flow rules"))?;
         let sockets = Map::sockets(QUEUES_MAX * QUEUES_MAX).map_err(AttachError::system("BPF_MAP_CREATE of sockets"))?;
-        let loaded = bpf::load(&program(rules.fd(), sockets.fd())).map_err(AttachError::system("BPF_PROG_LOAD"))?;
+        let load = |has_frags| bpf::load(&program(rules.fd(), sockets.fd()), has_frags);
+        let mut loaded = load(interface.is_long).map_err(AttachError::of_frames(interface, "BPF_PROG_LOAD"))?;
         let owner = first * QUEUES_MAX;
-        match bpf::attach(&loaded, interface.index) {
+        let mut attached = bpf::attach(&loaded, interface.index);
+        // (Drivers differ in how long a frame may be that lies in one buffer: some say so, some call it unsupported.)
+        if !interface.is_long
+            && let Err(libc::ERANGE | libc::EOPNOTSUPP | libc::EINVAL) =
+                attached.as_ref().map_err(|error| error.raw_os_error().unwrap_or(0))
+            && let Ok(other) = load(true)
+        {
+            loaded = other;
+            attached = bpf::attach(&loaded, interface.index);
+        }
+        match attached {
             Ok(link) => Ok(Self { rules, sockets, link, owner }),
             Err(error) if joins && matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
                 Self::join(interface, &loaded, owner)
             }
-            Err(error) => Err(AttachError::system("BPF_LINK_CREATE")(error)),
+            Err(error) => Err(AttachError::of_frames(interface, "BPF_LINK_CREATE")(error)),
         }
     }
 

@@ -5,13 +5,30 @@ use std::io;
 
 use ringway_host::Fd;
 use ringway_stack::device::MacAddr;
+use ringway_stack::wire::ethernet;
 
 use crate::error::AttachError;
+use crate::umem::CHUNK;
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// include/uapi/linux/ethtool.h.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// Bytes of an Ethernet header, with a VLAN tag.
+pub(crate) const ETHERNET_MAX: usize = 18;
+
+/// The length of a frame is counted in 16 bits here, with its headers: of an interface that has longer ones (veth) these are not made use of.
+const MTU_MAX: usize = u16::MAX as usize - ETHERNET_MAX;
+
+/// Bytes of a frame that fit behind what the kernel keeps in front of it in a chunk (XDP_PACKET_HEADROOM).
+const RECEIVED_MAX: usize = CHUNK - 256;
+
+/// The longest frame that begins with these bytes: an IP packet of the MTU, behind the Ethernet header that it has.
+pub(crate) fn longest(interface: &Interface, head: &[u8]) -> usize {
+    let ethernet_len = ethernet::Header::parse(head).map_or(ethernet::LEN, |(_, len)| len);
+    interface.mtu + ethernet_len
+}
 
 /// An interface of this network namespace.
 #[derive(Clone, Debug)]
@@ -22,6 +39,8 @@ pub(crate) struct Interface {
     pub(crate) mtu: usize,
     /// Its receive queues.
     pub(crate) queues: u32,
+    /// Its longest frame takes several chunks of memory: multi-buffer frames (Documentation/networking/af_xdp.rst, "Multi-Buffer Support").
+    pub(crate) is_long: bool,
     /// Its frames come from the same machine (veth): one whose sender left the checksum to the device has it unfinished.
     pub(crate) is_virtual: bool,
 }
@@ -41,7 +60,9 @@ impl Interface {
         let ask = Asker::new(name).map_err(AttachError::system("socket"))?;
         let (mac, mtu) = (|| Ok((ask.hardware_address()?, ask.mtu()?)))().map_err(AttachError::system("ioctl of an interface"))?;
         let mac = mac.ok_or_else(|| AttachError::NotEthernet(name.to_owned()))?;
-        Ok(Self { index, mac, mtu, queues: ask.channels().max(1), is_virtual: ask.driver() == "veth" })
+        let mtu = mtu.min(MTU_MAX);
+        let is_long = mtu + ETHERNET_MAX > RECEIVED_MAX;
+        Ok(Self { index, mac, mtu, queues: ask.channels().max(1), is_long, is_virtual: ask.driver() == "veth" })
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Prepared {
 impl Loan {
     /// Of an interface whose queues are all free. `prepared`: what an earlier try has left, and this one leaves if the first queue is not free.
     pub(crate) fn make(device: &XdpDevice, settings: &Settings, prepared: &mut Option<Prepared>) -> Result<Self, AttachError> {
-        let (queues, interface) = (device.queues(), device.interface().index);
+        let (queues, interface) = (device.queues(), device.interface());
         let (receives, sends) = (settings.received_frames.max(queues * FRAMES_MIN), settings.sent_frames);
         let Prepared { memory, first } = match prepared.take() {
             Some(prepared) => prepared,

@@ -96,6 +96,15 @@ impl<T: Copy> Producer<T> {
         true
     }
 
+    /// Whether there is room for so many entries more.
+    pub(crate) fn has_room(&mut self, entries: u32) -> bool {
+        let fits = |this: &Self| this.next.wrapping_sub(this.seen) + entries <= this.shared.size;
+        if !fits(self) {
+            self.seen = self.shared.word(self.shared.consumer).load(Ordering::Acquire);
+        }
+        fits(self)
+    }
+
     /// Tells the kernel of what was queued. How much that is.
     pub(crate) fn publish(&mut self) -> u32 {
         let count = self.next.wrapping_sub(core::mem::replace(&mut self.told, self.next));

@@ -4,10 +4,10 @@
 mod host;
 mod passing;
 mod receiving;
+mod sending;
 
 use std::sync::Arc;
 
-use libc::xdp_desc;
 use ringway_host::CardSleep;
 use ringway_stack::device::{
     DeviceEvent, HEAD_MAX, MacAddr, QueueId, Queues, RxBatch, RxFrame, SendError, TxFrame, TxOffload, Unsupported, Wake,
@@ -17,15 +17,12 @@ use ringway_stack::time::Instant;
 use crate::card::XdpDevice;
 use crate::coalesce::Coalescing;
 use crate::error::AttachError;
+use crate::interface::longest;
 use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
 use crate::socket::XskSocket;
 use crate::strays::{Exchange, Path};
-use crate::tso;
 use crate::umem::{CHUNK, Received, Umem};
-
-/// Bytes of an Ethernet header, with a VLAN tag.
-const ETHERNET_MAX: usize = 18;
 
 /// Frames that each queue of the interface has at the least to receive into.
 pub(crate) const FRAMES_MIN: u32 = 16;
@@ -43,15 +40,15 @@ fn lacking(offload: &TxOffload) -> Option<&'static str> {
 
 /// Memory, and a socket on each of the ring's queues: the first one's, and the others'. Rings of one interface share out what there is to send from.
 fn open_sockets(device: &XdpDevice, settings: &Settings, ring: u32) -> Result<(Umem, XskSocket, Vec<XskSocket>), AttachError> {
-    let (index, mut queues) = (device.interface().index, device.queues_of(ring));
+    let (interface, mut queues) = (device.interface(), device.queues_of(ring));
     let first = queues.next().ok_or(AttachError::Taken { what: "a queue" })?;
     let others: Vec<u32> = queues.collect();
     let own = 1 + others.len() as u32;
     let receives = settings.received_frames.max(own * FRAMES_MIN);
     let sends = settings.sent_frames.div_ceil(device.rings()).max(settings.sent_frames.min(SENDS_MIN));
     let umem = Umem::map(receives, sends, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
-    let first = XskSocket::open(&umem, index, first, None)?;
-    let open = |queue| XskSocket::open(&umem, index, queue, Some(&first));
+    let first = XskSocket::open(&umem, interface, first, None)?;
+    let open = |queue| XskSocket::open(&umem, interface, queue, Some(&first));
     let others = others.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     Ok((umem, first, others))
 }
@@ -196,44 +193,6 @@ impl XdpQueues {
             }
         }
     }
-
-    /// Sends a frame in segments, behind what is queued.
-    fn send_cut(&mut self, frame: &TxFrame<'_, SendBuffer>, mss: u16) -> Result<(), SendError> {
-        self.doorbell();
-        let device = self.device.clone();
-        let Some(segmenter) = device.segmenter() else { return Err(self.capabilities().lacks("TSO").into()) };
-        // (Seed 003: segments beyond the MTU are refused, and not left for the kernel to lose.)
-        let longest = frame.head.len() + usize::from(mss);
-        if frame.len() > tso::FRAME_MAX || mss == 0 || longest > self.device.interface().mtu + ETHERNET_MAX {
-            return Err(SendError::TooLong);
-        }
-        if self.first.send.waiting() > 0 {
-            return Err(SendError::Full);
-        }
-        self.counters.wakeups += 1;
-        match segmenter.send(frame, mss) {
-            Ok(()) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS)) => return Err(SendError::Full),
-            // It is lost, as where the interface is down.
-            Err(error) => tracing::debug!("a frame is not sent: {error}"),
-        }
-        self.counters.sent += (frame.len() - frame.head.len()).div_ceil(usize::from(mss)) as u64;
-        self.counters.sent_bytes += frame.len() as u64;
-        Ok(())
-    }
-
-    /// Puts a frame together.
-    fn write(&self, chunk: u32, frame: &TxFrame<'_, SendBuffer>) -> usize {
-        // SAFETY: the chunk is free: it is neither queued nor on its way, and whoever else had it has it no more.
-        let out = unsafe { self.umem.chunk_mut(chunk) };
-        out[..frame.head.len()].copy_from_slice(frame.head);
-        let mut at = frame.head.len();
-        for slice in frame.body {
-            out[at..at + slice.len].copy_from_slice(slice.buffer.bytes(slice.offset, slice.len));
-            at += slice.len;
-        }
-        at
-    }
 }
 
 impl Drop for XdpQueues {
@@ -311,18 +270,17 @@ impl Queues for XdpQueues {
         if let Some(mss) = frame.offload.tso_mss {
             return self.send_cut(frame, mss);
         }
-        if frame.len() > (self.device.interface().mtu + ETHERNET_MAX).min(CHUNK) || frame.head.len() > HEAD_MAX {
+        let interface = self.device.interface();
+        if frame.len() > longest(interface, frame.head) || frame.len() > CHUNK && !interface.is_long || frame.head.len() > HEAD_MAX {
             return Err(SendError::TooLong);
         }
-        let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
-        let len = self.write(chunk, frame);
-        let desc = xdp_desc { addr: u64::from(chunk) * CHUNK as u64, len: len as u32, options: 0 };
-        if !self.first.send.push(desc) {
-            return Err(SendError::Full);
+        if frame.len() > CHUNK {
+            self.queue_long(frame)?;
+        } else {
+            self.queue(frame)?;
         }
-        self.free.pop();
         self.counters.sent += 1;
-        self.counters.sent_bytes += len as u64;
+        self.counters.sent_bytes += frame.len() as u64;
         Ok(())
     }
 

@@ -8,8 +8,14 @@ use libc::xdp_desc;
 use ringway_host::Fd;
 
 use crate::error::AttachError;
+use crate::interface::Interface;
 use crate::queue::{Consumer, Producer};
 use crate::umem::{CHUNK, Umem};
+
+/// XDP_USE_SG (include/uapi/linux/if_xdp.h): frames may lie in several chunks.
+const USE_SG: u16 = 1 << 4;
+/// XDP_PKT_CONTD: of a frame that does, all but the last of its descriptors have this.
+pub(crate) const CONTINUES: u32 = 1;
 
 const BIND: &str = "bind of an AF_XDP socket";
 
@@ -30,11 +36,11 @@ pub(crate) struct XskSocket {
 
 impl XskSocket {
     /// A socket on queue `queue` of an interface, with that memory; which `first`, of another queue of the interface, has registered, if it is there.
-    pub(crate) fn open(umem: &Umem, interface: u32, queue: u32, first: Option<&Self>) -> Result<Self, AttachError> {
+    pub(crate) fn open(umem: &Umem, interface: &Interface, queue: u32, first: Option<&Self>) -> Result<Self, AttachError> {
         let fd = make(first.is_none().then_some(umem), chunks(umem))?;
         // (Its queues are mapped before it is bound: before Linux 6.4 they cannot be afterwards.)
         let socket = Self::of(fd, umem)?;
-        bind_patiently(&socket.fd, interface, queue, first.map(Self::fd)).map_err(AttachError::system(BIND))?;
+        bind_patiently(&socket.fd, interface, queue, first.map(Self::fd)).map_err(AttachError::of_frames(interface, BIND))?;
         Ok(socket)
     }
 
@@ -94,8 +100,8 @@ pub(crate) fn make(umem: Option<&Umem>, chunks: [u32; 2]) -> Result<Fd, AttachEr
 }
 
 /// For another process: binds a socket whose queues nobody has mapped, at once: where the interface's queue is not free yet, this fails, and the socket is as it was.
-pub(crate) fn bind_at_once(fd: &Fd, interface: u32, queue: u32, first: Option<&Fd>) -> Result<(), AttachError> {
-    bind(fd, interface, queue, first.map(Fd::raw)).map_err(AttachError::system(BIND))
+pub(crate) fn bind_at_once(fd: &Fd, interface: &Interface, queue: u32, first: Option<&Fd>) -> Result<(), AttachError> {
+    bind(fd, interface, queue, first.map(Fd::raw)).map_err(AttachError::of_frames(interface, BIND))
 }
 
 /// Whether the queues of a socket that is bound can be mapped: before Linux 6.4 they cannot.
@@ -155,7 +161,7 @@ fn offsets(fd: &Fd) -> io::Result<libc::xdp_mmap_offsets> {
 const FREE_WITHIN: Duration = Duration::from_secs(2);
 const FREE_LOOK: Duration = Duration::from_millis(1);
 
-fn bind_patiently(fd: &Fd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
+fn bind_patiently(fd: &Fd, interface: &Interface, queue: u32, first: Option<RawFd>) -> io::Result<()> {
     let began = std::time::Instant::now();
     loop {
         match bind(fd, interface, queue, first) {
@@ -165,17 +171,18 @@ fn bind_patiently(fd: &Fd, interface: u32, queue: u32, first: Option<RawFd>) -> 
     }
 }
 
-fn bind(fd: &Fd, interface: u32, queue: u32, first: Option<RawFd>) -> io::Result<()> {
+fn bind(fd: &Fd, interface: &Interface, queue: u32, first: Option<RawFd>) -> io::Result<()> {
     // SAFETY: all zeroes is a valid address.
     let mut address: libc::sockaddr_xdp = unsafe { core::mem::zeroed() };
     address.sxdp_family = libc::AF_XDP as u16;
     // (Without another flag the kernel takes zero-copy mode where the driver has it, else copies.)
     // Whoever shares memory has its mode, too.
     match first {
+        None if interface.is_long => address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP | USE_SG,
         None => address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP,
         Some(first) => (address.sxdp_flags, address.sxdp_shared_umem_fd) = (libc::XDP_SHARED_UMEM, first as u32),
     }
-    (address.sxdp_ifindex, address.sxdp_queue_id) = (interface, queue);
+    (address.sxdp_ifindex, address.sxdp_queue_id) = (interface.index, queue);
     // SAFETY: the address is readable for its length.
     let result = unsafe { libc::syscall(libc::SYS_bind, fd.raw(), &raw const address, size_of_val(&address)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -192,6 +192,23 @@ impl Umem {
         Some(Piece::new(chunk, 0, bytes.len() as u32))
     }
 
+    /// A handle on a copy of a frame, in as many chunks as it takes. `None`: there is no room for one.
+    pub(crate) fn hold_copy(self: &Arc<Self>, frame: &[u8]) -> Option<Received> {
+        let mut whole: Option<(Received, u32)> = None;
+        for bytes in frame.chunks(CHUNK) {
+            // (What was copied so far is given back by its handle.)
+            let piece = self.copy(bytes)?;
+            whole = Some(match whole {
+                None => (self.hold(piece), piece.chunk),
+                Some((mut whole, last)) => {
+                    whole.append(last, piece);
+                    (whole, piece.chunk)
+                }
+            });
+        }
+        whole.map(|(whole, _)| whole)
+    }
+
     fn place(&self, chunk: u32) -> usize {
         let at = if chunk < self.receives { chunk } else { self.receives + chunk - self.shared };
         at as usize
@@ -300,6 +317,18 @@ mod tests {
         drop(part);
         assert_eq!((umem.copies(), returned(&umem)), ((2, 1), Vec::new()), "the kernel is given none of them");
         assert_eq!(text(&copy(b"three").unwrap()), b"three");
+    }
+
+    #[test]
+    fn a_copy_of_a_long_frame_takes_several_places_or_none() {
+        let umem = Arc::new(Umem::map(4, 2, 3).unwrap());
+        let long: Vec<u8> = (0..2 * CHUNK + 100).map(|at| (at % 251) as u8).collect();
+        let copy = umem.hold_copy(&long).unwrap();
+        assert_eq!((copy.to_vec(), umem.copies()), (long.clone(), (3, 3)));
+        drop(copy);
+        let _one = umem.hold_copy(b"one").unwrap();
+        assert!(umem.hold_copy(&long).is_none());
+        assert_eq!(umem.copies(), (3, 1), "what was copied of it is free");
     }
 
     #[test]

@@ -44,6 +44,12 @@ pub trait Rig {
     /// A host's IPv4 address; nobody else on the machine steers by it.
     fn ip(&self, side: Side) -> Ipv4Addr;
 
+    /// Whether the checksums of what the sender's device cuts are left to a device that is not there, between two ends on one machine, so that the receiver's verdict is all
+    /// that there is of them.
+    fn leaves_checksums(&self) -> bool {
+        false
+    }
+
     /// The time, as stamps have it.
     fn now(&self) -> Instant;
 

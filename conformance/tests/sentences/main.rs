@@ -26,6 +26,8 @@ const SIM: &str = "sim";
 const BARE: &str = "sim, bare";
 const SHM: &str = "shm";
 const XDP: &str = "xdp";
+/// The same, where the kernel cuts what is longer than the MTU.
+const CUTTING: &str = "xdp, cutting";
 
 #[test]
 fn seed_003() {
@@ -48,6 +50,7 @@ fn seed_003_on_an_interface() {
     }
     let mut matrix = Matrix::default();
     matrix.add(XDP, &seed003::seed(), XdpRig::new);
+    matrix.add(CUTTING, &seed003::seed(), XdpRig::cutting);
     println!("{matrix}");
     assert_eq!(matrix.failures(), Vec::<String>::new());
     insta::assert_snapshot!(matrix);

@@ -22,9 +22,19 @@ pub(crate) struct XdpRig {
 
 impl XdpRig {
     pub(crate) fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// The sender has the kernel cut what is longer than the MTU; the receiver sees the frames that are on the wire.
+    pub(crate) fn cutting() -> Self {
+        Self::with(true)
+    }
+
+    fn with(cuts: bool) -> Self {
         let cable = Cable::lay();
-        let [sender, receiver] = [&cable.asks, &cable.serves].map(|end| {
-            let queues = end.within(|| XdpDevice::attach(&Settings::new(end.interface)).and_then(|device| device.open_ring()));
+        let [sender, receiver] = [(&cable.asks, cuts), (&cable.serves, false)].map(|(end, segmentation)| {
+            let settings = Settings { segmentation, ..Settings::new(end.interface) };
+            let queues = end.within(|| XdpDevice::attach(&settings).and_then(|device| device.open_ring()));
             RawQueue::new(queues.expect("an interface with XDP"))
         });
         Self { sender, receiver, clock: Clock::system(), cable }
@@ -42,7 +52,7 @@ impl Rig for XdpRig {
     type Queues = XdpQueues;
 
     fn capabilities(&self) -> Capabilities {
-        self.receiver.capabilities().clone()
+        self.sender.capabilities().clone()
     }
 
     fn ring(&mut self, side: Side, index: usize) -> Result<&mut RawQueue<XdpQueues>, Unsupported> {
@@ -64,6 +74,10 @@ impl Rig for XdpRig {
 
     fn ip(&self, side: Side) -> Ipv4Addr {
         self.end(side).v4
+    }
+
+    fn leaves_checksums(&self) -> bool {
+        self.capabilities().tso_max.is_some()
     }
 
     fn now(&self) -> Instant {

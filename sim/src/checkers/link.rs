@@ -30,12 +30,16 @@ pub(super) struct Neighbour {
     polls: u32,
     /// When it was last heard of, or asked for.
     known_at: Instant,
+    /// When it was last heard of.
+    heard_at: Option<Instant>,
+    /// The first poll may be of an earlier row, which what was heard has ended: that may have waited for its turn in a NIC while this poll was sent.
+    may_be_earlier: bool,
 }
 
 impl Neighbour {
     /// It claimed its address, or a connection from it began.
     pub(super) fn heard(&mut self, at: Instant) {
-        *self = Self { asked_at: None, polls: 0, known_at: at };
+        *self = Self { known_at: at, heard_at: Some(at), ..Self::default() };
     }
 
     /// A host asked for it. `to`: the MAC address that was asked.
@@ -43,9 +47,11 @@ impl Neighbour {
         let since = moment.at.since(core::mem::replace(&mut self.known_at, moment.at));
         if !to.is_multicast() {
             // (What was heard may have waited for its turn in a NIC, while the last poll of an earlier row was sent.)
-            if self.polls != 1 || since >= ASKED_APART {
+            let (is_first, may_be_earlier) = (self.polls == 0, core::mem::take(&mut self.may_be_earlier));
+            if self.polls != 1 || since >= ASKED_APART && !may_be_earlier {
                 self.polls += 1;
             }
+            self.may_be_earlier = is_first && self.heard_at.is_some_and(|heard| moment.at < heard + ASKED_APART);
             if self.polls > POLLS_MAX {
                 moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was polled {} times, and did not answer", self.polls));
             }

@@ -206,6 +206,12 @@ impl Checkers {
         }
     }
 
+    /// Whether a host has asked for a neighbour as often as it does, and may not have given it up yet.
+    fn asks_for_the_last_time(&self, moment: &Moment, target: IpAddr) -> bool {
+        let question = self.questions.get(&(moment.host, target));
+        question.is_some_and(|question| question.asked >= ARP_TRIES && moment.at <= question.by_clock + 2 * ARP_RETRY)
+    }
+
     /// A host has another Ethernet address: an answer that is under way to the old one is no answer, so how often it has asked is not known.
     pub(crate) fn readdressed(&mut self, host: usize, announced: bool) {
         self.neighbour_tables[host].moved = announced;
@@ -278,7 +284,10 @@ impl Checkers {
         let sender = twin.or(beside).or_else(|| self.flows.sender(before, host, moment.at, segment));
         if let Some(id) = sender {
             self.note_begun(moment.at, before, id);
+            let asks_last = before != sender && self.asks_for_the_last_time(&moment, segment.dst.ip());
             let own = self.flows.at_mut(id);
+            // (Its SYN-ACK went where the SYN came from: what follows waits for the neighbour's answer, as if it had been there when that was asked for.)
+            own.lost |= asks_last;
             if before != sender && own.passive && self.strays[host].has_any(own.tuple) {
                 own.shadow.may_challenge(moment.at);
             }

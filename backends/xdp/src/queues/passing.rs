@@ -23,7 +23,7 @@ impl XdpQueues {
         {
             self.path = Some(path);
             let is_held = bytes.len() > HEAD_MAX || self.lends_heads;
-            let copy = if is_held { self.umem.copy(&bytes).map(|piece| self.umem.hold(piece)) } else { None };
+            let copy = if is_held { self.umem.hold_copy(&bytes) } else { None };
             // (There is no room for more that programs leave unread: it is sent again.)
             if copy.is_none() && bytes.len() > HEAD_MAX {
                 continue;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use libc::xdp_desc;
 use ringway_stack::device::{ChecksumVerdict, HEAD_MAX, RxBatch};
 use ringway_stack::time::Instant;
@@ -9,7 +10,11 @@ use ringway_stack::time::Instant;
 use super::XdpQueues;
 use crate::coalesce::Segment;
 use crate::partial;
+use crate::socket::CONTINUES;
 use crate::umem::{Piece, Received};
+
+/// Chunks of one frame at the most: more than its 64 KiB take. (MAX_SKB_FRAGS, and the first.)
+const PIECES_MAX: usize = 18;
 
 impl XdpQueues {
     /// Takes frames of one queue.
@@ -17,8 +22,13 @@ impl XdpQueues {
         let umem = Arc::clone(&self.umem);
         let mut taken = 0;
         while !batch.is_full() {
-            let Some(xdp_desc { addr, len, .. }) = self.socket_mut(queue).received.pop() else { break };
+            let Some(first) = self.socket_mut(queue).received.pop() else { break };
             taken += 1;
+            if first.options & CONTINUES != 0 {
+                self.receive_long(queue, first, batch);
+                continue;
+            }
+            let xdp_desc { addr, len, .. } = first;
             let Some((chunk, at)) = umem.received(addr, len) else { continue };
             // SAFETY: the kernel has given the chunk back, and has written the frame there; nobody has a handle yet.
             let bytes = unsafe { umem.bytes(chunk, at, len) };
@@ -33,6 +43,59 @@ impl XdpQueues {
         }
         if taken > 0 {
             self.socket_mut(queue).received.release();
+        }
+    }
+
+    /// Takes the rest of a frame that lies in several chunks. (The kernel tells of all of them at once.)
+    fn receive_long(&mut self, queue: usize, first: xdp_desc, batch: &mut RxBatch<Received>) {
+        let mut pieces: ArrayVec<Piece, PIECES_MAX> = ArrayVec::new();
+        let (mut next, mut len, mut is_whole) = (Some(first), 0, true);
+        while let Some(desc) = next {
+            if let Some((chunk, at)) = self.umem.received(desc.addr, desc.len) {
+                len += desc.len as usize;
+                if let Err(more) = pieces.try_push(Piece::new(chunk, at, desc.len)) {
+                    (is_whole, _) = (false, self.refill.push(more.element().chunk));
+                }
+            } else {
+                is_whole = false;
+            }
+            if desc.options & CONTINUES == 0 {
+                break;
+            }
+            next = self.socket_mut(queue).received.pop();
+            is_whole &= next.is_some();
+        }
+        self.counters.received += 1;
+        if !is_whole || len > usize::from(u16::MAX) {
+            return self.refill.extend(pieces.iter().map(|piece| piece.chunk));
+        }
+        self.put_long(batch, &pieces);
+    }
+
+    /// A frame, whose bytes are in `pieces`, goes into the batch, which has room for it.
+    fn put_long(&mut self, batch: &mut RxBatch<Received>, pieces: &[Piece]) {
+        let Some(frame) = batch.push_slot() else { return self.refill.extend(pieces.iter().map(|piece| piece.chunk)) };
+        let umem = Arc::clone(&self.umem);
+        let mut head = 0;
+        let mut held: Option<(Received, u32)> = None;
+        for &place in pieces {
+            // SAFETY: the kernel has given the chunk back, and has written this part of the frame there; nobody has a handle yet.
+            let bytes = unsafe { umem.bytes(place.chunk, place.at.into(), place.len.into()) };
+            let of_head = bytes.len().min(HEAD_MAX - head);
+            frame.head[head..head + of_head].copy_from_slice(&bytes[..of_head]);
+            head += of_head;
+            let piece = self.keep(bytes, place);
+            held = Some(match held {
+                None => (umem.hold(piece), piece.chunk),
+                Some((mut whole, last)) => {
+                    whole.append(last, piece);
+                    (whole, piece.chunk)
+                }
+            });
+        }
+        frame.set_whole(head, held.map(|(whole, _)| whole));
+        if self.device.interface().is_virtual && partial::is_left_to_device(&frame.head[..head]) {
+            frame.meta.checksum = ChecksumVerdict::Good;
         }
     }
 

@@ -45,7 +45,7 @@ impl Serving {
 }
 
 /// Runs a test with a ring that a broker has lent, of an interface with these frames.
-fn by_broker(cable: Cable, settings: &Settings, test: impl Fn(&mut World) + Sync) {
+pub(crate) fn by_broker(cable: Cable, settings: &Settings, test: impl Fn(&mut World) + Sync) {
     let serving = std::sync::Mutex::new(None);
     let attach = || {
         let begun = Serving::begin(settings);

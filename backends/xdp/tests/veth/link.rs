@@ -21,11 +21,12 @@ pub(crate) struct Cable {
     pub(crate) offloads: bool,
     /// Of each interface.
     pub(crate) queues: u32,
+    pub(crate) mtu: u32,
 }
 
 impl Default for Cable {
     fn default() -> Self {
-        Self { is_v6: false, offloads: true, queues: 1 }
+        Self { is_v6: false, offloads: true, queues: 1, mtu: 1500 }
     }
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// The calling thread is in our namespace from now on. `None`: there are none to be had.
-    pub(crate) fn make(Cable { is_v6, offloads, queues }: Cable) -> Option<Self> {
+    pub(crate) fn make(Cable { is_v6, offloads, queues, mtu }: Cable) -> Option<Self> {
         let here = new_namespace()?;
         let there = new_namespace()?;
         Command::new("ip").arg("-V").output().ok()?;
@@ -50,11 +51,13 @@ impl Link {
             mac(PEERS_MAC),
             mac(OUR_MAC)
         ));
+        ip(&format!("link set b0 mtu {mtu}\n"));
         ip("link set lo up\nlink set b0 up\naddr add 10.77.0.2/24 dev b0\naddr add fd77::2/64 dev b0 nodad\n");
         if !offloads {
             offloads_off("b0");
         }
         enter(&here);
+        ip(&format!("link set a0 mtu {mtu}\n"));
         ip("link set lo up\nlink set a0 up\naddr add 10.77.0.1/24 dev a0\naddr add fd77::1/64 dev a0 nodad\n");
         let [local, remote] = if is_v6 { ["fd77::1", "fd77::2"] } else { ["10.77.0.1", "10.77.0.2"] };
         let [local, remote] = [local, remote].map(|ip| ip.parse().expect("an address"));

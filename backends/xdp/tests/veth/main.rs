@@ -3,6 +3,7 @@
 mod broker;
 mod faults;
 mod link;
+mod long;
 #[path = "../../../host/tests/leave/namespaces.rs"]
 mod namespaces;
 mod neighbours;

@@ -72,7 +72,9 @@ pub(crate) fn open(world: &mut World) -> (FlowId, std::thread::JoinHandle<Vec<u8
     });
     told.recv().expect("it listens");
     let local = world.fresh();
-    let flow = world.ring.tcp_connect(world.now(), local, to, World::hop(), &Config::default()).expect("room");
+    // (Segments as long as the link has them.)
+    let config = Config { mss_max: u16::MAX, ..Config::default() };
+    let flow = world.ring.tcp_connect(world.now(), local, to, World::hop(), &config).expect("room");
     world.until("the handshake", |world| (world.ring.info(flow).and_then(|info| info.state) == Some(State::Established)).then_some(()));
     (flow, peer)
 }
@@ -115,33 +117,35 @@ fn a_stream_takes_fewer_frames_and_calls_than_segments() {
     });
 }
 
+/// Datagrams of these lengths come, and go back.
+pub(crate) fn echo<const COUNT: usize>(world: &mut World, lengths: [usize; COUNT]) {
+    let local = world.fresh();
+    let flow = world.ring.udp_open(local, &UdpOptions::default()).expect("room");
+    let remote = world.link.remote;
+    let peer = world.link.as_peer(move || {
+        let socket = UdpSocket::bind(SocketAddr::new(remote, 0)).expect("a socket");
+        let mut into = vec![0; 1 << 16];
+        for len in lengths {
+            socket.send_to(&bytes(len, len as u64), local).expect("it leaves");
+            let (echoed, from) = socket.recv_from(&mut into).expect("an echo");
+            assert!(from == local && into[..echoed] == bytes(len, len as u64), "{len} bytes");
+        }
+    });
+    let mut into = vec![0; 1 << 16];
+    for _ in lengths {
+        let datagram =
+            world.until("a datagram", |world| world.ring.udp_recv(flow, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty()).ok());
+        let to = Some((datagram.from, World::hop()));
+        let sent = world.ring.udp_send(world.clock.now(), flow, &[IoSlice::new(&into[..datagram.copied])], local.ip(), to);
+        assert_eq!(sent, Ok(datagram.copied));
+    }
+    world.until("the peer's end", |_| peer.is_finished().then_some(()));
+    peer.join().expect("the peer");
+}
+
 #[test]
 fn datagrams_come_and_go_whatever_their_length() {
-    in_worlds(|world| {
-        let local = world.fresh();
-        let flow = world.ring.udp_open(local, &UdpOptions::default()).expect("room");
-        let remote = world.link.remote;
-        let lengths = [0, 1, 7, 200, 213, 214, 215, 1000, 1400];
-        let peer = world.link.as_peer(move || {
-            let socket = UdpSocket::bind(SocketAddr::new(remote, 0)).expect("a socket");
-            let mut into = [0; 2000];
-            for len in lengths {
-                socket.send_to(&bytes(len, len as u64), local).expect("it leaves");
-                let (echoed, from) = socket.recv_from(&mut into).expect("an echo");
-                assert!(from == local && into[..echoed] == bytes(len, len as u64), "{len} bytes");
-            }
-        });
-        let mut into = [0; 2000];
-        for _ in lengths {
-            let datagram =
-                world.until("a datagram", |world| world.ring.udp_recv(flow, &mut [IoSliceMut::new(&mut into)], RecvFlags::empty()).ok());
-            let to = Some((datagram.from, World::hop()));
-            let sent = world.ring.udp_send(world.clock.now(), flow, &[IoSlice::new(&into[..datagram.copied])], local.ip(), to);
-            assert_eq!(sent, Ok(datagram.copied));
-        }
-        world.until("the peer's end", |_| peer.is_finished().then_some(()));
-        peer.join().expect("the peer");
-    });
+    in_worlds(|world| echo(world, [0, 1, 7, 200, 213, 214, 215, 1000, 1400]));
 }
 
 /// What has no rule is the kernel's, while others have; and everything is once the device is gone.

@@ -50,6 +50,16 @@ fn a_poll_of_an_earlier_row_does_not_count() {
     assert!(std::panic::catch_unwind(move || neighbour.asked(&at(4300), OTHER, MAC)).is_err());
 }
 
+/// The same where what was heard ended that row, and the next one begins much later (as in the seed 235127495).
+#[test]
+fn a_poll_of_an_earlier_row_does_not_count_however_long_ago_it_was() {
+    let mut neighbour = Neighbour::default();
+    neighbour.heard(at(1000).at);
+    neighbour.asked(&at(1000), OTHER, MAC);
+    [31_000, 32_000, 33_000].iter().for_each(|&millis| neighbour.asked(&at(millis), OTHER, MAC));
+    assert!(std::panic::catch_unwind(move || neighbour.asked(&at(34_000), OTHER, MAC)).is_err());
+}
+
 #[test]
 #[should_panic(expected = "RFC 1122 s2.3.2.1: 10.0.0.2 was last heard of, or asked for, 36s ago")]
 fn a_neighbour_is_believed_for_ever() {
