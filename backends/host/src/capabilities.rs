@@ -34,6 +34,9 @@ impl Capability {
 /// What an AF_XDP device takes.
 pub const OF_INTERFACES: [Capability; 3] = [Capability::NetRaw, Capability::NetAdmin, Capability::Bpf];
 
+/// What raw packets of a card take.
+pub const OF_CARDS: [Capability; 1] = [Capability::NetRaw];
+
 /// Those of them that the calling process lacks; none, where that cannot be told.
 pub fn lacking(wanted: &[Capability]) -> Vec<&'static str> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -70,6 +70,28 @@ impl Drop for Fd {
     }
 }
 
+/// A descriptor that another library has opened for this process, and will close: until then it is no number of the program's, and it is closed in the child of a fork.
+#[derive(Debug)]
+pub struct Adopted(RawFd);
+
+impl Adopted {
+    /// Of an open descriptor. It is to be dropped before that is closed.
+    pub fn new(fd: RawFd) -> Self {
+        if let Some((word, bit)) = place(fd) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Self(fd)
+    }
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = place(self.0) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
 fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let at = usize::try_from(fd).ok()?;
     Some((OURS.get(at / 64)?, 1 << (at % 64)))
@@ -107,5 +129,12 @@ mod tests {
         assert!(is_one(raw) && crate::is_internal(raw));
         drop(fd);
         assert!(!is_one(raw) && !is_one(-1) && !is_one(i32::MAX));
+        // SAFETY: no memory is involved.
+        let other = syscall::check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC) }).unwrap() as RawFd;
+        let adopted = Adopted::new(other);
+        assert!(is_one(other));
+        drop(adopted);
+        assert!(!is_one(other));
+        syscall::close(other);
     }
 }

@@ -4,7 +4,8 @@
 //! [`spin`], and sleeps by [`sleep`]; a [`Progress`] thread serves the rings while the program computes; [`Addresses`]
 //! says which destinations are on this machine, and [`members`] which processes of it are on Ringway, whose frames [`capture`] shows; a [`Monitor`] keeps the kernel's links, addresses, routes and neighbours, and
 //! [`Neighbours`] are what a ring beside it knows of them. A [`KernelSocket`] is the
-//! kernel's part of a socket above rings. Connections leave their rings for other owners, the kernel among them, by the ways of [`leave`]. What takes privileges that
+//! kernel's part of a socket above rings. Connections leave their rings for other owners, the kernel among them, by the ways of [`leave`]. Rings of cards and interfaces
+//! sleep, and answer the host, as [`card`] has it. What takes privileges that
 //! the process lacks, a [`Lender`] does for it.
 //!
 //! Nothing here goes through a libc function that a preloaded library interposes (`read`, `close`, `poll`…): `libvma.so`
@@ -13,6 +14,7 @@
 pub mod addresses;
 pub mod capabilities;
 pub mod capture;
+pub mod card;
 pub mod clock;
 pub mod fd;
 pub mod kernel_socket;
@@ -24,6 +26,7 @@ pub mod netlink;
 pub mod numbers;
 pub mod progress;
 pub mod queues;
+mod refused;
 mod signals;
 pub mod sleep;
 mod solicitation;
@@ -31,13 +34,15 @@ pub mod spin;
 mod syscall;
 
 pub use addresses::Addresses;
+pub use card::{CardQueues, CardSleep};
 pub use clock::Clock;
-pub use fd::Fd;
+pub use fd::{Adopted, Fd};
 pub use kernel_socket::KernelSocket;
 pub use lender::Lender;
 pub use neighbours::Neighbours;
 pub use netlink::Monitor;
 pub use progress::{Plan, Progress, Work};
 pub use queues::{HeadMemory, HostQueues};
+pub use refused::Refused;
 pub use signals::{Blocked, all_but_faults};
 pub use sleep::{EventFd, Pidfd, is_internal};

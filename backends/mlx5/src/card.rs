@@ -5,7 +5,6 @@
 //! third place and not to both.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +16,7 @@ use ringway_stack::offload::DeviceKind;
 
 use crate::clock::CardClock;
 use crate::error::AttachError;
+use crate::interface::{address_and_mtu, interface_of};
 use crate::mailbox::Post;
 use crate::queues::Mlx5Queues;
 use crate::settings::Settings;
@@ -330,18 +330,36 @@ fn capabilities(settings: &Settings, attr: &sys::ibv_device_attr_ex, mtu: usize,
     }
 }
 
+/// An RDMA device of this machine, as a card.
+#[derive(Debug)]
+pub struct Candidate {
+    /// Its name, as ibv_devices(1) lists it.
+    pub device: String,
+    /// The interface of its first port; or what is in the way of a ring on it.
+    pub interface: Result<String, AttachError>,
+}
+
+/// Looks at all RDMA devices: has each open a ring, and close it again.
+///
+/// # Errors
+/// [`AttachError`]: none may be looked at.
+pub fn survey() -> Result<Vec<Candidate>, AttachError> {
+    let look = |device: String| {
+        let settings = Settings { received_frames: 16, copied_frames: 0, send_blocks: 64, send_buffers: 16, ..Settings::new(&device) };
+        let ring = Mlx5Device::open_card(&settings).and_then(|card| card.open_ring(&QueuesConfig { steered_only: true }));
+        let interface = ring.and_then(|_| {
+            interface_of(&device, settings.port).map_err(|error| AttachError::NoInterface { device: device.clone(), port: 1, error })
+        });
+        Candidate { device, interface }
+    };
+    Ok(Context::names()?.into_iter().map(look).collect())
+}
+
 /// Address and MTU: as they are set, or the interface's.
 fn addresses(settings: &Settings) -> Result<(MacAddr, usize), AttachError> {
     let Settings { device, port, mac, mtu, .. } = settings;
     let unknown = |error| AttachError::NoInterface { device: device.clone(), port: *port, error };
-    let asked = || {
-        let interface = fs::read_to_string(format!("/sys/class/infiniband/{device}/ports/{port}/gid_attrs/ndevs/0"))?;
-        let of = |what| fs::read_to_string(format!("/sys/class/net/{}/{what}", interface.trim()));
-        let bytes = of("address")?.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect::<Option<Vec<u8>>>();
-        let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(MacAddr);
-        let mtu = of("mtu")?.trim().parse().ok();
-        mac.zip(mtu).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
-    };
+    let asked = || address_and_mtu(&interface_of(device, *port)?);
     let (mac, mtu) = match (mac, mtu) {
         (Some(mac), Some(mtu)) => (*mac, *mtu),
         (mac, mtu) => {

@@ -86,12 +86,6 @@ impl CompletionQueue {
         }
     }
 
-    /// The same, where the library may have written something else there.
-    pub(crate) fn release_anew(&mut self) {
-        self.told = self.taken.wrapping_add(1);
-        self.release();
-    }
-
     /// Asks for one event: at the next completion, or at once if there is one that was not taken.
     pub(crate) fn arm(&mut self) {
         self.doorbell.arm(self.number, self.taken, self.events);

@@ -1,4 +1,10 @@
 //! How the card is told: words of doorbell records in memory, and then a register of the card's.
+//!
+//! A register takes the first eight bytes of an entry, and the card fetches the rest (a doorbell); or all of a short entry, so that the card has nothing to fetch
+//! (BlueFlame). What is written so must come in one piece, and is so if nobody else writes to the register: a queue that has its own may send by it.
+
+#[cfg(target_arch = "aarch64")]
+use core::arch::asm;
 
 use rdma_core_sys as sys;
 
@@ -7,6 +13,8 @@ use crate::barrier;
 /// Words of a completion queue's doorbell record: what was taken, and what event is wanted (rdma-core's providers/mlx5/mlx5.h).
 const TAKEN: usize = 0;
 const ARM: usize = 1;
+/// Bytes of a block of an entry.
+const BLOCK: usize = sys::MLX5_SEND_WQE_BB;
 
 /// A doorbell record, and the register that goes with it.
 #[derive(Debug)]
@@ -17,18 +25,20 @@ pub(crate) struct Doorbell {
     register: *mut u64,
     /// Bytes from one half of the register to the other; zero: there is one.
     toggle: usize,
+    /// Nobody else writes to the register.
+    is_own: bool,
 }
 
 // SAFETY: record and register are a queue's, which outlives this; whoever has this is the only one to write them.
 unsafe impl Send for Doorbell {}
 
 impl Doorbell {
-    /// Of a send queue.
+    /// Of a send queue, which has its register for itself, or not.
     ///
     /// # Safety
     /// The layout is that of a queue pair which is there as long as the value is used.
-    pub(crate) unsafe fn of_sends(layout: &sys::mlx5dv_qp) -> Self {
-        Self { record: layout.dbrec, register: layout.bf.reg.cast(), toggle: layout.bf.size as usize }
+    pub(crate) unsafe fn of_sends(layout: &sys::mlx5dv_qp, is_own: bool) -> Self {
+        Self { record: layout.dbrec, register: layout.bf.reg.cast(), toggle: layout.bf.size as usize, is_own }
     }
 
     /// Of a receive queue, for which nothing rings: the card looks at the record when a frame comes.
@@ -36,7 +46,7 @@ impl Doorbell {
     /// # Safety
     /// As above.
     pub(crate) unsafe fn of_receives(layout: &sys::mlx5dv_rwq) -> Self {
-        Self { record: layout.dbrec, register: core::ptr::null_mut(), toggle: 0 }
+        Self { record: layout.dbrec, register: core::ptr::null_mut(), toggle: 0, is_own: false }
     }
 
     /// Of a completion queue.
@@ -45,7 +55,7 @@ impl Doorbell {
     /// As above.
     pub(crate) unsafe fn of_completions(layout: &sys::mlx5dv_cq) -> Self {
         let page: *mut u8 = layout.cq_uar.cast();
-        Self { record: layout.dbrec, register: page.wrapping_add(sys::MLX5_CQ_DOORBELL).cast(), toggle: 0 }
+        Self { record: layout.dbrec, register: page.wrapping_add(sys::MLX5_CQ_DOORBELL).cast(), toggle: 0, is_own: false }
     }
 
     #[inline(always)]
@@ -60,8 +70,36 @@ impl Doorbell {
         // SAFETY: the register is the queue's.
         unsafe { self.register.write_volatile(value) };
         barrier::after_register();
-        // (Its halves are used by turns: rdma-core's providers/mlx5/qp.c.)
+        self.turn();
+    }
+
+    /// A register's halves are used by turns (rdma-core's providers/mlx5/qp.c).
+    #[inline(always)]
+    fn turn(&mut self) {
         self.register = self.register.map_addr(|addr| addr ^ self.toggle);
+    }
+
+    /// Blocks of an entry that the register takes whole; zero: it takes doorbells alone.
+    #[inline(always)]
+    pub(crate) fn blocks_max(&self) -> usize {
+        if self.is_own { self.toggle / BLOCK } else { 0 }
+    }
+
+    /// There is one entry more, up to `head`, and these are its blocks: as many as there may be ([`Doorbell::blocks_max`]), each aligned as it is in the queue.
+    ///
+    /// # Safety
+    /// Each block is readable.
+    #[inline]
+    pub(crate) unsafe fn send_whole(&mut self, head: u16, blocks: impl Iterator<Item = *const u8>) {
+        barrier::before_record();
+        self.write_record(sys::MLX5_SND_DBR, head.into());
+        barrier::before_register();
+        for (at, block) in blocks.take(self.blocks_max()).enumerate() {
+            // SAFETY: the register has room for so many, is the queue's, and aligned; the block is readable, by the caller's promise.
+            unsafe { copy_block(self.register.add(at * BLOCK / 8), block.cast()) };
+        }
+        barrier::after_register();
+        self.turn();
     }
 
     /// There are send entries up to `head`; `bell` is the first eight bytes of the last one, as they lie in memory.
@@ -95,6 +133,31 @@ impl Doorbell {
     }
 }
 
+/// Copies a block into a register: on aarch64 by one store; elsewhere by eight, which the processor puts together, as the page is mapped for that
+/// (write-combining), and sends when the last is there (rdma-core's util/mmio.h).
+///
+/// # Safety
+/// 64 bytes are readable and writable; both addresses are aligned.
+#[inline(always)]
+unsafe fn copy_block(to: *mut u64, from: *const u64) {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "ld1 {{v0.2d, v1.2d, v2.2d, v3.2d}}, [{from}]",
+            "st1 {{v0.2d, v1.2d, v2.2d, v3.2d}}, [{to}]",
+            from = in(reg) from, to = in(reg) to,
+            out("v0") _, out("v1") _, out("v2") _, out("v3") _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    for word in 0..BLOCK / 8 {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(word).write_volatile(from.add(word).read()) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,12 +188,33 @@ mod tests {
         let bf = sys::mlx5dv_qp_bf { reg: (&raw mut card.page.0[0x800 / 8]).cast(), size: 256 };
         let layout = sys::mlx5dv_qp { dbrec: card.record.as_mut_ptr(), bf, ..Default::default() };
         // SAFETY: the memory is the test's own, and there until its end.
-        let mut doorbell = unsafe { Doorbell::of_sends(&layout) };
+        let mut doorbell = unsafe { Doorbell::of_sends(&layout, false) };
         for (turn, at) in [(1, 0x800), (2, 0x900), (3, 0x800)] {
             doorbell.ring_sends(0xfff0 + turn, u64::from(turn));
             assert_eq!((card.words(), card.page.0[at / 8]), ([0, 0xfff0 + u32::from(turn)], u64::from(turn)));
         }
         assert_eq!(card.page.0.iter().filter(|word| **word != 0).count(), 2);
+        assert_eq!(doorbell.blocks_max(), 0, "others write to it as well");
+    }
+
+    #[test]
+    fn an_entry_is_in_its_register_whole() {
+        let mut card = Card::new();
+        let bf = sys::mlx5dv_qp_bf { reg: (&raw mut card.page.0[0x800 / 8]).cast(), size: 256 };
+        let layout = sys::mlx5dv_qp { dbrec: card.record.as_mut_ptr(), bf, ..Default::default() };
+        // SAFETY: the memory is the test's own, and there until its end.
+        let mut doorbell = unsafe { Doorbell::of_sends(&layout, true) };
+        assert_eq!(doorbell.blocks_max(), 4);
+        let queue: Vec<u64> = (1..=16).collect();
+        // (It goes on at the queue's beginning.)
+        let blocks = || [8, 0].into_iter().map(|at| (&raw const queue[at]).cast::<u8>());
+        for (head, at) in [(7, 0x800 / 8), (9, 0x900 / 8)] {
+            // SAFETY: the blocks are in the queue.
+            unsafe { doorbell.send_whole(head, blocks()) };
+            assert_eq!((card.words(), &card.page.0[at..at + 17]), ([0, head.into()], &[&queue[8..], &queue[..8], &[0]].concat()[..]));
+        }
+        doorbell.ring_sends(10, 77);
+        assert_eq!((card.page.0[0x800 / 8], card.page.0[0x808 / 8]), (77, queue[9]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 
 use rdma_core_sys::LoadError;
+use ringway_host::{Refused, capabilities};
 
 /// Why a card was not opened, or a ring of it.
 #[derive(Debug, thiserror::Error)]
@@ -37,19 +38,14 @@ pub enum AttachError {
         /// What the system says.
         error: io::Error,
     },
-    /// The system refused something: memory that may not be locked (ENOMEM: RLIMIT_MEMLOCK), raw packets without CAP_NET_RAW (EPERM).
-    #[error("{what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// Its answer.
-        error: io::Error,
-    },
+    /// The system refused something: memory that may not be locked (ENOMEM: RLIMIT_MEMLOCK), raw packets without CAP_NET_RAW.
+    #[error(transparent)]
+    Refused(#[from] Refused),
 }
 
 impl AttachError {
     /// For what the system said of `what`.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::System { what, error }
+        move |error| Refused::of(what, &capabilities::OF_CARDS, error).into()
     }
 }

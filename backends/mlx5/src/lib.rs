@@ -7,8 +7,8 @@
 //! - [`Mlx5Device`]: the card, with its flow rules and groups; `spec`: a rule in the library's form
 //! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues
 //! - `wqe`: how a send entry is long and written; `cqe`: completions, their owner's bit, and how an event is asked for; `doorbell`: how the card is told; `barrier`: the order of it all
-//! - `memory`: what frames lie in; `clock`: the card's time
-//! - `mailbox`: what happens to the card beside frames; `sleep`: what a ring's owner sleeps on; `retry`: what has failed and is tried again
+//! - `memory`: what frames lie in; `clock`: the card's time; `interface`: the kernel's interface on its port
+//! - `mailbox`: what happens to the card beside frames; `retry`: what has failed and is tried again
 //! - `verbs`: the library's objects
 //!
 //! The crate's README says how it is tested without a card, and what only a card can show.
@@ -19,6 +19,7 @@ mod clock;
 mod cqe;
 mod doorbell;
 mod error;
+mod interface;
 mod mailbox;
 mod memory;
 pub mod queues;
@@ -26,13 +27,13 @@ mod receive;
 mod retry;
 mod send;
 mod settings;
-mod sleep;
 mod spec;
 mod verbs;
 mod wqe;
 
-pub use card::Mlx5Device;
+pub use card::{Candidate, Mlx5Device, survey};
 pub use error::AttachError;
+pub use interface::interface_of;
 pub use memory::{Received, SendBuffer};
 pub use queues::{Counters, Mlx5Queues};
 pub use settings::Settings;

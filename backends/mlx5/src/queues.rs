@@ -4,6 +4,7 @@ mod host;
 
 use std::sync::Arc;
 
+use ringway_host::CardSleep;
 use ringway_stack::device::{
     ChecksumVerdict, Completion, Device as _, DeviceEvent, HEAD_MAX, MacAddr, Pacing, QueueId, Queues, RxBatch, SendError, TxFrame,
     TxOffload, Unsupported, Wake,
@@ -19,7 +20,6 @@ use crate::memory::{Memory, Received, SendBuffer, Sizes};
 use crate::receive::{ReceiveQueue, Taken};
 use crate::retry::Retry;
 use crate::send::{SendParts, SendQueue};
-use crate::sleep::Sleep;
 use crate::verbs::Wq;
 use crate::wqe::{DS_MAX, ds, head_len};
 
@@ -41,6 +41,8 @@ pub struct Counters {
     pub sent: u64,
     /// Times that the card was told of them.
     pub doorbells: u64,
+    /// Of these, those by which it was given the only frame's entry as well (BlueFlame).
+    pub whole_entries: u64,
     /// Frames that were copied, for the card to have where they lay.
     pub copied: u64,
     /// Times that the receive queue failed and was started again.
@@ -55,7 +57,7 @@ pub struct Mlx5Queues {
     id: u32,
     receive: ReceiveQueue,
     send: SendQueue,
-    sleep: Sleep,
+    sleep: CardSleep,
     mailbox: Arc<Mailbox>,
     memory: Arc<Memory>,
     clock: Option<CardClock>,
@@ -98,7 +100,7 @@ impl Mlx5Queues {
         };
         let send = SendQueue::new(parts).map_err(AttachError::system("a send queue"))?;
         let mailbox = device.post().open(id).map_err(AttachError::system("eventfd"))?;
-        let sleep = Sleep::new(receive.channel_fd(), mailbox.waker.fd()).map_err(|error| {
+        let sleep = CardSleep::new(core::iter::once(receive.channel_fd()), &[mailbox.waker.fd()]).map_err(|error| {
             device.post().close(id);
             AttachError::system("epoll")(error)
         })?;
@@ -128,8 +130,8 @@ impl Mlx5Queues {
 
     /// What it has done.
     pub fn counters(&self) -> Counters {
-        let crate::send::SendCounters { frames, doorbells, failures } = self.send.counters;
-        Counters { sent: frames, doorbells, send_failures: failures, ..self.counters }
+        let crate::send::SendCounters { frames, doorbells, whole, failures } = self.send.counters;
+        Counters { sent: frames, doorbells, whole_entries: whole, send_failures: failures, ..self.counters }
     }
 
     pub(crate) fn wq(&self) -> &Arc<Wq> {

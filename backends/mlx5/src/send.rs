@@ -46,6 +46,8 @@ struct Posted {
 pub(crate) struct SendCounters {
     pub(crate) frames: u64,
     pub(crate) doorbells: u64,
+    /// Of these, those that had the entry with them.
+    pub(crate) whole: u64,
     pub(crate) failures: u64,
 }
 
@@ -93,7 +95,7 @@ impl Live {
             cq: CompletionQueue::new(cq)?,
             blocks,
             // SAFETY: the value holds the queue pair.
-            doorbell: unsafe { Doorbell::of_sends(&layout) },
+            doorbell: unsafe { Doorbell::of_sends(&layout, qp.has_own_register()) },
             qp,
         };
         if rate != Pacing::UNLIMITED {
@@ -191,8 +193,15 @@ impl SendQueue {
             return;
         }
         live.blocks.ask_completion(self.last);
-        let bell = live.blocks.bell(self.last);
-        live.doorbell.ring_sends(self.head, bell);
+        // (What is sent alone is waited for, most likely; where the next is there already, the card fetches several at once.)
+        let is_alone = self.rung == self.last;
+        if is_alone && usize::from(self.head.wrapping_sub(self.last)) <= live.doorbell.blocks_max() {
+            // SAFETY: the entry's blocks are in the queue, and written.
+            unsafe { live.doorbell.send_whole(self.head, live.blocks.whole(self.last, self.head)) };
+            self.counters.whole += 1;
+        } else {
+            live.doorbell.ring_sends(self.head, live.blocks.bell(self.last));
+        }
         self.rung = self.head;
         self.counters.doorbells += 1;
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rdma_core_sys as sys;
 use rdma_core_sys::{Ibverbs, Mlx5dv};
+use ringway_host::Adopted;
 
 use crate::error::AttachError;
 
@@ -45,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) verbs: &'static Ibverbs,
     dv: &'static Mlx5dv,
     raw: NonNull<sys::ibv_context>,
+    /// The library's descriptors of it.
+    adopted: Vec<Adopted>,
 }
 
 // SAFETY: libibverbs' objects may be used by any thread, and by several at once (ibv_open_device(3) and the library's README say so of all verbs).
@@ -53,6 +56,21 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    /// Names of all RDMA devices, whether they are cards or not.
+    pub(crate) fn names() -> Result<Vec<String>, AttachError> {
+        let verbs = Ibverbs::get().map_err(Clone::clone)?;
+        let mut count = 0;
+        // SAFETY: the list is used before it is freed, and so are the names in it.
+        unsafe {
+            let list = made(verbs.ibv_get_device_list(&raw mut count)).map_err(AttachError::NoList)?;
+            let devices = (0..usize::try_from(count).unwrap_or(0)).map(|at| *list.as_ptr().add(at));
+            let name = |device| CStr::from_ptr(verbs.ibv_get_device_name(device)).to_string_lossy().into_owned();
+            let names = devices.map(name).collect();
+            verbs.ibv_free_device_list(list.as_ptr());
+            Ok(names)
+        }
+    }
+
     /// Opens the card of that name.
     pub(crate) fn open(name: &str) -> Result<Self, AttachError> {
         let verbs = Ibverbs::get().map_err(Clone::clone)?;
@@ -71,7 +89,8 @@ impl Context {
                 Some(device) => made(verbs.ibv_open_device(device)).map_err(AttachError::system("ibv_open_device")),
             };
             verbs.ibv_free_device_list(list.as_ptr());
-            let context = Self { verbs, dv, raw: opened? };
+            let mut context = Self { verbs, dv, raw: opened?, adopted: Vec::new() };
+            context.adopted = [(*context.raw()).cmd_fd, context.async_fd()].map(Adopted::new).into();
             set_nonblocking(context.async_fd()).map_err(AttachError::system("fcntl of the asynchronous events"))?;
             Ok(context)
         }
@@ -118,6 +137,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        self.adopted.clear();
         // SAFETY: nothing that stands on it is left, as each holds it.
         ended("a context", unsafe { self.verbs.ibv_close_device(self.raw()) });
     }
@@ -159,7 +179,10 @@ object!(
 );
 object!(
     /// What completion events come by.
-    Channel(sys::ibv_comp_channel) of Arc<Pd>, "a completion channel", |channel| channel.of.context().verbs.ibv_destroy_comp_channel(channel.raw.as_ptr())
+    Channel(sys::ibv_comp_channel) of (Arc<Pd>, Option<Adopted>), "a completion channel", |channel| {
+        channel.of.1 = None;
+        channel.of.0.context().verbs.ibv_destroy_comp_channel(channel.raw.as_ptr())
+    }
 );
 object!(
     /// A completion queue, and its channel if it has one.
@@ -178,8 +201,16 @@ object!(
     HashQp(sys::ibv_qp) of (Arc<Pd>, Table), "a hash over receive queues", |qp| qp.of.0.context().verbs.ibv_destroy_qp(qp.raw.as_ptr())
 );
 object!(
-    /// A queue pair that frames are sent by, and its completion queue.
-    SendQp(sys::ibv_qp) of Arc<Cq>, "a raw packet queue pair", |qp| qp.of.context().verbs.ibv_destroy_qp(qp.raw.as_ptr())
+    /// What the library keeps apart for one thread: a register of the card's.
+    Thread(sys::ibv_td) of Arc<Pd>, "a thread domain", |thread| sys::ibv_dealloc_td(thread.raw.as_ptr())
+);
+object!(
+    /// A protection domain, of which a thread's part is used.
+    Own(sys::ibv_pd) of Thread, "a parent domain", |own| own.of.of.context().verbs.ibv_dealloc_pd(own.raw.as_ptr())
+);
+object!(
+    /// A queue pair that frames are sent by, its completion queue, and its part of the domain, if it has one.
+    SendQp(sys::ibv_qp) of (Arc<Cq>, Option<Own>), "a raw packet queue pair", |qp| qp.of.0.context().verbs.ibv_destroy_qp(qp.raw.as_ptr())
 );
 object!(
     /// A flow rule.
@@ -222,7 +253,8 @@ impl Channel {
         let context = pd.context();
         // SAFETY: the context is open.
         let raw = made(unsafe { context.verbs.ibv_create_comp_channel(context.raw()) })?;
-        let channel = Self { raw, of: Arc::clone(pd) };
+        let mut channel = Self { raw, of: (Arc::clone(pd), None) };
+        channel.of.1 = Some(Adopted::new(channel.fd()));
         set_nonblocking(channel.fd())?;
         Ok(channel)
     }
@@ -400,6 +432,20 @@ impl Flow {
     }
 }
 
+impl Own {
+    /// One with a register that no other queue writes to.
+    fn new(pd: &Arc<Pd>) -> io::Result<Self> {
+        let mut attr = sys::ibv_td_init_attr::default();
+        // SAFETY: the context is open.
+        let raw = made(unsafe { sys::ibv_alloc_td(pd.context().raw(), &raw mut attr) })?;
+        let of = Thread { raw, of: Arc::clone(pd) };
+        let mut attr = sys::ibv_parent_domain_init_attr { pd: pd.raw.as_ptr(), td: raw.as_ptr(), ..Default::default() };
+        // SAFETY: the context is open, and both domains are there.
+        let raw = made(unsafe { sys::ibv_alloc_parent_domain(pd.context().raw(), &raw mut attr) })?;
+        Ok(Self { raw, of })
+    }
+}
+
 impl SendQp {
     /// A queue pair that sends, with at least so many blocks, ready to.
     pub(crate) fn new(pd: &Arc<Pd>, cq: &Arc<Cq>, blocks: u32, port: u8, owner: u32) -> io::Result<Self> {
@@ -413,9 +459,12 @@ impl SendQp {
             ..Default::default()
         };
         let verbs = pd.context().verbs;
+        // (Where there is none, it shares a register.)
+        let own = Own::new(pd).inspect_err(|error| tracing::debug!("no register of a queue's own: {error}")).ok();
+        let domain = own.as_ref().map_or(pd.raw, |own| own.raw);
         // SAFETY: the domain and the queue are there.
-        let raw = made(unsafe { verbs.ibv_create_qp(pd.raw.as_ptr(), &raw mut attr) })?;
-        let qp = Self { raw, of: Arc::clone(cq) };
+        let raw = made(unsafe { verbs.ibv_create_qp(domain.as_ptr(), &raw mut attr) })?;
+        let qp = Self { raw, of: (Arc::clone(cq), own) };
         let state = |qp_state| sys::ibv_qp_attr { qp_state, port_num: port, ..Default::default() };
         qp.modify(state(sys::IBV_QPS_INIT), sys::IBV_QP_STATE | sys::IBV_QP_PORT)?;
         qp.modify(state(sys::IBV_QPS_RTR), sys::IBV_QP_STATE)?;
@@ -425,7 +474,7 @@ impl SendQp {
 
     fn modify(&self, mut attr: sys::ibv_qp_attr, mask: u32) -> io::Result<()> {
         // SAFETY: the queue pair is there.
-        done(unsafe { self.of.context().verbs.ibv_modify_qp(self.raw.as_ptr(), &raw mut attr, mask.cast_signed()) })
+        done(unsafe { self.of.0.context().verbs.ibv_modify_qp(self.raw.as_ptr(), &raw mut attr, mask.cast_signed()) })
     }
 
     /// Holds it to so many kilobits a second; zero: to none. With a burst or a typical packet, by the call that takes them.
@@ -440,6 +489,11 @@ impl SendQp {
         done(unsafe { sys::ibv_modify_qp_rate_limit(self.raw.as_ptr(), &raw mut attr) })
     }
 
+    /// Whether no other queue writes to its register.
+    pub(crate) fn has_own_register(&self) -> bool {
+        self.of.1.is_some()
+    }
+
     /// The number that entries name.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the queue pair is there, and its number never changes.
@@ -450,7 +504,7 @@ impl SendQp {
     pub(crate) fn layout(&self) -> io::Result<sys::mlx5dv_qp> {
         let mut out = sys::mlx5dv_qp::default();
         let qp = sys::mlx5dv_obj_qp { r#in: self.raw.as_ptr(), out: &raw mut out };
-        self.of.context().ask(sys::mlx5dv_obj { qp, ..Default::default() }, sys::MLX5DV_OBJ_QP)?;
+        self.of.0.context().ask(sys::mlx5dv_obj { qp, ..Default::default() }, sys::MLX5DV_OBJ_QP)?;
         Ok(out)
     }
 }

@@ -129,6 +129,12 @@ impl Blocks {
         unsafe { (*control.cast::<sys::mlx5_wqe_ctrl_seg>()).fm_ce_se = sys::MLX5_WQE_CTRL_CQ_UPDATE };
     }
 
+    /// Where the blocks from `block` to `end` lie.
+    #[inline]
+    pub(crate) fn whole(&self, block: u16, end: u16) -> impl Iterator<Item = *const u8> + use<'_> {
+        (0..end.wrapping_sub(block)).map(move |next| self.at(block.wrapping_add(next), 0).0.cast_const())
+    }
+
     /// What rings for the entry that begins at a block: the first eight bytes of its control segment.
     #[inline]
     pub(crate) fn bell(&self, block: u16) -> u64 {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ringway_host::capabilities;
+use ringway_host::{Refused, capabilities};
 
 use crate::broker::BrokerError;
 use crate::interface::Interface;
@@ -32,14 +32,6 @@ pub enum AttachError {
     Taken {
         /// What was tried.
         what: &'static str,
-    },
-    /// The process may not: it lacks CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF, or has them in a user namespace of its own alone.
-    #[error("{what}: not permitted; {}", advice(lacks))]
-    NotPermitted {
-        /// What was tried.
-        what: &'static str,
-        /// Which of them it lacks.
-        lacks: Vec<&'static str>,
     },
     /// The memory that frames are received into may not be locked: RLIMIT_MEMLOCK is too low.
     #[error("RLIMIT_MEMLOCK is too low for {bytes} bytes of frames")]
@@ -70,23 +62,17 @@ pub enum AttachError {
         /// Why not.
         why: Box<BrokerError>,
     },
-    /// The system refused something else.
-    #[error("{what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// Its answer.
-        error: io::Error,
-    },
+    /// The system refused something: the process lacks CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF, or else.
+    #[error(transparent)]
+    Refused(#[from] Refused),
 }
 
 impl AttachError {
     /// For what the system said of `what`.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { what, lacks: capabilities::lacking(&capabilities::OF_INTERFACES) },
             Some(libc::EBUSY | libc::EEXIST) => Self::Taken { what },
-            _ => Self::System { what, error },
+            _ => Refused::of(what, &capabilities::OF_INTERFACES, error).into(),
         }
     }
 }
@@ -100,12 +86,4 @@ impl AttachError {
             _ => Self::system(what)(error),
         }
     }
-}
-
-fn advice(lacks: &[&str]) -> String {
-    if lacks.is_empty() {
-        // (bpf(2) asks for them in the first user namespace.)
-        return "the kernel wants CAP_BPF and CAP_NET_ADMIN in the user namespace of the machine".to_owned();
-    }
-    format!("the process lacks {}", lacks.join(", "))
 }

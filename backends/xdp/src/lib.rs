@@ -10,7 +10,6 @@
 //! - `program`: the program; `front`: it and its maps, which processes with other queues of the interface share; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
 //! - [`broker`]: one process that does for others what takes privileges; `loan`: what their rings are made of
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
-//! - `sleep`: what the ring's owner sleeps on
 //! - `coalesce`: segments of a connection that go up as one
 //! - `send`: what connections have queued to send; `tso`: what the kernel cuts into segments; `partial`: checksums that a sender left to its device
 //!
@@ -33,7 +32,6 @@ mod rss;
 mod rules;
 mod send;
 mod settings;
-mod sleep;
 mod socket;
 mod strays;
 mod tso;

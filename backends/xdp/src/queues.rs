@@ -8,6 +8,7 @@ mod sending;
 
 use std::sync::Arc;
 
+use ringway_host::CardSleep;
 use ringway_stack::device::{
     DeviceEvent, HEAD_MAX, MacAddr, QueueId, Queues, RxBatch, RxFrame, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
@@ -19,7 +20,6 @@ use crate::error::AttachError;
 use crate::interface::longest;
 use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
-use crate::sleep::Sleep;
 use crate::socket::XskSocket;
 use crate::strays::{Exchange, Path};
 use crate::umem::{CHUNK, Received, Umem};
@@ -82,7 +82,7 @@ pub struct XdpQueues {
     /// One for each queue. Invariant: there is one. (The others first: they have the first one's memory.)
     others: Vec<XskSocket>,
     first: XskSocket,
-    sleep: Sleep,
+    sleep: CardSleep,
     /// Which of them is looked at first.
     turn: usize,
     /// Short frames come with a handle as well.
@@ -112,7 +112,7 @@ impl XdpQueues {
         };
         let inbox = exchange.as_ref().map(|exchange| exchange.fd(id));
         let wakers = core::iter::once(&first).chain(&others).map(XskSocket::fd).chain(inbox);
-        let sleep = Sleep::new(wakers).map_err(AttachError::system("epoll"))?;
+        let sleep = CardSleep::new(wakers, &[]).map_err(AttachError::system("epoll"))?;
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
@@ -168,12 +168,6 @@ impl XdpQueues {
     /// Of so many chunks that others have, what comes is copied.
     fn held_max(&self) -> usize {
         self.umem.receives().len() / 4
-    }
-
-    fn set_armed(&mut self, on: bool) {
-        let Self { first, others, sleep, exchange, id, .. } = self;
-        let inbox = exchange.as_ref().map(|exchange| exchange.fd(*id));
-        sleep.set_armed(on, core::iter::once(&*first).chain(others.iter()).map(XskSocket::fd).chain(inbox));
     }
 
     fn socket_mut(&mut self, queue: usize) -> &mut XskSocket {
@@ -334,13 +328,13 @@ impl Queues for XdpQueues {
         if self.rx_ready() {
             return false;
         }
-        self.set_armed(true);
+        self.sleep.set_armed(true);
         // (What came meanwhile makes it readable at once.)
         true
     }
 
     fn disarm(&mut self) {
-        self.set_armed(false);
+        self.sleep.set_armed(false);
     }
 
     fn wait_fd(&self) -> Option<i32> {

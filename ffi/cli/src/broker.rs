@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use ringway_devices::broker::{Broker, BrokerSettings, Settings, Users, default_socket};
-use ringway_params::kind::{self, Named};
+use ringway_params::kind::{self, Driver, Named};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
@@ -29,10 +29,9 @@ pub(crate) struct Options {
 
 /// `xdp:eth0`, as in `RINGWAY_DEVICE`.
 fn device(text: &str) -> Result<String, String> {
-    let named = format!("shm,{text}");
-    match kind::interfaces(&named).as_deref() {
+    match kind::interfaces(text).as_deref() {
         // (Its programs have all queues of an interface.)
-        Some([Named { name, queues: None }]) => Ok((*name).to_owned()),
+        Some([Named { driver: Driver::Xdp, name, queues: None }]) => Ok((*name).to_owned()),
         _ => Err("it is xdp:INTERFACE".to_owned()),
     }
 }

@@ -16,15 +16,16 @@ use crate::{binary, library};
 /// How to run which program.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The devices to use: auto, shm, shm,xdp:INTERFACE (or several interfaces), or off. Without this, what RINGWAY_DEVICE says, or auto.
+    /// The devices to use: auto, shm, shm,xdp:INTERFACE, mlx5:NAME (or several of them), or off. Without this, what RINGWAY_DEVICE says, or auto.
     #[arg(long, value_parser = device, conflicts_with = "rsocket")]
     device: Option<String>,
     /// Its sockets become rsockets (rsocket(7)), where their peers have them too: LD_PRELOAD=…/librspreload.so PROGRAM. With RDMAV_FORK_SAFE=1 on both sides, also
     /// those of servers that fork.
     #[arg(long)]
     rsocket: bool,
-    /// Programs of verbs find a ConnectX in software: LD_PRELOAD=…/libringway_connectx.so PROGRAM.
-    #[arg(long, conflicts_with_all = ["device", "rsocket"])]
+    /// Programs of verbs find a ConnectX in software: LD_PRELOAD=…/libringway_connectx.so PROGRAM. With --device mlx5:mlx5_0, so does libvma.so, and the program's
+    /// sockets are on it.
+    #[arg(long, conflicts_with = "rsocket")]
     software_connectx: bool,
     /// The program and its arguments. Options of `ringway run` come before it.
     #[arg(trailing_var_arg = true, required = true)]
@@ -64,24 +65,33 @@ impl std::error::Error for NotExecuted {}
 /// # Errors
 /// No library; or [`NotExecuted`].
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let library = match options {
-        Options { rsocket: true, .. } => library::RSPRELOAD,
-        Options { software_connectx: true, .. } => library::CONNECTX,
-        _ => library::VMA,
+    let libraries: &[library::Library] = match options {
+        Options { rsocket: true, .. } => &[library::RSPRELOAD],
+        Options { software_connectx: true, device: None, .. } => &[library::CONNECTX],
+        // (The card comes first: what libvma.so asks of files and devices goes through it.)
+        Options { software_connectx: true, .. } => &[library::CONNECTX, library::VMA],
+        _ => &[library::VMA],
     };
-    let library = library.find()?;
-    let splits = |b: &u8| b.is_ascii_whitespace() || *b == b':';
-    ensure!(
-        !library.as_os_str().as_bytes().iter().any(splits),
-        "ld.so splits at blanks and colons, so it cannot preload {}",
-        library.display()
-    );
+    let mut all = env::var_os("LD_PRELOAD");
+    for library in libraries.iter().rev() {
+        let library = library.find()?;
+        let splits = |b: &u8| b.is_ascii_whitespace() || *b == b':';
+        ensure!(
+            !library.as_os_str().as_bytes().iter().any(splits),
+            "ld.so splits at blanks and colons, so it cannot preload {}",
+            library.display()
+        );
+        all = Some(preload(library.as_os_str(), all));
+    }
     if let Some(obstacle) = binary::obstacle(&options.program[0]) {
-        let without = if options.software_connectx { "find no software ConnectX" } else { "run on the kernel" };
+        let without = if libraries == [library::CONNECTX] { "find no software ConnectX" } else { "run on the kernel" };
         eprintln!("ringway: it will {without}: {obstacle}");
     }
     let mut command = Command::new(&options.program[0]);
-    command.args(&options.program[1..]).env("LD_PRELOAD", preload(library.as_os_str(), env::var_os("LD_PRELOAD")));
+    command.args(&options.program[1..]);
+    if let Some(all) = all {
+        command.env("LD_PRELOAD", all);
+    }
     if let Some(device) = &options.device {
         command.env("RINGWAY_DEVICE", device);
     }

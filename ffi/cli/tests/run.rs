@@ -66,12 +66,13 @@ fn what_cannot_be_executed_ends_as_in_a_shell() {
 }
 
 #[test]
-fn a_software_connectx_is_preloaded_in_place_of_the_library() {
+fn a_software_connectx_is_preloaded_in_place_of_the_library_or_before_it() {
     let folder = folder("run-connectx");
     let library = folder.join("libringway_connectx.so");
     let run = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
-        command.args(["run", "--software-connectx"]).args(words).env("RINGWAY_CONNECTX_LIBRARY", &library).env_remove("LD_PRELOAD");
+        command.args(["run", "--software-connectx"]).args(words).env_remove("LD_PRELOAD");
+        command.env("RINGWAY_CONNECTX_LIBRARY", &library).env("RINGWAY_LIBVMA", &library);
         command.output().expect("ringway")
     };
     let missing = run(&["true"]);
@@ -80,6 +81,8 @@ fn a_software_connectx_is_preloaded_in_place_of_the_library() {
     fs::write(&library, "").expect("a file");
     let told = String::from_utf8(run(&["sh", "-c", "echo $LD_PRELOAD"]).stdout).expect("text");
     assert_eq!(told.trim_end(), library.canonicalize().expect("it is there").to_string_lossy());
+    let told = String::from_utf8(run(&["--device", "mlx5:mlx5_0", "sh", "-c", "echo $LD_PRELOAD $RINGWAY_DEVICE"]).stdout).expect("text");
+    let path = library.canonicalize().expect("it is there");
+    assert_eq!(told.trim_end(), format!("{0}:{0} shm,mlx5:mlx5_0", path.display()));
     fs::remove_file(&library).expect("it is there");
-    assert_eq!(run(&["--device", "shm", "true"]).status.code(), Some(2), "libvma.so alone has devices");
 }

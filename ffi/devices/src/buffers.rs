@@ -13,6 +13,8 @@ pub enum RxBuf {
     Shm(ringway_shm::RxBuf),
     /// In the memory of an interface's frames.
     Xdp(Received),
+    /// In that of a card's.
+    Mlx5(ringway_mlx5::Received),
 }
 
 // A second device costs the first one's handles no room.
@@ -32,6 +34,13 @@ impl From<Received> for RxBuf {
     }
 }
 
+impl From<ringway_mlx5::Received> for RxBuf {
+    #[inline(always)]
+    fn from(of: ringway_mlx5::Received) -> Self {
+        Self::Mlx5(of)
+    }
+}
+
 /// What a ring has lent.
 #[inline]
 pub(super) fn lent<B: Into<RxBuf>>(piece: Lent<B>) -> Lent<RxBuf> {
@@ -46,6 +55,7 @@ macro_rules! by_device {
         match $this {
             Self::Shm($of) => $call,
             Self::Xdp($of) => apart(|| $call),
+            Self::Mlx5($of) => apart(|| $call),
         }
     };
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use ringway_host::leave::{Leave as _, LeaveError, ToKernel, Unsent};
+use ringway_mlx5::Mlx5Queues;
 use ringway_shm::ShmQueues;
 use ringway_stack::ring::{self, LatePacket, NextHop};
 use ringway_xdp::XdpQueues;
@@ -14,6 +15,8 @@ pub enum Handover {
     Shm(ring::Handover<ShmQueues>),
     /// On an interface.
     Xdp(ring::Handover<XdpQueues>),
+    /// On a card.
+    Mlx5(ring::Handover<Mlx5Queues>),
 }
 
 macro_rules! by_device {
@@ -21,6 +24,7 @@ macro_rules! by_device {
         match $this {
             Self::Shm($of) => $call,
             Self::Xdp($of) => $call,
+            Self::Mlx5($of) => $call,
         }
     };
 }
@@ -54,6 +58,7 @@ impl Handover {
         match self {
             Self::Shm(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Shm(refused.handover))),
             Self::Xdp(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Xdp(refused.handover))),
+            Self::Mlx5(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Mlx5(refused.handover))),
         }
     }
 }

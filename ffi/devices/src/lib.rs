@@ -1,7 +1,7 @@
 //! The devices that Ringway's libraries and commands know: the one list of them, and the only crate beside `backends` that names theirs.
 //!
 //! What a ring, its queues and its buffers do is the contract's (`ringway_stack::device`, `ringway_host::queues`); here is which device each is on.
-//! Shared memory is always there; interfaces (`ringway_xdp`) are those that RINGWAY_DEVICE names. To add a device is to give each enum here a variant.
+//! Shared memory is always there; interfaces (`ringway_xdp`) and cards (`ringway_mlx5`) are those that RINGWAY_DEVICE names. To add a device is to give each enum here a variant.
 //!
 //! What is shared memory's alone stands behind these names as well, until another device needs its own: who has an address, and is connected
 //! ([`Rendezvous`]); and what processes tell each other about a connection that changes its owner ([`Dialogue`]).
@@ -19,9 +19,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringway_host::HeadMemory;
-use ringway_params::kind::Named;
+use ringway_mlx5::{Mlx5Device, Mlx5Queues};
+use ringway_params::kind::{Driver, Named};
 use ringway_shm::{Settings, ShmQueues};
-use ringway_stack::device::{Capabilities, Queues as _};
+use ringway_stack::device::{Capabilities, Queues as _, QueuesConfig};
 use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub use ringway_shm::{AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal};
@@ -45,6 +46,8 @@ pub enum RingQueues {
     Shm(ShmQueues),
     /// An interface's.
     Xdp(XdpQueues),
+    /// A card's.
+    Mlx5(Mlx5Queues),
 }
 
 impl RingQueues {
@@ -53,6 +56,7 @@ impl RingQueues {
         match self {
             Self::Shm(of) => of.capabilities(),
             Self::Xdp(of) => of.capabilities(),
+            Self::Mlx5(of) => of.capabilities(),
         }
     }
 }
@@ -107,7 +111,7 @@ impl SharedMemory {
     }
 }
 
-/// What an interface is attached with.
+/// What an interface, or a card, is attached with.
 #[derive(Clone, Debug)]
 pub struct Interface<'a> {
     /// Which one, and which of its queues.
@@ -122,18 +126,38 @@ pub struct Interface<'a> {
 const RECEIVED_FRAMES_MAX: u32 = 1 << 17;
 
 impl Interface<'_> {
+    /// The kernel's interface: whose addresses and routes the device's rings have.
+    ///
+    /// # Errors
+    /// There is no such card, or it has none.
+    pub fn of_kernel(&self) -> Result<String, String> {
+        let name = self.named.name;
+        match self.named.driver {
+            Driver::Xdp => Ok(name.to_owned()),
+            Driver::Mlx5 => ringway_mlx5::interface_of(name, 1).map_err(|error| format!("the card has no interface: {error}")),
+        }
+    }
+
+    /// The card, if it is one.
+    pub fn card(&self) -> Option<&str> {
+        (self.named.driver == Driver::Mlx5).then_some(self.named.name)
+    }
+
     fn settings(&self) -> ringway_xdp::Settings {
         let plain = ringway_xdp::Settings::new(self.named.name);
         let wanted = self.received_frames.unwrap_or(0).min(RECEIVED_FRAMES_MAX);
         ringway_xdp::Settings { queues: self.named.queues, received_frames: wanted.max(plain.received_frames), segmentation: true, ..plain }
     }
 
-    /// Puts a program in front of it, and opens its rings: as many as `wanted` says, which is told whether the interface says what comes to which of them, but
-    /// no more than it has queues. Or has a broker open one, where one listens.
+    /// Of an interface: puts a program in front of it, and opens its rings: as many as `wanted` says, which is told whether the interface says what comes to which of them, but
+    /// no more than it has queues. Or has a broker open one, where one listens. Of a card: opens one ring.
     ///
     /// # Errors
     /// What is in the way.
     pub fn attach(&self, wanted: impl FnOnce(bool) -> u32) -> Result<Vec<RingQueues>, String> {
+        if self.named.driver == Driver::Mlx5 {
+            return self.open_card().map(|queues| vec![RingQueues::Mlx5(queues)]).map_err(|error| error.to_string());
+        }
         let settings = self.settings();
         let own = XdpDevice::attach(&settings).and_then(|device| device.open_rings(wanted(device.knows_queues())));
         let rings = own.or_else(|own| {
@@ -146,6 +170,33 @@ impl Interface<'_> {
         })?;
         Ok(rings.into_iter().map(RingQueues::Xdp).collect())
     }
+
+    /// (Beside the kernel, whose is what no rule of the ring's is for.)
+    fn open_card(&self) -> Result<Mlx5Queues, ringway_mlx5::AttachError> {
+        let plain = ringway_mlx5::Settings::new(self.named.name);
+        let received_frames = self.received_frames.unwrap_or(0).max(plain.received_frames);
+        Mlx5Device::open_card(&ringway_mlx5::Settings { received_frames, ..plain })?.open_ring(&QueuesConfig { steered_only: true })
+    }
+}
+
+/// An RDMA device.
+#[derive(Clone, Debug)]
+pub struct CardFound {
+    /// Its name.
+    pub name: String,
+    /// The interface of its first port, if a ring can be had on it; or what is in the way.
+    pub interface: Result<String, String>,
+}
+
+/// All RDMA devices of this machine.
+///
+/// # Errors
+/// None may be looked at: what is missing.
+pub fn cards_found() -> Result<Vec<CardFound>, String> {
+    let all = ringway_mlx5::survey().map_err(|error| error.to_string())?;
+    let found =
+        |card: ringway_mlx5::Candidate| CardFound { name: card.device, interface: card.interface.map_err(|error| error.to_string()) };
+    Ok(all.into_iter().map(found).collect())
 }
 
 #[cfg(test)]
@@ -171,7 +222,7 @@ mod tests {
     #[test]
     fn frames_of_an_interface_are_more_if_somebody_says_so() {
         let frames = |received_frames| {
-            let named = Named { name: "a0", queues: None };
+            let named = Named { driver: Driver::Xdp, name: "a0", queues: None };
             Interface { named, broker: Path::new("/"), received_frames }.settings().received_frames
         };
         assert_eq!(frames(None), 2048);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use ringway_host::queues::SLEEPER;
 use ringway_host::{HostQueues as _, Lender, Monitor, Neighbours};
+use ringway_mlx5::Mlx5Queues;
 use ringway_shm::ShmQueues;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
-use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues as _, Wake};
+use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
     RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
@@ -27,6 +28,8 @@ pub enum Ring {
     Shm(ring::Ring<ShmQueues>),
     /// On an interface.
     Xdp(ring::Ring<XdpQueues>),
+    /// On a card.
+    Mlx5(ring::Ring<Mlx5Queues>),
 }
 
 macro_rules! by_device {
@@ -34,8 +37,27 @@ macro_rules! by_device {
         match $this {
             Self::Shm($of) => $call,
             Self::Xdp($of) => apart(|| $call),
+            Self::Mlx5($of) => apart(|| $call),
         }
     };
+}
+
+/// Queues of an interface or a card.
+trait CountsFrames: Queues {
+    /// Frames received, each by itself: a frame of the ring's may be many of the queue's.
+    fn received(&self) -> u64;
+}
+
+impl CountsFrames for XdpQueues {
+    fn received(&self) -> u64 {
+        self.counters().received
+    }
+}
+
+impl CountsFrames for Mlx5Queues {
+    fn received(&self) -> u64 {
+        self.counters().received
+    }
 }
 
 /// Frames that one call takes from an interface's queue at the most, about.
@@ -43,9 +65,8 @@ const POLLED_MAX: usize = 512;
 
 /// Takes what more has come by an interface. (What lies in its queue is in nobody's receive window, and who sends is held back by nothing but that: if a call took
 /// less than what comes until the next one, the queue would become full.)
-fn poll_on(of: &mut ring::Ring<XdpQueues>, now: Instant) -> usize {
-    // (A frame of the ring's may be many of the queue's.)
-    let received = |of: &ring::Ring<XdpQueues>| of.queues().counters().received;
+fn poll_on<Q: CountsFrames>(of: &mut ring::Ring<Q>, now: Instant) -> usize {
+    let received = |of: &ring::Ring<Q>| of.queues().received();
     let (mut done, most) = (0, received(of) + POLLED_MAX as u64);
     while done < POLLED_MAX && received(of) < most && of.queues().rx_ready() {
         done += of.poll(now).max(1);
@@ -111,6 +132,7 @@ impl Ring {
         match queues {
             RingQueues::Shm(of) => Self::Shm(ring::Ring::new(of, config, seed)),
             RingQueues::Xdp(of) => Self::Xdp(ring::Ring::new(of, config, seed)),
+            RingQueues::Mlx5(of) => Self::Mlx5(ring::Ring::new(of, config, seed)),
         }
     }
 
@@ -261,6 +283,7 @@ impl Ring {
         match self {
             Self::Shm(of) => of.poll(now),
             Self::Xdp(of) => apart(|| of.poll(now) + poll_on(of, now)),
+            Self::Mlx5(of) => apart(|| of.poll(now) + poll_on(of, now)),
         }
     }
 
@@ -273,6 +296,10 @@ impl Ring {
         match self {
             Self::Shm(of) => of.tcp_recv_polling(now, flow, into),
             Self::Xdp(of) => apart(|| {
+                poll_on(of, now);
+                of.tcp_recv_polling(now, flow, into)
+            }),
+            Self::Mlx5(of) => apart(|| {
                 poll_on(of, now);
                 of.tcp_recv_polling(now, flow, into)
             }),
@@ -297,6 +324,10 @@ impl Ring {
                 poll_on(of, now);
                 of.udp_recv_polling(now, flow, into, tell)
             }),
+            Self::Mlx5(of) => apart(|| {
+                poll_on(of, now);
+                of.udp_recv_polling(now, flow, into, tell)
+            }),
         }
     }
 
@@ -314,7 +345,7 @@ impl Ring {
     pub fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         match self {
             Self::Shm(of) => of.queues_mut().is_worth_waiting(mac),
-            Self::Xdp(_) => false,
+            Self::Xdp(_) | Self::Mlx5(_) => false,
         }
     }
 
@@ -369,6 +400,7 @@ impl Ring {
         match self {
             Self::Shm(of) => of.detach_stream(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_stream(now, flow).map(Handover::Xdp),
+            Self::Mlx5(of) => of.detach_stream(now, flow).map(Handover::Mlx5),
         }
     }
 
@@ -380,6 +412,7 @@ impl Ring {
         match self {
             Self::Shm(of) => of.detach_closed(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_closed(now, flow).map(Handover::Xdp),
+            Self::Mlx5(of) => of.detach_closed(now, flow).map(Handover::Mlx5),
         }
     }
 
@@ -391,26 +424,30 @@ impl Ring {
         match (self, handover) {
             (Self::Shm(of), Handover::Shm(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Shm(it))),
             (Self::Xdp(of), Handover::Xdp(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Xdp(it))),
+            (Self::Mlx5(of), Handover::Mlx5(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Mlx5(it))),
             (_, handover) => Err((Error::NotSupported, handover)),
         }
     }
 
-    /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it.
-    pub fn exempter(&self) -> impl Fn(SocketAddr, SocketAddr) -> bool + use<> {
+    /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it. `None`:
+    /// they never do, since a card's rules have no exceptions.
+    pub fn exempter(&self) -> Option<impl Fn(SocketAddr, SocketAddr) -> bool + use<>> {
         let device = match self {
+            Self::Mlx5(_) => return None,
             Self::Shm(_) => None,
             Self::Xdp(of) => Some(of.queues().device().clone()),
         };
-        move |local, remote| {
+        Some(move |local, remote| {
             let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) };
             device.as_ref().is_some_and(|device| device.leave_to_kernel(&flow))
-        }
+        })
     }
 
     /// The queues of its interface that it has, and how many there are.
     pub fn queues_of_interface(&self) -> (Vec<u32>, u32) {
         match self {
-            Self::Shm(_) => (Vec::new(), 0),
+            // (A card makes queues as they are wanted.)
+            Self::Shm(_) | Self::Mlx5(_) => (Vec::new(), 0),
             Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues_there()),
         }
     }
@@ -420,7 +457,7 @@ impl Ring {
     /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
     pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
         match self {
-            Self::Shm(_) => Landing::Unknown,
+            Self::Shm(_) | Self::Mlx5(_) => Landing::Unknown,
             Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote),
         }
     }
@@ -436,7 +473,7 @@ impl Ring {
     /// The broker that the ring is from, which does for the process what takes privileges.
     pub fn lender(&self) -> Option<Arc<dyn Lender>> {
         match self {
-            Self::Shm(_) => None,
+            Self::Shm(_) | Self::Mlx5(_) => None,
             Self::Xdp(of) => of.queues().device().lender(),
         }
     }
@@ -459,6 +496,7 @@ impl Ring {
         match self {
             Self::Shm(of) => of,
             Self::Xdp(of) => of,
+            Self::Mlx5(of) => of,
         }
     }
 }

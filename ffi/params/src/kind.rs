@@ -47,56 +47,86 @@ pub enum Kind {
 /// What RINGWAY_DEVICE may say: of the devices, those that this build has.
 const DEVICES: [&str; 3] = ["auto", "shm", "off"];
 
-/// The longest name of an interface (IFNAMSIZ, less its zero).
+/// The longest name of an interface (IFNAMSIZ, less its zero), and of an RDMA device (IB_DEVICE_NAME_MAX, less its zero).
 const INTERFACE_MAX: usize = 15;
+const RDMA_DEVICE_MAX: usize = 63;
 
-/// An interface that RINGWAY_DEVICE names.
+/// By which a device that RINGWAY_DEVICE names is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// An interface, by AF_XDP.
+    Xdp,
+    /// A ConnectX, by direct verbs.
+    Mlx5,
+}
+
+impl Driver {
+    /// As it stands before the device's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Mlx5 => "mlx5",
+        }
+    }
+}
+
+/// A device that RINGWAY_DEVICE names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named<'a> {
-    /// Its name.
+    /// What drives it.
+    pub driver: Driver,
+    /// Its name: an interface's, or an RDMA device's.
     pub name: &'a str,
-    /// The first and the last of its queues that are meant; none: all.
+    /// The first and the last of an interface's queues that are meant; none: all.
     pub queues: Option<(u32, u32)>,
 }
 
 impl<'a> Named<'a> {
-    /// `eth0`, `eth0/2` or `eth0/0-3`. (No interface's name has a slash in it.)
+    /// `xdp:eth0`, `xdp:eth0/2`, `xdp:eth0/0-3` or `mlx5:mlx5_0`. (No interface's name has a slash in it.)
     fn parse(text: &'a str) -> Option<Self> {
+        let (driver, text) = text.split_once(':')?;
+        let (driver, longest) = match driver {
+            "xdp" => (Driver::Xdp, INTERFACE_MAX),
+            "mlx5" => (Driver::Mlx5, RDMA_DEVICE_MAX),
+            _ => return None,
+        };
         let (name, queues) = match text.split_once('/') {
             Some((name, queues)) => (name, Some(queues)),
             None => (text, None),
         };
-        let is_name = (1..=INTERFACE_MAX).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(char::is_whitespace);
+        let is_name = (1..=longest).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(char::is_whitespace);
         let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
         let range = |text: &str| {
             let (first, last) = text.split_once('-').unwrap_or((text, text));
             Some((number(first)?, number(last)?)).filter(|(first, last)| first <= last)
         };
         let queues = match queues {
+            // (A card is asked for queues as they are wanted.)
+            Some(_) if driver == Driver::Mlx5 => return None,
             Some(queues) => Some(range(queues)?),
             None => None,
         };
-        is_name.then_some(Self { name, queues })
+        is_name.then_some(Self { driver, name, queues })
     }
 }
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.driver.name(), self.name)?;
         match self.queues {
-            None => f.write_str(self.name),
-            Some((first, last)) if first == last => write!(f, "{}/{first}", self.name),
-            Some((first, last)) => write!(f, "{}/{first}-{last}", self.name),
+            None => Ok(()),
+            Some((first, last)) if first == last => write!(f, "/{first}"),
+            Some((first, last)) => write!(f, "/{first}-{last}"),
         }
     }
 }
 
-/// The interfaces that a value of RINGWAY_DEVICE names beside shared memory: `shm,xdp:eth0,xdp:eth1/0-3`. `None`: it is no such value.
+/// The devices that a value of RINGWAY_DEVICE names beside shared memory, which need not be said: `shm,xdp:eth0,xdp:eth1/0-3`, `mlx5:mlx5_0`. `None`: it is no
+/// such value.
 pub fn interfaces(text: &str) -> Option<Vec<Named<'_>>> {
-    let mut devices = text.split(',').map(str::trim);
-    if devices.next() != Some("shm") {
-        return None;
-    }
-    let named: Vec<_> = devices.map(|device| Named::parse(device.strip_prefix("xdp:")?)).collect::<Option<_>>()?;
+    let mut devices = text.split(',').map(str::trim).peekable();
+    devices.next_if_eq(&"shm");
+    let named: Vec<_> = devices.map(Named::parse).collect::<Option<_>>()?;
     (!named.is_empty()).then_some(named)
 }
 
@@ -178,7 +208,7 @@ impl Kind {
             Self::Layout => Layout::of_release(trimmed).map(|layout| (layout.name().to_owned(), 0)),
             Self::Device if DEVICES.contains(&trimmed) => Some((trimmed.to_owned(), 0)),
             Self::Device => {
-                interfaces(trimmed).map(|all| (all.iter().fold("shm".to_owned(), |text, named| text + &format!(",xdp:{named}")), 0))
+                interfaces(trimmed).map(|all| (all.iter().fold("shm".to_owned(), |text, named| text + &format!(",{named}")), 0))
             }
         }
     }
@@ -197,7 +227,9 @@ impl Kind {
             Self::Text => "a text".to_owned(),
             Self::Spec => join(crate::spec::SPECS.iter().map(|spec| spec.name().to_owned())),
             Self::Layout => layout::RELEASES.to_owned(),
-            Self::Device => join(DEVICES.iter().map(|name| (*name).to_owned()).chain(["shm,xdp:INTERFACE[,xdp:INTERFACE...]".to_owned()])),
+            Self::Device => {
+                join(DEVICES.iter().map(|name| (*name).to_owned()).chain(["shm and devices (shm,xdp:INTERFACE,mlx5:NAME)".to_owned()]))
+            }
         }
     }
 

@@ -83,6 +83,8 @@ pub struct InterfaceReport {
     pub knows_queues: bool,
     /// A broker gave it the ring.
     pub by_broker: bool,
+    /// The RDMA device whose rings these are: a card has no queues of its interface, but some of its own.
+    pub card: Option<String>,
 }
 
 /// A ring's totals.

@@ -4,6 +4,8 @@
 //! Each process has a slot, which is the name of its socket and the top of its queue pairs' numbers: so a packet's destination says whose it
 //! is. (Whose frames are, `engine/segment.rs` knows.) Names are abstract, so that a slot is free when its process has died, however that came. Who sent a datagram the kernel says
 //! (SCM_CREDENTIALS); another user's is dropped.
+//!
+//! A bus whose name is an absolute path is a folder with a socket for each slot: for processes in several network namespaces, each of which has abstract names of its own.
 
 use core::mem::MaybeUninit;
 use std::collections::VecDeque;
@@ -13,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ringway_preload::Errno;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Error;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
@@ -56,6 +59,8 @@ pub(crate) struct Bus {
     socket: OwnedFd,
     slot: u8,
     name: String,
+    /// Whose the slot is: a forked child's copy is not.
+    pid: u32,
     waiting: VecDeque<(u8, Vec<u8>)>,
 }
 
@@ -79,9 +84,15 @@ impl Bus {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).map_err(from_rustix)?;
         sockopt::set_socket_passcred(&socket, true).map_err(from_rustix)?;
-        let mut bus = Self { socket, slot: 0, name, waiting: VecDeque::new() };
+        let mut bus = Self { socket, slot: SLOTS, name, pid: std::process::id(), waiting: VecDeque::new() };
+        let _lock = bus.lock()?;
         for slot in 0..SLOTS {
-            match rustix::net::bind(&bus.socket, &bus.address(slot)?) {
+            let address = bus.address(slot)?;
+            let bound = match rustix::net::bind(&bus.socket, &address) {
+                Err(Error::ADDRINUSE) if bus.is_left(slot) => rustix::net::bind(&bus.socket, &address),
+                bound => bound,
+            };
+            match bound {
                 Ok(()) => {
                     bus.slot = slot;
                     return Ok(bus);
@@ -93,7 +104,34 @@ impl Bus {
         Err(Errno(libc::EMFILE))
     }
 
+    /// The socket of a slot, on a bus that is a folder.
+    fn path(&self, slot: u8) -> Option<String> {
+        self.name.starts_with('/').then(|| format!("{}/{}-{slot}", self.name, getuid().as_raw()))
+    }
+
+    /// Nobody else takes a slot, or a dead one's, meanwhile: of a bus that is a folder.
+    fn lock(&self) -> Result<Option<OwnedFd>, Errno> {
+        if self.path(0).is_none() {
+            return Ok(None);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&*self.name, flags, Mode::empty()).map_err(from_rustix)?;
+        rustix::fs::flock(&folder, FlockOperation::LockExclusive).map_err(from_rustix)?;
+        Ok(Some(folder))
+    }
+
+    /// Whether a slot's socket was left behind by a process that has died; it is removed then.
+    fn is_left(&self, slot: u8) -> bool {
+        let (Some(path), Ok(address)) = (self.path(slot), self.address(slot)) else { return false };
+        let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let is_dead = asked.is_ok_and(|socket| rustix::net::connect(&socket, &address) == Err(Error::CONNREFUSED));
+        is_dead && rustix::fs::unlink(path).is_ok()
+    }
+
     fn address(&self, slot: u8) -> Result<SocketAddrUnix, Errno> {
+        if let Some(path) = self.path(slot) {
+            return SocketAddrUnix::new(path).map_err(from_rustix);
+        }
         let name = format!("ringway-connectx/{}/{}/{slot}", getuid().as_raw(), self.name);
         SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(from_rustix)
     }
@@ -151,7 +189,7 @@ impl Bus {
         let (mut control, flags) = (SendAncillaryBuffer::default(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         match rustix::net::sendmsg_addr(&self.socket, &address, &parts, &mut control, flags) {
             Err(Error::AGAIN | Error::NOBUFS | Error::INTR) => Sent::Full,
-            Err(Error::CONNREFUSED) => Sent::Nobody,
+            Err(Error::CONNREFUSED | Error::NOENT) => Sent::Nobody,
             _ => Sent::Gone,
         }
     }
@@ -163,6 +201,15 @@ impl Bus {
         let received = rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(out)], &mut control, RecvFlags::DONTWAIT).ok()?;
         let is_own = |message| matches!(message, RecvAncillaryMessage::ScmCredentials(who) if who.uid == getuid());
         Some(if control.drain().any(is_own) { received.bytes } else { 0 })
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        if let Some(path) = self.path(self.slot).filter(|_| self.pid == std::process::id()) {
+            // (What cannot be removed is found to be left behind by the next one.)
+            let _ = rustix::fs::unlink(path);
+        }
     }
 }
 
@@ -192,5 +239,27 @@ mod tests {
         assert_eq!((Kind::split(&[9, 1]), Kind::split(&[])), (None, None));
         drop(a);
         assert_eq!(Bus::join(name).unwrap().slot(), 0, "its slot is free again");
+    }
+
+    #[test]
+    fn a_folder_is_a_bus_for_whoever_sees_it() {
+        let folder = std::env::temp_dir().join(format!("connectx-bus-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let name = folder.to_str().unwrap().to_owned();
+        let join = || Bus::join(name.clone()).unwrap();
+        let (mut a, b) = (join(), join());
+        assert!(a.send(1, Kind::Frame, b"frame") && !a.send(2, Kind::Frame, b"nobody"));
+        let mut out = [0; 64];
+        assert_eq!((a.slot(), b.slot(), b.receive(&mut out)), (0, 1, Some(6)));
+        // (As if its process had been killed.)
+        let mut left = join();
+        left.pid = 0;
+        assert_eq!(left.slot(), 2);
+        drop(left);
+        assert!(folder.join(format!("{}-2", getuid().as_raw())).exists() && !a.send(2, Kind::Frame, b"nobody"));
+        assert_eq!(join().slot(), 2);
+        drop((a, b));
+        std::fs::remove_dir(&folder).expect("it is empty");
+        assert!(Bus::join(name).is_err());
     }
 }

@@ -10,6 +10,8 @@ mod queues;
 mod raw;
 mod states;
 
+pub(crate) use self::memory::PAGES_AT;
+
 use ringway_preload::Errno;
 
 use crate::abi::{Call, Input, Output, id};

@@ -8,6 +8,8 @@ mod link;
 pub(crate) mod memory;
 mod objects;
 pub(crate) mod raw;
+mod registers;
+mod rings;
 mod segment;
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +35,8 @@ pub(crate) use link::{INLINE_MAX, path};
 use memory::{ProcessMemory, Registered};
 pub(crate) use objects::{Attributes, Context, Cq, Object, Qp, Srq};
 pub(crate) use raw::{Hash, Raw, Wq};
+use registers::Registers;
+use rings::Rings;
 use segment::Segment;
 
 /// Queue pairs of a process at most: what one slot has numbers for.
@@ -65,6 +69,8 @@ pub(crate) struct Engine {
     /// Receive queues of their own, by number.
     pub(crate) wqs: BTreeMap<u32, Wq>,
     pub(crate) steering: steering::Table,
+    pub(crate) registers: Registers,
+    pub(crate) rings: Rings,
     segment: Segment,
     last_raw: u32,
     port_up: bool,
@@ -100,6 +106,8 @@ impl Engine {
             raws: BTreeMap::new(),
             wqs: BTreeMap::new(),
             steering: steering::Table::default(),
+            registers: Registers::default(),
+            rings: Rings::default(),
             segment: Segment::default(),
             last_raw: 0,
             paused: None,
@@ -139,7 +147,8 @@ impl Engine {
     pub(crate) fn turn(&mut self) -> bool {
         let now = self.now();
         self.card.clock = now.as_nanos();
-        let mut worked = self.receives() | self.sends() | self.raw_sends();
+        let mut worked = self.doorbells();
+        worked |= self.receives() | self.sends() | self.raw_sends();
         worked |= self.packets();
         if self.hca.deadline().is_some_and(|at| at <= now) {
             self.hca.on_timer(now);
@@ -148,7 +157,7 @@ impl Engine {
         self.completions();
         self.refused();
         worked |= self.transmit();
-        worked |= self.arms();
+        self.forgotten();
         self.channels.values_mut().for_each(Channel::flush);
         self.contexts.values_mut().filter_map(|context| context.events.as_mut()).for_each(Channel::flush);
         worked
@@ -234,18 +243,6 @@ impl Engine {
             cq.events += 1;
             channel.send(cq.user_handle);
         }
-    }
-
-    /// Looks at arm requests.
-    fn arms(&mut self) -> bool {
-        let armed = self.cqs.iter().filter(|(_, cq)| cq.channel != 0).map(|(cqn, _)| *cqn).collect::<Vec<_>>();
-        let mut any = false;
-        for cqn in armed {
-            let actions = self.card.poll_arm(&self.memory, cqn);
-            any |= !actions.is_empty();
-            self.act(actions);
-        }
-        any
     }
 }
 

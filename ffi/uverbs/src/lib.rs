@@ -4,12 +4,12 @@
 //! a card that reads and writes the program's queues. The first two are here; the card is `ringway_sim::connectx` (work queue entries,
 //! completions, doorbell records, in bytes) on `ringway_stack::roce` (RC and UD). Processes of one user on one machine are the network.
 //!
-//! - [`sysfs`]: the device's files, which are in memory alone; `paths`, `intercept`: libc's calls that find them
+//! - [`sysfs`]: the device's files, which are in memory alone; `paths`, `mapping`, `intercept`: libc's calls that find them
 //! - `descriptors`: which descriptor is what; `process`: the one lock, forks, the thread
 //! - [`abi`]: the ioctl's bytes; `commands`: what each command does
 //! - `engine`: the card, its queue pairs, and the way between both; `bus`: packets between processes
 //!
-//! Doorbells are not seen: a thread looks at doorbell records. (A register page is memory that nobody reads.) What is not known to the
+//! Doorbells are seen by a thread that looks at register pages, which are memory that the program shares with the card. What is not known to the
 //! device gives the errno that the kernel gives, and with `RINGWAY_CONNECTX_LOG=1` a line on standard error.
 //!
 //! What it never does: write a file, keep anything beyond its process, or reach beyond this machine.
@@ -21,6 +21,8 @@ mod descriptors;
 mod engine;
 mod intercept;
 mod log;
+#[cfg_attr(test, allow(dead_code, reason = "unit tests have no C symbols"))]
+mod mapping;
 #[cfg_attr(test, allow(dead_code, reason = "unit tests have no C symbols"))]
 mod paths;
 mod process;

@@ -62,7 +62,7 @@ pub(crate) fn open(found: Found, flags: c_int) -> Result<c_int, Errno> {
         }
         _ if wants_folder => Err(Errno(libc::ENOTDIR)),
         Node::File(_) if flags & libc::O_ACCMODE != libc::O_RDONLY => Err(Errno(libc::EACCES)),
-        Node::File(text) => Ok(file(text, close_on_exec)?.into_raw_fd()),
+        Node::File(_) => Ok(file(&TREE[place].text(), close_on_exec)?.into_raw_fd()),
         Node::Device => {
             let access = OFlags::from_bits_truncate((flags & libc::O_ACCMODE).cast_unsigned());
             let fd = rustix::fs::open(sysfs::STAND_IN, access | oflags, Mode::empty()).map_err(from_rustix)?;

@@ -82,8 +82,25 @@ pub static TREE: [Entry; 34] = [
     file("/sys/class/infiniband/mlx5_0/ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:7f00:0001\n"),
     file("/sys/class/infiniband/mlx5_0/ports/1/pkeys/0", "0xffff\n"),
     file("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "RoCE v2\n"),
-    file("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "lo\n"),
+    file(NETDEV_AT, "lo\n"),
 ];
+
+/// Which interface has the port; and in the environment, which one it is thought to be.
+const NETDEV_AT: &str = "/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0";
+const NETDEV: &str = "RINGWAY_CONNECTX_NETDEV";
+
+impl Entry {
+    /// The text of a file.
+    pub fn text(&self) -> String {
+        match self.node {
+            Node::File(_) if self.path == NETDEV_AT && std::env::var_os(NETDEV).is_some() => {
+                format!("{}\n", std::env::var(NETDEV).unwrap_or_default())
+            }
+            Node::File(text) => text.to_owned(),
+            Node::Folder | Node::Device => String::new(),
+        }
+    }
+}
 
 /// By which libibverbs finds the driver.
 const MODALIAS: &str = "pci:v000015B3d00001017sv000015B3sd00000016bc02sc00i00\n";

@@ -1,4 +1,4 @@
-//! Rings on interfaces, beside those of shared memory: RINGWAY_DEVICE=shm,xdp:eth0.
+//! Rings on interfaces, beside those of shared memory: RINGWAY_DEVICE=shm,xdp:eth0. And on cards, RINGWAY_DEVICE=mlx5:mlx5_0, each of which has an interface of the kernel's.
 //!
 //! The kernel has the same interface, its addresses and its routes, and answers for its neighbours. So what a socket asks about a destination is asked of
 //! the kernel's tables ([`Monitor`]), and what a ring asks about a neighbour, of the kernel ([`Neighbours`]): after each call that left such a question, and
@@ -24,7 +24,7 @@ use std::os::fd::RawFd;
 use ringway_devices::Ring;
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::Id;
-use ringway_params::kind::{self, Named};
+use ringway_params::kind::{self, Driver, Named};
 use ringway_report::InterfaceReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
@@ -57,6 +57,8 @@ struct Interface {
     knows_queues: bool,
     /// Others have some of its queues, or the kernel alone has.
     is_partial: bool,
+    /// The card that its rings are on: they are not the interface's own.
+    card: Option<String>,
 }
 
 #[derive(Debug)]
@@ -105,7 +107,10 @@ impl Interfaces {
         let mut offload = process.lock();
         let mut all = Vec::new();
         for named in all_named {
-            let name = named.name;
+            let name = match named.driver {
+                Driver::Xdp => named.name.to_owned(),
+                Driver::Mlx5 => named.to_string(),
+            };
             match attach_one(process, &mut offload, &monitor, named) {
                 Ok(interface) => {
                     tracing::info!("offloading over {name} as well");
@@ -216,6 +221,7 @@ impl Interfaces {
                 queues: all.into_iter().max().unwrap_or(0),
                 knows_queues: interface.knows_queues,
                 by_broker: rings.at(interface.first()).ring.lender().is_some(),
+                card: interface.card.clone(),
             }
         };
         self.all.iter().map(of).collect()
@@ -278,9 +284,14 @@ pub(crate) fn link_of(ring: u16) -> u32 {
 }
 
 fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, named: Named<'_>) -> Result<Interface, String> {
-    let name = named.name;
-    let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let broker = std::path::Path::new(params::settings().text(Id::Broker));
+    let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
+    // (A card would give both a copy of what is for either.)
+    if attached.card().is_some() && process::fork_generation() > 0 {
+        return Err("a parent of this process may have rings there".to_owned());
+    }
+    let name = &*attached.of_kernel()?;
+    let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
     let Offload { rings, extra_rings, .. } = offload;
     let room = RINGS_MAX.saturating_sub(rings.len() + RINGS_KEPT).max(1) as u32;
     let mut knows_queues = false;
@@ -288,7 +299,6 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
         knows_queues = is_known;
         extra_rings.wanted_of_interface(is_known).min(room)
     };
-    let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
     let mut own = Vec::new();
     for queues in attached.attach(wanted)? {
         let number = rings.len() as u16;
@@ -313,7 +323,7 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
         let streams = if knows_queues { "" } else { ", and streams" };
         tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
     }
-    Ok(Interface { link, rings: own, knows_queues, is_partial })
+    Ok(Interface { link, rings: own, knows_queues, is_partial, card: attached.card().map(str::to_owned) })
 }
 
 impl Offload {

@@ -164,6 +164,18 @@ pub enum Violation {
         /// In the record, blocks.
         producer: u16,
     },
+    /// Driver: posted entries, and wrote the doorbell record, but not the doorbell's register. The card waits.
+    #[error("{posted} blocks are posted, and the doorbell's register was not written for them")]
+    RegisterForgotten {
+        /// Blocks that the record says are posted, beyond those that were rung for.
+        posted: u16,
+    },
+    /// Driver: wrote an arm request into the doorbell record, and not into the register. The card waits for it.
+    #[error("the doorbell record is armed with {request:#010x}, and the register was not written")]
+    ArmForgotten {
+        /// In the record.
+        request: u32,
+    },
     /// Driver: what was written into the register is not what lies in the queue. The card may take either.
     #[error("BlueFlame's bytes differ from the entry in memory")]
     BlueFlameDiffers,
@@ -298,6 +310,8 @@ impl Violation {
         match self {
             Self::QueueUnmapped(_) | Self::CqOverrun { .. } => Verdict::QueueFails,
             Self::DoorbellAheadOfRecord { .. }
+            | Self::RegisterForgotten { .. }
+            | Self::ArmForgotten { .. }
             | Self::BlueFlameDiffers
             | Self::BadRegisterWrite { .. }
             | Self::NoSuchQueue { .. }

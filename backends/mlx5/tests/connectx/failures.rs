@@ -77,6 +77,35 @@ fn a_receive_queue_that_fails_is_started_again() {
     assert!(log.contains("4042 bytes for a receive of 2048"), "{log}");
 }
 
+/// The queue of completions goes on where it was, while that of receives begins anew: also after several rounds, of which the library knows nothing.
+#[test]
+fn a_receive_queue_that_fails_late_is_started_again() {
+    let log = on_card(path_of!(a_receive_queue_that_fails_late_is_started_again), || {
+        let long = Settings { mtu: Some(9000), ..settings(0) };
+        let small = Settings { received_frames: 32, ..settings(1) };
+        let [(_, mut from), (_, mut to)] = pair_with(&long, &small);
+        let (good, bad) = (udp_frame(0, 1, (5, 7), &bytes(1000, 1)), udp_frame(0, 1, (5, 7), &bytes(4000, 1)));
+        let mut pass = |to: &mut ringway_mlx5::Mlx5Queues, frame: &[u8]| {
+            send(&mut from, frame, HEAD, 1, TxOffload::default()).expect("room");
+            from.reap();
+            receive(to, usize::from(frame.len() == good.len()));
+        };
+        // (The queue has 64 places: it is gone around twice, and somewhat more.)
+        for turn in 0..3 {
+            (0..140).for_each(|_| pass(&mut to, &good));
+            pass(&mut to, &bad);
+            let end = Clock::system().now() + PATIENCE;
+            while to.counters().receive_failures == turn {
+                assert!(Clock::system().now() < end, "it fails");
+                assert!(crate::world::poll(&mut to).is_empty());
+            }
+        }
+        (0..140).for_each(|_| pass(&mut to, &good));
+        assert_eq!(to.counters().receive_failures, 3);
+    });
+    assert!(!log.contains("is full"), "{log}");
+}
+
 #[test]
 fn a_port_that_goes_down_is_an_event_of_each_ring() {
     on_card(path_of!(a_port_that_goes_down_is_an_event_of_each_ring), || {

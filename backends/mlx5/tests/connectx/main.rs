@@ -2,6 +2,7 @@
 //! processes, twice.
 
 mod agreement;
+mod doorbells;
 mod failures;
 mod frames;
 mod processes;

@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
+use ringway_host::Refused;
 use ringway_stack::device::{Device as _, FlowRule, OpenError, Protocol, QueueId, QueuesConfig, RuleError, Target};
 use ringway_stack::ring::SendFlags;
 use ringway_xdp::{AttachError, Settings, XdpDevice};
@@ -114,7 +115,7 @@ fn who_cannot_have_an_interface_is_told_why() {
         assert!(matches!(why("lo"), AttachError::NotEthernet(_)));
         ip("link add a1 type veth peer name b1");
         without_capabilities();
-        assert!(matches!(why("a1"), AttachError::NotPermitted { .. }), "{}", why("a1"));
+        assert!(matches!(why("a1"), AttachError::Refused(Refused::NotPermitted { .. })), "{}", why("a1"));
     });
 }
 

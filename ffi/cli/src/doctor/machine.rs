@@ -8,8 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ringway_devices::broker::{BrokerError, interfaces_served};
+use ringway_devices::cards_found;
 use ringway_host::capabilities;
-use ringway_params::{Id, Settings, kind};
+use ringway_params::kind::{self, Driver, Named};
+use ringway_params::{Id, Settings};
 use ringway_stack::offload::{DeviceKind, Reason};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -66,6 +68,7 @@ impl Machine {
             (DeviceKind::Shm, None) => available(kind, None),
             (DeviceKind::Shm, Some(why)) => unavailable(kind, Reason::NoResources, why.clone()),
             (DeviceKind::Xdp, _) => interfaces(&settings),
+            (DeviceKind::Mlx5, _) => cards(),
             _ => unavailable(kind, Reason::DeviceMissing, "not part of this build".to_owned()),
         });
         Self { checks, devices: devices.into() }
@@ -124,6 +127,22 @@ fn interfaces(settings: &Settings) -> Device {
     unavailable(DeviceKind::Xdp, Reason::NoResources, advice)
 }
 
+/// Cards, of which one that could have a ring is enough.
+fn cards() -> Device {
+    let missing = |advice| unavailable(DeviceKind::Mlx5, Reason::DeviceMissing, advice);
+    let all = match cards_found() {
+        Ok(all) if all.is_empty() => return missing("there is no RDMA device (ibv_devices)".to_owned()),
+        Ok(all) => all,
+        Err(why) => return missing(why),
+    };
+    let usable: Vec<_> = all.iter().filter_map(|card| Some(format!("mlx5:{}, on {}", card.name, card.interface.as_ref().ok()?))).collect();
+    if !usable.is_empty() {
+        return available(DeviceKind::Mlx5, Some(usable.join("; ")));
+    }
+    let why: Vec<_> = all.into_iter().filter_map(|card| Some(format!("{}: {}", card.name, card.interface.err()?))).collect();
+    unavailable(DeviceKind::Mlx5, Reason::NoResources, why.join("; "))
+}
+
 /// The seals under which peers may map a member's memory: it cannot shrink below them, nor can they write.
 fn sealed_memory() -> io::Result<String> {
     let memory = memfd_create("ringway-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -179,10 +198,15 @@ fn device_variable(settings: &Settings) -> Check {
 
 /// Those that RINGWAY_DEVICE names, of which some may not be there.
 fn interfaces_named(devices: &str) -> (bool, String) {
-    let is_there = |name: &str| std::path::Path::new("/sys/class/net").join(name).exists();
-    let mut names = kind::interfaces(devices).unwrap_or_default().into_iter().map(|named| named.name);
-    match names.find(|name| !is_there(name)) {
-        Some(name) => (false, format!("{devices}: no interface is called {name}, so its sockets are the kernel's")),
+    let place = |driver| match driver {
+        Driver::Xdp => ("/sys/class/net", "interface"),
+        Driver::Mlx5 => ("/sys/class/infiniband", "RDMA device"),
+    };
+    let mut all = kind::interfaces(devices).unwrap_or_default().into_iter();
+    match all.find(|named| !Path::new(place(named.driver).0).join(named.name).exists()) {
+        Some(Named { name, driver, .. }) => {
+            (false, format!("{devices}: no {} is called {name}, so its sockets are the kernel's", place(driver).1))
+        }
         None => (true, devices.to_owned()),
     }
 }
@@ -206,6 +230,8 @@ mod tests {
         let (ok, detail) = with(Some("shm,xdp:lo,xdp:nowhere0"));
         assert!(!ok && detail.contains("nowhere0") && !detail.contains("lo:"), "{detail}");
         assert!(with(Some("shm,xdp:lo")).0);
+        let (ok, detail) = with(Some("mlx5:nowhere0"));
+        assert!(!ok && detail.contains("no RDMA device is called nowhere0"), "{detail}");
         // (What is not built in is no matter of the setting.)
         let advised = Machine::examine().devices.into_iter().filter_map(|device| device.advice);
         assert!(advised.into_iter().all(|advice| !advice.contains("RINGWAY_DEVICE")));

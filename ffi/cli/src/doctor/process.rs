@@ -85,11 +85,14 @@ impl fmt::Display for Diagnosis {
 
 /// Which queues of an interface it has, and on how many rings.
 fn queues(interface: &InterfaceReport) -> String {
-    let InterfaceReport { name, rings, queues, knows_queues, by_broker } = interface;
+    let InterfaceReport { name, rings, queues, knows_queues, by_broker, card } = interface;
     let list = |of: &[u32]| of.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let of_rings = rings.iter().map(|of| list(of)).collect::<Vec<_>>().join("; ");
     let whose = if *by_broker { " (a broker's)" } else { "" };
     let noun = |count: usize, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    if let Some(card) = card {
+        return format!("mlx5:{card}, on {name}: {}", noun(rings.len(), "ring"));
+    }
     let had: usize = rings.iter().map(Vec::len).sum();
     let unknown = if rings.len() > 1 && !knows_queues { ", and it does not say what comes to which" } else { "" };
     format!("xdp:{name}{whose}: {had} of {}, on {}: {of_rings}{unknown}", noun(*queues as usize, "queue"), noun(rings.len(), "ring"))
@@ -199,6 +202,8 @@ mod tests {
         assert_eq!(queues(&all), "xdp:eth0: 4 of 4 queues, on 2 rings: 0, 2; 1, 3, and it does not say what comes to which");
         let one = InterfaceReport { name: "eth0".into(), rings: vec![vec![0]], queues: 1, by_broker: true, ..Default::default() };
         assert_eq!(queues(&one), "xdp:eth0 (a broker's): 1 of 1 queue, on 1 ring: 0");
+        let card = InterfaceReport { name: "eth0".into(), rings: vec![vec![]], card: Some("mlx5_0".into()), ..Default::default() };
+        assert_eq!(queues(&card), "mlx5:mlx5_0, on eth0: 1 ring");
     }
 
     #[test]

@@ -63,18 +63,34 @@ fn a_layout_is_shown_by_its_own_name() {
 fn devices_are_those_of_this_build() {
     assert_eq!(Kind::Device.parse(" shm"), Some(("shm".to_owned(), 0)));
     assert_eq!(Kind::Device.parse("shm, xdp:eth0,xdp:b1 "), Some(("shm,xdp:eth0,xdp:b1".to_owned(), 0)));
-    let named = |name, queues| Named { name, queues };
+    let named = |name, queues| Named { driver: Driver::Xdp, name, queues };
     assert_eq!(interfaces("shm,xdp:eth0,xdp:b1"), Some(vec![named("eth0", None), named("b1", None)]));
     assert_eq!(interfaces("shm,xdp:eth0/2,xdp:b1/0-3"), Some(vec![named("eth0", Some((2, 2))), named("b1", Some((0, 3)))]));
     assert_eq!(Kind::Device.parse("shm, xdp:eth0/02-2,xdp:b1/0-3"), Some(("shm,xdp:eth0/2,xdp:b1/0-3".to_owned(), 0)));
     for queues in ["", "-", "1-", "-1", "2-1", "+1", "a", "0-1-2", "0/1", "9999999999"] {
         assert_eq!(interfaces(&format!("shm,xdp:eth0/{queues}")), None, "{queues}");
     }
-    for other in
-        ["mlx5", "foo", "SHM", "xdp", "xdp:eth0", "shm,xdp", "shm,xdp:", "shm,xdp:a/b", "shm,xdp:a b", "shm,xdp:0123456789abcdef", "shm,"]
-    {
+    for other in [
+        "mlx5",
+        "foo",
+        "SHM",
+        "xdp",
+        "shm,xdp",
+        "shm,xdp:",
+        "shm,xdp:a/b",
+        "shm,xdp:a b",
+        "shm,xdp:0123456789abcdef",
+        "shm,",
+        "shm,shm",
+        "mlx5:",
+    ] {
         assert_eq!(Kind::Device.parse(other), None, "{other}");
     }
+    let card = Named { driver: Driver::Mlx5, name: "rocep129s0f0v1n17", queues: None };
+    assert_eq!(interfaces("mlx5:rocep129s0f0v1n17, xdp:b1"), Some(vec![card, named("b1", None)]));
+    assert_eq!(Kind::Device.parse("mlx5:mlx5_0"), Some(("shm,mlx5:mlx5_0".to_owned(), 0)));
+    assert_eq!(Kind::Device.parse("xdp:eth0"), Some(("shm,xdp:eth0".to_owned(), 0)));
+    assert_eq!(interfaces("mlx5:mlx5_0/1"), None);
     assert!(interfaces("shm").is_none() && interfaces("auto").is_none());
 }
 

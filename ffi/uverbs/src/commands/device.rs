@@ -62,12 +62,12 @@ pub(super) fn get_context(request: &mut Request<'_>) -> Result<Reply, Errno> {
     Ok(Reply { driver: ucontext(), ..Reply::of(core) })
 }
 
-/// `mlx5_ib_alloc_ucontext_resp`. There is no static register page, so that libmlx5 allocates each; and no BlueFlame, which has nothing to
-/// gain where registers are not read.
+/// `mlx5_ib_alloc_ucontext_resp`. There is no static register page, so that libmlx5 allocates each.
 fn ucontext() -> Output {
     let (cache_line, cqe_version, len) = (64, 1, 72);
     Output::new(len)
         .u32(0, 1 << 17) // qp_tab_size
+        .u32(4, 512) // bf_reg_size
         .u32(12, cache_line)
         .u16(16, 1024) // max_sq_desc_sz
         .u16(18, 512) // max_rq_desc_sz

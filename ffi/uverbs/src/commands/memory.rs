@@ -11,6 +11,8 @@ use crate::engine::{Engine, Object, path};
 use crate::sysfs::MAC;
 
 const PAGE: u64 = 4096;
+/// Where mmap(2) has register pages: their number, in pages, from here on. (What libmlx5 maps otherwise, it has lower places for.)
+pub(crate) const PAGES_AT: u64 = 1 << 44;
 /// `IB_ACCESS_ON_DEMAND`.
 const ON_DEMAND: u32 = 1 << 6;
 /// The access flags that there are: the four of [`Access`], windows, huge pages, and the optional ones from bit 20 on.
@@ -103,19 +105,21 @@ pub(super) fn destroy_ah(request: &mut Request<'_>) -> Result<Reply, Errno> {
     Ok(Reply::nothing())
 }
 
-/// A register page: memory that libmlx5 maps at the offset, of the device that the character device stands for.
+/// A register page: memory that libmlx5 maps at the offset, of the character device (`mapping`).
 pub(super) fn alloc_uar(engine: &mut Engine, context: u32, memory: &ProcessMemory, call: &Call) -> Result<(), Errno> {
+    let number = engine.number();
     let Some(context) = engine.contexts.get_mut(&context) else { return Err(Errno(libc::EIO)) };
-    let handle = context.add(Object::Uar);
+    engine.registers.add(number)?;
+    let handle = context.add(Object::Uar(number));
     let outputs = [
-        // Each mapping of /dev/zero is memory of its own, which begins where the file does.
-        (id::UAR_OFFSET, 0u64.to_ne_bytes().to_vec()),
+        (id::UAR_OFFSET, (PAGES_AT + u64::from(number) * PAGE).to_ne_bytes().to_vec()),
         (id::UAR_LENGTH, (PAGE as u32).to_ne_bytes().to_vec()),
         (id::UAR_PAGE, handle.to_ne_bytes().to_vec()),
     ];
     let told = outputs.iter().try_for_each(|(id, bytes)| call.output(memory, *id, bytes));
     told.and_then(|()| call.return_handle(memory, id::UAR_HANDLE, handle)).inspect_err(|_| {
         context.objects.remove(&handle);
+        engine.registers.remove(number);
     })
 }
 
@@ -124,8 +128,9 @@ pub(super) fn free_uar(engine: &mut Engine, context: u32, call: &Call) -> Result
     let Some(context) = engine.contexts.get_mut(&context) else { return Err(Errno(libc::EIO)) };
     let handle = call.handle(id::UAR_HANDLE).ok_or(Errno(libc::EINVAL))?;
     match context.objects.get(&handle) {
-        Some(Object::Uar) => {
+        Some(&Object::Uar(number)) => {
             context.objects.remove(&handle);
+            engine.registers.remove(number);
             Ok(())
         }
         _ => Err(Errno(libc::ENOENT)),

@@ -18,7 +18,7 @@ use crate::engine::{Attributes, INLINE_MAX, Object, Qp, Told};
 const RC: u8 = 2;
 const UD: u8 = 4;
 /// `MLX5_QP_FLAG_SCATTER_CQE`, `MLX5_QP_FLAG_BFREG_INDEX`, `MLX5_QP_FLAG_ALLOW_SCATTER_CQE`, `MLX5_QP_FLAG_UAR_PAGE_INDEX`: payload in
-/// completions is the card's choice, and the model's is never; registers are not read, wherever they are.
+/// completions is the card's choice, and the model's is never.
 pub(super) const FLAGS_ALLOWED: u32 = 1 << 1 | 1 << 3 | 1 << 8 | 1 << 10;
 
 /// `ib_uverbs_create_qp`: as the extended one, behind the word of the response.
@@ -112,6 +112,9 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
     let attributes = Attributes::default();
     let told = Told::new(request.context, core.u64(at));
     let qp = Qp { transport, srq, recv_cqn, uidx, send, receiver, caps, signals_all, attributes, told, knows: false };
+    let page = request.driver().u32(36);
+    let page = request.context()?.page(page);
+    request.engine.rings.add(qpn, page);
     request.engine.qps.insert(qpn, qp);
     let handle = request.context()?.add(Object::Qp { pd: pd_handle, qpn });
     let core = caps.iter().zip(0..).fold(Output::new(len).u32(0, handle).u32(4, qpn), |out, (cap, i)| out.u32(8 + 4 * i, *cap));
@@ -120,7 +123,7 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
 }
 
 /// Where a queue pair's queues are: `mlx5_ib_create_qp` {buf_addr 0, db_addr 8, sq_wqe_count 16, rq_wqe_count 20, rq_wqe_shift 24, flags 28,
-/// uidx 32}. The receive queue is first, the send queue behind it (spec/uverbs.md s5).
+/// uidx 32, bfreg_index 36}. The receive queue is first, the send queue behind it (spec/uverbs.md s5).
 struct Queues {
     send: QueueBuffer,
     receive: QueueBuffer,

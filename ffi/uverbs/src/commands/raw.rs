@@ -26,7 +26,7 @@ const MPW_MAX: usize = 5;
 /// `MLX5_IB_CREATE_QP_RESP_MASK_*`: numbers of the two queues, and of what is before them.
 const NUMBERS_TOLD: u32 = 0xf;
 
-/// As `pairs::make`, from `at` on. `mlx5_ib_create_qp` {…, sq_buf_addr 40}: send and receive queue are apart. `mlx5_ib_create_qp_resp`
+/// As `pairs::make`, from `at` on. `mlx5_ib_create_qp` {…, bfreg_index 36, sq_buf_addr 40}: send and receive queue are apart. `mlx5_ib_create_qp_resp`
 /// {comp_mask 8, tirn 12, tisn 16, rqn 20, sqn 24}.
 pub(super) fn make(request: &mut Request<'_>, at: usize, len: usize, create_flags: u32) -> Result<Reply, Errno> {
     let (core, driver) = (request.core(), request.driver());
@@ -78,6 +78,8 @@ pub(super) fn make(request: &mut Request<'_>, at: usize, len: usize, create_flag
         next: Instant::from_nanos(0),
         told: Told::new(request.context, core.u64(at)),
     };
+    let page = request.context()?.page(driver.u32(36));
+    request.engine.rings.add(number, page);
     request.engine.raws.insert(number, raw);
     request.engine.begin_raw(number);
     request.engine.tell_wants();

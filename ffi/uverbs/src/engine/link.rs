@@ -115,7 +115,7 @@ impl Engine {
             if matches!(self.hca.qp_state(qpn), None | Some(State::Reset | State::Init | State::Rtr)) {
                 continue;
             }
-            let actions = self.card.poll_send(&mut self.memory, qpn, BATCH);
+            let actions = self.card.take_rung(&mut self.memory, qpn, BATCH);
             any |= !actions.is_empty();
             self.act(actions);
             self.completions();

@@ -37,8 +37,8 @@ pub(crate) enum Object {
     Srq { pd: u32, srqn: u32 },
     /// An address.
     Ah { pd: u32 },
-    /// A register page.
-    Uar,
+    /// A register page: its number.
+    Uar(u32),
     /// A receive queue of its own: its protection domain's handle, its number.
     Wq { pd: u32, number: u32 },
     /// A table of such queues, which is in `Context::tables`.
@@ -141,13 +141,21 @@ impl Context {
         }
     }
 
+    /// The number of the register page of a handle; zero: it is of none.
+    pub(crate) fn page(&self, handle: u32) -> u32 {
+        match self.objects.get(&handle) {
+            Some(Object::Uar(number)) => *number,
+            _ => 0,
+        }
+    }
+
     /// Whether another object lives in the protection domain.
     pub(crate) fn uses_pd(&self, handle: u32) -> bool {
         self.objects.values().any(|object| match object {
             Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } | Object::Wq { pd, .. } => {
                 *pd == handle
             }
-            Object::Pd(_) | Object::Cq(_) | Object::Uar | Object::Table | Object::Flow(_) => false,
+            Object::Pd(_) | Object::Cq(_) | Object::Uar(_) | Object::Table | Object::Flow(_) => false,
         })
     }
 }
@@ -217,6 +225,7 @@ impl Engine {
             }
             Object::Cq(cqn) => {
                 self.cqs.remove(&cqn);
+                self.rings.remove_completion(cqn);
                 self.card.remove_completion(cqn);
             }
             Object::Qp { qpn, .. } => {
@@ -225,6 +234,7 @@ impl Engine {
                 self.card.remove_pair(qpn);
                 self.qps.remove(&qpn);
                 self.raws.remove(&qpn);
+                self.rings.remove(qpn);
             }
             Object::Wq { number, .. } => {
                 self.wqs.remove(&number);
@@ -238,7 +248,8 @@ impl Engine {
                 self.srqs.remove(&srqn);
                 self.card.remove_shared(srqn);
             }
-            Object::Pd(_) | Object::Ah { .. } | Object::Uar | Object::Table => {}
+            Object::Uar(number) => self.registers.remove(number),
+            Object::Pd(_) | Object::Ah { .. } | Object::Table => {}
         }
     }
 

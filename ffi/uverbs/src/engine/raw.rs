@@ -139,7 +139,7 @@ impl Engine {
         let numbers: Vec<(u32, usize)> = ready.map(|(number, raw)| (*number, if raw.rate == 0 { BATCH } else { 1 })).collect();
         let mut any = false;
         for (number, entries_max) in numbers {
-            let actions = self.card.poll_send(&mut self.memory, number, entries_max);
+            let actions = self.card.take_rung(&mut self.memory, number, entries_max);
             any |= !actions.is_empty();
             self.act(actions);
         }

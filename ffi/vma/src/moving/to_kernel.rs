@@ -75,7 +75,12 @@ fn take_over(
         own.ring.poll(process.now());
         own.ring.tcp_take_late(local, remote)
     };
-    match handover.leave(&mut kernel.into_socket(socket).exempting(&exempt), &mut late) {
+    let by = kernel.into_socket(socket);
+    let mut by = match &exempt {
+        Some(exempt) => by.exempting(exempt),
+        None => by,
+    };
+    match handover.leave(&mut by, &mut late) {
         Ok(unsent) => {
             own.ring.tcp_end_late(local, remote);
             Ok(unsent)

@@ -2,6 +2,7 @@
  *
  *   far serve ADDRESS PORT      echoes streams and datagrams, by epoll, until a stream says "quit"
  *   far talk ADDRESS PORT       talks to such a server in every way that it knows
+ *   far carry ADDRESS PORT      the same, but for ports where nobody is
  *   far fork ADDRESS PORT       has a child go on with a connection, and then goes on itself
  *   far forking ADDRESS PORT    a server that forks for each connection; after two it ends
  *   far nobody ADDRESS PORT     nobody has that address: EHOSTUNREACH
@@ -190,6 +191,8 @@ int main(int argc, char **argv) {
         serve();
     } else if (strcmp(argv[1], "talk") == 0) {
         stream(), datagrams(), refused(), quit();
+    } else if (strcmp(argv[1], "carry") == 0) {
+        stream(), datagrams(), quit();
     } else if (strcmp(argv[1], "fork") == 0) {
         forks(), quit();
     } else if (strcmp(argv[1], "forking") == 0) {

@@ -1,9 +1,10 @@
 //! A program on an interface (RINGWAY_DEVICE=shm,xdp:IF) and one of the kernel's at the other end of a cable: two network namespaces and a veth pair, which are
-//! the test's own. They take root; where CI is set they must be had.
+//! the test's own. They take root; where CI is set they must be had. (Or a card, with the same cable beside it: RINGWAY_DEVICE=mlx5:NAME.)
 
 mod broker;
 mod cable;
 mod capture;
+mod cards;
 mod faults;
 mod groups;
 mod killed;

@@ -131,6 +131,34 @@ impl Card {
         }
     }
 
+    /// The driver rang for block `index` of the send queue of `qpn`: see [`SendQueue::note`]. `None`: it rang for something, it is not known for which block.
+    pub fn ring<M: Memory + ?Sized>(&mut self, memory: &M, qpn: u32, index: Option<u16>) -> Vec<Action> {
+        match self.sender(qpn) {
+            Some((send, _)) => send.note(memory, index.unwrap_or_else(|| send.consumer().wrapping_sub(1))),
+            None => vec![Action::Broken { number: qpn, violation: Violation::NoSuchQueue { number: qpn } }],
+        }
+    }
+
+    /// Takes what was rung for of the send queue of `qpn`: see [`SendQueue::take_rung`].
+    pub fn take_rung<M: Memory + ?Sized>(&mut self, memory: &mut M, qpn: u32, entries_max: usize) -> Vec<Action> {
+        let actions = self.sender(qpn).map(|(send, keys)| send.take_rung(memory, keys, entries_max)).unwrap_or_default();
+        self.complete(memory, actions)
+    }
+
+    /// The driver wrote an arm request into the register: see [`CompletionQueue::arm`].
+    pub fn arm<M: Memory + ?Sized>(&mut self, memory: &M, cqn: u32, request: u32) -> Vec<Action> {
+        match self.completion.get_mut(&cqn).map(|queue| queue.arm(memory, request)) {
+            Some(Ok(written)) => told(cqn, written),
+            Some(Err(violation)) => vec![Action::Broken { number: cqn, violation }],
+            None => vec![Action::Broken { number: cqn, violation: Violation::NoSuchQueue { number: cqn } }],
+        }
+    }
+
+    /// The arm request in a completion queue's doorbell record that no register was written for, if there is one.
+    pub fn unrung_arm<M: Memory + ?Sized>(&self, memory: &M, cqn: u32) -> Option<u32> {
+        self.completion.get(&cqn).and_then(|queue| queue.unrung(memory))
+    }
+
     /// The send queue of a pair.
     pub fn send_queue(&self, qpn: u32) -> Option<&SendQueue> {
         self.pairs.get(&qpn).and_then(|pair| pair.send.as_ref())
@@ -152,11 +180,7 @@ impl Card {
                 }
                 None => broken(qpn, Violation::NoSuchQueue { number: qpn }),
             },
-            Ok(RegisterEvent::Arm { cqn, request }) => match self.completion.get_mut(&cqn).map(|queue| queue.arm(memory, request)) {
-                Some(Ok(written)) => told(cqn, written),
-                Some(Err(violation)) => broken(cqn, violation),
-                None => broken(cqn, Violation::NoSuchQueue { number: cqn }),
-            },
+            Ok(RegisterEvent::Arm { cqn, request }) => self.arm(memory, cqn, request),
             Err(violation) => broken(0, violation),
         }
     }

@@ -62,7 +62,7 @@ pub struct CompletionQueue {
     answered: Option<u32>,
     /// The number of the request that is in force.
     request: u32,
-    /// The arm request that [`poll_arm`](Self::poll_arm) saw last.
+    /// The arm request that was seen last, in the register or by [`poll_arm`](Self::poll_arm).
     seen: u32,
     failed: bool,
 }
@@ -129,6 +129,7 @@ impl CompletionQueue {
     /// [`Violation::QueueUnmapped`].
     pub fn arm<M: Memory + ?Sized>(&mut self, memory: &M, request: u32) -> Result<Written, Violation> {
         let number = request >> 28 & 3;
+        self.seen = request;
         let record = word(memory, self.config.record, c::CQ_ARM_DB).map_err(Violation::QueueUnmapped)?;
         if self.answered != Some(number) {
             self.armed = Some(if request & c::CQ_DB_REQ_NOT_SOL != 0 { Armed::Solicited } else { Armed::Any });
@@ -153,8 +154,12 @@ impl CompletionQueue {
         if request == self.seen {
             return Ok(Written::default());
         }
-        self.seen = request;
         self.arm(memory, request)
+    }
+
+    /// The arm request in the doorbell record, if no register was written for it. The record must have held [`NEVER_ARMED`] when the queue was made.
+    pub fn unrung<M: Memory + ?Sized>(&self, memory: &M) -> Option<u32> {
+        word(memory, self.config.record, c::CQ_ARM_DB).ok().filter(|request| *request != self.seen)
     }
 
     /// Whether an event is due; if so, it was raised.

@@ -59,6 +59,8 @@ pub struct SendQueue {
     config: SendConfig,
     /// Blocks fetched, a running counter.
     consumer: u16,
+    /// Blocks that doorbells have told of, a running counter; never behind `consumer`.
+    rung: u16,
     /// Blocks whose entries are completed; never ahead of `consumer`.
     retired: u16,
     /// Entries taken and not completed, oldest first. Invariant: no more than the ring has blocks.
@@ -69,7 +71,7 @@ pub struct SendQueue {
 impl SendQueue {
     /// A queue that has taken nothing.
     pub fn new(config: SendConfig) -> Self {
-        Self { config, consumer: 0, retired: 0, taken: VecDeque::new(), failed: false }
+        Self { config, consumer: 0, rung: 0, retired: 0, taken: VecDeque::new(), failed: false }
     }
 
     /// Whether it has failed: what is posted from now on is flushed.
@@ -77,11 +79,21 @@ impl SendQueue {
         self.failed
     }
 
+    /// The block that is fetched next, a running counter.
+    pub fn consumer(&self) -> u16 {
+        self.consumer
+    }
+
     /// Blocks that the doorbell record says are posted, and that were never rung for.
     ///
     /// # Errors
     /// [`Violation::QueueUnmapped`].
     pub fn unrung<M: Memory + ?Sized>(&self, memory: &M) -> Result<u16, Violation> {
+        Ok(self.posted(memory)?.wrapping_sub(self.rung.wrapping_sub(self.consumer)))
+    }
+
+    /// Blocks that the doorbell record says are posted, and that were not fetched.
+    fn posted<M: Memory + ?Sized>(&self, memory: &M) -> Result<u16, Violation> {
         let producer = word(memory, self.config.record, c::SND_DBR).map_err(Violation::QueueUnmapped)?;
         Ok((producer as u16).wrapping_sub(self.consumer))
     }
@@ -90,7 +102,38 @@ impl SendQueue {
     ///
     /// Takes what the doorbell record says is posted: at most as many entries as there are blocks.
     pub fn ring<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, index: u16, blueflame: &[u8]) -> Vec<Action> {
-        self.take_posted(memory, keys, (index, blueflame), usize::MAX)
+        let mut actions = self.note(memory, index);
+        self.take_posted(memory, keys, (index, blueflame), usize::MAX, &mut actions);
+        actions
+    }
+
+    /// The driver rang for the entry at block `index`: what the doorbell record says now is the card's to take, by [`take_rung`](Self::take_rung).
+    pub fn note<M: Memory + ?Sized>(&mut self, memory: &M, index: u16) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match self.posted(memory) {
+            Ok(posted) => {
+                // A doorbell for an entry that was taken with an earlier one is in order.
+                let ahead = index.wrapping_sub(self.consumer);
+                if ahead < 1 << 15 && ahead >= posted {
+                    let violation = Violation::DoorbellAheadOfRecord { rung: index, producer: self.consumer.wrapping_add(posted) };
+                    actions.push(self.broken(violation));
+                }
+                self.rung = self.consumer.wrapping_add(posted);
+            }
+            // A queue that the card cannot reach has said so once.
+            Err(_) if self.failed => {}
+            Err(violation) => self.break_down(violation, &mut actions),
+        }
+        actions
+    }
+
+    /// Takes at most so many entries of what was rung for.
+    pub fn take_rung<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, entries_max: usize) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.rung != self.consumer {
+            self.take_posted(memory, keys, (self.consumer, &[]), entries_max, &mut actions);
+        }
+        actions
     }
 
     fn take_posted<M: Memory + ?Sized>(
@@ -99,25 +142,13 @@ impl SendQueue {
         keys: &KeyTable,
         (index, blueflame): (u16, &[u8]),
         entries_max: usize,
-    ) -> Vec<Action> {
-        let mut actions = Vec::new();
-        let posted = match self.unrung(memory) {
-            Ok(posted) => posted,
-            Err(violation) => {
-                self.break_down(violation, &mut actions);
-                return actions;
-            }
-        };
-        // A doorbell for an entry that was taken with an earlier one is in order.
-        let ahead = index.wrapping_sub(self.consumer);
-        if ahead < 1 << 15 && ahead >= posted {
-            let violation = Violation::DoorbellAheadOfRecord { rung: index, producer: self.consumer.wrapping_add(posted) };
-            actions.push(self.broken(violation));
-        }
+        actions: &mut Vec<Action>,
+    ) {
+        let posted = self.rung.wrapping_sub(self.consumer);
         let (open, capacity) = (self.consumer.wrapping_sub(self.retired), self.config.ring.entries());
         if u32::from(open) + u32::from(posted) > capacity {
             let control = self.control(memory).unwrap_or(Control::decode(&[0; 16]));
-            self.fail(control, Violation::Overrun { posted: open.wrapping_add(posted), capacity }, &mut actions);
+            self.fail(control, Violation::Overrun { posted: open.wrapping_add(posted), capacity }, actions);
             // Which entries are whole is not known any more.
             self.consumer = self.consumer.wrapping_add(posted);
         } else {
@@ -126,14 +157,13 @@ impl SendQueue {
                 if self.consumer == end {
                     break;
                 }
-                if let Err(violation) = self.take(memory, keys, (index, blueflame), end, &mut actions) {
-                    self.break_down(violation, &mut actions);
+                if let Err(violation) = self.take(memory, keys, (index, blueflame), end, actions) {
+                    self.break_down(violation, actions);
                     break;
                 }
             }
         }
-        self.complete(&mut actions);
-        actions
+        self.complete(actions);
     }
 
     /// The driver puts it in error: what is posted is flushed, now and with each later doorbell.
@@ -148,12 +178,20 @@ impl SendQueue {
     /// Takes what the doorbell record says is posted, as if the doorbell for it had come: for a card that looks at records because it cannot
     /// see its registers. Nothing where nothing is posted; and at most so many entries, the rest with the next look.
     pub fn poll<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, entries_max: usize) -> Vec<Action> {
-        match self.unrung(memory) {
-            Ok(0) => Vec::new(),
-            // A queue that the card cannot reach has said so once.
-            Err(_) if self.failed => Vec::new(),
-            _ => self.take_posted(memory, keys, (self.consumer, &[]), entries_max),
+        // (A doorbell for what was taken says nothing about the index.)
+        let mut actions = self.note(memory, self.consumer.wrapping_sub(1));
+        if self.rung != self.consumer {
+            self.take_posted(memory, keys, (self.consumer, &[]), entries_max, &mut actions);
         }
+        actions
+    }
+
+    /// The bytes of the queue from block `index` on, as many as there is room for.
+    ///
+    /// # Errors
+    /// [`Violation::QueueUnmapped`].
+    pub fn blocks<M: Memory + ?Sized>(&self, memory: &M, index: u16, out: &mut [u8]) -> Result<(), Violation> {
+        self.config.ring.read(memory, index.into(), out).map_err(Violation::QueueUnmapped)
     }
 
     /// The request at block `index` ended. Those before it that wait are done, too, if it is (acknowledgments are cumulative).

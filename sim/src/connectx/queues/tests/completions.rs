@@ -137,12 +137,15 @@ fn runs_are_compressed_in_their_queue() {
 fn a_card_that_sees_no_registers_is_armed_by_the_record() {
     let mut rig = Rig::new(Transport::Raw);
     rig.set(CQ_RECORD, c::CQ_ARM_DB, NEVER_ARMED);
+    assert_eq!(rig.card.unrung_arm(&rig.memory, CQN), None);
     assert_eq!(rig.card.poll_arm(&rig.memory, CQN), []);
     rig.post(c::OPCODE_NOP, Body::Nop);
     assert_eq!(rig.card.poll_arm(&rig.memory, CQN), [], "nobody asked for an event");
     // The first request of all: zeroes.
     rig.set(CQ_RECORD, c::CQ_ARM_DB, 0);
+    assert_eq!(rig.card.unrung_arm(&rig.memory, CQN), Some(0));
     assert_eq!(rig.card.poll_arm(&rig.memory, CQN), [Action::Event { cqn: CQN }]);
+    assert_eq!(rig.card.unrung_arm(&rig.memory, CQN), None);
     assert_eq!(rig.card.poll_arm(&rig.memory, CQN), [], "once");
     rig.poll();
     rig.set(CQ_RECORD, c::CQ_ARM_DB, 1 << 28 | rig.consumed);

@@ -53,6 +53,28 @@ fn a_doorbell_that_was_forgotten() {
 }
 
 #[test]
+fn what_was_rung_for_is_taken_by_and_by_and_nothing_else() {
+    let mut rig = Rig::new(Transport::Raw);
+    for _ in 0..3 {
+        rig.write(c::OPCODE_NOP, Body::Nop);
+    }
+    rig.set(RECORD, c::SND_DBR, 3);
+    assert_eq!(rig.card.take_rung(&mut rig.memory, QPN, 9), [], "nothing was rung");
+    assert_eq!(rig.card.ring(&rig.memory, QPN, Some(2)), []);
+    rig.write(c::OPCODE_NOP, Body::Nop);
+    rig.set(RECORD, c::SND_DBR, 4);
+    assert_eq!(rig.card.take_rung(&mut rig.memory, QPN, 2).len(), 2);
+    assert_eq!(rig.card.take_rung(&mut rig.memory, QPN, 9).len(), 1);
+    assert_eq!(rig.card.take_rung(&mut rig.memory, QPN, 9), []);
+    assert_eq!(rig.card.send_queue(QPN).unwrap().unrung(&rig.memory), Ok(1));
+    assert_eq!(ends(&rig.poll()), [(0, 0), (0, 1), (0, 2)]);
+    assert_eq!(rig.card.ring(&rig.memory, QPN, None), []);
+    assert_eq!(rig.card.take_rung(&mut rig.memory, QPN, 9).len(), 1);
+    assert_eq!(broken(&rig.card.ring(&rig.memory, QPN, Some(9))), [Violation::DoorbellAheadOfRecord { rung: 9, producer: 4 }]);
+    assert_eq!(broken(&rig.card.ring(&rig.memory, 7, None)), [Violation::NoSuchQueue { number: 7 }]);
+}
+
+#[test]
 fn a_doorbell_before_its_record() {
     let mut rig = Rig::new(Transport::Raw);
     let first = rig.write(c::OPCODE_NOP, Body::Nop);
