@@ -92,6 +92,7 @@ impl Looking {
     /// # Errors
     /// EMFILE, ENFILE, ENOMEM: there is nothing to sleep on.
     pub(crate) fn sleep(&mut self, library: Entered, others: &mut [pollfd], timeout: Option<Duration>) -> Result<(), Errno> {
+        self.signals.block();
         let slept = sleep(library, others, timeout, self.signals.mask());
         self.signals.heard(slept).map(|_| ())
     }

@@ -17,7 +17,7 @@ use ringway_preload::Errno;
 use ringway_stack::Instant;
 
 /// So long a wait looks before it blocks signals, which takes two system calls: those of programs that answer each other are over by then.
-const OPEN_FOR: Duration = Duration::from_micros(20);
+const OPEN_FOR: Duration = Duration::from_micros(5);
 /// How often those that wait are let in.
 const LET_IN_EVERY: Duration = Duration::from_micros(100);
 
