@@ -10,7 +10,7 @@
 //! - [`sim`]: replays a seed in the simulator, or runs a campaign of many (feature `sim`)
 //! - [`binary`]: programs that no library can be preloaded into
 //! - [`pages`]: manual pages and completions
-//! - [`devices`]: what of devices' crates these need; [`library`]: where `libvma.so` is
+//! - [`library`]: where `libvma.so` is
 //!
 //! What it shares with `vma_stats` is the library `ringway_cli`.
 #![deny(unsafe_code)]

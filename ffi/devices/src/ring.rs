@@ -277,7 +277,7 @@ impl Ring {
         fn tx_buffers(&mut self) -> (usize, usize);
     }
 
-    /// See [`ring::Ring::poll`]. Of an interface, several batches: see [`poll_on`].
+    /// See [`ring::Ring::poll`]. Of an interface or a card, several batches.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> usize {
         match self {
