@@ -27,7 +27,8 @@ pub(crate) fn address_and_mtu(name: &str) -> io::Result<(MacAddr, usize)> {
     // SAFETY: each request has filled in what it is about, and any bytes are a value of that.
     let (hardware, mtu) = unsafe { (hardware.ifr_ifru.ifru_hwaddr.sa_data, mtu.ifr_ifru.ifru_mtu) };
     let mut mac = [0; 6];
-    mac.iter_mut().zip(hardware).for_each(|(to, from)| *to = from.cast_unsigned());
+    // (Characters have a sign on x86-64, and none on aarch64.)
+    mac.iter_mut().zip(hardware).for_each(|(to, from)| *to = from as u8);
     Ok((MacAddr(mac), usize::try_from(mtu).unwrap_or(0)))
 }
 
