@@ -29,7 +29,7 @@ fn headers(dst: [u8; 6]) -> Headers {
 }
 
 fn targets(table: &Table, headers: &Headers) -> Vec<u32> {
-    table.steer(headers).iter().map(|delivery| delivery.target).collect()
+    table.steer(headers, None).iter().map(|delivery| delivery.target).collect()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn equal_rules_get_a_copy_each_and_may_not_differ() {
     assert_eq!(table.add(Rule { action: Action::Drop, ..tagged.clone() }), Err(Conflict));
     assert_eq!(targets(&table, &headers(A)), [1, 2]);
     table.add(Rule { priority: 2, ..tagged }).unwrap();
-    assert_eq!(table.steer(&headers(A)), [Delivery { target: 3, tag: 9 }]);
+    assert_eq!(table.steer(&headers(A), None), [Delivery { target: 3, tag: 9 }]);
 }
 
 #[test]
