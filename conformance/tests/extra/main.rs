@@ -6,7 +6,7 @@
 mod cable;
 #[macro_use]
 mod cases;
-#[path = "../programs/harness/connectx.rs"]
+#[path = "../sentences/connectx.rs"]
 mod connectx;
 mod flawed;
 mod mlx5;

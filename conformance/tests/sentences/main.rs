@@ -5,7 +5,6 @@
 #[path = "../programs/harness/cable.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
 mod cable;
-#[path = "../programs/harness/connectx.rs"]
 mod connectx;
 mod flawed;
 mod mlx5;

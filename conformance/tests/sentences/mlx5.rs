@@ -67,7 +67,7 @@ impl Rig for CardRig {
         while self.clock.now().since(begin) < time || self.unsent() > 0 {
             self.rings.iter_mut().flatten().for_each(RawQueue::reap);
             assert!(self.clock.now().since(begin) < PATIENCE, "{} blocks are never sent", self.unsent());
-            std::thread::yield_now();
+            core::hint::spin_loop();
         }
         if was_under_way {
             self.wait_for_card();
