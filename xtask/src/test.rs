@@ -51,7 +51,7 @@ pub(crate) enum Step {
     Build,
     /// C programs of the Extra API under valgrind, and what is left of them.
     Memory,
-    /// Rsockets of the stack's RoCE against librdmacm's on the kernel's soft-RoCE, in a virtual machine.
+    /// Rsockets of the stack's RoCE against librdmacm's on the kernel's soft-RoCE, in a virtual machine; and rping against its connection management and verbs.
     Rxe,
     /// A thousand fixed seeds in the simulator, which must come upon all that there is to come upon, and some fresh ones.
     Sim,

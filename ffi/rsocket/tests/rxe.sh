@@ -1,6 +1,7 @@
 #!/bin/sh
 # Rsockets of the stack's own RoCE against librdmacm's on the kernel's soft-RoCE, in a guest of `cargo xtask vm`: sh rxe.sh PATH-OF-THE-EXAMPLE-interop
-# Every byte is checked, by rstream (-T v) and by the example; the first case that fails ends it.
+# And what rping does, by connection management and verbs alone. Every byte is checked, by rstream (-T v) and rping (-V), and by the example; the first case that
+# fails ends it.
 set -eu
 ours=$1
 ip tuntap add rw0 mode tap
@@ -29,6 +30,22 @@ our_client() {
     wait "$!"
 }
 
+their_pings() {
+    echo "== rping asks $2 times $1 bytes, ours reads and writes them"
+    "$ours" rw0 ping-serve "$2" &
+    listens
+    timeout 60 rping -c -a 10.9.1.2 -p 7174 -S "$1" -C "$2" -V
+    wait "$!"
+}
+
+our_pings() {
+    echo "== ours asks $2 times $1 bytes, rping reads and writes them"
+    timeout 60 rping -s -a 10.9.1.1 -p 7174 -S "$1" > /dev/null &
+    listens
+    "$ours" rw0 ping-ask 10.9.1.2 10.9.1.1 "$1" "$2"
+    wait "$!"
+}
+
 their_client -S 64 -C 500
 their_client -S 64 -C 200 -T a
 their_client -S 1000 -C 100 -T n
@@ -39,4 +56,8 @@ our_client 64 500
 our_client 4096 50
 our_client 65536 20
 our_client 1048576 2
+their_pings 64 20
+their_pings 65535 3
+our_pings 64 20
+our_pings 65535 3
 echo "all of them"

@@ -1,17 +1,7 @@
-//! Rsockets of the stack's own RoCE, as a machine at the other end of a TAP interface: what stands on the kernel's side, its soft-RoCE and librdmacm's programs,
-//! meets a peer that it was not written with.
-//!
-//! `interop TAP serve ADDRESS` gives one connection all of its bytes back. `interop TAP ask ADDRESS PEER SIZE COUNT` does what `rstream -T v -s PEER -S SIZE -C COUNT
-//! -I 1` does: 16 bytes there and back, COUNT messages there, and as many back, of bytes that count up; all that comes is checked. The interface is
-//! there, and the kernel knows by `ip neighbour` that ADDRESS is at [`MAC`].
+//! Rsockets against librdmacm's: `serve` gives one connection all of its bytes back; `ask` does what `rstream -T v -s PEER -S SIZE -C COUNT -I 1` does: 16 bytes
+//! there and back, COUNT messages there, and as many back, of bytes that count up; all that comes is checked.
 
-use std::env;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use ringway_host::Clock;
@@ -19,11 +9,11 @@ use ringway_stack::roce::{Node, NodeConfig};
 use ringway_stack::rsocket::{Host, Settings, SocketId, Sockets};
 use ringway_stack::{Error, Instant};
 
-/// This machine's.
-const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
+use super::Failure;
+use super::tap::{ETHERNET, Tap};
 
 /// rstream's.
-const PORT: u16 = 7471;
+pub(crate) const PORT: u16 = 7471;
 
 /// Bytes that rstream's ends exchange at first, so that both are there.
 const SYNC: usize = 16;
@@ -31,26 +21,21 @@ const SYNC: usize = 16;
 /// How long the peer may take to say its last.
 const LINGER: Duration = Duration::from_secs(1);
 
-const ETHERNET: usize = 14;
 type Machine = Node<Vec<u8>>;
-type Failure = Box<dyn std::error::Error>;
 
 /// The machine.
-struct Peer {
+pub(crate) struct Peer {
     clock: Clock,
-    tap: File,
-    /// The kernel's.
-    to: [u8; 6],
+    tap: Tap,
     node: Machine,
     sockets: Sockets,
 }
 
 impl Peer {
-    fn new(interface: &str, address: IpAddr) -> Result<Self, Failure> {
+    pub(crate) fn new(interface: &str, address: IpAddr) -> Result<Self, Failure> {
         let mut node = Machine::new(NodeConfig::new(address), u64::from(std::process::id()));
         let sockets = Sockets::new(&mut node, Settings::default(), Host::default());
-        let to = mac_of(interface)?;
-        Ok(Self { clock: Clock::system(), tap: attach(interface)?, to, node, sockets })
+        Ok(Self { clock: Clock::system(), tap: Tap::attach(interface)?, node, sockets })
     }
 
     fn now(&self) -> Instant {
@@ -60,34 +45,18 @@ impl Peer {
     /// Takes what has come, does what is due, sends what follows, and waits a moment for more.
     fn turn(&mut self) -> Result<(), Failure> {
         let mut frame = [0; ETHERNET + Machine::PACKET_MAX];
-        loop {
-            let len = match self.tap.read(&mut frame) {
-                Ok(len) => len,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
-            };
-            // (Of IPv4; what else the kernel says is not for RoCE.)
-            if len > ETHERNET && frame[12..14] == [0x08, 0x00] && frame[..6] == MAC {
-                self.node.on_packet(self.now(), &frame[ETHERNET..len]);
-            }
+        while let Some(packet) = self.tap.receive(&mut frame)? {
+            self.node.on_packet(self.now(), packet);
         }
         let now = self.now();
         self.node.on_timer(now);
         self.sockets.poll(now, &mut self.node);
         self.sockets.on_timer(now, &mut self.node);
         while let Some(len) = self.node.poll_transmit(now, &mut frame[ETHERNET..]) {
-            frame[..6].copy_from_slice(&self.to);
-            frame[6..12].copy_from_slice(&MAC);
-            frame[12..14].copy_from_slice(&[0x08, 0x00]);
-            // (What the interface has no room for is sent again.)
-            _ = self.tap.write(&frame[..ETHERNET + len]);
+            self.tap.send(&mut frame, len);
         }
         let deadline = [self.node.deadline(), self.sockets.deadline()].into_iter().flatten().min();
-        let most = Duration::from_millis(10);
-        let pause = deadline.map_or(most, |at| at.since(self.now()).min(most));
-        let mut poll = libc::pollfd { fd: self.tap.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry is readable and writable.
-        unsafe { libc::poll(&raw mut poll, 1, pause.as_millis() as i32) };
+        self.tap.wait(deadline.map(|at| at.since(self.now())));
         Ok(())
     }
 
@@ -138,7 +107,7 @@ impl Peer {
         self.until(|peer| Ok((peer.now() > end).then_some(())))
     }
 
-    fn serve(&mut self, address: IpAddr) -> Result<(), Failure> {
+    pub(crate) fn serve(&mut self, address: IpAddr) -> Result<(), Failure> {
         let listener = self.sockets.socket();
         self.sockets.bind(listener, SocketAddr::new(address, PORT))?;
         self.sockets.listen(&mut self.node, listener, 8)?;
@@ -175,7 +144,7 @@ impl Peer {
         self.close(socket)
     }
 
-    fn ask(&mut self, address: SocketAddr, size: usize, count: usize) -> Result<(), Failure> {
+    pub(crate) fn ask(&mut self, address: SocketAddr, size: usize, count: usize) -> Result<(), Failure> {
         let socket = self.sockets.socket();
         let now = self.now();
         match self.sockets.connect(now, &mut self.node, socket, address) {
@@ -204,58 +173,5 @@ impl Peer {
         }
         println!("{} bytes there, and as many back, as they were sent", SYNC + size * count);
         self.close(socket)
-    }
-}
-
-/// The kernel's end of the interface.
-fn mac_of(interface: &str) -> Result<[u8; 6], Failure> {
-    let text = fs::read_to_string(format!("/sys/class/net/{interface}/address"))?;
-    let bytes: Vec<u8> = text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
-    bytes.try_into().map_err(|_| "an address that is none of Ethernet's".into())
-}
-
-/// The other end of it, without waiting.
-fn attach(interface: &str) -> Result<File, Failure> {
-    let tap = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
-    // SAFETY: all zeroes are a valid request.
-    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
-    let name = interface.as_bytes();
-    if name.len() >= request.ifr_name.len() {
-        return Err("a name that is too long for an interface".into());
-    }
-    for (to, &from) in request.ifr_name.iter_mut().zip(name) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as i16;
-    // SAFETY: the request is readable and writable, and its name ends with a zero.
-    if unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF, &raw mut request) } != 0 {
-        return Err(format!("{interface}: {}", std::io::Error::last_os_error()).into());
-    }
-    Ok(tap)
-}
-
-fn run() -> Result<(), Failure> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        [interface, "serve", address] => {
-            let address = address.parse()?;
-            Peer::new(interface, address)?.serve(address)
-        }
-        [interface, "ask", address, peer, size, count] => {
-            let peer = SocketAddr::new(peer.parse()?, PORT);
-            Peer::new(interface, address.parse()?)?.ask(peer, size.parse()?, count.parse()?)
-        }
-        _ => Err("interop TAP (serve ADDRESS | ask ADDRESS PEER SIZE COUNT)".into()),
-    }
-}
-
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("interop: {error}");
-            ExitCode::FAILURE
-        }
     }
 }
