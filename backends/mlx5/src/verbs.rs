@@ -25,8 +25,11 @@ fn done(errno: c_int) -> io::Result<()> {
 
 /// What an object's end says, which nobody can help.
 fn ended(what: &str, errno: c_int) {
-    if errno != 0 {
-        tracing::warn!("{what} does not end: {}", io::Error::from_raw_os_error(errno.abs()));
+    match errno.abs() {
+        0 => {}
+        // (Of a card that was removed, all has ended already.)
+        libc::EIO => tracing::debug!("{what} has ended with its card"),
+        errno => tracing::warn!("{what} does not end: {}", io::Error::from_raw_os_error(errno)),
     }
 }
 

@@ -31,7 +31,7 @@ impl<Q: Queues> Ring<Q> {
         CyclicError::check(min, max)?;
         for &id in sockets {
             let flow = self.slots.udp(id)?;
-            if let Some(error) = flow.error.take() {
+            if let Some(error) = Error::take(&mut flow.error) {
                 return Err(error.into());
             }
             if buffer.layout().keeps_headers() {
