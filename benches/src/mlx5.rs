@@ -67,8 +67,12 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
 
 fn metric(what: &str, batch: u32) -> [&'static str; 4] {
     match (what, batch) {
-        ("send", 1) => ["send alone: instructions", "send alone: time", "send alone: doorbells", "send alone: of them with the entry (BlueFlame)"],
-        ("send", _) => ["send of 16: instructions", "send of 16: time", "send of 16: doorbells", "send of 16: of them with the entry (BlueFlame)"],
+        ("send", 1) => {
+            ["send alone: instructions", "send alone: time", "send alone: doorbells", "send alone: of them with the entry (BlueFlame)"]
+        }
+        ("send", _) => {
+            ["send of 16: instructions", "send of 16: time", "send of 16: doorbells", "send of 16: of them with the entry (BlueFlame)"]
+        }
         (_, 1) => ["receive alone: instructions", "receive alone: time", "", ""],
         _ => ["receive of 16: instructions", "receive of 16: time", "", ""],
     }

@@ -13,9 +13,7 @@ use rdma_core_sys as sys;
 use rdma_core_sys::Ibverbs;
 use ringway_host::Clock;
 use ringway_mlx5::{Mlx5Device, Mlx5Queues, Received, Settings};
-use ringway_stack::device::{
-    Device as _, FlowRule, MacAddr, Protocol, Queues as _, QueuesConfig, RxBatch, TxFrame, TxOffload,
-};
+use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, Queues as _, QueuesConfig, RxBatch, TxFrame, TxOffload};
 
 /// Bytes of a frame, and packets of the largest batch.
 const FRAME: usize = 64;

@@ -51,7 +51,10 @@ impl Kind {
     /// What a datagram is, and the rest of it.
     pub(crate) fn split(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (first, rest) = datagram.split_first()?;
-        [Self::Packet, Self::Frame, Self::Wants, Self::Port, Self::Fault].into_iter().find(|kind| *kind as u8 == *first).map(|kind| (kind, rest))
+        [Self::Packet, Self::Frame, Self::Wants, Self::Port, Self::Fault]
+            .into_iter()
+            .find(|kind| *kind as u8 == *first)
+            .map(|kind| (kind, rest))
     }
 }
 

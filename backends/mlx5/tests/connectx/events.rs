@@ -11,7 +11,9 @@ use ringway_stack::tcp::Config;
 
 use crate::frames::pair;
 use crate::streams::{STREAM, Side, is_established};
-use crate::world::{End, HEAD, MACS, PATIENCE, address, bytes, card, ip, on_card, path_of, receive, send, settings, tell_card, udp_frame, until};
+use crate::world::{
+    End, HEAD, MACS, PATIENCE, address, bytes, card, ip, on_card, path_of, receive, send, settings, tell_card, udp_frame, until,
+};
 
 /// What a card is told (ringway-uverbs's README): kinds of events, by verbs' numbers, and a removal.
 const CQ_ERROR: [u8; 2] = [5, 0];
@@ -81,7 +83,9 @@ fn queues_that_fail_in_silence_come_back() {
             let end = Clock::system().now() + PATIENCE;
             while [&from, &to].map(failures) != wanted {
                 assert!(Clock::system().now() < end, "{fault:?} is told: {:?}, not {wanted:?}", [&from, &to].map(failures));
-                assert!([&mut from, &mut to].map(|ring| ring.poll_event()).iter().all(|event| matches!(event, None | Some(DeviceEvent::Reset))));
+                assert!(
+                    [&mut from, &mut to].map(|ring| ring.poll_event()).iter().all(|event| matches!(event, None | Some(DeviceEvent::Reset)))
+                );
             }
             to.disarm();
             while to.poll_event().is_some() || from.poll_event().is_some() || to.rx_ready() || from.rx_ready() {

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::UdpFlow;
 use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
 use crate::device::Queues;
+use crate::error::Error;
 use crate::mutants::Mutant;
 use crate::ring::{FlowId, Ring};
 use crate::tcp::RxPayload;
