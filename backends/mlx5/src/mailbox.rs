@@ -48,6 +48,8 @@ impl Mailbox {
     }
 
     fn put_failure(&self, what: u8) {
+        // (Under the lock by which [`Self::take`] finds that nothing is left.)
+        let _events = locked(&self.events);
         self.failed.fetch_or(what, Ordering::Release);
         self.wake();
     }
@@ -71,7 +73,7 @@ impl Mailbox {
     pub(crate) fn take(&self) -> Option<DeviceEvent> {
         let mut events = locked(&self.events);
         let event = events.pop_front();
-        if events.is_empty() {
+        if events.is_empty() && self.failed.load(Ordering::Acquire) == 0 {
             self.is_full.store(false, Ordering::Release);
             self.waker.clear();
         }

@@ -109,7 +109,8 @@ fn queues_that_fail_in_silence_come_back() {
 }
 
 /// Who waits hears of it within a second, of whatever is waited for; nothing is asked of the card after that, and all ends.
-fn goes(fault: [u8; 2]) {
+/// `later`: what happens after that, of which nobody hears.
+fn goes(fault: [u8; 2], later: &[[u8; 2]]) {
     let (mut a, mut b) = (End::new(0), End::new(1));
     let [flow, accepted, listener] = connected(&mut a, &mut b);
     let socket = b.ring.udp_open(address(1, 7), &UdpOptions::default()).expect("room");
@@ -146,6 +147,7 @@ fn goes(fault: [u8; 2]) {
     assert!(a.ring.tcp_connect(a.now(), address(0, 5001), address(1, 80), hop, &Config::default()).is_err());
     assert!(b.ring.queues().device().open(&QueuesConfig::default()).is_err());
     // And who sleeps, sleeps.
+    later.iter().for_each(|fault| tell_card(fault));
     until(&mut [&mut b], "sleep", |ends| ends[0].ring.queues_mut().arm(Wake::Any).then_some(()));
     // SAFETY: as above.
     assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 50) }, 0, "nothing comes by a card that is gone");
@@ -157,7 +159,7 @@ fn goes(fault: [u8; 2]) {
 #[test]
 fn a_card_that_is_removed_fails_every_call_within_a_second() {
     on_card(path_of!(a_card_that_is_removed_fails_every_call_within_a_second), || {
-        goes(REMOVAL);
+        goes(REMOVAL, &[]);
         let error = ringway_mlx5::Mlx5Device::open_card(&settings(0)).expect_err("there is none any more").to_string();
         assert!(!error.is_empty());
     });
@@ -166,8 +168,7 @@ fn a_card_that_is_removed_fails_every_call_within_a_second() {
 #[test]
 fn a_card_that_has_failed_does_so_too_and_its_removal_is_no_news() {
     on_card(path_of!(a_card_that_has_failed_does_so_too_and_its_removal_is_no_news), || {
-        goes(DEVICE_FATAL);
-        tell_card(&REMOVAL);
+        goes(DEVICE_FATAL, &[REMOVAL]);
     });
 }
 
