@@ -39,7 +39,9 @@ impl Sharing<Vec<u8>> for Shared {
         let mut common = self.common.lock().unwrap();
         common.asked += 1;
         let other = 1 - self.end;
-        let Some(region) = common.regions[other].get(&key).copied().filter(|_| !common.asked.is_multiple_of(self.refuses)) else { return self.lies };
+        let Some(region) = common.regions[other].get(&key).copied().filter(|_| !common.asked.is_multiple_of(self.refuses)) else {
+            return self.lies;
+        };
         let offset = address - region.address;
         assert!(offset + bytes.len() as u64 <= region.len, "it is told of what it may write to");
         common.placed.push((other, region, offset, bytes.to_vec()));
