@@ -20,8 +20,12 @@ const ACK_TIMEOUT: u8 = 14;
 /// Of a long send the first message is half a packet: the peer copies it while the rest is copied here, and shorter ones cost more than that gains.
 pub const TRANSFER_FIRST: u32 = 16 << 10;
 
-/// Address space for the receive buffers of streams from one peer: of 512 that are as long as they are by default.
-const AREA_BYTES: usize = 64 << 20;
+/// A receive buffer's length, unless somebody says another: while a reader is in one half, the sender goes on in the other, and with 128 KiB, librdmacm's default, both wait for each other
+/// most of the time.
+pub const RECV_BUFFER: u32 = 1 << 20;
+
+/// Address space for the receive buffers of streams from one peer: of 256 that are as long as they are by default.
+const AREA_BYTES: usize = 256 << 20;
 
 /// Who is there, and has which port.
 #[derive(Clone, Debug)]
