@@ -117,7 +117,7 @@ pub use addresses::Family;
 pub use fabric::{Direction, LinkConfig, Marks, Strike};
 pub use faults::{Episodes, FaultCounts, FaultSet, Faults, Forgery, HostFaults, Mishap, UnknownFault};
 pub use host::{App, Context, Host, HostConfig, Step};
-pub use nic::{Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimQueues, SimRx, SimTx, Strength};
+pub use nic::{Bucket, Nic, NicConfig, NicFault, NicFaults, NicStrike, Outstanding, Reception, RxDrop, SimQueues, SimRx, SimTx, Strength};
 pub use program::{Case, check};
 pub use reached::{Reached, State};
 pub use relay::Relay;

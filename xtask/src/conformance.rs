@@ -59,8 +59,8 @@ struct Promise {
 /// What the test binaries' runs came to.
 type Outcomes = BTreeMap<Target, Outcome>;
 
-/// What has a column: the stack alone, on a cable in memory; the simulated network; shared memory, from the outside; interfaces.
-const DEVICES: [&str; 4] = ["stack", "sim", "shm", "xdp"];
+/// What has a column: the stack alone, on a cable in memory; the simulated network; shared memory, from the outside; interfaces; cards.
+const DEVICES: [&str; 5] = ["stack", "sim", "shm", "xdp", "mlx5"];
 
 /// Prints the matrix; fails if it has a hole.
 pub(crate) fn run(options: &Options) -> Result<()> {

@@ -260,6 +260,10 @@ impl Device for Mlx5Device {
         if rule.tag > TAG_MAX {
             return Err(self.0.capabilities.lacks("flow tags of more than 24 bits").into());
         }
+        if rule.vxlan.is_some_and(|tunnel| tunnel.vni.is_none()) {
+            // (Of an identifier of which no bit counts the card does not even look whether it is there.)
+            return Err(self.0.capabilities.lacks("flow rules for any tunnel").into());
+        }
         let mut state = self.state();
         let ring = ring_of(&state, target)?;
         let is_of_group = spec::is_of_group(rule);
@@ -317,12 +321,13 @@ fn capabilities(settings: &Settings, attr: &sys::ibv_device_attr_ex, mtu: usize,
         rings_max: 64,
         is_beside_kernel: settings.is_beside_kernel,
         rules_max: RULES_MAX,
-        steering: Steering::ETHERNET | Steering::VLAN | Steering::TOS | Steering::IPV6 | Steering::TAG | Steering::RSS,
+        steering: Steering::ETHERNET | Steering::VLAN | Steering::TOS | Steering::IPV6 | Steering::VXLAN | Steering::TAG | Steering::RSS,
         vlan_insert: true,
         vlan_strip: attr.raw_packet_caps & sys::IBV_RAW_PACKET_CAP_CVLAN_STRIPPING != 0,
         pacing: on_raw(attr.packet_pacing_caps.supported_qpts),
         hardware_time: clock.is_some(),
         lends_heads: true,
+        device_memory: attr.max_dm_size.try_into().unwrap_or(usize::MAX),
         dummy: true,
         completions: true,
         completion_time: clock.map(|_| TimeSource::Hardware),

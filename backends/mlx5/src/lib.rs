@@ -7,16 +7,18 @@
 //! - [`Mlx5Device`]: the card, with its flow rules and groups; `spec`: a rule in the library's form
 //! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues
 //! - `wqe`: how a send entry is long and written; `cqe`: completions, their owner's bit, and how an event is asked for; `doorbell`: how the card is told; `barrier`: the order of it all
-//! - `memory`: what frames lie in; `clock`: the card's time; `interface`: the kernel's interface on its port
+//! - `memory`: what frames lie in; `device_memory`: what they lie in on the card; `buffer`: a handle on either; `clock`: the card's time; `interface`: the kernel's interface on its port
 //! - `mailbox`: what happens to the card beside frames; `retry`: what has failed and is tried again
 //! - `verbs`: the library's objects
 //!
 //! The crate's README says how it is tested without a card, and what only a card can show.
 
 mod barrier;
+mod buffer;
 pub mod card;
 mod clock;
 mod cqe;
+mod device_memory;
 mod doorbell;
 mod error;
 mod interface;
@@ -31,9 +33,10 @@ mod spec;
 mod verbs;
 mod wqe;
 
+pub use buffer::SendBuffer;
 pub use card::{Candidate, Mlx5Device, survey};
 pub use error::AttachError;
 pub use interface::interface_of;
-pub use memory::{Received, SendBuffer};
+pub use memory::Received;
 pub use queues::{Counters, Mlx5Queues};
 pub use settings::Settings;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringway_stack::device::{LendBuffer, RxBuffer, TxBuffer};
+use ringway_stack::device::{LendBuffer, RxBuffer};
 use ringway_stack::wire::checksum;
 
 use crate::verbs::{Pd, Region};
@@ -166,10 +166,10 @@ impl Memory {
     }
 
     /// A send buffer.
-    pub(crate) fn take_send(self: &Arc<Self>) -> Option<SendBuffer> {
+    pub(crate) fn take_send(self: &Arc<Self>) -> Option<HostBuffer> {
         let place = self.free().sends.pop()?;
         self.holders[place as usize].store(1, Ordering::Relaxed);
-        Some(SendBuffer { memory: Arc::clone(self), place })
+        Some(HostBuffer { memory: Arc::clone(self), place })
     }
 
     /// Bytes of the send buffers that are free.
@@ -294,14 +294,14 @@ impl LendBuffer for Received {
     fn take_written(&mut self) {}
 }
 
-/// A handle on a send buffer.
+/// A handle on a send buffer of the process's memory.
 #[derive(Debug)]
-pub struct SendBuffer {
+pub(crate) struct HostBuffer {
     memory: Arc<Memory>,
     place: u32,
 }
 
-impl SendBuffer {
+impl HostBuffer {
     /// Where bytes of it lie, for the card or a copy. Past the end: panics.
     #[inline(always)]
     pub(crate) fn part(&self, offset: usize, len: usize) -> *mut u8 {
@@ -317,35 +317,37 @@ impl SendBuffer {
     }
 }
 
-impl Clone for SendBuffer {
+impl Clone for HostBuffer {
     fn clone(&self) -> Self {
         self.memory.add_holder(self.place);
         Self { memory: Arc::clone(&self.memory), place: self.place }
     }
 }
 
-impl Drop for SendBuffer {
+impl Drop for HostBuffer {
     fn drop(&mut self) {
         self.memory.let_go(self.place);
     }
 }
 
-impl TxBuffer for SendBuffer {
-    fn capacity(&self) -> usize {
-        SEND_BUFFER
+impl HostBuffer {
+    /// The key by which the card knows it.
+    #[inline(always)]
+    pub(crate) fn lkey(&self) -> u32 {
+        self.memory.lkey()
     }
 
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         // SAFETY: within the buffer; nobody has a reference to these bytes meanwhile, as above, and the card reads others (`TxBuffer`: bytes are written once,
         // before they are sent).
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.part(offset, bytes.len()), bytes.len()) };
     }
 
-    fn copy_to(&self, offset: usize, out: &mut [u8]) {
+    pub(crate) fn copy_to(&self, offset: usize, out: &mut [u8]) {
         out.copy_from_slice(self.bytes(offset, out.len()));
     }
 
-    fn checksum(&self, offset: usize, len: usize) -> u16 {
+    pub(crate) fn checksum(&self, offset: usize, len: usize) -> u16 {
         checksum::sum(self.bytes(offset, len))
     }
 }

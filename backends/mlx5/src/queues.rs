@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use ringway_host::CardSleep;
 use ringway_stack::device::{
-    ChecksumVerdict, Completion, Device as _, DeviceEvent, HEAD_MAX, MacAddr, Pacing, QueueId, Queues, RxBatch, SendError, TxFrame,
-    TxOffload, Unsupported, Wake,
+    ChecksumVerdict, Completion, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr, Pacing, QueueId, Queues,
+    RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 use ringway_stack::time::Instant;
 
+use crate::buffer::{Place, SendBuffer};
 use crate::card::Mlx5Device;
 use crate::clock::CardClock;
 use crate::cqe::Cqe;
+use crate::device_memory::OnCard;
 use crate::error::AttachError;
 use crate::mailbox::{Mailbox, RECEIVE_FAILED, SEND_FAILED};
-use crate::memory::{Memory, Received, SendBuffer, Sizes};
+use crate::memory::{Memory, Received, Sizes};
 use crate::receive::{ReceiveQueue, Taken};
 use crate::retry::Retry;
 use crate::send::{SendParts, SendQueue};
@@ -60,6 +62,7 @@ pub struct Mlx5Queues {
     sleep: CardSleep,
     mailbox: Arc<Mailbox>,
     memory: Arc<Memory>,
+    on_card: OnCard,
     clock: Option<CardClock>,
     /// Short frames come with a handle as well.
     lends_heads: bool,
@@ -92,7 +95,6 @@ impl Mlx5Queues {
         let receive = ReceiveQueue::new(device.pd(), &memory, receives, strips_tags, id).map_err(AttachError::system("a receive queue"))?;
         let parts = SendParts {
             pd: Arc::clone(device.pd()),
-            memory: Arc::clone(&memory),
             blocks: settings.send_blocks.clamp(*BLOCKS.start(), *BLOCKS.end()).next_power_of_two(),
             port: settings.port,
             owner: id,
@@ -104,6 +106,7 @@ impl Mlx5Queues {
             device.post().close(id);
             AttachError::system("epoll")(error)
         })?;
+        let on_card = OnCard::new(device.pd());
         let (clock, device, refill) = (device.clock(), device.clone(), memory.receives().collect());
         let (lends_heads, was_reset, is_stopped, held) = (false, false, false, 0);
         let (retry, counters) = (Retry::default(), Counters::default());
@@ -114,6 +117,7 @@ impl Mlx5Queues {
             sleep,
             mailbox,
             memory,
+            on_card,
             clock,
             lends_heads,
             refill,
@@ -132,6 +136,16 @@ impl Mlx5Queues {
     pub fn counters(&self) -> Counters {
         let crate::send::SendCounters { frames, doorbells, whole, failures } = self.send.counters;
         Counters { sent: frames, doorbells, whole_entries: whole, send_failures: failures, ..self.counters }
+    }
+
+    /// Received frames that others have handles on, or had when frames were taken last.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Blocks of the send queue whose frames are not known to have left.
+    pub fn unsent(&self) -> usize {
+        self.send.unsent()
     }
 
     pub(crate) fn wq(&self) -> &Arc<Wq> {
@@ -236,6 +250,11 @@ impl Mlx5Queues {
         }
     }
 
+    fn has_memory(&self) -> Result<(), DeviceMemoryError> {
+        let caps = self.device.capabilities();
+        if caps.device_memory > 0 { Ok(()) } else { Err(caps.lacks("device memory").into()) }
+    }
+
     /// What is asked of the card that it does not do to a frame, or to one so long.
     fn check(&self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
         let caps = self.device.capabilities();
@@ -243,11 +262,13 @@ impl Mlx5Queues {
         if checksum && !caps.tx_checksum {
             return Err(caps.lacks("checksum offload").into());
         }
+        // (A tag that the card puts in is not counted yet.)
+        let on_wire = caps.mtu + ethernet_len(frame.head);
         let longest = match tso_mss {
-            None => caps.mtu + ETHERNET_MAX - if vlan.is_some() { 4 } else { 0 },
+            None => on_wire,
             Some(_) => caps.tso_max.ok_or_else(|| caps.lacks("TSO"))?,
         };
-        let mss_fits = tso_mss.is_none_or(|mss| mss > 0 && usize::from(mss) + frame.head.len() <= caps.mtu + ETHERNET_MAX);
+        let mss_fits = tso_mss.is_none_or(|mss| mss > 0 && usize::from(mss) + frame.head.len() <= on_wire);
         let slices = frame.body.len();
         let fits = frame.len() <= longest && frame.head.len() <= HEAD_MAX && slices <= caps.gather_max && mss_fits;
         if !fits || ds(head_len(frame.head.len(), vlan), slices) > DS_MAX {
@@ -255,6 +276,12 @@ impl Mlx5Queues {
         }
         Ok(())
     }
+}
+
+/// Bytes of an Ethernet header, with its tag if it has one.
+#[inline]
+fn ethernet_len(head: &[u8]) -> usize {
+    if head.get(12..14) == Some(&[0x81, 0x00]) { ETHERNET_MAX } else { ETHERNET_MAX - 4 }
 }
 
 impl Drop for Mlx5Queues {
@@ -297,7 +324,7 @@ impl Queues for Mlx5Queues {
     }
 
     fn tx_alloc(&mut self, _: usize) -> Option<SendBuffer> {
-        self.memory.take_send()
+        self.memory.take_send().map(|buffer| SendBuffer(Place::Host(buffer)))
     }
 
     fn tx_free(&mut self, _: usize) -> usize {
@@ -359,6 +386,31 @@ impl Queues for Mlx5Queues {
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
         self.lends_heads = on;
         Ok(())
+    }
+
+    fn dm_alloc(&mut self, len: usize) -> Result<DeviceMemory, DeviceMemoryError> {
+        self.has_memory()?;
+        self.on_card.alloc(len)
+    }
+
+    fn dm_copy_to(&mut self, memory: DeviceMemory, offset: usize, bytes: &[u8]) -> Result<(), DeviceMemoryError> {
+        self.has_memory()?;
+        self.on_card.copy_to(memory, offset, bytes, self.send.on_card())
+    }
+
+    fn dm_copy_from(&mut self, memory: DeviceMemory, offset: usize, out: &mut [u8]) -> Result<(), DeviceMemoryError> {
+        self.has_memory()?;
+        self.on_card.copy_from(memory, offset, out)
+    }
+
+    fn dm_register(&mut self, memory: DeviceMemory, offset: usize, len: usize) -> Result<SendBuffer, DeviceMemoryError> {
+        self.has_memory()?;
+        Ok(SendBuffer(Place::Card(self.on_card.register(memory, offset, len)?)))
+    }
+
+    fn dm_free(&mut self, memory: DeviceMemory) -> Result<(), DeviceMemoryError> {
+        self.has_memory()?;
+        self.on_card.free(memory)
     }
 
     fn pace(&mut self, pacing: Pacing) -> Result<(), Unsupported> {

@@ -14,10 +14,11 @@ use rdma_core_sys as sys;
 use ringway_stack::device::{Completion, Pacing, SendError, SendStatus, TxFrame, TxOffload};
 use ringway_stack::time::Instant;
 
+use crate::buffer::{Place, SendBuffer};
 use crate::clock::CardClock;
 use crate::cqe::{CompletionQueue, Cqe};
+use crate::device_memory::CardBuffer;
 use crate::doorbell::Doorbell;
-use crate::memory::{Memory, SendBuffer};
 use crate::retry::Retry;
 use crate::verbs::{Cq, Pd, SendQp};
 use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
@@ -26,7 +27,6 @@ use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
 #[derive(Clone, Debug)]
 pub(crate) struct SendParts {
     pub(crate) pd: Arc<Pd>,
-    pub(crate) memory: Arc<Memory>,
     pub(crate) blocks: u32,
     pub(crate) port: u8,
     /// The ring's number, by which its events are known.
@@ -61,6 +61,8 @@ pub(crate) struct SendQueue {
     posted: Box<[Posted]>,
     /// Handles on what entries refer to: a place for each unit of the queue.
     held: Box<[Option<SendBuffer>]>,
+    /// Parts of the card's memory that entries refer to, oldest first, by the first block of each.
+    on_card: VecDeque<(u16, CardBuffer)>,
     tail: u16,
     head: u16,
     /// Up to where the card was told.
@@ -119,6 +121,7 @@ impl SendQueue {
             parts,
             posted: vec![Posted::default(); count].into(),
             held: vec![None; count * UNITS].into(),
+            on_card: VecDeque::new(),
             live: Some(live),
             tail: 0,
             head: 0,
@@ -132,6 +135,16 @@ impl SendQueue {
         })
     }
 
+    /// Parts of the card's memory that frames on their way are made of.
+    pub(crate) fn on_card(&self) -> impl Iterator<Item = &CardBuffer> {
+        self.on_card.iter().map(|(_, buffer)| buffer)
+    }
+
+    /// Blocks that are the card's.
+    pub(crate) fn unsent(&self) -> usize {
+        self.head.wrapping_sub(self.tail).into()
+    }
+
     /// Writes an entry for a frame whose length and offloads were looked at.
     pub(crate) fn post(&mut self, frame: &TxFrame<'_, SendBuffer>, cookie: u64) -> Result<(), SendError> {
         let Some(live) = &mut self.live else { return Err(SendError::Full) };
@@ -141,8 +154,9 @@ impl SendQueue {
         let TxOffload { checksum, tso_mss, vlan, dummy, .. } = frame.offload;
         let head = head_len(frame.head.len(), vlan);
         let whole = head_len(frame.len(), vlan);
-        // (A large send has its headers in line, and nothing else.)
-        let (in_line, is_whole) = if whole <= INLINE_MAX && tso_mss.is_none() { (whole, true) } else { (head, false) };
+        // (A large send has its headers in line, and nothing else. What lies on the card is not fetched to be put in line.)
+        let is_whole = whole <= INLINE_MAX && tso_mss.is_none() && !frame.body.iter().any(|slice| slice.buffer.is_on_card());
+        let in_line = if is_whole { whole } else { head };
         let pieces = if is_whole { 0 } else { frame.body.iter().filter(|slice| slice.len > 0).count() };
         let taken = blocks(ds(in_line, pieces));
         if usize::from(self.head.wrapping_sub(self.tail)) + taken > self.posted.len() {
@@ -163,13 +177,17 @@ impl SendQueue {
         entry.put_head(frame.head, vlan);
         if is_whole {
             for slice in frame.body {
+                let Some(part) = slice.buffer.in_process(slice.offset, slice.len) else { continue };
                 // SAFETY: within a send buffer, to which nobody writes there any more, and which is no part of the queue.
-                unsafe { entry.put(slice.buffer.part(slice.offset, slice.len), slice.len) };
+                unsafe { entry.put(part, slice.len) };
             }
         } else {
-            let lkey = self.parts.memory.lkey();
             for (at, slice) in frame.body.iter().filter(|slice| slice.len > 0).enumerate() {
-                entry.point(slice.buffer.part(slice.offset, slice.len), slice.len, lkey);
+                let (part, lkey) = slice.buffer.part(slice.offset, slice.len);
+                entry.point(part, slice.len, lkey);
+                if let Place::Card(buffer) = &slice.buffer.0 {
+                    self.on_card.push_back((block, buffer.slice(slice.offset, slice.len)));
+                }
                 let unit = (place * UNITS + at) % self.held.len();
                 self.held[unit] = Some(slice.buffer.clone());
             }
@@ -252,6 +270,9 @@ impl SendQueue {
     fn let_go(&mut self, status: SendStatus, at: Option<Instant>) {
         let place = usize::from(self.tail) & (self.posted.len() - 1);
         let Posted { blocks, cookie } = core::mem::take(&mut self.posted[place]);
+        while self.on_card.front().is_some_and(|(block, _)| *block == self.tail) {
+            self.on_card.pop_front();
+        }
         for unit in 0..usize::from(blocks) * UNITS {
             let unit = (place * UNITS + unit) % self.held.len();
             self.held[unit] = None;

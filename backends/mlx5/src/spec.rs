@@ -8,12 +8,14 @@ use core::mem::offset_of;
 use std::net::Ipv4Addr;
 
 use rdma_core_sys as sys;
-use ringway_stack::device::{FlowRule, HeaderMatch, IpMatch, MacAddr, Protocol, TransportMatch};
+use ringway_stack::device::{EthernetMatch, FlowRule, HeaderMatch, IpMatch, MacAddr, Protocol, TransportMatch, VxlanMatch};
 
 use crate::verbs::HashOf;
 
 /// Steps of priorities; what names less has the last one.
 const STEPS: u16 = 8;
+/// All bits of a tunnel's identifier.
+const VNI: u32 = 0xff_ffff;
 /// The Ethernet addresses of groups begin with this (RFC 1112 s6.4), and those of IPv6's (RFC 2464 s7).
 const GROUPS_V4: [u8; 3] = [0x01, 0x00, 0x5e];
 const GROUPS_V6: [u8; 2] = [0x33, 0x33];
@@ -65,9 +67,25 @@ fn mask<T, M>(named: Option<T>, all: M, none: M) -> M {
 impl Spec {
     /// Of a rule whose frames come to this address, unless it names another one, or is for a group.
     pub(crate) fn of(rule: &FlowRule, own: MacAddr) -> Self {
-        let HeaderMatch { ethernet, vlan, ip, transport } = rule.outer;
-        let dst = ethernet.dst.or_else(|| ip.map(|ip| group_of(&ip).unwrap_or(own)));
+        let HeaderMatch { ethernet, ip, .. } = rule.outer;
+        let is_own = || rule.vxlan.is_some().then_some(own);
+        let dst = ethernet.dst.or_else(|| ip.map(|ip| group_of(&ip).unwrap_or(own))).or_else(is_own);
         let mut spec = Self { bytes: Vec::new(), count: 0, step: (STEPS - 1).saturating_sub(rule.specificity() as u16) };
+        let outer = HeaderMatch { ethernet: EthernetMatch { dst, ..ethernet }, ..rule.outer };
+        spec.frame(&outer, 0);
+        if let Some(VxlanMatch { vni, inner }) = rule.vxlan {
+            spec.push(|spec: &mut sys::ibv_flow_spec_tunnel| {
+                (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_VXLAN_TUNNEL, size_of::<sys::ibv_flow_spec_tunnel>() as u16);
+                (spec.val.tunnel_id, spec.mask.tunnel_id) = (vni.unwrap_or(0).to_be(), mask(vni, VNI, 0).to_be());
+            });
+            spec.frame(&inner, sys::IBV_FLOW_SPEC_INNER);
+        }
+        spec
+    }
+
+    /// Headers of the frame, or (with `inner`, a bit of the specifications' types) of the one in its tunnel.
+    fn frame(&mut self, headers: &HeaderMatch, inner: u32) {
+        let HeaderMatch { ethernet, vlan, ip, transport } = *headers;
         let filter = |dst: [u8; 6], src: [u8; 6], ether_type: u16, vlan_tag: u16| sys::ibv_flow_eth_filter {
             dst_mac: dst,
             src_mac: src,
@@ -76,12 +94,14 @@ impl Spec {
         };
         let mac = |mac: Option<MacAddr>| mac.map_or([0; 6], |mac| mac.0);
         let all = |mac: Option<MacAddr>| mask(mac, [0xff; 6], [0; 6]);
-        let value = filter(mac(dst), mac(ethernet.src), ethernet.ethertype.unwrap_or(0), vlan.unwrap_or(0));
-        let mask_of = filter(all(dst), all(ethernet.src), mask(ethernet.ethertype, 0xffff, 0), mask(vlan, 0x0fff, 0));
-        spec.ethernet(value, mask_of);
-        ip.iter().for_each(|ip| spec.ip(ip));
-        transport.iter().for_each(|transport| spec.transport(transport));
-        spec
+        let value = filter(mac(ethernet.dst), mac(ethernet.src), ethernet.ethertype.unwrap_or(0), vlan.unwrap_or(0));
+        let mask_of = filter(all(ethernet.dst), all(ethernet.src), mask(ethernet.ethertype, 0xffff, 0), mask(vlan, 0x0fff, 0));
+        // (Inside of a tunnel, a header of which nothing is named is left out.)
+        if inner == 0 || ethernet != EthernetMatch::default() || vlan.is_some() {
+            self.ethernet(value, mask_of, inner);
+        }
+        ip.iter().for_each(|ip| self.ip(ip, inner));
+        transport.iter().for_each(|transport| self.transport(transport, inner));
     }
 
     /// Of all frames to addresses that begin with these bytes: the last step.
@@ -90,7 +110,7 @@ impl Spec {
         let (mut value, mut mask) = (sys::ibv_flow_eth_filter::default(), sys::ibv_flow_eth_filter::default());
         value.dst_mac[..prefix.len()].copy_from_slice(prefix);
         mask.dst_mac[..prefix.len()].fill(0xff);
-        spec.ethernet(value, mask);
+        spec.ethernet(value, mask, 0);
         spec
     }
 
@@ -99,19 +119,19 @@ impl Spec {
         self.count += 1;
     }
 
-    fn ethernet(&mut self, value: sys::ibv_flow_eth_filter, mask: sys::ibv_flow_eth_filter) {
+    fn ethernet(&mut self, value: sys::ibv_flow_eth_filter, mask: sys::ibv_flow_eth_filter, inner: u32) {
         self.push(|spec: &mut sys::ibv_flow_spec_eth| {
-            (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_ETH, size_of::<sys::ibv_flow_spec_eth>() as u16);
+            (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_ETH | inner, size_of::<sys::ibv_flow_spec_eth>() as u16);
             (spec.val, spec.mask) = (value, mask);
         });
     }
 
-    fn ip(&mut self, ip: &IpMatch) {
+    fn ip(&mut self, ip: &IpMatch, inner: u32) {
         match *ip {
-            IpMatch::V4 { src, dst, tos } => self.ipv4(src, dst, tos),
+            IpMatch::V4 { src, dst, tos } => self.ipv4(src, dst, tos, inner),
             IpMatch::V6 { src, dst, traffic_class } => self.push(|spec: &mut sys::ibv_flow_spec_ipv6| {
                 let all = [0xff; 16];
-                (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_IPV6, size_of::<sys::ibv_flow_spec_ipv6>() as u16);
+                (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_IPV6 | inner, size_of::<sys::ibv_flow_spec_ipv6>() as u16);
                 if let Some(src) = src {
                     (spec.val.src_ip, spec.mask.src_ip) = (src.octets(), all);
                 }
@@ -126,28 +146,28 @@ impl Spec {
     }
 
     /// By the older specification where it has all that is named.
-    fn ipv4(&mut self, src: Option<Ipv4Addr>, dst: Option<Ipv4Addr>, tos: Option<u8>) {
+    fn ipv4(&mut self, src: Option<Ipv4Addr>, dst: Option<Ipv4Addr>, tos: Option<u8>, inner: u32) {
         let bits = |ip: Option<Ipv4Addr>| (ip.map_or(0, |ip| u32::from(ip).to_be()), mask(ip, !0, 0));
         let ((src, src_mask), (dst, dst_mask)) = (bits(src), bits(dst));
         match tos {
             None => self.push(|spec: &mut sys::ibv_flow_spec_ipv4| {
-                (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_IPV4, size_of::<sys::ibv_flow_spec_ipv4>() as u16);
+                (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_IPV4 | inner, size_of::<sys::ibv_flow_spec_ipv4>() as u16);
                 (spec.val.src_ip, spec.mask.src_ip, spec.val.dst_ip, spec.mask.dst_ip) = (src, src_mask, dst, dst_mask);
             }),
             Some(tos) => self.push(|spec: &mut sys::ibv_flow_spec_ipv4_ext| {
-                (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_IPV4_EXT, size_of::<sys::ibv_flow_spec_ipv4_ext>() as u16);
+                (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_IPV4_EXT | inner, size_of::<sys::ibv_flow_spec_ipv4_ext>() as u16);
                 (spec.val.src_ip, spec.mask.src_ip, spec.val.dst_ip, spec.mask.dst_ip) = (src, src_mask, dst, dst_mask);
                 (spec.val.tos, spec.mask.tos) = (tos, 0xff);
             }),
         }
     }
 
-    fn transport(&mut self, transport: &TransportMatch) {
+    fn transport(&mut self, transport: &TransportMatch, inner: u32) {
         let TransportMatch { protocol, src_port, dst_port } = *transport;
         let bits = |port: Option<u16>| (port.map_or(0, u16::to_be), mask(port, !0, 0));
         let ((src, src_mask), (dst, dst_mask)) = (bits(src_port), bits(dst_port));
         self.push(|spec: &mut sys::ibv_flow_spec_tcp_udp| {
-            spec.r#type = if protocol == Protocol::Tcp { sys::IBV_FLOW_SPEC_TCP } else { sys::IBV_FLOW_SPEC_UDP };
+            spec.r#type = inner | if protocol == Protocol::Tcp { sys::IBV_FLOW_SPEC_TCP } else { sys::IBV_FLOW_SPEC_UDP };
             spec.size = size_of::<sys::ibv_flow_spec_tcp_udp>() as u16;
             (spec.val.src_port, spec.mask.src_port, spec.val.dst_port, spec.mask.dst_port) = (src, src_mask, dst, dst_mask);
         });

@@ -178,6 +178,10 @@ object!(
     Region(sys::ibv_mr) of Arc<Pd>, "a memory region", |region| region.of.context().verbs.ibv_dereg_mr(region.raw.as_ptr())
 );
 object!(
+    /// Memory on the card.
+    Dm(sys::ibv_dm) of Arc<Pd>, "memory on the card", |memory| sys::ibv_free_dm(memory.raw.as_ptr())
+);
+object!(
     /// What completion events come by.
     Channel(sys::ibv_comp_channel) of (Arc<Pd>, Option<Adopted>), "a completion channel", |channel| {
         channel.of.1 = None;
@@ -241,9 +245,39 @@ impl Region {
         Ok(Self { raw, of: Arc::clone(pd) })
     }
 
+    /// Registers the first bytes of memory on the card, which are named from zero on.
+    pub(crate) fn of_card(pd: &Arc<Pd>, memory: &Dm, len: usize) -> io::Result<Self> {
+        let access = sys::IBV_ACCESS_LOCAL_WRITE | sys::IBV_ACCESS_ZERO_BASED;
+        // SAFETY: both are there, and who holds the region holds the memory longer.
+        let raw = made(unsafe { sys::ibv_reg_dm_mr(pd.raw.as_ptr(), memory.raw.as_ptr(), 0, len, access) })?;
+        Ok(Self { raw, of: Arc::clone(pd) })
+    }
+
     pub(crate) fn lkey(&self) -> u32 {
         // SAFETY: the region is there, and its key never changes.
         unsafe { (*self.raw.as_ptr()).lkey }
+    }
+}
+
+impl Dm {
+    /// So many bytes.
+    pub(crate) fn new(pd: &Arc<Pd>, len: usize) -> io::Result<Self> {
+        let mut attr = sys::ibv_alloc_dm_attr { length: len, ..Default::default() };
+        // SAFETY: the context is open.
+        let raw = made(unsafe { sys::ibv_alloc_dm(pd.context().raw(), &raw mut attr) })?;
+        Ok(Self { raw, of: Arc::clone(pd) })
+    }
+
+    /// Copies there: whole words of 4 bytes. (The library refuses what is beyond the end.)
+    pub(crate) fn copy_to(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        // SAFETY: the memory is there, and the bytes are readable.
+        done(unsafe { sys::ibv_memcpy_to_dm(self.raw.as_ptr(), offset as u64, bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    /// Copies from there, as above.
+    pub(crate) fn copy_from(&self, offset: usize, out: &mut [u8]) -> io::Result<()> {
+        // SAFETY: the memory is there, and the bytes are writable.
+        done(unsafe { sys::ibv_memcpy_from_dm(out.as_mut_ptr().cast(), self.raw.as_ptr(), offset as u64, out.len()) })
     }
 }
 
@@ -479,7 +513,7 @@ impl SendQp {
 
     /// Holds it to so many kilobits a second; zero: to none. With a burst or a typical packet, by the call that takes them.
     pub(crate) fn set_rate(&self, kilobits: u32, burst_bytes: u32, packet_bytes: u16) -> io::Result<()> {
-        if burst_bytes == 0 && packet_bytes == 0 {
+        if kilobits == 0 || burst_bytes == 0 && packet_bytes == 0 {
             let attr = sys::ibv_qp_attr { qp_state: sys::IBV_QPS_RTS, rate_limit: kilobits, ..Default::default() };
             return self.modify(attr, sys::IBV_QP_STATE | sys::IBV_QP_RATE_LIMIT);
         }

@@ -1,12 +1,15 @@
 //! What the VMA Extra API promises of the stack and its devices, on every device that can be opened here: the cases of
-//! [`ringway_conformance::extra`], which `promises/*.toml` name as `sim.rs::case`, `shm.rs::case` and `xdp.rs::case`.
+//! [`ringway_conformance::extra`], which `promises/*.toml` name as `sim.rs::case`, `shm.rs::case`, `xdp.rs::case` and `mlx5.rs::case`.
 
 #[path = "../programs/harness/cable.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
 mod cable;
 #[macro_use]
 mod cases;
+#[path = "../sentences/connectx.rs"]
+mod connectx;
 mod flawed;
+mod mlx5;
 mod shm;
 mod sim;
 mod xdp;

@@ -63,7 +63,7 @@ cases! {
 }
 
 /// Runs a case. Memory loses nothing.
-fn run(case: fn(&mut ShmNet) -> Result<()>) {
+fn run(_: &str, case: fn(&mut ShmNet) -> Result<()>) {
     case(&mut ShmNet::new()).unwrap_or_else(|error| panic!("{error:#}"));
 }
 

@@ -78,15 +78,15 @@ const TICK: Duration = Duration::from_millis(1);
 pub(crate) type Case<Q = SimQueues> = fn(&mut SimNet<Q>) -> Result<()>;
 
 /// Runs a case where every frame arrives.
-fn run(case: Case) {
+fn run(_: &str, case: Case) {
     for seed in 0..3 {
         case(&mut SimNet::new(seed, Faults::default())).unwrap_or_else(|error| panic!("seed {seed}: {error:#}"));
     }
 }
 
 /// Runs a case where every frame arrives, and where not: much goes wrong, for few frames pass in a case.
-fn run_with_faults(case: Case) {
-    run(case);
+fn run_with_faults(test: &str, case: Case) {
+    run(test, case);
     let faults = Faults {
         loss_ppm: 50_000,
         duplication_ppm: 50_000,

@@ -52,7 +52,7 @@ cases! {
 }
 
 /// Runs a case. A veth pair loses nothing. (It takes root; where CI is set that must be had.)
-fn run(case: fn(&mut XdpNet) -> Result<()>) {
+fn run(_: &str, case: fn(&mut XdpNet) -> Result<()>) {
     if !rustix::process::geteuid().is_root() {
         assert!(std::env::var_os("CI").is_none(), "network namespaces take root");
         println!("left out: network namespaces take root");

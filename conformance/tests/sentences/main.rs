@@ -5,7 +5,9 @@
 #[path = "../programs/harness/cable.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
 mod cable;
+mod connectx;
 mod flawed;
+mod mlx5;
 mod shm;
 mod sim;
 mod xdp;
@@ -16,7 +18,9 @@ use ringway_conformance::sentences::{Matrix, Verdict, seed003};
 use ringway_host::Clock;
 use ringway_sim::NicConfig;
 
+use connectx::on_card;
 use flawed::{Flaw, Flawed};
+use mlx5::CardRig;
 use shm::ShmRig;
 use sim::SimRig;
 use xdp::XdpRig;
@@ -28,6 +32,7 @@ const SHM: &str = "shm";
 const XDP: &str = "xdp";
 /// The same, where the kernel cuts what is longer than the MTU.
 const CUTTING: &str = "xdp, cutting";
+const MLX5: &str = "mlx5";
 
 #[test]
 fn seed_003() {
@@ -54,6 +59,18 @@ fn seed_003_on_an_interface() {
     println!("{matrix}");
     assert_eq!(matrix.failures(), Vec::<String>::new());
     insta::assert_snapshot!(matrix);
+}
+
+/// Apart from the others, for it takes a process of its own.
+#[test]
+fn seed_003_on_a_card() {
+    on_card(concat!(module_path!(), "::seed_003_on_a_card"), || {
+        let mut matrix = Matrix::default();
+        matrix.add(MLX5, &seed003::seed(), CardRig::new);
+        println!("{matrix}");
+        assert_eq!(matrix.failures(), Vec::<String>::new());
+        insta::assert_snapshot!(matrix);
+    });
 }
 
 /// Waits until something holds.

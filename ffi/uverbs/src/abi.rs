@@ -34,6 +34,44 @@ pub mod id {
     pub const DRIVER_IN: u16 = 0x1000;
     /// What the driver writes.
     pub const DRIVER_OUT: u16 = 0x1001;
+    /// A memory region.
+    pub const MR: u16 = 7;
+    /// Registers memory on the card.
+    pub const DM_MR_REGISTER: u16 = 0;
+    /// The region's handle.
+    pub const DM_MR_HANDLE: u16 = 0;
+    /// Where it begins in the memory.
+    pub const DM_MR_OFFSET: u16 = 1;
+    /// Its bytes.
+    pub const DM_MR_LENGTH: u16 = 2;
+    /// Its protection domain.
+    pub const DM_MR_PD: u16 = 3;
+    /// What it may be used for.
+    pub const DM_MR_ACCESS: u16 = 4;
+    /// The memory.
+    pub const DM_MR_DM: u16 = 5;
+    /// Its key.
+    pub const DM_MR_LKEY: u16 = 6;
+    /// Its key for peers.
+    pub const DM_MR_RKEY: u16 = 7;
+    /// Memory on the card.
+    pub const DM: u16 = 14;
+    /// Allocates some.
+    pub const DM_ALLOC: u16 = 0;
+    /// Frees it.
+    pub const DM_FREE: u16 = 1;
+    /// Its handle.
+    pub const DM_HANDLE: u16 = 0;
+    /// How many bytes.
+    pub const DM_LENGTH: u16 = 1;
+    /// Its address is a multiple of 2^this.
+    pub const DM_ALIGNMENT: u16 = 2;
+    /// Where it begins in the first page (rdma/mlx5_user_ioctl_cmds.h).
+    pub const DM_START: u16 = 0x1000;
+    /// The first page's number, for mmap(2).
+    pub const DM_PAGE: u16 = 0x1001;
+    /// Of which kind; absent or zero: what programs may map.
+    pub const DM_TYPE: u16 = 0x1002;
     /// A register page (rdma/mlx5_user_ioctl_cmds.h).
     pub const UAR: u16 = 0x1008;
     /// Allocates one.

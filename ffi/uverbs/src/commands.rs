@@ -2,6 +2,7 @@
 //! says at which offset it reads and writes what.
 
 mod device;
+mod device_memory;
 mod flows;
 mod hashes;
 mod memory;
@@ -147,6 +148,9 @@ pub(crate) fn call(context: u32, at: u64) -> Result<(), Errno> {
         (id::DEVICE, id::INVOKE_WRITE) => write(engine, context, &memory, &call),
         (id::UAR, id::UAR_ALLOC) => memory::alloc_uar(engine, context, &memory, &call),
         (id::UAR, id::UAR_DESTROY) => memory::free_uar(engine, context, &call),
+        (id::DM, id::DM_ALLOC) => device_memory::alloc(engine, context, &memory, &call),
+        (id::DM, id::DM_FREE) => device_memory::free(engine, context, &call),
+        (id::MR, id::DM_MR_REGISTER) => device_memory::register(engine, context, &memory, &call),
         (object, method) => {
             say(format_args!("object {object:#x} has no method {method:#x} here"));
             // By which libibverbs falls back to the older command where there is one.

@@ -3,6 +3,7 @@
 //! entries of completion queues.
 
 mod channels;
+pub(crate) mod device_memory;
 mod events;
 mod link;
 pub(crate) mod memory;
@@ -30,6 +31,7 @@ use crate::bus::{Bus, Kind};
 use crate::log::say;
 use crate::paths::from_rustix;
 pub(crate) use channels::Channel;
+use device_memory::DeviceMemory;
 pub(crate) use events::Told;
 pub(crate) use link::{INLINE_MAX, path};
 use memory::{ProcessMemory, Registered};
@@ -70,9 +72,12 @@ pub(crate) struct Engine {
     pub(crate) wqs: BTreeMap<u32, Wq>,
     pub(crate) steering: steering::Table,
     pub(crate) registers: Registers,
+    pub(crate) device_memory: DeviceMemory,
     pub(crate) rings: Rings,
     segment: Segment,
     last_raw: u32,
+    /// When doorbells were last looked at: what was rung for then leaves then, however long the card's thread takes.
+    turn_at: Instant,
     port_up: bool,
     /// Since when receivers have no room.
     paused: Option<Instant>,
@@ -107,9 +112,11 @@ impl Engine {
             wqs: BTreeMap::new(),
             steering: steering::Table::default(),
             registers: Registers::default(),
+            device_memory: DeviceMemory::default(),
             rings: Rings::default(),
             segment: Segment::default(),
             last_raw: 0,
+            turn_at: Instant::ZERO,
             paused: None,
             port_up: true,
             channels: BTreeMap::new(),
@@ -145,9 +152,10 @@ impl Engine {
 
     /// Looks at everything once; whether there was something to do.
     pub(crate) fn turn(&mut self) -> bool {
-        let now = self.now();
-        self.card.clock = now.as_nanos();
         let mut worked = self.doorbells();
+        let now = self.now();
+        self.turn_at = now;
+        self.card.clock = now.as_nanos();
         worked |= self.receives() | self.sends() | self.raw_sends();
         worked |= self.packets();
         if self.hca.deadline().is_some_and(|at| at <= now) {

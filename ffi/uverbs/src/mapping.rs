@@ -1,4 +1,4 @@
-//! mmap(2) of the character device: a register page's offset leads to its memory.
+//! mmap(2) of the character device: the offset of a register page, or of memory on the card, leads to what stands for it.
 
 use core::ffi::{c_int, c_void};
 
@@ -8,22 +8,34 @@ use crate::commands::PAGES_AT;
 use crate::descriptors::{self, Kind};
 use crate::process;
 
-/// Maps the register page of an offset; `None`: it is not one's.
+/// What libmlx5 maps by a page's number and a command (rdma/mlx5-abi.h, `MLX5_IB_MMAP_DEVICE_MEM`): the number's low byte, the command, the number's high byte.
+const DEVICE_MEMORY: u64 = 8;
+
+/// The page on the card of an offset in pages.
+fn card_page(pages: u64) -> Option<usize> {
+    let is_it = pages >> 8 & 0xff == DEVICE_MEMORY && pages >> 24 == 0;
+    is_it.then_some((pages & 0xff | pages >> 8 & 0xff00) as usize)
+}
+
+/// Maps the card's page of an offset; `None`: it is not one's.
 ///
 /// # Safety
 /// As mmap(2).
-unsafe fn map_registers(
-    address: *mut c_void,
-    len: usize,
-    (protection, flags): (c_int, c_int),
-    fd: c_int,
-    offset: i64,
-) -> Option<*mut c_void> {
+unsafe fn map_page(address: *mut c_void, len: usize, (protection, flags): (c_int, c_int), fd: c_int, offset: i64) -> Option<*mut c_void> {
     let Some(Kind::Context(_)) = descriptors::kind(fd) else { return None };
-    let number = u32::try_from(u64::try_from(offset).ok()?.checked_sub(PAGES_AT)? / 4096).ok()?;
+    let offset = u64::try_from(offset).ok()?;
     let engine = process::lock();
-    // SAFETY: the caller's promise.
-    let mapped = engine.as_ref().and_then(|engine| unsafe { engine.registers.map(number, address, len, (protection, flags)) });
+    let (engine, access) = (engine.as_ref(), (protection, flags));
+    let mapped = match (card_page(offset / 4096), offset.checked_sub(PAGES_AT)) {
+        // SAFETY: the caller's promise.
+        (Some(page), _) => engine.and_then(|engine| unsafe { engine.device_memory.map(page, address, len, access) }),
+        (None, Some(offset)) => {
+            let number = u32::try_from(offset / 4096).ok()?;
+            // SAFETY: the caller's promise.
+            engine.and_then(|engine| unsafe { engine.registers.map(number, address, len, access) })
+        }
+        (None, None) => return None,
+    };
     Some(mapped.unwrap_or_else(|| {
         errno::set(libc::EINVAL);
         libc::MAP_FAILED
@@ -45,7 +57,7 @@ pub(crate) unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     if descriptors::kind(fd).is_some() {
         // SAFETY: the program's promise.
-        let mapped = boundary!(None, unsafe { map_registers(address, len, (protection, flags), fd, offset) });
+        let mapped = boundary!(None, unsafe { map_page(address, len, (protection, flags), fd, offset) });
         if let Some(mapped) = mapped {
             return mapped;
         }

@@ -256,7 +256,7 @@ fn each_operation_on_ethernet_does_what_it_should_and_what_is_wrong_is_named() {
     let output = command.env("RINGWAY_CONNECTX_LOG", "1").output().expect("its output");
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Vec<&str> = told.lines().collect();
-    let expected = "frames, checksums, own frames, priorities, copies, drop, layers, defaults and sniffers, refusals, tags, \
+    let expected = "frames, checksums, own frames, priorities, copies, drop, layers, tunnels, defaults and sniffers, refusals, memory on the card, tags, \
                     tags taken off, hashes, loopback, rates, \
                     large sends, several frames in one entry, wrong sends, wrong receives, events, done";
     assert_eq!(lines.join(", "), expected);

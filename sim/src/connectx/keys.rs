@@ -24,8 +24,10 @@ bitflags::bitflags! {
 pub struct Region {
     /// Its protection domain.
     pub pd: u32,
-    /// Where it begins.
+    /// Where it begins, as who uses it says.
     pub addr: u64,
+    /// Where that is in the memory that the card reaches. (The same, but for what is named from zero on: ibv_reg_mr(3), `IBV_ACCESS_ZERO_BASED`.)
+    pub at: u64,
     /// Bytes.
     pub len: u64,
     /// What it may be used for.
@@ -55,11 +57,11 @@ impl KeyTable {
         self.regions.remove(&key)
     }
 
-    /// Whether a queue of `pd` may read (or, with `write`, write) `len` bytes at `addr`.
+    /// Whether a queue of `pd` may read (or, with `write`, write) `len` bytes at `addr`; where these are in memory.
     ///
     /// # Errors
     /// The rule that is broken.
-    pub fn check_local(&self, key: u32, pd: u32, addr: u64, len: u64, write: bool) -> Result<(), Violation> {
+    pub fn check_local(&self, key: u32, pd: u32, addr: u64, len: u64, write: bool) -> Result<u64, Violation> {
         let region = self.regions.get(&key).ok_or(Violation::UnknownKey { key })?;
         if region.pd != pd {
             return Err(Violation::OtherDomain { key });
@@ -69,7 +71,7 @@ impl KeyTable {
         }
         match write && !region.access.contains(Access::LOCAL_WRITE) {
             true => Err(Violation::AccessDenied { key }),
-            false => Ok(()),
+            false => Ok(region.at.wrapping_add(addr - region.addr)),
         }
     }
 

@@ -17,6 +17,10 @@ pub const ETHERTYPE_VLAN: u16 = 0x8100;
 pub const TCP: u8 = 6;
 /// UDP.
 pub const UDP: u8 = 17;
+/// The destination port of tunnels (RFC 7348 s5).
+pub const VXLAN_PORT: u16 = 4789;
+/// Its header's flag that there is an identifier.
+const VXLAN_HAS_ID: u8 = 1 << 3;
 
 /// A frame's Ethernet header, and what is behind it as far as it is IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,26 @@ impl Headers {
             _ => None,
         };
         Some(Self { dst: *dst, src: *src, vlan, ethertype, ip: ip.map(|ip| Ip { ports: ports(frame, &ip), ..ip }) })
+    }
+}
+
+/// A VXLAN tunnel (RFC 7348 s5), and the headers of the frame inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its identifier, 24 bits.
+    pub id: u32,
+    /// What is inside. Offsets are into the frame inside.
+    pub inner: Headers,
+}
+
+impl Tunnel {
+    /// The tunnel in a frame with these headers. (`guessed`: where no identifier is there, the card sees none.)
+    pub fn parse(frame: &[u8], headers: &Headers) -> Option<Self> {
+        let ip = headers.ip.filter(|ip| ip.protocol == UDP && ip.ports.is_some_and(|(_, dst)| dst == VXLAN_PORT))?;
+        let (header, inside) = frame.get(ip.l4 + 8..ip.end)?.split_first_chunk::<8>()?;
+        let [flags, .., a, b, c, _] = *header;
+        (flags & VXLAN_HAS_ID != 0).then_some(())?;
+        Some(Self { id: u32::from_be_bytes([0, a, b, c]), inner: Headers::parse(inside)? })
     }
 }
 

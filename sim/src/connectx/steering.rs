@@ -5,7 +5,7 @@
 //! rules. Which of two rules of one priority takes a frame that both match is in no header: here, the one that was made first (`guessed`).
 //! Equal rules of one priority each get a copy, as the kernel makes them one entry with several destinations.
 
-use super::packet::{Headers, TCP, UDP};
+use super::packet::{Headers, TCP, Tunnel, UDP};
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 /// A header, and bits of it: with `mask`, it must be `value`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Ethernet's. A tag that is asked for must be there.
     Ethernet {
@@ -66,6 +66,10 @@ pub enum Layer {
         /// Of both.
         mask: [u16; 2],
     },
+    /// A VXLAN tunnel's: its identifier, and the mask of it.
+    Vxlan(u32, u32),
+    /// A header inside of the tunnel.
+    Inner(Box<Layer>),
 }
 
 /// What becomes of a frame that a rule takes.
@@ -130,9 +134,9 @@ impl Rule {
         }
     }
 
-    fn takes(&self, headers: &Headers) -> bool {
+    fn takes(&self, headers: &Headers, tunnel: Option<&Tunnel>) -> bool {
         match &self.kind {
-            Kind::Normal(layers) => layers.iter().all(|layer| layer.matches(headers)),
+            Kind::Normal(layers) => layers.iter().all(|layer| layer.matches(headers, tunnel)),
             Kind::AllDefault => true,
             Kind::GroupsDefault => headers.dst[0] & 1 != 0,
             Kind::Sniffer => false,
@@ -150,7 +154,7 @@ fn is_of_groups(layers: &[Layer]) -> bool {
 }
 
 impl Layer {
-    fn matches(&self, headers: &Headers) -> bool {
+    fn matches(&self, headers: &Headers, tunnel: Option<&Tunnel>) -> bool {
         let eq = |found: &[u8], value: &[u8], mask: &[u8]| found.iter().zip(value).zip(mask).all(|((f, v), m)| (f ^ v) & m == 0);
         match self {
             Self::Ethernet { value, mask, ethertype, vlan } => {
@@ -168,6 +172,8 @@ impl Layer {
                 let is = |found: Option<u16>, at: usize| mask[at] == 0 || found.is_some_and(|found| (found ^ value[at]) & mask[at] == 0);
                 ip.protocol == if *udp { UDP } else { TCP } && is(src, 0) && is(dst, 1)
             }),
+            Self::Vxlan(id, mask) => tunnel.is_some_and(|tunnel| (tunnel.id ^ id) & mask == 0),
+            Self::Inner(layer) => tunnel.is_some_and(|tunnel| layer.matches(&tunnel.inner, None)),
         }
     }
 }
@@ -204,17 +210,17 @@ impl Table {
         self.rules.iter().map(|(_, rule)| rule)
     }
 
-    /// Who receives a frame that comes in.
-    pub fn steer(&self, headers: &Headers) -> Vec<Delivery> {
+    /// Who receives a frame that comes in, which may be a tunnel's.
+    pub fn steer(&self, headers: &Headers, tunnel: Option<&Tunnel>) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         let mut rest = &self.rules[..];
         while let Some((_, first)) = rest.first() {
             let (table, later) = rest.split_at(rest.partition_point(|(_, rule)| rule.place() <= first.place()));
             rest = later;
-            let Some((_, taking)) = table.iter().find(|(_, rule)| rule.takes(headers)) else { continue };
+            let Some((_, taking)) = table.iter().find(|(_, rule)| rule.takes(headers, tunnel)) else { continue };
             // Default rules of both kinds are alike for a group's frames.
             let is_default = !matches!(taking.kind, Kind::Normal(_));
-            let equal = table.iter().filter(|(_, rule)| rule.kind == taking.kind || is_default && rule.takes(headers));
+            let equal = table.iter().filter(|(_, rule)| rule.kind == taking.kind || is_default && rule.takes(headers, tunnel));
             if let Action::Receive { tag } = taking.action {
                 deliveries.extend(equal.map(|(_, rule)| Delivery { target: rule.target, tag: tag.unwrap_or(0) }));
             }

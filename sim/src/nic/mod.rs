@@ -27,6 +27,7 @@ pub use buffer::{SimRx, SimTx};
 pub use config::NicConfig;
 pub use faults::{NicFault, NicFaults, NicStrike, Strength};
 pub(crate) use mac_per_ring::LeftBehind;
+pub use pacing::Bucket;
 pub use ring::SimQueues;
 
 use core::cell::{RefCell, RefMut};

@@ -5,8 +5,8 @@ use ringway_stack::device::Pacing;
 
 /// A bucket of `burst` bytes that fills at `rate`. It is kept as the time at which it will be full, in picoseconds: nothing is lost to
 /// rounding at any rate.
-#[derive(Debug)]
-pub(super) struct Bucket {
+#[derive(Clone, Debug)]
+pub struct Bucket {
     /// Picoseconds that a byte takes.
     byte_ps: u128,
     burst_bytes: u128,
@@ -15,7 +15,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// The bucket, full; none if the rate is not limited. A burst of zero is one packet: the typical one, or of `frame_max` bytes.
-    pub(super) fn new(pacing: Pacing, frame_max: usize) -> Option<Self> {
+    pub fn new(pacing: Pacing, frame_max: usize) -> Option<Self> {
         // A bit a second is a byte in 8 * 10^12 ps.
         let byte_ps = 8_000_000_000_000u128.div_ceil(u128::from(pacing.rate_bps).max(1));
         let one_packet = match pacing.typical_packet_bytes {
@@ -27,14 +27,14 @@ impl Bucket {
     }
 
     /// When a frame of `len` bytes may leave. One longer than the bucket waits until that is full.
-    pub(super) fn ready_at(&self, len: usize) -> Instant {
+    pub fn ready_at(&self, len: usize) -> Instant {
         let spare = self.burst_bytes.saturating_sub(len as u128) * self.byte_ps;
         let at_ps = self.full_at_ps.saturating_sub(spare);
         Instant::from_nanos(u64::try_from(at_ps.div_ceil(1000)).unwrap_or(u64::MAX))
     }
 
     /// A frame of `len` bytes leaves.
-    pub(super) fn take(&mut self, now: Instant, len: usize) {
+    pub fn take(&mut self, now: Instant, len: usize) {
         self.full_at_ps = self.full_at_ps.max(u128::from(now.as_nanos()) * 1000) + len as u128 * self.byte_ps;
     }
 }

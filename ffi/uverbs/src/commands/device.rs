@@ -9,6 +9,7 @@ use ringway_stack::roce::work::SGES_MAX;
 
 use super::{Reply, Request};
 use crate::abi::Output;
+use crate::engine::device_memory::BYTES;
 use crate::engine::{Channel, QPS_MAX};
 use crate::sysfs::{FIRMWARE, NODE_GUID, PART};
 
@@ -32,6 +33,8 @@ const FLOW_STEERING: u32 = 1 << 29;
 const RAW_PACKET_CAPS: u32 = 1 << 0 | 1 << 2;
 /// `MLX5_IB_ALLOW_MPW` and `MLX5_IB_SUPPORT_EMPW`.
 const MULTI_PACKET: u32 = 1 << 1 | 1 << 2;
+/// `MLX5_IB_PP_SUPPORT_BURST`.
+const PACES_BURSTS: u8 = 1 << 0;
 /// The bit of raw packet queue pairs.
 const ON_RAW: u32 = 1 << super::raw::RAW_PACKET;
 /// The card's clock, which counts nanoseconds, in cycles a millisecond.
@@ -123,8 +126,8 @@ pub(super) fn query(_: &mut Request<'_>) -> Result<Reply, Errno> {
 }
 
 /// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes and is not named here is zero, since the model has none of it:
-/// {comp_mask 176, response_length 180, timestamp_mask 208, hca_core_clock 216, device_cap_flags_ex 224, rss_caps 232, max_wq_type_rq 248, raw_packet_caps 252}. The driver's part is
-/// `mlx5_ib_query_device_resp` {response_length 4, tso_caps 8, rss_caps 16, packet_pacing_caps 40, mlx5_ib_support_multi_pkt_send_wqes 56}.
+/// {comp_mask 176, response_length 180, timestamp_mask 208, hca_core_clock 216, device_cap_flags_ex 224, rss_caps 232, max_wq_type_rq 248, raw_packet_caps 252, max_dm_size 288}. The driver's part is
+/// `mlx5_ib_query_device_resp` {response_length 4, tso_caps 8, rss_caps 16, packet_pacing_caps 40 (cap_flags 52), mlx5_ib_support_multi_pkt_send_wqes 56}.
 pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.core().u32(0) != 0 || request.core().u32(4) != 0 {
         return Err(Errno(libc::EINVAL));
@@ -139,7 +142,8 @@ pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> 
         .u32(236, 1 << 16) // tables
         .u32(240, 1 << TABLE_LOG_MAX)
         .u32(248, 1 << 15)
-        .u32(252, RAW_PACKET_CAPS);
+        .u32(252, RAW_PACKET_CAPS)
+        .u64(288, BYTES as u64);
     let driver = Output::new(driver)
         .u32(4, driver as u32)
         .u32(8, TSO_MAX)
@@ -149,6 +153,7 @@ pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> 
         .u32(40, RATE_MIN)
         .u32(44, RATE_MAX)
         .u32(48, ON_RAW)
+        .u8(52, PACES_BURSTS)
         .u32(56, MULTI_PACKET);
     Ok(Reply { driver, ..Reply::of(core) })
 }

@@ -31,8 +31,9 @@ mod layer {
     pub(super) const UDP: u32 = 0x41;
     pub(super) const TAG: u32 = 0x1000;
     pub(super) const DROP: u32 = 0x1001;
-    /// What the card knows and the model does not: ESP, tunnels, GRE, MPLS, inner headers, actions by handle, counters.
-    pub(super) const UNKNOWN: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
+    pub(super) const VXLAN: u32 = 0x50;
+    /// What the card knows and the model does not: ESP, GRE, MPLS, actions by handle, counters.
+    pub(super) const UNKNOWN: [u32; 5] = [0x34, 0x51, 0x60, 0x1002, 0x1003];
     pub(super) const INNER: u32 = 0x100;
 }
 
@@ -91,14 +92,17 @@ pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, Errno> {
     Ok(Reply::nothing())
 }
 
+/// Makes a layer of a value and a mask.
+type Make = fn(Input<'_>, Input<'_>) -> Result<Layer, Errno>;
+
 /// What the layers say.
 #[derive(Default)]
 struct Spec {
     layers: Vec<Layer>,
     tag: Option<u32>,
     drops: bool,
-    /// What is carried, and its mask: by IP's header, or by the layer behind it.
-    protocol: (u8, u8),
+    /// What is carried, and its mask: by IP's header, or by the layer behind it; outside of a tunnel, and inside.
+    protocol: [(u8, u8); 2],
     lacking: bool,
 }
 
@@ -130,24 +134,32 @@ impl Spec {
                 Ok(())
             }
             layer::TAG | layer::DROP => Err(BAD),
-            kind if kind & layer::INNER != 0 || layer::UNKNOWN.contains(&kind) => {
+            kind if layer::UNKNOWN.contains(&(kind & !layer::INNER)) => {
                 say(format_args!("flow rules with layer {kind:#x} are not modelled"));
                 self.lacking = true;
                 Ok(())
             }
-            layer::ETHERNET => self.filter(bytes, 16, ethernet),
-            layer::IPV4 => self.filter(bytes, 12, ipv4),
-            layer::IPV6 => self.filter(bytes, 40, ipv6),
+            layer::VXLAN => self.filter(bytes, (4, false), vxlan),
+            _ => self.header(kind & !layer::INNER, bytes, kind & layer::INNER != 0),
+        }
+    }
+
+    /// A header, outside of a tunnel or inside.
+    fn header(&mut self, kind: u32, bytes: &[u8], inner: bool) -> Result<(), Errno> {
+        match kind {
+            layer::ETHERNET => self.filter(bytes, (16, inner), ethernet),
+            layer::IPV4 => self.filter(bytes, (12, inner), ipv4),
+            layer::IPV6 => self.filter(bytes, (40, inner), ipv6),
             layer::TCP | layer::UDP => {
-                self.carries(if kind == layer::UDP { UDP } else { TCP }, 0xff)?;
-                self.filter(bytes, 4, if kind == layer::UDP { udp } else { tcp })
+                self.carries(if kind == layer::UDP { UDP } else { TCP }, 0xff, inner)?;
+                self.filter(bytes, (4, inner), if kind == layer::UDP { udp } else { tcp })
             }
             _ => Err(BAD),
         }
     }
 
     /// A layer of a value and a mask, each of `len` bytes: an older program's are shorter, a newer one's may be longer and zero there.
-    fn filter(&mut self, bytes: &[u8], len: usize, make: fn(Input<'_>, Input<'_>) -> Result<Layer, Errno>) -> Result<(), Errno> {
+    fn filter(&mut self, bytes: &[u8], (len, inner): (usize, bool), make: Make) -> Result<(), Errno> {
         let (value, mask) = bytes[HEADER..].split_at((bytes.len() - HEADER) / 2);
         let is_clear = |bytes: &[u8]| bytes.iter().skip(len).all(|byte| *byte == 0);
         if value.is_empty() || !is_clear(value) || !is_clear(mask) {
@@ -157,21 +169,22 @@ impl Spec {
         let value: Vec<u8> = value.iter().zip(mask).map(|(value, mask)| value & mask).collect();
         let made = make(Input(&value), Input(mask))?;
         if let Layer::Ip { protocol, .. } = made {
-            self.carries(protocol.0, protocol.1)?;
+            self.carries(protocol.0, protocol.1, inner)?;
         }
-        self.layers.push(made);
+        self.layers.push(if inner { Layer::Inner(Box::new(made)) } else { made });
         Ok(())
     }
 
     /// Two layers may not name different protocols.
-    fn carries(&mut self, protocol: u8, mask: u8) -> Result<(), Errno> {
-        match self.protocol {
+    fn carries(&mut self, protocol: u8, mask: u8, inner: bool) -> Result<(), Errno> {
+        let there = &mut self.protocol[usize::from(inner)];
+        match *there {
             _ if mask == 0 => Ok(()),
             (_, 0) => {
-                self.protocol = (protocol, mask);
+                *there = (protocol, mask);
                 Ok(())
             }
-            there if there == (protocol, mask) => Ok(()),
+            same if same == (protocol, mask) => Ok(()),
             _ => Err(BAD),
         }
     }
@@ -234,6 +247,15 @@ fn ipv6(value: Input<'_>, mask: Input<'_>) -> Result<Layer, Errno> {
 fn ports(udp: bool, value: Input<'_>, mask: Input<'_>) -> Result<Layer, Errno> {
     let both = |from: Input<'_>| [big(from, 2), big(from, 0)];
     Ok(Layer::Ports { udp, value: both(value), mask: both(mask) })
+}
+
+/// {tunnel_id 0}, of which the card has 24 bits.
+fn vxlan(value: Input<'_>, mask: Input<'_>) -> Result<Layer, Errno> {
+    let both = [value, mask].map(|from| u32::from_be(from.u32(0)));
+    if both[1] > TAG_MAX {
+        return Err(BAD);
+    }
+    Ok(Layer::Vxlan(both[0], both[1]))
 }
 
 fn tcp(value: Input<'_>, mask: Input<'_>) -> Result<Layer, Errno> {

@@ -3,13 +3,12 @@
 use ringway_preload::Errno;
 use ringway_sim::connectx::queues::QueueBuffer;
 use ringway_sim::connectx::rss::{HashFields, KEY_LEN};
-use ringway_stack::time::Instant;
 
 use super::device::{RECEIVES_MAX, TABLE_LOG_MAX};
 use super::queues::SGES_MAX;
 use super::{Reply, Request};
 use crate::abi::{Input, Output};
-use crate::engine::raw::{cyclic, state};
+use crate::engine::raw::{Pace, cyclic, state};
 use crate::engine::{Hash, Object, Raw, Told, Wq};
 
 /// `IB_UVERBS_WQT_RQ`.
@@ -151,8 +150,7 @@ pub(super) fn make(request: &mut Request<'_>, strips: bool) -> Result<Reply, Err
         caps: [0; 5],
         signals_all: false,
         port: 0,
-        rate: 0,
-        next: Instant::from_nanos(0),
+        pace: Pace::default(),
         told: Told::new(request.context, core.u64(0)),
     };
     request.engine.raws.insert(number, raw);

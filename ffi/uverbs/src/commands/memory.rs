@@ -55,8 +55,8 @@ pub(super) fn register(request: &mut Request<'_>) -> Result<Reply, Errno> {
     })?;
     // The two have the same bits.
     let access = KeyAccess::from_bits_truncate(flags as u8);
-    request.engine.card.keys.register(key, Region { pd, addr, len, access });
-    let handle = request.context()?.add(Object::Mr { pd: pd_handle, key });
+    request.engine.card.keys.register(key, Region { pd, addr, at: addr, len, access });
+    let handle = request.context()?.add(Object::Mr { pd: pd_handle, key, dm: 0 });
     Ok(Reply { made: Some(handle), ..Reply::of(Output::new(12).u32(0, handle).u32(4, key).u32(8, key)) })
 }
 

@@ -1,16 +1,17 @@
 //! Raw packet queue pairs: making, states, asking. (A hash over receive queues is one too; `hashes` makes it.)
 
 use ringway_preload::Errno;
+use ringway_sim::Bucket;
 use ringway_sim::connectx::constants::DS_MAX;
 use ringway_sim::connectx::queues::{QueueBuffer, SendConfig};
 use ringway_sim::connectx::wqe::{SendRules, Transport};
-use ringway_stack::time::Instant;
+use ringway_stack::device::Pacing;
 
 use super::device::{RATE_MAX, RECEIVES_MAX, SEND_BLOCKS_MAX, TSO_MAX};
 use super::queues::SGES_MAX;
 use super::{Reply, Request};
 use crate::abi::{Input, Output};
-use crate::engine::raw::{FRAME_MAX, cyclic, state};
+use crate::engine::raw::{FRAME_MAX, Pace, cyclic, state};
 use crate::engine::{INLINE_MAX, Object, Raw, Told};
 
 /// `enum ib_uverbs_qp_type`.
@@ -74,8 +75,7 @@ pub(super) fn make(request: &mut Request<'_>, at: usize, len: usize, create_flag
         caps,
         signals_all: core.u8(at + 44) != 0,
         port: 0,
-        rate: 0,
-        next: Instant::from_nanos(0),
+        pace: Pace::default(),
         told: Told::new(request.context, core.u64(at)),
     };
     let page = request.context()?.page(driver.u32(36));
@@ -94,10 +94,18 @@ const ALLOWED: u32 = 1 << 0 | 1 << 1 | PORT | RATE;
 const PORT: u32 = 1 << 5;
 const RATE: u32 = 1 << 25;
 
+/// `mlx5_ib_modify_qp` {max_burst_sz 4, typical_pkt_sz 8} beside the rate in kilobits a second. Without either, each frame waits for the one before it.
+fn bucket(rate: u32, driver: Input<'_>) -> Option<Bucket> {
+    let (burst_bytes, typical_packet_bytes) = (driver.u32(4), driver.u16(8));
+    let burst_bytes = if typical_packet_bytes == 0 { burst_bytes.max(1) } else { burst_bytes };
+    Bucket::new(Pacing { rate_bps: u64::from(rate) * 1000, burst_bytes, typical_packet_bytes }, FRAME_MAX as usize)
+}
+
 /// `pairs::modify` for a raw queue pair. The transitions and what they take are those of the kernel's `ib_modify_qp_is_ok`; its queues are
 /// ready from INIT and from RTS on (drivers/infiniband/hw/mlx5/qp.c).
 pub(super) fn modify(request: &mut Request<'_>, number: u32, core: Input<'_>) -> Result<(), Errno> {
     let (set, bad) = (core.u32(68), Errno(libc::EINVAL));
+    let driver = request.driver();
     let raw = request.engine.raws.get_mut(&number).filter(|raw| raw.queues.is_some()).ok_or(bad)?;
     let to = if set & 1 == 0 { raw.state } else { core.u8(96) };
     let is_transition = match (raw.state, to) {
@@ -115,7 +123,7 @@ pub(super) fn modify(request: &mut Request<'_>, number: u32, core: Input<'_>) ->
         return Err(bad);
     }
     if set & RATE != 0 {
-        raw.rate = rate;
+        raw.pace.bucket = bucket(rate, driver);
     }
     if set & PORT != 0 {
         raw.port = core.u8(104);

@@ -27,8 +27,10 @@ pub(crate) struct Context {
 pub(crate) enum Object {
     /// A protection domain: its number.
     Pd(u32),
-    /// A memory region: its protection domain's handle, its key.
-    Mr { pd: u32, key: u32 },
+    /// A memory region: its protection domain's handle, its key, and the handle of the memory on the card that it is of, or zero.
+    Mr { pd: u32, key: u32, dm: u32 },
+    /// Memory on the card: where it begins.
+    Dm(usize),
     /// A completion queue: its number.
     Cq(u32),
     /// A queue pair, raw or not: its protection domain's handle, its number.
@@ -155,7 +157,7 @@ impl Context {
             Object::Mr { pd, .. } | Object::Qp { pd, .. } | Object::Srq { pd, .. } | Object::Ah { pd } | Object::Wq { pd, .. } => {
                 *pd == handle
             }
-            Object::Pd(_) | Object::Cq(_) | Object::Uar(_) | Object::Table | Object::Flow(_) => false,
+            Object::Pd(_) | Object::Cq(_) | Object::Uar(_) | Object::Dm(_) | Object::Table | Object::Flow(_) => false,
         })
     }
 }
@@ -249,6 +251,7 @@ impl Engine {
                 self.card.remove_shared(srqn);
             }
             Object::Uar(number) => self.registers.remove(number),
+            Object::Dm(start) => self.device_memory.free(start),
             Object::Pd(_) | Object::Ah { .. } | Object::Table => {}
         }
     }

@@ -4,9 +4,12 @@
 //! does. What a context sent itself its own queue pairs get only if they were made so (mlx5dv_create_qp(3), `TIR_ALLOW_SELF_LOOPBACK`).
 
 use core::time::Duration;
+use std::collections::VecDeque;
+
+use ringway_sim::Bucket;
 use ringway_sim::connectx::cqe::Received;
 use ringway_sim::connectx::offload;
-use ringway_sim::connectx::packet::Headers;
+use ringway_sim::connectx::packet::{Headers, Tunnel};
 use ringway_sim::connectx::queues::{QueueBuffer, ReceiveConfig, ReceiveLayout, ReceiveQueue, Receiver, SendConfig, SendQueue, Transmit};
 use ringway_sim::connectx::rss::{self, HashFields, KEY_LEN};
 use ringway_sim::connectx::steering::Delivery;
@@ -52,11 +55,49 @@ pub(crate) struct Raw {
     pub(crate) caps: [u32; 5],
     pub(crate) signals_all: bool,
     pub(crate) port: u8,
-    /// Kilobits a second; zero is as fast as it goes.
-    pub(crate) rate: u32,
-    /// When the next entry may be taken, by the rate.
-    pub(crate) next: Instant,
+    pub(crate) pace: Pace,
     pub(crate) told: Told,
+}
+
+/// A queue pair's rate, and what waits for its turn by it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pace {
+    /// `None`: as fast as it goes.
+    pub(crate) bucket: Option<Bucket>,
+    /// When the last frame of the entry that was taken last leaves, or when the one that waits was seen: no later one leaves before.
+    last: Instant,
+    /// One waits since then: it leaves as soon as the rate allows, however late the card's thread comes to it.
+    has_more: bool,
+    /// When they leave.
+    frames: VecDeque<(Instant, Vec<u8>)>,
+}
+
+impl Pace {
+    /// Whether the next entry, whose first frame is so long, may be taken: as soon as that may leave.
+    fn is_due(&mut self, now: Instant, len: Option<usize>) -> bool {
+        let from = if self.has_more { self.last } else { now };
+        (self.last, self.has_more) = (from, true);
+        let ready = self.bucket.as_ref().zip(len).map_or(from, |(bucket, len)| bucket.ready_at(len));
+        from.max(ready) <= now
+    }
+
+    /// An entry's frames are to leave.
+    fn put(&mut self, frames: Vec<Vec<u8>>) {
+        let mut at = self.last;
+        for frame in frames {
+            if let Some(bucket) = &mut self.bucket {
+                at = at.max(bucket.ready_at(frame.len()));
+                bucket.take(at, frame.len());
+            }
+            self.frames.push_back((at, frame));
+        }
+        self.last = at;
+    }
+
+    fn next_due(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
+        let is_due = self.frames.front().is_some_and(|(at, _)| *at <= now);
+        if is_due { self.frames.pop_front() } else { None }
+    }
 }
 
 /// Which of several receive queues a frame is for.
@@ -132,16 +173,53 @@ impl Engine {
         if self.is_paused() {
             return true;
         }
-        let now = self.now();
-        let ready = |raw: &Raw| raw.queues.is_some() && matches!(raw.state, state::RTS | state::ERR) && raw.next <= now;
+        let ready = |raw: &Raw| raw.queues.is_some() && matches!(raw.state, state::RTS | state::ERR);
         let ready = self.raws.iter().filter(|(_, raw)| ready(raw));
-        // With a rate, each entry is waited for.
-        let numbers: Vec<(u32, usize)> = ready.map(|(number, raw)| (*number, if raw.rate == 0 { BATCH } else { 1 })).collect();
+        let numbers: Vec<(u32, bool)> = ready.map(|(number, raw)| (*number, raw.pace.bucket.is_some())).collect();
         let mut any = false;
-        for (number, entries_max) in numbers {
-            let actions = self.card.take_rung(&mut self.memory, number, entries_max);
+        for (number, is_paced) in numbers {
+            if is_paced {
+                any |= self.paced_sends(number);
+                continue;
+            }
+            any |= self.depart(number);
+            let actions = self.card.take_rung(&mut self.memory, number, BATCH);
             any |= !actions.is_empty();
             self.act(actions);
+        }
+        any
+    }
+
+    /// Takes the entries of a queue pair with a rate whose turn has come, one by one.
+    fn paced_sends(&mut self, number: u32) -> bool {
+        let mut any = self.depart(number);
+        for _ in 0..BATCH {
+            let Some(queue) = self.card.send_queue(number).filter(|queue| queue.has_rung()) else { break };
+            let len = queue.next_frame_len(&self.memory);
+            if !self.raws.get_mut(&number).is_some_and(|raw| raw.pace.is_due(self.turn_at, len)) {
+                break;
+            }
+            let actions = self.card.take_rung(&mut self.memory, number, 1);
+            self.act(actions);
+            let has_more = self.card.send_queue(number).is_some_and(SendQueue::has_rung);
+            if let Some(raw) = self.raws.get_mut(&number) {
+                raw.pace.has_more = has_more;
+            }
+            self.depart(number);
+            any = true;
+        }
+        any
+    }
+
+    /// Frames whose time has come leave.
+    fn depart(&mut self, number: u32) -> bool {
+        let mut any = false;
+        while let Some(raw) = self.raws.get_mut(&number)
+            && let Some((at, frame)) = raw.pace.next_due(self.turn_at)
+        {
+            let context = raw.context;
+            self.leave(&frame, at, context);
+            any = true;
         }
         any
     }
@@ -157,29 +235,32 @@ impl Engine {
         now < since + PAUSE_MAX
     }
 
-    /// Sends the frames of an entry. A port that is down loses them.
+    /// Sends the frames of an entry, or has them wait for their turn.
     pub(super) fn send_frames(&mut self, transmit: &Transmit) {
-        let now = self.now();
-        let frames = offload::frames(transmit);
+        let (now, frames) = (self.turn_at, offload::frames(transmit));
         let Some(raw) = self.raws.get_mut(&transmit.qpn) else { return };
+        if raw.pace.bucket.is_some() {
+            raw.pace.put(frames);
+            return;
+        }
         let context = raw.context;
-        if raw.rate != 0 {
-            let bits: u64 = frames.iter().map(|frame| 8 * frame.len() as u64).sum();
-            raw.next = now.max(raw.next) + Duration::from_nanos(bits * 1_000_000 / u64::from(raw.rate));
-        }
-        for frame in frames {
-            let Some(headers) = Headers::parse(&frame).filter(|_| self.port_up) else { continue };
-            self.segment.send(&mut self.bus, &frame);
-            self.sniff(&frame, &headers);
-            self.steer(&frame, &headers, Some(context));
-        }
+        frames.iter().for_each(|frame| self.leave(frame, now, context));
+    }
+
+    /// A frame leaves. A port that is down loses it.
+    fn leave(&mut self, frame: &[u8], at: Instant, context: u32) {
+        let Some(headers) = Headers::parse(frame).filter(|_| self.port_up) else { return };
+        self.segment.send(&mut self.bus, frame);
+        self.sniff(frame, &headers, at);
+        self.steer(frame, &headers, (at, Some(context)));
     }
 
     /// A frame came from another process.
     pub(super) fn on_frame(&mut self, frame: &[u8]) {
         let Some(headers) = Headers::parse(frame) else { return };
-        self.sniff(frame, &headers);
-        self.steer(frame, &headers, None);
+        let now = self.now();
+        self.sniff(frame, &headers, now);
+        self.steer(frame, &headers, (now, None));
     }
 
     /// A packet of RoCE comes or goes: sniffers see it in a frame.
@@ -189,28 +270,29 @@ impl Engine {
         }
         let frame = [&sysfs::MAC[..], &sysfs::MAC, &link::ETHERTYPE, packet].concat();
         if let Some(headers) = Headers::parse(&frame) {
-            self.sniff(&frame, &headers);
+            self.sniff(&frame, &headers, self.now());
         }
     }
 
-    fn sniff(&mut self, frame: &[u8], headers: &Headers) {
+    fn sniff(&mut self, frame: &[u8], headers: &Headers, at: Instant) {
         for target in self.steering.sniffers() {
-            self.receive_frame(frame, headers, Delivery { target, tag: 0 });
+            self.receive_frame(frame, headers, (at, Delivery { target, tag: 0 }));
         }
     }
 
-    fn steer(&mut self, frame: &[u8], headers: &Headers, from: Option<u32>) {
-        for delivery in self.steering.steer(headers) {
+    fn steer(&mut self, frame: &[u8], headers: &Headers, (at, from): (Instant, Option<u32>)) {
+        let tunnel = Tunnel::parse(frame, headers);
+        for delivery in self.steering.steer(headers, tunnel.as_ref()) {
             let Some(raw) = self.raws.get(&delivery.target) else { continue };
             let hears = raw.hears_itself[usize::from(headers.dst[0] & 1)];
             if from != Some(raw.context) || hears {
-                self.receive_frame(frame, headers, delivery);
+                self.receive_frame(frame, headers, (at, delivery));
             }
         }
     }
 
     /// A queue pair receives a frame, if there is a receive for it: else it is lost, as at a card.
-    fn receive_frame(&mut self, frame: &[u8], headers: &Headers, delivery: Delivery) {
+    fn receive_frame(&mut self, frame: &[u8], headers: &Headers, (at, delivery): (Instant, Delivery)) {
         let Some(raw) = self.raws.get(&delivery.target) else { return };
         let mut facts = Received { qpn_or_tag: delivery.tag, ..offload::verdict(frame, headers) };
         let number = match &raw.hash {
@@ -228,8 +310,9 @@ impl Engine {
         let strips = raw.strips || raw.hash.is_some() && self.wqs.get(&number).is_some_and(|wq| wq.strips);
         let stripped = (strips && headers.vlan.is_some()).then(|| [&frame[..12], &frame[16..]].concat());
         facts.vlan = headers.vlan.filter(|_| strips);
-        self.card.clock = self.now().as_nanos();
+        let now = core::mem::replace(&mut self.card.clock, at.as_nanos());
         let actions = self.card.receive(&mut self.memory, number, stripped.as_deref().unwrap_or(frame), facts);
+        self.card.clock = now;
         self.act(actions);
     }
 }

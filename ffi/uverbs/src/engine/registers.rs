@@ -73,7 +73,7 @@ impl Page {
         let file = rustix::fs::memfd_create("connectx-registers", MemfdFlags::CLOEXEC).map_err(from_rustix)?;
         rustix::fs::ftruncate(&file, PAGE as u64).map_err(from_rustix)?;
         // SAFETY: a new mapping, where the kernel likes.
-        let mapped = unsafe { map(core::ptr::null_mut(), PAGE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, &file) };
+        let mapped = unsafe { map(core::ptr::null_mut(), PAGE, (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED), (&file, 0)) };
         let words = NonNull::new(mapped).filter(|_| mapped != libc::MAP_FAILED).ok_or(Errno(libc::ENOMEM))?.cast();
         let half = Half { seen: [0; BEHIND], rung: None };
         Ok(Self { file, words, halves: core::array::from_fn(|_| half.clone()) })
@@ -104,13 +104,19 @@ impl Drop for Page {
     }
 }
 
-/// mmap(2) of a file's beginning. (By number: the name is this library's own.)
+/// mmap(2) of a file from an offset on. (By number: the name is this library's own.)
 ///
 /// # Safety
 /// As mmap(2), of the address and flags.
-unsafe fn map(address: *mut libc::c_void, len: usize, protection: i32, flags: i32, file: &OwnedFd) -> *mut libc::c_void {
+pub(super) unsafe fn map(
+    address: *mut libc::c_void,
+    len: usize,
+    (protection, flags): (i32, i32),
+    (file, offset): (&OwnedFd, usize),
+) -> *mut libc::c_void {
     // (The last argument is passed in memory, where half of a word would be left as it was.)
-    let [protection, flags, fd, offset] = [protection, flags, file.as_raw_fd(), 0].map(libc::c_long::from);
+    let [protection, flags, fd] = [protection, flags, file.as_raw_fd()].map(libc::c_long::from);
+    let offset = offset as libc::c_long;
     // SAFETY: the caller's promise.
     let mapped = unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) };
     core::ptr::with_exposed_provenance_mut(mapped as usize)
@@ -143,7 +149,7 @@ impl Registers {
         (protection, flags): (i32, i32),
     ) -> Option<*mut libc::c_void> {
         // SAFETY: the caller's promise.
-        self.pages.get(&number).map(|page| unsafe { map(address, len, protection, flags, &page.file) })
+        self.pages.get(&number).map(|page| unsafe { map(address, len, (protection, flags), (&page.file, 0)) })
     }
 
     /// Takes what was written to the words that ring, since this was asked last.

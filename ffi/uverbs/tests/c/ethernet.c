@@ -155,6 +155,22 @@ static uint32_t packet(const uint8_t *dst, int v6, int tcp, uint16_t src_port, u
     return (uint32_t)(at - sender.buffer) + total;
 }
 
+/* A datagram to `port` in the tunnel `vni`; its length. */
+static uint32_t tunnelled(uint32_t vni, uint16_t port)
+{
+    uint8_t inside[14 + 20 + 8 + 4];
+    uint32_t len = packet(B, 0, 0, 5, 4);
+    CHECK(len == sizeof inside);
+    memcpy(inside, sender.buffer, sizeof inside);
+    inside[36] = port >> 8, inside[37] = port;
+    len = packet(A, 0, 0, 5, 8 + sizeof inside);
+    uint8_t *udp = sender.buffer + 34, header[8] = { 8, 0, 0, 0, vni >> 16, vni >> 8, vni };
+    udp[2] = 4789 >> 8, udp[3] = 4789 & 0xff;
+    memcpy(udp + 8, header, sizeof header);
+    memcpy(udp + 16, inside, sizeof inside);
+    return len;
+}
+
 /* Rules, as bytes behind each other. */
 struct rule {
     struct ibv_flow_attr attr;
@@ -341,6 +357,16 @@ static void rules(struct ibv_qp *tx)
     memcpy(sender.buffer + 12, "\x81\x00\x60\x09", 4);
     CHECK(who(tx, a, b, len + 4) == 2 && !ibv_destroy_flow(vlan) && !ibv_destroy_flow(low));
     puts("layers");
+    struct rule in_tunnel = rule(IBV_FLOW_ATTR_NORMAL, 0);
+    struct ibv_flow_spec_tunnel vxlan = { .type = IBV_FLOW_SPEC_VXLAN_TUNNEL, .size = sizeof vxlan, .mask = { htonl(0xffffff) } };
+    vxlan.val.tunnel_id = htonl(77);
+    add_mac(&in_tunnel, A, 0, -1);
+    add(&in_tunnel, &vxlan, sizeof vxlan);
+    add_ports(&in_tunnel, IBV_FLOW_SPEC_UDP | IBV_FLOW_SPEC_INNER, 0, 53);
+    struct ibv_flow *tunnel_rule = flow(a, in_tunnel);
+    CHECK(tunnel_rule && who(tx, a, b, tunnelled(77, 53)) == 1 && who(tx, a, b, tunnelled(78, 53)) == 0);
+    CHECK(who(tx, a, b, tunnelled(77, 54)) == 0 && !ibv_destroy_flow(tunnel_rule));
+    puts("tunnels");
     struct ibv_flow *all = flow(a, rule(IBV_FLOW_ATTR_ALL_DEFAULT, 0)), *groups = flow(b, rule(IBV_FLOW_ATTR_MC_DEFAULT, 0));
     CHECK(all && groups && who(tx, a, b, packet(A, 0, 0, 5, 100)) == 1 && who(tx, a, b, packet(GROUP, 0, 0, 5, 100)) == 3);
     CHECK(!ibv_destroy_flow(all) && who(tx, a, b, packet(B, 0, 0, 5, 100)) == 0 && !ibv_destroy_flow(groups));
@@ -364,9 +390,9 @@ static void rules(struct ibv_qp *tx)
     add_ports(&bad, IBV_FLOW_SPEC_UDP, 0, 7);
     refused(a, bad, EINVAL);
     bad = rule(IBV_FLOW_ATTR_NORMAL, 0);
-    struct ibv_flow_spec_tunnel tunnel = { .type = IBV_FLOW_SPEC_VXLAN_TUNNEL, .size = sizeof tunnel, .mask = { 0xffffff } };
+    struct ibv_flow_spec_tunnel tunnel = { .type = IBV_FLOW_SPEC_VXLAN_TUNNEL, .size = sizeof tunnel, .mask = { htonl(1 << 24) } };
     add(&bad, &tunnel, sizeof tunnel);
-    refused(a, bad, EOPNOTSUPP);
+    refused(a, bad, EINVAL);
     bad = rule(IBV_FLOW_ATTR_NORMAL, 0);
     bad.attr.port = 2;
     add_mac(&bad, A, 0, -1);
@@ -377,6 +403,36 @@ static void rules(struct ibv_qp *tx)
     refused(a, bad, EOPNOTSUPP);
     CHECK(!ibv_destroy_qp(a) && !ibv_destroy_qp(b));
     puts("refusals");
+}
+
+/* Memory on the card: what is copied there is sent from there. */
+static void device_memory(struct ibv_qp *tx)
+{
+    struct ibv_device_attr_ex attr;
+    CHECK(!ibv_query_device_ex(sender.context, NULL, &attr) && attr.max_dm_size == 128 << 10);
+    struct ibv_alloc_dm_attr all = { .length = attr.max_dm_size }, more = { .length = attr.max_dm_size + 1 };
+    struct ibv_dm *dm = ibv_alloc_dm(sender.context, &all);
+    CHECK(dm && !ibv_alloc_dm(sender.context, &(struct ibv_alloc_dm_attr){ .length = 4 }) && !ibv_alloc_dm(sender.context, &more));
+    uint32_t len = packet(A, 0, 0, 5, 102), at = 4096 + 8;
+    CHECK(len == 144 && !ibv_memcpy_to_dm(dm, at, sender.buffer, len) && ibv_memcpy_to_dm(dm, at + 2, sender.buffer, len));
+    CHECK(!ibv_reg_dm_mr(sender.pd, dm, at, len, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
+    CHECK(!ibv_reg_dm_mr(sender.pd, dm, all.length - 4, 8, IBV_ACCESS_ZERO_BASED) && errno == EINVAL);
+    struct ibv_mr *mr = ibv_reg_dm_mr(sender.pd, dm, at, len, IBV_ACCESS_ZERO_BASED);
+    CHECK(mr && ibv_free_dm(dm) == EBUSY);
+    struct ibv_qp *rx = make(&receiver, receiver.cq, 0);
+    post_receives(rx, 1, SLOT);
+    struct rule of = rule(IBV_FLOW_ATTR_NORMAL, 0);
+    add_mac(&of, A, 0, -1);
+    struct ibv_flow *to_rx = flow(rx, of);
+    CHECK(to_rx);
+    struct ibv_sge list[2] = { { 0, 100, mr->lkey }, { 100, len - 100, mr->lkey } };
+    struct ibv_send_wr *bad, wr = { .wr_id = 77, .sg_list = list, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+    CHECK(!ibv_post_send(tx, &wr, &bad) && !next(sender.cq).status);
+    CHECK(next(receiver.cq).byte_len == len && !memcmp(receiver.buffer, sender.buffer, len));
+    memset(sender.buffer, 0, len);
+    CHECK(!ibv_memcpy_from_dm(sender.buffer, dm, at, len) && !memcmp(receiver.buffer, sender.buffer, len));
+    CHECK(!ibv_destroy_flow(to_rx) && !ibv_destroy_qp(rx) && !ibv_dereg_mr(mr) && !ibv_free_dm(dm));
+    puts("memory on the card");
 }
 
 /* The tag of a rule is in the completion. */
@@ -704,6 +760,7 @@ int main(void)
     frames(tx, rx);
     CHECK(!ibv_destroy_qp(rx));
     rules(tx);
+    device_memory(tx);
     tags(tx);
     stripped_tags(tx);
     hashes(tx);

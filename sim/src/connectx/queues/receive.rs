@@ -191,8 +191,8 @@ impl ReceiveQueue {
             return Err(Violation::ReceiveShort { bytes: packet.len(), room: buffer.len() });
         }
         let addr = buffer.addr.wrapping_add(u64::from(self.stride) * size);
-        keys.check_local(buffer.lkey, self.config.pd, addr, packet.len() as u64, true)?;
-        memory.write(addr, packet).map_err(Violation::PayloadUnmapped)?;
+        let at = keys.check_local(buffer.lkey, self.config.pd, addr, packet.len() as u64, true)?;
+        memory.write(at, packet).map_err(Violation::PayloadUnmapped)?;
         let byte_count = striding::join(needed, packet.len() as u32, false);
         let received = Received { wqe_id: self.consumer, wqe_counter: self.stride as u16, byte_count, ..facts };
         self.stride += needed;
@@ -268,8 +268,8 @@ pub(super) fn scatter<M: Memory + ?Sized>(
         room += buffer.len();
         let part = usize::try_from(buffer.len()).map_or(rest.len(), |len| len.min(rest.len()));
         let (now, later) = rest.split_at(part);
-        keys.check_local(buffer.lkey, pd, buffer.addr, part as u64, true)?;
-        memory.write(buffer.addr, now).map_err(Violation::PayloadUnmapped)?;
+        let at = keys.check_local(buffer.lkey, pd, buffer.addr, part as u64, true)?;
+        memory.write(at, now).map_err(Violation::PayloadUnmapped)?;
         rest = later;
     }
     match rest.is_empty() {

@@ -84,6 +84,25 @@ impl SendQueue {
         self.consumer
     }
 
+    /// Whether there is an entry that was rung for and not fetched.
+    pub fn has_rung(&self) -> bool {
+        self.rung != self.consumer
+    }
+
+    /// Bytes of the first frame of the entry that is fetched next; `None`: it has none, or breaks a rule.
+    pub fn next_frame_len<M: Memory + ?Sized>(&self, memory: &M) -> Option<usize> {
+        let control = self.control(memory).ok().filter(|_| self.has_rung() && !self.failed)?;
+        let mut bytes = vec![0; usize::from(control.ds) * c::DS_UNIT];
+        self.config.ring.read(memory, self.consumer.into(), &mut bytes).ok()?;
+        let total = |pieces: &[Piece]| pieces.iter().map(Piece::len).sum::<u64>() as usize;
+        match SendWqe::parse(&bytes, self.consumer, &self.config.rules).ok()?.body {
+            Body::Frame(ethernet, pieces) => Some(ethernet.headers().len() + total(&pieces)),
+            Body::Segmented(ethernet, pieces) => Some(ethernet.headers().len() + total(&pieces).min(ethernet.mss.into())),
+            Body::Frames(ethernet, pieces) => Some(ethernet.headers().len() + pieces.first().map_or(0, Piece::len) as usize),
+            _ => None,
+        }
+    }
+
     /// Blocks that the doorbell record says are posted, and that were never rung for.
     ///
     /// # Errors
@@ -130,7 +149,7 @@ impl SendQueue {
     /// Takes at most so many entries of what was rung for.
     pub fn take_rung<M: Memory + ?Sized>(&mut self, memory: &M, keys: &KeyTable, entries_max: usize) -> Vec<Action> {
         let mut actions = Vec::new();
-        if self.rung != self.consumer {
+        if self.has_rung() {
             self.take_posted(memory, keys, (self.consumer, &[]), entries_max, &mut actions);
         }
         actions
@@ -252,22 +271,21 @@ impl SendQueue {
 
     /// Reads an entry and checks its keys.
     fn read(&self, bytes: &[u8], keys: &KeyTable) -> Result<SendWqe, Violation> {
-        let wqe = SendWqe::parse(bytes, self.consumer, &self.config.rules)?;
-        let check = |s: &DataSegment, write| keys.check_local(s.lkey, self.config.pd, s.addr, s.len(), write);
-        match &wqe.body {
+        let mut wqe = SendWqe::parse(bytes, self.consumer, &self.config.rules)?;
+        let place = |s: &DataSegment, write| keys.check_local(s.lkey, self.config.pd, s.addr, s.len(), write);
+        let check = |s: &DataSegment, write| place(s, write).map(drop);
+        match &mut wqe.body {
             Body::Nop => {}
             Body::Read(_, segments) => segments.iter().try_for_each(|segment| check(segment, true))?,
             Body::Atomic(_, _, segment) => check(segment, true)?,
-            Body::Frame(_, pieces)
-            | Body::Segmented(_, pieces)
-            | Body::Frames(_, pieces)
-            | Body::Send(_, pieces)
-            | Body::Write(_, pieces) => {
-                let memory = pieces.iter().filter_map(|piece| match piece {
-                    Piece::Memory(segment) => Some(segment),
-                    Piece::Inline(_) => None,
-                });
-                memory.into_iter().try_for_each(|segment| check(segment, false))?;
+            // What a frame is made of is read here; what a request names, by who answers it.
+            Body::Frame(_, pieces) | Body::Segmented(_, pieces) | Body::Frames(_, pieces) => {
+                for segment in pieces.iter_mut().filter_map(Piece::memory_mut) {
+                    segment.addr = place(segment, false)?;
+                }
+            }
+            Body::Send(_, pieces) | Body::Write(_, pieces) => {
+                pieces.iter_mut().filter_map(Piece::memory_mut).try_for_each(|segment| check(segment, false))?;
             }
         }
         Ok(wqe)

@@ -71,11 +71,11 @@ impl Rig {
         let mut memory = HostMemory::new(BASE, 0x2_0000);
         let mut card = Card::default();
         card.clock = 1234;
-        let region = Region { pd: PD, addr: PAYLOAD, len: PAYLOAD_LEN, access: Access::LOCAL_WRITE };
+        let region = Region { pd: PD, addr: PAYLOAD, at: PAYLOAD, len: PAYLOAD_LEN, access: Access::LOCAL_WRITE };
         card.keys.register(LKEY, region);
         card.keys.register(READ_ONLY, Region { access: Access::empty(), ..region });
         card.keys.register(FOREIGN, Region { pd: PD + 1, ..region });
-        card.keys.register(GONE, Region { addr: 0, len: u64::MAX, ..region });
+        card.keys.register(GONE, Region { addr: 0, at: 0, len: u64::MAX, ..region });
         let cq = CqConfig { cqn: CQN, addr: CQ, log_entries: LOG_CQES, size: CqeSize::Bytes64, record: CQ_RECORD, compression };
         for entry in 0..1 << LOG_CQES {
             let mut bytes = [0; 64];

@@ -29,7 +29,7 @@ fn headers(dst: [u8; 6]) -> Headers {
 }
 
 fn targets(table: &Table, headers: &Headers) -> Vec<u32> {
-    table.steer(headers).iter().map(|delivery| delivery.target).collect()
+    table.steer(headers, None).iter().map(|delivery| delivery.target).collect()
 }
 
 #[test]
@@ -37,15 +37,15 @@ fn layers_match_what_they_name() {
     let plain = headers(A);
     let tagged = Headers::parse(&frame(A, Some(0x6005))).unwrap();
     let vlan = |value, mask| Layer::Ethernet { value: [[0; 6]; 2], mask: [[0; 6]; 2], ethertype: (0x0800, 0xffff), vlan: (value, mask) };
-    assert!(to(A).matches(&plain) && !to(GROUP).matches(&plain) && to(A).matches(&tagged));
-    assert!(!vlan(5, 0xfff).matches(&plain) && vlan(5, 0xfff).matches(&tagged) && !vlan(6, 0xfff).matches(&tagged));
-    assert!(vlan(0x6000, 0xe000).matches(&tagged) && vlan(0, 0).matches(&tagged));
+    assert!(to(A).matches(&plain, None) && !to(GROUP).matches(&plain, None) && to(A).matches(&tagged, None));
+    assert!(!vlan(5, 0xfff).matches(&plain, None) && vlan(5, 0xfff).matches(&tagged, None) && !vlan(6, 0xfff).matches(&tagged, None));
+    assert!(vlan(0x6000, 0xe000).matches(&tagged, None) && vlan(0, 0).matches(&tagged, None));
     let mut value = [[0; 16]; 2];
     value[1][..4].copy_from_slice(&[10, 0, 0, 2]);
     let mut mask = [[0; 16]; 2];
     mask[1][..3].fill(0xff);
     let ip = Layer::Ip { v6: false, value, mask, protocol: (17, 0xff), tos: (0xb8, 0xfc), flow_label: (0, 0) };
-    assert!(ip.matches(&plain) && ip.matches(&tagged));
+    assert!(ip.matches(&plain, None) && ip.matches(&tagged, None));
     for other in [
         Layer::Ip { v6: true, value, mask, protocol: (0, 0), tos: (0, 0), flow_label: (0, 0) },
         Layer::Ip { v6: false, value, mask, protocol: (6, 0xff), tos: (0, 0), flow_label: (0, 0) },
@@ -53,13 +53,13 @@ fn layers_match_what_they_name() {
         port(false, 7),
         port(true, 8),
     ] {
-        assert!(!other.matches(&plain), "{other:?}");
+        assert!(!other.matches(&plain, None), "{other:?}");
     }
-    assert!(port(true, 7).matches(&tagged));
+    assert!(port(true, 7).matches(&tagged, None));
     // Not the first of its fragments: there are no ports to look at.
     let mut bytes = frame(A, None);
     bytes[21] = 1;
-    assert!(!port(true, 7).matches(&Headers::parse(&bytes).unwrap()));
+    assert!(!port(true, 7).matches(&Headers::parse(&bytes).unwrap(), None));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn equal_rules_get_a_copy_each_and_may_not_differ() {
     assert_eq!(table.add(Rule { action: Action::Drop, ..tagged.clone() }), Err(Conflict));
     assert_eq!(targets(&table, &headers(A)), [1, 2]);
     table.add(Rule { priority: 2, ..tagged }).unwrap();
-    assert_eq!(table.steer(&headers(A)), [Delivery { target: 3, tag: 9 }]);
+    assert_eq!(table.steer(&headers(A), None), [Delivery { target: 3, tag: 9 }]);
 }
 
 #[test]
@@ -125,4 +125,46 @@ fn a_switch_can_tell_what_is_of_no_use() {
     assert_eq!(table.addresses(), Some(vec![[[1, 0, 0, 0, 0, 0]; 2], [A, FULL]]));
     table.add(rule(vec![port(true, 7)], 1, 1)).unwrap();
     assert_eq!(table.addresses(), None);
+}
+
+/// A tunnel with a frame inside; the byte at `at` has another value.
+fn tunnelled(id: u32, change: Option<(usize, u8)>) -> Vec<u8> {
+    let inside = frame(GROUP, None);
+    let mut out = frame(A, None);
+    let len = 8 + 8 + inside.len();
+    out[16..18].copy_from_slice(&(20 + len as u16).to_be_bytes());
+    out[36..38].copy_from_slice(&4789u16.to_be_bytes());
+    out[38..40].copy_from_slice(&(len as u16).to_be_bytes());
+    out.extend([8, 0, 0, 0]);
+    out.extend((id << 8).to_be_bytes());
+    out.extend(inside);
+    if let Some((at, value)) = change {
+        out[at] = value;
+    }
+    out
+}
+
+#[test]
+fn a_tunnel_is_told_by_its_identifier_and_by_what_is_inside() {
+    let mut table = Table::default();
+    table.add(rule(vec![to(A), Layer::Vxlan(77, TAG_MAX), Layer::Inner(Box::new(port(true, 7)))], 0, 1)).unwrap();
+    table.add(rule(vec![Layer::Inner(Box::new(to(GROUP))), Layer::Vxlan(78, TAG_MAX)], 0, 2)).unwrap();
+    table.add(rule(vec![Layer::Inner(Box::new(to(A)))], 0, 3)).unwrap();
+    let to_whom = |frame: &[u8]| {
+        let headers = Headers::parse(frame).unwrap();
+        let tunnel = Tunnel::parse(frame, &headers);
+        table.steer(&headers, tunnel.as_ref()).iter().map(|delivery| delivery.target).collect::<Vec<_>>()
+    };
+    assert_eq!((to_whom(&tunnelled(77, None)), to_whom(&tunnelled(78, None))), (vec![1], vec![2]));
+    // Another identifier; none; another port; another protocol; another port inside; too short for a header.
+    let flags = 42;
+    assert_eq!(to_whom(&tunnelled(77 + (1 << 16), None)), [0; 0]);
+    for change in [(flags, 0), (37, 0), (23, 6), (flags + 8 + 37, 8)] {
+        assert_eq!(to_whom(&tunnelled(77, Some(change))), [0; 0], "{change:?}");
+    }
+    for len in 0..tunnelled(77, None).len() {
+        let cut = &tunnelled(77, None)[..len];
+        let headers = Headers::parse(cut);
+        assert_eq!(headers.and_then(|headers| Tunnel::parse(cut, &headers)), None, "{len} bytes");
+    }
 }

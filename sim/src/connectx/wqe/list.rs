@@ -70,6 +70,14 @@ impl Piece {
         }
     }
 
+    /// The memory that it names; bytes in line name none.
+    pub(crate) fn memory_mut(&mut self) -> Option<&mut DataSegment> {
+        match self {
+            Self::Memory(segment) => Some(segment),
+            Self::Inline(_) => None,
+        }
+    }
+
     /// Whether it is no byte, in line.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -144,9 +144,10 @@ fn a_link_that_leads_astray() {
 #[test]
 fn what_a_peer_may_touch() {
     let keys = &mut cyclic().card.keys;
-    let region = Region { pd: PD, addr: 100, len: 50, access: Access::REMOTE_READ | Access::LOCAL_WRITE };
+    let region = Region { pd: PD, addr: 100, at: 7100, len: 50, access: Access::REMOTE_READ | Access::LOCAL_WRITE };
     assert_eq!(keys.register(7, region), None);
     let denied = Err(Violation::RemoteAccess { key: 7 });
+    assert_eq!(keys.check_local(7, PD, 110, 40, true), Ok(7110), "it lies elsewhere than it says");
     assert_eq!(keys.check_remote(7, PD, 100, 50, Access::REMOTE_READ), Ok(()));
     assert_eq!(keys.check_remote(7, PD, 100, 51, Access::REMOTE_READ), denied);
     assert_eq!(keys.check_remote(7, PD, 99, 1, Access::REMOTE_READ), denied);
