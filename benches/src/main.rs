@@ -5,6 +5,7 @@
 //!
 //! - [`apps`]: real programs, with `libvma.so` preloaded and without
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
+//! - [`mlx5`]: a packet on a ConnectX's data path, beside libmlx5's own
 //! - [`rsocket`]: rsockets on shared memory, beside TCP
 //! - [`sim`]: the simulator's own speed
 //! - [`stages`]: the instructions of a small message, by the parts of the library that execute them
@@ -15,6 +16,7 @@
 
 mod apps;
 mod cacheline;
+mod mlx5;
 mod row;
 mod rsocket;
 mod sim;
@@ -48,6 +50,8 @@ enum Bench {
     Apps(apps::Options),
     /// The round trip of a cache line between two cores.
     Cacheline,
+    /// What a packet of 64 bytes takes on a ConnectX's data path, the card's work left out: instructions, time, doorbells.
+    Mlx5(mlx5::Options),
     /// rsend, rrecv and riowrite on shared memory, beside TCP there and the kernel's.
     Rsocket(rsocket::Options),
     /// The simulator: packets, virtual time, seeds.
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.bench {
         Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
+        Bench::Mlx5(options) => mlx5::run(&arguments.library, &arguments.output, &options),
         Bench::Rsocket(options) => rsocket::run(&arguments.library, &arguments.output, &options),
         Bench::Sim(options) => sim::run(&arguments.output, &options),
         Bench::Stages => stages::run(&arguments.library, &arguments.output),

@@ -167,4 +167,6 @@ pub enum DeviceEvent {
     /// buffers that are held, and cyclic queues stay; the backend attached and posted them again. Completions of what was sent before are lost, too: of a
     /// cookie that has not come yet, nothing will, and whether its frame left is not known.
     Reset,
+    /// The device is gone for good: it was removed, or has failed as a whole. Nothing comes from it or goes out by it any more, and it takes no rule. Comes once.
+    Gone,
 }

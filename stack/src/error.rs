@@ -60,12 +60,21 @@ pub enum Error {
     /// The network: no path to that host (EHOSTUNREACH).
     #[error("host unreachable")]
     HostUnreachable,
-    /// The device: the link is down (ENETDOWN).
+    /// The device: the link is down, or the device is gone (ENETDOWN).
     #[error("network is down")]
     NetworkDown,
 }
 
 impl Error {
+    /// Takes what is pending. That the device is gone stays: nothing will come by it any more.
+    #[inline]
+    pub(crate) fn take(pending: &mut Option<Self>) -> Option<Self> {
+        match *pending {
+            Some(Self::NetworkDown) => *pending,
+            _ => pending.take(),
+        }
+    }
+
     /// Linux's number for it (include/uapi/asm-generic/errno.h), as errno has it.
     pub const fn errno(self) -> i32 {
         match self {

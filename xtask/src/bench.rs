@@ -10,7 +10,7 @@ use crate::workspace::{self, Workspace, run_command};
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The bench, and its options: `apps`, `cacheline`, `rsocket`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
+    /// The bench, and its options: `apps`, `cacheline`, `mlx5`, `rsocket`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }
@@ -37,12 +37,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Package::IPROUTE,
             Package::STRACE,
             Package::UNSHARE,
+            Package::IBVERBS_PROVIDERS,
         ])?;
         workspace.build_release()?;
     }
     let mut packages = vec!["--package", "ringway-benches"];
     if options.arguments.first().is_some_and(|bench| bench == "rsocket") {
         packages.extend(["--package", "ringway-rsocket"]);
+    }
+    if options.arguments.first().is_some_and(|bench| bench == "mlx5") {
+        let card = ["--package", "ringway-mlx5", "--example", "packets"];
+        run_command(workspace::cargo().args(["build", "--release", "--quiet"]).args(card))?;
+        packages.extend(["--package", "ringway-uverbs"]);
     }
     run_command(workspace::cargo().args(["build", "--release", "--quiet"]).args(packages))?;
     let mut bench = workspace.command(workspace.release("ringway-benches"));

@@ -59,6 +59,20 @@ impl CardSleep {
         true
     }
 
+    /// Frames come by these descriptors from now on, or by none. To be called while the former ones are open.
+    ///
+    /// # Errors
+    /// As [`CardSleep::new`]; those that could be had are there.
+    pub fn set_frames(&mut self, frames: impl Iterator<Item = RawFd>) -> io::Result<()> {
+        for fd in core::mem::take(&mut self.frames) {
+            // (One that was closed already is there no longer.)
+            let _ = sleep::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_DEL, fd, None);
+        }
+        let events = if self.is_armed { libc::EPOLLIN } else { 0 };
+        self.frames = frames.collect();
+        (0..).zip(&self.frames).try_for_each(|(at, fd)| self.control(libc::EPOLL_CTL_ADD, *fd, events, at))
+    }
+
     /// The epoll instance.
     pub fn fd(&self) -> RawFd {
         self.epoll.raw()
@@ -149,5 +163,13 @@ mod tests {
         always.clear();
         sleep.sleeper.signal();
         assert!(is_readable(&sleep));
+        sleep.sleeper.clear();
+        assert!(sleep.set_armed(true) && is_readable(&sleep));
+        sleep.set_frames(core::iter::once(first.fd())).unwrap();
+        assert!(!is_readable(&sleep), "of what came by the second nobody hears any more");
+        first.signal();
+        assert!(is_readable(&sleep) && sleep.set_armed(false) && !is_readable(&sleep));
+        sleep.set_frames(core::iter::empty()).unwrap();
+        assert!(sleep.set_armed(true) && !is_readable(&sleep));
     }
 }

@@ -112,8 +112,7 @@ impl Mlx5Device {
             state.last_ring
         };
         let queues = Mlx5Queues::open(self, ring)?;
-        let leads_to = |wq: &Arc<Wq>| HashQp::new(&self.0.pd, core::slice::from_ref(wq), HashOf::Addresses).map(Arc::new);
-        let qp = leads_to(queues.wq()).map_err(AttachError::system("a queue pair for flow rules"))?;
+        let qp = self.leads_to(queues.wq()).map_err(AttachError::system("a queue pair for flow rules"))?;
         let mut end = RingEnd { wq: Arc::clone(queues.wq()), qp, strays: Vec::new() };
         let mut state = self.state();
         let has_strays = state.rings.values().any(|ring| !ring.strays.is_empty());
@@ -122,6 +121,36 @@ impl Mlx5Device {
         }
         state.rings.insert(ring, end);
         Ok(queues)
+    }
+
+    /// What has rules lead to a ring's receive queue.
+    fn leads_to(&self, wq: &Arc<Wq>) -> io::Result<Arc<HashQp>> {
+        HashQp::new(&self.0.pd, core::slice::from_ref(wq), HashOf::Addresses).map(Arc::new)
+    }
+
+    /// A ring has another receive queue from now on: its rules lead there. Where one cannot, the others still do what they did.
+    ///
+    /// # Errors
+    /// What the system says of the first of which that is so.
+    #[cold]
+    pub(crate) fn lead_elsewhere(&self, ring: u32, wq: &Arc<Wq>) -> io::Result<()> {
+        let qp = self.leads_to(wq)?;
+        let mut state = self.state();
+        let Some(end) = state.rings.get_mut(&ring) else { return Ok(()) };
+        (end.wq, end.qp) = (Arc::clone(wq), Arc::clone(&qp));
+        if !end.strays.is_empty() {
+            // (Equal rules would be refused, were the old ones still there. What comes between is lost, as it was.)
+            end.strays.clear();
+            end.strays = self.strays(&qp)?;
+        }
+        let leads_there = |entry: &Entry| entry.members.iter().any(|(_, of)| *of == ring);
+        let keys: Vec<(Spec, Option<u32>)> =
+            state.entries.iter().filter(|(_, entry)| leads_there(entry)).map(|(key, _)| key.clone()).collect();
+        keys.iter().try_for_each(|key| {
+            let Some(Entry { members, tag, .. }) = state.entries.get(key) else { return Ok(()) };
+            let (members, tag) = (members.clone(), *tag);
+            self.change(&mut state, key, members, tag).map_err(io::Error::other)
+        })
     }
 
     /// Rules for broadcasts, for what is for the card's own address, and for groups of IPv6.

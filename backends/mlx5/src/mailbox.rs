@@ -16,6 +16,8 @@ use crate::verbs::Context;
 /// What of a ring has failed, as bits.
 pub(crate) const SEND_FAILED: u8 = 1;
 pub(crate) const RECEIVE_FAILED: u8 = 2;
+/// The completion queue of receives, and with it the receive queue.
+pub(crate) const RECEIVE_LOST: u8 = 4;
 
 /// Events of one ring that it has not taken.
 #[derive(Debug)]
@@ -46,6 +48,8 @@ impl Mailbox {
     }
 
     fn put_failure(&self, what: u8) {
+        // (Under the lock by which [`Self::take`] finds that nothing is left.)
+        let _events = locked(&self.events);
         self.failed.fetch_or(what, Ordering::Release);
         self.wake();
     }
@@ -60,11 +64,16 @@ impl Mailbox {
         self.failed.swap(0, Ordering::AcqRel)
     }
 
+    /// What has failed is no more. (An object ends when its events have been handed back, so that none comes later.)
+    pub(crate) fn forget(&self, what: u8) {
+        self.failed.fetch_and(!what, Ordering::AcqRel);
+    }
+
     /// The next event.
     pub(crate) fn take(&self) -> Option<DeviceEvent> {
         let mut events = locked(&self.events);
         let event = events.pop_front();
-        if events.is_empty() {
+        if events.is_empty() && self.failed.load(Ordering::Acquire) == 0 {
             self.is_full.store(false, Ordering::Release);
             self.waker.clear();
         }
@@ -76,10 +85,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The rings' mailboxes, by their numbers, and the thread that fills them.
+/// The rings' mailboxes, by their numbers.
+#[derive(Debug, Default)]
+struct Boxes {
+    of: BTreeMap<u32, Arc<Mailbox>>,
+    /// The card is gone: who comes late hears of it, too.
+    is_gone: bool,
+}
+
+/// The rings' mailboxes, and the thread that fills them.
 #[derive(Debug)]
 pub(crate) struct Post {
-    boxes: Arc<Mutex<BTreeMap<u32, Arc<Mailbox>>>>,
+    boxes: Arc<Mutex<Boxes>>,
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -98,13 +115,17 @@ impl Post {
     /// A ring's mailbox.
     pub(crate) fn open(&self, ring: u32) -> io::Result<Arc<Mailbox>> {
         let mailbox = Arc::new(Mailbox::new()?);
-        locked(&self.boxes).insert(ring, Arc::clone(&mailbox));
+        let mut boxes = locked(&self.boxes);
+        if boxes.is_gone {
+            mailbox.put(DeviceEvent::Gone);
+        }
+        boxes.of.insert(ring, Arc::clone(&mailbox));
         Ok(mailbox)
     }
 
     /// The ring is no more.
     pub(crate) fn close(&self, ring: u32) {
-        locked(&self.boxes).remove(&ring);
+        locked(&self.boxes).of.remove(&ring);
     }
 }
 
@@ -117,8 +138,8 @@ impl Drop for Post {
     }
 }
 
-/// Waits for events until `stop` is signalled.
-fn listen(context: &Context, boxes: &Mutex<BTreeMap<u32, Arc<Mailbox>>>, stop: &EventFd) {
+/// Waits for events until `stop` is signalled, or until the card is gone.
+fn listen(context: &Context, boxes: &Mutex<Boxes>, stop: &EventFd) {
     loop {
         let readable = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [readable(context.async_fd()), readable(stop.fd())];
@@ -127,7 +148,15 @@ fn listen(context: &Context, boxes: &Mutex<BTreeMap<u32, Arc<Mailbox>>>, stop: &
             _ if fds[1].revents != 0 => return,
             _ => {}
         }
-        while context.next_event(|event| deliver(event, &locked(boxes))) {}
+        let mut is_gone = false;
+        while context.next_event(|event| is_gone |= deliver(event, &locked(boxes).of)) {}
+        // (When the card has been removed, no event is read any more, but an error: uverbs_main.c, `ib_uverbs_event_read` and `_poll`.)
+        if is_gone || fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
+            tracing::warn!("the card is gone");
+            let mut boxes = locked(boxes);
+            boxes.is_gone = true;
+            return boxes.of.values().for_each(|mailbox| mailbox.put(DeviceEvent::Gone));
+        }
     }
 }
 
@@ -136,23 +165,28 @@ fn owner(context: *mut core::ffi::c_void) -> u32 {
     context.addr() as u32
 }
 
-fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) {
+/// Tells those whom an event is about. Whether the card is gone.
+fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) -> bool {
     tracing::debug!("event {} of the card", event.event_type);
-    let to_all = |tell: &dyn Fn(&Mailbox)| boxes.values().for_each(|mailbox| tell(mailbox));
+    let to_all = |event| boxes.values().for_each(|mailbox| mailbox.put(event));
     let to_one = |ring: u32, what| boxes.get(&ring).into_iter().for_each(|mailbox| mailbox.put_failure(what));
     // SAFETY: which member of the element counts is the kind's to say (ibv_get_async_event(3)), and the object does not end before its events were handed back.
     unsafe {
         match event.event_type {
-            sys::IBV_EVENT_PORT_ACTIVE => to_all(&|mailbox| mailbox.put(DeviceEvent::Link { up: true })),
-            sys::IBV_EVENT_PORT_ERR => to_all(&|mailbox| mailbox.put(DeviceEvent::Link { up: false })),
-            sys::IBV_EVENT_CQ_ERR => to_one(owner((*event.element.cq).cq_context), SEND_FAILED | RECEIVE_FAILED),
+            sys::IBV_EVENT_PORT_ACTIVE => to_all(DeviceEvent::Link { up: true }),
+            sys::IBV_EVENT_PORT_ERR => to_all(DeviceEvent::Link { up: false }),
+            sys::IBV_EVENT_CQ_ERR => {
+                let cq = event.element.cq;
+                // (That of sends has no channel.)
+                to_one(owner((*cq).cq_context), if (*cq).channel.is_null() { SEND_FAILED } else { RECEIVE_LOST });
+            }
             sys::IBV_EVENT_QP_FATAL | sys::IBV_EVENT_QP_REQ_ERR | sys::IBV_EVENT_QP_ACCESS_ERR => {
                 to_one(owner((*event.element.qp).qp_context), SEND_FAILED);
             }
             sys::IBV_EVENT_WQ_FATAL => to_one(owner((*event.element.wq).wq_context), RECEIVE_FAILED),
-            // The card is gone: what was queued is lost, and nothing more will come.
-            sys::IBV_EVENT_DEVICE_FATAL => to_all(&|mailbox| mailbox.put(DeviceEvent::Link { up: false })),
+            sys::IBV_EVENT_DEVICE_FATAL => return true,
             _ => {}
         }
     }
+    false
 }

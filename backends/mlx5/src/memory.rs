@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,6 +52,8 @@ pub(crate) struct Memory {
     /// How many handles there are on each place.
     holders: Box<[AtomicU32]>,
     free: Mutex<Free>,
+    /// Chunks have been returned, perhaps: so that who asks for them with each look takes no lock in vain.
+    has_returned: AtomicBool,
     /// `None` only in tests, which have no card.
     region: Option<Region>,
 }
@@ -108,7 +110,7 @@ impl Memory {
             copies: (copies_from..places).rev().collect(),
         };
         let holders = (0..places).map(|_| AtomicU32::new(0)).collect();
-        Ok(Self { base, sizes, holders, free: Mutex::new(free), region: None })
+        Ok(Self { base, sizes, holders, free: Mutex::new(free), has_returned: AtomicBool::new(false), region: None })
     }
 
     /// The key by which the card knows it.
@@ -183,8 +185,16 @@ impl Memory {
     }
 
     /// Moves the chunks to receive into that have come back there. How many these are.
+    #[inline]
     pub(crate) fn take_returned(&self, into: &mut Vec<u32>) -> usize {
-        let returned = &mut self.free().returned;
+        if self.has_returned.load(Ordering::Relaxed) { self.take_returned_there(into) } else { 0 }
+    }
+
+    #[inline(never)]
+    fn take_returned_there(&self, into: &mut Vec<u32>) -> usize {
+        let mut free = self.free();
+        self.has_returned.store(false, Ordering::Relaxed);
+        let returned = &mut free.returned;
         let count = returned.len();
         into.append(returned);
         count
@@ -206,7 +216,10 @@ impl Memory {
         let (receives, sends) = (self.sizes.receives, self.sizes.sends);
         let mut free = self.free();
         let list = match place {
-            _ if place < receives => &mut free.returned,
+            _ if place < receives => {
+                self.has_returned.store(true, Ordering::Relaxed);
+                &mut free.returned
+            }
             _ if place < receives + sends => &mut free.sends,
             _ => &mut free.copies,
         };

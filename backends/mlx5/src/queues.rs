@@ -2,6 +2,7 @@
 
 mod host;
 
+use std::io;
 use std::sync::Arc;
 
 use ringway_host::CardSleep;
@@ -17,7 +18,7 @@ use crate::clock::CardClock;
 use crate::cqe::Cqe;
 use crate::device_memory::OnCard;
 use crate::error::AttachError;
-use crate::mailbox::{Mailbox, RECEIVE_FAILED, SEND_FAILED};
+use crate::mailbox::{Mailbox, RECEIVE_FAILED, RECEIVE_LOST, SEND_FAILED};
 use crate::memory::{Memory, Received, Sizes};
 use crate::receive::{ReceiveQueue, Taken};
 use crate::retry::Retry;
@@ -53,6 +54,15 @@ pub struct Counters {
     pub send_failures: u64,
 }
 
+/// How a receive queue that has failed comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// It is reset.
+    Reset,
+    /// Its completion queue has failed: both are made anew.
+    Anew,
+}
+
 /// A ring of a card.
 #[derive(Debug)]
 pub struct Mlx5Queues {
@@ -72,8 +82,10 @@ pub struct Mlx5Queues {
     held: usize,
     /// Frames were lost, and nobody was told yet.
     was_reset: bool,
-    /// The receive queue could not be started again.
-    is_stopped: bool,
+    /// The receive queue could not be started again, or not be made anew.
+    stopped: Option<Again>,
+    /// The card is gone.
+    is_gone: bool,
     retry: Retry,
     counters: Counters,
     device: Mlx5Device,
@@ -91,24 +103,26 @@ impl Mlx5Queues {
             copies: settings.copied_frames,
         };
         let memory = Arc::new(Memory::register(device.pd(), sizes).map_err(AttachError::system("memory for frames"))?);
-        let strips_tags = device.capabilities().vlan_strip;
-        let receive = ReceiveQueue::new(device.pd(), &memory, receives, strips_tags, id).map_err(AttachError::system("a receive queue"))?;
+        let mailbox = device.post().open(id).map_err(AttachError::system("eventfd"))?;
+        let closing = |error| {
+            device.post().close(id);
+            error
+        };
+        let receive = receive_queue(device, &memory, id).map_err(AttachError::system("a receive queue")).map_err(closing)?;
         let parts = SendParts {
             pd: Arc::clone(device.pd()),
             blocks: settings.send_blocks.clamp(*BLOCKS.start(), *BLOCKS.end()).next_power_of_two(),
             port: settings.port,
             owner: id,
             clock: device.clock(),
+            mailbox: Arc::clone(&mailbox),
         };
-        let send = SendQueue::new(parts).map_err(AttachError::system("a send queue"))?;
-        let mailbox = device.post().open(id).map_err(AttachError::system("eventfd"))?;
-        let sleep = CardSleep::new(core::iter::once(receive.channel_fd()), &[mailbox.waker.fd()]).map_err(|error| {
-            device.post().close(id);
-            AttachError::system("epoll")(error)
-        })?;
+        let send = SendQueue::new(parts).map_err(AttachError::system("a send queue")).map_err(closing)?;
+        let sleep = CardSleep::new(core::iter::once(receive.channel_fd()), &[mailbox.waker.fd()]);
+        let sleep = sleep.map_err(AttachError::system("epoll")).map_err(closing)?;
         let on_card = OnCard::new(device.pd());
         let (clock, device, refill) = (device.clock(), device.clone(), memory.receives().collect());
-        let (lends_heads, was_reset, is_stopped, held) = (false, false, false, 0);
+        let (lends_heads, was_reset, is_gone, stopped, held) = (false, false, false, None, 0);
         let (retry, counters) = (Retry::default(), Counters::default());
         let mut ring = Self {
             id,
@@ -123,7 +137,8 @@ impl Mlx5Queues {
             refill,
             held,
             was_reset,
-            is_stopped,
+            stopped,
+            is_gone,
             retry,
             counters,
             device,
@@ -150,11 +165,6 @@ impl Mlx5Queues {
 
     pub(crate) fn wq(&self) -> &Arc<Wq> {
         self.receive.wq()
-    }
-
-    /// Of so many chunks that others have, what comes is copied.
-    fn held_max(&self) -> usize {
-        self.memory.receives().len() / 2
     }
 
     /// Gives the card chunks to receive into.
@@ -192,8 +202,12 @@ impl Mlx5Queues {
             }
         }
         self.receive.release();
-        if has_failed || self.is_stopped && self.retry.is_due() {
-            self.restart();
+        if has_failed {
+            self.restart(Again::Reset);
+        } else if let Some(again) = self.stopped
+            && self.retry.is_due()
+        {
+            self.restart(again);
         }
         count
     }
@@ -205,15 +219,19 @@ impl Mlx5Queues {
         let bytes = unsafe { self.memory.bytes(chunk, len) };
         let head = len.min(HEAD_MAX);
         frame.head[..head].copy_from_slice(&bytes[..head]);
-        let is_held = len > HEAD_MAX || self.lends_heads;
-        let copy = if is_held && self.held >= self.held_max() { self.memory.hold_copy(bytes) } else { None };
-        self.counters.copied += u64::from(copy.is_some());
-        if is_held && copy.is_none() {
+        if len <= HEAD_MAX && !self.lends_heads {
+            frame.set_head(head);
+            self.refill.push(chunk);
+        } else if self.held >= self.memory.receives().len() / 2
+            && let Some(copy) = self.memory.hold_copy(bytes)
+        {
+            // (Of as many chunks that others have, what comes is copied.)
+            self.counters.copied += 1;
+            frame.set_whole(head, Some(copy));
+            self.refill.push(chunk);
+        } else {
             self.held += 1;
             frame.set_whole(head, Some(self.memory.hold(chunk, len as u32)));
-        } else {
-            frame.set_whole(head, copy);
-            self.refill.push(chunk);
         }
         frame.meta.flow_tag = cqe.flow_tag();
         frame.meta.vlan = cqe.vlan();
@@ -223,12 +241,20 @@ impl Mlx5Queues {
         frame.meta.hardware_time = self.clock.map(|clock| clock.time(cqe.cycles()));
     }
 
-    /// The receive queue has failed: it is emptied and started again.
+    /// The receive queue has failed: it is emptied, and comes back.
     #[cold]
-    fn restart(&mut self) {
+    fn restart(&mut self, again: Again) {
+        if self.is_gone {
+            return;
+        }
         self.counters.receive_failures += 1;
-        let started = self.receive.restart(&mut self.refill);
-        self.is_stopped = started.is_err();
+        // (One whose completion queue has failed is of no use until it is made anew.)
+        let again = if self.stopped == Some(Again::Anew) { Again::Anew } else { again };
+        let started = match again {
+            Again::Reset => self.receive.restart(&mut self.refill),
+            Again::Anew => self.make_anew(),
+        };
+        self.stopped = started.as_ref().err().map(|_| again);
         self.retry.ended(started.is_ok());
         self.was_reset = true;
         if let Err(error) = started {
@@ -236,16 +262,43 @@ impl Mlx5Queues {
         }
     }
 
+    /// Another receive queue takes the place of the one that is there, with all that leads to it.
+    #[cold]
+    fn make_anew(&mut self) -> io::Result<()> {
+        self.receive.stop(&mut self.refill)?;
+        let mut made = receive_queue(&self.device, &self.memory, self.id)?;
+        self.device.lead_elsewhere(self.id, made.wq())?;
+        self.sleep.set_frames(core::iter::once(made.channel_fd()))?;
+        // (So that whoever sleeps is woken by it, if somebody does.)
+        made.cq_mut().arm();
+        self.receive = made;
+        self.mailbox.forget(RECEIVE_FAILED | RECEIVE_LOST);
+        Ok(())
+    }
+
+    /// The card is gone: nothing is asked of it any more.
+    #[cold]
+    fn end(&mut self) {
+        (self.is_gone, self.stopped) = (true, None);
+        self.send.end();
+        if let Err(error) = self.sleep.set_frames(core::iter::empty()) {
+            tracing::error!("what came by a card that is gone is slept on: {error}");
+        }
+    }
+
     /// What the card has told of failures that no completion may tell of.
     #[cold]
     fn look_at_failures(&mut self) {
         let failed = self.mailbox.take_failures();
+        if failed == 0 || self.is_gone {
+            return;
+        }
         if failed & SEND_FAILED != 0 {
             self.send.give_up(None);
             self.was_reset = true;
         }
-        if failed & RECEIVE_FAILED != 0 {
-            self.restart();
+        if failed & (RECEIVE_FAILED | RECEIVE_LOST) != 0 {
+            self.restart(if failed & RECEIVE_LOST != 0 { Again::Anew } else { Again::Reset });
             self.refill();
         }
     }
@@ -276,6 +329,11 @@ impl Mlx5Queues {
         }
         Ok(())
     }
+}
+
+/// A receive queue of a ring, with as many entries as there are chunks to receive into.
+fn receive_queue(device: &Mlx5Device, memory: &Arc<Memory>, ring: u32) -> io::Result<ReceiveQueue> {
+    ReceiveQueue::new(device.pd(), memory, memory.receives().len() as u32, device.capabilities().vlan_strip, ring)
 }
 
 /// Bytes of an Ethernet header, with its tag if it has one.
@@ -356,6 +414,9 @@ impl Queues for Mlx5Queues {
         if self.mailbox.has_mail() {
             self.look_at_failures();
             if let Some(event) = self.mailbox.take() {
+                if event == DeviceEvent::Gone {
+                    self.end();
+                }
                 return Some(event);
             }
         }

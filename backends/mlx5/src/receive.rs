@@ -168,6 +168,13 @@ impl ReceiveQueue {
     /// Makes it receive again after a failure: the chunks that were posted come back in `into`.
     #[cold]
     pub(crate) fn restart(&mut self, into: &mut Vec<u32>) -> io::Result<()> {
+        self.stop(into)?;
+        self.wq.set_state(sys::IBV_WQS_RDY)
+    }
+
+    /// Makes it receive no more: the chunks that were posted come back in `into`.
+    #[cold]
+    pub(crate) fn stop(&mut self, into: &mut Vec<u32>) -> io::Result<()> {
         // (In error, the card flushes what is posted. It may be in error already by what it knows itself.)
         if let Err(error) = self.wq.set_state(sys::IBV_WQS_ERR) {
             tracing::debug!("a receive queue that has failed: {error}");
@@ -181,8 +188,7 @@ impl ReceiveQueue {
             into.push(self.chunks[self.entry(self.taken)]);
             self.taken = self.taken.wrapping_add(1);
         }
-        self.wq.set_state(sys::IBV_WQS_RDY)?;
-        // The library has begun to count anew, in the record too; but not our queue of completions, which it leaves alone once mlx5dv_init_obj(3) has handed it out.
+        // The library counts anew, in the record too, when the queue is made ready; but not our queue of completions, which it leaves alone once mlx5dv_init_obj(3) has handed it out.
         // (What was taken of that, the next release tells.)
         (self.posted, self.told, self.taken) = (0, 0, 0);
         Ok(())

@@ -19,6 +19,7 @@ use crate::clock::CardClock;
 use crate::cqe::{CompletionQueue, Cqe};
 use crate::device_memory::CardBuffer;
 use crate::doorbell::Doorbell;
+use crate::mailbox::{Mailbox, SEND_FAILED};
 use crate::retry::Retry;
 use crate::verbs::{Cq, Pd, SendQp};
 use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
@@ -32,12 +33,16 @@ pub(crate) struct SendParts {
     /// The ring's number, by which its events are known.
     pub(crate) owner: u32,
     pub(crate) clock: Option<CardClock>,
+    /// Where failures of the queue are told that no completion tells of.
+    pub(crate) mailbox: Arc<Mailbox>,
 }
 
 /// An entry that was posted, by its first block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Posted {
     blocks: u16,
+    /// Pieces of memory that it refers to.
+    pieces: u16,
     cookie: u64,
 }
 
@@ -74,6 +79,8 @@ pub(crate) struct SendQueue {
     completions: VecDeque<Completion>,
     rate: Pacing,
     retry: Retry,
+    /// The card is gone, and no queue is made any more.
+    is_over: bool,
     pub(crate) counters: SendCounters,
 }
 
@@ -131,6 +138,7 @@ impl SendQueue {
             completions: VecDeque::with_capacity(count),
             rate: Pacing::UNLIMITED,
             retry: Retry::default(),
+            is_over: false,
             counters: SendCounters::default(),
         })
     }
@@ -147,7 +155,7 @@ impl SendQueue {
 
     /// Writes an entry for a frame whose length and offloads were looked at.
     pub(crate) fn post(&mut self, frame: &TxFrame<'_, SendBuffer>, cookie: u64) -> Result<(), SendError> {
-        let Some(live) = &mut self.live else { return Err(SendError::Full) };
+        let Some(live) = &mut self.live else { return Err(if self.is_over { SendError::NoPeer } else { SendError::Full }) };
         if cookie != 0 && self.cookies + self.completions.len() >= self.posted.len() {
             return Err(SendError::Full);
         }
@@ -188,7 +196,7 @@ impl SendQueue {
                 if let Place::Card(buffer) = &slice.buffer.0 {
                     self.on_card.push_back((block, buffer.slice(slice.offset, slice.len)));
                 }
-                let unit = (place * UNITS + at) % self.held.len();
+                let unit = (place * UNITS + at) & (self.held.len() - 1);
                 self.held[unit] = Some(slice.buffer.clone());
             }
         }
@@ -196,7 +204,7 @@ impl SendQueue {
             // (Its time is its own.)
             live.blocks.ask_completion(block);
         }
-        self.posted[place] = Posted { blocks: taken as u16, cookie };
+        self.posted[place] = Posted { blocks: taken as u16, pieces: pieces as u16, cookie };
         self.cookies += usize::from(cookie != 0);
         (self.last, self.head) = (block, block.wrapping_add(taken as u16));
         self.counters.frames += 1;
@@ -226,7 +234,7 @@ impl SendQueue {
 
     /// Takes completions. Whether frames were lost.
     pub(crate) fn reap(&mut self) -> bool {
-        if self.live.is_none() && self.retry.is_due() {
+        if self.live.is_none() && !self.is_over && self.retry.is_due() {
             self.make_anew();
         }
         while let Some(live) = &mut self.live
@@ -269,12 +277,12 @@ impl SendQueue {
     /// The oldest entry is done.
     fn let_go(&mut self, status: SendStatus, at: Option<Instant>) {
         let place = usize::from(self.tail) & (self.posted.len() - 1);
-        let Posted { blocks, cookie } = core::mem::take(&mut self.posted[place]);
+        let Posted { blocks, pieces, cookie } = core::mem::take(&mut self.posted[place]);
         while self.on_card.front().is_some_and(|(block, _)| *block == self.tail) {
             self.on_card.pop_front();
         }
-        for unit in 0..usize::from(blocks) * UNITS {
-            let unit = (place * UNITS + unit) % self.held.len();
+        for at in 0..usize::from(pieces) {
+            let unit = (place * UNITS + at) & (self.held.len() - 1);
             self.held[unit] = None;
         }
         if cookie != 0 {
@@ -296,8 +304,10 @@ impl SendQueue {
     /// Ends the queue pair and makes another one. Of what was posted, the entry at `failed` failed, and those behind it were not tried; those before it were sent.
     #[cold]
     pub(crate) fn give_up(&mut self, failed: Option<u16>) {
-        self.counters.failures += 1;
+        self.counters.failures += u64::from(!self.is_over);
         self.live = None;
+        // (Its failure was told by an event as well, perhaps.)
+        self.parts.mailbox.forget(SEND_FAILED);
         let failed = failed.filter(|at| at.wrapping_sub(self.tail) < self.head.wrapping_sub(self.tail));
         let mut status = if failed.is_some() { SendStatus::Sent } else { SendStatus::Flushed };
         while self.tail != self.head {
@@ -312,9 +322,19 @@ impl SendQueue {
         self.make_anew();
     }
 
+    /// The card is gone, and what was posted with it.
+    #[cold]
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+        self.give_up(None);
+    }
+
     #[cold]
     fn make_anew(&mut self) {
         (self.tail, self.head, self.rung, self.last) = (0, 0, 0, 0);
+        if self.is_over {
+            return;
+        }
         match Live::new(&self.parts, self.rate) {
             // (As many blocks as before, since nothing else was asked for.)
             Ok(live) if live.blocks.count() == self.posted.len() => self.live = Some(live),

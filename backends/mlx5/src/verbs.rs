@@ -3,6 +3,7 @@
 //! What is made here is control: nothing of it is on the path of a frame. Where the queues lie, mlx5dv_init_obj(3) tells.
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::sync::Arc;
@@ -23,10 +24,20 @@ fn done(errno: c_int) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno.abs())) }
 }
 
+/// A card of this process was removed.
+static WAS_REMOVED: AtomicBool = AtomicBool::new(false);
+
 /// What an object's end says, which nobody can help.
 fn ended(what: &str, errno: c_int) {
-    if errno != 0 {
-        tracing::warn!("{what} does not end: {}", io::Error::from_raw_os_error(errno.abs()));
+    match errno.abs() {
+        0 => {}
+        // (Of a card that was removed, all has ended already; but what stands on it counts for the library still.)
+        libc::EIO => {
+            WAS_REMOVED.store(true, Ordering::Relaxed);
+            tracing::debug!("{what} has ended with its card");
+        }
+        libc::EBUSY if WAS_REMOVED.load(Ordering::Relaxed) => tracing::debug!("{what} has ended with its card, and stays in memory"),
+        errno => tracing::warn!("{what} does not end: {}", io::Error::from_raw_os_error(errno)),
     }
 }
 

@@ -112,11 +112,12 @@ impl Blocks {
             qpn_ds: (self.number << 8 | ds as u32).to_be(),
             ..Default::default()
         };
+        let (first, _) = self.at(block, 0);
         // SAFETY: the blocks are the driver's, as it has an exclusive reference to the queue and counts those that are the card's (`SendQueue`); segments are
-        // plain bytes without gaps.
+        // plain bytes without gaps, and the first two are in one block.
         unsafe {
-            self.copy(block, 0, (&raw const control).cast(), UNIT);
-            self.copy(block, UNIT, (&raw const ethernet).cast(), UNIT);
+            core::ptr::copy_nonoverlapping((&raw const control).cast(), first, UNIT);
+            core::ptr::copy_nonoverlapping((&raw const ethernet).cast(), first.add(UNIT), UNIT);
         }
         Entry { block, at: UNIT + INLINE_AT, blocks: self }
     }
@@ -168,10 +169,13 @@ impl Entry<'_> {
     /// Bytes of headers in line, with a tag behind the addresses if there is one.
     #[inline]
     pub(crate) fn put_head(&mut self, head: &[u8], vlan: Option<u16>) {
-        let (first, rest) = if vlan.is_some() { head.split_at(TAG_AT.min(head.len())) } else { (head, &[][..]) };
-        let tag = vlan.map(|tag| [0x81, 0x00, (tag >> 8) as u8, tag as u8]);
-        for bytes in [first, tag.as_ref().map_or(&[][..], |tag| &tag[..]), rest] {
-            // SAFETY: slices, which are no part of the queue.
+        let Some(tag) = vlan else {
+            // SAFETY: a slice, which is no part of the queue.
+            return unsafe { self.put(head.as_ptr(), head.len()) };
+        };
+        let (first, rest) = head.split_at(TAG_AT.min(head.len()));
+        for bytes in [first, &[0x81, 0x00, (tag >> 8) as u8, tag as u8], rest] {
+            // SAFETY: as above.
             unsafe { self.put(bytes.as_ptr(), bytes.len()) };
         }
     }

@@ -6,7 +6,7 @@ pub(crate) const MEMBER_MAGIC: u64 = u64::from_le_bytes(*b"RWmember");
 /// First word of a channel.
 pub(crate) const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"RWchannl");
 /// Of everything in this file, and of the greeting.
-pub(crate) const VERSION: u64 = 10;
+pub(crate) const VERSION: u64 = 11;
 
 /// Offsets common to both kinds of segment.
 pub(crate) const MAGIC_AT: usize = 0;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ringway_stack::device::MacAddr;
 
+use crate::area::Area;
 use crate::fd::Fd;
 use crate::identity::Identity;
 use crate::layout::{CHANNEL_BYTES, CHANNEL_MAGIC, MAGIC_AT, MEMBER_MAGIC, OWNER_AT, POOL_AT, POOL_LEN_AT, TO_AT, VERSION, VERSION_AT};
@@ -40,6 +41,10 @@ pub(crate) struct Link {
     pub(crate) flights: Flights,
     /// Frames received that were copied rather than held, for want of flights.
     pub(crate) copied: AtomicU64,
+    /// Memory of ours that the peer writes to.
+    pub(crate) area: Option<Area>,
+    /// The peer's, that we write to.
+    pub(crate) their_area: Option<SharedMemory>,
     /// The kernel does not let us write to the peer's memory.
     pub(crate) is_closed_to_writes: AtomicBool,
 }

@@ -1,6 +1,7 @@
 //! This process as its peers see it, and what its device and its rendezvous tell each other.
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringway_stack::device::MacAddr;
@@ -13,7 +14,7 @@ use crate::layout::{
 use crate::link::Link;
 use crate::memfd;
 use crate::pool::Pool;
-use crate::protocol::WriteWords;
+use crate::protocol::{Region, WriteWords};
 use crate::rendezvous::names::Whose;
 use crate::settings::{Ports, Settings};
 use crate::stores::SharedMemory;
@@ -37,6 +38,8 @@ pub(crate) struct Member {
     pub(crate) uid: u32,
     pub(crate) pid: i32,
     ports: Ports,
+    /// See [`Settings::area_bytes`].
+    pub(crate) area_bytes: usize,
     pub(crate) segment: Arc<SharedMemory>,
     pub(crate) segment_fd: Fd,
     pub(crate) wake_ups: WakeUps,
@@ -44,6 +47,8 @@ pub(crate) struct Member {
     pub(crate) pool_shape: (u32, u32),
     /// Set in a fork's child, which has none of the mappings.
     forked: AtomicBool,
+    /// The keys of regions that are published, by their places.
+    regions: Mutex<BTreeMap<usize, u32>>,
     noticed: AtomicBool,
     notices: Mutex<Vec<Notice>>,
 }
@@ -80,11 +85,13 @@ impl Member {
             uid,
             pid: sys::pid(),
             ports: settings.ports,
+            area_bytes: settings.area_bytes.min(Settings::AREA_BYTES_MAX),
             segment: Arc::new(segment),
             segment_fd,
             wake_ups,
             pool_shape,
             forked: AtomicBool::new(false),
+            regions: Mutex::default(),
             noticed: AtomicBool::new(false),
             notices: Mutex::new(Vec::new()),
         })
@@ -103,6 +110,27 @@ impl Member {
 
     pub(crate) fn set_forked(&self) {
         self.forked.store(true, Ordering::Relaxed);
+    }
+
+    /// Publishes a region, if there is a place for it.
+    pub(crate) fn publish(&self, region: &Region) -> bool {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = Region::place(region.key);
+        if self.is_forked() || regions.contains_key(&place) {
+            return false;
+        }
+        region.publish(&*self.segment);
+        regions.insert(place, region.key);
+        true
+    }
+
+    /// Revokes it.
+    pub(crate) fn revoke(&self, key: u32) {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_forked() && regions.get(&Region::place(key)) == Some(&key) {
+            Region::revoke(key, &*self.segment);
+            regions.remove(&Region::place(key));
+        }
     }
 
     /// Leaves a notice to the device, and wakes whoever sleeps on it.

@@ -86,33 +86,60 @@ impl Drop for Mapping {
     }
 }
 
+/// What an area must promise, which both its maker and one peer write: it neither shrinks nor grows.
+const AREA_SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
 /// Makes a sealed segment of `len` bytes, zeroed: our writable mapping, and the descriptor to pass to peers.
 ///
 /// # Errors
 /// The system's; EFBIG, where growing it would raise SIGXFSZ (setrlimit(2): the program may have lowered RLIMIT_FSIZE at any time).
 pub(crate) fn create(name: &CStr, len: usize) -> io::Result<(SharedMemory, Fd)> {
+    create_sealed(name, len, SEALS)
+}
+
+/// Makes an area, which the peer to whom the descriptor is passed can write, too.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_area(len: usize) -> io::Result<(SharedMemory, Fd)> {
+    create_sealed(c"ringway-area", len, AREA_SEALS)
+}
+
+fn create_sealed(name: &CStr, len: usize, seals: i32) -> io::Result<(SharedMemory, Fd)> {
     if sys::file_size_limit() < len as u64 {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     let fd = sys::memfd_create(name)?;
     sys::ftruncate(&fd, len)?;
     let mapping = Mapping::new(&fd, len, libc::PROT_READ | libc::PROT_WRITE)?;
-    sys::add_seals(&fd, SEALS | libc::F_SEAL_SEAL)?;
+    sys::add_seals(&fd, seals | libc::F_SEAL_SEAL)?;
     Ok((SharedMemory::new(mapping), fd))
 }
 
 /// Checks and maps a peer's segment. `expected_len`: the exact size where it is known.
 pub(crate) fn open(fd: &Fd, expected_len: Option<usize>, len_max: usize) -> io::Result<View> {
-    // Huge pages can run out at the time of a read, which is SIGBUS again; only plain shared memory will do.
-    // (Only memory files have seals, and fstatfs(2) of another one may ask whoever passed it, as FUSE does.)
-    if sys::seals(fd)? & SEALS != SEALS || !sys::is_tmpfs(fd)? {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let len = sys::file_len(fd)?;
-    if len < SEGMENT_MIN || len > len_max || expected_len.is_some_and(|expected| expected != len) {
+    let len = check(fd, SEALS, len_max)?;
+    if expected_len.is_some_and(|expected| expected != len) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(View::new(Mapping::new(fd, len, libc::PROT_READ)?))
+}
+
+/// Checks and maps a peer's area, to write there.
+pub(crate) fn open_area(fd: &Fd, len_max: usize) -> io::Result<SharedMemory> {
+    let len = check(fd, AREA_SEALS, len_max)?;
+    Ok(SharedMemory::new(Mapping::new(fd, len, libc::PROT_READ | libc::PROT_WRITE)?))
+}
+
+/// How long it is, if it can be mapped.
+fn check(fd: &Fd, seals: i32, len_max: usize) -> io::Result<usize> {
+    // Huge pages can run out at the time of a read, which is SIGBUS again; only plain shared memory will do.
+    // (Only memory files have seals, and fstatfs(2) of another one may ask whoever passed it, as FUSE does.)
+    if sys::seals(fd)? & seals != seals || !sys::is_tmpfs(fd)? {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let len = sys::file_len(fd)?;
+    if len < SEGMENT_MIN || len > len_max { Err(io::ErrorKind::InvalidData.into()) } else { Ok(len) }
 }
 
 /// Maps a peer's segment once more, of which `view` is the first mapping.

@@ -39,12 +39,16 @@ pub struct Settings {
     /// Small frames that are kept at a time, at most, while the ring lends them: what comes beyond is copied by whoever takes it. At most
     /// [`Settings::HEADS_LIMIT`].
     pub heads_max: usize,
+    /// Bytes of memory for each peer to write to by itself ([`crate::Rendezvous::share`]): address space, until it is used. Zero: none.
+    pub area_bytes: usize,
     /// Memory of the program's for the small frames that are kept while the ring lends them. (Everything else lies in memory that other
     /// processes see too.)
     pub head_memory: Option<HeadMemory>,
 }
 
 impl Settings {
+    /// An area's length at most: whoever maps it has to have so much address space.
+    pub(crate) const AREA_BYTES_MAX: usize = 1 << 30;
     /// Buffer offsets travel as 32 bits.
     pub const POOL_BYTES_MAX: usize = 2 << 30;
     /// A peer's slot is two bytes of its Ethernet address.
@@ -77,6 +81,7 @@ impl Default for Settings {
             is_listed: true,
             huge_pages: false,
             heads_max: 200_000,
+            area_bytes: 0,
             head_memory: None,
         }
     }

@@ -8,16 +8,21 @@ use crate::copy;
 use crate::memfd::Mapping;
 use crate::protocol::WriteWords;
 
-/// Memory of our own that peers map read-only.
+/// Memory of our own, which peers map read-only; or an area ([`crate::area`]), which its maker and one peer write, each without believing what it reads there.
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
     mapping: Mapping,
 }
 
 impl SharedMemory {
-    /// Invariant: `mapping` is writable, and of a memfd that this process made.
+    /// Invariant: `mapping` is writable, and of a memfd that this process made, or of an area.
     pub(crate) fn new(mapping: Mapping) -> Self {
         Self { mapping }
+    }
+
+    /// Bytes mapped.
+    pub(crate) fn len(&self) -> usize {
+        self.mapping.len()
     }
 
     /// See [`Mapping::prefer_huge_pages`].
@@ -33,7 +38,7 @@ impl SharedMemory {
         unsafe { store_bytes(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 
-    /// Copies `bytes` to `offset`, which lies in a send buffer.
+    /// Copies `bytes` to `offset`, which lies in a send buffer, or in an area.
     #[inline(always)]
     pub(crate) fn write_to_pool(&self, offset: usize, bytes: &[u8]) {
         let to = self.mapping.at_far(offset, bytes.len());
@@ -57,6 +62,16 @@ impl SharedMemory {
         let from = self.at(offset, out.len());
         // SAFETY: `at` checked the range; `out` is a live slice elsewhere.
         unsafe { copy::opaque(from.as_ptr(), out.as_mut_ptr(), out.len()) };
+    }
+
+    /// Copies `bytes` to `offset` of a peer's area, if it has so many there, as the peer says.
+    pub(crate) fn write_there(&self, offset: u64, bytes: &[u8]) -> bool {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let is_there = offset <= self.len() && bytes.len() <= self.len() - offset;
+        if is_there {
+            self.write_to_pool(offset, bytes);
+        }
+        is_there
     }
 
     /// Brings the line at `offset` into this core's cache for writing, ahead of its store.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+pub use ringway_shm::AreaPart;
 use ringway_shm::{AttachError, Ports, PublishedRegion, RegionWrite, Rendezvous, ResolveError, Resolved, ShmQueues, WriteError};
 use ringway_stack::device::messages::{Memory, Region};
 use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
@@ -18,6 +19,13 @@ const ACK_TIMEOUT: u8 = 14;
 
 /// Of a long send the first message is half a packet: the peer copies it while the rest is copied here, and shorter ones cost more than that gains.
 pub const TRANSFER_FIRST: u32 = 16 << 10;
+
+/// A receive buffer's length, unless somebody says another: while a reader is in one half, the sender goes on in the other, and with 128 KiB, librdmacm's default, both wait for each other
+/// most of the time.
+pub const RECV_BUFFER: u32 = 1 << 20;
+
+/// Address space for the receive buffers of streams from one peer: of 256 that are as long as they are by default.
+const AREA_BYTES: usize = 256 << 20;
 
 /// Who is there, and has which port.
 #[derive(Clone, Debug)]
@@ -44,8 +52,9 @@ pub enum NotWritten {
 ///
 /// # Errors
 /// [`AttachError`]: there is no shared memory to be had.
-pub fn attach<M: Memory>(seed: u64) -> Result<(Plane<M>, Fabric), AttachError> {
-    let settings = ringway_shm::Settings { ports: Ports::RdmaCm, is_listed: false, ..ringway_shm::Settings::default() };
+pub fn attach<M: Memory + From<AreaPart>>(seed: u64) -> Result<(Plane<M>, Fabric), AttachError> {
+    let settings =
+        ringway_shm::Settings { ports: Ports::RdmaCm, is_listed: false, area_bytes: AREA_BYTES, ..ringway_shm::Settings::default() };
     let (queues, rendezvous) = ringway_shm::attach(&settings)?;
     let fabric = Fabric(rendezvous);
     let config = NodeConfig {
@@ -56,7 +65,9 @@ pub fn attach<M: Memory>(seed: u64) -> Result<(Plane<M>, Fabric), AttachError> {
         tuning: Tuning { retries_for_ever: true, bytes_are_vouched: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
         ..NodeConfig::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
-    Ok((SoftRoce::new(queues, Node::new(config, seed), fabric.clone()), fabric))
+    let mut node = Node::new(config, seed);
+    node.share_by(Box::new(fabric.clone()));
+    Ok((SoftRoce::new(queues, node, fabric.clone()), fabric))
 }
 
 /// A member's adapter has a link-local address of its number, which the rendezvous vouches for.
@@ -75,6 +86,17 @@ const fn id_of(gid: IpAddr) -> Option<u64> {
 impl roce::Neighbours for Fabric {
     fn neighbours(&self) -> Vec<(MacAddr, IpAddr)> {
         self.0.peers().into_iter().map(|peer| (peer.mac, gid_of(peer.id))).collect()
+    }
+}
+
+impl<M: From<AreaPart>> roce::Sharing<M> for Fabric {
+    fn share(&mut self, peer: IpAddr, qp: u32, region: &Region) -> Option<M> {
+        let len = usize::try_from(region.len).ok()?;
+        self.0.share(id_of(peer)?, region.key, qp, region.address, len).map(M::from)
+    }
+
+    fn place(&mut self, peer: IpAddr, qp: u32, key: u32, address: u64, bytes: &[u8]) -> bool {
+        id_of(peer).is_some_and(|owner| self.0.write_shared(&RegionWrite { owner, qp, key, address, bytes }))
     }
 }
 

@@ -144,6 +144,7 @@ impl Ring {
         fn has_neighbour_questions(&self) -> bool;
         fn info(&self, flow: FlowId) -> Option<FlowInfo>;
         fn is_due(&self, now: Instant) -> bool;
+        fn is_gone(&self) -> bool;
         fn is_held(&self, flow: FlowId) -> bool;
         fn lingering(&self) -> bool;
         fn lingering_bytes(&self) -> usize;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use ringway_devices::messages;
 use ringway_stack::rsocket::Settings;
 
 /// Where they are, as librdmacm's packages have it.
@@ -13,8 +14,15 @@ pub(crate) fn settings() -> Settings {
     read(Path::new(FOLDER))
 }
 
-fn read(folder: &Path) -> Settings {
+/// librdmacm's defaults, but for what pays on the device.
+fn defaults() -> Settings {
     let mut settings = Settings::default();
+    settings.sizes.recv_buffer = messages::RECV_BUFFER;
+    settings
+}
+
+fn read(folder: &Path) -> Settings {
+    let mut settings = defaults();
     for file in Settings::FILES {
         let path = folder.join(file);
         if let Ok(text) = fs::read_to_string(&path)
@@ -38,7 +46,7 @@ mod tests {
         fs::write(folder.join("mem_default"), "nonsense").unwrap();
         let settings = read(&folder);
         fs::remove_dir_all(&folder).unwrap();
-        let default = Settings::default();
+        let default = defaults();
         assert_eq!((settings.sizes.send_queue, settings.sizes.recv_buffer), (200, default.sizes.recv_buffer));
         assert_eq!(read(&folder), default, "none is there");
     }

@@ -1,7 +1,8 @@
-//! What queue pairs may read and write: memory of the library's own, and buffers of the program's (riomap).
+//! What queue pairs may read and write: memory of the library's own, some of which peers write to by themselves, and buffers of the program's (riomap).
 
 use core::sync::atomic::{Ordering, fence};
 
+use ringway_devices::messages::AreaPart;
 use ringway_stack::device::messages::Memory;
 
 /// The message plane that this library runs on.
@@ -53,6 +54,8 @@ impl Buffer {
 pub(crate) enum Bytes {
     /// The library's own.
     Own(Vec<u8>),
+    /// The library's own, which a peer writes to as well: a stream's receive buffer.
+    Shared(AreaPart),
     /// The program's.
     Program(Buffer),
 }
@@ -63,10 +66,17 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
+impl From<AreaPart> for Bytes {
+    fn from(part: AreaPart) -> Self {
+        Self::Shared(part)
+    }
+}
+
 impl Memory for Bytes {
     fn len(&self) -> u64 {
         match self {
             Self::Own(bytes) => Memory::len(bytes),
+            Self::Shared(part) => part.len() as u64,
             Self::Program(buffer) => buffer.len as u64,
         }
     }
@@ -74,6 +84,7 @@ impl Memory for Bytes {
     fn read(&self, offset: u64, out: &mut [u8]) {
         match self {
             Self::Own(bytes) => bytes.read(offset, out),
+            Self::Shared(part) => part.read(offset as usize, out),
             // SAFETY: `at` has checked that so many bytes lie there, which the program has promised; `out` is ours, and so somewhere else.
             Self::Program(buffer) => unsafe { core::ptr::copy_nonoverlapping(buffer.at(offset, out.len()), out.as_mut_ptr(), out.len()) },
         }
@@ -82,6 +93,7 @@ impl Memory for Bytes {
     fn write(&mut self, offset: u64, bytes: &[u8]) {
         match self {
             Self::Own(own) => own.write(offset, bytes),
+            Self::Shared(part) => part.write(offset as usize, bytes),
             Self::Program(buffer) => buffer.write(offset, bytes),
         }
     }
@@ -89,7 +101,7 @@ impl Memory for Bytes {
     fn slice_mut(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
         match self {
             Self::Own(own) => own.slice_mut(offset, len),
-            Self::Program(_) => None,
+            Self::Shared(_) | Self::Program(_) => None,
         }
     }
 }

@@ -43,13 +43,18 @@ pub(crate) enum Kind {
     Wants = 3,
     /// The port of whoever gets it goes down (0) or up (1): from outside, to see what a program does.
     Port = 4,
+    /// Something happens to the card of whoever gets it (`engine/events.rs`): from outside, too.
+    Fault = 5,
 }
 
 impl Kind {
     /// What a datagram is, and the rest of it.
     pub(crate) fn split(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (first, rest) = datagram.split_first()?;
-        [Self::Packet, Self::Frame, Self::Wants, Self::Port].into_iter().find(|kind| *kind as u8 == *first).map(|kind| (kind, rest))
+        [Self::Packet, Self::Frame, Self::Wants, Self::Port, Self::Fault]
+            .into_iter()
+            .find(|kind| *kind as u8 == *first)
+            .map(|kind| (kind, rest))
     }
 }
 

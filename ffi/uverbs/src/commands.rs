@@ -17,7 +17,7 @@ use ringway_preload::Errno;
 
 use crate::abi::{Call, Input, Output, id};
 use crate::engine::memory::ProcessMemory;
-use crate::engine::{Context, Engine, Object};
+use crate::engine::{Context, Engine, Life, Object};
 use crate::log::say;
 use crate::process;
 
@@ -144,6 +144,10 @@ pub(crate) fn call(context: u32, at: u64) -> Result<(), Errno> {
         return Err(Errno(libc::EIO));
     };
     engine.catch_up();
+    let ends = (call.object, call.method) == (id::UAR, id::UAR_DESTROY) || call.object == id::DEVICE;
+    if engine.life() == Life::Removed || engine.life() == Life::Failed && !ends {
+        return Err(Errno(libc::EIO));
+    }
     match (call.object, call.method) {
         (id::DEVICE, id::INVOKE_WRITE) => write(engine, context, &memory, &call),
         (id::UAR, id::UAR_ALLOC) => memory::alloc_uar(engine, context, &memory, &call),
@@ -172,6 +176,10 @@ fn write(engine: &mut Engine, context: u32, memory: &ProcessMemory, call: &Call)
     // (uverbs_std_types_device.c, the handler of "invoke write". libibverbs probes for it.)
     if core.len() < command.reads || call.room(id::CORE_OUT) < command.writes {
         return Err(Errno(libc::ENOSPC));
+    }
+    // (Of a card that has failed, things end.)
+    if engine.life() == Life::Failed && !command.name.starts_with("de") {
+        return Err(Errno(libc::EIO));
     }
     let mut request = Request { engine, context, core: &core, driver: &driver };
     let result = (command.run)(&mut request).and_then(|reply| {

@@ -32,7 +32,7 @@ use crate::log::say;
 use crate::paths::from_rustix;
 pub(crate) use channels::Channel;
 use device_memory::DeviceMemory;
-pub(crate) use events::Told;
+pub(crate) use events::{Life, Told};
 pub(crate) use link::{INLINE_MAX, path};
 use memory::{ProcessMemory, Registered};
 pub(crate) use objects::{Attributes, Context, Cq, Object, Qp, Srq};
@@ -79,6 +79,7 @@ pub(crate) struct Engine {
     /// When doorbells were last looked at: what was rung for then leaves then, however long the card's thread takes.
     turn_at: Instant,
     port_up: bool,
+    life: Life,
     /// Since when receivers have no room.
     paused: Option<Instant>,
     pub(crate) channels: BTreeMap<u32, Channel>,
@@ -119,6 +120,7 @@ impl Engine {
             turn_at: Instant::ZERO,
             paused: None,
             port_up: true,
+            life: Life::Works,
             channels: BTreeMap::new(),
             packet: vec![0; Hca::<Registered>::PACKET_MAX.max(raw::FRAME_MAX as usize) + 64],
         })
@@ -152,6 +154,11 @@ impl Engine {
 
     /// Looks at everything once; whether there was something to do.
     pub(crate) fn turn(&mut self) -> bool {
+        if self.life != Life::Works {
+            self.packets();
+            self.flush_events();
+            return false;
+        }
         let mut worked = self.doorbells();
         let now = self.now();
         self.turn_at = now;
@@ -166,9 +173,13 @@ impl Engine {
         self.refused();
         worked |= self.transmit();
         self.forgotten();
+        self.flush_events();
+        worked
+    }
+
+    fn flush_events(&mut self) {
         self.channels.values_mut().for_each(Channel::flush);
         self.contexts.values_mut().filter_map(|context| context.events.as_mut()).for_each(Channel::flush);
-        worked
     }
 
     /// Does what was posted before a command. (A card has begun with it when its doorbell was rung, and a program that destroys a queue right
@@ -190,7 +201,7 @@ impl Engine {
         {
             match Kind::split(&packet[..len]) {
                 // What a port that is down would carry is lost.
-                Some((Kind::Packet | Kind::Frame, _)) if !self.port_up => {}
+                Some((Kind::Packet | Kind::Frame, _)) if !self.port_up || self.life != Life::Works => {}
                 Some((Kind::Packet, packet)) => {
                     self.on_roce(packet);
                     self.before_packet(packet);
@@ -199,8 +210,9 @@ impl Engine {
                 }
                 Some((Kind::Frame, frame)) => self.on_frame(frame),
                 Some((Kind::Wants, message)) => self.segment.told(&mut self.bus, message),
-                Some((Kind::Port, state)) => self.set_port(state.first() == Some(&1)),
-                None => {}
+                Some((Kind::Port, [state @ (0 | 1)])) => self.set_port(*state == 1),
+                Some((Kind::Fault, [what])) => self.fault(*what),
+                Some((Kind::Port | Kind::Fault, _)) | None => {}
             }
             taken += 1;
         }
@@ -250,6 +262,15 @@ impl Engine {
         if let Some(channel) = self.channels.get_mut(&cq.channel) {
             cq.events += 1;
             channel.send(cq.user_handle);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let [rung, whole] = self.registers.rung;
+        if rung > 0 {
+            say(format_args!("{rung} doorbells of sends, {whole} of them with their entry"));
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) unsafe fn find(directory: c_int, path: *const c_char) -> Option<Found
         _ if path.starts_with("/sys/class/") || path.starts_with("/dev/") => sysfs::find(path),
         _ => Found::Elsewhere,
     };
-    (found != Found::Elsewhere).then_some(found)
+    (found != Found::Elsewhere && !process::is_removed()).then_some(found)
 }
 
 /// Opens what was found.

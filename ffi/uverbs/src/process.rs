@@ -5,7 +5,7 @@
 
 use core::cell::RefCell;
 use core::mem;
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpid;
 
 use crate::descriptors::Kind;
-use crate::engine::Engine;
+use crate::engine::{Engine, Life};
 use crate::log::say;
 
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
+
+/// The card was removed: there is none any more, and none comes back.
+static REMOVED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the card was removed.
+pub(crate) fn is_removed() -> bool {
+    REMOVED.load(Ordering::Relaxed)
+}
 
 /// The lock. The card is there while the device is open.
 pub(crate) fn lock() -> MutexGuard<'static, Option<Engine>> {
@@ -30,9 +38,12 @@ pub(crate) fn lock() -> MutexGuard<'static, Option<Engine>> {
 /// Opens a context; starts the card for the first.
 ///
 /// # Errors
-/// EMFILE, ENOMEM: no place on the bus, or no thread.
+/// EMFILE, ENOMEM: no place on the bus, or no thread. ENXIO: the card was removed.
 pub(crate) fn open() -> Result<u32, Errno> {
     let mut engine = lock();
+    if is_removed() || engine.as_ref().is_some_and(|engine| engine.life() == Life::Removed) {
+        return Err(Errno(libc::ENXIO));
+    }
     if let Some(engine) = engine.as_mut() {
         return Ok(engine.open());
     }
@@ -107,6 +118,12 @@ fn run(bus: &rustix::fd::OwnedFd) {
             let pause = pause(busy.elapsed(), engine.has_queues());
             if turn.is_err() {
                 say(format_args!("the card has failed; what is open answers EIO"));
+                *guard = None;
+                return;
+            }
+            if engine.life() == Life::Removed {
+                // (What was told is in descriptors, whose other ends close now.)
+                REMOVED.store(true, Ordering::Relaxed);
                 *guard = None;
                 return;
             }

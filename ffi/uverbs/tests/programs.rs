@@ -293,8 +293,12 @@ fn a_port_that_goes_down_is_an_event() {
             assert!(line().contains(event), "the event of {state}");
         }
     }
-    kill_group(&watch);
-    assert!(!watch.wait().expect("its end").success());
+    socket.send_to_addr(&[5, 8], &address).expect("it is there");
+    assert!(line().contains("IBV_EVENT_DEVICE_FATAL (8)"));
+    // When the card is removed, it hears nothing more, and ends by that.
+    socket.send_to_addr(&[5, 255], &address).expect("it is there");
+    assert!(!watch.wait().expect("its end").success() && output.next().is_none());
+    assert_eq!(on_bus(&bus), 0);
 }
 
 /// Kills a program, `timeout` before it, and what either started.

@@ -156,4 +156,16 @@ pub trait Messages {
     /// # Errors
     /// [`PostError`]; it was not taken.
     fn post_recv(&mut self, now: Instant, qp: u32, id: u64, sges: &[Sge]) -> Result<(), PostError>;
+
+    /// Has the peer of a connected queue pair place bytes in a region by itself ([`Messages::place`]), where the device has memory that both reach: the region gets
+    /// such memory, and loses what is in it. `false`: there is none, and the region stays as it is.
+    fn share(&mut self, _qp: u32, _region: &Region) -> bool {
+        false
+    }
+
+    /// Places bytes in memory that the peer of a connected queue pair shares, by key and address, at once: they are there before whatever is posted from now on, and may be there before what was
+    /// posted. `false`: it shares nothing there, nothing was written, and a request is to carry them.
+    fn place(&mut self, _qp: u32, _key: u32, _address: u64, _bytes: &[u8]) -> bool {
+        false
+    }
 }

@@ -11,6 +11,7 @@
 mod arp;
 mod demux;
 mod dummy;
+mod gone;
 mod handover;
 mod icmp;
 mod incarnations;
@@ -125,6 +126,8 @@ pub struct Ring<Q: Queues> {
     /// Connections whose frames the device refused, and when to try again.
     stalled: Vec<u32>,
     retry_at: Option<Instant>,
+    /// The device is gone for good.
+    is_gone: bool,
     retry_after: Duration,
     /// When the latest datagram came.
     datagram_at: Instant,
@@ -182,6 +185,7 @@ impl<Q: Queues> Ring<Q> {
             dirty: Vec::new(),
             stalled: Vec::new(),
             retry_at: None,
+            is_gone: false,
             retry_after: STALL_MIN,
             datagram_at: Instant::ZERO,
             icmpv6_errors: ipv6::ErrorLimit::new(),
@@ -545,8 +549,8 @@ impl<Q: Queues> Ring<Q> {
             Flow::Stream(stream) => stream.connection.take_error(),
             Flow::Resting(_) => None,
             Flow::Udp(udp) if self.config.is(Mutant::SoErrorStays) => udp.error,
-            Flow::Udp(udp) => udp.error.take(),
-            Flow::Listener(listener) => listener.error.take(),
+            Flow::Udp(udp) => Error::take(&mut udp.error),
+            Flow::Listener(listener) => Error::take(&mut listener.error),
         }
     }
 
@@ -590,6 +594,7 @@ impl<Q: Queues> Ring<Q> {
                 // Buffers that were in flight are back: whoever waits for some tries again now.
                 DeviceEvent::Reset if self.config.is(Mutant::DeviceResetUnnoticed) => {}
                 DeviceEvent::Reset => self.retry_at = Some(now).filter(|_| self.tries_again()),
+                DeviceEvent::Gone => self.device_gone(now),
             }
             next = self.queues.poll_event();
         }

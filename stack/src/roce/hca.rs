@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use super::cq::{Arm, CompletionQueue};
+use super::flaws::Flaw;
 use super::gsi::{Gsi, Management};
 use super::mad::GSI_QP;
 use super::memory::{Access, Memory, Pd, Regions, RegisterError};
@@ -30,9 +31,23 @@ pub struct Tuning {
     pub retries_for_ever: bool,
     /// Whoever carries packets vouches for their bytes, as memory does: the invariant CRC is zero, and nobody looks at it.
     pub bytes_are_vouched: bool,
+    #[cfg(test)]
+    pub(crate) flaw: Flaw,
 }
 
 impl Tuning {
+    /// Whether this is wrong with it; a constant `false` but in tests.
+    #[inline]
+    pub(super) fn has(&self, flaw: Flaw) -> bool {
+        #[cfg(test)]
+        return self.flaw == flaw;
+        #[cfg(not(test))]
+        {
+            let _ = flaw;
+            false
+        }
+    }
+
     /// What becomes of the invariant CRC.
     pub(super) const fn crc(&self) -> Crc {
         if self.bytes_are_vouched { Crc::LeftOut } else { Crc::Computed }
@@ -41,7 +56,15 @@ impl Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { window: 128, count_credits: false, datagram_mtu: Mtu::B1024, retries_for_ever: false, bytes_are_vouched: false }
+        Self {
+            window: 128,
+            count_credits: false,
+            datagram_mtu: Mtu::B1024,
+            retries_for_ever: false,
+            bytes_are_vouched: false,
+            #[cfg(test)]
+            flaw: Flaw::None,
+        }
     }
 }
 
@@ -176,6 +199,11 @@ impl<M: Memory> Hca<M> {
     /// A region's memory.
     pub fn memory(&self, key: u32) -> Option<&M> {
         self.regions.memory(key)
+    }
+
+    /// Gives a region other memory, as long as what it has. Whether there is such a region.
+    pub(super) fn replace_memory(&mut self, key: u32, memory: M) -> bool {
+        self.regions.replace(key, memory)
     }
 
     /// A region's memory, to write.
@@ -343,7 +371,7 @@ impl<M: Memory> Hca<M> {
 
     /// Takes an IP packet. Its bytes were copied out of whatever memory others may write.
     pub fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
-        let crc = self.tuning.crc();
+        let crc = if self.tuning.has(Flaw::IgnoresChecksums) { Crc::LeftOut } else { self.tuning.crc() };
         let datagram = match Datagram::parse_with(bytes, crc) {
             Ok(datagram) => datagram,
             Err(DatagramError::Corrupted) => return self.dropped.corrupted += 1,

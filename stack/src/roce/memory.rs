@@ -64,6 +64,12 @@ impl<M: Memory> Regions<M> {
         self.regions.get_mut(key).map(|region| &mut region.memory)
     }
 
+    /// Gives a region other memory, as long as what it has. Whether there is such a region.
+    pub(super) fn replace(&mut self, key: u32, memory: M) -> bool {
+        let region = self.regions.get_mut(key).filter(|region| region.memory.len() == memory.len());
+        region.map(|region| region.memory = memory).is_some()
+    }
+
     /// Holds `len` bytes at `address` against the region of `key`: where they begin in it.
     pub(super) fn check(&self, pd: Pd, key: u32, address: u64, len: u64, access: Access) -> Result<u64, AccessError> {
         let region = self.regions.get(key).filter(|region| region.pd == pd).ok_or(AccessError::Key)?;

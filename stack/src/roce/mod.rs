@@ -20,6 +20,7 @@ mod bytes;
 pub(crate) mod capture;
 pub mod cm;
 mod cq;
+mod flaws;
 mod gsi;
 mod hca;
 pub mod mad;
@@ -33,13 +34,14 @@ pub mod rc;
 mod slab;
 mod soft;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod ud;
 
 pub use crate::device::messages::{psn, work};
 pub use cq::Arm;
+pub(crate) use flaws::Flaw;
 pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
 pub use hca::{CreateError, Dropped, Hca, Limits, Tuning};
-pub use node::{Node, NodeConfig};
+pub use node::{Node, NodeConfig, Sharing};
 pub use soft::{Neighbours, SoftRoce, Traffic, WAITING_BYTES_MAX, WAITING_MAX};
 pub use ud::GRH_LEN;

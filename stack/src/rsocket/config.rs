@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::wire::{ByteOrder, from_scale, to_scale};
 use crate::device::messages::MessageLimits;
+use crate::roce::Flaw;
 
 /// Work requests in a queue, at least and at most.
 pub const QUEUE_MIN: u16 = 16;
@@ -70,11 +71,33 @@ pub struct Host {
     pub by_sends: bool,
     /// Of a long send the first message has this length ([`TRANSFER_FIRST`], as librdmacm has it, if no device has a reason for another).
     pub transfer_first: u32,
+    #[cfg(test)]
+    pub(crate) flaw: Flaw,
+}
+
+impl Host {
+    /// Whether this is wrong with it; a constant `false` but in tests.
+    #[inline]
+    pub(super) fn has(&self, flaw: Flaw) -> bool {
+        #[cfg(test)]
+        return self.flaw == flaw;
+        #[cfg(not(test))]
+        {
+            let _ = flaw;
+            false
+        }
+    }
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self { order: ByteOrder::NATIVE, by_sends: false, transfer_first: TRANSFER_FIRST }
+        Self {
+            order: ByteOrder::NATIVE,
+            by_sends: false,
+            transfer_first: TRANSFER_FIRST,
+            #[cfg(test)]
+            flaw: Flaw::None,
+        }
     }
 }
 

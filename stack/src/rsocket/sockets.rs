@@ -15,6 +15,7 @@ use super::options::Options;
 use super::stream::Stream;
 use crate::device::messages::{ConnectionId, Connections, Messages, Pd};
 use crate::error::Error;
+use crate::roce::Flaw;
 use crate::time::Instant;
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -179,7 +180,7 @@ impl Sockets {
         for (id, closing) in &mut self.closing {
             let stream = &mut closing.connected.stream;
             stream.poll(now, device);
-            if stream.is_drained() || closing.until <= now {
+            if stream.is_drained() || closing.until <= now || self.host.has(Flaw::ClosesAtOnce) {
                 done.push(*id);
             }
         }

@@ -1,14 +1,11 @@
 //! What the card refuses: the queue comes back, and whoever sent hears what became of it.
 
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
-
 use ringway_host::Clock;
 use ringway_mlx5::{Mlx5Device, Settings};
 use ringway_stack::device::{Device as _, DeviceEvent, Queues as _, QueuesConfig, SendStatus, TxFrame, TxOffload};
 
 use crate::frames::{pair, pair_with};
-use crate::world::{HEAD, PATIENCE, bytes, card, on_card, path_of, receive, send, settings, udp_frame};
+use crate::world::{HEAD, PATIENCE, bytes, card, on_card, path_of, receive, send, settings, tell_card, udp_frame};
 
 #[test]
 fn a_send_queue_that_fails_is_made_anew() {
@@ -111,12 +108,8 @@ fn a_port_that_goes_down_is_an_event_of_each_ring() {
     on_card(path_of!(a_port_that_goes_down_is_an_event_of_each_ring), || {
         let device = card(&settings(0));
         let mut rings = [(); 2].map(|()| device.open(&QueuesConfig::default()).expect("a ring"));
-        // SAFETY: getuid(2) has no arguments.
-        let (user, bus) = (unsafe { libc::getuid() }, std::env::var("RINGWAY_CONNECTX_BUS").expect("the bus"));
-        let card = SocketAddr::from_abstract_name(format!("ringway-connectx/{user}/{bus}/0")).expect("a name");
-        let socket = UnixDatagram::unbound().expect("a socket");
         for (state, up) in [(0, false), (1, true)] {
-            socket.send_to_addr(&[4, state], &card).expect("it is there");
+            tell_card(&[4, state]);
             let end = Clock::system().now() + PATIENCE;
             for ring in &mut rings {
                 while !ring.rx_ready() {

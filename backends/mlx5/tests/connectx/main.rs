@@ -3,6 +3,7 @@
 
 mod agreement;
 mod doorbells;
+mod events;
 mod failures;
 mod frames;
 mod processes;

@@ -27,6 +27,11 @@ impl Side {
         Self { flow, out, expected, written: 0, read: Vec::new(), is_done: false }
     }
 
+    /// Bytes that have come.
+    pub(crate) fn arrived(&self) -> usize {
+        self.read.len()
+    }
+
     /// Writes and reads what there is room for; whether both streams are through.
     pub(crate) fn go_on(&mut self, end: &mut End) -> bool {
         let now = end.now();

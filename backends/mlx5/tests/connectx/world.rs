@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -68,6 +70,14 @@ pub(crate) use path_of;
 
 /// Two cards, or rather two openings of the one: neither hears itself, as a card's context does not.
 pub(crate) const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 0x0a]), MacAddr([2, 0, 0, 0, 0, 0x0b])];
+
+/// Tells this process's card something from outside, as the README of ringway-uverbs has it.
+pub(crate) fn tell_card(datagram: &[u8]) {
+    // SAFETY: getuid(2) has no arguments.
+    let (user, bus) = (unsafe { libc::getuid() }, std::env::var("RINGWAY_CONNECTX_BUS").expect("the bus"));
+    let card = UnixAddress::from_abstract_name(format!("ringway-connectx/{user}/{bus}/0")).expect("a name");
+    UnixDatagram::unbound().expect("a socket").send_to_addr(datagram, &card).expect("it is there");
+}
 
 pub(crate) fn settings(end: usize) -> Settings {
     Settings { mac: Some(MACS[end]), mtu: Some(1500), is_beside_kernel: false, ..Settings::new("mlx5_0") }

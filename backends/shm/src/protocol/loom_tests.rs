@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering;
 use ringway_stack::device::Wake;
 
 use super::{
-    Armer, CoreClaims, Kicker, ReadWords, Region, ReleaseReader, ReleaseWriter, Returned, SlotReader, SlotWord, SlotWriter, Write,
+    Armer, CoreClaims, Kicker, Place, ReadWords, Region, ReleaseReader, ReleaseWriter, Returned, SlotReader, SlotWord, SlotWriter, Write,
     WriteWords,
 };
 use crate::layout::{ARMED_AT, CONSUMED_AT, CORE_CLAIMS_AT, FLIGHTS, REGIONS_AT, SLOT_DATA, SLOTS, WRITING_AT, release_at, slot_at};
@@ -298,7 +298,7 @@ fn loom_nobody_writes_to_a_region_once_its_owner_has_found_nobody() {
     const OWNER: u64 = 8;
     loom::model(|| {
         let (writer, owner) = (Memory::new(), Memory::new());
-        let region = Region { key: 0, peer: WRITER, qp: 1, address: 0, len: 8, start: 0 };
+        let region = Region { key: 0, peer: WRITER, qp: 1, address: 0, len: 8, place: Place::Area(0) };
         region.publish(&owner);
         let memory = Arc::new(loom::cell::UnsafeCell::new(0));
         let writing = {

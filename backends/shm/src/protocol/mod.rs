@@ -15,7 +15,7 @@ mod tests;
 mod wake;
 
 pub(crate) use core_claims::CoreClaims;
-pub(crate) use regions::{Region, Write};
+pub(crate) use regions::{Place, Region, Write};
 pub(crate) use release::{ReleaseReader, ReleaseWriter};
 pub(crate) use returned::Returned;
 pub(crate) use slots::{SlotReader, SlotWord, SlotWriter};

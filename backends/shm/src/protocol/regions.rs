@@ -18,6 +18,17 @@ const LEN: usize = 32;
 const START: usize = 40;
 
 const IS_PUBLISHED: u64 = 1 << 32;
+/// It lies in the area of the link with its peer.
+const IS_IN_AREA: u64 = 1 << 33;
+
+/// Where a region's first byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the memory of its owner's process.
+    Process(u64),
+    /// In the area of the link with its peer ([`crate::area`]).
+    Area(u64),
+}
 
 /// A region that one peer may write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +43,8 @@ pub(crate) struct Region {
     pub(crate) address: u64,
     /// Bytes.
     pub(crate) len: u64,
-    /// Where it begins in the memory of its owner's process.
-    pub(crate) start: u64,
+    /// Where it begins.
+    pub(crate) place: Place,
 }
 
 impl Region {
@@ -49,10 +60,14 @@ impl Region {
     /// Publishes it, in a place that is free.
     pub(crate) fn publish(&self, own: &impl WriteWords) {
         let at = Self::entry(self.key);
-        for (offset, value) in [(PEER, self.peer), (QP, self.qp.into()), (ADDRESS, self.address), (LEN, self.len), (START, self.start)] {
+        let (kind, start) = match self.place {
+            Place::Process(start) => (IS_PUBLISHED, start),
+            Place::Area(start) => (IS_PUBLISHED | IS_IN_AREA, start),
+        };
+        for (offset, value) in [(PEER, self.peer), (QP, self.qp.into()), (ADDRESS, self.address), (LEN, self.len), (START, start)] {
             own.store(at + offset, value, Ordering::Relaxed);
         }
-        own.store(at + KEY, IS_PUBLISHED | u64::from(self.key), Ordering::Release);
+        own.store(at + KEY, kind | u64::from(self.key), Ordering::Release);
     }
 
     /// Revokes it: nobody begins to write there any more. Who has begun is found by [`Write::is_under_way`].
@@ -64,12 +79,14 @@ impl Region {
     /// The region of that key that `peer` publishes.
     fn find(key: u32, peer: &impl ReadWords) -> Option<Self> {
         let at = Self::entry(key);
-        if peer.load(at + KEY, Ordering::Acquire) != IS_PUBLISHED | u64::from(key) {
+        let published = peer.load(at + KEY, Ordering::Acquire);
+        if published & !IS_IN_AREA != IS_PUBLISHED | u64::from(key) {
             return None;
         }
         let word = |offset| peer.load(at + offset, Ordering::Relaxed);
         let qp = u32::try_from(word(QP)).ok()?;
-        Some(Self { key, peer: word(PEER), qp, address: word(ADDRESS), len: word(LEN), start: word(START) })
+        let place = if published & IS_IN_AREA == 0 { Place::Process(word(START)) } else { Place::Area(word(START)) };
+        Some(Self { key, peer: word(PEER), qp, address: word(ADDRESS), len: word(LEN), place })
     }
 }
 
@@ -96,13 +113,19 @@ impl Write {
 
     /// Says that it is under way, and gives where it goes in the owner's process, if the owner lets it: by key, bounds, and whose queue pair asks. [`Write::end`]
     /// follows in any case.
-    pub(crate) fn begin(&self, own: &impl WriteWords, owner: &impl ReadWords) -> Option<u64> {
+    pub(crate) fn begin(&self, own: &impl WriteWords, owner: &impl ReadWords) -> Option<Place> {
         own.store(WRITING_AT, Self::word(self.owner, self.key), Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let region = Region::find(self.key, owner).filter(|region| (region.peer, region.qp) == (self.writer, self.qp))?;
         let offset = self.address.checked_sub(region.address)?;
         let end = offset.checked_add(self.len)?;
-        if end > region.len { None } else { region.start.checked_add(offset) }
+        if end > region.len {
+            return None;
+        }
+        Some(match region.place {
+            Place::Process(start) => Place::Process(start.checked_add(offset)?),
+            Place::Area(start) => Place::Area(start.checked_add(offset)?),
+        })
     }
 
     /// It is done, or was not.

@@ -5,16 +5,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use arrayvec::ArrayVec;
 use ringway_stack::device::MacAddr;
 
+use crate::area::Area;
 use crate::fd::Fd;
 use crate::identity::Identity;
 use crate::layout::VERSION;
 use crate::link::{self, Link, PeerSegment};
 use crate::member::Member;
+use crate::memfd;
 use crate::protocol::ReleaseWriter;
 use crate::reads::View;
 use crate::rx_buf::Flights;
+use crate::settings::Settings;
 use crate::stores::SharedMemory;
 use crate::sys::{self, Passed};
 
@@ -26,7 +30,7 @@ const BYTES: usize = 32;
 pub(crate) enum Kind {
     /// The listener's first words.
     Greeting = 1,
-    /// The connector's descriptors: segment, channel.
+    /// The connector's descriptors: segment, channel, and an area, if it has one.
     Offer = 2,
     /// The listener's.
     Answer = 3,
@@ -95,26 +99,34 @@ pub(super) fn receive(socket: &Fd) -> Incoming {
 /// Our half of a connection that is being made.
 pub(super) struct Half {
     channel: SharedMemory,
-    channel_fd: Fd,
+    area: Option<Area>,
+    pub(super) fds: HalfFds,
+}
+
+/// The descriptors that the peer gets, beside the member's own. They are not needed afterwards.
+pub(super) struct HalfFds {
+    channel: Fd,
+    area: Option<Fd>,
+}
+
+impl HalfFds {
+    /// Sends them.
+    pub(super) fn send(&self, socket: &Fd, kind: Kind, member: &Member) -> io::Result<()> {
+        let area = self.area.as_ref().map(Fd::raw);
+        let passed: ArrayVec<i32, 3> = [member.segment_fd.raw(), self.channel.raw()].into_iter().chain(area).collect();
+        send(socket, kind, member.id, &passed)
+    }
 }
 
 impl Half {
     pub(super) fn new(member: &Member, peer: u64) -> io::Result<Self> {
         let (channel, channel_fd) = link::create_channel(member.id, peer)?;
-        Ok(Self { channel, channel_fd })
+        let (area, area_fd) = Area::create(member.area_bytes).unzip();
+        Ok(Self { channel, area, fds: HalfFds { channel: channel_fd, area: area_fd } })
     }
 
-    /// The descriptors that the peer gets. The channel's own isn't needed afterwards.
-    pub(super) fn send(channel_fd: &Fd, socket: &Fd, kind: Kind, member: &Member) -> io::Result<()> {
-        send(socket, kind, member.id, &[member.segment_fd.raw(), channel_fd.raw()])
-    }
-
-    pub(super) fn channel_fd(&self) -> &Fd {
-        &self.channel_fd
-    }
-
-    /// Joins it with the peer's half, over `connection` (none to ourselves). Hands the channel's descriptor back.
-    pub(super) fn join(self, member: &Arc<Member>, peer: PeerHalf, mac: MacAddr, connection: Option<Arc<Fd>>) -> (Arc<Link>, Fd) {
+    /// Joins it with the peer's half, over `connection` (none to ourselves). Hands the descriptors back.
+    pub(super) fn join(self, member: &Arc<Member>, peer: PeerHalf, mac: MacAddr, connection: Option<Arc<Fd>>) -> (Arc<Link>, HalfFds) {
         let link = Link {
             member: member.clone(),
             peer: peer.segment,
@@ -128,9 +140,11 @@ impl Half {
             releases: ReleaseWriter::new(),
             flights: Flights::new(),
             copied: AtomicU64::new(0),
+            area: self.area,
+            their_area: peer.area,
             is_closed_to_writes: AtomicBool::new(false),
         };
-        (Arc::new(link), self.channel_fd)
+        (Arc::new(link), self.fds)
     }
 }
 
@@ -138,12 +152,16 @@ impl Half {
 pub(super) struct PeerHalf {
     segment: PeerSegment,
     channel: View,
+    area: Option<SharedMemory>,
     who: Option<Identity>,
 }
 
 impl PeerHalf {
     pub(super) fn open(member: &Member, id: u64, who: Identity, passed: Passed) -> io::Result<Self> {
-        let [segment, channel] = <[Fd; 2]>::try_from(passed.into_iter().collect::<Vec<_>>()).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut passed = passed.into_iter();
+        let (Some(segment), Some(channel), area, None) = (passed.next(), passed.next(), passed.next(), passed.next()) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
         let opened = PeerSegment::open(&segment)?;
         segment.set_at_once();
         if opened.id != id {
@@ -151,15 +169,32 @@ impl PeerHalf {
         }
         let view = link::open_channel(&channel, id, member.id)?;
         channel.set_at_once();
-        Ok(Self { segment: opened, channel: view, who: Some(who) })
+        let area = area.map(|area| open_area(member, &area)).transpose()?.flatten();
+        Ok(Self { segment: opened, channel: view, area, who: Some(who) })
     }
 
     /// Our own half, for the channel to ourselves.
     pub(super) fn of_myself(member: &Member, half: &Half) -> io::Result<Self> {
         Ok(Self {
             segment: PeerSegment::open(&member.segment_fd)?,
-            channel: link::open_channel(half.channel_fd(), member.id, member.id)?,
+            channel: link::open_channel(&half.fds.channel, member.id, member.id)?,
+            area: half.fds.area.as_ref().map(|area| open_area(member, area)).transpose()?.flatten(),
             who: None,
         })
+    }
+}
+
+/// Maps a peer's area, if this member writes to any: where there is no address space for it, frames carry what would go there.
+fn open_area(member: &Member, fd: &Fd) -> io::Result<Option<SharedMemory>> {
+    if member.area_bytes == 0 {
+        return Ok(None);
+    }
+    match memfd::open_area(fd, Settings::AREA_BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Ok(None),
+        Err(error) => Err(error),
+        Ok(area) => {
+            fd.set_at_once();
+            Ok(Some(area))
+        }
     }
 }

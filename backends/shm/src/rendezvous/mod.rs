@@ -62,7 +62,7 @@ pub(crate) mod posing {
         };
         let greeting = hear().expect("a greeting");
         let half = Half::new(&member, greeting.id).unwrap();
-        Half::send(half.channel_fd(), &socket, Kind::Offer, &member).unwrap();
+        half.fds.send(&socket, Kind::Offer, &member).unwrap();
         hear().is_some_and(|answer| answer.kind == Kind::Answer)
     }
 
@@ -87,7 +87,7 @@ pub use regions::{PublishedRegion, RegionWrite};
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -199,8 +199,6 @@ struct State {
     /// The names' numbers.
     named: HashMap<Key, u64>,
     table: RuleTable,
-    /// The keys of regions that are published, by their places.
-    regions: BTreeMap<usize, u32>,
     clients: VecDeque<Client>,
     dialogues: Dialogues,
     groups: groups::Groups,

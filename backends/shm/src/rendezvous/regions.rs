@@ -5,6 +5,8 @@
 //! trace, and so to nothing that it could not write to anyway. Where it does not (Yama's ptrace_scope, a process that is not dumpable, a PID or user namespace between), or has
 //! not got the call, frames carry the bytes.
 //!
+//! Where the owner shares memory that both map ([`Rendezvous::share`]), no system call is needed, and the kernel is not asked.
+//!
 //! Both ends may die at any time. What a writer has begun ends with it, before its connection does, which is why no writer whose connection has ended is waited
 //! for. Whose owner has died is not written to: its connection has ended, which is looked at before each write. In the instant between, an owner could die, and its number go
 //! to another process of the same user: the kernel gives each number once in pid_max before it begins anew.
@@ -14,8 +16,10 @@ use std::sync::PoisonError;
 
 use super::Rendezvous;
 use super::links::Entry;
+use crate::area::AreaPart;
 use crate::error::WriteError;
-use crate::protocol::{Region, Write};
+use crate::link::Link;
+use crate::protocol::{Place, Region, Write};
 use crate::sys;
 
 /// Memory of the program's that one peer may write to by itself.
@@ -57,22 +61,47 @@ impl Rendezvous {
     /// The program has promised the memory, for that long.
     pub unsafe fn publish_region(&self, region: &PublishedRegion) -> bool {
         let PublishedRegion { key, peer, qp, address, len, start } = *region;
-        let mut state = self.lock();
-        if state.has_left || self.member.is_forked() || state.regions.contains_key(&Region::place(key)) {
-            return false;
-        }
-        Region { key, peer, qp, address, len, start: start as u64 }.publish(&*self.member.segment);
-        state.regions.insert(Region::place(key), key);
-        true
+        let has_left = self.lock().has_left;
+        !has_left && self.member.publish(&Region { key, peer, qp, address, len, place: Place::Process(start as u64) })
     }
 
     /// Ends that. Nobody begins to write there from now on; who has begun ends soon ([`Rendezvous::is_region_written`]).
     pub fn revoke_region(&self, key: u32) {
-        let mut state = self.lock();
-        if !self.member.is_forked() && state.regions.get(&Region::place(key)) == Some(&key) {
-            Region::revoke(key, &*self.member.segment);
-            state.regions.remove(&Region::place(key));
-        }
+        self.member.revoke(key);
+    }
+
+    /// Memory that a peer writes to by itself, and without a system call ([`Rendezvous::write_shared`]), as `len` bytes of the region of this key, until it is dropped. `qp`: our queue pair to which
+    /// the peer's is connected; `address`: that by which writes name the first byte. `None`: there is no room ([`crate::Settings::area_bytes`]), or no such peer.
+    pub fn share(&self, peer: u64, key: u32, qp: u32, address: u64, len: usize) -> Option<AreaPart> {
+        let link = self.living(&mut self.lock(), peer)?;
+        AreaPart::share(link, key, qp, address, len)
+    }
+
+    /// Writes to what a peer [shares](Rendezvous::share) with us: all bytes, or none. Enters no kernel. `false`: the owner does not let this member, or shares nothing there.
+    pub fn write_shared(&self, write: &RegionWrite<'_>) -> bool {
+        let state = self.lock();
+        let link =
+            state.by_id.get(&write.owner).and_then(|slot| state.links.get(usize::from(*slot))?.as_ref()).map(|entry| entry.link.clone());
+        drop(state);
+        let Some(link) = link.filter(|link| link.is_alive() && !self.member.is_forked()) else { return false };
+        let Some(area) = &link.their_area else { return false };
+        let written = self.begin_write(&link, write, |place| match place {
+            Place::Area(start) => area.write_there(start, write.bytes),
+            Place::Process(_) => false,
+        });
+        written == Some(true)
+    }
+
+    /// Says that a write is under way while `copy` does it, if the owner lets us.
+    fn begin_write<T>(&self, link: &Link, write: &RegionWrite<'_>, copy: impl FnOnce(Place) -> T) -> Option<T> {
+        let own = &*self.member.segment;
+        let RegionWrite { owner, qp, key, address, bytes } = *write;
+        let asked = Write { writer: self.member.id, owner, qp, key, address, len: bytes.len() as u64 };
+        // A member says of one write at a time.
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = asked.begin(own, &link.peer.view).map(copy);
+        Write::end(own);
+        written
     }
 
     /// Whether a peer that is alive is in the middle of a write to a region that was revoked. That lasts as long as a copy of [`RegionWrite::bytes`] does, unless the
@@ -97,14 +126,11 @@ impl Rendezvous {
         if link.pid <= 0 || link.is_closed_to_writes.load(Ordering::Relaxed) {
             return Err(WriteError::Refused);
         }
-        let own = &*self.member.segment;
-        let RegionWrite { owner, qp, key, address, bytes } = *write;
-        let asked = Write { writer: self.member.id, owner, qp, key, address, len: bytes.len() as u64 };
-        // A member says of one write at a time.
-        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = asked.begin(own, &link.peer.view).map(|start| sys::write_to_process(link.pid, start, bytes));
-        Write::end(own);
-        match written {
+        let written = self.begin_write(&link, write, |place| match place {
+            Place::Process(start) => Some(sys::write_to_process(link.pid, start, write.bytes)),
+            Place::Area(_) => None,
+        });
+        match written.flatten() {
             None => Err(WriteError::Refused),
             Some(Ok(())) => Ok(()),
             Some(Err(error)) if error.raw_os_error() == Some(libc::EFAULT) => Err(WriteError::Fault),

@@ -335,7 +335,7 @@ impl Rendezvous {
         silent: &mut bool,
     ) -> Result<Option<Arc<Link>>, ResolveError> {
         let half = Half::new(&self.member, id).map_err(ResolveError::system("channel"))?;
-        if Half::send(half.channel_fd(), socket, Kind::Offer, &self.member).is_err() {
+        if half.fds.send(socket, Kind::Offer, &self.member).is_err() {
             return Ok(None);
         }
         let answer = match await_message(socket, Kind::Answer, deadline)? {

@@ -272,9 +272,9 @@ impl Rendezvous {
         let Ok(half) = Half::new(&self.member, offer.id) else { return };
         let Some(mac) = self.reserve(state) else { return };
         let connection = Arc::new(offer.socket);
-        let (link, channel_fd) = half.join(&self.member, peer, mac, Some(connection.clone()));
+        let (link, fds) = half.join(&self.member, peer, mac, Some(connection.clone()));
         // Before the answer: with the answer the peer may send, and the device must look there.
-        let answered = self.install(state, &link).and_then(|()| Half::send(&channel_fd, &connection, Kind::Answer, &self.member));
+        let answered = self.install(state, &link).and_then(|()| fds.send(&connection, Kind::Answer, &self.member));
         if answered.is_err() {
             if state.links[slot_of(mac)].is_some() {
                 self.lost(state, slot_of(mac));

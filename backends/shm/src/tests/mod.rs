@@ -35,7 +35,7 @@ pub(crate) fn tcp(local: impl Into<std::net::SocketAddr>) -> FlowRule {
 
 /// Those of a small member, which waits for others as long as a busy machine or an emulator may need.
 pub(crate) fn small() -> Settings {
-    Settings { pool_bytes: 8 << 20, peers_max: 64, resolve_timeout: Duration::from_secs(30), ..Settings::default() }
+    Settings { pool_bytes: 8 << 20, peers_max: 64, area_bytes: 1 << 20, resolve_timeout: Duration::from_secs(30), ..Settings::default() }
 }
 
 /// Whoever polls, until `done` gives something; fails after a minute, which a busy machine or an emulator may need.

@@ -4,7 +4,7 @@ use std::ptr;
 
 use super::{Node, fresh_address, tcp, until};
 use crate::layout::REGIONS_MAX;
-use crate::{PublishedRegion, RegionWrite, WriteError};
+use crate::{AreaPart, PublishedRegion, RegionWrite, WriteError};
 
 const KEY: u32 = 0x300;
 const QP: u32 = 0x101;
@@ -125,4 +125,63 @@ fn who_is_in_the_middle_of_a_write_is_waited_for_while_it_lives() {
     writer.rendezvous.say_writing(word);
     drop(writer);
     until("it is gone", || (!owner.rendezvous.is_region_written(KEY)).then_some(()));
+}
+
+fn read(part: &AreaPart) -> Vec<u8> {
+    let mut bytes = vec![0; part.len()];
+    part.read(0, &mut bytes);
+    bytes
+}
+
+#[test]
+fn a_peer_writes_to_shared_memory_within_bounds_by_key_and_queue_pair() {
+    let pair = Pair::new();
+    let share = |key| pair.owner.rendezvous.share(id(&pair.writer), key, QP, ADDRESS, 32);
+    let [key, other_key] = [KEY + 0x100, KEY + 0x200];
+    let write = |key, qp, address, bytes: &[u8]| {
+        pair.writer.rendezvous.write_shared(&RegionWrite { owner: id(&pair.owner), qp, key, address, bytes })
+    };
+    let (part, other) = (share(key).unwrap(), share(other_key).unwrap());
+    for part in [&part, &other] {
+        part.write(0, &[0; 32]);
+    }
+    for (key, qp, address, len) in [
+        (key + 1, QP, ADDRESS, 1),
+        (key, QP + 1, ADDRESS, 1),
+        (key, QP, ADDRESS - 1, 1),
+        (key, QP, ADDRESS, 33),
+        (key, QP, ADDRESS + 32, 1),
+        (key, QP, u64::MAX, 2),
+    ] {
+        assert!(!write(key, qp, address, &[9; 40][..len]), "{key:x} {qp:x} {address:x} {len}");
+    }
+    assert!(!write(KEY, QP, ADDRESS, &[9]), "the other one's process has it alone");
+    assert_eq!(pair.write(key, QP, ADDRESS, &[9]), Err(WriteError::Refused), "its process has not got it at a place that it says");
+    assert!(write(key, QP, ADDRESS, &[1; 31]) && write(key, QP, ADDRESS + 31, &[2]) && write(key, QP, ADDRESS + 32, &[]));
+    assert_eq!((read(&part)[..31].to_vec(), read(&part)[31], read(&other)), (vec![1; 31], 2, vec![0; 32]));
+    drop(part);
+    assert!(!write(key, QP, ADDRESS, &[9]), "it was let go of");
+    assert!(share(KEY).is_none() && share(other_key).is_none(), "those keys are published");
+    assert!(write(other_key, QP, ADDRESS, &[3; 32]));
+    assert_eq!(read(&other), [3; 32]);
+}
+
+#[test]
+fn shared_memory_is_given_to_nobody_else_while_it_is_written() {
+    let pair = Pair::new();
+    let bytes = super::small().area_bytes;
+    let share = |key| pair.owner.rendezvous.share(id(&pair.writer), key, QP, ADDRESS, bytes);
+    assert!(pair.owner.rendezvous.share(id(&pair.writer), KEY + 0x100, QP, ADDRESS, bytes + 1).is_none());
+    let part = share(KEY + 0x100).unwrap();
+    pair.writer.rendezvous.say_writing(id(&pair.owner) << 32 | u64::from(KEY + 0x100));
+    drop(part);
+    assert!(share(KEY + 0x200).is_none(), "the peer writes there");
+    pair.writer.rendezvous.say_writing(0);
+    let part = share(KEY + 0x200).unwrap();
+    let Pair { writer, owner, memory: _memory } = pair;
+    drop(writer);
+    until("it is gone", || owner.rendezvous.peers().is_empty().then_some(()));
+    assert_eq!(part.len(), bytes);
+    // (Whose writer is gone can still be read.)
+    part.read(bytes - 1, &mut [0]);
 }

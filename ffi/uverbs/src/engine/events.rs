@@ -12,10 +12,24 @@ pub(crate) mod kind {
     pub(crate) const CQ_ERROR: u32 = 0;
     pub(crate) const QP_FATAL: u32 = 1;
     pub(crate) const QP_ACCESS: u32 = 3;
+    pub(crate) const DEVICE_FATAL: u32 = 8;
     pub(crate) const PORT_ACTIVE: u32 = 9;
     pub(crate) const PORT_ERROR: u32 = 10;
     pub(crate) const SRQ_ERROR: u32 = 14;
     pub(crate) const WQ_FATAL: u32 = 19;
+}
+
+/// In a datagram that says what happens to the card, beside the kinds of events that are so told: it is removed.
+const REMOVAL: u8 = 255;
+
+/// Whether there is a card that works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Works,
+    /// It has failed as a whole: it reads and writes nothing, and does no command but to end things (mlx5_core's `mlx5_internal_err_ret_value`).
+    Failed,
+    /// It is no more: there is no command (EIO), and nothing comes by its descriptors after what is there (uverbs_main.c, `ib_uverbs_remove_one`).
+    Removed,
 }
 
 /// Whom an object's events are told.
@@ -74,6 +88,32 @@ impl Engine {
     pub(crate) fn events_read(&mut self, told: Told) -> u32 {
         let events = self.contexts.get_mut(&told.context).and_then(|context| context.events.as_mut());
         told.times.saturating_sub(events.map_or(0, |events| events.take_back(told.user_handle)))
+    }
+
+    /// Whether the card works.
+    pub(crate) fn life(&self) -> Life {
+        self.life
+    }
+
+    /// Something happens to the card, as if of itself: all its queues of a kind fail, or it does, or it is removed.
+    pub(super) fn fault(&mut self, what: u8) {
+        let actions = match u32::from(what) {
+            kind::CQ_ERROR => self.cqs.keys().flat_map(|cqn| self.card.fail_completion(*cqn)).collect(),
+            kind::QP_FATAL => self.raws.keys().flat_map(|number| self.card.fail_queue(*number)).collect(),
+            kind::WQ_FATAL => self.wqs.keys().flat_map(|number| self.card.fail_queue(*number)).collect(),
+            kind::DEVICE_FATAL => return self.fail(Life::Failed),
+            _ if what == REMOVAL => return self.fail(Life::Removed),
+            _ => return,
+        };
+        self.act(actions);
+    }
+
+    fn fail(&mut self, into: Life) {
+        crate::log::say(format_args!("the card: {into:?}"));
+        let had_failed = core::mem::replace(&mut self.life, into) != Life::Works;
+        for events in self.contexts.values_mut().filter_map(|context| context.events.as_mut()).filter(|_| !had_failed) {
+            events.send_async(0, kind::DEVICE_FATAL);
+        }
     }
 
     /// Whether the port is up.

@@ -27,6 +27,8 @@ const SETTLED: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(crate) struct Registers {
     pages: BTreeMap<u32, Page>,
+    /// Doorbells of send queues, and those of them that had bytes of their entry with them, as far as that could be seen.
+    pub(crate) rung: [u64; 2],
 }
 
 /// A page: memory that the program writes, and the card takes from.
@@ -43,6 +45,8 @@ struct Page {
 struct Half {
     /// What was behind the word that rings when it was looked at last.
     seen: [u64; BEHIND],
+    /// The same, when it was rung last.
+    noted: [u64; BEHIND],
     rung: Option<Rung>,
 }
 
@@ -75,7 +79,7 @@ impl Page {
         // SAFETY: a new mapping, where the kernel likes.
         let mapped = unsafe { map(core::ptr::null_mut(), PAGE, (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED), (&file, 0)) };
         let words = NonNull::new(mapped).filter(|_| mapped != libc::MAP_FAILED).ok_or(Errno(libc::ENOMEM))?.cast();
-        let half = Half { seen: [0; BEHIND], rung: None };
+        let half = Half { seen: [0; BEHIND], noted: [0; BEHIND], rung: None };
         Ok(Self { file, words, halves: core::array::from_fn(|_| half.clone()) })
     }
 
@@ -164,7 +168,11 @@ impl Registers {
 
     /// A store rang for a send queue, for the entry in these blocks.
     pub(crate) fn note(&mut self, store: &Store, qpn: u32, entry: Vec<u8>, at: Duration) {
-        let Some(half) = half_of(self.pages.get_mut(&store.page), store.offset) else { return };
+        let (Some(page), Some(number)) = (self.pages.get_mut(&store.page), half_of(store.offset)) else { return };
+        let behind = page.behind(number);
+        let half = &mut page.halves[number];
+        let is_whole = core::mem::replace(&mut half.noted, behind) != behind;
+        self.rung = [self.rung[0] + 1, self.rung[1] + u64::from(is_whole)];
         let is_alone = half.rung.is_none();
         half.rung = Some(Rung { qpn, at, entry: Some(entry).filter(|_| is_alone) });
     }
@@ -188,9 +196,9 @@ impl Registers {
     }
 }
 
-fn half_of(page: Option<&mut Page>, offset: usize) -> Option<&mut Half> {
-    let at = offset.checked_sub(c::BF_OFFSET)? / HALF;
-    page?.halves.get_mut(at)
+/// Which half of a register of its page a doorbell was written to.
+fn half_of(offset: usize) -> Option<usize> {
+    Some(offset.checked_sub(c::BF_OFFSET)? / HALF).filter(|number| *number < HALVES)
 }
 
 /// Which register of its page a doorbell was written to: it has two halves.
@@ -263,5 +271,6 @@ mod tests {
             registers.note(&store, 0x42, entry.clone(), Duration::from_millis(at));
         }
         assert_eq!(registers.settle(Duration::from_millis(600)), NONE, "whose that is cannot be told");
+        assert_eq!(registers.rung, [7, 4], "doorbells, and those that came with something new behind them");
     }
 }

@@ -297,7 +297,9 @@ impl Offload {
                 if event.edges.contains(Readiness::PRI) {
                     owner::leave_for_urgent(self, socket);
                 }
-                if !refused::goes_to_kernel(self, socket, event.edges) {
+                let goes_on = event.edges.contains(Readiness::ERR)
+                    && (refused::connects_again(self, socket) || self.leave_gone_ring(socket, event.flow));
+                if !goes_on {
                     self.announce(socket, expand((event.edges - Readiness::PRI).bits()));
                 }
             }

@@ -300,6 +300,19 @@ impl Offload {
         });
     }
 
+    /// A flow has failed. `true`: its ring's device is gone, and its socket, a listener or of UDP, goes on by its other flows and by the kernel, as the kernel's
+    /// own do when an interface is removed.
+    #[cold]
+    pub(crate) fn leave_gone_ring(&mut self, index: u32, flow: FlowId) -> bool {
+        let Some(key) = self.sockets.key_at(index).filter(|_| self.rings.at(flow.ring).ring.is_gone()) else { return false };
+        let has_others = self.sockets.find(key).is_some_and(|socket| socket.others.iter().any(|other| other.id == flow));
+        if has_others {
+            self.close_flow(key, flow);
+            self.sockets.find_mut(key).into_iter().for_each(|socket| socket.routes.ask_tables_again());
+        }
+        has_others
+    }
+
     /// Closes one of its flows.
     pub(super) fn close_flow(&mut self, key: Key, id: FlowId) {
         self.retain_flows(key, |flow| flow.id != id);

@@ -4,7 +4,6 @@
 //! those that share it), and is in the kernel all the while. So the ring's no is not the last word: the kernel's is.
 
 use ringway_stack::offload::Reason;
-use ringway_stack::ring::Readiness;
 use ringway_stack::tcp;
 
 use super::Kind;
@@ -14,17 +13,9 @@ use crate::errno::{self, Errno};
 use crate::process::{self, Offload};
 use crate::real;
 
-/// What tells of it.
-const FAILED: Readiness = Readiness::ERR;
-
-/// A socket got something new. `true`: its handshake was refused, and the kernel connects it now.
-#[inline]
-pub(crate) fn goes_to_kernel(offload: &mut Offload, index: u32, edges: Readiness) -> bool {
-    edges.intersects(FAILED) && connects_again(offload, index)
-}
-
+/// A socket has failed. `true`: its handshake was refused, and the kernel connects it now.
 #[cold]
-fn connects_again(offload: &mut Offload, index: u32) -> bool {
+pub(crate) fn connects_again(offload: &mut Offload, index: u32) -> bool {
     let (Some(key), Some(process)) = (offload.sockets.key_at(index), process::process()) else { return false };
     let Some(socket) = offload.sockets.find(key).filter(|socket| socket.is_nonblocking()) else { return false };
     let (Kind::Connecting(id), Some(remote)) = (socket.kind, socket.peer) else { return false };

@@ -6,6 +6,8 @@
  *   far fork ADDRESS PORT       has a child go on with a connection, and then goes on itself
  *   far forking ADDRESS PORT    a server that forks for each connection; after two it ends
  *   far nobody ADDRESS PORT     nobody has that address: EHOSTUNREACH
+ *   far streams ADDRESS PORT    exchanges several streams
+ *   far removed ADDRESS PORT    waits on a connection and on datagrams until what carries them is removed (it says when), and goes on without
  *   far spray ADDRESS PORT      sends a datagram from each of 64 sockets
  */
 #include "far.h"
@@ -177,6 +179,26 @@ static void spray(void) {
     }
 }
 
+/* Nothing waits for ever: the connection fails, what belongs to nobody else goes on, and so does who connects anew. */
+static void removed(void) {
+    int fd = connected(), datagrams = opened(SOCK_DGRAM);
+    exchange(fd, "before");
+    struct sockaddr_storage own;
+    socklen_t len = sizeof own;
+    CHECK(getsockname(fd, (struct sockaddr *)&own, &len) == 0);
+    ((struct sockaddr_in *)&own)->sin_port = 0;
+    CHECK(bind(datagrams, (struct sockaddr *)&own, len) == 0 && connect(datagrams, (struct sockaddr *)&to, to_len) == 0);
+    exchange(datagrams, "datagram");
+    printf("ready\n"), fflush(stdout);
+    char byte;
+    CHECK(recv(fd, &byte, 1, 0) < 0 && errno == ENETDOWN);
+    CHECK(recv(fd, &byte, 1, 0) == 0 && send(fd, "!", 1, MSG_NOSIGNAL) < 0 && errno == EPIPE);
+    struct pollfd wait = {.fd = datagrams, .events = POLLIN};
+    CHECK(poll(&wait, 1, 100) == 0 && recv(datagrams, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+    CHECK(send(datagrams, "!", 1, 0) == 1);
+    CHECK(close(fd) == 0 && close(datagrams) == 0);
+}
+
 static void quit(void) {
     int fd = connected();
     char byte;
@@ -203,6 +225,13 @@ int main(int argc, char **argv) {
         CHECK(shutdown(fd, SHUT_WR) == 0);
         char byte;
         CHECK(recv(fd, &byte, 1, 0) == 0 && close(fd) == 0);
+    } else if (strcmp(argv[1], "streams") == 0) {
+        for (int turn = 0; turn < 6; turn++) {
+            stream();
+        }
+        quit();
+    } else if (strcmp(argv[1], "removed") == 0) {
+        removed(), quit();
     } else if (strcmp(argv[1], "nobody") == 0) {
         nobody();
     } else if (strcmp(argv[1], "spray") == 0) {

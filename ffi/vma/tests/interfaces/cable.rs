@@ -185,6 +185,11 @@ impl Running {
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("timeout(1) is part of coreutils"))
     }
 
+    /// Whether it has ended.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.0.try_wait().expect("a child").is_some()
+    }
+
     /// Ends its standard input.
     pub(crate) fn close_input(&mut self) {
         drop(self.0.stdin.take());

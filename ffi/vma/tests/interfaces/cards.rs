@@ -1,8 +1,11 @@
 //! Sockets on a ConnectX (RINGWAY_DEVICE=mlx5:NAME): of the software ConnectX, whose port is the interface at each end of the cable. The kernels ask each other over the
 //! cable who has which address; all else goes from card to card, over a bus that both network namespaces see.
 
+use core::time::Duration;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use crate::cable::{Cable, ENDS, PORT, Running, on_cable};
 use crate::kernels;
@@ -36,6 +39,19 @@ impl Bus {
     }
 }
 
+impl Bus {
+    /// Tells the cards of some processes something, by the order in which these began: `ffi/uverbs/README.md` has what there is.
+    fn tell(&self, cards: core::ops::Range<u32>, what: [u8; 2]) {
+        // SAFETY: no memory is involved.
+        let user = unsafe { libc::getuid() };
+        let socket = UnixDatagram::unbound().expect("a socket");
+        for slot in cards {
+            // (Who has ended hears nothing.)
+            let _ = socket.send_to(&what, self.0.join(format!("{user}-{slot}")));
+        }
+    }
+}
+
 impl Drop for Bus {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
@@ -60,6 +76,55 @@ fn streams_and_datagrams_go_from_card_to_card_and_past_both_kernels() {
     on_cable(|cable| {
         let bus = Bus::new();
         ENDS.iter().for_each(|ends| carries(cable, &bus, *ends));
+    });
+}
+
+const DOWN: [u8; 2] = [4, 0];
+const UP: [u8; 2] = [4, 1];
+const REMOVAL: [u8; 2] = [5, 255];
+
+fn served(cable: &Cable, bus: &Bus, there: &'static str) -> Running {
+    let server = bus.command(&cable.program, "b0", &["serve", there, PORT]);
+    let server = cable.within_there(|| Running::start(server));
+    cable.await_listener(false);
+    server
+}
+
+#[test]
+fn streams_arrive_whole_though_links_go_down_and_up() {
+    on_cable(|cable| {
+        let (bus, [_, there]) = (Bus::new(), ENDS[0]);
+        let server = served(cable, &bus, there);
+        let mut client = Running::start(bus.command(&cable.program, "a0", &["streams", there, PORT]));
+        let mut flaps = 0;
+        // Both links in turn, and then both at once.
+        for cards in [0..1, 1..2, 0..2, 1..2] {
+            std::thread::sleep(Duration::from_millis(60));
+            bus.tell(cards, DOWN);
+            std::thread::sleep(Duration::from_millis(60));
+            flaps += u32::from(!client.is_over());
+            bus.tell(0..2, UP);
+        }
+        client.ends_well();
+        server.ends_well();
+        assert!(flaps >= 2, "links went down while there was something to carry");
+    });
+}
+
+#[test]
+fn who_waits_on_a_card_that_is_removed_hears_of_it_and_goes_on_without() {
+    on_cable(|cable| {
+        let (bus, [_, there]) = (Bus::new(), ENDS[0]);
+        let server = served(cable, &bus, there);
+        let mut client = Running::start(bus.command(&cable.program, "a0", &["removed", there, PORT]));
+        client.await_ready();
+        // (It waits in earnest.)
+        std::thread::sleep(Duration::from_millis(100));
+        let begin = Instant::now();
+        bus.tell(1..2, REMOVAL);
+        assert_eq!(client.says(), "VMA WARNING: the card is gone\n");
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}, its farewell by the kernel included", begin.elapsed());
+        server.ends_well();
     });
 }
 

@@ -122,6 +122,22 @@ impl Card {
         self.complete(memory, actions)
     }
 
+    /// A completion queue fails by itself, as by an error of the hardware's: nothing is written any more, and an event tells of it.
+    pub fn fail_completion(&mut self, cqn: u32) -> Vec<Action> {
+        let fails = self.completion.get_mut(&cqn).is_some_and(|queue| !core::mem::replace(&mut queue.failed, true));
+        fails.then_some(Action::QueueFailed { number: cqn }).into_iter().collect()
+    }
+
+    /// The same of a queue pair, or of a receive queue of its own. (What is posted to send is flushed, as ever in error; what is posted to receive stays where it is.)
+    pub fn fail_queue(&mut self, number: u32) -> Vec<Action> {
+        let Some(pair) = self.pairs.get_mut(&number) else { return Vec::new() };
+        let mut fails = pair.send.as_mut().is_some_and(|send| !core::mem::replace(&mut send.failed, true));
+        if let Receiver::Own(queue) = &mut pair.receiver {
+            fails |= !core::mem::replace(&mut queue.failed, true);
+        }
+        fails.then_some(Action::QueueFailed { number }).into_iter().collect()
+    }
+
     /// Arms a completion queue by what its doorbell record says: see [`CompletionQueue::poll_arm`].
     pub fn poll_arm<M: Memory + ?Sized>(&mut self, memory: &M, cqn: u32) -> Vec<Action> {
         match self.completion.get_mut(&cqn).map(|queue| queue.poll_arm(memory)) {

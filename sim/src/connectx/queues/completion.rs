@@ -64,7 +64,7 @@ pub struct CompletionQueue {
     request: u32,
     /// The arm request that was seen last, in the register or by [`poll_arm`](Self::poll_arm).
     seen: u32,
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 impl CompletionQueue {

@@ -59,7 +59,7 @@ pub struct ReceiveQueue {
     consumer: u16,
     /// Strides taken of the entry at `consumer`. Invariant: fewer than it has.
     stride: u32,
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 impl ReceiveQueue {

@@ -65,7 +65,7 @@ pub struct SendQueue {
     retired: u16,
     /// Entries taken and not completed, oldest first. Invariant: no more than the ring has blocks.
     taken: VecDeque<Taken>,
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 impl SendQueue {

@@ -145,7 +145,9 @@ impl<Q: Queues> Ring<Q> {
         let newest_first = self.config.is(Mutant::AcceptsNewestFirst);
         let listener = self.slots.listener(id)?;
         let next = if newest_first { listener.ready.pop_back() } else { listener.ready.pop_front() };
-        let (child, _) = next.ok_or(Error::WouldBlock)?;
+        let Some((child, _)) = next else {
+            return Err(listener.error.filter(|error| *error == Error::NetworkDown).unwrap_or(Error::WouldBlock));
+        };
         listener.counters.rx_packets += 1;
         if let Ok(stream) = self.slots.stream(child) {
             stream.parent = None;

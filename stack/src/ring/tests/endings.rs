@@ -161,3 +161,32 @@ fn a_udp_socket_is_shut_down_connected_or_not() {
     pair.settle();
     assert_eq!(pair.a.udp_recv(a, &mut [], RecvFlags::empty()).unwrap().len, 1, "what arrives is kept");
 }
+
+/// No timer tells of it, and what was received can still be read.
+#[test]
+fn a_device_that_is_gone_fails_each_call_of_what_goes_by_it() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    let half_open = pair.connect(5001);
+    let socket = udp(&mut pair.b, B, 9);
+    write(&mut pair.a, pair.now, client, b"last").unwrap();
+    pair.settle();
+    pair.b.queues_mut().tell(DeviceEvent::Gone);
+    assert!(!pair.b.is_gone() && pair.b.poll(pair.now) > 0 && pair.b.is_gone());
+    assert_eq!(read(&mut pair.b, pair.now, server, 8), Ok(b"last".to_vec()));
+    assert_eq!(read(&mut pair.b, pair.now, server, 8), Err(Error::NetworkDown));
+    assert_eq!(read(&mut pair.b, pair.now, server, 8), Ok(Vec::new()));
+    let waiting = pair.b.tcp_accept(listener).expect("it was there");
+    assert_eq!(pair.b.take_error(waiting), Some(Error::NetworkDown));
+    for _ in 0..2 {
+        assert_eq!(pair.b.tcp_accept(listener), Err(Error::NetworkDown));
+        assert_eq!(pair.b.take_error(socket), Some(Error::NetworkDown));
+        assert_eq!(send(&mut pair.b, pair.now, socket, hop(A, 5)), Err(Error::NetworkDown));
+        assert_eq!(pair.b.udp_recv(socket, &mut [], RecvFlags::empty()).map(|datagram| datagram.len), Err(Error::NetworkDown));
+        assert!(pair.b.readiness(socket).contains(Readiness::ERR) && pair.b.readiness(listener).contains(Readiness::ERR));
+    }
+    for flow in [server, waiting, listener, socket] {
+        pair.b.close(pair.now, flow, false);
+    }
+    assert!(!pair.b.lingering() && pair.a.info(half_open).is_some());
+}

@@ -181,7 +181,7 @@ impl<Q: Queues> Ring<Q> {
         if len + usize::from(self.config.is(Mutant::LongestDatagramRefused)) > self.output.payload_max(dst, wire::LEN) {
             return Err(Error::MessageTooLong);
         }
-        let pending = if self.config.is(Mutant::ErrorToldAgain) { flow.error } else { flow.error.take() };
+        let pending = if self.config.is(Mutant::ErrorToldAgain) { flow.error } else { Error::take(&mut flow.error) };
         if let Some(error) = pending {
             return Err(error);
         }
@@ -247,7 +247,7 @@ impl<Q: Queues> Ring<Q> {
         tell: impl FnOnce(Datagram) -> T,
     ) -> Result<T, Error> {
         let flow = self.slots.udp(id)?;
-        if let Some(error) = flow.error.take() {
+        if let Some(error) = Error::take(&mut flow.error) {
             if self.config.is(Mutant::ErrorEatsDatagram) {
                 let _ = flow.pop(into, false, |_| ());
             }
@@ -263,7 +263,7 @@ impl<Q: Queues> Ring<Q> {
     #[inline]
     pub fn udp_lend_each(&mut self, id: FlowId, mut take: impl FnMut(Lent<Q::Rx>)) -> Result<Datagram, Error> {
         let flow = self.slots.udp(id)?;
-        if let Some(error) = flow.error.take() {
+        if let Some(error) = Error::take(&mut flow.error) {
             return Err(error);
         }
         let lent = flow.lend(|piece| {

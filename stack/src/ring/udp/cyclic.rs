@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::UdpFlow;
 use crate::cyclic::{CyclicBuffer, CyclicError, NetworkHeaders, Packet, RecordMemory, Refused, Run, made_up_headers};
 use crate::device::Queues;
+use crate::error::Error;
 use crate::mutants::Mutant;
 use crate::ring::{FlowId, Ring};
 use crate::tcp::RxPayload;
@@ -31,7 +32,7 @@ impl<Q: Queues> Ring<Q> {
         CyclicError::check(min, max)?;
         for &id in sockets {
             let flow = self.slots.udp(id)?;
-            if let Some(error) = flow.error.take() {
+            if let Some(error) = Error::take(&mut flow.error) {
                 return Err(error.into());
             }
             if buffer.layout().keeps_headers() {

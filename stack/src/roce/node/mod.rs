@@ -11,6 +11,7 @@ mod plane;
 #[cfg(test)]
 mod tests;
 
+use core::fmt::Debug;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,7 +25,7 @@ use super::packet::datagram::Path;
 use super::payload::Source;
 use super::psn::Psn;
 use super::qp::Mtu;
-use crate::device::messages::{ConnectionEvent, PortSpace};
+use crate::device::messages::{ConnectionEvent, PortSpace, Region};
 use crate::time::Instant;
 
 /// The first port that is nobody's but who asks for any.
@@ -77,6 +78,16 @@ enum Pending {
     Waits { path: Path, dest_qp: u32, sq_psn: Psn, mtu: Mtu },
 }
 
+/// Memory that two adapters reach, so that one places bytes where the other has them without a packet: [`crate::device::messages::Messages::share`]. Who carries packets between them
+/// knows of it, and holds keys, bounds and queue pairs against what was shared.
+pub trait Sharing<M>: Debug + Send {
+    /// Memory for a region, as long as it is, in which the adapter at `peer` may place bytes by the queue pair that is connected to `qp`, until it is dropped.
+    fn share(&mut self, peer: IpAddr, qp: u32, region: &Region) -> Option<M>;
+
+    /// Places bytes in memory that the adapter at `peer` shares with its queue pair `qp`'s peer. `false`: nothing was written.
+    fn place(&mut self, peer: IpAddr, qp: u32, key: u32, address: u64, bytes: &[u8]) -> bool;
+}
+
 /// A machine.
 #[derive(Debug)]
 pub struct Node<M> {
@@ -91,6 +102,7 @@ pub struct Node<M> {
     /// Whose is behind addresses that datagrams go to.
     datagrams_to: BTreeMap<SocketAddr, IpAddr>,
     events: VecDeque<(ConnectionId, ConnectionEvent)>,
+    sharing: Option<Box<dyn Sharing<M>>>,
     next_port: u16,
     random: ChaCha8Rng,
 }
@@ -108,9 +120,15 @@ impl<M: Memory> Node<M> {
             resolved: BTreeMap::new(),
             datagrams_to: BTreeMap::new(),
             events: VecDeque::new(),
+            sharing: None,
             next_port: EPHEMERAL_MIN,
             random,
         }
+    }
+
+    /// Gives it memory that it shares with other adapters.
+    pub fn share_by(&mut self, sharing: Box<dyn Sharing<M>>) {
+        self.sharing = Some(sharing);
     }
 
     /// The adapter.

@@ -81,4 +81,15 @@ impl<M: Memory + From<Vec<u8>>> Messages for Node<M> {
     fn post_recv(&mut self, now: Instant, qp: u32, id: u64, sges: &[Sge]) -> Result<(), PostError> {
         Messages::post_recv(&mut self.hca, now, qp, id, sges)
     }
+
+    fn share(&mut self, qp: u32, region: &Region) -> bool {
+        let Some((peer, _)) = self.hca.peer_of(qp) else { return false };
+        let shared = self.sharing.as_mut().and_then(|sharing| sharing.share(peer, qp, region));
+        shared.is_some_and(|memory| self.hca.replace_memory(region.key, memory))
+    }
+
+    fn place(&mut self, qp: u32, key: u32, address: u64, bytes: &[u8]) -> bool {
+        let Some(sharing) = &mut self.sharing else { return false };
+        self.hca.peer_of(qp).is_some_and(|(peer, qp)| sharing.place(peer, qp, key, address, bytes))
+    }
 }

@@ -9,6 +9,7 @@ pub(super) use queues::{RecvQueue, SendQueue, SendWqe, Started};
 pub use crate::device::messages::{Modify, ModifyError, Mtu, Peer, QpConfig, QpEvents as Events, Sending, State, Transport};
 
 use super::cq::{CompletionQueue, Pushed};
+use super::flaws::Flaw;
 use super::memory::{Access, Memory, Regions};
 use super::packet::PKEY_DEFAULT;
 use super::psn::Psn;
@@ -119,8 +120,11 @@ impl Qp {
         if status == Status::Success && !wqe.signaled {
             return;
         }
-        let completion = self.completion(wqe.id, status, wqe.op.opcode());
-        cx.complete(self.config.send_cq, Completion { len: wqe.len, ..completion });
+        let completion = Completion { len: wqe.len, ..self.completion(wqe.id, status, wqe.op.opcode()) };
+        cx.complete(self.config.send_cq, completion);
+        if cx.tuning.has(Flaw::CompletesTwice) {
+            cx.complete(self.config.send_cq, completion);
+        }
     }
 
     /// Ends the first receive without success.

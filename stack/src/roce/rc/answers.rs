@@ -6,6 +6,7 @@ use crate::roce::packet::{Aeth, Body, NakCode, Packet, Syndrome};
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Qp, State};
 use crate::roce::work::{SendOp, Status};
+use crate::roce::{Flaw, Tuning};
 
 impl Qp {
     /// Takes a responder's packet.
@@ -92,7 +93,7 @@ impl Qp {
             };
             self.req.rnr_retries = left;
         }
-        self.go_back();
+        self.go_back(cx.tuning);
         self.wait_for_receive(cx.now, code);
     }
 
@@ -110,7 +111,7 @@ impl Qp {
         };
         self.req.retries = left;
         self.req.asked_again = None;
-        self.go_back();
+        self.go_back(cx.tuning);
     }
 
     /// What the peer says about its receives.
@@ -127,9 +128,9 @@ impl Qp {
     fn advance<M: Memory>(&mut self, cx: &mut Context<'_, M>, to: Psn) {
         let before = self.req.una;
         while let Some((op, started)) = self.sq.head().and_then(|wqe| Some((wqe.op, wqe.started?))) {
-            if op.is_read_or_atomic() {
+            if op.is_read_or_atomic() && !cx.tuning.has(Flaw::DoneWithoutData) {
                 if self.req.una.lt(to) {
-                    self.ask_again();
+                    self.ask_again(cx.tuning);
                 }
                 break;
             }
@@ -169,10 +170,10 @@ impl Qp {
     }
 
     /// Asks for the missing answers again, once.
-    fn ask_again(&mut self) {
+    fn ask_again(&mut self, tuning: &Tuning) {
         if self.req.asked_again != Some(self.req.una) && self.req.rnr_until.is_none() {
             self.req.asked_again = Some(self.req.una);
-            self.go_back();
+            self.go_back(tuning);
         }
     }
 

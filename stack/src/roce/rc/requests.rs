@@ -7,6 +7,7 @@ use crate::roce::payload::Payload;
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Events, Qp, State};
 use crate::roce::work::{Completion, MESSAGE_MAX, Opcode, Status};
+use crate::roce::{Flaw, Tuning};
 
 /// Why a request is not done.
 enum Refusal {
@@ -58,10 +59,10 @@ impl Qp {
         }
         let psn = packet.header.psn;
         if psn.lt(self.resp.epsn) {
-            self.on_duplicate(&packet.header);
+            self.on_duplicate(cx.tuning, &packet.header);
             return;
         }
-        if psn != self.resp.epsn {
+        if psn != self.resp.epsn && !cx.tuning.has(Flaw::TakesWhatOvertook) {
             // One NAK for each gap (s9.7.5.2.8).
             if !self.resp.nak_sent {
                 self.resp.nak_sent = true;
@@ -77,7 +78,8 @@ impl Qp {
             Ok(packets) => {
                 self.resp.epsn += packets;
                 if packet.header.ack_request && !is_read_or_atomic(&packet.header.body) {
-                    self.resp.ack = Some((psn, Syndrome::Ack(0)));
+                    let further = u32::from(cx.tuning.has(Flaw::AcknowledgesTooMuch));
+                    self.resp.ack = Some((psn + further, Syndrome::Ack(0)));
                 }
             }
             Err(refusal) => self.refuse(cx, psn, refusal),
@@ -159,7 +161,8 @@ impl Qp {
         }
         if part.is_last() {
             let immediate = if let Tail::Immediate(word) = tail { Some(word) } else { None };
-            self.complete_receive(cx, Opcode::Receive, end, immediate, solicited);
+            let len = if cx.tuning.has(Flaw::LengthOfLastPacket) { payload.len() as u32 } else { end };
+            self.complete_receive(cx, Opcode::Receive, len, immediate, solicited);
             self.end_message();
         } else {
             self.resp.message = Message::Send(end);
@@ -191,10 +194,12 @@ impl Qp {
         if offset == 0 && reth.len > 0 {
             cx.regions.check(self.config.pd, reth.rkey, reth.address, u64::from(reth.len), Access::REMOTE_WRITE)?;
         }
-        if immediate.is_some() && self.rq.head().is_none() {
+        if immediate.is_some() && self.rq.head().is_none() && !cx.tuning.has(Flaw::TakesWithoutReceive) {
             return Err(Refusal::NotReady);
         }
-        let address = reth.address.wrapping_add(u64::from(offset));
+        let offset_there = if cx.tuning.has(Flaw::WritesToTheStart) { 0 } else { u64::from(offset) };
+        let further = u64::from(cx.tuning.has(Flaw::WritesFurtherOn));
+        let address = reth.address.wrapping_add(offset_there + further);
         cx.regions.place(self.config.pd, reth.rkey, address, Access::REMOTE_WRITE, payload)?;
         if !part.is_last() {
             self.resp.message = Message::Write(reth, offset + len);
@@ -260,16 +265,17 @@ impl Qp {
     fn complete_receive<M: Memory>(&mut self, cx: &mut Context<'_, M>, opcode: Opcode, len: u32, immediate: Option<u32>, solicited: bool) {
         let Some(wqe) = self.rq.pop() else { return };
         let completion = self.completion(wqe.id, Status::Success, opcode);
+        let immediate = immediate.filter(|_| !cx.tuning.has(Flaw::LosesImmediates));
         cx.complete(self.config.recv_cq, Completion { len, immediate, solicited, ..completion });
     }
 
     /// A packet that was done before: it is acknowledged again, a read is answered again, and an atomic operation is answered as it was
     /// (s9.7.5.1.4).
-    fn on_duplicate(&mut self, header: &Header) {
+    fn on_duplicate(&mut self, tuning: &Tuning, header: &Header) {
         let psn = header.psn;
         if !is_read_or_atomic(&header.body) {
             let refusing = matches!(self.resp.ack, Some((_, Syndrome::Nak(_) | Syndrome::RnrNak(_))));
-            if header.ack_request && !refusing {
+            if header.ack_request && !refusing && !tuning.has(Flaw::SilentAboutDuplicates) {
                 self.resp.ack = Some((self.resp.epsn - 1, Syndrome::Ack(0)));
             }
             return;

@@ -2,6 +2,7 @@
 
 use super::credits;
 use super::{Resource, ResourceKind};
+use crate::roce::Flaw;
 use crate::roce::memory::{Access, Memory};
 use crate::roce::packet::datagram::Crc;
 use crate::roce::packet::{Aeth, Body, Header, NakCode, Syndrome};
@@ -58,6 +59,7 @@ impl Qp {
         let aeth = self.aeth(cx);
         let len = match resource.kind {
             ResourceKind::Atomic(_, original) => {
+                let original = if pending.replay && cx.tuning.has(Flaw::ForgetsOriginals) { 0 } else { original };
                 self.emit(cx.tuning.crc(), Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(()))
             }
             ResourceKind::Read(_) => self.answer_read(cx, &resource, pending.start, psn, aeth, id, out),
@@ -99,8 +101,9 @@ impl Qp {
             (false, true) => Body::ReadResponseLast(aeth),
         };
         let offset = psn.distance(resource.first) * self.mtu();
+        let offset_there = if cx.tuning.has(Flaw::ReadsFromTheStart) { 0 } else { offset };
         let len = (reth.len - offset).min(self.mtu()) as usize;
-        let address = reth.address.wrapping_add(u64::from(offset));
+        let address = reth.address.wrapping_add(u64::from(offset_there));
         let pd = self.config.pd;
         self.emit(cx.tuning.crc(), body, psn, len, id, out, |out| cx.regions.read(pd, reth.rkey, address, Access::REMOTE_READ, out).ok())
     }

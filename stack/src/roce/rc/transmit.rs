@@ -8,6 +8,7 @@ use crate::roce::packet::{AtomicEth, Body, Header, Reth, Tail};
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Events, Qp, SendWqe, Started, State, Transport};
 use crate::roce::work::{SendOp, Status};
+use crate::roce::{Flaw, Tuning};
 use crate::time::Instant;
 
 /// Of a long message every so many packets ask for an acknowledgment, so that the window moves on; the last one always does.
@@ -42,7 +43,8 @@ impl Qp {
         let len = if is_read { 0 } else { (wqe.len - offset).min(mtu) as usize };
         // There is one in each window, or it would never move.
         let ack_every = ACK_EVERY.min(window);
-        let mut header = Header::new(body(wqe, packet, last, offset), peer.dest_qp, psn);
+        let begins_at = if is_read && cx.tuning.has(Flaw::AsksFromTheStart) { 0 } else { offset };
+        let mut header = Header::new(body(wqe, packet, last, begins_at), peer.dest_qp, psn);
         header.pkey = self.pkey;
         header.solicited = wqe.solicited && last && takes_receive;
         header.ack_request = last || limited || packet % ack_every == ack_every - 1;
@@ -151,9 +153,9 @@ impl Qp {
     }
 
     /// Sends again from the oldest packet that is not acknowledged.
-    pub(super) fn go_back(&mut self) {
+    pub(super) fn go_back(&mut self, tuning: &Tuning) {
         let packet = self.sq.head().and_then(|wqe| wqe.started).map_or(0, |started| self.req.una.distance(started.first));
-        self.req.cursor = (0, packet);
+        self.req.cursor = (0, packet + u32::from(tuning.has(Flaw::GoesBackTooLittle)));
         self.req.ack_deadline = None;
     }
 

@@ -9,6 +9,7 @@ use rand_core::{Rng, SeedableRng};
 
 use super::pair::Side::{A, B};
 use super::pair::{BASE, LATENCY, Options, Pair, REGION, Side, pattern};
+use crate::roce::Flaw;
 use crate::roce::qp::{Mtu, Sending, State};
 use crate::roce::work::{Completion, Opcode, SendOp, Status};
 
@@ -141,10 +142,12 @@ fn network(seed: u64, harsh: bool, dice: &mut Dice) -> super::pair::Fate {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, flaw: Flaw) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let harsh = dice.chance(30);
-        let mut pair = Pair::new(&options(&mut dice, harsh));
+        let mut options = options(&mut dice, harsh);
+        options.tuning.flaw = flaw;
+        let mut pair = Pair::new(&options);
         pair.keep_log = false;
         pair.eager = dice.chance(50);
         pair.fate = network(seed, harsh, &mut dice);
@@ -324,10 +327,18 @@ impl World {
 fn seeds() {
     let mut failed = 0;
     for seed in 0..600 {
-        failed += usize::from(World::new(seed).run().contains(&true));
+        failed += usize::from(World::new(seed, Flaw::None).run().contains(&true));
     }
     // If none of them gave up, or most, the network would not be what it says.
     assert!((10..200).contains(&failed), "{failed} gave up");
+}
+
+#[test]
+fn flaws_are_caught() {
+    let escaped = crate::roce::tests::flaws::escaped(&Flaw::OF_QUEUE_PAIRS, |seed, flaw| {
+        World::new(seed, flaw).run();
+    });
+    assert!(escaped.is_empty(), "{escaped:?}");
 }
 
 const _: () = assert!(SOURCE + SOURCE_LEN <= REGION && RESULTS + RESULT_PLACES * RESULT_LEN <= SOURCE && BASE.is_multiple_of(8));

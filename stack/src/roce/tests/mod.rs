@@ -4,6 +4,7 @@ mod cqs;
 mod credits;
 mod datagrams;
 mod errors;
+pub(crate) mod flaws;
 mod hostile;
 mod loss;
 mod memory;

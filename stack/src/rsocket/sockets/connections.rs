@@ -24,7 +24,7 @@ impl Sockets {
         let Some(stream) = closing.or(open).map(|connected| &mut connected.stream) else { return };
         match event {
             ConnectionEvent::Established(private_data) if stream.is_opening() => match stream.set_peer(&private_data) {
-                Ok(()) => stream.on_ready(now, true),
+                Ok(()) => stream.on_ready(now, device, true),
                 // The peer is told by the connection's end.
                 Err(error) => self.give_up(now, device, id, reason(error)),
             },
@@ -67,7 +67,7 @@ impl Sockets {
             stream.destroy(device);
             return None;
         }
-        stream.on_ready(now, false);
+        stream.on_ready(now, device, false);
         let connected = Connected { stream, connection: Some(connection), remote: request.remote };
         let id = self.insert(Socket { options, local: request.local, kind: Kind::Stream(Box::new(connected)) });
         self.by_connection.insert(connection, id);

@@ -4,6 +4,7 @@ use super::post::{PART, RECEIVE};
 use super::{State, Stream};
 use crate::device::messages::{Completion, Memory, Messages, Status};
 use crate::error::Error;
+use crate::roce::Flaw;
 use crate::rsocket::wire::{Control, IomapEntry, Message};
 use crate::time::Instant;
 
@@ -108,13 +109,16 @@ impl Stream {
             Message::Control(Control::Shutdown) => {
                 self.peer_ended = true;
                 self.readable = false;
+                self.writable &= !self.host.has(Flaw::EndsTogether);
                 if !self.writable && self.to_tell.is_none() {
                     self.disconnected();
                 }
             }
             Message::Control(_) | Message::Write(_) => {}
             Message::Data(len) => {
-                if (!self.host.by_sends && written != len) || !self.take_data(len) {
+                // (Of what the peer has placed by itself, the request has no bytes.)
+                let is_told = self.host.by_sends || written == len || (self.is_shared && written == 0);
+                if !is_told || !self.take_data(len) {
                     self.refuse(now, device);
                 }
             }

@@ -3,6 +3,7 @@
 use super::Stream;
 use super::post::Target;
 use crate::device::messages::Messages;
+use crate::roce::Flaw;
 use crate::rsocket::wire::{Message, TargetSge};
 use crate::time::Instant;
 
@@ -22,11 +23,13 @@ impl Stream {
         }
         let address = self.recv_buffer.address + u64::from(self.rx.free_offset);
         let piece = TargetSge { address, key: self.recv_buffer.key, len: half };
+        let order = if self.host.has(Flaw::OwnByteOrder) { self.host.order } else { peer.order };
         let slot = peer.targets.address.wrapping_add(u64::from(self.rx.next_slot) * TargetSge::LEN as u64);
         self.rx.free -= half;
         self.rx.granted += u64::from(half);
-        self.rx.free_offset = (self.rx.free_offset + half) % self.sizes.recv_buffer;
+        let further = if self.host.has(Flaw::OffersTwice) { 0 } else { half };
+        self.rx.free_offset = (self.rx.free_offset + further) % self.sizes.recv_buffer;
         self.rx.next_slot = (self.rx.next_slot + 1) % peer.targets.len;
-        let _ = self.post_control_sge(now, device, message, &piece.emit(peer.order), Target { address: slot, key: peer.targets.key });
+        let _ = self.post_control_sge(now, device, message, &piece.emit(order), Target { address: slot, key: peer.targets.key });
     }
 }

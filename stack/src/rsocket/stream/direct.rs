@@ -7,6 +7,7 @@ use super::send::Transfers;
 use super::{State, Stream};
 use crate::device::messages::{Access, Memory, Messages, Region};
 use crate::error::Error;
+use crate::roce::Flaw;
 use crate::rsocket::config::TARGET_ENTRIES;
 use crate::rsocket::wire::{IomapEntry, Message, TargetSge};
 use crate::time::Instant;
@@ -128,7 +129,8 @@ impl Stream {
             IomapEntry::parse(&bytes, self.host.order)
         });
         let (entry, left) = entries.filter_map(|entry| Some((entry, entry.covers(offset)?))).next()?;
-        let address = entry.buffer.address.wrapping_add(offset - entry.offset);
+        let further = u64::from(self.host.has(Flaw::DirectWritesFurtherOn));
+        let address = entry.buffer.address.wrapping_add(offset - entry.offset + further);
         Some((Target { address, key: entry.buffer.key }, left))
     }
 

@@ -126,6 +126,8 @@ pub struct Stream {
     tables: Region,
     send_buffer: Region,
     recv_buffer: Region,
+    /// The peer may place bytes in the receive buffer by itself.
+    is_shared: bool,
     state: State,
     /// It is of the active side, or the peer was heard of.
     is_heard: bool,

@@ -74,6 +74,7 @@ impl Stream {
             tables: none,
             send_buffer: none,
             recv_buffer: none,
+            is_shared: false,
             state: State::Opening,
             is_heard: false,
             readable: true,
@@ -194,8 +195,10 @@ impl Stream {
     }
 
     /// The queue pair can send and receive, and the peer is known. The passive side waits to be heard of: [`Stream::is_heard`].
-    pub fn on_ready(&mut self, now: Instant, is_heard: bool) {
+    pub fn on_ready<D: Messages>(&mut self, now: Instant, device: &mut D, is_heard: bool) {
         if self.state == State::Opening && self.peer.is_some() {
+            // (What comes by sends has to say itself how long it is.)
+            self.is_shared = !self.host.by_sends && device.share(self.qp, &self.recv_buffer);
             self.state = State::Connected;
             self.is_heard = is_heard;
             self.set_keepalive(now, self.keepalive);

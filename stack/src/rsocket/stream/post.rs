@@ -3,13 +3,14 @@
 use super::Stream;
 use crate::device::messages::{Data, Memory, Messages, SendOp, SendWr, Sge};
 use crate::error::Error;
+use crate::roce::Flaw;
 use crate::rsocket::config::CONTROL_SLOTS;
 use crate::rsocket::wire::{Message, TargetSge};
 use crate::time::Instant;
 
 /// In a request's number: it is a receive.
 pub(super) const RECEIVE: u64 = 1 << 63;
-/// It is the send of a message whose data went before it in a write.
+/// It is a message whose data went before it: by a write, if messages are sends, or without a request.
 pub(super) const PART: u64 = 1 << 62;
 
 /// Where a message's bytes go.
@@ -56,6 +57,13 @@ impl Stream {
         self.post(now, device, &SendWr::new(id, SendOp::Send { immediate: None }, Data::Inline(&bytes)))
     }
 
+    /// Says that so many bytes were placed. They are not in the send buffer, so its completion gives none back.
+    pub(super) fn post_placed<D: Messages>(&mut self, now: Instant, device: &mut D, len: u32) -> Result<(), Error> {
+        let word = Message::Data(len).word();
+        let op = SendOp::Write { address: NOWHERE.address, rkey: NOWHERE.key, immediate: Some(word) };
+        self.post(now, device, &SendWr::new(u64::from(word) | PART, op, Data::Inline(&[])))
+    }
+
     /// Writes bytes of which the peer's program is not told.
     pub(super) fn post_write<D: Messages>(
         &mut self,
@@ -85,7 +93,7 @@ impl Stream {
 
     /// Sends a control message, which [`Stream::has_control_slot`].
     pub(super) fn post_control<D: Messages>(&mut self, now: Instant, device: &mut D, message: Message) -> Result<(), Error> {
-        self.tx.controls += 1;
+        self.tx.controls += u16::from(!self.host.has(Flaw::UncountedControls));
         self.post_message(now, device, message, Data::Inline(&[]), NOWHERE)
     }
 
@@ -125,7 +133,9 @@ impl Stream {
         post: impl FnOnce(&mut Self, &mut D, Data<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let len = bytes.len() as u32;
-        self.tx.room -= len;
+        if !self.host.has(Flaw::OverfillsSendBuffer) {
+            self.tx.room -= len;
+        }
         if bytes.len() <= usize::from(self.sizes.inline) {
             return post(self, device, Data::Inline(bytes));
         }
@@ -134,7 +144,9 @@ impl Stream {
         let sge = |offset: u32, len: u32| Sge { address: self.send_buffer.address + u64::from(offset), len, lkey: self.send_buffer.key };
         let sges = [sge(self.tx.offset, first), sge(0, len - first)];
         self.write_local(device, self.tx.offset.into(), head);
-        self.write_local(device, 0, tail);
+        if !self.host.has(Flaw::DoesNotWrap) {
+            self.write_local(device, 0, tail);
+        }
         self.tx.offset = (self.tx.offset + first) % self.sizes.send_buffer;
         if !tail.is_empty() {
             self.tx.offset = len - first;

@@ -3,6 +3,7 @@
 use super::{State, Stream};
 use crate::device::messages::{Memory, Messages};
 use crate::error::Error;
+use crate::roce::Flaw;
 use crate::time::Instant;
 
 impl Stream {
@@ -46,6 +47,7 @@ impl Stream {
             State::Failed(error) => Err(error),
             State::Connected if self.readable => Err(Error::WouldBlock),
             State::Opening => Err(Error::WouldBlock),
+            State::Connected | State::Disconnected if self.host.has(Flaw::EndIsAnError) => Err(Error::Reset),
             State::Connected | State::Disconnected => Ok(0),
         }
     }
@@ -55,13 +57,13 @@ impl Stream {
         while let Some(left) = self.rx.messages.front_mut().filter(|_| done < out.len()) {
             let len = (*left as usize).min(out.len() - done) as u32;
             *left -= len;
-            if *left == 0 {
+            if *left == 0 || self.host.has(Flaw::DropsRests) {
                 self.rx.messages.pop_front();
                 self.rx.seq = self.rx.seq.wrapping_add(1);
             }
             self.copy_out(device, self.rx.offset, &mut out[done..done + len as usize]);
-            self.rx.offset = self.wrapped(self.rx.offset, len);
-            self.rx.free += len;
+            self.rx.offset = self.wrapped(self.rx.offset, len + u32::from(self.host.has(Flaw::SkipsBytes)));
+            self.rx.free += if self.host.has(Flaw::KeepsWhatWasRead) { 0 } else { len };
             done += len as usize;
         }
         done

@@ -4,6 +4,7 @@ use super::post::Target;
 use super::{State, Stream};
 use crate::device::messages::{Memory, Messages};
 use crate::error::Error;
+use crate::roce::Flaw;
 use crate::rsocket::config::{SEND_LOW_WATER, TARGET_ENTRIES, TRANSFER_MAX};
 use crate::rsocket::wire::{Message, TargetSge};
 use crate::time::Instant;
@@ -58,7 +59,7 @@ impl Stream {
             return;
         }
         let Some(next) = self.offered_target(device) else { return };
-        if let Some(memory) = device.memory_mut(self.tables.key) {
+        if let Some(memory) = device.memory_mut(self.tables.key).filter(|_| !self.host.has(Flaw::TargetStays)) {
             memory.write(self.target_offset(), &[0; TargetSge::LEN]);
         }
         self.tx.target = next;
@@ -89,12 +90,11 @@ impl Stream {
                 break;
             }
             self.take_target(device);
-            let len = transfers.next(bytes.len() - done).min(self.tx.room).min(self.tx.target.len);
-            let sent = self.send_piece(now, device, &bytes[done..done + len as usize]);
-            if sent.is_err() {
-                break;
+            let len = transfers.next(bytes.len() - done).min(self.tx.target.len);
+            match self.send_piece(now, device, &bytes[done..done + len as usize]) {
+                Ok(sent) => done += sent as usize,
+                Err(_) => break,
             }
-            done += len as usize;
         }
         if done == 0 && !bytes.is_empty() { Err(self.check_writable().err().unwrap_or(Error::WouldBlock)) } else { Ok(done) }
     }
@@ -108,13 +108,27 @@ impl Stream {
         self.writable && self.can_send(device)
     }
 
-    fn send_piece<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<(), Error> {
-        let len = bytes.len() as u32;
+    /// Sends bytes, which the peer has room for, as far as there is room here, and gives how many.
+    fn send_piece<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<u32, Error> {
         let target = Target { address: self.tx.target.address, key: self.tx.target.key };
+        let is_placed = self.places(bytes.len()) && device.place(self.qp, target.key, target.address, bytes);
+        let bytes = if is_placed { bytes } else { &bytes[..bytes.len().min(self.tx.room as usize)] };
+        let len = bytes.len() as u32;
         self.tx.seq = self.tx.seq.wrapping_add(1);
         self.tx.free_requests -= self.requests_of_a_message();
-        self.tx.target.address = self.tx.target.address.wrapping_add(u64::from(len));
+        let further = if self.host.has(Flaw::TargetStandsStill) { 0 } else { u64::from(len) };
+        self.tx.target.address = self.tx.target.address.wrapping_add(further);
         self.tx.target.len -= len;
-        self.with_bytes(device, bytes, |stream, device, data| stream.post_message(now, device, Message::Data(len), data, target))
+        if is_placed {
+            self.post_placed(now, device, len)?;
+        } else {
+            self.with_bytes(device, bytes, |stream, device, data| stream.post_message(now, device, Message::Data(len), data, target))?;
+        }
+        Ok(len)
+    }
+
+    /// Whether so many bytes are worth being placed: a few are sooner there in the request.
+    fn places(&self, len: usize) -> bool {
+        !self.host.by_sends && len > usize::from(self.sizes.inline)
     }
 }

@@ -10,6 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use super::pair::{A, B, End, Fate, LATENCY, Options, Pair, pattern};
 use crate::device::messages::{Access, Memory, Messages};
 use crate::error::Error;
+use crate::roce::Flaw;
 use crate::roce::qp::Mtu;
 use crate::rsocket::wire::ByteOrder;
 use crate::rsocket::{Host, Mapping, Shutdown, Sizes};
@@ -88,7 +89,7 @@ fn network(seed: u64, worst: u64, dice: &mut Dice) -> Fate {
     })
 }
 
-fn options(dice: &mut Dice) -> [Options; 2] {
+fn options(dice: &mut Dice, flaw: Flaw) -> [Options; 2] {
     let by_sends = dice.chance(25);
     let mtu = dice.pick(&Mtu::ALL);
     [A, B].map(|end| {
@@ -101,7 +102,7 @@ fn options(dice: &mut Dice) -> [Options; 2] {
             recv_buffer: dice.pick(&[500, 4096, 10_000, 131_072]),
             iomap: 2,
         };
-        options.host = Host { order: dice.pick(&[ByteOrder::Little, ByteOrder::Big]), by_sends, ..Host::default() };
+        options.host = Host { order: dice.pick(&[ByteOrder::Little, ByteOrder::Big]), by_sends, flaw, ..Host::default() };
         options.node.mtu = mtu;
         options.node.ack_timeout = 8 + dice.below(4) as u8;
         options.node.min_rnr_timer = 1 + dice.below(12) as u8;
@@ -112,10 +113,10 @@ fn options(dice: &mut Dice) -> [Options; 2] {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, flaw: Flaw) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let harsh = dice.chance(25);
-        let mut pair = Pair::connected(options(&mut dice));
+        let mut pair = Pair::connected(options(&mut dice, flaw));
         pair.fate = network(seed, if harsh { 90 } else { 7 }, &mut dice);
         let programs = [A, B].map(|end| {
             let End { node, sockets, socket } = &mut pair.ends[end];
@@ -274,7 +275,7 @@ impl World {
 fn seeds() {
     let (mut failed, mut rounds) = (0, 0);
     for seed in 0..300 {
-        let (has_failed, complete) = World::new(seed).run();
+        let (has_failed, complete) = World::new(seed, Flaw::None).run();
         failed += usize::from(has_failed);
         rounds += complete;
     }
@@ -282,4 +283,12 @@ fn seeds() {
         failed < 150 && rounds > 1000,
         "{failed} failed, {rounds} direct writes: the network or the programs are not what they should be"
     );
+}
+
+#[test]
+fn flaws_are_caught() {
+    let escaped = crate::roce::tests::flaws::escaped(&Flaw::OF_RSOCKETS, |seed, flaw| {
+        World::new(seed, flaw).run();
+    });
+    assert!(escaped.is_empty(), "{escaped:?}");
 }

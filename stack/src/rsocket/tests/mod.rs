@@ -7,4 +7,5 @@ mod datagrams;
 mod direct;
 mod hostile;
 mod pair;
+mod shared;
 mod streams;

@@ -154,6 +154,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
+    /// The device is gone: neither the peer nor anybody else will be heard of again. What was received can still be read.
+    pub fn device_gone(&mut self) {
+        match self.state {
+            State::Closed | State::Listen => {}
+            State::TimeWait => self.finish(),
+            _ => self.fail(Error::NetworkDown),
+        }
+        self.reset_due = false;
+    }
+
     /// The device has no rule for a connection whose SYN was to wait for it.
     pub fn not_steered(&mut self, error: Error) {
         if self.state == State::SynSent {

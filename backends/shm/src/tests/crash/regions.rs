@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::frames::{Member, linked};
 use super::stage::{Board, Endpoint as _, Operation, Part, Places};
-use crate::{PublishedRegion, RegionWrite, WriteError};
+use crate::{AreaPart, PublishedRegion, RegionWrite, WriteError};
 
 const QP: u32 = 0x101;
 const ADDRESS: u64 = 0x1000_0000_0000;
@@ -22,6 +22,8 @@ const KEYS: [u32; 3] = [0x100, 0x200, 0x300];
 /// A part's memory, and how far it is with it.
 pub(super) struct Memory {
     bytes: Box<[AtomicU8; LEN + 2 * GUARD]>,
+    /// What it shares with the other part instead.
+    shared: Option<AreaPart>,
     is_published: bool,
     /// Nobody writes there any more.
     is_closed: bool,
@@ -29,11 +31,12 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new() -> Self {
-        Self { bytes: Box::new([const { AtomicU8::new(0) }; LEN + 2 * GUARD]), is_published: false, is_closed: false }
+        Self { bytes: Box::new([const { AtomicU8::new(0) }; LEN + 2 * GUARD]), shared: None, is_published: false, is_closed: false }
     }
 
     pub(super) fn begin(&mut self) {
         self.fill(0);
+        self.shared = None;
         (self.is_published, self.is_closed) = (false, false);
     }
 
@@ -51,16 +54,20 @@ impl Memory {
         if !self.bytes[..GUARD].iter().chain(&self.bytes[GUARD + LEN..]).all(is_zero) {
             return Err("a byte beside the region was written".to_owned());
         }
-        let region = self.region();
-        let (least, most) = (region.iter().min().copied().unwrap_or(0), region.iter().max().copied().unwrap_or(0));
-        if most - least > 1 || !region.is_sorted_by(|one, next| one >= next) {
-            return Err(format!("no writes leave this behind: {region:?}"));
-        }
-        Ok(())
+        is_of_writes_in_order(&self.region())
     }
 }
 
-pub(super) fn operations() -> [Operation<Member>; 3] {
+/// Of one write, or of two that follow each other.
+fn is_of_writes_in_order(region: &[u8]) -> Result<(), String> {
+    let (least, most) = (region.iter().min().copied().unwrap_or(0), region.iter().max().copied().unwrap_or(0));
+    if most - least > 1 || !region.is_sorted_by(|one, next| one >= next) {
+        return Err(format!("no writes leave this behind: {region:?}"));
+    }
+    Ok(())
+}
+
+pub(super) fn operations() -> [Operation<Member>; 5] {
     [
         Operation { name: "write to a region", prepare: let_in, act: write_some, survivor: publish_once, judge: is_written },
         Operation { name: "write while a region is revoked", prepare: let_in, act: write_on, survivor: revoke_meanwhile, judge: is_closed },
@@ -70,6 +77,14 @@ pub(super) fn operations() -> [Operation<Member>; 3] {
             act: publish_and_revoke,
             survivor: write_there,
             judge: is_refused,
+        },
+        Operation { name: "write to shared memory", prepare: let_in, act: write_shared, survivor: share_once, judge: is_shared },
+        Operation {
+            name: "share memory and let go of it",
+            prepare: linked,
+            act: share_and_let_go,
+            survivor: write_shared_there,
+            judge: is_shared_no_more,
         },
     ]
 }
@@ -208,4 +223,76 @@ fn is_closed(member: &mut Member, _: &Places, _: bool) -> Result<bool, String> {
 
 fn is_refused(member: &mut Member, _: &Places, _: bool) -> Result<bool, String> {
     Ok(KEYS.iter().all(|key| write(member, member.owner, *key, 1) == Err(WriteError::Refused)))
+}
+
+// --- memory that both map ---
+
+fn try_to_write_shared(member: &Member, owner: u64, key: u32, value: u8) -> bool {
+    member.rendezvous().write_shared(&RegionWrite { owner, qp: QP, key, address: ADDRESS, bytes: &[value; LEN] })
+}
+
+fn share(member: &Member, peer: u64, key: u32) -> AreaPart {
+    let part = member.rendezvous().share(peer, key, QP, ADDRESS, LEN).expect("it has an area");
+    part.write(0, &[0; LEN]);
+    part
+}
+
+fn shared_bytes(part: &AreaPart) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    part.read(0, &mut bytes);
+    bytes
+}
+
+fn write_shared(part: &mut Part<Member>) {
+    let member = part.endpoint();
+    let owner = other(member).expect("it is linked");
+    for value in 1..=WRITES {
+        assert!(try_to_write_shared(member, owner, KEYS[0], value), "it is shared");
+    }
+}
+
+fn share_once(member: &mut Member, _: &Places, board: &Board) {
+    if member.memory.shared.is_none()
+        && !member.memory.is_closed
+        && let Some(peer) = other(member)
+    {
+        member.memory.shared = Some(share(member, peer, KEYS[0]));
+        board.cue.store(1, Ordering::SeqCst);
+    }
+}
+
+fn is_shared(member: &mut Member, _: &Places, done: bool) -> Result<bool, String> {
+    if let Some(part) = member.memory.shared.take() {
+        let bytes = shared_bytes(&part);
+        is_of_writes_in_order(&bytes)?;
+        if done && bytes != [WRITES; LEN] {
+            return Err("a write that was done is not there".to_owned());
+        }
+    }
+    member.memory.is_closed = true;
+    Ok(true)
+}
+
+fn share_and_let_go(part: &mut Part<Member>) {
+    let board = part.board;
+    for key in KEYS {
+        let member = part.endpoint();
+        let peer = other(member).expect("it is linked");
+        let shared = share(member, peer, key);
+        board.cue.store(key, Ordering::SeqCst);
+        part.until(|_| shared_bytes(&shared) == [1; LEN]);
+    }
+}
+
+fn write_shared_there(member: &mut Member, _: &Places, board: &Board) {
+    let key = board.cue.load(Ordering::SeqCst);
+    if let Some(owner) = other(member).filter(|_| KEYS.contains(&key)) {
+        // (It may be let go of again, or its owner be dead.)
+        let _ = try_to_write_shared(member, owner, key, 1);
+        member.owner = owner;
+    }
+}
+
+fn is_shared_no_more(member: &mut Member, _: &Places, _: bool) -> Result<bool, String> {
+    Ok(KEYS.iter().all(|key| !try_to_write_shared(member, member.owner, *key, 1)))
 }

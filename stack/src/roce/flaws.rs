@@ -1,0 +1,108 @@
+//! Flaws: the message plane with one thing wrong, for the tests of this crate alone, so that the campaigns that are to catch such a thing are checked themselves
+//! (`tests/flaws.rs`). Elsewhere each hook is a constant `false`.
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Nothing.
+    #[default]
+    None,
+    /// A packet that overtook others is taken for the one that is expected.
+    TakesWhatOvertook,
+    /// What comes again is not acknowledged again.
+    SilentAboutDuplicates,
+    /// An atomic operation that comes again finds nothing.
+    ForgetsOriginals,
+    /// One packet more is acknowledged than came.
+    AcknowledgesTooMuch,
+    /// A write lands one byte further on.
+    WritesFurtherOn,
+    /// Each packet of a write lands where the first one does.
+    WritesToTheStart,
+    /// What is sent again begins one packet too late.
+    GoesBackTooLittle,
+    /// A request completes twice.
+    CompletesTwice,
+    /// Immediate data get lost.
+    LosesImmediates,
+    /// A message is as long as its last packet.
+    LengthOfLastPacket,
+    /// A message for which there is no receive is taken.
+    TakesWithoutReceive,
+    /// Each packet of a read has the first one's bytes.
+    ReadsFromTheStart,
+    /// A read that is asked for again from the middle begins anew.
+    AsksFromTheStart,
+    /// Damage is not looked for.
+    IgnoresChecksums,
+    /// A read is done once a later request is.
+    DoneWithoutData,
+    /// A half of the receive buffer is offered twice.
+    OffersTwice,
+    /// A byte is left out of each read.
+    SkipsBytes,
+    /// Room in the send buffer is used twice.
+    OverfillsSendBuffer,
+    /// Each message goes to where the last one went.
+    TargetStandsStill,
+    /// A piece of the peer's buffer is used again without being offered again.
+    TargetStays,
+    /// The end of the stream is an error.
+    EndIsAnError,
+    /// A message that is read in part is gone.
+    DropsRests,
+    /// What was read is not free.
+    KeepsWhatWasRead,
+    /// A direct write goes one byte further on.
+    DirectWritesFurtherOn,
+    /// Tables are written in the writer's byte order.
+    OwnByteOrder,
+    /// Whoever closes does not wait for what was sent.
+    ClosesAtOnce,
+    /// Whoever hears that the peer sends no more, sends no more either.
+    EndsTogether,
+    /// Control messages are not counted as they go.
+    UncountedControls,
+    /// What does not fit at the end of the send buffer is left out.
+    DoesNotWrap,
+}
+
+#[cfg(test)]
+impl Flaw {
+    /// Those of queue pairs.
+    pub(crate) const OF_QUEUE_PAIRS: [Self; 15] = [
+        Self::TakesWhatOvertook,
+        Self::SilentAboutDuplicates,
+        Self::ForgetsOriginals,
+        Self::AcknowledgesTooMuch,
+        Self::WritesFurtherOn,
+        Self::WritesToTheStart,
+        Self::GoesBackTooLittle,
+        Self::CompletesTwice,
+        Self::LosesImmediates,
+        Self::LengthOfLastPacket,
+        Self::TakesWithoutReceive,
+        Self::ReadsFromTheStart,
+        Self::AsksFromTheStart,
+        Self::IgnoresChecksums,
+        Self::DoneWithoutData,
+    ];
+
+    /// Those of rsockets.
+    pub(crate) const OF_RSOCKETS: [Self; 14] = [
+        Self::OffersTwice,
+        Self::SkipsBytes,
+        Self::OverfillsSendBuffer,
+        Self::TargetStandsStill,
+        Self::TargetStays,
+        Self::EndIsAnError,
+        Self::DropsRests,
+        Self::KeepsWhatWasRead,
+        Self::DirectWritesFurtherOn,
+        Self::OwnByteOrder,
+        Self::ClosesAtOnce,
+        Self::EndsTogether,
+        Self::UncountedControls,
+        Self::DoesNotWrap,
+    ];
+}
