@@ -170,10 +170,14 @@ static void waits(void)
     int instance = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     CHECK(epoll_ctl(instance, EPOLL_CTL_ADD, epolls, &event) == 0 && epoll_wait(instance, &event, 1, 10000) == 1);
-    // And nobody is there any more: the kernel says so.
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    // And nobody is there any more: the kernel says so, once it has closed what a process had whose memory is gone already.
     struct sockaddr_in to = at(port);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == -1 && errno == ECONNREFUSED);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), turns = 0;
+    while (connect(fd, (struct sockaddr *)&to, sizeof to) == 0) {
+        CHECK(turns++ < 500 && close(fd) == 0 && usleep(10000) == 0);
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+    }
+    CHECK(errno == ECONNREFUSED);
 }
 
 static void *wait_for_one(void *instance)
