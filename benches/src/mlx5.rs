@@ -56,7 +56,9 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
             if what == "send" {
                 let (ours, theirs) = (bench.doorbells("ringway", batch)?, bench.doorbells(whose, batch)?);
                 rows.push(Row::new("mlx5 64 B", metric[2], "a packet", &[ours[0]], peer, &[theirs[0]]));
-                rows.push(Row::new("mlx5 64 B", metric[3], "a packet", &[ours[1]], peer, &[theirs[1]]));
+                if theirs[1] > 0.0 {
+                    rows.push(Row::new("mlx5 64 B", metric[3], "a packet", &[ours[1]], peer, &[theirs[1]]));
+                }
             }
         }
     }
