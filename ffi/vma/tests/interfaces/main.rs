@@ -6,6 +6,7 @@ mod cable;
 mod capture;
 mod cards;
 mod faults;
+mod forks;
 mod groups;
 mod killed;
 mod kills;
