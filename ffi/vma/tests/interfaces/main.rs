@@ -18,6 +18,7 @@ mod paths;
 mod programs;
 mod queues;
 mod replay;
+mod resets;
 
 use std::fs;
 use std::path::Path;
