@@ -61,6 +61,18 @@ fn ways(name: &str, bytes: u64, leaving: &[Leaving], ways: &[Way], test: impl Fn
     }
 }
 
+/// Runs a case these ways at the same time, each on a cable of its own: for what takes long, and has no use for a machine of its own.
+fn at_once(name: &str, bytes: u64, ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'static str; 2] + Sync) {
+    let all = Case::new(name);
+    std::thread::scope(|scope| {
+        for (number, &way) in ways.iter().enumerate() {
+            let (all, test) = (&all, &test);
+            scope.spawn(move || carried(all.beside(&format!("{name}-{number}")), &Cable::lay(), way, bytes, &[], test));
+        }
+    });
+    all.done();
+}
+
 /// Runs a case one way, on this cable.
 fn carried(
     case: Case,

@@ -3,15 +3,15 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Ends, Way, carried, each_way, each_way_of_ipv4};
-use crate::harness::{Cable, Case, PYTHON, free_port, script_path};
+use super::{Ends, WAYS, a_few_ways, at_once, each_way, each_way_of_ipv4};
+use crate::harness::{PYTHON, free_port, script_path};
 use crate::{http, iperf3, memcached, nginx, redis, sockperf};
 
 /// A gigabyte, by a server of one process, which accepts and sends it by sendfile(2).
 #[test]
 fn nginx_and_curl() {
     const SIZE: u64 = 1 << 30;
-    each_way("cable-nginx", SIZE, &[], |ends| {
+    a_few_ways("cable-nginx", SIZE, &[], |ends| {
         let (case, port, at) = (ends.case, free_port(), ends.authority());
         let server = nginx::start_at(&at, case, ends.server("nginx"), port, "master_process off;");
         let (file, copy) = (case.path("file"), case.path("copy"));
@@ -145,22 +145,12 @@ fn iperf3() {
 #[test]
 fn iperf3_for_a_minute() {
     const SECONDS: u64 = 60;
-    let all = Case::new("cable-minutes");
-    std::thread::scope(|scope| {
-        for (number, way) in [(false, [true, false]), (true, [false, true]), (false, [true, true])].into_iter().enumerate() {
-            let all = &all;
-            scope.spawn(move || for_a_minute(all.beside(&format!("cable-minute-{number}")), way, SECONDS));
-        }
-    });
-    all.done();
-}
-
-fn for_a_minute(case: Case, (is_v6, ringway): Way, seconds: u64) {
-    let bytes = seconds * 5_000_000;
-    carried(case, &Cable::lay(), (is_v6, ringway), bytes, &[], |ends: &Ends<'_>| {
-        let received = iperf3::received(&measured(ends, &format!("-t {seconds} --bidir")));
-        println!("{received} bytes in {seconds} s (Ringway serves, asks: {ringway:?})");
-        assert!(received > bytes, "{received} bytes in {seconds} s ({ringway:?})");
+    const BYTES: u64 = SECONDS * 5_000_000;
+    let ways = [(false, [true, false]), (true, [false, true]), (false, [true, true])];
+    at_once("cable-minute", BYTES, &ways, |ends| {
+        let received = iperf3::received(&measured(ends, &format!("-t {SECONDS} --bidir")));
+        println!("{received} bytes in {SECONDS} s (Ringway serves, asks: {:?})", ends.ringway);
+        assert!(received > BYTES, "{received} bytes in {SECONDS} s ({:?})", ends.ringway);
         ["iperf3", "iperf3"]
     });
 }
@@ -211,12 +201,13 @@ fn socat_datagrams() {
 /// A server that is killed. Its clients only wait, and hear of it when they ask (which redis-cli does every fifteen seconds, by TCP's keepalive).
 #[test]
 fn who_subscribed_hears_of_a_killed_server() {
-    each_way("cable-killed", 4, &[("redis-server", 0)], |ends| {
+    at_once("cable-killed", 4, &WAYS, |ends| {
         let (port, host) = (free_port(), ends.host());
         let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
         let mut subscribers: Vec<_> =
             (0..4).map(|_| ends.client("redis-cli").args(&format!("-h {host} -p {port} subscribe news")).spawn()).collect();
         subscribers.iter_mut().for_each(|subscriber| subscriber.wait_said("subscribe"));
+        ends.ask_who_serves();
         server.signal(Signal::KILL);
         server.wait();
         for subscriber in subscribers {
