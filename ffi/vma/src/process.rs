@@ -72,6 +72,8 @@ pub(crate) struct Offload {
     pub(crate) greetings: Vec<crate::socket::greeting::Greeting>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// How many connections over interfaces the kernel has taken over.
+    pub(crate) to_kernel: u64,
     /// Connections on their way to another ring.
     pub(crate) migrations: crate::moving::migration::Migrations,
     /// What the kernel has no room for yet.
@@ -262,6 +264,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             decisions: Vec::new(),
             greetings: Vec::new(),
             moves: Vec::new(),
+            to_kernel: 0,
             migrations: crate::moving::migration::Migrations::default(),
             backlogs: crate::moving::Backlogs::default(),
             taken: Vec::new(),

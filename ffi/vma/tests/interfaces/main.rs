@@ -19,6 +19,7 @@ mod paths;
 mod programs;
 mod queues;
 mod replay;
+mod resets;
 
 use std::fs;
 use std::path::Path;
