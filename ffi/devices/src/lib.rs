@@ -27,7 +27,7 @@ use ringway_stack::device::{Capabilities, Queues as _, QueuesConfig};
 use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub use ringway_shm::{AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal};
-pub use ringway_xdp::Landing;
+pub use ringway_xdp::{Landing, Survey};
 
 pub use self::buffers::RxBuf;
 use self::buffers::lent;
@@ -213,6 +213,19 @@ pub fn cards_found() -> Result<Vec<CardFound>, String> {
     let found =
         |card: ringway_mlx5::Candidate| CardFound { name: card.device, interface: card.interface.map_err(|error| error.to_string()) };
     Ok(all.into_iter().map(found).collect())
+}
+
+/// An interface, as a device to be: only looked at.
+///
+/// # Errors
+/// It is none: why.
+pub fn interface_found(name: &str) -> Result<Survey, String> {
+    Survey::of(name).map_err(|error| error.to_string())
+}
+
+/// Bytes that a ring on an interface locks, by default.
+pub fn locked_by_interface() -> u64 {
+    ringway_xdp::Settings::new("").locked()
 }
 
 #[cfg(test)]
