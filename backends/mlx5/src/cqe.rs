@@ -17,18 +17,18 @@ const CQE: usize = size_of::<mlx5_cqe64>();
 
 /// Whether an entry is the driver's: the card has written it, and in this round. Rounds are told apart by the owner's bit.
 #[inline(always)]
-pub(crate) const fn is_owned(op_own: u8, taken: u32, log_entries: u32) -> bool {
-    let round = (taken >> log_entries & 1) as u8;
-    op_own >> 4 != sys::MLX5_CQE_INVALID && op_own & sys::MLX5_CQE_OWNER_MASK == round
+pub(crate) const fn is_owned(op_own: u8, taken: u32, entries: u32) -> bool {
+    let round = (taken & entries != 0) as u8;
+    op_own < sys::MLX5_CQE_INVALID << 4 && op_own & sys::MLX5_CQE_OWNER_MASK == round
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
-    /// Invariant: `log_entries` entries of `stride` bytes, which live as long as `cq`.
-    buf: *const u8,
-    log_entries: u32,
-    stride: usize,
+    /// Where the first completion is. Invariant: there are `entries`, a power of two, 2^`log_stride` bytes from one to the next, which live as long as `cq`.
+    first: *const u8,
+    entries: u32,
+    log_stride: u32,
     doorbell: Doorbell,
     number: u32,
     /// Completions taken, a running counter.
@@ -49,8 +49,10 @@ impl CompletionQueue {
         // SAFETY: the value holds the queue.
         let doorbell = unsafe { Doorbell::of_completions(&layout) };
         let sys::mlx5dv_cq { buf, cqe_cnt, cqe_size, cqn, .. } = layout;
-        let (log_entries, stride) = (cqe_cnt.max(1).ilog2(), cqe_size as usize);
-        Ok(Self { buf: buf.cast_const().cast(), log_entries, stride, doorbell, number: cqn, taken: 0, told: 0, events: 0, cq })
+        let stride = (cqe_size as usize).max(CQE);
+        // SAFETY: within the first entry, at whose end its completion is.
+        let first = unsafe { buf.cast_const().cast::<u8>().add(stride - CQE) };
+        Ok(Self { first, entries: cqe_cnt, log_stride: stride.ilog2(), doorbell, number: cqn, taken: 0, told: 0, events: 0, cq })
     }
 
     pub(crate) fn cq(&self) -> &Arc<Cq> {
@@ -60,15 +62,38 @@ impl CompletionQueue {
     /// The next completion, if the card has written it.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<Cqe> {
-        let entry = self.taken & ((1 << self.log_entries) - 1);
-        // SAFETY: within the buffer: an entry is `stride` bytes, and what is read is at its end.
-        let at: *const mlx5_cqe64 = unsafe { self.buf.add(entry as usize * self.stride + self.stride - CQE).cast() };
+        let entry = self.taken & (self.entries - 1);
+        // SAFETY: one of the completions.
+        let at: *const mlx5_cqe64 = unsafe { self.first.add((entry as usize) << self.log_stride).cast() };
         let cqe = Cqe(at);
-        if !is_owned(cqe.op_own(), self.taken, self.log_entries) {
+        if !is_owned(cqe.op_own(), self.taken, self.entries) {
             return None;
         }
         barrier::after_owner();
         Some(cqe)
+    }
+
+    /// The completion behind the `ahead` next ones, if the card has written it and it is of a frame that was received, and [plain](Cqe::is_frame): one comparison tells.
+    /// Else: whether there is one, of something else.
+    #[inline(always)]
+    pub(crate) fn peek_frame(&self, ahead: u32) -> Result<Cqe, bool> {
+        let taken = self.taken.wrapping_add(ahead);
+        // SAFETY: one of the completions.
+        let at: *const mlx5_cqe64 = unsafe { self.first.add(((taken & (self.entries - 1)) as usize) << self.log_stride).cast() };
+        let (cqe, round) = (Cqe(at), u8::from(taken & self.entries != 0));
+        let op_own = cqe.op_own();
+        // (Whether it was solicited does not matter.)
+        if op_own & !2 != sys::MLX5_CQE_RESP_SEND << 4 | round {
+            return Err(is_owned(op_own, taken, self.entries));
+        }
+        barrier::after_owner();
+        Ok(cqe)
+    }
+
+    /// So many completions that were looked at are taken.
+    #[inline(always)]
+    pub(crate) fn advance_by(&mut self, count: u32) {
+        self.taken = self.taken.wrapping_add(count) & COUNTER;
     }
 
     /// The completion that was looked at is taken.
@@ -78,7 +103,7 @@ impl CompletionQueue {
     }
 
     /// Tells the card which entries it may write again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self) {
         if self.told != self.taken {
             self.told = self.taken;
@@ -115,16 +140,16 @@ impl Cqe {
         field!(self, op_own)
     }
 
-    /// `MLX5_CQE_REQ` to `MLX5_CQE_RESP_ERR`.
+    /// Whether it is of an entry that was sent.
     #[inline(always)]
-    pub(crate) fn opcode(self) -> u8 {
-        self.op_own() >> 4
+    pub(crate) fn is_sent(self) -> bool {
+        self.op_own() & !3 == sys::MLX5_CQE_REQ << 4
     }
 
-    /// Whether its bytes are what this module reads: no compressed one, and no payload in it.
+    /// Whether it is of a received frame, and its bytes are what this module reads: no compressed one, and no payload in it.
     #[inline(always)]
-    pub(crate) fn is_plain(self) -> bool {
-        self.op_own() >> 2 & 3 == 0
+    pub(crate) fn is_frame(self) -> bool {
+        self.op_own() & !3 == sys::MLX5_CQE_RESP_SEND << 4
     }
 
     /// The entry that it is of.
@@ -181,8 +206,8 @@ mod tests {
     fn an_entry_is_owned_in_the_round_that_its_bit_says() {
         let sent = sys::MLX5_CQE_REQ << 4;
         for (taken, bit) in [(0, 0), (7, 0), (8, 1), (15, 1), (16, 0), (COUNTER, 1)] {
-            assert!(is_owned(sent | bit, taken, 3) && !is_owned(sent | (1 - bit), taken, 3), "{taken}");
-            assert!(!is_owned(sys::MLX5_CQE_INVALID << 4 | bit, taken, 3), "never written");
+            assert!(is_owned(sent | bit, taken, 8) && !is_owned(sent | (1 - bit), taken, 8), "{taken}");
+            assert!(!is_owned(sys::MLX5_CQE_INVALID << 4 | bit, taken, 8), "never written");
         }
     }
 }

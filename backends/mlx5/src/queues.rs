@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ringway_host::CardSleep;
 use ringway_stack::device::{
     ChecksumVerdict, Completion, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr, Pacing, QueueId, Queues,
-    RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    RxBatch, RxMeta, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 use ringway_stack::time::Instant;
 
@@ -24,7 +24,7 @@ use crate::receive::{ReceiveQueue, Taken};
 use crate::retry::Retry;
 use crate::send::{SendParts, SendQueue};
 use crate::verbs::Wq;
-use crate::wqe::{DS_MAX, ds, head_len};
+use crate::wqe::{DS_MAX, INLINE_MAX, ds, head_len};
 
 /// Bytes of an Ethernet header, with a VLAN tag.
 const ETHERNET_MAX: usize = 18;
@@ -76,6 +76,10 @@ pub struct Mlx5Queues {
     clock: Option<CardClock>,
     /// Short frames come with a handle as well.
     lends_heads: bool,
+    /// Frames of so many bytes are sent in line, and fit whatever their head is.
+    short_max: usize,
+    /// The card fills in checksums.
+    has_checksums: bool,
     /// Chunks that are to be posted.
     refill: Vec<u32>,
     /// Chunks that others have handles on, or had until lately.
@@ -124,6 +128,7 @@ impl Mlx5Queues {
         let (clock, device, refill) = (device.clock(), device.clone(), memory.receives().collect());
         let (lends_heads, was_reset, is_gone, stopped, held) = (false, false, false, None, 0);
         let (retry, counters) = (Retry::default(), Counters::default());
+        let (short_max, has_checksums) = (INLINE_MAX.min(mtu + ETHERNET_MAX - 4), device.capabilities().tx_checksum);
         let mut ring = Self {
             id,
             receive,
@@ -134,6 +139,8 @@ impl Mlx5Queues {
             on_card,
             clock,
             lends_heads,
+            short_max,
+            has_checksums,
             refill,
             held,
             was_reset,
@@ -168,7 +175,16 @@ impl Mlx5Queues {
     }
 
     /// Gives the card chunks to receive into.
+    #[inline(always)]
     fn refill(&mut self) {
+        if self.memory.has_returned() || !self.refill.is_empty() {
+            self.post_returned();
+        }
+        self.receive.publish();
+    }
+
+    #[inline(never)]
+    fn post_returned(&mut self) {
         self.held -= self.memory.take_returned(&mut self.refill).min(self.held);
         while let Some(chunk) = self.refill.pop() {
             if !self.receive.post(chunk) {
@@ -176,11 +192,41 @@ impl Mlx5Queues {
                 break;
             }
         }
-        self.receive.publish();
+    }
+
+    /// Takes frames that go into a head, as long as nothing else comes: how many, and whether there is more.
+    #[inline(always)]
+    fn receive_short(&mut self, batch: &mut RxBatch<Received>) -> (usize, bool) {
+        let (memory, clock) = (&self.memory, self.clock);
+        self.receive.take_short(HEAD_MAX, &mut self.refill, |chunk, len, cqe| {
+            let Some(frame) = batch.push_slot() else { return false };
+            // SAFETY: the card has written the frame there, and nobody has a handle; its chunk is posted again after this, at the earliest.
+            unsafe { memory.copy_head(chunk, len, &mut frame.head) };
+            frame.set_head(len);
+            frame.meta = meta(cqe, clock);
+            true
+        })
     }
 
     /// Takes frames.
+    #[inline(always)]
     fn receive(&mut self, batch: &mut RxBatch<Received>) -> usize {
+        let (mut count, has_more) = if self.lends_heads { (0, true) } else { self.receive_short(batch) };
+        if has_more {
+            count += self.receive_any(batch);
+        }
+        self.receive.release();
+        if let Some(again) = self.stopped
+            && self.retry.is_due()
+        {
+            self.restart(again);
+        }
+        count
+    }
+
+    /// Takes frames, whatever comes.
+    #[inline(never)]
+    fn receive_any(&mut self, batch: &mut RxBatch<Received>) -> usize {
         let mut count = 0;
         let mut has_failed = false;
         while !batch.is_full() {
@@ -201,13 +247,8 @@ impl Mlx5Queues {
                 Some(Taken::Nothing) => {}
             }
         }
-        self.receive.release();
         if has_failed {
             self.restart(Again::Reset);
-        } else if let Some(again) = self.stopped
-            && self.retry.is_due()
-        {
-            self.restart(again);
         }
         count
     }
@@ -215,15 +256,15 @@ impl Mlx5Queues {
     #[inline]
     fn deliver(&mut self, chunk: u32, len: usize, cqe: Cqe, batch: &mut RxBatch<Received>) {
         let Some(frame) = batch.push_slot() else { return };
-        // SAFETY: the card has written the frame there, and its completion was taken; nobody has a handle yet.
-        let bytes = unsafe { self.memory.bytes(chunk, len) };
         let head = len.min(HEAD_MAX);
-        frame.head[..head].copy_from_slice(&bytes[..head]);
+        // SAFETY: the card has written the frame there, and its completion was taken; nobody has a handle yet.
+        unsafe { self.memory.copy_head(chunk, head, &mut frame.head) };
         if len <= HEAD_MAX && !self.lends_heads {
             frame.set_head(head);
             self.refill.push(chunk);
         } else if self.held >= self.memory.receives().len() / 2
-            && let Some(copy) = self.memory.hold_copy(bytes)
+            // SAFETY: as above.
+            && let Some(copy) = self.memory.hold_copy(unsafe { self.memory.bytes(chunk, len) })
         {
             // (Of as many chunks that others have, what comes is copied.)
             self.counters.copied += 1;
@@ -233,12 +274,7 @@ impl Mlx5Queues {
             self.held += 1;
             frame.set_whole(head, Some(self.memory.hold(chunk, len as u32)));
         }
-        frame.meta.flow_tag = cqe.flow_tag();
-        frame.meta.vlan = cqe.vlan();
-        if cqe.has_good_checksums() {
-            frame.meta.checksum = ChecksumVerdict::Good;
-        }
-        frame.meta.hardware_time = self.clock.map(|clock| clock.time(cqe.cycles()));
+        frame.meta = meta(cqe, self.clock);
     }
 
     /// The receive queue has failed: it is emptied, and comes back.
@@ -331,6 +367,18 @@ impl Mlx5Queues {
     }
 }
 
+/// What a completion says of a frame.
+#[inline(always)]
+fn meta(cqe: Cqe, clock: Option<CardClock>) -> RxMeta {
+    RxMeta {
+        flow_tag: cqe.flow_tag(),
+        checksum: if cqe.has_good_checksums() { ChecksumVerdict::Good } else { ChecksumVerdict::Unknown },
+        vlan: cqe.vlan(),
+        hardware_time: clock.map(|clock| clock.time(cqe.cycles())),
+        coalesced: 0,
+    }
+}
+
 /// A receive queue of a ring, with as many entries as there are chunks to receive into.
 fn receive_queue(device: &Mlx5Device, memory: &Arc<Memory>, ring: u32) -> io::Result<ReceiveQueue> {
     ReceiveQueue::new(device.pd(), memory, memory.receives().len() as u32, device.capabilities().vlan_strip, ring)
@@ -365,6 +413,7 @@ impl Queues for Mlx5Queues {
         self.device.own_mac()
     }
 
+    #[inline]
     fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
         let count = self.receive(batch);
         self.counters.received += count as u64;
@@ -389,7 +438,13 @@ impl Queues for Mlx5Queues {
         self.memory.free_sends() * crate::memory::SEND_BUFFER
     }
 
+    #[inline]
     fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
+        let TxOffload { checksum, tso_mss, vlan, dummy, .. } = frame.offload;
+        let is_plain = frame.body.is_empty() && tso_mss.is_none() && vlan.is_none() && !dummy;
+        if is_plain && frame.head.len() <= self.short_max && checksum <= self.has_checksums {
+            return self.send.post_short(frame.head, checksum);
+        }
         self.send_with_cookie(frame, 0)
     }
 
