@@ -1,17 +1,26 @@
 //! A completion queue as it lies in memory: who owns an entry, what it says, how the card is told what was taken, and how an event is asked for.
 
+mod run;
+
 use std::io;
 use std::sync::Arc;
 
 use rdma_core_sys as sys;
 use rdma_core_sys::mlx5_cqe64;
 
+use ringway_stack::device::{ChecksumVerdict, RxMeta};
+
 use crate::barrier;
+use crate::clock::CardClock;
 use crate::doorbell::Doorbell;
 use crate::verbs::Cq;
+pub(crate) use run::RUN_MAX;
+use run::Run;
 
 /// Bits of a counter of completions.
 const COUNTER: u32 = 0xff_ffff;
+/// The format of what begins a compressed run, of two bits (linux/mlx5/device.h; infiniband/mlx5dv.h has none for it).
+const COMPRESSED: u8 = 3;
 /// Bytes of what a completion says; in an entry of 128 it is the second half.
 const CQE: usize = size_of::<mlx5_cqe64>();
 
@@ -26,7 +35,7 @@ pub(crate) const fn is_owned(op_own: u8, taken: u32, entries: u32) -> bool {
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
     /// Where the first completion is. Invariant: there are `entries`, a power of two, 2^`log_stride` bytes from one to the next, which live as long as `cq`.
-    first: *const u8,
+    first: *mut u8,
     entries: u32,
     log_stride: u32,
     doorbell: Doorbell,
@@ -37,6 +46,10 @@ pub(crate) struct CompletionQueue {
     told: u32,
     /// Events that have come: a request has its number, so that the card tells an old one from a new one.
     events: u32,
+    /// Compressed runs that were taken.
+    runs: u64,
+    /// Of a queue that compresses: the run that is being taken.
+    run: Option<Box<Run>>,
     cq: Arc<Cq>,
 }
 
@@ -51,8 +64,10 @@ impl CompletionQueue {
         let sys::mlx5dv_cq { buf, cqe_cnt, cqe_size, cqn, .. } = layout;
         let stride = (cqe_size as usize).max(CQE);
         // SAFETY: within the first entry, at whose end its completion is.
-        let first = unsafe { buf.cast_const().cast::<u8>().add(stride - CQE) };
-        Ok(Self { first, entries: cqe_cnt, log_stride: stride.ilog2(), doorbell, number: cqn, taken: 0, told: 0, events: 0, cq })
+        let first = unsafe { buf.cast::<u8>().add(stride - CQE) };
+        let (entries, log_stride) = (cqe_cnt, stride.ilog2());
+        let run = cq.compresses().map(|strides| Box::new(Run::new(strides)));
+        Ok(Self { first, entries, log_stride, doorbell, number: cqn, taken: 0, told: 0, events: 0, runs: 0, run, cq })
     }
 
     pub(crate) fn cq(&self) -> &Arc<Cq> {
@@ -88,6 +103,57 @@ impl CompletionQueue {
         }
         barrier::after_owner();
         Ok(cqe)
+    }
+
+    /// Whether there is a completion, of a run that was begun as well.
+    #[inline(always)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_in_run() || self.peek().is_some()
+    }
+
+    /// Whether a run was begun, whose completions do not lie where others do.
+    #[inline(always)]
+    pub(crate) fn is_in_run(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_open())
+    }
+
+    /// Takes the next completion, of a run as well. It is there until the next one is taken, and until the card is told.
+    pub(crate) fn take(&mut self) -> Option<Cqe> {
+        if !self.is_in_run() {
+            let cqe = self.peek()?;
+            if !cqe.is_title() || !self.begin_run() {
+                self.advance();
+                return Some(cqe);
+            }
+        }
+        self.advance();
+        self.run.as_mut().map(|run| Cqe(run.step()))
+    }
+
+    /// Begins the run whose title is next.
+    #[cold]
+    fn begin_run(&mut self) -> bool {
+        let Self { first, entries, log_stride, taken, .. } = *self;
+        let entry = |ahead: u32| {
+            let entry = taken.wrapping_add(ahead) & (entries - 1);
+            // SAFETY: one of the completions.
+            unsafe { first.add((entry as usize) << log_stride).cast() }
+        };
+        // SAFETY: the title's owner is the driver, and so is that of all the run's.
+        let has_begun = self.run.as_mut().is_some_and(|run| unsafe { run.begin(entries, entry) });
+        self.runs += u64::from(has_begun);
+        has_begun
+    }
+
+    /// Compressed runs that were taken.
+    pub(crate) fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// Takes all that is there.
+    #[cold]
+    pub(crate) fn drain(&mut self) {
+        while self.take().is_some() {}
     }
 
     /// So many completions that were looked at are taken.
@@ -152,6 +218,18 @@ impl Cqe {
         self.op_own() & !3 == sys::MLX5_CQE_RESP_SEND << 4
     }
 
+    /// Whether it begins a compressed run.
+    #[inline(always)]
+    fn is_title(self) -> bool {
+        self.op_own() >> 2 & 3 == COMPRESSED
+    }
+
+    /// Of a striding queue: the entry, whose first stride of the frame is [`counter`](Self::counter).
+    #[inline(always)]
+    pub(crate) fn striding_entry(self) -> u16 {
+        u16::from_be(field!(self, head.packet.wqe_id))
+    }
+
     /// The entry that it is of.
     #[inline(always)]
     pub(crate) fn counter(self) -> u16 {
@@ -181,6 +259,18 @@ impl Cqe {
     pub(crate) fn has_good_checksums(self) -> bool {
         let both = sys::MLX5_CQE_L3_OK | sys::MLX5_CQE_L4_OK;
         field!(self, head.packet.hds_ip_ext) & both == both
+    }
+
+    /// What it says of a frame.
+    #[inline(always)]
+    pub(crate) fn meta(self, clock: Option<CardClock>) -> RxMeta {
+        RxMeta {
+            flow_tag: self.flow_tag(),
+            checksum: if self.has_good_checksums() { ChecksumVerdict::Good } else { ChecksumVerdict::Unknown },
+            vlan: self.vlan(),
+            hardware_time: clock.map(|clock| clock.time(self.cycles())),
+            coalesced: 0,
+        }
     }
 
     /// The VLAN tag that was taken off.

@@ -144,12 +144,12 @@ impl Memory {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// The first bytes of a chunk.
+    /// The first bytes of a chunk, or of several that lie one behind the other.
     ///
     /// # Safety
     /// The chunk is not the card's, nobody writes to these bytes meanwhile, and there are as many.
     pub(crate) unsafe fn bytes(&self, chunk: u32, len: usize) -> &[u8] {
-        debug_assert!(len <= self.sizes.chunk);
+        debug_assert!(self.at(chunk).addr() + len <= self.base.as_ptr().addr() + self.sizes.mapped());
         // SAFETY: within the mapping, which was zeroes at first; and the caller's promise.
         unsafe { core::slice::from_raw_parts(self.at(chunk), len) }
     }
@@ -175,6 +175,21 @@ impl Memory {
     pub(crate) fn hold(self: &Arc<Self>, chunk: u32, len: u32) -> Received {
         self.holders[chunk as usize].store(1, Ordering::Relaxed);
         Received { memory: Arc::clone(self), chunk, at: 0, len }
+    }
+
+    /// Whether there is a handle on a place.
+    pub(crate) fn is_held(&self, place: u32) -> bool {
+        // (As of who lets go of it: the card may write there afterwards.)
+        self.holders[place as usize].load(Ordering::Acquire) > 0
+    }
+
+    /// Chunks that have come back are of no interest to who knows by [`is_held`](Self::is_held).
+    pub(crate) fn forget_returned(&self) {
+        if self.has_returned() {
+            let mut free = self.free();
+            self.has_returned.store(false, Ordering::Relaxed);
+            free.returned.clear();
+        }
     }
 
     /// The same of a copy of the frame, whose chunk is free again. `None`: there is no room for one.
@@ -262,7 +277,7 @@ impl Drop for Memory {
 pub struct Received {
     memory: Arc<Memory>,
     chunk: u32,
-    /// Invariant: both together are within a chunk.
+    /// Invariant: both together are within a chunk, or within those of a run that begins there.
     at: u32,
     len: u32,
 }

@@ -11,7 +11,7 @@ use rdma_core_sys as sys;
 use crate::cqe::{CompletionQueue, Cqe};
 use crate::doorbell::Doorbell;
 use crate::memory::Memory;
-use crate::verbs::{Channel, Cq, Pd, Wq};
+use crate::verbs::{Channel, Completions, Cq, Pd, Wq};
 
 /// Bytes of a data segment.
 const SEGMENT: usize = size_of::<sys::mlx5_wqe_data_seg>();
@@ -49,10 +49,18 @@ pub(crate) enum Taken {
 }
 
 impl ReceiveQueue {
-    pub(crate) fn new(pd: &Arc<Pd>, memory: &Arc<Memory>, entries: u32, strips_tags: bool, owner: u32) -> io::Result<Self> {
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        memory: &Arc<Memory>,
+        entries: u32,
+        strips_tags: bool,
+        compresses: bool,
+        owner: u32,
+    ) -> io::Result<Self> {
         let channel = Channel::new(pd)?;
-        let cq = Arc::new(Cq::new(pd, entries, Some(channel), owner)?);
-        let wq = Arc::new(Wq::new(pd, &cq, entries, strips_tags, owner)?);
+        let form = if compresses { Completions::Compressed { strides: false } } else { Completions::Whole };
+        let cq = Arc::new(Cq::new(pd, entries, Some(channel), owner, form)?);
+        let wq = Arc::new(Wq::new(pd, &cq, entries, strips_tags, owner, None)?);
         wq.set_state(sys::IBV_WQS_RDY)?;
         let layout = wq.layout()?;
         // SAFETY: the value holds the queue.
@@ -83,6 +91,10 @@ impl ReceiveQueue {
     /// What flow rules lead to.
     pub(crate) fn wq(&self) -> &Arc<Wq> {
         &self.wq
+    }
+
+    pub(crate) fn cq(&self) -> &CompletionQueue {
+        &self.cq
     }
 
     pub(crate) fn cq_mut(&mut self) -> &mut CompletionQueue {
@@ -131,6 +143,9 @@ impl ReceiveQueue {
         into: &mut Vec<u32>,
         mut take: impl FnMut(u32, usize, Cqe) -> bool,
     ) -> (usize, bool) {
+        if self.cq.is_in_run() {
+            return (0, true);
+        }
         let (begin, mut taken, mut count) = (self.taken, self.taken, 0);
         // (Where all entries were posted, the one that is taken is the next to be posted.)
         let is_full = usize::from(self.posted.wrapping_sub(begin)) == self.chunks.len();
@@ -169,14 +184,13 @@ impl ReceiveQueue {
     /// Whether something has come.
     #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
-        self.cq.peek().is_some()
+        self.cq.is_ready()
     }
 
     /// Takes the next completion.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<Taken> {
-        let cqe = self.cq.peek()?;
-        self.cq.advance();
+        let cqe = self.cq.take()?;
         let counter = cqe.counter();
         if counter != self.taken || self.taken == self.told {
             // (Entries come back in their order. What says otherwise is not believed.)
@@ -217,9 +231,7 @@ impl ReceiveQueue {
         }
         self.wq.set_state(sys::IBV_WQS_RESET)?;
         // Nothing is the card's any more: neither what it has flushed, nor what it has not.
-        while self.cq.peek().is_some() {
-            self.cq.advance();
-        }
+        self.cq.drain();
         while self.taken != self.posted {
             into.push(self.chunks[self.entry(self.taken)]);
             self.taken = self.taken.wrapping_add(1);

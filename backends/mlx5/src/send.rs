@@ -21,7 +21,7 @@ use crate::device_memory::CardBuffer;
 use crate::doorbell::Doorbell;
 use crate::mailbox::{Mailbox, SEND_FAILED};
 use crate::retry::Retry;
-use crate::verbs::{Cq, Pd, SendQp};
+use crate::verbs::{Completions, Cq, Pd, SendQp};
 use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
 
 /// Of the network and of the transport header.
@@ -103,7 +103,7 @@ struct Live {
 impl Live {
     fn new(parts: &SendParts, rate: Pacing) -> io::Result<Self> {
         let SendParts { pd, blocks, port, owner, .. } = parts;
-        let cq = Arc::new(Cq::new(pd, *blocks, None, *owner)?);
+        let cq = Arc::new(Cq::new(pd, *blocks, None, *owner, Completions::Whole)?);
         let qp = SendQp::new(pd, &cq, *blocks, *port, *owner)?;
         let layout = qp.layout()?;
         let blocks = Blocks::new(&layout, qp.number());
@@ -265,6 +265,20 @@ impl SendQueue {
         }
         self.rung = self.head;
         self.counters.doorbells += 1;
+    }
+
+    /// Changes the first block of the entry posted last.
+    ///
+    /// # Safety
+    /// The card does what the entry says.
+    #[cold]
+    pub(crate) unsafe fn change_last(&mut self, change: impl FnOnce(&mut [u8; 64])) {
+        if let Some(live) = &mut self.live
+            && self.rung != self.head
+        {
+            // SAFETY: a block of the queue that the card was not told of, and that nobody else refers to.
+            change(unsafe { &mut *live.blocks.block(self.last) });
+        }
     }
 
     /// Takes completions. Whether frames were lost.

@@ -129,9 +129,8 @@ impl Blocks {
         if taken * BLOCK > room {
             return false;
         }
-        let control = u64::from(block) << 40
-            | u64::from(sys::MLX5_OPCODE_SEND) << 32
-            | u64::from(self.number << 8 | ds(frame.len(), 0) as u32);
+        let control =
+            u64::from(block) << 40 | u64::from(sys::MLX5_OPCODE_SEND) << 32 | u64::from(self.number << 8 | ds(frame.len(), 0) as u32);
         // SAFETY: as of `begin`; an entry of as many blocks has room for two segments and the frame, and no block goes on behind the queue's end. The words are those of a
         // control segment that asks for no completion, and of an Ethernet segment.
         unsafe {
@@ -154,6 +153,11 @@ impl Blocks {
             (*control.cast::<sys::mlx5_wqe_ctrl_seg>()).fm_ce_se = sys::MLX5_WQE_CTRL_CQ_UPDATE;
             control.cast::<u64>().read()
         }
+    }
+
+    /// Where a block lies.
+    pub(crate) fn block(&mut self, block: u16) -> *mut [u8; BLOCK] {
+        self.at(block, 0).0.cast()
     }
 
     /// Where the blocks from one on lie: so many to the queue's end, and the others from its beginning on.
