@@ -296,6 +296,7 @@ impl Cyclic {
     #[cold]
     pub(crate) fn restart(&mut self) {
         self.has_failed = true;
+        while self.cq.take().is_some_and(|cqe| self.fill(cqe)) {}
         // (In error, the card flushes what is posted. It may be in error already by what it knows itself.)
         if let Err(error) = self.wq.set_state(sys::IBV_WQS_ERR) {
             tracing::debug!("a striding queue that has failed: {error}");
