@@ -517,7 +517,7 @@ fn the_type_of_service_is_on_the_packets() {
 
 /// A packet with other bytes behind its transport header, and a good CRC; half the time none.
 fn changed(dice: &mut ChaCha8Rng, bytes: &[u8]) -> Option<Vec<u8>> {
-    let datagram = Datagram::parse(bytes).ok().filter(|_| dice.next_u64() % 2 == 0)?;
+    let datagram = Datagram::parse(bytes).ok().filter(|_| dice.next_u64() & 1 == 0)?;
     let mut payload = datagram.packet.payload.to_vec();
     for _ in 0..1 + dice.next_u64() % 4 {
         let at = dice.next_u64() as usize % payload.len().max(1);
