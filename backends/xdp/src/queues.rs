@@ -2,6 +2,7 @@
 //! it (`strays`).
 
 mod host;
+mod kernels;
 mod passing;
 mod receiving;
 mod sending;
@@ -14,6 +15,7 @@ use ringway_stack::device::{
 };
 use ringway_stack::time::Instant;
 
+use self::kernels::Kernels;
 use crate::card::XdpDevice;
 use crate::coalesce::Coalescing;
 use crate::error::AttachError;
@@ -68,6 +70,8 @@ pub struct Counters {
     pub copied: u64,
     /// Frames that were passed on to other rings.
     pub passed_on: u64,
+    /// Connections that turned out to be the kernel's.
+    pub left_to_kernel: u64,
 }
 
 /// A ring of an interface.
@@ -77,6 +81,7 @@ pub struct XdpQueues {
     id: u32,
     /// The interface's other rings, if there are some.
     exchange: Option<Arc<Exchange>>,
+    kernels: Kernels,
     /// Where the frames of this batch came to before, if they came to other rings.
     path: Option<Path>,
     /// One for each queue. Invariant: there is one. (The others first: they have the first one's memory.)
@@ -120,6 +125,7 @@ impl XdpQueues {
         let mut ring = Self {
             id,
             exchange,
+            kernels: Kernels::default(),
             path,
             others,
             first,

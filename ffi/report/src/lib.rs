@@ -120,6 +120,8 @@ pub struct RingReport {
     pub core_claims_refused: u64,
     /// Connections that went over to the ring of the thread that uses them.
     pub migrations: u64,
+    /// Connections over interfaces that the kernel took over (TCP_REPAIR): their peers noticed nothing.
+    pub to_kernel: u64,
     /// Looks at the completion queue in which there was something.
     pub batches: u64,
     /// The most frames that one of them took.

@@ -6,6 +6,7 @@ mod cable;
 mod capture;
 mod cards;
 mod faults;
+mod forks;
 mod groups;
 mod killed;
 mod kills;
@@ -18,6 +19,7 @@ mod paths;
 mod programs;
 mod queues;
 mod replay;
+mod resets;
 
 use std::fs;
 use std::path::Path;
