@@ -73,6 +73,8 @@ pub enum ConnectionEvent {
     Unreachable,
     /// It is over, by either side.
     Disconnected,
+    /// It is over, or came to nothing, because the device's port is down, or the device is gone.
+    Down,
 }
 
 /// Connection management above a message plane. A queue pair is the program's to make, and to put into INIT; from there on to RTS it goes as its connection does.
@@ -115,6 +117,11 @@ pub trait Connections: Messages {
 
     /// Lets go of a connection: whatever its state, it ends, and there are no more events of it.
     fn destroy(&mut self, now: Instant, id: ConnectionId);
+
+    /// Our name of a connection, where the device has chosen it; once it stands.
+    fn local_name(&self, _id: ConnectionId) -> Option<SocketAddr> {
+        None
+    }
 
     /// What happened next.
     fn poll_connection(&mut self) -> Option<(ConnectionId, ConnectionEvent)>;

@@ -95,6 +95,7 @@ impl Stream {
                 offset: 0,
                 target: TargetSge::default(),
                 next_target: 0,
+                offered: 0,
             },
             rx: Receiver {
                 messages: VecDeque::with_capacity(usize::from(sizes.recv_queue)),
