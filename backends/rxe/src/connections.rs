@@ -4,9 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
 use rdma_core_sys as sys;
-use ringway_stack::device::messages::{
-    Addresses, CmError, ConnectionEvent, ConnectionId, Connections, Mtu, Path, PrivateData, State,
-};
+use ringway_stack::device::messages::{Addresses, CmError, ConnectionEvent, ConnectionId, Connections, Mtu, Path, PrivateData, State};
 use ringway_stack::time::Instant;
 
 use crate::adapter::{Adapter, PORT};

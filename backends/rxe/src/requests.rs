@@ -72,15 +72,15 @@ pub(crate) fn request(send: &SendWr<'_>, address: *mut sys::ibv_ah) -> sys::ibv_
     let flag = |set: bool, flag| if set { flag } else { 0 };
     let is_inline = matches!(send.data, Data::Inline(bytes) if !bytes.is_empty());
     sys::ibv_send_wr {
-            wr_id: send.id,
-            opcode,
-            wr,
-            imm: sys::ibv_send_wr_imm { imm_data: immediate.unwrap_or(0).to_be() },
-            send_flags: flag(send.signaled, sys::IBV_SEND_SIGNALED)
-                | flag(send.solicited, sys::IBV_SEND_SOLICITED)
-                | flag(send.fence, sys::IBV_SEND_FENCE)
-                | flag(is_inline, sys::IBV_SEND_INLINE),
-            ..sys::ibv_send_wr::default()
+        wr_id: send.id,
+        opcode,
+        wr,
+        imm: sys::ibv_send_wr_imm { imm_data: immediate.unwrap_or(0).to_be() },
+        send_flags: flag(send.signaled, sys::IBV_SEND_SIGNALED)
+            | flag(send.solicited, sys::IBV_SEND_SOLICITED)
+            | flag(send.fence, sys::IBV_SEND_FENCE)
+            | flag(is_inline, sys::IBV_SEND_INLINE),
+        ..sys::ibv_send_wr::default()
     }
 }
 

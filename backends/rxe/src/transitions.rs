@@ -10,13 +10,7 @@ pub(crate) struct Change {
 }
 
 /// What a change takes. `vector`: of RC's way to RTR, the way to the peer; `now`: the state that it is in. `None`: there is no such transition of this transport.
-pub(crate) fn change_of(
-    transport: Transport,
-    now: State,
-    port: u8,
-    modify: &Modify,
-    vector: Option<sys::ibv_ah_attr>,
-) -> Option<Change> {
+pub(crate) fn change_of(transport: Transport, now: State, port: u8, modify: &Modify, vector: Option<sys::ibv_ah_attr>) -> Option<Change> {
     let is_rc = transport == Transport::Rc;
     let mut attr = sys::ibv_qp_attr::default();
     let mut mask = sys::IBV_QP_STATE;

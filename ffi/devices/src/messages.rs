@@ -9,8 +9,8 @@ mod shm;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
-pub use ringway_rxe::{CardMemory, Pages};
 use ringway_rxe::{Adapter, OpenError, Settings, device_names};
+pub use ringway_rxe::{CardMemory, Pages};
 pub use ringway_shm::AreaPart;
 use ringway_shm::{AttachError, ResolveError};
 use ringway_stack::device::messages::{Memory, Region};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Node, Pending};
+use super::{Node, Pending, Reads};
 use crate::device::messages::{CmError, ConnectionEvent, ConnectionId, Connections, Mtu, Path};
 use crate::roce::cm::{Accept, Connect};
 use crate::roce::mad::private::{HEADER_LEN, IpHeader, REQUEST_LEN_MAX};
@@ -80,16 +80,16 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     }
 
     fn accept(&mut self, now: Instant, id: ConnectionId, qp: u32, private_data: &[u8]) -> Result<(), CmError> {
-        let Some(Pending::Waits { path, dest_qp, sq_psn, mtu }) = self.pending.get(&id).copied() else { return Err(CmError::State) };
+        let Some(Pending::Waits { path, dest_qp, sq_psn, mtu, reads }) = self.pending.get(&id).copied() else { return Err(CmError::State) };
         let mut private = [0; Reply::PRIVATE_LEN];
         private.get_mut(..private_data.len()).ok_or(CmError::TooLong)?.copy_from_slice(private_data);
         let rq_psn = self.psn();
-        self.make_ready(now, qp, path, mtu, dest_qp, rq_psn, sq_psn)?;
+        self.make_ready(now, qp, path, mtu, dest_qp, (rq_psn, sq_psn), reads)?;
         let accept = Accept {
             qpn: qp,
             starting_psn: rq_psn,
-            responder_resources: 0,
-            initiator_depth: 0,
+            responder_resources: reads.answered,
+            initiator_depth: reads.asked,
             flow_control: true,
             rnr_retry_count: RNR_RETRIES,
             private_data: private,
@@ -149,7 +149,7 @@ impl<M: Memory + From<Vec<u8>>> Node<M> {
 }
 
 impl<M: Memory> Node<M> {
-    /// A queue pair from INIT to RTS.
+    /// A queue pair from INIT to RTS. `psns`: of the peer's first packet, and of ours.
     #[expect(clippy::too_many_arguments, reason = "they are the attributes of one transition")]
     pub(super) fn make_ready(
         &mut self,
@@ -158,12 +158,12 @@ impl<M: Memory> Node<M> {
         path: Path,
         mtu: Mtu,
         dest_qp: u32,
-        rq_psn: Psn,
-        sq_psn: Psn,
+        (rq_psn, sq_psn): (Psn, Psn),
+        reads: Reads,
     ) -> Result<(), CmError> {
-        let peer = Peer { path, mtu, dest_qp, rq_psn, max_dest_rd_atomic: 0, min_rnr_timer: self.config.min_rnr_timer };
+        let peer = Peer { path, mtu, dest_qp, rq_psn, max_dest_rd_atomic: reads.answered, min_rnr_timer: self.config.min_rnr_timer };
         let timeout = self.config.ack_timeout;
-        let sending = Sending { sq_psn, timeout, retry_count: RETRIES, rnr_retry: RNR_RETRIES, max_rd_atomic: 0 };
+        let sending = Sending { sq_psn, timeout, retry_count: RETRIES, rnr_retry: RNR_RETRIES, max_rd_atomic: reads.asked };
         for modify in [Modify::Rtr(peer), Modify::Rts(sending)] {
             self.hca.modify_qp(now, qp, &modify).map_err(|_| CmError::State)?;
         }

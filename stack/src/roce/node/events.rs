@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Node, Pending};
+use super::{Node, Pending, READS_MAX, Reads};
 use crate::device::messages::{ConnectionEvent, ConnectionId, IncomingRequest, Path, PrivateData};
 use crate::roce::cm::Event;
 use crate::roce::mad::private::{HEADER_LEN, IpHeader, of_service_id};
@@ -41,7 +41,8 @@ impl<M: Memory> Node<M> {
             return;
         };
         let mtu = mtu.min(self.config.mtu);
-        self.pending.insert(id, Pending::Waits { path, dest_qp: request.qpn, sq_psn: request.starting_psn, mtu });
+        let reads = Reads { answered: request.initiator_depth.min(READS_MAX), asked: request.responder_resources.min(READS_MAX) };
+        self.pending.insert(id, Pending::Waits { path, dest_qp: request.qpn, sq_psn: request.starting_psn, mtu, reads });
         let private_data = request.private_data[HEADER_LEN..].iter().copied().collect();
         let request = IncomingRequest { local: SocketAddr::new(header.dst, port), remote: header.src, private_data };
         self.events.push_back((id, ConnectionEvent::Request(Box::new(request))));
@@ -58,7 +59,7 @@ impl<M: Memory> Node<M> {
     fn on_reply(&mut self, now: Instant, id: ConnectionId, reply: &Reply) {
         let Some(Pending::Asked { qp, path, rq_psn }) = self.pending.get(&id).copied() else { return };
         // The queue pair may be gone, or the reply's numbers out of range.
-        let ready = self.make_ready(now, qp, path, self.config.mtu, reply.qpn, rq_psn, reply.starting_psn);
+        let ready = self.make_ready(now, qp, path, self.config.mtu, reply.qpn, (rq_psn, reply.starting_psn), Reads::default());
         if ready.is_err() || self.cm.establish(now, id).is_err() {
             let _ = self.cm.reject(now, id, RejectReason::CONSUMER_DEFINED, [0; Reject::PRIVATE_LEN]);
             return self.tell(id, ConnectionEvent::Rejected);

@@ -74,9 +74,22 @@ impl NodeConfig {
 enum Pending {
     /// We asked: the queue pair, the way, and which number the peer's first packet is to have.
     Asked { qp: u32, path: Path, rq_psn: Psn },
-    /// The peer asked: the way back, its queue pair, which number our first packet is to have, its path MTU.
-    Waits { path: Path, dest_qp: u32, sq_psn: Psn, mtu: Mtu },
+    /// The peer asked: the way back, its queue pair, which number our first packet is to have, its path MTU, and what it lets us and itself read.
+    Waits { path: Path, dest_qp: u32, sq_psn: Psn, mtu: Mtu, reads: Reads },
 }
+
+/// RDMA reads and atomics that there may be at once (IBTA spec, volume 1, s12.7.29 and s12.7.30). Who asks for a connection here asks for none, as librdmacm's
+/// rsockets do; who is asked agrees to what the peer would have, up to [`READS_MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reads {
+    /// The peer's, which we answer.
+    answered: u8,
+    /// Ours.
+    asked: u8,
+}
+
+/// As many as ConnectX cards have.
+const READS_MAX: u8 = 16;
 
 /// Memory that two adapters reach, so that one places bytes where the other has them without a packet: [`crate::device::messages::Messages::share`]. Who carries packets between them
 /// knows of it, and holds keys, bounds and queue pairs against what was shared.
