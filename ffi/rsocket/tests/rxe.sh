@@ -12,8 +12,18 @@ ip address add 10.9.1.1/24 dev rw0
 ip neighbour add 10.9.1.2 lladdr 02:00:00:00:00:02 dev rw0 nud permanent
 rdma link add rxe1 type rxe netdev rw0
 
-# (Who listens is in no table that could be looked at.)
+# (Who listens behind the interface is in no table that could be looked at.)
 listens() { sleep 1; }
+
+# Until the kernel has so many resources of a kind on a device.
+until_there() {
+    for _ in $(seq 300); do
+        if [ "$(rdma resource show "$2" link "$1" | grep -c "$3")" -ge "$4" ]; then return; fi
+        sleep 0.1
+    done
+    echo "there is no $2 on $1 that is $3"
+    exit 1
+}
 
 their_client() {
     echo "== rstream $* asks, ours gives back"
@@ -26,7 +36,7 @@ their_client() {
 our_client() {
     echo "== ours asks, rstream serves $2 messages of $1 bytes"
     timeout 60 rstream -b 10.9.1.1 -S "$1" -C "$2" -I 1 -T v > /dev/null &
-    listens
+    until_there rxe1 cm_id LISTEN 1
     "$ours" rw0 ask 10.9.1.2 10.9.1.1 "$1" "$2"
     wait "$!"
 }
@@ -42,7 +52,7 @@ their_pings() {
 our_pings() {
     echo "== ours asks $2 times $1 bytes, rping reads and writes them"
     timeout 60 rping -s -a 10.9.1.1 -p 7174 -S "$1" > /dev/null &
-    listens
+    until_there rxe1 cm_id LISTEN 1
     "$ours" rw0 ping-ask 10.9.1.2 10.9.1.1 "$1" "$2"
     wait "$!"
 }
@@ -66,21 +76,12 @@ our_pings 65535 3
 at=$RINGWAY_VM_ADDRESS
 librsocket() { RINGWAY_DEVICE=rxe:rxe0 LD_PRELOAD=$library timeout 60 "$@"; }
 librdmacm() { timeout 60 "$@"; }
-# Until the kernel has so many resources of a kind on the device.
-until_there() {
-    for _ in $(seq 300); do
-        if [ "$(rdma resource show "$1" link rxe0 | grep -c "$2")" -ge "$3" ]; then return; fi
-        sleep 0.1
-    done
-    echo "there is no $1 that is $2"
-    exit 1
-}
 on_device() {
     server=$1 client=$2 program=$3
     shift 3
     echo "== $server serves, $client asks: $program $*"
     "$server" "$program" -b "$at" "$@" > /dev/null &
-    until_there cm_id LISTEN 1
+    until_there rxe0 cm_id LISTEN 1
     "$client" "$program" -s "$at" "$@"
     wait "$!"
 }
@@ -97,10 +98,10 @@ on_device librsocket librsocket rstream -S 65536 -C 10 -I 1 -T v
 echo "== the port goes down: both ends fail, and neither hangs"
 librsocket rstream -b "$at" -S 64 -C 1000000 -I 1 > /dev/null 2>&1 &
 server=$!
-until_there cm_id LISTEN 1
+until_there rxe0 cm_id LISTEN 1
 librsocket rstream -s "$at" -S 64 -C 1000000 -I 1 > /dev/null 2>&1 &
 client=$!
-until_there qp "type RC state RTS" 2
+until_there rxe0 qp "type RC state RTS" 2
 ip link set "$RINGWAY_VM_LINK" down
 downed=$(date +%s)
 for end in "$server" "$client"; do
