@@ -255,9 +255,10 @@ fn loom(workspace: &Workspace) -> Result<()> {
 }
 
 fn rxe(workspace: &Workspace) -> Result<()> {
-    run_command(cargo().args(["build", "--quiet", "--package", "ringway-rsocket", "--example", "interop"]))?;
-    let example = workspace.target.join("debug/examples/interop");
-    let words = ["sh", "ffi/rsocket/tests/rxe.sh", example.to_str().context("a path that is not UTF-8")?];
+    run_command(cargo().args(["build", "--quiet", "--package", "ringway-rsocket", "--lib", "--example", "interop"]))?;
+    let built = |name: &str| Ok::<_, anyhow::Error>(workspace.target.join(name).to_str().context("a path that is not UTF-8")?.to_owned());
+    let (example, library) = (built("debug/examples/interop")?, built("debug/librsocket.so")?);
+    let words = ["sh", "ffi/rsocket/tests/rxe.sh", &example, &library];
     vm::in_guest(words.map(str::to_owned).to_vec())
 }
 

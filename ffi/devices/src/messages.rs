@@ -1,44 +1,50 @@
-//! The message plane that rsockets run on: shared memory's alone so far.
+//! The message plane that rsockets run on: shared memory's, or a verbs device's, as RINGWAY_DEVICE says (`rxe:rxe0`: any RDMA device by its name).
+//!
+//! - `plane`: `Messages` and `Connections`, of whichever it is
+//! - `shm`: shared memory's
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+mod plane;
+mod shm;
+
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use ringway_rxe::{Adapter, OpenError, Settings, device_names};
+pub use ringway_rxe::{CardMemory, Pages};
 pub use ringway_shm::AreaPart;
-use ringway_shm::{
-    AttachError, DialogueHandler, Ports, PublishedRegion, RegionWrite, Rendezvous, ResolveError, Resolved, ShmQueues, WriteError,
-};
+use ringway_shm::{AttachError, DialogueHandler, ResolveError};
 use ringway_stack::device::messages::{Memory, Region};
-use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
-use ringway_stack::roce::{self, Node, NodeConfig, SoftRoce, Tuning, qp::Mtu};
-use ringway_stack::rsocket::DirectTarget;
+use ringway_stack::device::{Protocol, RuleError, RuleId};
+use ringway_stack::rsocket::{self, DirectTarget};
 
-/// The message plane. `M`: what its queue pairs may read and write.
-pub type Plane<M> = SoftRoce<ShmQueues, M, Fabric>;
+pub use self::plane::Plane;
 
-/// How long to wait for an acknowledgment: 4.096 us * 2^v, which is 67 ms. Nothing is lost on shared memory but what a peer that is stopped has no room for.
-const ACK_TIMEOUT: u8 = 14;
+/// What queue pairs may read and write, on any of the devices.
+pub trait PlaneMemory: Memory + From<Vec<u8>> + From<AreaPart> + CardMemory {}
 
-/// Of a long send the first message is half a packet: the peer copies it while the rest is copied here, and shorter ones cost more than that gains.
-pub const TRANSFER_FIRST: u32 = 16 << 10;
-
-/// A receive buffer's length, unless somebody says another: while a reader is in one half, the sender goes on in the other, and with 128 KiB, librdmacm's default, both wait for each other
-/// most of the time.
-pub const RECV_BUFFER: u32 = 1 << 20;
-
-/// Address space for the receive buffers of streams from one peer: of 256 that are as long as they are by default.
-const AREA_BYTES: usize = 256 << 20;
+impl<M: Memory + From<Vec<u8>> + From<AreaPart> + CardMemory> PlaneMemory for M {}
 
 /// Who is there, and has which port.
 #[derive(Clone, Debug)]
-pub struct Fabric(Arc<Rendezvous>);
+pub struct Fabric(Kind);
 
-/// Which process has an address.
+#[derive(Clone, Debug)]
+enum Kind {
+    Shm(shm::Fabric),
+    /// Peers are found by librdmacm, as a connection begins.
+    Verbs,
+}
+
+/// Who has an address.
 #[derive(Debug)]
-pub struct Found {
-    /// Its adapter.
-    pub gid: IpAddr,
-    resolved: Resolved,
+pub struct Found(Option<shm::Found>);
+
+impl Found {
+    /// The adapter, where it is known before a connection begins.
+    pub fn gid(&self) -> Option<IpAddr> {
+        self.0.as_ref().map(|found| found.gid)
+    }
 }
 
 /// Why bytes are not where they were to be written.
@@ -50,79 +56,91 @@ pub enum NotWritten {
     Fault,
 }
 
-/// Joins, with an adapter that has no connections. `seed`: for numbers that nobody is to guess.
+/// Why there is no message plane.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPlane {
+    /// There is no shared memory to be had.
+    #[error("no shared memory: {0}")]
+    Shm(#[from] AttachError),
+    /// The device that RINGWAY_DEVICE names is not to be had.
+    #[error(transparent)]
+    Verbs(#[from] OpenError),
+}
+
+/// Joins, with an adapter that has no connections: that of a verbs device, if `device`, which is RINGWAY_DEVICE's value, names one. `seed`: for numbers that nobody
+/// is to guess.
 ///
 /// # Errors
-/// [`AttachError`]: there is no shared memory to be had.
-pub fn attach<M: Memory + From<AreaPart>>(seed: u64) -> Result<(Plane<M>, Fabric), AttachError> {
-    let settings = ringway_shm::Settings { ports: Ports::RdmaCm, area_bytes: AREA_BYTES, ..ringway_shm::Settings::default() };
-    let (queues, rendezvous) = ringway_shm::attach(&settings)?;
-    let fabric = Fabric(rendezvous);
-    let config = NodeConfig {
-        gid: Some(gid_of(fabric.0.member_ref().id())),
-        mtu: Mtu::B32768,
-        ack_timeout: ACK_TIMEOUT,
-        // (As long as rsockets' datagrams are, with their headers.)
-        tuning: Tuning { retries_for_ever: true, bytes_are_vouched: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
-        ..NodeConfig::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
-    };
-    let mut node = Node::new(config, seed);
-    node.share_by(Box::new(fabric.clone()));
-    Ok((SoftRoce::new(queues, node, fabric.clone()), fabric))
-}
-
-/// A member's adapter has a link-local address of its number, which the rendezvous vouches for.
-fn gid_of(id: u64) -> IpAddr {
-    Ipv6Addr::from(0xfe80_u128 << 112 | u128::from(id)).into()
-}
-
-/// The member whose adapter has that address.
-const fn id_of(gid: IpAddr) -> Option<u64> {
-    match gid {
-        IpAddr::V6(gid) => Some(gid.to_bits() as u64),
-        IpAddr::V4(_) => None,
+/// [`NoPlane`].
+pub fn attach<M: PlaneMemory>(seed: u64, device: &str) -> Result<(Plane<M>, Fabric), NoPlane> {
+    if let Some(name) = ringway_params::kind::verbs_device(device) {
+        return Ok((Plane::Verbs(Box::new(Adapter::open(Settings::new(name))?)), Fabric(Kind::Verbs)));
     }
+    let (plane, fabric) = shm::attach(seed)?;
+    Ok((Plane::Shm(Box::new(plane)), Fabric(Kind::Shm(fabric))))
 }
 
-impl roce::Neighbours for Fabric {
-    fn neighbours(&self) -> Vec<(MacAddr, IpAddr)> {
-        self.0.peers().into_iter().map(|peer| (peer.mac, gid_of(peer.id))).collect()
-    }
+/// Names of the devices that a message plane can be had on.
+///
+/// # Errors
+/// None may be looked at: what is missing.
+pub fn verbs_devices() -> Result<Vec<String>, String> {
+    device_names().map_err(|error| error.to_string())
 }
 
-impl<M: From<AreaPart>> roce::Sharing<M> for Fabric {
-    fn share(&mut self, peer: IpAddr, qp: u32, region: &Region) -> Option<M> {
-        let len = usize::try_from(region.len).ok()?;
-        self.0.share(id_of(peer)?, region.key, qp, region.address, len).map(M::from)
+impl<M: PlaneMemory> Plane<M> {
+    /// A receive buffer's length, unless somebody says another.
+    pub const fn recv_buffer(&self) -> u32 {
+        match self {
+            Self::Shm(_) => shm::RECV_BUFFER,
+            // (As librdmacm has it: it is locked.)
+            Self::Verbs(_) => 1 << 17,
+        }
     }
 
-    fn place(&mut self, peer: IpAddr, qp: u32, key: u32, address: u64, bytes: &[u8]) -> bool {
-        id_of(peer).is_some_and(|owner| self.0.write_shared(&RegionWrite { owner, qp, key, address, bytes }))
+    /// The length of a long send's first message.
+    pub const fn transfer_first(&self) -> u32 {
+        match self {
+            Self::Shm(_) => shm::TRANSFER_FIRST,
+            Self::Verbs(_) => rsocket::config::TRANSFER_FIRST,
+        }
     }
 }
 
 impl Fabric {
-    /// From now on `answer` says what `ringway stats` and its kin hear of this process. It is called by whoever calls [`Fabric::service`].
+    /// From now on `answer` says what `ringway stats` and its kin hear of this process. It is called by whoever calls [`Fabric::service`]. (On a verbs device nobody asks.)
     pub fn answer_questions(&self, answer: impl Fn(&str) -> String + Send + Sync + 'static) {
-        self.0.set_control_handler(Box::new(answer));
+        if let Kind::Shm(fabric) = &self.0 {
+            fabric.answer_questions(answer);
+        }
     }
 
-    /// From now on `answers` has dialogues with other processes, such as `ringway capture`, by whoever calls [`Fabric::service`].
+    /// From now on `answers` has dialogues with other processes, such as `ringway capture`, by whoever calls [`Fabric::service`]. (On a verbs device there are none.)
     pub fn have_dialogues(&self, answers: Arc<dyn DialogueHandler>) {
-        self.0.set_dialogue_handler(answers);
+        if let Kind::Shm(fabric) = &self.0 {
+            fabric.have_dialogues(answers);
+        }
     }
 
-    /// How many processes it talks to now, itself included where it does.
+    /// How many processes of this machine it talks to now, itself included where it does.
     pub fn peers(&self) -> usize {
-        self.0.peers().len()
+        match &self.0 {
+            Kind::Shm(fabric) => fabric.peers(),
+            Kind::Verbs => 0,
+        }
     }
 
-    /// The adapter of who has a port for connections; none: nobody has. Takes up to half a second where somebody does not answer: no lock is to be held.
+    /// Whether all peers are processes of this machine. If not, any address may be one.
+    pub const fn is_this_machine(&self) -> bool {
+        matches!(self.0, Kind::Shm(_))
+    }
+
+    /// Who has a port for connections; none: nobody has. Takes up to half a second where somebody does not answer: no lock is to be held.
     ///
     /// # Errors
     /// [`ResolveError`].
-    pub fn resolve(&self, to: SocketAddr) -> Result<Option<IpAddr>, ResolveError> {
-        Ok(self.find(Protocol::Tcp, to)?.map(|found| found.gid))
+    pub fn resolve(&self, to: SocketAddr) -> Result<Option<Found>, ResolveError> {
+        self.find(Protocol::Tcp, to)
     }
 
     /// The same of a port for datagrams.
@@ -133,98 +151,118 @@ impl Fabric {
         self.find(Protocol::Udp, to)
     }
 
+    fn find(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Found>, ResolveError> {
+        match &self.0 {
+            Kind::Shm(of) => Ok(of.find(protocol, to)?.map(|found| Found(Some(found)))),
+            Kind::Verbs => Ok(Some(Found(None))),
+        }
+    }
+
     /// Who has a port for datagrams, as far as is known already: nobody is asked.
     pub fn known_datagrams(&self, at: SocketAddr) -> Option<Found> {
-        self.found(self.0.search(Protocol::Udp, at).ok()?.found?)
+        match &self.0 {
+            Kind::Shm(of) => of.known_datagrams(at).map(|found| Found(Some(found))),
+            Kind::Verbs => Some(Found(None)),
+        }
     }
 
     /// How many processes were lost so far.
     pub fn losses(&self) -> u64 {
-        self.0.losses()
+        match &self.0 {
+            Kind::Shm(of) => of.losses(),
+            Kind::Verbs => 0,
+        }
     }
 
     /// Whether that is still so.
     pub fn still_holds(&self, found: &Found) -> bool {
-        self.0.still_valid(&found.resolved)
-    }
-
-    fn found(&self, resolved: Resolved) -> Option<Found> {
-        let peer = self.0.peers().into_iter().find(|peer| peer.mac == resolved.mac)?;
-        Some(Found { gid: gid_of(peer.id), resolved })
-    }
-
-    fn find(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Found>, ResolveError> {
-        let resolved = self.0.resolve(protocol, to).inspect_err(|error| tracing::debug!("who has {to}: {error}"))?;
-        Ok(resolved.and_then(|resolved| self.found(resolved)))
+        match (&self.0, &found.0) {
+            (Kind::Shm(of), Some(found)) => of.still_holds(found),
+            _ => true,
+        }
     }
 
     /// Lets the peer of a queue pair write to a region by itself, whose first byte is at `start`; if there is no place for one more, it writes by its queue pair.
     ///
     /// # Safety
     /// The program has promised the memory until [`Fabric::close_to_peer`], and until nobody [writes](Fabric::is_written_by_peer) there any more.
-    pub unsafe fn open_to_peer<M: Memory>(&self, plane: &Plane<M>, qp: u32, region: &Region, start: usize) {
-        let Some(peer) = plane.node().hca().peer_of(qp).and_then(|(gid, _)| id_of(gid)) else { return };
-        let Region { address, key, len } = *region;
-        // SAFETY: the caller's promise.
-        unsafe { self.0.publish_region(&PublishedRegion { key, peer, qp, address, len, start }) };
+    pub unsafe fn open_to_peer<M: PlaneMemory>(&self, plane: &Plane<M>, qp: u32, region: &Region, start: usize) {
+        if let (Kind::Shm(of), Plane::Shm(plane)) = (&self.0, plane) {
+            // SAFETY: the caller's promise.
+            unsafe { of.open_to_peer(plane, qp, region, start) };
+        }
     }
 
     /// Ends that.
     pub fn close_to_peer(&self, key: u32) {
-        self.0.revoke_region(key);
+        if let Kind::Shm(of) = &self.0 {
+            of.close_to_peer(key);
+        }
     }
 
     /// Whether a peer is in the middle of a write to a region that was closed to it.
     pub fn is_written_by_peer(&self, key: u32) -> bool {
-        self.0.is_region_written(key)
+        matches!(&self.0, Kind::Shm(of) if of.is_written_by_peer(key))
     }
 
     /// Writes to a peer's memory at once, if it lets us, and if nothing that was posted before is overtaken.
     ///
     /// # Errors
     /// [`NotWritten`].
-    pub fn write<M: Memory>(&self, plane: &Plane<M>, target: &DirectTarget, bytes: &[u8]) -> Result<(), NotWritten> {
-        let DirectTarget { qp, key, address, .. } = *target;
-        let (gid, qp) = plane.caught_up_peer(qp).ok_or(NotWritten::Refused)?;
-        let owner = id_of(gid).ok_or(NotWritten::Refused)?;
-        self.0.write_region(&RegionWrite { owner, qp, key, address, bytes }).map_err(|error| match error {
-            WriteError::Refused => NotWritten::Refused,
-            WriteError::Fault => NotWritten::Fault,
-        })
+    pub fn write<M: PlaneMemory>(&self, plane: &Plane<M>, target: &DirectTarget, bytes: &[u8]) -> Result<(), NotWritten> {
+        match (&self.0, plane) {
+            (Kind::Shm(of), Plane::Shm(plane)) => of.write(plane, target, bytes),
+            _ => Err(NotWritten::Refused),
+        }
     }
 
     /// Takes a port of RDMA-CM's, so that others find it here.
     ///
     /// # Errors
-    /// [`RuleError::Taken`]: another process of this user's, or a socket of this one, has it; else there is no room for one more.
-    pub fn claim<M: Memory>(plane: &mut Plane<M>, protocol: Protocol, at: SocketAddr) -> Result<RuleId, RuleError> {
-        let rule = FlowRule::flow(protocol, at, None);
-        let attached = plane.queues_mut().device().attach(&rule, Target::Queue(QueueId(0)))?;
-        Ok(attached.rule)
+    /// [`RuleError::Taken`]: another process, or a socket of this one, has it; else there is no room for one more.
+    pub fn claim<M: PlaneMemory>(plane: &mut Plane<M>, protocol: Protocol, at: SocketAddr) -> Result<RuleId, RuleError> {
+        match plane {
+            Plane::Shm(plane) => shm::Fabric::claim(plane, protocol, at),
+            Plane::Verbs(adapter) => adapter.claim(protocol, at),
+        }
     }
 
     /// Gives a port back.
-    pub fn give_up<M: Memory>(plane: &mut Plane<M>, rule: RuleId) {
-        plane.queues_mut().device().detach(rule);
+    pub fn give_up<M: PlaneMemory>(plane: &mut Plane<M>, rule: RuleId) {
+        match plane {
+            Plane::Shm(plane) => shm::Fabric::give_up(plane, rule),
+            Plane::Verbs(adapter) => adapter.give_up(rule),
+        }
     }
 
     /// The descriptor to sleep on once the plane is armed.
-    pub fn wait_fd<M: Memory>(plane: &mut Plane<M>) -> RawFd {
-        plane.queues_mut().wait_fd().unwrap_or(-1)
+    pub fn wait_fd<M: PlaneMemory>(plane: &mut Plane<M>) -> RawFd {
+        match plane {
+            Plane::Shm(plane) => shm::Fabric::wait_fd(plane),
+            Plane::Verbs(adapter) => adapter.wait_fd(),
+        }
     }
 
-    /// The descriptor that is readable when [`Fabric::service`] has work.
+    /// The descriptor that is readable when [`Fabric::service`] has work; -1: it never has.
     pub fn service_fd(&self) -> RawFd {
-        self.0.epoll_fd()
+        match &self.0 {
+            Kind::Shm(of) => of.service_fd(),
+            Kind::Verbs => -1,
+        }
     }
 
     /// Greets who comes, and notices who is gone.
     pub fn service(&self) {
-        self.0.service();
+        if let Kind::Shm(of) = &self.0 {
+            of.service();
+        }
     }
 
     /// In a fork's child, which has none of it.
     pub fn after_fork_in_child(&self) {
-        self.0.after_fork_in_child();
+        match &self.0 {
+            Kind::Shm(of) => of.after_fork_in_child(),
+            Kind::Verbs => ringway_host::fd::close_all_in_child(),
+        }
     }
 }

@@ -130,6 +130,15 @@ pub fn interfaces(text: &str) -> Option<Vec<Named<'_>>> {
     (!named.is_empty()).then_some(named)
 }
 
+/// The verbs device that a value of RINGWAY_DEVICE names for rsockets, beside shared memory, which need not be said: `rxe:rxe0`. (Any RDMA device, whoever drives
+/// it.) `None`: it names none.
+pub fn verbs_device(text: &str) -> Option<&str> {
+    let mut devices = text.split(',').map(str::trim).filter(|device| *device != "shm");
+    let name = devices.next()?.strip_prefix("rxe:")?;
+    let is_name = (1..=RDMA_DEVICE_MAX).contains(&name.len()) && !name.contains(|c: char| c.is_whitespace() || c == '/');
+    (is_name && devices.next().is_none()).then_some(name)
+}
+
 /// VMA_TRACELEVEL's levels, each with all that is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {

@@ -132,7 +132,10 @@ pub fn connect(key: RawFd, to: SocketAddr) -> Result<(), Errno> {
 pub fn is_there(to: SocketAddr, is_datagram: bool) -> bool {
     let Ok(fabric) = enter_first().map(|library| library.fabric.clone()) else { return false };
     let to = connect::destination(to);
-    ports::is_ours(to.ip()) && if is_datagram { ports::resolve_datagrams(&fabric, to).is_ok() } else { ports::resolve(&fabric, to).is_ok() }
+    // (Of other machines nobody knows without asking.)
+    fabric.is_this_machine()
+        && ports::is_ours(to.ip())
+        && if is_datagram { ports::resolve_datagrams(&fabric, to).is_ok() } else { ports::resolve(&fabric, to).is_ok() }
 }
 
 /// Takes a stream's port, so that [`is_there`] says so to others, without a socket: who connects there is refused.

@@ -3,26 +3,25 @@
 use std::fs;
 use std::path::Path;
 
-use ringway_devices::messages;
 use ringway_stack::rsocket::Settings;
 
 /// Where they are, as librdmacm's packages have it.
 const FOLDER: &str = "/etc/rdma/rsocket";
 
-/// What the files say, and defaults for the rest.
-pub(crate) fn settings() -> Settings {
-    read(Path::new(FOLDER))
+/// What the files say, and defaults for the rest, of which the device knows how long receive buffers are.
+pub(crate) fn settings(recv_buffer: u32) -> Settings {
+    read(Path::new(FOLDER), recv_buffer)
 }
 
 /// librdmacm's defaults, but for what pays on the device.
-fn defaults() -> Settings {
+fn defaults(recv_buffer: u32) -> Settings {
     let mut settings = Settings::default();
-    settings.sizes.recv_buffer = messages::RECV_BUFFER;
+    settings.sizes.recv_buffer = recv_buffer;
     settings
 }
 
-fn read(folder: &Path) -> Settings {
-    let mut settings = defaults();
+fn read(folder: &Path, recv_buffer: u32) -> Settings {
+    let mut settings = defaults(recv_buffer);
     for file in Settings::FILES {
         let path = folder.join(file);
         if let Ok(text) = fs::read_to_string(&path)
@@ -44,10 +43,10 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("sqsize_default"), "200\n").unwrap();
         fs::write(folder.join("mem_default"), "nonsense").unwrap();
-        let settings = read(&folder);
+        let settings = read(&folder, 4096);
         fs::remove_dir_all(&folder).unwrap();
-        let default = defaults();
+        let default = defaults(4096);
         assert_eq!((settings.sizes.send_queue, settings.sizes.recv_buffer), (200, default.sizes.recv_buffer));
-        assert_eq!(read(&folder), default, "none is there");
+        assert_eq!(read(&folder, 4096), default, "none is there");
     }
 }

@@ -59,7 +59,7 @@ impl Datagram {
     /// # Errors
     /// ENOMEM: the device's limits.
     pub(crate) fn open(&mut self, plane: &mut Plane, local: SocketAddr) -> Result<(), Errno> {
-        let device = plane.node_mut();
+        let device = plane;
         let pd = device.alloc_pd();
         let state = Datagrams::open(device, pd, &self.options, local).map_err(|_| Errno(libc::ENOMEM))?;
         self.open = Some(Open { local, peer: None, state, ways: BTreeMap::new(), losses: 0, plain: None });
@@ -103,9 +103,9 @@ impl Open {
         to: SocketAddr,
     ) -> Result<usize, Errno> {
         // (The adapter has it for as long as the call lasts: another socket's may be another one.)
-        plane.node_mut().resolve_datagrams(to, self.ways.get(&to).map(|found| found.gid));
-        let sent = self.state.send_to(now, plane.node_mut(), bytes, to).map_err(errno);
-        plane.node_mut().resolve_datagrams(to, None);
+        plane.resolve_datagrams(to, self.ways.get(&to).and_then(Found::gid));
+        let sent = self.state.send_to(now, plane, bytes, to).map_err(errno);
+        plane.resolve_datagrams(to, None);
         self.send_udp(udp);
         sent
     }
@@ -131,7 +131,7 @@ impl Open {
             }
             return Ok((len, whole, from));
         }
-        let device = plane.node_mut();
+        let device = plane;
         self.state.poll(now, device);
         let whole = self.state.next_len().ok_or(Error::WouldBlock)?;
         let (len, from) = self.state.recv_from(now, device, out, peek)?;
@@ -165,9 +165,9 @@ impl Open {
             {
                 self.learn(fabric, from, found);
             }
-            plane.node_mut().resolve_datagrams(from, self.ways.get(&from).map(|found| found.gid));
-            self.state.on_udp(now, plane.node_mut(), from, &bytes[..len.min(UDP_MAX)]);
-            plane.node_mut().resolve_datagrams(from, None);
+            plane.resolve_datagrams(from, self.ways.get(&from).and_then(Found::gid));
+            self.state.on_udp(now, plane, from, &bytes[..len.min(UDP_MAX)]);
+            plane.resolve_datagrams(from, None);
         }
         self.send_udp(udp);
         true

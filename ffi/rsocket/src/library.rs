@@ -19,7 +19,6 @@ use ringway_stack::{Error, Instant};
 use rustix::event::epoll;
 
 use crate::calls::repoll::Interest;
-use crate::memory::Bytes;
 use crate::memory::Plane;
 use crate::progress::Watch;
 use crate::table::Entry;
@@ -168,12 +167,14 @@ impl Library {
         fork::install();
         exit::install();
         let seed = random();
-        let (mut plane, fabric) = messages::attach(seed).map_err(|error| {
-            tracing::warn!("no shared memory for rsockets: {error}");
+        let device = std::env::var("RINGWAY_DEVICE").unwrap_or_default();
+        let (mut plane, fabric) = messages::attach(seed, &device).map_err(|error| {
+            tracing::warn!("no device for rsockets: {error}");
             Errno(libc::ENODEV)
         })?;
-        let sockets =
-            Sockets::new(plane.node_mut(), config::settings(), Host { transfer_first: messages::TRANSFER_FIRST, ..Host::default() });
+        let settings = config::settings(plane.recv_buffer());
+        let host = Host { transfer_first: plane.transfer_first(), ..Host::default() };
+        let sockets = Sockets::new(&mut plane, settings, host);
         let clock = Clock::new();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
         UDP_FD.store(udp.as_raw_fd(), Ordering::Relaxed);
@@ -244,8 +245,8 @@ impl Library {
     }
 
     /// The sockets, and the device that their calls are given.
-    pub(crate) const fn parts(&mut self) -> (&mut Sockets, &mut ringway_stack::roce::Node<Bytes>) {
-        (&mut self.sockets, self.plane.node_mut())
+    pub(crate) const fn parts(&mut self) -> (&mut Sockets, &mut Plane) {
+        (&mut self.sockets, &mut self.plane)
     }
 
     /// Polls for a call, and says when that was.
@@ -262,10 +263,10 @@ impl Library {
         }
         let now = self.clock.now();
         let mut done = self.plane.poll(now);
-        self.sockets.poll(now, self.plane.node_mut());
+        self.sockets.poll(now, &mut self.plane);
         if self.sockets.deadline().is_some_and(|at| at <= now) {
             done += 1;
-            self.sockets.on_timer(now, self.plane.node_mut());
+            self.sockets.on_timer(now, &mut self.plane);
         }
         self.plane.transmit(now);
         if done > 0 {

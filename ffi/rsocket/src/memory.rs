@@ -1,8 +1,9 @@
 //! What queue pairs may read and write: memory of the library's own, some of which peers write to by themselves, and buffers of the program's (riomap).
 
+use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
 
-use ringway_devices::messages::AreaPart;
+use ringway_devices::messages::{AreaPart, CardMemory, Pages};
 use ringway_stack::device::messages::Memory;
 
 /// The message plane that this library runs on.
@@ -56,6 +57,8 @@ pub(crate) enum Bytes {
     Own(Vec<u8>),
     /// The library's own, which a peer writes to as well: a stream's receive buffer.
     Shared(AreaPart),
+    /// The library's own, which a device reads and writes by itself.
+    Pages(Pages),
     /// The program's.
     Program(Buffer),
 }
@@ -72,11 +75,30 @@ impl From<AreaPart> for Bytes {
     }
 }
 
+impl From<Pages> for Bytes {
+    fn from(pages: Pages) -> Self {
+        Self::Pages(pages)
+    }
+}
+
+// SAFETY: pages are what they say, and a program's buffer is by its invariant: it stays where it is while it is mapped, and is copied by pointer. Others cannot be
+// registered.
+unsafe impl CardMemory for Bytes {
+    fn start(&self) -> Option<NonNull<u8>> {
+        match self {
+            Self::Pages(pages) => Some(pages.start()),
+            Self::Program(buffer) => NonNull::new(buffer.start),
+            Self::Own(_) | Self::Shared(_) => None,
+        }
+    }
+}
+
 impl Memory for Bytes {
     fn len(&self) -> u64 {
         match self {
             Self::Own(bytes) => Memory::len(bytes),
             Self::Shared(part) => part.len() as u64,
+            Self::Pages(pages) => pages.len(),
             Self::Program(buffer) => buffer.len as u64,
         }
     }
@@ -85,6 +107,7 @@ impl Memory for Bytes {
         match self {
             Self::Own(bytes) => bytes.read(offset, out),
             Self::Shared(part) => part.read(offset as usize, out),
+            Self::Pages(pages) => pages.read(offset, out),
             // SAFETY: `at` has checked that so many bytes lie there, which the program has promised; `out` is ours, and so somewhere else.
             Self::Program(buffer) => unsafe { core::ptr::copy_nonoverlapping(buffer.at(offset, out.len()), out.as_mut_ptr(), out.len()) },
         }
@@ -94,6 +117,7 @@ impl Memory for Bytes {
         match self {
             Self::Own(own) => own.write(offset, bytes),
             Self::Shared(part) => part.write(offset as usize, bytes),
+            Self::Pages(pages) => pages.write(offset, bytes),
             Self::Program(buffer) => buffer.write(offset, bytes),
         }
     }
@@ -101,7 +125,7 @@ impl Memory for Bytes {
     fn slice_mut(&mut self, offset: u64, len: usize) -> Option<&mut [u8]> {
         match self {
             Self::Own(own) => own.slice_mut(offset, len),
-            Self::Shared(_) | Self::Program(_) => None,
+            Self::Shared(_) | Self::Pages(_) | Self::Program(_) => None,
         }
     }
 }

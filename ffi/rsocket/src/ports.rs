@@ -17,11 +17,16 @@ pub(crate) fn is_ours(address: IpAddr) -> bool {
     ADDRESSES.contains(address)
 }
 
-/// The adapter of who has a port for connections. No lock is to be held: see [`Fabric::resolve`].
+/// Whether connections to `address` can be: on shared memory, to this machine alone.
+pub(crate) fn is_reached(fabric: &Fabric, address: IpAddr) -> bool {
+    !fabric.is_this_machine() || is_ours(address)
+}
+
+/// Who has a port for connections. No lock is to be held: see [`Fabric::resolve`].
 ///
 /// # Errors
 /// ECONNREFUSED: nobody of this user has; ETIMEDOUT: who has does not answer; EHOSTUNREACH: the system is at fault, and ENOMEM, if it lacks room.
-pub(crate) fn resolve(fabric: &Fabric, to: SocketAddr) -> Result<IpAddr, Errno> {
+pub(crate) fn resolve(fabric: &Fabric, to: SocketAddr) -> Result<Found, Errno> {
     fabric.resolve(to).map_err(|error| errno(&error))?.ok_or(Errno(libc::ECONNREFUSED))
 }
 

@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 
 use ringway_report::{DeviceReport, ProcessReport, RingReport, SocketReport};
-use ringway_stack::device::Queues as _;
 use ringway_stack::device::messages::Messages as _;
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::rsocket::StreamStage;
@@ -24,9 +23,9 @@ fn gather(library: &mut Library) -> ProcessReport {
     let traffic = library.plane.traffic();
     let device = DeviceReport {
         kind: DeviceKind::Shm.name().to_owned(),
-        mac: library.plane.queues_mut().mac().to_string(),
+        mac: library.plane.mac().map(|mac| mac.to_string()).unwrap_or_default(),
         peers: u32::try_from(library.fabric.peers()).unwrap_or(u32::MAX),
-        mtu: u32::try_from(library.plane.node().message_limits().datagram).unwrap_or(0),
+        mtu: u32::try_from(library.plane.message_limits().datagram).unwrap_or(0),
     };
     let sockets: Vec<_> = library.table.keys().copied().collect::<Vec<_>>().into_iter().filter_map(|fd| socket(library, fd)).collect();
     ProcessReport {

@@ -98,6 +98,9 @@ impl Manager {
             }
             ConnectionEvent::Unreachable => (State::Over, EventKind::Unreachable),
             ConnectionEvent::Disconnected => (State::Over, EventKind::Disconnected),
+            // (librdmacm says of a port that is down what becomes of its connections, too.)
+            ConnectionEvent::Down if entry.state == State::Connected => (State::Over, EventKind::Disconnected),
+            ConnectionEvent::Down => (State::Over, EventKind::Unreachable),
             ConnectionEvent::TimewaitExit => {
                 // The device knows it no more, and may give its name to another one.
                 entry.connection = None;

@@ -41,7 +41,7 @@ const MAY_NAME: [(&str, &[&str]); 22] = [
 ];
 
 /// The crates of devices.
-const DEVICES: [&str; 3] = ["ringway_mlx5", "ringway_shm", "ringway_xdp"];
+const DEVICES: [&str; 4] = ["ringway_mlx5", "ringway_rxe", "ringway_shm", "ringway_xdp"];
 
 /// Where they may be named in `ffi`, beside tests: the list of devices.
 const LIST_OF_DEVICES: &str = "ffi/devices/src";
@@ -52,7 +52,7 @@ const BELOW: [(&str, &str, &[&str]); 7] = [
     (
         "ffi/devices/src",
         "ringway_devices",
-        &["ringway_host", "ringway_mlx5", "ringway_params", "ringway_shm", "ringway_stack", "ringway_xdp"],
+        &["ringway_host", "ringway_mlx5", "ringway_params", "ringway_rxe", "ringway_shm", "ringway_stack", "ringway_xdp"],
     ),
     // (That one nobody stands on, and it stands on the stack alone: what it shows is the stack's.)
     ("ffi/packetdrill/src", "ringway_packetdrill", &["ringway_stack"]),

@@ -117,3 +117,11 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_verbs_device_has_a_name() {
+    for (text, name) in [("rxe:rxe0", Some("rxe0")), ("shm, rxe:mlx5_0", Some("mlx5_0")), ("rxe:", None), ("rxe:a,rxe:b", None)] {
+        assert_eq!(verbs_device(text), name, "{text}");
+    }
+    assert!(["auto", "shm", "rxe", "xdp:eth0", "rxe:a/0"].into_iter().all(|text| verbs_device(text).is_none()));
+}

@@ -30,8 +30,8 @@ pub(crate) fn connect(fd: RawFd, to: impl FnOnce(Family) -> Result<SocketAddr, E
     // (What was begun already says so itself.)
     let gid = if is_begun {
         None
-    } else if ports::is_ours(to.ip()) {
-        Some(ports::resolve(&fabric, to)?)
+    } else if ports::is_reached(&fabric, to.ip()) {
+        ports::resolve(&fabric, to)?.gid()
     } else {
         return Err(Errno(libc::ENETUNREACH));
     };
@@ -53,6 +53,7 @@ pub(crate) fn connect(fd: RawFd, to: impl FnOnce(Family) -> Result<SocketAddr, E
 fn begin(library: &mut Library, now: Instant, fd: RawFd, to: SocketAddr, gid: Option<IpAddr>) -> Result<(), Error> {
     let id = library.stream(fd).map_err(|_| Error::BadSocket)?;
     let local = library.sockets.local(id)?;
+    // (Where the adapter is not known, the device finds the way, and our name by it.)
     let is_fresh = gid.is_some() && library.sockets.remote(id).is_err();
     if is_fresh {
         let ip = if local.ip().is_unspecified() { to.ip() } else { local.ip() };

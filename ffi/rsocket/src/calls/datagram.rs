@@ -148,10 +148,12 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int, to: Option<S
         send_plain(udp, &bytes, to)
     };
     if !is_known {
-        if is_of_both && (!ports::is_ours(to.ip()) || matches!(ports::resolve_datagrams(&fabric, to), Err(Errno(libc::ECONNREFUSED)))) {
+        if is_of_both
+            && (!ports::is_reached(&fabric, to.ip()) || matches!(ports::resolve_datagrams(&fabric, to), Err(Errno(libc::ECONNREFUSED))))
+        {
             return plainly();
         }
-        if !ports::is_ours(to.ip()) {
+        if !ports::is_reached(&fabric, to.ip()) {
             return Err(Errno(libc::ENETUNREACH));
         }
         let found = match ports::resolve_datagrams(&fabric, to) {

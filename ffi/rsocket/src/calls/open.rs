@@ -220,7 +220,7 @@ pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
     }
     let Ok(id) = entry.stream() else {
         if let Ok((open, _)) = entry.open_datagram() {
-            open.state.destroy(library.plane.node_mut());
+            open.state.destroy(&mut library.plane);
         }
         return Ok(());
     };

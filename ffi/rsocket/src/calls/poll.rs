@@ -121,12 +121,12 @@ pub(crate) fn readiness_of(library: &mut Library, now: Instant, fd: RawFd) -> Re
     let Library { sockets, table, plane, fabric, .. } = library;
     let entry = table.get_mut(&fd).ok_or(Errno(libc::EBADF))?;
     if let Ok(id) = entry.stream() {
-        return Ok(sockets.readiness(now, plane.node_mut(), id).unwrap_or(Readiness::ERR));
+        return Ok(sockets.readiness(now, plane, id).unwrap_or(Readiness::ERR));
     }
     // One that is not bound has room, and nothing else.
     let Ok((open, udp)) = entry.open_datagram() else { return Ok(Readiness::OUT) };
     open.take_udp(now, udp, plane, fabric);
-    open.state.poll(now, plane.node_mut());
+    open.state.poll(now, plane);
     Ok(open.readiness())
 }
 

@@ -80,6 +80,8 @@ pub enum ConnectionEvent {
     Disconnected,
     /// Its numbers may be used again. The connection is gone.
     TimewaitExit,
+    /// It is over, or came to nothing, because the device's port is down, or the device is gone.
+    Down,
 }
 
 /// Connection management above a message plane. A queue pair is the program's to make, and to put into INIT; from there on to RTS it goes as its connection does.
@@ -183,6 +185,11 @@ pub trait Connections: Messages {
 
     /// How the peer said no, of a connection whose event was [`ConnectionEvent::Rejected`], if it said more than that.
     fn rejection(&self, _id: ConnectionId) -> Option<Rejection> {
+        None
+    }
+
+    /// Our name of a connection, where the device has chosen it; once it stands.
+    fn local_name(&self, _id: ConnectionId) -> Option<SocketAddr> {
         None
     }
 

@@ -4,6 +4,10 @@ use super::*;
 use crate::device::messages::{
     Access, CmError, ConnectionEvent, Connections, Data, Messages, Modify, PrivateData, QpConfig, SendOp, SendWr, State, Status, Transport,
 };
+use crate::roce::cm::Connect;
+use crate::roce::mad::Request;
+use crate::roce::mad::private::{HEADER_LEN, IpHeader};
+use crate::roce::qp::RD_ATOMIC_MAX;
 
 type Machine = Node<Vec<u8>>;
 
@@ -98,4 +102,42 @@ fn what_cannot_go_is_refused_at_once() {
     assert_eq!(connect("10.0.0.7:0", "10.0.0.2:5", 0), Some(CmError::Unroutable), "not our address");
     assert_eq!(connect("0.0.0.0:0", "10.0.0.2:5", 57), Some(CmError::TooLong));
     assert_eq!(connect("0.0.0.0:0", "10.0.0.2:5", 56), None);
+}
+
+#[test]
+fn who_is_asked_agrees_to_the_reads_that_the_peer_would_have_up_to_a_limit() {
+    let (mut now, mut nodes) = (Instant::ZERO, [machine(1), machine(2)]);
+    let to: SocketAddr = "10.0.0.2:7471".parse().unwrap();
+    nodes[1].listen(to, 4).unwrap();
+    let (a, _) = qp(&mut nodes[0]);
+    let (path, mtu) = nodes[0].path(None, to.ip()).unwrap();
+    let mut private_data = [0; Request::PRIVATE_LEN];
+    let header = IpHeader { src: "10.0.0.1:5".parse().unwrap(), dst: to.ip() };
+    private_data[..HEADER_LEN].copy_from_slice(&header.emit());
+    let connect = Connect {
+        path,
+        service_id: Machine::service(to.port()),
+        qpn: a,
+        starting_psn: Psn::new(1),
+        mtu,
+        ack_timeout: 14,
+        responder_resources: 4,
+        initiator_depth: 200,
+        flow_control: true,
+        retry_count: 7,
+        rnr_retry_count: 7,
+        private_data,
+    };
+    nodes[0].cm.connect(now, &connect).unwrap();
+    run(&mut now, &mut nodes);
+    let Some((id, ConnectionEvent::Request(_))) = nodes[1].poll_connection() else { panic!("a request comes") };
+    let Some(Pending::Waits(attributes)) = nodes[1].pending.get(&id) else { panic!("it waits") };
+    assert_eq!((attributes.peer.max_dest_rd_atomic, attributes.sending.max_rd_atomic), (RD_ATOMIC_MAX, 4));
+    let (b, b_cq) = qp(&mut nodes[1]);
+    nodes[1].accept(now, id, b, b"").unwrap();
+    let read = SendWr::new(1, SendOp::Read { address: 0, rkey: 0 }, Data::Gather(&[]));
+    nodes[1].post_send(now, b, &read).unwrap();
+    run(&mut now, &mut nodes);
+    // (Who may not read at all has that told at once.)
+    assert_eq!(nodes[1].poll_cq(b_cq), None, "it is on its way");
 }

@@ -17,9 +17,14 @@ impl Sockets {
         }
         let Some(&id) = self.by_connection.get(&connection) else { return };
         let closing = self.closing.get_mut(&id).map(|closing| &mut closing.connected);
-        let open = self.sockets.get_mut(&id).and_then(|socket| match &mut socket.kind {
-            Kind::Stream(connected) => Some(connected),
-            Kind::Fresh | Kind::Listener(_) => None,
+        let is_standing = matches!(event, ConnectionEvent::Established(_));
+        let name = is_standing.then(|| device.local_name(connection)).flatten();
+        let open = self.sockets.get_mut(&id).and_then(|socket| {
+            socket.local = name.unwrap_or(socket.local);
+            match &mut socket.kind {
+                Kind::Stream(connected) => Some(connected),
+                Kind::Fresh | Kind::Listener(_) => None,
+            }
         });
         let Some(stream) = closing.or(open).map(|connected| &mut connected.stream) else { return };
         match event {
@@ -32,6 +37,8 @@ impl Sockets {
             ConnectionEvent::Rejected if stream.is_opening() => self.give_up(now, device, id, Error::Refused),
             ConnectionEvent::Unreachable if stream.is_opening() => self.give_up(now, device, id, Error::TimedOut),
             ConnectionEvent::Rejected | ConnectionEvent::Unreachable | ConnectionEvent::Disconnected => stream.on_disconnected(now, device),
+            ConnectionEvent::Down if stream.is_opening() => self.give_up(now, device, id, Error::NetworkDown),
+            ConnectionEvent::Down => stream.on_down(now, device),
             // (The device makes rsockets' queue pairs ready; and what is over is over.)
             ConnectionEvent::Request(_) | ConnectionEvent::Response(_) | ConnectionEvent::TimewaitExit => {}
         }

@@ -80,6 +80,13 @@ impl Stream {
         }
     }
 
+    /// The device's port is down, or the device is gone. What has come can still be read.
+    pub fn on_down<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        self.poll(now, device);
+        self.peer_gone = true;
+        self.fail(Error::NetworkDown);
+    }
+
     /// Stops the queue pair: whatever is under way ends, and completes.
     pub(super) fn stop_queue_pair<D: Messages>(&self, now: Instant, device: &mut D) {
         // It can only fail if there is none.

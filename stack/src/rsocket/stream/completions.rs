@@ -5,6 +5,7 @@ use super::{State, Stream};
 use crate::device::messages::{Completion, Memory, Messages, Status};
 use crate::error::Error;
 use crate::roce::Flaw;
+use crate::rsocket::config::TARGET_ENTRIES;
 use crate::rsocket::wire::{Control, IomapEntry, Message};
 use crate::time::Instant;
 
@@ -99,7 +100,15 @@ impl Stream {
 
     fn on_message<D: Messages>(&mut self, now: Instant, device: &mut D, message: Message, written: u32) {
         match message {
-            Message::Sgl(limit) => self.tx.limit = limit,
+            Message::Sgl(limit) => {
+                self.tx.limit = limit;
+                // (Where messages are sends, what was written before them has no length here.)
+                if self.host.by_sends {
+                    self.tx.offered = TARGET_ENTRIES;
+                } else if written > 0 {
+                    self.tx.offered = (self.tx.offered + 1).min(TARGET_ENTRIES);
+                }
+            }
             // librdmacm counts these when it sends them and not when it gets them, so that each would take a credit for good. Counted here, they take none.
             Message::IomapSgl(_) => self.rx.seq = self.rx.seq.wrapping_add(1),
             Message::Control(Control::Disconnect) => {

@@ -95,6 +95,8 @@ struct Sender {
     /// Which entry of our table has the next piece.
     next_target: u32,
     totals: info::Totals,
+    /// Entries that the peer has said that it wrote, and that we have not taken: a device may be in the middle of writing any other.
+    offered: u32,
 }
 
 /// The receiving half.

@@ -97,6 +97,7 @@ impl Stream {
                 target: TargetSge::default(),
                 next_target: 0,
                 totals: Totals::default(),
+                offered: 0,
             },
             rx: Receiver {
                 messages: VecDeque::with_capacity(usize::from(sizes.recv_queue)),

@@ -44,6 +44,9 @@ impl Stream {
 
     /// The next piece of the peer's buffer, if the peer has written of it.
     fn offered_target<D: Messages>(&self, device: &D) -> Option<TargetSge> {
+        if self.tx.offered == 0 {
+            return None;
+        }
         let mut bytes = [0; TargetSge::LEN];
         device.memory(self.tables.key)?.read(self.target_offset(), &mut bytes);
         Some(TargetSge::parse(&bytes, self.host.order)).filter(|sge| sge.len > 0)
@@ -63,6 +66,7 @@ impl Stream {
             memory.write(self.target_offset(), &[0; TargetSge::LEN]);
         }
         self.tx.target = next;
+        self.tx.offered -= 1;
         self.tx.next_target = (self.tx.next_target + 1) % TARGET_ENTRIES;
     }
 

@@ -1,0 +1,252 @@
+//! The message plane, of whichever device it is. Each call is one match: below that, all is of one device.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ringway_rxe::Adapter;
+use ringway_stack::Instant;
+use ringway_stack::device::messages::{
+    Access, Arm, CmError, Completion, ConnectionEvent, ConnectionId, Connections, CreateError, MessageLimits, Messages, Modify,
+    ModifyError, Mtu, Path, Pd, PostError, QpConfig, Region, RegisterError, SendWr, Sge, State,
+};
+use ringway_stack::device::{MacAddr, Queues as _, Wake};
+
+use ringway_stack::roce::{Tap, Traffic};
+
+use super::{PlaneMemory, shm};
+
+/// See the module's documentation. `M`: what its queue pairs may read and write.
+pub enum Plane<M: PlaneMemory> {
+    /// On shared memory.
+    Shm(Box<shm::Plane<M>>),
+    /// On a verbs device.
+    Verbs(Box<Adapter<M>>),
+}
+
+impl<M: PlaneMemory> Plane<M> {
+    /// Takes what came and does what is due. How much that was.
+    pub fn poll(&mut self, now: Instant) -> usize {
+        match self {
+            Self::Shm(plane) => plane.poll(now),
+            Self::Verbs(adapter) => adapter.poll(now),
+        }
+    }
+
+    /// Sends what there is to send. (A device does so by itself.)
+    pub fn transmit(&mut self, now: Instant) {
+        if let Self::Shm(plane) = self {
+            plane.transmit(now);
+        }
+    }
+
+    /// Makes what comes next wake whoever sleeps; `false`: there is something to poll for now.
+    pub fn arm(&mut self, wake: Wake) -> bool {
+        match self {
+            Self::Shm(plane) => plane.arm(wake),
+            Self::Verbs(adapter) => adapter.arm(wake),
+        }
+    }
+
+    /// Ends that. (What a device was asked for comes once, and is taken then.)
+    pub fn disarm(&mut self) {
+        if let Self::Shm(plane) = self {
+            plane.disarm();
+        }
+    }
+
+    /// When to poll at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Shm(plane) => plane.deadline(),
+            Self::Verbs(_) => None,
+        }
+    }
+
+    /// Shows each frame to `tap` from now on, or to nobody: see [`ringway_stack::roce::SoftRoce::set_tap`]. A verbs device shows nobody its frames, and `tap` comes back.
+    pub fn set_tap(&mut self, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
+        match self {
+            Self::Shm(plane) => plane.set_tap(tap),
+            Self::Verbs(_) => tap,
+        }
+    }
+
+    /// What came and went, of packets that are not a verbs device's.
+    pub const fn traffic(&self) -> Traffic {
+        match self {
+            Self::Shm(plane) => plane.traffic(),
+            Self::Verbs(_) => Traffic { received: 0, sent: 0, lost: 0, strange: 0 },
+        }
+    }
+
+    /// Its Ethernet address, if it is known.
+    pub fn mac(&mut self) -> Option<MacAddr> {
+        match self {
+            Self::Shm(plane) => Some(plane.queues_mut().mac()),
+            Self::Verbs(_) => None,
+        }
+    }
+
+    /// The next connection to `to` goes to this adapter.
+    pub fn resolve(&mut self, to: SocketAddr, gid: IpAddr) {
+        if let Self::Shm(plane) = self {
+            plane.node_mut().resolve(to, gid);
+        }
+    }
+
+    /// Datagrams to `to` go to this adapter; `None`: nobody knows any more.
+    pub fn resolve_datagrams(&mut self, to: SocketAddr, gid: Option<IpAddr>) {
+        if let Self::Shm(plane) = self {
+            plane.node_mut().resolve_datagrams(to, gid);
+        }
+    }
+}
+
+macro_rules! by_device {
+    (mut $this:expr, $of:ident => $call:expr) => {
+        match $this {
+            Self::Shm(plane) => {
+                let $of = plane.node_mut();
+                $call
+            }
+            Self::Verbs($of) => $call,
+        }
+    };
+    ($this:expr, $of:ident => $call:expr) => {
+        match $this {
+            Self::Shm(plane) => {
+                let $of = plane.node();
+                $call
+            }
+            Self::Verbs($of) => $call,
+        }
+    };
+}
+
+impl<M: PlaneMemory> Messages for Plane<M> {
+    type Memory = M;
+
+    fn message_limits(&self) -> MessageLimits {
+        by_device!(self, of => of.message_limits())
+    }
+
+    fn alloc_pd(&mut self) -> Pd {
+        by_device!(mut self, of => of.alloc_pd())
+    }
+
+    fn allocate(&mut self, len: usize) -> Result<M, RegisterError> {
+        by_device!(mut self, of => of.allocate(len))
+    }
+
+    fn register(&mut self, pd: Pd, memory: M, access: Access) -> Result<Region, RegisterError> {
+        by_device!(mut self, of => of.register(pd, memory, access))
+    }
+
+    fn deregister(&mut self, key: u32) -> Option<M> {
+        by_device!(mut self, of => of.deregister(key))
+    }
+
+    fn memory(&self, key: u32) -> Option<&M> {
+        by_device!(self, of => of.memory(key))
+    }
+
+    fn memory_mut(&mut self, key: u32) -> Option<&mut M> {
+        by_device!(mut self, of => of.memory_mut(key))
+    }
+
+    fn create_cq(&mut self, depth: usize) -> Result<u32, CreateError> {
+        by_device!(mut self, of => of.create_cq(depth))
+    }
+
+    fn destroy_cq(&mut self, cq: u32) -> Result<(), CreateError> {
+        by_device!(mut self, of => of.destroy_cq(cq))
+    }
+
+    fn poll_cq(&mut self, cq: u32) -> Option<Completion> {
+        by_device!(mut self, of => of.poll_cq(cq))
+    }
+
+    fn arm_cq(&mut self, cq: u32, arm: Arm) {
+        by_device!(mut self, of => of.arm_cq(cq, arm));
+    }
+
+    fn take_cq_event(&mut self, cq: u32) -> bool {
+        by_device!(mut self, of => of.take_cq_event(cq))
+    }
+
+    fn create_qp(&mut self, config: QpConfig) -> Result<u32, CreateError> {
+        by_device!(mut self, of => of.create_qp(config))
+    }
+
+    fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
+        by_device!(mut self, of => of.destroy_qp(qp))
+    }
+
+    fn modify_qp(&mut self, now: Instant, qp: u32, modify: &Modify) -> Result<(), ModifyError> {
+        by_device!(mut self, of => of.modify_qp(now, qp, modify))
+    }
+
+    fn qp_state(&self, qp: u32) -> Option<State> {
+        by_device!(self, of => of.qp_state(qp))
+    }
+
+    fn post_send(&mut self, now: Instant, qp: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
+        by_device!(mut self, of => of.post_send(now, qp, wr))
+    }
+
+    fn post_recv(&mut self, now: Instant, qp: u32, id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        by_device!(mut self, of => of.post_recv(now, qp, id, sges))
+    }
+
+    fn share(&mut self, qp: u32, region: &Region) -> bool {
+        by_device!(mut self, of => of.share(qp, region))
+    }
+
+    fn place(&mut self, qp: u32, key: u32, address: u64, bytes: &[u8]) -> bool {
+        by_device!(mut self, of => of.place(qp, key, address, bytes))
+    }
+}
+
+impl<M: PlaneMemory> Connections for Plane<M> {
+    fn path(&self, from: Option<IpAddr>, to: IpAddr) -> Option<(Path, Mtu)> {
+        by_device!(self, of => of.path(from, to))
+    }
+
+    fn datagram_path(&self, from: Option<IpAddr>, to: SocketAddr) -> Option<(Path, Mtu, IpAddr)> {
+        by_device!(self, of => of.datagram_path(from, to))
+    }
+
+    fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<(), CmError> {
+        by_device!(mut self, of => of.listen(at, backlog))
+    }
+
+    fn unlisten(&mut self, port: u16) {
+        by_device!(mut self, of => of.unlisten(port));
+    }
+
+    fn connect(&mut self, now: Instant, qp: u32, from: SocketAddr, to: SocketAddr, private_data: &[u8]) -> Result<ConnectionId, CmError> {
+        by_device!(mut self, of => of.connect(now, qp, from, to, private_data))
+    }
+
+    fn accept(&mut self, now: Instant, id: ConnectionId, qp: u32, private_data: &[u8]) -> Result<(), CmError> {
+        by_device!(mut self, of => of.accept(now, id, qp, private_data))
+    }
+
+    fn reject(&mut self, now: Instant, id: ConnectionId) {
+        by_device!(mut self, of => of.reject(now, id));
+    }
+
+    fn on_communication(&mut self, id: ConnectionId) {
+        by_device!(mut self, of => of.on_communication(id));
+    }
+
+    fn destroy(&mut self, now: Instant, id: ConnectionId) {
+        by_device!(mut self, of => of.destroy(now, id));
+    }
+
+    fn local_name(&self, id: ConnectionId) -> Option<SocketAddr> {
+        by_device!(self, of => of.local_name(id))
+    }
+
+    fn poll_connection(&mut self) -> Option<(ConnectionId, ConnectionEvent)> {
+        by_device!(mut self, of => of.poll_connection())
+    }
+}
