@@ -10,11 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_core_sys as sys;
 use ringway_stack::device::{
-    Attached, Capabilities, Device, FlowRule, MacAddr, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target, TimeSource,
+    Attached, Capabilities, CyclicId, Device, FlowRule, MacAddr, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
+    TimeSource,
 };
 use ringway_stack::offload::DeviceKind;
 
 use crate::clock::CardClock;
+use crate::cqe::RUN_MAX;
+use crate::cyclic::StridingCaps;
 use crate::error::AttachError;
 use crate::interface::{address_and_mtu, interface_of};
 use crate::mailbox::Post;
@@ -43,6 +46,8 @@ struct Shared {
     settings: Settings,
     mac: MacAddr,
     clock: Option<CardClock>,
+    striding: Option<StridingCaps>,
+    compresses: bool,
     state: Mutex<State>,
     post: Post,
     pd: Arc<Pd>,
@@ -64,6 +69,8 @@ struct State {
 struct RingEnd {
     wq: Arc<Wq>,
     qp: Arc<HashQp>,
+    /// The same of its cyclic queues.
+    cyclic: BTreeMap<u64, (Arc<Wq>, Arc<HashQp>)>,
     /// It gets what no rule steers, by these.
     strays: Vec<Flow>,
 }
@@ -71,14 +78,41 @@ struct RingEnd {
 /// A rule of the kernel's, and whose it is.
 #[derive(Debug)]
 struct Entry {
-    /// Rule and ring. Invariant: not empty; one, unless it is shared.
-    members: Vec<(u64, u32)>,
+    /// Rule, and where it leads. Invariant: not empty; one, unless it is shared.
+    members: Vec<(u64, To)>,
     is_shared: bool,
     hash: HashOf,
     tag: u32,
     place: Place,
     /// What steers. (It is only read by who drops it.)
     _flow: Flow,
+}
+
+/// Where a rule leads: to a ring's own queue, or to a cyclic one of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct To {
+    ring: u32,
+    cyclic: Option<u64>,
+}
+
+impl State {
+    /// The queue, and what leads to it alone.
+    fn end(&self, to: To) -> Option<(&Arc<Wq>, &Arc<HashQp>)> {
+        let end = self.rings.get(&to.ring)?;
+        match to.cyclic {
+            None => Some((&end.wq, &end.qp)),
+            Some(name) => end.cyclic.get(&name).map(|(wq, qp)| (wq, qp)),
+        }
+    }
+
+    /// The queue that is meant.
+    fn aim(&self, target: Target) -> Result<To, RuleError> {
+        let to = match target {
+            Target::Queue(QueueId(ring)) => To { ring, cyclic: None },
+            Target::Cyclic(QueueId(ring), CyclicId(name)) => To { ring, cyclic: Some(name) },
+        };
+        self.end(to).map(|_| to).ok_or(RuleError::NoQueue)
+    }
 }
 
 impl Mlx5Device {
@@ -95,10 +129,16 @@ impl Mlx5Device {
         }
         let (mac, mtu) = addresses(settings)?;
         let clock = CardClock::new(attr.hca_core_clock, attr.completion_timestamp_mask);
-        let capabilities = capabilities(settings, &attr, mtu, clock);
+        let more = context.query_more().map_err(AttachError::system("mlx5dv_query_device"))?;
+        let striding = StridingCaps::new(&more.striding_rq_caps);
+        let formats = sys::MLX5DV_CQE_RES_FORMAT_CSUM | sys::MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX;
+        let can_compress = more.cqe_comp_caps.max_num as usize <= RUN_MAX && more.cqe_comp_caps.supported_format & formats == formats;
+        let compresses = settings.compresses && more.cqe_comp_caps.max_num > 0 && can_compress;
+        let capabilities = Capabilities { striding: striding.is_some(), ..capabilities(settings, &attr, mtu, clock) };
         let pd = Arc::new(Pd::new(Arc::clone(&context)).map_err(AttachError::system("ibv_alloc_pd"))?);
         let post = Post::new(context).map_err(AttachError::system("the thread of the card's events"))?;
-        Ok(Self(Arc::new(Shared { capabilities, settings: settings.clone(), mac, clock, state: Mutex::default(), post, pd })))
+        let (settings, state) = (settings.clone(), Mutex::default());
+        Ok(Self(Arc::new(Shared { capabilities, settings, mac, clock, striding, compresses, state, post, pd })))
     }
 
     /// As [`Device::open`], which cannot say as much of why not.
@@ -113,7 +153,7 @@ impl Mlx5Device {
         };
         let queues = Mlx5Queues::open(self, ring)?;
         let qp = self.leads_to(queues.wq()).map_err(AttachError::system("a queue pair for flow rules"))?;
-        let mut end = RingEnd { wq: Arc::clone(queues.wq()), qp, strays: Vec::new() };
+        let mut end = RingEnd { wq: Arc::clone(queues.wq()), qp, cyclic: BTreeMap::new(), strays: Vec::new() };
         let mut state = self.state();
         let has_strays = state.rings.values().any(|ring| !ring.strays.is_empty());
         if !self.0.settings.is_beside_kernel && !config.steered_only && !has_strays {
@@ -143,7 +183,7 @@ impl Mlx5Device {
             end.strays.clear();
             end.strays = self.strays(&qp)?;
         }
-        let leads_there = |entry: &Entry| entry.members.iter().any(|(_, of)| *of == ring);
+        let leads_there = |entry: &Entry| entry.members.iter().any(|(_, to)| *to == To { ring, cyclic: None });
         let keys: Vec<(Spec, Option<u32>)> =
             state.entries.iter().filter(|(_, entry)| leads_there(entry)).map(|(key, _)| key.clone()).collect();
         keys.iter().try_for_each(|key| {
@@ -160,6 +200,37 @@ impl Mlx5Device {
             .iter()
             .map(|prefix| Flow::new(qp, &mut Spec::of_addresses(prefix).attribute(Place::First, 0, self.0.settings.port)))
             .collect()
+    }
+
+    /// A ring has another cyclic queue, of that name.
+    pub(crate) fn add_cyclic(&self, ring: u32, name: u64, wq: &Arc<Wq>) -> io::Result<()> {
+        let qp = self.leads_to(wq)?;
+        if let Some(end) = self.state().rings.get_mut(&ring) {
+            end.cyclic.insert(name, (Arc::clone(wq), qp));
+        }
+        Ok(())
+    }
+
+    /// It has one less. `false`: not yet, since a rule leads there.
+    pub(crate) fn remove_cyclic(&self, ring: u32, name: u64) -> bool {
+        let (mut state, it) = (self.state(), To { ring, cyclic: Some(name) });
+        if state.entries.values().any(|entry| entry.members.iter().any(|(_, to)| *to == it)) {
+            return false;
+        }
+        let ended = state.rings.get_mut(&ring).and_then(|end| end.cyclic.remove(&name));
+        drop(state);
+        drop(ended);
+        true
+    }
+
+    /// What its striding queues can be like, if it has any.
+    pub(crate) fn striding(&self) -> Option<&StridingCaps> {
+        self.0.striding.as_ref()
+    }
+
+    /// Completions of receives are compressed.
+    pub(crate) fn compresses(&self) -> bool {
+        self.0.compresses
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -190,7 +261,7 @@ impl Mlx5Device {
     /// A ring is no more: its rules end with it.
     pub(crate) fn leave(&self, ring: u32) {
         let mut state = self.state();
-        let of_it = |entry: &Entry| entry.members.iter().filter(|(_, of)| *of == ring).map(|(rule, _)| *rule).collect::<Vec<_>>();
+        let of_it = |entry: &Entry| entry.members.iter().filter(|(_, to)| to.ring == ring).map(|(rule, _)| *rule).collect::<Vec<_>>();
         let rules: Vec<u64> = state.entries.values().flat_map(of_it).collect();
         rules.into_iter().for_each(|rule| self.end(&mut state, rule));
         let end = state.rings.remove(&ring);
@@ -200,20 +271,13 @@ impl Mlx5Device {
     }
 
     /// Makes the kernel's rule for an entry.
-    fn flow(
-        &self,
-        state: &State,
-        spec: &Spec,
-        members: &[(u64, u32)],
-        hash: HashOf,
-        (place, tag): (Place, u32),
-    ) -> Result<Flow, RuleError> {
-        let ends: Vec<&RingEnd> = members.iter().filter_map(|(_, ring)| state.rings.get(ring)).collect();
+    fn flow(&self, state: &State, spec: &Spec, members: &[(u64, To)], hash: HashOf, (place, tag): (Place, u32)) -> Result<Flow, RuleError> {
+        let ends: Vec<(&Arc<Wq>, &Arc<HashQp>)> = members.iter().filter_map(|(_, to)| state.end(*to)).collect();
         let qp = match ends[..] {
             [] => return Err(RuleError::NoQueue),
-            [only] => Arc::clone(&only.qp),
+            [(_, only)] => Arc::clone(only),
             _ => {
-                let queues: Vec<Arc<Wq>> = ends.iter().map(|end| Arc::clone(&end.wq)).collect();
+                let queues: Vec<Arc<Wq>> = ends.iter().map(|(wq, _)| Arc::clone(wq)).collect();
                 Arc::new(HashQp::new(&self.0.pd, &queues, hash).map_err(|error| refused(&error))?)
             }
         };
@@ -221,7 +285,7 @@ impl Mlx5Device {
     }
 
     /// Has an entry lead to other members, or bear another tag.
-    fn change(&self, state: &mut State, key: &(Spec, Option<u32>), members: Vec<(u64, u32)>, tag: u32) -> Result<(), RuleError> {
+    fn change(&self, state: &mut State, key: &(Spec, Option<u32>), members: Vec<(u64, To)>, tag: u32) -> Result<(), RuleError> {
         let Some(entry) = state.entries.get(key) else { return Err(RuleError::Ended) };
         let (hash, place) = (entry.hash, entry.place.other());
         let flow = self.flow(state, &key.0, &members, hash, (place, tag))?;
@@ -248,14 +312,6 @@ impl Mlx5Device {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The queue that is meant: there are no cyclic ones.
-fn ring_of(state: &State, target: Target) -> Result<u32, RuleError> {
-    match target {
-        Target::Queue(QueueId(ring)) if state.rings.contains_key(&ring) => Ok(ring),
-        _ => Err(RuleError::NoQueue),
     }
 }
 
@@ -294,19 +350,19 @@ impl Device for Mlx5Device {
             return Err(self.0.capabilities.lacks("flow rules for any tunnel").into());
         }
         let mut state = self.state();
-        let ring = ring_of(&state, target)?;
+        let to = state.aim(target)?;
         let is_of_group = spec::is_of_group(rule);
-        let key = (Spec::of(rule, self.0.mac), is_of_group.then_some(ring));
+        let key = (Spec::of(rule, self.0.mac), is_of_group.then_some(to.ring));
         let id = state.last_rule + 1;
         match state.entries.get(&key) {
             Some(entry) if !(entry.is_shared && rule.shared) => return Err(RuleError::Taken),
             Some(entry) => {
                 let (mut members, tag) = (entry.members.clone(), entry.tag);
-                members.push((id, ring));
+                members.push((id, to));
                 self.change(&mut state, &key, members, tag)?;
             }
             None => {
-                let (members, hash, place) = (vec![(id, ring)], spec::hash_of(rule), Place::First);
+                let (members, hash, place) = (vec![(id, to)], spec::hash_of(rule), Place::First);
                 // (Equal rules with different tags the kernel refuses; and those of groups are equal.)
                 let tag = if is_of_group { 0 } else { rule.tag };
                 let flow = self.flow(&state, &key.0, &members, hash, (place, tag))?;
@@ -320,13 +376,13 @@ impl Device for Mlx5Device {
 
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
         let mut state = self.state();
-        let ring = ring_of(&state, target)?;
+        let to = state.aim(target)?;
         let key = state.rules.get(&rule.0).cloned().ok_or(RuleError::Ended)?;
         if tag > TAG_MAX || key.1.is_some() {
             return Err(self.0.capabilities.lacks("a way to move this flow rule").into());
         }
         let mut members = state.entries.get(&key).ok_or(RuleError::Ended)?.members.clone();
-        members.iter_mut().filter(|(of, _)| *of == rule.0).for_each(|member| member.1 = ring);
+        members.iter_mut().filter(|(of, _)| *of == rule.0).for_each(|member| member.1 = to);
         self.change(&mut state, &key, members, tag)
     }
 

@@ -1,34 +1,43 @@
 //! A completion queue as it lies in memory: who owns an entry, what it says, how the card is told what was taken, and how an event is asked for.
 
+mod run;
+
 use std::io;
 use std::sync::Arc;
 
 use rdma_core_sys as sys;
 use rdma_core_sys::mlx5_cqe64;
 
+use ringway_stack::device::{ChecksumVerdict, RxMeta};
+
 use crate::barrier;
+use crate::clock::CardClock;
 use crate::doorbell::Doorbell;
 use crate::verbs::Cq;
+pub(crate) use run::RUN_MAX;
+use run::Run;
 
 /// Bits of a counter of completions.
 const COUNTER: u32 = 0xff_ffff;
+/// The format of what begins a compressed run, of two bits (linux/mlx5/device.h; infiniband/mlx5dv.h has none for it).
+const COMPRESSED: u8 = 3;
 /// Bytes of what a completion says; in an entry of 128 it is the second half.
 const CQE: usize = size_of::<mlx5_cqe64>();
 
 /// Whether an entry is the driver's: the card has written it, and in this round. Rounds are told apart by the owner's bit.
 #[inline(always)]
-pub(crate) const fn is_owned(op_own: u8, taken: u32, log_entries: u32) -> bool {
-    let round = (taken >> log_entries & 1) as u8;
-    op_own >> 4 != sys::MLX5_CQE_INVALID && op_own & sys::MLX5_CQE_OWNER_MASK == round
+pub(crate) const fn is_owned(op_own: u8, taken: u32, entries: u32) -> bool {
+    let round = (taken & entries != 0) as u8;
+    op_own < sys::MLX5_CQE_INVALID << 4 && op_own & sys::MLX5_CQE_OWNER_MASK == round
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
-    /// Invariant: `log_entries` entries of `stride` bytes, which live as long as `cq`.
-    buf: *const u8,
-    log_entries: u32,
-    stride: usize,
+    /// Where the first completion is. Invariant: there are `entries`, a power of two, 2^`log_stride` bytes from one to the next, which live as long as `cq`.
+    first: *mut u8,
+    entries: u32,
+    log_stride: u32,
     doorbell: Doorbell,
     number: u32,
     /// Completions taken, a running counter.
@@ -37,6 +46,10 @@ pub(crate) struct CompletionQueue {
     told: u32,
     /// Events that have come: a request has its number, so that the card tells an old one from a new one.
     events: u32,
+    /// Compressed runs that were taken.
+    runs: u64,
+    /// Of a queue that compresses: the run that is being taken.
+    run: Option<Box<Run>>,
     cq: Arc<Cq>,
 }
 
@@ -49,8 +62,12 @@ impl CompletionQueue {
         // SAFETY: the value holds the queue.
         let doorbell = unsafe { Doorbell::of_completions(&layout) };
         let sys::mlx5dv_cq { buf, cqe_cnt, cqe_size, cqn, .. } = layout;
-        let (log_entries, stride) = (cqe_cnt.max(1).ilog2(), cqe_size as usize);
-        Ok(Self { buf: buf.cast_const().cast(), log_entries, stride, doorbell, number: cqn, taken: 0, told: 0, events: 0, cq })
+        let stride = (cqe_size as usize).max(CQE);
+        // SAFETY: within the first entry, at whose end its completion is.
+        let first = unsafe { buf.cast::<u8>().add(stride - CQE) };
+        let (entries, log_stride) = (cqe_cnt, stride.ilog2());
+        let run = cq.compresses().map(|strides| Box::new(Run::new(strides)));
+        Ok(Self { first, entries, log_stride, doorbell, number: cqn, taken: 0, told: 0, events: 0, runs: 0, run, cq })
     }
 
     pub(crate) fn cq(&self) -> &Arc<Cq> {
@@ -60,15 +77,89 @@ impl CompletionQueue {
     /// The next completion, if the card has written it.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<Cqe> {
-        let entry = self.taken & ((1 << self.log_entries) - 1);
-        // SAFETY: within the buffer: an entry is `stride` bytes, and what is read is at its end.
-        let at: *const mlx5_cqe64 = unsafe { self.buf.add(entry as usize * self.stride + self.stride - CQE).cast() };
+        let entry = self.taken & (self.entries - 1);
+        // SAFETY: one of the completions.
+        let at: *const mlx5_cqe64 = unsafe { self.first.add((entry as usize) << self.log_stride).cast() };
         let cqe = Cqe(at);
-        if !is_owned(cqe.op_own(), self.taken, self.log_entries) {
+        if !is_owned(cqe.op_own(), self.taken, self.entries) {
             return None;
         }
         barrier::after_owner();
         Some(cqe)
+    }
+
+    /// The completion behind the `ahead` next ones, if the card has written it and it is of a frame that was received, and [plain](Cqe::is_frame): one comparison tells.
+    /// Else: whether there is one, of something else.
+    #[inline(always)]
+    pub(crate) fn peek_frame(&self, ahead: u32) -> Result<Cqe, bool> {
+        let taken = self.taken.wrapping_add(ahead);
+        // SAFETY: one of the completions.
+        let at: *const mlx5_cqe64 = unsafe { self.first.add(((taken & (self.entries - 1)) as usize) << self.log_stride).cast() };
+        let (cqe, round) = (Cqe(at), u8::from(taken & self.entries != 0));
+        let op_own = cqe.op_own();
+        // (Whether it was solicited does not matter.)
+        if op_own & !2 != sys::MLX5_CQE_RESP_SEND << 4 | round {
+            return Err(is_owned(op_own, taken, self.entries));
+        }
+        barrier::after_owner();
+        Ok(cqe)
+    }
+
+    /// Whether there is a completion, of a run that was begun as well.
+    #[inline(always)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_in_run() || self.peek().is_some()
+    }
+
+    /// Whether a run was begun, whose completions do not lie where others do.
+    #[inline(always)]
+    pub(crate) fn is_in_run(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_open())
+    }
+
+    /// Takes the next completion, of a run as well. It is there until the next one is taken, and until the card is told.
+    pub(crate) fn take(&mut self) -> Option<Cqe> {
+        if !self.is_in_run() {
+            let cqe = self.peek()?;
+            if !cqe.is_title() || !self.begin_run() {
+                self.advance();
+                return Some(cqe);
+            }
+        }
+        self.advance();
+        self.run.as_mut().map(|run| Cqe(run.step()))
+    }
+
+    /// Begins the run whose title is next.
+    #[cold]
+    fn begin_run(&mut self) -> bool {
+        let Self { first, entries, log_stride, taken, .. } = *self;
+        let entry = |ahead: u32| {
+            let entry = taken.wrapping_add(ahead) & (entries - 1);
+            // SAFETY: one of the completions.
+            unsafe { first.add((entry as usize) << log_stride).cast() }
+        };
+        // SAFETY: the title's owner is the driver, and so is that of all the run's.
+        let has_begun = self.run.as_mut().is_some_and(|run| unsafe { run.begin(entries, entry) });
+        self.runs += u64::from(has_begun);
+        has_begun
+    }
+
+    /// Compressed runs that were taken.
+    pub(crate) fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// Takes all that is there.
+    #[cold]
+    pub(crate) fn drain(&mut self) {
+        while self.take().is_some() {}
+    }
+
+    /// So many completions that were looked at are taken.
+    #[inline(always)]
+    pub(crate) fn advance_by(&mut self, count: u32) {
+        self.taken = self.taken.wrapping_add(count) & COUNTER;
     }
 
     /// The completion that was looked at is taken.
@@ -78,7 +169,7 @@ impl CompletionQueue {
     }
 
     /// Tells the card which entries it may write again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self) {
         if self.told != self.taken {
             self.told = self.taken;
@@ -115,16 +206,28 @@ impl Cqe {
         field!(self, op_own)
     }
 
-    /// `MLX5_CQE_REQ` to `MLX5_CQE_RESP_ERR`.
+    /// Whether it is of an entry that was sent.
     #[inline(always)]
-    pub(crate) fn opcode(self) -> u8 {
-        self.op_own() >> 4
+    pub(crate) fn is_sent(self) -> bool {
+        self.op_own() & !3 == sys::MLX5_CQE_REQ << 4
     }
 
-    /// Whether its bytes are what this module reads: no compressed one, and no payload in it.
+    /// Whether it is of a received frame, and its bytes are what this module reads: no compressed one, and no payload in it.
     #[inline(always)]
-    pub(crate) fn is_plain(self) -> bool {
-        self.op_own() >> 2 & 3 == 0
+    pub(crate) fn is_frame(self) -> bool {
+        self.op_own() & !3 == sys::MLX5_CQE_RESP_SEND << 4
+    }
+
+    /// Whether it begins a compressed run.
+    #[inline(always)]
+    fn is_title(self) -> bool {
+        self.op_own() >> 2 & 3 == COMPRESSED
+    }
+
+    /// Of a striding queue: the entry, whose first stride of the frame is [`counter`](Self::counter).
+    #[inline(always)]
+    pub(crate) fn striding_entry(self) -> u16 {
+        u16::from_be(field!(self, head.packet.wqe_id))
     }
 
     /// The entry that it is of.
@@ -158,6 +261,18 @@ impl Cqe {
         field!(self, head.packet.hds_ip_ext) & both == both
     }
 
+    /// What it says of a frame.
+    #[inline(always)]
+    pub(crate) fn meta(self, clock: Option<CardClock>) -> RxMeta {
+        RxMeta {
+            flow_tag: self.flow_tag(),
+            checksum: if self.has_good_checksums() { ChecksumVerdict::Good } else { ChecksumVerdict::Unknown },
+            vlan: self.vlan(),
+            hardware_time: clock.map(|clock| clock.time(self.cycles())),
+            coalesced: 0,
+        }
+    }
+
     /// The VLAN tag that was taken off.
     #[inline(always)]
     pub(crate) fn vlan(self) -> Option<u16> {
@@ -181,8 +296,8 @@ mod tests {
     fn an_entry_is_owned_in_the_round_that_its_bit_says() {
         let sent = sys::MLX5_CQE_REQ << 4;
         for (taken, bit) in [(0, 0), (7, 0), (8, 1), (15, 1), (16, 0), (COUNTER, 1)] {
-            assert!(is_owned(sent | bit, taken, 3) && !is_owned(sent | (1 - bit), taken, 3), "{taken}");
-            assert!(!is_owned(sys::MLX5_CQE_INVALID << 4 | bit, taken, 3), "never written");
+            assert!(is_owned(sent | bit, taken, 8) && !is_owned(sent | (1 - bit), taken, 8), "{taken}");
+            assert!(!is_owned(sys::MLX5_CQE_INVALID << 4 | bit, taken, 8), "never written");
         }
     }
 }

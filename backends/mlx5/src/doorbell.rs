@@ -85,18 +85,22 @@ impl Doorbell {
         if self.is_own { self.toggle / BLOCK } else { 0 }
     }
 
-    /// There is one entry more, up to `head`, and these are its blocks: as many as there may be ([`Doorbell::blocks_max`]), each aligned as it is in the queue.
+    /// There is one entry more, up to `head`, and so many blocks are its own: as many as there may be ([`Doorbell::blocks_max`]). They lie in two places, the first of so
+    /// many blocks.
     ///
     /// # Safety
-    /// Each block is readable.
-    #[inline]
-    pub(crate) unsafe fn send_whole(&mut self, head: u16, blocks: impl Iterator<Item = *const u8>) {
+    /// Each block is readable, and aligned as in the queue.
+    #[inline(always)]
+    pub(crate) unsafe fn send_whole(&mut self, head: u16, blocks: usize, [(first, here), (rest, _)]: [(*const u8, usize); 2]) {
         barrier::before_record();
         self.write_record(sys::MLX5_SND_DBR, head.into());
         barrier::before_register();
-        for (at, block) in blocks.take(self.blocks_max()).enumerate() {
+        for block in 0..blocks {
             // SAFETY: the register has room for so many, is the queue's, and aligned; the block is readable, by the caller's promise.
-            unsafe { copy_block(self.register.add(at * BLOCK / 8), block.cast()) };
+            unsafe {
+                let from = if block < here { first.add(block * BLOCK) } else { rest.add((block - here) * BLOCK) };
+                copy_block(self.register.add(block * BLOCK / 8), from.cast());
+            }
         }
         barrier::after_register();
         self.turn();
@@ -207,10 +211,10 @@ mod tests {
         assert_eq!(doorbell.blocks_max(), 4);
         let queue: Vec<u64> = (1..=16).collect();
         // (It goes on at the queue's beginning.)
-        let blocks = || [8, 0].into_iter().map(|at| (&raw const queue[at]).cast::<u8>());
+        let places = || [(&raw const queue[8], 1), (queue.as_ptr(), 1)].map(|(at, blocks)| (at.cast::<u8>(), blocks));
         for (head, at) in [(7, 0x800 / 8), (9, 0x900 / 8)] {
             // SAFETY: the blocks are in the queue.
-            unsafe { doorbell.send_whole(head, blocks()) };
+            unsafe { doorbell.send_whole(head, 2, places()) };
             assert_eq!((card.words(), &card.page.0[at..at + 17]), ([0, head.into()], &[&queue[8..], &queue[..8], &[0]].concat()[..]));
         }
         doorbell.ring_sends(10, 77);

@@ -5,7 +5,7 @@
 //! them, the doorbell record and the register tell it of them, and completions are read where it writes them.
 //!
 //! - [`Mlx5Device`]: the card, with its flow rules and groups; `spec`: a rule in the library's form
-//! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues
+//! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues; `cyclic`: striding queues beside them, whose buffer is read where it lies
 //! - `wqe`: how a send entry is long and written; `cqe`: completions, their owner's bit, and how an event is asked for; `doorbell`: how the card is told; `barrier`: the order of it all
 //! - `memory`: what frames lie in; `device_memory`: what they lie in on the card; `buffer`: a handle on either; `clock`: the card's time; `interface`: the kernel's interface on its port
 //! - `mailbox`: what happens to the card beside frames; `retry`: what has failed and is tried again
@@ -18,6 +18,7 @@ mod buffer;
 pub mod card;
 mod clock;
 mod cqe;
+mod cyclic;
 mod device_memory;
 mod doorbell;
 mod error;

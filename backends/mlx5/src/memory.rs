@@ -10,13 +10,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringway_stack::device::{LendBuffer, RxBuffer};
+use ringway_stack::device::{HEAD_MAX, LendBuffer, RxBuffer};
 use ringway_stack::wire::checksum;
 
 use crate::verbs::{Pd, Region};
 
 /// Bytes of a send buffer.
 pub(crate) const SEND_BUFFER: usize = 4096;
+/// Bytes of a frame that is short: most of these have no more.
+const LINE: usize = 64;
 /// Bytes of a page of the larger kind.
 const HUGE: usize = 2 << 20;
 
@@ -142,20 +144,52 @@ impl Memory {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// The first bytes of a chunk.
+    /// The first bytes of a chunk, or of several that lie one behind the other.
     ///
     /// # Safety
     /// The chunk is not the card's, nobody writes to these bytes meanwhile, and there are as many.
     pub(crate) unsafe fn bytes(&self, chunk: u32, len: usize) -> &[u8] {
-        debug_assert!(len <= self.sizes.chunk);
+        debug_assert!(self.at(chunk).addr() + len <= self.base.as_ptr().addr() + self.sizes.mapped());
         // SAFETY: within the mapping, which was zeroes at first; and the caller's promise.
         unsafe { core::slice::from_raw_parts(self.at(chunk), len) }
+    }
+
+    /// Copies the first `len` bytes of a chunk to receive into, and some of what lies behind them, since a copy of a length that is known takes a few instructions.
+    ///
+    /// # Safety
+    /// As of [`bytes`](Self::bytes), of the whole chunk.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_head(&self, chunk: u32, len: usize, head: &mut [u8; HEAD_MAX]) {
+        debug_assert!(chunk < self.sizes.receives && len <= HEAD_MAX);
+        // SAFETY: a chunk has more bytes than a head, and a head a multiple of a line.
+        unsafe {
+            let (from, to) = (self.base.as_ptr().add(chunk as usize * self.sizes.chunk), head.as_mut_ptr());
+            core::ptr::copy_nonoverlapping(from, to, LINE);
+            if len > LINE {
+                core::ptr::copy_nonoverlapping(from.add(LINE), to.add(LINE), HEAD_MAX - LINE);
+            }
+        }
     }
 
     /// The card has received a frame: the first handle on it.
     pub(crate) fn hold(self: &Arc<Self>, chunk: u32, len: u32) -> Received {
         self.holders[chunk as usize].store(1, Ordering::Relaxed);
         Received { memory: Arc::clone(self), chunk, at: 0, len }
+    }
+
+    /// Whether there is a handle on a place.
+    pub(crate) fn is_held(&self, place: u32) -> bool {
+        // (As of who lets go of it: the card may write there afterwards.)
+        self.holders[place as usize].load(Ordering::Acquire) > 0
+    }
+
+    /// Chunks that have come back are of no interest to who knows by [`is_held`](Self::is_held).
+    pub(crate) fn forget_returned(&self) {
+        if self.has_returned() {
+            let mut free = self.free();
+            self.has_returned.store(false, Ordering::Relaxed);
+            free.returned.clear();
+        }
     }
 
     /// The same of a copy of the frame, whose chunk is free again. `None`: there is no room for one.
@@ -184,14 +218,17 @@ impl Memory {
         self.sizes.sends as usize
     }
 
-    /// Moves the chunks to receive into that have come back there. How many these are.
-    #[inline]
-    pub(crate) fn take_returned(&self, into: &mut Vec<u32>) -> usize {
-        if self.has_returned.load(Ordering::Relaxed) { self.take_returned_there(into) } else { 0 }
+    /// Whether chunks to receive into may have come back.
+    #[inline(always)]
+    pub(crate) fn has_returned(&self) -> bool {
+        self.has_returned.load(Ordering::Relaxed)
     }
 
-    #[inline(never)]
-    fn take_returned_there(&self, into: &mut Vec<u32>) -> usize {
+    /// Moves the chunks to receive into that have come back there. How many these are.
+    pub(crate) fn take_returned(&self, into: &mut Vec<u32>) -> usize {
+        if !self.has_returned() {
+            return 0;
+        }
         let mut free = self.free();
         self.has_returned.store(false, Ordering::Relaxed);
         let returned = &mut free.returned;
@@ -240,7 +277,7 @@ impl Drop for Memory {
 pub struct Received {
     memory: Arc<Memory>,
     chunk: u32,
-    /// Invariant: both together are within a chunk.
+    /// Invariant: both together are within a chunk, or within those of a run that begins there.
     at: u32,
     len: u32,
 }

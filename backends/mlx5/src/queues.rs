@@ -2,20 +2,22 @@
 
 mod host;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use ringway_host::CardSleep;
 use ringway_stack::device::{
-    ChecksumVerdict, Completion, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX, MacAddr, Pacing, QueueId, Queues,
-    RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device as _, DeviceEvent, DeviceMemory, DeviceMemoryError, HEAD_MAX,
+    MacAddr, Pacing, QueueId, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 use ringway_stack::time::Instant;
 
 use crate::buffer::{Place, SendBuffer};
 use crate::card::Mlx5Device;
 use crate::clock::CardClock;
-use crate::cqe::Cqe;
+use crate::cqe::{CompletionQueue, Cqe};
+use crate::cyclic::{Cyclic, Parts};
 use crate::device_memory::OnCard;
 use crate::error::AttachError;
 use crate::mailbox::{Mailbox, RECEIVE_FAILED, RECEIVE_LOST, SEND_FAILED};
@@ -24,7 +26,7 @@ use crate::receive::{ReceiveQueue, Taken};
 use crate::retry::Retry;
 use crate::send::{SendParts, SendQueue};
 use crate::verbs::Wq;
-use crate::wqe::{DS_MAX, ds, head_len};
+use crate::wqe::{DS_MAX, INLINE_MAX, ds, head_len};
 
 /// Bytes of an Ethernet header, with a VLAN tag.
 const ETHERNET_MAX: usize = 18;
@@ -32,6 +34,8 @@ const ETHERNET_MAX: usize = 18;
 const CHUNK_MIN: usize = 2048;
 /// Frames that a ring has at the least to receive into.
 const FRAMES_MIN: u32 = 16;
+/// Cyclic queues of a ring.
+const CYCLIC_MAX: usize = 64;
 /// Of a send queue: what the card and the library allow.
 const BLOCKS: core::ops::RangeInclusive<u32> = 64..=8192;
 
@@ -52,6 +56,8 @@ pub struct Counters {
     pub receive_failures: u64,
     /// Times that the send queue failed and was made anew.
     pub send_failures: u64,
+    /// Compressed runs of completions, of the receive queue that is there and of cyclic queues.
+    pub compressed_runs: u64,
 }
 
 /// How a receive queue that has failed comes back.
@@ -76,6 +82,13 @@ pub struct Mlx5Queues {
     clock: Option<CardClock>,
     /// Short frames come with a handle as well.
     lends_heads: bool,
+    /// Cyclic queues, by their names, and the last name.
+    cyclic: BTreeMap<u64, Cyclic>,
+    last_cyclic: u64,
+    /// Frames of so many bytes are sent in line, and fit whatever their head is.
+    short_max: usize,
+    /// The card fills in checksums.
+    has_checksums: bool,
     /// Chunks that are to be posted.
     refill: Vec<u32>,
     /// Chunks that others have handles on, or had until lately.
@@ -124,6 +137,7 @@ impl Mlx5Queues {
         let (clock, device, refill) = (device.clock(), device.clone(), memory.receives().collect());
         let (lends_heads, was_reset, is_gone, stopped, held) = (false, false, false, None, 0);
         let (retry, counters) = (Retry::default(), Counters::default());
+        let (short_max, has_checksums) = (INLINE_MAX.min(mtu + ETHERNET_MAX - 4), device.capabilities().tx_checksum);
         let mut ring = Self {
             id,
             receive,
@@ -134,6 +148,10 @@ impl Mlx5Queues {
             on_card,
             clock,
             lends_heads,
+            cyclic: BTreeMap::new(),
+            last_cyclic: 0,
+            short_max,
+            has_checksums,
             refill,
             held,
             was_reset,
@@ -150,7 +168,19 @@ impl Mlx5Queues {
     /// What it has done.
     pub fn counters(&self) -> Counters {
         let crate::send::SendCounters { frames, doorbells, whole, failures } = self.send.counters;
-        Counters { sent: frames, doorbells, whole_entries: whole, send_failures: failures, ..self.counters }
+        let cyclic = self.cyclic.values().map(|cyclic| cyclic.cq().runs());
+        let compressed_runs = self.receive.cq().runs() + cyclic.sum::<u64>();
+        Counters { compressed_runs, sent: frames, doorbells, whole_entries: whole, send_failures: failures, ..self.counters }
+    }
+
+    /// Shows the first block of the entry that was posted last, before the card is told of it, to be changed: so tests ask what the card says of wrong ones.
+    ///
+    /// # Safety
+    /// The card does what the entry says, with whatever memory it names.
+    #[doc(hidden)]
+    pub unsafe fn change_last_entry(&mut self, change: impl FnOnce(&mut [u8; 64])) {
+        // SAFETY: the caller's promise.
+        unsafe { self.send.change_last(change) };
     }
 
     /// Received frames that others have handles on, or had when frames were taken last.
@@ -168,7 +198,16 @@ impl Mlx5Queues {
     }
 
     /// Gives the card chunks to receive into.
+    #[inline(always)]
     fn refill(&mut self) {
+        if self.memory.has_returned() || !self.refill.is_empty() {
+            self.post_returned();
+        }
+        self.receive.publish();
+    }
+
+    #[inline(never)]
+    fn post_returned(&mut self) {
         self.held -= self.memory.take_returned(&mut self.refill).min(self.held);
         while let Some(chunk) = self.refill.pop() {
             if !self.receive.post(chunk) {
@@ -176,11 +215,41 @@ impl Mlx5Queues {
                 break;
             }
         }
-        self.receive.publish();
+    }
+
+    /// Takes frames that go into a head, as long as nothing else comes: how many, and whether there is more.
+    #[inline(always)]
+    fn receive_short(&mut self, batch: &mut RxBatch<Received>) -> (usize, bool) {
+        let (memory, clock) = (&self.memory, self.clock);
+        self.receive.take_short(HEAD_MAX, &mut self.refill, |chunk, len, cqe| {
+            let Some(frame) = batch.push_slot() else { return false };
+            // SAFETY: the card has written the frame there, and nobody has a handle; its chunk is posted again after this, at the earliest.
+            unsafe { memory.copy_head(chunk, len, &mut frame.head) };
+            frame.set_head(len);
+            frame.meta = cqe.meta(clock);
+            true
+        })
     }
 
     /// Takes frames.
+    #[inline(always)]
     fn receive(&mut self, batch: &mut RxBatch<Received>) -> usize {
+        let (mut count, has_more) = if self.lends_heads { (0, true) } else { self.receive_short(batch) };
+        if has_more {
+            count += self.receive_any(batch);
+        }
+        self.receive.release();
+        if let Some(again) = self.stopped
+            && self.retry.is_due()
+        {
+            self.restart(again);
+        }
+        count
+    }
+
+    /// Takes frames, whatever comes.
+    #[inline(never)]
+    fn receive_any(&mut self, batch: &mut RxBatch<Received>) -> usize {
         let mut count = 0;
         let mut has_failed = false;
         while !batch.is_full() {
@@ -201,13 +270,8 @@ impl Mlx5Queues {
                 Some(Taken::Nothing) => {}
             }
         }
-        self.receive.release();
         if has_failed {
             self.restart(Again::Reset);
-        } else if let Some(again) = self.stopped
-            && self.retry.is_due()
-        {
-            self.restart(again);
         }
         count
     }
@@ -215,15 +279,15 @@ impl Mlx5Queues {
     #[inline]
     fn deliver(&mut self, chunk: u32, len: usize, cqe: Cqe, batch: &mut RxBatch<Received>) {
         let Some(frame) = batch.push_slot() else { return };
-        // SAFETY: the card has written the frame there, and its completion was taken; nobody has a handle yet.
-        let bytes = unsafe { self.memory.bytes(chunk, len) };
         let head = len.min(HEAD_MAX);
-        frame.head[..head].copy_from_slice(&bytes[..head]);
+        // SAFETY: the card has written the frame there, and its completion was taken; nobody has a handle yet.
+        unsafe { self.memory.copy_head(chunk, head, &mut frame.head) };
         if len <= HEAD_MAX && !self.lends_heads {
             frame.set_head(head);
             self.refill.push(chunk);
         } else if self.held >= self.memory.receives().len() / 2
-            && let Some(copy) = self.memory.hold_copy(bytes)
+            // SAFETY: as above.
+            && let Some(copy) = self.memory.hold_copy(unsafe { self.memory.bytes(chunk, len) })
         {
             // (Of as many chunks that others have, what comes is copied.)
             self.counters.copied += 1;
@@ -233,12 +297,7 @@ impl Mlx5Queues {
             self.held += 1;
             frame.set_whole(head, Some(self.memory.hold(chunk, len as u32)));
         }
-        frame.meta.flow_tag = cqe.flow_tag();
-        frame.meta.vlan = cqe.vlan();
-        if cqe.has_good_checksums() {
-            frame.meta.checksum = ChecksumVerdict::Good;
-        }
-        frame.meta.hardware_time = self.clock.map(|clock| clock.time(cqe.cycles()));
+        frame.meta = cqe.meta(self.clock);
     }
 
     /// The receive queue has failed: it is emptied, and comes back.
@@ -268,10 +327,11 @@ impl Mlx5Queues {
         self.receive.stop(&mut self.refill)?;
         let mut made = receive_queue(&self.device, &self.memory, self.id)?;
         self.device.lead_elsewhere(self.id, made.wq())?;
-        self.sleep.set_frames(core::iter::once(made.channel_fd()))?;
         // (So that whoever sleeps is woken by it, if somebody does.)
         made.cq_mut().arm();
-        self.receive = made;
+        let former = core::mem::replace(&mut self.receive, made);
+        self.sleep_on_all()?;
+        drop(former);
         self.mailbox.forget(RECEIVE_FAILED | RECEIVE_LOST);
         Ok(())
     }
@@ -300,7 +360,24 @@ impl Mlx5Queues {
         if failed & (RECEIVE_FAILED | RECEIVE_LOST) != 0 {
             self.restart(if failed & RECEIVE_LOST != 0 { Again::Anew } else { Again::Reset });
             self.refill();
+            // (Which of the ring's receive queues it was, nobody has said.)
+            self.cyclic.values_mut().for_each(Cyclic::restart);
         }
+    }
+
+    /// Completion queues of everything that is received.
+    fn completion_queues(&mut self) -> impl Iterator<Item = &mut CompletionQueue> {
+        core::iter::once(self.receive.cq_mut()).chain(self.cyclic.values_mut().map(Cyclic::cq_mut))
+    }
+
+    /// Whoever sleeps is woken by all queues that the ring has.
+    fn sleep_on_all(&mut self) -> io::Result<()> {
+        let cyclic = self.cyclic.values().map(Cyclic::channel_fd);
+        self.sleep.set_frames(core::iter::once(self.receive.channel_fd()).chain(cyclic))
+    }
+
+    fn lacks_striding(&self) -> CyclicError {
+        self.device.capabilities().lacks("striding receive queue").into()
     }
 
     fn has_memory(&self) -> Result<(), DeviceMemoryError> {
@@ -333,7 +410,8 @@ impl Mlx5Queues {
 
 /// A receive queue of a ring, with as many entries as there are chunks to receive into.
 fn receive_queue(device: &Mlx5Device, memory: &Arc<Memory>, ring: u32) -> io::Result<ReceiveQueue> {
-    ReceiveQueue::new(device.pd(), memory, memory.receives().len() as u32, device.capabilities().vlan_strip, ring)
+    let (entries, strips_tags) = (memory.receives().len() as u32, device.capabilities().vlan_strip);
+    ReceiveQueue::new(device.pd(), memory, entries, strips_tags, device.compresses(), ring)
 }
 
 /// Bytes of an Ethernet header, with its tag if it has one.
@@ -365,6 +443,7 @@ impl Queues for Mlx5Queues {
         self.device.own_mac()
     }
 
+    #[inline]
     fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
         let count = self.receive(batch);
         self.counters.received += count as u64;
@@ -373,7 +452,7 @@ impl Queues for Mlx5Queues {
     }
 
     fn rx_ready(&self) -> bool {
-        self.receive.is_ready() || self.mailbox.has_mail() || self.was_reset
+        self.receive.is_ready() || self.mailbox.has_mail() || self.was_reset || self.cyclic.values().any(Cyclic::is_ready)
     }
 
     fn rx_scarce(&self) -> bool {
@@ -389,7 +468,13 @@ impl Queues for Mlx5Queues {
         self.memory.free_sends() * crate::memory::SEND_BUFFER
     }
 
+    #[inline]
     fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
+        let TxOffload { checksum, tso_mss, vlan, dummy, .. } = frame.offload;
+        let is_plain = frame.body.is_empty() && tso_mss.is_none() && vlan.is_none() && !dummy;
+        if is_plain && frame.head.len() <= self.short_max && checksum <= self.has_checksums {
+            return self.send.post_short(frame.head, checksum);
+        }
         self.send_with_cookie(frame, 0)
     }
 
@@ -420,6 +505,9 @@ impl Queues for Mlx5Queues {
                 return Some(event);
             }
         }
+        for cyclic in self.cyclic.values_mut() {
+            self.was_reset |= cyclic.take_failure();
+        }
         core::mem::take(&mut self.was_reset).then_some(DeviceEvent::Reset)
     }
 
@@ -427,8 +515,10 @@ impl Queues for Mlx5Queues {
         if self.rx_ready() {
             return false;
         }
-        self.receive.cq_mut().take_events();
-        self.receive.cq_mut().arm();
+        for queue in self.completion_queues() {
+            queue.take_events();
+            queue.arm();
+        }
         // (What came meanwhile is an event at once.)
         self.sleep.set_armed(true);
         true
@@ -436,7 +526,7 @@ impl Queues for Mlx5Queues {
 
     fn disarm(&mut self) {
         if self.sleep.set_armed(false) {
-            self.receive.cq_mut().take_events();
+            self.completion_queues().for_each(CompletionQueue::take_events);
         }
     }
 
@@ -467,6 +557,62 @@ impl Queues for Mlx5Queues {
     fn dm_register(&mut self, memory: DeviceMemory, offset: usize, len: usize) -> Result<SendBuffer, DeviceMemoryError> {
         self.has_memory()?;
         Ok(SendBuffer(Place::Card(self.on_card.register(memory, offset, len)?)))
+    }
+
+    fn cyclic_create(&mut self, config: &CyclicConfig) -> Result<CyclicId, CyclicError> {
+        let Some(caps) = self.device.striding() else { return Err(self.lacks_striding()) };
+        if self.is_gone || self.cyclic.len() >= CYCLIC_MAX {
+            return Err(CyclicError::Full);
+        }
+        let of_card = self.device.capabilities();
+        let parts = Parts {
+            pd: self.device.pd(),
+            caps,
+            frame_max: of_card.mtu + ETHERNET_MAX,
+            strips_tags: of_card.vlan_strip,
+            compresses: self.device.compresses(),
+            clock: self.clock,
+            owner: self.id,
+        };
+        let queue = Cyclic::new(&parts, config)?;
+        let name = self.last_cyclic + 1;
+        let full = |error: io::Error| {
+            tracing::warn!("a cyclic queue: {error}");
+            CyclicError::Full
+        };
+        self.device.add_cyclic(self.id, name, queue.wq()).map_err(full)?;
+        self.cyclic.insert(name, queue);
+        self.last_cyclic = name;
+        self.sleep_on_all().map_err(full)?;
+        Ok(CyclicId(name))
+    }
+
+    fn cyclic_read(
+        &mut self,
+        queue: CyclicId,
+        packets_max: usize,
+        packets: &mut Vec<CyclicPacket>,
+    ) -> Result<Option<Received>, CyclicError> {
+        match self.cyclic.get_mut(&queue.0) {
+            Some(queue) => Ok(queue.read(packets_max, packets)),
+            None if self.device.striding().is_none() => Err(self.lacks_striding()),
+            None => Err(CyclicError::Unknown),
+        }
+    }
+
+    fn cyclic_destroy(&mut self, queue: CyclicId) -> Result<(), CyclicError> {
+        let Some(held) = self.cyclic.get_mut(&queue.0).map(Cyclic::is_held) else {
+            return Err(if self.device.striding().is_none() { self.lacks_striding() } else { CyclicError::Unknown });
+        };
+        if held || !self.device.remove_cyclic(self.id, queue.0) {
+            return Err(CyclicError::Busy);
+        }
+        let ended = self.cyclic.remove(&queue.0);
+        if let Err(error) = self.sleep_on_all() {
+            tracing::error!("queues of a ring that lost one are not slept on: {error}");
+        }
+        drop(ended);
+        Ok(())
     }
 
     fn dm_free(&mut self, memory: DeviceMemory) -> Result<(), DeviceMemoryError> {

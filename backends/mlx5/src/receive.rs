@@ -11,7 +11,7 @@ use rdma_core_sys as sys;
 use crate::cqe::{CompletionQueue, Cqe};
 use crate::doorbell::Doorbell;
 use crate::memory::Memory;
-use crate::verbs::{Channel, Cq, Pd, Wq};
+use crate::verbs::{Channel, Completions, Cq, Pd, Wq};
 
 /// Bytes of a data segment.
 const SEGMENT: usize = size_of::<sys::mlx5_wqe_data_seg>();
@@ -22,16 +22,15 @@ pub(crate) struct ReceiveQueue {
     wq: Arc<Wq>,
     cq: CompletionQueue,
     memory: Arc<Memory>,
-    /// Invariant: 2^`log_entries` entries of `stride` bytes, which live as long as `wq`.
+    /// Invariant: 2^`log_stride` bytes for each of the `chunks`, which live as long as `wq`; each entry has its segments, but for the address.
     buf: *mut u8,
-    log_entries: u32,
-    stride: usize,
+    log_stride: u32,
     doorbell: Doorbell,
     /// Entries posted, and of these those that the card was told of; entries taken. Running counters.
     posted: u16,
     told: u16,
     taken: u16,
-    /// Which chunk lies at which entry.
+    /// Which chunk lies at which entry. Invariant: a power of two of them, as the library makes queues; at most 2^15, so that counters tell rounds apart.
     chunks: Box<[u32]>,
 }
 
@@ -50,22 +49,37 @@ pub(crate) enum Taken {
 }
 
 impl ReceiveQueue {
-    pub(crate) fn new(pd: &Arc<Pd>, memory: &Arc<Memory>, entries: u32, strips_tags: bool, owner: u32) -> io::Result<Self> {
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        memory: &Arc<Memory>,
+        entries: u32,
+        strips_tags: bool,
+        compresses: bool,
+        owner: u32,
+    ) -> io::Result<Self> {
         let channel = Channel::new(pd)?;
-        let cq = Arc::new(Cq::new(pd, entries, Some(channel), owner)?);
-        let wq = Arc::new(Wq::new(pd, &cq, entries, strips_tags, owner)?);
+        let form = if compresses { Completions::Compressed { strides: false } } else { Completions::Whole };
+        let cq = Arc::new(Cq::new(pd, entries, Some(channel), owner, form)?);
+        let wq = Arc::new(Wq::new(pd, &cq, entries, strips_tags, owner, None)?);
         wq.set_state(sys::IBV_WQS_RDY)?;
         let layout = wq.layout()?;
         // SAFETY: the value holds the queue.
         let doorbell = unsafe { Doorbell::of_receives(&layout) };
         let sys::mlx5dv_rwq { buf, wqe_cnt, stride, .. } = layout;
+        if !wqe_cnt.is_power_of_two() || wqe_cnt > 1 << 15 {
+            return Err(io::Error::other("a receive queue of a size that was not asked for"));
+        }
+        let log_stride = stride.max(SEGMENT as u32).ilog2();
+        for entry in 0..wqe_cnt as usize {
+            // SAFETY: within the buffer, of which nothing is posted.
+            unsafe { write_segments(buf.cast::<u8>().add(entry << log_stride), 1 << log_stride, memory) };
+        }
         Ok(Self {
             cq: CompletionQueue::new(cq)?,
             wq,
             memory: Arc::clone(memory),
             buf: buf.cast(),
-            log_entries: wqe_cnt.max(1).ilog2(),
-            stride: stride as usize,
+            log_stride,
             doorbell,
             posted: 0,
             told: 0,
@@ -77,6 +91,10 @@ impl ReceiveQueue {
     /// What flow rules lead to.
     pub(crate) fn wq(&self) -> &Arc<Wq> {
         &self.wq
+    }
+
+    pub(crate) fn cq(&self) -> &CompletionQueue {
+        &self.cq
     }
 
     pub(crate) fn cq_mut(&mut self) -> &mut CompletionQueue {
@@ -95,7 +113,7 @@ impl ReceiveQueue {
     /// The entry of a running counter.
     #[inline(always)]
     fn entry(&self, counter: u16) -> usize {
-        usize::from(counter) & ((1 << self.log_entries) - 1)
+        usize::from(counter) & (self.chunks.len() - 1)
     }
 
     /// Posts a chunk. `false`: there is no room.
@@ -106,27 +124,55 @@ impl ReceiveQueue {
             return false;
         }
         let entry = self.entry(self.posted);
-        let segment = sys::mlx5_wqe_data_seg {
-            byte_count: (self.memory.chunk() as u32).to_be(),
-            lkey: self.memory.lkey().to_be(),
-            addr: (self.memory.at(chunk).addr() as u64).to_be(),
-        };
-        // SAFETY: within the buffer: the entry is not the card's, as it was not posted or has come back; it has room for a segment, and for a second one if it
-        // is longer than that.
+        // SAFETY: within the buffer: the entry is not the card's, as it was not posted or has come back; it begins with a segment.
         unsafe {
-            let at: *mut sys::mlx5_wqe_data_seg = self.buf.add(entry * self.stride).cast();
-            at.write(segment);
-            if self.stride > SEGMENT {
-                at.add(1).write(sys::mlx5_wqe_data_seg { lkey: sys::MLX5_INVALID_LKEY.to_be(), ..Default::default() });
-            }
+            let segment: *mut sys::mlx5_wqe_data_seg = self.buf.add(entry << self.log_stride).cast();
+            (*segment).addr = (self.memory.at(chunk).addr() as u64).to_be();
         }
         self.chunks[entry] = chunk;
         self.posted = self.posted.wrapping_add(1);
         true
     }
 
+    /// Takes plain frames of at most `len_max` bytes, as long as nothing else comes and `take` has room; it is told of each chunk and length, and has no use for the
+    /// chunk afterwards. Chunks are posted again as they lie, or come back in `into`. How many frames that were, and whether there is more.
+    #[inline(always)]
+    pub(crate) fn take_short(
+        &mut self,
+        len_max: usize,
+        into: &mut Vec<u32>,
+        mut take: impl FnMut(u32, usize, Cqe) -> bool,
+    ) -> (usize, bool) {
+        if self.cq.is_in_run() {
+            return (0, true);
+        }
+        let (begin, mut taken, mut count) = (self.taken, self.taken, 0);
+        // (Where all entries were posted, the one that is taken is the next to be posted.)
+        let is_full = usize::from(self.posted.wrapping_sub(begin)) == self.chunks.len();
+        let has_more = loop {
+            let cqe = match self.cq.peek_frame(count) {
+                Ok(cqe) => cqe,
+                Err(is_other) => break is_other,
+            };
+            let len = cqe.byte_count() as usize;
+            // (What makes no sense is for [`Self::take`] to say.)
+            if cqe.counter() != taken || taken == self.told || len > len_max || !take(self.chunks[self.entry(taken)], len, cqe) {
+                break true;
+            }
+            (taken, count) = (taken.wrapping_add(1), count + 1);
+        };
+        self.taken = taken;
+        self.cq.advance_by(count);
+        if is_full {
+            self.posted = self.posted.wrapping_add(count as u16);
+        } else {
+            into.extend((0..count as u16).map(|at| self.chunks[self.entry(begin.wrapping_add(at))]));
+        }
+        (count as usize, has_more)
+    }
+
     /// Tells the card of what was posted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish(&mut self) {
         if self.told == self.posted {
             return;
@@ -138,25 +184,29 @@ impl ReceiveQueue {
     /// Whether something has come.
     #[inline(always)]
     pub(crate) fn is_ready(&self) -> bool {
-        self.cq.peek().is_some()
+        self.cq.is_ready()
     }
 
     /// Takes the next completion.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<Taken> {
-        let cqe = self.cq.peek()?;
-        self.cq.advance();
+        let cqe = self.cq.take()?;
         let counter = cqe.counter();
         if counter != self.taken || self.taken == self.told {
             // (Entries come back in their order. What says otherwise is not believed.)
-            tracing::error!("the card has received into entry {counter:#x}, and {:#x} to {:#x} are posted", self.taken, self.told);
+            self.say_senseless(counter);
             return Some(Taken::Nothing);
         }
         let chunk = self.chunks[self.entry(counter)];
         self.taken = self.taken.wrapping_add(1);
         let len = cqe.byte_count() as usize;
-        let is_frame = cqe.opcode() == sys::MLX5_CQE_RESP_SEND && cqe.is_plain() && len <= self.memory.chunk();
+        let is_frame = cqe.is_frame() && len <= self.memory.chunk();
         Some(if is_frame { Taken::Frame(chunk, len, cqe) } else { Taken::Failed(chunk, cqe) })
+    }
+
+    #[cold]
+    fn say_senseless(&self, counter: u16) {
+        tracing::error!("the card has received into entry {counter:#x}, and {:#x} to {:#x} are posted", self.taken, self.told);
     }
 
     /// Tells the card which completions were taken.
@@ -181,9 +231,7 @@ impl ReceiveQueue {
         }
         self.wq.set_state(sys::IBV_WQS_RESET)?;
         // Nothing is the card's any more: neither what it has flushed, nor what it has not.
-        while self.cq.peek().is_some() {
-            self.cq.advance();
-        }
+        self.cq.drain();
         while self.taken != self.posted {
             into.push(self.chunks[self.entry(self.taken)]);
             self.taken = self.taken.wrapping_add(1);
@@ -192,5 +240,22 @@ impl ReceiveQueue {
         // (What was taken of that, the next release tells.)
         (self.posted, self.told, self.taken) = (0, 0, 0);
         Ok(())
+    }
+}
+
+/// An entry's segments: one of a chunk, whose address follows when it is posted, and one that ends the list where there is room for more.
+///
+/// # Safety
+/// The entry is `stride` bytes, and nobody else's meanwhile.
+unsafe fn write_segments(entry: *mut u8, stride: usize, memory: &Memory) {
+    let chunk = sys::mlx5_wqe_data_seg { byte_count: (memory.chunk() as u32).to_be(), lkey: memory.lkey().to_be(), addr: 0 };
+    let end = sys::mlx5_wqe_data_seg { lkey: sys::MLX5_INVALID_LKEY.to_be(), ..Default::default() };
+    let at: *mut sys::mlx5_wqe_data_seg = entry.cast();
+    // SAFETY: the caller's promise.
+    unsafe {
+        at.write(chunk);
+        if stride > SEGMENT {
+            at.add(1).write(end);
+        }
     }
 }

@@ -21,8 +21,11 @@ use crate::device_memory::CardBuffer;
 use crate::doorbell::Doorbell;
 use crate::mailbox::{Mailbox, SEND_FAILED};
 use crate::retry::Retry;
-use crate::verbs::{Cq, Pd, SendQp};
+use crate::verbs::{Completions, Cq, Pd, SendQp};
 use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
+
+/// Of the network and of the transport header.
+const BOTH_CHECKSUMS: u8 = sys::MLX5_ETH_WQE_L3_CSUM | sys::MLX5_ETH_WQE_L4_CSUM;
 
 /// What a send queue is made of, once and again.
 #[derive(Clone, Debug)]
@@ -40,6 +43,8 @@ pub(crate) struct SendParts {
 /// An entry that was posted, by its first block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Posted {
+    /// Its first block, by which it is told from one that was there a round before.
+    at: u16,
     blocks: u16,
     /// Pieces of memory that it refers to.
     pieces: u16,
@@ -76,6 +81,8 @@ pub(crate) struct SendQueue {
     last: u16,
     /// Cookies that are on their way.
     cookies: usize,
+    /// Entries with a cookie or with pieces: while there are none, nothing is to be let go of one by one.
+    laden: usize,
     completions: VecDeque<Completion>,
     rate: Pacing,
     retry: Retry,
@@ -96,7 +103,7 @@ struct Live {
 impl Live {
     fn new(parts: &SendParts, rate: Pacing) -> io::Result<Self> {
         let SendParts { pd, blocks, port, owner, .. } = parts;
-        let cq = Arc::new(Cq::new(pd, *blocks, None, *owner)?);
+        let cq = Arc::new(Cq::new(pd, *blocks, None, *owner, Completions::Whole)?);
         let qp = SendQp::new(pd, &cq, *blocks, *port, *owner)?;
         let layout = qp.layout()?;
         let blocks = Blocks::new(&layout, qp.number());
@@ -135,6 +142,7 @@ impl SendQueue {
             rung: 0,
             last: 0,
             cookies: 0,
+            laden: 0,
             completions: VecDeque::with_capacity(count),
             rate: Pacing::UNLIMITED,
             retry: Retry::default(),
@@ -153,9 +161,35 @@ impl SendQueue {
         self.head.wrapping_sub(self.tail).into()
     }
 
+    /// Writes an entry for a frame that is no longer than [`INLINE_MAX`], asks for nothing more than checksums, and has no cookie.
+    #[inline(always)]
+    pub(crate) fn post_short(&mut self, frame: &[u8], checksum: bool) -> Result<(), SendError> {
+        let Some(live) = &mut self.live else { return Err(self.no_queue()) };
+        let (block, taken) = (self.head, blocks(ds(frame.len(), 0)));
+        if usize::from(block.wrapping_sub(self.tail)) + taken > self.posted.len() {
+            return Err(SendError::Full);
+        }
+        let checksums = if checksum { BOTH_CHECKSUMS } else { 0 };
+        if !live.blocks.write_short(block, taken, frame, checksums) {
+            let ask = Ask { opcode: sys::MLX5_OPCODE_SEND, checksums, mss: 0 };
+            live.blocks.begin(block, frame.len(), 0, ask).put_head(frame, None);
+        }
+        let place = live.blocks.place(block);
+        self.posted[place] = Posted { at: block, blocks: taken as u16, pieces: 0, cookie: 0 };
+        (self.last, self.head) = (block, block.wrapping_add(taken as u16));
+        self.counters.frames += 1;
+        Ok(())
+    }
+
+    /// Why nothing is posted while there is no queue.
+    #[cold]
+    fn no_queue(&self) -> SendError {
+        if self.is_over { SendError::NoPeer } else { SendError::Full }
+    }
+
     /// Writes an entry for a frame whose length and offloads were looked at.
     pub(crate) fn post(&mut self, frame: &TxFrame<'_, SendBuffer>, cookie: u64) -> Result<(), SendError> {
-        let Some(live) = &mut self.live else { return Err(if self.is_over { SendError::NoPeer } else { SendError::Full }) };
+        let Some(live) = &mut self.live else { return Err(self.no_queue()) };
         if cookie != 0 && self.cookies + self.completions.len() >= self.posted.len() {
             return Err(SendError::Full);
         }
@@ -176,7 +210,7 @@ impl SendQueue {
                 (false, Some(_)) => sys::MLX5_OPCODE_TSO,
                 (false, None) => sys::MLX5_OPCODE_SEND,
             },
-            checksums: if checksum || tso_mss.is_some() { sys::MLX5_ETH_WQE_L3_CSUM | sys::MLX5_ETH_WQE_L4_CSUM } else { 0 },
+            checksums: if checksum || tso_mss.is_some() { BOTH_CHECKSUMS } else { 0 },
             mss: tso_mss.unwrap_or(0),
         };
         let block = self.head;
@@ -204,50 +238,67 @@ impl SendQueue {
             // (Its time is its own.)
             live.blocks.ask_completion(block);
         }
-        self.posted[place] = Posted { blocks: taken as u16, pieces: pieces as u16, cookie };
+        self.posted[place] = Posted { at: block, blocks: taken as u16, pieces: pieces as u16, cookie };
         self.cookies += usize::from(cookie != 0);
+        self.laden += usize::from(cookie != 0 || pieces > 0);
         (self.last, self.head) = (block, block.wrapping_add(taken as u16));
         self.counters.frames += 1;
         Ok(())
     }
 
     /// Hands over what was posted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn doorbell(&mut self) {
         let Some(live) = &mut self.live else { return };
         if self.rung == self.head {
             return;
         }
-        live.blocks.ask_completion(self.last);
+        let bell = live.blocks.ask_completion(self.last);
         // (What is sent alone is waited for, most likely; where the next is there already, the card fetches several at once.)
-        let is_alone = self.rung == self.last;
-        if is_alone && usize::from(self.head.wrapping_sub(self.last)) <= live.doorbell.blocks_max() {
+        let (is_alone, blocks) = (self.rung == self.last, usize::from(self.head.wrapping_sub(self.last)));
+        if is_alone && blocks <= live.doorbell.blocks_max() {
             // SAFETY: the entry's blocks are in the queue, and written.
-            unsafe { live.doorbell.send_whole(self.head, live.blocks.whole(self.last, self.head)) };
+            unsafe { live.doorbell.send_whole(self.head, blocks, live.blocks.from(self.last)) };
             self.counters.whole += 1;
         } else {
-            live.doorbell.ring_sends(self.head, live.blocks.bell(self.last));
+            live.doorbell.ring_sends(self.head, bell);
         }
         self.rung = self.head;
         self.counters.doorbells += 1;
     }
 
-    /// Takes completions. Whether frames were lost.
-    pub(crate) fn reap(&mut self) -> bool {
-        if self.live.is_none() && !self.is_over && self.retry.is_due() {
-            self.make_anew();
+    /// Changes the first block of the entry posted last.
+    ///
+    /// # Safety
+    /// The card does what the entry says.
+    #[cold]
+    pub(crate) unsafe fn change_last(&mut self, change: impl FnOnce(&mut [u8; 64])) {
+        if let Some(live) = &mut self.live
+            && self.rung != self.head
+        {
+            // SAFETY: a block of the queue that the card was not told of, and that nobody else refers to.
+            change(unsafe { &mut *live.blocks.block(self.last) });
         }
-        while let Some(live) = &mut self.live
+    }
+
+    /// Takes completions. Whether frames were lost.
+    #[inline(always)]
+    pub(crate) fn reap(&mut self) -> bool {
+        if self.live.is_none() {
+            self.try_again();
+        }
+        while self.tail != self.rung
+            && let Some(live) = &mut self.live
             && let Some(cqe) = live.cq.peek()
         {
             live.cq.advance();
-            if cqe.opcode() != sys::MLX5_CQE_REQ || !cqe.is_plain() {
-                self.fail(cqe);
-                return true;
+            if self.laden > 0 || !cqe.is_sent() {
+                if self.reap_laden(cqe) {
+                    return true;
+                }
+                continue;
             }
-            let (counter, cycles) = (cqe.counter(), cqe.cycles());
-            let at = self.parts.clock.map(|clock| clock.time(cycles));
-            self.complete_through(counter, at);
+            self.complete_all_through(cqe.counter());
         }
         if let Some(live) = &mut self.live {
             live.cq.release();
@@ -255,15 +306,51 @@ impl SendQueue {
         false
     }
 
+    /// There is no queue: perhaps one can be made by now.
+    #[cold]
+    fn try_again(&mut self) {
+        if !self.is_over && self.retry.is_due() {
+            self.make_anew();
+        }
+    }
+
+    /// A completion was taken, perhaps of a failure. Whether it was.
+    #[inline(never)]
+    fn reap_laden(&mut self, cqe: Cqe) -> bool {
+        if !cqe.is_sent() {
+            self.fail(cqe);
+            return true;
+        }
+        let (counter, cycles) = (cqe.counter(), cqe.cycles());
+        let at = self.parts.clock.map(|clock| clock.time(cycles));
+        self.complete_through(counter, at);
+        false
+    }
+
     pub(crate) fn next_completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
+    }
+
+    /// All entries up to the one that begins at `counter` were sent, which the card says, and there is nothing to be done for any of them.
+    #[inline]
+    fn complete_all_through(&mut self, counter: u16) {
+        let posted = self.posted[usize::from(counter) & (self.posted.len() - 1)];
+        if counter.wrapping_sub(self.tail) >= self.rung.wrapping_sub(self.tail) || posted.at != counter || posted.blocks == 0 {
+            return self.say_senseless(counter);
+        }
+        self.tail = counter.wrapping_add(posted.blocks);
+    }
+
+    #[cold]
+    fn say_senseless(&self, counter: u16) {
+        tracing::error!("the card has sent entry {counter:#x}, of {:#x} to {:#x}", self.tail, self.rung);
     }
 
     /// All entries up to the one that begins at `counter` were sent, which the card says.
     fn complete_through(&mut self, counter: u16, at: Option<Instant>) {
         // (What it says of no entry is not believed.)
         if counter.wrapping_sub(self.tail) >= self.rung.wrapping_sub(self.tail) {
-            return tracing::error!("the card has sent entry {counter:#x}, of {:#x} to {:#x}", self.tail, self.rung);
+            return self.say_senseless(counter);
         }
         while self.tail != self.rung {
             let is_last = self.tail == counter;
@@ -277,7 +364,8 @@ impl SendQueue {
     /// The oldest entry is done.
     fn let_go(&mut self, status: SendStatus, at: Option<Instant>) {
         let place = usize::from(self.tail) & (self.posted.len() - 1);
-        let Posted { blocks, pieces, cookie } = core::mem::take(&mut self.posted[place]);
+        let Posted { blocks, pieces, cookie, .. } = core::mem::take(&mut self.posted[place]);
+        self.laden -= usize::from(cookie != 0 || pieces > 0);
         while self.on_card.front().is_some_and(|(block, _)| *block == self.tail) {
             self.on_card.pop_front();
         }

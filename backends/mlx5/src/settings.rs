@@ -24,6 +24,8 @@ pub struct Settings {
     pub send_blocks: u32,
     /// Send buffers of a ring, of 4 KiB each.
     pub send_buffers: u32,
+    /// Completions of what is received are compressed, where the card can: it writes less, and frames of a run have one time.
+    pub compresses: bool,
 }
 
 impl Settings {
@@ -39,6 +41,7 @@ impl Settings {
             copied_frames: 1 << 13,
             send_blocks: 2048,
             send_buffers: 4096,
+            compresses: false,
         }
     }
 }

@@ -125,6 +125,15 @@ impl Context {
         Ok(attr)
     }
 
+    /// What it can do beyond verbs: compress completions, and receive into strides.
+    pub(crate) fn query_more(&self) -> io::Result<sys::mlx5dv_context> {
+        let mask = sys::MLX5DV_CONTEXT_MASK_CQE_COMPRESION | sys::MLX5DV_CONTEXT_MASK_STRIDING_RQ;
+        let mut attr = sys::mlx5dv_context { comp_mask: mask.into(), ..Default::default() };
+        // SAFETY: the context is open, and the attribute writable.
+        done(unsafe { self.dv.mlx5dv_query_device(self.raw(), &raw mut attr) })?;
+        Ok(attr)
+    }
+
     /// The next asynchronous event, if there is one; it is handed back when `take` is done with it.
     pub(crate) fn next_event(&self, take: impl FnOnce(&sys::ibv_async_event)) -> bool {
         let mut event = sys::ibv_async_event::default();
@@ -201,7 +210,7 @@ object!(
 );
 object!(
     /// A completion queue, and its channel if it has one.
-    Cq(sys::ibv_cq) of (Arc<Pd>, Option<Channel>), "a completion queue", |cq| cq.of.0.context().verbs.ibv_destroy_cq(cq.raw.as_ptr())
+    Cq(sys::ibv_cq) of (Arc<Pd>, Option<Channel>, Completions), "a completion queue", |cq| cq.of.0.context().verbs.ibv_destroy_cq(cq.raw.as_ptr())
 );
 object!(
     /// A receive queue, and its completion queue.
@@ -315,15 +324,48 @@ fn named(owner: u32) -> *mut c_void {
     core::ptr::without_provenance_mut(owner as usize)
 }
 
+/// How completions of receives lie in their queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Completions {
+    /// Each is whole.
+    Whole,
+    /// Runs are compressed.
+    Compressed {
+        /// They are of a striding queue.
+        strides: bool,
+    },
+}
+
 impl Cq {
     /// Of so many completions at least.
-    pub(crate) fn new(pd: &Arc<Pd>, completions: u32, channel: Option<Channel>, owner: u32) -> io::Result<Self> {
+    pub(crate) fn new(pd: &Arc<Pd>, completions: u32, channel: Option<Channel>, owner: u32, form: Completions) -> io::Result<Self> {
         let context = pd.context();
         let by = channel.as_ref().map_or(core::ptr::null_mut(), |channel| channel.raw.as_ptr());
         let count = c_int::try_from(completions).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: the context is open, the channel is there or none.
-        let raw = made(unsafe { context.verbs.ibv_create_cq(context.raw(), count, named(owner), by, 0) })?;
-        Ok(Self { raw, of: (Arc::clone(pd), channel) })
+        let raw = match form {
+            // SAFETY: the context is open, the channel is there or none.
+            Completions::Whole => made(unsafe { context.verbs.ibv_create_cq(context.raw(), count, named(owner), by, 0) })?,
+            Completions::Compressed { strides } => {
+                let mut attr = sys::ibv_cq_init_attr_ex { cqe: completions, cq_context: named(owner), channel: by, ..Default::default() };
+                let format = if strides { sys::MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX } else { sys::MLX5DV_CQE_RES_FORMAT_CSUM };
+                let mut more = sys::mlx5dv_cq_init_attr {
+                    comp_mask: sys::MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE.into(),
+                    cqe_comp_res_format: format as u8,
+                    ..Default::default()
+                };
+                // SAFETY: as above, and both attributes are there until the call returns. (An extended queue is a queue: ibv_cq_ex_to_cq(3) is a cast.)
+                made(unsafe { context.dv.mlx5dv_create_cq(context.raw(), &raw mut attr, &raw mut more) })?.cast()
+            }
+        };
+        Ok(Self { raw, of: (Arc::clone(pd), channel, form) })
+    }
+
+    /// Whether runs in it are compressed, and then, whether of a striding queue.
+    pub(crate) fn compresses(&self) -> Option<bool> {
+        match self.of.2 {
+            Completions::Whole => None,
+            Completions::Compressed { strides } => Some(strides),
+        }
     }
 
     fn context(&self) -> &Context {
@@ -360,9 +402,23 @@ impl Cq {
     }
 }
 
+/// How many strides a striding queue's entry has, and of how many bytes: 2^these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strides {
+    pub(crate) log_bytes: u32,
+    pub(crate) log_count: u32,
+}
+
 impl Wq {
-    /// Of so many entries of one buffer each. It receives nothing yet.
-    pub(crate) fn new(pd: &Arc<Pd>, cq: &Arc<Cq>, entries: u32, strips_tags: bool, owner: u32) -> io::Result<Self> {
+    /// Of so many entries of one buffer each, for one frame or, in strides, for many. It receives nothing yet.
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        cq: &Arc<Cq>,
+        entries: u32,
+        strips_tags: bool,
+        owner: u32,
+        strides: Option<Strides>,
+    ) -> io::Result<Self> {
         let mut attr = sys::ibv_wq_init_attr {
             wq_context: named(owner),
             wq_type: sys::IBV_WQT_RQ,
@@ -373,8 +429,23 @@ impl Wq {
             comp_mask: if strips_tags { sys::IBV_WQ_INIT_ATTR_FLAGS } else { 0 },
             create_flags: if strips_tags { sys::IBV_WQ_FLAGS_CVLAN_STRIPPING } else { 0 },
         };
-        // SAFETY: the context is open, and what the attribute names is there.
-        let raw = made(unsafe { sys::ibv_create_wq(pd.context().raw(), &raw mut attr) })?;
+        let context = pd.context();
+        let raw = match strides {
+            // SAFETY: the context is open, and what the attribute names is there.
+            None => made(unsafe { sys::ibv_create_wq(context.raw(), &raw mut attr) })?,
+            Some(Strides { log_bytes, log_count }) => {
+                let mut more = sys::mlx5dv_wq_init_attr {
+                    comp_mask: sys::MLX5DV_WQ_INIT_ATTR_MASK_STRIDING_RQ.into(),
+                    striding_rq_attrs: sys::mlx5dv_striding_rq_init_attr {
+                        single_stride_log_num_of_bytes: log_bytes,
+                        single_wqe_log_num_of_strides: log_count,
+                        two_byte_shift_en: 0,
+                    },
+                };
+                // SAFETY: as above, and both attributes are there until the call returns.
+                made(unsafe { context.dv.mlx5dv_create_wq(context.raw(), &raw mut attr, &raw mut more) })?
+            }
+        };
         Ok(Self { raw, of: Arc::clone(cq) })
     }
 

@@ -48,9 +48,9 @@ pub(crate) struct Ask {
 /// A send queue's blocks.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    /// Invariant: 2^`log_count` blocks, which live as long as the queue.
+    /// Invariant: `len` bytes, a power of two, which are whole blocks and live as long as the queue.
     buf: *mut u8,
-    log_count: u32,
+    len: usize,
     number: u32,
 }
 
@@ -60,11 +60,11 @@ unsafe impl Send for Blocks {}
 impl Blocks {
     /// Of the queue of that number.
     pub(crate) fn new(layout: &sys::mlx5dv_qp, number: u32) -> Self {
-        Self { buf: layout.sq.buf.cast(), log_count: layout.sq.wqe_cnt.max(1).ilog2(), number }
+        Self { buf: layout.sq.buf.cast(), len: BLOCK << layout.sq.wqe_cnt.max(1).ilog2(), number }
     }
 
     pub(crate) const fn count(&self) -> usize {
-        1 << self.log_count
+        self.len / BLOCK
     }
 
     /// The place of a block by its running counter.
@@ -76,10 +76,9 @@ impl Blocks {
     /// Where so many bytes behind the beginning of a block are, and how many there are up to the queue's end.
     #[inline(always)]
     fn at(&self, block: u16, bytes: usize) -> (*mut u8, usize) {
-        let len = self.count() * BLOCK;
-        let offset = (self.place(block) * BLOCK + bytes) & (len - 1);
+        let offset = (usize::from(block) * BLOCK + bytes) & (self.len - 1);
         // SAFETY: within the blocks.
-        (unsafe { self.buf.add(offset) }, len - offset)
+        (unsafe { self.buf.add(offset) }, self.len - offset)
     }
 
     /// Copies bytes there.
@@ -122,26 +121,50 @@ impl Blocks {
         Entry { block, at: UNIT + INLINE_AT, blocks: self }
     }
 
-    /// Asks for the completion of the entry that begins at a block.
-    #[inline]
-    pub(crate) fn ask_completion(&mut self, block: u16) {
-        let (control, _) = self.at(block, 0);
-        // SAFETY: an entry begins with a control segment, and the card has not been told of it.
-        unsafe { (*control.cast::<sys::mlx5_wqe_ctrl_seg>()).fm_ce_se = sys::MLX5_WQE_CTRL_CQ_UPDATE };
+    /// Writes the entry of a frame that is all in line and asks for nothing more than checksums, with so many blocks, at a block. `false`: nothing was written, since the
+    /// queue ends within it.
+    #[inline(always)]
+    pub(crate) fn write_short(&mut self, block: u16, taken: usize, frame: &[u8], checksums: u8) -> bool {
+        let (first, room) = self.at(block, 0);
+        if taken * BLOCK > room {
+            return false;
+        }
+        let control =
+            u64::from(block) << 40 | u64::from(sys::MLX5_OPCODE_SEND) << 32 | u64::from(self.number << 8 | ds(frame.len(), 0) as u32);
+        // SAFETY: as of `begin`; an entry of as many blocks has room for two segments and the frame, and no block goes on behind the queue's end. The words are those of a
+        // control segment that asks for no completion, and of an Ethernet segment.
+        unsafe {
+            let words: *mut u64 = first.cast();
+            words.write(control.to_be());
+            words.add(1).write(0);
+            words.add(2).write((u64::from(checksums) << 24).to_be());
+            words.add(3).write(((frame.len() as u64) << 16).to_be());
+            core::ptr::copy_nonoverlapping(frame.as_ptr(), first.add(UNIT + INLINE_AT), frame.len());
+        }
+        true
     }
 
-    /// Where the blocks from `block` to `end` lie.
-    #[inline]
-    pub(crate) fn whole(&self, block: u16, end: u16) -> impl Iterator<Item = *const u8> + use<'_> {
-        (0..end.wrapping_sub(block)).map(move |next| self.at(block.wrapping_add(next), 0).0.cast_const())
+    /// Asks for the completion of the entry that begins at a block. What rings for it: the first eight bytes of its control segment.
+    #[inline(always)]
+    pub(crate) fn ask_completion(&mut self, block: u16) -> u64 {
+        let (control, _) = self.at(block, 0);
+        // SAFETY: an entry begins with a control segment, aligned as a block is, and the card has not been told of it.
+        unsafe {
+            (*control.cast::<sys::mlx5_wqe_ctrl_seg>()).fm_ce_se = sys::MLX5_WQE_CTRL_CQ_UPDATE;
+            control.cast::<u64>().read()
+        }
     }
 
-    /// What rings for the entry that begins at a block: the first eight bytes of its control segment.
-    #[inline]
-    pub(crate) fn bell(&self, block: u16) -> u64 {
-        let (control, _) = self.at(block, 0);
-        // SAFETY: an entry begins there, aligned as a block is.
-        unsafe { control.cast::<u64>().read() }
+    /// Where a block lies.
+    pub(crate) fn block(&mut self, block: u16) -> *mut [u8; BLOCK] {
+        self.at(block, 0).0.cast()
+    }
+
+    /// Where the blocks from one on lie: so many to the queue's end, and the others from its beginning on.
+    #[inline(always)]
+    pub(crate) fn from(&self, block: u16) -> [(*const u8, usize); 2] {
+        let (first, room) = self.at(block, 0);
+        [(first, room / BLOCK), (self.buf, usize::MAX)]
     }
 }
 
@@ -203,7 +226,7 @@ mod tests {
     use super::*;
 
     fn queue(memory: &mut [u64]) -> Blocks {
-        Blocks { buf: memory.as_mut_ptr().cast(), log_count: (memory.len() as u32 / 8).ilog2(), number: 0x12_3456 }
+        Blocks { buf: memory.as_mut_ptr().cast(), len: 8 * memory.len(), number: 0x12_3456 }
     }
 
     fn bytes(memory: &[u64]) -> Vec<u8> {
@@ -220,6 +243,24 @@ mod tests {
     }
 
     #[test]
+    fn a_short_entry_is_what_the_long_way_writes() {
+        let frame: Vec<u8> = (1..=INLINE_MAX as u8).collect();
+        for len in [14, 18, 19, 60, 64, 98, 99, INLINE_MAX] {
+            for block in [0, 3, 0xfff4] {
+                let mut memories = [[0x55; 8 * 8], [0x55; 8 * 8]];
+                let [long, short] = &mut memories;
+                let ask = Ask { opcode: sys::MLX5_OPCODE_SEND, checksums: 0xc0, mss: 0 };
+                queue(long).begin(block, len, 0, ask).put_head(&frame[..len], None);
+                assert!(queue(short).write_short(block, blocks(ds(len, 0)), &frame[..len], 0xc0));
+                assert_eq!(long, short, "{len} bytes at {block:#x}");
+            }
+        }
+        let mut memory = [0x55; 8 * 8];
+        assert!(!queue(&mut memory).write_short(7, 2, &frame[..64], 0), "it would go on behind the end");
+        assert_eq!(memory, [0x55; 8 * 8]);
+    }
+
+    #[test]
     fn an_entry_goes_on_at_the_beginning_where_the_queue_ends() {
         let mut memory = vec![0; 4 * 8];
         let mut queue = queue(&mut memory);
@@ -228,8 +269,7 @@ mod tests {
         let mut entry = queue.begin(7, 64, 1, ask);
         entry.put_head(&head, Some(0x6009));
         entry.point(core::ptr::without_provenance(0x1122), 0x33, 0x44);
-        queue.ask_completion(7);
-        let bell = queue.bell(7);
+        let bell = queue.ask_completion(7);
         assert_eq!(bell.to_ne_bytes(), [0, 0, 7, 0x0a, 0x12, 0x34, 0x56, 7]);
         let bytes = bytes(&memory);
         let at = |from: usize, len: usize| (from..from + len).map(|at| bytes[(3 * 64 + at) % 256]).collect::<Vec<u8>>();

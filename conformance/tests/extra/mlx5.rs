@@ -18,6 +18,14 @@ use crate::connectx::{MACS, card, on_card};
 const CARRIED: Duration = Duration::from_millis(100);
 
 cases! {
+    run cyclic {
+        fn records_are_the_packets_as_they_came();
+        fn each_geometry_keeps_what_it_says_where_it_says();
+        fn a_run_has_the_least_and_the_most_that_was_asked_for();
+        fn fewer_than_the_least_come_only_where_the_buffer_ends();
+        fn what_was_given_out_stays_until_a_read_rewinds();
+        fn a_long_packet_takes_several_strides_and_never_wraps();
+    }
     run dummy {
         fn a_dummy_datagram_reaches_nobody();
         fn a_dummy_returns_what_sending_would();

@@ -172,6 +172,8 @@ impl Engine {
         self.completions();
         self.refused();
         worked |= self.transmit();
+        let actions = self.card.flush(&mut self.memory);
+        self.act(actions);
         self.forgotten();
         self.flush_events();
         worked

@@ -118,6 +118,8 @@ pub(crate) struct Offload {
     pub(crate) ending: bool,
     /// The rings of interfaces, if there are any, and what they need of the kernel.
     pub(crate) interfaces: Option<Box<Interfaces>>,
+    /// Those that another process has had so far.
+    pub(crate) late: crate::interfaces::late::Late,
     /// Groups that come by them.
     pub(crate) groups: crate::socket::groups::claims::Claims,
     pub(crate) shared_ports: crate::socket::shared_ports::SharedPorts,
@@ -285,6 +287,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             former_descriptors: Vec::new(),
             retreats: 0,
             interfaces: None,
+            late: crate::interfaces::late::Late::default(),
             groups: crate::socket::groups::claims::Claims::default(),
             shared_ports: crate::socket::shared_ports::SharedPorts::default(),
             captures: Vec::new(),

@@ -2,6 +2,7 @@
 //! processes, twice.
 
 mod agreement;
+mod cyclic;
 mod doorbells;
 mod events;
 mod failures;
@@ -11,3 +12,4 @@ mod rules;
 mod sleep;
 mod streams;
 mod world;
+mod wrong;

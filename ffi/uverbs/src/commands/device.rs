@@ -10,6 +10,7 @@ use ringway_stack::roce::work::SGES_MAX;
 use super::{Reply, Request};
 use crate::abi::Output;
 use crate::engine::device_memory::BYTES;
+use crate::engine::raw::{ENTRY_STRIDES, STRIDE_BYTES};
 use crate::engine::{Channel, QPS_MAX};
 use crate::sysfs::{FIRMWARE, NODE_GUID, PART};
 
@@ -35,6 +36,8 @@ const RAW_PACKET_CAPS: u32 = 1 << 0 | 1 << 2;
 const MULTI_PACKET: u32 = 1 << 1 | 1 << 2;
 /// `MLX5_IB_PP_SUPPORT_BURST`.
 const PACES_BURSTS: u8 = 1 << 0;
+/// Formats of compressed completions: by hash, by checksum, by checksum and stride (mlx5dv.h, `mlx5dv_cqe_comp_res_format`).
+const COMPRESSES: u32 = 1 << 0 | 1 << 1 | 1 << 2;
 /// The bit of raw packet queue pairs.
 const ON_RAW: u32 = 1 << super::raw::RAW_PACKET;
 /// The card's clock, which counts nanoseconds, in cycles a millisecond.
@@ -127,7 +130,7 @@ pub(super) fn query(_: &mut Request<'_>) -> Result<Reply, Errno> {
 
 /// `ib_uverbs_ex_query_device_resp`: what follows the device's attributes and is not named here is zero, since the model has none of it:
 /// {comp_mask 176, response_length 180, timestamp_mask 208, hca_core_clock 216, device_cap_flags_ex 224, rss_caps 232, max_wq_type_rq 248, raw_packet_caps 252, max_dm_size 288}. The driver's part is
-/// `mlx5_ib_query_device_resp` {response_length 4, tso_caps 8, rss_caps 16, packet_pacing_caps 40 (cap_flags 52), mlx5_ib_support_multi_pkt_send_wqes 56}.
+/// `mlx5_ib_query_device_resp` {response_length 4, tso_caps 8, rss_caps 16, cqe_comp_caps 32, packet_pacing_caps 40 (cap_flags 52), mlx5_ib_support_multi_pkt_send_wqes 56, striding_rq_caps 72}.
 pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
     if request.core().u32(0) != 0 || request.core().u32(4) != 0 {
         return Err(Errno(libc::EINVAL));
@@ -150,11 +153,18 @@ pub(super) fn query_extended(request: &mut Request<'_>) -> Result<Reply, Errno> 
         .u32(12, ON_RAW)
         .u64(16, HashFields::all().bits())
         .u8(24, super::hashes::TOEPLITZ)
+        .u32(32, super::queues::RUN_MAX)
+        .u32(36, COMPRESSES)
         .u32(40, RATE_MIN)
         .u32(44, RATE_MAX)
         .u32(48, ON_RAW)
         .u8(52, PACES_BURSTS)
-        .u32(56, MULTI_PACKET);
+        .u32(56, MULTI_PACKET)
+        .u32(72, *STRIDE_BYTES.start())
+        .u32(76, *STRIDE_BYTES.end())
+        .u32(80, *ENTRY_STRIDES.start())
+        .u32(84, *ENTRY_STRIDES.end())
+        .u32(88, ON_RAW);
     Ok(Reply { driver, ..Reply::of(core) })
 }
 

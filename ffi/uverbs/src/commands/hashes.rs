@@ -1,20 +1,22 @@
 //! Receive queues of their own, tables of them, and queue pairs that hash over a table.
 
 use ringway_preload::Errno;
-use ringway_sim::connectx::queues::QueueBuffer;
+use ringway_sim::connectx::queues::{QueueBuffer, ReceiveConfig, ReceiveLayout};
 use ringway_sim::connectx::rss::{HashFields, KEY_LEN};
 
 use super::device::{RECEIVES_MAX, TABLE_LOG_MAX};
 use super::queues::SGES_MAX;
 use super::{Reply, Request};
 use crate::abi::{Input, Output};
-use crate::engine::raw::{Pace, cyclic, state};
+use crate::engine::raw::{ENTRY_STRIDES, Pace, STRIDE_BYTES, cyclic, state};
 use crate::engine::{Hash, Object, Raw, Told, Wq};
 
 /// `IB_UVERBS_WQT_RQ`.
 const RECEIVE: u32 = 0;
 /// `IB_WQ_FLAGS_CVLAN_STRIPPING`.
 const STRIPS_TAGS: u32 = 1 << 0;
+/// `MLX5_IB_CREATE_WQ_STRIDING_RQ`, the one bit of the driver's comp_mask.
+const STRIDES: u32 = 1 << 0;
 /// `MLX5_RX_HASH_FUNC_TOEPLITZ`.
 pub(super) const TOEPLITZ: u8 = 1;
 /// States of a queue: `IB_WQS_RESET`, `IB_WQS_RDY`, `IB_WQS_ERR`.
@@ -22,16 +24,17 @@ const WQ_ERR: u32 = 2;
 
 /// `ib_uverbs_ex_create_wq` {comp_mask 0, wq_type 4, pd_handle 16, cq_handle 20, max_wr 24, max_sge 28, create_flags 32};
 /// `ib_uverbs_ex_create_wq_resp` {response_length 4, wq_handle 8, max_wr 12, max_sge 16, wqn 20}; `mlx5_ib_create_wq` {buf_addr 0, db_addr 8,
-/// rq_wqe_count 16, rq_wqe_shift 20, user_index 24, flags 28, comp_mask 32}; `mlx5_ib_create_wq_resp` {response_length 0}.
+/// rq_wqe_count 16, rq_wqe_shift 20, user_index 24, flags 28, comp_mask 32, single_stride_log_num_of_bytes 36, single_wqe_log_num_of_strides 40, two_byte_shift_en 44};
+/// `mlx5_ib_create_wq_resp` {response_length 0}.
 pub(super) fn create_wq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let (core, driver) = (request.core(), request.driver());
     let (pd_handle, max_wr, max_sge) = (core.u32(16), core.u32(24), core.u32(28));
     let (count, shift) = (driver.u32(16), driver.u32(20));
-    // Striding queues, the one thing in comp_mask, are for libmlx5's own functions, and not here.
     let flags = core.u32(32);
-    if core.u32(0) != 0 || flags & !STRIPS_TAGS != 0 || driver.u32(28) != 0 || driver.u32(32) != 0 {
+    if core.u32(0) != 0 || flags & !STRIPS_TAGS != 0 || driver.u32(28) != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
+    let layout = layout(driver)?;
     let is_size = count.is_power_of_two() && count <= RECEIVES_MAX && (4..=9).contains(&shift);
     if core.u32(4) != RECEIVE || !is_size || max_wr == 0 || max_sge > SGES_MAX {
         return Err(Errno(libc::EINVAL));
@@ -40,13 +43,32 @@ pub(super) fn create_wq(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let context = request.context()?;
     let (pd, cqn) = (context.pd(pd_handle)?, context.cq(core.u32(20))?);
     let ring = QueueBuffer { addr: driver.u64(0), log_stride: shift as u8, log_entries: count.ilog2() as u8 };
-    let config = cyclic(number, ring, driver.u64(8), pd, (driver.u32(24) & 0xff_ffff, cqn));
+    let config = ReceiveConfig { layout, ..cyclic(number, ring, driver.u64(8), pd, (driver.u32(24) & 0xff_ffff, cqn)) };
+    if layout != ReceiveLayout::Cyclic {
+        request.engine.card.completes_strides(cqn);
+    }
     let told = Told::new(request.context, core.u64(8));
     request.engine.wqs.insert(number, Wq { state: state::RESET, config, strips: flags & STRIPS_TAGS != 0, told });
     request.engine.begin_wq(number);
     let handle = request.context()?.add(Object::Wq { pd: pd_handle, number });
     let core = Output::new(24).u32(4, 24).u32(8, handle).u32(12, max_wr).u32(16, max_sge).u32(20, number);
     Ok(Reply { core, driver: Output::new(8).u32(0, 8), made: Some(handle) })
+}
+
+/// How packets lie in a queue's entries: one in each, unless comp_mask says that strides are named.
+fn layout(driver: Input<'_>) -> Result<ReceiveLayout, Errno> {
+    match driver.u32(32) {
+        0 => return Ok(ReceiveLayout::Cyclic),
+        STRIDES if driver.u32(44) == 0 => {}
+        // (Bytes in front of each packet, so that what follows its Ethernet header is aligned, the model does not leave.)
+        _ => return Err(Errno(libc::EOPNOTSUPP)),
+    }
+    let (bytes, strides) = (driver.u32(36), driver.u32(40));
+    // An entry has a reserved segment, and one of a buffer.
+    if !STRIDE_BYTES.contains(&bytes) || !ENTRY_STRIDES.contains(&strides) || driver.u32(20) != 5 {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(ReceiveLayout::Striding { log_stride_bytes: bytes as u8, log_strides: strides as u8 })
 }
 
 fn wq(request: &mut Request<'_>, handle: u32) -> Result<u32, Errno> {

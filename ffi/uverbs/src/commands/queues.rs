@@ -5,6 +5,7 @@ use std::os::fd::IntoRawFd as _;
 use ringway_preload::Errno;
 use ringway_sim::connectx::constants::CQ_ARM_DB;
 use ringway_sim::connectx::cqe::CqeSize;
+use ringway_sim::connectx::cqe::compressed::{Compression, MiniFormat};
 use ringway_sim::connectx::queues::{CompletionQueue, CqConfig, NEVER_ARMED, QueueBuffer, SharedConfig, SharedQueue};
 
 use super::device::{COMPLETIONS_MAX, RECEIVES_MAX};
@@ -13,6 +14,8 @@ use crate::abi::Output;
 use crate::descriptors::{self, Kind};
 use crate::engine::{Channel, Cq, Object, Srq, Told};
 
+/// Receives in a compressed run at most.
+pub(super) const RUN_MAX: u32 = 64;
 /// Pieces of a receive at most.
 pub(super) const SGES_MAX: u32 = ringway_stack::roce::work::SGES_MAX as u32;
 
@@ -50,7 +53,19 @@ pub(super) fn create_cq_extended(request: &mut Request<'_>) -> Result<Reply, Err
     Ok(Reply { core: reply.core.u32(12, 16), ..reply })
 }
 
-/// `mlx5_ib_create_cq` {buf_addr 0, db_addr 8, cqe_size 16, cqe_comp_en 20}; `mlx5_ib_create_cq_resp` {cqn 0}.
+/// How completions are compressed (mlx5dv.h, `mlx5dv_cqe_comp_res_format`): zero for not at all.
+fn compression(is_on: u8, format: u8) -> Result<Option<Compression>, Errno> {
+    let format = match (is_on, format) {
+        (0, _) => return Ok(None),
+        (1, 1) => MiniFormat::Hash,
+        (1, 2) => MiniFormat::Checksum,
+        (1, 4) => MiniFormat::ChecksumStride,
+        _ => return Err(Errno(libc::EINVAL)),
+    };
+    Ok(Some(Compression { format, striding: false, run_max: RUN_MAX }))
+}
+
+/// `mlx5_ib_create_cq` {buf_addr 0, db_addr 8, cqe_size 16, cqe_comp_en 20, cqe_comp_res_format 21}; `mlx5_ib_create_cq_resp` {cqn 0}.
 fn make_cq(request: &mut Request<'_>, user_handle: u64, cqe: u32, vector: u32, channel: i32, len: usize) -> Result<Reply, Errno> {
     let driver = request.driver();
     let (addr, record) = (driver.u64(0), driver.u64(8));
@@ -62,16 +77,14 @@ fn make_cq(request: &mut Request<'_>, user_handle: u64, cqe: u32, vector: u32, c
     if cqe == 0 || cqe > COMPLETIONS_MAX || vector != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    if driver.u8(20) != 0 {
-        return Err(Errno(libc::EOPNOTSUPP));
-    }
+    let compression = compression(driver.u8(20), driver.u8(21))?;
     let channel = request.engine.channel_of(channel)?;
     // One entry more than asked for, and a power of two (spec/uverbs.md s5).
     let entries = (cqe + 1).next_power_of_two();
     let cqn = request.engine.number();
     let never = record.wrapping_add(4 * CQ_ARM_DB as u64);
     request.engine.memory.copy_out(never, &NEVER_ARMED.to_be_bytes())?;
-    let config = CqConfig { cqn, addr, log_entries: entries.ilog2() as u8, size, record, compression: None };
+    let config = CqConfig { cqn, addr, log_entries: entries.ilog2() as u8, size, record, compression };
     request.engine.card.add_completion(cqn, CompletionQueue::new(config));
     let told = Told::new(request.context, user_handle);
     request.engine.cqs.insert(cqn, Cq { channel, user_handle, events: 0, told });

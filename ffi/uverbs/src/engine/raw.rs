@@ -321,3 +321,8 @@ impl Engine {
 pub(crate) fn cyclic(number: u32, ring: QueueBuffer, record: u64, pd: u32, (uidx, cqn): (u32, u32)) -> ReceiveConfig {
     ReceiveConfig { number, ring, record, pd, uidx, cqn, layout: ReceiveLayout::Cyclic }
 }
+
+/// Exponents of the bytes of a stride (rdma-core's providers/mlx5/verbs.c refuses others than the card names; these are a ConnectX-5's).
+pub(crate) const STRIDE_BYTES: core::ops::RangeInclusive<u32> = 6..=13;
+/// Exponents of the strides of an entry: from as few as newer cards take; the most are the model's own.
+pub(crate) const ENTRY_STRIDES: core::ops::RangeInclusive<u32> = 3..=13;

@@ -55,10 +55,14 @@ pub(crate) unsafe fn accept(
             return Err(Errno(libc::EINVAL));
         }
         let ratio = process.params.rx_udp_poll_os_ratio;
-        let mut asks_first = false;
+        let (mut asks_first, mut is_left) = (false, false);
         if let Some(socket) = guard.sockets.find_mut(key) {
             socket.waited = true;
+            is_left = socket.is_left_by_fork;
             asks_first = socket.kernel_poll.on_ring(ratio);
+        }
+        if is_left {
+            guard.return_to_interfaces(key);
         }
         let id = id.or_else(|| {
             listen::retry(&mut guard, key);

@@ -182,12 +182,14 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
 
 /// The process is about to wait for a listener's connections. If it left the rule to others so far, it tries to have it now.
 pub(crate) fn awaited(offload: &mut Offload, key: Key) {
-    let Some(socket) = offload.sockets.find_mut(key) else { return };
-    if socket.waited || !matches!(socket.kind, Kind::Listener(_)) {
-        return;
+    let Some(socket) = offload.sockets.find_mut(key).filter(|socket| matches!(socket.kind, Kind::Listener(_))) else { return };
+    let had_waited = core::mem::replace(&mut socket.waited, true);
+    if socket.is_left_by_fork {
+        offload.return_to_interfaces(key);
     }
-    socket.waited = true;
-    retry(offload, key);
+    if !had_waited {
+        retry(offload, key);
+    }
 }
 
 /// A listener whose rule another process held may have it now (that process is gone, or gave it up).

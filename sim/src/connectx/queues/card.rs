@@ -33,7 +33,8 @@ struct Pair {
 
 /// Queues by their numbers, and the keys that they use.
 ///
-/// Of the [`Action`]s that its functions return, completions are written already; the rest is for the caller to do.
+/// Of the [`Action`]s that its functions return, completions are written already; the rest is for the caller to do. (What is received into a queue that compresses waits
+/// for others of its kind: [`flush`](Card::flush) writes it, and so does any other completion there.)
 #[derive(Clone, Debug, Default)]
 pub struct Card {
     /// What the card may reach.
@@ -41,6 +42,8 @@ pub struct Card {
     /// The card's clock, for completions; the caller sets it.
     pub clock: u64,
     completion: BTreeMap<u32, CompletionQueue>,
+    /// What was received and is not written yet, by completion queue, of those that compress. Invariant: no list is empty or longer than its queue's longest run.
+    pending: BTreeMap<u32, Vec<Received>>,
     pairs: BTreeMap<u32, Pair>,
     shared: BTreeMap<u32, SharedQueue>,
 }
@@ -69,6 +72,30 @@ impl Card {
     /// Removes a completion queue. Completions that are still for it are lost, and said to be.
     pub fn remove_completion(&mut self, cqn: u32) {
         self.completion.remove(&cqn);
+        self.pending.remove(&cqn);
+    }
+
+    /// What completes to this queue comes from a striding queue: see [`CompletionQueue::set_striding`].
+    pub fn completes_strides(&mut self, cqn: u32) {
+        if let Some(queue) = self.completion.get_mut(&cqn) {
+            queue.set_striding();
+        }
+    }
+
+    /// Writes the completions that wait for others of their kind. (`guessed`: when the card ends a run that could be longer is not known. Here it is when the caller says so.)
+    pub fn flush<M: Memory + ?Sized>(&mut self, memory: &mut M) -> Vec<Action> {
+        let waiting: Vec<u32> = self.pending.keys().copied().collect();
+        waiting.into_iter().flat_map(|cqn| self.write_run(memory, cqn)).collect()
+    }
+
+    /// Writes what waits for one queue.
+    fn write_run<M: Memory + ?Sized>(&mut self, memory: &mut M, cqn: u32) -> Vec<Action> {
+        let (Some(run), Some(queue)) = (self.pending.remove(&cqn), self.completion.get_mut(&cqn)) else { return Vec::new() };
+        let had_failed = queue.has_failed();
+        match queue.push_run(memory, &run) {
+            Ok(written) => told(cqn, written),
+            Err(violation) => refused(cqn, violation, had_failed),
+        }
     }
 
     /// Removes a shared receive queue.
@@ -234,6 +261,18 @@ impl Card {
                 Cqe::Sent(sent) => Cqe::Sent(Sent { timestamp: self.clock, ..sent }),
                 other => other,
             };
+            let run_max = self.completion.get(&cqn).and_then(CompletionQueue::run_max);
+            if let (Cqe::Received(received), Some(run_max)) = (cqe, run_max) {
+                let run = self.pending.entry(cqn).or_default();
+                run.push(received);
+                let is_whole = run.len() >= run_max as usize;
+                done.push(Action::Complete { cqn, cqe });
+                if is_whole {
+                    done.extend(self.write_run(memory, cqn));
+                }
+                continue;
+            }
+            done.extend(self.write_run(memory, cqn));
             let Some(queue) = self.completion.get_mut(&cqn) else {
                 done.push(Action::Broken { number: cqn, violation: Violation::NoSuchQueue { number: cqn } });
                 continue;
@@ -244,16 +283,18 @@ impl Card {
                     done.push(Action::Complete { cqn, cqe });
                     done.extend(told(cqn, written));
                 }
-                Err(violation) => {
-                    done.push(Action::Broken { number: cqn, violation });
-                    if violation.verdict() == Verdict::QueueFails && !had_failed {
-                        done.push(Action::QueueFailed { number: cqn });
-                    }
-                }
+                Err(violation) => done.extend(refused(cqn, violation, had_failed)),
             }
         }
         done
     }
+}
+
+/// A completion that was not written.
+fn refused(cqn: u32, violation: Violation, had_failed: bool) -> Vec<Action> {
+    let fails = violation.verdict() == Verdict::QueueFails && !had_failed;
+    let failed = fails.then_some(Action::QueueFailed { number: cqn });
+    core::iter::once(Action::Broken { number: cqn, violation }).chain(failed).collect()
 }
 
 /// What a completion queue has to tell.

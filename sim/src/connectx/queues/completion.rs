@@ -78,6 +78,18 @@ impl CompletionQueue {
         self.failed
     }
 
+    /// Receives in a run at most, if it compresses.
+    pub fn run_max(&self) -> Option<u32> {
+        self.config.compression.map(|compression| compression.run_max)
+    }
+
+    /// What completes there comes from a striding queue: so a run's indices follow each other by strides.
+    pub fn set_striding(&mut self) {
+        if let Some(compression) = &mut self.config.compression {
+            compression.striding = true;
+        }
+    }
+
     /// Entries.
     pub fn entries(&self) -> u32 {
         self.ring().entries()

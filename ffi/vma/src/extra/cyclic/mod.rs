@@ -2,8 +2,8 @@
 //! s2.13 to 2.15, seed 002).
 //!
 //! A socket whose SO_VMA_RING_ALLOC_LOGIC names a profile of a cyclic ring goes onto one, and its datagrams are read there, as records of one length
-//! that lie one behind the other. The stack writes the records ([`ringway_stack::cyclic`]): no device of ours has striding receive queues, and
-//! the log says so, once a ring. What comes through the kernel is written there too, with headers that are made up; what a TCP connection brings is
+//! that lie one behind the other. The stack writes the records ([`ringway_stack::cyclic`]), also where a device has
+//! striding receive queues; where it has none, the log says so, once a ring. What comes through the kernel is written there too, with headers that are made up; what a TCP connection brings is
 //! received as ever.
 //!
 //! - [`profiles`]: what rings programs have described; [`memory`]: where records lie; [`read`]: the calls that look at them; [`kernel`]: what came

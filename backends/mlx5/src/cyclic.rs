@@ -1,0 +1,334 @@
+//! A cyclic queue: a striding receive queue over one buffer, whose frames lie one behind the other, and are read where they lie.
+//!
+//! The buffer is cut into pieces, each of which an entry of the queue refers to: the card fills an entry's strides in their order, and then those of the next. A frame that finds
+//! too few of them left goes to the next entry, and a filler's completion says so. An entry is posted again once all that was in it has been read and let go of: in the
+//! buffer's order, so that the card goes around it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use rdma_core_sys as sys;
+use ringway_stack::device::{CyclicConfig, CyclicError, CyclicPacket, RxMeta};
+
+use crate::clock::CardClock;
+use crate::cqe::{CompletionQueue, Cqe};
+use crate::doorbell::Doorbell;
+use crate::memory::{Memory, Received, Sizes};
+use crate::verbs::{Channel, Completions, Cq, Pd, Strides, Wq};
+
+/// The most bytes of a buffer.
+const BUFFER_MAX: usize = 1 << 28;
+/// The most strides: completions of a queue.
+const STRIDES_MAX: usize = 1 << 21;
+/// The most entries of a queue, whose counters have 16 bits.
+const ENTRIES_MAX: usize = 1 << 15;
+
+/// What a card's striding queues can be like: exponents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StridingCaps {
+    pub(crate) stride_bytes: core::ops::RangeInclusive<u32>,
+    pub(crate) entry_strides: core::ops::RangeInclusive<u32>,
+}
+
+impl StridingCaps {
+    /// What the card says of raw packets; none: it has no such queues.
+    pub(crate) fn new(caps: &sys::mlx5dv_striding_rq_caps) -> Option<Self> {
+        let has_some = caps.supported_qpts & 1 << sys::IBV_QPT_RAW_PACKET != 0;
+        has_some.then(|| Self {
+            stride_bytes: caps.min_single_stride_log_num_of_bytes..=caps.max_single_stride_log_num_of_bytes,
+            entry_strides: caps.min_single_wqe_log_num_of_strides..=caps.max_single_wqe_log_num_of_strides,
+        })
+    }
+
+    /// How a buffer is cut into entries: as small ones as can be, but such that the longest frame fits, and that there are not too many.
+    fn cut(&self, config: &CyclicConfig, frame_max: usize) -> Result<Strides, CyclicError> {
+        let CyclicConfig { stride_bytes, strides } = *config;
+        if !stride_bytes.is_power_of_two() || !strides.is_power_of_two() || !self.stride_bytes.contains(&stride_bytes.ilog2()) {
+            return Err(CyclicError::Invalid);
+        }
+        if strides > STRIDES_MAX || strides.checked_mul(stride_bytes).is_none_or(|bytes| bytes > BUFFER_MAX) {
+            return Err(CyclicError::Full);
+        }
+        let for_frame = frame_max.div_ceil(stride_bytes).next_power_of_two().ilog2();
+        let for_counters = strides.div_ceil(ENTRIES_MAX).next_power_of_two().ilog2();
+        let log_count = for_frame.max(for_counters).max(*self.entry_strides.start());
+        if log_count > *self.entry_strides.end() || strides >> log_count == 0 {
+            return Err(CyclicError::Invalid);
+        }
+        Ok(Strides { log_bytes: stride_bytes.ilog2(), log_count })
+    }
+}
+
+/// What a queue is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts<'a> {
+    pub(crate) pd: &'a Arc<Pd>,
+    pub(crate) caps: &'a StridingCaps,
+    /// The longest frame in bytes.
+    pub(crate) frame_max: usize,
+    pub(crate) strips_tags: bool,
+    pub(crate) compresses: bool,
+    pub(crate) clock: Option<CardClock>,
+    /// The ring's number, by which its events are known.
+    pub(crate) owner: u32,
+}
+
+/// See the module's documentation. Strides and entries are running counters.
+#[derive(Debug)]
+pub(crate) struct Cyclic {
+    wq: Arc<Wq>,
+    cq: CompletionQueue,
+    /// The buffer: its places are strides.
+    memory: Arc<Memory>,
+    /// Invariant: 2^`log_stride` bytes for each of a power of two of entries, one more than `mask`, which live as long as `wq`.
+    buf: *mut u8,
+    log_stride: u32,
+    mask: u16,
+    doorbell: Doorbell,
+    strides: Strides,
+    /// Pieces of the buffer. (The queue may have more entries.)
+    pieces: u64,
+    /// Entries posted, and of them those that the card was told of; and how many there were when the card's counters were zero.
+    posted: u64,
+    told: u64,
+    origin: u64,
+    /// Strides that are filled, and those that are free again. Invariant: `freed <= written <= freed + strides`.
+    written: u64,
+    freed: u64,
+    ready: VecDeque<Filled>,
+    /// Runs given out, in their order: where each ends, and the place by which it is held.
+    runs: VecDeque<(u64, u32)>,
+    clock: Option<CardClock>,
+    has_failed: bool,
+}
+
+// SAFETY: the memory is the queue's, which is there as long as the value; who has the value is the only one to write it.
+unsafe impl Send for Cyclic {}
+
+/// A frame that was not read.
+#[derive(Clone, Copy, Debug)]
+struct Filled {
+    start: u64,
+    end: u64,
+    len: usize,
+    meta: RxMeta,
+}
+
+impl Cyclic {
+    pub(crate) fn new(parts: &Parts<'_>, config: &CyclicConfig) -> Result<Self, CyclicError> {
+        let strides = parts.caps.cut(config, parts.frame_max)?;
+        Self::made(parts, config, strides).map_err(|error| {
+            tracing::warn!("a cyclic queue: {error}");
+            CyclicError::Full
+        })
+    }
+
+    fn made(parts: &Parts<'_>, config: &CyclicConfig, strides: Strides) -> io::Result<Self> {
+        let &Parts { pd, strips_tags, compresses, clock, owner, .. } = parts;
+        let sizes = Sizes { chunk: config.stride_bytes, receives: config.strides as u32, sends: 0, copies: 0 };
+        let memory = Arc::new(Memory::register(pd, sizes)?);
+        let pieces = config.strides >> strides.log_count;
+        let form = if compresses { Completions::Compressed { strides: true } } else { Completions::Whole };
+        // (Each completion is of a stride at least, of those that were not read: so the queue never overflows.)
+        let cq = Arc::new(Cq::new(pd, config.strides as u32, Some(Channel::new(pd)?), owner, form)?);
+        let wq = Arc::new(Wq::new(pd, &cq, pieces as u32, strips_tags, owner, Some(strides))?);
+        wq.set_state(sys::IBV_WQS_RDY)?;
+        let layout = wq.layout()?;
+        // SAFETY: the value holds the queue.
+        let doorbell = unsafe { Doorbell::of_receives(&layout) };
+        let sys::mlx5dv_rwq { buf, wqe_cnt, stride, .. } = layout;
+        let has_room = stride.is_power_of_two() && stride as usize >= size_of::<sys::mlx5_mprq_wqe>();
+        if !wqe_cnt.is_power_of_two() || (wqe_cnt as usize) < pieces || wqe_cnt as usize > ENTRIES_MAX || !has_room {
+            return Err(io::Error::other("a striding queue of a size that was not asked for"));
+        }
+        let mut queue = Self {
+            cq: CompletionQueue::new(cq)?,
+            wq,
+            memory,
+            buf: buf.cast(),
+            log_stride: stride.ilog2(),
+            mask: (wqe_cnt - 1) as u16,
+            doorbell,
+            strides,
+            pieces: pieces as u64,
+            posted: 0,
+            told: 0,
+            origin: 0,
+            written: 0,
+            freed: 0,
+            ready: VecDeque::new(),
+            runs: VecDeque::new(),
+            clock,
+            has_failed: false,
+        };
+        queue.post();
+        Ok(queue)
+    }
+
+    /// What flow rules lead to.
+    pub(crate) fn wq(&self) -> &Arc<Wq> {
+        &self.wq
+    }
+
+    pub(crate) fn cq(&self) -> &CompletionQueue {
+        &self.cq
+    }
+
+    pub(crate) fn cq_mut(&mut self) -> &mut CompletionQueue {
+        &mut self.cq
+    }
+
+    pub(crate) fn channel_fd(&self) -> i32 {
+        self.cq.cq().channel().map_or(-1, Channel::fd)
+    }
+
+    /// Whether a read may find something.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty() || self.cq.is_ready()
+    }
+
+    /// Whether a run is held.
+    pub(crate) fn is_held(&mut self) -> bool {
+        self.reclaim();
+        !self.runs.is_empty()
+    }
+
+    /// Whether it has failed since this was asked last, and has begun anew.
+    pub(crate) fn take_failure(&mut self) -> bool {
+        core::mem::take(&mut self.has_failed)
+    }
+
+    /// The next run: see [`ringway_stack::device::Queues::cyclic_read`].
+    pub(crate) fn read(&mut self, packets_max: usize, packets: &mut Vec<CyclicPacket>) -> Option<Received> {
+        self.take();
+        self.reclaim();
+        self.post();
+        let first = self.ready.front().filter(|_| packets_max > 0)?.start;
+        let (place, mut end) = (self.place(first), first);
+        for _ in 0..packets_max {
+            // Behind the linear end, the next frame begins before the run's end.
+            let is_next = |next: &&Filled| next.start == end && (end == first || self.place(end) > place);
+            let Some(&Filled { end: behind, len, meta, .. }) = self.ready.front().filter(is_next) else { break };
+            packets.push(CyclicPacket { offset: ((end - first) as usize) << self.strides.log_bytes, len, meta });
+            end = behind;
+            self.ready.pop_front();
+        }
+        self.runs.push_back((end, place));
+        Some(self.memory.hold(place, ((end - first) as u32) << self.strides.log_bytes))
+    }
+
+    /// Where a stride lies in the buffer.
+    fn place(&self, stride: u64) -> u32 {
+        (stride & ((self.pieces << self.strides.log_count) - 1)) as u32
+    }
+
+    /// Takes completions.
+    fn take(&mut self) {
+        while let Some(cqe) = self.cq.take() {
+            if !self.fill(cqe) {
+                let (syndrome, vendor) = cqe.syndromes();
+                tracing::warn!("a receive into strides has failed: {syndrome:#x}, {vendor:#x}");
+                self.restart();
+                break;
+            }
+        }
+        self.cq.release();
+    }
+
+    /// A completion is of strides that follow those before. `false`: it is of a failure, or makes no sense.
+    fn fill(&mut self, cqe: Cqe) -> bool {
+        let count = cqe.byte_count();
+        let (strides, len, is_filler) = (count >> 16 & 0x3fff, (count & 0xffff) as usize, count >> 31 != 0);
+        let per_entry = 1 << self.strides.log_count;
+        let (entry, stride) = (self.written >> self.strides.log_count, (self.written & (per_entry - 1)) as u32);
+        let is_here = (cqe.striding_entry() ^ (entry - self.origin) as u16) & self.mask == 0 && u32::from(cqe.counter()) == stride;
+        let fits = strides > 0 && u64::from(stride + strides) <= per_entry && len <= (strides as usize) << self.strides.log_bytes;
+        if !cqe.is_frame() || !is_here || !fits || entry >= self.told {
+            return false;
+        }
+        let start = self.written;
+        self.written += u64::from(strides);
+        if !is_filler {
+            self.ready.push_back(Filled { start, end: self.written, len, meta: cqe.meta(self.clock) });
+        }
+        true
+    }
+
+    /// Frees what nobody holds any more, in the buffer's order.
+    fn reclaim(&mut self) {
+        while let Some(&(end, place)) = self.runs.front()
+            && !self.memory.is_held(place)
+        {
+            self.freed = end;
+            self.runs.pop_front();
+        }
+        if self.runs.is_empty() && self.ready.is_empty() {
+            self.freed = self.written;
+        }
+        self.memory.forget_returned();
+    }
+
+    /// Gives the card the pieces that are free.
+    fn post(&mut self) {
+        while self.posted < (self.freed >> self.strides.log_count) + self.pieces {
+            let piece = self.posted & (self.pieces - 1);
+            let segment = sys::mlx5_wqe_data_seg {
+                byte_count: (1u32 << (self.strides.log_bytes + self.strides.log_count)).to_be(),
+                lkey: self.memory.lkey().to_be(),
+                addr: (self.memory.at((piece << self.strides.log_count) as u32).addr() as u64).to_be(),
+            };
+            let entry = usize::from((self.posted - self.origin) as u16 & self.mask);
+            // SAFETY: within the buffer: the entry is not the card's, as it was not posted or has come back; it has room for both segments.
+            unsafe {
+                let at: *mut sys::mlx5_mprq_wqe = self.buf.add(entry << self.log_stride).cast();
+                at.write(sys::mlx5_mprq_wqe { dseg: segment, ..Default::default() });
+            }
+            self.posted += 1;
+        }
+        if self.told != self.posted {
+            self.told = self.posted;
+            self.doorbell.post_receives((self.posted - self.origin) as u16);
+        }
+    }
+
+    /// It has failed: it is emptied, and begins anew with the piece behind the one that it was at. What has come can be read.
+    #[cold]
+    pub(crate) fn restart(&mut self) {
+        self.has_failed = true;
+        while self.cq.take().is_some_and(|cqe| self.fill(cqe)) {}
+        // (In error, the card flushes what is posted. It may be in error already by what it knows itself.)
+        if let Err(error) = self.wq.set_state(sys::IBV_WQS_ERR) {
+            tracing::debug!("a striding queue that has failed: {error}");
+        }
+        let is_reset = self.wq.set_state(sys::IBV_WQS_RESET);
+        self.cq.drain();
+        self.written = self.written.next_multiple_of(1 << self.strides.log_count);
+        self.posted = self.written >> self.strides.log_count;
+        (self.told, self.origin) = (self.posted, self.posted);
+        match is_reset.and_then(|()| self.wq.set_state(sys::IBV_WQS_RDY)) {
+            Ok(()) => self.post(),
+            Err(error) => tracing::error!("a striding queue that has failed is not started again: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_cut_so_that_the_longest_frame_fits_into_an_entry() {
+        let caps = StridingCaps { stride_bytes: 6..=13, entry_strides: 3..=13 };
+        let cut = |stride_bytes, strides, frame| {
+            let strides = caps.cut(&CyclicConfig { stride_bytes, strides }, frame);
+            strides.map(|Strides { log_bytes, log_count }| (log_bytes, log_count))
+        };
+        assert_eq!([cut(2048, 8, 1518), cut(64, 64, 1518), cut(64, 1 << 21, 1518)], [Ok((11, 3)), Ok((6, 5)), Ok((6, 6))]);
+        assert_eq!([cut(64, 32, 1518), cut(64, 256, 9018)], [Ok((6, 5)), Ok((6, 8))]);
+        for (stride_bytes, strides) in [(2048, 4), (100, 64), (64, 63), (32, 64), (1 << 14, 64), (64, 16), (0, 8), (64, 0)] {
+            assert_eq!(cut(stride_bytes, strides, 1518), Err(CyclicError::Invalid), "{stride_bytes} {strides}");
+        }
+        assert_eq!([cut(8192, 1 << 20, 1518), cut(64, 1 << 23, 1518)], [Err(CyclicError::Full); 2]);
+    }
+}
