@@ -1,9 +1,9 @@
-//! A plain mio program, for `tests/programs`: one thread and one edge-triggered poll. `serve PORT STREAMS` echoes on as many connections
-//! and ends; `talk PORT STREAMS SIZE` has that many conversations at once, each of `SIZE` bytes, compares, and prints `equal`.
+//! A plain mio program, for `tests/programs`: one thread and one edge-triggered poll. `serve PORT STREAMS [HOST]` echoes on as many connections
+//! and ends; `talk PORT STREAMS SIZE [HOST]` has that many conversations at once, each of `SIZE` bytes, compares, and prints `equal`.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
 
 use anyhow::{Result, bail, ensure};
 use mio::net::{TcpListener, TcpStream};
@@ -16,16 +16,17 @@ const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let numbers = arguments.iter().skip(1).map(|a| a.parse()).collect::<Result<Vec<usize>, _>>()?;
+    let numbers = arguments.iter().skip(1).map_while(|a| a.parse().ok()).collect::<Vec<usize>>();
+    let host = arguments.get(1 + numbers.len()).map_or(Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), |host| host.parse())?;
     match (arguments.first().map(String::as_str), numbers.as_slice()) {
-        (Some("serve"), &[port, streams]) => serve(local(port)?, streams),
-        (Some("talk"), &[port, streams, size]) => talk(local(port)?, streams, size),
-        _ => bail!("serve PORT STREAMS, or talk PORT STREAMS SIZE"),
+        (Some("serve"), &[port, streams]) => serve(at(host, port)?, streams),
+        (Some("talk"), &[port, streams, size]) => talk(at(host, port)?, streams, size),
+        _ => bail!("serve PORT STREAMS [HOST], or talk PORT STREAMS SIZE [HOST]"),
     }
 }
 
-fn local(port: usize) -> Result<SocketAddr> {
-    Ok(SocketAddr::from(([127, 0, 0, 1], u16::try_from(port)?)))
+fn at(host: IpAddr, port: usize) -> Result<SocketAddr> {
+    Ok(SocketAddr::new(host, u16::try_from(port)?))
 }
 
 /// One connection, and what waits to be written to it.

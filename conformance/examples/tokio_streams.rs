@@ -1,7 +1,7 @@
-//! A plain tokio program, for `tests/programs`: `serve PORT STREAMS` echoes on as many connections and on a UDP socket, and ends;
-//! `talk PORT STREAMS SIZE` has that many conversations at once, each of `SIZE` bytes, compares, and prints `equal`.
+//! A plain tokio program, for `tests/programs`: `serve PORT STREAMS [HOST]` echoes on as many connections and on a UDP socket, and ends;
+//! `talk PORT STREAMS SIZE [HOST]` has that many conversations at once, each of `SIZE` bytes, compares, and prints `equal`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,18 +12,19 @@ const DATAGRAMS: usize = 200;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let numbers = arguments.iter().skip(1).map(|a| a.parse()).collect::<Result<Vec<usize>, _>>()?;
+    let numbers = arguments.iter().skip(1).map_while(|a| a.parse().ok()).collect::<Vec<usize>>();
+    let host = arguments.get(1 + numbers.len()).map_or(Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), |host| host.parse())?;
     // Several threads, of which each may poll any socket.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build()?;
     match (arguments.first().map(String::as_str), numbers.as_slice()) {
-        (Some("serve"), &[port, streams]) => runtime.block_on(serve(local(port)?, streams)),
-        (Some("talk"), &[port, streams, size]) => runtime.block_on(talk(local(port)?, streams, size)),
-        _ => bail!("serve PORT STREAMS, or talk PORT STREAMS SIZE"),
+        (Some("serve"), &[port, streams]) => runtime.block_on(serve(at(host, port)?, streams)),
+        (Some("talk"), &[port, streams, size]) => runtime.block_on(talk(at(host, port)?, streams, size)),
+        _ => bail!("serve PORT STREAMS [HOST], or talk PORT STREAMS SIZE [HOST]"),
     }
 }
 
-fn local(port: usize) -> Result<SocketAddr> {
-    Ok(SocketAddr::from(([127, 0, 0, 1], u16::try_from(port)?)))
+fn at(host: IpAddr, port: usize) -> Result<SocketAddr> {
+    Ok(SocketAddr::new(host, u16::try_from(port)?))
 }
 
 async fn serve(address: SocketAddr, streams: usize) -> Result<()> {
@@ -65,7 +66,8 @@ async fn talk(server: SocketAddr, streams: usize, size: usize) -> Result<()> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    let socket = UdpSocket::bind(local(0)?).await?;
+    let any: IpAddr = if server.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(server).await?;
     for number in 0..DATAGRAMS {
         let sent = pattern(number, 10 * number);

@@ -11,6 +11,8 @@
 pub mod frames;
 pub mod matrix;
 mod rig;
+pub mod roce;
+pub mod rsockets;
 pub mod seed003;
 mod verdict;
 

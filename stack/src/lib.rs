@@ -13,6 +13,7 @@
 //! - [`wire`]: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP and TCP headers, parsed and emitted
 //! - [`tcp`]: the connection as a state machine without I/O; [`tcp::congestion`]: controllers that no connection uses yet, beside the one that all do
 //! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O, and a message plane on any device's queues
+//! - [`cm`]: RDMA-CM's identifiers, events and their order, above any device's message plane
 //! - [`rsocket`]: sockets over queue pairs, which librdmacm's rsockets understand
 //! - [`ndisc`], [`mld`]: neighbours and group memberships of IPv6 as state machines without I/O; rings use the second, and have neighbours of their own
 //! - [`ring`]: queues, demultiplexing, timers, neighbours, and the sockets' calls that never block
@@ -31,6 +32,7 @@
 pub mod addr;
 #[cfg(test)]
 mod capture;
+pub mod cm;
 pub mod cyclic;
 pub mod device;
 pub mod error;

@@ -9,6 +9,8 @@ pub enum Capability {
     NetRaw,
     /// Maps and programs may be loaded (before Linux 5.8: CAP_SYS_ADMIN).
     Bpf,
+    /// Memory may be locked beyond RLIMIT_MEMLOCK.
+    IpcLock,
 }
 
 impl Capability {
@@ -18,6 +20,7 @@ impl Capability {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",
             Self::Bpf => "CAP_BPF",
+            Self::IpcLock => "CAP_IPC_LOCK",
         }
     }
 
@@ -27,6 +30,7 @@ impl Capability {
             Self::NetAdmin => 1 << 12,
             Self::NetRaw => 1 << 13,
             Self::Bpf => 1 << 39 | 1 << 21,
+            Self::IpcLock => 1 << 14,
         }
     }
 }

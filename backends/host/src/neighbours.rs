@@ -72,6 +72,7 @@ impl Neighbours {
     /// # Errors
     /// [`Error::Ask`]: the kernel takes no questions. What it answers by itself is told nevertheless.
     pub fn serve<Q: Queues>(&mut self, now: Instant, monitor: &mut Monitor, ring: &mut Ring<Q>) -> Result<bool, Error> {
+        monitor.tell_of(self.link);
         let mut result = Ok(());
         let mut is_told = false;
         if ring.has_neighbour_questions() {
@@ -118,6 +119,7 @@ impl Neighbours {
             if mac.is_some() && (mac != neighbour.told || neighbour.is_awaited) {
                 ring.set_neighbour(address, mac);
             } else if has_failed && (neighbour.is_awaited || neighbour.told.is_some()) {
+                tracing::info!("{} does not answer (ip neigh): what is sent to {address} fails until it does", neighbour.hop);
                 ring.neighbour_failed(now, address);
             } else if mac != neighbour.told {
                 ring.set_neighbour(address, None);

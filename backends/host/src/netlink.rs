@@ -10,6 +10,8 @@
 //! - `monitor`: what is read when, and what has changed
 //! - `ask`: the kernel's own answer for one destination (`ip route get`)
 //! - `diag`: the kernel's sockets, by sock_diag(7)
+//! - `told`: what happens to links that rings are on, for the log
+//! - `xdp`: what drivers have of XDP, and who has AF_XDP sockets on them
 
 mod ask;
 mod diag;
@@ -17,12 +19,15 @@ mod dump;
 mod monitor;
 mod parse;
 mod socket;
+mod told;
+mod xdp;
 
 use std::io;
 
 pub use ask::KernelRoute;
 pub use diag::{DiagSocket, SocketDiag};
 pub use monitor::Monitor;
+pub use xdp::{XdpMode, XdpSocket, xdp_mode, xdp_sockets};
 
 /// Why the kernel's state is not known.
 #[derive(Debug, thiserror::Error)]

@@ -163,6 +163,12 @@ pub(crate) fn program_by_id(id: u32) -> io::Result<Fd> {
     Attr::new(&[(0, id)], &[]).open(PROG_GET_FD_BY_ID)
 }
 
+/// A program's number.
+pub(crate) fn id_of(program: &Fd) -> io::Result<u32> {
+    let [_, id] = info_of(program, [0; 2])?;
+    Ok(id)
+}
+
 /// What tells programs apart, maps aside. (`struct bpf_prog_info`: its type, its number, its tag.)
 pub(crate) fn tag_of(program: &Fd) -> io::Result<[u32; 2]> {
     let [_, _, tag @ ..] = info_of(program, [0; 4])?;
@@ -210,9 +216,18 @@ pub(crate) fn link_of(program: u32) -> io::Result<Option<Fd>> {
     }
 }
 
-/// The index of the interface that a link is in front of; zero: it no longer is, as somebody has detached it, or the interface is gone.
-pub(crate) fn interface_of(link: &Fd) -> io::Result<u32> {
+/// What is to be known of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkInfo {
+    /// The number of the program that it puts there.
+    pub(crate) program: u32,
+    /// The index of the interface that it is in front of; zero: it no longer is, as somebody has detached it, or the interface is gone.
+    pub(crate) interface: u32,
+}
+
+/// See [`LinkInfo`].
+pub(crate) fn link_info(link: &Fd) -> io::Result<LinkInfo> {
     // `struct bpf_link_info`: its type, its number, its program's, padding; of XDP then the interface's index.
     let info: [u32; 32] = info_of(link, [0; 32])?;
-    Ok(info[4])
+    Ok(LinkInfo { program: info[2], interface: info[4] })
 }

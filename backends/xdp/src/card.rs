@@ -12,13 +12,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ringway_host::Lender;
+use ringway_host::{Fd, Lender};
 use ringway_stack::device::{
     Attached, Capabilities, Device, FiveTuple, FlowRule, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
 };
 use ringway_stack::offload::DeviceKind;
 
-use crate::bpf;
 use crate::broker::client::Client;
 use crate::error::AttachError;
 use crate::front::{Program, RULES_MAX};
@@ -31,6 +30,7 @@ use crate::rules::Rules;
 use crate::settings::Settings;
 use crate::strays::Exchange;
 use crate::tso::{self, Segmenter};
+use crate::watch::{self, Watch};
 
 /// Connections of one interface that are left to the kernel. Of more, the oldest is forgotten, which has ended by then, most likely.
 const EXEMPT_MAX: usize = 1 << 14;
@@ -55,6 +55,7 @@ struct Shared {
     rss: Mutex<Option<(Option<Rss>, Instant)>>,
     /// Something was noted that [`XdpDevice::take_landings`] has yet to tell.
     has_landings: AtomicBool,
+    watch: Watch,
     state: Mutex<State>,
 }
 
@@ -132,7 +133,10 @@ impl Shared {
             Front::Own(program) => program.end(&key::of(flow)),
             Front::Lent(client) => client.detach(flow),
         };
-        if let Err(error) = removed {
+        // (Of an interface that is gone there are none any more.)
+        if let Err(error) = removed
+            && !self.watch.is_gone()
+        {
             tracing::warn!("{}: a flow rule does not end: {error}", self.settings.interface);
         }
     }
@@ -151,7 +155,7 @@ impl XdpDevice {
         let interface = Interface::find(&settings.interface)?;
         let served = served(settings, &interface)?;
         let program = Program::attach(&interface, served[0], settings.queues.is_some())?;
-        Ok(Self::new(settings, interface, served, Front::Own(program)))
+        Self::new(settings, interface, served, Front::Own(program))
     }
 
     /// Has a broker attach to it, which listens there, and gives this process the ring.
@@ -163,10 +167,11 @@ impl XdpDevice {
         let client = Client::open(broker, &settings.interface)
             .map_err(|why| AttachError::NotLent { broker: broker.to_owned(), why: Box::new(why) })?;
         let served = (0..interface.queues.min(QUEUES_MAX)).collect();
-        Ok(Self::new(settings, interface, served, Front::Lent(Arc::new(client))))
+        Self::new(settings, interface, served, Front::Lent(Arc::new(client)))
     }
 
-    fn new(settings: &Settings, interface: Interface, served: Vec<u32>, front: Front) -> Self {
+    fn new(settings: &Settings, interface: Interface, served: Vec<u32>, front: Front) -> Result<Self, AttachError> {
+        let watch = Watch::new().map_err(AttachError::system("timerfd_create"))?;
         // (Who has the interface from a broker has no packet socket.)
         let may_cut = settings.segmentation && interface.is_virtual && matches!(front, Front::Own(_));
         let segmenter = if may_cut {
@@ -185,7 +190,7 @@ impl XdpDevice {
             tso_max: segmenter.as_ref().map(|_| tso::FRAME_MAX),
             ..Capabilities::least(DeviceKind::Xdp, interface.mtu)
         };
-        Self(Arc::new(Shared {
+        Ok(Self(Arc::new(Shared {
             capabilities,
             interface,
             served,
@@ -194,8 +199,9 @@ impl XdpDevice {
             segmenter,
             rss: Mutex::default(),
             has_landings: AtomicBool::new(false),
+            watch,
             state: Mutex::default(),
-        }))
+        })))
     }
 
     /// The broker that does in this process's stead what takes privileges, if it has the ring from one, which is there.
@@ -210,7 +216,7 @@ impl XdpDevice {
     ///
     /// # Errors
     /// As [`XdpDevice::open_ring`].
-    pub(crate) fn lend_ring(&self) -> Result<(Loan, RawFd), AttachError> {
+    pub(crate) fn lend_ring(&self) -> Result<(Loan, Arc<Fd>), AttachError> {
         let Front::Own(program) = &self.0.front else { return Err(AttachError::Taken { what: Self::A_RING }) };
         let lend = || {
             let mut prepared = self.state().prepared.take();
@@ -218,7 +224,7 @@ impl XdpDevice {
             self.state().prepared = prepared;
             loan
         };
-        self.take(1, lend).map(|loan| (loan, program.link.raw()))
+        self.take(1, lend).map(|loan| (loan, program.link()))
     }
 
     /// What a broker has lent this process, once.
@@ -233,8 +239,42 @@ impl XdpDevice {
     pub(crate) fn is_in_front(&self) -> bool {
         let Front::Own(program) = &self.0.front else { return false };
         Interface::find(&self.0.settings.interface).is_ok_and(|found| {
-            found.queues == self.interface().queues && bpf::interface_of(&program.link).is_ok_and(|of| of == found.index)
+            let is_same = (found.index, found.queues) == (self.interface().index, self.interface().queues);
+            is_same && program.front() == watch::Front::Ours
         })
+    }
+
+    /// Whether the interface is gone for this process, for good.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.watch.is_gone()
+    }
+
+    /// What is to be looked at now and then: whether the program is there still.
+    #[inline]
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.0.watch
+    }
+
+    /// Looks whether the program is in front of the interface still, and does what there is to be done where it is not. `is_unbound`: the socket of a ring says that the interface
+    /// is gone.
+    #[cold]
+    pub(crate) fn look(&self, now: ringway_stack::time::Instant, is_unbound: bool) {
+        let front = || match &self.0.front {
+            _ if is_unbound => watch::Front::NoInterface,
+            Front::Own(program) => program.front(),
+            Front::Lent(client) => client.front(),
+        };
+        let attach = || match &self.0.front {
+            Front::Own(program) => program.attach_again(self.interface()),
+            Front::Lent(_) => Err(io::Error::other("it is a broker's, who puts it there for the next program")),
+        };
+        if self.0.watch.look(now, &self.0.settings.interface, front, attach)
+            && let Front::Own(program) = &self.0.front
+        {
+            // (Should it come back by somebody's hand, it is to keep nothing from the kernel.)
+            program.clear();
+        }
     }
 
     fn take<T>(&self, count: u32, open: impl FnOnce() -> Result<T, AttachError>) -> Result<T, AttachError> {
@@ -377,6 +417,9 @@ impl Device for XdpDevice {
 
     fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
         let flow = rule.as_five_tuple().ok_or_else(|| self.0.capabilities.lacks("rules but those of sockets"))?;
+        if self.is_gone() {
+            return Err(RuleError::Full);
+        }
         let mut state = self.state();
         let ring = state.ring(target)?;
         if state.rules.may_have(&flow, ring)? {

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ringway_host::Fd;
 
@@ -19,6 +20,7 @@ use crate::error::AttachError;
 use crate::interface::Interface;
 use crate::key::{self, Key};
 use crate::program::program;
+use crate::watch::Front;
 
 /// Flow rules of one interface.
 pub(crate) const RULES_MAX: u32 = 1 << 16;
@@ -30,8 +32,10 @@ pub(crate) const LEFT: u32 = 1 << 31;
 pub(crate) struct Program {
     rules: Map,
     sockets: Map,
-    /// The program is in front of the interface as long as somebody has this open.
-    pub(crate) link: Fd,
+    /// The program, and its number.
+    loaded: (Fd, u32),
+    /// It is in front of the interface as long as somebody has this open.
+    link: Mutex<Arc<Fd>>,
     /// Whose rules are this process's.
     owner: u32,
 }
@@ -55,7 +59,7 @@ impl Program {
             attached = bpf::attach(&loaded, interface.index);
         }
         match attached {
-            Ok(link) => Ok(Self { rules, sockets, link, owner }),
+            Ok(link) => Self::new((rules, sockets), loaded, link, owner).map_err(AttachError::system("BPF_OBJ_GET_INFO_BY_FD")),
             Err(error) if joins && matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
                 Self::join(interface, &loaded, owner)
             }
@@ -63,19 +67,47 @@ impl Program {
         }
     }
 
+    fn new((rules, sockets): (Map, Map), loaded: Fd, link: Fd, owner: u32) -> io::Result<Self> {
+        let id = bpf::id_of(&loaded)?;
+        Ok(Self { rules, sockets, loaded: (loaded, id), link: Mutex::new(Arc::new(link)), owner })
+    }
+
     fn join(interface: &Interface, own: &Fd, owner: u32) -> Result<Self, AttachError> {
-        let there = || -> io::Result<Option<(Map, Map, Fd)>> {
+        let there = || -> io::Result<Option<Self>> {
             let id = interface.program()?;
             let program = bpf::program_by_id(id)?;
             if bpf::tag_of(&program)? != bpf::tag_of(own)? {
                 return Ok(None);
             }
             let [rules, sockets] = bpf::maps_of(&program, key::LEN)?;
-            Ok(bpf::link_of(id)?.map(|link| (rules, sockets, link)))
+            bpf::link_of(id)?.map(|link| Self::new((rules, sockets), program, link, owner)).transpose()
         };
         let found = there().map_err(AttachError::system("BPF_PROG_GET_FD_BY_ID of the program that another process has there"))?;
-        let (rules, sockets, link) = found.ok_or(AttachError::Taken { what: "BPF_LINK_CREATE" })?;
-        Ok(Self { rules, sockets, link, owner })
+        found.ok_or(AttachError::Taken { what: "BPF_LINK_CREATE" })
+    }
+
+    /// The link by which it is in front of the interface, or was.
+    pub(crate) fn link(&self) -> Arc<Fd> {
+        Arc::clone(&self.link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is in front of the interface now.
+    pub(crate) fn front(&self) -> Front {
+        Front::of(&self.link(), self.loaded.1)
+    }
+
+    /// Puts it in front of the interface again, from which somebody has detached it; or another process has, which has it as well.
+    pub(crate) fn attach_again(&self, interface: &Interface) -> io::Result<()> {
+        let (program, id) = &self.loaded;
+        let link = match bpf::attach(program, interface.index) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => match bpf::link_of(*id) {
+                Ok(Some(link)) => link,
+                _ => return Err(error),
+            },
+            attached => attached?,
+        };
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(link);
+        Ok(())
     }
 
     /// What an earlier owner of that first queue has left, who was killed, is nobody's. To be called by who has the queue.

@@ -176,6 +176,32 @@ impl Asker {
     }
 }
 
+/// What an interface is found to be, which is only looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Its index in this network namespace.
+    pub index: u32,
+    /// Its driver's name, if it tells.
+    pub driver: String,
+    /// Its receive queues.
+    pub queues: u32,
+    /// The number of the XDP program in front of it, if there is one.
+    pub program: Option<u32>,
+}
+
+impl Survey {
+    /// Of an interface of this network namespace.
+    ///
+    /// # Errors
+    /// [`AttachError::NoInterface`], [`AttachError::NotEthernet`], or the system's.
+    pub fn of(name: &str) -> Result<Self, AttachError> {
+        let interface = Interface::find(name)?;
+        let driver = Asker::new(name).map(|ask| ask.driver()).unwrap_or_default();
+        let program = interface.program().ok().filter(|id| *id != 0);
+        Ok(Self { index: interface.index, driver, queues: interface.queues, program })
+    }
+}
+
 fn empty() -> libc::ifreq {
     // SAFETY: all zeroes is a valid request.
     unsafe { core::mem::zeroed() }

@@ -10,6 +10,7 @@
 //! - `program`: the program; `front`: it and its maps, which processes with other queues of the interface share; `bpf`: bpf(2), and an assembler; `key`: what the map is asked for
 //! - [`broker`]: one process that does for others what takes privileges; `loan`: what their rings are made of
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
+//! - `watch`: whether the program is in front of the interface still, and what is done where it is not
 //! - `coalesce`: segments of a connection that go up as one
 //! - `send`: what connections have queued to send; `tso`: what the kernel cuts into segments; `partial`: checksums that a sender left to its device
 //!
@@ -36,9 +37,11 @@ mod socket;
 mod strays;
 mod tso;
 mod umem;
+mod watch;
 
 pub use card::{Landing, XdpDevice};
 pub use error::AttachError;
+pub use interface::Survey;
 pub use queues::{Counters, XdpQueues};
 pub use send::SendBuffer;
 pub use settings::Settings;

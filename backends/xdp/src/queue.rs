@@ -35,6 +35,8 @@ impl<T: Copy> Shared<T> {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // SAFETY: the range is the mapping. A child that had it would have the socket as well, and the interface's queue with it, when its parent has ended.
+        unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         let Some(base) = NonNull::new(base.cast()) else { return Err(io::ErrorKind::OutOfMemory.into()) };
         let [producer, consumer, flags, entries] =
             [offsets.producer, offsets.consumer, offsets.flags, offsets.desc].map(|offset| offset as usize);

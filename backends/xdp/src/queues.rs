@@ -2,6 +2,7 @@
 //! it (`strays`).
 
 mod host;
+mod kernels;
 mod passing;
 mod receiving;
 mod sending;
@@ -14,6 +15,7 @@ use ringway_stack::device::{
 };
 use ringway_stack::time::Instant;
 
+use self::kernels::Kernels;
 use crate::card::XdpDevice;
 use crate::coalesce::Coalescing;
 use crate::error::AttachError;
@@ -68,6 +70,8 @@ pub struct Counters {
     pub copied: u64,
     /// Frames that were passed on to other rings.
     pub passed_on: u64,
+    /// Connections that turned out to be the kernel's.
+    pub left_to_kernel: u64,
 }
 
 /// A ring of an interface.
@@ -77,6 +81,7 @@ pub struct XdpQueues {
     id: u32,
     /// The interface's other rings, if there are some.
     exchange: Option<Arc<Exchange>>,
+    kernels: Kernels,
     /// Where the frames of this batch came to before, if they came to other rings.
     path: Option<Path>,
     /// One for each queue. Invariant: there is one. (The others first: they have the first one's memory.)
@@ -97,6 +102,8 @@ pub struct XdpQueues {
     held: usize,
     coalescing: Coalescing,
     counters: Counters,
+    /// The ring was told that the interface is gone.
+    is_gone: bool,
     device: XdpDevice,
 }
 
@@ -112,14 +119,15 @@ impl XdpQueues {
         };
         let inbox = exchange.as_ref().map(|exchange| exchange.fd(id));
         let wakers = core::iter::once(&first).chain(&others).map(XskSocket::fd).chain(inbox);
-        let sleep = CardSleep::new(wakers, &[]).map_err(AttachError::system("epoll"))?;
+        let sleep = CardSleep::new(wakers, &[device.watch().fd()]).map_err(AttachError::system("epoll"))?;
         let (free, refill) = (umem.sends().collect(), umem.receives().collect());
         let memory = SendMemory::new(settings.send_bytes);
         let (umem, counters, device) = (Arc::new(umem), Counters::default(), device.clone());
-        let (turn, lends_heads, path, held, coalescing) = (0, false, None, 0, Coalescing::default());
+        let (turn, lends_heads, is_gone, path, held, coalescing) = (0, false, false, None, 0, Coalescing::default());
         let mut ring = Self {
             id,
             exchange,
+            kernels: Kernels::default(),
             path,
             others,
             first,
@@ -133,6 +141,7 @@ impl XdpQueues {
             held,
             coalescing,
             counters,
+            is_gone,
             device,
         };
         ring.refill();
@@ -219,6 +228,9 @@ impl Queues for XdpQueues {
     }
 
     fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<Received>) -> usize {
+        if self.device.watch().is_due(now) {
+            self.device.look(now, self.first.is_unbound());
+        }
         // (Neither is to wait for the other's end.)
         let is_turn = self.path.take().is_none() || !self.sockets().any(|socket| !socket.received.is_empty());
         if is_turn && self.has_strays() {
@@ -239,7 +251,7 @@ impl Queues for XdpQueues {
     }
 
     fn rx_ready(&self) -> bool {
-        self.has_strays() || self.sockets().any(|socket| !socket.received.is_empty())
+        self.has_strays() || self.sockets().any(|socket| !socket.received.is_empty()) || self.device.is_gone() && !self.is_gone
     }
 
     fn pass_on(&mut self, frame: &RxFrame<Received>, buffer: Option<&Received>, had_it: bool) -> bool {
@@ -264,6 +276,10 @@ impl Queues for XdpQueues {
     }
 
     fn send(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
+        if self.is_gone {
+            // (It is lost, as all else.)
+            return Ok(());
+        }
         if let Some(what) = lacking(&frame.offload) {
             return Err(self.capabilities().lacks(what).into());
         }
@@ -285,6 +301,9 @@ impl Queues for XdpQueues {
     }
 
     fn doorbell(&mut self) {
+        if self.is_gone {
+            return;
+        }
         self.first.send.publish();
         let mut waiting = self.first.send.waiting();
         while waiting > 0 && self.first.send.needs_wakeup() {
@@ -293,8 +312,13 @@ impl Queues for XdpQueues {
                 Ok(()) => {}
                 // It has sent as many as it does at a time, or the device is full.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS)) => {}
-                // The interface is down, or gone: what is queued leaves when it is up again.
-                Err(error) => return tracing::debug!("frames are not sent: {error}"),
+                // The interface is down (ENETDOWN): what is queued leaves when it is up again. Or it is gone (ENXIO).
+                Err(error) => {
+                    if error.raw_os_error() == Some(libc::ENXIO) {
+                        self.device.watch().look_soon();
+                    }
+                    return tracing::debug!("frames are not sent: {error}");
+                }
             }
             let left = self.first.send.waiting();
             if left == waiting {
@@ -316,7 +340,13 @@ impl Queues for XdpQueues {
     }
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
-        None
+        if !self.device.is_gone() || core::mem::replace(&mut self.is_gone, true) {
+            return None;
+        }
+        if let Err(error) = self.sleep.set_frames(core::iter::empty()) {
+            tracing::error!("what came by an interface that is gone is slept on: {error}");
+        }
+        Some(DeviceEvent::Gone)
     }
 
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {

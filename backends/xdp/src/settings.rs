@@ -22,6 +22,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Bytes that a ring with these locks.
+    pub fn locked(&self) -> u64 {
+        u64::from(self.received_frames + self.sent_frames) * crate::umem::CHUNK as u64
+    }
+
     /// For that interface, with everything else as it is by default.
     pub fn new(interface: &str) -> Self {
         Self {

@@ -71,6 +71,15 @@ impl XskSocket {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Whether its interface is gone: the kernel has taken the socket off it (net/xdp/xsk.c, `xsk_notifier`). Says so once.
+    pub(crate) fn is_unbound(&self) -> bool {
+        let (mut error, mut len) = (0_i32, size_of::<i32>() as u32);
+        // SAFETY: both are writable for their lengths.
+        let result =
+            unsafe { libc::syscall(libc::SYS_getsockopt, self.fd(), libc::SOL_SOCKET, libc::SO_ERROR, &raw mut error, &raw mut len) };
+        result == 0 && error == libc::ENETDOWN
+    }
+
     /// Has the kernel look at the fill queue.
     pub(crate) fn wake_receiver(&self) {
         // SAFETY: no memory is involved.

@@ -1,5 +1,6 @@
 //! Seed 003: raw Ethernet programming, device memory, and RDMA-CM's timeout control.
 
+mod connections;
 mod memory;
 mod pacing;
 mod raw;
@@ -10,7 +11,7 @@ use ringway_stack::device::{Capabilities, Steering};
 
 use super::{Case, Other, Rig, Seed, Sentence};
 
-/// Why nothing of RDMA and its connection manager can be asked for.
+/// Why nothing of RDMA can be asked for of memory on the device.
 const MESSAGE_PLANE: &str = "message plane: not yet";
 
 const OTHERS: &[Other] = &[
@@ -86,21 +87,15 @@ fn memory_sentences<R: Rig>() -> Vec<Sentence<R>> {
 }
 
 fn connection_sentences<R: Rig>() -> Vec<Sentence<R>> {
-    let later = |name| vec![Case::not_yet(name, MESSAGE_PLANE)];
     vec![
-        says("003.27", (77, 1), "Users control the QP timeout of QPs made with RDMA-CM.", later("the timeout in force")),
-        says("003.28", (78, 1), "An option of rdma_set_option overrides the calculated QP timeout.", later("the option")),
-        says("003.29", (78, 2), "It is RDMA_OPTION_ID_ACK_TIMEOUT.", later("the flag, and the call as in the example")),
-        says(
-            "003.30",
-            (80, 1),
-            "Without rdma_create_qp, the passive side's ESTABLISHED can be postponed.",
-            later("the passive side waits"),
-        ),
-        says("003.31", (80, 3), "The active side gets CONNECT_RESPONSE instead of ESTABLISHED if id->qp is NULL.", later("the event")),
-        says("003.32", (80, 4), "That is the chance for extra connection setup.", later("setup between the events")),
-        says("003.33", (80, 5), "rdma_establish completes it: ESTABLISHED on the passive side.", later("the call and the event")),
-        says("003.34", (81, 1), "rdma_init_qp_attr gives what address handles and QP attributes need.", later("the attributes")),
+        says("003.27", (77, 1), "Users control the QP timeout of QPs made with RDMA-CM.", connections::timeout()),
+        says("003.28", (78, 1), "An option of rdma_set_option overrides the calculated QP timeout.", connections::option()),
+        says("003.29", (78, 2), "It is RDMA_OPTION_ID_ACK_TIMEOUT.", connections::flag()),
+        says("003.30", (80, 1), "Without rdma_create_qp, the passive side's ESTABLISHED can be postponed.", connections::postponed()),
+        says("003.31", (80, 3), "The active side gets CONNECT_RESPONSE instead of ESTABLISHED if id->qp is NULL.", connections::response()),
+        says("003.32", (80, 4), "That is the chance for extra connection setup.", connections::setup()),
+        says("003.33", (80, 5), "rdma_establish completes it: ESTABLISHED on the passive side.", connections::establish()),
+        says("003.34", (81, 1), "rdma_init_qp_attr gives what address handles and QP attributes need.", connections::attributes()),
     ]
 }
 

@@ -2,14 +2,34 @@
 //! is not. They get what they would get of the kernel at both.
 
 mod faults;
+mod forking;
 mod runtimes;
 mod servers;
 
-use crate::harness::{Cable, Case, End, Launch, World, library};
+use std::fs;
+
+use serde_json::Value;
+
+use crate::command::ringway;
+use crate::harness::{Cable, Case, End, Launch, World, before_port, library};
 
 /// By IPv6, and whether who serves is on Ringway, and who asks.
-const WAYS: [(bool, [bool; 2]); 5] =
-    [(false, [true, false]), (true, [false, true]), (false, [true, true]), (true, [true, false]), (false, [false, true])];
+type Way = (bool, [bool; 2]);
+
+const WAYS: [Way; 6] = [
+    (false, [true, false]),
+    (true, [false, true]),
+    (false, [true, true]),
+    (true, [true, false]),
+    (false, [false, true]),
+    (true, [true, true]),
+];
+
+/// Each of these once, for what takes long.
+const FEW_WAYS: [Way; 3] = [(false, [true, false]), (true, [false, true]), (true, [true, true])];
+
+/// A program whose connections are not, or not to their ends, its ring's; and how many of them leave for the kernel by TCP_REPAIR, at the least.
+type Leaving = (&'static str, u64);
 
 /// A case on a cable.
 struct Ends<'c> {
@@ -19,40 +39,65 @@ struct Ends<'c> {
     is_v6: bool,
 }
 
-/// Runs a case each way. Of the programs that are on Ringway, each moves so many bytes by its rings; none of `shared`, whose connections are the kernel's.
-fn each_way(name: &str, bytes: u64, shared: &[&str], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
-    ways(name, bytes, shared, &WAYS, test);
+/// Runs a case each way. Of the programs that are on Ringway, each moves so many bytes by its rings, but those whose connections are `leaving`.
+fn each_way(name: &str, bytes: u64, leaving: &[Leaving], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
+    ways(name, bytes, leaving, &WAYS, test);
+}
+
+/// As [`each_way`], but by one family each, for what takes long.
+fn a_few_ways(name: &str, bytes: u64, leaving: &[Leaving], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
+    ways(name, bytes, leaving, &FEW_WAYS, test);
 }
 
 /// As [`each_way`], of programs that know no IPv6.
-fn each_way_of_ipv4(name: &str, bytes: u64, shared: &[&str], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
+fn each_way_of_ipv4(name: &str, bytes: u64, leaving: &[Leaving], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
     let of_ipv4: Vec<_> = WAYS.into_iter().filter(|(is_v6, _)| !is_v6).collect();
-    ways(name, bytes, shared, &of_ipv4, test);
+    ways(name, bytes, leaving, &of_ipv4, test);
 }
 
-fn ways(name: &str, bytes: u64, shared: &[&str], ways: &[(bool, [bool; 2])], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
+fn ways(name: &str, bytes: u64, leaving: &[Leaving], ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
     for &way in ways {
-        carried(Case::new(name), &Cable::lay(), way, bytes, shared, &test);
+        carried(Case::new(name), &Cable::lay(), way, bytes, leaving, &test);
     }
+}
+
+/// Runs a case these ways at the same time, each on a cable of its own: for what takes long, and has no use for a machine of its own.
+fn at_once(name: &str, bytes: u64, ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'static str; 2] + Sync) {
+    let all = Case::new(name);
+    std::thread::scope(|scope| {
+        for (number, &way) in ways.iter().enumerate() {
+            let (all, test) = (&all, &test);
+            scope.spawn(move || carried(all.beside(&format!("{name}-{number}")), &Cable::lay(), way, bytes, &[], test));
+        }
+    });
+    all.done();
 }
 
 /// Runs a case one way, on this cable.
 fn carried(
     case: Case,
     cable: &Cable,
-    (is_v6, ringway): (bool, [bool; 2]),
+    (is_v6, ringway): Way,
     bytes: u64,
-    shared: &[&str],
+    leaving: &[Leaving],
     test: impl Fn(&Ends<'_>) -> [&'static str; 2],
 ) {
     let programs = test(&Ends { case: &case, cable, ringway, is_v6 });
     cable.is_bare();
     if case.world() == World::Ringway {
         let reports = case.reports();
-        for (program, _) in programs.iter().zip(ringway).filter(|(program, is_on)| *is_on && !shared.contains(program)) {
-            let mine = reports.iter().filter(|report| program.starts_with(report.program.as_str()) || report.program.starts_with(program));
-            let moved: u64 = mine.map(|report| report.ring.rx_bytes + report.ring.tx_bytes).sum();
-            assert!(moved >= bytes, "{program} moved {moved} bytes by its rings, of {bytes} ({ringway:?}): {reports:#?}");
+        // (The kernel cuts names, and python3 is python3.11. But sshd is not ssh.)
+        let is_of = |name: &str, program: &str| {
+            if programs.contains(&name) { name == program } else { program.starts_with(name) || name.starts_with(program) }
+        };
+        for (program, _) in programs.iter().zip(ringway).filter(|(_, is_on)| *is_on) {
+            let mine = || reports.iter().filter(|report| is_of(&report.program, program));
+            let moved: u64 = mine().map(|report| report.ring.rx_bytes + report.ring.tx_bytes).sum();
+            let left: u64 = mine().map(|report| report.ring.to_kernel).sum();
+            match leaving.iter().find(|(leaves, _)| leaves == program) {
+                Some(&(_, least)) => assert!(left >= least, "{left} connections of {program} left, of {least} ({ringway:?}): {reports:#?}"),
+                None => assert!(moved >= bytes, "{program} moved {moved} bytes by its rings, of {bytes} ({ringway:?}): {reports:#?}"),
+            }
         }
     }
     case.done();
@@ -76,6 +121,16 @@ impl<'c> Ends<'c> {
         self.on(&self.cable.asks, self.ringway[1], program)
     }
 
+    /// What those who serve say of themselves so far, kept beside what others report at their end: for those that a signal ends.
+    fn ask_who_serves(&self) {
+        if self.ringway[0] && self.case.world() == World::Ringway {
+            let said = ringway(self.case).at(&self.cable.serves).args("stats --json --once").run().stdout;
+            let processes: Vec<Value> = serde_json::from_str(&said).expect("JSON");
+            let lines: String = processes.iter().map(|process| format!("{process}\n")).collect();
+            fs::write(self.case.path("report.so-far"), lines).expect("what they say");
+        }
+    }
+
     /// The server's address.
     fn host(&self) -> String {
         let end = &self.cable.serves;
@@ -84,8 +139,7 @@ impl<'c> Ends<'c> {
 
     /// The same, as it is written before a port.
     fn authority(&self) -> String {
-        let host = self.host();
-        if self.is_v6 { format!("[{host}]") } else { host }
+        before_port(&self.host())
     }
 
     /// The version of IP.

@@ -5,15 +5,18 @@ use std::fs;
 
 use rustix::process::{Signal, geteuid};
 
-use crate::harness::{Case, PYTHON, Running, Side, free_port, script_path};
+use crate::harness::{Case, Launch, PYTHON, Running, Side, free_port, script_path};
 
 const SIZE: u64 = 2_000_000;
+
+/// As Debian calls it.
+pub(crate) const INETD: &str = "inetutils-inetd";
 
 #[test]
 fn nowait() {
     let case = Case::new("inetd-nowait");
     let port = free_port();
-    let server = start(&case, None, &format!("127.0.0.1:{port} stream tcp nowait.1000 {} /bin/cat cat\n", user()), port);
+    let server = start(&case, case.program(INETD), &cats(&format!("127.0.0.1:{port}"), "tcp"), port);
     let clients: Vec<_> = (0..4).map(|_| case.python("peer.py").args(&format!("talk {port} {SIZE}")).spawn()).collect();
     for client in clients {
         assert_eq!(client.finish().stdout, "equal\n");
@@ -29,7 +32,7 @@ fn wait() {
     let port = free_port();
     let script = script_path("inherits_listener.py");
     let line = format!("127.0.0.1:{port} stream tcp wait.1000 {} {PYTHON} python3 {}\n", user(), script.display());
-    let server = start(&case, None, &line, port);
+    let server = start(&case, case.program(INETD), &line, port);
     for _ in 0..3 {
         assert_eq!(case.python("peer.py").args(&format!("talk {port} {SIZE}")).run().stdout, "equal\n");
     }
@@ -43,7 +46,7 @@ fn internal() {
     let case = Case::new("inetd-internal");
     // inetd knows its built-in services by name: only the port of that name will do.
     let port = 7;
-    let server = start(&case, None, &format!("echo stream tcp nowait {} internal\n", user()), port);
+    let server = start(&case, case.program(INETD), &format!("echo stream tcp nowait {} internal\n", user()), port);
     for _ in 0..3 {
         assert_eq!(case.python("peer.py").args(&format!("talk {port} {SIZE}")).run().stdout, "equal\n");
     }
@@ -56,7 +59,7 @@ fn one_end_only() {
     for side in Side::BOTH {
         let case = Case::new("inetd-mixed");
         let port = free_port();
-        let server = start(&case, Some(side), &format!("127.0.0.1:{port} stream tcp nowait {} /bin/cat cat\n", user()), port);
+        let server = start(&case, case.server(side, INETD), &cats(&format!("127.0.0.1:{port}"), "tcp"), port);
         let client = case.client(side, PYTHON).arg(script_path("peer.py")).args(&format!("talk {port} {SIZE}"));
         assert_eq!(client.run().stdout, "equal\n");
         stop(server);
@@ -64,15 +67,19 @@ fn one_end_only() {
     }
 }
 
-/// inetd in the foreground with one service, `preloaded` or as its case.
-fn start(case: &Case, preloaded: Option<Side>, service: &str, port: u16) -> Running {
-    let config = case.path("inetd.conf");
-    fs::write(&config, service).expect("the configuration");
-    let program = preloaded.map_or_else(|| case.program("inetutils-inetd"), |side| case.server(side, "inetutils-inetd"));
-    program.arg("-d").arg(format!("--pidfile={}", case.path("inetd.pid").display())).arg(config).serve(port)
+/// A service whose connections are `cat`'s standard input and output, found at an address, by `tcp` or `tcp6`.
+pub(crate) fn cats(at: &str, protocol: &str) -> String {
+    format!("{at} stream {protocol} nowait.1000 {} /bin/cat cat\n", user())
 }
 
-fn stop(server: Running) {
+/// `inetd` in the foreground with one service.
+pub(crate) fn start(case: &Case, inetd: Launch<'_>, service: &str, port: u16) -> Running {
+    let config = case.path("inetd.conf");
+    fs::write(&config, service).expect("the configuration");
+    inetd.arg("-d").arg(format!("--pidfile={}", case.path("inetd.pid").display())).arg(config).serve(port)
+}
+
+pub(crate) fn stop(server: Running) {
     server.signal(Signal::TERM);
     server.wait();
 }

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{Case, Launch, free_port};
+use crate::harness::{Case, Launch, before_port, free_port};
 
 #[test]
 fn by_hand() {
@@ -30,13 +30,18 @@ pub(crate) fn many_clients_in(case: Case) {
         let answer = case.program("memcslap").args(&load).run();
         assert!(answer.stdout.contains("seconds"), "{}{}", answer.stdout, answer.stderr);
     }
-    let load = format!("--servers=127.0.0.1:{port} --threads=2 --concurrency=16 --execute_number=20000 --verify=1.0");
-    let answer = case.program("memcaslap").args(&load).run();
+    load("127.0.0.1", case.program("memcaslap"), port, 20_000);
+    server.stop(Signal::TERM);
+    case.offloaded(&["memcached", "memcslap", "memcaslap"], 5_000_000, 20_000);
+}
+
+/// Two threads with sixteen connections to a server that is found at `host`, which ask so often, and look at every answer.
+pub(crate) fn load(host: &str, memcaslap: Launch<'_>, port: u16, questions: u32) {
+    let servers = format!("--servers={}:{port}", before_port(host));
+    let answer = memcaslap.args(&servers).args(&format!("--threads=2 --concurrency=16 --execute_number={questions} --verify=1.0")).run();
     for wrong in ["verify_misses", "verify_failed", "get_misses"] {
         assert!(answer.stdout.contains(&format!("{wrong}: 0\n")), "{wrong}:\n{}", answer.stdout);
     }
-    server.stop(Signal::TERM);
-    case.offloaded(&["memcached", "memcslap", "memcaslap"], 5_000_000, 20_000);
 }
 
 pub(crate) fn start(case: &Case, port: u16) -> Launch<'_> {

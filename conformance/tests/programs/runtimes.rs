@@ -19,11 +19,14 @@ fn mio() {
 
 #[test]
 fn libuv() {
-    talk("runtime-libuv", |case| {
-        let binary = case.path("uv_streams");
-        case.plain("cc").args("-O1 -Wall -Werror -o").arg(&binary).arg(source_path("c/uv_streams.c")).arg("-luv").run();
-        binary
-    });
+    talk("runtime-libuv", uv_streams);
+}
+
+/// The one of C, made in the case's directory.
+pub(crate) fn uv_streams(case: &Case) -> PathBuf {
+    let binary = case.path("uv_streams");
+    case.plain("cc").args("-O1 -Wall -Werror -o").arg(&binary).arg(source_path("c/uv_streams.c")).arg("-luv").run();
+    binary
 }
 
 fn talk(name: &str, build: impl FnOnce(&Case) -> PathBuf) {
@@ -38,7 +41,7 @@ fn talk(name: &str, build: impl FnOnce(&Case) -> PathBuf) {
 }
 
 /// One of this crate's examples, which `cargo xtask test` builds beside the cases.
-fn example(name: &str) -> PathBuf {
+pub(crate) fn example(name: &str) -> PathBuf {
     let cases = std::env::current_exe().expect("this program's path");
     // target/debug/deps/programs-…, and target/debug/examples/….
     let folder = cases.parent().and_then(|deps| deps.parent()).expect("cargo's folders");

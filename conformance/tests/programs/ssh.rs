@@ -8,10 +8,13 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::harness::{Case, Launch, Running, Side, World, free_port};
+use crate::harness::{Case, Launch, Running, Side, World, before_port, free_port};
 use crate::http;
 
 const GIB: u64 = 1 << 30;
+
+/// The largest of the files that rsync copies, bytes.
+const LARGE: u64 = 50_000_000;
 
 /// The directory that sshd insists on, which Debian makes when it boots.
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
@@ -47,12 +50,17 @@ pub(crate) fn commands(case: &Case) -> Running {
 fn scp() {
     let case = Case::new("ssh-scp");
     let (server, port) = start(&case, None);
-    let (path, copy) = (case.path("file"), case.path("copy"));
-    http::fill(&path, GIB);
-    let remote = format!("127.0.0.1:{}", copy.display());
-    options(&case, case.program("scp").args(&format!("-q -P {port}"))).arg(&path).arg(remote).run();
-    assert_eq!(http::digest(&case, &copy), http::digest(&case, &path));
+    copy(LOCAL, &case, case.program("scp"), port, GIB);
     end(case, server);
+}
+
+/// Copies so many bytes to a server that is found at `host`.
+pub(crate) fn copy(host: &str, case: &Case, scp: Launch<'_>, port: u16, size: u64) {
+    let (path, copy) = (case.path("file"), case.path("copy"));
+    http::fill(&path, size);
+    let remote = format!("{}:{}", before_port(host), copy.display());
+    options(case, scp.args(&format!("-q -P {port}"))).arg(&path).arg(remote).run();
+    assert_eq!(http::digest(case, &copy), http::digest(case, &path));
 }
 
 #[test]
@@ -73,40 +81,49 @@ fn one_end_only() {
 fn rsync_through_it() {
     let case = Case::new("rsync-ssh");
     let (server, port) = start(&case, None);
+    rsync_by_ssh(LOCAL, &case, &|| case.program("rsync"), port, LARGE);
+    end(case, server);
+}
+
+/// By a server that is found at `host`.
+pub(crate) fn rsync_by_ssh<'c>(host: &str, case: &'c Case, client: &dyn Fn() -> Launch<'c>, port: u16, large: u64) {
     let known = format!("-oUserKnownHostsFile={}", case.path("known").display());
     let shell = format!("ssh -p {port} {OPTIONS} -i {} {known}", case.path("user").display());
-    let remote = format!("127.0.0.1:{}/", case.path("there").display());
-    rsync(&case, &|launch| launch.arg("-e").arg(&shell), &remote);
-    end(case, server);
+    let remote = format!("{}:{}/", before_port(host), case.path("there").display());
+    rsync(case, &|| client().arg("-e").arg(&shell), &remote, large);
 }
 
 /// rsync's daemon forks for each connection, and its client into a generator and a receiver, which share one.
 #[test]
 fn rsync_daemon() {
     let case = Case::new("rsync-daemon");
+    rsync_by_its_daemon(LOCAL, &case, case.program("rsync"), &|| case.program("rsync"), LARGE);
+    case.shared(&["rsync"], 500);
+}
+
+/// By a daemon that is found at `host`.
+pub(crate) fn rsync_by_its_daemon<'c>(host: &str, case: &'c Case, daemon: Launch<'c>, client: &dyn Fn() -> Launch<'c>, large: u64) {
     let port = free_port();
     let config = case.path("rsyncd.conf");
     fs::create_dir_all(case.path("there")).expect("a directory");
     let text = format!("use chroot = no\nuid = root\ngid = root\n[files]\npath = {}\nread only = no\n", case.path("there").display());
     fs::write(&config, text).expect("the configuration");
-    let server =
-        case.program("rsync").args(&format!("--daemon --no-detach --address=127.0.0.1 --port={port}")).arg("--config").arg(&config);
+    let server = daemon.args(&format!("--daemon --no-detach --address={host} --port={port}")).arg("--config").arg(&config);
     let server = server.serve(port);
-    rsync(&case, &|launch| launch, &format!("rsync://127.0.0.1:{port}/files/"));
+    rsync(case, client, &format!("rsync://{}:{port}/files/", before_port(host)), large);
     server.signal(Signal::TERM);
     server.wait();
-    case.shared(&["rsync"], 500);
 }
 
 /// Many small files and a large one, there and back, and once more with a change.
-fn rsync(case: &Case, with: &dyn Fn(Launch<'_>) -> Launch<'_>, remote: &str) {
+fn rsync<'c>(case: &Case, client: &dyn Fn() -> Launch<'c>, remote: &str, large: u64) {
     let (here, back) = (case.path("here"), case.path("back"));
     fs::create_dir_all(here.join("many")).expect("a directory");
     for n in 0..200 {
         http::fill(&here.join("many").join(n.to_string()), 10 * n);
     }
-    http::fill(&here.join("large"), 50_000_000);
-    let copy = |from: &str, to: &str| with(case.program("rsync").args("-a --whole-file --timeout=30")).args(&format!("{from} {to}")).run();
+    http::fill(&here.join("large"), large);
+    let copy = |from: &str, to: &str| client().args("-a --whole-file --timeout=30").args(&format!("{from} {to}")).run();
     for change in ["first", "second"] {
         fs::write(here.join("name"), change).expect("a file");
         copy(&format!("{}/", here.display()), remote);
@@ -136,7 +153,7 @@ pub(crate) fn start_at(host: &str, case: &Case, sshd: Launch<'_>) -> (Running, u
     let public = fs::read_to_string(case.path("host.pub")).expect("the host's key");
     fs::write(case.path("known"), format!("[{host}]:{port} {public}")).expect("the known hosts");
     let config = case.path("sshd_config");
-    let at = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let at = before_port(host);
     let text = format!(
         "ListenAddress {at}:{port}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nUseDNS no\n\
          PermitRootLogin yes\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n",

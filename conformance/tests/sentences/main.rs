@@ -8,6 +8,7 @@ mod cable;
 mod connectx;
 mod flawed;
 mod mlx5;
+mod rsockets;
 mod shm;
 mod sim;
 mod xdp;

@@ -49,8 +49,8 @@ impl Rig for ShmRig {
         self.queue.mac()
     }
 
-    fn ip(&self, _: Side) -> Ipv4Addr {
-        own_ip()
+    fn ip(&self, side: Side) -> Ipv4Addr {
+        Ipv4Addr::from_bits(own_ip().to_bits() + side as u32)
     }
 
     /// Nothing here is timed.
@@ -64,7 +64,7 @@ impl Rig for ShmRig {
     }
 }
 
-/// A loopback address that no other process's test uses at the same time.
+/// A loopback address that no other process's test uses at the same time, nor the one after it.
 fn own_ip() -> Ipv4Addr {
     let [_, _, high, low] = process::id().to_be_bytes();
     Ipv4Addr::new(127, high, low, 3)

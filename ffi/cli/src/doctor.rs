@@ -1,6 +1,7 @@
 //! `ringway doctor`: is this offloaded? If not, why, and what to do. Without processes to ask about: what this machine can do. Also what
 //! parameters and rules come to, before anything runs.
 
+mod interfaces;
 mod machine;
 mod params;
 mod process;

@@ -18,10 +18,10 @@ use crate::stats::sources;
 pub(crate) struct Options {
     /// Only these processes; else all that may be asked: this user's in this network namespace, and those that publish their statistics.
     pids: Vec<u32>,
-    /// TCP sockets.
+    /// TCP sockets, and streams of rsockets.
     #[arg(short, long)]
     tcp: bool,
-    /// UDP sockets. Without this and --tcp: both.
+    /// UDP sockets, and datagram sockets of rsockets. Without this and --tcp: both.
     #[arg(short, long)]
     udp: bool,
     /// Only what listens: listeners, and UDP sockets without a peer.
@@ -106,7 +106,7 @@ impl Options {
 
     fn takes(&self, socket: &SocketReport) -> bool {
         let shown = Shown::of(socket);
-        let is_udp = socket.protocol == "udp";
+        let is_udp = matches!(socket.protocol.as_str(), "udp" | "rdgram");
         let is_of_protocol = self.tcp == self.udp || self.udp == is_udp;
         let family = shown.family();
         let is_of_family = self.ipv4 == self.ipv6 || family == Some(if self.ipv4 { Family::V4 } else { Family::V6 });

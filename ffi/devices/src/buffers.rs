@@ -4,6 +4,7 @@ use ringway_stack::device::{LendBuffer, RxBuffer};
 use ringway_stack::tcp::Lent;
 use ringway_xdp::Received;
 
+use super::absent::Nothing;
 use super::apart;
 
 /// A handle on received bytes.
@@ -38,6 +39,12 @@ impl From<ringway_mlx5::Received> for RxBuf {
     #[inline(always)]
     fn from(of: ringway_mlx5::Received) -> Self {
         Self::Mlx5(of)
+    }
+}
+
+impl From<Nothing> for RxBuf {
+    fn from(of: Nothing) -> Self {
+        match of {}
     }
 }
 

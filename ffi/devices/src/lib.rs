@@ -9,6 +9,7 @@
 //! - [`messages`]: the message plane that rsockets run on
 //! - [`broker`]: who lends interfaces to programs without privileges
 
+mod absent;
 pub mod broker;
 mod buffers;
 mod handover;
@@ -26,7 +27,7 @@ use ringway_stack::device::{Capabilities, Queues as _, QueuesConfig};
 use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub use ringway_shm::{AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal};
-pub use ringway_xdp::Landing;
+pub use ringway_xdp::{Landing, Survey};
 
 pub use self::buffers::RxBuf;
 use self::buffers::lent;
@@ -122,6 +123,21 @@ pub struct Interface<'a> {
     pub received_frames: Option<u32>,
 }
 
+/// Why an interface, or a card, was not attached to.
+#[derive(Clone, Debug)]
+pub struct NotAttached {
+    /// What is in the way.
+    pub why: String,
+    /// That is another process, which has it: it may be free later.
+    pub is_taken: bool,
+}
+
+impl From<String> for NotAttached {
+    fn from(why: String) -> Self {
+        Self { why, is_taken: false }
+    }
+}
+
 /// The memory of received frames is locked: the most that are asked for.
 const RECEIVED_FRAMES_MAX: u32 = 1 << 17;
 
@@ -154,19 +170,19 @@ impl Interface<'_> {
     ///
     /// # Errors
     /// What is in the way.
-    pub fn attach(&self, wanted: impl FnOnce(bool) -> u32) -> Result<Vec<RingQueues>, String> {
+    pub fn attach(&self, wanted: impl FnOnce(bool) -> u32) -> Result<Vec<RingQueues>, NotAttached> {
         if self.named.driver == Driver::Mlx5 {
-            return self.open_card().map(|queues| vec![RingQueues::Mlx5(queues)]).map_err(|error| error.to_string());
+            return self.open_card().map(|queues| vec![RingQueues::Mlx5(queues)]).map_err(|error| error.to_string().into());
         }
         let settings = self.settings();
         let own = XdpDevice::attach(&settings).and_then(|device| device.open_rings(wanted(device.knows_queues())));
         let rings = own.or_else(|own| {
             // (A broker gives all queues to one.)
             if settings.queues.is_some() || !self.broker.exists() {
-                return Err(own.to_string());
+                return Err(NotAttached { is_taken: matches!(own, ringway_xdp::AttachError::Taken { .. }), why: own.to_string() });
             }
             let lent = XdpDevice::attach_by(self.broker, &settings).and_then(|device| device.open_ring());
-            lent.map(|ring| vec![ring]).map_err(|lent| format!("{own}; {lent}"))
+            lent.map(|ring| vec![ring]).map_err(|lent| NotAttached::from(format!("{own}; {lent}")))
         })?;
         Ok(rings.into_iter().map(RingQueues::Xdp).collect())
     }
@@ -197,6 +213,19 @@ pub fn cards_found() -> Result<Vec<CardFound>, String> {
     let found =
         |card: ringway_mlx5::Candidate| CardFound { name: card.device, interface: card.interface.map_err(|error| error.to_string()) };
     Ok(all.into_iter().map(found).collect())
+}
+
+/// An interface, as a device to be: only looked at.
+///
+/// # Errors
+/// It is none: why.
+pub fn interface_found(name: &str) -> Result<Survey, String> {
+    Survey::of(name).map_err(|error| error.to_string())
+}
+
+/// Bytes that a ring on an interface locks, by default.
+pub fn locked_by_interface() -> u64 {
+    ringway_xdp::Settings::new("").locked()
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 pub use ringway_shm::AreaPart;
-use ringway_shm::{AttachError, Ports, PublishedRegion, RegionWrite, Rendezvous, ResolveError, Resolved, ShmQueues, WriteError};
+use ringway_shm::{
+    AttachError, DialogueHandler, Ports, PublishedRegion, RegionWrite, Rendezvous, ResolveError, Resolved, ShmQueues, WriteError,
+};
 use ringway_stack::device::messages::{Memory, Region};
 use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
 use ringway_stack::roce::{self, Node, NodeConfig, SoftRoce, Tuning, qp::Mtu};
@@ -53,8 +55,7 @@ pub enum NotWritten {
 /// # Errors
 /// [`AttachError`]: there is no shared memory to be had.
 pub fn attach<M: Memory + From<AreaPart>>(seed: u64) -> Result<(Plane<M>, Fabric), AttachError> {
-    let settings =
-        ringway_shm::Settings { ports: Ports::RdmaCm, is_listed: false, area_bytes: AREA_BYTES, ..ringway_shm::Settings::default() };
+    let settings = ringway_shm::Settings { ports: Ports::RdmaCm, area_bytes: AREA_BYTES, ..ringway_shm::Settings::default() };
     let (queues, rendezvous) = ringway_shm::attach(&settings)?;
     let fabric = Fabric(rendezvous);
     let config = NodeConfig {
@@ -101,6 +102,21 @@ impl<M: From<AreaPart>> roce::Sharing<M> for Fabric {
 }
 
 impl Fabric {
+    /// From now on `answer` says what `ringway stats` and its kin hear of this process. It is called by whoever calls [`Fabric::service`].
+    pub fn answer_questions(&self, answer: impl Fn(&str) -> String + Send + Sync + 'static) {
+        self.0.set_control_handler(Box::new(answer));
+    }
+
+    /// From now on `answers` has dialogues with other processes, such as `ringway capture`, by whoever calls [`Fabric::service`].
+    pub fn have_dialogues(&self, answers: Arc<dyn DialogueHandler>) {
+        self.0.set_dialogue_handler(answers);
+    }
+
+    /// How many processes it talks to now, itself included where it does.
+    pub fn peers(&self) -> usize {
+        self.0.peers().len()
+    }
+
     /// The adapter of who has a port for connections; none: nobody has. Takes up to half a second where somebody does not answer: no lock is to be held.
     ///
     /// # Errors

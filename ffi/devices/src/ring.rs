@@ -1,6 +1,6 @@
 //! A ring, of whichever device it is on. Each call of it is one match: below that, all is of one device.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use ringway_stack::tcp::{self, Lent, Undelivered};
 use ringway_stack::{Error, Instant};
 use ringway_xdp::XdpQueues;
 
+use super::absent::AbsentQueues;
 use super::{Handover, Landing, RingQueues, RxBuf, apart, lent};
 
 /// See the module's documentation.
@@ -30,6 +31,8 @@ pub enum Ring {
     Xdp(ring::Ring<XdpQueues>),
     /// On a card.
     Mlx5(ring::Ring<Mlx5Queues>),
+    /// On nothing any more.
+    Absent(ring::Ring<AbsentQueues>),
 }
 
 macro_rules! by_device {
@@ -38,6 +41,7 @@ macro_rules! by_device {
             Self::Shm($of) => $call,
             Self::Xdp($of) => apart(|| $call),
             Self::Mlx5($of) => apart(|| $call),
+            Self::Absent($of) => apart(|| $call),
         }
     };
 }
@@ -136,6 +140,16 @@ impl Ring {
         }
     }
 
+    /// Gives up what the ring is on, with all flows that it has: others may have it from now on. (What was received and lent is there until it is given back.)
+    ///
+    /// # Errors
+    /// The system's: there are no descriptors for what takes its place, and it stays as it is.
+    pub fn give_up_device(&mut self, number: u16) -> io::Result<()> {
+        let config = RingConfig { number, ..RingConfig::default() };
+        *self = Self::Absent(ring::Ring::new(AbsentQueues::new()?, config, [0; 32]));
+        Ok(())
+    }
+
     calls! {
         fn batches(&self) -> Batches;
         fn counters(&self) -> Counters;
@@ -181,6 +195,7 @@ impl Ring {
         fn tcp_set_backlog(&mut self, listener: FlowId, backlog: usize) -> Result<(), Error>;
         fn tcp_accept(&mut self, listener: FlowId) -> Result<FlowId, Error>;
         fn tcp_withdraw(&mut self, listener: FlowId);
+        fn tcp_publish(&mut self, listener: FlowId) -> Result<(), Error>;
         fn tcp_is_free(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> bool;
         fn tcp_connect(
             &mut self, now: Instant, local: SocketAddr, remote: SocketAddr, hop: NextHop, config: &tcp::Config
@@ -285,6 +300,7 @@ impl Ring {
             Self::Shm(of) => of.poll(now),
             Self::Xdp(of) => apart(|| of.poll(now) + poll_on(of, now)),
             Self::Mlx5(of) => apart(|| of.poll(now) + poll_on(of, now)),
+            Self::Absent(of) => apart(|| of.poll(now)),
         }
     }
 
@@ -304,6 +320,7 @@ impl Ring {
                 poll_on(of, now);
                 of.tcp_recv_polling(now, flow, into)
             }),
+            Self::Absent(of) => apart(|| of.tcp_recv_polling(now, flow, into)),
         }
     }
 
@@ -329,6 +346,7 @@ impl Ring {
                 poll_on(of, now);
                 of.udp_recv_polling(now, flow, into, tell)
             }),
+            Self::Absent(of) => apart(|| of.udp_recv_polling(now, flow, into, tell)),
         }
     }
 
@@ -346,7 +364,7 @@ impl Ring {
     pub fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         match self {
             Self::Shm(of) => of.queues_mut().is_worth_waiting(mac),
-            Self::Xdp(_) | Self::Mlx5(_) => false,
+            Self::Xdp(_) | Self::Mlx5(_) | Self::Absent(_) => false,
         }
     }
 
@@ -402,6 +420,7 @@ impl Ring {
             Self::Shm(of) => of.detach_stream(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_stream(now, flow).map(Handover::Xdp),
             Self::Mlx5(of) => of.detach_stream(now, flow).map(Handover::Mlx5),
+            Self::Absent(_) => Err(Error::BadSocket),
         }
     }
 
@@ -414,6 +433,7 @@ impl Ring {
             Self::Shm(of) => of.detach_closed(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_closed(now, flow).map(Handover::Xdp),
             Self::Mlx5(of) => of.detach_closed(now, flow).map(Handover::Mlx5),
+            Self::Absent(_) => Err(Error::BadSocket),
         }
     }
 
@@ -435,7 +455,7 @@ impl Ring {
     pub fn exempter(&self) -> Option<impl Fn(SocketAddr, SocketAddr) -> bool + use<>> {
         let device = match self {
             Self::Mlx5(_) => return None,
-            Self::Shm(_) => None,
+            Self::Shm(_) | Self::Absent(_) => None,
             Self::Xdp(of) => Some(of.queues().device().clone()),
         };
         Some(move |local, remote| {
@@ -448,7 +468,7 @@ impl Ring {
     pub fn queues_of_interface(&self) -> (Vec<u32>, u32) {
         match self {
             // (A card makes queues as they are wanted.)
-            Self::Shm(_) | Self::Mlx5(_) => (Vec::new(), 0),
+            Self::Shm(_) | Self::Mlx5(_) | Self::Absent(_) => (Vec::new(), 0),
             Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues_there()),
         }
     }
@@ -458,7 +478,7 @@ impl Ring {
     /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
     pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
         match self {
-            Self::Shm(_) | Self::Mlx5(_) => Landing::Unknown,
+            Self::Shm(_) | Self::Mlx5(_) | Self::Absent(_) => Landing::Unknown,
             Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote),
         }
     }
@@ -474,7 +494,7 @@ impl Ring {
     /// The broker that the ring is from, which does for the process what takes privileges.
     pub fn lender(&self) -> Option<Arc<dyn Lender>> {
         match self {
-            Self::Shm(_) | Self::Mlx5(_) => None,
+            Self::Shm(_) | Self::Mlx5(_) | Self::Absent(_) => None,
             Self::Xdp(of) => of.queues().device().lender(),
         }
     }
@@ -498,6 +518,7 @@ impl Ring {
             Self::Shm(of) => of,
             Self::Xdp(of) => of,
             Self::Mlx5(of) => of,
+            Self::Absent(of) => of,
         }
     }
 }

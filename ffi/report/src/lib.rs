@@ -120,6 +120,8 @@ pub struct RingReport {
     pub core_claims_refused: u64,
     /// Connections that went over to the ring of the thread that uses them.
     pub migrations: u64,
+    /// Connections over interfaces that the kernel took over (TCP_REPAIR): their peers noticed nothing.
+    pub to_kernel: u64,
     /// Looks at the completion queue in which there was something.
     pub batches: u64,
     /// The most frames that one of them took.
@@ -160,13 +162,13 @@ pub struct WaitReport {
 pub struct SocketReport {
     /// Its descriptor (the lowest, if it was duplicated).
     pub fd: i32,
-    /// `tcp` or `udp`.
+    /// `tcp` or `udp`; of rsockets, `rstream` or `rdgram`.
     pub protocol: String,
     /// Its own address, `ip:port` (`[ip]:port`, if the kernel carries it by IPv6); empty while unbound.
     pub local: String,
     /// The peer's, likewise; empty if there is none.
     pub remote: String,
-    /// The TCP state in RFC 9293's words (`ESTABLISHED`), `LISTEN` for listeners, empty for UDP.
+    /// The TCP state in RFC 9293's words (`ESTABLISHED`), `LISTEN` for listeners, empty for UDP. (Rsockets' states are called the same.)
     pub state: String,
     /// Whether a ring carries it. A listener and an unconnected UDP socket may be served by both worlds: then it is true.
     pub offloaded: bool,

@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use ringway_devices::messages::{self, Fabric};
 use ringway_host::sleep::yield_core;
@@ -24,7 +24,7 @@ use crate::memory::Plane;
 use crate::progress::Watch;
 use crate::table::Entry;
 use crate::wait::Sleepers;
-use crate::{config, exit, fork};
+use crate::{capture, config, exit, fork, report};
 
 /// How often arming is tried where frames come all the while.
 const ARMS_MAX: usize = 16;
@@ -46,6 +46,8 @@ pub(crate) struct Library {
     /// `None` before it was started.
     progress: Option<Progress>,
     clock: Clock,
+    /// The dialogue by which the plane is captured.
+    pub(crate) captured_by: Option<u64>,
     /// For what the plane is armed.
     armed: Option<Wake>,
     /// When a call polled last.
@@ -186,11 +188,14 @@ impl Library {
             watch_until: None,
             progress: None,
             clock,
+            captured_by: None,
             armed: None,
             called_at: clock.now(),
             next_port: EPHEMERAL.start + (seed % u64::from(EPHEMERAL.end - EPHEMERAL.start)) as u16,
             fabric: fabric.clone(),
         });
+        library.fabric.answer_questions(|_| report::answer());
+        library.fabric.have_dialogues(Arc::new(capture::Answers));
         library.progress = Some(crate::progress::start(fabric).map_err(|error| {
             tracing::warn!("no thread for rsockets: {error}");
             Errno(libc::ENODEV)

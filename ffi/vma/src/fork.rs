@@ -95,7 +95,9 @@ pub(crate) extern "C" fn prepare() {
             greeting::leave_all(process, &mut guard);
             common::own_all(&mut guard);
         }
-        let is_shared = |socket: &Socket| matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving | Kind::Listener(_));
+        let is_shared = |socket: &Socket| {
+            matches!(socket.kind, Kind::Connecting(_) | Kind::Stream(_) | Kind::Moving | Kind::Listener(_)) || socket.is_left_by_fork
+        };
         descendants::before(guard.sockets.iter().any(|(_, socket)| is_shared(socket)));
         if process.is_owner() {
             sharing::begin(&mut guard, process.now());
@@ -218,17 +220,20 @@ pub(crate) fn adopt(process: &'static Process) {
     let Some(old) = (unsafe { old.as_ref() }) else { return };
     // SAFETY: this process has no thread that knew the old state: fork copied only the one that called it, which held
     // its lock, and it was taken out of reach there.
-    let (owner, old) = (old.owner_pid, unsafe { old.state().value_of_the_dead() });
+    let (owner, parent, old) = (old.owner_pid, old.rendezvous().member_ref(), unsafe { old.state().value_of_the_dead() });
     // The child's copy of what its parent watched.
     drop(old.parent.take());
     let mut guard = process.lock();
     let offload = &mut *guard;
+    let is_on_interfaces = old.interfaces.is_some() || old.late.are_taken();
+    offload.ask_for_interfaces_of(parent);
     for (fd, entry) in fdtable::entries() {
         let Some(key) = entry.socket() else { continue };
         if let Some(socket) = offload.sockets.find_mut(key) {
             socket.fds += 1;
         } else if let Some(socket) = old.sockets.find(key) {
-            let child = inherited(socket, fd);
+            let mut child = inherited(socket, fd);
+            child.is_left_by_fork &= is_on_interfaces;
             offload.shares_listeners |= child.is_shared;
             offload.sockets.insert_at(key, child);
         } else {
@@ -238,6 +243,9 @@ pub(crate) fn adopt(process: &'static Process) {
     publish(process, offload);
     crate::mux::epoll::adopt(old, offload);
     wait_for_rules(process, offload, owner);
+    if offload.has_datagrams_left() {
+        sharing::begin(offload, process.now());
+    }
 }
 
 /// A parent's socket as its child has it, before anything is published.
@@ -253,7 +261,10 @@ fn inherited(socket: &Socket, fd: i32) -> Socket {
             copy.is_shared = true;
             Kind::Listener(None)
         }
-        Kind::Datagram(_) => Kind::Datagram(None),
+        Kind::Datagram(_) => {
+            copy.is_left_by_fork = true;
+            Kind::Datagram(None)
+        }
         kind @ (Kind::Fresh | Kind::Kernel) => kind,
     };
     copy
@@ -274,7 +285,7 @@ fn publish(process: &Process, offload: &mut Offload) {
 
 /// The rules that the parent holds are to be had when it ends: the progress thread watches for that.
 fn wait_for_rules(process: &Process, offload: &mut Offload, owner: i32) {
-    if !offload.sockets.iter().any(|(_, socket)| socket.reason == Some(Reason::RuleTaken)) {
+    if !offload.sockets.iter().any(|(_, socket)| socket.reason == Some(Reason::RuleTaken) || socket.is_left_by_fork) {
         return;
     }
     match Pidfd::new(owner) {
@@ -294,6 +305,7 @@ pub(crate) fn look_after_parent(process: &Process, offload: &mut Offload) {
     if offload.parent.as_ref().is_some_and(Pidfd::has_ended) {
         offload.parent = None;
         publish(process, offload);
+        offload.want_interfaces();
         offload.dispatch();
     }
 }

@@ -11,8 +11,9 @@
 //! A process that may not attach to an interface asks a broker for its ring ([`ringway_host::Lender`]), where one listens (RINGWAY_BROKER).
 //!
 //! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
-//! program and its queues are closed there, so that they end with the parent.
+//! program and its queues are closed there, so that they end with the parent; or the parent gives it up ([`late`]).
 
+pub(crate) mod late;
 mod several;
 
 pub(crate) use self::several::Lands;
@@ -21,7 +22,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
-use ringway_devices::Ring;
+use ringway_devices::{NotAttached, Ring};
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::Id;
 use ringway_params::kind::{self, Driver, Named};
@@ -105,7 +106,7 @@ impl Interfaces {
             Err(error) => return tracing::warn!("interfaces are the kernel's: {error}"),
         };
         let mut offload = process.lock();
-        let mut all = Vec::new();
+        let (mut all, is_first) = (Vec::new(), !offload.late.are_taken);
         for named in all_named {
             let name = match named.driver {
                 Driver::Xdp => named.name.to_owned(),
@@ -117,8 +118,14 @@ impl Interfaces {
                     all.push(interface);
                 }
                 // (A parent has it, most likely, which has said so.)
-                Err(why) if process::fork_generation() > 0 => tracing::info!("{name} is the kernel's: {why}"),
-                Err(why) => tracing::warn!("{name} is the kernel's: {why}"),
+                Err(NotAttached { why, is_taken }) => {
+                    offload.late.are_taken |= is_taken;
+                    match () {
+                        () if !is_first => tracing::debug!("{name} is still the kernel's: {why}"),
+                        () if process::fork_generation() > 0 => tracing::info!("{name} is the kernel's: {why}"),
+                        () => tracing::warn!("{name} is the kernel's: {why}"),
+                    }
+                }
             }
         }
         if !all.is_empty() {
@@ -126,7 +133,13 @@ impl Interfaces {
             own.has_moved();
             own.publish_generation();
             offload.interfaces = Some(Box::new(own));
+            offload.late.are_taken = false;
         }
+    }
+
+    /// The numbers of all rings that they have.
+    fn rings(&self) -> Vec<u16> {
+        self.all.iter().flat_map(|interface| &interface.rings).map(|own| own.number).collect()
     }
 
     /// Of which of the kernel's tables it speaks.
@@ -283,16 +296,19 @@ pub(crate) fn link_of(ring: u16) -> u32 {
     process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
 }
 
-fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, named: Named<'_>) -> Result<Interface, String> {
+fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, named: Named<'_>) -> Result<Interface, NotAttached> {
     let broker = std::path::Path::new(params::settings().text(Id::Broker));
     let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
     // (A card would give both a copy of what is for either.)
     if attached.card().is_some() && process::fork_generation() > 0 {
-        return Err("a parent of this process may have rings there".to_owned());
+        return Err("a parent of this process may have rings there".to_owned().into());
     }
     let name = &*attached.of_kernel()?;
-    let link = monitor.tables().link_named(name).ok_or("there is no such interface")?.id;
+    let link = monitor.tables().link_named(name).ok_or_else(|| "there is no such interface".to_owned())?.id;
     let Offload { rings, extra_rings, .. } = offload;
+    if rings.len() == RINGS_MAX {
+        return Err(format!("there are {RINGS_MAX} rings already").into());
+    }
     let room = RINGS_MAX.saturating_sub(rings.len() + RINGS_KEPT).max(1) as u32;
     let mut knows_queues = false;
     let wanted = |is_known| {

@@ -72,6 +72,8 @@ pub(crate) struct Offload {
     pub(crate) greetings: Vec<crate::socket::greeting::Greeting>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
+    /// How many connections over interfaces the kernel has taken over.
+    pub(crate) to_kernel: u64,
     /// Connections on their way to another ring.
     pub(crate) migrations: crate::moving::migration::Migrations,
     /// What the kernel has no room for yet.
@@ -116,6 +118,8 @@ pub(crate) struct Offload {
     pub(crate) ending: bool,
     /// The rings of interfaces, if there are any, and what they need of the kernel.
     pub(crate) interfaces: Option<Box<Interfaces>>,
+    /// Those that another process has had so far.
+    pub(crate) late: crate::interfaces::late::Late,
     /// Groups that come by them.
     pub(crate) groups: crate::socket::groups::claims::Claims,
     pub(crate) shared_ports: crate::socket::shared_ports::SharedPorts,
@@ -260,6 +264,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             decisions: Vec::new(),
             greetings: Vec::new(),
             moves: Vec::new(),
+            to_kernel: 0,
             migrations: crate::moving::migration::Migrations::default(),
             backlogs: crate::moving::Backlogs::default(),
             taken: Vec::new(),
@@ -282,6 +287,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             former_descriptors: Vec::new(),
             retreats: 0,
             interfaces: None,
+            late: crate::interfaces::late::Late::default(),
             groups: crate::socket::groups::claims::Claims::default(),
             shared_ports: crate::socket::shared_ports::SharedPorts::default(),
             captures: Vec::new(),

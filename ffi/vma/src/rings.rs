@@ -270,6 +270,17 @@ impl Rings {
         self.places.add(link, number);
     }
 
+    /// Gives up what a ring of an interface is on. Its number stays taken.
+    ///
+    /// # Errors
+    /// As [`Ring::give_up_device`].
+    pub(crate) fn give_up_device(&mut self, number: u16) -> std::io::Result<()> {
+        self.at_mut(number).ring.give_up_device(number)?;
+        self.places.remove_link_of(number);
+        self.together.retain(|rings| !rings.contains(number));
+        Ok(())
+    }
+
     /// What is for one of these may come to any: whoever waits for one waits for all.
     pub(crate) fn watch_together(&mut self, rings: RingSet) {
         self.together.push(rings);

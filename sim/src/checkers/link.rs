@@ -21,6 +21,9 @@ const POLLS_MAX: u32 = 3;
 /// How long the stack believes an answer (Linux's base_reachable_time), and some time for asking while nobody answers.
 const BELIEVED: Duration = Duration::from_secs(30 + 5);
 
+/// How long a host may take to come to what a reason to be late was the reason for.
+const JUST_NOW: Duration = Duration::from_millis(100);
+
 /// What a host knows of a neighbour, for all that can be seen.
 #[derive(Debug, Default)]
 pub(super) struct Neighbour {
@@ -70,7 +73,9 @@ impl Neighbour {
     /// whether it is still there may wait, while what was ready before goes out.
     pub(super) fn used(&self, moment: &Moment, target: IpAddr, refused: impl FnOnce() -> bool) {
         let since = moment.at.since(self.known_at.max(moment.hampered));
-        if since > BELIEVED && !refused() {
+        // (A clock that jumps past the moment for asking lets what is sent again at that moment leave first.)
+        let is_late = moment.at > moment.excused + JUST_NOW;
+        if since > BELIEVED && is_late && !refused() {
             moment.breach(ARP, format_args!("RFC 1122 s2.3.2.1: {target} was last heard of, or asked for, {since:?} ago"));
         }
     }

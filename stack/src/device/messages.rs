@@ -10,6 +10,7 @@ mod memory;
 mod path;
 pub mod psn;
 mod qp;
+mod terms;
 pub mod work;
 
 pub use connections::{CmError, ConnectionEvent, ConnectionId, Connections, IncomingRequest, PRIVATE_DATA_MAX, PortSpace, PrivateData};
@@ -17,6 +18,7 @@ pub use memory::{Access, AtomicOp, Memory, Pd, RegisterError};
 pub use path::{Addresses, Path};
 pub use psn::Psn;
 pub use qp::{Modify, ModifyError, Mtu, Peer, QpConfig, QpEvents, Sending, State, Transport};
+pub use terms::{ConnectionParams, Endpoint, QpAttributes, Rejection};
 pub use work::{Completion, Data, Opcode, PostError, SGES_MAX, SendOp, SendWr, Sge, Status};
 
 use crate::time::Instant;

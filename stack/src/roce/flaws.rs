@@ -65,6 +65,8 @@ pub(crate) enum Flaw {
     UncountedControls,
     /// What does not fit at the end of the send buffer is left out.
     DoesNotWrap,
+    /// Messages go whether the peer lets them or not.
+    SendsWithoutCredits,
 }
 
 #[cfg(test)]
@@ -89,7 +91,7 @@ impl Flaw {
     ];
 
     /// Those of rsockets.
-    pub(crate) const OF_RSOCKETS: [Self; 14] = [
+    pub(crate) const OF_RSOCKETS: [Self; 15] = [
         Self::OffersTwice,
         Self::SkipsBytes,
         Self::OverfillsSendBuffer,
@@ -104,5 +106,6 @@ impl Flaw {
         Self::EndsTogether,
         Self::UncountedControls,
         Self::DoesNotWrap,
+        Self::SendsWithoutCredits,
     ];
 }

@@ -43,5 +43,5 @@ pub(crate) use flaws::Flaw;
 pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
 pub use hca::{CreateError, Dropped, Hca, Limits, Tuning};
 pub use node::{Node, NodeConfig, Sharing};
-pub use soft::{Neighbours, SoftRoce, Traffic, WAITING_BYTES_MAX, WAITING_MAX};
+pub use soft::{Neighbours, SoftRoce, Tap, Traffic, WAITING_BYTES_MAX, WAITING_MAX};
 pub use ud::GRH_LEN;

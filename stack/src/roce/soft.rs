@@ -75,6 +75,9 @@ struct Waiting {
     bytes: usize,
 }
 
+/// Who sees each frame: whether it leaves, and all of its bytes. Called in the middle of the plane's work.
+pub type Tap = dyn FnMut(bool, &[u8]) + Send;
+
 /// A message plane on a device's queues.
 pub struct SoftRoce<Q: Queues, M, N> {
     queues: Q,
@@ -89,6 +92,7 @@ pub struct SoftRoce<Q: Queues, M, N> {
     batch: Option<Box<RxBatch<Q::Rx>>>,
     frame: Vec<u8>,
     traffic: Traffic,
+    tap: Option<Box<Tap>>,
 }
 
 impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
@@ -104,7 +108,13 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
             batch: Some(Box::new(RxBatch::new(BATCH))),
             frame: vec![0; ethernet::LEN + Node::<M>::PACKET_MAX],
             traffic: Traffic::default(),
+            tap: None,
         }
+    }
+
+    /// Shows each frame to `tap` from now on, or to nobody. Returns who saw them until now, to be dropped where that may take its time.
+    pub fn set_tap(&mut self, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
+        core::mem::replace(&mut self.tap, tap)
     }
 
     /// The message plane. What was asked of it goes out by [`SoftRoce::transmit`].
@@ -200,6 +210,9 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
     }
 
     fn on_frame(&mut self, now: Instant, frame: &RxFrame<Q::Rx>) {
+        if let Some(tap) = &mut self.tap {
+            tap(false, &frame.to_vec());
+        }
         let mut bytes = core::mem::take(&mut self.frame);
         let is_taken = self.take_frame(now, frame, &mut bytes);
         self.frame = bytes;
@@ -300,6 +313,9 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
         let offload = TxOffload { unsolicited: is_acknowledgment(frame), ..TxOffload::default() };
         self.queues.send(&TxFrame { head, body: &body, offload })?;
         self.traffic.sent += 1;
+        if let Some(tap) = &mut self.tap {
+            tap(true, frame);
+        }
         Ok(())
     }
 

@@ -27,4 +27,4 @@ pub use config::{Host, Settings, Sizes};
 pub use datagrams::{Datagrams, UdpDatagram};
 pub use options::{OptionName, OptionValue, Options};
 pub use sockets::{SocketId, Sockets};
-pub use stream::{DirectTarget, Mapping, OpenError, Shutdown, Stream};
+pub use stream::{DirectTarget, Mapping, OpenError, Shutdown, Stream, StreamInfo, StreamStage};

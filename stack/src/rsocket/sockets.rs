@@ -144,6 +144,29 @@ impl Sockets {
         self.finish_closing(now, device);
     }
 
+    /// What there is to say of a stream; `None`: it is a listener, or was never connected.
+    pub fn info(&self, id: SocketId) -> Option<super::StreamInfo> {
+        match &self.sockets.get(&id)?.kind {
+            Kind::Stream(connected) => Some(connected.stream.info()),
+            Kind::Fresh | Kind::Listener(_) => None,
+        }
+    }
+
+    /// Of a listener: how many connections wait to be accepted, and how many may.
+    pub fn backlog_of(&self, id: SocketId) -> Option<(usize, usize)> {
+        match &self.sockets.get(&id)?.kind {
+            Kind::Listener(listener) => Some((listener.waiting.len(), listener.backlog)),
+            Kind::Fresh | Kind::Stream(_) => None,
+        }
+    }
+
+    /// A stream, as long as there is anything of it.
+    #[cfg(test)]
+    pub(super) fn stream_of(&self, id: SocketId) -> Option<&Stream> {
+        let open = self.sockets.get(&id).and_then(|socket| if let Kind::Stream(connected) = &socket.kind { Some(connected) } else { None });
+        open.map(|connected| &connected.stream).or_else(|| self.closing.get(&id).map(|closing| &closing.connected.stream))
+    }
+
     /// Holds each stream's counts against what there is.
     #[cfg(test)]
     pub(super) fn check(&self) {

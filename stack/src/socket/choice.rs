@@ -184,6 +184,12 @@ impl Choice {
         self.rings.push(Placed { number, link, places: 0 });
     }
 
+    /// A link's rings are no more.
+    pub fn remove(&mut self, link: LinkId) {
+        self.rings.retain(|ring| ring.link != link);
+        self.known.retain(|(of, _), _| *of != link);
+    }
+
     /// The link that a ring is on.
     pub fn link_of(&self, number: u16) -> Option<LinkId> {
         self.rings.iter().find(|ring| ring.number == number).map(|ring| ring.link)

@@ -32,12 +32,14 @@
 //! - [`Net`], [`NetConfig`]: the ring, its tasks and its driver
 //! - [`TcpListener`], [`TcpStream`], and a stream's halves [`OwnedReadHalf`] and [`OwnedWriteHalf`]
 //! - [`UdpSocket`]
+//! - [`rsocket`]: streams over a device's queue pairs, in the same way
 //! - [`io_error`]: how the stack's errors become `std::io`'s
 #![forbid(unsafe_code)]
 
 mod address;
 mod error;
 mod net;
+pub mod rsocket;
 mod tcp;
 mod udp;
 mod waiters;

@@ -305,7 +305,7 @@ impl<Q: Queues> Drop for Lent<'_, Q> {
     }
 }
 
-fn wake(wakers: impl IntoIterator<Item = Waker>) {
+pub(crate) fn wake(wakers: impl IntoIterator<Item = Waker>) {
     for waker in wakers {
         waker.wake();
     }

@@ -43,6 +43,11 @@ impl Waiters {
         }
     }
 
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.read.is_empty() && self.write.is_empty()
+    }
+
     /// Everybody, for a socket that is gone.
     pub(crate) fn into_all(mut self) -> Vec<Waker> {
         let mut all = mem::take(&mut self.read);

@@ -10,7 +10,7 @@ use super::numbered;
 const STACK: &str = "stack/src";
 
 /// A module, and those that it may name. What is not here has not been given its place yet.
-const MAY_NAME: [(&str, &[&str]); 21] = [
+const MAY_NAME: [(&str, &[&str]); 22] = [
     ("addr", &[]),
     // (For tests alone.)
     ("capture", &[]),
@@ -30,6 +30,8 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
     ("cyclic", &["device", "error", "mutants", "offload", "time", "wire"]),
     // (Kinds of devices are for the devices of its tests.)
     ("roce", &["capture", "device", "offload", "time", "wire"]),
+    // (Adapters are for its tests.)
+    ("cm", &["device", "net", "roce", "time"]),
     // (Adapters, and the capture, are for its tests.)
     ("rsocket", &["capture", "device", "error", "flow", "roce", "time"]),
     ("tcp", &["device", "error", "flow", "marks", "mutants", "time", "wire"]),

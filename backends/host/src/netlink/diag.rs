@@ -75,6 +75,20 @@ impl SocketDiag {
             Err(errno) => Err(io::Error::from_raw_os_error(errno)),
         }
     }
+
+    /// Whether the kernel has that TCP connection, in whichever state: no matter who listens there.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn has_connection(&mut self, local: SocketAddr, remote: SocketAddr, link: LinkId) -> io::Result<bool> {
+        let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let body = question(Protocol::Tcp, family, local.port(), Some((local.ip(), remote, link)));
+        match self.0.get(WHAT, SOCK_DIAG_BY_FAMILY, &body, |answer| Ok(is_with(answer, remote.port()))).map_err(of_system)? {
+            Ok(is_there) => Ok(is_there),
+            Err(libc::ENOENT) => Ok(false),
+            Err(errno) => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
 }
 
 fn of_system(error: Error) -> io::Error {
@@ -123,6 +137,11 @@ fn parse(body: &[u8]) -> Option<DiagSocket> {
     is_of_somebody.then_some(DiagSocket { local: SocketAddr::new(ip, port), uid: word(64)?, cookie })
 }
 
+/// Of `struct inet_diag_msg`: whether the other end has that port. (A listener has none.)
+fn is_with(body: &[u8], port: u16) -> bool {
+    body.get(6..8) == Some(&port.to_be_bytes()[..])
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -163,7 +182,14 @@ mod tests {
         let connected = stream.local_addr().unwrap();
         assert_eq!(of(connected, listens), socket_cookie(&stream).ok());
         assert_eq!(of(listens, "127.0.0.1:7".parse().unwrap()), socket_cookie(&listener).ok());
+        let mut diag = SocketDiag::open().unwrap();
+        let mut has = |local, remote| diag.has_connection(local, remote, LinkId(1)).unwrap();
+        assert!(has(connected, listens) && has(listens, connected));
+        assert!(!has(listens, "127.0.0.1:7".parse().unwrap()), "a listener is none");
+        drop(stream);
+        assert!(has(listens, connected), "nobody has accepted it yet");
         drop(listener);
-        assert_eq!(of(listens, "127.0.0.1:7".parse().unwrap()), None);
+        assert!(!has(listens, "127.0.0.1:7".parse().unwrap()));
+        assert_eq!(SocketDiag::open().unwrap().of_connection(listens, "127.0.0.1:7".parse().unwrap(), LinkId(1)).unwrap(), None);
     }
 }

@@ -6,12 +6,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use netlink_packet_core::NLMSG_ERROR;
-use ringway_stack::net::{Address, Builder, Changes, Link, Neighbour, RouteEntry, Rule, Tables};
+use ringway_stack::net::{Address, Builder, Changes, Link, LinkId, Neighbour, RouteEntry, Rule, Tables};
 
 use super::Error;
 use super::dump::{Messages, Questions, TRIES_MAX};
 use super::parse;
 use super::socket::Socket;
+use super::told;
 
 /// Room for events that nobody has looked at, in bytes. More of them are told by ENOBUFS, and everything is read again.
 const EVENTS: u32 = 1 << 20;
@@ -58,6 +59,8 @@ pub struct Monitor {
     buffer: Vec<u8>,
     /// The last look failed, and that was logged.
     is_failing: bool,
+    /// Links of which the log tells.
+    told: Vec<LinkId>,
 }
 
 /// What a snapshot is built of, kept apart so that only what changed is read again.
@@ -142,6 +145,7 @@ impl Monitor {
             tables: Arc::new(Builder::default().build(0)),
             buffer: vec![0; 64 * 1024],
             is_failing: false,
+            told: Vec::new(),
         };
         monitor.refresh()?;
         Ok(monitor)
@@ -150,6 +154,13 @@ impl Monitor {
     /// The snapshot as of the last [`Monitor::refresh`].
     pub const fn tables(&self) -> &Arc<Tables> {
         &self.tables
+    }
+
+    /// Has the log tell what happens to a link from now on: somebody has a ring there.
+    pub fn tell_of(&mut self, link: LinkId) {
+        if !self.told.contains(&link) {
+            self.told.push(link);
+        }
     }
 
     /// To sleep on: readable once something may have changed.
@@ -190,6 +201,7 @@ impl Monitor {
         }
         let tables = self.parts.clone().build(self.tables.generation() + 1);
         let changes = Changes::between(&self.tables, &tables);
+        told::tell(&self.told, &changes, &self.tables, &tables);
         self.tables = Arc::new(tables);
         Ok(Some(changes))
     }

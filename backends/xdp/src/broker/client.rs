@@ -16,7 +16,9 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAdd
 
 use super::message::{Answer, MESSAGE_MAX, Question, Refusal, VERSION, encode, namespace};
 use super::wire;
+use crate::bpf;
 use crate::loan::Loan;
+use crate::watch::Front;
 
 /// How long an answer may take. The broker does one thing after the other, and nothing that takes long; whoever waits may hold up the program.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
@@ -71,7 +73,9 @@ pub(crate) struct Client {
     loan: Mutex<Option<Loan>>,
     injects: bool,
     /// The broker's program is in front of the interface as long as this is open: so the ring outlives the broker.
-    _link: Fd,
+    link: Fd,
+    /// Its number, if the kernel says so.
+    program: Option<u32>,
 }
 
 impl Client {
@@ -91,7 +95,13 @@ impl Client {
         let (Some(link), Some(memory)) = (descriptors.next(), descriptors.next()) else { return Err(BrokerError::Strange) };
         let loan = Some(Loan { memory, sockets: descriptors.collect(), receives, sends });
         let (connection, loan, is_gone) = (Mutex::new(connection), Mutex::new(loan), AtomicBool::new(false));
-        Ok(Self { connection, is_gone, loan, injects, _link: link })
+        let program = bpf::link_info(&link).ok().map(|info| info.program);
+        Ok(Self { connection, is_gone, loan, injects, link, program })
+    }
+
+    /// What is in front of the interface now, as far as this process may know.
+    pub(crate) fn front(&self) -> Front {
+        self.program.map_or(Front::Ours, |program| Front::of(&self.link, program))
     }
 
     /// What the ring is to be made of, once.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ringway_host::{Fd, leave};
@@ -50,7 +51,7 @@ pub(super) struct Lent {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) answer: Answer,
-    loan: Option<(Loan, XdpDevice, i32)>,
+    loan: Option<(Loan, Arc<Fd>)>,
 }
 
 impl From<Answer> for Reply {
@@ -61,9 +62,9 @@ impl From<Answer> for Reply {
 
 impl Reply {
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let Some((Loan { memory, sockets, .. }, _, link)) = &self.loan else { return Vec::new() };
-        let all = [*link, memory.raw()].into_iter().chain(sockets.iter().map(Fd::raw));
-        // SAFETY: the reply has them, and the device whose link it is.
+        let Some((Loan { memory, sockets, .. }, link)) = &self.loan else { return Vec::new() };
+        let all = [link.raw(), memory.raw()].into_iter().chain(sockets.iter().map(Fd::raw));
+        // SAFETY: the reply has them.
         all.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }).collect()
     }
 }
@@ -121,14 +122,8 @@ impl Guest {
             error => Refusal::CannotAttach(error.to_string()),
         })?;
         let answer = Answer::Opened { receives: loan.receives, sends: loan.sends, injects: house.injects() };
-        self.ring = Some(Lent {
-            interface: interface.to_owned(),
-            device: device.clone(),
-            link,
-            rules: BTreeMap::new(),
-            repairs: Repairs::default(),
-        });
-        Ok(Reply { answer, loan: Some((loan, device, front)) })
+        self.ring = Some(Lent { interface: interface.to_owned(), device, link, rules: BTreeMap::new(), repairs: Repairs::default() });
+        Ok(Reply { answer, loan: Some((loan, front)) })
     }
 
     pub(super) fn ring(&mut self) -> Result<&mut Lent, Refusal> {

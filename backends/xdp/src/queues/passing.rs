@@ -4,7 +4,7 @@ use ringway_stack::device::{ChecksumVerdict, HEAD_MAX, RxBatch, RxFrame};
 
 use super::XdpQueues;
 use crate::partial;
-use crate::strays::{Path, Stray};
+use crate::strays::{Exchange, Path, Stray};
 use crate::umem::Received;
 
 impl XdpQueues {
@@ -40,10 +40,23 @@ impl XdpQueues {
         count
     }
 
-    /// It goes to the ring that has the connection, or else from ring to ring.
+    /// It goes to the ring that has the connection, or else from ring to ring, and what none has to the kernel, if it has the connection.
     pub(super) fn passes_on(&mut self, frame: &RxFrame<Received>, buffer: Option<&Received>, had_it: bool) -> bool {
-        let Some(exchange) = &self.exchange else { return false };
-        let before = self.path.unwrap_or(Path { came_to: self.id, looked: 0 });
+        let path = self.path;
+        let to = self.exchange.as_ref().and_then(|exchange| self.next_for(exchange, frame, path, had_it));
+        let (Some((to, path)), Some(exchange)) = (to, &self.exchange) else { return !had_it && self.is_kernels(frame) };
+        let bytes = match buffer {
+            Some(whole) => whole.to_vec(),
+            None => frame.to_vec(),
+        };
+        exchange.put(to, Stray { bytes: bytes.into(), path });
+        self.counters.passed_on += 1;
+        true
+    }
+
+    /// The ring that looks at it next, and where it has been then.
+    fn next_for(&self, exchange: &Exchange, frame: &RxFrame<Received>, path: Option<Path>, had_it: bool) -> Option<(u32, Path)> {
+        let before = path.unwrap_or(Path { came_to: self.id, looked: 0 });
         let path = Path { looked: before.looked + 1, ..before };
         let to = match self.device.home_of(frame.head(), before.came_to) {
             // (Its rule is here still, and the connection no more.)
@@ -52,13 +65,6 @@ impl XdpQueues {
             None if had_it => None,
             home => exchange.next(self.id, path).map(|next| home.unwrap_or(next)),
         };
-        let Some(to) = to else { return false };
-        let bytes = match buffer {
-            Some(whole) => whole.to_vec(),
-            None => frame.to_vec(),
-        };
-        exchange.put(to, Stray { bytes: bytes.into(), path });
-        self.counters.passed_on += 1;
-        true
+        to.map(|to| (to, path))
     }
 }

@@ -13,4 +13,5 @@ mod rings;
 mod sharing;
 mod sockets;
 mod turns;
+mod vlan;
 mod world;

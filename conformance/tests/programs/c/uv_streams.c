@@ -1,5 +1,5 @@
 /*
- * A plain libuv program: "serve PORT STREAMS" echoes on as many connections and ends; "talk PORT STREAMS SIZE" has that many
+ * A plain libuv program: "serve PORT STREAMS [HOST]" echoes on as many connections and ends; "talk PORT STREAMS SIZE [HOST]" has that many
  * conversations at once, each of SIZE bytes, compares, and prints "equal".
  */
 #include <stdio.h>
@@ -151,16 +151,25 @@ static void on_connected(uv_connect_t *request, int status)
 	send_next(request->handle->data);
 }
 
+static int parse(const char *host, int port, struct sockaddr_storage *address)
+{
+	if (strchr(host, ':'))
+		return uv_ip6_addr(host, port, (struct sockaddr_in6 *)address);
+	return uv_ip4_addr(host, port, (struct sockaddr_in *)address);
+}
+
 int main(int argc, char **argv)
 {
 	uv_loop_t *loop = uv_default_loop();
-	struct sockaddr_in address;
+	struct sockaddr_storage address;
 
 	if (argc < 4)
 		return 2;
-	check(uv_ip4_addr("127.0.0.1", atoi(argv[2]), &address), "address");
+	int serves = strcmp(argv[1], "serve") == 0;
+	int host = serves ? 4 : 5;
+	check(parse(argc > host ? argv[host] : "127.0.0.1", atoi(argv[2]), &address), "address");
 	streams = strtoul(argv[3], NULL, 10);
-	if (strcmp(argv[1], "serve") == 0) {
+	if (serves) {
 		check(uv_tcp_init(loop, &listener), "tcp");
 		check(uv_tcp_bind(&listener, (struct sockaddr *)&address, 0), "bind");
 		check(uv_listen((uv_stream_t *)&listener, 128, on_connection), "listen");

@@ -7,12 +7,13 @@ use std::time::Instant;
 use ringway_sim::{Episodes, FaultCounts, Faults, LinkConfig};
 use rustix::process::Signal;
 
-use super::{Ends, carried};
+use super::servers::measured;
+use super::{Ends, Leaving, Way, carried};
 use crate::harness::{Case, Output, Relaying, World, free_port, retransmitted};
-use crate::{http, nginx, redis, sockperf};
+use crate::{git, http, iperf3, memcached, nginx, postgres, redis, sockperf, ssh};
 
 /// By IPv6, and whether who serves is on Ringway, and who asks.
-const WAYS: [(bool, [bool; 2]); 3] = [(false, [true, false]), (true, [false, true]), (false, [true, true])];
+const WAYS: [Way; 3] = [(false, [true, false]), (true, [false, true]), (false, [true, true])];
 
 /// What the faults are drawn from: each frame of a way has its own fate, whatever else becomes of the run.
 const SEED: u64 = 19;
@@ -61,12 +62,24 @@ fn everything() -> LinkConfig {
 }
 
 /// Runs a case each of `ways`.
-fn through(name: &str, link: LinkConfig, ways: &[(bool, [bool; 2])], bytes: u64, test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
+fn through(name: &str, link: LinkConfig, ways: &[Way], bytes: u64, test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
+    through_leaving(name, link, ways, bytes, &[], test);
+}
+
+/// As [`through`], of programs some of whose connections leave for the kernel.
+fn through_leaving(
+    name: &str,
+    link: LinkConfig,
+    ways: &[Way],
+    bytes: u64,
+    leaving: &[Leaving],
+    test: impl Fn(&Ends<'_>) -> [&'static str; 2],
+) {
     for &way in ways {
         let case = Case::new(name);
         let (cable, relaying) = Relaying::lay(SEED, link);
         let began = Instant::now();
-        carried(case, &cable, way, bytes, &[], &test);
+        carried(case, &cable, way, bytes, leaving, &test);
         let relayed = relaying.finish();
         println!("{name}, in {:.2?}: {relayed}", began.elapsed());
         has_struck(&link.faults, &relayed.counts);
@@ -219,7 +232,7 @@ fn names_with_everything() {
 
 /// One message after the other.
 fn ping_pong(name: &str, link: LinkConfig, protocol: &str, options: &str, verdict: impl Fn(&Output)) {
-    const WAYS_OF_IPV4: [(bool, [bool; 2]); 2] = [(false, [true, false]), (false, [false, true])];
+    const WAYS_OF_IPV4: [Way; 2] = [(false, [true, false]), (false, [false, true])];
     through(name, link, &WAYS_OF_IPV4, 5_000, |ends| {
         let (port, host) = (free_port(), ends.host());
         let mut server = ends.server("sockperf").args(&format!("server -i {host} -p {port} {protocol}")).serve(port);
@@ -242,5 +255,64 @@ fn sockperf_with_flipped_bits() {
 fn sockperf_with_duplicates() {
     ping_pong("faults-sockperf-duplication", link(duplication()), "", "", |client| {
         assert!(sockperf::count(&client.stdout, "duplicated messages") > 0, "{}", client.stdout);
+    });
+}
+
+/// Both directions at once, and four streams of each.
+#[test]
+fn iperf3_with_everything() {
+    const SIZE: u64 = MIB;
+    through("faults-iperf3", everything(), &WAYS, SIZE, |ends| {
+        let answer = measured(ends, "-t 2 --bidir -P 4");
+        let bytes = iperf3::received(&answer);
+        assert!(bytes > SIZE, "{bytes} bytes in two seconds");
+        ["iperf3", "iperf3"]
+    });
+}
+
+#[test]
+fn memcached_with_everything() {
+    const OF_IPV4: [Way; 3] = [(false, [true, false]), (false, [false, true]), (false, [true, true])];
+    through("faults-memcached", everything(), &OF_IPV4, 100_000, |ends| {
+        let (port, host) = (free_port(), ends.host());
+        let server = ends.server("memcached").args(&memcached::options_at(&host, port)).serve(port);
+        memcached::load(&host, ends.client("memcaslap"), port, 1000);
+        server.stop(Signal::TERM);
+        ["memcached", "memcaslap"]
+    });
+}
+
+/// Of a connection that leaves for the kernel, too, nothing is lost.
+#[test]
+fn ssh_with_everything() {
+    through_leaving("faults-ssh", everything(), &WAYS, MIB, &[("sshd", 1)], |ends| {
+        let (case, host) = (ends.case, ends.host());
+        let (server, port) = ssh::start_at(&host, case, ends.server("/usr/sbin/sshd"));
+        let file = case.path("file");
+        http::fill(&file, MIB);
+        let answer = ssh::ask_at(&host, case, ends.client("ssh"), port).arg("cat | sha256sum").stdin(&file).run();
+        assert_eq!(answer.stdout.split(' ').next(), Some(http::digest(case, &file).as_str()));
+        ssh::stop(server);
+        ["sshd", "ssh"]
+    });
+}
+
+#[test]
+fn git_with_everything() {
+    through_leaving("faults-git", everything(), &WAYS, 0, &[("git", 1)], |ends| {
+        let daemon = git::exchange(ends.case, &ends.host(), MIB / 4, &|program| ends.server(program), &|program| ends.client(program));
+        ends.ask_who_serves();
+        git::stop(daemon);
+        ["git", "git"]
+    });
+}
+
+#[test]
+fn postgres_with_one_percent_lost() {
+    through_leaving("faults-postgres", link(loss(1)), &WAYS, MIB, &[("postgres", 0)], |ends| {
+        let (server, port) = ends.postgres();
+        postgres::rows_there_and_back(ends.case, 0, &|command| postgres::asks(ends.of_postgres("psql", port), command));
+        server.stop(Signal::INT);
+        ["postgres", "psql"]
     });
 }

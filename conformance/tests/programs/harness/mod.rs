@@ -56,7 +56,8 @@ pub(crate) struct Case {
     /// For processes that fork, and go on with connections in their children (RDMAV_FORK_SAFE).
     is_across_forks: bool,
     before: Snmp,
-    _turn: MutexGuard<'static, ()>,
+    /// None of one that goes on while others do.
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 impl Case {
@@ -77,8 +78,16 @@ impl Case {
         case
     }
 
+    /// Begins another case while this one goes on. Its programs are on a cable of their own: nothing of it is in what the kernel counts here.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        Self::with(None, self.world, name)
+    }
+
     fn of(world: World, name: &str) -> Self {
-        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::with(Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)), world, name)
+    }
+
+    fn with(turn: Option<MutexGuard<'static, ()>>, world: World, name: &str) -> Self {
         let world = match std::env::var("RINGWAY_PROGRAMS").as_deref() {
             Ok("kernel") => World::Kernel,
             Ok("ringway") | Err(_) => world,
@@ -298,6 +307,11 @@ pub(crate) fn eventually(what: &str, limit: Duration, mut condition: impl FnMut(
         assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// An address as it is written before a port.
+pub(crate) fn before_port(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 /// One of `py/`'s scripts.

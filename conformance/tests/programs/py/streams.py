@@ -5,7 +5,7 @@ import os
 import sys
 
 
-async def serve(port, streams):
+async def serve(port, streams, host="127.0.0.1"):
     done = asyncio.Event()
     ended = 0
 
@@ -20,13 +20,13 @@ async def serve(port, streams):
         if ended == streams:
             done.set()
 
-    server = await asyncio.start_server(echo, "127.0.0.1", port)
+    server = await asyncio.start_server(echo, host, port)
     async with server:
         await done.wait()
 
 
-async def stream(port, size):
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def stream(host, port, size):
+    reader, writer = await asyncio.open_connection(host, port)
     data = os.urandom(size)
 
     async def send():
@@ -42,11 +42,11 @@ async def stream(port, size):
     await writer.wait_closed()
 
 
-async def talk(port, streams, size):
-    await asyncio.gather(*(stream(port, size) for _ in range(streams)))
+async def talk(port, streams, size, host="127.0.0.1"):
+    await asyncio.gather(*(stream(host, port, size) for _ in range(streams)))
     print("equal")
 
 
 if __name__ == "__main__":
     call, *args = sys.argv[1:]
-    asyncio.run(globals()[call](*map(int, args)))
+    asyncio.run(globals()[call](*(int(a) if a.isdigit() else a for a in args)))

@@ -18,6 +18,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::process::{getegid, geteuid, getgid, getuid};
 use serde::Serialize;
 
+use super::interfaces::{self, Interface, KERNEL_MIN};
 use crate::library;
 use crate::table::table;
 
@@ -26,6 +27,7 @@ use crate::table::table;
 pub(super) struct Machine {
     checks: Vec<Check>,
     devices: Vec<Device>,
+    interfaces: Vec<Interface>,
 }
 
 /// Something that must work.
@@ -62,16 +64,19 @@ impl Machine {
             check("library", library::VMA.find().map(|l| l.display().to_string()).map_err(io::Error::other), "build or install it"),
             check("preloading", preloading(), "the library does not load into programs of this machine"),
             device_variable(&settings),
+            kernel(),
+            // (Shared memory takes none.)
+            Check { what: "locked memory", ok: true, detail: interfaces::locked_memory().1 },
         ];
         checks.extend(shared_memory);
         let devices = [DeviceKind::Mlx5, DeviceKind::Rxe, DeviceKind::Xdp, DeviceKind::Shm].map(|kind| match (kind, &missing) {
             (DeviceKind::Shm, None) => available(kind, None),
             (DeviceKind::Shm, Some(why)) => unavailable(kind, Reason::NoResources, why.clone()),
-            (DeviceKind::Xdp, _) => interfaces(&settings),
+            (DeviceKind::Xdp, _) => of_interfaces(&settings),
             (DeviceKind::Mlx5, _) => cards(),
             _ => unavailable(kind, Reason::DeviceMissing, "not part of this build".to_owned()),
         });
-        Self { checks, devices: devices.into() }
+        Self { checks, devices: devices.into(), interfaces: interfaces::examine(&settings) }
     }
 
     /// Whether a program started now would be offloaded.
@@ -92,8 +97,23 @@ impl fmt::Display for Machine {
             let reason = reason.or_else(|| device.by.clone()).unwrap_or_default();
             devices.add_row([device.device, if device.available { "yes" } else { "no" }, &reason]);
         }
-        writeln!(f, "{checks}\n\n{devices}")
+        writeln!(f, "{checks}\n\n{devices}")?;
+        if self.interfaces.is_empty() {
+            return Ok(());
+        }
+        let mut interfaces = table(&["interface", "mode", ""]);
+        for Interface { name, mode, detail } in &self.interfaces {
+            interfaces.add_row([&format!("xdp:{name}"), *mode, detail]);
+        }
+        writeln!(f, "\n{interfaces}")
     }
+}
+
+/// Its release, and what that lacks.
+fn kernel() -> Check {
+    let release = interfaces::release();
+    let lacks = interfaces::kernel().map(interfaces::lacks).filter(|lacks| !lacks.is_empty());
+    Check { what: "kernel", ok: true, detail: lacks.map_or_else(|| release.clone(), |lacks| format!("{release}: {lacks}")) }
 }
 
 fn check(what: &'static str, result: io::Result<String>, advice: &str) -> Check {
@@ -112,8 +132,15 @@ fn available(kind: DeviceKind, by: Option<String>) -> Device {
 }
 
 /// Interfaces, beside shared memory: the process's own privileges do, or a broker's.
-fn interfaces(settings: &Settings) -> Device {
-    let lacking = capabilities::lacking(&capabilities::OF_INTERFACES);
+fn of_interfaces(settings: &Settings) -> Device {
+    if let Some(kernel) = interfaces::kernel().filter(|kernel| *kernel < KERNEL_MIN) {
+        let advice = format!("Linux {}.{} puts no program in front of an interface by a link: that takes Linux 5.9", kernel.0, kernel.1);
+        return unavailable(DeviceKind::Xdp, Reason::NoResources, advice);
+    }
+    let mut lacking = capabilities::lacking(&capabilities::OF_INTERFACES);
+    if !interfaces::locked_memory().0 {
+        lacking.insert(0, "memory that it may lock");
+    }
     if lacking.is_empty() {
         return available(DeviceKind::Xdp, None);
     }

@@ -149,6 +149,7 @@ const RING: &[Metric<ProcessReport>] = &[
     ("ringway_ring_tx_bytes_total", Grows::Yes, "Payload bytes sent.", |p| Some(p.ring.tx_bytes as f64)),
     ("ringway_ring_tx_drops_total", Grows::Yes, "Frames that the device did not take.", |p| Some(p.ring.tx_drops as f64)),
     ("ringway_ring_retransmissions_total", Grows::Yes, "TCP segments sent again.", |p| Some(p.ring.retransmissions as f64)),
+    ("ringway_ring_to_kernel_total", Grows::Yes, "Connections that the kernel took over (TCP_REPAIR).", |p| Some(p.ring.to_kernel as f64)),
     ("ringway_ring_batches_total", Grows::Yes, "Looks at the completion queue that found something.", |p| Some(p.ring.batches as f64)),
     ("ringway_ring_sleeps_total", Grows::Yes, "Waits that slept.", |p| Some(p.ring.sleeps as f64)),
     ("ringway_ring_sockets", Grows::No, "Sockets of the ring, closed ones that linger included.", |p| Some(p.ring.sockets as f64)),

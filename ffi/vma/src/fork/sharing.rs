@@ -1,4 +1,4 @@
-//! Connections that children of a fork may have as well.
+//! Connections, and UDP sockets on interfaces, that children of a fork may have as well.
 //!
 //! On the kernel they go on when the parent is killed. Here they end with its ring; but their peers are not to take that for the end of a stream, to
 //! which a child might have written more. So the ring is told which connections are shared, before the fork, and that they no longer are, once
@@ -24,7 +24,7 @@ pub(crate) struct Sharing {
 /// A child is about to be made that has all connections.
 pub(crate) fn begin(offload: &mut Offload, now: Instant) {
     let streams = offload.sockets.iter().filter_map(|(_, socket)| socket.kind.stream());
-    let mut is_any = false;
+    let mut is_any = offload.has_datagrams_left();
     for id in streams {
         is_any |= offload.rings.of_mut(id).tcp_share(id, true).is_ok();
     }
@@ -42,7 +42,7 @@ pub(crate) fn look_after(offload: &mut Offload, now: Instant) -> Option<Duration
         return Some(at.since(now));
     }
     let youngest = descendants::youngest_child();
-    let mut is_any = false;
+    let mut is_any = offload.return_datagrams(youngest);
     for (_, socket) in offload.sockets.iter() {
         let Some(id) = socket.kind.stream() else { continue };
         let is_shared = socket.birth < youngest;

@@ -167,7 +167,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 pub(crate) const MOMENTS: Duration = Duration::from_millis(20);
 
 /// How long an answer of a process that is alive may take.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 
 /// Sets who answers other processes that talk to one of this one's members.
 pub(crate) fn serve(process: &'static Process, rendezvous: &Rendezvous) {

@@ -16,6 +16,7 @@ use crate::capture;
 use crate::descendants;
 use crate::fdtable;
 use crate::fork::sharing;
+use crate::interfaces::late;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Family, Kind, Socket, address};
@@ -59,6 +60,10 @@ pub(super) fn answer(process: &'static Process, dialogue: u64, from: &[u64], wor
             retreat::share(&mut offload, key);
         }
         return ("done".to_owned(), Vec::new());
+    }
+    if verb == late::WORD {
+        let is_given_up = process.lock().give_up_idle_interfaces();
+        return (if is_given_up { "done" } else { "no" }.to_owned(), Vec::new());
     }
     if verb == "forked" {
         if let Some(reading) = passed.first().filter(|reading| pair::is_pipe(reading.raw())) {

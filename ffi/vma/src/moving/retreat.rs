@@ -110,7 +110,9 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
     if !offload.shares_listeners && descendants::forks() == 0 {
         return None;
     }
-    if shared(offload).iter().all(|&(_, id)| offload.rings.of(id).tcp_waiting(id).is_empty()) {
+    let mut waiting = shared(offload);
+    waiting.retain(|&(key, id)| !offload.rings.of(id).tcp_waiting(id).is_empty() && !is_left_there(offload, key, id));
+    if waiting.is_empty() {
         offload.waiting_since = None;
         return None;
     }
@@ -119,10 +121,18 @@ pub(crate) fn look_after(process: &'static Process, offload: &mut Offload, now: 
         return Some(since + PROMPT);
     }
     offload.waiting_since = None;
-    if !offload.retreating {
+    // (Of what waits on an interface there is no other end to bring it anywhere. But who comes from now on comes by the kernel, until this process waits again.)
+    let (there, within): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, id)| offload.rings.interfaces.contains(id.ring));
+    there.into_iter().for_each(|(key, _)| offload.leave_interfaces(key));
+    if !within.is_empty() && !offload.retreating {
         offload.retreating = begin_for(process, Which::Shared);
     }
     Some(now + PROMPT)
+}
+
+/// Whether a listener's flow is on an interface, and withdrawn already.
+fn is_left_there(offload: &Offload, key: Key, id: FlowId) -> bool {
+    offload.rings.interfaces.contains(id.ring) && offload.sockets.find(key).is_some_and(|socket| socket.is_left_by_fork)
 }
 
 /// Another program is to have this listener, if it is one: from now on its queue is everybody's.
@@ -132,6 +142,7 @@ pub(crate) fn share(offload: &mut Offload, key: Key) {
     {
         socket.is_shared = true;
         offload.shares_listeners = true;
+        offload.leave_interfaces(key);
         offload.mux.call_progress();
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn begin(process: &'static Process, offload: &mut Offload, id: FlowId
     let Some(copy) = peer::copy_of(placeholder) else { return false };
     match take_over(process, offload, id, (local, remote), &copy) {
         Ok(unsent) => {
+            offload.to_kernel += 1;
             settle(process, offload, key, copy, unsent);
             true
         }

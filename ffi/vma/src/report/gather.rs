@@ -75,6 +75,7 @@ pub(super) fn ring(process: &Process, offload: &mut Offload) -> RingReport {
         sleeps: offload.mux.sleeps,
         lock_contended: process.state().contended(),
         migrations: offload.migrations.done,
+        to_kernel: offload.to_kernel,
         core_claims: offload.mux.core_claims,
         core_claims_refused: offload.mux.core_claims_refused,
         ..RingReport::default()

@@ -49,6 +49,13 @@ impl Places {
         self.choice.add(link, number);
     }
 
+    /// The link of a ring has none any more.
+    pub(super) fn remove_link_of(&mut self, number: u16) {
+        if let Some(link) = self.choice.link_of(number) {
+            self.choice.remove(link);
+        }
+    }
+
     /// Lets go of places that are no more: threads that have ended, sockets that are closed.
     fn forget_the_gone(&mut self, sockets: &Sockets) {
         let Self { choice, owners } = self;

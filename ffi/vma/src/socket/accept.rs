@@ -55,10 +55,14 @@ pub(crate) unsafe fn accept(
             return Err(Errno(libc::EINVAL));
         }
         let ratio = process.params.rx_udp_poll_os_ratio;
-        let mut asks_first = false;
+        let (mut asks_first, mut is_left) = (false, false);
         if let Some(socket) = guard.sockets.find_mut(key) {
             socket.waited = true;
+            is_left = socket.is_left_by_fork;
             asks_first = socket.kernel_poll.on_ring(ratio);
+        }
+        if is_left {
+            guard.return_to_interfaces(key);
         }
         let id = id.or_else(|| {
             listen::retry(&mut guard, key);
@@ -76,7 +80,7 @@ pub(crate) unsafe fn accept(
                     // SAFETY: the caller's promise.
                     match unsafe { from_kernel(process, fd, key, out, len, flags, (!nonblocking).then_some(timeout)) } {
                         Err(Errno(libc::EAGAIN)) => {}
-                        result => return result,
+                        result => return told(process, fd, key, result),
                     }
                 }
                 // SAFETY: the caller's promise.
@@ -91,7 +95,7 @@ pub(crate) unsafe fn accept(
         // SAFETY: the caller's promise.
         match unsafe { from_kernel(process, fd, key, out, len, flags, (!nonblocking).then_some(timeout)) } {
             Err(Errno(libc::EAGAIN)) if !nonblocking => {}
-            result => return result,
+            result => return told(process, fd, key, result),
         }
         let deadline = timeout.map(|timeout| *until.get_or_insert_with(|| process.now() + timeout));
         let mut kernel = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
@@ -122,6 +126,23 @@ pub(crate) unsafe fn accept(
             Waited::Interrupted => return Err(Errno(libc::EINTR)),
         }
     }
+}
+
+/// What the kernel says of its listener, whose end is the ring's as well: somebody may have ended it from outside (SOCK_DESTROY of sock_diag(7), `ss -K`), and
+/// whoever connects is to be refused.
+fn told(process: &Process, fd: c_int, key: Key, result: Result<c_int, Errno>) -> Result<c_int, Errno> {
+    if result == Err(Errno(libc::EINVAL)) && !is_listening(fd) {
+        listen::end(&mut process.lock(), key);
+    }
+    result
+}
+
+/// SO_ACCEPTCONN.
+fn is_listening(fd: c_int) -> bool {
+    let (mut is_listening, mut len): (c_int, socklen_t) = (0, size_of::<c_int>() as socklen_t);
+    // SAFETY: both are valid for writing, the value for `len` bytes.
+    let result = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, (&raw mut is_listening).cast(), &raw mut len) };
+    result != 0 || is_listening != 0
 }
 
 fn waits(offload: &Offload, id: FlowId) -> bool {

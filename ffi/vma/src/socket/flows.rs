@@ -113,7 +113,7 @@ impl Socket {
         self.first_flow().into_iter().chain(self.others.iter().copied())
     }
 
-    fn first_flow(&self) -> Option<Flow> {
+    pub(super) fn first_flow(&self) -> Option<Flow> {
         match self.kind {
             Kind::Listener(first) | Kind::Datagram(first) => first.map(|id| Flow { id, at: self.flow_at }),
             _ => None,
@@ -173,6 +173,7 @@ impl Offload {
         if opened.is_err() {
             self.close_flows(key);
         }
+        self.want_interfaces();
         opened
     }
 
@@ -197,6 +198,7 @@ impl Offload {
         }
         // (Of a group that shares an address, the kernel chooses one.)
         let is_kernels = goes_by_one || socket.shares_address() || socket.stays_within;
+        let is_kernels = is_kernels || socket.is_left_by_fork && socket.protocol == Protocol::Udp;
         let Some(interfaces) = self.interfaces.as_ref().filter(|_| !is_kernels) else { return places };
         let to_peer = socket.peer.map(|peer| interfaces.path(socket.protocol, socket.bound, peer).map(|path| (path.ring, path.source)));
         // (What the peer sends comes to any ring of the interface.)
@@ -214,7 +216,9 @@ impl Offload {
     fn open_missing(&mut self, key: Key) -> Result<(), Error> {
         let Some(socket) = self.sockets.find(key) else { return Err(Error::BadSocket) };
         let port = socket.bound.map_or(0, |bound| bound.port());
-        let missing: Vec<Place> = self.places(socket).into_iter().filter(|&place| socket.flow_at(place).is_none()).collect();
+        let is_left = |ring| socket.is_left_by_fork && self.rings.interfaces.contains(ring);
+        let is_missing = |&(ring, at): &Place| socket.flow_at((ring, at)).is_none() && !is_left(ring);
+        let missing: Vec<Place> = self.places(socket).into_iter().filter(is_missing).collect();
         let (mut result, mut opened) = (Ok(()), RingSet::NONE);
         for (ring, at) in missing {
             let local = SocketAddr::new(at, port);
@@ -280,7 +284,7 @@ impl Offload {
     }
 
     /// Closes those flows of a listener or UDP socket that are not so. One on shared memory is left: the first that is so, or the first.
-    fn retain_flows(&mut self, key: Key, is_so: impl Fn(&Flow) -> bool) {
+    pub(super) fn retain_flows(&mut self, key: Key, is_so: impl Fn(&Flow) -> bool) {
         let Self { sockets, rings, .. } = self;
         let Some(socket) = sockets.find_mut(key) else { return };
         let Some(first) = socket.first_flow() else { return };
@@ -316,6 +320,11 @@ impl Offload {
     /// Closes one of its flows.
     pub(super) fn close_flow(&mut self, key: Key, id: FlowId) {
         self.retain_flows(key, |flow| flow.id != id);
+    }
+
+    /// Closes those that are on these rings.
+    pub(crate) fn close_flows_on(&mut self, key: Key, rings: RingSet) {
+        self.retain_flows(key, |flow| !rings.contains(flow.id.ring));
     }
 
     /// Closes all flows of a listener or UDP socket, of which the kernel's half is left.
@@ -379,22 +388,6 @@ impl Offload {
         let mss_max = rings.tcp_config(id.ring, &socket.tcp, (socket.peer, path.mtu)).mss_max;
         if let Err(error) = rings.of_mut(id).tcp_configure(now, id, |config| config.mss_max = mss_max) {
             tracing::debug!("a connection does not follow its route's MTU: {error}");
-        }
-    }
-
-    /// Before a fork: what comes for a listener or a UDP socket by an interface is the kernel's from now on, where each of the processes finds it.
-    pub(crate) fn share_flows(&mut self) {
-        self.share_groups();
-        let interfaces = self.rings.interfaces;
-        let is_there = |socket: &Socket| socket.first_flow().is_some() && !socket.rings().and(interfaces).is_empty();
-        let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_there(socket)).map(|(key, _)| key).collect();
-        for key in keys {
-            tracing::info!("a socket is the kernel's on interfaces from now on, as a child has it too");
-            if let Some(socket) = self.sockets.find_mut(key) {
-                socket.stays_within = true;
-            }
-            // (What came for groups is to be read.)
-            self.retain_flows(key, |flow| !interfaces.contains(flow.id.ring) || flow.at.is_multicast());
         }
     }
 }

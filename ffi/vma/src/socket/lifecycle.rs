@@ -162,6 +162,7 @@ impl Socket {
         copy.reuse_port = self.reuse_port;
         copy.ancillary = self.ancillary;
         copy.bound = self.bound;
+        copy.stays_within = self.stays_within;
         copy.peer = self.peer;
         copy.reason = self.reason;
         copy.backlog = self.backlog;

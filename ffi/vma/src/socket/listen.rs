@@ -182,12 +182,14 @@ pub(crate) fn publish(offload: &mut Offload, key: Key) {
 
 /// The process is about to wait for a listener's connections. If it left the rule to others so far, it tries to have it now.
 pub(crate) fn awaited(offload: &mut Offload, key: Key) {
-    let Some(socket) = offload.sockets.find_mut(key) else { return };
-    if socket.waited || !matches!(socket.kind, Kind::Listener(_)) {
-        return;
+    let Some(socket) = offload.sockets.find_mut(key).filter(|socket| matches!(socket.kind, Kind::Listener(_))) else { return };
+    let had_waited = core::mem::replace(&mut socket.waited, true);
+    if socket.is_left_by_fork {
+        offload.return_to_interfaces(key);
     }
-    socket.waited = true;
-    retry(offload, key);
+    if !had_waited {
+        retry(offload, key);
+    }
 }
 
 /// A listener whose rule another process held may have it now (that process is gone, or gave it up).
@@ -245,6 +247,19 @@ pub(crate) fn unawaited(offload: &Offload) -> Vec<(Key, FlowId)> {
     unawaited.flat_map(|(key, socket)| socket.flows().map(move |id| (key, id))).collect()
 }
 
+/// The kernel's listener has ended, or is about to: it is published no more, and has nothing on any ring.
+pub(super) fn end(offload: &mut Offload, key: Key) {
+    let Some(socket) = offload.sockets.find_mut(key) else { return };
+    if let Kind::Listener(id) = socket.kind {
+        socket.reason = None;
+        if id.is_some() {
+            offload.close_flows(key);
+            mux::refresh(offload, key.index);
+            offload.dispatch();
+        }
+    }
+}
+
 /// shutdown(2).
 ///
 /// # Errors
@@ -288,14 +303,8 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
             result.map(|()| 0).map_err(Errno::from)
         }
         // The kernel's listener ends with SHUT_RD, and the ring's with it.
-        Kind::Listener(id) if ends != Shutdown::Write => {
-            // It is published no more.
-            socket.reason = None;
-            if id.is_some() {
-                offload.close_flows(key);
-                mux::refresh(offload, key.index);
-                offload.dispatch();
-            }
+        Kind::Listener(_) if ends != Shutdown::Write => {
+            end(offload, key);
             drop(guard);
             // SAFETY: plain integers.
             kernel_result(unsafe { real::shutdown(fd, how) })

@@ -10,6 +10,7 @@ pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;
 pub(crate) mod flows;
+mod forked;
 pub(crate) mod greeting;
 pub(crate) mod groups;
 mod info;
@@ -107,8 +108,11 @@ pub(crate) struct Socket {
     /// For which address the first flow of a listener, or a UDP socket, is, and the flows that it has beside that one ([`flows`]).
     pub(crate) flow_at: IpAddr,
     pub(crate) others: Vec<flows::Flow>,
-    /// It has none on interfaces: other processes have it too, other sockets may have its address, or it goes by other routes than most.
+    /// It has none on interfaces: other sockets may have its address, or it goes by other routes than most.
     pub(crate) stays_within: bool,
+    /// Since a fork, what comes for it by interfaces is the kernel's, where each of the processes finds it: for a listener until this process waits there again, for a UDP
+    /// socket until no other process has it.
+    pub(crate) is_left_by_fork: bool,
     /// Others may come to have its address, and none has.
     pub(crate) is_alone_at_port: bool,
     /// O_NONBLOCK, which duplicates share as they do in the kernel.
@@ -216,6 +220,7 @@ impl Socket {
             flow_at: address::any(family).ip(),
             others: Vec::new(),
             stays_within: false,
+            is_left_by_fork: false,
             is_alone_at_port: false,
             nonblocking,
             receive_timeout: None,

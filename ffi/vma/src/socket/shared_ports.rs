@@ -102,7 +102,7 @@ impl Offload {
     }
 
     /// What waits in a socket's flows on interfaces, which are about to be closed, is to be read from that on shared memory.
-    fn take_to_shared_memory(&mut self, key: Key) {
+    pub(super) fn take_to_shared_memory(&mut self, key: Key) {
         let Some(socket) = self.sockets.find(key) else { return };
         let (there, within): (Vec<Flow>, Vec<Flow>) =
             socket.flows_and_addresses().partition(|flow| self.rings.interfaces.contains(flow.id.ring));

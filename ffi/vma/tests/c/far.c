@@ -5,6 +5,11 @@
  *   far carry ADDRESS PORT      the same, but for ports where nobody is
  *   far fork ADDRESS PORT       has a child go on with a connection, and then goes on itself
  *   far forking ADDRESS PORT    a server that forks for each connection; after two it ends
+ *   far worker ADDRESS PORT     serves by a child that it forks before anybody waits for anything
+ *   far daemon ADDRESS PORT     the same, and ends at once
+ *   far busy ADDRESS PORT       serves, and has a child beside it meanwhile: it says when that is there, and when it is not any more
+ *   far beside ADDRESS PORT     has a connection that the kernel accepts, and then serves at the same address: it says when it is to come, and when it is there
+ *   far slow ADDRESS PORT       exchanges something, and after a while something else
  *   far nobody ADDRESS PORT     nobody has that address: EHOSTUNREACH
  *   far streams ADDRESS PORT    exchanges several streams
  *   far removed ADDRESS PORT    waits on a connection and on datagrams until what carries them is removed (it says when), and goes on without
@@ -12,6 +17,7 @@
  */
 #include "far.h"
 #include <poll.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 
@@ -22,10 +28,16 @@ static void add(int epoll, int fd) {
     CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
-static void serve(void) {
+static void by_itself(void) {
+}
+
+/* `begin`: what comes between the sockets and the first wait. */
+static void serve(void (*begin)(void)) {
     static char bytes[1 << 16];
-    int listener = listening(), datagrams = opened(SOCK_DGRAM), epoll = epoll_create1(0);
-    CHECK(bind(datagrams, (struct sockaddr *)&to, to_len) == 0 && epoll >= 0);
+    int listener = listening(), datagrams = opened(SOCK_DGRAM), epoll;
+    CHECK(bind(datagrams, (struct sockaddr *)&to, to_len) == 0);
+    begin();
+    CHECK((epoll = epoll_create1(0)) >= 0);
     add(epoll, listener), add(epoll, datagrams);
     for (;;) {
         struct epoll_event event;
@@ -139,6 +151,16 @@ static void forks(void) {
     CHECK(close(fd) == 0);
 }
 
+static void echo_on(int fd) {
+    char bytes[64];
+    ssize_t count;
+    CHECK(fd >= 0);
+    while ((count = recv(fd, bytes, sizeof bytes, 0)) > 0) {
+        send_all(fd, bytes, count);
+    }
+    CHECK(count == 0 && close(fd) == 0);
+}
+
 static void forking(void) {
     int listener = listening();
     for (int turn = 0; turn < 2; turn++) {
@@ -147,12 +169,7 @@ static void forking(void) {
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            char bytes[64];
-            ssize_t count;
-            while ((count = recv(fd, bytes, sizeof bytes, 0)) > 0) {
-                send_all(fd, bytes, count);
-            }
-            CHECK(count == 0);
+            echo_on(fd);
             exit(0);
         }
         CHECK(close(fd) == 0);
@@ -161,6 +178,95 @@ static void forking(void) {
     while (waitpid(-1, &status, 0) > 0) {
         CHECK(status == 0);
     }
+}
+
+static void by_worker(void) {
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child > 0) {
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        exit(0);
+    }
+}
+
+static void by_daemon(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child > 0) {
+        exit(0);
+    }
+}
+
+static void echo(int listener) {
+    echo_on(accept(listener, NULL, NULL));
+}
+
+static void sprayed(int fd) {
+    char bytes[8];
+    for (int count = 0; count < 64; count++) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        CHECK(poll(&wait, 1, 20000) == 1 && recv(fd, bytes, sizeof bytes, 0) == 5);
+    }
+}
+
+static void say_ready(void) {
+    printf("ready\n"), fflush(stdout);
+}
+
+/* One connection before, two while the child is there; and datagrams while it is there, and afterwards. */
+static void busy(void) {
+    int listener = listening(), datagrams = opened(SOCK_DGRAM), status;
+    CHECK(bind(datagrams, (struct sockaddr *)&to, to_len) == 0);
+    echo(listener);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        pause();
+    }
+    say_ready();
+    echo(listener), echo(listener), sprayed(datagrams);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+    say_ready();
+    sprayed(datagrams);
+}
+
+enum { LISTENER = 9, TOLD = 8 };
+
+/* Another program takes the child's place, which knows no library. */
+static void beside(char *self) {
+    int listener = listening(), ends[2], status;
+    CHECK(pipe(ends) == 0);
+    echo(listener);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char *arguments[] = {self, "accepts", "0.0.0.0", "0", NULL}, *nothing[] = {NULL};
+        CHECK(dup2(listener, LISTENER) == LISTENER && dup2(ends[1], TOLD) == TOLD);
+        execve(self, arguments, nothing);
+        _exit(1);
+    }
+    char byte;
+    say_ready();
+    CHECK(read(ends[0], &byte, 1) == 1);
+    say_ready();
+    echo(listener);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void accepts(void) {
+    int fd = accept(LISTENER, NULL, NULL);
+    CHECK(fd >= 0 && write(TOLD, "!", 1) == 1);
+    echo_on(fd);
+}
+
+static void slow(void) {
+    int fd = connected();
+    char byte;
+    exchange(fd, "one");
+    sleep(2);
+    exchange(fd, "two");
+    CHECK(shutdown(fd, SHUT_WR) == 0 && recv(fd, &byte, 1, 0) == 0 && close(fd) == 0);
 }
 
 static void nobody(void) {
@@ -189,7 +295,7 @@ static void removed(void) {
     ((struct sockaddr_in *)&own)->sin_port = 0;
     CHECK(bind(datagrams, (struct sockaddr *)&own, len) == 0 && connect(datagrams, (struct sockaddr *)&to, to_len) == 0);
     exchange(datagrams, "datagram");
-    printf("ready\n"), fflush(stdout);
+    say_ready();
     char byte;
     CHECK(recv(fd, &byte, 1, 0) < 0 && errno == ENETDOWN);
     CHECK(recv(fd, &byte, 1, 0) == 0 && send(fd, "!", 1, MSG_NOSIGNAL) < 0 && errno == EPIPE);
@@ -210,7 +316,19 @@ int main(int argc, char **argv) {
     CHECK(argc == 4);
     name(argv[2], argv[3]);
     if (strcmp(argv[1], "serve") == 0) {
-        serve();
+        serve(by_itself);
+    } else if (strcmp(argv[1], "worker") == 0) {
+        serve(by_worker);
+    } else if (strcmp(argv[1], "daemon") == 0) {
+        serve(by_daemon);
+    } else if (strcmp(argv[1], "busy") == 0) {
+        busy();
+    } else if (strcmp(argv[1], "beside") == 0) {
+        beside(argv[0]);
+    } else if (strcmp(argv[1], "accepts") == 0) {
+        accepts();
+    } else if (strcmp(argv[1], "slow") == 0) {
+        slow();
     } else if (strcmp(argv[1], "talk") == 0) {
         stream(), datagrams(), refused(), quit();
     } else if (strcmp(argv[1], "carry") == 0) {

@@ -22,7 +22,14 @@
  *   leaves sends-on ADDRESS PORT      answers somebody, and sends until a reset
  *   leaves asks-on ADDRESS PORT       talks to somebody, and sends until a reset
  *
- * Those that wait say that they do; they are there to be killed.
+ *   leaves asks-and-is-reset ADDRESS PORT         talks to somebody, says that it waits, sees a reset of somebody else's, and waits again, for the end of its input
+ *   leaves answers-and-is-reset ADDRESS PORT      the same of one who answers
+ *   leaves answers-and-sends-on ADDRESS PORT      answers somebody, waits for the end of its input, and sends until a reset
+ *   leaves urges-and-is-aborted ADDRESS PORT      as the first, once an urgent byte was sent; it is this machine that ends it
+ *   leaves listens-and-is-aborted ADDRESS PORT    waits for somebody, until this machine ends that
+ *   leaves is-refused ADDRESS PORT                connects to nobody
+ *
+ * Those that wait say that they do; the others of them are there to be killed.
  */
 #include "far.h"
 #include <poll.h>
@@ -238,9 +245,49 @@ static void answers(int fd) {
     send_all(fd, word, sizeof word);
 }
 
-static void waits(void) {
+static void ready(void) {
     CHECK(write(1, "ready\n", 6) == 6);
+}
+
+static void waits(void) {
+    ready();
     pause();
+}
+
+static void waits_for_the_end_of_input(void) {
+    char byte;
+    ready();
+    CHECK(read(0, &byte, 1) == 0);
+}
+
+/* Somebody ends a connection on which nothing is said, and there is nothing more to it. */
+static void is_ended(int fd, int error) {
+    int all = POLLIN | POLLRDHUP | POLLERR | POLLHUP;
+    struct pollfd wait = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    char byte;
+    ready();
+    CHECK(poll(&wait, 1, 30000) == 1 && wait.revents == all);
+    CHECK(recv(fd, &byte, 1, 0) < 0 && errno == error);
+    CHECK(recv(fd, &byte, 1, 0) == 0);
+    CHECK(send(fd, "?", 1, MSG_NOSIGNAL) < 0 && errno == EPIPE);
+    waits_for_the_end_of_input();
+    CHECK(close(fd) == 0);
+}
+
+static void is_aborted(void) {
+    int fd = connected();
+    exchange(fd, "hello");
+    CHECK(send(fd, "!", 1, MSG_OOB) == 1);
+    is_ended(fd, ECONNABORTED);
+}
+
+/* A listener that is none any more: nobody waits in accept for ever. */
+static void listens_and_is_aborted(void) {
+    int fd = listening();
+    ready();
+    CHECK(accept(fd, NULL, NULL) < 0 && errno == EINVAL);
+    CHECK(accept(fd, NULL, NULL) < 0 && errno == EINVAL);
+    waits_for_the_end_of_input();
 }
 
 int main(int argc, char **argv) {
@@ -288,6 +335,21 @@ int main(int argc, char **argv) {
     } else if (strcmp(word, "asks-on") == 0) {
         int fd = connected();
         exchange(fd, "hello"), sends_until_reset(fd);
+    } else if (strcmp(word, "asks-and-is-reset") == 0) {
+        int fd = connected();
+        exchange(fd, "hello"), is_ended(fd, ECONNRESET);
+    } else if (strcmp(word, "answers-and-is-reset") == 0) {
+        int fd = accepted();
+        answers(fd), is_ended(fd, ECONNRESET);
+    } else if (strcmp(word, "answers-and-sends-on") == 0) {
+        int fd = accepted();
+        answers(fd), waits_for_the_end_of_input(), sends_until_reset(fd);
+    } else if (strcmp(word, "urges-and-is-aborted") == 0) {
+        is_aborted();
+    } else if (strcmp(word, "listens-and-is-aborted") == 0) {
+        listens_and_is_aborted();
+    } else if (strcmp(word, "is-refused") == 0) {
+        CHECK(connect(opened(SOCK_STREAM), (struct sockaddr *)&to, to_len) < 0 && errno == ECONNREFUSED);
     } else {
         CHECK(!"such a word");
     }

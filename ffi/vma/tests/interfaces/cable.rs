@@ -1,7 +1,7 @@
 //! Two ends of a cable, and programs at them.
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -77,8 +77,13 @@ impl Cable {
 
     /// The same at our end, on the kernel.
     pub(crate) fn kernels(&self, arguments: &[&str]) -> Running {
+        Self::kernels_of(&self.several, arguments)
+    }
+
+    /// The same of another one.
+    pub(crate) fn kernels_of(program: &Path, arguments: &[&str]) -> Running {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(&self.several).args(arguments);
+        command.arg("60").arg(program).args(arguments);
         Running::start(command)
     }
 
@@ -193,6 +198,20 @@ impl Running {
     /// Ends its standard input.
     pub(crate) fn close_input(&mut self) {
         drop(self.0.stdin.take());
+    }
+
+    /// Gives it a byte to read.
+    pub(crate) fn ask(&mut self) {
+        self.0.stdin.as_mut().expect("piped").write_all(b"?").expect("it reads");
+    }
+
+    /// The line that it says next.
+    pub(crate) fn line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while self.0.stdout.as_mut().expect("piped").read(&mut byte).expect("a pipe") == 1 && byte != *b"\n" {
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line).into_owned()
     }
 
     /// The program itself, which timeout(1) has started.

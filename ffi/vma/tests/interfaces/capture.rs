@@ -26,7 +26,7 @@ fn everything_is_seen_of_both_families_and_directions() {
             server.ends_well();
             let frames: Vec<Frame> = std::iter::from_fn(|| reader.next_frame()).collect();
             assert!(frames.iter().all(|frame| frame.lost == 0 && frame.len == frame.bytes.len()), "{here}");
-            let packets: Vec<Packet<'_>> = frames.iter().filter_map(|frame| Packet::parse(frame, kind)).collect();
+            let packets: Vec<Packet<'_>> = frames.iter().filter_map(|frame| Packet::parse(&frame.bytes, frame.is_sent, kind)).collect();
             let port: u16 = PORT.parse().expect("a port");
             for is_sent in [true, false] {
                 let of = |protocol| packets.iter().filter(move |packet| packet.protocol == protocol && packet.is_sent == is_sent);
@@ -77,27 +77,26 @@ fn shown(watched: &Watched) -> Reader {
     found.expect("it was shown")
 }
 
-struct Packet<'a> {
-    is_sent: bool,
-    protocol: u8,
+pub(crate) struct Packet<'a> {
+    pub(crate) is_sent: bool,
+    pub(crate) protocol: u8,
     own: u16,
-    other: u16,
+    pub(crate) other: u16,
     /// A segment's sequence number, and whether it is the first.
     seq: (u32, bool),
-    payload: &'a [u8],
+    pub(crate) payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
     /// Of TCP and UDP over IP of that EtherType; there is no other.
-    fn parse(frame: &'a Frame, kind: u16) -> Option<Self> {
-        let bytes = &*frame.bytes;
+    pub(crate) fn parse(bytes: &'a [u8], is_sent: bool, kind: u16) -> Option<Self> {
         let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        assert_eq!(word(12), kind, "{frame:?}");
+        assert_eq!(word(12), kind, "{bytes:?}");
         let (protocol, at, end) = match kind {
             0x0800 => (bytes[23], 14 + usize::from(bytes[14] & 15) * 4, 14 + usize::from(word(16))),
             _ => (bytes[20], 54, 54 + usize::from(word(18))),
         };
-        let [own, other] = if frame.is_sent { [word(at), word(at + 2)] } else { [word(at + 2), word(at)] };
+        let [own, other] = if is_sent { [word(at), word(at + 2)] } else { [word(at + 2), word(at)] };
         let (header, seq) = match protocol {
             6 => {
                 let seq = u32::from(word(at + 4)) << 16 | u32::from(word(at + 6));
@@ -106,15 +105,21 @@ impl<'a> Packet<'a> {
             17 => (8, (0, false)),
             _ => return None,
         };
-        Some(Self { is_sent: frame.is_sent, protocol, own, other, seq, payload: &bytes[at + header..end] })
+        Some(Self { is_sent, protocol, own, other, seq, payload: &bytes[at + header..end] })
     }
 }
 
 /// Whether what these segments carry is what the programs say to each other by a stream.
-fn is_the_stream<'a>(segments: impl Iterator<Item = &'a Packet<'a>> + Clone) -> bool {
+pub(crate) fn is_the_stream<'a>(segments: impl Iterator<Item = &'a Packet<'a>> + Clone) -> bool {
     let Some(first) = segments.clone().find(|packet| packet.seq.1) else { return false };
-    let by_place: BTreeMap<u32, &[u8]> =
-        segments.map(|packet| (packet.seq.0.wrapping_sub(first.seq.0).wrapping_sub(1), packet.payload)).collect();
+    // (Of what was sent twice, the longer one: what was cut by the device is sent again piece by piece.)
+    let mut by_place: BTreeMap<u32, &[u8]> = BTreeMap::new();
+    for packet in segments {
+        let there = by_place.entry(packet.seq.0.wrapping_sub(first.seq.0).wrapping_sub(1)).or_default();
+        if packet.payload.len() > there.len() {
+            *there = packet.payload;
+        }
+    }
     let mut bytes = Vec::new();
     for (place, payload) in by_place {
         // (What was sent twice is there twice.)

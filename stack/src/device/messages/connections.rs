@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 
-use super::{Messages, Mtu, Path};
+use super::{ConnectionParams, Endpoint, Messages, Mtu, Path, QpAttributes, Rejection};
 use crate::time::Instant;
 
 /// Bytes of private data at most: those of an InfiniBand reply.
@@ -47,6 +47,9 @@ pub enum CmError {
     /// More private data than there is room for.
     #[error("too much private data")]
     TooLong,
+    /// The device lacks it.
+    #[error("the device cannot")]
+    Unsupported,
 }
 
 /// Somebody asks for a connection.
@@ -67,12 +70,16 @@ pub enum ConnectionEvent {
     Request(Box<IncomingRequest>),
     /// The connection stands. The active side gets what the passive one said, the passive side nothing.
     Established(PrivateData),
+    /// The peer agrees, and the queue pair is the program's own ([`Endpoint::Own`]): [`Connections::establish`] is due, once it is ready.
+    Response(PrivateData),
     /// The peer, or its connection management, said no.
     Rejected,
     /// There was no answer.
     Unreachable,
     /// It is over, by either side.
     Disconnected,
+    /// Its numbers may be used again. The connection is gone.
+    TimewaitExit,
 }
 
 /// Connection management above a message plane. A queue pair is the program's to make, and to put into INIT; from there on to RTS it goes as its connection does.
@@ -115,6 +122,69 @@ pub trait Connections: Messages {
 
     /// Lets go of a connection: whatever its state, it ends, and there are no more events of it.
     fn destroy(&mut self, now: Instant, id: ConnectionId);
+
+    /// Whether a connection to `to` finds a way, from `from` if that is given.
+    fn leads_to(&self, from: Option<IpAddr>, to: SocketAddr) -> bool {
+        self.path(from, to.ip()).is_some()
+    }
+
+    /// As [`Connections::connect`], with all that can be said.
+    ///
+    /// # Errors
+    /// [`CmError`].
+    fn connect_with(
+        &mut self,
+        _now: Instant,
+        _endpoint: Endpoint,
+        _from: SocketAddr,
+        _to: SocketAddr,
+        _params: &ConnectionParams<'_>,
+    ) -> Result<ConnectionId, CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// As [`Connections::accept`], with all that can be said.
+    ///
+    /// # Errors
+    /// As there; [`CmError::Unsupported`].
+    fn accept_with(&mut self, _now: Instant, _id: ConnectionId, _to: Endpoint, _params: &ConnectionParams<'_>) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Refuses a request, or the answer to one's own ([`ConnectionEvent::Response`]), and tells the peer's program why.
+    ///
+    /// # Errors
+    /// [`CmError::State`]: there is nothing to refuse; [`CmError::TooLong`], [`CmError::Unsupported`].
+    fn reject_with(&mut self, _now: Instant, _id: ConnectionId, _private_data: &[u8]) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Tells the peer that the program's own queue pair is ready: now the connection stands there.
+    ///
+    /// # Errors
+    /// [`CmError::State`]: no [`ConnectionEvent::Response`] came; [`CmError::Unsupported`].
+    fn establish(&mut self, _now: Instant, _id: ConnectionId) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Ends a connection, whose events go on: both sides hear that it is over, and later that its numbers are free.
+    ///
+    /// # Errors
+    /// [`CmError::State`]: there is none, or not any more; [`CmError::Unsupported`].
+    fn disconnect(&mut self, _now: Instant, _id: ConnectionId) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// What the queue pair of a request that waits, or of a connection of the program's own queue pair, is made ready with; `None`: that is not known yet, or
+    /// was the device's to do.
+    fn qp_attributes(&self, _id: ConnectionId) -> Option<QpAttributes> {
+        None
+    }
+
+    /// How the peer said no, of a connection whose event was [`ConnectionEvent::Rejected`], if it said more than that.
+    fn rejection(&self, _id: ConnectionId) -> Option<Rejection> {
+        None
+    }
 
     /// What happened next.
     fn poll_connection(&mut self) -> Option<(ConnectionId, ConnectionEvent)>;

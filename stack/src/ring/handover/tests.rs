@@ -588,6 +588,13 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     let before = pair.b.queues().table().rules.len();
     pair.b.tcp_withdraw(listener);
     assert_eq!(pair.b.queues().table().rules.len(), before - 1);
+    // And then everybody does again.
+    assert_eq!([pair.b.tcp_publish(listener), pair.b.tcp_publish(listener)], [Ok(()); 2]);
+    assert_eq!(pair.b.queues().table().rules.len(), before);
+    pair.connect_seen(5001);
+    pair.settle();
+    assert!(pair.b.tcp_accept(listener).is_ok());
+    assert_eq!(pair.b.tcp_publish(client), Err(Error::NotSupported));
 }
 
 /// Found by the simulator (208/reordering+corruption+one_way+nic_reset+rx_exhausted+registration/7/shared): what was left of it said that its

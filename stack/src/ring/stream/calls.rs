@@ -182,6 +182,22 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    /// Gives a listener that was withdrawn a rule again.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`], [`Error::NoBuffers`]: as [`Ring::tcp_listen`]; [`Error::BadSocket`], [`Error::NotSupported`].
+    pub fn tcp_publish(&mut self, id: FlowId) -> Result<(), Error> {
+        let listener = self.slots.listener(id)?;
+        if listener.rule.is_some() {
+            return Ok(());
+        }
+        let rule = FlowRule { shared: listener.is_shared, ..FlowRule::flow(Protocol::Tcp, listener.local, None) };
+        let attached = self.attach(&rule).map_err(rule_error)?;
+        self.slots.listener(id)?.rule = Some(attached.rule);
+        self.hold(attached, Holder::Flow(id.index), None);
+        Ok(())
+    }
+
     /// A connection's configuration, to be changed in place (no-delay, keepalive, buffer limits…); it takes effect with the next
     /// call or segment. Whatever it says, it is held to what the device can carry.
     ///

@@ -306,7 +306,7 @@ impl Cm {
 
 /// The longest time that anybody may ask for, by its code: 69 s. Five bits would allow 2.4 hours, and with 15 repetitions a stranger could
 /// hold a connection's place for a day and a half.
-const TIME_MAX: u8 = 24;
+pub(super) const TIME_MAX: u8 = 24;
 
 /// 4.096 us * 2^v, up to [`TIME_MAX`].
 fn time(code: u8) -> Duration {

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Node, Pending};
-use crate::device::messages::{CmError, ConnectionEvent, ConnectionId, Connections, Mtu, Path};
+use crate::device::messages::{
+    CmError, ConnectionEvent, ConnectionId, ConnectionParams, Connections, Endpoint, Mtu, Path, QpAttributes, Rejection,
+};
 use crate::roce::cm::{Accept, Connect};
 use crate::roce::mad::private::{HEADER_LEN, IpHeader, REQUEST_LEN_MAX};
 use crate::roce::mad::{Reject, RejectReason, Reply, Request};
@@ -12,10 +14,6 @@ use crate::roce::packet::datagram::Addresses;
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Modify, Peer, Sending};
 use crate::time::Instant;
-
-/// How often packets are sent again, and after how many waits for a receive a connection fails: 7 is for ever (rsockets counts on it).
-const RETRIES: u8 = 7;
-const RNR_RETRIES: u8 = 7;
 
 impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     fn path(&self, from: Option<IpAddr>, to: IpAddr) -> Option<(Path, Mtu)> {
@@ -50,52 +48,11 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     }
 
     fn connect(&mut self, now: Instant, qp: u32, from: SocketAddr, to: SocketAddr, private_data: &[u8]) -> Result<ConnectionId, CmError> {
-        if private_data.len() > REQUEST_LEN_MAX {
-            return Err(CmError::TooLong);
-        }
-        let (path, mtu, src) = self.way(from.ip(), to).ok_or(CmError::Unroutable)?;
-        let port = if from.port() == 0 { self.ephemeral_port() } else { from.port() };
-        let header = IpHeader { src: SocketAddr::new(src, port), dst: to.ip() };
-        let mut private = [0; Request::PRIVATE_LEN];
-        private[..HEADER_LEN].copy_from_slice(&header.emit());
-        private[HEADER_LEN..HEADER_LEN + private_data.len()].copy_from_slice(private_data);
-        let rq_psn = self.psn();
-        let connect = Connect {
-            path,
-            service_id: Self::service(to.port()),
-            qpn: qp,
-            starting_psn: rq_psn,
-            mtu,
-            ack_timeout: self.config.ack_timeout,
-            responder_resources: 0,
-            initiator_depth: 0,
-            flow_control: true,
-            retry_count: RETRIES,
-            rnr_retry_count: RNR_RETRIES,
-            private_data: private,
-        };
-        let id = self.cm.connect(now, &connect)?;
-        self.pending.insert(id, Pending::Asked { qp, path, rq_psn });
-        Ok(id)
+        self.connect_with(now, Endpoint::Managed(qp), from, to, &ConnectionParams { private_data, ..ConnectionParams::default() })
     }
 
     fn accept(&mut self, now: Instant, id: ConnectionId, qp: u32, private_data: &[u8]) -> Result<(), CmError> {
-        let Some(Pending::Waits { path, dest_qp, sq_psn, mtu }) = self.pending.get(&id).copied() else { return Err(CmError::State) };
-        let mut private = [0; Reply::PRIVATE_LEN];
-        private.get_mut(..private_data.len()).ok_or(CmError::TooLong)?.copy_from_slice(private_data);
-        let rq_psn = self.psn();
-        self.make_ready(now, qp, path, mtu, dest_qp, rq_psn, sq_psn)?;
-        let accept = Accept {
-            qpn: qp,
-            starting_psn: rq_psn,
-            responder_resources: 0,
-            initiator_depth: 0,
-            flow_control: true,
-            rnr_retry_count: RNR_RETRIES,
-            private_data: private,
-        };
-        self.pending.remove(&id);
-        self.cm.accept(now, id, &accept)
+        self.accept_with(now, id, Endpoint::Managed(qp), &ConnectionParams { private_data, ..ConnectionParams::default() })
     }
 
     fn reject(&mut self, now: Instant, id: ConnectionId) {
@@ -103,6 +60,130 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
         // Whatever is no request that waits needs no refusal.
         let _ = self.cm.reject(now, id, RejectReason::CONSUMER_DEFINED, [0; Reject::PRIVATE_LEN]);
         self.cm.destroy(now, id);
+    }
+
+    fn leads_to(&self, from: Option<IpAddr>, to: SocketAddr) -> bool {
+        match self.config.gid {
+            Some(_) => self.resolved.contains_key(&to),
+            None => self.path(from, to.ip()).is_some(),
+        }
+    }
+
+    fn connect_with(
+        &mut self,
+        now: Instant,
+        endpoint: Endpoint,
+        from: SocketAddr,
+        to: SocketAddr,
+        params: &ConnectionParams<'_>,
+    ) -> Result<ConnectionId, CmError> {
+        let private_data = params.private_data;
+        if private_data.len() > REQUEST_LEN_MAX {
+            return Err(CmError::TooLong);
+        }
+        let (path, mtu, src) = self.way(from.ip(), to).ok_or(CmError::Unroutable)?;
+        let path = Path { traffic_class: params.traffic_class, ..path };
+        let port = if from.port() == 0 { self.ephemeral_port() } else { from.port() };
+        let header = IpHeader { src: SocketAddr::new(src, port), dst: to.ip() };
+        let mut private = [0; Request::PRIVATE_LEN];
+        private[..HEADER_LEN].copy_from_slice(&header.emit());
+        private[HEADER_LEN..HEADER_LEN + private_data.len()].copy_from_slice(private_data);
+        let ack_timeout = params.ack_timeout.unwrap_or(self.config.ack_timeout);
+        let attributes = QpAttributes {
+            peer: Peer {
+                path,
+                mtu,
+                dest_qp: 0,
+                rq_psn: self.psn(),
+                max_dest_rd_atomic: params.responder_resources,
+                min_rnr_timer: self.config.min_rnr_timer,
+            },
+            sending: Sending {
+                sq_psn: Psn::default(),
+                timeout: ack_timeout,
+                retry_count: params.retry_count,
+                rnr_retry: 0,
+                max_rd_atomic: params.initiator_depth,
+            },
+        };
+        let (Endpoint::Managed(qpn) | Endpoint::Own(qpn)) = endpoint;
+        let connect = Connect {
+            path,
+            service_id: Self::service(to.port()),
+            qpn,
+            starting_psn: attributes.peer.rq_psn,
+            mtu,
+            ack_timeout,
+            responder_resources: params.responder_resources,
+            initiator_depth: params.initiator_depth,
+            flow_control: params.flow_control,
+            retry_count: params.retry_count,
+            rnr_retry_count: params.rnr_retry_count,
+            private_data: private,
+        };
+        let id = self.cm.connect(now, &connect)?;
+        self.pending.insert(id, Pending::Asked(endpoint, Box::new(attributes)));
+        Ok(id)
+    }
+
+    fn accept_with(&mut self, now: Instant, id: ConnectionId, to: Endpoint, params: &ConnectionParams<'_>) -> Result<(), CmError> {
+        let Some(Pending::Waits(attributes)) = self.pending.get(&id) else { return Err(CmError::State) };
+        let mut attributes = **attributes;
+        let mut private = [0; Reply::PRIVATE_LEN];
+        private.get_mut(..params.private_data.len()).ok_or(CmError::TooLong)?.copy_from_slice(params.private_data);
+        // No more than either side said.
+        let (peer, sending) = (&mut attributes.peer, &mut attributes.sending);
+        peer.max_dest_rd_atomic = peer.max_dest_rd_atomic.min(params.responder_resources);
+        sending.max_rd_atomic = sending.max_rd_atomic.min(params.initiator_depth);
+        sending.timeout = params.ack_timeout.unwrap_or(sending.timeout);
+        if let Endpoint::Managed(qp) = to {
+            self.make_ready(now, qp, &attributes)?;
+        }
+        let (Endpoint::Managed(qpn) | Endpoint::Own(qpn)) = to;
+        let accept = Accept {
+            qpn,
+            starting_psn: attributes.peer.rq_psn,
+            responder_resources: attributes.peer.max_dest_rd_atomic,
+            initiator_depth: attributes.sending.max_rd_atomic,
+            flow_control: params.flow_control,
+            rnr_retry_count: params.rnr_retry_count,
+            private_data: private,
+        };
+        match to {
+            Endpoint::Managed(_) => self.pending.remove(&id),
+            Endpoint::Own(_) => self.pending.insert(id, Pending::Own(Box::new(attributes))),
+        };
+        self.cm.accept(now, id, &accept)
+    }
+
+    fn reject_with(&mut self, now: Instant, id: ConnectionId, private_data: &[u8]) -> Result<(), CmError> {
+        let mut private = [0; Reject::PRIVATE_LEN];
+        private.get_mut(..private_data.len()).ok_or(CmError::TooLong)?.copy_from_slice(private_data);
+        self.cm.reject(now, id, RejectReason::CONSUMER_DEFINED, private)?;
+        self.pending.remove(&id);
+        Ok(())
+    }
+
+    fn establish(&mut self, now: Instant, id: ConnectionId) -> Result<(), CmError> {
+        self.cm.establish(now, id)
+    }
+
+    fn disconnect(&mut self, now: Instant, id: ConnectionId) -> Result<(), CmError> {
+        self.cm.disconnect(now, id)
+    }
+
+    fn qp_attributes(&self, id: ConnectionId) -> Option<QpAttributes> {
+        match self.pending.get(&id)? {
+            Pending::Waits(attributes) | Pending::Own(attributes) => Some(**attributes),
+            Pending::Asked(..) | Pending::Refused(_) => None,
+        }
+    }
+
+    fn rejection(&self, id: ConnectionId) -> Option<Rejection> {
+        match self.pending.get(&id)? {
+            Pending::Refused(rejection) => Some((**rejection).clone()),
+            _ => None,
+        }
     }
 
     fn on_communication(&mut self, id: ConnectionId) {
@@ -150,21 +231,8 @@ impl<M: Memory + From<Vec<u8>>> Node<M> {
 
 impl<M: Memory> Node<M> {
     /// A queue pair from INIT to RTS.
-    #[expect(clippy::too_many_arguments, reason = "they are the attributes of one transition")]
-    pub(super) fn make_ready(
-        &mut self,
-        now: Instant,
-        qp: u32,
-        path: Path,
-        mtu: Mtu,
-        dest_qp: u32,
-        rq_psn: Psn,
-        sq_psn: Psn,
-    ) -> Result<(), CmError> {
-        let peer = Peer { path, mtu, dest_qp, rq_psn, max_dest_rd_atomic: 0, min_rnr_timer: self.config.min_rnr_timer };
-        let timeout = self.config.ack_timeout;
-        let sending = Sending { sq_psn, timeout, retry_count: RETRIES, rnr_retry: RNR_RETRIES, max_rd_atomic: 0 };
-        for modify in [Modify::Rtr(peer), Modify::Rts(sending)] {
+    pub(super) fn make_ready(&mut self, now: Instant, qp: u32, attributes: &QpAttributes) -> Result<(), CmError> {
+        for modify in [Modify::Rtr(attributes.peer), Modify::Rts(attributes.sending)] {
             self.hca.modify_qp(now, qp, &modify).map_err(|_| CmError::State)?;
         }
         Ok(())

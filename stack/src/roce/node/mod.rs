@@ -21,11 +21,10 @@ use rand_core::{Rng, SeedableRng};
 use super::cm::{self, Cm, ConnectionId};
 use super::hca::{Hca, Limits, Tuning};
 use super::memory::Memory;
-use super::packet::datagram::Path;
 use super::payload::Source;
 use super::psn::Psn;
 use super::qp::Mtu;
-use crate::device::messages::{ConnectionEvent, PortSpace, Region};
+use crate::device::messages::{ConnectionEvent, Endpoint, PortSpace, QpAttributes, Region, Rejection};
 use crate::time::Instant;
 
 /// The first port that is nobody's but who asks for any.
@@ -69,13 +68,17 @@ impl NodeConfig {
     }
 }
 
-/// What is known of a connection that is not ready yet.
-#[derive(Clone, Copy, Debug)]
+/// What is known of a connection that the node has something to do for, or is asked about.
+#[derive(Clone, Debug)]
 enum Pending {
-    /// We asked: the queue pair, the way, and which number the peer's first packet is to have.
-    Asked { qp: u32, path: Path, rq_psn: Psn },
-    /// The peer asked: the way back, its queue pair, which number our first packet is to have, its path MTU.
-    Waits { path: Path, dest_qp: u32, sq_psn: Psn, mtu: Mtu },
+    /// We asked: what is not the peer's to say is in the attributes.
+    Asked(Endpoint, Box<QpAttributes>),
+    /// The peer asked.
+    Waits(Box<QpAttributes>),
+    /// The program makes its own queue pair ready, with these.
+    Own(Box<QpAttributes>),
+    /// The peer said no.
+    Refused(Box<Rejection>),
 }
 
 /// Memory that two adapters reach, so that one places bytes where the other has them without a packet: [`crate::device::messages::Messages::share`]. Who carries packets between them

@@ -111,7 +111,7 @@ impl Sockets {
             match error {
                 CmError::Full => Error::NoBuffers,
                 CmError::Unroutable => Error::HostUnreachable,
-                CmError::Missing | CmError::State | CmError::InUse | CmError::TooLong => Error::Invalid,
+                CmError::Missing | CmError::State | CmError::InUse | CmError::TooLong | CmError::Unsupported => Error::Invalid,
             }
         })?;
         socket.kind = Kind::Stream(Box::new(Connected { stream, connection: Some(connection), remote: to }));

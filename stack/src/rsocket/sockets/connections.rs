@@ -32,7 +32,8 @@ impl Sockets {
             ConnectionEvent::Rejected if stream.is_opening() => self.give_up(now, device, id, Error::Refused),
             ConnectionEvent::Unreachable if stream.is_opening() => self.give_up(now, device, id, Error::TimedOut),
             ConnectionEvent::Rejected | ConnectionEvent::Unreachable | ConnectionEvent::Disconnected => stream.on_disconnected(now, device),
-            ConnectionEvent::Request(_) => {}
+            // (The device makes rsockets' queue pairs ready; and what is over is over.)
+            ConnectionEvent::Request(_) | ConnectionEvent::Response(_) | ConnectionEvent::TimewaitExit => {}
         }
     }
 

@@ -4,18 +4,21 @@
 //! - `post`: requests to the send queue
 //! - `completions`: what became of them, and what came
 //! - `send`, `receive`: the program's bytes; `credits`: what the peer may send
+//! - `info`: what there is to say of it
 //! - `close`: the ends of a connection; `direct`: riomap and riowrite
 
 mod close;
 mod completions;
 mod credits;
 mod direct;
+mod info;
 mod open;
 mod post;
 mod receive;
 mod send;
 
 pub use direct::{DirectTarget, Mapping};
+pub use info::{StreamInfo, StreamStage};
 pub use open::OpenError;
 
 use core::time::Duration;
@@ -91,6 +94,7 @@ struct Sender {
     target: TargetSge,
     /// Which entry of our table has the next piece.
     next_target: u32,
+    totals: info::Totals,
 }
 
 /// The receiving half.
@@ -112,6 +116,7 @@ struct Receiver {
     tell_at: u16,
     /// Which entry of the peer's table gets the next half.
     next_slot: u32,
+    totals: info::Totals,
 }
 
 /// A connection.
@@ -219,6 +224,17 @@ impl Stream {
         if self.state == State::Connected && self.is_drained() {
             assert_eq!(self.tx.room, self.sizes.send_buffer, "{self:?}");
         }
+    }
+
+    /// Holds what both ends of one direction count against each other: no credit is made on the way, none is used twice, and nothing comes that was not sent.
+    #[cfg(test)]
+    pub(super) fn check_credits(&self, receiver: &Self) {
+        let is_ahead = |number: u16, of: u16| number.wrapping_sub(of) as i16 >= 0;
+        let granted = receiver.rx.seq.wrapping_add(receiver.sizes.recv_queue);
+        let arrived = receiver.rx.seq.wrapping_add(receiver.rx.messages.len() as u16);
+        assert!(is_ahead(granted, self.tx.limit), "more credits are believed than were given: {self:?} to {receiver:?}");
+        assert!(is_ahead(self.tx.limit, self.tx.seq), "a message went without a credit: {self:?} to {receiver:?}");
+        assert!(is_ahead(self.tx.seq, arrived), "a message came that was not sent: {self:?} to {receiver:?}");
     }
 
     fn fail(&mut self, error: Error) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::direct::Direct;
+use super::info::Totals;
 use super::{Peer, Receiver, RemoteTable, Sender, State, Stream};
 use crate::device::messages::{
     Access, CreateError, Messages, Modify, ModifyError, Pd, PostError, QpConfig, Region, RegisterError, Sge, Transport,
@@ -95,6 +96,7 @@ impl Stream {
                 offset: 0,
                 target: TargetSge::default(),
                 next_target: 0,
+                totals: Totals::default(),
             },
             rx: Receiver {
                 messages: VecDeque::with_capacity(usize::from(sizes.recv_queue)),
@@ -105,6 +107,7 @@ impl Stream {
                 seq: 0,
                 tell_at: sizes.recv_queue / 2,
                 next_slot: 0,
+                totals: Totals::default(),
             },
             direct: Direct::default(),
             keepalive: options.keepalive,

@@ -13,6 +13,7 @@ impl Stream {
             return false;
         }
         self.rx.granted -= u64::from(len);
+        self.rx.totals.add(len);
         if len == 0 {
             self.rx.seq = self.rx.seq.wrapping_add(1);
         } else {

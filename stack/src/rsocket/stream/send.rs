@@ -38,7 +38,7 @@ impl Stream {
         self.is_live()
             && self.tx.free_requests >= self.requests_of_a_message()
             && self.tx.room >= SEND_LOW_WATER
-            && self.tx.seq != self.tx.limit
+            && (self.tx.seq != self.tx.limit || self.host.has(Flaw::SendsWithoutCredits))
             && (self.tx.target.len > 0 || self.offered_target(device).is_some())
     }
 
@@ -115,6 +115,7 @@ impl Stream {
         let bytes = if is_placed { bytes } else { &bytes[..bytes.len().min(self.tx.room as usize)] };
         let len = bytes.len() as u32;
         self.tx.seq = self.tx.seq.wrapping_add(1);
+        self.tx.totals.add(len);
         self.tx.free_requests -= self.requests_of_a_message();
         let further = if self.host.has(Flaw::TargetStandsStill) { 0 } else { u64::from(len) };
         self.tx.target.address = self.tx.target.address.wrapping_add(further);

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -325,5 +326,79 @@ fn canaries(pair: &mut Pair) -> Vec<(u32, usize)> {
 fn storms() {
     for seed in 0..400 {
         storm(seed);
+    }
+}
+
+/// Private data of a stranger's: half of them begin as they should.
+fn private_data(len: core::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+    (any::<bool>(), proptest::collection::vec(any::<u8>(), len)).prop_map(|(is_version, mut bytes)| {
+        if let Some(version) = bytes.first_mut().filter(|_| is_version) {
+            *version = 1;
+        }
+        bytes
+    })
+}
+
+/// B's program does what it can with a connection to whoever said that; nothing else of B's memory changes, and it ends.
+fn go_on(mut pair: Pair) {
+    let canary = {
+        let node = &mut pair.ends[B].node;
+        let pd = Messages::alloc_pd(node);
+        Messages::register(node, pd, vec![0x5a; 9000], Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap().key
+    };
+    let mut some = [7; 3000];
+    for _ in 0..20 {
+        // All of these may fail.
+        let _ = (pair.send(B, &some), pair.recv(B, &mut some), pair.write_direct(B, &some, 0));
+        pair.run(Duration::from_micros(50));
+        pair.ends[B].sockets.check();
+    }
+    let mut bytes = vec![0; 9000];
+    Messages::memory(&pair.ends[B].node, canary).unwrap().read(0, &mut bytes);
+    assert!(bytes.iter().all(|byte| *byte == 0x5a));
+    pair.close(B);
+    let end = pair.now + Duration::from_secs(31);
+    assert!(pair.run_until(end, |pair| pair.ends[B].sockets.closing() == 0), "closing ends");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Who asks may say anything.
+    #[test]
+    fn any_private_data_of_a_request(bytes in private_data(0..57)) {
+        let mut pair = Pair::plain();
+        let listener = pair.listen();
+        let raw = raw(&mut pair.ends[A].node);
+        pair.take_events_of_a = true;
+        let now = pair.now;
+        pair.ends[A].node.connect(now, raw.qp, "0.0.0.0:0".parse().unwrap(), ([10, 9, 0, 2], PORT).into(), &bytes).unwrap();
+        pair.settle();
+        if pair.accept(listener).is_some() {
+            prop_assert_eq!(bytes[0], 1, "no other version is accepted");
+            pair.ends[B].sockets.close(pair.now, &mut pair.ends[B].node, listener).unwrap();
+        }
+        go_on(pair);
+    }
+
+    /// And so may who answers.
+    #[test]
+    fn any_private_data_of_a_reply(bytes in private_data(0..197)) {
+        let mut pair = Pair::plain();
+        let raw = raw(&mut pair.ends[A].node);
+        let at = ([10, 9, 0, 1], PORT).into();
+        pair.ends[A].node.listen(at, 4).unwrap();
+        pair.take_events_of_a = true;
+        let (now, End { node, sockets, socket }) = (pair.now, &mut pair.ends[B]);
+        prop_assert_eq!(sockets.connect(now, node, *socket, at), Err(Error::InProgress));
+        pair.settle();
+        let asked = pair.events_of_a.iter().find(|(_, event)| matches!(event, ConnectionEvent::Request(_))).map(|(id, _)| *id).unwrap();
+        let now = pair.now;
+        pair.ends[A].node.accept(now, asked, raw.qp, &bytes).unwrap();
+        pair.settle();
+        if bytes.first() != Some(&1) {
+            prop_assert!(pair.send(B, b"x").is_err(), "no other version is taken");
+        }
+        go_on(pair);
     }
 }

@@ -103,10 +103,10 @@ fn ring(device: Wire, ip: IpAddr, seed: u8) -> Ring<Wire> {
 }
 
 /// A future, polled when it was woken.
-struct Program<'a, T> {
+pub(crate) struct Program<'a, T> {
     future: Pin<Box<dyn Future<Output = T> + 'a>>,
     flag: Arc<Flag>,
-    result: Option<T>,
+    pub(crate) result: Option<T>,
 }
 
 struct Flag(AtomicBool);
@@ -118,11 +118,11 @@ impl Wake for Flag {
 }
 
 impl<'a, T> Program<'a, T> {
-    fn new(future: impl Future<Output = T> + 'a) -> Self {
+    pub(crate) fn new(future: impl Future<Output = T> + 'a) -> Self {
         Self { future: Box::pin(future), flag: Arc::new(Flag(AtomicBool::new(true))), result: None }
     }
 
-    fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let woken = self.result.is_none() && self.flag.0.swap(false, Ordering::Relaxed);
         if woken {
             let waker = Waker::from(Arc::clone(&self.flag));

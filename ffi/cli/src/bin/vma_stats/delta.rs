@@ -42,7 +42,8 @@ fn of_socket(now: &mut SocketReport, before: &SocketReport, seconds: f64) {
 
 fn ring(now: &mut RingReport, before: &RingReport, seconds: f64) {
     subtract!(now, before, seconds,
-        rx_packets rx_bytes rx_drops tx_packets tx_bytes tx_drops retransmissions copied_bytes polls sleeps lock_contended core_claims core_claims_refused migrations batches);
+        rx_packets rx_bytes rx_drops tx_packets tx_bytes tx_drops retransmissions copied_bytes polls sleeps lock_contended core_claims core_claims_refused migrations to_kernel
+        batches);
 }
 
 fn of_wait(now: &mut WaitReport, before: &WaitReport, seconds: f64) {

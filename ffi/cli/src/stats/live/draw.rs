@@ -197,6 +197,7 @@ fn ring(frame: &mut Frame<'_>, app: &App, area: Rect) {
         format!("      {} of {} send buffers", short(r.tx_buffers_used), short(r.tx_buffers)),
         format!("claims {} taken, {} refused", short(r.core_claims), short(r.core_claims_refused)),
     ];
+    lines.extend((r.to_kernel > 0).then(|| format!("{} connections left for the kernel", short(r.to_kernel))));
     lines.extend(process.waits.iter().map(wait));
     let name = process.device.as_ref().map_or_else(|| "the kernel".to_owned(), |d| format!("{} {}", d.kind, d.mac));
     let text: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();

@@ -1,0 +1,97 @@
+//! Servers that fork, on an interface: who of them has what comes by it.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::cable::{Cable, ENDS, PORT, await_nothing_left, eventually, on_cable};
+use crate::kernels;
+
+/// Until a server waits that said so just before.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// Segments and datagrams that our kernel receives meanwhile.
+fn by_kernel(work: impl FnOnce()) -> [u64; 2] {
+    let before = kernels();
+    work();
+    let after = kernels();
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+fn exchange(cable: &Cable, here: &'static str) {
+    cable.there(&["exchange", here, PORT]).join().expect("the kernel's program");
+}
+
+fn spray(cable: &Cable, here: &'static str) {
+    cable.there(&["spray", here, PORT]).join().expect("the kernel's program");
+}
+
+/// A program serves by a child, which comes to have the interface.
+fn is_served_by_a_child(word: &'static str) {
+    on_cable(move |cable| {
+        for [here, _] in ENDS {
+            let server = cable.here(&[word, here, PORT]);
+            cable.await_listener(true);
+            eventually("connections come by the child's ring", || by_kernel(|| exchange(cable, here))[0] == 0);
+            cable.there(&["quit", here, PORT]).join().expect("the kernel's program");
+            server.ends_well();
+            await_nothing_left();
+        }
+    });
+}
+
+/// As nginx does.
+#[test]
+fn a_worker_has_the_interface_that_its_master_has_no_use_for() {
+    is_served_by_a_child("worker");
+}
+
+#[test]
+fn a_daemon_has_the_interface_that_was_its_parents() {
+    is_served_by_a_child("daemon");
+}
+
+/// The kernel has accepted it while the listener was nobody's on the interface; when it is the ring's again, the ring would answer the connection's segments by a reset.
+#[test]
+fn a_connection_of_the_kernels_goes_on_beside_a_listener_of_the_rings() {
+    on_cable(|cable| {
+        for [here, _] in ENDS {
+            let mut server = cable.here(&["beside", here, PORT]);
+            cable.await_listener(true);
+            exchange(cable, here);
+            server.await_ready();
+            let slow = cable.there(&["slow", here, PORT]);
+            server.await_ready();
+            sleep(MOMENT);
+            let [segments, _] = by_kernel(|| exchange(cable, here));
+            assert_eq!(segments, 0, "the listener is the ring's again");
+            slow.join().expect("the kernel's program");
+            server.ends_well();
+        }
+    });
+}
+
+/// What came before the fork, what comes while a child has all of it, too, and what comes afterwards.
+#[test]
+fn a_server_that_waits_again_has_the_interface_again() {
+    on_cable(|cable| {
+        for [here, _] in ENDS {
+            let mut server = cable.here(&["busy", here, PORT]);
+            cable.await_listener(true);
+            exchange(cable, here);
+            server.await_ready();
+            sleep(MOMENT);
+            let [segments, _] = by_kernel(|| (0..2).for_each(|_| exchange(cable, here)));
+            assert_eq!(segments, 0, "connections came by the ring");
+            let before = kernels()[1];
+            spray(cable, here);
+            // (The kernel counts what was read.)
+            eventually("all come by the kernel, where whoever reads them first has them", || kernels()[1] - before == 64);
+            server.await_ready();
+            // (Children are looked for less often the longer they stay.)
+            sleep(Duration::from_millis(2500));
+            let [_, datagrams] = by_kernel(|| spray(cable, here));
+            assert_eq!(datagrams, 0, "nobody else has the socket");
+            server.ends_well();
+        }
+    });
+}
