@@ -25,7 +25,7 @@ impl CardClock {
     /// The time since the card began to count.
     #[inline]
     pub(crate) fn time(self, cycles: u64) -> Instant {
-        Instant::from_nanos((u128::from(cycles) * u128::from(self.scale) >> (self.shift & 63)) as u64)
+        Instant::from_nanos(((u128::from(cycles) * u128::from(self.scale)) >> (self.shift & 63)) as u64)
     }
 }
 

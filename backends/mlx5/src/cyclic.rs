@@ -35,7 +35,7 @@ impl StridingCaps {
     /// What the card says of raw packets; none: it has no such queues.
     pub(crate) fn new(caps: &sys::mlx5dv_striding_rq_caps) -> Option<Self> {
         let has_some = caps.supported_qpts & 1 << sys::IBV_QPT_RAW_PACKET != 0;
-        has_some.then(|| Self {
+        has_some.then_some(Self {
             stride_bytes: caps.min_single_stride_log_num_of_bytes..=caps.max_single_stride_log_num_of_bytes,
             entry_strides: caps.min_single_wqe_log_num_of_strides..=caps.max_single_wqe_log_num_of_strides,
         })
