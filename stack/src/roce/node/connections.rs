@@ -52,7 +52,10 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     }
 
     fn accept(&mut self, now: Instant, id: ConnectionId, qp: u32, private_data: &[u8]) -> Result<(), CmError> {
-        self.accept_with(now, id, Endpoint::Managed(qp), &ConnectionParams { private_data, ..ConnectionParams::default() })
+        // As many reads and atomics as the peer would have (rdma_accept(3) without parameters).
+        let params =
+            ConnectionParams { private_data, responder_resources: u8::MAX, initiator_depth: u8::MAX, ..ConnectionParams::default() };
+        self.accept_with(now, id, Endpoint::Managed(qp), &params)
     }
 
     fn reject(&mut self, now: Instant, id: ConnectionId) {
