@@ -593,8 +593,8 @@ fn what_nobody_accepted_leaves_the_listeners_queue() {
     assert_eq!(pair.b.queues().table().rules.len(), before);
     pair.connect_seen(5001);
     pair.settle();
-    assert!(pair.b.tcp_accept(listener).is_ok());
-    assert_eq!(pair.b.tcp_publish(client), Err(Error::NotSupported));
+    let accepted = pair.b.tcp_accept(listener).unwrap();
+    assert_eq!(pair.b.tcp_publish(accepted), Err(Error::NotSupported));
 }
 
 /// Found by the simulator (208/reordering+corruption+one_way+nic_reset+rx_exhausted+registration/7/shared): what was left of it said that its
