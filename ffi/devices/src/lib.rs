@@ -42,6 +42,7 @@ fn apart<T>(of_interface: impl FnOnce() -> T) -> T {
 
 /// A device's queues, for a ring.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "they are on their way into a ring")]
 pub enum RingQueues {
     /// Shared memory's.
     Shm(ShmQueues),

@@ -24,6 +24,7 @@ use super::absent::AbsentQueues;
 use super::{Handover, Landing, RingQueues, RxBuf, apart, lent};
 
 /// See the module's documentation.
+#[expect(clippy::large_enum_variant, reason = "a process has few, which are never moved: each call would go by one address more")]
 pub enum Ring {
     /// On shared memory.
     Shm(ring::Ring<ShmQueues>),

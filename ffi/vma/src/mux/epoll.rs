@@ -67,7 +67,7 @@ pub(crate) struct Epoll {
     /// The process that registered it, by its place in a line of forks: a child shares the real epoll, and must not take
     /// its parent's members out.
     generation: u32,
-    /// It came from the parent, and this process has not waited in it yet.
+    /// It came from the parent, or listeners in it were left to whoever waits there first, and this process has not waited in it since.
     adopted: bool,
     /// It is the descriptor of a ring of the Extra API.
     ring: Option<ring::End>,
@@ -207,7 +207,13 @@ pub(crate) fn adopt(old: &mut Offload, new: &mut Offload) {
     }
 }
 
-/// A child waits in an instance of its parent's: it waits for the listeners in it.
+/// Before a fork that leaves listeners to whoever waits there first: who waits in an instance waits for those in it.
+pub(crate) fn leave_listeners(offload: &mut Offload) {
+    offload.mux.epolls.iter_mut().for_each(|(_, instance)| instance.adopted = true);
+    table::unsay_all();
+}
+
+/// A process waits in an instance for the first time since a fork: it waits for the listeners in it.
 #[cold]
 fn await_adopted(offload: &mut Offload, index: u32, depth: u32) {
     let Some(instance) = offload.mux.epolls.get_mut(index) else { return };

@@ -23,6 +23,9 @@ impl Offload {
         let interfaces = self.rings.interfaces;
         let is_there = |socket: &Socket| socket.first_flow().is_some() && !socket.rings().and(interfaces).is_empty();
         let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_there(socket)).map(|(key, _)| key).collect();
+        if !keys.is_empty() {
+            mux::epoll::leave_listeners(self);
+        }
         for key in keys {
             self.leave_interfaces(key);
         }

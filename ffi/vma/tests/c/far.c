@@ -9,6 +9,7 @@
  *   far daemon ADDRESS PORT     the same, and ends at once
  *   far busy ADDRESS PORT       serves, and has a child beside it meanwhile: it says when that is there, and when it is not any more
  *   far beside ADDRESS PORT     has a connection that the kernel accepts, and then serves at the same address: it says when it is to come, and when it is there
+ *   far split ADDRESS PORT      has such a server fork, whose child does nothing
  *   far slow ADDRESS PORT       exchanges something, and after a while something else
  *   far nobody ADDRESS PORT     nobody has that address: EHOSTUNREACH
  *   far streams ADDRESS PORT    exchanges several streams
@@ -19,6 +20,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 
 #define STREAM (1 << 20)
@@ -58,6 +60,14 @@ static void serve(void (*begin)(void)) {
             CHECK(count >= 0);
             if (count == 0) {
                 CHECK(close(fd) == 0);
+            } else if (count == 4 && memcmp(bytes, "fork", 4) == 0) {
+                pid_t child = fork();
+                CHECK(child >= 0);
+                if (child == 0) {
+                    prctl(PR_SET_PDEATHSIG, SIGKILL);
+                    pause();
+                }
+                send_all(fd, bytes, count);
             } else if (count == 4 && memcmp(bytes, "quit", 4) == 0) {
                 CHECK(close(fd) == 0 && close(listener) == 0 && close(datagrams) == 0);
                 return;
@@ -305,6 +315,12 @@ static void removed(void) {
     CHECK(close(fd) == 0 && close(datagrams) == 0);
 }
 
+static void split(void) {
+    int fd = connected();
+    exchange(fd, "fork");
+    CHECK(close(fd) == 0);
+}
+
 static void quit(void) {
     int fd = connected();
     char byte;
@@ -354,6 +370,8 @@ int main(int argc, char **argv) {
         nobody();
     } else if (strcmp(argv[1], "spray") == 0) {
         spray();
+    } else if (strcmp(argv[1], "split") == 0) {
+        split();
     } else if (strcmp(argv[1], "quit") == 0) {
         quit();
     } else {

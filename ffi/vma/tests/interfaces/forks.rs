@@ -50,6 +50,22 @@ fn a_daemon_has_the_interface_that_was_its_parents() {
     is_served_by_a_child("daemon");
 }
 
+/// By epoll, a listener is waited at with all others.
+#[test]
+fn a_server_that_waits_for_many_has_the_interface_again() {
+    on_cable(|cable| {
+        for [here, _] in ENDS {
+            let server = cable.here(&["serve", here, PORT]);
+            cable.await_listener(true);
+            cable.there(&["split", here, PORT]).join().expect("the kernel's program");
+            sleep(MOMENT);
+            assert_eq!(by_kernel(|| exchange(cable, here))[0], 0, "the listener is the ring's again");
+            cable.there(&["quit", here, PORT]).join().expect("the kernel's program");
+            server.ends_well();
+        }
+    });
+}
+
 /// The kernel has accepted it while the listener was nobody's on the interface; when it is the ring's again, the ring would answer the connection's segments by a reset.
 #[test]
 fn a_connection_of_the_kernels_goes_on_beside_a_listener_of_the_rings() {

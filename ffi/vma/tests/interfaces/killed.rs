@@ -1,6 +1,7 @@
 //! Programs that are killed. Nothing of theirs is left, neither in front of the interface nor in the kernel; and as nobody is left to tell their peers, each of these hears
 //! of it from the kernel beside the interface, as soon as it sends something: by a reset (RFC 9293 s3.10.7.1).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
@@ -11,7 +12,8 @@ use crate::programs::compile;
 /// Kills it, and sees that nothing of it is left.
 fn kill(ours: Running) {
     let objects = objects_of(ours.pid());
-    let count = |kind| objects.iter().filter(|object| object.kind == kind).count();
+    // (The program is there twice: as it was loaded, and as its link's.)
+    let count = |kind| objects.iter().filter(|object| object.kind == kind).map(|object| object.id).collect::<BTreeSet<_>>().len();
     assert!(count(MAP) >= 2 && count(PROGRAM) == 1, "rules, sockets, and a program: {objects:?}");
     ours.kill();
     await_nothing_left();
