@@ -147,7 +147,7 @@ impl Offload {
 
 /// The thread's work.
 fn attempt(process: &'static Process) {
-    let parent = process.lock().late.parent.clone();
+    let parent = process.lock().late.parent;
     if let Some(parent) = parent
         && let Ok(Some(dialogue)) = Dialogue::begin(&parent, ANSWER)
     {
