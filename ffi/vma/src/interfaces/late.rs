@@ -127,7 +127,8 @@ impl Offload {
                 let is_withdrawn = socket.is_some_and(|socket| matches!(socket.kind, Kind::Listener(_)) && socket.is_left_by_fork);
                 is_withdrawn && own.tcp_half_open(flow) == 0 && own.tcp_waiting(flow).is_empty()
             };
-            !own.lingering() && own.open_flows().iter().all(is_quiet)
+            // (A child of fork has no ring on a card.)
+            own.exempter().is_some() && !own.lingering() && own.open_flows().iter().all(is_quiet)
         };
         rings.iter().all(is_idle)
     }

@@ -36,12 +36,18 @@ impl Offload {
         let interfaces = self.rings.interfaces;
         let Some(socket) = self.sockets.find_mut(key).filter(|socket| !socket.rings().and(interfaces).is_empty()) else { return };
         socket.is_left_by_fork = true;
-        if socket.protocol == Protocol::Tcp {
+        // (A card's rules have no exceptions for what the kernel accepts meanwhile: there it stays the kernel's.)
+        let has_exceptions = socket.rings().and(interfaces).iter().all(|ring| self.rings.at(ring).ring.exempter().is_some());
+        if !has_exceptions {
+            socket.stays_within = true;
+        } else if socket.protocol == Protocol::Tcp {
             let flows: Vec<Flow> = socket.flows_and_addresses().filter(|flow| interfaces.contains(flow.id.ring)).collect();
             flows.iter().for_each(|flow| self.rings.of_mut(flow.id).tcp_withdraw(flow.id));
             return;
         }
-        self.take_to_shared_memory(key);
+        if has_exceptions {
+            self.take_to_shared_memory(key);
+        }
         // (What came for groups is to be read.)
         self.retain_flows(key, |flow| !interfaces.contains(flow.id.ring) || flow.at.is_multicast());
     }
