@@ -14,9 +14,10 @@ use ringway_host::Blocked;
 use ringway_stack::Instant;
 
 use super::Interfaces;
+use crate::descendants;
 use crate::moving::ANSWER;
 use crate::process::{Offload, Process};
-use crate::rings::RingSet;
+use crate::rings::{ProcessRing, RingSet};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket};
 
@@ -93,7 +94,8 @@ impl Offload {
     pub(crate) fn give_up_idle_interfaces(&mut self) -> bool {
         let Some(link_rings) = self.interfaces.as_ref().map(|interfaces| interfaces.rings()) else { return true };
         let own = self.rings.interfaces.and(link_rings.iter().copied().collect());
-        if !self.are_idle(own) {
+        // (Nobody else is to have them who asks.)
+        if descendants::youngest_child() == 0 || !self.are_idle(own) {
             return false;
         }
         let is_there = |socket: &Socket| !socket.rings().and(own).is_empty();
@@ -118,7 +120,7 @@ impl Offload {
     /// Whether nothing of these rings is in use: listeners at most that this process does not wait at.
     fn are_idle(&self, rings: RingSet) -> bool {
         let is_idle = |ring: u16| {
-            let own = &self.rings.at(ring).ring;
+            let ProcessRing { ring: own, watch, .. } = self.rings.at(ring);
             let is_quiet = |&flow: &_| {
                 let socket = own
                     .info(flow)
@@ -128,7 +130,8 @@ impl Offload {
                 is_withdrawn && own.tcp_half_open(flow) == 0 && own.tcp_waiting(flow).is_empty()
             };
             // (A child of fork has no ring on a card.)
-            own.exempter().is_some() && !own.lingering() && own.open_flows().iter().all(is_quiet)
+            let may_go = own.exempter().is_some() && !own.is_gone() && !watch.is_slept_on();
+            may_go && !own.lingering() && own.open_flows().iter().all(is_quiet)
         };
         rings.iter().all(is_idle)
     }

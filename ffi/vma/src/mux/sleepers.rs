@@ -174,6 +174,11 @@ impl RingWatch {
         self.spinning == 0 && self.sleepers == 0 && self.leader.is_none() && self.lone.is_none()
     }
 
+    /// Whether a thread sleeps on the ring's own descriptor.
+    pub(crate) const fn is_slept_on(&self) -> bool {
+        self.in_ring.is_some()
+    }
+
     /// As [`RingWatch::is_free`], and the progress thread does not sleep on it.
     pub(super) const fn is_left_alone(&self) -> bool {
         self.is_free() && self.deep.is_none()

@@ -12,9 +12,9 @@ use ringway_stack::device::Protocol;
 
 use super::Socket;
 use super::flows::Flow;
-use crate::mux;
 use crate::process::Offload;
 use crate::slab::Key;
+use crate::{errno, mux};
 
 impl Offload {
     /// Before a fork.
@@ -57,6 +57,8 @@ impl Offload {
     pub(crate) fn return_to_interfaces(&mut self, key: Key) {
         let interfaces = self.rings.interfaces;
         let Some(socket) = self.sockets.find_mut(key) else { return };
+        // (A wait leaves errno alone.)
+        let saved = errno::current();
         socket.is_left_by_fork = false;
         if socket.protocol == Protocol::Tcp {
             let flows: Vec<Flow> = socket.flows_and_addresses().filter(|flow| interfaces.contains(flow.id.ring)).collect();
@@ -71,6 +73,7 @@ impl Offload {
         self.want_interfaces();
         mux::refresh(self, key.index);
         self.dispatch();
+        errno::set(saved);
     }
 
     /// UDP sockets that no other process has any more are interfaces' again. Whether some still are others', too.

@@ -109,7 +109,11 @@ impl Offload {
         let mut bytes = Vec::new();
         for flow in there.into_iter().filter(|flow| !flow.at.is_multicast()) {
             let Some(to) = within.iter().find(|to| to.at.is_ipv4() == flow.at.is_ipv4()) else { continue };
-            self.rings.at_mut(flow.id.ring).poll(now());
+            // (What comes from now on is the kernel's; what was on its way still comes here.)
+            if let Err(error) = self.rings.of_mut(flow.id).udp_let_go(flow.id) {
+                tracing::debug!("a socket's rule ends with its flow: {error}");
+            }
+            self.take_all_in(flow.id.ring, now());
             bytes.resize(DATAGRAM_MAX, 0);
             while let Ok(datagram) = self.rings.of_mut(flow.id).udp_recv(flow.id, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()) {
                 if self.rings.of_mut(to.id).udp_requeue(to.id, &datagram, &bytes[..datagram.copied]).is_err() {
