@@ -36,6 +36,7 @@ const CRATES: [Tests; 3] = [
         "ringway-host",
         &[
             ("netlink::diag", "the emulator has no NETLINK_SOCK_DIAG"),
+            ("netlink::xdp::tests::the_kernel_is_asked", "the emulator has no NETLINK_GENERIC"),
             ("netlink::tests::route::sockets_agree", "the emulator knows no IP_MTU"),
         ],
     ),

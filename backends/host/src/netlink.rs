@@ -16,6 +16,7 @@
 mod ask;
 mod diag;
 mod dump;
+mod failures;
 mod monitor;
 mod parse;
 mod socket;

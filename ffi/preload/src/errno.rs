@@ -20,6 +20,16 @@ pub fn set(code: c_int) {
     unsafe { *libc::__errno_location() = code };
 }
 
+/// What a body does to errno is not to be seen: "The value of errno is significant only when the return value of the call indicated an error", says errno(3),
+/// but programs look at it without one, and a kernel's calls that succeed leave it alone.
+#[inline]
+pub fn keeping<T>(body: impl FnOnce() -> T) -> T {
+    let saved = current();
+    let value = body();
+    set(saved);
+    value
+}
+
 /// Sets errno, and is what a failed call returns.
 #[inline]
 pub fn fail(code: c_int) -> c_int {

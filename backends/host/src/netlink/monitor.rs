@@ -10,6 +10,7 @@ use ringway_stack::net::{Address, Builder, Changes, Link, LinkId, Neighbour, Rou
 
 use super::Error;
 use super::dump::{Messages, Questions, TRIES_MAX};
+use super::failures::Failures;
 use super::parse;
 use super::socket::Socket;
 use super::told;
@@ -55,6 +56,7 @@ pub struct Monitor {
     parts: Parts,
     /// What `parts` no longer tells truly.
     stale: Stale,
+    failures: Failures,
     tables: Arc<Tables>,
     buffer: Vec<u8>,
     /// The last look failed, and that was logged.
@@ -142,6 +144,7 @@ impl Monitor {
             questions: Questions::new()?,
             parts: Parts::default(),
             stale: Stale::ALL,
+            failures: Failures::default(),
             tables: Arc::new(Builder::default().build(0)),
             buffer: vec![0; 64 * 1024],
             is_failing: false,
@@ -224,6 +227,11 @@ impl Monitor {
             match self.events.receive(&mut self.buffer) {
                 Ok(received) => {
                     for event in Messages(received) {
+                        if let Ok((header, payload)) = &event
+                            && header.message_type == libc::RTM_NEWNEIGH
+                        {
+                            self.failures.note(payload);
+                        }
                         let event = event.map(|(header, _)| header.message_type);
                         // (An error message answers nothing here, and tells of nothing.)
                         self.stale |= event.map_or(Stale::ALL, |kind| if kind == NLMSG_ERROR { Stale::NOTHING } else { Stale::by(kind) });
@@ -243,7 +251,7 @@ impl Monitor {
 
     /// Reads what is stale. What cannot be read stays so.
     fn read(&mut self) -> Result<(), Error> {
-        let Self { questions, parts, stale, .. } = self;
+        let Self { questions, parts, stale, failures, .. } = self;
         if stale.links {
             // struct ifinfomsg: of any family.
             let links = questions.dump("links", libc::RTM_GETLINK, &[0; 16], parse::link)?;
@@ -264,6 +272,7 @@ impl Monitor {
         }
         if stale.neighbours {
             parts.neighbours = both(questions, "neighbours", libc::RTM_GETNEIGH, 12, parse::neighbour)?.unwrap_or_default();
+            failures.tell(&mut parts.neighbours);
             stale.neighbours = false;
         }
         if stale.settings {

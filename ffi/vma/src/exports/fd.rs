@@ -24,7 +24,7 @@ pub(super) unsafe fn close(fd: c_int) -> c_int {
             return errno::fail(libc::EBADF);
         }
         if fdtable::peek(fd) != Entry::None && tables_are_ours() {
-            crate::boundary!((), lifecycle::closing(fd));
+            errno::keeping(|| crate::boundary!((), lifecycle::closing(fd)));
         }
         // SAFETY: plain integers.
         unsafe { real::close(fd) }
@@ -57,7 +57,7 @@ pub(super) unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
     let is_valid = first <= last && flags & !(UNSHARE | CLOEXEC) == 0;
     if !is_valid || !tables_are_ours() || process::process().is_none() {
         if is_valid && flags & CLOEXEC == 0 && tables_are_ours() {
-            crate::boundary!((), close_tracked(first, last));
+            errno::keeping(|| crate::boundary!((), close_tracked(first, last)));
         }
         // SAFETY: plain integers.
         return unsafe { real::close_range(first, last, flags) };
@@ -77,7 +77,7 @@ pub(super) unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
         // SAFETY: plain integers.
         return unsafe { real::close_range(first, last, flags) };
     }
-    crate::boundary!((), close_tracked(first, last));
+    errno::keeping(|| crate::boundary!((), close_tracked(first, last)));
     // SAFETY: plain integers.
     around_internals(first, last, |first, last| unsafe { real::close_range(first, last, flags) })
 }
@@ -91,7 +91,7 @@ fn has_other_threads() -> bool {
 pub(super) unsafe fn closefrom(first: c_int) {
     let first = c_uint::try_from(first).unwrap_or(0);
     if tables_are_ours() {
-        crate::boundary!((), close_tracked(first, c_uint::MAX));
+        errno::keeping(|| crate::boundary!((), close_tracked(first, c_uint::MAX)));
     }
     if !tables_are_ours() || process::process().is_none() {
         // SAFETY: plain integers.
@@ -120,18 +120,14 @@ pub(super) unsafe fn dup(fd: c_int) -> c_int {
 /// A vfork child's duplicate is to be of the connection's own descriptor.
 fn before_duplicating(fd: c_int) {
     if fdtable::peek(fd) != Entry::None && !tables_are_ours() {
-        let saved = errno::current();
-        let _ = crate::boundary!(None, with_common(fd));
-        errno::set(saved);
+        let _ = errno::keeping(|| crate::boundary!(None, with_common(fd)));
     }
 }
 
 /// After `fd` was duplicated to `copy`, or that failed.
 fn duplicate(fd: c_int, copy: c_int) -> c_int {
     if copy >= 0 && fdtable::peek(fd) != Entry::None && tables_are_ours() {
-        let saved = errno::current();
-        crate::boundary!((), lifecycle::duplicated(fd, copy));
-        errno::set(saved);
+        errno::keeping(|| crate::boundary!((), lifecycle::duplicated(fd, copy)));
     }
     if (0..=libc::STDERR_FILENO).contains(&copy) {
         crate::boundary!((), exec::duplicated(fd, copy));
