@@ -318,7 +318,7 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
     let mut own = Vec::new();
     for queues in attached.attach(wanted)? {
         let number = rings.len() as u16;
-        let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
+        let config = RingConfig { number, batch: process.params.cq_poll_batch_max, passing_errors: false, ..RingConfig::default() };
         let seed = params::random_seed().map_err(|error| error.to_string())?;
         let ring = Ring::new(queues, config, seed);
         let lender = ring.lender();

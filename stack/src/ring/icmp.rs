@@ -172,6 +172,9 @@ impl<Q: Queues> Ring<Q> {
         if flow.remote.is_none_or(|(peer, _)| peer != remote) && !asks {
             return None;
         }
+        if error == Error::HostUnreachable && !self.config.passing_errors {
+            return None;
+        }
         mark!(self, UnreachableReceived);
         flow.error = Some(error);
         if !self.config.is(Mutant::UdpErrorRaisesNothing) {

@@ -158,6 +158,9 @@ pub struct RingConfig {
     pub batch: usize,
     /// Send a reset for a TCP segment that no flow matches (RFC 9293 s3.10.7.1).
     pub reset_strangers: bool,
+    /// UDP sockets are told of errors that may pass as well: that a network or a host cannot be reached ("UDP MUST pass to the application layer all ICMP error
+    /// messages", RFC 1122 s4.1.3.3). Linux tells only those sockets that asked for it (ip(7), IP_RECVERR).
+    pub passing_errors: bool,
     /// How long a connection stays in TIME-WAIT. Linux: 60 s.
     pub time_wait: core::time::Duration,
     /// What is deliberately wrong.
@@ -174,6 +177,7 @@ impl Default for RingConfig {
             flows_max: 1 << 20,
             batch: 16,
             reset_strangers: true,
+            passing_errors: true,
             time_wait: core::time::Duration::from_secs(60),
             #[cfg(feature = "mutants")]
             mutant: Mutant::Healthy,

@@ -64,7 +64,11 @@ int main(int argc, char **argv) {
     name(argv[2], argv[3]);
     int fd = connected(), peer = opened(SOCK_DGRAM), whole = opened(SOCK_DGRAM), on = IP_PMTUDISC_DO, read_some;
     CHECK(connect(peer, (struct sockaddr *)&to, to_len) == 0 && connect(whole, (struct sockaddr *)&to, to_len) == 0);
-    CHECK(setsockopt(whole, IPPROTO_IP, IP_MTU_DISCOVER, &on, sizeof on) == 0);
+    if (to.ss_family == AF_INET) {
+        CHECK(setsockopt(whole, IPPROTO_IP, IP_MTU_DISCOVER, &on, sizeof on) == 0);
+    } else {
+        CHECK(setsockopt(whole, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &on, sizeof on) == 0);
+    }
     exchange(fd, "before"), exchange(peer, "datagram"), exchange(whole, "datagram");
     printf("ready\n"), fflush(stdout);
     char byte, bytes[1400] = "";
