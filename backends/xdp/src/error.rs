@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ringway_host::{Refused, capabilities};
 
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, Refusal};
 use crate::interface::Interface;
 
 /// Why an interface was not attached to.
@@ -68,6 +68,15 @@ pub enum AttachError {
 }
 
 impl AttachError {
+    /// What is in the way is another program, which has it: it may be free later.
+    pub fn is_taken(&self) -> bool {
+        match self {
+            Self::Taken { .. } => true,
+            Self::NotLent { why, .. } => matches!(**why, BrokerError::Refused(Refusal::Taken(_) | Refusal::NotYet(_))),
+            _ => false,
+        }
+    }
+
     /// For what the system said of `what`.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| match error.raw_os_error() {

@@ -141,14 +141,19 @@ impl Ring {
         }
     }
 
-    /// Gives up what the ring is on, with all flows that it has: others may have it from now on. (What was received and lent is there until it is given back.)
+    /// A ring on nothing, which takes the place of one whose device is given up, with all flows that it has, until there is another. (What was received and lent is
+    /// there until it is given back.)
     ///
     /// # Errors
-    /// The system's: there are no descriptors for what takes its place, and it stays as it is.
-    pub fn give_up_device(&mut self, number: u16) -> io::Result<()> {
+    /// The system's: there are no descriptors for it.
+    pub fn absent(number: u16) -> io::Result<Self> {
         let config = RingConfig { number, ..RingConfig::default() };
-        *self = Self::Absent(ring::Ring::new(AbsentQueues::new()?, config, [0; 32]));
-        Ok(())
+        Ok(Self::Absent(ring::Ring::new(AbsentQueues::new()?, config, [0; 32])))
+    }
+
+    /// Whether it is such a ring.
+    pub const fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent(_))
     }
 
     calls! {

@@ -128,6 +128,14 @@ pub(crate) fn ring_begins(offload: &mut Offload, clock: Clock, ring: u16) {
     }
 }
 
+/// A ring's device is given up: it shows nothing any more.
+pub(crate) fn ring_ends(offload: &mut Offload, ring: u16) {
+    if offload.captures.iter().any(|capture| capture.ring == ring) {
+        let _ = offload.rings.at_mut(ring).ring.set_tap(None);
+        offload.captures.retain(|capture| capture.ring != ring);
+    }
+}
+
 /// A dialogue has ended.
 pub(crate) fn hung_up(process: &Process, by: Asker) {
     // (Much memory takes its time to be given back: without the lock.)

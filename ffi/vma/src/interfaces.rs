@@ -29,6 +29,7 @@ use ringway_params::kind::{self, Driver, Named};
 use ringway_report::InterfaceReport;
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
+use ringway_stack::offload::DeviceKind;
 use ringway_stack::ring::{NextHop, RingConfig};
 use ringway_stack::socket::way;
 use ringway_stack::time::Instant;
@@ -51,6 +52,8 @@ pub(crate) struct Interfaces {
 
 #[derive(Debug)]
 struct Interface {
+    /// As RINGWAY_DEVICE has it.
+    named: String,
     link: LinkId,
     /// Invariant: there is one.
     rings: Vec<Own>,
@@ -72,6 +75,10 @@ impl Interface {
     /// The first of its rings.
     fn first(&self) -> u16 {
         self.rings[0].number
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u16> {
+        self.rings.iter().map(|own| own.number)
     }
 
     fn has(&self, ring: u16) -> bool {
@@ -105,21 +112,27 @@ impl Interfaces {
             Ok(monitor) => monitor,
             Err(error) => return tracing::warn!("interfaces are the kernel's: {error}"),
         };
-        let mut offload = process.lock();
-        let (mut all, is_first) = (Vec::new(), !offload.late.are_taken);
+        let (had, is_first) = {
+            let offload = process.lock();
+            (offload.interfaces.as_deref().map(Self::named).unwrap_or_default(), !offload.late.are_taken)
+        };
+        let (mut all, mut are_taken) = (Vec::new(), false);
         for named in all_named {
+            if had.contains(&named.to_string()) {
+                continue;
+            }
             let name = match named.driver {
                 Driver::Xdp => named.name.to_owned(),
                 Driver::Mlx5 => named.to_string(),
             };
-            match attach_one(process, &mut offload, &monitor, named) {
+            match attach_one(process, &monitor, named) {
                 Ok(interface) => {
                     tracing::info!("offloading over {name} as well");
                     all.push(interface);
                 }
                 // (A parent has it, most likely, which has said so.)
                 Err(NotAttached { why, is_taken }) => {
-                    offload.late.are_taken |= is_taken;
+                    are_taken |= is_taken;
                     match () {
                         () if !is_first => tracing::debug!("{name} is still the kernel's: {why}"),
                         () if process::fork_generation() > 0 => tracing::info!("{name} is the kernel's: {why}"),
@@ -128,18 +141,31 @@ impl Interfaces {
                 }
             }
         }
-        if !all.is_empty() {
-            let mut own = Self { monitor, all, addresses: Vec::new(), generation: 0 };
-            own.has_moved();
-            own.publish_generation();
-            offload.interfaces = Some(Box::new(own));
-            offload.late.are_taken = false;
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        offload.late.are_taken = are_taken;
+        if all.is_empty() {
+            return;
         }
+        let rings: Vec<u16> = all.iter().flat_map(Interface::numbers).collect();
+        let own =
+            offload.interfaces.get_or_insert_with(|| Box::new(Self { monitor, all: Vec::new(), addresses: Vec::new(), generation: 0 }));
+        own.all.extend(all);
+        own.has_moved();
+        own.publish_generation();
+        for ring in rings {
+            crate::capture::ring_begins(offload, process.clock, ring);
+        }
+    }
+
+    /// What they were called when they were attached to.
+    fn named(&self) -> Vec<String> {
+        self.all.iter().map(|interface| interface.named.clone()).collect()
     }
 
     /// The numbers of all rings that they have.
     fn rings(&self) -> Vec<u16> {
-        self.all.iter().flat_map(|interface| &interface.rings).map(|own| own.number).collect()
+        self.all.iter().flat_map(Interface::numbers).collect()
     }
 
     /// Of which of the kernel's tables it speaks.
@@ -214,10 +240,13 @@ impl Interfaces {
         own.master.is_none() && !tables.links().iter().any(is_above) && !["ipv4", "ipv6"].iter().any(|family| is_routed(family))
     }
 
-    /// The rings, with the names that their interfaces have now.
+    /// The rings, with the names of their devices: those that their interfaces have now.
     pub(crate) fn names(&self) -> Vec<(u16, String)> {
         let tables = self.monitor.tables();
-        let name = |interface: &Interface| tables.link(interface.link).map(|link| link.name.to_string());
+        let name = |interface: &Interface| match &interface.card {
+            Some(card) => Some(format!("{}:{card}", DeviceKind::Mlx5)),
+            None => tables.link(interface.link).map(|link| format!("{}:{}", DeviceKind::Xdp, link.name)),
+        };
         let of = |interface: &Interface| interface.rings.iter().filter_map(|own| Some((own.number, name(interface)?))).collect::<Vec<_>>();
         self.all.iter().flat_map(of).collect()
     }
@@ -296,7 +325,8 @@ pub(crate) fn link_of(ring: u16) -> u32 {
     process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
 }
 
-fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monitor, named: Named<'_>) -> Result<Interface, NotAttached> {
+/// (What it asks of the system, and of brokers, takes its time: without the process's lock.)
+fn attach_one(process: &'static Process, monitor: &Monitor, named: Named<'_>) -> Result<Interface, NotAttached> {
     let broker = std::path::Path::new(params::settings().text(Id::Broker));
     let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
     // (A card would give both a copy of what is for either.)
@@ -305,41 +335,50 @@ fn attach_one(process: &'static Process, offload: &mut Offload, monitor: &Monito
     }
     let name = &*attached.of_kernel()?;
     let link = monitor.tables().link_named(name).ok_or_else(|| "there is no such interface".to_owned())?.id;
-    let Offload { rings, extra_rings, .. } = offload;
-    if rings.len() == RINGS_MAX {
-        return Err(format!("there are {RINGS_MAX} rings already").into());
-    }
-    let room = RINGS_MAX.saturating_sub(rings.len() + RINGS_KEPT).max(1) as u32;
     let mut knows_queues = false;
     let wanted = |is_known| {
         knows_queues = is_known;
-        extra_rings.wanted_of_interface(is_known).min(room)
+        let offload = process.lock();
+        let room = RINGS_MAX.saturating_sub(offload.rings.len() + RINGS_KEPT).max(1) as u32;
+        offload.extra_rings.wanted_of_interface(is_known).min(room)
     };
+    let all = attached.attach(wanted)?;
+    let mut guard = process.lock();
+    let offload = &mut *guard;
     let mut own = Vec::new();
-    for queues in attached.attach(wanted)? {
-        let number = rings.len() as u16;
+    for queues in all {
+        let absent = offload.rings.absent();
+        let number = absent.unwrap_or(offload.rings.len() as u16);
+        if usize::from(number) == RINGS_MAX {
+            return Err(format!("there are {RINGS_MAX} rings already").into());
+        }
         let config = RingConfig { number, batch: process.params.cq_poll_batch_max, passing_errors: false, ..RingConfig::default() };
         let seed = params::random_seed().map_err(|error| error.to_string())?;
         let ring = Ring::new(queues, config, seed);
         let lender = ring.lender();
-        let ring = process.add_ring_of_interface(number, ring);
-        rings.add_of_interface(ring, link);
+        match absent {
+            Some(_) => offload.rings.renew(number, ring, link),
+            None => offload.rings.add_of_interface(process.add_ring_of_interface(number, ring), link),
+        }
+        if offload.loans.lends {
+            offload.rings.at_mut(number).ring.lend_from_now_on();
+        }
         own.push(Own { number, neighbours: Neighbours::new(link).told_by(lender) });
     }
     if own.len() > 1 {
         tracing::info!("{name} has {} rings{}", own.len(), if knows_queues { "" } else { ", and does not say what comes to which" });
         if !knows_queues {
-            rings.watch_together(own.iter().map(|own| own.number).collect());
+            offload.rings.watch_together(own.iter().map(|own| own.number).collect());
         }
     }
-    let of_rings = own.iter().map(|own| rings.at(own.number).ring.queues_of_interface());
+    let of_rings = own.iter().map(|own| offload.rings.at(own.number).ring.queues_of_interface());
     let (had, there) = of_rings.fold((0, 0), |(had, _), (queues, there)| (had + queues.len(), there));
     let is_partial = had < there as usize;
     if is_partial {
         let streams = if knows_queues { "" } else { ", and streams" };
         tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
     }
-    Ok(Interface { link, rings: own, knows_queues, is_partial, card: attached.card().map(str::to_owned) })
+    Ok(Interface { named: named.to_string(), link, rings: own, knows_queues, is_partial, card: attached.card().map(str::to_owned) })
 }
 
 impl Offload {

@@ -123,6 +123,15 @@ impl ProcessRing {
         }
     }
 
+    /// Another ring takes its place, which has no flows.
+    fn renew(&mut self, ring: Ring) {
+        self.ring = ring;
+        self.untold = None;
+        self.datagrams = plain::Beside::new();
+        self.callers = Callers::default();
+        self.heap = memory::own_heap();
+    }
+
     /// A call that had this ring's lock alone is over.
     #[inline(always)]
     pub(crate) fn note_call(&self) {
@@ -270,15 +279,22 @@ impl Rings {
         self.places.add(link, number);
     }
 
-    /// Gives up what a ring of an interface is on. Its number stays taken.
-    ///
-    /// # Errors
-    /// As [`Ring::give_up_device`].
-    pub(crate) fn give_up_device(&mut self, number: u16) -> std::io::Result<()> {
-        self.at_mut(number).ring.give_up_device(number)?;
+    /// Gives up what a ring of an interface is on. Its number is the next one's of an interface.
+    pub(crate) fn give_up_device(&mut self, number: u16, absent: Ring) {
+        self.at_mut(number).renew(absent);
         self.places.remove_link_of(number);
         self.together.retain(|rings| !rings.contains(number));
-        Ok(())
+    }
+
+    /// One whose device was given up.
+    pub(crate) fn absent(&self) -> Option<u16> {
+        self.interfaces.iter().find(|&number| self.at(number).ring.is_absent())
+    }
+
+    /// That one is on a device again.
+    pub(crate) fn renew(&mut self, number: u16, ring: Ring, link: LinkId) {
+        self.at_mut(number).renew(ring);
+        self.places.add(link, number);
     }
 
     /// What is for one of these may come to any: whoever waits for one waits for all.

@@ -9,14 +9,15 @@
 
 use core::time::Duration;
 
-use ringway_devices::{Dialogue, MemberRef};
+use ringway_devices::{Dialogue, MemberRef, Ring};
 use ringway_host::Blocked;
 use ringway_stack::Instant;
 
 use super::Interfaces;
+use crate::capture;
 use crate::descendants;
 use crate::moving::ANSWER;
-use crate::process::{Offload, Process};
+use crate::process::{self, Offload, Process};
 use crate::rings::{ProcessRing, RingSet};
 use crate::slab::Key;
 use crate::socket::{Kind, Socket};
@@ -37,9 +38,14 @@ pub(crate) struct Late {
     next: Option<(Instant, Duration)>,
     /// One is under way.
     has_thread: bool,
+    /// Until when a connection counts as a use for them that the kernel has, since they were not there.
+    connects_until: Option<Instant>,
     /// Whose child this process is.
     parent: Option<MemberRef>,
 }
+
+/// How long a process is one that connects, for which interfaces would be of use.
+const CONNECTS_FOR: Duration = Duration::from_secs(10);
 
 impl Late {
     /// Whether they are to be had later, perhaps.
@@ -63,13 +69,22 @@ impl Offload {
         }
     }
 
-    fn has_use_for_interfaces(&self) -> bool {
+    /// A connection goes by the kernel that would go by an interface, if that were there: the next one may.
+    #[inline]
+    pub(crate) fn want_interfaces_to_connect(&mut self) {
+        if self.late.are_taken {
+            self.late.connects_until = process::process().map(|process| process.now() + CONNECTS_FOR);
+            self.want_interfaces();
+        }
+    }
+
+    fn has_use_for_interfaces(&self, now: Instant) -> bool {
         let has_use = |socket: &Socket| match socket.kind {
             Kind::Listener(_) => socket.waited && !socket.stays_within,
             Kind::Datagram(_) => socket.bound.is_some() && !socket.stays_within && !socket.is_left_by_fork,
             _ => false,
         };
-        self.sockets.iter().any(|(_, socket)| has_use(socket))
+        self.late.connects_until.is_some_and(|until| now < until) || self.sockets.iter().any(|(_, socket)| has_use(socket))
     }
 
     /// For how long no attempt is due. For the progress thread.
@@ -78,7 +93,7 @@ impl Offload {
         if now < at || self.late.has_thread {
             return Some(at.since(now).max(PAUSE_MIN));
         }
-        if !self.has_use_for_interfaces() {
+        if !self.has_use_for_interfaces(now) {
             self.late.next = None;
             return None;
         }
@@ -93,22 +108,28 @@ impl Offload {
     /// What this process has no use for is another one's from now on. Whether it has none of them any more.
     pub(crate) fn give_up_idle_interfaces(&mut self) -> bool {
         let Some(link_rings) = self.interfaces.as_ref().map(|interfaces| interfaces.rings()) else { return true };
-        let own = self.rings.interfaces.and(link_rings.iter().copied().collect());
+        let own = self.rings.interfaces.and(link_rings.into_iter().collect());
         // (Nobody else is to have them who asks.)
         if descendants::youngest_child() == 0 || !self.are_idle(own) {
             return false;
         }
+        let absent: std::io::Result<Vec<_>> = own.iter().map(|ring| Ok((ring, Ring::absent(ring)?))).collect();
+        let absent = match absent {
+            Ok(absent) => absent,
+            Err(error) => {
+                tracing::debug!("interfaces are not given up: {error}");
+                return false;
+            }
+        };
         let is_there = |socket: &Socket| !socket.rings().and(own).is_empty();
         let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| is_there(socket)).map(|(key, _)| key).collect();
         for key in keys {
             self.close_flows_on(key, own);
             crate::mux::refresh(self, key.index);
         }
-        for ring in own.iter() {
-            if let Err(error) = self.rings.give_up_device(ring) {
-                tracing::debug!("an interface is not given up: {error}");
-                return false;
-            }
+        for (number, absent) in absent {
+            capture::ring_ends(self, number);
+            self.rings.give_up_device(number, absent);
         }
         self.interfaces = None;
         self.late.are_taken = true;
@@ -149,22 +170,35 @@ impl Offload {
     }
 }
 
+/// An attempt is over, however it went.
+struct IsOver(&'static Process);
+
+impl Drop for IsOver {
+    fn drop(&mut self) {
+        let mut guard = self.0.lock();
+        guard.late.has_thread = false;
+        guard.mux.call_progress();
+    }
+}
+
 /// The thread's work.
 fn attempt(process: &'static Process) {
-    let parent = process.lock().late.parent;
+    let _is_over = IsOver(process);
+    let (parent, is_ending) = {
+        let offload = process.lock();
+        (offload.late.parent, offload.ending)
+    };
+    if is_ending {
+        return;
+    }
     if let Some(parent) = parent
         && let Ok(Some(dialogue)) = Dialogue::begin(&parent, ANSWER)
     {
         let _ = dialogue.ask(WORD.as_bytes(), &[], ANSWER);
     }
-    let had = process.lock().ending;
-    if !had {
-        Interfaces::attach(process);
-    }
+    Interfaces::attach(process);
     let mut guard = process.lock();
-    guard.late.has_thread = false;
     if guard.interfaces.is_some() {
         guard.have_interfaces();
     }
-    guard.mux.call_progress();
 }

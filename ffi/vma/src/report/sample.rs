@@ -24,8 +24,9 @@ pub(super) struct DeviceNames {
 impl DeviceNames {
     pub(super) fn of(offload: &Offload) -> Self {
         let named = offload.interfaces.as_deref().map(Interfaces::names).unwrap_or_default();
-        let of_interfaces = named.into_iter().map(|(ring, name)| (ring, format!("{}:{name}", DeviceKind::Xdp))).collect();
-        Self { of_interfaces }
+        // (What was given up is the kernel's, as far as this process goes.)
+        let absent = offload.rings.interfaces.iter().filter(|&ring| offload.rings.at(ring).ring.is_absent());
+        Self { of_interfaces: named.into_iter().chain(absent.map(|ring| (ring, "kernel".to_owned()))).collect() }
     }
 
     /// A ring's.

@@ -204,7 +204,8 @@ impl Offload {
         // (What the peer sends comes to any ring of the interface.)
         let is_on_way = |(ring, source), place: &Place| source == place.1 && interfaces.are_together(ring, place.0);
         let is_meant = |place: &Place| to_peer.is_none_or(|to_peer| to_peer.is_some_and(|way| is_on_way(way, place)));
-        let is_taken = |place: &Place| socket.protocol == Protocol::Udp || interfaces.takes_streams(place.0);
+        let is_there = |ring: u16| !self.rings.at(ring).ring.is_gone();
+        let is_taken = |place: &Place| is_there(place.0) && (socket.protocol == Protocol::Udp || interfaces.takes_streams(place.0));
         places.extend(interfaces.places(bound, takes_both).into_iter().filter(is_meant).filter(is_taken));
         places
     }

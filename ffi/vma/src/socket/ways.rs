@@ -194,8 +194,12 @@ impl Offload {
         if self.rings_are_used() || self.is_heard() || socket.stays_within {
             return None;
         }
-        let mut path = self.interfaces.as_ref()?.path(socket.protocol, socket.bound, to)?;
-        if !self.interfaces.as_ref()?.takes_streams(path.ring) {
+        let Some(interfaces) = self.interfaces.as_ref() else {
+            self.want_interfaces_to_connect();
+            return None;
+        };
+        let mut path = interfaces.path(socket.protocol, socket.bound, to)?;
+        if !interfaces.takes_streams(path.ring) || self.rings.at(path.ring).ring.is_gone() {
             return None;
         }
         path.ring = self.ring_of_interface(key, path.ring, Direction::Rx);

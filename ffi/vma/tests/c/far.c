@@ -14,6 +14,8 @@
  *   far nobody ADDRESS PORT     nobody has that address: EHOSTUNREACH
  *   far streams ADDRESS PORT    exchanges several streams
  *   far removed ADDRESS PORT    waits on a connection and on datagrams until what carries them is removed (it says when), and goes on without
+ *   far again ADDRESS PORT      for each byte of its standard input exchanges something, and says when it has
+ *   far turns ADDRESS PORT      serves one connection by a child, then one itself, and so on
  *   far spray ADDRESS PORT      sends a datagram from each of 64 sockets
  */
 #include "far.h"
@@ -328,6 +330,45 @@ static void quit(void) {
     CHECK(recv(fd, &byte, 1, 0) == 0 && close(fd) == 0);
 }
 
+static void again(void) {
+    char byte;
+    while (read(0, &byte, 1) == 1) {
+        int fd = connected();
+        exchange(fd, "one");
+        CHECK(shutdown(fd, SHUT_WR) == 0);
+        CHECK(recv(fd, &byte, 1, 0) == 0 && close(fd) == 0);
+        printf("ready\n"), fflush(stdout);
+    }
+    quit();
+}
+
+static void serve_one(int listener) {
+    char bytes[64];
+    ssize_t count;
+    int fd = accept(listener, NULL, NULL);
+    CHECK(fd >= 0);
+    while ((count = recv(fd, bytes, sizeof bytes, 0)) > 0) {
+        send_all(fd, bytes, count);
+    }
+    CHECK(count == 0 && close(fd) == 0);
+}
+
+static void turns(void) {
+    int listener = listening(), status;
+    for (int turn = 0; turn < 71; turn++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            serve_one(listener);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        serve_one(listener);
+    }
+    CHECK(close(listener) == 0);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 4);
     name(argv[2], argv[3]);
@@ -370,6 +411,10 @@ int main(int argc, char **argv) {
         nobody();
     } else if (strcmp(argv[1], "spray") == 0) {
         spray();
+    } else if (strcmp(argv[1], "again") == 0) {
+        again();
+    } else if (strcmp(argv[1], "turns") == 0) {
+        turns();
     } else if (strcmp(argv[1], "split") == 0) {
         split();
     } else if (strcmp(argv[1], "quit") == 0) {

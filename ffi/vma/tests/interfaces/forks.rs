@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::cable::{Cable, ENDS, PORT, await_nothing_left, eventually, on_cable};
+use crate::cable::{Cable, ENDS, PORT, await_nothing_left, eventually, has_program, on_cable};
 use crate::kernels;
 
 /// Until a server waits that said so just before.
@@ -48,6 +48,53 @@ fn a_worker_has_the_interface_that_its_master_has_no_use_for() {
 #[test]
 fn a_daemon_has_the_interface_that_was_its_parents() {
     is_served_by_a_child("daemon");
+}
+
+/// A process gives its interface up, and has it again, as often as it likes: a ring's number is used again.
+#[test]
+fn the_interface_is_a_childs_and_its_parents_in_turn() {
+    on_cable(|cable| {
+        let [here, _] = ENDS[0];
+        let server = cable.here(&["turns", here, PORT]);
+        cable.await_listener(true);
+        let come_by_the_ring = |pause| {
+            sleep(pause);
+            by_kernel(|| exchange(cable, here))[0] == 0
+        };
+        let turn = |pause| (come_by_the_ring(pause), come_by_the_ring(pause));
+        // (Which of them come too early depends on what else the machine does.)
+        let in_time = (0..70).filter(|_| turn(Duration::from_millis(120)) == (true, true)).count();
+        assert!(in_time > 35, "in {in_time} turns of 70");
+        assert_eq!(turn(Duration::from_secs(2)), (true, true), "after {in_time} turns");
+        server.ends_well();
+    });
+}
+
+/// What it connects is the kernel's, meanwhile.
+#[test]
+fn a_client_has_the_interface_once_another_process_has_ended() {
+    on_cable(|cable| {
+        for [_, there] in ENDS {
+            let server = cable.there(&["serve", there, PORT]);
+            cable.await_listener(false);
+            let (mut first, mut second) = (cable.here(&["serve", ENDS[0][0], "7101"]), cable.here(&["again", there, PORT]));
+            eventually("another process has the interface", has_program);
+            let mut exchange = || {
+                let [segments, _] = by_kernel(|| {
+                    second.ask();
+                    second.await_ready();
+                });
+                segments == 0
+            };
+            assert!(!exchange(), "another process has the interface");
+            first.kill();
+            eventually("connections go by the interface", exchange);
+            second.close_input();
+            let log = second.says();
+            assert!(log.contains("a0 is the kernel's: "), "{log}");
+            server.join().expect("the kernel's program");
+        }
+    });
 }
 
 /// By epoll, a listener is waited at with all others.
