@@ -4,6 +4,8 @@
 //!
 //! [`XdpDevice::leave_to_kernel`]: crate::card::XdpDevice::leave_to_kernel
 
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use ringway_host::netlink::SocketDiag;
@@ -14,27 +16,39 @@ use super::XdpQueues;
 use crate::strays::segment;
 use crate::umem::Received;
 
-/// Questions in [`WINDOW`]: who sends what is nobody's is not to keep the ring busy with them.
-const QUESTIONS_MAX: u32 = 1000;
+/// Questions in [`WINDOW`] about the hosts of a share: who sends what is nobody's is not to keep the ring busy with them, nor to use up what others need.
+const QUESTIONS_MAX: u16 = 50;
+/// Shares, among which hosts are dealt out.
+const SHARES: usize = 64;
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Asks the kernel what it has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Kernels {
     diag: Option<SocketDiag>,
-    /// Since when how many questions were asked.
-    asked: Option<(Instant, u32)>,
+    /// Since when how many questions were asked, by shares.
+    asked: Option<(Instant, [u16; SHARES])>,
+    /// (Nobody is to know with whom he is dealt out.)
+    deals: RandomState,
+}
+
+impl Default for Kernels {
+    fn default() -> Self {
+        Self { diag: None, asked: None, deals: RandomState::new() }
+    }
 }
 
 impl Kernels {
-    /// Whether one more question may be asked.
-    fn may_ask(&mut self, now: Instant) -> bool {
-        let (since, asked) = self.asked.get_or_insert((now, 0));
+    /// Whether one more question may be asked, about a host's segment.
+    fn may_ask(&mut self, now: Instant, host: IpAddr) -> bool {
+        let share = self.deals.hash_one(host) as usize % SHARES;
+        let (since, asked) = self.asked.get_or_insert((now, [0; SHARES]));
         if now.duration_since(*since) >= WINDOW {
-            (*since, *asked) = (now, 0);
+            (*since, *asked) = (now, [0; SHARES]);
         }
-        *asked += 1;
-        *asked <= QUESTIONS_MAX
+        let is_left = asked[share] < QUESTIONS_MAX;
+        asked[share] += u16::from(is_left);
+        is_left
     }
 
     /// Whether the kernel has a connection. `None`: it does not say.
@@ -52,7 +66,7 @@ impl XdpQueues {
     /// again.)
     pub(super) fn is_kernels(&mut self, frame: &RxFrame<Received>) -> bool {
         let Some((flow, _)) = segment(frame.head()) else { return false };
-        if !self.kernels.may_ask(Instant::now()) {
+        if !flow.remote.is_some_and(|host| self.kernels.may_ask(Instant::now(), host.ip())) {
             return true;
         }
         let link = LinkId(self.device.interface().index);
@@ -72,9 +86,11 @@ mod tests {
     #[test]
     fn so_many_questions_are_asked_and_then_none_for_a_while() {
         let mut kernels = Kernels::default();
-        let now = Instant::now();
-        assert_eq!((0..5000).filter(|_| kernels.may_ask(now)).count(), QUESTIONS_MAX as usize);
-        assert!(!kernels.may_ask(now + WINDOW / 2));
-        assert!(kernels.may_ask(now + WINDOW));
+        let (now, host) = (Instant::now(), IpAddr::from([10, 0, 0, 9]));
+        assert_eq!((0..5000).filter(|_| kernels.may_ask(now, host)).count(), usize::from(QUESTIONS_MAX));
+        assert!(!kernels.may_ask(now + WINDOW / 2, host));
+        let others = (0..=255).filter(|&last| kernels.may_ask(now + WINDOW / 2, IpAddr::from([10, 0, 1, last]))).count();
+        assert!(others > 128, "{others} of 256 other hosts");
+        assert!(kernels.may_ask(now + WINDOW, host));
     }
 }
