@@ -24,6 +24,7 @@ use crate::front::{Program, RULES_MAX};
 use crate::interface::Interface;
 use crate::key::{self, Key};
 use crate::loan::{Loan, Prepared};
+use crate::metadata;
 use crate::queues::XdpQueues;
 use crate::rss::Rss;
 use crate::rules::Rules;
@@ -179,7 +180,10 @@ impl XdpDevice {
         } else {
             None
         };
+        // (What a broker lends it has registered.)
+        let tx_checksum = settings.checksums && matches!(front, Front::Own(_)) && metadata::is_offered(&interface);
         let capabilities = Capabilities {
+            tx_checksum,
             gather_max: ringway_stack::device::GATHER_LIMIT,
             is_beside_kernel: true,
             lends_heads: true,
@@ -346,6 +350,11 @@ impl XdpDevice {
             program.clear();
         }
         self.queues_of(ring).zip(sockets).try_for_each(|(queue, socket)| program.place(queue, socket))
+    }
+
+    /// Checksums of what is sent are left to the interface.
+    pub(crate) fn leaves_checksums(&self) -> bool {
+        self.0.capabilities.tx_checksum
     }
 
     /// Queues of the interface that are served.

@@ -25,6 +25,7 @@ mod front;
 mod interface;
 mod key;
 mod loan;
+mod metadata;
 mod partial;
 mod program;
 mod queue;

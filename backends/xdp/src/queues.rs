@@ -34,9 +34,9 @@ const SENDS_MIN: u32 = 256;
 
 /// What is asked of the device that it does not do to a frame.
 #[inline]
-fn lacking(offload: &TxOffload) -> Option<&'static str> {
+fn lacking(offload: &TxOffload, has_checksums: bool) -> Option<&'static str> {
     let TxOffload { checksum, vlan, dummy, .. } = *offload;
-    let asked = [(checksum, "checksum offload"), (vlan.is_some(), "VLAN insertion"), (dummy, "dummy sends")];
+    let asked = [(checksum && !has_checksums, "checksum offload"), (vlan.is_some(), "VLAN insertion"), (dummy, "dummy sends")];
     asked.iter().find(|(is_asked, _)| *is_asked).map(|&(_, what)| what)
 }
 
@@ -49,6 +49,7 @@ fn open_sockets(device: &XdpDevice, settings: &Settings, ring: u32) -> Result<(U
     let receives = settings.received_frames.max(own * FRAMES_MIN);
     let sends = settings.sent_frames.div_ceil(device.rings()).max(settings.sent_frames.min(SENDS_MIN));
     let umem = Umem::map(receives, sends, settings.copied_frames).map_err(AttachError::system("memory for frames"))?;
+    let umem = if device.leaves_checksums() { umem.with_metadata() } else { umem };
     let first = XskSocket::open(&umem, interface, first, None)?;
     let open = |queue| XskSocket::open(&umem, interface, queue, Some(&first));
     let others = others.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -280,17 +281,20 @@ impl Queues for XdpQueues {
             // (It is lost, as all else.)
             return Ok(());
         }
-        if let Some(what) = lacking(&frame.offload) {
+        if let Some(what) = lacking(&frame.offload, self.umem.send_at() > 0) {
             return Err(self.capabilities().lacks(what).into());
         }
         if let Some(mss) = frame.offload.tso_mss {
             return self.send_cut(frame, mss);
         }
         let interface = self.device.interface();
-        if frame.len() > longest(interface, frame.head) || frame.len() > CHUNK && !interface.is_long || frame.head.len() > HEAD_MAX {
+        if frame.len() > longest(interface, frame.head)
+            || frame.len() > self.umem.send_room() && !interface.is_long
+            || frame.head.len() > HEAD_MAX
+        {
             return Err(SendError::TooLong);
         }
-        if frame.len() > CHUNK {
+        if frame.len() > self.umem.send_room() {
             self.queue_long(frame)?;
         } else {
             self.queue(frame)?;

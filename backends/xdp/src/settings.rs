@@ -19,6 +19,8 @@ pub struct Settings {
     /// Segments that come one behind the other go up as one frame, and where the kernel cuts well (veth) it is given frames to cut: for connections, and not for who
     /// wants to see the frames that are on the wire.
     pub segmentation: bool,
+    /// Checksums of what is sent are left to the kernel, which has the interface fill them in, where both do so (Linux 6.11). Not where a broker lends the ring.
+    pub checksums: bool,
 }
 
 impl Settings {
@@ -37,6 +39,7 @@ impl Settings {
             sent_frames: 1024,
             send_bytes: 16 << 20,
             segmentation: false,
+            checksums: false,
         }
     }
 }

@@ -137,6 +137,9 @@ fn register(fd: &Fd, umem: &Umem) -> Result<(), AttachError> {
     let mut registration: libc::xdp_umem_reg = unsafe { core::mem::zeroed() };
     (registration.addr, registration.len) = (umem.address(), umem.len() as u64);
     registration.chunk_size = CHUNK as u32;
+    if umem.send_at() > 0 {
+        (registration.flags, registration.tx_metadata_len) = (libc::XDP_UMEM_TX_METADATA_LEN, umem.send_at() as u32);
+    }
     set(fd, libc::XDP_UMEM_REG, &registration).map_err(|error| match error.raw_os_error() {
         Some(libc::ENOBUFS) => AttachError::Memlock { bytes: registration.len },
         _ => AttachError::system("XDP_UMEM_REG")(error),

@@ -9,9 +9,9 @@ use std::io;
 
 use ringway_host::Fd;
 use ringway_stack::device::{HEAD_MAX, TxFrame, TxSlice};
-use ringway_stack::wire::checksum::Checksum;
-use ringway_stack::wire::{ethernet, ipv4, ipv6, tcp};
+use ringway_stack::wire::{ethernet, ipv4, tcp};
 
+use crate::metadata;
 use crate::send::SendBuffer;
 
 /// The longest frame: an IP packet of the most bytes that there may be.
@@ -90,33 +90,27 @@ fn of(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
-/// Leaves the sum of the pseudo-header in the place of TCP's checksum, as who fills it in expects. What is to be done to a frame of `len` bytes with these headers. `None`: these are no
-/// headers of TCP, or there is a VLAN tag.
+/// What is to be done to a frame of `len` bytes with these headers, whose checksum is left ([`metadata::leave`]). `None`: these are no headers of TCP, or there is a VLAN tag.
 fn prepare(head: &mut [u8], len: usize, mss: u16) -> Option<Offload> {
     let headers_len = head.len() as u16;
-    let (link, packet) = head.split_at_mut_checked(ethernet::LEN)?;
-    let (kind, ip_len, addresses, protocol_at) = match u16::from_be_bytes([link[12], link[13]]) {
-        ethernet::ETHERTYPE_IPV4 => (TCP_V4, usize::from(packet.first()? & 0xf) * 4, 12..20, 9),
-        ethernet::ETHERTYPE_IPV6 => (TCP_V6, ipv6::LEN, 8..40, 6),
+    let kind = match u16::from_be_bytes([*head.get(12)?, *head.get(13)?]) {
+        ethernet::ETHERTYPE_IPV4 => TCP_V4,
+        ethernet::ETHERTYPE_IPV6 => TCP_V6,
         _ => return None,
     };
-    let (ip, transport) = packet.split_at_mut_checked(ip_len)?;
-    if *ip.get(protocol_at)? != ipv4::PROTOCOL_TCP || transport.len() < tcp::LEN {
+    let left = metadata::leave(head, len)?;
+    let transport = head.get(usize::from(left.from)..)?;
+    if left.protocol != ipv4::PROTOCOL_TCP || transport.len() < tcp::LEN {
         return None;
     }
-    let transport_len = len.checked_sub(ethernet::LEN + ip_len)?;
-    // (The pseudo-header of both families comes to this sum: RFC 9293 s3.1, RFC 8200 s8.1.)
-    let mut sum = Checksum::pseudo_header([0; 4].into(), [0; 4].into(), ipv4::PROTOCOL_TCP, transport_len);
-    sum.add(ip.get(addresses)?);
-    transport[tcp::CHECKSUM_OFFSET..tcp::CHECKSUM_OFFSET + 2].copy_from_slice(&sum.folded().to_be_bytes());
     let has_cwr = transport[13] & tcp::Flags::CWR.bits() != 0;
     Some(Offload {
         flags: NEEDS_CHECKSUM,
         kind: kind | if has_cwr { ECN } else { 0 },
         headers_len,
         segment_len: mss,
-        checksum_from: (ethernet::LEN + ip_len) as u16,
-        checksum_at: tcp::CHECKSUM_OFFSET as u16,
+        checksum_from: left.from,
+        checksum_at: left.at,
     })
 }
 

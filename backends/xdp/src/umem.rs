@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringway_host::Fd;
 
+use crate::metadata;
+
 /// Bytes of a chunk. (No smaller frame would do everywhere: in front of what it receives the kernel keeps 256 bytes, XDP_PACKET_HEADROOM.)
 pub(crate) const CHUNK: usize = 4096;
 
@@ -27,6 +29,8 @@ pub(crate) struct Umem {
     receives: u32,
     shared: u32,
     chunks: u32,
+    /// What is sent begins so far behind its chunk's beginning: there is metadata in front of it, or may be.
+    send_at: usize,
     /// How many handles there are on each chunk to receive into, and then on each for copies.
     holders: Box<[AtomicU32]>,
     /// What of each of these a handle is on, and where that goes on ([`Piece`]).
@@ -112,10 +116,26 @@ impl Umem {
         let free = Free { returned: Vec::with_capacity(receives as usize), copies: (shared..chunks).rev().collect() };
         let holders = (0..receives + copies).map(|_| AtomicU32::new(0)).collect();
         let pieces = (0..receives + copies).map(|_| AtomicU64::new(0)).collect();
-        let umem = Self { base, receives, shared, chunks, holders, pieces, free: Mutex::new(free) };
+        let umem = Self { base, receives, shared, chunks, send_at: 0, holders, pieces, free: Mutex::new(free) };
         // SAFETY: the range is the mapping. What a child has of it would be taken from the kernel's sight by the first write of either.
         unsafe { libc::madvise(base.as_ptr().cast(), umem.mapped_len(), libc::MADV_DONTFORK) };
         Ok(umem)
+    }
+
+    /// The same with room for metadata in front of each frame that is sent. Before it is registered.
+    pub(crate) fn with_metadata(mut self) -> Self {
+        self.send_at = metadata::LEN;
+        self
+    }
+
+    /// Where in its chunk a frame is that is sent, or a part of it.
+    pub(crate) const fn send_at(&self) -> usize {
+        self.send_at
+    }
+
+    /// The most bytes of a frame that one chunk has room for.
+    pub(crate) const fn send_room(&self) -> usize {
+        CHUNK - self.send_at
     }
 
     pub(crate) fn address(&self) -> u64 {

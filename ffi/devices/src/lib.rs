@@ -163,7 +163,13 @@ impl Interface<'_> {
     fn settings(&self) -> ringway_xdp::Settings {
         let plain = ringway_xdp::Settings::new(self.named.name);
         let wanted = self.received_frames.unwrap_or(0).min(RECEIVED_FRAMES_MAX);
-        ringway_xdp::Settings { queues: self.named.queues, received_frames: wanted.max(plain.received_frames), segmentation: true, ..plain }
+        ringway_xdp::Settings {
+            queues: self.named.queues,
+            received_frames: wanted.max(plain.received_frames),
+            segmentation: true,
+            checksums: true,
+            ..plain
+        }
     }
 
     /// Of an interface: puts a program in front of it, and opens its rings: as many as `wanted` says, which is told whether the interface says what comes to which of them, but

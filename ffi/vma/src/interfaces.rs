@@ -360,6 +360,7 @@ fn attach_one(process: &'static Process, monitor: &Monitor, named: Named<'_>) ->
             Some(_) => offload.rings.renew(number, ring, link),
             None => offload.rings.add_of_interface(process.add_ring_of_interface(number, ring), link),
         }
+        tracing::debug!("ring {number}: {named}");
         if offload.loans.lends {
             offload.rings.at_mut(number).ring.lend_from_now_on();
         }

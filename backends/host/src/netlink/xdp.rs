@@ -18,9 +18,12 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
 /// XDP_PASS and XDP_REDIRECT in the driver; and AF_XDP without a copy.
 const NATIVE: u64 = 1 << 0 | 1 << 1;
 const ZERO_COPY: u64 = 1 << 3;
+/// In zero-copy mode it fills in the checksums of what it sends.
+const XSK_TX_CHECKSUM: u64 = 1 << 1;
 
 /// linux/sock_diag.h and linux/xdp_diag.h.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -54,6 +57,19 @@ pub struct XdpSocket {
 /// # Errors
 /// The system's: there is no socket of netlink to be had; no such interface.
 pub fn xdp_mode(interface: u32) -> io::Result<Option<XdpMode>> {
+    Ok(features(interface)?.map(|[xdp, _]| mode_of(xdp)))
+}
+
+/// Whether the driver of the interface of that index fills in the checksums of what AF_XDP sends without a copy, where it is asked to (Linux 6.8).
+///
+/// # Errors
+/// As [`xdp_mode`].
+pub fn sends_checksums(interface: u32) -> io::Result<bool> {
+    Ok(features(interface)?.is_some_and(|[_, xsk]| xsk & XSK_TX_CHECKSUM != 0))
+}
+
+/// Of XDP, and of AF_XDP.
+fn features(interface: u32) -> io::Result<Option<[u64; 2]>> {
     const WHAT: &str = "XDP features";
     let mut questions = Questions::of(libc::NETLINK_GENERIC).map_err(io::Error::other)?;
     // `struct genlmsghdr`: command, version, and two bytes.
@@ -68,11 +84,14 @@ pub fn xdp_mode(interface: u32) -> io::Result<Option<XdpMode>> {
     let mut body = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
     attribute(&mut body, NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes());
     let features = questions.get(WHAT, family, &body, |answer| {
-        let features = value(WHAT, answer.get(4..), NETDEV_A_DEV_XDP_FEATURES)?;
-        Ok(features.and_then(|features| features.first_chunk().copied()).map_or(0, u64::from_ne_bytes))
+        let of = |kind| -> Result<u64, Error> {
+            let features = value(WHAT, answer.get(4..), kind)?;
+            Ok(features.and_then(|features| features.first_chunk().copied()).map_or(0, u64::from_ne_bytes))
+        };
+        Ok([of(NETDEV_A_DEV_XDP_FEATURES)?, of(NETDEV_A_DEV_XSK_FEATURES)?])
     });
     let features = features.map_err(io::Error::other)?.map_err(io::Error::from_raw_os_error)?;
-    Ok(Some(mode_of(features)))
+    Ok(Some(features))
 }
 
 const fn mode_of(features: u64) -> XdpMode {

@@ -5,6 +5,7 @@ use ringway_stack::device::{Queues as _, SendError, TxFrame};
 
 use super::XdpQueues;
 use crate::interface::longest;
+use crate::metadata;
 use crate::send::SendBuffer;
 use crate::socket::CONTINUES;
 use crate::tso;
@@ -14,8 +15,8 @@ impl XdpQueues {
     /// Queues a frame that one chunk has room for.
     pub(super) fn queue(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
         let Some(&chunk) = self.free.last() else { return Err(SendError::Full) };
-        let len = self.write(chunk, frame);
-        if !self.first.send.push(descriptor(chunk, len, 0)) {
+        let (len, options) = self.write(chunk, frame);
+        if !self.first.send.push(self.descriptor(chunk, len, options)) {
             return Err(SendError::Full);
         }
         self.free.pop();
@@ -24,17 +25,19 @@ impl XdpQueues {
 
     /// Queues one that takes several: all of it, or nothing.
     pub(super) fn queue_long(&mut self, frame: &TxFrame<'_, SendBuffer>) -> Result<(), SendError> {
-        let chunks = frame.len().div_ceil(CHUNK);
+        let room = self.umem.send_room();
+        let chunks = frame.len().div_ceil(room);
         if self.free.len() < chunks || !self.first.send.has_room(chunks as u32) {
             return Err(SendError::Full);
         }
         let own = self.free.split_off(self.free.len() - chunks);
-        self.write_long(&own, frame);
+        let mut options = self.write_long(&own, frame);
         let mut left = frame.len();
         for chunk in own {
-            let len = left.min(CHUNK);
+            let len = left.min(room);
             left -= len;
-            let is_queued = self.first.send.push(descriptor(chunk, len, if left > 0 { CONTINUES } else { 0 }));
+            options |= if left > 0 { CONTINUES } else { 0 };
+            let is_queued = self.first.send.push(self.descriptor(chunk, len, core::mem::take(&mut options)));
             debug_assert!(is_queued, "there was room");
         }
         Ok(())
@@ -65,27 +68,29 @@ impl XdpQueues {
         Ok(())
     }
 
-    /// Puts a frame together.
-    fn write(&self, chunk: u32, frame: &TxFrame<'_, SendBuffer>) -> usize {
+    /// Puts a frame together: its length, and what its descriptor says of it.
+    fn write(&self, chunk: u32, frame: &TxFrame<'_, SendBuffer>) -> (usize, u32) {
         // SAFETY: the chunk is free: it is neither queued nor on its way, and whoever else had it has it no more.
-        let out = unsafe { self.umem.chunk_mut(chunk) };
-        out[..frame.head.len()].copy_from_slice(frame.head);
+        let (metadata, out) = unsafe { self.umem.chunk_mut(chunk) }.split_at_mut(self.umem.send_at());
+        let head = &mut out[..frame.head.len()];
+        head.copy_from_slice(frame.head);
+        let options = if frame.offload.checksum { leave_checksum(metadata, head, frame.len()) } else { 0 };
         let mut at = frame.head.len();
         for slice in frame.body {
             out[at..at + slice.len].copy_from_slice(slice.buffer.bytes(slice.offset, slice.len));
             at += slice.len;
         }
-        at
+        (at, options)
     }
 
-    /// The same in several chunks, which have room for it, one behind the other.
-    fn write_long(&self, chunks: &[u32], frame: &TxFrame<'_, SendBuffer>) {
-        let (mut place, mut at) = (0, 0);
+    /// The same in several chunks, which have room for it, one behind the other: what the first descriptor says of it.
+    fn write_long(&self, chunks: &[u32], frame: &TxFrame<'_, SendBuffer>) -> u32 {
+        let (send_at, mut place, mut at) = (self.umem.send_at(), 0, self.umem.send_at());
         let bodies = frame.body.iter().map(|slice| slice.buffer.bytes(slice.offset, slice.len));
         for mut bytes in core::iter::once(frame.head).chain(bodies) {
             while !bytes.is_empty() {
                 if at == CHUNK {
-                    (place, at) = (place + 1, 0);
+                    (place, at) = (place + 1, send_at);
                 }
                 // SAFETY: as in `write`, of each; and one at a time.
                 let out = unsafe { self.umem.chunk_mut(chunks[place]) };
@@ -94,9 +99,22 @@ impl XdpQueues {
                 (bytes, at) = (later, at + now.len());
             }
         }
+        if !frame.offload.checksum {
+            return 0;
+        }
+        // SAFETY: as above.
+        let (metadata, out) = unsafe { self.umem.chunk_mut(chunks[0]) }.split_at_mut(send_at);
+        leave_checksum(metadata, &mut out[..frame.head.len()], frame.len())
+    }
+
+    fn descriptor(&self, chunk: u32, len: usize, options: u32) -> xdp_desc {
+        xdp_desc { addr: chunk as u64 * CHUNK as u64 + self.umem.send_at() as u64, len: len as u32, options }
     }
 }
 
-const fn descriptor(chunk: u32, len: usize, options: u32) -> xdp_desc {
-    xdp_desc { addr: chunk as u64 * CHUNK as u64, len: len as u32, options }
+/// Leaves the checksum of a frame of that length, whose headers these are, to the interface.
+fn leave_checksum(room: &mut [u8], head: &mut [u8], len: usize) -> u32 {
+    let Some(left) = metadata::leave(head, len) else { return 0 };
+    room.copy_from_slice(&left.metadata());
+    metadata::IS_THERE
 }

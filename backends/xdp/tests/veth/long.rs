@@ -27,7 +27,7 @@ fn long_frames_come_and_go() {
     for mtu in MTUS {
         for (is_v6, offloads, segmentation) in [(false, true, false), (true, false, false), (false, false, true), (true, true, true)] {
             let cable = Cable { is_v6, offloads, mtu, ..Cable::default() };
-            let settings = Settings { segmentation, ..Settings::new("a0") };
+            let settings = Settings { segmentation, checksums: segmentation, ..Settings::new("a0") };
             in_world(cable, &settings, |mut world| carries(&mut world, mtu));
         }
     }

@@ -85,7 +85,8 @@ fn received(world: &mut World, flow: FlowId) -> Option<Vec<u8>> {
 #[test]
 fn a_tagged_frame_of_a_flow_is_the_kernels_and_an_untagged_one_the_rings() {
     for is_v6 in [false, true] {
-        in_world(Cable { is_v6, ..Cable::default() }, &Settings::new("a0"), |mut world| {
+        let settings = Settings { checksums: is_v6, ..Settings::new("a0") };
+        in_world(Cable { is_v6, ..Cable::default() }, &settings, |mut world| {
             let kernels = packets(c"a0");
             let (local, from) = (world.fresh(), SocketAddr::new(world.link.remote, 7000));
             let flow = world.ring.udp_open(local, &UdpOptions::default()).expect("room");

@@ -80,7 +80,8 @@ fn a_capture_of_an_interface_has_all_that_came_and_left_by_it() {
         for ([here, _], kind) in ENDS.into_iter().zip([0x0800, 0x86dd]) {
             let server = cable.here(&["serve", here, PORT]);
             cable.await_listener(true);
-            let file = folder.0.join("seen.pcapng");
+            // (What the other family's capture has left is not to be taken for this one's.)
+            let file = folder.0.join(format!("{kind:04x}.pcapng"));
             let pid = server.pid().to_string();
             // (It ends with the process.)
             let mut capture = ringway();
