@@ -1,6 +1,7 @@
 //! What the kernel is told of a frame that it sends, in front of the frame (`struct xsk_tx_metadata`, Documentation/networking/xsk-tx-metadata.rst): that its
-//! checksum is to be filled in. In copy mode that is the kernel's own doing, which leaves it to the device or does it itself, and on veth to nobody, since
-//! nothing could damage the frame; in zero-copy mode it is the driver's, where that says so.
+//! checksum is to be filled in. On veth that is the kernel's own doing, where the interface has no offloads, or nobody's, since nothing could damage the frame. In zero-copy
+//! mode it is the driver's, where that says so. Of other drivers' copy mode no kernel says whether it does so: of some (IFF_TX_SKB_NO_LINEAR, virtio_net's) it
+//! has not for long.
 
 use ringway_host::netlink::{XdpMode, sends_checksums, xdp_mode};
 use ringway_stack::wire::checksum::{self, Checksum};
@@ -40,12 +41,12 @@ impl Left {
 
 /// Whether checksums of what an interface sends may be left to it.
 pub(crate) fn is_offered(interface: &Interface) -> bool {
-    let is_the_drivers_or_kernels = match xdp_mode(interface.index) {
-        Ok(Some(XdpMode::Native | XdpMode::Generic)) => true,
+    let is_done = match xdp_mode(interface.index) {
+        Ok(Some(XdpMode::Native | XdpMode::Generic)) => interface.is_virtual,
         Ok(Some(XdpMode::ZeroCopy)) => sends_checksums(interface.index).unwrap_or(false),
         Ok(None) | Err(_) => false,
     };
-    is_the_drivers_or_kernels && is_taken()
+    is_done && is_taken()
 }
 
 /// Whether the kernel takes memory with metadata in it.
@@ -133,8 +134,10 @@ mod tests {
     #[test]
     fn it_is_as_the_kernel_reads_it() {
         let metadata = Left { from: 34, at: 16, protocol: 6 }.metadata();
+        let mut bytes = [0; size_of::<libc::xsk_tx_metadata>()];
+        bytes[..LEN].copy_from_slice(&metadata);
         // SAFETY: all fields are plain numbers.
-        let read: libc::xsk_tx_metadata = unsafe { core::mem::transmute(metadata) };
+        let read: libc::xsk_tx_metadata = unsafe { core::mem::transmute(bytes) };
         // SAFETY: as above.
         let request = unsafe { read.xsk_tx_metadata_union.request };
         assert_eq!((read.flags, request.csum_start, request.csum_offset), (2, 34, 16));

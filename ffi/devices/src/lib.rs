@@ -184,12 +184,13 @@ impl Interface<'_> {
         let settings = self.settings();
         let own = XdpDevice::attach(&settings).and_then(|device| device.open_rings(wanted(device.knows_queues())));
         let rings = own.or_else(|own| {
+            let is_taken = own.is_taken();
             // (A broker gives all queues to one.)
             if settings.queues.is_some() || !self.broker.exists() {
-                return Err(NotAttached { is_taken: own.is_taken(), why: own.to_string() });
+                return Err(NotAttached { is_taken, why: own.to_string() });
             }
             let lent = XdpDevice::attach_by(self.broker, &settings).and_then(|device| device.open_ring());
-            lent.map(|ring| vec![ring]).map_err(|lent| NotAttached { is_taken: lent.is_taken(), why: format!("{own}; {lent}") })
+            lent.map(|ring| vec![ring]).map_err(|lent| NotAttached { is_taken: is_taken || lent.is_taken(), why: format!("{own}; {lent}") })
         })?;
         Ok(rings.into_iter().map(RingQueues::Xdp).collect())
     }

@@ -119,20 +119,13 @@ fn may_show(offload: &Offload, ring: u16, wish: &Wish) -> Result<String, &'stati
 pub(crate) fn ring_begins(offload: &mut Offload, clock: Clock, ring: u16) {
     let Some(Capture { by, wish, .. }) = offload.captures.first() else { return };
     let (by, wish) = (*by, wish.clone());
-    if !wish.is_for(&report::device_of(offload, ring)) {
+    let is_shown = offload.captures.iter().any(|capture| capture.ring == ring);
+    if is_shown || !wish.is_for(&report::device_of(offload, ring)) {
         return;
     }
     // (Where there is no memory now, there may be when it is asked for.)
     if let Ok((writer, fd)) = wish.memory(clock) {
         begin(offload, writer, Capture { ring, by, wish, memory: Some(fd) });
-    }
-}
-
-/// A ring's device is given up: it shows nothing any more.
-pub(crate) fn ring_ends(offload: &mut Offload, ring: u16) {
-    if offload.captures.iter().any(|capture| capture.ring == ring) {
-        let _ = offload.rings.at_mut(ring).ring.set_tap(None);
-        offload.captures.retain(|capture| capture.ring != ring);
     }
 }
 

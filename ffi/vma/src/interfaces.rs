@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
-use ringway_devices::{NotAttached, Ring};
+use ringway_devices::{NotAttached, Ring, RingQueues};
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::Id;
 use ringway_params::kind::{self, Driver, Named};
@@ -102,21 +102,24 @@ pub(crate) struct Path {
 }
 
 impl Interfaces {
-    /// Attaches to the interfaces that RINGWAY_DEVICE names. Each that cannot be had is the kernel's.
-    pub(crate) fn attach(process: &'static Process) {
+    /// Attaches to the interfaces that RINGWAY_DEVICE names, and that the process has not. Each that cannot be had is the kernel's. Whether it has some now that it had not.
+    pub(crate) fn attach(process: &'static Process) -> bool {
         let all_named = kind::interfaces(params::settings().text(Id::Device)).unwrap_or_default();
         if all_named.is_empty() {
-            return;
+            return false;
         }
-        let monitor = match Monitor::open() {
-            Ok(monitor) => monitor,
-            Err(error) => return tracing::warn!("interfaces are the kernel's: {error}"),
-        };
         let (had, is_first) = {
             let offload = process.lock();
             (offload.interfaces.as_deref().map(Self::named).unwrap_or_default(), !offload.late.are_taken)
         };
-        let (mut all, mut are_taken) = (Vec::new(), false);
+        let mut monitor = match Monitor::open() {
+            Ok(monitor) => Some(monitor),
+            Err(error) => {
+                tracing::warn!("interfaces are the kernel's: {error}");
+                return false;
+            }
+        };
+        let (mut has_more, mut are_taken) = (false, false);
         for named in all_named {
             if had.contains(&named.to_string()) {
                 continue;
@@ -125,10 +128,10 @@ impl Interfaces {
                 Driver::Xdp => named.name.to_owned(),
                 Driver::Mlx5 => named.to_string(),
             };
-            match attach_one(process, &monitor, named) {
-                Ok(interface) => {
+            match Prepared::of(process, named).and_then(|prepared| prepared.add(process, &mut monitor)) {
+                Ok(()) => {
                     tracing::info!("offloading over {name} as well");
-                    all.push(interface);
+                    has_more = true;
                 }
                 // (A parent has it, most likely, which has said so.)
                 Err(NotAttached { why, is_taken }) => {
@@ -141,21 +144,10 @@ impl Interfaces {
                 }
             }
         }
-        let mut guard = process.lock();
-        let offload = &mut *guard;
-        offload.late.are_taken = are_taken;
-        if all.is_empty() {
-            return;
-        }
-        let rings: Vec<u16> = all.iter().flat_map(Interface::numbers).collect();
-        let own =
-            offload.interfaces.get_or_insert_with(|| Box::new(Self { monitor, all: Vec::new(), addresses: Vec::new(), generation: 0 }));
-        own.all.extend(all);
-        own.has_moved();
-        own.publish_generation();
-        for ring in rings {
-            crate::capture::ring_begins(offload, process.clock, ring);
-        }
+        let mut offload = process.lock();
+        // (Those that it had may have been given up meanwhile.)
+        offload.late.are_taken = are_taken || !had.is_empty() && offload.interfaces.is_none();
+        has_more
     }
 
     /// What they were called when they were attached to.
@@ -325,61 +317,105 @@ pub(crate) fn link_of(ring: u16) -> u32 {
     process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
 }
 
-/// (What it asks of the system, and of brokers, takes its time: without the process's lock.)
-fn attach_one(process: &'static Process, monitor: &Monitor, named: Named<'_>) -> Result<Interface, NotAttached> {
-    let broker = std::path::Path::new(params::settings().text(Id::Broker));
-    let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
-    // (A card would give both a copy of what is for either.)
-    if attached.card().is_some() && process::fork_generation() > 0 {
-        return Err("a parent of this process may have rings there".to_owned().into());
-    }
-    let name = &*attached.of_kernel()?;
-    let link = monitor.tables().link_named(name).ok_or_else(|| "there is no such interface".to_owned())?.id;
-    let mut knows_queues = false;
-    let wanted = |is_known| {
-        knows_queues = is_known;
-        let offload = process.lock();
-        let room = RINGS_MAX.saturating_sub(offload.rings.len() + RINGS_KEPT).max(1) as u32;
-        offload.extra_rings.wanted_of_interface(is_known).min(room)
-    };
-    let all = attached.attach(wanted)?;
-    let mut guard = process.lock();
-    let offload = &mut *guard;
-    let mut own = Vec::new();
-    for queues in all {
-        let absent = offload.rings.absent();
-        let number = absent.unwrap_or(offload.rings.len() as u16);
-        if usize::from(number) == RINGS_MAX {
-            return Err(format!("there are {RINGS_MAX} rings already").into());
+/// An interface that is attached to, before the process has it. (What is asked of the system, and of brokers, takes its time: without the process's lock.)
+struct Prepared<'a> {
+    named: Named<'a>,
+    /// As the kernel calls it.
+    name: String,
+    card: Option<String>,
+    knows_queues: bool,
+    /// Of each ring, with its seed.
+    queues: Vec<(RingQueues, [u8; 32])>,
+}
+
+impl<'a> Prepared<'a> {
+    fn of(process: &'static Process, named: Named<'a>) -> Result<Self, NotAttached> {
+        let broker = std::path::Path::new(params::settings().text(Id::Broker));
+        let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
+        // (A card would give both a copy of what is for either.)
+        if attached.card().is_some() && process::fork_generation() > 0 {
+            return Err("a parent of this process may have rings there".to_owned().into());
         }
-        let config = RingConfig { number, batch: process.params.cq_poll_batch_max, passing_errors: false, ..RingConfig::default() };
-        let seed = params::random_seed().map_err(|error| error.to_string())?;
-        let ring = Ring::new(queues, config, seed);
-        let lender = ring.lender();
-        match absent {
-            Some(_) => offload.rings.renew(number, ring, link),
-            None => offload.rings.add_of_interface(process.add_ring_of_interface(number, ring), link),
-        }
-        tracing::debug!("ring {number}: {named}");
-        if offload.loans.lends {
-            offload.rings.at_mut(number).ring.lend_from_now_on();
-        }
-        own.push(Own { number, neighbours: Neighbours::new(link).told_by(lender) });
+        let name = attached.of_kernel()?;
+        let mut knows_queues = false;
+        let wanted = |is_known| {
+            knows_queues = is_known;
+            let offload = process.lock();
+            let room = RINGS_MAX.saturating_sub(offload.rings.present() + RINGS_KEPT).max(1) as u32;
+            offload.extra_rings.wanted_of_interface(is_known).min(room)
+        };
+        let all = attached.attach(wanted)?;
+        let seeded = all.into_iter().map(|queues| Ok((queues, params::random_seed()?)));
+        let queues = seeded.collect::<Result<Vec<_>, std::io::Error>>().map_err(|error| error.to_string())?;
+        Ok(Self { named, name, card: attached.card().map(str::to_owned), knows_queues, queues })
     }
-    if own.len() > 1 {
-        tracing::info!("{name} has {} rings{}", own.len(), if knows_queues { "" } else { ", and does not say what comes to which" });
-        if !knows_queues {
-            offload.rings.watch_together(own.iter().map(|own| own.number).collect());
+
+    /// The process has it from now on. The first of all has the tables.
+    fn add(self, process: &'static Process, monitor: &mut Option<Monitor>) -> Result<(), NotAttached> {
+        let Self { named, name, card, knows_queues, queues } = self;
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        let tables = match (&offload.interfaces, &*monitor) {
+            (Some(interfaces), _) => interfaces.monitor.tables(),
+            (None, Some(monitor)) => monitor.tables(),
+            (None, None) => return Err("its tables went to interfaces that were given up".to_owned().into()),
+        };
+        let link = tables.link_named(&name).ok_or_else(|| "there is no such interface".to_owned())?.id;
+        if offload.ending {
+            return Err("the process ends".to_owned().into());
         }
+        if offload.rings.present() + queues.len() > RINGS_MAX {
+            return Err(format!("there are {} rings already", offload.rings.present()).into());
+        }
+        let mut own = Vec::new();
+        for (queues, seed) in queues {
+            let absent = offload.rings.absent();
+            let number = absent.unwrap_or(offload.rings.len() as u16);
+            let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
+            let ring = Ring::new(queues, config, seed);
+            let lender = ring.lender();
+            match absent {
+                Some(_) => offload.rings.renew(number, ring, link),
+                None => offload.rings.add_of_interface(process.add_ring_of_interface(number, ring), link),
+            }
+            tracing::debug!("ring {number}: {named}");
+            if offload.loans.lends {
+                offload.rings.at_mut(number).ring.lend_from_now_on();
+            }
+            own.push(Own { number, neighbours: Neighbours::new(link).told_by(lender) });
+        }
+        if own.len() > 1 {
+            tracing::info!("{name} has {} rings{}", own.len(), if knows_queues { "" } else { ", and does not say what comes to which" });
+            if !knows_queues {
+                offload.rings.watch_together(own.iter().map(|own| own.number).collect());
+            }
+        }
+        let of_rings = own.iter().map(|own| offload.rings.at(own.number).ring.queues_of_interface());
+        let (had, there) = of_rings.fold((0, 0), |(had, _), (queues, there)| (had + queues.len(), there));
+        let is_partial = had < there as usize;
+        if is_partial {
+            let streams = if knows_queues { "" } else { ", and streams" };
+            tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
+        }
+        let interface = Interface { named: named.to_string(), link, rings: own, knows_queues, is_partial, card };
+        let numbers: Vec<u16> = interface.numbers().collect();
+        match (&mut offload.interfaces, monitor.take()) {
+            (Some(interfaces), left) => {
+                interfaces.all.push(interface);
+                *monitor = left;
+            }
+            (none, Some(monitor)) => {
+                *none = Some(Box::new(Interfaces { monitor, all: vec![interface], addresses: Vec::new(), generation: 0 }))
+            }
+            (None, None) => {}
+        }
+        if let Some(interfaces) = &mut offload.interfaces {
+            interfaces.has_moved();
+            interfaces.publish_generation();
+        }
+        numbers.into_iter().for_each(|ring| crate::capture::ring_begins(offload, process.clock, ring));
+        Ok(())
     }
-    let of_rings = own.iter().map(|own| offload.rings.at(own.number).ring.queues_of_interface());
-    let (had, there) = of_rings.fold((0, 0), |(had, _), (queues, there)| (had + queues.len(), there));
-    let is_partial = had < there as usize;
-    if is_partial {
-        let streams = if knows_queues { "" } else { ", and streams" };
-        tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
-    }
-    Ok(Interface { named: named.to_string(), link, rings: own, knows_queues, is_partial, card: attached.card().map(str::to_owned) })
 }
 
 impl Offload {

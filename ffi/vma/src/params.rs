@@ -157,7 +157,8 @@ impl Params {
     pub(crate) fn udp_defaults(&self) -> UdpOptions {
         let defaults = UdpOptions::default();
         // The kernel doubles SO_RCVBUF for its overhead; the ring counts overhead likewise.
-        UdpOptions { rcvbuf: defaults.rcvbuf.max(2 * self.rx_bytes_min), multicast_loop: self.tx_mc_loopback, ..defaults }
+        let rcvbuf = defaults.rcvbuf.max(2 * self.rx_bytes_min);
+        UdpOptions { rcvbuf, multicast_loop: self.tx_mc_loopback, passing_errors: false, ..defaults }
     }
 }
 

@@ -243,7 +243,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
     let (device, rendezvous) = params.shared_memory().attach().map_err(|e| no_resources(&e))?;
     let capabilities = device.capabilities();
     let tcp_defaults = params.tcp_defaults(capabilities.mtu, capabilities.gather_max);
-    let config = RingConfig { batch: params.cq_poll_batch_max, passing_errors: false, ..RingConfig::default() };
+    let config = RingConfig { batch: params.cq_poll_batch_max, ..RingConfig::default() };
     let ring = boxed(Ring::new(device, config, params::random_seed().map_err(|e| no_resources(&e))?));
     // SAFETY: it lies in the process's table, which goes after what refers to it, if ever.
     let own = unsafe { &*ptr::from_ref(&*ring) };

@@ -123,9 +123,11 @@ impl ProcessRing {
         }
     }
 
-    /// Another ring takes its place, which has no flows.
+    /// Another ring takes its place, which has no flows; and is shown to whom it was.
     fn renew(&mut self, ring: Ring) {
+        let tap = self.ring.set_tap(None);
         self.ring = ring;
+        let _ = self.ring.set_tap(tap);
         self.untold = None;
         self.datagrams = plain::Beside::new();
         self.callers = Callers::default();
@@ -284,6 +286,11 @@ impl Rings {
         self.at_mut(number).renew(absent);
         self.places.remove_link_of(number);
         self.together.retain(|rings| !rings.contains(number));
+    }
+
+    /// Those that are on a device.
+    pub(crate) fn present(&self) -> usize {
+        self.len() - self.interfaces.iter().filter(|&number| self.at(number).ring.is_absent()).count()
     }
 
     /// One whose device was given up.

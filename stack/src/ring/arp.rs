@@ -9,7 +9,6 @@ use super::neighbour::{Lookup, Neighbours, Retry};
 use super::output::Output;
 use super::types::NextHop;
 use crate::device::{MacAddr, Protocol, Queues, SendError};
-use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::time::Instant;
@@ -170,7 +169,7 @@ impl<Q: Queues> Ring<Q> {
         let told = if self.neighbours.are_the_kernels() { lost } else { Vec::new() };
         for (local, remote) in told {
             if let Some(index) = self.demux.find(Protocol::Udp, local, remote) {
-                self.udp_error(index, remote, Error::HostUnreachable);
+                self.udp_unreachable(index, remote, (false, false));
             }
         }
         for index in core::mem::take(&mut self.waiting_neighbour) {

@@ -84,19 +84,21 @@ impl<Q: Queues> Ring<Q> {
                 let hard = self.config.is(Mutant::EveryErrorIsHard)
                     || code == icmp::CODE_PORT_UNREACHABLE
                     || (code == icmp::CODE_PROTOCOL_UNREACHABLE && !self.config.is(Mutant::ProtocolUnreachableIsSoft));
-                self.on_unreachable(now, hard, &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
+                // (Linux's icmp_err_convert: an administrator's refusals last, and networks and hosts that are unknown.)
+                let lasts = hard || matches!(code, 6..=10 | 13..=15);
+                self.on_unreachable(now, (hard, lasts), &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
             }
             // As Linux has it, no route that ends (RFC 1122 s3.2.2.4).
             icmp::Message::TimeExceeded { quoted, .. } => {
-                self.on_unreachable(now, false, &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
+                self.on_unreachable(now, (false, false), &quoted).or_else(|| self.pass_on(packet, false).then_some(()))
             }
             _ => None,
         }
     }
 
     /// RFC 1122 s4.2.3.9 and RFC 5927: for TCP, an error only counts if it quotes what we have in flight, and then it is a hint;
-    /// during a handshake it ends the attempt.
-    fn on_unreachable(&mut self, now: Instant, hard: bool, quoted: &icmp::Quoted) -> Option<()> {
+    /// during a handshake it ends the attempt. (Hard: nobody is there to take it; lasting: who tries again fares no better.)
+    fn on_unreachable(&mut self, now: Instant, (hard, lasts): (bool, bool), quoted: &icmp::Quoted) -> Option<()> {
         let local = SocketAddr::new(IpAddr::V4(quoted.header.src), quoted.src_port());
         let remote = SocketAddr::new(IpAddr::V4(quoted.header.dst), quoted.dst_port());
         match quoted.header.protocol {
@@ -108,7 +110,7 @@ impl<Q: Queues> Ring<Q> {
             }
             ipv4::PROTOCOL_UDP => {
                 let index = self.demux.find(Protocol::Udp, local, remote)?;
-                return self.udp_error(index, remote, if hard { Error::Refused } else { Error::HostUnreachable });
+                return self.udp_unreachable(index, remote, (hard, lasts));
             }
             _ => return None,
         }
@@ -165,14 +167,20 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
+    /// Somebody cannot be reached by UDP: as [`Ring::udp_error`], where that lasts, or the socket is told of what may pass, too.
+    pub(super) fn udp_unreachable(&mut self, index: u32, remote: SocketAddr, (hard, lasts): (bool, bool)) -> Option<()> {
+        let Flow::Udp(flow) = self.slots.at(index)? else { return None };
+        if !lasts && !flow.options.passing_errors {
+            return None;
+        }
+        self.udp_error(index, remote, if hard { Error::Refused } else { Error::HostUnreachable })
+    }
+
     /// An error for a connected UDP socket; one that isn't never asked (RFC 1122 s4.1.3.3).
     pub(super) fn udp_error(&mut self, index: u32, remote: SocketAddr, error: Error) -> Option<()> {
         let Flow::Udp(flow) = self.slots.at(index)? else { return None };
         let asks = flow.remote.is_none() && self.config.is(Mutant::UnconnectedHearsErrors);
         if flow.remote.is_none_or(|(peer, _)| peer != remote) && !asks {
-            return None;
-        }
-        if error == Error::HostUnreachable && !self.config.passing_errors {
             return None;
         }
         mark!(self, UnreachableReceived);

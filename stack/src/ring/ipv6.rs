@@ -201,7 +201,7 @@ impl<Q: Queues> Ring<Q> {
             Fault::TimeExceeded { .. } | Fault::PacketTooBig { .. } => false,
         };
         if protocol == Protocol::Udp {
-            return self.udp_error(index, remote, if hard { Error::Refused } else { Error::HostUnreachable });
+            return self.udp_unreachable(index, remote, (hard, hard));
         }
         self.slots.stream_at(index)?.connection.on_unreachable(quoted.seq(), hard);
         self.after_input(now, index);

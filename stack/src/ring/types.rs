@@ -127,6 +127,9 @@ pub struct UdpOptions {
     pub tos: u8,
     /// Time to live of what is sent to groups (IP_MULTICAST_TTL).
     pub multicast_ttl: u8,
+    /// It is told of errors that may pass as well: that a network or a host cannot be reached ("UDP MUST pass to the application layer all ICMP error messages",
+    /// RFC 1122 s4.1.3.3). Linux tells only those sockets that asked for it (ip(7), IP_RECVERR).
+    pub passing_errors: bool,
     /// What is sent to a group also reaches this ring's own members (IP_MULTICAST_LOOP).
     pub multicast_loop: bool,
     /// Whether it shares its address, from [`super::Ring::udp_open`] on.
@@ -138,7 +141,17 @@ pub struct UdpOptions {
 impl Default for UdpOptions {
     /// Linux's net.core.rmem_default; what is sent to a group stays on the link (RFC 1112 s6.1).
     fn default() -> Self {
-        Self { rcvbuf: 212_992, tell_drops: false, ttl: 64, tos: 0, multicast_ttl: 1, multicast_loop: true, reuse: Reuse::No, cookie: 0 }
+        Self {
+            rcvbuf: 212_992,
+            tell_drops: false,
+            ttl: 64,
+            tos: 0,
+            multicast_ttl: 1,
+            passing_errors: true,
+            multicast_loop: true,
+            reuse: Reuse::No,
+            cookie: 0,
+        }
     }
 }
 
@@ -158,9 +171,6 @@ pub struct RingConfig {
     pub batch: usize,
     /// Send a reset for a TCP segment that no flow matches (RFC 9293 s3.10.7.1).
     pub reset_strangers: bool,
-    /// UDP sockets are told of errors that may pass as well: that a network or a host cannot be reached ("UDP MUST pass to the application layer all ICMP error
-    /// messages", RFC 1122 s4.1.3.3). Linux tells only those sockets that asked for it (ip(7), IP_RECVERR).
-    pub passing_errors: bool,
     /// How long a connection stays in TIME-WAIT. Linux: 60 s.
     pub time_wait: core::time::Duration,
     /// What is deliberately wrong.
@@ -177,7 +187,6 @@ impl Default for RingConfig {
             flows_max: 1 << 20,
             batch: 16,
             reset_strangers: true,
-            passing_errors: true,
             time_wait: core::time::Duration::from_secs(60),
             #[cfg(feature = "mutants")]
             mutant: Mutant::Healthy,

@@ -9,10 +9,10 @@ use super::parse;
 /// So many are kept between two looks. Of more the failure is seen if nobody asks again.
 const KEPT_MAX: usize = 1024;
 
-/// Whom events have called failed since neighbours were last read. Who sends to one of them has the kernel ask again, at once, and then a dump has it as
+/// Whom events have called failed since neighbours were last read, and whether they were read since. Who sends to one of them has the kernel ask again, at once, and then a dump has it as
 /// incomplete: a failure that only dumps tell of may never be seen where somebody else keeps sending there.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Vec<(LinkId, IpAddr)>);
+pub(super) struct Failures(Vec<(LinkId, IpAddr, bool)>);
 
 impl Failures {
     /// Takes in what an RTM_NEWNEIGH says.
@@ -20,23 +20,28 @@ impl Failures {
         // (What cannot be understood fails where neighbours are read.)
         let Ok(Some(neighbour)) = parse::neighbour(payload) else { return };
         let key = (neighbour.link, neighbour.address);
-        self.0.retain(|&noted| noted != key);
+        self.0.retain(|&(link, address, _)| (link, address) != key);
         if neighbour.state == NeighbourState::Failed && self.0.len() < KEPT_MAX {
-            self.0.push(key);
+            self.0.push((neighbour.link, neighbour.address, false));
         }
     }
 
-    /// Has neighbours that were read say so. Each failure is told once.
+    /// Has neighbours that were read say so.
     pub(super) fn tell(&mut self, neighbours: &mut [Neighbour]) {
-        if self.0.is_empty() {
-            return;
-        }
-        for neighbour in neighbours {
-            if neighbour.state == NeighbourState::Incomplete && self.0.contains(&(neighbour.link, neighbour.address)) {
+        for (link, address, is_told) in &mut self.0 {
+            let is_it = |neighbour: &&mut Neighbour| (neighbour.link, neighbour.address) == (*link, *address);
+            if let Some(neighbour) = neighbours.iter_mut().find(is_it)
+                && neighbour.state == NeighbourState::Incomplete
+            {
                 neighbour.state = NeighbourState::Failed;
             }
+            *is_told = true;
         }
-        self.0.clear();
+    }
+
+    /// A snapshot was made of what was read: each failure is told once.
+    pub(super) fn forget_told(&mut self) {
+        self.0.retain(|&(_, _, is_told)| !is_told);
     }
 }
 
@@ -65,6 +70,7 @@ mod tests {
         let mut read = [3, 4].map(|link| neighbour(link, NeighbourState::Incomplete));
         failures.tell(&mut read);
         assert_eq!(read.map(|read| read.state), [NeighbourState::Failed, NeighbourState::Incomplete]);
+        failures.forget_told();
         let mut read = [neighbour(3, NeighbourState::Incomplete)];
         failures.tell(&mut read);
         assert_eq!(read[0].state, NeighbourState::Incomplete, "it is told once");

@@ -199,6 +199,7 @@ impl Monitor {
         }
         let before = self.parts.clone();
         self.settle()?;
+        self.failures.forget_told();
         if self.parts == before && self.tables.generation() > 0 {
             return Ok(None);
         }

@@ -18,6 +18,8 @@ use crate::umem::Received;
 
 /// Questions in [`WINDOW`] about the hosts of a share: who sends what is nobody's is not to keep the ring busy with them, nor to use up what others need.
 const QUESTIONS_MAX: u16 = 50;
+/// The same about all.
+const ALL_QUESTIONS_MAX: u16 = 1000;
 /// Shares, among which hosts are dealt out.
 const SHARES: usize = 64;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ impl Kernels {
         if now.duration_since(*since) >= WINDOW {
             (*since, *asked) = (now, [0; SHARES]);
         }
-        let is_left = asked[share] < QUESTIONS_MAX;
+        let is_left = asked[share] < QUESTIONS_MAX && asked.iter().sum::<u16>() < ALL_QUESTIONS_MAX;
         asked[share] += u16::from(is_left);
         is_left
     }

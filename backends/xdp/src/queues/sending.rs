@@ -74,7 +74,7 @@ impl XdpQueues {
         let (metadata, out) = unsafe { self.umem.chunk_mut(chunk) }.split_at_mut(self.umem.send_at());
         let head = &mut out[..frame.head.len()];
         head.copy_from_slice(frame.head);
-        let options = if frame.offload.checksum { leave_checksum(metadata, head, frame.len()) } else { 0 };
+        let options = self::metadata(metadata, head, frame);
         let mut at = frame.head.len();
         for slice in frame.body {
             out[at..at + slice.len].copy_from_slice(slice.buffer.bytes(slice.offset, slice.len));
@@ -99,12 +99,14 @@ impl XdpQueues {
                 (bytes, at) = (later, at + now.len());
             }
         }
-        if !frame.offload.checksum {
-            return 0;
+        for &chunk in chunks {
+            // SAFETY: as above.
+            let room = unsafe { self.umem.chunk_mut(chunk) };
+            room[..send_at].fill(0);
         }
         // SAFETY: as above.
         let (metadata, out) = unsafe { self.umem.chunk_mut(chunks[0]) }.split_at_mut(send_at);
-        leave_checksum(metadata, &mut out[..frame.head.len()], frame.len())
+        self::metadata(metadata, &mut out[..frame.head.len()], frame)
     }
 
     fn descriptor(&self, chunk: u32, len: usize, options: u32) -> xdp_desc {
@@ -112,9 +114,17 @@ impl XdpQueues {
     }
 }
 
-/// Leaves the checksum of a frame of that length, whose headers these are, to the interface.
-fn leave_checksum(room: &mut [u8], head: &mut [u8], len: usize) -> u32 {
-    let Some(left) = metadata::leave(head, len) else { return 0 };
-    room.copy_from_slice(&left.metadata());
-    metadata::IS_THERE
+/// Fills in what is in front of a frame, where there is room for that, and is what its descriptor says. (Some drivers read it whatever that says.)
+fn metadata(room: &mut [u8], head: &mut [u8], frame: &TxFrame<'_, SendBuffer>) -> u32 {
+    let left = if frame.offload.checksum { metadata::leave(head, frame.len()) } else { None };
+    match left {
+        Some(left) => {
+            room.copy_from_slice(&left.metadata());
+            metadata::IS_THERE
+        }
+        None => {
+            room.fill(0);
+            0
+        }
+    }
 }

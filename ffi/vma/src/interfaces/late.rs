@@ -14,7 +14,6 @@ use ringway_host::Blocked;
 use ringway_stack::Instant;
 
 use super::Interfaces;
-use crate::capture;
 use crate::descendants;
 use crate::moving::ANSWER;
 use crate::process::{self, Offload, Process};
@@ -110,7 +109,8 @@ impl Offload {
         let Some(link_rings) = self.interfaces.as_ref().map(|interfaces| interfaces.rings()) else { return true };
         let own = self.rings.interfaces.and(link_rings.into_iter().collect());
         // (Nobody else is to have them who asks.)
-        if descendants::youngest_child() == 0 || !self.are_idle(own) {
+        // (What is lent says by its flow what it is to be given back to: the numbers of those begin anew.)
+        if descendants::youngest_child() == 0 || self.loans.lends || !self.are_idle(own) {
             return false;
         }
         let absent: std::io::Result<Vec<_>> = own.iter().map(|ring| Ok((ring, Ring::absent(ring)?))).collect();
@@ -128,7 +128,6 @@ impl Offload {
             crate::mux::refresh(self, key.index);
         }
         for (number, absent) in absent {
-            capture::ring_ends(self, number);
             self.rings.give_up_device(number, absent);
         }
         self.interfaces = None;
@@ -157,10 +156,11 @@ impl Offload {
         rings.iter().all(is_idle)
     }
 
-    /// The interfaces are there.
+    /// There are more interfaces than before.
     fn have_interfaces(&mut self) {
-        self.late.are_taken = false;
-        self.late.next = None;
+        if !self.late.are_taken {
+            self.late.next = None;
+        }
         let keys: Vec<Key> = self.sockets.iter().filter(|(_, socket)| socket.rings() != RingSet::NONE).map(|(key, _)| key).collect();
         for key in keys {
             self.fit_flows(key);
@@ -196,9 +196,13 @@ fn attempt(process: &'static Process) {
     {
         let _ = dialogue.ask(WORD.as_bytes(), &[], ANSWER);
     }
-    Interfaces::attach(process);
+    let has_more = {
+        // (A child of a fork in between would have descriptors, or memory of queues, that nobody has noted yet.)
+        let _no_fork = process::INIT.lock();
+        Interfaces::attach(process)
+    };
     let mut guard = process.lock();
-    if guard.interfaces.is_some() {
+    if has_more && !guard.ending {
         guard.have_interfaces();
     }
 }

@@ -150,7 +150,7 @@ impl Process {
     /// The queues of one ring more, of that number, which peers can find.
     fn attach_another(&'static self, number: u16) -> Result<&'static Lock<ProcessRing>, Box<dyn core::error::Error>> {
         let (queues, rendezvous) = self.params.shared_memory().attach_another(self.rendezvous())?;
-        let config = RingConfig { number, batch: self.params.cq_poll_batch_max, passing_errors: false, ..RingConfig::default() };
+        let config = RingConfig { number, batch: self.params.cq_poll_batch_max, ..RingConfig::default() };
         let ring = Ring::new(queues, config, params::random_seed()?);
         Ok(self.add_ring(number, ring, rendezvous))
     }

@@ -493,6 +493,7 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         }
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => socket.ancillary.packet_info = argument.flag(),
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => socket.ancillary.packet_info6 = argument.flag(),
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => socket.udp.passing_errors = argument.flag(),
         // The kernel's own, and its accepted sockets'.
         _ if is_inherited(level, name) => {}
         _ => return,

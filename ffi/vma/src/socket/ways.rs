@@ -198,7 +198,10 @@ impl Offload {
             self.want_interfaces_to_connect();
             return None;
         };
-        let mut path = interfaces.path(socket.protocol, socket.bound, to)?;
+        let Some(mut path) = interfaces.path(socket.protocol, socket.bound, to) else {
+            self.want_interfaces_to_connect();
+            return None;
+        };
         if !interfaces.takes_streams(path.ring) || self.rings.at(path.ring).ring.is_gone() {
             return None;
         }

@@ -34,7 +34,6 @@ impl Both {
             self.ours.ask();
             self.kernels.ask();
             said = [&mut self.ours, &mut self.kernels].map(Running::line);
-            eprintln!("{when}: {said:?}");
             if told(&said[0]) == told(&said[1]) {
                 let [ours, _] = said;
                 return ours;

@@ -66,12 +66,12 @@ fn the_interface_is_a_childs_and_its_parents_in_turn() {
         let turn = |pause| (come_by_the_ring(pause), come_by_the_ring(pause));
         // (Which of them come too early depends on what else the machine does.)
         let in_time = (0..11).filter(|_| turn(Duration::from_millis(200)) == (true, true)).count();
-        assert!(in_time > 3, "in {in_time} turns of 11");
-        assert_eq!(turn(Duration::from_secs(2)), (true, true), "after {in_time} turns");
+        assert!(in_time > 1, "in {in_time} turns of 11");
+        assert_eq!(turn(Duration::from_secs(5)), (true, true), "after {in_time} turns");
         server.ends_well();
         let said = std::fs::read_to_string(&log).expect("a log");
         std::fs::remove_file(&log).expect("it is there");
-        assert!(said.matches("ring 1: xdp:a0").count() > 6 && !said.contains("ring 2: "), "{said}");
+        assert!(said.matches("ring 1: xdp:a0").count() > 3 && !said.contains("ring 2: "), "{said}");
     });
 }
 
@@ -82,7 +82,7 @@ fn a_client_has_the_interface_once_another_process_has_ended() {
         for [_, there] in ENDS {
             let server = cable.there(&["serve", there, PORT]);
             cable.await_listener(false);
-            let (mut first, mut second) = (cable.here(&["serve", ENDS[0][0], "7101"]), cable.here(&["again", there, PORT]));
+            let (first, mut second) = (cable.here(&["serve", ENDS[0][0], "7101"]), cable.here(&["again", there, PORT]));
             eventually("another process has the interface", has_program);
             let mut exchange = || {
                 let [segments, _] = by_kernel(|| {

@@ -507,13 +507,12 @@ fn whatever_is_configured_a_connection_keeps_to_what_the_device_can_do() {
 }
 
 #[test]
-fn errors_that_may_pass_are_told_to_datagram_sockets_only_if_the_ring_is_to() {
+fn errors_that_may_pass_are_told_to_datagram_sockets_that_are_to_hear_them() {
     for passing_errors in [true, false] {
         let mut pair = Pair::new();
         pair.a.neighbours = Neighbours::new(true);
-        pair.a.config.passing_errors = passing_errors;
         let to = SocketAddr::new(B, 9);
-        let flow = pair.a.udp_open(SocketAddr::new(A, 6000), &UdpOptions::default()).unwrap();
+        let flow = pair.a.udp_open(SocketAddr::new(A, 6000), &UdpOptions { passing_errors, ..UdpOptions::default() }).unwrap();
         pair.a.udp_connect(flow, A, Some((to, NextHop::Neighbour(B)))).unwrap();
         pair.a.udp_send(pair.now, flow, &[IoSlice::new(b"?")], A, None).unwrap();
         pair.a.neighbour_failed(pair.now, B);
