@@ -1,10 +1,12 @@
 //! Servers that fork, on an interface: who of them has what comes by it.
 
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::cable::{Cable, ENDS, PORT, await_nothing_left, eventually, has_program, on_cable};
 use crate::kernels;
+use crate::namespaces::ip;
 
 /// Until a server waits that said so just before.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -99,6 +101,35 @@ fn a_client_has_the_interface_once_another_process_has_ended() {
             assert!(log.contains("a0 is the kernel's: "), "{log}");
             server.join().expect("the kernel's program");
         }
+    });
+}
+
+/// Which program is in front of an interface, as ip(8) shows it.
+fn program_of(interface: &str) -> Option<String> {
+    let shown = Command::new("ip").args(["-details", "link", "show", interface]).output().expect("ip(8)");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let (_, behind) = shown.split_once("prog/xdp id ")?;
+    behind.split_whitespace().next().map(str::to_owned)
+}
+
+/// It has one interface from the beginning, and gets the other later.
+#[test]
+fn who_has_one_of_two_interfaces_gets_the_other_once_that_is_free() {
+    on_cable(|cable| {
+        ip("link add c0 type veth peer name d0\nlink set c0 up\nlink set d0 up\naddr add 10.79.0.1/24 dev c0\n");
+        let [here, _] = ENDS[0];
+        let device = |device| [("RINGWAY_DEVICE", device)];
+        let first = Cable::preloaded(&cable.program, &["serve", "10.79.0.1", PORT], &device("shm,xdp:c0"));
+        eventually("the other interface is taken", || program_of("c0").is_some());
+        let taken = program_of("c0");
+        let both = Cable::preloaded(&cable.program, &["serve", here, PORT], &device("shm,xdp:a0,xdp:c0"));
+        eventually("it has one", || program_of("a0").is_some());
+        first.kill();
+        eventually("it has both", || program_of("c0").is_some_and(|program| Some(program) != taken));
+        assert_eq!(by_kernel(|| exchange(cable, here))[0], 0, "it serves by the one that it had");
+        cable.there(&["quit", here, PORT]).join().expect("the kernel's program");
+        let log = both.says();
+        assert!(log.contains("c0 is the kernel's: "), "{log}");
     });
 }
 

@@ -520,3 +520,23 @@ fn errors_that_may_pass_are_told_to_datagram_sockets_that_are_to_hear_them() {
         assert_eq!(pair.a.take_error(flow), passing_errors.then_some(Error::HostUnreachable));
     }
 }
+
+/// Linux's icmp_err_convert, and what udp(7) tells a socket with a peer.
+#[test]
+fn a_routers_refusal_that_lasts_is_told_to_every_datagram_socket_with_a_peer() {
+    let told = [(0, false), (1, false), (2, true), (3, true), (5, false), (9, true), (10, true), (12, false), (13, true)];
+    for (code, lasts) in told {
+        for passing_errors in [true, false] {
+            let mut pair = Pair::new();
+            pair.a.set_neighbour(B, Some(pair.b.mac));
+            let flow = pair.a.udp_open(SocketAddr::new(A, 6000), &UdpOptions { passing_errors, ..UdpOptions::default() }).unwrap();
+            let to = (SocketAddr::new(B, 9), NextHop::Neighbour(B));
+            pair.a.udp_connect(flow, A, Some(to)).unwrap();
+            pair.a.udp_send(pair.now, flow, &[IoSlice::new(b"?")], A, None).unwrap();
+            let refusal = error(&pair, &last_sent(&pair), code, 0, None);
+            to_a(&mut pair, refusal);
+            let reason = if matches!(code, 2 | 3) { Error::Refused } else { Error::HostUnreachable };
+            assert_eq!(pair.a.take_error(flow), (lasts || passing_errors).then_some(reason), "{code}");
+        }
+    }
+}
