@@ -405,7 +405,7 @@ impl<'a> Prepared<'a> {
                 *monitor = left;
             }
             (none, Some(monitor)) => {
-                *none = Some(Box::new(Interfaces { monitor, all: vec![interface], addresses: Vec::new(), generation: 0 }))
+                *none = Some(Box::new(Interfaces { monitor, all: vec![interface], addresses: Vec::new(), generation: 0 }));
             }
             (None, None) => {}
         }

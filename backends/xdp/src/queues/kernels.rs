@@ -29,7 +29,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 pub(super) struct Kernels {
     diag: Option<SocketDiag>,
     /// Since when how many questions were asked, by shares.
-    asked: Option<(Instant, [u16; SHARES])>,
+    asked: Option<(Instant, Box<[u16; SHARES]>)>,
     /// (Nobody is to know with whom he is dealt out.)
     deals: RandomState,
 }
@@ -44,9 +44,9 @@ impl Kernels {
     /// Whether one more question may be asked, about a host's segment.
     fn may_ask(&mut self, now: Instant, host: IpAddr) -> bool {
         let share = self.deals.hash_one(host) as usize % SHARES;
-        let (since, asked) = self.asked.get_or_insert((now, [0; SHARES]));
+        let (since, asked) = self.asked.get_or_insert_with(|| (now, Box::new([0; SHARES])));
         if now.duration_since(*since) >= WINDOW {
-            (*since, *asked) = (now, [0; SHARES]);
+            (*since, **asked) = (now, [0; SHARES]);
         }
         let is_left = asked[share] < QUESTIONS_MAX && asked.iter().sum::<u16>() < ALL_QUESTIONS_MAX;
         asked[share] += u16::from(is_left);

@@ -110,7 +110,7 @@ impl XdpQueues {
     }
 
     fn descriptor(&self, chunk: u32, len: usize, options: u32) -> xdp_desc {
-        xdp_desc { addr: chunk as u64 * CHUNK as u64 + self.umem.send_at() as u64, len: len as u32, options }
+        xdp_desc { addr: u64::from(chunk) * CHUNK as u64 + self.umem.send_at() as u64, len: len as u32, options }
     }
 }
 
