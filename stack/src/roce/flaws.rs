@@ -37,6 +37,8 @@ pub(crate) enum Flaw {
     IgnoresChecksums,
     /// A read is done once a later request is.
     DoneWithoutData,
+    /// Whoever hears nothing gives up one repetition too early.
+    GivesUpEarly,
     /// A half of the receive buffer is offered twice.
     OffersTwice,
     /// A byte is left out of each read.
@@ -67,6 +69,8 @@ pub(crate) enum Flaw {
     DoesNotWrap,
     /// Messages go whether the peer lets them or not.
     SendsWithoutCredits,
+    /// Whoever closes does not tell the peer's connection management.
+    EndsUntold,
 }
 
 #[cfg(test)]
@@ -90,8 +94,11 @@ impl Flaw {
         Self::DoneWithoutData,
     ];
 
-    /// Those of rsockets.
-    pub(crate) const OF_RSOCKETS: [Self; 15] = [
+    /// Those of rsockets, and those below them that only a whole connection shows.
+    pub(crate) const OF_RSOCKETS: [Self; 18] = [
+        Self::GivesUpEarly,
+        Self::SilentAboutDuplicates,
+        Self::EndsUntold,
         Self::OffersTwice,
         Self::SkipsBytes,
         Self::OverfillsSendBuffer,

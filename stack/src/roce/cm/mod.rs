@@ -195,6 +195,11 @@ impl Cm {
         self.questions.pop_front()
     }
 
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.connections.keys().count()
+    }
+
     fn connection(&mut self, id: ConnectionId) -> Result<&mut Connection, CmError> {
         self.connections.get_mut(id.0).filter(|c| !c.orphan).map(|c| &mut **c).ok_or(CmError::Missing)
     }

@@ -139,6 +139,12 @@ impl<M: Memory> Node<M> {
         &self.hca
     }
 
+    /// How many connections there are, those that are ending included.
+    #[cfg(test)]
+    pub(crate) fn connections(&self) -> usize {
+        self.cm.connections()
+    }
+
     /// The bytes that [`Node::poll_transmit`] needs room for.
     pub const PACKET_MAX: usize = Hca::<M>::PACKET_MAX;
 

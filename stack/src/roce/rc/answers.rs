@@ -155,7 +155,7 @@ impl Qp {
     }
 
     fn on_progress<M: Memory>(&mut self, cx: &Context<'_, M>) {
-        self.req.retries = self.sending.retry_count;
+        self.req.retries = self.sending.retry_count.saturating_sub(u8::from(cx.tuning.has(Flaw::GivesUpEarly)));
         self.req.rnr_retries = self.sending.rnr_retry;
         // What was acknowledged late need not be sent again.
         if let Some(started) = self.sq.head().and_then(|wqe| wqe.started) {

@@ -333,6 +333,15 @@ fn seeds() {
     assert!((10..200).contains(&failed), "{failed} gave up");
 }
 
+/// A campaign of any length: `RINGWAY_MESSAGE_SEEDS=600..20000`.
+#[test]
+#[ignore = "as long as one likes: RINGWAY_MESSAGE_SEEDS says which seeds"]
+fn more_seeds() {
+    super::seeds::run(|seed| {
+        World::new(seed, Flaw::None).run();
+    });
+}
+
 #[test]
 fn flaws_are_caught() {
     let escaped = crate::roce::tests::flaws::escaped(&Flaw::OF_QUEUE_PAIRS, |seed, flaw| {

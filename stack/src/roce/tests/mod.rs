@@ -11,4 +11,5 @@ mod memory;
 mod messages;
 mod pair;
 mod replay;
+pub(crate) mod seeds;
 mod states;
