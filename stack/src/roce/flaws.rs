@@ -39,6 +39,14 @@ pub(crate) enum Flaw {
     DoneWithoutData,
     /// Whoever hears nothing gives up one repetition too early.
     GivesUpEarly,
+    /// A question for a service that comes again is a new one.
+    AsksProgramsTwice,
+    /// A question for a service that was answered is not answered again.
+    AnswersOnce,
+    /// Whoever leaves a group goes on hearing it.
+    StaysInGroups,
+    /// Of the members of a group, one hears what is sent to it.
+    OneOfAGroup,
     /// A half of the receive buffer is offered twice.
     OffersTwice,
     /// A byte is left out of each read.
@@ -93,6 +101,9 @@ impl Flaw {
         Self::IgnoresChecksums,
         Self::DoneWithoutData,
     ];
+
+    /// Those of datagrams' services and groups.
+    pub(crate) const OF_SERVICES: [Self; 4] = [Self::AsksProgramsTwice, Self::AnswersOnce, Self::StaysInGroups, Self::OneOfAGroup];
 
     /// Those of rsockets, and those below them that only a whole connection shows.
     pub(crate) const OF_RSOCKETS: [Self; 18] = [

@@ -1,6 +1,6 @@
 //! The adapter: memory regions, completion queues and queue pairs under one roof, an IP packet in, IP packets out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use super::cq::{Arm, CompletionQueue};
@@ -16,6 +16,7 @@ use super::slab::Slab;
 use super::ud::Unreceived;
 use super::work::{Completion, PostError, SGES_MAX, SendWr, Sge};
 pub use crate::device::messages::CreateError;
+use crate::device::messages::MULTICAST_QP;
 use crate::time::Instant;
 
 /// What queue pairs have in common.
@@ -71,6 +72,9 @@ impl Default for Tuning {
 /// Acknowledgments of queue pairs that ended, which wait to be sent.
 const LAST_MAX: usize = 256;
 
+/// Queue pairs in groups, each counted once for each of its groups.
+const MEMBERS_MAX: usize = 8192;
+
 /// Addresses of regions that ask for none begin here.
 const ADDRESS_MIN: u64 = 0x1000_0000_0000;
 
@@ -125,6 +129,8 @@ pub struct Hca<M> {
     cqs: Slab<CompletionQueue>,
     qps: Slab<Box<Qp>>,
     gsi: Gsi,
+    /// Groups' addresses, and the queue pairs that hear what is sent there; none is empty.
+    groups: BTreeMap<IpAddr, BTreeSet<u32>>,
     /// Queue pairs that may have something to send, each once.
     ready: VecDeque<u32>,
     /// Connected queue pairs that have something to send, and may not before an acknowledgment comes.
@@ -157,6 +163,7 @@ impl<M: Memory> Hca<M> {
             cqs: Slab::new(limits.cqs),
             qps: Slab::with_first(limits.qps, first.into()),
             gsi: Gsi::default(),
+            groups: BTreeMap::new(),
             ready: VecDeque::new(),
             held_up: BTreeSet::new(),
             last: VecDeque::new(),
@@ -287,6 +294,9 @@ impl<M: Memory> Hca<M> {
         self.acknowledge_last(Instant::ZERO, qp);
         let gone = self.qps.remove(qp).ok_or(CreateError::Missing)?;
         self.held_up.remove(&qp);
+        if gone.config.transport == Transport::Ud {
+            self.leave_all(qp);
+        }
         if let Some(at) = gone.timer {
             self.timers.remove(&(at, qp));
         }
@@ -384,6 +394,7 @@ impl<M: Memory> Hca<M> {
                 let taken = self.gsi.on_datagram(&datagram, deth);
                 self.dropped.no_receive += u64::from(!taken);
             }
+            Body::Datagram(..) if header.dest_qp == MULTICAST_QP => self.on_group_packet(now, &datagram),
             _ => self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload)),
         }
     }
@@ -400,6 +411,63 @@ impl<M: Memory> Hca<M> {
         }
         self.on_qp_packet(now, &datagram, Payload::Source { source, at: payload.start, len: payload.len() });
         true
+    }
+
+    /// Has datagrams to a group come to a UD queue pair. Twice is once.
+    ///
+    /// # Errors
+    /// [`CreateError::Missing`]: no such queue pair of datagrams; [`CreateError::Full`].
+    pub fn join(&mut self, qp: u32, group: IpAddr) -> Result<(), CreateError> {
+        self.qps.get(qp).filter(|qp| qp.config.transport == Transport::Ud).ok_or(CreateError::Missing)?;
+        if self.groups.values().map(BTreeSet::len).sum::<usize>() >= MEMBERS_MAX {
+            return Err(CreateError::Full);
+        }
+        self.groups.entry(group).or_default().insert(qp);
+        Ok(())
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// [`CreateError::Missing`]: it is no member.
+    pub fn leave(&mut self, qp: u32, group: IpAddr) -> Result<(), CreateError> {
+        let members = self.groups.get_mut(&group).filter(|members| members.contains(&qp)).ok_or(CreateError::Missing)?;
+        if !self.tuning.has(Flaw::StaysInGroups) {
+            members.remove(&qp);
+        }
+        self.groups.retain(|_, members| !members.is_empty());
+        Ok(())
+    }
+
+    fn leave_all(&mut self, qp: u32) {
+        self.groups.retain(|_, members| {
+            members.remove(&qp);
+            !members.is_empty()
+        });
+    }
+
+    /// A datagram to a group: each member gets it that has the key and a receive (IBTA spec, volume 1, s10.5.2).
+    fn on_group_packet(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let mut members: Vec<u32> = self.groups.get(&datagram.path.addresses.dst()).into_iter().flatten().copied().collect();
+        if members.is_empty() {
+            return self.dropped.no_qp += 1;
+        }
+        if self.tuning.has(Flaw::OneOfAGroup) {
+            members.truncate(1);
+        }
+        for member in members {
+            let mut datagram = *datagram;
+            datagram.packet.header.dest_qp = member;
+            self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload));
+        }
+    }
+
+    /// What was sent to a group is heard here, too, where there are members.
+    fn hear_own(&mut self, now: Instant, packet: &[u8]) {
+        let datagram = Datagram::parse_with(packet, self.tuning.crc()).ok();
+        if let Some(datagram) = datagram.filter(|datagram| datagram.packet.header.dest_qp == MULTICAST_QP) {
+            self.on_group_packet(now, &datagram);
+        }
     }
 
     fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>, written: Payload<'_>) {
@@ -458,6 +526,9 @@ impl<M: Memory> Hca<M> {
             });
             if let Some(len) = sent.flatten() {
                 self.list(number);
+                if !self.groups.is_empty() {
+                    self.hear_own(now, &out[..len]);
+                }
                 return Some(len);
             }
             if self.qps.get(number).is_some_and(|qp| qp.is_held_up()) {

@@ -13,7 +13,7 @@
 //! - [`SoftRoce`]: such a program's machine on the queues of any device that carries frames
 //! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
 //!
-//! What it leaves out: unreliable connections, shared receive queues, memory windows, path migration, multicast, and congestion control.
+//! What it leaves out: unreliable connections, shared receive queues, memory windows, path migration, and congestion control.
 
 mod bytes;
 #[cfg(test)]
