@@ -176,7 +176,7 @@ fn source_of<D: Connections>(
 ) -> Result<IpAddr, AddressError> {
     let route = tables.route(query)?;
     let is_one = matches!(route.delivery, Delivery::Unicast | Delivery::Local);
-    if !is_one && !(takes_groups && route.delivery == Delivery::Multicast) {
+    if !(is_one || takes_groups && route.delivery == Delivery::Multicast) {
         return Err(AddressError::NotUnicast);
     }
     if device.leads_to(Some(route.source), to) { Ok(route.source) } else { Err(AddressError::NoDevice) }

@@ -47,6 +47,12 @@ pub(crate) enum Flaw {
     StaysInGroups,
     /// Of the members of a group, one hears what is sent to it.
     OneOfAGroup,
+    /// Congestion is nothing to whoever is told of it.
+    IgnoresNotifications,
+    /// Each mark is told of.
+    NotifiesOfEachMark,
+    /// Reads' responses go as fast as they can.
+    ReadsUnpaced,
     /// A half of the receive buffer is offered twice.
     OffersTwice,
     /// A byte is left out of each read.
@@ -101,6 +107,9 @@ impl Flaw {
         Self::IgnoresChecksums,
         Self::DoneWithoutData,
     ];
+
+    /// Those of congestion control.
+    pub(crate) const OF_CONGESTION: [Self; 3] = [Self::IgnoresNotifications, Self::NotifiesOfEachMark, Self::ReadsUnpaced];
 
     /// Those of datagrams' services and groups.
     pub(crate) const OF_SERVICES: [Self; 4] = [Self::AsksProgramsTwice, Self::AnswersOnce, Self::StaysInGroups, Self::OneOfAGroup];

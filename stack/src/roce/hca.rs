@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use super::cq::{Arm, CompletionQueue};
+use super::dcqcn::{self, Dcqcn};
 use super::flaws::Flaw;
 use super::gsi::{Gsi, Management};
 use super::mad::GSI_QP;
@@ -32,6 +33,8 @@ pub struct Tuning {
     pub retries_for_ever: bool,
     /// Whoever carries packets vouches for their bytes, as memory does: the invariant CRC is zero, and nobody looks at it.
     pub bytes_are_vouched: bool,
+    /// Congestion control of connections; `None`: they send as fast as their windows let them, and neither notifications nor marks mean anything.
+    pub dcqcn: Option<Dcqcn>,
     #[cfg(test)]
     pub(crate) flaw: Flaw,
 }
@@ -63,6 +66,7 @@ impl Default for Tuning {
             datagram_mtu: Mtu::B1024,
             retries_for_ever: false,
             bytes_are_vouched: false,
+            dcqcn: None,
             #[cfg(test)]
             flaw: Flaw::None,
         }
@@ -116,7 +120,7 @@ pub struct Dropped {
     pub qkey: u64,
     /// Datagrams without a receive, management's included.
     pub no_receive: u64,
-    /// Congestion notifications: nobody listens to them yet.
+    /// Congestion notifications that were for nobody, or while congestion is not controlled.
     pub congestion: u64,
 }
 
@@ -389,7 +393,7 @@ impl<M: Memory> Hca<M> {
         };
         let header = datagram.packet.header;
         match header.body {
-            Body::CongestionNotification => self.dropped.congestion += 1,
+            Body::CongestionNotification => self.on_notification(now, &datagram),
             Body::Datagram(deth, None) if header.dest_qp == GSI_QP => {
                 let taken = self.gsi.on_datagram(&datagram, deth);
                 self.dropped.no_receive += u64::from(!taken);
@@ -462,6 +466,17 @@ impl<M: Memory> Hca<M> {
         }
     }
 
+    /// A connection's peer says that there is congestion on the way to it.
+    fn on_notification(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let addresses = datagram.path.addresses.reversed();
+        let number = datagram.packet.header.dest_qp;
+        let is_from_peer = |qp: &Qp| qp.state == State::Rts && qp.peer.is_some_and(|peer| peer.path.addresses == addresses);
+        if self.tuning.dcqcn.is_none() || !self.qps.get(number).is_some_and(|qp| is_from_peer(qp)) {
+            return self.dropped.congestion += 1;
+        }
+        self.with_qp(now, number, |qp, cx| qp.on_notification(cx));
+    }
+
     /// What was sent to a group is heard here, too, where there are members.
     fn hear_own(&mut self, now: Instant, packet: &[u8]) {
         let datagram = Datagram::parse_with(packet, self.tuning.crc()).ok();
@@ -491,7 +506,11 @@ impl<M: Memory> Hca<M> {
                     self.dropped.stranger += 1;
                     return;
                 }
+                let is_marked = self.tuning.dcqcn.is_some() && dcqcn::is_marked(datagram.path.traffic_class);
                 self.with_qp(now, header.dest_qp, |qp, cx| {
+                    if is_marked {
+                        qp.on_mark(cx);
+                    }
                     if body.is_response() { qp.on_answer(cx, &datagram.packet) } else { qp.on_request(cx, &datagram.packet, written) }
                 });
             }
@@ -590,7 +609,7 @@ impl<M: Memory> Hca<M> {
         let mut cx = Context { now, regions: &mut self.regions, cqs: &mut self.cqs, tuning: &self.tuning, overrun: &mut overrun };
         let result = event(qp, &mut cx);
         // A deadline that moves later, as it does with every acknowledgment, is left where it is: it fires for nothing, and is set anew.
-        if let Some(deadline) = qp.req.deadline().filter(|at| qp.timer.is_none_or(|timer| *at < timer)) {
+        if let Some(deadline) = qp.deadline().filter(|at| qp.timer.is_none_or(|timer| *at < timer)) {
             if let Some(at) = qp.timer {
                 self.timers.remove(&(at, number));
             }

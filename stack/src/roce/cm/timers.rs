@@ -48,7 +48,7 @@ impl Cm {
                     self.tell(key, Event::Disconnected);
                 }
                 Some(State::RequestSent | State::RequestReceived | State::ServiceAsked | State::QuestionReceived) => {
-                    self.tell(key, Event::Unreachable)
+                    self.tell(key, Event::Unreachable);
                 }
                 Some(State::Timewait | State::Closed) | None => {}
             }

@@ -210,6 +210,7 @@ impl Qp {
 
     /// Does what is due.
     pub(in crate::roce) fn on_timer<M: Memory>(&mut self, cx: &mut Context<'_, M>) {
+        self.on_rate_timer(cx);
         if self.req.rnr_until.is_some_and(|at| at <= cx.now) {
             self.req.rnr_until = None;
         }

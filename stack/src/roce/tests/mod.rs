@@ -1,4 +1,5 @@
 mod campaign;
+mod congestion;
 mod connected;
 mod cqs;
 mod credits;
