@@ -2,16 +2,13 @@
 //! and damaged. What is sent arrives once and in order; what was written directly is there before what was sent after it; nothing that was granted is lost or
 //! used twice; no memory changes that nobody mapped; and everything ends.
 
-mod record;
-
-pub(super) use record::Record;
-
 use core::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::pair::{A, B, End, Fate, LATENCY, Options, Pair, pattern};
+use super::record::Record;
 use crate::device::messages::{Access, Memory, Messages};
 use crate::error::Error;
 use crate::roce::Flaw;

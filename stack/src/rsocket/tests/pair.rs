@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::campaign::Record;
+use super::record::Record;
 use crate::device::messages::{ConnectionEvent, ConnectionId, Connections, Messages, State};
 use crate::error::Error;
 use crate::flow::Readiness;

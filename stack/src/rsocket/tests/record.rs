@@ -36,8 +36,8 @@ struct Sent {
 
 /// All packets of one connection, and when its queue pairs ended.
 #[derive(Debug)]
-pub(in super::super) struct Record {
-    pub(in super::super) qps: [u32; 2],
+pub(super) struct Record {
+    pub(super) qps: [u32; 2],
     packets: Vec<Sent>,
     died: [Option<Instant>; 2],
 }
@@ -48,14 +48,14 @@ impl Record {
     }
 
     /// `end` sent a packet, of which these copies arrive.
-    pub(in super::super) fn sent<'a>(&mut self, at: Instant, end: usize, bytes: &[u8], copies: impl Iterator<Item = (Instant, &'a [u8])>) {
+    pub(super) fn sent<'a>(&mut self, at: Instant, end: usize, bytes: &[u8], copies: impl Iterator<Item = (Instant, &'a [u8])>) {
         let what = Datagram::parse(bytes).map_or(What::Other, |datagram| self.what(end, &datagram.packet));
         let arrived = copies.filter(|(_, copy)| Datagram::parse(copy).is_ok()).map(|(at, _)| at).collect();
         self.packets.push(Sent { at, from: end, what, arrived });
     }
 
     /// The queue pair of `end` is in the error state, or gone.
-    pub(in super::super) fn is_dead(&mut self, now: Instant, end: usize) {
+    pub(super) fn is_dead(&mut self, now: Instant, end: usize) {
         self.died[end].get_or_insert(now);
     }
 
