@@ -5,6 +5,7 @@
 
 mod classes;
 mod corruption;
+mod ecn;
 pub(crate) mod forge;
 pub(crate) mod icmp;
 mod lane;
@@ -35,6 +36,8 @@ pub struct LinkConfig {
     pub bandwidth_bps: Option<u64>,
     /// Most bytes that wait for the link on the switch's side; more are dropped. (On the host's side its send queue waits.)
     pub queue_bytes_max: usize,
+    /// The switch marks a frame that finds more bytes than these waiting for the link on its side, if the frame is capable of ECN (RFC 3168 s5). `None`: none is marked.
+    pub mark_bytes: Option<usize>,
     /// The longest IP packet in bytes; a longer one is dropped, and its sender told (RFC 1191). `None`: whatever the NICs send.
     pub mtu: Option<u16>,
     /// What goes wrong on it, each way.
@@ -48,6 +51,7 @@ impl Default for LinkConfig {
             latency: Duration::from_micros(5),
             bandwidth_bps: Some(10_000_000_000),
             queue_bytes_max: 512 << 10,
+            mark_bytes: None,
             mtu: None,
             faults: Faults::default(),
         }

@@ -64,7 +64,7 @@ impl Lane {
     #[inline]
     pub(crate) fn pass(&mut self, now: Instant, len: usize, faults_on: bool) -> Option<(Instant, Instant)> {
         let plain = !self.conditions.down && self.conditions.mtu.is_none() && self.config.mtu.is_none();
-        if !plain || (self.direction == Direction::Down && self.is_full(now, len)) {
+        if !plain || (self.direction == Direction::Down && (self.is_full(now, len) || self.marks(now))) {
             return None;
         }
         let departs = now.max(self.busy_until) + self.serialisation(len);
@@ -77,7 +77,7 @@ impl Lane {
     }
 
     /// Sends `frame` at `now`.
-    pub(crate) fn offer(&mut self, now: Instant, frame: Frame, faults_on: bool) -> Passage {
+    pub(crate) fn offer(&mut self, now: Instant, mut frame: Frame, faults_on: bool) -> Passage {
         let mut passage = Passage { departs: now, ..Passage::default() };
         // The switch's end of the link is the router that knows its MTU; what the host sends has yet to get there.
         let mut stop = self.too_long(&frame);
@@ -87,6 +87,12 @@ impl Lane {
                 passage.strikes.push(strike);
                 passage.before = Some(frame);
                 return passage;
+            }
+            if self.marks(now)
+                && let Some(marked) = super::ecn::marked(&frame.bytes)
+            {
+                // (Its checksums are still right.)
+                frame.bytes = marked;
             }
         }
         let departs = now.max(self.busy_until) + self.serialisation(frame.bytes.len());
@@ -144,6 +150,11 @@ impl Lane {
     /// Whether `len` more bytes find no room.
     fn is_full(&self, now: Instant, len: usize) -> bool {
         self.backlog_bytes(now) + len as u64 > self.queue_bytes_max() as u64
+    }
+
+    /// Whether a frame that comes now finds a queue that is long enough to be marked.
+    fn marks(&self, now: Instant) -> bool {
+        self.config.mark_bytes.is_some_and(|from| self.backlog_bytes(now) > from as u64)
     }
 
     fn backlog_bytes(&self, now: Instant) -> u64 {

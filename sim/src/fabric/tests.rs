@@ -1,3 +1,5 @@
+mod roce;
+
 use super::*;
 use crate::checksum;
 use crate::frames;
@@ -49,6 +51,32 @@ fn the_switch_drops_what_its_queue_cannot_hold_and_the_host_waits() {
     };
     assert_eq!(dropped(Direction::Down), 2);
     assert_eq!(dropped(Direction::Up), 0);
+}
+
+#[test]
+fn a_long_queue_marks_what_is_capable_of_ecn() {
+    let config = LinkConfig { bandwidth_bps: Some(8_000), mark_bytes: Some(500), ..LinkConfig::default() };
+    for (ecn, is_marked) in [(2, true), (1, true), (0, false)] {
+        let mut bytes = datagram().bytes.to_vec();
+        bytes[15] |= ecn;
+        // (Its header's checksum was right without.)
+        let sum = u16::from_be_bytes([bytes[24], bytes[25]]) - u16::from(ecn);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        let mut lane = Lane::new(1, 0, Direction::Down, config);
+        let marks: Vec<bool> = (0..4)
+            .map(|_| {
+                let arrived = lane.offer(Instant::ZERO, frame(bytes.clone()), true).arrivals.remove(0).frame.bytes;
+                assert_eq!(checksum::verify(&arrived), checksum::verify(&datagram().bytes), "a router's change leaves checksums right");
+                arrived[15] & 3 == 3
+            })
+            .collect();
+        assert_eq!(marks, [false, false, is_marked, is_marked], "{ecn}: behind 700 bytes, and not behind 350");
+        assert!(lane.pass(Instant::ZERO, 300, true).is_none(), "there is no shorter way past the queue");
+    }
+    // IPv6 has no checksum of its own.
+    let v6 = |second: u8| [&[0; 12][..], &[0x86, 0xdd, 0x60, second, 0, 0], &[0; 36]].concat();
+    assert_eq!(ecn::marked(&v6(0x25)).as_deref(), Some(&v6(0x35)[..]));
+    assert_eq!([ecn::marked(&v6(0x05)), ecn::marked(&v6(0x35)), ecn::marked(&v6(0x25)[..15])], [None, None, None]);
 }
 
 /// The point of a stream a class: which frames one fault strikes doesn't depend on the others.

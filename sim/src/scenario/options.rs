@@ -267,6 +267,7 @@ fn link(stream: &mut RandomStream) -> LinkConfig {
         latency: Duration::from_nanos(stream.magnitude(500, 60_000_000)),
         bandwidth_bps: stream.pick(&[None, Some(10_000_000), Some(100_000_000), Some(1_000_000_000), Some(25_000_000_000)]),
         queue_bytes_max: size(stream, 32 << 10, 1 << 20),
+        mark_bytes: None,
         mtu: None,
         faults: Faults::default(),
     }

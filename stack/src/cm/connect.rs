@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{CmId, Entry, EventKind, Manager, State};
+use super::{CmId, Entry, EventKind, Manager, State, services};
 use crate::cm::resolve::{INIT, unspecified};
-use crate::device::messages::{self, CmError, ConnectionParams, Connections, Endpoint, Modify};
+use crate::device::messages::{self, CmError, ConnectionParams, Connections, Endpoint, Modify, PortSpace};
 use crate::time::Instant;
 
 /// What one side says of a connection (`struct rdma_conn_param`). The identifier's own options go before what is in `terms`.
@@ -14,6 +14,8 @@ pub struct ConnectParams<'a> {
     pub terms: ConnectionParams<'a>,
     /// The number of the program's own queue pair; of no meaning where the identifier has one.
     pub qp_num: u32,
+    /// The key of its datagrams; zero: RDMA-CM's own ([`crate::roce::mad::RDMA_UDP_QKEY`]). Of no meaning for connections.
+    pub qkey: u32,
 }
 
 impl Entry {
@@ -21,7 +23,7 @@ impl Entry {
         self.qp.map_or(Endpoint::Own(params.qp_num), Endpoint::Managed)
     }
 
-    fn terms<'a>(&self, params: &ConnectParams<'a>) -> ConnectionParams<'a> {
+    pub(super) fn terms<'a>(&self, params: &ConnectParams<'a>) -> ConnectionParams<'a> {
         let traffic_class = if self.tos == 0 { params.terms.traffic_class } else { self.tos };
         ConnectionParams { ack_timeout: self.ack_timeout.or(params.terms.ack_timeout), traffic_class, ..params.terms }
     }
@@ -33,23 +35,30 @@ impl Manager {
     /// # Errors
     /// [`CmError::Missing`], [`CmError::State`]; [`CmError::InUse`]: somebody does so at that port.
     pub fn listen<D: Connections>(&mut self, device: &mut D, id: CmId, backlog: usize) -> Result<(), CmError> {
-        let any = self.free_port();
+        let space = self.entry(id)?.space;
+        let any = self.free_port(space);
         let entry = self.entry_in(id, &[State::Idle])?;
         let mut local = entry.local.unwrap_or(SocketAddr::new(unspecified(true), 0));
         if local.port() == 0 {
             local.set_port(any.ok_or(CmError::Full)?);
         }
-        device.listen(local, backlog)?;
+        match space {
+            PortSpace::Tcp => device.listen(local, backlog)?,
+            PortSpace::Udp | PortSpace::Ipoib => device.serve(space, local, backlog)?,
+        }
         (entry.local, entry.state) = (Some(local), State::Listening);
-        self.listeners.insert(local.port(), id);
+        self.listeners.insert((space, local.port()), id);
         Ok(())
     }
 
-    /// Asks the peer for a connection (rdma_connect).
+    /// Asks the peer for a connection (rdma_connect), or for the queue pair of its service: [`EventKind::ServiceFound`] or [`EventKind::ServiceRefused`].
     ///
     /// # Errors
     /// [`CmError::State`]: its route is not resolved; [`CmError`] of the device.
     pub fn connect<D: Connections>(&mut self, now: Instant, device: &mut D, id: CmId, params: &ConnectParams<'_>) -> Result<(), CmError> {
+        if self.entry(id)?.space != PortSpace::Tcp {
+            return self.ask(now, device, id, params);
+        }
         let entry = self.entry_in(id, &[State::RouteResolved])?;
         let (Some(from), Some(to)) = (entry.local, entry.remote) else { return Err(CmError::State) };
         let connection = device.connect_with(now, entry.endpoint(params), from, to, &entry.terms(params))?;
@@ -58,11 +67,15 @@ impl Manager {
         Ok(())
     }
 
-    /// Agrees to a request (rdma_accept): the connection stands once the peer says so ([`EventKind::Established`]).
+    /// Agrees to a request (rdma_accept): the connection stands once the peer says so ([`EventKind::Established`]). Or tells the queue pair of a service, which is
+    /// all that there is to that.
     ///
     /// # Errors
-    /// [`CmError::State`]: nobody asks; [`CmError`] of the device.
+    /// [`CmError::State`]: nobody asks; [`CmError::Unsupported`]: there is no key but the program's; [`CmError`] of the device.
     pub fn accept<D: Connections>(&mut self, now: Instant, device: &mut D, id: CmId, params: &ConnectParams<'_>) -> Result<(), CmError> {
+        if self.entry(id)?.space != PortSpace::Tcp {
+            return self.answer(now, device, id, params);
+        }
         let entry = self.entry_in(id, &[State::Asked])?;
         let connection = entry.connection.ok_or(CmError::State)?;
         device.accept_with(now, connection, entry.endpoint(params), &entry.terms(params))?;
@@ -77,7 +90,11 @@ impl Manager {
     pub fn reject<D: Connections>(&mut self, now: Instant, device: &mut D, id: CmId, private_data: &[u8]) -> Result<(), CmError> {
         let entry = self.entry_in(id, &[State::Asked, State::Answered])?;
         device.reject_with(now, entry.connection.ok_or(CmError::State)?, private_data)?;
-        entry.state = State::Over;
+        if entry.space == PortSpace::Tcp {
+            entry.state = State::Over;
+        } else {
+            self.forget_question(id, State::Over);
+        }
         Ok(())
     }
 
@@ -96,7 +113,7 @@ impl Manager {
     /// [`EventKind::TimewaitExit`]. Of a connection that the peer has ended, it only stops the queue pair.
     ///
     /// # Errors
-    /// [`CmError::State`]: there is none.
+    /// [`CmError::State`]: there is none, as there never is of datagrams.
     pub fn disconnect<D: Connections>(&mut self, now: Instant, device: &mut D, id: CmId) -> Result<(), CmError> {
         let entry = self.entry_in(id, &[State::Accepting, State::Connected, State::Disconnecting, State::Over])?;
         let connection = entry.connection.ok_or(CmError::State)?;
@@ -118,6 +135,16 @@ impl Manager {
     /// [`CmError::State`]: that is not known yet, or there is no such step.
     pub fn init_qp_attr<D: Connections>(&self, device: &D, id: CmId, state: messages::State) -> Result<Modify, CmError> {
         let entry = self.ids.get(&id).ok_or(CmError::Missing)?;
+        if entry.space != PortSpace::Tcp {
+            // (The key is RDMA-CM's own, or there is none to tell.)
+            let [init, rtr, rts] = services::steps(entry.qkey(&ConnectParams::default())?);
+            return match state {
+                messages::State::Init => Ok(init),
+                messages::State::Rtr => Ok(rtr),
+                messages::State::Rts => Ok(rts),
+                _ => Err(CmError::State),
+            };
+        }
         if state == messages::State::Init {
             return Ok(INIT);
         }
@@ -136,15 +163,19 @@ impl Manager {
     /// Lets go of an identifier (rdma_destroy_id): its connection ends, and there are no more events of it. Of a listener, requests of which the program has
     /// not heard are refused. Its queue pair is the program's to unmake.
     pub fn destroy_id<D: Connections>(&mut self, now: Instant, device: &mut D, id: CmId) {
-        let Some(entry) = self.ids.remove(&id) else { return };
+        let Some(mut entry) = self.ids.remove(&id) else { return };
+        Self::leave_groups(device, &mut entry);
         if let Some(connection) = entry.connection {
             self.by_connection.remove(&connection);
             device.destroy(now, connection);
         }
         if entry.state == State::Listening {
             let port = entry.local.map_or(0, |local| local.port());
-            self.listeners.remove(&port);
-            device.unlisten(port);
+            self.listeners.remove(&(entry.space, port));
+            match entry.space {
+                PortSpace::Tcp => device.unlisten(port),
+                PortSpace::Udp | PortSpace::Ipoib => device.unserve(entry.space, port),
+            }
             let is_unheard = |event: &&super::Event| event.listener == Some(id) && matches!(event.kind, EventKind::ConnectRequest(_));
             let unheard: Vec<CmId> = self.events.iter().filter(is_unheard).map(|event| event.id).collect();
             unheard.into_iter().for_each(|child| self.destroy_id(now, device, child));

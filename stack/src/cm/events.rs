@@ -1,7 +1,9 @@
 //! What comes of it: events, with librdmacm's numbers, in the order in which things happen to an identifier.
 
 use super::{AddressError, CmId, Entry, Manager, State};
-use crate::device::messages::{ConnectionEvent, ConnectionId, Connections, IncomingRequest, PrivateData, Rejection};
+use crate::device::messages::{
+    ConnectionEvent, ConnectionId, Connections, DatagramPeer, IncomingRequest, PortSpace, PrivateData, Rejection,
+};
 use crate::time::Instant;
 
 /// An event (`struct rdma_cm_event`).
@@ -51,6 +53,12 @@ pub enum EventKind {
     Disconnected,
     /// Its numbers may be used again.
     TimewaitExit,
+    /// Where datagrams to the service go that was asked for. (librdmacm calls it ESTABLISHED.)
+    ServiceFound(Box<DatagramPeer>),
+    /// The service said no, or is none; the reason is a status of SIDR's. (librdmacm calls it UNREACHABLE, with that status.)
+    ServiceRefused(Box<Rejection>),
+    /// Where datagrams to the group go that was joined.
+    MulticastJoined(Box<DatagramPeer>),
 }
 
 impl EventKind {
@@ -63,10 +71,11 @@ impl EventKind {
             Self::RouteError => 3,
             Self::ConnectRequest(_) => 4,
             Self::ConnectResponse(_) => 5,
-            Self::Unreachable => 7,
+            Self::Unreachable | Self::ServiceRefused(_) => 7,
             Self::Rejected(_) => 8,
-            Self::Established(_) => 9,
+            Self::Established(_) | Self::ServiceFound(_) => 9,
             Self::Disconnected => 10,
+            Self::MulticastJoined(_) => 12,
             Self::TimewaitExit => 15,
         }
     }
@@ -81,20 +90,36 @@ impl Manager {
     }
 
     fn on_connection<D: Connections>(&mut self, now: Instant, device: &mut D, connection: ConnectionId, event: ConnectionEvent) {
-        if let ConnectionEvent::Request(request) = event {
-            if self.on_request(device, connection, &request).is_none() {
-                device.reject(now, connection);
+        match event {
+            ConnectionEvent::Request(request) => {
+                if self.on_request(device, connection, &request).is_none() {
+                    device.reject(now, connection);
+                }
+                return;
             }
-            return;
+            ConnectionEvent::Question(space, request) => {
+                match self.on_question(space, connection, request.local, request.remote) {
+                    Some(id) => {
+                        let incoming = Incoming { private_data: request.private_data, responder_resources: 0, initiator_depth: 0 };
+                        self.tell(id, EventKind::ConnectRequest(Box::new(incoming)));
+                    }
+                    None => device.destroy(now, connection),
+                }
+                return;
+            }
+            _ => {}
         }
         let Some((&id, entry)) = self.by_connection.get(&connection).and_then(|id| Some((id, self.ids.get_mut(id)?))) else { return };
         let (state, kind) = match event {
-            ConnectionEvent::Request(_) => return,
+            ConnectionEvent::Request(_) | ConnectionEvent::Question(..) => return,
+            ConnectionEvent::Served(peer) => (State::Connected, EventKind::ServiceFound(peer)),
             ConnectionEvent::Response(said) => (State::Answered, EventKind::ConnectResponse(said)),
             ConnectionEvent::Established(said) => (State::Connected, EventKind::Established(said)),
             ConnectionEvent::Rejected => {
                 let said = device.rejection(connection).unwrap_or(Rejection { reason: 0, private_data: PrivateData::new() });
-                (State::Over, EventKind::Rejected(Box::new(said)))
+                let said = Box::new(said);
+                let is_service = entry.space != PortSpace::Tcp;
+                (State::Over, if is_service { EventKind::ServiceRefused(said) } else { EventKind::Rejected(said) })
             }
             ConnectionEvent::Unreachable => (State::Over, EventKind::Unreachable),
             ConnectionEvent::Disconnected => (State::Over, EventKind::Disconnected),
@@ -116,7 +141,7 @@ impl Manager {
     }
 
     fn on_request<D: Connections>(&mut self, device: &D, connection: ConnectionId, request: &IncomingRequest) -> Option<()> {
-        let &listener = self.listeners.get(&request.local.port())?;
+        let &listener = self.listeners.get(&(PortSpace::Tcp, request.local.port()))?;
         let (tos, ack_timeout) = self.ids.get(&listener).map(|entry| (entry.tos, entry.ack_timeout))?;
         let entry = Entry {
             local: Some(request.local),
@@ -125,7 +150,7 @@ impl Manager {
             listener: Some(listener),
             tos,
             ack_timeout,
-            ..Entry::new(State::Asked)
+            ..Entry::new(State::Asked, PortSpace::Tcp)
         };
         let id = self.insert(entry).ok()?;
         self.by_connection.insert(connection, id);

@@ -5,30 +5,33 @@
 //!
 //! - `resolve`: identifiers, their addresses, options and queue pairs
 //! - `connect`: connections, of the device's queue pairs and of the program's own
+//! - `services`: datagrams' services, and groups
 //! - `events`: what comes of it
 //!
 //! Where an identifier has no queue pair (`id->qp == NULL`), its connection is established late: the active side gets [`EventKind::ConnectResponse`], makes
 //! its own queue pair ready with what [`Manager::init_qp_attr`] says, and calls [`Manager::establish`]; only then the passive side hears that the connection
 //! stands.
 //!
-//! What it leaves out: datagrams' services and multicast, migration of identifiers to another channel, and RDMA_OPTION_ID_REUSEADDR and _AFONLY.
+//! What it leaves out: migration of identifiers to another channel, and RDMA_OPTION_ID_REUSEADDR and _AFONLY.
 
 mod connect;
 mod events;
 mod resolve;
+mod services;
 #[cfg(test)]
 mod tests;
 
 pub use connect::ConnectParams;
 pub use events::{Event, EventKind, Incoming};
 pub use resolve::AddressError;
+pub use services::GROUPS_MAX;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 #[cfg(doc)]
 use crate::device::messages::Connections;
-use crate::device::messages::{CmError, ConnectionId};
+use crate::device::messages::{CmError, ConnectionId, PortSpace};
 
 /// The most identifiers that a manager has.
 pub const IDS_MAX: usize = 65_536;
@@ -83,6 +86,7 @@ enum State {
 
 #[derive(Debug)]
 struct Entry {
+    space: PortSpace,
     state: State,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
@@ -92,11 +96,24 @@ struct Entry {
     listener: Option<CmId>,
     tos: u8,
     ack_timeout: Option<u8>,
+    /// At most [`GROUPS_MAX`].
+    groups: Vec<IpAddr>,
 }
 
 impl Entry {
-    const fn new(state: State) -> Self {
-        Self { state, local: None, remote: None, qp: None, connection: None, listener: None, tos: 0, ack_timeout: None }
+    const fn new(state: State, space: PortSpace) -> Self {
+        Self {
+            space,
+            state,
+            local: None,
+            remote: None,
+            qp: None,
+            connection: None,
+            listener: None,
+            tos: 0,
+            ack_timeout: None,
+            groups: Vec::new(),
+        }
     }
 }
 
@@ -107,7 +124,7 @@ pub struct Manager {
     next: u32,
     by_connection: BTreeMap<ConnectionId, CmId>,
     /// Who listens at a port.
-    listeners: BTreeMap<u16, CmId>,
+    listeners: BTreeMap<(PortSpace, u16), CmId>,
     events: VecDeque<Event>,
 }
 
@@ -122,7 +139,15 @@ impl Manager {
     /// # Errors
     /// [`CmError::Full`]: there are [`IDS_MAX`].
     pub fn create_id(&mut self) -> Result<CmId, CmError> {
-        self.insert(Entry::new(State::Idle))
+        self.create_id_in(PortSpace::Tcp)
+    }
+
+    /// A new identifier of a port space.
+    ///
+    /// # Errors
+    /// [`CmError::Full`]: there are [`IDS_MAX`].
+    pub fn create_id_in(&mut self, space: PortSpace) -> Result<CmId, CmError> {
+        self.insert(Entry::new(State::Idle, space))
     }
 
     /// The next event (rdma_get_cm_event). What a device has to tell comes by [`Manager::poll`] first.

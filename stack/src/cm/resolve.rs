@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{CmId, EventKind, IdOption, Manager, State};
-use crate::device::messages::{Access, CmError, Connections, Modify, QpConfig};
+use super::{CmId, ConnectParams, EventKind, IdOption, Manager, State, services};
+use crate::device::messages::{Access, CmError, Connections, Modify, PortSpace, QpConfig, Transport};
 use crate::net::{Delivery, Query, Tables, Unroutable};
 use crate::time::Instant;
 
@@ -18,7 +18,7 @@ pub enum AddressError {
     /// The tables have no way there, or only the kernel knows.
     #[error(transparent)]
     Unroutable(#[from] Unroutable),
-    /// The program: a connection has one peer.
+    /// The program: a connection has one peer, and datagrams to all hosts have no way here.
     #[error("the destination is a group's, or all hosts'")]
     NotUnicast,
     /// The way there is not this device's.
@@ -72,7 +72,8 @@ impl Manager {
         let own = from.or(entry.local);
         let given = own.map(|own| own.ip()).filter(|ip| !ip.is_unspecified());
         let query = Query { source: given, tos: entry.tos, destination_port: to.port(), ..Query::to(to.ip()) };
-        let kind = match source_of(tables, device, &query, to) {
+        let takes_groups = entry.space != PortSpace::Tcp;
+        let kind = match source_of(tables, device, &query, to, takes_groups) {
             Ok(source) => {
                 entry.local = Some(SocketAddr::new(source, own.map_or(0, |own| own.port())));
                 entry.remote = Some(to);
@@ -114,17 +115,27 @@ impl Manager {
         Ok(())
     }
 
-    /// Makes its queue pair, in INIT (rdma_create_qp), which becomes ready as its connection does. Its completion queues are the program's.
+    /// Makes its queue pair, in INIT (rdma_create_qp), which becomes ready as its connection does; one of datagrams is ready at once, with RDMA-CM's own key. Its
+    /// completion queues are the program's.
     ///
     /// # Errors
-    /// [`CmError::Missing`]; [`CmError::State`]: it has one, or is connected already; [`CmError::Full`]: the device made none.
+    /// [`CmError::Missing`]; [`CmError::State`]: it has one, is connected already, or of the other transport; [`CmError::Full`]: the device made none;
+    /// [`CmError::Unsupported`]: there is no key but the program's, which makes its own queue pair.
     pub fn create_qp<D: Connections>(&mut self, now: Instant, device: &mut D, id: CmId, config: QpConfig) -> Result<u32, CmError> {
         let entry = self.entry_in(id, &[State::Idle, State::AddressResolved, State::RouteResolved, State::Asked])?;
-        if entry.qp.is_some() {
+        let is_connected = entry.space == PortSpace::Tcp;
+        if entry.qp.is_some() || is_connected != (config.transport == Transport::Rc) {
             return Err(CmError::State);
         }
+        let of_datagrams;
+        let steps: &[Modify] = if is_connected {
+            &[INIT]
+        } else {
+            of_datagrams = services::steps(entry.qkey(&ConnectParams::default())?);
+            &of_datagrams
+        };
         let qp = device.create_qp(config).map_err(|_| CmError::Full)?;
-        if device.modify_qp(now, qp, &INIT).is_err() {
+        if steps.iter().any(|step| device.modify_qp(now, qp, step).is_err()) {
             // It was made just now.
             let _ = device.destroy_qp(qp);
             return Err(CmError::Full);
@@ -135,15 +146,17 @@ impl Manager {
 
     /// Unmakes its queue pair (rdma_destroy_qp).
     pub fn destroy_qp<D: Connections>(&mut self, device: &mut D, id: CmId) {
-        if let Some(qp) = self.ids.get_mut(&id).and_then(|entry| entry.qp.take()) {
+        let Some(entry) = self.ids.get_mut(&id) else { return };
+        Self::leave_groups(device, entry);
+        if let Some(qp) = entry.qp.take() {
             // It may have ended otherwise.
             let _ = device.destroy_qp(qp);
         }
     }
 
     /// A port at which nobody listens.
-    pub(super) fn free_port(&self) -> Option<u16> {
-        (EPHEMERAL_MIN..=u16::MAX).find(|port| !self.listeners.contains_key(port))
+    pub(super) fn free_port(&self, space: PortSpace) -> Option<u16> {
+        (EPHEMERAL_MIN..=u16::MAX).find(|port| !self.listeners.contains_key(&(space, *port)))
     }
 }
 
@@ -154,9 +167,16 @@ pub(super) const INIT: Modify = Modify::Init {
 };
 
 /// Which of our addresses leads to a peer.
-fn source_of<D: Connections>(tables: &Tables, device: &D, query: &Query, to: SocketAddr) -> Result<IpAddr, AddressError> {
+fn source_of<D: Connections>(
+    tables: &Tables,
+    device: &D,
+    query: &Query,
+    to: SocketAddr,
+    takes_groups: bool,
+) -> Result<IpAddr, AddressError> {
     let route = tables.route(query)?;
-    if !matches!(route.delivery, Delivery::Unicast | Delivery::Local) {
+    let is_one = matches!(route.delivery, Delivery::Unicast | Delivery::Local);
+    if !(is_one || takes_groups && route.delivery == Delivery::Multicast) {
         return Err(AddressError::NotUnicast);
     }
     if device.leads_to(Some(route.source), to) { Ok(route.source) } else { Err(AddressError::NoDevice) }

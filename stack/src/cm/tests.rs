@@ -1,3 +1,5 @@
+mod services;
+
 use core::time::Duration;
 use std::net::IpAddr;
 
@@ -134,7 +136,7 @@ impl Pair {
     }
 
     fn connect(&mut self, id: CmId, qp_num: u32, private_data: &[u8]) {
-        let params = ConnectParams { terms: terms(private_data), qp_num };
+        let params = ConnectParams { terms: terms(private_data), qp_num, ..ConnectParams::default() };
         self.cms[ASKS].connect(self.now, &mut self.nodes[ASKS], id, &params).unwrap();
     }
 
@@ -148,7 +150,7 @@ impl Pair {
     }
 
     fn accept(&mut self, id: CmId, qp_num: u32, private_data: &[u8]) {
-        let params = ConnectParams { terms: terms(private_data), qp_num };
+        let params = ConnectParams { terms: terms(private_data), qp_num, ..ConnectParams::default() };
         self.cms[SERVES].accept(self.now, &mut self.nodes[SERVES], id, &params).unwrap();
     }
 
@@ -348,7 +350,9 @@ fn the_passive_side_may_have_its_own_queue_pair_too() {
     let id = pair.resolved(7471);
     pair.create_qp(ASKS, id);
     let asks = ConnectionParams { responder_resources: 4, initiator_depth: 9, ..terms(&[]) };
-    pair.cms[ASKS].connect(pair.now, &mut pair.nodes[ASKS], id, &ConnectParams { terms: asks, qp_num: 0 }).unwrap();
+    pair.cms[ASKS]
+        .connect(pair.now, &mut pair.nodes[ASKS], id, &ConnectParams { terms: asks, qp_num: 0, ..ConnectParams::default() })
+        .unwrap();
     let (asked, incoming) = pair.asked();
     assert_eq!((incoming.responder_resources, incoming.initiator_depth), (9, 4), "as its own to accept");
     let config = pair.qp_config(SERVES);
@@ -417,13 +421,13 @@ fn private_data_has_its_bounds() {
     pair.listen(7471);
     let id = pair.resolved(7471);
     pair.create_qp(ASKS, id);
-    let params = ConnectParams { terms: terms(&[1; 57]), qp_num: 0 };
+    let params = ConnectParams { terms: terms(&[1; 57]), qp_num: 0, ..ConnectParams::default() };
     assert_eq!(pair.cms[ASKS].connect(pair.now, &mut pair.nodes[ASKS], id, &params), Err(CmError::TooLong), "RDMA-CM's header is in front");
     pair.connect(id, 0, &[1; 56]);
     let (asked, incoming) = pair.asked();
     assert_eq!(incoming.private_data[..], [1; 56]);
     pair.create_qp(SERVES, asked);
-    let params = ConnectParams { terms: terms(&[2; 197]), qp_num: 0 };
+    let params = ConnectParams { terms: terms(&[2; 197]), qp_num: 0, ..ConnectParams::default() };
     assert_eq!(pair.cms[SERVES].accept(pair.now, &mut pair.nodes[SERVES], asked, &params), Err(CmError::TooLong));
     assert_eq!(pair.cms[SERVES].reject(pair.now, &mut pair.nodes[SERVES], asked, &[2; 149]), Err(CmError::TooLong));
     pair.accept(asked, 0, &[2; 196]);

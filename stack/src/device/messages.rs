@@ -10,6 +10,7 @@ mod memory;
 mod path;
 pub mod psn;
 mod qp;
+mod services;
 mod terms;
 pub mod work;
 
@@ -18,6 +19,7 @@ pub use memory::{Access, AtomicOp, Memory, Pd, RegisterError};
 pub use path::{Addresses, Path};
 pub use psn::Psn;
 pub use qp::{Modify, ModifyError, Mtu, Peer, QpConfig, QpEvents, Sending, State, Transport};
+pub use services::{DatagramPeer, MULTICAST_QP};
 pub use terms::{ConnectionParams, Endpoint, QpAttributes, Rejection};
 pub use work::{Completion, Data, Opcode, PostError, SGES_MAX, SendOp, SendWr, Sge, Status};
 

@@ -37,6 +37,22 @@ pub(crate) enum Flaw {
     IgnoresChecksums,
     /// A read is done once a later request is.
     DoneWithoutData,
+    /// Whoever hears nothing gives up one repetition too early.
+    GivesUpEarly,
+    /// A question for a service that comes again is a new one.
+    AsksProgramsTwice,
+    /// A question for a service that was answered is not answered again.
+    AnswersOnce,
+    /// Whoever leaves a group goes on hearing it.
+    StaysInGroups,
+    /// Of the members of a group, one hears what is sent to it.
+    OneOfAGroup,
+    /// Congestion is nothing to whoever is told of it.
+    IgnoresNotifications,
+    /// Each mark is told of.
+    NotifiesOfEachMark,
+    /// Reads' responses go as fast as they can.
+    ReadsUnpaced,
     /// A half of the receive buffer is offered twice.
     OffersTwice,
     /// A byte is left out of each read.
@@ -67,6 +83,8 @@ pub(crate) enum Flaw {
     DoesNotWrap,
     /// Messages go whether the peer lets them or not.
     SendsWithoutCredits,
+    /// Whoever closes does not tell the peer's connection management.
+    EndsUntold,
 }
 
 #[cfg(test)]
@@ -90,8 +108,17 @@ impl Flaw {
         Self::DoneWithoutData,
     ];
 
-    /// Those of rsockets.
-    pub(crate) const OF_RSOCKETS: [Self; 15] = [
+    /// Those of congestion control.
+    pub(crate) const OF_CONGESTION: [Self; 3] = [Self::IgnoresNotifications, Self::NotifiesOfEachMark, Self::ReadsUnpaced];
+
+    /// Those of datagrams' services and groups.
+    pub(crate) const OF_SERVICES: [Self; 4] = [Self::AsksProgramsTwice, Self::AnswersOnce, Self::StaysInGroups, Self::OneOfAGroup];
+
+    /// Those of rsockets, and those below them that only a whole connection shows.
+    pub(crate) const OF_RSOCKETS: [Self; 18] = [
+        Self::GivesUpEarly,
+        Self::SilentAboutDuplicates,
+        Self::EndsUntold,
         Self::OffersTwice,
         Self::SkipsBytes,
         Self::OverfillsSendBuffer,

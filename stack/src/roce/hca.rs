@@ -1,9 +1,10 @@
 //! The adapter: memory regions, completion queues and queue pairs under one roof, an IP packet in, IP packets out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use super::cq::{Arm, CompletionQueue};
+use super::dcqcn::{self, Dcqcn};
 use super::flaws::Flaw;
 use super::gsi::{Gsi, Management};
 use super::mad::GSI_QP;
@@ -16,6 +17,7 @@ use super::slab::Slab;
 use super::ud::Unreceived;
 use super::work::{Completion, PostError, SGES_MAX, SendWr, Sge};
 pub use crate::device::messages::CreateError;
+use crate::device::messages::MULTICAST_QP;
 use crate::time::Instant;
 
 /// What queue pairs have in common.
@@ -31,6 +33,8 @@ pub struct Tuning {
     pub retries_for_ever: bool,
     /// Whoever carries packets vouches for their bytes, as memory does: the invariant CRC is zero, and nobody looks at it.
     pub bytes_are_vouched: bool,
+    /// Congestion control of connections; `None`: they send as fast as their windows let them, and neither notifications nor marks mean anything.
+    pub dcqcn: Option<Dcqcn>,
     #[cfg(test)]
     pub(crate) flaw: Flaw,
 }
@@ -62,6 +66,7 @@ impl Default for Tuning {
             datagram_mtu: Mtu::B1024,
             retries_for_ever: false,
             bytes_are_vouched: false,
+            dcqcn: None,
             #[cfg(test)]
             flaw: Flaw::None,
         }
@@ -70,6 +75,9 @@ impl Default for Tuning {
 
 /// Acknowledgments of queue pairs that ended, which wait to be sent.
 const LAST_MAX: usize = 256;
+
+/// Queue pairs in groups, each counted once for each of its groups.
+const MEMBERS_MAX: usize = 8192;
 
 /// Addresses of regions that ask for none begin here.
 const ADDRESS_MIN: u64 = 0x1000_0000_0000;
@@ -112,7 +120,7 @@ pub struct Dropped {
     pub qkey: u64,
     /// Datagrams without a receive, management's included.
     pub no_receive: u64,
-    /// Congestion notifications: nobody listens to them yet.
+    /// Congestion notifications that were for nobody, or while congestion is not controlled.
     pub congestion: u64,
 }
 
@@ -125,6 +133,8 @@ pub struct Hca<M> {
     cqs: Slab<CompletionQueue>,
     qps: Slab<Box<Qp>>,
     gsi: Gsi,
+    /// Groups' addresses, and the queue pairs that hear what is sent there; none is empty.
+    groups: BTreeMap<IpAddr, BTreeSet<u32>>,
     /// Queue pairs that may have something to send, each once.
     ready: VecDeque<u32>,
     /// Connected queue pairs that have something to send, and may not before an acknowledgment comes.
@@ -157,6 +167,7 @@ impl<M: Memory> Hca<M> {
             cqs: Slab::new(limits.cqs),
             qps: Slab::with_first(limits.qps, first.into()),
             gsi: Gsi::default(),
+            groups: BTreeMap::new(),
             ready: VecDeque::new(),
             held_up: BTreeSet::new(),
             last: VecDeque::new(),
@@ -287,6 +298,9 @@ impl<M: Memory> Hca<M> {
         self.acknowledge_last(Instant::ZERO, qp);
         let gone = self.qps.remove(qp).ok_or(CreateError::Missing)?;
         self.held_up.remove(&qp);
+        if gone.config.transport == Transport::Ud {
+            self.leave_all(qp);
+        }
         if let Some(at) = gone.timer {
             self.timers.remove(&(at, qp));
         }
@@ -379,11 +393,12 @@ impl<M: Memory> Hca<M> {
         };
         let header = datagram.packet.header;
         match header.body {
-            Body::CongestionNotification => self.dropped.congestion += 1,
+            Body::CongestionNotification => self.on_notification(now, &datagram),
             Body::Datagram(deth, None) if header.dest_qp == GSI_QP => {
                 let taken = self.gsi.on_datagram(&datagram, deth);
                 self.dropped.no_receive += u64::from(!taken);
             }
+            Body::Datagram(..) if header.dest_qp == MULTICAST_QP => self.on_group_packet(now, &datagram),
             _ => self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload)),
         }
     }
@@ -400,6 +415,74 @@ impl<M: Memory> Hca<M> {
         }
         self.on_qp_packet(now, &datagram, Payload::Source { source, at: payload.start, len: payload.len() });
         true
+    }
+
+    /// Has datagrams to a group come to a UD queue pair. Twice is once.
+    ///
+    /// # Errors
+    /// [`CreateError::Missing`]: no such queue pair of datagrams; [`CreateError::Full`].
+    pub fn join(&mut self, qp: u32, group: IpAddr) -> Result<(), CreateError> {
+        self.qps.get(qp).filter(|qp| qp.config.transport == Transport::Ud).ok_or(CreateError::Missing)?;
+        if self.groups.values().map(BTreeSet::len).sum::<usize>() >= MEMBERS_MAX {
+            return Err(CreateError::Full);
+        }
+        self.groups.entry(group).or_default().insert(qp);
+        Ok(())
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// [`CreateError::Missing`]: it is no member.
+    pub fn leave(&mut self, qp: u32, group: IpAddr) -> Result<(), CreateError> {
+        let members = self.groups.get_mut(&group).filter(|members| members.contains(&qp)).ok_or(CreateError::Missing)?;
+        if !self.tuning.has(Flaw::StaysInGroups) {
+            members.remove(&qp);
+        }
+        self.groups.retain(|_, members| !members.is_empty());
+        Ok(())
+    }
+
+    fn leave_all(&mut self, qp: u32) {
+        self.groups.retain(|_, members| {
+            members.remove(&qp);
+            !members.is_empty()
+        });
+    }
+
+    /// A datagram to a group: each member gets it that has the key and a receive (IBTA spec, volume 1, s10.5.2).
+    fn on_group_packet(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let mut members: Vec<u32> = self.groups.get(&datagram.path.addresses.dst()).into_iter().flatten().copied().collect();
+        if members.is_empty() {
+            return self.dropped.no_qp += 1;
+        }
+        if self.tuning.has(Flaw::OneOfAGroup) {
+            members.truncate(1);
+        }
+        for member in members {
+            let mut datagram = *datagram;
+            datagram.packet.header.dest_qp = member;
+            self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload));
+        }
+    }
+
+    /// A connection's peer says that there is congestion on the way to it.
+    fn on_notification(&mut self, now: Instant, datagram: &Datagram<'_>) {
+        let addresses = datagram.path.addresses.reversed();
+        let number = datagram.packet.header.dest_qp;
+        let is_from_peer = |qp: &Qp| qp.state == State::Rts && qp.peer.is_some_and(|peer| peer.path.addresses == addresses);
+        if self.tuning.dcqcn.is_none() || !self.qps.get(number).is_some_and(|qp| is_from_peer(qp)) {
+            return self.dropped.congestion += 1;
+        }
+        self.with_qp(now, number, |qp, cx| qp.on_notification(cx));
+    }
+
+    /// What was sent to a group is heard here, too, where there are members.
+    fn hear_own(&mut self, now: Instant, packet: &[u8]) {
+        let datagram = Datagram::parse_with(packet, self.tuning.crc()).ok();
+        if let Some(datagram) = datagram.filter(|datagram| datagram.packet.header.dest_qp == MULTICAST_QP) {
+            self.on_group_packet(now, &datagram);
+        }
     }
 
     fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>, written: Payload<'_>) {
@@ -423,7 +506,11 @@ impl<M: Memory> Hca<M> {
                     self.dropped.stranger += 1;
                     return;
                 }
+                let is_marked = self.tuning.dcqcn.is_some() && dcqcn::is_marked(datagram.path.traffic_class);
                 self.with_qp(now, header.dest_qp, |qp, cx| {
+                    if is_marked {
+                        qp.on_mark(cx);
+                    }
                     if body.is_response() { qp.on_answer(cx, &datagram.packet) } else { qp.on_request(cx, &datagram.packet, written) }
                 });
             }
@@ -458,6 +545,9 @@ impl<M: Memory> Hca<M> {
             });
             if let Some(len) = sent.flatten() {
                 self.list(number);
+                if !self.groups.is_empty() {
+                    self.hear_own(now, &out[..len]);
+                }
                 return Some(len);
             }
             if self.qps.get(number).is_some_and(|qp| qp.is_held_up()) {
@@ -519,7 +609,7 @@ impl<M: Memory> Hca<M> {
         let mut cx = Context { now, regions: &mut self.regions, cqs: &mut self.cqs, tuning: &self.tuning, overrun: &mut overrun };
         let result = event(qp, &mut cx);
         // A deadline that moves later, as it does with every acknowledgment, is left where it is: it fires for nothing, and is set anew.
-        if let Some(deadline) = qp.req.deadline().filter(|at| qp.timer.is_none_or(|timer| *at < timer)) {
+        if let Some(deadline) = qp.deadline().filter(|at| qp.timer.is_none_or(|timer| *at < timer)) {
             if let Some(at) = qp.timer {
                 self.timers.remove(&(at, number));
             }

@@ -11,15 +11,17 @@
 //! - [`memory`], [`work`], [`qp`]: what a program deals with
 //! - [`Node`]: adapter and connection management in one, as a program of RDMA-CM sees them; `messages`: the adapter as the contract has it
 //! - [`SoftRoce`]: such a program's machine on the queues of any device that carries frames
+//! - [`Dcqcn`]: congestion control of connections, where it is asked for
 //! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
 //!
-//! What it leaves out: unreliable connections, shared receive queues, memory windows, path migration, multicast, and congestion control.
+//! What it leaves out: unreliable connections, shared receive queues, memory windows, and path migration.
 
 mod bytes;
 #[cfg(test)]
 pub(crate) mod capture;
 pub mod cm;
 mod cq;
+mod dcqcn;
 mod flaws;
 mod gsi;
 mod hca;
@@ -39,6 +41,7 @@ mod ud;
 
 pub use crate::device::messages::{psn, work};
 pub use cq::Arm;
+pub use dcqcn::Dcqcn;
 pub(crate) use flaws::Flaw;
 pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
 pub use hca::{CreateError, Dropped, Hca, Limits, Tuning};

@@ -218,7 +218,9 @@ impl Sockets {
     fn unmake<D: Connections>(&mut self, now: Instant, device: &mut D, mut connected: Box<Connected>) {
         if let Some(connection) = connected.connection {
             self.by_connection.remove(&connection);
-            device.destroy(now, connection);
+            if !self.host.has(Flaw::EndsUntold) {
+                device.destroy(now, connection);
+            }
         }
         connected.stream.destroy(device);
     }

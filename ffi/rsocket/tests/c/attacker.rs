@@ -36,7 +36,7 @@ impl Dice {
 
 /// As the victim's.
 const TUNING: Tuning =
-    Tuning { window: 128, count_credits: false, datagram_mtu: Mtu::B2048, retries_for_ever: true, bytes_are_vouched: true };
+    Tuning { window: 128, count_credits: false, datagram_mtu: Mtu::B2048, retries_for_ever: true, bytes_are_vouched: true, dcqcn: None };
 
 /// An honest client tries again after so long.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 
-use super::{ConnectionParams, Endpoint, Messages, Mtu, Path, QpAttributes, Rejection};
+use super::{ConnectionParams, DatagramPeer, Endpoint, Messages, Mtu, Path, QpAttributes, Rejection};
 use crate::time::Instant;
 
 /// Bytes of private data at most: those of an InfiniBand reply.
@@ -20,6 +20,8 @@ pub enum PortSpace {
     Tcp,
     /// RDMA_PS_UDP: datagrams.
     Udp,
+    /// RDMA_PS_IPOIB: datagrams, with the key of the link's broadcast group, of which there is none over Ethernet: it is the program's to say.
+    Ipoib,
 }
 
 /// A connection's name.
@@ -70,6 +72,10 @@ pub enum ConnectionEvent {
     Request(Box<IncomingRequest>),
     /// The connection stands. The active side gets what the passive one said, the passive side nothing.
     Established(PrivateData),
+    /// Somebody asks for the queue pair of a datagrams' service ([`Connections::serve`]): it is to be answered ([`Connections::answer`]) or refused.
+    Question(PortSpace, Box<IncomingRequest>),
+    /// Where datagrams to the service go that was asked for.
+    Served(Box<DatagramPeer>),
     /// The peer agrees, and the queue pair is the program's own ([`Endpoint::Own`]): [`Connections::establish`] is due, once it is ready.
     Response(PrivateData),
     /// The peer, or its connection management, said no.
@@ -174,6 +180,65 @@ pub trait Connections: Messages {
     /// # Errors
     /// [`CmError::State`]: there is none, or not any more; [`CmError::Unsupported`].
     fn disconnect(&mut self, _now: Instant, _id: ConnectionId) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Has questions for the datagrams' service at a port come as [`ConnectionEvent::Question`], of which `backlog` may wait for an answer.
+    ///
+    /// # Errors
+    /// [`CmError::InUse`]; [`CmError::Unsupported`].
+    fn serve(&mut self, _space: PortSpace, _at: SocketAddr, _backlog: usize) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Takes no more questions. Those that wait stay to be answered.
+    fn unserve(&mut self, _space: PortSpace, _port: u16) {}
+
+    /// Asks for the queue pair of the datagrams' service at `to`: [`ConnectionEvent::Served`], [`ConnectionEvent::Rejected`] (whose reason is a status of SIDR's) or
+    /// [`ConnectionEvent::Unreachable`].
+    ///
+    /// # Errors
+    /// [`CmError`].
+    fn ask(
+        &mut self,
+        _now: Instant,
+        _space: PortSpace,
+        _from: SocketAddr,
+        _to: SocketAddr,
+        _params: &ConnectionParams<'_>,
+    ) -> Result<ConnectionId, CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Answers a question with a queue pair and its key. The question is gone with that.
+    ///
+    /// # Errors
+    /// [`CmError::State`]: it is none that waits; [`CmError::TooLong`], [`CmError::Unsupported`].
+    fn answer(&mut self, _now: Instant, _id: ConnectionId, _qp: u32, _qkey: u32, _private_data: &[u8]) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// The way to a group, from `from` if that is given; one hop, as IP has it.
+    ///
+    /// # Errors
+    /// [`CmError::Unroutable`]: no group's address, or none of that family's here; [`CmError::Unsupported`].
+    fn group_path(&self, _from: Option<IpAddr>, _group: IpAddr) -> Result<(Path, Mtu), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Has datagrams to a group come to a UD queue pair, as `ibv_attach_mcast` does; its own ones, too. Twice is once.
+    ///
+    /// # Errors
+    /// [`CmError::Missing`]: no such queue pair of datagrams; [`CmError::Full`], [`CmError::Unroutable`], [`CmError::Unsupported`].
+    fn join(&mut self, _qp: u32, _group: IpAddr) -> Result<(), CmError> {
+        Err(CmError::Unsupported)
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// [`CmError::Missing`]: it is no member; [`CmError::Unsupported`].
+    fn leave(&mut self, _qp: u32, _group: IpAddr) -> Result<(), CmError> {
         Err(CmError::Unsupported)
     }
 

@@ -8,6 +8,7 @@ use rand_core::Rng;
 use super::{Cm, CmError, Connection, ConnectionId, Listener, State, time};
 use crate::roce::mad::{
     DisconnectRequest, Message, PathRecord, ReadyToUse, ReceiptAcknowledgment, Reject, RejectReason, Reply, Request, Responded,
+    ServiceIdReply, SidrStatus,
 };
 use crate::roce::packet::PKEY_DEFAULT;
 use crate::roce::packet::datagram::Path;
@@ -133,6 +134,7 @@ impl Cm {
             remote_id: 0,
             remote_qpn: 0,
             service: None,
+            question: None,
             unanswered: None,
             tries_left: 0,
             patience,
@@ -275,6 +277,9 @@ impl Cm {
             }
             State::Established | State::ReplySent => self.begin_disconnect(now, id.0),
             State::DisconnectSent | State::Timewait => {}
+            State::QuestionReceived => {
+                let _ = self.answer_service(now, id, &ServiceIdReply::refusal(SidrStatus::Rejected));
+            }
             State::Closed | State::ServiceAsked => self.remove(id.0),
         }
         if let Some(connection) = self.connections.get_mut(id.0) {

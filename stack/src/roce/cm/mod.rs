@@ -28,6 +28,7 @@ use std::net::IpAddr;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use super::flaws::Flaw;
 use super::gsi::Management;
 use super::mad::{Mad, Message, Reject, RejectReason, Reply, Request, ServiceIdReply, ServiceIdRequest};
 use super::packet::datagram::Path;
@@ -36,8 +37,8 @@ use crate::time::Instant;
 
 /// How many datagrams wait to be sent; more are lost, and come again by their timers.
 const SEND_MAX: usize = 256;
-/// How many services' questions wait for the program.
-const QUESTIONS_MAX: usize = 64;
+/// How many answers to services' questions are remembered.
+const ANSWERS_MAX: usize = 1024;
 
 /// What connections have in common.
 #[derive(Clone, Copy, Debug)]
@@ -50,11 +51,34 @@ pub struct Config {
     pub response_timeout: u8,
     /// How often a message is sent again without an answer; at most 15, which is what RDMA-CM has.
     pub retries: u8,
+    #[cfg(test)]
+    pub(crate) flaw: Flaw,
+}
+
+impl Config {
+    /// Whether this is wrong with it; a constant `false` but in tests.
+    #[inline]
+    fn has(&self, flaw: Flaw) -> bool {
+        #[cfg(test)]
+        return self.flaw == flaw;
+        #[cfg(not(test))]
+        {
+            let _ = flaw;
+            false
+        }
+    }
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { ca_guid: 0, connections_max: 16_384, response_timeout: 20, retries: 15 }
+        Self {
+            ca_guid: 0,
+            connections_max: 16_384,
+            response_timeout: 20,
+            retries: 15,
+            #[cfg(test)]
+            flaw: Flaw::None,
+        }
     }
 }
 
@@ -80,19 +104,15 @@ pub enum Event {
     Disconnected,
     /// Its numbers may be used again. The connection is gone.
     TimewaitExit,
-    /// A service's queue pair, or that there is none. The question is gone.
+    /// Somebody asks for a service's queue pair: [`Cm::answer_service`] is due, once.
+    Question {
+        /// The way back.
+        path: Path,
+        /// What it says.
+        request: Box<ServiceIdRequest>,
+    },
+    /// A service's queue pair, or that there is none.
     ServiceAnswer(Box<ServiceIdReply>),
-}
-
-/// Somebody asks for a service's queue pair: [`Cm::answer_service`] is due.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// The way back.
-    pub path: Path,
-    /// Its number.
-    pub transaction: u64,
-    /// What it says.
-    pub request: ServiceIdRequest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +128,8 @@ enum State {
     Closed,
     /// A service's queue pair was asked for.
     ServiceAsked,
+    /// The peer asks for a service's queue pair, and the program has not answered.
+    QuestionReceived,
 }
 
 #[derive(Debug)]
@@ -121,6 +143,8 @@ struct Connection {
     remote_qpn: u32,
     /// Who asked for it, of the passive side.
     service: Option<u64>,
+    /// Of a question for a service: the peer's number for it.
+    question: Option<u32>,
     /// What is sent again until it is answered.
     unanswered: Option<Mad>,
     tries_left: u8,
@@ -157,7 +181,10 @@ pub struct Cm {
     timers: BTreeSet<(Instant, u32)>,
     to_send: VecDeque<Management>,
     events: VecDeque<(ConnectionId, Event)>,
-    questions: VecDeque<Question>,
+    /// Questions for services by peer and its number for them, answered or not.
+    by_question: BTreeMap<(IpAddr, u32), u32>,
+    /// Questions that were answered, the oldest first; some of them are forgotten.
+    answered: VecDeque<u32>,
     random: ChaCha8Rng,
 }
 
@@ -175,7 +202,8 @@ impl Cm {
             timers: BTreeSet::new(),
             to_send: VecDeque::new(),
             events: VecDeque::new(),
-            questions: VecDeque::new(),
+            by_question: BTreeMap::new(),
+            answered: VecDeque::new(),
             random,
         }
     }
@@ -190,9 +218,9 @@ impl Cm {
         self.events.pop_front()
     }
 
-    /// The next question for a service.
-    pub fn poll_question(&mut self) -> Option<Question> {
-        self.questions.pop_front()
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.connections.keys().count()
     }
 
     fn connection(&mut self, id: ConnectionId) -> Result<&mut Connection, CmError> {
@@ -253,6 +281,11 @@ impl Cm {
         self.set_state(key, State::Closed);
         let Some(connection) = self.connections.remove(key) else { return };
         let peer = connection.path.addresses.dst();
+        if let Some(question) = connection.question
+            && self.by_question.get(&(peer, question)) == Some(&key)
+        {
+            self.by_question.remove(&(peer, question));
+        }
         for (map, number) in [(&mut self.by_remote_id, connection.remote_id), (&mut self.by_remote_qpn, connection.remote_qpn)] {
             if map.get(&(peer, number)) == Some(&key) {
                 map.remove(&(peer, number));
@@ -263,7 +296,7 @@ impl Cm {
     fn set_state(&mut self, key: u32, state: State) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let before = core::mem::replace(&mut connection.state, state);
-        if before == State::RequestReceived && state != before {
+        if matches!(before, State::RequestReceived | State::QuestionReceived) && state != before {
             let service = connection.service;
             if let Some(listener) = service.and_then(|service| self.listeners.get_mut(&service)) {
                 listener.waiting = listener.waiting.saturating_sub(1);

@@ -35,7 +35,7 @@ impl Cm {
                 }
             }
             Message::ServiceIdRequest(request) => self.on_service_request(back, mad.transaction, &request),
-            Message::ServiceIdReply(reply) => self.on_service_reply(&back, &reply),
+            Message::ServiceIdReply(reply) => self.on_service_reply(&back, mad.transaction, &reply),
         }
     }
 
@@ -48,7 +48,7 @@ impl Cm {
         let key = local ^ self.mask;
         let connection = self.connections.get(key).filter(|c| c.remote_id == remote && same_peer(&c.path, back))?;
         // A question for a service has no peer's number, and is none of these.
-        (connection.state != State::ServiceAsked).then_some(key)
+        (connection.state != State::ServiceAsked && connection.question.is_none()).then_some(key)
     }
 
     fn on_request(&mut self, now: Instant, back: Path, transaction: u64, request: &Request) {

@@ -188,6 +188,7 @@ fn name(event: &Event) -> &'static str {
         Event::Unreachable => "unreachable",
         Event::Disconnected => "disconnected",
         Event::TimewaitExit => "timewait exit",
+        Event::Question { .. } => "question",
         Event::ServiceAnswer(_) => "service",
     }
 }
@@ -444,30 +445,27 @@ fn what_a_program_lets_go_of_ends_whatever_its_state() {
 fn a_service_s_queue_pair_is_found() {
     let mut pair = Pair::new();
     let service = private::service_id(PortSpace::Udp, 7174);
+    pair.ends[B].listen(service, 2).unwrap();
     pair.fate = Box::new(|number, _| if number == 0 { vec![] } else { vec![LATENCY] });
     let id = pair.ends[A].ask_service(pair.now, path(A), service, [5; 216]).unwrap();
     pair.run(PATIENCE + LATENCY * 2, false);
-    let question = pair.ends[B].poll_question().expect("the second one came");
-    assert_eq!((question.request.service_id, question.request.private_data[0]), (service, 5));
-    let reply = ServiceIdReply {
-        request_id: 0,
-        status: SidrStatus::Valid,
-        info_len: 0,
-        qpn: 0x300,
-        service_id: 0,
-        qkey: 0x0123_4567,
-        info: [0; 72],
-        private_data: [0; 136],
-    };
-    pair.ends[B].answer_service(&question, &reply);
+    let Some((question, Event::Question { request, .. })) = pair.events[B].pop() else { panic!("the second one came") };
+    assert_eq!((request.service_id, request.private_data[0]), (service, 5));
+    let reply = ServiceIdReply { qpn: 0x300, qkey: 0x0123_4567, ..ServiceIdReply::refusal(SidrStatus::Valid) };
+    pair.ends[B].answer_service(pair.now, question, &reply).unwrap();
+    assert_eq!(pair.ends[B].answer_service(pair.now, question, &reply), Err(CmError::Missing));
     pair.run(LATENCY * 2, false);
     let Some((of, Event::ServiceAnswer(answer))) = pair.events[A].pop() else { panic!() };
     assert_eq!((of, answer.qpn, answer.qkey, answer.service_id), (id, 0x300, 0x0123_4567, service));
+    pair.ends[A].destroy(pair.now, id);
 
     pair.fate = Box::new(|_, _| vec![]);
-    pair.ends[A].ask_service(pair.now, path(A), service, [0; 216]).unwrap();
+    let id = pair.ends[A].ask_service(pair.now, path(A), service, [0; 216]).unwrap();
     pair.run(PATIENCE * 16, false);
     assert_eq!(pair.names(A), ["unreachable"]);
+    pair.ends[A].destroy(pair.now, id);
+    // An answer is remembered for as long as it may be asked for again.
+    pair.run(Duration::from_secs(70), false);
     pair.check_empty();
 }
 
@@ -542,7 +540,7 @@ proptest! {
     fn a_stranger_costs_no_more_than_limits_allow(seed: u64) {
         let pair = hostile(seed, 300);
         let cm = &pair.ends[B];
-        prop_assert!(cm.to_send.len() <= SEND_MAX && cm.questions.len() <= QUESTIONS_MAX);
+        prop_assert!(cm.to_send.len() <= SEND_MAX && cm.answered.len() <= ANSWERS_MAX);
         prop_assert!(cm.listeners[&SERVICE].waiting <= 2);
         prop_assert!(cm.connections.keys().count() <= 4 + cm.events.len());
         prop_assert!(cm.by_remote_id.len() <= cm.connections.keys().count());

@@ -47,7 +47,9 @@ impl Cm {
                 Some(State::Established | State::ReplySent | State::ReplyReceived | State::DisconnectSent) => {
                     self.tell(key, Event::Disconnected);
                 }
-                Some(State::RequestSent | State::RequestReceived | State::ServiceAsked) => self.tell(key, Event::Unreachable),
+                Some(State::RequestSent | State::RequestReceived | State::ServiceAsked | State::QuestionReceived) => {
+                    self.tell(key, Event::Unreachable);
+                }
                 Some(State::Timewait | State::Closed) | None => {}
             }
             self.close(key);
@@ -71,7 +73,7 @@ impl Cm {
             }
             Some(State::ServiceAsked) => {
                 self.tell(key, Event::Unreachable);
-                self.remove(key);
+                self.close(key);
             }
             _ => {}
         }

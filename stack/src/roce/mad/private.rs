@@ -11,16 +11,18 @@ pub const HEADER_LEN: usize = 36;
 /// Bytes that are left for the program in a REQ.
 pub const REQUEST_LEN_MAX: usize = super::Request::PRIVATE_LEN - HEADER_LEN;
 
-/// Annex A11's prefix, and the port space as Linux has it: 0x0106 and 0x0111.
-const PREFIX: u64 = 0x0000_0000_0100_0000;
+/// Bytes that are left for the program in a SIDR_REQ.
+pub const QUESTION_LEN_MAX: usize = super::ServiceIdRequest::PRIVATE_LEN - HEADER_LEN;
 
 /// The number of the service at `port`.
 pub const fn service_id(space: PortSpace, port: u16) -> u64 {
-    let protocol: u64 = match space {
-        PortSpace::Tcp => 6,
-        PortSpace::Udp => 17,
+    // Linux's numbers (`enum rdma_ucm_port_space`): IP's protocol with annex A11's prefix, but for IPoIB's.
+    let number: u64 = match space {
+        PortSpace::Tcp => 0x0106,
+        PortSpace::Udp => 0x0111,
+        PortSpace::Ipoib => 0x0002,
     };
-    PREFIX | protocol << 16 | port as u64
+    number << 16 | port as u64
 }
 
 /// Port space and port of a service's number, if it is of RDMA-CM's.
@@ -29,6 +31,7 @@ pub const fn of_service_id(service_id: u64) -> Option<(PortSpace, u16)> {
     match service_id >> 16 {
         0x0106 => Some((PortSpace::Tcp, port)),
         0x0111 => Some((PortSpace::Udp, port)),
+        0x0002 => Some((PortSpace::Ipoib, port)),
         _ => None,
     }
 }

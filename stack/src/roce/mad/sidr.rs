@@ -13,10 +13,13 @@ pub struct ServiceIdRequest {
     /// Which service.
     pub service_id: u64,
     /// The program's.
-    pub private_data: [u8; 216],
+    pub private_data: [u8; Self::PRIVATE_LEN],
 }
 
 impl ServiceIdRequest {
+    /// Bytes of private data.
+    pub const PRIVATE_LEN: usize = 216;
+
     pub(super) fn parse(bytes: &mut Reader<'_>) -> Result<Self, ParseError> {
         let (request_id, pkey) = (bytes.be32()?, bytes.be16()?);
         let _reserved = bytes.be16()?;
@@ -50,7 +53,7 @@ pub struct ServiceIdReply {
     /// By the status.
     pub info: [u8; Self::INFO_LEN],
     /// The program's.
-    pub private_data: [u8; 136],
+    pub private_data: [u8; Self::PRIVATE_LEN],
 }
 
 /// What came of a question.
@@ -87,6 +90,14 @@ impl SidrStatus {
 impl ServiceIdReply {
     /// Bytes of additional information.
     pub const INFO_LEN: usize = 72;
+    /// Bytes of private data.
+    pub const PRIVATE_LEN: usize = 136;
+
+    /// That there is no such queue pair; `status` says why.
+    pub const fn refusal(status: SidrStatus) -> Self {
+        let (info, private_data) = ([0; Self::INFO_LEN], [0; Self::PRIVATE_LEN]);
+        Self { request_id: 0, status, info_len: 0, qpn: 0, service_id: 0, qkey: 0, info, private_data }
+    }
 
     pub(super) fn parse(bytes: &mut Reader<'_>) -> Result<Self, ParseError> {
         let request_id = bytes.be32()?;

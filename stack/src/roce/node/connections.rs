@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::services::cm_error;
 use super::{Node, Pending};
 use crate::device::messages::{
-    CmError, ConnectionEvent, ConnectionId, ConnectionParams, Connections, Endpoint, Mtu, Path, QpAttributes, Rejection,
+    CmError, ConnectionEvent, ConnectionId, ConnectionParams, Connections, Endpoint, Mtu, Path, PortSpace, QpAttributes, Rejection,
 };
 use crate::roce::cm::{Accept, Connect};
-use crate::roce::mad::private::{HEADER_LEN, IpHeader, REQUEST_LEN_MAX};
+use crate::roce::mad::private::{HEADER_LEN, IpHeader, REQUEST_LEN_MAX, service_id};
 use crate::roce::mad::{Reject, RejectReason, Reply, Request};
 use crate::roce::memory::Memory;
 use crate::roce::packet::datagram::Addresses;
@@ -162,9 +163,55 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     fn reject_with(&mut self, now: Instant, id: ConnectionId, private_data: &[u8]) -> Result<(), CmError> {
         let mut private = [0; Reject::PRIVATE_LEN];
         private.get_mut(..private_data.len()).ok_or(CmError::TooLong)?.copy_from_slice(private_data);
+        if let Some(Pending::Question) = self.pending.get(&id) {
+            return self.refuse(now, id, private_data);
+        }
         self.cm.reject(now, id, RejectReason::CONSUMER_DEFINED, private)?;
         self.pending.remove(&id);
         Ok(())
+    }
+
+    fn serve(&mut self, space: PortSpace, at: SocketAddr, backlog: usize) -> Result<(), CmError> {
+        self.serve_at(space, at, backlog)
+    }
+
+    fn unserve(&mut self, space: PortSpace, port: u16) {
+        if self.services.remove(&(space, port)).is_some() {
+            // It was there.
+            let _ = self.cm.unlisten(service_id(space, port));
+        }
+    }
+
+    fn ask(
+        &mut self,
+        now: Instant,
+        space: PortSpace,
+        from: SocketAddr,
+        to: SocketAddr,
+        params: &ConnectionParams<'_>,
+    ) -> Result<ConnectionId, CmError> {
+        let (path, mtu, src) = self.way(from.ip(), to).ok_or(CmError::Unroutable)?;
+        let path = Path { traffic_class: params.traffic_class, ..path };
+        let port = if from.port() == 0 { self.ephemeral_port() } else { from.port() };
+        let header = IpHeader { src: SocketAddr::new(src, port), dst: to.ip() };
+        self.ask_on(now, (path, mtu), service_id(space, to.port()), &header, params.private_data)
+    }
+
+    fn answer(&mut self, now: Instant, id: ConnectionId, qp: u32, qkey: u32, private_data: &[u8]) -> Result<(), CmError> {
+        self.answer_with(now, id, qp, qkey, private_data)
+    }
+
+    fn group_path(&self, from: Option<IpAddr>, group: IpAddr) -> Result<(Path, Mtu), CmError> {
+        self.way_to_group(from, group)
+    }
+
+    fn join(&mut self, qp: u32, group: IpAddr) -> Result<(), CmError> {
+        self.way_to_group(None, group)?;
+        self.hca.join(qp, group).map_err(cm_error)
+    }
+
+    fn leave(&mut self, qp: u32, group: IpAddr) -> Result<(), CmError> {
+        self.hca.leave(qp, group).map_err(cm_error)
     }
 
     fn establish(&mut self, now: Instant, id: ConnectionId) -> Result<(), CmError> {
@@ -178,7 +225,7 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     fn qp_attributes(&self, id: ConnectionId) -> Option<QpAttributes> {
         match self.pending.get(&id)? {
             Pending::Waits(attributes) | Pending::Own(attributes) => Some(**attributes),
-            Pending::Asked(..) | Pending::Refused(_) => None,
+            Pending::Asked(..) | Pending::Refused(_) | Pending::AskedService(..) | Pending::Question => None,
         }
     }
 

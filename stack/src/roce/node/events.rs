@@ -28,13 +28,13 @@ impl<M: Memory> Node<M> {
                 Event::Unreachable => self.tell(id, ConnectionEvent::Unreachable),
                 Event::Disconnected => self.tell(id, ConnectionEvent::Disconnected),
                 Event::TimewaitExit => self.tell(id, ConnectionEvent::TimewaitExit),
-                // It is not for connections' programs.
-                Event::ServiceAnswer(_) => {}
+                Event::Question { path: _, request } => self.on_question(now, id, &request),
+                Event::ServiceAnswer(reply) => self.on_service_answer(id, &reply),
             }
         }
     }
 
-    fn tell(&mut self, id: ConnectionId, event: ConnectionEvent) {
+    pub(super) fn tell(&mut self, id: ConnectionId, event: ConnectionEvent) {
         // (A connection of the program's own queue pair has attributes as long as it stands.)
         if !matches!(event, ConnectionEvent::Established(_)) {
             self.pending.remove(&id);
@@ -76,7 +76,11 @@ impl<M: Memory> Node<M> {
 
     /// Whether somebody listens at the address that was asked.
     fn listens(&self, header: &IpHeader, port: u16) -> bool {
-        let Some(at) = self.listeners.get(&port) else { return false };
+        self.listeners.get(&port).is_some_and(|at| self.is_asked(*at, header))
+    }
+
+    /// Whether a request or question that names this address of ours is for who listens at `at`.
+    pub(super) fn is_asked(&self, at: SocketAddr, header: &IpHeader) -> bool {
         // (Among adapters of one machine, all its addresses are everybody's.)
         let is_ours = self.config.gid.is_some() || self.config.addresses.contains(&header.dst);
         is_ours && (at.ip().is_unspecified() || at.ip() == header.dst)

@@ -3,11 +3,13 @@
 //!
 //! - `connections`: what a program asks for
 //! - `events`: what comes of it
+//! - `services`: the same for datagrams
 //! - `plane`: the adapter's message plane, as it is
 
 mod connections;
 mod events;
 mod plane;
+mod services;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +26,7 @@ use super::memory::Memory;
 use super::payload::Source;
 use super::psn::Psn;
 use super::qp::Mtu;
-use crate::device::messages::{ConnectionEvent, Endpoint, PortSpace, QpAttributes, Region, Rejection};
+use crate::device::messages::{ConnectionEvent, Endpoint, Path, PortSpace, QpAttributes, Region, Rejection};
 use crate::time::Instant;
 
 /// The first port that is nobody's but who asks for any.
@@ -73,6 +75,10 @@ impl NodeConfig {
 enum Pending {
     /// We asked: what is not the peer's to say is in the attributes.
     Asked(Endpoint, Box<QpAttributes>),
+    /// We asked for a datagrams' service, on this way.
+    AskedService(Path, Mtu),
+    /// The peer asks for one.
+    Question,
     /// The peer asked.
     Waits(Box<QpAttributes>),
     /// The program makes its own queue pair ready, with these.
@@ -99,6 +105,8 @@ pub struct Node<M> {
     cm: Cm,
     /// Ports that are listened at, and for which address.
     listeners: BTreeMap<u16, SocketAddr>,
+    /// The same of datagrams' services.
+    services: BTreeMap<(PortSpace, u16), SocketAddr>,
     pending: BTreeMap<ConnectionId, Pending>,
     /// Whose adapter is behind addresses that are about to be connected to.
     resolved: BTreeMap<SocketAddr, IpAddr>,
@@ -119,6 +127,7 @@ impl<M: Memory> Node<M> {
             cm: Cm::new(config.cm, random.next_u64()),
             config,
             listeners: BTreeMap::new(),
+            services: BTreeMap::new(),
             pending: BTreeMap::new(),
             resolved: BTreeMap::new(),
             datagrams_to: BTreeMap::new(),
@@ -137,6 +146,12 @@ impl<M: Memory> Node<M> {
     /// The adapter.
     pub const fn hca(&self) -> &Hca<M> {
         &self.hca
+    }
+
+    /// How many connections there are, those that are ending included.
+    #[cfg(test)]
+    pub(crate) fn connections(&self) -> usize {
+        self.cm.connections()
     }
 
     /// The bytes that [`Node::poll_transmit`] needs room for.

@@ -9,6 +9,7 @@ pub(super) use queues::{RecvQueue, SendQueue, SendWqe, Started};
 pub use crate::device::messages::{Modify, ModifyError, Mtu, Peer, QpConfig, QpEvents as Events, Sending, State, Transport};
 
 use super::cq::{CompletionQueue, Pushed};
+use super::dcqcn::{Notifier, Rate};
 use super::flaws::Flaw;
 use super::memory::{Access, Memory, Regions};
 use super::packet::PKEY_DEFAULT;
@@ -54,6 +55,9 @@ pub(super) struct Qp {
     pub(super) rq: RecvQueue,
     pub(super) req: Requester,
     pub(super) resp: Responder,
+    /// The rate that it is held to; `None`: the link's.
+    pub(super) rate: Option<Box<Rate>>,
+    pub(super) notifier: Notifier,
     /// UD's next packet number.
     pub(super) ud_psn: Psn,
     pub(super) events: Events,
@@ -78,6 +82,8 @@ impl Qp {
             rq: RecvQueue::new(config.recv_depth, config.sges_max),
             req: Requester::default(),
             resp: Responder::default(),
+            rate: None,
+            notifier: Notifier::default(),
             ud_psn: Psn::default(),
             events: Events::empty(),
             listed: false,
@@ -153,6 +159,7 @@ impl Qp {
     /// Goes into the error state: all that was posted ends (IBTA spec, s10.3.1.7).
     pub(super) fn enter_error<M: Memory>(&mut self, cx: &mut Context<'_, M>) {
         self.state = State::Err;
+        (self.rate, self.notifier) = (None, Notifier::default());
         self.req.stop();
         self.flush_sends(cx);
         self.flush_receives(cx);

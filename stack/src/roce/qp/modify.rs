@@ -1,6 +1,7 @@
 //! From state to state (IBTA spec, volume 1, s10.3.1 and table 91).
 
 use super::{Context, Events, Modify, ModifyError, Peer, Qp, Sending, State, Transport};
+use crate::roce::dcqcn::Notifier;
 use crate::roce::memory::{Access, Memory};
 use crate::roce::rc::{Requester, Responder};
 
@@ -74,6 +75,7 @@ impl Qp {
         self.rq.clear();
         self.req = Requester::default();
         self.resp = Responder::default();
+        (self.rate, self.notifier) = (None, Notifier::default());
         (self.peer, self.sending) = (None, Sending::default());
         (self.access, self.qkey, self.events) = (Access::empty(), 0, Events::empty());
         for cq in [self.config.send_cq, self.config.recv_cq] {

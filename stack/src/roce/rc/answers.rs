@@ -155,7 +155,7 @@ impl Qp {
     }
 
     fn on_progress<M: Memory>(&mut self, cx: &Context<'_, M>) {
-        self.req.retries = self.sending.retry_count;
+        self.req.retries = self.sending.retry_count.saturating_sub(u8::from(cx.tuning.has(Flaw::GivesUpEarly)));
         self.req.rnr_retries = self.sending.rnr_retry;
         // What was acknowledged late need not be sent again.
         if let Some(started) = self.sq.head().and_then(|wqe| wqe.started) {
@@ -210,6 +210,7 @@ impl Qp {
 
     /// Does what is due.
     pub(in crate::roce) fn on_timer<M: Memory>(&mut self, cx: &mut Context<'_, M>) {
+        self.on_rate_timer(cx);
         if self.req.rnr_until.is_some_and(|at| at <= cx.now) {
             self.req.rnr_until = None;
         }

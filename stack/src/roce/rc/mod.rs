@@ -4,9 +4,11 @@
 //! - `answers`: acknowledgments, read responses, and the timers that stand in for them
 //! - `requests`: what the responder does with a peer's requests
 //! - `respond`: the responder's answers, those to duplicates included
+//! - `congestion`: the rate that it is held to, and what its peer is told
 //! - `credits`: two tables of the specification
 
 mod answers;
+mod congestion;
 mod credits;
 mod requests;
 mod respond;

@@ -1,13 +1,13 @@
 //! The responder's answers: in the order of packet numbers, whatever order duplicates came in.
 
+use super::congestion::path_of;
 use super::credits;
 use super::{Resource, ResourceKind};
-use crate::roce::Flaw;
 use crate::roce::memory::{Access, Memory};
-use crate::roce::packet::datagram::Crc;
 use crate::roce::packet::{Aeth, Body, Header, NakCode, Syndrome};
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Qp, State};
+use crate::roce::{Flaw, Tuning};
 
 impl Qp {
     /// Writes the responder's next IP packet to `out` and gives its length; `None` if there is nothing to answer.
@@ -16,15 +16,22 @@ impl Qp {
         if matches!(self.state, State::Reset | State::Init) {
             return None;
         }
+        if let Some(len) = self.notify(cx, id, out) {
+            return Some(len);
+        }
         let pending = self.resp.resources.iter().position(|resource| resource.pending.is_some());
         let next = pending.and_then(|index| self.resp.resources[index].pending).map(|pending| pending.next);
+        let is_read = pending.is_some_and(|index| matches!(self.resp.resources[index].kind, ResourceKind::Read(_)));
+        let is_held_back = is_read && !cx.tuning.has(Flaw::ReadsUnpaced) && self.is_held_back(cx.now);
         match (self.resp.ack, pending, next) {
+            (Some((psn, _)), Some(_), Some(next)) if next.lt(psn) && is_held_back => None,
             (Some((psn, _)), Some(index), Some(next)) if next.lt(psn) => self.answer(cx, index, id, out),
             (Some((psn, syndrome)), ..) => {
                 self.resp.ack = None;
                 self.acknowledge(cx, psn, syndrome, id, out)
             }
-            (None, Some(index), _) => self.answer(cx, index, id, out),
+            (None, Some(index), _) if !is_held_back => self.answer(cx, index, id, out),
+            (None, Some(_), _) => None,
             (None, None, _) => None,
         }
     }
@@ -42,7 +49,7 @@ impl Qp {
             Syndrome::Ack(_) => self.aeth(cx),
             refusal => Aeth { syndrome: refusal, msn: self.resp.msn.value() },
         };
-        self.emit(cx.tuning.crc(), Body::Acknowledge(aeth), psn, 0, id, out, |_| Some(()))
+        self.emit(cx.tuning, Body::Acknowledge(aeth), psn, 0, id, out, |_| Some(()))
     }
 
     /// The acknowledgment that goes with answers.
@@ -60,7 +67,7 @@ impl Qp {
         let len = match resource.kind {
             ResourceKind::Atomic(_, original) => {
                 let original = if pending.replay && cx.tuning.has(Flaw::ForgetsOriginals) { 0 } else { original };
-                self.emit(cx.tuning.crc(), Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(()))
+                self.emit(cx.tuning, Body::AtomicAcknowledge(aeth, original), psn, 0, id, out, |_| Some(()))
             }
             ResourceKind::Read(_) => self.answer_read(cx, &resource, pending.start, psn, aeth, id, out),
         };
@@ -71,6 +78,9 @@ impl Qp {
                 self.enter_error(cx);
             }
             return self.acknowledge(cx, psn, Syndrome::Nak(NakCode::RemoteAccess), id, out);
+        }
+        if let Some(len) = len.filter(|_| matches!(resource.kind, ResourceKind::Read(_))) {
+            self.on_paced(cx, len);
         }
         self.resp.was_served = true;
         let resource = &mut self.resp.resources[index];
@@ -105,13 +115,13 @@ impl Qp {
         let len = (reth.len - offset).min(self.mtu()) as usize;
         let address = reth.address.wrapping_add(u64::from(offset_there));
         let pd = self.config.pd;
-        self.emit(cx.tuning.crc(), body, psn, len, id, out, |out| cx.regions.read(pd, reth.rkey, address, Access::REMOTE_READ, out).ok())
+        self.emit(cx.tuning, body, psn, len, id, out, |out| cx.regions.read(pd, reth.rkey, address, Access::REMOTE_READ, out).ok())
     }
 
     #[expect(clippy::too_many_arguments, reason = "all of them say which packet it is")]
     fn emit(
         &self,
-        crc: Crc,
+        tuning: &Tuning,
         body: Body,
         psn: Psn,
         len: usize,
@@ -121,6 +131,12 @@ impl Qp {
     ) -> Option<usize> {
         let peer = self.peer?;
         let header = Header { pkey: self.pkey, ..Header::new(body, peer.dest_qp, psn) };
-        peer.path.emit_with(id, crc, &header, len, out, fill)
+        // Answers without data are not what queues consist of, and are not marked.
+        let path = if is_read_response(&body) { path_of(tuning, &peer.path) } else { peer.path };
+        path.emit_with(id, tuning.crc(), &header, len, out, fill)
     }
+}
+
+const fn is_read_response(body: &Body) -> bool {
+    matches!(body, Body::ReadResponseFirst(_) | Body::ReadResponseMiddle | Body::ReadResponseLast(_) | Body::ReadResponseOnly(_))
 }

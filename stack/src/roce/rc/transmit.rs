@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::congestion::path_of;
 use super::{packets, rnr_wait};
 use crate::roce::memory::{Access, Memory};
 use crate::roce::packet::{AtomicEth, Body, Header, Reth, Tail};
@@ -25,6 +26,9 @@ impl Qp {
         let peer = self.peer?;
         let (index, packet) = self.req.cursor;
         let started = self.begin(cx, index, peer.mtu.bytes())?;
+        if self.is_held_back(cx.now) {
+            return None;
+        }
         let psn = started.first + packet;
         let wqe = self.sq.get(index)?;
         let takes_receive = wqe.op.takes_receive();
@@ -50,11 +54,12 @@ impl Qp {
         header.ack_request = last || limited || packet % ack_every == ack_every - 1;
         let (sq, pd) = (&self.sq, self.config.pd);
         let fill = |out: &mut [u8]| sq.read(index, offset, out, pd, cx.regions).ok();
-        let Some(len) = peer.path.emit_with(id, cx.tuning.crc(), &header, len, out, fill) else {
+        let Some(len) = path_of(cx.tuning, &peer.path).emit_with(id, cx.tuning.crc(), &header, len, out, fill) else {
             // Its memory went away meanwhile.
             self.fail_at(cx, index, Status::LocalProtection);
             return None;
         };
+        self.on_paced(cx, len);
         let after = if is_read { started.end() } else { psn + 1 };
         if self.req.sent_max.lt(after) {
             self.req.sent_max = after;

@@ -9,9 +9,10 @@ use rand_core::{Rng, SeedableRng};
 
 use super::pair::Side::{A, B};
 use super::pair::{BASE, LATENCY, Options, Pair, REGION, Side, pattern};
-use crate::roce::Flaw;
 use crate::roce::qp::{Mtu, Sending, State};
 use crate::roce::work::{Completion, Opcode, SendOp, Status};
+use crate::roce::{Dcqcn, Flaw};
+use crate::wire::ipv4;
 
 /// How the region of each end is used.
 const TARGET: usize = 0; // The peer writes here.
@@ -141,16 +142,38 @@ fn network(seed: u64, harsh: bool, dice: &mut Dice) -> super::pair::Fate {
     })
 }
 
+/// Marks an IP packet, if it is capable of ECN.
+fn mark(bytes: &mut [u8]) {
+    if bytes[0] >> 4 == 4 {
+        let ip = ipv4::Header::parse(bytes).unwrap().0;
+        let tos = if ip.tos & 3 == 0 { ip.tos } else { ip.tos | 3 };
+        ipv4::Header { tos, ..ip }.emit(bytes, true);
+    } else if bytes[1] & 0x30 != 0 {
+        bytes[1] |= 0x30;
+    }
+}
+
 impl World {
     fn new(seed: u64, flaw: Flaw) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let harsh = dice.chance(30);
         let mut options = options(&mut dice, harsh);
         options.tuning.flaw = flaw;
+        // Congestion is controlled in some worlds, at 1 Gb/s, and packets are marked there.
+        let mut others = Dice(ChaCha8Rng::seed_from_u64(seed ^ 0x6465_7163));
+        let marks = if others.chance(30) { others.below(60) } else { 0 };
+        options.tuning.dcqcn = (marks > 0).then(|| Dcqcn::new(1_000_000_000));
         let mut pair = Pair::new(&options);
         pair.keep_log = false;
         pair.eager = dice.chance(50);
-        pair.fate = network(seed, harsh, &mut dice);
+        let mut fate = network(seed, harsh, &mut dice);
+        pair.fate = Box::new(move |packet| {
+            let mut packet = packet.clone();
+            if others.chance(marks) {
+                mark(&mut packet.bytes);
+            }
+            fate(&packet)
+        });
         for side in [A, B] {
             let end = pair.end(side);
             end.bytes(CONSTANT, CONSTANT_LEN).copy_from_slice(&pattern(side as u32, CONSTANT_LEN));
@@ -331,6 +354,15 @@ fn seeds() {
     }
     // If none of them gave up, or most, the network would not be what it says.
     assert!((10..200).contains(&failed), "{failed} gave up");
+}
+
+/// A campaign of any length: `RINGWAY_MESSAGE_SEEDS=600..20000`.
+#[test]
+#[ignore = "as long as one likes: RINGWAY_MESSAGE_SEEDS says which seeds"]
+fn more_seeds() {
+    super::seeds::run(|seed| {
+        World::new(seed, Flaw::None).run();
+    });
 }
 
 #[test]

@@ -1,4 +1,5 @@
 mod campaign;
+mod congestion;
 mod connected;
 mod cqs;
 mod credits;
@@ -11,4 +12,5 @@ mod memory;
 mod messages;
 mod pair;
 mod replay;
+pub(crate) mod seeds;
 mod states;

@@ -40,7 +40,11 @@ impl Sockets {
             ConnectionEvent::Down if stream.is_opening() => self.give_up(now, device, id, Error::NetworkDown),
             ConnectionEvent::Down => stream.on_down(now, device),
             // (The device makes rsockets' queue pairs ready; and what is over is over.)
-            ConnectionEvent::Request(_) | ConnectionEvent::Response(_) | ConnectionEvent::TimewaitExit => {}
+            ConnectionEvent::Request(_)
+            | ConnectionEvent::Response(_)
+            | ConnectionEvent::Question(..)
+            | ConnectionEvent::Served(_)
+            | ConnectionEvent::TimewaitExit => {}
         }
     }
 

@@ -7,5 +7,6 @@ mod datagrams;
 mod direct;
 mod hostile;
 mod pair;
+mod record;
 mod shared;
 mod streams;

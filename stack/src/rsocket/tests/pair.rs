@@ -4,7 +4,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use crate::device::messages::{ConnectionEvent, ConnectionId, Connections};
+use super::record::Record;
+use crate::device::messages::{ConnectionEvent, ConnectionId, Connections, Messages, State};
 use crate::error::Error;
 use crate::flow::Readiness;
 use crate::roce::packet::datagram::Datagram;
@@ -62,6 +63,8 @@ pub(super) struct Pair {
     pub(super) log: Vec<(usize, Vec<u8>)>,
     /// A's connections are none of its sockets': their events are kept here.
     pub(super) take_events_of_a: bool,
+    /// What is written down of the first connection, if it is to be.
+    pub(super) record: Option<Record>,
     pub(super) events_of_a: Vec<(ConnectionId, ConnectionEvent)>,
 }
 
@@ -84,6 +87,7 @@ impl Pair {
             wire: VecDeque::new(),
             log: Vec::new(),
             take_events_of_a: false,
+            record: None,
             events_of_a: Vec::new(),
         }
     }
@@ -182,12 +186,26 @@ impl Pair {
         let mut out = [0; Machine::PACKET_MAX];
         for end in [A, B] {
             while let Some(len) = self.ends[end].node.poll_transmit(self.now, &mut out) {
-                for (delay, bytes) in (self.fate)(end, &out[..len]) {
+                let copies = (self.fate)(end, &out[..len]);
+                if let Some(record) = &mut self.record {
+                    let arriving = copies.iter().map(|(delay, bytes)| (self.now + *delay, bytes.as_slice()));
+                    record.sent(self.now, end, &out[..len], arriving);
+                }
+                for (delay, bytes) in copies {
                     let at = self.now + delay;
                     let place = self.wire.partition_point(|(other, ..)| *other <= at);
                     self.wire.insert(place, (at, 1 - end, bytes));
                 }
                 self.log.push((end, out[..len].to_vec()));
+            }
+        }
+    }
+
+    fn look_for_deaths(&mut self) {
+        let Some(record) = &mut self.record else { return };
+        for (end, qp) in record.qps.into_iter().enumerate() {
+            if !matches!(self.ends[end].node.qp_state(qp), Some(State::Rtr | State::Rts)) {
+                record.is_dead(self.now, end);
             }
         }
     }
@@ -206,6 +224,7 @@ impl Pair {
             for end in &mut self.ends {
                 end.sockets.poll(self.now, &mut end.node);
             }
+            self.look_for_deaths();
             self.transmit();
             if done(self) {
                 return true;
