@@ -93,23 +93,40 @@ struct Boxes {
     is_gone: bool,
 }
 
-/// The rings' mailboxes, and the thread that fills them.
+/// Who fills the mailboxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hearing {
+    /// A thread of the card's.
+    ByThread,
+    /// Who calls [`Post::hear`].
+    ByCaller,
+}
+
+/// The rings' mailboxes, and the thread that fills them, if one does.
 #[derive(Debug)]
 pub(crate) struct Post {
     boxes: Arc<Mutex<Boxes>>,
+    context: Arc<Context>,
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Post {
     /// Of an opened card.
-    pub(crate) fn new(context: Arc<Context>) -> io::Result<Self> {
-        let (boxes, stop) = (Arc::default(), Arc::new(EventFd::new()?));
-        let (of_thread, until) = (Arc::clone(&boxes), Arc::clone(&stop));
-        // (The program's signals are for its own threads.)
-        let _blocked = Blocked::new();
-        let thread = std::thread::Builder::new().name("mlx5-events".into()).spawn(move || listen(&context, &of_thread, &until))?;
-        Ok(Self { boxes, stop, thread: Some(thread) })
+    pub(crate) fn new(context: Arc<Context>, hearing: Hearing) -> io::Result<Self> {
+        let mut post = Self { boxes: Arc::default(), context, stop: Arc::new(EventFd::new()?), thread: None };
+        if hearing == Hearing::ByThread {
+            let (context, boxes, stop) = (Arc::clone(&post.context), Arc::clone(&post.boxes), Arc::clone(&post.stop));
+            // (The program's signals are for its own threads.)
+            let _blocked = Blocked::new();
+            post.thread = Some(std::thread::Builder::new().name("mlx5-events".into()).spawn(move || listen(&context, &boxes, &stop))?);
+        }
+        Ok(post)
+    }
+
+    /// Takes the events that are there.
+    pub(crate) fn hear(&self) {
+        take_events(&self.context, &self.boxes, false);
     }
 
     /// A ring's mailbox.
@@ -148,16 +165,25 @@ fn listen(context: &Context, boxes: &Mutex<Boxes>, stop: &EventFd) {
             _ if fds[1].revents != 0 => return,
             _ => {}
         }
-        let mut is_gone = false;
-        while context.next_event(|event| is_gone |= deliver(event, &locked(boxes).of)) {}
         // (When the card has been removed, no event is read any more, but an error: uverbs_main.c, `ib_uverbs_event_read` and `_poll`.)
-        if is_gone || fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
-            tracing::warn!("the card is gone");
-            let mut boxes = locked(boxes);
-            boxes.is_gone = true;
-            return boxes.of.values().for_each(|mailbox| mailbox.put(DeviceEvent::Gone));
+        let is_removed = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+        if take_events(context, boxes, is_removed) {
+            return;
         }
     }
+}
+
+/// Delivers the events that are there. Whether the card is gone, which all are told then.
+fn take_events(context: &Context, boxes: &Mutex<Boxes>, is_removed: bool) -> bool {
+    let mut is_gone = is_removed;
+    while context.next_event(|event| is_gone |= deliver(event, &locked(boxes).of)) {}
+    if is_gone {
+        tracing::warn!("the card is gone");
+        let mut boxes = locked(boxes);
+        boxes.is_gone = true;
+        boxes.of.values().for_each(|mailbox| mailbox.put(DeviceEvent::Gone));
+    }
+    is_gone
 }
 
 /// The number that an object was made with.

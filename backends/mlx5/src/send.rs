@@ -6,6 +6,7 @@
 //! When an entry fails, the card takes no more from the queue. Those before it were sent, it was not, and those behind it were not tried. The queue pair is ended
 //! and made anew then, so that nothing of the old one is left at the card when its buffers are given back.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -26,6 +27,9 @@ use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
 
 /// Of the network and of the transport header.
 const BOTH_CHECKSUMS: u8 = sys::MLX5_ETH_WQE_L3_CSUM | sys::MLX5_ETH_WQE_L4_CSUM;
+
+/// How long nothing moves before the doorbell is rung again.
+const STUCK: Duration = Duration::from_millis(10);
 
 /// What a send queue is made of, once and again.
 #[derive(Clone, Debug)]
@@ -88,6 +92,8 @@ pub(crate) struct SendQueue {
     retry: Retry,
     /// The card is gone, and no queue is made any more.
     is_over: bool,
+    /// `tail` and `rung` when the queue was tended last and they had changed, and when that was.
+    tended: (u16, u16, Instant),
     pub(crate) counters: SendCounters,
 }
 
@@ -147,6 +153,7 @@ impl SendQueue {
             rate: Pacing::UNLIMITED,
             retry: Retry::default(),
             is_over: false,
+            tended: (0, 0, Instant::ZERO),
             counters: SendCounters::default(),
         })
     }
@@ -284,9 +291,6 @@ impl SendQueue {
     /// Takes completions. Whether frames were lost.
     #[inline(always)]
     pub(crate) fn reap(&mut self) -> bool {
-        if self.live.is_none() {
-            self.try_again();
-        }
         while self.tail != self.rung
             && let Some(live) = &mut self.live
             && let Some(cqe) = live.cq.peek()
@@ -306,12 +310,32 @@ impl SendQueue {
         false
     }
 
-    /// There is no queue: perhaps one can be made by now.
+    /// Does what nobody may come to otherwise, as long as the queue is short of nothing. Whether frames were lost.
+    ///
+    /// A failure is taken notice of, also where nothing but short frames was sent, for which nobody reaps; a queue that could not be made anew is tried once more; and
+    /// where nothing has moved for [`STUCK`], the doorbell is rung again: should the card have missed one, what it was for would wait for the next frame, and if there is no
+    /// room for one, for ever.
     #[cold]
-    fn try_again(&mut self) {
-        if !self.is_over && self.retry.is_due() {
-            self.make_anew();
+    pub(crate) fn tend(&mut self, now: Instant) -> bool {
+        if self.live.is_none() {
+            if !self.is_over && self.retry.is_due() {
+                self.make_anew();
+            }
+            return false;
         }
+        let are_lost = self.reap();
+        let (tail, rung, since) = self.tended;
+        if (tail, rung) != (self.tail, self.rung) || self.tail == self.rung {
+            self.tended = (self.tail, self.rung, now);
+        } else if now >= since + STUCK
+            && self.rung == self.head
+            && let Some(live) = &mut self.live
+        {
+            live.doorbell.ring_sends(self.rung, live.blocks.bell(self.last));
+            self.tended = (self.tail, self.rung, now);
+            self.counters.doorbells += 1;
+        }
+        are_lost
     }
 
     /// A completion was taken, perhaps of a failure. Whether it was.

@@ -155,6 +155,12 @@ impl Blocks {
         }
     }
 
+    /// What rings for the entry that begins at a block, whose completion was asked for.
+    pub(crate) fn bell(&self, block: u16) -> u64 {
+        // SAFETY: as above, and it is only read.
+        unsafe { self.at(block, 0).0.cast::<u64>().read() }
+    }
+
     /// Where a block lies.
     pub(crate) fn block(&mut self, block: u16) -> *mut [u8; BLOCK] {
         self.at(block, 0).0.cast()
