@@ -65,10 +65,11 @@ impl Frames {
 
     /// Does what can be done now. Whether that was something.
     pub(crate) fn step(&mut self, now: Instant) -> bool {
-        if !self.open(now) {
-            return false;
-        }
+        let is_open = self.open(now);
         let done = self.look(now);
+        if !is_open {
+            return done;
+        }
         let mut posted = false;
         while !self.is_done() && self.next_at <= now {
             self.next_at = now + PAUSE;
