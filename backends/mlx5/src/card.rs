@@ -22,6 +22,7 @@ use crate::cyclic::StridingCaps;
 use crate::error::AttachError;
 use crate::interface::{address_and_mtu, interface_of};
 use crate::mailbox::{Hearing, Post};
+use crate::mutants::{self, Mutant};
 use crate::queues::Mlx5Queues;
 use crate::settings::Settings;
 use crate::spec::{self, Place, Spec};
@@ -211,7 +212,7 @@ impl Mlx5Device {
         let mut state = self.state();
         let Some(end) = state.rings.get_mut(&ring) else { return Ok(()) };
         (end.wq, end.qp) = (Arc::clone(wq), Arc::clone(&qp));
-        if end.gets_strays {
+        if end.gets_strays && !(mutants::is(Mutant::StraysForgotten) && end.strays.is_empty()) {
             // (Equal rules would be refused, were the old ones still there. What comes between is lost, as it was.)
             end.strays.clear();
             end.strays = self.strays(&qp)?;
@@ -219,6 +220,9 @@ impl Mlx5Device {
         let leads_there = |entry: &Entry| entry.members.iter().any(|(_, to)| *to == To { ring, cyclic: None });
         let keys: Vec<(Spec, Option<u32>)> =
             state.entries.iter().filter(|(_, entry)| leads_there(entry)).map(|(key, _)| key.clone()).collect();
+        if mutants::is(Mutant::RulesLeftBehind) {
+            return Ok(());
+        }
         keys.iter().try_for_each(|key| {
             let Some(Entry { members, tag, .. }) = state.entries.get(key) else { return Ok(()) };
             let (members, tag) = (members.clone(), *tag);

@@ -11,6 +11,7 @@ use rdma_core_sys as sys;
 use ringway_host::{Blocked, EventFd, sleep};
 use ringway_stack::device::DeviceEvent;
 
+use crate::mutants::{self, Mutant};
 use crate::verbs::Context;
 
 /// What of a ring has failed, as bits.
@@ -196,6 +197,9 @@ fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) ->
     tracing::debug!("event {} of the card", event.event_type);
     let to_all = |event| boxes.values().for_each(|mailbox| mailbox.put(event));
     let to_one = |ring: u32, what| boxes.get(&ring).into_iter().for_each(|mailbox| mailbox.put_failure(what));
+    if mutants::is(Mutant::FailuresUnheard) && event.event_type != sys::IBV_EVENT_DEVICE_FATAL {
+        return false;
+    }
     // SAFETY: which member of the element counts is the kind's to say (ibv_get_async_event(3)), and the object does not end before its events were handed back.
     unsafe {
         match event.event_type {
@@ -210,7 +214,7 @@ fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) ->
                 to_one(owner((*event.element.qp).qp_context), SEND_FAILED);
             }
             sys::IBV_EVENT_WQ_FATAL => to_one(owner((*event.element.wq).wq_context), RECEIVE_FAILED),
-            sys::IBV_EVENT_DEVICE_FATAL => return true,
+            sys::IBV_EVENT_DEVICE_FATAL => return !mutants::is(Mutant::GoneUnheard),
             _ => {}
         }
     }

@@ -23,6 +23,7 @@ use crate::device_memory::OnCard;
 use crate::error::AttachError;
 use crate::mailbox::{Mailbox, RECEIVE_FAILED, RECEIVE_LOST, SEND_FAILED};
 use crate::memory::{Memory, Received, Sizes};
+use crate::mutants::{self, Mutant};
 use crate::receive::{ReceiveQueue, Taken};
 use crate::retry::Retry;
 use crate::send::{SendParts, SendQueue};
@@ -308,6 +309,9 @@ impl Mlx5Queues {
             self.refill.push(chunk);
         } else {
             self.held += 1;
+            if mutants::is(Mutant::ChunkGivenAway) {
+                self.refill.push(chunk);
+            }
             frame.set_whole(head, Some(self.memory.hold(chunk, len as u32)));
         }
         frame.meta = cqe.meta(self.clock);
@@ -322,6 +326,9 @@ impl Mlx5Queues {
         self.counters.receive_failures += 1;
         // (One whose completion queue has failed is of no use until it is made anew.)
         let again = if self.stopped == Some(Again::Anew) { Again::Anew } else { again };
+        if mutants::is(Mutant::RestartForgotten) {
+            return;
+        }
         let started = match again {
             Again::Reset => self.receive.restart(&mut self.refill),
             Again::Anew => self.make_anew(),
@@ -469,7 +476,7 @@ impl Queues for Mlx5Queues {
 
     /// (A receive queue that is to be started again is a reason to look: nothing else would be one.)
     fn rx_ready(&self) -> bool {
-        let has_news = self.mailbox.has_mail() || self.was_reset || self.stopped.is_some();
+        let has_news = self.mailbox.has_mail() || self.was_reset || self.stopped.is_some() && !mutants::is(Mutant::StoppedSleeps);
         self.receive.is_ready() || has_news || self.cyclic.values().any(Cyclic::is_ready)
     }
 

@@ -49,6 +49,8 @@ impl Host {
     pub(super) fn new(number: usize, plan: &Plan) -> Self {
         let HostPlan { settings, khz, sleeps, looks_after, datagrams, frames } = &plan.hosts[number];
         let card: Shared = Rc::new(RefCell::new(Card::new(*khz, plan.trouble(number))));
+        #[cfg(feature = "mutants")]
+        watch(&card);
         let (verbs, dv) = library::libraries();
         let context = library::open(&card);
         // (To be opened is no part of the story.)
@@ -118,6 +120,7 @@ impl Host {
             }
         }
         let programs = self.datagrams.deadline().into_iter().chain(self.frames.deadline());
+        let programs = programs.chain(self.streams.iter().filter_map(End::deadline));
         let deadline = programs.chain(self.ring.sleep_deadline()).min();
         self.look_at(deadline.map(|at| at.max(now + Duration::from_nanos(1))));
         self.notice(now);
@@ -186,6 +189,19 @@ impl Host {
         }
         text
     }
+}
+
+/// The card looks at each register when it is written, and not only between the driver's calls: so the order matters in which the driver writes.
+#[cfg(feature = "mutants")]
+fn watch(card: &Shared) {
+    let card = Rc::downgrade(card);
+    ringway_mlx5::mutants::watch(Rc::new(move || {
+        if let Some(card) = card.upgrade() {
+            let mut card = card.borrow_mut();
+            let most = card.trouble.dice.below(3) as usize;
+            card.work(most);
+        }
+    }));
 }
 
 fn is_readable(fd: i32) -> bool {

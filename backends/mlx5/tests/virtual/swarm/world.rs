@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long who is told that his card is gone may take to notice.
 const NOTICE: Duration = Duration::from_secs(1);
 /// Things that happen in a world at most.
-const EVENTS_MAX: u64 = 3_000_000;
+const EVENTS_MAX: u64 = 200_000;
 
 /// See the module's documentation.
 pub(super) struct World {

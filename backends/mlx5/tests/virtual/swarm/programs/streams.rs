@@ -1,5 +1,6 @@
 //! A stream between the two hosts: the first connects, both write, both read to the end.
 
+use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, SendFlags, Shutdown};
@@ -9,6 +10,9 @@ use ringway_stack::{Error, Instant};
 use super::super::plan::StreamPlan;
 use super::super::watched::WatchedQueues;
 use super::{address, bytes, ip};
+
+/// Until it asks again for what was refused.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// One end of a stream.
 pub(crate) struct End {
@@ -24,6 +28,8 @@ pub(crate) struct End {
     has_shut: bool,
     is_through: bool,
     is_closed: bool,
+    /// When it asks once more for what was refused.
+    retry_at: Option<Instant>,
     /// Times that it connects once more.
     tries: u32,
     /// It ended as connections do whose card is gone.
@@ -46,9 +52,15 @@ impl End {
             has_shut: false,
             is_through: false,
             is_closed: false,
+            retry_at: None,
             tries,
             is_down: false,
         }
+    }
+
+    /// When it does something by itself.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.retry_at.filter(|_| !self.is_done())
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -122,8 +134,12 @@ impl End {
                 None
             })
         };
+        self.retry_at = None;
         match begun {
-            Err(Error::NoBuffers | Error::AddressInUse) => Ok(None),
+            Err(Error::NoBuffers | Error::AddressInUse) => {
+                self.retry_at = Some(now + RETRY);
+                Ok(None)
+            }
             begun => begun,
         }
     }
