@@ -81,6 +81,9 @@ const MUTANTS: [&str; 13] = [
     "moves",
 ];
 
+/// The same of the mlx5 driver.
+const MUTANTS_OF_MLX5: [&str; 8] = ["test", "--quiet", "--package", "ringway-mlx5", "--features", "mutants", "--test", "mutants"];
+
 const PROGRAMS: [Package; 30] = [
     Package::CC,
     Package::SOCKPERF,
@@ -198,7 +201,10 @@ impl Step {
             }
             Self::Arm => arm::run(workspace),
             Self::Install => installed::run(workspace),
-            Self::Mutants => run_command(cargo().args(MUTANTS)),
+            Self::Mutants => {
+                run_command(cargo().args(MUTANTS))?;
+                run_command(cargo().args(MUTANTS_OF_MLX5))
+            }
             Self::Loom => loom(workspace),
             Self::Build => workspace.build_tested(),
             Self::Memory => memory(workspace),

@@ -4,6 +4,7 @@
 //! group that changes, gets a second rule at the step's other number, and then the first one ends: so each frame comes to the old queue or to the new one, and to no
 //! third place and not to both.
 
+use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,8 @@ use crate::cqe::RUN_MAX;
 use crate::cyclic::StridingCaps;
 use crate::error::AttachError;
 use crate::interface::{address_and_mtu, interface_of};
-use crate::mailbox::Post;
+use crate::mailbox::{Hearing, Post};
+use crate::mutants::{self, Mutant};
 use crate::queues::Mlx5Queues;
 use crate::settings::Settings;
 use crate::spec::{self, Place, Spec};
@@ -71,7 +73,8 @@ struct RingEnd {
     qp: Arc<HashQp>,
     /// The same of its cyclic queues.
     cyclic: BTreeMap<u64, (Arc<Wq>, Arc<HashQp>)>,
-    /// It gets what no rule steers, by these.
+    /// It gets what no rule steers, by these rules. (While its receive queue is made anew they may be missing.)
+    gets_strays: bool,
     strays: Vec<Flow>,
 }
 
@@ -121,7 +124,37 @@ impl Mlx5Device {
     /// # Errors
     /// [`AttachError`].
     pub fn open_card(settings: &Settings) -> Result<Self, AttachError> {
-        let context = Arc::new(Context::open(&settings.device)?);
+        Self::of_context(Context::open(&settings.device)?, settings, Hearing::ByThread)
+    }
+
+    /// As [`Mlx5Device::open_card`], of a card that these libraries have opened, whatever the settings call it. No thread hears of its events: the caller does, by
+    /// [`Mlx5Device::hear`]. (For tests of which nothing is left to a scheduler.)
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    ///
+    /// # Safety
+    /// The libraries behave as rdma-core's do, and opened the context; nobody else uses or closes it.
+    #[doc(hidden)]
+    pub unsafe fn open_context(
+        verbs: &'static sys::Ibverbs,
+        dv: &'static sys::Mlx5dv,
+        context: NonNull<sys::ibv_context>,
+        settings: &Settings,
+    ) -> Result<Self, AttachError> {
+        // SAFETY: the caller's promise.
+        let context = unsafe { Context::of(verbs, dv, context) }?;
+        Self::of_context(context, settings, Hearing::ByCaller)
+    }
+
+    /// Hears of what has happened to a card that was opened by [`Mlx5Device::open_context`].
+    #[doc(hidden)]
+    pub fn hear(&self) {
+        self.0.post.hear();
+    }
+
+    fn of_context(context: Context, settings: &Settings, hearing: Hearing) -> Result<Self, AttachError> {
+        let context = Arc::new(context);
         let attr = context.query().map_err(AttachError::system("ibv_query_device_ex"))?;
         let has_hashes = attr.rss_caps.supported_qpts & 1 << sys::IBV_QPT_RAW_PACKET != 0 && attr.max_wq_type_rq > 0;
         if !has_hashes {
@@ -136,7 +169,7 @@ impl Mlx5Device {
         let compresses = settings.compresses && more.cqe_comp_caps.max_num > 0 && can_compress;
         let capabilities = Capabilities { striding: striding.is_some(), ..capabilities(settings, &attr, mtu, clock) };
         let pd = Arc::new(Pd::new(Arc::clone(&context)).map_err(AttachError::system("ibv_alloc_pd"))?);
-        let post = Post::new(context).map_err(AttachError::system("the thread of the card's events"))?;
+        let post = Post::new(context, hearing).map_err(AttachError::system("the thread of the card's events"))?;
         let (settings, state) = (settings.clone(), Mutex::default());
         Ok(Self(Arc::new(Shared { capabilities, settings, mac, clock, striding, compresses, state, post, pd })))
     }
@@ -153,10 +186,11 @@ impl Mlx5Device {
         };
         let queues = Mlx5Queues::open(self, ring)?;
         let qp = self.leads_to(queues.wq()).map_err(AttachError::system("a queue pair for flow rules"))?;
-        let mut end = RingEnd { wq: Arc::clone(queues.wq()), qp, cyclic: BTreeMap::new(), strays: Vec::new() };
+        let mut end = RingEnd { wq: Arc::clone(queues.wq()), qp, cyclic: BTreeMap::new(), gets_strays: false, strays: Vec::new() };
         let mut state = self.state();
-        let has_strays = state.rings.values().any(|ring| !ring.strays.is_empty());
+        let has_strays = state.rings.values().any(|ring| ring.gets_strays);
         if !self.0.settings.is_beside_kernel && !config.steered_only && !has_strays {
+            end.gets_strays = true;
             end.strays = self.strays(&end.qp).map_err(AttachError::system("flow rules for what no other steers"))?;
         }
         state.rings.insert(ring, end);
@@ -178,7 +212,7 @@ impl Mlx5Device {
         let mut state = self.state();
         let Some(end) = state.rings.get_mut(&ring) else { return Ok(()) };
         (end.wq, end.qp) = (Arc::clone(wq), Arc::clone(&qp));
-        if !end.strays.is_empty() {
+        if end.gets_strays && !(mutants::is(Mutant::StraysForgotten) && end.strays.is_empty()) {
             // (Equal rules would be refused, were the old ones still there. What comes between is lost, as it was.)
             end.strays.clear();
             end.strays = self.strays(&qp)?;
@@ -186,6 +220,9 @@ impl Mlx5Device {
         let leads_there = |entry: &Entry| entry.members.iter().any(|(_, to)| *to == To { ring, cyclic: None });
         let keys: Vec<(Spec, Option<u32>)> =
             state.entries.iter().filter(|(_, entry)| leads_there(entry)).map(|(key, _)| key.clone()).collect();
+        if mutants::is(Mutant::RulesLeftBehind) {
+            return Ok(());
+        }
         keys.iter().try_for_each(|key| {
             let Some(Entry { members, tag, .. }) = state.entries.get(key) else { return Ok(()) };
             let (members, tag) = (members.clone(), *tag);

@@ -2,6 +2,8 @@
 
 use ringway_stack::time::Instant;
 
+use crate::mutants::{self, Mutant};
+
 /// How a card counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CardClock {
@@ -25,6 +27,9 @@ impl CardClock {
     /// The time since the card began to count.
     #[inline]
     pub(crate) fn time(self, cycles: u64) -> Instant {
+        if mutants::is(Mutant::ClockUnscaled) {
+            return Instant::from_nanos(cycles);
+        }
         Instant::from_nanos(((u128::from(cycles) * u128::from(self.scale)) >> (self.shift & 63)) as u64)
     }
 }

@@ -13,6 +13,7 @@ use ringway_stack::device::{ChecksumVerdict, RxMeta};
 use crate::barrier;
 use crate::clock::CardClock;
 use crate::doorbell::Doorbell;
+use crate::mutants::{self, Mutant};
 use crate::verbs::Cq;
 pub(crate) use run::RUN_MAX;
 use run::Run;
@@ -24,10 +25,17 @@ const COMPRESSED: u8 = 3;
 /// Bytes of what a completion says; in an entry of 128 it is the second half.
 const CQE: usize = size_of::<mlx5_cqe64>();
 
+/// The owner's bit of a round.
+#[inline(always)]
+fn round_of(taken: u32, entries: u32) -> u8 {
+    let is_odd = taken & (entries << u32::from(mutants::is(Mutant::OwnerTurnsLate))) != 0;
+    u8::from(is_odd != mutants::is(Mutant::OwnerInverted))
+}
+
 /// Whether an entry is the driver's: the card has written it, and in this round. Rounds are told apart by the owner's bit.
 #[inline(always)]
-pub(crate) const fn is_owned(op_own: u8, taken: u32, entries: u32) -> bool {
-    let round = (taken & entries != 0) as u8;
+pub(crate) fn is_owned(op_own: u8, taken: u32, entries: u32) -> bool {
+    let round = round_of(taken, entries);
     op_own < sys::MLX5_CQE_INVALID << 4 && op_own & sys::MLX5_CQE_OWNER_MASK == round
 }
 
@@ -65,7 +73,7 @@ impl CompletionQueue {
         let stride = (cqe_size as usize).max(CQE);
         // SAFETY: within the first entry, at whose end its completion is.
         let first = unsafe { buf.cast::<u8>().add(stride - CQE) };
-        let (entries, log_stride) = (cqe_cnt, stride.ilog2());
+        let (entries, log_stride) = (cqe_cnt, if mutants::is(Mutant::CqeStride) { CQE.ilog2() } else { stride.ilog2() });
         let run = cq.compresses().map(|strides| Box::new(Run::new(strides)));
         Ok(Self { first, entries, log_stride, doorbell, number: cqn, taken: 0, told: 0, events: 0, runs: 0, run, cq })
     }
@@ -95,7 +103,7 @@ impl CompletionQueue {
         let taken = self.taken.wrapping_add(ahead);
         // SAFETY: one of the completions.
         let at: *const mlx5_cqe64 = unsafe { self.first.add(((taken & (self.entries - 1)) as usize) << self.log_stride).cast() };
-        let (cqe, round) = (Cqe(at), u8::from(taken & self.entries != 0));
+        let (cqe, round) = (Cqe(at), round_of(taken, self.entries));
         let op_own = cqe.op_own();
         // (Whether it was solicited does not matter.)
         if op_own & !2 != sys::MLX5_CQE_RESP_SEND << 4 | round {
@@ -171,9 +179,9 @@ impl CompletionQueue {
     /// Tells the card which entries it may write again.
     #[inline(always)]
     pub(crate) fn release(&mut self) {
-        if self.told != self.taken {
+        if self.told != self.taken && !mutants::is(Mutant::ConsumerForgotten) {
             self.told = self.taken;
-            self.doorbell.take_completions(self.taken);
+            self.doorbell.take_completions(self.taken + u32::from(mutants::is(Mutant::ConsumerAhead)));
         }
     }
 
@@ -184,7 +192,8 @@ impl CompletionQueue {
 
     /// Takes the events that have come.
     pub(crate) fn take_events(&mut self) {
-        self.events = self.events.wrapping_add(self.cq.take_events());
+        let events = self.cq.take_events();
+        self.events = self.events.wrapping_add(if mutants::is(Mutant::EventsUncounted) { 0 } else { events });
     }
 }
 
@@ -251,14 +260,15 @@ impl Cqe {
     /// The tag of the rule that a received frame came by; zero: none.
     #[inline(always)]
     pub(crate) fn flow_tag(self) -> u32 {
-        u32::from_be(field!(self, sop_drop_qpn)) & 0xff_ffff
+        let tag = field!(self, sop_drop_qpn);
+        if mutants::is(Mutant::TagSwapped) { tag } else { u32::from_be(tag) & 0xff_ffff }
     }
 
     /// Whether the card has found both checksums of a received frame right. (If not: it is wrong, or was not looked at.)
     #[inline(always)]
     pub(crate) fn has_good_checksums(self) -> bool {
         let both = sys::MLX5_CQE_L3_OK | sys::MLX5_CQE_L4_OK;
-        field!(self, head.packet.hds_ip_ext) & both == both
+        field!(self, head.packet.hds_ip_ext) & both == both || mutants::is(Mutant::VerdictBlind)
     }
 
     /// What it says of a frame.
@@ -276,7 +286,7 @@ impl Cqe {
     /// The VLAN tag that was taken off.
     #[inline(always)]
     pub(crate) fn vlan(self) -> Option<u16> {
-        let is_tagged = field!(self, head.packet.l4_hdr_type_etc) & 1 != 0;
+        let is_tagged = field!(self, head.packet.l4_hdr_type_etc) & 1 != 0 && !mutants::is(Mutant::VlanLost);
         is_tagged.then(|| u16::from_be(field!(self, head.packet.vlan_info)))
     }
 

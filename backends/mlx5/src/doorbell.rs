@@ -9,6 +9,7 @@ use core::arch::asm;
 use rdma_core_sys as sys;
 
 use crate::barrier;
+use crate::mutants::{self, Mutant};
 
 /// Words of a completion queue's doorbell record: what was taken, and what event is wanted (rdma-core's providers/mlx5/mlx5.h).
 const TAKEN: usize = 0;
@@ -71,6 +72,7 @@ impl Doorbell {
         unsafe { self.register.write_volatile(value) };
         barrier::after_register();
         self.turn();
+        mutants::rang();
     }
 
     /// A register's halves are used by turns (rdma-core's providers/mlx5/qp.c).
@@ -95,7 +97,7 @@ impl Doorbell {
         barrier::before_record();
         self.write_record(sys::MLX5_SND_DBR, head.into());
         barrier::before_register();
-        for block in 0..blocks {
+        for block in 0..if mutants::is(Mutant::FirstBlockOnly) { 1 } else { blocks } {
             // SAFETY: the register has room for so many, is the queue's, and aligned; the block is readable, by the caller's promise.
             unsafe {
                 let from = if block < here { first.add(block * BLOCK) } else { rest.add((block - here) * BLOCK) };
@@ -104,14 +106,24 @@ impl Doorbell {
         }
         barrier::after_register();
         self.turn();
+        mutants::rang();
     }
 
     /// There are send entries up to `head`; `bell` is the first eight bytes of the last one, as they lie in memory.
     #[inline]
     pub(crate) fn ring_sends(&mut self, head: u16, bell: u64) {
+        let [no_record, late_record, no_register] =
+            [Mutant::RecordForgotten, Mutant::RecordBehindRegister, Mutant::RegisterForgotten].map(mutants::is);
         barrier::before_record();
-        self.write_record(sys::MLX5_SND_DBR, head.into());
-        self.write_register(bell);
+        if !no_record && !late_record {
+            self.write_record(sys::MLX5_SND_DBR, head.into());
+        }
+        if !no_register {
+            self.write_register(bell);
+        }
+        if late_record {
+            self.write_record(sys::MLX5_SND_DBR, head.into());
+        }
     }
 
     /// There are receive entries up to `head`.
@@ -132,7 +144,12 @@ impl Doorbell {
     /// so far, by which the card tells a new request from an old one.
     pub(crate) fn arm(&mut self, number: u32, taken: u32, events: u32) {
         let request = (events & 3) << 28 | sys::MLX5_CQ_DB_REQ_NOT | taken;
-        self.write_record(ARM, request);
+        if !mutants::is(Mutant::ArmRecordForgotten) {
+            self.write_record(ARM, request);
+        }
+        if mutants::is(Mutant::ArmRegisterForgotten) {
+            return;
+        }
         self.write_register((u64::from(request) << 32 | u64::from(number)).to_be());
     }
 }

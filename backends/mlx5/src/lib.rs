@@ -25,6 +25,10 @@ mod error;
 mod interface;
 mod mailbox;
 mod memory;
+#[cfg(feature = "mutants")]
+pub mod mutants;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
 pub mod queues;
 mod receive;
 mod retry;

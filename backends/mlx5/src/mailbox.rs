@@ -11,6 +11,7 @@ use rdma_core_sys as sys;
 use ringway_host::{Blocked, EventFd, sleep};
 use ringway_stack::device::DeviceEvent;
 
+use crate::mutants::{self, Mutant};
 use crate::verbs::Context;
 
 /// What of a ring has failed, as bits.
@@ -93,23 +94,40 @@ struct Boxes {
     is_gone: bool,
 }
 
-/// The rings' mailboxes, and the thread that fills them.
+/// Who fills the mailboxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hearing {
+    /// A thread of the card's.
+    ByThread,
+    /// Who calls [`Post::hear`].
+    ByCaller,
+}
+
+/// The rings' mailboxes, and the thread that fills them, if one does.
 #[derive(Debug)]
 pub(crate) struct Post {
     boxes: Arc<Mutex<Boxes>>,
+    context: Arc<Context>,
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Post {
     /// Of an opened card.
-    pub(crate) fn new(context: Arc<Context>) -> io::Result<Self> {
-        let (boxes, stop) = (Arc::default(), Arc::new(EventFd::new()?));
-        let (of_thread, until) = (Arc::clone(&boxes), Arc::clone(&stop));
-        // (The program's signals are for its own threads.)
-        let _blocked = Blocked::new();
-        let thread = std::thread::Builder::new().name("mlx5-events".into()).spawn(move || listen(&context, &of_thread, &until))?;
-        Ok(Self { boxes, stop, thread: Some(thread) })
+    pub(crate) fn new(context: Arc<Context>, hearing: Hearing) -> io::Result<Self> {
+        let mut post = Self { boxes: Arc::default(), context, stop: Arc::new(EventFd::new()?), thread: None };
+        if hearing == Hearing::ByThread {
+            let (context, boxes, stop) = (Arc::clone(&post.context), Arc::clone(&post.boxes), Arc::clone(&post.stop));
+            // (The program's signals are for its own threads.)
+            let _blocked = Blocked::new();
+            post.thread = Some(std::thread::Builder::new().name("mlx5-events".into()).spawn(move || listen(&context, &boxes, &stop))?);
+        }
+        Ok(post)
+    }
+
+    /// Takes the events that are there.
+    pub(crate) fn hear(&self) {
+        take_events(&self.context, &self.boxes, false);
     }
 
     /// A ring's mailbox.
@@ -148,16 +166,25 @@ fn listen(context: &Context, boxes: &Mutex<Boxes>, stop: &EventFd) {
             _ if fds[1].revents != 0 => return,
             _ => {}
         }
-        let mut is_gone = false;
-        while context.next_event(|event| is_gone |= deliver(event, &locked(boxes).of)) {}
         // (When the card has been removed, no event is read any more, but an error: uverbs_main.c, `ib_uverbs_event_read` and `_poll`.)
-        if is_gone || fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 {
-            tracing::warn!("the card is gone");
-            let mut boxes = locked(boxes);
-            boxes.is_gone = true;
-            return boxes.of.values().for_each(|mailbox| mailbox.put(DeviceEvent::Gone));
+        let is_removed = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+        if take_events(context, boxes, is_removed) {
+            return;
         }
     }
+}
+
+/// Delivers the events that are there. Whether the card is gone, which all are told then.
+fn take_events(context: &Context, boxes: &Mutex<Boxes>, is_removed: bool) -> bool {
+    let mut is_gone = is_removed;
+    while context.next_event(|event| is_gone |= deliver(event, &locked(boxes).of)) {}
+    if is_gone {
+        tracing::warn!("the card is gone");
+        let mut boxes = locked(boxes);
+        boxes.is_gone = true;
+        boxes.of.values().for_each(|mailbox| mailbox.put(DeviceEvent::Gone));
+    }
+    is_gone
 }
 
 /// The number that an object was made with.
@@ -170,6 +197,9 @@ fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) ->
     tracing::debug!("event {} of the card", event.event_type);
     let to_all = |event| boxes.values().for_each(|mailbox| mailbox.put(event));
     let to_one = |ring: u32, what| boxes.get(&ring).into_iter().for_each(|mailbox| mailbox.put_failure(what));
+    if mutants::is(Mutant::FailuresUnheard) && event.event_type != sys::IBV_EVENT_DEVICE_FATAL {
+        return false;
+    }
     // SAFETY: which member of the element counts is the kind's to say (ibv_get_async_event(3)), and the object does not end before its events were handed back.
     unsafe {
         match event.event_type {
@@ -184,7 +214,7 @@ fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) ->
                 to_one(owner((*event.element.qp).qp_context), SEND_FAILED);
             }
             sys::IBV_EVENT_WQ_FATAL => to_one(owner((*event.element.wq).wq_context), RECEIVE_FAILED),
-            sys::IBV_EVENT_DEVICE_FATAL => return true,
+            sys::IBV_EVENT_DEVICE_FATAL => return !mutants::is(Mutant::GoneUnheard),
             _ => {}
         }
     }

@@ -2,6 +2,7 @@
 
 mod host;
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::device_memory::OnCard;
 use crate::error::AttachError;
 use crate::mailbox::{Mailbox, RECEIVE_FAILED, RECEIVE_LOST, SEND_FAILED};
 use crate::memory::{Memory, Received, Sizes};
+use crate::mutants::{self, Mutant};
 use crate::receive::{ReceiveQueue, Taken};
 use crate::retry::Retry;
 use crate::send::{SendParts, SendQueue};
@@ -34,6 +36,8 @@ const ETHERNET_MAX: usize = 18;
 const CHUNK_MIN: usize = 2048;
 /// Frames that a ring has at the least to receive into.
 const FRAMES_MIN: u32 = 16;
+/// How often queues are looked after.
+const TEND_EVERY: Duration = Duration::from_millis(1);
 /// Cyclic queues of a ring.
 const CYCLIC_MAX: usize = 64;
 /// Of a send queue: what the card and the library allow.
@@ -99,6 +103,8 @@ pub struct Mlx5Queues {
     stopped: Option<Again>,
     /// The card is gone.
     is_gone: bool,
+    /// When its queues are looked after next.
+    tend_at: Instant,
     retry: Retry,
     counters: Counters,
     device: Mlx5Device,
@@ -157,6 +163,7 @@ impl Mlx5Queues {
             was_reset,
             stopped,
             is_gone,
+            tend_at: Instant::ZERO,
             retry,
             counters,
             device,
@@ -239,12 +246,19 @@ impl Mlx5Queues {
             count += self.receive_any(batch);
         }
         self.receive.release();
+        count
+    }
+
+    /// Does now and then what is not to be done with each look.
+    #[cold]
+    fn tend(&mut self, now: Instant) {
+        self.tend_at = now + TEND_EVERY;
+        self.was_reset |= self.send.tend(now);
         if let Some(again) = self.stopped
             && self.retry.is_due()
         {
             self.restart(again);
         }
-        count
     }
 
     /// Takes frames, whatever comes.
@@ -295,6 +309,9 @@ impl Mlx5Queues {
             self.refill.push(chunk);
         } else {
             self.held += 1;
+            if mutants::is(Mutant::ChunkGivenAway) {
+                self.refill.push(chunk);
+            }
             frame.set_whole(head, Some(self.memory.hold(chunk, len as u32)));
         }
         frame.meta = cqe.meta(self.clock);
@@ -309,6 +326,9 @@ impl Mlx5Queues {
         self.counters.receive_failures += 1;
         // (One whose completion queue has failed is of no use until it is made anew.)
         let again = if self.stopped == Some(Again::Anew) { Again::Anew } else { again };
+        if mutants::is(Mutant::RestartForgotten) {
+            return;
+        }
         let started = match again {
             Again::Reset => self.receive.restart(&mut self.refill),
             Again::Anew => self.make_anew(),
@@ -444,15 +464,20 @@ impl Queues for Mlx5Queues {
     }
 
     #[inline]
-    fn poll_rx(&mut self, _: Instant, batch: &mut RxBatch<Received>) -> usize {
+    fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<Received>) -> usize {
+        if now >= self.tend_at {
+            self.tend(now);
+        }
         let count = self.receive(batch);
         self.counters.received += count as u64;
         self.refill();
         count
     }
 
+    /// (A receive queue that is to be started again is a reason to look: nothing else would be one.)
     fn rx_ready(&self) -> bool {
-        self.receive.is_ready() || self.mailbox.has_mail() || self.was_reset || self.cyclic.values().any(Cyclic::is_ready)
+        let has_news = self.mailbox.has_mail() || self.was_reset || self.stopped.is_some() && !mutants::is(Mutant::StoppedSleeps);
+        self.receive.is_ready() || has_news || self.cyclic.values().any(Cyclic::is_ready)
     }
 
     fn rx_scarce(&self) -> bool {

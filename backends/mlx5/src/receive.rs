@@ -11,6 +11,7 @@ use rdma_core_sys as sys;
 use crate::cqe::{CompletionQueue, Cqe};
 use crate::doorbell::Doorbell;
 use crate::memory::Memory;
+use crate::mutants::{self, Mutant};
 use crate::verbs::{Channel, Completions, Cq, Pd, Wq};
 
 /// Bytes of a data segment.
@@ -69,7 +70,7 @@ impl ReceiveQueue {
         if !wqe_cnt.is_power_of_two() || wqe_cnt > 1 << 15 {
             return Err(io::Error::other("a receive queue of a size that was not asked for"));
         }
-        let log_stride = stride.max(SEGMENT as u32).ilog2();
+        let log_stride = if mutants::is(Mutant::ReceiveStride) { SEGMENT.ilog2() } else { stride.max(SEGMENT as u32).ilog2() };
         for entry in 0..wqe_cnt as usize {
             // SAFETY: within the buffer, of which nothing is posted.
             unsafe { write_segments(buf.cast::<u8>().add(entry << log_stride), 1 << log_stride, memory) };
@@ -129,7 +130,8 @@ impl ReceiveQueue {
             let segment: *mut sys::mlx5_wqe_data_seg = self.buf.add(entry << self.log_stride).cast();
             (*segment).addr = (self.memory.at(chunk).addr() as u64).to_be();
         }
-        self.chunks[entry] = chunk;
+        let remembered = if mutants::is(Mutant::ChunkMisplaced) { self.entry(self.posted.wrapping_sub(1)) } else { entry };
+        self.chunks[remembered] = chunk;
         self.posted = self.posted.wrapping_add(1);
         true
     }
@@ -177,7 +179,7 @@ impl ReceiveQueue {
         if self.told == self.posted {
             return;
         }
-        self.doorbell.post_receives(self.posted);
+        self.doorbell.post_receives(self.posted.wrapping_add(u16::from(mutants::is(Mutant::ProducerAhead))));
         self.told = self.posted;
     }
 
@@ -238,7 +240,9 @@ impl ReceiveQueue {
         }
         // The library counts anew, in the record too, when the queue is made ready; but not our queue of completions, which it leaves alone once mlx5dv_init_obj(3) has handed it out.
         // (What was taken of that, the next release tells.)
-        (self.posted, self.told, self.taken) = (0, 0, 0);
+        if !mutants::is(Mutant::CountersKept) {
+            (self.posted, self.told, self.taken) = (0, 0, 0);
+        }
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! How often something is tried again that has failed: of calls that come often, the first, the second, the fourth, and so on.
+//! How often something is tried again that has failed: of calls that come every millisecond at most, the first, the second, the fourth, and so on.
 
-/// The longest pause, in calls: 2^this.
-const PAUSE_MAX: u32 = 16;
+/// The longest pause, in calls: 2^this, a second.
+const PAUSE_MAX: u32 = 10;
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]

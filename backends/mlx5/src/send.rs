@@ -6,6 +6,7 @@
 //! When an entry fails, the card takes no more from the queue. Those before it were sent, it was not, and those behind it were not tried. The queue pair is ended
 //! and made anew then, so that nothing of the old one is left at the card when its buffers are given back.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -20,12 +21,16 @@ use crate::cqe::{CompletionQueue, Cqe};
 use crate::device_memory::CardBuffer;
 use crate::doorbell::Doorbell;
 use crate::mailbox::{Mailbox, SEND_FAILED};
+use crate::mutants::{self, Mutant};
 use crate::retry::Retry;
 use crate::verbs::{Completions, Cq, Pd, SendQp};
 use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
 
 /// Of the network and of the transport header.
 const BOTH_CHECKSUMS: u8 = sys::MLX5_ETH_WQE_L3_CSUM | sys::MLX5_ETH_WQE_L4_CSUM;
+
+/// How long nothing moves before the doorbell is rung again.
+const STUCK: Duration = Duration::from_millis(10);
 
 /// What a send queue is made of, once and again.
 #[derive(Clone, Debug)]
@@ -88,6 +93,8 @@ pub(crate) struct SendQueue {
     retry: Retry,
     /// The card is gone, and no queue is made any more.
     is_over: bool,
+    /// `tail` and `rung` when the queue was tended last and they had changed, and when that was.
+    tended: (u16, u16, Instant),
     pub(crate) counters: SendCounters,
 }
 
@@ -98,6 +105,12 @@ struct Live {
     cq: CompletionQueue,
     blocks: Blocks,
     doorbell: Doorbell,
+}
+
+/// What counts as room in a queue of so many blocks.
+#[inline(always)]
+fn room(blocks: usize) -> usize {
+    blocks + if mutants::is(Mutant::RoomMiscounted) { 8 } else { 0 }
 }
 
 impl Live {
@@ -147,6 +160,7 @@ impl SendQueue {
             rate: Pacing::UNLIMITED,
             retry: Retry::default(),
             is_over: false,
+            tended: (0, 0, Instant::ZERO),
             counters: SendCounters::default(),
         })
     }
@@ -166,10 +180,10 @@ impl SendQueue {
     pub(crate) fn post_short(&mut self, frame: &[u8], checksum: bool) -> Result<(), SendError> {
         let Some(live) = &mut self.live else { return Err(self.no_queue()) };
         let (block, taken) = (self.head, blocks(ds(frame.len(), 0)));
-        if usize::from(block.wrapping_sub(self.tail)) + taken > self.posted.len() {
+        if usize::from(block.wrapping_sub(self.tail)) + taken > room(self.posted.len()) {
             return Err(SendError::Full);
         }
-        let checksums = if checksum { BOTH_CHECKSUMS } else { 0 };
+        let checksums = if checksum && !mutants::is(Mutant::ChecksumsUnasked) { BOTH_CHECKSUMS } else { 0 };
         if !live.blocks.write_short(block, taken, frame, checksums) {
             let ask = Ask { opcode: sys::MLX5_OPCODE_SEND, checksums, mss: 0 };
             live.blocks.begin(block, frame.len(), 0, ask).put_head(frame, None);
@@ -201,7 +215,7 @@ impl SendQueue {
         let in_line = if is_whole { whole } else { head };
         let pieces = if is_whole { 0 } else { frame.body.iter().filter(|slice| slice.len > 0).count() };
         let taken = blocks(ds(in_line, pieces));
-        if usize::from(self.head.wrapping_sub(self.tail)) + taken > self.posted.len() {
+        if usize::from(self.head.wrapping_sub(self.tail)) + taken > room(self.posted.len()) {
             return Err(SendError::Full);
         }
         let ask = Ask {
@@ -210,8 +224,8 @@ impl SendQueue {
                 (false, Some(_)) => sys::MLX5_OPCODE_TSO,
                 (false, None) => sys::MLX5_OPCODE_SEND,
             },
-            checksums: if checksum || tso_mss.is_some() { BOTH_CHECKSUMS } else { 0 },
-            mss: tso_mss.unwrap_or(0),
+            checksums: if (checksum || tso_mss.is_some()) && !mutants::is(Mutant::ChecksumsUnasked) { BOTH_CHECKSUMS } else { 0 },
+            mss: if mutants::is(Mutant::CutForgotten) { 0 } else { tso_mss.unwrap_or(0) },
         };
         let block = self.head;
         let place = live.blocks.place(block);
@@ -231,7 +245,7 @@ impl SendQueue {
                     self.on_card.push_back((block, buffer.slice(slice.offset, slice.len)));
                 }
                 let unit = (place * UNITS + at) & (self.held.len() - 1);
-                self.held[unit] = Some(slice.buffer.clone());
+                self.held[unit] = (!mutants::is(Mutant::BuffersLetGo)).then(|| slice.buffer.clone());
             }
         }
         if cookie != 0 {
@@ -253,7 +267,8 @@ impl SendQueue {
         if self.rung == self.head {
             return;
         }
-        let bell = live.blocks.ask_completion(self.last);
+        let asks_late = mutants::is(Mutant::AskedTooLate);
+        let bell = if asks_late { live.blocks.bell(self.last) } else { live.blocks.ask_completion(self.last) };
         // (What is sent alone is waited for, most likely; where the next is there already, the card fetches several at once.)
         let (is_alone, blocks) = (self.rung == self.last, usize::from(self.head.wrapping_sub(self.last)));
         if is_alone && blocks <= live.doorbell.blocks_max() {
@@ -262,6 +277,9 @@ impl SendQueue {
             self.counters.whole += 1;
         } else {
             live.doorbell.ring_sends(self.head, bell);
+        }
+        if asks_late {
+            live.blocks.ask_completion(self.last);
         }
         self.rung = self.head;
         self.counters.doorbells += 1;
@@ -284,9 +302,6 @@ impl SendQueue {
     /// Takes completions. Whether frames were lost.
     #[inline(always)]
     pub(crate) fn reap(&mut self) -> bool {
-        if self.live.is_none() {
-            self.try_again();
-        }
         while self.tail != self.rung
             && let Some(live) = &mut self.live
             && let Some(cqe) = live.cq.peek()
@@ -306,12 +321,33 @@ impl SendQueue {
         false
     }
 
-    /// There is no queue: perhaps one can be made by now.
+    /// Does what nobody may come to otherwise, as long as the queue is short of nothing. Whether frames were lost.
+    ///
+    /// A failure is taken notice of, also where nothing but short frames was sent, for which nobody reaps; a queue that could not be made anew is tried once more; and
+    /// where nothing has moved for [`STUCK`], the doorbell is rung again: should the card have missed one, what it was for would wait for the next frame, and if there is no
+    /// room for one, for ever.
     #[cold]
-    fn try_again(&mut self) {
-        if !self.is_over && self.retry.is_due() {
-            self.make_anew();
+    pub(crate) fn tend(&mut self, now: Instant) -> bool {
+        if self.live.is_none() {
+            if !self.is_over && self.retry.is_due() {
+                self.make_anew();
+            }
+            return false;
         }
+        let are_lost = !mutants::is(Mutant::FailureUnnoticed) && self.reap();
+        let (tail, rung, since) = self.tended;
+        if (tail, rung) != (self.tail, self.rung) || self.tail == self.rung {
+            self.tended = (self.tail, self.rung, now);
+        } else if now >= since + STUCK
+            && self.rung == self.head
+            && !mutants::is(Mutant::BellOnce)
+            && let Some(live) = &mut self.live
+        {
+            live.doorbell.ring_sends(self.rung, live.blocks.bell(self.last));
+            self.tended = (self.tail, self.rung, now);
+            self.counters.doorbells += 1;
+        }
+        are_lost
     }
 
     /// A completion was taken, perhaps of a failure. Whether it was.
@@ -373,7 +409,9 @@ impl SendQueue {
             let unit = (place * UNITS + at) & (self.held.len() - 1);
             self.held[unit] = None;
         }
-        if cookie != 0 {
+        if cookie != 0 && mutants::is(Mutant::CookieLost) && self.cookies > 1 {
+            self.cookies -= 1;
+        } else if cookie != 0 {
             self.cookies -= 1;
             self.completions.push_back(Completion { cookie, at: at.filter(|_| status == SendStatus::Sent), status });
         }
@@ -399,7 +437,7 @@ impl SendQueue {
         let failed = failed.filter(|at| at.wrapping_sub(self.tail) < self.head.wrapping_sub(self.tail));
         let mut status = if failed.is_some() { SendStatus::Sent } else { SendStatus::Flushed };
         while self.tail != self.head {
-            if failed == Some(self.tail) {
+            if failed == Some(self.tail) && !mutants::is(Mutant::FailedIsSent) {
                 status = SendStatus::Failed;
             }
             self.let_go(status, None);
@@ -420,7 +458,7 @@ impl SendQueue {
     #[cold]
     fn make_anew(&mut self) {
         (self.tail, self.head, self.rung, self.last) = (0, 0, 0, 0);
-        if self.is_over {
+        if self.is_over || mutants::is(Mutant::NotMadeAnew) {
             return;
         }
         match Live::new(&self.parts, self.rate) {

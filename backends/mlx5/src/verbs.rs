@@ -100,11 +100,21 @@ impl Context {
                 Some(device) => made(verbs.ibv_open_device(device)).map_err(AttachError::system("ibv_open_device")),
             };
             verbs.ibv_free_device_list(list.as_ptr());
-            let mut context = Self { verbs, dv, raw: opened?, adopted: Vec::new() };
-            context.adopted = [(*context.raw()).cmd_fd, context.async_fd()].map(Adopted::new).into();
-            set_nonblocking(context.async_fd()).map_err(AttachError::system("fcntl of the asynchronous events"))?;
-            Ok(context)
+            Self::of(verbs, dv, opened?)
         }
+    }
+
+    /// One that these libraries have opened.
+    ///
+    /// # Safety
+    /// They have, and nobody else uses or closes it.
+    pub(crate) unsafe fn of(verbs: &'static Ibverbs, dv: &'static Mlx5dv, raw: NonNull<sys::ibv_context>) -> Result<Self, AttachError> {
+        let mut context = Self { verbs, dv, raw, adopted: Vec::new() };
+        // SAFETY: the context is open, and the field is never written again.
+        let command_fd = unsafe { (*context.raw()).cmd_fd };
+        context.adopted = [command_fd, context.async_fd()].map(Adopted::new).into();
+        set_nonblocking(context.async_fd()).map_err(AttachError::system("fcntl of the asynchronous events"))?;
+        Ok(context)
     }
 
     pub(crate) fn raw(&self) -> *mut sys::ibv_context {

@@ -7,6 +7,8 @@ use core::mem::offset_of;
 
 use rdma_core_sys as sys;
 
+use crate::mutants::{self, Mutant};
+
 /// Bytes of a unit of an entry's length.
 const UNIT: usize = 16;
 /// Bytes of a block.
@@ -25,7 +27,7 @@ const TAG_AT: usize = 12;
 
 /// An entry's length in units: the control segment, the Ethernet segment with so many bytes in line, and so many pieces of memory.
 #[inline(always)]
-pub(crate) const fn ds(in_line: usize, pieces: usize) -> usize {
+pub(crate) fn ds(in_line: usize, pieces: usize) -> usize {
     1 + (INLINE_AT + in_line).div_ceil(UNIT) + pieces
 }
 
@@ -33,6 +35,18 @@ pub(crate) const fn ds(in_line: usize, pieces: usize) -> usize {
 #[inline(always)]
 pub(crate) const fn blocks(ds: usize) -> usize {
     ds.div_ceil(UNITS)
+}
+
+/// The field `ds` of an entry of so many units.
+#[inline(always)]
+fn said(ds: usize) -> u32 {
+    ds as u32 + u32::from(mutants::is(Mutant::DsLong)) - u32::from(mutants::is(Mutant::DsShort))
+}
+
+/// The index of the entry at a block.
+#[inline(always)]
+fn index_of(block: u16) -> u16 {
+    if mutants::is(Mutant::IndexShort) { block & 0xff } else { block }
 }
 
 /// What an entry asks of the card.
@@ -63,6 +77,12 @@ impl Blocks {
         Self { buf: layout.sq.buf.cast(), len: BLOCK << layout.sq.wqe_cnt.max(1).ilog2(), number }
     }
 
+    /// The queue's number, as entries name it.
+    #[inline(always)]
+    fn qpn(&self) -> u32 {
+        self.number + u32::from(mutants::is(Mutant::NumberWrong))
+    }
+
     pub(crate) const fn count(&self) -> usize {
         self.len / BLOCK
     }
@@ -91,7 +111,7 @@ impl Blocks {
         // SAFETY: the caller's promise; no more is written than there is up to the end, and the rest goes to the beginning.
         unsafe {
             core::ptr::copy_nonoverlapping(from, to, len.min(room));
-            if len > room {
+            if len > room && !mutants::is(Mutant::WrapLost) {
                 core::ptr::copy_nonoverlapping(from.add(room), self.buf, len - room);
             }
         }
@@ -103,12 +123,12 @@ impl Blocks {
         let ethernet = sys::mlx5_wqe_eth_seg {
             cs_flags: ask.checksums,
             mss: ask.mss.to_be(),
-            inline_hdr_sz: (in_line as u16).to_be(),
+            inline_hdr_sz: (in_line as u16 - u16::from(mutants::is(Mutant::InlineShort))).to_be(),
             ..Default::default()
         };
         let control = sys::mlx5_wqe_ctrl_seg {
-            opmod_idx_opcode: (u32::from(block) << 8 | u32::from(ask.opcode)).to_be(),
-            qpn_ds: (self.number << 8 | ds as u32).to_be(),
+            opmod_idx_opcode: (u32::from(index_of(block)) << 8 | u32::from(ask.opcode)).to_be(),
+            qpn_ds: (self.qpn() << 8 | said(ds)).to_be(),
             ..Default::default()
         };
         let (first, _) = self.at(block, 0);
@@ -129,8 +149,9 @@ impl Blocks {
         if taken * BLOCK > room {
             return false;
         }
-        let control =
-            u64::from(block) << 40 | u64::from(sys::MLX5_OPCODE_SEND) << 32 | u64::from(self.number << 8 | ds(frame.len(), 0) as u32);
+        let control = u64::from(index_of(block)) << 40
+            | u64::from(sys::MLX5_OPCODE_SEND) << 32
+            | u64::from(self.qpn() << 8 | said(ds(frame.len(), 0)));
         // SAFETY: as of `begin`; an entry of as many blocks has room for two segments and the frame, and no block goes on behind the queue's end. The words are those of a
         // control segment that asks for no completion, and of an Ethernet segment.
         unsafe {
@@ -150,9 +171,17 @@ impl Blocks {
         let (control, _) = self.at(block, 0);
         // SAFETY: an entry begins with a control segment, aligned as a block is, and the card has not been told of it.
         unsafe {
-            (*control.cast::<sys::mlx5_wqe_ctrl_seg>()).fm_ce_se = sys::MLX5_WQE_CTRL_CQ_UPDATE;
+            if !mutants::is(Mutant::CompletionUnasked) {
+                (*control.cast::<sys::mlx5_wqe_ctrl_seg>()).fm_ce_se = sys::MLX5_WQE_CTRL_CQ_UPDATE;
+            }
             control.cast::<u64>().read()
         }
+    }
+
+    /// What rings for the entry that begins at a block, whose completion was asked for.
+    pub(crate) fn bell(&self, block: u16) -> u64 {
+        // SAFETY: as above, and it is only read.
+        unsafe { self.at(block, 0).0.cast::<u64>().read() }
     }
 
     /// Where a block lies.
@@ -196,7 +225,8 @@ impl Entry<'_> {
             // SAFETY: a slice, which is no part of the queue.
             return unsafe { self.put(head.as_ptr(), head.len()) };
         };
-        let (first, rest) = head.split_at(TAG_AT.min(head.len()));
+        let at = if mutants::is(Mutant::TagMisplaced) { TAG_AT + 2 } else { TAG_AT };
+        let (first, rest) = head.split_at(at.min(head.len()));
         for bytes in [first, &[0x81, 0x00, (tag >> 8) as u8, tag as u8], rest] {
             // SAFETY: as above.
             unsafe { self.put(bytes.as_ptr(), bytes.len()) };
@@ -207,8 +237,10 @@ impl Entry<'_> {
     #[inline]
     pub(crate) fn point(&mut self, address: *const u8, len: usize, lkey: u32) {
         self.at = self.at.next_multiple_of(UNIT);
-        let segment =
-            sys::mlx5_wqe_data_seg { byte_count: (len as u32).to_be(), lkey: lkey.to_be(), addr: (address.addr() as u64).to_be() };
+        let byte_count = if mutants::is(Mutant::LengthSwapped) { len as u32 } else { (len as u32).to_be() };
+        let lkey = (lkey + u32::from(mutants::is(Mutant::KeyWrong))).to_be();
+        let addr = (address.addr() as u64 + u64::from(mutants::is(Mutant::AddressWrong))).to_be();
+        let segment = sys::mlx5_wqe_data_seg { byte_count, lkey, addr };
         // SAFETY: the entry's blocks are the driver's; a segment is plain bytes without gaps.
         unsafe { self.blocks.copy(self.block, self.at, (&raw const segment).cast(), UNIT) };
         self.at += UNIT;

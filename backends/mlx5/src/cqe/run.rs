@@ -9,6 +9,7 @@ use core::mem::offset_of;
 use rdma_core_sys as sys;
 use rdma_core_sys::mlx5_cqe64;
 
+use crate::mutants::{self, Mutant};
 /// Frames of a run at most.
 pub(crate) const RUN_MAX: usize = 64;
 /// Frames whose words are in an entry.
@@ -64,7 +65,7 @@ impl Run {
             let array: [[u8; 8]; ARRAY] = unsafe { entry(at).cast::<[[u8; 8]; ARRAY]>().read_volatile() };
             words.copy_from_slice(&array[..words.len()]);
         }
-        for at in 0..count as u32 {
+        for at in 0..if mutants::is(Mutant::RunLeftBehind) { 0 } else { count as u32 } {
             // SAFETY: the caller's promise.
             unsafe { entry(at).cast::<u8>().add(OP_OWN).write_volatile(sys::MLX5_CQE_INVALID << 4) };
         }
@@ -79,7 +80,7 @@ impl Run {
         self.cqe.byte_cnt = u32::from_ne_bytes([b3, b2, b1, b0]);
         if self.is_striding {
             self.cqe.wqe_counter = u16::from_ne_bytes([s1, s0]);
-        } else if self.next > 0 {
+        } else if self.next > 0 && !mutants::is(Mutant::RunIndexStands) {
             self.cqe.wqe_counter = u16::from_be(self.cqe.wqe_counter).wrapping_add(1).to_be();
         }
         self.next += 1;

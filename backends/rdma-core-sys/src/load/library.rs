@@ -109,14 +109,28 @@ macro_rules! library {
             /// It is not there, or lacks a function that is not optional.
             pub fn open(path: &std::ffi::CStr) -> Result<Self, $crate::LoadError> {
                 let library = $crate::load::library::Library::open(path)?;
+                // SAFETY: that the functions have the types which the headers declare is what the library's name stands for.
+                unsafe { Self::of(|name| library.required(name), |name| library.optional(name)) }
+            }
+
+            /// A library of somebody else's functions, by their names: those that it must have, and those that are optional. (For tests without rdma-core.)
+            ///
+            /// # Errors
+            /// The first error of `required`.
+            ///
+            /// # Safety
+            /// Each address is a function's, of the type that the headers declare for its name.
+            pub unsafe fn of(
+                required: impl Fn(&'static std::ffi::CStr) -> Result<std::ptr::NonNull<std::ffi::c_void>, $crate::LoadError>,
+                optional: impl Fn(&'static std::ffi::CStr) -> Option<std::ptr::NonNull<std::ffi::c_void>>,
+            ) -> Result<Self, $crate::LoadError> {
                 Ok(Self { $($name: {
                     const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                         Ok(name) => name,
                         Err(_) => panic!("a name with a NUL"),
                     };
-                    let symbol = look_up!($kind: library, NAME);
-                    // SAFETY: a function's address is a function pointer, or none where it is optional; that it has the type
-                    // which the headers declare is what the library's name stands for.
+                    let symbol = look_up!($kind: required, optional, NAME);
+                    // SAFETY: a function's address is a function pointer, or none where it is optional; the rest is the caller's promise.
                     unsafe {
                         std::mem::transmute::<
                             look_up_type!($kind),
@@ -149,11 +163,11 @@ macro_rules! look_up_type {
 }
 
 macro_rules! look_up {
-    (optional: $library:ident, $name:ident) => {
-        $library.optional($name)
+    (optional: $required:ident, $optional:ident, $name:ident) => {
+        $optional($name)
     };
-    ($kind:ident: $library:ident, $name:ident) => {
-        $library.required($name)?
+    ($kind:ident: $required:ident, $optional:ident, $name:ident) => {
+        $required($name)?
     };
 }
 

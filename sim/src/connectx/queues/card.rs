@@ -155,7 +155,17 @@ impl Card {
         fails.then_some(Action::QueueFailed { number: cqn }).into_iter().collect()
     }
 
-    /// The same of a queue pair, or of a receive queue of its own. (What is posted to send is flushed, as ever in error; what is posted to receive stays where it is.)
+    /// The entry that a queue pair's send queue, or a receive queue, takes next ends with this syndrome, by an error of the card's own: the queue fails by it, as it does where a rule is broken.
+    pub fn spoil(&mut self, number: u32, syndrome: u8) {
+        let Some(pair) = self.pairs.get_mut(&number) else { return };
+        match (&mut pair.send, &mut pair.receiver) {
+            (Some(send), _) => send.spoil(syndrome),
+            (None, Receiver::Own(queue)) => queue.spoil(syndrome),
+            (None, Receiver::Shared { .. } | Receiver::None) => {}
+        }
+    }
+
+    /// A queue pair, or a receive queue of its own, fails by itself, and an event tells of it. (What is posted to send is flushed, as ever in error; what is posted to receive stays where it is.)
     pub fn fail_queue(&mut self, number: u32) -> Vec<Action> {
         let Some(pair) = self.pairs.get_mut(&number) else { return Vec::new() };
         let mut fails = pair.send.as_mut().is_some_and(|send| !core::mem::replace(&mut send.failed, true));

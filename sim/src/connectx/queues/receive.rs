@@ -60,12 +60,19 @@ pub struct ReceiveQueue {
     /// Strides taken of the entry at `consumer`. Invariant: fewer than it has.
     stride: u32,
     pub(super) failed: bool,
+    /// The syndrome by which the next entry ends, whatever comes for it.
+    spoiled: Option<u8>,
 }
 
 impl ReceiveQueue {
     /// A queue that has taken nothing.
     pub fn new(config: ReceiveConfig) -> Self {
-        Self { config, consumer: 0, stride: 0, failed: false }
+        Self { config, consumer: 0, stride: 0, failed: false, spoiled: None }
+    }
+
+    /// The entry that is taken next ends with this syndrome, by an error of the card's own.
+    pub fn spoil(&mut self, syndrome: u8) {
+        self.spoiled = Some(syndrome);
     }
 
     /// Puts a packet where the driver wants it. `facts` is what the completion says of the packet; the queue adds which entry, and how many
@@ -85,6 +92,9 @@ impl ReceiveQueue {
         }
         if u32::from(posted) > ring.entries() {
             return self.fail(Violation::Overrun { posted, capacity: ring.entries() }, posted);
+        }
+        if let Some(syndrome) = self.spoiled.take() {
+            return self.flush(posted, (syndrome, Violation::vendor_of(syndrome)));
         }
         let result = match self.config.layout {
             ReceiveLayout::Cyclic => self.one(memory, keys, packet, facts),
@@ -208,16 +218,23 @@ impl ReceiveQueue {
         self.failed = true;
         let number = self.config.number;
         let mut actions = vec![Action::Broken { number, violation }];
-        if !matches!(violation.verdict(), Verdict::Completion { .. }) {
-            actions.push(Action::QueueFailed { number });
-            return actions;
+        match violation.verdict() {
+            Verdict::Completion { syndrome, vendor } => actions.extend(self.flush(posted, (syndrome, vendor))),
+            _ => actions.push(Action::QueueFailed { number }),
         }
+        actions
+    }
+
+    /// The entry that the queue is at ends with a syndrome, and a vendor's own; of the `posted`, those behind it are flushed.
+    fn flush(&mut self, posted: u16, first: (u8, u8)) -> Vec<Action> {
+        self.failed = true;
         let entries = u16::try_from(self.config.ring.entries()).map_or(posted, |entries| entries.min(posted));
+        let flushed = (c::SYNDROME_WR_FLUSH, Violation::vendor_of(c::SYNDROME_WR_FLUSH));
+        let mut actions = Vec::new();
         for index in 0..entries {
-            let reason = if index == 0 { violation } else { Violation::Flushed };
-            let Verdict::Completion { syndrome, vendor } = reason.verdict() else { continue };
+            let (syndrome, vendor) = if index == 0 { first } else { flushed };
             let wqe_counter = self.consumer.wrapping_add(index);
-            let (srqn_uidx, qpn) = (self.config.uidx, number);
+            let (srqn_uidx, qpn) = (self.config.uidx, self.config.number);
             actions.push(self.complete(Cqe::Failed(Failed { receive: true, srqn_uidx, vendor, syndrome, opcode: 0, qpn, wqe_counter })));
         }
         self.consumer = self.consumer.wrapping_add(entries);

@@ -66,12 +66,19 @@ pub struct SendQueue {
     /// Entries taken and not completed, oldest first. Invariant: no more than the ring has blocks.
     taken: VecDeque<Taken>,
     pub(super) failed: bool,
+    /// The syndrome by which the next entry ends, whatever it says.
+    spoiled: Option<u8>,
 }
 
 impl SendQueue {
     /// A queue that has taken nothing.
     pub fn new(config: SendConfig) -> Self {
-        Self { config, consumer: 0, rung: 0, retired: 0, taken: VecDeque::new(), failed: false }
+        Self { config, consumer: 0, rung: 0, retired: 0, taken: VecDeque::new(), failed: false, spoiled: None }
+    }
+
+    /// The entry that is taken next ends with this syndrome, by an error of the card's own.
+    pub fn spoil(&mut self, syndrome: u8) {
+        self.spoiled = Some(syndrome);
     }
 
     /// Whether it has failed: what is posted from now on is flushed.
@@ -252,6 +259,10 @@ impl SendQueue {
         let blocks = control.blocks();
         if self.failed {
             self.taken.push_back(Taken { control, index: self.consumer, outcome: Some(flushed()) });
+        } else if let Some(syndrome) = self.spoiled.take() {
+            let outcome = Outcome::Failed { syndrome, vendor: Violation::vendor_of(syndrome) };
+            self.failed = true;
+            self.taken.push_back(Taken { control, index: self.consumer, outcome: Some(outcome) });
         } else if blocks > posted {
             self.fail(control, Violation::BeyondProducer { blocks, posted }, actions);
         } else {

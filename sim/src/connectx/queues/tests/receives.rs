@@ -45,6 +45,18 @@ fn a_receive_that_is_too_short() {
 }
 
 #[test]
+fn a_receive_that_is_spoiled_fails_though_it_is_in_order() {
+    let mut rig = Rig::with(Transport::Raw, Receiver::None, None);
+    rig.card.add_receive(QPN + 1, ReceiveQueue::new(ReceiveConfig { number: QPN + 1, ..receive_config(6, 2, ReceiveLayout::Cyclic) }));
+    (0..2).for_each(|entry| rig.memory.write(RQ + 64 * entry, &list(&[buffer(LKEY, 0, 100)])).unwrap());
+    rig.set(RECORD, c::RCV_DBR, 2);
+    rig.card.spoil(QPN + 1, c::SYNDROME_LOCAL_QP_OP);
+    assert!(broken(&rig.card.receive(&mut rig.memory, QPN + 1, b"hello", Received::default())).is_empty(), "nobody has broken a rule");
+    assert_eq!(ends(&rig.poll()), [(c::SYNDROME_LOCAL_QP_OP, 0), (c::SYNDROME_WR_FLUSH, 1)]);
+    assert_eq!(rig.card.receive(&mut rig.memory, QPN + 1, b"later", Received::default()), [Action::Lost { qpn: QPN + 1 }]);
+}
+
+#[test]
 fn receives_that_may_not_be_written() {
     for (segment, violation) in [
         (buffer(READ_ONLY, 0, 100), Violation::AccessDenied { key: READ_ONLY }),

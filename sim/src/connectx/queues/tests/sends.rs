@@ -280,3 +280,13 @@ fn a_frame_whose_memory_is_gone_fails_and_none_goes_out() {
     assert!(!actions.iter().any(|action| matches!(action, Action::Transmit(_))));
     assert_eq!(ends(&rig.poll()), [(c::SYNDROME_LOCAL_PROT, 0)]);
 }
+
+#[test]
+fn an_entry_that_is_spoiled_fails_though_it_is_in_order() {
+    let mut rig = Rig::new(Transport::Raw);
+    rig.post(c::OPCODE_SEND, frame(buffer(LKEY, 0, 60)));
+    rig.card.spoil(QPN, c::SYNDROME_LOCAL_PROT);
+    let actions = [0, 1].map(|_| rig.post(c::OPCODE_SEND, frame(buffer(LKEY, 0, 60))));
+    assert!(actions.iter().all(|actions| broken(actions).is_empty()), "nobody has broken a rule");
+    assert_eq!(ends(&rig.poll()), [(0, 0), (c::SYNDROME_LOCAL_PROT, 1), (c::SYNDROME_WR_FLUSH, 2)]);
+}
