@@ -16,6 +16,9 @@ pub(crate) struct Options {
     /// Rounds of time: each runs every program once.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// A real card, by its name, in place of the software's. What doorbells it sees it does not say.
+    #[arg(long)]
+    card: Option<String>,
     /// Batches of a run.
     #[arg(long, default_value_t = 5000)]
     batches: u32,
@@ -26,11 +29,14 @@ const BATCHES: [u32; 2] = [1, 16];
 /// Batches that are counted: each is like the other.
 const COUNTED: u32 = 500;
 
-/// Ways to send and to receive: ours, and with whom it is compared.
-const WAYS: [(&str, &str, &str); 3] = [
-    ("send", "libmlx5", "libmlx5, in line too"),
-    ("send", "libmlx5-by-reference", "libmlx5, by reference"),
-    ("receive", "libmlx5", "libmlx5"),
+/// Ways to send and to receive: ours, and with whom it is compared. (Of what is sent, with whom in two ways; of what is received, ours in four.)
+const WAYS: [(&str, &str, &str, &str); 6] = [
+    ("ringway", "send", "libmlx5", "libmlx5, in line too"),
+    ("ringway", "send", "libmlx5-by-reference", "libmlx5, by reference"),
+    ("ringway", "receive", "libmlx5", "libmlx5"),
+    ("ringway-compressed", "receive", "libmlx5", "libmlx5"),
+    ("ringway-strides", "receive", "libmlx5", "libmlx5"),
+    ("ringway-compressed-strides", "receive", "libmlx5", "libmlx5"),
 ];
 
 /// Measures, writes `mlx5.jsonl`, prints the table.
@@ -40,24 +46,24 @@ const WAYS: [(&str, &str, &str); 3] = [
 pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()> {
     let scratch = output.join("scratch");
     fs::create_dir_all(&scratch)?;
-    let bench = Bench { release: library.canonicalize()?.parent().context("a folder")?.to_owned(), scratch };
+    let bench = Bench { release: library.canonicalize()?.parent().context("a folder")?.to_owned(), scratch, card: options.card.clone() };
     let mut rows = Vec::new();
     for batch in BATCHES {
-        for (what, whose, peer) in WAYS {
-            let metric = metric(what, batch);
-            let (ours, theirs) = (bench.instructions("ringway", what, batch)?, bench.instructions(whose, what, batch)?);
-            rows.push(Row::new("mlx5 64 B", metric[0], "instr.", &[ours], peer, &[theirs]));
+        for (own, what, whose, peer) in WAYS {
+            let metric = metric(own, what, batch);
+            let (ours, theirs) = (bench.instructions(own, what, batch)?, bench.instructions(whose, what, batch)?);
+            rows.push(Row::new("mlx5 64 B", &*metric[0], "instr.", &[ours], peer, &[theirs]));
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for _ in 0..options.rounds {
-                ours.push(bench.nanoseconds("ringway", what, batch, options.batches)?);
+                ours.push(bench.nanoseconds(own, what, batch, options.batches)?);
                 theirs.push(bench.nanoseconds(whose, what, batch, options.batches)?);
             }
-            rows.push(Row::new("mlx5 64 B", metric[1], "ns", &ours, peer, &theirs));
-            if what == "send" {
+            rows.push(Row::new("mlx5 64 B", &*metric[1], "ns", &ours, peer, &theirs));
+            if what == "send" && options.card.is_none() {
                 let (ours, theirs) = (bench.doorbells("ringway", batch)?, bench.doorbells(whose, batch)?);
-                rows.push(Row::new("mlx5 64 B", metric[2], "a packet", &[ours[0]], peer, &[theirs[0]]));
+                rows.push(Row::new("mlx5 64 B", &*metric[2], "a packet", &[ours[0]], peer, &[theirs[0]]));
                 if theirs[1] > 0.0 {
-                    rows.push(Row::new("mlx5 64 B", metric[3], "a packet", &[ours[1]], peer, &[theirs[1]]));
+                    rows.push(Row::new("mlx5 64 B", &*metric[3], "a packet", &[ours[1]], peer, &[theirs[1]]));
                 }
             }
         }
@@ -67,29 +73,33 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
     Ok(())
 }
 
-fn metric(what: &str, batch: u32) -> [&'static str; 4] {
-    match (what, batch) {
-        ("send", 1) => {
-            ["send alone: instructions", "send alone: time", "send alone: doorbells", "send alone: of them with the entry (BlueFlame)"]
-        }
-        ("send", _) => {
-            ["send of 16: instructions", "send of 16: time", "send of 16: doorbells", "send of 16: of them with the entry (BlueFlame)"]
-        }
-        (_, 1) => ["receive alone: instructions", "receive alone: time", "", ""],
-        _ => ["receive of 16: instructions", "receive of 16: time", "", ""],
-    }
+fn metric(own: &str, what: &str, batch: u32) -> [String; 4] {
+    let many = if batch == 1 { "alone".to_owned() } else { format!("of {batch}") };
+    let form = match own {
+        "ringway-compressed" => ", compressed",
+        "ringway-strides" => ", into strides",
+        "ringway-compressed-strides" => ", compressed, into strides",
+        _ => "",
+    };
+    ["instructions", "time", "doorbells", "of them with the entry (BlueFlame)"].map(|figure| format!("{what} {many}{form}: {figure}"))
 }
 
 struct Bench {
     /// Where everything was built.
     release: PathBuf,
     scratch: PathBuf,
+    /// A real one's name.
+    card: Option<String>,
 }
 
 impl Bench {
-    /// A program with the software ConnectX, on a network of its own.
+    /// A program with the software ConnectX, on a network of its own, or with a real card.
     fn with_card(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
+        if let Some(card) = &self.card {
+            command.env("RINGWAY_TEST_CARD", card);
+            return command;
+        }
         command.env("LD_PRELOAD", self.release.join("libringway_connectx.so"));
         command.env("RINGWAY_CONNECTX_BUS", format!("bench-{}", std::process::id()));
         command

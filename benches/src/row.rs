@@ -13,7 +13,7 @@ pub(crate) struct Row {
     /// What was measured.
     pub(crate) bench: &'static str,
     /// Which figure of it.
-    pub(crate) metric: &'static str,
+    pub(crate) metric: String,
     /// The figures' unit.
     pub(crate) unit: &'static str,
     /// Our median.
@@ -29,14 +29,14 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn new(
         bench: &'static str,
-        metric: &'static str,
+        metric: impl Into<String>,
         unit: &'static str,
         ours: &[f64],
         peer: &'static str,
         theirs: &[f64],
     ) -> Self {
         let (ours, peer_value) = (median(ours), median(theirs));
-        Self { bench, metric, unit, ours, peer, peer_value, ratio: ours / peer_value }
+        Self { bench, metric: metric.into(), unit, ours, peer, peer_value, ratio: ours / peer_value }
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn run(library: &Path, output: &Path, options: &Options) -> Result<()
     }
     let mut rows = Vec::new();
     for ((name, .., metric, unit), [ours, peers @ ..]) in WORK.iter().zip(&figures) {
-        rows.extend(TCP.iter().zip(peers).map(|(peer, theirs)| Row::new(name, metric, unit, ours, peer, theirs)));
+        rows.extend(TCP.iter().zip(peers).map(|(peer, theirs)| Row::new(name, *metric, unit, ours, peer, theirs)));
     }
     row::write(&rows, output, "rsocket")?;
     print!("{}", row::markdown(&rows));

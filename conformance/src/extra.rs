@@ -13,6 +13,7 @@ pub mod lending;
 mod net;
 pub mod recv_filter;
 pub mod sizes;
+pub mod strides;
 
 pub use crate::sentences::Side;
 pub use net::{Net, PORT, Rx};

@@ -27,6 +27,15 @@ pub(crate) struct Options {
     /// Runs nothing: only looks whether there are holes.
     #[arg(long)]
     pub(crate) list: bool,
+    /// A real card, as mlx5:NAME: its column alone, and seed 003's cases on it.
+    #[arg(long, value_parser = parse_card)]
+    pub(crate) device: Option<String>,
+}
+
+/// The card's name.
+fn parse_card(device: &str) -> Result<String, String> {
+    let name = device.strip_prefix("mlx5:").filter(|name| !name.is_empty() && !name.contains('/'));
+    name.map(str::to_owned).ok_or_else(|| "mlx5:NAME is meant: ibv_devices lists the names".to_owned())
 }
 
 /// One document's promises.
@@ -62,11 +71,20 @@ type Outcomes = BTreeMap<Target, Outcome>;
 /// What has a column: the stack alone, on a cable in memory; the simulated network; shared memory, from the outside; interfaces; cards.
 const DEVICES: [&str; 5] = ["stack", "sim", "shm", "xdp", "mlx5"];
 
+/// In the environment of tests that are to have a real card in place of the software's: its name.
+const CARD: &str = "RINGWAY_TEST_CARD";
+/// Where the cases are that can have one. (Others connect two network namespaces, of which a card's port can be in one.)
+const ON_A_CARD: &str = "conformance/";
+
 /// Prints the matrix; fails if it has a hole.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::find()?;
-    let documents = read(&workspace)?;
-    let mut holes = documents.iter().flat_map(Document::holes).collect::<Vec<_>>();
+    let mut documents = read(&workspace)?;
+    if options.device.is_some() {
+        documents.iter_mut().flat_map(|document| &mut document.promise).for_each(Promise::keep_those_of_a_card);
+    }
+    let devices = if options.device.is_some() { &["mlx5"][..] } else { &DEVICES };
+    let mut holes = if options.device.is_some() { Vec::new() } else { documents.iter().flat_map(Document::holes).collect() };
     let mut cases = BTreeMap::new();
     for name in documents.iter().flat_map(|document| &document.promise).flat_map(|promise| promise.cases.values().flatten()) {
         match Case::find(&workspace, name) {
@@ -74,12 +92,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(error) => holes.push(format!("{name}: {error:#}")),
         }
     }
-    let outcomes = if options.list { None } else { Some(run_all(&workspace, cases.values())?) };
+    if let Some(card) = options.device.as_deref().filter(|_| !options.list) {
+        holes.extend(seed_003_on(&workspace, card)?);
+    }
+    let outcomes = if options.list { None } else { Some(run_all(&workspace, cases.values(), options.device.as_deref())?) };
     for (target, outcome) in outcomes.iter().flatten() {
         holes.extend(outcome.trouble.iter().map(|trouble| format!("{target}: {trouble}")));
     }
     for document in &documents {
-        document.print(&cases, outcomes.as_ref(), &mut holes);
+        document.print(devices, &cases, outcomes.as_ref(), &mut holes);
     }
     for hole in &holes {
         println!("hole: {hole}");
@@ -102,13 +123,13 @@ fn read(workspace: &Workspace) -> Result<Vec<Document>> {
 }
 
 /// Runs the tests that cases need, and no others; what that came to, by test binary.
-fn run_all<'a>(workspace: &Workspace, cases: impl Iterator<Item = &'a Case>) -> Result<Outcomes> {
+fn run_all<'a>(workspace: &Workspace, cases: impl Iterator<Item = &'a Case>, card: Option<&str>) -> Result<Outcomes> {
     let mut by_target = BTreeMap::<&Target, BTreeSet<&str>>::new();
     for case in cases {
         by_target.entry(&case.target).or_default().insert(&case.test);
     }
     let run = |(target, tests): (&Target, BTreeSet<&str>)| {
-        let output = target.command(workspace).args(["--", "--exact"]).args(&tests).output()?;
+        let output = target.command(workspace).args(["--", "--exact"]).args(&tests).envs(card.map(|card| (CARD, card))).output()?;
         let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
             println!("{said}{errors}");
@@ -116,6 +137,29 @@ fn run_all<'a>(workspace: &Workspace, cases: impl Iterator<Item = &'a Case>) -> 
         Ok((target.clone(), Outcome::read(output.status.success(), &said, &errors)))
     };
     by_target.into_iter().map(run).collect()
+}
+
+/// Prints seed 003's sentences, each with what the card does of it. What is not as it should be.
+fn seed_003_on(workspace: &Workspace, card: &str) -> Result<Option<String>> {
+    let (target, test) = (Target::of("conformance/tests/sentences/main.rs")?.0, "seed_003_on_a_card");
+    let status = target.command(workspace).args(["--", "--exact", "--nocapture", test]).env(CARD, card).status()?;
+    Ok((!status.success()).then(|| format!("{test} fails on {card}")))
+}
+
+impl Promise {
+    /// What a real card can show.
+    fn keep_those_of_a_card(&mut self) {
+        self.cases.retain(|device, _| device == "mlx5");
+        self.without.retain(|device, _| device == "mlx5");
+        let there = self.cases.values_mut().next();
+        if let Some(cases) = there {
+            cases.retain(|case| case.starts_with(ON_A_CARD));
+            if cases.is_empty() {
+                self.cases.clear();
+                self.without.insert("mlx5".to_owned(), "shown on the software ConnectX alone".to_owned());
+            }
+        }
+    }
 }
 
 impl Document {
@@ -140,9 +184,9 @@ impl Document {
         holes
     }
 
-    fn print(&self, cases: &BTreeMap<String, Case>, outcomes: Option<&Outcomes>, holes: &mut Vec<String>) {
+    fn print(&self, devices: &[&str], cases: &BTreeMap<String, Case>, outcomes: Option<&Outcomes>, holes: &mut Vec<String>) {
         println!("seed {}: {}", self.seed, self.title);
-        let mut totals = DEVICES.map(|device| (device, 0, 0));
+        let mut totals: Vec<_> = devices.iter().map(|device| (*device, 0, 0)).collect();
         for promise in &self.promise {
             println!("{:7} {}", promise.id, promise.says);
             for (device, with, without) in &mut totals {

@@ -57,6 +57,8 @@ impl Package {
     /// Python's own tests, in a package that has the interpreter's version in its name: apt takes an expression.
     pub(crate) const PYTHON_TESTS: Self =
         Self { name: r"^libpython3\.[0-9]+-testsuite$", binary: "/usr/lib/python3*/test/test_socketserver.py" };
+    /// rdma-core's own tests, and what they are written for.
+    pub(crate) const PYVERBS: Self = Self { name: "python3-pyverbs rdma-core", binary: "/usr/share/doc/rdma-core/tests/test_pd.py" };
     /// Machines.
     pub(crate) const QEMU_SYSTEM: Self = Self { name: "qemu-system-x86", binary: "qemu-system-x86_64" };
     /// Programs of other architectures, run one process at a time.

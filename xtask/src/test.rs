@@ -192,12 +192,18 @@ impl Step {
                 run_command(cargo().args(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
             }
             Self::Unit => {
-                let verbs =
-                    [Package::LIBIBVERBS, Package::LIBRDMACM, Package::IBVERBS_PROVIDERS, Package::IBVERBS_UTILS, Package::PERFTEST];
+                let verbs = [
+                    Package::LIBIBVERBS,
+                    Package::LIBRDMACM,
+                    Package::IBVERBS_PROVIDERS,
+                    Package::IBVERBS_UTILS,
+                    Package::PERFTEST,
+                    Package::PYVERBS,
+                ];
                 install::packages(&[Package::CC, Package::IPROUTE])?;
                 install::packages(&verbs)?;
                 unit(options)?;
-                conformance::run(&conformance::Options { list: true })
+                conformance::run(&conformance::Options { list: true, device: None })
             }
             Self::Arm => arm::run(workspace),
             Self::Install => installed::run(workspace),

@@ -1,19 +1,27 @@
 //! What a packet of 64 bytes takes on the data path alone: this crate's, and libmlx5's own (ibv_post_send, ibv_poll_cq, ibv_post_recv).
 //!
 //!     packets ringway|libmlx5|libmlx5-by-reference send|receive BATCH ROUNDS
+//!     packets ringway-compressed|ringway-strides|ringway-compressed-strides receive BATCH ROUNDS
+//!
+//! (With compressed completions; into a striding queue, whose frames are read where they lie; and both.)
 //!
 //! A round is a batch that is posted with one doorbell, and then completions that are taken; or a batch that has come, which is taken, and whose buffers are posted
 //! again. Between the two the card works, of which nothing is measured: any command of the library makes the software ConnectX do first what was posted before it, in the
 //! calling thread (its own thread finds nothing to do then). It prints nanoseconds for a packet, the median of all rounds, less what it takes to look at the clock. For callgrind,
-//! what is measured is in functions whose names begin with `packets_`.
+//! what is measured is in functions whose names begin with `packets_`. RINGWAY_TEST_CARD=NAME names a real card, which is left a millisecond for its work.
 
 use core::ptr::null_mut;
+use core::time::Duration;
+use std::ffi::CStr;
 
 use rdma_core_sys as sys;
 use rdma_core_sys::Ibverbs;
 use ringway_host::Clock;
 use ringway_mlx5::{Mlx5Device, Mlx5Queues, Received, Settings};
-use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, Queues as _, QueuesConfig, RxBatch, TxFrame, TxOffload};
+use ringway_stack::device::{
+    CyclicConfig, CyclicId, CyclicPacket, Device as _, FlowRule, MacAddr, Protocol, Queues as _, QueuesConfig, RxBatch, Target, TxFrame,
+    TxOffload,
+};
 
 /// Bytes of a frame, and packets of the largest batch.
 const FRAME: usize = 64;
@@ -34,7 +42,10 @@ fn main() {
     let mut run = Run { rounds: rounds.parse().expect("a number"), batch, card: Card::open(), times: Vec::new() };
     match (&**whose, &**what) {
         ("ringway", "send") => run.ours_sends(),
-        ("ringway", "receive") => run.ours_receives(),
+        ("ringway", "receive") => run.ours_receives(false),
+        ("ringway-compressed", "receive") => run.ours_receives(true),
+        ("ringway-strides", "receive") => run.strides_receive(false),
+        ("ringway-compressed-strides", "receive") => run.strides_receive(true),
         ("libmlx5", "send") => run.theirs_sends(sys::IBV_SEND_INLINE),
         ("libmlx5-by-reference", "send") => run.theirs_sends(0),
         ("libmlx5", "receive") => run.theirs_receives(),
@@ -63,7 +74,15 @@ impl Card {
         unsafe {
             let list = verbs.ibv_get_device_list(null_mut());
             assert!(!list.is_null() && !(*list).is_null(), "a card");
-            let context = verbs.ibv_open_device(*list);
+            let mut device = list;
+            while let Some(name) = card_name()
+                && !(*device).is_null()
+                && CStr::from_ptr(verbs.ibv_get_device_name(*device)).to_bytes() != name.as_bytes()
+            {
+                device = device.add(1);
+            }
+            assert!(!(*device).is_null(), "a card of that name");
+            let context = verbs.ibv_open_device(*device);
             verbs.ibv_free_device_list(list);
             let pd = verbs.ibv_alloc_pd(context);
             let mr = verbs.ibv_reg_mr(pd, memory.as_mut_ptr().cast(), memory.len(), sys::IBV_ACCESS_LOCAL_WRITE.cast_signed());
@@ -92,6 +111,9 @@ impl Card {
         let mut attr = sys::ibv_port_attr::default();
         // SAFETY: the context is open, and the attribute writable.
         assert_eq!(unsafe { self.verbs.ibv_query_port(self.context, 1, &raw mut attr) }, 0);
+        if card_name().is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// An element for each buffer, of so many bytes.
@@ -168,14 +190,35 @@ impl Run {
         assert_eq!((counters.sent, counters.doorbells, counters.send_failures), ((self.rounds * self.batch) as u64, self.rounds as u64, 0));
     }
 
-    fn ours_receives(&mut self) {
-        let (mut from, mut to) = (ring(0, true), ring(1, false));
+    fn ours_receives(&mut self, compresses: bool) {
+        let (mut from, mut to) = (ring(0, true), ring_with(1, false, compresses));
         let mut into = RxBatch::<Received>::new(BATCH_MAX);
         for round in 0..self.rounds {
             self.come(&mut from, round);
             self.begin_round();
             assert_eq!(self.measured(|| packets_ringway_receive(&mut to, &mut into)), self.batch);
         }
+        // (A run has two frames at least.)
+        assert_eq!(to.counters().compressed_runs > 0, compresses && self.batch > 1, "{:?}", to.counters());
+    }
+
+    fn strides_receive(&mut self, compresses: bool) {
+        let (mut from, mut to) = (ring(0, true), ring_with(1, true, compresses));
+        let queue = to.cyclic_create(&CyclicConfig { stride_bytes: 64, strides: 4096 }).expect("a striding queue");
+        let rule = FlowRule::flow(Protocol::Udp, "10.9.0.2:7".parse().expect("an address"), None);
+        to.device().attach(&rule, Target::Cyclic(to.id(), queue)).expect("room");
+        let mut packets = Vec::with_capacity(BATCH_MAX);
+        for round in 0..self.rounds {
+            self.come(&mut from, round);
+            self.begin_round();
+            let mut count = self.measured(|| packets_ringway_strides(&mut to, queue, &mut packets));
+            if count < self.batch {
+                // (A run ends where the buffer does.)
+                count += self.measured(|| packets_ringway_strides(&mut to, queue, &mut packets));
+            }
+            assert_eq!(count, self.batch);
+        }
+        assert_eq!(to.counters().compressed_runs > 0, compresses && self.batch > 1, "{:?}", to.counters());
     }
 
     fn theirs_sends(&mut self, flags: u32) {
@@ -239,7 +282,11 @@ impl Run {
 
 /// A ring, which has what comes for port 7 if it does not send.
 fn ring(end: usize, sends: bool) -> Mlx5Queues {
-    let plain = Settings::new("mlx5_0");
+    ring_with(end, sends, false)
+}
+
+fn ring_with(end: usize, sends: bool, compresses: bool) -> Mlx5Queues {
+    let plain = Settings { compresses, ..Settings::new(&card_name().unwrap_or_else(|| "mlx5_0".to_owned())) };
     let settings =
         Settings { mac: Some(MACS[end]), mtu: Some(1500), received_frames: ENTRIES, copied_frames: 64, send_blocks: ENTRIES, ..plain };
     let queues = Mlx5Device::open_card(&settings).expect("the card").open(&QueuesConfig { steered_only: true }).expect("a ring");
@@ -247,6 +294,11 @@ fn ring(end: usize, sends: bool) -> Mlx5Queues {
         queues.steer(&FlowRule::flow(Protocol::Udp, "10.9.0.2:7".parse().expect("an address"), None)).expect("room");
     }
     queues
+}
+
+/// A real card's, if there is to be one.
+fn card_name() -> Option<String> {
+    std::env::var("RINGWAY_TEST_CARD").ok()
 }
 
 /// A rule for what is for the second address.
@@ -320,6 +372,15 @@ fn packets_ringway_receive(queues: &mut Mlx5Queues, into: &mut RxBatch<Received>
     let count = queues.poll_rx(ringway_stack::Instant::ZERO, into);
     into.clear();
     count
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn packets_ringway_strides(queues: &mut Mlx5Queues, queue: CyclicId, packets: &mut Vec<CyclicPacket>) -> usize {
+    packets.clear();
+    let run = queues.cyclic_read(queue, BATCH_MAX, packets).expect("the queue");
+    drop(run);
+    packets.len()
 }
 
 #[unsafe(no_mangle)]

@@ -166,6 +166,12 @@ impl Cyclic {
         Ok(queue)
     }
 
+    /// Its buffer: where it begins, how long it is, and its key.
+    pub(crate) fn buffer(&self) -> (*mut u8, usize, u32) {
+        let strides = (self.pieces as usize) << self.strides.log_count;
+        (self.memory.at(0), strides << self.strides.log_bytes, self.memory.lkey())
+    }
+
     /// What flow rules lead to.
     pub(crate) fn wq(&self) -> &Arc<Wq> {
         &self.wq
@@ -210,7 +216,8 @@ impl Cyclic {
             // Behind the linear end, the next frame begins before the run's end.
             let is_next = |next: &&Filled| next.start == end && (end == first || self.place(end) > place);
             let Some(&Filled { end: behind, len, meta, .. }) = self.ready.front().filter(is_next) else { break };
-            packets.push(CyclicPacket { offset: ((end - first) as usize) << self.strides.log_bytes, len, meta });
+            let offset = ((end - first) as usize) << self.strides.log_bytes;
+            packets.push(CyclicPacket { offset, place: ((place as usize) << self.strides.log_bytes) + offset, len, meta });
             end = behind;
             self.ready.pop_front();
         }

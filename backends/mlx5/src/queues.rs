@@ -190,6 +190,12 @@ impl Mlx5Queues {
         unsafe { self.send.change_last(change) };
     }
 
+    /// Where a cyclic queue's buffer lies, how long it is in bytes, and by which key the card knows it. It is there as long as the queue, and the card writes
+    /// where nobody has a handle.
+    pub fn cyclic_memory(&self, queue: CyclicId) -> Option<(*mut u8, usize, u32)> {
+        self.cyclic.get(&queue.0).map(Cyclic::buffer)
+    }
+
     /// Received frames that others have handles on, or had when frames were taken last.
     pub fn held(&self) -> usize {
         self.held
@@ -619,7 +625,12 @@ impl Queues for Mlx5Queues {
         packets: &mut Vec<CyclicPacket>,
     ) -> Result<Option<Received>, CyclicError> {
         match self.cyclic.get_mut(&queue.0) {
-            Some(queue) => Ok(queue.read(packets_max, packets)),
+            Some(queue) => {
+                let before = packets.len();
+                let run = queue.read(packets_max, packets);
+                self.counters.received += (packets.len() - before) as u64;
+                Ok(run)
+            }
             None if self.device.striding().is_none() => Err(self.lacks_striding()),
             None => Err(CyclicError::Unknown),
         }

@@ -62,6 +62,13 @@ cases! {
     run sizes {
         fn no_packet_is_longer_than_it_may_be();
     }
+    run strides {
+        fn the_device_writes_records_as_the_packets_came();
+        fn what_the_device_wrote_stays_until_a_read_goes_on_behind_a_linear_end();
+        fn the_device_writes_no_record_that_is_damaged();
+        fn a_packet_longer_than_the_device_s_record_is_told_of();
+        fn who_wants_more_of_each_datagram_has_them_in_the_socket_again();
+    }
 }
 
 /// Runs a case. The card loses nothing that there is room for.

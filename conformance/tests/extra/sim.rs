@@ -69,6 +69,15 @@ cases! {
     run_with_faults sizes {
         fn no_packet_is_longer_than_it_may_be();
     }
+    run strides {
+        fn the_device_writes_records_as_the_packets_came();
+        fn a_packet_longer_than_the_device_s_record_is_told_of();
+        fn who_wants_more_of_each_datagram_has_them_in_the_socket_again();
+    }
+    run_with_faults strides {
+        fn the_device_writes_no_record_that_is_damaged();
+        fn what_the_device_wrote_stays_until_a_read_goes_on_behind_a_linear_end();
+    }
 }
 
 /// How long a ring that nothing arrives on goes unpolled, though a call since then may have set a timer.

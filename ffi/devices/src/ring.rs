@@ -9,8 +9,8 @@ use ringway_host::queues::SLEEPER;
 use ringway_host::{HostQueues as _, Lender, Monitor, Neighbours};
 use ringway_mlx5::Mlx5Queues;
 use ringway_shm::ShmQueues;
-use ringway_stack::cyclic::{CyclicBuffer, CyclicError, RecordMemory, Run};
-use ringway_stack::device::{Capabilities, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, Wake};
+use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Layout, RecordMemory, Run};
+use ringway_stack::device::{self, Capabilities, CyclicId, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
     RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
@@ -255,6 +255,10 @@ impl Ring {
         fn udp_give_back(&mut self, flow: FlowId, len: usize) -> bool;
         fn set_recv_filter(&mut self, flow: FlowId, on: bool) -> Result<(), Error>;
         fn decide(&mut self, now: Instant, flow: FlowId, decision: Decision) -> Result<usize, Error>;
+        fn strides_open(&mut self, layout: &Layout) -> Result<CyclicId, device::CyclicError>;
+        fn strides_close(&mut self, queue: CyclicId);
+        fn strides_read(&mut self, now: Instant, queue: CyclicId, min: usize, max: usize) -> Result<Option<Run>, CyclicError>;
+        fn udp_to_strides(&mut self, flow: FlowId, queue: CyclicId) -> Result<(), Error>;
         fn cyclic_read(
             &mut self, sockets: &[FlowId], buffer: &mut CyclicBuffer<impl RecordMemory>, min: usize, max: usize
         ) -> Result<Option<Run>, CyclicError>;
@@ -495,6 +499,14 @@ impl Ring {
     pub fn take_landings(&self) -> Vec<(SocketAddr, SocketAddr, usize)> {
         let Self::Xdp(of) = self else { return Vec::new() };
         of.queues().device().take_landings().into_iter().map(|(local, remote, ring)| (local, remote, ring.0 as usize)).collect()
+    }
+
+    /// Where a striding queue's buffer lies, how long it is in bytes, and by which key the card knows it. `None`: it is nothing that a program can be shown.
+    pub fn strides_memory(&self, queue: CyclicId) -> Option<(*mut u8, usize, u32)> {
+        match self {
+            Self::Mlx5(of) => of.queues().cyclic_memory(queue),
+            Self::Shm(_) | Self::Xdp(_) | Self::Absent(_) => None,
+        }
     }
 
     /// The broker that the ring is from, which does for the process what takes privileges.

@@ -84,7 +84,8 @@ impl Cyclic {
             let Some(next) = self.ready.front().filter(|next| next.start == end && (end == first || self.offset(end) > base)) else {
                 break;
             };
-            packets.push(CyclicPacket { offset: self.offset(next.start) - base, len: next.len, meta: next.meta });
+            let place = self.offset(next.start);
+            packets.push(CyclicPacket { offset: place - base, place, len: next.len, meta: next.meta });
             end = next.end;
             self.ready.pop_front();
         }

@@ -120,6 +120,8 @@ pub struct Run {
     pub headers: Range<usize>,
     /// When the first was received.
     pub received: Instant,
+    /// The same by the device's clock, if it says so: see [`super::Strides`].
+    pub hardware_time: Option<Instant>,
 }
 
 /// A packet that was written and not given out.
@@ -257,7 +259,13 @@ impl<M: RecordMemory> CyclicBuffer<M> {
         let records: usize = self.ready.drain(..packets).map(|written| written.records).sum();
         let range = self.given..self.given + records;
         self.given = range.end;
-        Some(Run { packets, payload: self.layout.payload(range.clone()), headers: self.layout.headers(range), received })
+        Some(Run {
+            packets,
+            payload: self.layout.payload(range.clone()),
+            headers: self.layout.headers(range),
+            received,
+            hardware_time: None,
+        })
     }
 
     /// Nothing is written any more before a rewind.

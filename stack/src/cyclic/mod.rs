@@ -4,6 +4,8 @@
 //! device: the stack writes the records, once, from where the device put the packets. So a program takes a run of packets with one look,
 //! whatever carries them; what it costs is a copy of each byte ([`CyclicBuffer::lacking`] has the words for saying so).
 //!
+//! Where a device has such queues and the records are as it would write them, it does ([`Strides`], [`crate::ring::Ring::strides_read`]), and nothing is copied.
+//!
 //! [`Geometry`] says what of a packet is kept, and where; [`CyclicBuffer`] fills the memory and gives runs out;
 //! [`crate::ring::Ring::cyclic_read`] has it filled from UDP sockets. Seed 002 and vma.md s2.14 are the source of what is promised:
 //!
@@ -15,10 +17,12 @@
 mod buffer;
 mod geometry;
 mod headers;
+mod strides;
 
 pub use buffer::{CyclicBuffer, CyclicError, Packet, RecordMemory, Refused, Run};
 pub use geometry::{Geometry, GeometryError, Layout, Records};
 pub use headers::{NetworkHeaders, made_up_headers};
+pub use strides::Strides;
 
 #[cfg(test)]
 mod tests;

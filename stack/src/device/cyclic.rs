@@ -20,6 +20,8 @@ pub struct CyclicId(pub u64);
 pub struct CyclicPacket {
     /// Where it begins, in bytes from the run's beginning: a multiple of the stride.
     pub offset: usize,
+    /// Where it begins, in bytes from the buffer's beginning.
+    pub place: usize,
     /// Its length in bytes, from the Ethernet header on.
     pub len: usize,
     /// What came with it.

@@ -75,6 +75,7 @@ use self::rates::Rates;
 use self::reading::Reader;
 use self::slots::{Flow, STALL_MIN, Slots};
 use self::steering::Rules;
+use self::udp::strides::StridingQueues;
 use crate::device::{DeviceEvent, MacAddr, Queues, RxBatch};
 use crate::error::Error;
 use crate::marks::{MarkCounts, mark};
@@ -146,6 +147,7 @@ pub struct Ring<Q: Queues> {
     handed_over: HandedOver,
     handovers: HandoversUnderWay,
     late: Late<Q::Rx>,
+    strides: StridingQueues<Q::Rx>,
     unanswered_syns: UnansweredSyns,
     earlier_incarnations: EarlierIncarnations,
     /// `None` only while its frames are looked at.
@@ -200,6 +202,7 @@ impl<Q: Queues> Ring<Q> {
             handed_over: HandedOver::default(),
             handovers: HandoversUnderWay::default(),
             late: Late::default(),
+            strides: StridingQueues::new(),
             unanswered_syns: UnansweredSyns::default(),
             earlier_incarnations: EarlierIncarnations::default(),
             batch: Some(Box::new(RxBatch::new(config.batch.max(1)))),
@@ -244,6 +247,9 @@ impl<Q: Queues> Ring<Q> {
             self.handovers.expire(now, &mut self.queues);
         }
         let mut frames = self.receive(now);
+        if !self.strides.is_empty() {
+            frames += self.take_strided(now);
+        }
         let timers_are_due = self.wheel.is_due(now);
         if timers_are_due && frames >= self.config.batch.max(1) && !self.config.is(Mutant::RestOfFramesAfterTimers) {
             frames += self.receive_rest(now);

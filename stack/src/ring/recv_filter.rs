@@ -58,6 +58,9 @@ impl<Q: Queues> Ring<Q> {
     /// # Errors
     /// [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
     pub fn set_recv_filter(&mut self, flow: FlowId, on: bool) -> Result<(), Error> {
+        if on && matches!(self.slots.find(flow), Some(Flow::Udp(_))) {
+            self.udp_from_strides(flow)?;
+        }
         match self.slots.find_mut(flow)? {
             Flow::Stream(_) if on && self.config.is(Mutant::UndecidedIsRead) => {}
             Flow::Stream(stream) if !stream.orphan => stream.connection.set_recv_filter(on),

@@ -6,6 +6,7 @@ mod cyclic;
 mod handover;
 mod pieces;
 pub(super) mod recv_filter;
+pub(super) mod strides;
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -23,7 +24,7 @@ use super::demux::FlowKey;
 use super::output::Envelope;
 use super::types::{Backlog, Datagram, FlowId, NextHop, Reuse, UdpOptions};
 use crate::cyclic::NetworkHeaders;
-use crate::device::{FlowRule, MacAddr, Protocol, Queues, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
+use crate::device::{CyclicId, FlowRule, MacAddr, Protocol, Queues, RuleError, RuleId, RxBuffer, RxFrame, SendError, TxSlice};
 use crate::error::Error;
 use crate::flow::{Counters, Readiness};
 use crate::marks::mark;
@@ -110,6 +111,9 @@ pub(super) struct UdpFlow<Q: Queues> {
     is_plain: bool,
     /// The network headers of what waits, if somebody wants them.
     headers: Option<VecDeque<NetworkHeaders>>,
+    /// The striding queue that its datagrams come to, if any; and how many of them wait there.
+    strides: Option<CyclicId>,
+    in_strides: usize,
     pub(super) error: Option<Error>,
     shut_read: bool,
     shut_write: bool,
@@ -140,6 +144,8 @@ impl<Q: Queues> UdpFlow<Q> {
             lends,
             is_plain: !lends,
             headers: None,
+            strides: None,
+            in_strides: 0,
             error: None,
             shut_read: false,
             shut_write: false,
@@ -351,7 +357,7 @@ impl<Q: Queues> UdpFlow<Q> {
 
     pub(super) fn readiness(&self) -> Readiness {
         let mut ready = Readiness::OUT;
-        ready.set(Readiness::IN, !self.queue.is_empty() || self.shut_read);
+        ready.set(Readiness::IN, !self.queue.is_empty() || self.in_strides > 0 || self.shut_read);
         ready.set(Readiness::RDHUP, self.shut_read);
         ready.set(Readiness::HUP, self.shut_read && self.shut_write);
         ready.set(Readiness::ERR, self.error.is_some());
@@ -379,7 +385,7 @@ impl<Q: Queues> UdpFlow<Q> {
     /// How full its queue is and was.
     pub(super) fn backlog(&self) -> Backlog {
         Backlog {
-            packets: self.queue.len(),
+            packets: self.queue.len() + self.in_strides,
             packets_max: self.peaks.0,
             bytes_max: self.peaks.1,
             dropped_bytes: self.dropped_bytes,
@@ -415,6 +421,7 @@ impl<Q: Queues> Ring<Q> {
         }
         // (One whose receiving side was shut down has none, and another may have the address.)
         self.demux.leave(key, id.index);
+        self.forget_strided(id.index);
         self.slots.remove(id.index);
         self.forget_rate(id.index);
     }

@@ -111,7 +111,7 @@ fn around<'a>(lines: &[&'a str], at: usize) -> impl Iterator<Item = &'a str> {
 
 impl Target {
     /// The binary that a file is a part of, and the modules in it that the file is.
-    fn of(path: &str) -> Result<(Self, Vec<&str>)> {
+    pub(super) fn of(path: &str) -> Result<(Self, Vec<&str>)> {
         let file = path.strip_suffix(".rs").context("it is no source file")?;
         if let Some((folder, rest)) = file.split_once("/tests/") {
             // (A folder named tests may be a module's as well.)

@@ -99,6 +99,15 @@ pub(crate) fn bytes(len: usize, salt: u64) -> Vec<u8> {
     (0..len as u64).map(|at| ((at / 7 + salt).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u8 ^ at as u8).collect()
 }
 
+/// Numbers below what is asked for, that look random and are a seed's.
+pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c909;
+    move |limit| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) as usize % limit
+    }
+}
+
 /// A ring of its own card.
 pub(crate) struct End {
     pub(crate) clock: Clock,

@@ -110,8 +110,11 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
     request.engine.card.add_pair(qpn, SendQueue::new(send), receiver.clone());
     let signals_all = core.u8(at + 44) != 0;
     let attributes = Attributes::default();
+    // (How long its receive queue is, the kernel's driver tells who asks later, not who makes it: drivers/infiniband/hw/mlx5/qp.c.)
+    let received = if srq == 0 { queues.receive.entries() } else { caps[1] };
+    let told_caps = [caps[0], received, send_sges, recv_sges, inline];
     let told = Told::new(request.context, core.u64(at));
-    let qp = Qp { transport, srq, recv_cqn, uidx, send, receiver, caps, signals_all, attributes, told, knows: false };
+    let qp = Qp { transport, srq, recv_cqn, uidx, send, receiver, caps: told_caps, signals_all, attributes, told, knows: false };
     let page = request.driver().u32(36);
     let page = request.context()?.page(page);
     request.engine.rings.add(qpn, page);

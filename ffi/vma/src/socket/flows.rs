@@ -197,7 +197,8 @@ impl Offload {
             places.retain(|(_, at)| at.is_ipv4() == peer.is_ipv4());
         }
         // (Of a group that shares an address, the kernel chooses one.)
-        let is_kernels = goes_by_one || socket.shares_address() || socket.stays_within;
+        let is_for_strides = self.is_for_strides(socket);
+        let is_kernels = goes_by_one && !is_for_strides || socket.shares_address() || socket.stays_within;
         let is_kernels = is_kernels || socket.is_left_by_fork && socket.protocol == Protocol::Udp;
         let Some(interfaces) = self.interfaces.as_ref().filter(|_| !is_kernels) else { return places };
         let to_peer = socket.peer.map(|peer| interfaces.path(socket.protocol, socket.bound, peer).map(|path| (path.ring, path.source)));
@@ -206,7 +207,9 @@ impl Offload {
         let is_meant = |place: &Place| to_peer.is_none_or(|to_peer| to_peer.is_some_and(|way| is_on_way(way, place)));
         let is_there = |ring: u16| !self.rings.at(ring).ring.is_gone();
         let is_taken = |place: &Place| is_there(place.0) && (socket.protocol == Protocol::Udp || interfaces.takes_streams(place.0));
-        places.extend(interfaces.places(bound, takes_both).into_iter().filter(is_meant).filter(is_taken));
+        // (Of what a card's striding queues write to, a program that goes by one flow reads all.)
+        let is_read = |place: &Place| !goes_by_one || place.1.is_ipv4() && self.has_strides(place.0);
+        places.extend(interfaces.places(bound, takes_both).into_iter().filter(is_meant).filter(is_taken).filter(is_read));
         places
     }
 

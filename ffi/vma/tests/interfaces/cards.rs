@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::cable::{Cable, ENDS, PORT, Running, on_cable};
 use crate::kernels;
-use crate::programs::library;
+use crate::programs::{compile, library};
 
 /// The card, which is built for another crate's tests; where they are built as well. (Or another one, by RINGWAY_CONNECTX_LIBRARY.)
 fn card() -> PathBuf {
@@ -139,5 +139,20 @@ fn without_a_card_the_kernel_serves_and_one_line_says_why() {
         let lines: Vec<&str> = log.lines().filter(|line| line.contains("mlx5_0")).collect();
         let [line] = lines[..] else { panic!("{log}") };
         assert!(line.contains("mlx5:mlx5_0 is the kernel's"), "{line}");
+    });
+}
+
+#[test]
+fn the_card_writes_the_records_of_a_cyclic_ring() {
+    on_cable(|cable| {
+        let (program, [_, there]) = (compile("tests/extra/strided.c"), ENDS[0]);
+        for records in ["padded", "raw"] {
+            let bus = Bus::new();
+            let receiver = bus.command(&program, "b0", &["receive", records, there, PORT]);
+            let mut receiver = cable.within_there(|| Running::start(receiver));
+            receiver.await_ready();
+            Running::start(bus.command(&program, "a0", &["send", records, there, PORT])).ends_well();
+            receiver.ends_well();
+        }
     });
 }

@@ -69,6 +69,11 @@ impl<Q: Queues> Ring<Q> {
         if is_other(local) || remote.is_some_and(|(remote, _)| is_other(remote)) {
             return Err(Error::Invalid);
         }
+        if flow.strides.is_some() {
+            // (Whose it is goes by the address, and there may be a peer.)
+            self.udp_from_strides(id)?;
+        }
+        let flow = self.slots.udp(id)?;
         let (before, after) = (flow.key(), flow.key_with(local, remote.map(|(remote, _)| remote)));
         let (options, moves) = (flow.options, local != flow.local);
         let stays = flow.remote.is_some() && self.config.is(Mutant::FormerPeerHeard);
@@ -112,6 +117,7 @@ impl<Q: Queues> Ring<Q> {
 
     /// A socket shares its address in another manner than `before`.
     fn reuse_otherwise(&mut self, id: FlowId, before: UdpOptions) -> Result<(), Error> {
+        self.udp_from_strides(id)?;
         let flow = self.slots.udp(id)?;
         let (key, local, options, has_peer) = (flow.key(), flow.local, flow.options, flow.remote.is_some());
         let Some(rule) = flow.rule.take() else { return Ok(()) };

@@ -66,7 +66,7 @@ impl<Q: Queues> Ring<Q> {
     pub fn udp_may_leave(&self, flow: FlowId) -> bool {
         let Some(Flow::Udp(udp)) = self.slots.find(flow) else { return false };
         let is_its_own = udp.options.reuse == Reuse::No && udp.rule.is_some_and(|rule| self.rules.may_move(rule));
-        let is_simple = udp.is_plain && udp.memberships.is_empty() && !udp.options.tell_drops && udp.lent == 0;
+        let is_simple = udp.is_plain && udp.strides.is_none() && udp.memberships.is_empty() && !udp.options.tell_drops && udp.lent == 0;
         is_its_own && is_simple && !udp.shut_read && udp.error.is_none()
     }
 

@@ -2,17 +2,18 @@
 //! s2.13 to 2.15, seed 002).
 //!
 //! A socket whose SO_VMA_RING_ALLOC_LOGIC names a profile of a cyclic ring goes onto one, and its datagrams are read there, as records of one length
-//! that lie one behind the other. The stack writes the records ([`ringway_stack::cyclic`]), also where a device has
-//! striding receive queues; where it has none, the log says so, once a ring. What comes through the kernel is written there too, with headers that are made up; what a TCP connection brings is
+//! that lie one behind the other. The stack writes the records ([`ringway_stack::cyclic`]), and the log says why; where a device has
+//! striding receive queues, and the records are such as they write, the card does ([`strides`]). What comes through the kernel is written there too, with headers that are made up; what a TCP connection brings is
 //! received as ever.
 //!
 //! - [`profiles`]: what rings programs have described; [`memory`]: where records lie; [`read`]: the calls that look at them; [`kernel`]: what came
-//!   through there
+//!   through there; [`strides`]: what a card writes by itself
 
 mod kernel;
 mod memory;
 mod profiles;
 mod read;
+mod strides;
 
 use ringway_stack::cyclic::{CyclicBuffer, Geometry};
 use ringway_stack::device::Protocol;
@@ -23,6 +24,7 @@ pub(super) use self::memory::UserMemory;
 use self::profiles::Profile;
 pub(super) use self::profiles::{RingType, add_older, add_ring_profile};
 pub(super) use self::read::{Completion, cyclic_buffer_read, mem_info};
+use self::strides::Striding;
 use crate::process::Offload;
 use crate::slab::Key;
 
@@ -46,8 +48,10 @@ struct CyclicRing {
     buffer: CyclicBuffer<Memory>,
     /// The sockets on it; at least one.
     members: Vec<u32>,
-    /// Those of the stack's below them, as of the last call.
+    /// Those of the stack's below them, as of the last call, by their rings.
     ids: Vec<FlowId>,
+    /// Queues whose records a card writes.
+    striding: Vec<Striding>,
     /// The kernel is to be asked before the ring.
     asks_kernel: bool,
 }
@@ -69,13 +73,11 @@ impl Cyclic {
     }
 
     /// A socket has left a ring, which ends with its last.
-    pub(super) fn leave(&mut self, ring: Key, socket: u32) {
-        self.rings.retain_mut(|cyclic| {
-            if cyclic.ring == ring {
-                cyclic.members.retain(|&member| member != socket);
-            }
-            !cyclic.members.is_empty()
-        });
+    fn leave(&mut self, ring: Key, socket: u32) -> impl Iterator<Item = CyclicRing> {
+        for cyclic in self.rings.iter_mut().filter(|cyclic| cyclic.ring == ring) {
+            cyclic.members.retain(|&member| member != socket);
+        }
+        self.rings.extract_if(.., |cyclic| cyclic.members.is_empty())
     }
 
     fn find(&mut self, ring: Key) -> Option<&mut CyclicRing> {
@@ -100,7 +102,14 @@ impl Offload {
                 buffer.layout().bytes(),
                 why.map_or_else(String::new, |why| format!(": {why}"))
             );
-            self.cyclic.rings.push(CyclicRing { ring, buffer, members: vec![index], ids: Vec::new(), asks_kernel: false });
+            self.cyclic.rings.push(CyclicRing {
+                ring,
+                buffer,
+                members: vec![index],
+                ids: Vec::new(),
+                striding: Vec::new(),
+                asks_kernel: false,
+            });
         }
         self.prepare_for_records(index);
     }
@@ -109,11 +118,13 @@ impl Offload {
     pub(super) fn prepare_for_records(&mut self, index: u32) {
         let Self { cyclic, sockets, rings, .. } = self;
         let Some(cyclic) = cyclic.rings.iter().find(|cyclic| cyclic.members.contains(&index)) else { return };
-        let Some(id) = sockets.get(index).and_then(|socket| socket.ring_id()) else { return };
-        // (Only of sockets that are not of UDP, which never come here, is either an error.)
-        let _ = rings.of_mut(id).udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(cyclic.room()));
-        if cyclic.buffer.layout().keeps_headers() {
-            let _ = rings.of_mut(id).udp_keep_headers(id);
+        let Some(socket) = sockets.get(index) else { return };
+        for id in socket.flows() {
+            // (Only of sockets that are not of UDP, which never come here, is either an error.)
+            let _ = rings.of_mut(id).udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(cyclic.room()));
+            if cyclic.buffer.layout().keeps_headers() {
+                let _ = rings.of_mut(id).udp_keep_headers(id);
+            }
         }
     }
 }

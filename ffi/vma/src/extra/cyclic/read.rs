@@ -76,6 +76,14 @@ enum Read {
     Due,
 }
 
+fn errno_of(error: CyclicError) -> Errno {
+    match error {
+        CyclicError::Invalid { .. } => Errno(libc::EINVAL),
+        CyclicError::Oversized(_) => Errno(libc::EMSGSIZE),
+        CyclicError::Socket(error) => Errno::from(error),
+    }
+}
+
 impl From<Option<Found>> for Read {
     fn from(found: Option<Found>) -> Self {
         found.map_or(Self::Nothing, Self::Found)
@@ -101,7 +109,7 @@ fn read(process: &Process, fd: c_int, min: usize, max: usize, may_call: bool) ->
     let finds_nothing = matches!(found, Ok(None));
     if offload.asks_kernel(ring, now, finds_nothing, process.params.rx_udp_poll_os_ratio) {
         if finds_nothing {
-            found = offload.take_from_kernel(ring, now, max).and_then(|()| offload.read_cyclic(ring, min, max));
+            found = offload.take_from_kernel(ring, now, max).and_then(|()| offload.read_cyclic(ring, now, min, max));
         } else if let Some(cyclic) = offload.cyclic.find(ring) {
             cyclic.asks_kernel = true;
         }
@@ -119,7 +127,7 @@ impl Offload {
         let mut polled = 0;
         loop {
             // (As many as there may be, or nothing yet: they stay there.)
-            let found = self.read_cyclic(ring, max, max)?;
+            let found = self.read_cyclic(ring, now, max, max)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -132,7 +140,7 @@ impl Offload {
             }
             self.dispatch();
         }
-        if min == max { Ok(None) } else { self.read_cyclic(ring, min, max) }
+        if min == max { Ok(None) } else { self.read_cyclic(ring, now, min, max) }
     }
 
     /// Looks up which of the stack's sockets a ring has, and sees to their room.
@@ -143,33 +151,39 @@ impl Offload {
         let room = cyclic.room();
         for &member in &cyclic.members {
             let Some(socket) = sockets.get_mut(member) else { continue };
-            let Some(id) = socket.ring_id() else { continue };
-            // It stays for SO_ERROR: packets are no worse for it.
-            if let Some(error) = rings.of_mut(id).take_error(id) {
-                socket.rare().error = Some(Errno::from(error).0);
+            let before = cyclic.ids.len();
+            cyclic.ids.extend(socket.flows());
+            for &id in &cyclic.ids[before..] {
+                // It stays for SO_ERROR: packets are no worse for it.
+                if let Some(error) = rings.of_mut(id).take_error(id) {
+                    socket.rare().error = Some(Errno::from(error).0);
+                }
+                // (The program may have set SO_RCVBUF since. Of a socket that is not of UDP, which is never here, it would be an error.)
+                let _ = rings.of_mut(id).udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(room));
             }
-            // (The program may have set SO_RCVBUF since. Of a socket that is not of UDP, which is never here, it would be an error.)
-            let _ = rings.of_mut(id).udp_configure(id, |options| options.rcvbuf = options.rcvbuf.max(room));
-            cyclic.ids.push(id);
         }
+        cyclic.ids.sort_by_key(|id| id.ring);
         Ok(())
     }
 
-    fn read_cyclic(&mut self, ring: Key, min: usize, max: usize) -> Result<Option<Found>, Errno> {
+    fn read_cyclic(&mut self, ring: Key, now: Instant, min: usize, max: usize) -> Result<Option<Found>, Errno> {
         let Self { cyclic, rings, .. } = self;
         let cyclic = cyclic.find(ring).ok_or(Errno(libc::EBADFD))?;
-        // (Where the kernel alone carries its sockets, any ring hands on what was written there.)
-        let ring = cyclic.ids.first().map_or(0, |id| id.ring);
-        match rings.at_mut(ring).ring.cyclic_read(&cyclic.ids, &mut cyclic.buffer, min, max) {
-            Ok(None) => Ok(None),
-            Ok(Some(run)) => {
-                let memory: &Memory = cyclic.buffer.memory();
-                Ok(Some((memory.at(run.payload.start), memory.at(run.headers.start), run)))
+        for striding in &mut cyclic.striding {
+            if let Some(run) = striding.read(rings, now, min, max).map_err(errno_of)? {
+                return Ok(Some((striding.at(run.payload.start), core::ptr::null_mut(), run)));
             }
-            Err(CyclicError::Invalid { .. }) => Err(Errno(libc::EINVAL)),
-            Err(CyclicError::Oversized(_)) => Err(Errno(libc::EMSGSIZE)),
-            Err(CyclicError::Socket(error)) => Err(Errno::from(error)),
         }
+        // (Where the kernel alone carries its sockets, any ring hands on what was written there.)
+        let mut of_rings = cyclic.ids.chunk_by(|id, next| id.ring == next.ring).map(|ids| (ids[0].ring, ids)).peekable();
+        let none = of_rings.peek().is_none().then_some((0, &[][..]));
+        for (ring, ids) in of_rings.chain(none) {
+            if let Some(run) = rings.at_mut(ring).ring.cyclic_read(ids, &mut cyclic.buffer, min, max).map_err(errno_of)? {
+                let memory: &Memory = cyclic.buffer.memory();
+                return Ok(Some((memory.at(run.payload.start), memory.at(run.headers.start), run)));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -183,10 +197,11 @@ impl Offload {
             let Some(key) = self.take_waiting(ring) else { break };
             let Some(socket) = self.sockets.find_mut(key) else { continue };
             let is_read = self.cyclic.find(ring).is_some_and(|cyclic| cyclic.members.contains(&key.index));
-            let id = socket.ring_id().filter(|_| is_read);
+            let mut ids = socket.flows().filter(|_| is_read);
             // Packets are read here, and errors were left for SO_ERROR: how a socket ended, and all of those that are only on the same ring, is told by
             // completions.
-            let waits = id.and_then(|id| self.rings.of(id).udp_backlog(id)).is_some_and(|backlog| backlog.packets > 0);
+            let waits = ids.any(|id| self.rings.of(id).udp_backlog(id).is_some_and(|backlog| backlog.packets > 0));
+            drop(ids);
             let waiting = &mut socket.rare().rings.waiting;
             if !is_read || waiting.forget(Readiness::IN | Readiness::OUT | Readiness::ERR) || waits {
                 self.requeue(ring, key);
@@ -238,12 +253,14 @@ pub(in crate::extra) unsafe extern "C" fn mem_info(fd: c_int, addr: *mut *mut c_
         let offload = &mut *guard;
         let found = descriptor::of(offload, fd).and_then(|ring| offload.cyclic.find(ring));
         let Some(cyclic) = found else { return errno::fail(libc::EINVAL) };
+        // (No card knows of what software writes to.)
+        let of_software = (cyclic.buffer.memory().at(0), cyclic.buffer.layout().bytes(), 0);
+        let (base, bytes, key) = cyclic.striding.first().map_or(of_software, |striding| (striding.at(0), striding.len, striding.lkey));
         // SAFETY: the program's promise: there is room for each.
         unsafe {
-            addr.write_unaligned(cyclic.buffer.memory().at(0).cast());
-            len.write_unaligned(cyclic.buffer.layout().bytes());
-            // (No card knows of it.)
-            lkey.write_unaligned(0);
+            addr.write_unaligned(base.cast());
+            len.write_unaligned(bytes);
+            lkey.write_unaligned(key);
         }
         0
     })

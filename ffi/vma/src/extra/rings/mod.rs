@@ -71,6 +71,11 @@ impl OnRings {
         Self { asked: self.asked, has_profile: self.has_profile, ..Self::default() }
     }
 
+    /// The profile that its ring is to have, to receive. Zero: none.
+    pub(in crate::extra) fn profile(&self) -> u32 {
+        self.asked[Direction::Rx as usize].map_or(0, |asked| asked.profile)
+    }
+
     fn ring(&self, direction: Direction) -> Option<Key> {
         self.rings[direction as usize].map(|on| on.ring)
     }
@@ -234,6 +239,7 @@ impl Offload {
             return;
         }
         self.prepare_for_records(socket);
+        self.lead_to_strides(id, socket);
         if self.extra_rings.has_completions {
             self.begin_lending();
             if let Some(socket) = self.sockets.get_mut(socket) {
@@ -402,7 +408,7 @@ impl Offload {
             self.unqueue(on.ring, |key| key.index == index);
         }
         if direction == Direction::Rx {
-            self.cyclic.leave(on.ring, index);
+            self.leave_cyclic(on.ring, index);
         }
         self.drop_user(on);
     }
@@ -438,7 +444,7 @@ impl Offload {
             self.unqueue(ring, |&queued| queued == key);
         }
         if let Some(ring) = on.ring(Direction::Rx) {
-            self.cyclic.leave(ring, key.index);
+            self.leave_cyclic(ring, key.index);
         }
         on.rings.into_iter().flatten().for_each(|on| self.drop_user(on));
     }

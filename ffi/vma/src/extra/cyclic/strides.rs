@@ -1,0 +1,161 @@
+//! Cyclic rings whose records the card writes by itself, into striding receive queues: a read gives out where they lie, and nothing is copied.
+//!
+//! There is one such queue for each of the process's rings on a card that a socket of the cyclic ring has flows on. What comes for the sockets by another way
+//! (shared memory, the kernel, a ring without such queues) is written by software, beside them.
+
+use core::time::Duration;
+
+use ringway_stack::Instant;
+use ringway_stack::cyclic::{CyclicError, Layout, Run};
+use ringway_stack::device::{CyclicId, Protocol};
+use ringway_stack::ring::FlowId;
+
+use super::CyclicRing;
+use crate::process::Offload;
+use crate::rings::Rings;
+use crate::slab::Key;
+use crate::socket::Socket;
+
+/// How long the least difference between two clocks is believed: cards' clocks drift.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// A striding queue of a ring of the process's.
+#[derive(Debug)]
+pub(super) struct Striding {
+    ring: u16,
+    queue: CyclicId,
+    /// Its memory: where it begins, how long it is, and by which key the card knows it. Invariant: it is there as long as the queue.
+    base: *mut u8,
+    pub(super) len: usize,
+    pub(super) lkey: u32,
+    clock: CardTime,
+}
+
+// SAFETY: an address, which the program alone follows.
+unsafe impl Send for Striding {}
+
+impl Striding {
+    /// Where a byte of its buffer is.
+    pub(super) fn at(&self, place: usize) -> *mut u8 {
+        self.base.wrapping_add(place)
+    }
+
+    /// The next run, with its time by the process's clock. `None` also of a ring that is gone.
+    pub(super) fn read(&mut self, rings: &mut Rings, now: Instant, min: usize, max: usize) -> Result<Option<Run>, CyclicError> {
+        let read = rings.at_mut(self.ring).ring.strides_read(now, self.queue, min, max);
+        match read {
+            Ok(Some(mut run)) => {
+                run.received = run.hardware_time.map_or(run.received, |at| self.clock.told(at, run.received));
+                Ok(Some(run))
+            }
+            Err(CyclicError::Socket(_)) => Ok(None),
+            other => other,
+        }
+    }
+
+    fn close(&self, rings: &mut Rings) {
+        rings.at_mut(self.ring).ring.strides_close(self.queue);
+    }
+}
+
+impl CyclicRing {
+    /// The striding queue of one of the process's rings, made if there is none yet. `None`, and a line in the log: there is none to be had.
+    fn striding_on(&mut self, rings: &mut Rings, ring: u16) -> Option<CyclicId> {
+        if let Some(there) = self.striding.iter().find(|striding| striding.ring == ring) {
+            return Some(there.queue);
+        }
+        let layout = self.buffer.layout();
+        let of = &mut rings.at_mut(ring).ring;
+        let made = of.strides_open(layout).map_err(|error| {
+            tracing::info!("a cyclic ring's records on a card are written by software: {error}");
+        });
+        let queue = made.ok()?;
+        let Some((base, len, lkey)) = of.strides_memory(queue) else {
+            of.strides_close(queue);
+            return None;
+        };
+        tracing::info!("a cyclic ring whose records the card writes: {len} bytes, in strides of {}", layout.record_bytes);
+        self.striding.push(Striding { ring, queue, base, len, lkey, clock: CardTime::default() });
+        Some(queue)
+    }
+
+    /// It ends.
+    pub(super) fn end(self, rings: &mut Rings) {
+        self.striding.iter().for_each(|striding| striding.close(rings));
+    }
+}
+
+impl Offload {
+    /// Whether a UDP socket is on a cyclic ring, or is to be, whose records a card could write.
+    pub(crate) fn is_for_strides(&self, socket: &Socket) -> bool {
+        let Some(rare) = socket.rare.as_ref().filter(|_| socket.protocol == Protocol::Udp) else { return false };
+        // (Records in the program's own memory are written by software: the card knows nothing of it.)
+        let is_simple = rare.rings.user_memory.is_none() && socket.callback().is_none() && socket.peer.is_none();
+        let layout = self.cyclic.geometry(rare.rings.profile()).and_then(|geometry| geometry.layout().ok());
+        is_simple && layout.as_ref().and_then(Layout::striding).is_some()
+    }
+
+    /// Whether a ring's device has striding receive queues, whose bytes a program can be shown.
+    pub(crate) fn has_strides(&self, ring: u16) -> bool {
+        self.rings.interfaces.contains(ring) && self.rings.at(ring).ring.capabilities().striding
+    }
+
+    /// A socket of a cyclic ring has a flow: if a card can write its records, it does from now on.
+    pub(in crate::extra) fn lead_to_strides(&mut self, flow: FlowId, index: u32) {
+        let is_meant = self.has_strides(flow.ring) && self.sockets.get(index).is_some_and(|socket| self.is_for_strides(socket));
+        let Self { cyclic, rings, .. } = self;
+        let Some(cyclic) = cyclic.rings.iter_mut().find(|cyclic| is_meant && cyclic.members.contains(&index)) else { return };
+        let Some(queue) = cyclic.striding_on(rings, flow.ring) else { return };
+        if let Err(error) = rings.of_mut(flow).udp_to_strides(flow, queue) {
+            tracing::info!("a socket's records on a card are written by software: {error}");
+        }
+    }
+
+    /// A socket has left a cyclic ring, which ends with its last.
+    pub(in crate::extra) fn leave_cyclic(&mut self, ring: Key, index: u32) {
+        for ended in self.cyclic.leave(ring, index) {
+            ended.end(&mut self.rings);
+        }
+    }
+}
+
+/// What a card's clock says, by the process's. They are apart by what they differ in the least when a packet is seen: it was seen at once then.
+#[derive(Debug, Default)]
+struct CardTime {
+    /// The least differences, in nanoseconds: of this window, and of the one before; and when this one began.
+    least: [Option<i64>; 2],
+    began: Instant,
+}
+
+impl CardTime {
+    /// When it was, by the process's clock, that a packet came of which the card says when; it was seen at `seen`.
+    fn told(&mut self, by_card: Instant, seen: Instant) -> Instant {
+        if seen.since(self.began) >= WINDOW {
+            (self.least, self.began) = ([None, self.least[0]], seen);
+        }
+        let apart = seen.as_nanos().wrapping_sub(by_card.as_nanos()).cast_signed();
+        let least = self.least[0].map_or(apart, |least| least.min(apart));
+        self.least[0] = Some(least);
+        let least = self.least[1].map_or(least, |before| before.min(least));
+        Instant::from_nanos(by_card.as_nanos().wrapping_add_signed(least)).min(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_s_time_is_as_far_from_ours_as_the_packet_that_was_seen_soonest() {
+        let mut clock = CardTime::default();
+        let mut told = |by_card, seen| clock.told(Instant::from_nanos(by_card), Instant::from_nanos(seen)).as_nanos();
+        // Seen at once; 300 and 50 ns late, the latter by a clock that is not 1000 but 950 ns ahead.
+        assert_eq!([told(5000, 6000), told(5100, 6400), told(5200, 6150)], [6000, 6100, 6150]);
+        // The card's clock has become slow: that is known when the window before is over.
+        let second = 1_000_000_000;
+        assert_eq!(
+            [told(second, second + 2000), told(2 * second, 2 * second + 2000), told(2 * second + 1, 2 * second + 2500)],
+            [second + 950, 2 * second + 2000, 2 * second + 2001]
+        );
+    }
+}
