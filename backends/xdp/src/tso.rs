@@ -12,7 +12,7 @@ use ringway_stack::device::{HEAD_MAX, TxFrame, TxSlice};
 use ringway_stack::wire::checksum::Checksum;
 use ringway_stack::wire::{ethernet, ipv4, ipv6, tcp};
 
-use crate::send::SendBuffer;
+use ringway_host::SendBuffer;
 
 /// The longest frame: an IP packet of the most bytes that there may be.
 pub(crate) const FRAME_MAX: usize = ethernet::LEN + u16::MAX as usize;

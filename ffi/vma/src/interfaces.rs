@@ -110,7 +110,7 @@ impl Interfaces {
         for named in all_named {
             let name = match named.driver {
                 Driver::Xdp => named.name.to_owned(),
-                Driver::Mlx5 => named.to_string(),
+                Driver::Mlx5 | Driver::Rxe => named.to_string(),
             };
             match attach_one(process, &mut offload, &monitor, named) {
                 Ok(interface) => {
