@@ -21,6 +21,7 @@
 //! - [`net`]: links, addresses, routes and neighbours as a snapshot, and which of them a destination is reached by
 //! - [`cyclic`]: received packets as records of one length, in one piece of memory
 //! - [`flow`]: what is told of every flow: what it is ready for, what it counted
+//! - [`ud`]: Ethernet frames in UD datagrams, for verbs devices without raw packet queue pairs
 //! - [`addr`]: addresses of the link layer
 //! - [`raw`]: frames without a stack: the program supplies the headers
 //! - [`offload`]: the names of the devices, and the reasons for not offloading
@@ -51,6 +52,7 @@ pub mod socket;
 pub mod tcp;
 pub mod time;
 pub mod timer;
+pub mod ud;
 pub mod wire;
 
 pub use error::Error;

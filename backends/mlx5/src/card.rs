@@ -20,7 +20,6 @@ use crate::clock::CardClock;
 use crate::cqe::RUN_MAX;
 use crate::cyclic::StridingCaps;
 use crate::error::AttachError;
-use crate::interface::{address_and_mtu, interface_of};
 use crate::mailbox::{Hearing, Post};
 use crate::mutants::{self, Mutant};
 use crate::queues::Mlx5Queues;
@@ -28,6 +27,7 @@ use crate::settings::Settings;
 use crate::spec::{self, Place, Spec};
 use crate::verbs::{Context, Flow, HashOf, HashQp, Pd, Wq};
 use crate::wqe::INLINE_MAX;
+use ringway_host::rdma_interface::{address_and_mtu, interface_of};
 
 /// The largest IP packet that a port carries.
 const MTU_MAX: usize = 9000;

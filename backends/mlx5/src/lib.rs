@@ -7,7 +7,7 @@
 //! - [`Mlx5Device`]: the card, with its flow rules and groups; `spec`: a rule in the library's form
 //! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues; `cyclic`: striding queues beside them, whose buffer is read where it lies
 //! - `wqe`: how a send entry is long and written; `cqe`: completions, their owner's bit, and how an event is asked for; `doorbell`: how the card is told; `barrier`: the order of it all
-//! - `memory`: what frames lie in; `device_memory`: what they lie in on the card; `buffer`: a handle on either; `clock`: the card's time; `interface`: the kernel's interface on its port
+//! - `memory`: what frames lie in; `device_memory`: what they lie in on the card; `buffer`: a handle on either; `clock`: the card's time
 //! - `mailbox`: what happens to the card beside frames; `retry`: what has failed and is tried again
 //! - `verbs`: the library's objects
 //!
@@ -22,7 +22,6 @@ mod cyclic;
 mod device_memory;
 mod doorbell;
 mod error;
-mod interface;
 mod mailbox;
 mod memory;
 #[cfg(feature = "mutants")]
@@ -41,7 +40,7 @@ mod wqe;
 pub use buffer::SendBuffer;
 pub use card::{Candidate, Mlx5Device, survey};
 pub use error::AttachError;
-pub use interface::interface_of;
 pub use memory::Received;
 pub use queues::{Counters, Mlx5Queues};
+pub use ringway_host::rdma_interface::interface_of;
 pub use settings::Settings;

@@ -9,7 +9,7 @@ use crate::verbs::Context;
 
 /// An asynchronous event (ibv_get_async_event(3)), as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Happening {
+pub(crate) enum Happening {
     /// A queue pair failed, by number.
     QueuePair(u32),
     /// A message came to a queue pair whose connection does not stand yet.
@@ -18,6 +18,8 @@ enum Happening {
     CompletionQueue(u32),
     /// A port went down.
     PortDown(u8),
+    /// A port is up.
+    PortUp(u8),
     /// Addresses have changed.
     Addresses,
     /// The device failed, or is being removed.
@@ -26,7 +28,8 @@ enum Happening {
     Other,
 }
 
-fn next(context: &Context) -> Option<Happening> {
+/// The next one, if there is one.
+pub(crate) fn next(context: &Context) -> Option<Happening> {
     let mut happening = None;
     // SAFETY: which member of the element is there the type says (ibv_get_async_event(3)), and what it points to stays until the event is handed back.
     context.next_event(|event| unsafe {
@@ -36,6 +39,7 @@ fn next(context: &Context) -> Option<Happening> {
             sys::IBV_EVENT_COMM_EST => Happening::Communication(qp()),
             sys::IBV_EVENT_CQ_ERR => Happening::CompletionQueue((*event.element.cq).cq_context.addr() as u32),
             sys::IBV_EVENT_PORT_ERR => Happening::PortDown(event.element.port_num as u8),
+            sys::IBV_EVENT_PORT_ACTIVE => Happening::PortUp(event.element.port_num as u8),
             sys::IBV_EVENT_GID_CHANGE => Happening::Addresses,
             sys::IBV_EVENT_DEVICE_FATAL => Happening::Device,
             _ => Happening::Other,
@@ -79,7 +83,7 @@ impl<M: CardMemory> Adapter<M> {
                 tracing::warn!("{} has failed, or is being removed; its connections end", self.settings.device);
                 self.on_removed();
             }
-            Happening::PortDown(_) | Happening::Other => {}
+            Happening::PortDown(_) | Happening::PortUp(_) | Happening::Other => {}
         }
     }
 

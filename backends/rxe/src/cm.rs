@@ -62,6 +62,8 @@ pub(crate) struct Event {
     pub(crate) private_data: PrivateData,
     /// What the peer would have.
     pub(crate) depths: Depths,
+    /// Of an answer about datagrams: the queue pair that is asked for, and its key.
+    pub(crate) datagrams_to: (u32, u32),
     /// Of a request: the connection.
     pub(crate) incoming: Option<Id>,
 }
@@ -112,8 +114,9 @@ impl EventChannel {
             let incoming = NonNull::new(event.id).filter(|_| is_request).map(|raw| Id { channel: self.clone(), raw });
             let number = (*event.id).context.addr() as u32;
             self.cm.rdma_ack_cm_event(raw);
+            let datagrams_to = (event.param.ud.qp_num, event.param.ud.qkey);
             let depths = Depths { responder: conn.responder_resources, initiator: conn.initiator_depth };
-            Some(Event { number, kind: event.event, status: event.status, private_data, depths, incoming })
+            Some(Event { number, kind: event.event, status: event.status, private_data, depths, datagrams_to, incoming })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Ringway's message plane on a verbs device: the kernel's soft-RoCE (rxe), or any card that libibverbs has a driver for.
+//! Ringway's message plane and packet plane on a verbs device: the kernel's soft-RoCE (rxe), or any card that libibverbs has a driver for.
 //!
 //! An [`Adapter`] is one opened device. It carries out the stack's `Messages` by libibverbs (queue pairs of RC and UD, memory regions, completion queues), and its
 //! `Connections` by librdmacm. Both libraries are opened at run time: nothing of RDMA is needed to build, and where they or the device are missing,
@@ -10,6 +10,7 @@
 //! - `connections`: `Connections`; `connection_events`: what librdmacm tells; `listeners`: ports
 //! - `verbs`, `cm`: the libraries' objects, each of which ends when it is dropped; `address`: addresses in C's form
 //! - `memory`: what can be registered
+//! - `packets`: Ethernet frames in UD datagrams: [`RxeDevice`] and its ring, [`RxeQueues`]
 //!
 //! Queue pairs are the caller's before anybody knows to whom they go, so librdmacm's identifiers have none: their state is changed here, with the attributes that
 //! rdma_init_qp_attr(3) gives, and connections are completed by rdma_establish(3).
@@ -20,7 +21,7 @@
 //! What verbs cannot tell is not told: which operation it was that failed (a failed completion has [`Opcode::Send`] or [`Opcode::Receive`], by what the library
 //! says), and whether the sender asked for a solicited event.
 //!
-//! What it leaves out: devices of iWARP, which are refused; multicast; and Ethernet frames, for which the device would be a card.
+//! What it leaves out: devices of iWARP, which are refused; and multicast.
 //!
 //! [`Opcode::Send`]: ringway_stack::device::messages::Opcode::Send
 //! [`Opcode::Receive`]: ringway_stack::device::messages::Opcode::Receive
@@ -35,6 +36,7 @@ mod connections;
 mod error;
 mod listeners;
 mod memory;
+mod packets;
 mod paths;
 mod plane;
 mod requests;
@@ -44,4 +46,5 @@ mod verbs;
 pub use adapter::{Adapter, Settings};
 pub use error::OpenError;
 pub use memory::{CardMemory, Pages};
+pub use packets::{Counters, PacketSettings, Reach, Received, RxeDevice, RxeQueues, survey};
 pub use verbs::device_names;

@@ -55,13 +55,29 @@ pub(crate) fn source_towards(to: IpAddr) -> Option<IpAddr> {
 
 /// An address handle.
 #[derive(Debug)]
-struct Handle {
+pub(crate) struct Handle {
     domain: Arc<Domain>,
     raw: NonNull<sys::ibv_ah>,
 }
 
-// SAFETY: libibverbs' objects may be used by any thread.
+// SAFETY: libibverbs' objects may be used by any thread, and by several at once.
 unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    /// The handle for a path; none where no entry of the port's table is the source, or the device has no more. It waits for the neighbour's address, unless the kernel knows it.
+    pub(crate) fn new(domain: &Arc<Domain>, port: u8, path: &Path) -> io::Result<Self> {
+        let mut vector = vector_of(&domain.context, port, path).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        // SAFETY: the domain is there, and the attribute readable.
+        let raw = made(unsafe { domain.context.verbs.ibv_create_ah(domain.raw(), &raw mut vector) })?;
+        Ok(Self { domain: domain.clone(), raw })
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::ibv_ah {
+        self.raw.as_ptr()
+    }
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -85,11 +101,10 @@ impl Handles {
             // (Datagrams that wait to be sent with one of them may be lost, as datagrams may be.)
             self.0.clear();
         }
-        let mut vector = vector_of(&domain.context, port, path).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        // SAFETY: the domain is there, and the attribute readable.
-        let raw = made(unsafe { domain.context.verbs.ibv_create_ah(domain.raw(), &raw mut vector) })?;
-        self.0.insert(key, Handle { domain: domain.clone(), raw });
-        Ok(raw.as_ptr())
+        let handle = Handle::new(domain, port, path)?;
+        let raw = handle.raw();
+        self.0.insert(key, handle);
+        Ok(raw)
     }
 
     /// The table of GIDs has changed: all are made anew.

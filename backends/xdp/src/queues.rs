@@ -20,11 +20,11 @@ use crate::card::XdpDevice;
 use crate::coalesce::Coalescing;
 use crate::error::AttachError;
 use crate::interface::longest;
-use crate::send::{SendBuffer, SendMemory};
 use crate::settings::Settings;
 use crate::socket::XskSocket;
 use crate::strays::{Exchange, Path};
 use crate::umem::{CHUNK, Received, Umem};
+use ringway_host::{SendBuffer, SendMemory};
 
 /// Frames that each queue of the interface has at the least to receive into.
 pub(crate) const FRAMES_MIN: u32 = 16;

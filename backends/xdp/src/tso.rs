@@ -7,12 +7,11 @@
 
 use std::io;
 
-use ringway_host::Fd;
+use ringway_host::{Fd, SendBuffer};
 use ringway_stack::device::{HEAD_MAX, TxFrame, TxSlice};
 use ringway_stack::wire::{ethernet, ipv4, tcp};
 
 use crate::metadata;
-use crate::send::SendBuffer;
 
 /// The longest frame: an IP packet of the most bytes that there may be.
 pub(crate) const FRAME_MAX: usize = ethernet::LEN + u16::MAX as usize;

@@ -16,6 +16,8 @@ pub enum RxBuf {
     Xdp(Received),
     /// In that of a card's.
     Mlx5(ringway_mlx5::Received),
+    /// In the process's own, to which a verbs device's datagrams are copied.
+    Rxe(ringway_rxe::Received),
 }
 
 // A second device costs the first one's handles no room.
@@ -42,6 +44,13 @@ impl From<ringway_mlx5::Received> for RxBuf {
     }
 }
 
+impl From<ringway_rxe::Received> for RxBuf {
+    #[inline(always)]
+    fn from(of: ringway_rxe::Received) -> Self {
+        Self::Rxe(of)
+    }
+}
+
 impl From<Nothing> for RxBuf {
     fn from(of: Nothing) -> Self {
         match of {}
@@ -63,6 +72,7 @@ macro_rules! by_device {
             Self::Shm($of) => $call,
             Self::Xdp($of) => apart(|| $call),
             Self::Mlx5($of) => apart(|| $call),
+            Self::Rxe($of) => apart(|| $call),
         }
     };
 }

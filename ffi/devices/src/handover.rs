@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use ringway_host::leave::{Leave as _, LeaveError, ToKernel, Unsent};
 use ringway_mlx5::Mlx5Queues;
+use ringway_rxe::RxeQueues;
 use ringway_shm::ShmQueues;
 use ringway_stack::ring::{self, LatePacket, NextHop};
 use ringway_xdp::XdpQueues;
@@ -17,6 +18,8 @@ pub enum Handover {
     Xdp(ring::Handover<XdpQueues>),
     /// On a card.
     Mlx5(ring::Handover<Mlx5Queues>),
+    /// On a verbs device.
+    Rxe(ring::Handover<RxeQueues>),
 }
 
 macro_rules! by_device {
@@ -25,6 +28,7 @@ macro_rules! by_device {
             Self::Shm($of) => $call,
             Self::Xdp($of) => $call,
             Self::Mlx5($of) => $call,
+            Self::Rxe($of) => $call,
         }
     };
 }
@@ -59,6 +63,8 @@ impl Handover {
             Self::Shm(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Shm(refused.handover))),
             Self::Xdp(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Xdp(refused.handover))),
             Self::Mlx5(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Mlx5(refused.handover))),
+            // (The peer listens to this device alone: what the kernel would send it would be answered by a reset.)
+            Self::Rxe(of) => Err((LeaveError::Ring(ringway_stack::Error::NotSupported), Self::Rxe(of))),
         }
     }
 }

@@ -22,10 +22,12 @@ use std::sync::Arc;
 use ringway_host::HeadMemory;
 use ringway_mlx5::{Mlx5Device, Mlx5Queues};
 use ringway_params::kind::{Driver, Named};
+use ringway_rxe::{PacketSettings, RxeDevice, RxeQueues};
 use ringway_shm::{Settings, ShmQueues};
 use ringway_stack::device::{Capabilities, Queues as _, QueuesConfig};
 use ringway_xdp::{XdpDevice, XdpQueues};
 
+pub use ringway_rxe::Reach;
 pub use ringway_shm::{AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal};
 pub use ringway_xdp::{Landing, Survey};
 
@@ -50,6 +52,8 @@ pub enum RingQueues {
     Xdp(XdpQueues),
     /// A card's.
     Mlx5(Mlx5Queues),
+    /// A verbs device's.
+    Rxe(RxeQueues),
 }
 
 impl RingQueues {
@@ -59,6 +63,7 @@ impl RingQueues {
             Self::Shm(of) => of.capabilities(),
             Self::Xdp(of) => of.capabilities(),
             Self::Mlx5(of) => of.capabilities(),
+            Self::Rxe(of) => of.capabilities(),
         }
     }
 }
@@ -151,13 +156,15 @@ impl Interface<'_> {
         let name = self.named.name;
         match self.named.driver {
             Driver::Xdp => Ok(name.to_owned()),
-            Driver::Mlx5 => ringway_mlx5::interface_of(name, 1).map_err(|error| format!("the card has no interface: {error}")),
+            Driver::Mlx5 | Driver::Rxe => {
+                ringway_mlx5::interface_of(name, 1).map_err(|error| format!("the card has no interface: {error}"))
+            }
         }
     }
 
-    /// The card, if it is one.
+    /// The card, if it is one: a device of its own, whose rings are not the interface's.
     pub fn card(&self) -> Option<&str> {
-        (self.named.driver == Driver::Mlx5).then_some(self.named.name)
+        (self.named.driver != Driver::Xdp).then_some(self.named.name)
     }
 
     fn settings(&self) -> ringway_xdp::Settings {
@@ -181,6 +188,9 @@ impl Interface<'_> {
         if self.named.driver == Driver::Mlx5 {
             return self.open_card().map(|queues| vec![RingQueues::Mlx5(queues)]).map_err(|error| error.to_string().into());
         }
+        if self.named.driver == Driver::Rxe {
+            return self.open_verbs_device().map(|queues| vec![RingQueues::Rxe(queues)]).map_err(|error| error.to_string().into());
+        }
         let settings = self.settings();
         let own = XdpDevice::attach(&settings).and_then(|device| device.open_rings(wanted(device.knows_queues())));
         let rings = own.or_else(|own| {
@@ -193,6 +203,12 @@ impl Interface<'_> {
             lent.map(|ring| vec![ring]).map_err(|lent| NotAttached { is_taken: is_taken || lent.is_taken(), why: format!("{own}; {lent}") })
         })?;
         Ok(rings.into_iter().map(RingQueues::Xdp).collect())
+    }
+
+    fn open_verbs_device(&self) -> Result<RxeQueues, ringway_rxe::OpenError> {
+        let plain = PacketSettings::new(self.named.name);
+        let received_frames = (self.received_frames.unwrap_or(0).min(RECEIVED_FRAMES_MAX) as usize).max(plain.received_frames);
+        RxeDevice::open_device(&PacketSettings { received_frames, ..plain })?.open_ring()
     }
 
     /// (Beside the kernel, whose is what no rule of the ring's is for.)
@@ -221,6 +237,25 @@ pub fn cards_found() -> Result<Vec<CardFound>, String> {
     let found =
         |card: ringway_mlx5::Candidate| CardFound { name: card.device, interface: card.interface.map_err(|error| error.to_string()) };
     Ok(all.into_iter().map(found).collect())
+}
+
+/// What a verbs device can do, by name: only looked at.
+#[derive(Clone, Debug)]
+pub struct VerbsDeviceFound {
+    /// Its name.
+    pub name: String,
+    /// The interface of its first port, and the longest datagram there in bytes, if a ring can be had on it; or what is in the way.
+    pub port: Result<(String, usize), String>,
+}
+
+/// All RDMA devices, as verbs devices: with queue pairs for rsockets, and rings in UD datagrams.
+///
+/// # Errors
+/// None may be looked at: what is missing.
+pub fn verbs_devices_found() -> Result<Vec<VerbsDeviceFound>, String> {
+    let names = ringway_rxe::device_names().map_err(|error| error.to_string())?;
+    let found = |name: String| VerbsDeviceFound { port: ringway_rxe::survey(&name).map_err(|error| error.to_string()), name };
+    Ok(names.into_iter().map(found).collect())
 }
 
 /// An interface, as a device to be: only looked at.

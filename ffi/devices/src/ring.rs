@@ -4,10 +4,12 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringway_host::queues::SLEEPER;
 use ringway_host::{HostQueues as _, Lender, Monitor, Neighbours};
 use ringway_mlx5::Mlx5Queues;
+use ringway_rxe::{Reach, RxeQueues};
 use ringway_shm::ShmQueues;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Layout, RecordMemory, Run};
 use ringway_stack::device::{self, Capabilities, CyclicId, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, Wake};
@@ -32,6 +34,8 @@ pub enum Ring {
     Xdp(ring::Ring<XdpQueues>),
     /// On a card.
     Mlx5(ring::Ring<Mlx5Queues>),
+    /// On a verbs device, in UD datagrams.
+    Rxe(ring::Ring<RxeQueues>),
     /// On nothing any more.
     Absent(ring::Ring<AbsentQueues>),
 }
@@ -42,6 +46,7 @@ macro_rules! by_device {
             Self::Shm($of) => $call,
             Self::Xdp($of) => apart(|| $call),
             Self::Mlx5($of) => apart(|| $call),
+            Self::Rxe($of) => apart(|| $call),
             Self::Absent($of) => apart(|| $call),
         }
     };
@@ -60,6 +65,12 @@ impl CountsFrames for XdpQueues {
 }
 
 impl CountsFrames for Mlx5Queues {
+    fn received(&self) -> u64 {
+        self.counters().received
+    }
+}
+
+impl CountsFrames for RxeQueues {
     fn received(&self) -> u64 {
         self.counters().received
     }
@@ -138,6 +149,7 @@ impl Ring {
             RingQueues::Shm(of) => Self::Shm(ring::Ring::new(of, config, seed)),
             RingQueues::Xdp(of) => Self::Xdp(ring::Ring::new(of, config, seed)),
             RingQueues::Mlx5(of) => Self::Mlx5(ring::Ring::new(of, config, seed)),
+            RingQueues::Rxe(of) => Self::Rxe(ring::Ring::new(of, config, seed)),
         }
     }
 
@@ -310,6 +322,7 @@ impl Ring {
             Self::Shm(of) => of.poll(now),
             Self::Xdp(of) => apart(|| of.poll(now) + poll_on(of, now)),
             Self::Mlx5(of) => apart(|| of.poll(now) + poll_on(of, now)),
+            Self::Rxe(of) => apart(|| of.poll(now) + poll_on(of, now)),
             Self::Absent(of) => apart(|| of.poll(now)),
         }
     }
@@ -327,6 +340,10 @@ impl Ring {
                 of.tcp_recv_polling(now, flow, into)
             }),
             Self::Mlx5(of) => apart(|| {
+                poll_on(of, now);
+                of.tcp_recv_polling(now, flow, into)
+            }),
+            Self::Rxe(of) => apart(|| {
                 poll_on(of, now);
                 of.tcp_recv_polling(now, flow, into)
             }),
@@ -356,6 +373,10 @@ impl Ring {
                 poll_on(of, now);
                 of.udp_recv_polling(now, flow, into, tell)
             }),
+            Self::Rxe(of) => apart(|| {
+                poll_on(of, now);
+                of.udp_recv_polling(now, flow, into, tell)
+            }),
             Self::Absent(of) => apart(|| of.udp_recv_polling(now, flow, into, tell)),
         }
     }
@@ -374,7 +395,7 @@ impl Ring {
     pub fn is_worth_waiting(&mut self, mac: MacAddr) -> bool {
         match self {
             Self::Shm(of) => of.queues_mut().is_worth_waiting(mac),
-            Self::Xdp(_) | Self::Mlx5(_) | Self::Absent(_) => false,
+            Self::Xdp(_) | Self::Mlx5(_) | Self::Rxe(_) | Self::Absent(_) => false,
         }
     }
 
@@ -430,6 +451,7 @@ impl Ring {
             Self::Shm(of) => of.detach_stream(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_stream(now, flow).map(Handover::Xdp),
             Self::Mlx5(of) => of.detach_stream(now, flow).map(Handover::Mlx5),
+            Self::Rxe(of) => of.detach_stream(now, flow).map(Handover::Rxe),
             Self::Absent(_) => Err(Error::BadSocket),
         }
     }
@@ -443,6 +465,7 @@ impl Ring {
             Self::Shm(of) => of.detach_closed(now, flow).map(Handover::Shm),
             Self::Xdp(of) => of.detach_closed(now, flow).map(Handover::Xdp),
             Self::Mlx5(of) => of.detach_closed(now, flow).map(Handover::Mlx5),
+            Self::Rxe(of) => of.detach_closed(now, flow).map(Handover::Rxe),
             Self::Absent(_) => Err(Error::BadSocket),
         }
     }
@@ -456,6 +479,7 @@ impl Ring {
             (Self::Shm(of), Handover::Shm(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Shm(it))),
             (Self::Xdp(of), Handover::Xdp(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Xdp(it))),
             (Self::Mlx5(of), Handover::Mlx5(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Mlx5(it))),
+            (Self::Rxe(of), Handover::Rxe(handover)) => of.adopt(now, handover).map_err(|(error, it)| (error, Handover::Rxe(it))),
             (_, handover) => Err((Error::NotSupported, handover)),
         }
     }
@@ -464,7 +488,7 @@ impl Ring {
     /// they never do, since a card's rules have no exceptions.
     pub fn exempter(&self) -> Option<impl Fn(SocketAddr, SocketAddr) -> bool + use<>> {
         let device = match self {
-            Self::Mlx5(_) => return None,
+            Self::Mlx5(_) | Self::Rxe(_) => return None,
             Self::Shm(_) | Self::Absent(_) => None,
             Self::Xdp(of) => Some(of.queues().device().clone()),
         };
@@ -478,7 +502,7 @@ impl Ring {
     pub fn queues_of_interface(&self) -> (Vec<u32>, u32) {
         match self {
             // (A card makes queues as they are wanted.)
-            Self::Shm(_) | Self::Mlx5(_) | Self::Absent(_) => (Vec::new(), 0),
+            Self::Shm(_) | Self::Mlx5(_) | Self::Rxe(_) | Self::Absent(_) => (Vec::new(), 0),
             Self::Xdp(of) => (of.queues().queues(), of.queues().device().queues_there()),
         }
     }
@@ -488,7 +512,7 @@ impl Ring {
     /// [`XdpDevice::lands_at`]: ringway_xdp::XdpDevice::lands_at
     pub fn lands_at(&self, protocol: Protocol, local: SocketAddr, remote: SocketAddr) -> Landing {
         match self {
-            Self::Shm(_) | Self::Mlx5(_) | Self::Absent(_) => Landing::Unknown,
+            Self::Shm(_) | Self::Mlx5(_) | Self::Rxe(_) | Self::Absent(_) => Landing::Unknown,
             Self::Xdp(of) => of.queues().device().lands_at(protocol, local, remote),
         }
     }
@@ -505,15 +529,24 @@ impl Ring {
     pub fn strides_memory(&self, queue: CyclicId) -> Option<(*mut u8, usize, u32)> {
         match self {
             Self::Mlx5(of) => of.queues().cyclic_memory(queue),
-            Self::Shm(_) | Self::Xdp(_) | Self::Absent(_) => None,
+            Self::Shm(_) | Self::Xdp(_) | Self::Rxe(_) | Self::Absent(_) => None,
         }
     }
 
     /// The broker that the ring is from, which does for the process what takes privileges.
     pub fn lender(&self) -> Option<Arc<dyn Lender>> {
         match self {
-            Self::Shm(_) | Self::Mlx5(_) | Self::Absent(_) => None,
+            Self::Shm(_) | Self::Mlx5(_) | Self::Rxe(_) | Self::Absent(_) => None,
             Self::Xdp(of) => of.queues().device().lender(),
+        }
+    }
+
+    /// Whether a peer's port is reached over this ring from an address of ours. Of a verbs device, whose peers are others of its kind, somebody has to be there, who is asked; what
+    /// was found longer ago than `fresh` is asked for again. Every other device carries what its interface's routes lead to.
+    pub fn reach(&self, now: Instant, protocol: Protocol, local: IpAddr, to: SocketAddr, fresh: Option<Duration>) -> Reach {
+        match self {
+            Self::Rxe(of) => of.queues().device().reach(now, protocol, local, to, fresh),
+            _ => Reach::Yes,
         }
     }
 
@@ -536,6 +569,7 @@ impl Ring {
             Self::Shm(of) => of,
             Self::Xdp(of) => of,
             Self::Mlx5(of) => of,
+            Self::Rxe(of) => of,
             Self::Absent(of) => of,
         }
     }

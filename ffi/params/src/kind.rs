@@ -58,6 +58,8 @@ pub enum Driver {
     Xdp,
     /// A ConnectX, by direct verbs.
     Mlx5,
+    /// Any RDMA device, by verbs: frames in UD datagrams.
+    Rxe,
 }
 
 impl Driver {
@@ -66,6 +68,7 @@ impl Driver {
         match self {
             Self::Xdp => "xdp",
             Self::Mlx5 => "mlx5",
+            Self::Rxe => "rxe",
         }
     }
 }
@@ -88,6 +91,7 @@ impl<'a> Named<'a> {
         let (driver, longest) = match driver {
             "xdp" => (Driver::Xdp, INTERFACE_MAX),
             "mlx5" => (Driver::Mlx5, RDMA_DEVICE_MAX),
+            "rxe" => (Driver::Rxe, RDMA_DEVICE_MAX),
             _ => return None,
         };
         let (name, queues) = match text.split_once('/') {
@@ -102,7 +106,7 @@ impl<'a> Named<'a> {
         };
         let queues = match queues {
             // (A card is asked for queues as they are wanted.)
-            Some(_) if driver == Driver::Mlx5 => return None,
+            Some(_) if driver != Driver::Xdp => return None,
             Some(queues) => Some(range(queues)?),
             None => None,
         };
@@ -121,7 +125,7 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// The devices that a value of RINGWAY_DEVICE names beside shared memory, which need not be said: `shm,xdp:eth0,xdp:eth1/0-3`, `mlx5:mlx5_0`. `None`: it is no
+/// The devices that a value of RINGWAY_DEVICE names beside shared memory, which need not be said: `shm,xdp:eth0,xdp:eth1/0-3`, `mlx5:mlx5_0`, `rxe:rxe0`. `None`: it is no
 /// such value.
 pub fn interfaces(text: &str) -> Option<Vec<Named<'_>>> {
     let mut devices = text.split(',').map(str::trim).peekable();
@@ -236,9 +240,9 @@ impl Kind {
             Self::Text => "a text".to_owned(),
             Self::Spec => join(crate::spec::SPECS.iter().map(|spec| spec.name().to_owned())),
             Self::Layout => layout::RELEASES.to_owned(),
-            Self::Device => {
-                join(DEVICES.iter().map(|name| (*name).to_owned()).chain(["shm and devices (shm,xdp:INTERFACE,mlx5:NAME)".to_owned()]))
-            }
+            Self::Device => join(
+                DEVICES.iter().map(|name| (*name).to_owned()).chain(["shm and devices (shm,xdp:INTERFACE,mlx5:NAME,rxe:NAME)".to_owned()]),
+            ),
         }
     }
 

@@ -126,7 +126,7 @@ impl Interfaces {
             }
             let name = match named.driver {
                 Driver::Xdp => named.name.to_owned(),
-                Driver::Mlx5 => named.to_string(),
+                Driver::Mlx5 | Driver::Rxe => named.to_string(),
             };
             match Prepared::of(process, named).and_then(|prepared| prepared.add(process, &mut monitor)) {
                 Ok(()) => {

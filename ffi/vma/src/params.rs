@@ -185,10 +185,6 @@ pub(crate) fn admissible() -> Result<(), (Reason, String)> {
         // (Each may fail by itself: then its sockets are the kernel's.)
         _ if ringway_params::kind::interfaces(device).is_some() => {}
         "off" => return Err((Reason::SwitchedOff, "RINGWAY_DEVICE=off; unset it, or set it to auto".to_owned())),
-        // (It carries rsockets, and no frames so far.)
-        _ if ringway_params::kind::verbs_device(device).is_some() => {
-            return Err((Reason::DeviceMissing, format!("RINGWAY_DEVICE={device}: it is for librsocket.so alone")));
-        }
         "mlx5" | "rxe" | "xdp" => return Err((Reason::DeviceMissing, format!("RINGWAY_DEVICE={device}"))),
         _ => return Err((Reason::UnknownDevice, format!("RINGWAY_DEVICE={device}"))),
     }

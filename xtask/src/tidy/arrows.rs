@@ -10,7 +10,7 @@ use super::numbered;
 const STACK: &str = "stack/src";
 
 /// A module, and those that it may name. What is not here has not been given its place yet.
-const MAY_NAME: [(&str, &[&str]); 22] = [
+const MAY_NAME: [(&str, &[&str]); 23] = [
     ("addr", &[]),
     // (For tests alone.)
     ("capture", &[]),
@@ -26,6 +26,7 @@ const MAY_NAME: [(&str, &[&str]); 22] = [
     ("mld", &["capture", "time", "wire"]),
     ("ndisc", &["addr", "capture", "time", "wire"]),
     ("device", &["addr", "offload", "time"]),
+    ("ud", &["device", "time", "wire"]),
     ("raw", &["device", "mutants", "time"]),
     ("cyclic", &["device", "error", "mutants", "offload", "time", "wire"]),
     // (Kinds of devices are for the devices of its tests.)

@@ -6,10 +6,10 @@ use ringway_stack::device::{Queues as _, SendError, TxFrame};
 use super::XdpQueues;
 use crate::interface::longest;
 use crate::metadata;
-use crate::send::SendBuffer;
 use crate::socket::CONTINUES;
 use crate::tso;
 use crate::umem::CHUNK;
+use ringway_host::SendBuffer;
 
 impl XdpQueues {
     /// Queues a frame that one chunk has room for.

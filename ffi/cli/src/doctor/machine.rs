@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ringway_devices::broker::{BrokerError, interfaces_served};
-use ringway_devices::cards_found;
+use ringway_devices::{VerbsDeviceFound, cards_found, verbs_devices_found};
 use ringway_host::capabilities;
 use ringway_params::kind::{self, Driver, Named};
 use ringway_params::{Id, Settings};
@@ -74,7 +74,8 @@ impl Machine {
             (DeviceKind::Shm, Some(why)) => unavailable(kind, Reason::NoResources, why.clone()),
             (DeviceKind::Xdp, _) => of_interfaces(&settings),
             (DeviceKind::Mlx5, _) => cards(),
-            _ => unavailable(kind, Reason::DeviceMissing, "not part of this build".to_owned()),
+            (DeviceKind::Rxe, _) => verbs_devices(),
+            (DeviceKind::Sim, _) => unavailable(kind, Reason::DeviceMissing, "it is for tests".to_owned()),
         });
         Self { checks, devices: devices.into(), interfaces: interfaces::examine(&settings) }
     }
@@ -170,6 +171,28 @@ fn cards() -> Device {
     unavailable(DeviceKind::Mlx5, Reason::NoResources, why.join("; "))
 }
 
+/// Verbs devices, of which one that could have a ring is enough.
+fn verbs_devices() -> Device {
+    let missing = |advice| unavailable(DeviceKind::Rxe, Reason::DeviceMissing, advice);
+    let all = match verbs_devices_found() {
+        Ok(all) if all.is_empty() => {
+            return missing("there is no RDMA device (rdma link add rxe0 type rxe netdev INTERFACE makes one)".to_owned());
+        }
+        Ok(all) => all,
+        Err(why) => return missing(why),
+    };
+    let of = |device: &VerbsDeviceFound| {
+        let (interface, datagram) = device.port.as_ref().ok()?;
+        Some(format!("rxe:{}, on {interface}: rsockets, and TCP and UDP in datagrams of {datagram} bytes", device.name))
+    };
+    let usable: Vec<_> = all.iter().filter_map(of).collect();
+    if !usable.is_empty() {
+        return available(DeviceKind::Rxe, Some(usable.join("; ")));
+    }
+    let why: Vec<_> = all.into_iter().filter_map(|device| Some(format!("{}: {}", device.name, device.port.err()?))).collect();
+    unavailable(DeviceKind::Rxe, Reason::NoResources, why.join("; "))
+}
+
 /// The seals under which peers may map a member's memory: it cannot shrink below them, nor can they write.
 fn sealed_memory() -> io::Result<String> {
     let memory = memfd_create("ringway-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -227,7 +250,7 @@ fn device_variable(settings: &Settings) -> Check {
 fn interfaces_named(devices: &str) -> (bool, String) {
     let place = |driver| match driver {
         Driver::Xdp => ("/sys/class/net", "interface"),
-        Driver::Mlx5 => ("/sys/class/infiniband", "RDMA device"),
+        Driver::Mlx5 | Driver::Rxe => ("/sys/class/infiniband", "RDMA device"),
     };
     let mut all = kind::interfaces(devices).unwrap_or_default().into_iter();
     match all.find(|named| !Path::new(place(named.driver).0).join(named.name).exists()) {

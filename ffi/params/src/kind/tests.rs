@@ -90,7 +90,8 @@ fn devices_are_those_of_this_build() {
     assert_eq!(interfaces("mlx5:rocep129s0f0v1n17, xdp:b1"), Some(vec![card, named("b1", None)]));
     assert_eq!(Kind::Device.parse("mlx5:mlx5_0"), Some(("shm,mlx5:mlx5_0".to_owned(), 0)));
     assert_eq!(Kind::Device.parse("xdp:eth0"), Some(("shm,xdp:eth0".to_owned(), 0)));
-    assert_eq!(interfaces("mlx5:mlx5_0/1"), None);
+    assert_eq!(Kind::Device.parse("rxe:rxe0"), Some(("shm,rxe:rxe0".to_owned(), 0)));
+    assert_eq!(["mlx5:mlx5_0/1", "rxe:rxe0/1", "rxe:"].map(interfaces), [None, None, None]);
     assert!(interfaces("shm").is_none() && interfaces("auto").is_none());
 }
 

@@ -1,21 +1,23 @@
 //! Which way leads to a destination: to a process of this machine, over an interface, or by the kernel.
 
 use core::ffi::c_int;
+use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use ringway_devices::{ResolveError, Resolved, Search};
+use ringway_devices::{Reach, ResolveError, Resolved, Search};
 use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
 use ringway_stack::socket::Direction;
+use ringway_stack::time::Instant;
 
 use super::address::{self, Address};
 use super::greeting::Question;
 use super::routes::Way;
 use super::{Kind, datagram, greeting};
 use crate::interfaces::Path;
-use crate::process::{Offload, Process};
+use crate::process::{self, Offload, Process};
 use crate::rules;
 use crate::slab::Key;
 
@@ -79,8 +81,24 @@ pub(super) fn ahead(process: &Process, key: Key, to: Address) -> Result<Ahead, U
 
 fn ahead_over_interface(process: &Process, key: Key, to: Address) -> Result<Ahead, Unreachable> {
     let Address::Ip(remote) = to else { return Err(Unreachable::NotAnAddress) };
+    await_reach(process, key, remote);
     let Path { ring, source, hop, mtu } = process.lock().path_of(key, remote).ok_or(Unreachable::Because(Reason::NotLocal))?;
     Ok(Ahead { ring, remote, hop, source: Some(source), mtu })
+}
+
+/// How long a connect waits for a verbs device's peer to say whether it is there; and how old its last answer may be.
+const REACH_WITHIN: Duration = Duration::from_millis(1000);
+const REACH_FRESH: Duration = Duration::from_millis(100);
+const REACH_EVERY: Duration = Duration::from_micros(500);
+
+/// On a device whose peers are others of its kind, somebody has to be there, and is asked: a round trip. Elsewhere: nothing.
+fn await_reach(process: &Process, key: Key, to: SocketAddr) {
+    let start = process.now();
+    let mut fresh = Some(REACH_FRESH);
+    while process.lock().is_asked(process.now(), key, to, fresh.take()) && process.now().since(start) < REACH_WITHIN {
+        // (No signal ends it sooner: it is short.)
+        let _ = ringway_host::sleep::ppoll(&mut [], Some(REACH_EVERY), None);
+    }
 }
 
 /// The way of a UDP socket's datagrams to `to`. If it leads over a ring, the socket gets an address and flows.
@@ -202,7 +220,7 @@ impl Offload {
             self.want_interfaces_to_connect();
             return None;
         };
-        if !interfaces.takes_streams(path.ring) || self.rings.at(path.ring).ring.is_gone() {
+        if !interfaces.takes_streams(path.ring) || self.rings.at(path.ring).ring.is_gone() || !self.reaches(socket.protocol, &path, to) {
             return None;
         }
         path.ring = self.ring_of_interface(key, path.ring, Direction::Rx);
@@ -213,7 +231,21 @@ impl Offload {
 
     fn udp_path(&self, key: Key, to: SocketAddr) -> Option<Path> {
         let socket = self.sockets.find(key).filter(|socket| !socket.stays_within)?;
-        self.interfaces.as_ref()?.path(Protocol::Udp, socket.bound, to)
+        // (Until it is known that somebody is there, the kernel has them.)
+        self.interfaces.as_ref()?.path(Protocol::Udp, socket.bound, to).filter(|path| self.reaches(Protocol::Udp, path, to))
+    }
+
+    /// Whether the device of a way has a peer there.
+    fn reaches(&self, protocol: Protocol, path: &Path, to: SocketAddr) -> bool {
+        let Some(process) = process::process() else { return false };
+        self.rings.at(path.ring).ring.reach(process.now(), protocol, path.source, to, None) == Reach::Yes
+    }
+
+    /// Whether the answer to that is awaited.
+    fn is_asked(&self, now: Instant, key: Key, to: SocketAddr, fresh: Option<Duration>) -> bool {
+        let socket = self.sockets.find(key).filter(|socket| !socket.stays_within);
+        let path = socket.and_then(|socket| self.interfaces.as_ref()?.path(socket.protocol, socket.bound, to).map(|path| (socket, path)));
+        path.is_some_and(|(socket, path)| self.rings.at(path.ring).ring.reach(now, socket.protocol, path.source, to, fresh) == Reach::Asked)
     }
 
     /// The way of a UDP socket's datagrams over the interface that leads to a destination, where it has a flow.

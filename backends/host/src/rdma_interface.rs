@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use ringway_host::Fd;
+use crate::Fd;
 use ringway_stack::device::MacAddr;
 
 /// The interface that the kernel has on a card's port, whose addresses and routes are the port's.
@@ -19,7 +19,7 @@ pub fn interface_of(device: &str, port: u8) -> io::Result<String> {
 ///
 /// # Errors
 /// There is no such interface: ENODEV.
-pub(crate) fn address_and_mtu(name: &str) -> io::Result<(MacAddr, usize)> {
+pub fn address_and_mtu(name: &str) -> io::Result<(MacAddr, usize)> {
     // SAFETY: no memory is involved.
     let socket = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     let hardware = ask(&socket, name, libc::SIOCGIFHWADDR)?;

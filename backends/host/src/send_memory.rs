@@ -9,27 +9,28 @@ use ringway_stack::device::TxBuffer;
 use ringway_stack::wire::checksum;
 
 /// The longest buffer.
-pub(crate) const BUFFER_MAX: usize = 32 << 10;
+pub const BUFFER_MAX: usize = 32 << 10;
 
 /// How much of it one ring has.
 #[derive(Debug)]
-pub(crate) struct SendMemory {
+pub struct SendMemory {
     most: usize,
     used: AtomicUsize,
 }
 
 impl SendMemory {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
+    /// So many bytes of it.
+    pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, used: AtomicUsize::new(0) })
     }
 
     /// Bytes that are left.
-    pub(crate) fn free(&self) -> usize {
+    pub fn free(&self) -> usize {
         self.most.saturating_sub(self.used.load(Ordering::Relaxed))
     }
 
     /// A buffer of so many bytes. `None`: there are not as many left.
-    pub(crate) fn take(self: &Arc<Self>, len: usize) -> Option<SendBuffer> {
+    pub fn take(self: &Arc<Self>, len: usize) -> Option<SendBuffer> {
         let len = len.clamp(1, BUFFER_MAX);
         if self.free() < len {
             return None;
@@ -63,7 +64,8 @@ impl Drop for Bytes {
 pub struct SendBuffer(Arc<Bytes>);
 
 impl SendBuffer {
-    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+    /// Bytes that were written.
+    pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         // SAFETY: nobody writes meanwhile: see `Bytes`.
         let bytes = unsafe { &*self.0.bytes.get() };
         &bytes[offset..offset + len]
