@@ -236,7 +236,7 @@ impl Interfaces {
     pub(crate) fn names(&self) -> Vec<(u16, String)> {
         let tables = self.monitor.tables();
         let name = |interface: &Interface| match &interface.card {
-            Some(card) => Some(format!("{}:{card}", DeviceKind::Mlx5)),
+            Some(_) => Some(interface.named.clone()),
             None => tables.link(interface.link).map(|link| format!("{}:{}", DeviceKind::Xdp, link.name)),
         };
         let of = |interface: &Interface| interface.rings.iter().filter_map(|own| Some((own.number, name(interface)?))).collect::<Vec<_>>();
