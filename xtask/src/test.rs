@@ -51,7 +51,8 @@ pub(crate) enum Step {
     Build,
     /// C programs of the Extra API under valgrind, and what is left of them.
     Memory,
-    /// Rsockets of the stack's RoCE against librdmacm's on the kernel's soft-RoCE, in a virtual machine; and rping against its connection management and verbs.
+    /// Rsockets of the stack's RoCE against librdmacm's on the kernel's soft-RoCE, in a virtual machine, and rping against its connection management and verbs; and TCP and UDP of libvma.so
+    /// over it, between two virtual machines.
     Rxe,
     /// A thousand fixed seeds in the simulator, which must come upon all that there is to come upon, and some fresh ones.
     Sim,
@@ -267,11 +268,16 @@ fn loom(workspace: &Workspace) -> Result<()> {
 }
 
 fn rxe(workspace: &Workspace) -> Result<()> {
+    install::packages(&[Package::PYTHON])?;
     run_command(cargo().args(["build", "--quiet", "--package", "ringway-rsocket", "--lib", "--example", "interop"]))?;
+    run_command(cargo().args(["build", "--quiet", "--package", "ringway-vma", "--lib"]))?;
     let built = |name: &str| Ok::<_, anyhow::Error>(workspace.target.join(name).to_str().context("a path that is not UTF-8")?.to_owned());
     let (example, library) = (built("debug/examples/interop")?, built("debug/librsocket.so")?);
     let words = ["sh", "ffi/rsocket/tests/rxe.sh", &example, &library];
-    vm::in_guest(words.map(str::to_owned).to_vec())
+    vm::in_guest(words.map(str::to_owned).to_vec())?;
+    let library = built("debug/libvma.so")?;
+    let words = ["sh", "ffi/vma/tests/rxe/ask.sh", &library];
+    vm::in_two_guests(words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'"))
 }
 
 /// The fixed seeds are the same for everyone; the fresh ones begin where the clock says, so that no two runs are for nothing. Each is run

@@ -74,6 +74,14 @@ pub(crate) fn in_guest(command: Vec<String>) -> Result<()> {
     run(&Options { kernel: None, peer: None, pcap: None, patience: PATIENCE_S, command })
 }
 
+/// The same of two guests on one wire: `peer` is what a shell runs in the other one, which ends with the first.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn in_two_guests(command: Vec<String>, peer: String) -> Result<()> {
+    run(&Options { kernel: None, peer: Some(peer), pcap: None, patience: PATIENCE_S, command })
+}
+
 /// The same; the command's exit status.
 fn play(workspace: &Workspace, options: &Options) -> Result<i32> {
     if !cfg!(target_arch = "x86_64") {
@@ -89,11 +97,16 @@ fn play(workspace: &Workspace, options: &Options) -> Result<i32> {
     };
     let command = shell_words(&options.command);
     let Some(peer) = &options.peer else { return start("guest", None, &command)?.finish() };
+    let peer_says = || std::fs::read_to_string(folder.join("peer/output")).unwrap_or_default();
     let [first, second] = Wire::between_two(options.pcap.clone())?;
     let guest = start("guest", Some(first), &command)?;
     // (It is killed when the first one has ended.)
     let _peer = start("peer", Some(second), peer)?;
-    guest.finish()
+    let status = guest.finish()?;
+    if status != 0 {
+        println!("the other guest said:\n{}", peer_says());
+    }
+    Ok(status)
 }
 
 /// Words as a shell reads them back.
