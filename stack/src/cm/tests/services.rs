@@ -392,6 +392,9 @@ struct Asked {
     ends: Vec<EventKind>,
 }
 
+/// Percent that is lost on the way, or damaged, where all of a question's repetitions may be.
+const MUCH: u64 = 25;
+
 /// Questions, answers, refusals, joins, leaves and datagrams in any order. Each question is heard of once and ends once, as its answer says; and who is a member
 /// hears what is sent to the group, and nobody else does.
 fn world(seed: u64, flaw: Flaw) {
@@ -403,6 +406,7 @@ fn world(seed: u64, flaw: Flaw) {
     } else {
         Weather { loss: below(30), double: below(30), late: below(30), damage: below(10), strange: false }
     };
+    let lost = weather.loss + weather.damage;
     let mut net = Net::new(weather, flaw, seed + 1);
     for host in 0..HOSTS {
         net.serve(host, 100);
@@ -450,11 +454,14 @@ fn world(seed: u64, flaw: Flaw) {
     }
     assert!(!is_gentle || heard == due, "seed {seed}: members hear all that is sent to the group");
     for (number, Asked { times, ends, .. }) in &asked {
-        assert!(*times == 1 && ends.len() == 1, "seed {seed}: question {number} was heard {times} times, and ended {ends:?}");
+        let is_one = *times == 1 || *times == 0 && matches!(ends[..], [EventKind::Unreachable]);
+        assert!(is_one && ends.len() == 1, "seed {seed}: question {number} was heard {times} times, and ended {ends:?}");
         match &ends[0] {
+            // (A question is asked sixteen times: with 40 percent lost either way, nothing comes back of eight in ten thousand.)
+            EventKind::Unreachable if lost >= MUCH => {}
             EventKind::ServiceFound(peer) => assert!(number % 4 != 3 && peer.qpn == 0x400 + *number as u32, "seed {seed}"),
             EventKind::ServiceRefused(_) => assert!(number % 4 == 3, "seed {seed}"),
-            other => panic!("seed {seed}: {other:?}"),
+            other => panic!("seed {seed}, of which {lost} percent is lost: {other:?}"),
         }
     }
 }
