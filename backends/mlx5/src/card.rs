@@ -10,6 +10,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_core_sys as sys;
+use ringway_host::rdma_interface::{address_and_mtu, interface_of};
 use ringway_stack::device::{
     Attached, Capabilities, CyclicId, Device, FlowRule, MacAddr, OpenError, QueueId, QueuesConfig, RuleError, RuleId, Steering, Target,
     TimeSource,
@@ -27,7 +28,6 @@ use crate::settings::Settings;
 use crate::spec::{self, Place, Spec};
 use crate::verbs::{Context, Flow, HashOf, HashQp, Pd, Wq};
 use crate::wqe::INLINE_MAX;
-use ringway_host::rdma_interface::{address_and_mtu, interface_of};
 
 /// The largest IP packet that a port carries.
 const MTU_MAX: usize = 9000;

@@ -1,6 +1,7 @@
 //! Frames on their way out.
 
 use libc::xdp_desc;
+use ringway_host::SendBuffer;
 use ringway_stack::device::{Queues as _, SendError, TxFrame};
 
 use super::XdpQueues;
@@ -9,7 +10,6 @@ use crate::metadata;
 use crate::socket::CONTINUES;
 use crate::tso;
 use crate::umem::CHUNK;
-use ringway_host::SendBuffer;
 
 impl XdpQueues {
     /// Queues a frame that one chunk has room for.
