@@ -1,4 +1,4 @@
-//! The wire: RoCE's packets and Ethernet frames between processes of one user on this machine, as datagrams of Unix sockets. A byte before
+//! The bus: RoCE's packets and Ethernet frames between processes of one user on this machine, as datagrams of Unix sockets. A byte before
 //! each says which it is.
 //!
 //! Each process has a slot, which is the name of its socket and the top of its queue pairs' numbers: so a packet's destination says whose it

@@ -30,6 +30,8 @@ use ringway_stack::time::Instant;
 use crate::bus::{Bus, Kind};
 use crate::log::say;
 use crate::paths::from_rustix;
+use crate::wire::port::{Plug, plug};
+use crate::wire::{Arrival, Wire};
 pub(crate) use channels::Channel;
 use device_memory::DeviceMemory;
 pub(crate) use events::{Life, Told};
@@ -60,6 +62,8 @@ pub(crate) struct Engine {
     /// The adapter's one completion queue.
     pub(crate) hca_cq: u32,
     bus: Bus,
+    /// The interface that the port is plugged into, if it is into one: frames, and what RoCE sends to other machines, go there.
+    wire: Option<Wire>,
     /// When it began.
     origin: Clock,
     pub(crate) contexts: BTreeMap<u32, Context>,
@@ -90,8 +94,13 @@ impl Engine {
     /// A card that is plugged into the bus.
     pub(crate) fn new() -> Result<Self, Errno> {
         let bus = Bus::join(std::env::var(BUS).unwrap_or_else(|_| "default".into()))?;
+        let (wire, mtu) = match plug() {
+            Plug::Bus => (None, Mtu::B4096),
+            Plug::Nothing => return Err(Errno(libc::ENODEV)),
+            Plug::Interface(port) => (Some(Wire::plug_into(port)?), port.roce_mtu()),
+        };
         let limits = Limits { qps: QPS_MAX, cq_depth: CQ_DEPTH, wrs: 1 << 15, inline: INLINE_MAX, ..Limits::default() };
-        let tuning = Tuning { datagram_mtu: Mtu::B4096, ..Tuning::default() };
+        let tuning = Tuning { datagram_mtu: mtu, ..Tuning::default() };
         let mut hca = Hca::with_first_qp(limits, tuning, u16::from(bus.slot()) << 8);
         let memory = ProcessMemory::new();
         // The first key is the one that ends scatter lists: it stays taken, by nothing.
@@ -104,6 +113,7 @@ impl Engine {
             hca,
             hca_cq,
             bus,
+            wire,
             origin: Clock::now(),
             contexts: BTreeMap::new(),
             qps: BTreeMap::new(),
@@ -126,12 +136,18 @@ impl Engine {
         })
     }
 
-    /// Its end of the bus, for a thread to wait on.
-    pub(crate) fn bus_to_wait_on(&self) -> Result<OwnedFd, Errno> {
-        self.bus.socket().try_clone().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))
+    /// Its end of the bus, for a thread to wait on; and the interface's, if there is one.
+    pub(crate) fn to_wait_on(&self) -> Result<(OwnedFd, Option<OwnedFd>), Errno> {
+        let bus = self.bus.socket().try_clone().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
+        Ok((bus, self.wire.as_ref().and_then(Wire::to_wait_on)))
     }
 
-    /// Whether `bus` was made by [`bus_to_wait_on`](Self::bus_to_wait_on) of this card: the same socket.
+    /// Whether there is nothing to do at once: what comes by the interface ends a wait from now on.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.wire.as_mut().is_none_or(Wire::arm)
+    }
+
+    /// Whether `bus` was made by [`to_wait_on`](Self::to_wait_on) of this card: the same socket.
     pub(crate) fn is_of(&self, bus: &OwnedFd) -> bool {
         let inode = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| stat.st_ino).map_err(from_rustix);
         inode(bus).is_ok_and(|own| inode(self.bus.socket()) == Ok(own))
@@ -204,12 +220,7 @@ impl Engine {
             match Kind::split(&packet[..len]) {
                 // What a port that is down would carry is lost.
                 Some((Kind::Packet | Kind::Frame, _)) if !self.port_up || self.life != Life::Works => {}
-                Some((Kind::Packet, packet)) => {
-                    self.on_roce(packet);
-                    self.before_packet(packet);
-                    self.hca.on_packet(self.now(), packet);
-                    self.completions();
-                }
+                Some((Kind::Packet, packet)) => self.on_packet(packet),
                 Some((Kind::Frame, frame)) => self.on_frame(frame),
                 Some((Kind::Wants, message)) => self.segment.told(&mut self.bus, message),
                 Some((Kind::Port, [state @ (0 | 1)])) => self.set_port(*state == 1),
@@ -219,10 +230,40 @@ impl Engine {
             taken += 1;
         }
         self.packet = packet;
-        taken > 0
+        taken > 0 || self.arrivals()
     }
 
-    /// Puts packets onto the bus.
+    /// Takes what came by the interface.
+    fn arrivals(&mut self) -> bool {
+        let now = self.now();
+        let Some(wire) = &mut self.wire else { return false };
+        let arrivals = wire.receive(now);
+        if let Some(up) = wire.carrier(now) {
+            self.set_port(up);
+        }
+        if self.wire.as_mut().is_some_and(Wire::is_gone) {
+            self.fault(events::REMOVAL);
+        }
+        let any = !arrivals.is_empty();
+        for arrival in arrivals {
+            match arrival {
+                _ if !self.port_up || self.life != Life::Works => {}
+                Arrival::Packet(packet) => self.on_packet(&packet),
+                Arrival::Frame(frame) => self.on_frame(&frame),
+            }
+        }
+        any
+    }
+
+    /// A packet of RoCE has come.
+    fn on_packet(&mut self, packet: &[u8]) {
+        self.on_roce(packet);
+        self.before_packet(packet);
+        self.hca.on_packet(self.now(), packet);
+        self.completions();
+    }
+
+    /// Puts packets onto the bus, and the interface.
     fn transmit(&mut self) -> bool {
         let mut packet = std::mem::take(&mut self.packet);
         self.bus.flush();
@@ -230,12 +271,20 @@ impl Engine {
         while sent < BATCH
             && let Some(len) = self.hca.poll_transmit(self.now(), &mut packet)
         {
-            if let Some(qpn) = link::destination(&packet[..len]).filter(|_| self.port_up) {
-                self.bus.send((qpn >> 16) as u8, Kind::Packet, &packet[..len]);
+            if let Some((qpn, is_here)) = link::destination(&packet[..len]).filter(|_| self.port_up) {
+                let now = self.now();
+                match self.wire.as_mut().filter(|_| !is_here) {
+                    Some(wire) => wire.send_packet(now, &packet[..len]),
+                    None => _ = self.bus.send((qpn >> 16) as u8, Kind::Packet, &packet[..len]),
+                }
                 self.on_roce(&packet[..len]);
             }
             self.completions();
             sent += 1;
+        }
+        let now = self.now();
+        if let Some(wire) = &mut self.wire {
+            wire.flush(now);
         }
         self.packet = packet;
         sent > 0 || self.bus.waiting() > 0

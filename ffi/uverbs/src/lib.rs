@@ -7,12 +7,12 @@
 //! - [`sysfs`]: the device's files, which are in memory alone; `paths`, `mapping`, `intercept`: libc's calls that find them
 //! - `descriptors`: which descriptor is what; `process`: the one lock, forks, the thread
 //! - [`abi`]: the ioctl's bytes; `commands`: what each command does
-//! - `engine`: the card, its queue pairs, and the way between both; `bus`: packets between processes
+//! - `engine`: the card, its queue pairs, and the way between both; `bus`: packets between processes; `wire`: an interface in its stead
 //!
 //! Doorbells are seen by a thread that looks at register pages, which are memory that the program shares with the card. What is not known to the
 //! device gives the errno that the kernel gives, and with `RINGWAY_CONNECTX_LOG=1` a line on standard error.
 //!
-//! What it never does: write a file, keep anything beyond its process, or reach beyond this machine.
+//! What it never does: write a file, keep anything beyond its process, or reach beyond this machine, unless it is plugged into one of its interfaces.
 
 pub mod abi;
 mod bus;
@@ -27,6 +27,7 @@ mod mapping;
 mod paths;
 mod process;
 pub mod sysfs;
+mod wire;
 
 use intercept::Uverbs;
 

@@ -49,11 +49,11 @@ pub(crate) fn open() -> Result<u32, Errno> {
     }
     let mut new = Engine::new()?;
     let context = new.open();
-    let bus = new.bus_to_wait_on()?;
+    let (bus, wire) = new.to_wait_on()?;
     *engine = Some(new);
     // It takes none of the program's signals: it inherits the mask.
     let old = all_signals_blocked();
-    let started = thread::Builder::new().name("connectx".into()).spawn(move || run(&bus));
+    let started = thread::Builder::new().name("connectx".into()).spawn(move || run(&bus, wire.as_ref()));
     restore_signals(&old);
     match started {
         Ok(_) => Ok(context),
@@ -104,7 +104,7 @@ pub(crate) fn is_own() -> bool {
 }
 
 /// The card's thread: it looks at doorbells often while there is something to do, and seldom when there was nothing for long.
-fn run(bus: &rustix::fd::OwnedFd) {
+fn run(bus: &rustix::fd::OwnedFd, wire: Option<&rustix::fd::OwnedFd>) {
     let mut busy = Instant::now();
     loop {
         let pause = {
@@ -127,11 +127,12 @@ fn run(bus: &rustix::fd::OwnedFd) {
                 *guard = None;
                 return;
             }
-            pause
+            if engine.arm() { pause } else { Duration::ZERO }
         };
         let Ok(timeout) = Timespec::try_from(pause) else { continue };
         // A packet ends the pause.
-        let _ = poll(&mut [PollFd::new(bus, PollFlags::IN)], Some(&timeout));
+        let mut ends: Vec<_> = [Some(bus), wire].into_iter().flatten().map(|end| PollFd::new(end, PollFlags::IN)).collect();
+        let _ = poll(&mut ends, Some(&timeout));
     }
 }
 
@@ -180,6 +181,8 @@ pub(crate) extern "C" fn in_child() {
     is_this();
     FORKING.with(|forking| {
         if let Some(mut guard) = forking.borrow_mut().take() {
+            // (What the interface steers is the parent's.)
+            ringway_host::fd::close_all_in_child();
             *guard = None;
         }
     });

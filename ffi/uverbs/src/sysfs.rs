@@ -3,9 +3,11 @@
 
 use core::net::Ipv4Addr;
 
+use crate::wire::port::{self, Plug};
+
 /// The device's name.
 pub const NAME: &str = "mlx5_0";
-/// Its address on the bus. The bus ends on this machine, as this address does.
+/// Its address on the bus. The bus ends on this machine, as this address does. (On an interface, it has [that one's](address).)
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Ethernet's address of everybody on the bus: packets of RoCE are told apart by queue pairs, frames by flow rules.
 pub const MAC: [u8; 6] = [0x0c, 0x42, 0xa1, 0x12, 0x34, 0x56];
@@ -79,23 +81,39 @@ pub static TREE: [Entry; 34] = [
     folder("/sys/class/infiniband/mlx5_0/ports"),
     folder("/sys/class/infiniband/mlx5_0/ports/1"),
     file("/sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet\n"),
-    file("/sys/class/infiniband/mlx5_0/ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:7f00:0001\n"),
+    file(GID_AT, "0000:0000:0000:0000:0000:ffff:7f00:0001\n"),
     file("/sys/class/infiniband/mlx5_0/ports/1/pkeys/0", "0xffff\n"),
     file("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "RoCE v2\n"),
     file(NETDEV_AT, "lo\n"),
 ];
 
+/// The port's GID.
+const GID_AT: &str = "/sys/class/infiniband/mlx5_0/ports/1/gids/0";
 /// Which interface has the port; and in the environment, which one it is thought to be.
 const NETDEV_AT: &str = "/sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0";
 const NETDEV: &str = "RINGWAY_CONNECTX_NETDEV";
+
+/// The port's address: the interface's that it is plugged into, or [`ADDRESS`].
+pub fn address() -> Ipv4Addr {
+    match port::plug() {
+        Plug::Interface(port) => port.address,
+        Plug::Bus | Plug::Nothing => ADDRESS,
+    }
+}
+
+fn gid(address: Ipv4Addr) -> String {
+    address.to_ipv6_mapped().octets().chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
+}
 
 impl Entry {
     /// The text of a file.
     pub fn text(&self) -> String {
         match self.node {
-            Node::File(_) if self.path == NETDEV_AT && std::env::var_os(NETDEV).is_some() => {
-                format!("{}\n", std::env::var(NETDEV).unwrap_or_default())
-            }
+            Node::File(text) if self.path == NETDEV_AT => match port::name().or_else(|| std::env::var(NETDEV).ok()) {
+                Some(interface) => format!("{interface}\n"),
+                None => text.to_owned(),
+            },
+            Node::File(_) if self.path == GID_AT => format!("{}\n", gid(address())),
             Node::File(text) => text.to_owned(),
             Node::Folder | Node::Device => String::new(),
         }
@@ -178,8 +196,7 @@ mod tests {
         assert_eq!(text("/sys/class/infiniband/mlx5_0/fw_ver").trim(), format!("{major}.{minor}.{sub:04}"));
         assert_eq!(text("/sys/class/infiniband_verbs/uverbs0/ibdev").trim(), NAME);
         assert!(MODALIAS.contains(&format!("d{PART:08X}sv")));
-        let gid: String = ADDRESS.to_ipv6_mapped().octets().chunks(2).map(|p| format!("{:02x}{:02x}:", p[0], p[1])).collect();
-        assert_eq!(text("/sys/class/infiniband/mlx5_0/ports/1/gids/0").trim(), gid.trim_end_matches(':'));
+        assert_eq!(text(GID_AT).trim(), gid(ADDRESS));
     }
 
     #[test]

@@ -63,6 +63,13 @@ fn finished(mut frame: Vec<u8>, ethernet: &Ethernet) -> Vec<u8> {
     frame
 }
 
+/// Fills in the checksum of a frame's TCP or UDP, if it has one.
+pub fn fill_transport_checksum(frame: &mut [u8]) {
+    if let Some(ip) = Headers::parse(frame).and_then(|headers| headers.ip) {
+        fill_transport(frame, &ip);
+    }
+}
+
 fn fill_transport(frame: &mut [u8], ip: &Ip) {
     let at = match ip.protocol {
         TCP if ip.end >= ip.l4 + 20 => ip.l4 + 16,

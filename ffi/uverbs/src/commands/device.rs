@@ -13,6 +13,7 @@ use crate::engine::device_memory::BYTES;
 use crate::engine::raw::{ENTRY_STRIDES, STRIDE_BYTES};
 use crate::engine::{Channel, QPS_MAX};
 use crate::sysfs::{FIRMWARE, NODE_GUID, PART};
+use crate::wire::port::{Plug, plug};
 
 /// Blocks of a send queue at most.
 pub(super) const SEND_BLOCKS_MAX: u32 = 8192;
@@ -175,6 +176,10 @@ pub(super) fn query_port(request: &mut Request<'_>) -> Result<Reply, Errno> {
     }
     let (cm, ip_based_gids) = (1 << 16, 1 << 26);
     let (mtu_4096, ethernet) = (5, 2);
+    let active_mtu = match plug() {
+        Plug::Interface(port) => port.roce_mtu() as u8,
+        Plug::Bus | Plug::Nothing => mtu_4096,
+    };
     // `IB_PORT_ACTIVE` and `IB_PORT_DOWN`; `IB_PORT_PHYS_STATE_LINK_UP` and `_DISABLED`.
     let (state, link) = if request.engine.is_port_up() { (4, 5) } else { (1, 3) };
     let (four_lanes, edr) = (2, 32);
@@ -185,7 +190,7 @@ pub(super) fn query_port(request: &mut Request<'_>) -> Result<Reply, Errno> {
         .u16(20, 1) // pkey_tbl_len
         .u8(26, state)
         .u8(27, mtu_4096)
-        .u8(28, mtu_4096)
+        .u8(28, active_mtu)
         .u8(30, 1) // max_vl_num
         .u8(34, four_lanes)
         .u8(35, edr)

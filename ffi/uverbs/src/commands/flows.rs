@@ -76,8 +76,7 @@ pub(super) fn create(request: &mut Request<'_>) -> Result<Reply, Errno> {
         _ => return Err(LACKING),
     };
     let rule = Rule { kind, priority, goes_on: flags & GOES_ON != 0, action, target };
-    let number = request.engine.steering.add(rule).map_err(|_| Errno(libc::EEXIST))?;
-    request.engine.tell_wants();
+    let number = request.engine.add_rule(rule)?;
     let handle = request.context()?.add(Object::Flow(number));
     Ok(Reply { made: Some(handle), ..Reply::of(Output::new(8).u32(4, handle)) })
 }

@@ -20,7 +20,7 @@ pub(crate) mod kind {
 }
 
 /// In a datagram that says what happens to the card, beside the kinds of events that are so told: it is removed.
-const REMOVAL: u8 = 255;
+pub(super) const REMOVAL: u8 = 255;
 
 /// Whether there is a card that works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

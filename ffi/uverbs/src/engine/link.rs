@@ -22,15 +22,17 @@ const GRH: u32 = 1 << 28;
 /// Ethernet's type of what goes over the wire.
 pub(super) const ETHERTYPE: [u8; 2] = [0x08, 0x00];
 
-/// The queue pair that a packet is for.
-pub(super) fn destination(packet: &[u8]) -> Option<u32> {
-    Datagram::parse(packet).ok().map(|datagram| datagram.packet.header.dest_qp)
+/// The queue pair that a packet is for, and whether that is on this machine.
+pub(super) fn destination(packet: &[u8]) -> Option<(u32, bool)> {
+    let datagram = Datagram::parse(packet).ok()?;
+    let is_here = matches!(datagram.path.addresses, Addresses::V4 { dst, .. } if dst == sysfs::address());
+    Some((datagram.packet.header.dest_qp, is_here))
 }
 
 /// The way to a GID: this device speaks RoCE v2 over IPv4 alone.
 pub(crate) fn path(gid: [u8; 16], traffic_class: u8, hop_limit: u8, src_port: u16) -> Option<Path> {
     let dst = Ipv6Addr::from(gid).to_ipv4_mapped()?;
-    let addresses = Addresses::V4 { src: sysfs::ADDRESS, dst };
+    let addresses = Addresses::V4 { src: sysfs::address(), dst };
     // A header of zero hops goes nowhere; programs leave the field out.
     let hop_limit = if hop_limit == 0 { 64 } else { hop_limit };
     Some(Path { addresses, traffic_class, hop_limit, flow_label: 0, src_port: src_port | 0xc000 })

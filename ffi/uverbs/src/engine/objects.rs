@@ -243,8 +243,7 @@ impl Engine {
                 self.card.remove_pair(number);
             }
             Object::Flow(number) => {
-                self.steering.remove(number);
-                self.tell_wants();
+                self.remove_rule(number);
             }
             Object::Srq { srqn, .. } => {
                 self.srqs.remove(&srqn);

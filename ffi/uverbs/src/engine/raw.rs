@@ -6,13 +6,14 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use ringway_preload::Errno;
 use ringway_sim::Bucket;
 use ringway_sim::connectx::cqe::Received;
 use ringway_sim::connectx::offload;
 use ringway_sim::connectx::packet::{Headers, Tunnel};
 use ringway_sim::connectx::queues::{QueueBuffer, ReceiveConfig, ReceiveLayout, ReceiveQueue, Receiver, SendConfig, SendQueue, Transmit};
 use ringway_sim::connectx::rss::{self, HashFields, KEY_LEN};
-use ringway_sim::connectx::steering::Delivery;
+use ringway_sim::connectx::steering::{Delivery, Rule};
 use ringway_stack::time::Instant;
 
 use super::{BATCH, Engine, Told, link};
@@ -161,9 +162,35 @@ impl Engine {
         self.act(actions);
     }
 
+    /// Makes a flow rule.
+    ///
+    /// # Errors
+    /// EEXIST: an equal one has another action; EOPNOTSUPP, ENOMEM: the interface that the port is plugged into cannot steer by it.
+    pub(crate) fn add_rule(&mut self, rule: Rule) -> Result<u32, Errno> {
+        let number = self.steering.add(rule).map_err(|_| Errno(libc::EEXIST))?;
+        if let Some(wire) = &mut self.wire
+            && let Err(errno) = wire.steer(&self.steering)
+        {
+            self.remove_rule(number);
+            return Err(errno);
+        }
+        self.tell_wants();
+        Ok(number)
+    }
+
+    /// Ends one.
+    pub(crate) fn remove_rule(&mut self, number: u32) {
+        self.steering.remove(number);
+        if let Some(wire) = &mut self.wire {
+            // (By fewer rules it can steer.)
+            let _ = wire.steer(&self.steering);
+        }
+        self.tell_wants();
+    }
+
     /// Tells other processes which frames this one wants.
     pub(crate) fn tell_wants(&mut self) {
-        if !self.raws.is_empty() || self.steering.rules().next().is_some() {
+        if self.wire.is_none() && (!self.raws.is_empty() || self.steering.rules().next().is_some()) {
             self.segment.want(&mut self.bus, self.steering.addresses());
         }
     }
@@ -250,12 +277,15 @@ impl Engine {
     /// A frame leaves. A port that is down loses it.
     fn leave(&mut self, frame: &[u8], at: Instant, context: u32) {
         let Some(headers) = Headers::parse(frame).filter(|_| self.port_up) else { return };
-        self.segment.send(&mut self.bus, frame);
+        match &mut self.wire {
+            Some(wire) => wire.send(frame),
+            None => self.segment.send(&mut self.bus, frame),
+        }
         self.sniff(frame, &headers, at);
         self.steer(frame, &headers, (at, Some(context)));
     }
 
-    /// A frame came from another process.
+    /// A frame came from another process, or by the interface.
     pub(super) fn on_frame(&mut self, frame: &[u8]) {
         let Some(headers) = Headers::parse(frame) else { return };
         let now = self.now();

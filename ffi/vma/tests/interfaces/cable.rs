@@ -250,6 +250,13 @@ impl Running {
         assert!(said.is_empty(), "{said}");
     }
 
+    /// What it prints, in an end that is well.
+    pub(crate) fn prints(self) -> String {
+        let output = self.0.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// What it has to say to its log, in an end that is well.
     pub(crate) fn says(mut self) -> String {
         let mut said = String::new();

@@ -39,6 +39,15 @@ impl Bus {
     }
 }
 
+/// A program on the card, preloaded alone or below the library, whose port is plugged into that interface.
+fn plugged(program: &Path, interface: &str, arguments: &[&str], below: Option<&Path>) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(program).args(arguments).env("VMA_CONFIG_FILE", "").env("RINGWAY_DEVICE", "mlx5:mlx5_0");
+    let libraries = [Some(card().as_path()), below].into_iter().flatten().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    command.env("LD_PRELOAD", libraries.join(":")).env("RINGWAY_CONNECTX_WIRE", interface);
+    command
+}
+
 impl Bus {
     /// Tells the cards of some processes something, by the order in which these began: `ffi/uverbs/README.md` has what there is.
     fn tell(&self, cards: core::ops::Range<u32>, what: [u8; 2]) {
@@ -76,6 +85,61 @@ fn streams_and_datagrams_go_from_card_to_card_and_past_both_kernels() {
     on_cable(|cable| {
         let bus = Bus::new();
         ENDS.iter().for_each(|ends| carries(cable, &bus, *ends));
+    });
+}
+
+#[test]
+fn a_card_that_is_plugged_into_an_interface_talks_to_the_kernel_at_its_other_end() {
+    on_cable(|cable| {
+        let card = |arguments: &[&str]| Running::start(plugged(&cable.program, "a0", arguments, Some(&library())));
+        for [here, there] in ENDS {
+            let before = kernels();
+            let server = cable.there(&["serve", there, PORT]);
+            cable.await_listener(false);
+            card(&["carry", there, PORT]).ends_well();
+            server.join().expect("the kernel's program");
+            let server = card(&["serve", here, PORT]);
+            cable.await_listener(true);
+            cable.there(&["carry", here, PORT]).join().expect("the kernel's program");
+            server.ends_well();
+            let [segments, datagrams] = kernels();
+            assert_eq!(datagrams, before[1], "datagrams came by the card");
+            // (What is left of a connection that is over, when its process is, is the kernel's.)
+            assert!(segments - before[0] < 16, "and so did streams: {segments} {before:?}");
+        }
+    });
+}
+
+#[test]
+fn cards_that_are_plugged_into_interfaces_speak_roce() {
+    on_cable(|cable| {
+        let before = kernels();
+        for program in ["ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"] {
+            let [_, there] = ENDS[0];
+            let arguments = &["-p", PORT, "-g", "0", "-s", "1024", "-n", "200", "-e"][..];
+            let server = plugged(Path::new(program), "b0", arguments, None);
+            let server = cable.within_there(|| Running::start(server));
+            cable.await_listener(false);
+            let client = Running::start(plugged(Path::new(program), "a0", &[arguments, &[there]].concat(), None));
+            for printed in [client.prints(), server.prints()] {
+                assert!(printed.contains("200 iters"), "{program}: {printed}");
+            }
+        }
+        assert_eq!(kernels()[1], before[1], "the kernel saw none of its datagrams");
+    });
+}
+
+#[test]
+fn one_program_s_card_is_plugged_into_an_interface_and_another_hears_why_not() {
+    on_cable(|cable| {
+        let server = Running::start(plugged(&cable.program, "a0", &["serve", ENDS[0][0], PORT], Some(&library())));
+        cable.await_listener(true);
+        for (interface, why) in [("a0", "taken by another program"), ("a7", "there is no Ethernet interface of that name")] {
+            let output = plugged(Path::new("ibv_devinfo"), interface, &[], None).output().expect("ibverbs-utils");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && said.contains(why), "{said}");
+        }
+        drop(server);
     });
 }
 
