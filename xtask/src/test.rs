@@ -268,12 +268,15 @@ fn loom(workspace: &Workspace) -> Result<()> {
 }
 
 fn rxe(workspace: &Workspace) -> Result<()> {
-    install::packages(&[Package::PYTHON])?;
+    install::packages(&[Package::PYTHON, Package::PERFTEST])?;
     run_command(cargo().args(["build", "--quiet", "--package", "ringway-rsocket", "--lib", "--example", "interop"]))?;
     run_command(cargo().args(["build", "--quiet", "--package", "ringway-vma", "--lib"]))?;
+    run_command(cargo().args(["build", "--quiet", "--package", "ringway-uverbs", "--lib"]))?;
     let built = |name: &str| Ok::<_, anyhow::Error>(workspace.target.join(name).to_str().context("a path that is not UTF-8")?.to_owned());
     let (example, library) = (built("debug/examples/interop")?, built("debug/librsocket.so")?);
     let words = ["sh", "ffi/rsocket/tests/rxe.sh", &example, &library];
+    vm::in_guest(words.map(str::to_owned).to_vec())?;
+    let words = ["sh", "ffi/uverbs/tests/rxe.sh", &built("debug/libringway_connectx.so")?];
     vm::in_guest(words.map(str::to_owned).to_vec())?;
     let library = built("debug/libvma.so")?;
     let words = ["sh", "ffi/vma/tests/rxe/ask.sh", &library];

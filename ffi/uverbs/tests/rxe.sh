@@ -1,0 +1,77 @@
+#!/bin/sh
+# The software ConnectX against the kernel's soft-RoCE, in a guest of `cargo xtask vm`: sh rxe.sh PATH-OF-libringway_connectx.so
+# Both are at the ends of a veth pair: the card's port is plugged into one of them (RINGWAY_CONNECTX_WIRE), in a network namespace of its own; the kernel has rxe on the other. Each program of perftest and
+# libibverbs runs with each of the two as the one that asks. The first that fails ends it.
+set -eu
+library=$1
+ip netns add card
+ip link add rw1 type veth peer name cx0 netns card
+ip link set rw1 up
+sysctl -qw net.ipv6.conf.rw1.disable_ipv6=1
+ip address add 10.9.2.1/24 dev rw1
+ip netns exec card ip link set lo up
+ip netns exec card ip link set cx0 up
+ip netns exec card ip address add 10.9.2.2/24 dev cx0
+rdma link add rxe2 type rxe netdev rw1
+served=$(mktemp)
+asked=$(mktemp)
+
+# The entry of a device's table that is its IPv4 address, as rdma_cm and programs count.
+gid() {
+    grep -l "0000:0000:0000:0000:0000:ffff" "/sys/class/infiniband/$1/ports/1/gids/"* 2> /dev/null | while read -r at; do
+        at=${at##*/}
+        if [ "$(cat "/sys/class/infiniband/$1/ports/1/gid_attrs/types/$at")" = "RoCE v2" ]; then echo "$at"; fi
+    done | head -n 1
+}
+on_card() { ip netns exec card env LD_PRELOAD="$library" RINGWAY_CONNECTX_WIRE=cx0 RINGWAY_CONNECTX_LOG=1 timeout 60 "$@"; }
+on_rxe() { timeout 60 "$@"; }
+
+# What was said is shown of what fails.
+fails() {
+    cat "$served" "$asked"
+    echo "$1"
+    exit 1
+}
+
+# Until the server's port is bound (7180, in hexadecimal), where it runs.
+until_bound() {
+    for _ in $(seq 300); do
+        if $1 cat /proc/net/tcp /proc/net/tcp6 | grep -q ":1C0C .* 0A "; then return; fi
+        sleep 0.1
+    done
+    fails "the server does not come up"
+}
+
+# A program, what both ends are told, and the option that names an entry of a device's table.
+both_ways() {
+    theirs="-d rxe2 $3 $(gid rxe2) -p 7180 $2"
+    ours="-d mlx5_0 $3 0 -p 7180 $2"
+    echo "== $1 $2: rxe asks, the card answers"
+    on_card "$1" $ours > "$served" 2>&1 &
+    until_bound "ip netns exec card"
+    on_rxe "$1" $theirs 10.9.2.2 > "$asked" 2>&1 || fails "rxe's end has failed"
+    wait "$!" || fails "the card's end has failed"
+    echo "== $1 $2: the card asks, rxe answers"
+    on_rxe "$1" $theirs > "$served" 2>&1 &
+    until_bound ""
+    on_card "$1" $ours 10.9.2.1 > "$asked" 2>&1 || fails "the card's end has failed"
+    wait "$!" || fails "rxe's end has failed"
+}
+
+pingpong() { both_ways "$1" "$2 -n 200" -g; }
+perftest() { both_ways "$1" "-F -n 200 $2" -x; }
+
+pingpong ibv_rc_pingpong "-s 4096 -c"
+pingpong ibv_rc_pingpong "-s 4096 -e"
+pingpong ibv_ud_pingpong "-s 1000"
+pingpong ibv_srq_pingpong "-s 4096 -q 4"
+perftest ib_send_bw "-s 65536"
+perftest ib_send_bw "-s 1024 -c UD"
+perftest ib_send_lat "-s 64"
+perftest ib_write_bw "-s 65536 -q 3"
+perftest ib_write_lat "-s 64"
+perftest ib_read_bw "-s 65536"
+perftest ib_read_lat "-s 64"
+perftest ib_atomic_bw "-A FETCH_AND_ADD"
+perftest ib_atomic_lat "-A CMP_AND_SWAP"
+echo "the software ConnectX and rxe understand each other"
