@@ -151,6 +151,13 @@ impl Bus {
         &self.socket
     }
 
+    /// Sends a datagram to every process on the bus, this one included.
+    pub(crate) fn send_to_all(&mut self, kind: Kind, bytes: &[u8]) {
+        for slot in 0..SLOTS {
+            self.send(slot, kind, bytes);
+        }
+    }
+
     /// Sends to a slot. Where nobody is, it is lost, and the answer is no.
     pub(crate) fn send(&mut self, slot: u8, kind: Kind, bytes: &[u8]) -> bool {
         // What waits for the same slot goes first.

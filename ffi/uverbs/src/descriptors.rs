@@ -17,22 +17,26 @@ pub(crate) enum Kind {
     Channel(u32),
     /// A folder of sysfs: its place in the tree.
     Folder(u32),
+    /// /dev/infiniband/rdma_cm, opened: the number of a context that is its own.
+    RdmaCm(u32),
 }
 
 impl Kind {
     const fn encode(self) -> u32 {
         match self {
-            Self::Context(number) => number << 2 | 1,
-            Self::Channel(number) => number << 2 | 2,
-            Self::Folder(place) => place << 2 | 3,
+            Self::Context(number) => number << 3 | 1,
+            Self::Channel(number) => number << 3 | 2,
+            Self::Folder(place) => place << 3 | 3,
+            Self::RdmaCm(number) => number << 3 | 4,
         }
     }
 
     const fn decode(code: u32) -> Option<Self> {
-        match code & 3 {
-            1 => Some(Self::Context(code >> 2)),
-            2 => Some(Self::Channel(code >> 2)),
-            3 => Some(Self::Folder(code >> 2)),
+        match code & 7 {
+            1 => Some(Self::Context(code >> 3)),
+            2 => Some(Self::Channel(code >> 3)),
+            3 => Some(Self::Folder(code >> 3)),
+            4 => Some(Self::RdmaCm(code >> 3)),
             _ => None,
         }
     }
@@ -73,7 +77,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_what_they_were_said_to_be_until_they_are_forgotten() {
-        for (fd, kind) in [(4000, Kind::Context(1)), (4001, Kind::Channel(7)), (4002, Kind::Folder(0))] {
+        for (fd, kind) in [(4000, Kind::Context(1)), (4001, Kind::Channel(7)), (4002, Kind::Folder(0)), (4003, Kind::RdmaCm(9))] {
             assert_eq!(super::kind(fd), None);
             assert!(set(fd, kind));
             assert_eq!(super::kind(fd), Some(kind));

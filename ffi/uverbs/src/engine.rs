@@ -13,6 +13,7 @@ mod registers;
 mod rings;
 mod segment;
 
+use core::hash::BuildHasher as _;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -24,12 +25,15 @@ use ringway_sim::connectx::queues::{Action, Card};
 use ringway_sim::connectx::steering;
 use ringway_stack::roce::memory::{Access, Pd};
 use ringway_stack::roce::qp::Mtu;
-use ringway_stack::roce::{Hca, Limits, Tuning};
+use ringway_stack::roce::mad::GSI_QP;
+use ringway_stack::roce::{Hca, Limits, Node, NodeConfig, Tuning};
 use ringway_stack::time::Instant;
 
 use crate::bus::{Bus, Kind};
 use crate::log::say;
 use crate::paths::from_rustix;
+use crate::rdma_cm::RdmaCm;
+use crate::sysfs;
 use crate::wire::port::{Plug, plug};
 use crate::wire::{Arrival, Wire};
 pub(crate) use channels::Channel;
@@ -58,7 +62,8 @@ const BUS: &str = "RINGWAY_CONNECTX_BUS";
 pub(crate) struct Engine {
     pub(crate) memory: ProcessMemory,
     pub(crate) card: Card,
-    pub(crate) hca: Hca<Registered>,
+    /// What goes over the wire, and the connection management over it.
+    pub(crate) node: Node<Registered>,
     /// The adapter's one completion queue.
     pub(crate) hca_cq: u32,
     bus: Bus,
@@ -79,6 +84,8 @@ pub(crate) struct Engine {
     pub(crate) device_memory: DeviceMemory,
     pub(crate) rings: Rings,
     segment: Segment,
+    pub(crate) rdma_cm: RdmaCm,
+    mtu: Mtu,
     last_raw: u32,
     /// When doorbells were last looked at: what was rung for then leaves then, however long the card's thread takes.
     turn_at: Instant,
@@ -101,16 +108,20 @@ impl Engine {
         };
         let limits = Limits { qps: QPS_MAX, cq_depth: CQ_DEPTH, wrs: 1 << 15, inline: INLINE_MAX, ..Limits::default() };
         let tuning = Tuning { datagram_mtu: mtu, ..Tuning::default() };
-        let mut hca = Hca::with_first_qp(limits, tuning, u16::from(bus.slot()) << 8);
+        let config = NodeConfig { limits, tuning, mtu, first_qp: u16::from(bus.slot()) << 8, ..NodeConfig::new(sysfs::address().into()) };
+        // (By nothing that a stranger could know.)
+        let seed = std::hash::RandomState::new().hash_one(std::process::id());
+        let mut node = Node::new(config, seed);
+        let hca = node.hca_mut();
         let memory = ProcessMemory::new();
         // The first key is the one that ends scatter lists: it stays taken, by nothing.
-        let nothing = Registered { start: 0, len: 0, memory };
+        let nothing = Registered::Program { start: 0, len: 0, memory };
         hca.register(Pd(0), 0, nothing, Access::empty()).map_err(|_| Errno(libc::ENOMEM))?;
         let hca_cq = hca.create_cq(CQ_DEPTH).map_err(|_| Errno(libc::ENOMEM))?;
         Ok(Self {
             memory,
             card: Card::default(),
-            hca,
+            node,
             hca_cq,
             bus,
             wire,
@@ -126,6 +137,8 @@ impl Engine {
             device_memory: DeviceMemory::default(),
             rings: Rings::default(),
             segment: Segment::default(),
+            rdma_cm: RdmaCm::default(),
+            mtu,
             last_raw: 0,
             turn_at: Instant::ZERO,
             paused: None,
@@ -160,7 +173,12 @@ impl Engine {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        now_of(self.origin)
+    }
+
+    /// The longest payload of a packet of RoCE.
+    pub(crate) fn mtu(&self) -> Mtu {
+        self.mtu
     }
 
     /// Whether there may be doorbells to look at.
@@ -181,12 +199,14 @@ impl Engine {
         self.card.clock = now.as_nanos();
         worked |= self.receives() | self.sends() | self.raw_sends();
         worked |= self.packets();
-        if self.hca.deadline().is_some_and(|at| at <= now) {
-            self.hca.on_timer(now);
+        if self.node.deadline().is_some_and(|at| at <= now) {
+            self.node.on_timer(now);
             worked = true;
         }
         self.completions();
         self.refused();
+        let now = self.now();
+        self.rdma_cm.poll(now, &mut self.node);
         worked |= self.transmit();
         let actions = self.card.flush(&mut self.memory);
         self.act(actions);
@@ -220,6 +240,8 @@ impl Engine {
             match Kind::split(&packet[..len]) {
                 // What a port that is down would carry is lost.
                 Some((Kind::Packet | Kind::Frame, _)) if !self.port_up || self.life != Life::Works => {}
+                // (Behind the bus's one address there are many machines.)
+                Some((Kind::Packet, packet)) if link::is_management(packet) && !self.node.concerns(packet) => {}
                 Some((Kind::Packet, packet)) => self.on_packet(packet),
                 Some((Kind::Frame, frame)) => self.on_frame(frame),
                 Some((Kind::Wants, message)) => self.segment.told(&mut self.bus, message),
@@ -259,7 +281,8 @@ impl Engine {
     fn on_packet(&mut self, packet: &[u8]) {
         self.on_roce(packet);
         self.before_packet(packet);
-        self.hca.on_packet(self.now(), packet);
+        let now = self.now();
+        self.node.on_packet(now, packet);
         self.completions();
     }
 
@@ -269,12 +292,13 @@ impl Engine {
         self.bus.flush();
         let mut sent = 0;
         while sent < BATCH
-            && let Some(len) = self.hca.poll_transmit(self.now(), &mut packet)
+            && let Some(len) = self.node.poll_transmit(now_of(self.origin), &mut packet)
         {
             if let Some((qpn, is_here)) = link::destination(&packet[..len]).filter(|_| self.port_up) {
                 let now = self.now();
                 match self.wire.as_mut().filter(|_| !is_here) {
                     Some(wire) => wire.send_packet(now, &packet[..len]),
+                    None if qpn == GSI_QP => self.bus.send_to_all(Kind::Packet, &packet[..len]),
                     None => _ = self.bus.send((qpn >> 16) as u8, Kind::Packet, &packet[..len]),
                 }
                 self.on_roce(&packet[..len]);
@@ -324,6 +348,10 @@ impl Drop for Engine {
             say(format_args!("{rung} doorbells of sends, {whole} of them with their entry"));
         }
     }
+}
+
+fn now_of(origin: Clock) -> Instant {
+    Instant::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 pub(crate) fn broken(number: u32, violation: Violation) {

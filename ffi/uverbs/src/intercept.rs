@@ -1,12 +1,12 @@
 //! The calls of libc's that are about descriptors and the one ioctl.
 
-use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::pid_t;
 use ringway_preload::{Errno, Intercept, boundary, errno, next};
 
 use crate::descriptors::{self, Kind};
-use crate::{abi, commands, paths, process};
+use crate::{abi, commands, paths, process, rdma_cm};
 
 /// The library.
 pub(crate) struct Uverbs;
@@ -53,6 +53,16 @@ impl Intercept for Uverbs {
             }
             // SAFETY: the program's arguments, as they are.
             _ => unsafe { next::ioctl(fd, request, argument) },
+        }
+    }
+
+    unsafe fn write(fd: c_int, buffer: *const c_void, len: usize) -> isize {
+        match descriptors::kind(fd) {
+            Some(Kind::RdmaCm(channel)) => {
+                boundary!(-1, errno::to_ssize(rdma_cm::write(channel, buffer.addr() as u64, len)))
+            }
+            // SAFETY: the program's arguments, as they are.
+            _ => unsafe { next::write(fd, buffer, len) },
         }
     }
 
@@ -126,7 +136,7 @@ fn forget(fd: c_int) {
 
 fn ended(kind: Kind) {
     match kind {
-        Kind::Context(context) => boundary!((), process::close(context)),
+        Kind::Context(context) | Kind::RdmaCm(context) => boundary!((), process::close(context)),
         Kind::Channel(channel) => boundary!((), process::close_channel(channel)),
         Kind::Folder(_) => {}
     }

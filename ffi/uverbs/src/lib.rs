@@ -7,7 +7,7 @@
 //! - [`sysfs`]: the device's files, which are in memory alone; `paths`, `mapping`, `intercept`: libc's calls that find them
 //! - `descriptors`: which descriptor is what; `process`: the one lock, forks, the thread
 //! - [`abi`]: the ioctl's bytes; `commands`: what each command does
-//! - `engine`: the card, its queue pairs, and the way between both; `bus`: packets between processes; `wire`: an interface in its stead
+//! - `engine`: the card, its queue pairs, and the way between both; `rdma_cm`: the other character device, for librdmacm; `bus`: packets between processes; `wire`: an interface in its stead
 //!
 //! Doorbells are seen by a thread that looks at register pages, which are memory that the program shares with the card. What is not known to the
 //! device gives the errno that the kernel gives, and with `RINGWAY_CONNECTX_LOG=1` a line on standard error.
@@ -26,6 +26,7 @@ mod mapping;
 #[cfg_attr(test, allow(dead_code, reason = "unit tests have no C symbols"))]
 mod paths;
 mod process;
+mod rdma_cm;
 pub mod sysfs;
 mod wire;
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use libc::{DIR, FILE, dirent, stat as Stat, statx as Statx};
 use ringway_preload::{Errno, boundary, errno};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom};
+use rustix::io::FdFlags;
 
 use crate::descriptors::{self, Kind};
 use crate::process;
@@ -68,6 +69,20 @@ pub(crate) fn open(found: Found, flags: c_int) -> Result<c_int, Errno> {
             let fd = rustix::fs::open(sysfs::STAND_IN, access | oflags, Mode::empty()).map_err(from_rustix)?;
             let context = process::open()?;
             kept(fd, Kind::Context(context)).inspect_err(|_| process::close(context))
+        }
+        Node::RdmaCm => {
+            let context = process::open()?;
+            let open = || process::lock().as_mut().ok_or(Errno(libc::ENXIO))?.open_rdma_cm(context);
+            open().and_then(|fd| {
+                if !close_on_exec {
+                    rustix::io::fcntl_setfd(&fd, FdFlags::empty()).map_err(from_rustix)?;
+                }
+                if flags & libc::O_NONBLOCK != 0 {
+                    rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK).map_err(from_rustix)?;
+                }
+                kept(fd, Kind::RdmaCm(context))
+            })
+            .inspect_err(|_| process::close(context))
         }
     }
 }
@@ -259,7 +274,7 @@ pub(crate) unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char
 fn stand_in(found: Found) -> Option<&'static CStr> {
     let Found::At(place) = found else { return None };
     Some(match TREE[place].node {
-        Node::Device => c"/dev/zero",
+        Node::Device | Node::RdmaCm => c"/dev/zero",
         Node::Folder => c"/",
         Node::File(_) => c"/proc/self/stat",
     })
@@ -314,6 +329,30 @@ stats! {
     lstat64 = "lstat64"(; libc::AT_FDCWD; path, out);
     fstatat = "fstatat"(directory: c_int; directory; path, out, flags: c_int);
     fstatat64 = "fstatat64"(directory: c_int; directory; path, out, flags: c_int);
+}
+
+/// fstat(2): a descriptor of connection management's is a socket, and says that it is a character device.
+///
+/// # Safety
+/// As fstat(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn fstat(fd: c_int, out: *mut Stat) -> c_int {
+    match descriptors::kind(fd) {
+        // SAFETY: the program's promise.
+        Some(Kind::RdmaCm(_)) => boundary!(-1, unsafe { next!(c"stat" => fn(*const c_char, *mut Stat) -> c_int)(c"/dev/zero".as_ptr(), out) }),
+        // SAFETY: as above.
+        _ => unsafe { next!(c"fstat" => fn(c_int, *mut Stat) -> c_int)(fd, out) },
+    }
+}
+
+/// fstat(2), as programs with 64-bit offsets call it.
+///
+/// # Safety
+/// As fstat(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn fstat64(fd: c_int, out: *mut Stat) -> c_int {
+    // SAFETY: the program's promise.
+    unsafe { fstat(fd, out) }
 }
 
 /// access(2).

@@ -76,7 +76,7 @@ pub(crate) fn close(context: u32) {
 pub(crate) fn hold(kind: Kind) {
     if let Some(engine) = lock().as_mut() {
         match kind {
-            Kind::Context(context) => engine.hold(context),
+            Kind::Context(context) | Kind::RdmaCm(context) => engine.hold(context),
             Kind::Channel(channel) => engine.hold_channel(channel),
             Kind::Folder(_) => {}
         }

@@ -38,6 +38,8 @@ pub enum Node {
     File(&'static str),
     /// The character device.
     Device,
+    /// The character device of connection management.
+    RdmaCm,
 }
 
 const fn folder(path: &'static str) -> Entry {
@@ -49,7 +51,10 @@ const fn file(path: &'static str, text: &'static str) -> Entry {
 }
 
 /// All entries. What is below a folder has the folder's path before it.
-pub static TREE: [Entry; 34] = [
+pub static TREE: [Entry; 37] = [
+    Entry { path: "/dev/infiniband/rdma_cm", node: Node::RdmaCm },
+    folder("/sys/class/misc/rdma_cm"),
+    file("/sys/class/misc/rdma_cm/abi_version", "4\n"),
     Entry { path: "/dev/infiniband/uverbs0", node: Node::Device },
     folder("/dev/infiniband"),
     folder("/sys/class/infiniband_verbs"),
@@ -115,7 +120,7 @@ impl Entry {
             },
             Node::File(_) if self.path == GID_AT => format!("{}\n", gid(address())),
             Node::File(text) => text.to_owned(),
-            Node::Folder | Node::Device => String::new(),
+            Node::Folder | Node::Device | Node::RdmaCm => String::new(),
         }
     }
 }
@@ -124,7 +129,7 @@ impl Entry {
 const MODALIAS: &str = "pci:v000015B3d00001017sv000015B3sd00000016bc02sc00i00\n";
 
 /// Where the tree is rooted. Paths elsewhere are the kernel's.
-const ROOTS: [&str; 3] = ["/sys/class/infiniband", "/sys/class/infiniband_verbs", "/dev/infiniband"];
+const ROOTS: [&str; 4] = ["/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/misc/rdma_cm", "/dev/infiniband"];
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -165,6 +165,11 @@ impl Manager {
         self.ids.get(&id)?.remote
     }
 
+    /// The port space that it was made in.
+    pub fn port_space(&self, id: CmId) -> Option<PortSpace> {
+        Some(self.ids.get(&id)?.space)
+    }
+
     /// The queue pair, if it has one (`id->qp`).
     pub fn qp(&self, id: CmId) -> Option<u32> {
         self.ids.get(&id)?.qp

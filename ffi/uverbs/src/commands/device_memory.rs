@@ -77,8 +77,8 @@ pub(super) fn register(engine: &mut Engine, number: u32, memory: &ProcessMemory,
         return Err(Errno(libc::EINVAL));
     }
     let at = engine.device_memory.address(start) + offset;
-    let registered = Registered { start: at, len, memory: engine.memory };
-    let key = engine.hca.register(Pd(pd), 0, registered, Access::from_bits_truncate(flags)).map_err(|error| match error {
+    let registered = Registered::Program { start: at, len, memory: engine.memory };
+    let key = engine.node.hca_mut().register(Pd(pd), 0, registered, Access::from_bits_truncate(flags)).map_err(|error| match error {
         RegisterError::Flags | RegisterError::Wraps => Errno(libc::EINVAL),
         RegisterError::Full => Errno(libc::ENOMEM),
     })?;

@@ -20,7 +20,7 @@ const ACCESS_KNOWN: u32 = 0xf | 1 << 4 | ON_DEMAND | 1 << 7 | 0x3ff << 20;
 
 /// `ib_uverbs_alloc_pd_resp` {pd_handle 0}; `mlx5_ib_alloc_pd_resp` {pdn 0}.
 pub(super) fn alloc_pd(request: &mut Request<'_>) -> Result<Reply, Errno> {
-    let Pd(pd) = request.engine.hca.alloc_pd();
+    let Pd(pd) = request.engine.node.hca_mut().alloc_pd();
     let handle = request.context()?.add(Object::Pd(pd));
     Ok(Reply { core: Output::new(4).u32(0, handle), driver: Output::new(4).u32(0, pd), made: Some(handle) })
 }
@@ -47,9 +47,9 @@ pub(super) fn register(request: &mut Request<'_>) -> Result<Reply, Errno> {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     is_mapped(start, len)?;
-    let memory = Registered { start, len, memory: request.engine.memory };
+    let memory = Registered::Program { start, len, memory: request.engine.memory };
     let access = Access::from_bits_truncate(flags);
-    let key = request.engine.hca.register(Pd(pd), addr, memory, access).map_err(|error| match error {
+    let key = request.engine.node.hca_mut().register(Pd(pd), addr, memory, access).map_err(|error| match error {
         RegisterError::Flags | RegisterError::Wraps => Errno(libc::EINVAL),
         RegisterError::Full => Errno(libc::ENOMEM),
     })?;

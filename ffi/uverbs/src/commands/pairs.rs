@@ -85,7 +85,7 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
         sges_max: SGES_MAX as usize,
         inline_max: INLINE_MAX,
     };
-    let qpn = request.engine.hca.create_qp(config).map_err(|error| match error {
+    let qpn = request.engine.node.hca_mut().create_qp(config).map_err(|error| match error {
         CreateError::Full => Errno(libc::ENOMEM),
         _ => Errno(libc::EINVAL),
     })?;
@@ -173,7 +173,7 @@ pub(super) fn query(request: &mut Request<'_>) -> Result<Reply, Errno> {
         return Ok(raw::query(raw));
     }
     let qp = request.engine.qps.get(&qpn).ok_or(Errno(libc::EINVAL))?;
-    let state = request.engine.hca.qp_state(qpn).map_or(0, states::number);
+    let state = request.engine.node.hca().qp_state(qpn).map_or(0, states::number);
     let a = &qp.attributes;
     let out = Output::new(128)
         .with(0, a.gid)

@@ -59,12 +59,12 @@ pub(super) fn modify(request: &mut Request<'_>) -> Result<Reply, Errno> {
         return Ok(Reply::nothing());
     }
     let (now, engine) = (request.engine.now(), &mut *request.engine);
-    let from = engine.hca.qp_state(qpn).ok_or(Errno(libc::EINVAL))?;
+    let from = engine.node.hca().qp_state(qpn).ok_or(Errno(libc::EINVAL))?;
     let qp = engine.qps.get_mut(&qpn).ok_or(Errno(libc::EINVAL))?;
     let to = if set & mask::STATE == 0 { number(from) } else { core.u8(96) };
     let attributes = merged(qp.attributes, core, set);
     let change = change(qp.transport, from, to, set, &attributes)?;
-    engine.hca.modify_qp(now, qpn, &change).map_err(|error| match error {
+    engine.node.hca_mut().modify_qp(now, qpn, &change).map_err(|error| match error {
         ModifyError::NoQp | ModifyError::Transition | ModifyError::Attribute => Errno(libc::EINVAL),
     })?;
     qp.attributes = attributes;

@@ -73,7 +73,7 @@ impl Engine {
     /// Tells of queue pairs that a peer's request has failed.
     pub(super) fn refused(&mut self) {
         for (qpn, qp) in &mut self.qps {
-            if qp.knows || self.hca.qp_state(*qpn) != Some(State::Err) {
+            if qp.knows || self.node.hca().qp_state(*qpn) != Some(State::Err) {
                 continue;
             }
             qp.knows = true;

@@ -7,6 +7,7 @@ use ringway_sim::connectx::cqe::{Cqe, Failed, Receipt, Received};
 use ringway_sim::connectx::queues::{Outcome, Posted};
 use ringway_sim::connectx::wqe::{AddressVector, Body, Control, DataSegment, Piece};
 use ringway_sim::connectx::{Memory as _, Violation};
+use ringway_stack::roce::mad::GSI_QP;
 use ringway_stack::roce::packet::Body as Packet;
 use ringway_stack::roce::packet::datagram::{Addresses, Datagram, Path};
 use ringway_stack::roce::qp::State;
@@ -27,6 +28,11 @@ pub(super) fn destination(packet: &[u8]) -> Option<(u32, bool)> {
     let datagram = Datagram::parse(packet).ok()?;
     let is_here = matches!(datagram.path.addresses, Addresses::V4 { dst, .. } if dst == sysfs::address());
     Some((datagram.packet.header.dest_qp, is_here))
+}
+
+/// Whether a packet is for connection management.
+pub(super) fn is_management(packet: &[u8]) -> bool {
+    destination(packet).is_some_and(|(qpn, _)| qpn == GSI_QP)
 }
 
 /// The way to a GID: this device speaks RoCE v2 over IPv4 alone.
@@ -53,13 +59,14 @@ impl Engine {
 
     /// Takes one receive for a queue pair, if there is one.
     fn receive_one(&mut self, qpn: u32) -> bool {
-        if matches!(self.hca.qp_state(qpn), None | Some(State::Reset)) {
+        if matches!(self.node.hca().qp_state(qpn), None | Some(State::Reset)) {
             return false;
         }
         match self.card.fetch(&self.memory, qpn) {
             Ok(Some(Posted { index, list })) => {
                 let list: Vec<Sge> = list.iter().filter_map(sge).collect();
-                if let Err(error) = self.hca.post_recv(self.now(), qpn, index.into(), &list) {
+                let now = self.now();
+                if let Err(error) = self.node.hca_mut().post_recv(now, qpn, index.into(), &list) {
                     self.not_received(qpn, index, error);
                 }
                 self.completions();
@@ -103,7 +110,7 @@ impl Engine {
             Packet::Datagram(..) => true,
             body => !body.is_response(),
         };
-        if takes && self.hca.posted_receives(qpn) == Some(0) {
+        if takes && self.node.hca().posted_receives(qpn) == Some(0) {
             self.receive_one(qpn);
         }
     }
@@ -114,7 +121,7 @@ impl Engine {
         let mut any = false;
         for qpn in qpns {
             // In RESET to RTR nothing is sent; what is posted then waits (IBTA spec, s10.3.1).
-            if matches!(self.hca.qp_state(qpn), None | Some(State::Reset | State::Init | State::Rtr)) {
+            if matches!(self.node.hca().qp_state(qpn), None | Some(State::Reset | State::Init | State::Rtr)) {
                 continue;
             }
             let actions = self.card.take_rung(&mut self.memory, qpn, BATCH);
@@ -181,7 +188,8 @@ impl Engine {
     fn post(&mut self, qpn: u32, control: &Control, op: SendOp, data: Data<'_>) -> Result<(), PostError> {
         let fence = control.fm_ce_se & (c::CTRL_FENCE | c::CTRL_SMALL_FENCE) != 0;
         let wr = SendWr { id: control.index.into(), op, data, signaled: true, solicited: control.is_solicited(), fence };
-        self.hca.post_send(self.now(), qpn, &wr)
+        let now = self.now();
+        self.node.hca_mut().post_send(now, qpn, &wr)
     }
 
     /// The bytes of a list that is in line, in part or whole.
@@ -204,7 +212,7 @@ impl Engine {
 
     /// Writes what the adapter has completed.
     pub(super) fn completions(&mut self) {
-        while let Some(completion) = self.hca.poll_cq(self.hca_cq) {
+        while let Some(completion) = self.node.hca_mut().poll_cq(self.hca_cq) {
             let failed = !matches!(completion.status, Status::Success | Status::Flushed);
             if let Some(qp) = self.qps.get_mut(&completion.qpn).filter(|_| failed) {
                 qp.knows = true;

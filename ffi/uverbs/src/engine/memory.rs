@@ -61,28 +61,59 @@ impl Memory for ProcessMemory {
 }
 
 /// A registered part of it. A card has the pages that were there; here, what was unmapped since reads as zeroes, and is not written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Registered {
-    pub(crate) start: u64,
-    pub(crate) len: u64,
-    pub(crate) memory: ProcessMemory,
+#[derive(Clone, Debug)]
+pub(crate) enum Registered {
+    /// The program's.
+    Program {
+        /// Where it begins.
+        start: u64,
+        /// Its bytes.
+        len: u64,
+        /// Whose it is.
+        memory: ProcessMemory,
+    },
+    /// The card's own.
+    Own(Vec<u8>),
+}
+
+impl From<Vec<u8>> for Registered {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Own(bytes)
+    }
 }
 
 impl memory::Memory for Registered {
     fn len(&self) -> u64 {
-        self.len
+        match self {
+            Self::Program { len, .. } => *len,
+            Self::Own(bytes) => memory::Memory::len(bytes),
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) {
-        if self.memory.copy_in(self.start.wrapping_add(offset), out).is_err() {
-            out.fill(0);
-            crate::log::say(format_args!("registered memory at {:#x} is not mapped any more", self.start.wrapping_add(offset)));
+        match self {
+            Self::Program { start, memory, .. } => {
+                if memory.copy_in(start.wrapping_add(offset), out).is_err() {
+                    out.fill(0);
+                    is_unmapped(start.wrapping_add(offset));
+                }
+            }
+            Self::Own(bytes) => bytes.read(offset, out),
         }
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) {
-        if self.memory.copy_out(self.start.wrapping_add(offset), bytes).is_err() {
-            crate::log::say(format_args!("registered memory at {:#x} is not mapped any more", self.start.wrapping_add(offset)));
+        match self {
+            Self::Program { start, memory, .. } => {
+                if memory.copy_out(start.wrapping_add(offset), bytes).is_err() {
+                    is_unmapped(start.wrapping_add(offset));
+                }
+            }
+            Self::Own(own) => own.write(offset, bytes),
         }
     }
+}
+
+fn is_unmapped(at: u64) {
+    crate::log::say(format_args!("registered memory at {at:#x} is not mapped any more"));
 }

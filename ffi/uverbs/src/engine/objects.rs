@@ -214,6 +214,10 @@ impl Engine {
                 _ => 3,
             });
             objects.into_iter().for_each(|object| self.end(object));
+            let now = self.now();
+            self.rdma_cm.close(now, &mut self.node, number);
+            // (Peers of its connections are told.)
+            self.transmit();
         }
         self.contexts.is_empty()
     }
@@ -222,7 +226,7 @@ impl Engine {
     pub(crate) fn end(&mut self, object: Object) {
         match object {
             Object::Mr { key, .. } => {
-                self.hca.deregister(key);
+                self.node.hca_mut().deregister(key);
                 self.card.keys.deregister(key);
             }
             Object::Cq(cqn) => {
@@ -232,7 +236,7 @@ impl Engine {
             }
             Object::Qp { qpn, .. } => {
                 // Its number is this table's own, so there is one.
-                let _ = self.hca.destroy_qp(qpn);
+                let _ = self.node.hca_mut().destroy_qp(qpn);
                 self.card.remove_pair(qpn);
                 self.qps.remove(&qpn);
                 self.raws.remove(&qpn);

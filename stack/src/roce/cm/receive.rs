@@ -39,6 +39,23 @@ impl Cm {
         }
     }
 
+    /// Whether a datagram is about a service that is listened at, or a connection that there is. (Repetitions of what is over are nobody's.)
+    pub(in crate::roce) fn concerns(&self, mad: &Mad) -> bool {
+        let has = |local: u32| self.connections.get(local ^ self.mask).is_some();
+        match &mad.message {
+            Message::Request(request) => self.listeners.contains_key(&request.service_id),
+            Message::ServiceIdRequest(request) => self.listeners.contains_key(&request.service_id),
+            Message::Reply(reply) => has(reply.remote_id),
+            Message::ReadyToUse(ready) => has(ready.remote_id),
+            // (Of a request that was never a connection there, the peer has no number for itself.)
+            Message::Reject(reject) => has(reject.remote_id),
+            Message::ReceiptAcknowledgment(mra) => has(mra.remote_id),
+            Message::DisconnectRequest(request) => has(request.remote_id),
+            Message::DisconnectReply(reply) => has(reply.remote_id),
+            Message::ServiceIdReply(reply) => has(reply.request_id),
+        }
+    }
+
     pub(super) fn state(&self, key: u32) -> Option<State> {
         self.connections.get(key).map(|c| c.state)
     }

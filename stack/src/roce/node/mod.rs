@@ -22,7 +22,10 @@ use rand_core::{Rng, SeedableRng};
 
 use super::cm::{self, Cm, ConnectionId};
 use super::hca::{Hca, Limits, Tuning};
+use super::mad::{self, GSI_QP, Mad};
 use super::memory::Memory;
+use super::packet::Body;
+use super::packet::datagram::Datagram;
 use super::payload::Source;
 use super::psn::Psn;
 use super::qp::Mtu;
@@ -52,6 +55,8 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// What its queue pairs have in common.
     pub tuning: Tuning,
+    /// Where its queue pairs' numbers begin: [`Hca::with_first_qp`].
+    pub first_qp: u16,
 }
 
 impl NodeConfig {
@@ -66,6 +71,7 @@ impl NodeConfig {
             cm: cm::Config::default(),
             limits: Limits::default(),
             tuning: Tuning::default(),
+            first_qp: 0,
         }
     }
 }
@@ -123,7 +129,7 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         Self {
-            hca: Hca::new(config.limits, config.tuning),
+            hca: Hca::with_first_qp(config.limits, config.tuning, config.first_qp),
             cm: Cm::new(config.cm, random.next_u64()),
             config,
             listeners: BTreeMap::new(),
@@ -146,6 +152,17 @@ impl<M: Memory> Node<M> {
     /// The adapter.
     pub const fn hca(&self) -> &Hca<M> {
         &self.hca
+    }
+
+    /// The adapter, for whoever has queue pairs of its own on it.
+    pub const fn hca_mut(&mut self) -> &mut Hca<M> {
+        &mut self.hca
+    }
+
+    /// Whether an IP packet is about a service that is listened at here, or a connection that there is: among several machines with one address, for whom it is. Of what is
+    /// no connection management nobody knows.
+    pub fn concerns(&self, bytes: &[u8]) -> bool {
+        management_of(bytes).is_some_and(|mad| self.cm.concerns(&mad))
     }
 
     /// How many connections there are, those that are ending included.
@@ -231,4 +248,12 @@ impl<M: Memory> Node<M> {
     fn service(port: u16) -> u64 {
         super::mad::private::service_id(PortSpace::Tcp, port)
     }
+}
+
+/// The connection management in an IP packet.
+fn management_of(bytes: &[u8]) -> Option<Mad> {
+    let packet = Datagram::parse(bytes).ok()?.packet;
+    let to_management = packet.header.dest_qp == GSI_QP && matches!(packet.header.body, Body::Datagram(..));
+    let bytes: &[u8; mad::LEN] = packet.payload.first_chunk().filter(|_| to_management)?;
+    Mad::parse(bytes).ok()
 }

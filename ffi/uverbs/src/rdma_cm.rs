@@ -1,0 +1,215 @@
+//! /dev/infiniband/rdma_cm: what the kernel's rdma_cm does for librdmacm (rdma/rdma_user_cm.h, version 4 of the interface), on the card's connection management. Identifiers are
+//! `ringway_stack::cm`'s; a program's queue pairs are its own, so every connection is established late: the program makes its queue pair ready with what INIT_QP_ATTR says.
+//!
+//! - `commands`: what each command does
+//! - `events`: what GET_EVENT gives
+//! - `layouts`: structures that both have
+//!
+//! A descriptor is one end of a socket pair, so that poll(2) and its like need nothing of ours: one byte lies in it while there are events.
+
+mod commands;
+mod events;
+mod layouts;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use ringway_host::netlink::Monitor;
+use ringway_preload::Errno;
+use ringway_stack::cm::{CmId, Event, EventKind, Manager};
+use ringway_stack::roce::Node;
+use ringway_stack::time::Instant;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use crate::engine::Engine;
+use crate::engine::memory::{ProcessMemory, Registered};
+use crate::paths::from_rustix;
+use crate::process;
+
+/// Events of a channel that wait at most: of more requests to connect, the oldest are refused by nobody's answer.
+const EVENTS_MAX: usize = 4096;
+/// Bytes of one command at most.
+const COMMAND_MAX: usize = 4096;
+
+/// A descriptor's side of it: `struct rdma_event_channel` of librdmacm.
+#[derive(Debug)]
+struct Channel {
+    /// The other end of the program's descriptor.
+    bell: OwnedFd,
+    /// The program's end once more.
+    theirs: OwnedFd,
+    events: VecDeque<Event>,
+}
+
+/// What the program knows of an identifier.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    id: CmId,
+    /// Whose events go there: a context's number.
+    channel: u32,
+    /// What events name it by.
+    uid: u64,
+    /// Events that were told.
+    reported: u32,
+}
+
+/// All channels and identifiers of a process.
+#[derive(Debug, Default)]
+pub(crate) struct RdmaCm {
+    manager: Manager,
+    channels: BTreeMap<u32, Channel>,
+    /// By the number that the program knows it by.
+    ids: BTreeMap<u32, Known>,
+    last: u32,
+    /// The kernel's routes and addresses.
+    monitor: Option<Monitor>,
+}
+
+impl Channel {
+    fn new() -> Result<(Self, OwnedFd), Errno> {
+        let (bell, ours) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+        let theirs = rustix::io::fcntl_dupfd_cloexec(ours.as_fd(), 0).map_err(from_rustix)?;
+        Ok((Self { bell, theirs, events: VecDeque::new() }, ours))
+    }
+
+    fn put(&mut self, event: Event) {
+        if self.events.len() == EVENTS_MAX {
+            crate::log::say(format_args!("an event of connections is lost: the program reads none"));
+            return;
+        }
+        if self.events.is_empty() {
+            // (There is room for one.)
+            let _ = rustix::net::send(&self.bell, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+        self.events.push_back(event);
+    }
+
+    fn silence_if_empty(&self) {
+        if self.events.is_empty() {
+            let mut byte = [0];
+            while rustix::net::recv(&self.theirs, &mut byte, RecvFlags::DONTWAIT).is_ok() {}
+        }
+    }
+}
+
+impl RdmaCm {
+    /// A channel of that number; the program's descriptor of it.
+    ///
+    /// # Errors
+    /// What the kernel says of sockets; ENOMEM: its routes are not to be read.
+    pub(crate) fn open(&mut self, channel: u32) -> Result<OwnedFd, Errno> {
+        if self.monitor.is_none() {
+            self.monitor = Some(Monitor::open().map_err(|error| {
+                crate::log::warn(format_args!("connections by address need the kernel's routes: {error}"));
+                Errno(libc::ENOMEM)
+            })?);
+        }
+        let (new, theirs) = Channel::new()?;
+        self.channels.insert(channel, new);
+        Ok(theirs)
+    }
+
+    /// The channel's last descriptor was closed: its identifiers end.
+    pub(crate) fn close(&mut self, now: Instant, node: &mut Node<Registered>, channel: u32) {
+        if self.channels.remove(&channel).is_none() {
+            return;
+        }
+        let of_channel = |known: &Known| known.channel == channel;
+        for known in self.ids.values().filter(|known| of_channel(known)) {
+            self.manager.destroy_id(now, node, known.id);
+        }
+        self.ids.retain(|_, known| !of_channel(known));
+    }
+
+    /// Takes what the card has to tell, and rings.
+    pub(crate) fn poll(&mut self, now: Instant, node: &mut Node<Registered>) {
+        self.manager.poll(now, node);
+        while let Some(event) = self.manager.next_event() {
+            self.put(event);
+        }
+    }
+
+    fn put(&mut self, event: Event) {
+        if let (EventKind::ConnectRequest(_), Some(listener)) = (&event.kind, event.listener)
+            && let Some((_, known)) = self.known_of(listener)
+        {
+            self.add(event.id, known.channel, 0);
+        }
+        let channel = self.known_of(event.id).map(|(_, known)| known.channel);
+        if let Some(channel) = channel.and_then(|channel| self.channels.get_mut(&channel)) {
+            channel.put(event);
+        }
+    }
+
+    fn known_of(&self, id: CmId) -> Option<(u32, Known)> {
+        self.ids.iter().find(|(_, known)| known.id == id).map(|(number, known)| (*number, *known))
+    }
+
+    fn add(&mut self, id: CmId, channel: u32, uid: u64) -> u32 {
+        self.last += 1;
+        self.ids.insert(self.last, Known { id, channel, uid, reported: 0 });
+        self.last
+    }
+
+    fn known(&self, number: u32) -> Result<Known, Errno> {
+        self.ids.get(&number).copied().ok_or(Errno(libc::ENOENT))
+    }
+}
+
+/// write(2) to a descriptor of it: one command. What the kernel's write(2) gives, all that was written.
+///
+/// # Errors
+/// The command's.
+pub(crate) fn write(channel: u32, at: u64, len: usize) -> Result<usize, Errno> {
+    let memory = ProcessMemory::new();
+    let mut bytes = vec![0; len.min(COMMAND_MAX)];
+    memory.copy_in(at, &mut bytes)?;
+    loop {
+        let done = {
+            let mut engine = process::lock();
+            let engine = engine.as_mut().filter(|engine| engine.rdma_cm.channels.contains_key(&channel)).ok_or(Errno(libc::EIO))?;
+            let done = commands::run(engine, channel, &memory, &bytes);
+            // What it has to send leaves now.
+            engine.turn();
+            done
+        };
+        match done {
+            Err(Errno(libc::EAGAIN)) if commands::is_get_event(&bytes) => wait(channel)?,
+            done => return done.map(|()| len),
+        }
+    }
+}
+
+/// Waits for an event, unless the descriptor is not to be waited at.
+fn wait(channel: u32) -> Result<(), Errno> {
+    let theirs = {
+        let engine = process::lock();
+        let channel = engine.as_ref().and_then(|engine| engine.rdma_cm.channels.get(&channel)).ok_or(Errno(libc::EIO))?;
+        rustix::io::fcntl_dupfd_cloexec(channel.theirs.as_fd(), 0).map_err(from_rustix)?
+    };
+    let flags = rustix::fs::fcntl_getfl(&theirs).map_err(from_rustix)?;
+    if flags.contains(OFlags::NONBLOCK) {
+        return Err(Errno(libc::EAGAIN));
+    }
+    poll(&mut [PollFd::new(&theirs, PollFlags::IN)], None).map_err(from_rustix)?;
+    Ok(())
+}
+
+/// Whether an address is the port's.
+fn is_of_port(address: IpAddr) -> bool {
+    address == IpAddr::V4(crate::sysfs::address())
+}
+
+impl Engine {
+    /// A channel whose descriptors are those of a context.
+    ///
+    /// # Errors
+    /// As [`RdmaCm::open`].
+    pub(crate) fn open_rdma_cm(&mut self, context: u32) -> Result<OwnedFd, Errno> {
+        self.rdma_cm.open(context)
+    }
+}

@@ -1,0 +1,127 @@
+//! GET_EVENT, and where events wait.
+
+use std::collections::VecDeque;
+
+use ringway_preload::Errno;
+use ringway_stack::cm::{CmId, Event, EventKind};
+use ringway_stack::device::messages::PortSpace;
+use ringway_stack::roce::Node;
+use ringway_stack::time::Instant;
+
+use super::commands::Request;
+use super::{RdmaCm, layouts};
+use crate::abi::Output;
+use crate::engine::memory::Registered;
+
+/// Bytes of `struct rdma_ucm_event_resp`: {uid 0, id 8, event 12, status 16, param 20, ece 328}.
+const LEN: usize = 336;
+/// The same without what newer libraries have at its end.
+const LEN_MIN: usize = 324;
+/// Where the parameters of a connection, or of a datagrams' peer, begin.
+const PARAM: usize = 20;
+
+/// {response 0}. EAGAIN: there is none.
+pub(super) fn get(request: &mut Request<'_>) -> Result<(), Errno> {
+    let (to, number) = (request.input().u64(0), request.channel);
+    let cm = request.cm();
+    let output = loop {
+        let channel = cm.channels.get_mut(&number).ok_or(Errno(libc::EIO))?;
+        let Some(event) = channel.events.pop_front() else { return Err(Errno(libc::EAGAIN)) };
+        channel.silence_if_empty();
+        if let Some(output) = cm.told(&event) {
+            break output;
+        }
+    };
+    request.respond(to, LEN_MIN, &output)
+}
+
+impl RdmaCm {
+    /// An event as the program gets it. `None`: it knows nothing of the identifier any more, or not yet.
+    fn told(&mut self, event: &Event) -> Option<Output> {
+        let (number, known) = self.known_of(event.id)?;
+        let request = matches!(event.kind, EventKind::ConnectRequest(_));
+        let (about, uid) = match event.listener.filter(|_| request) {
+            Some(listener) => self.known_of(listener).map(|(about, known)| (about, known.uid))?,
+            // What becomes of a request before the program has agreed to it, it finds out when it does (ucma_event_handler).
+            None if known.uid == 0 => return None,
+            None => (number, known.uid),
+        };
+        self.ids.get_mut(&about)?.reported += 1;
+        let output = Output::new(LEN).u64(0, uid).u32(8, number).u32(12, event.kind.number());
+        let is_datagrams = self.manager.port_space(event.id).is_some_and(|space| space != PortSpace::Tcp);
+        Some(with_kind(output, &event.kind, is_datagrams))
+    }
+
+    /// Lets go of an identifier, and of what waits to be told of it. Of a listener, requests of which the program has not heard are refused.
+    pub(super) fn forget(&mut self, now: Instant, node: &mut Node<Registered>, number: u32) {
+        let Some(known) = self.ids.remove(&number) else { return };
+        let is_about = |event: &Event| event.id == known.id || event.listener == Some(known.id) && matches!(event.kind, EventKind::ConnectRequest(_));
+        let mut unheard = Vec::new();
+        for channel in self.channels.values_mut() {
+            unheard.extend(channel.events.iter().filter(|event| is_about(event) && event.id != known.id).map(|event| event.id));
+            channel.events.retain(|event| !is_about(event));
+            channel.silence_if_empty();
+        }
+        self.manager.destroy_id(now, node, known.id);
+        for id in unheard {
+            self.ids.retain(|_, known| known.id != id);
+            self.manager.destroy_id(now, node, id);
+        }
+    }
+
+    /// What waits to be told of an identifier goes over to another channel.
+    pub(super) fn move_events(&mut self, id: CmId, from: u32, to: u32) {
+        let Some(channel) = self.channels.get_mut(&from) else { return };
+        let (moving, staying) = core::mem::take(&mut channel.events).into_iter().partition(|event| event.id == id);
+        channel.events = staying;
+        channel.silence_if_empty();
+        let moving: VecDeque<Event> = moving;
+        if let Some(channel) = self.channels.get_mut(&to) {
+            moving.into_iter().for_each(|event| channel.put(event));
+        }
+    }
+}
+
+/// {private_data, responder_resources 266, initiator_depth 267, flow_control 268, retry_count 269, rnr_retry_count 270} and so on.
+fn with_kind(output: Output, kind: &EventKind, is_datagrams: bool) -> Output {
+    // (A datagrams' peer has its private data elsewhere.)
+    let said = |output: Output, bytes: &[u8]| match is_datagrams {
+        true => layouts::with_datagrams_private_data(output, PARAM, bytes),
+        false => layouts::with_private_data(output, PARAM, bytes),
+    };
+    match kind {
+        EventKind::ConnectRequest(incoming) => {
+            let output = said(output, &incoming.private_data);
+            if is_datagrams {
+                return output;
+            }
+            let (resources, depth) = (incoming.responder_resources, incoming.initiator_depth);
+            output.u8(PARAM + 266, resources).u8(PARAM + 267, depth).u8(PARAM + 268, 1).u8(PARAM + 269, 7).u8(PARAM + 270, 7)
+        }
+        EventKind::ConnectResponse(bytes) | EventKind::Established(bytes) => said(output, bytes),
+        EventKind::Rejected(rejection) | EventKind::ServiceRefused(rejection) => {
+            said(output.u32(16, rejection.reason.into()), &rejection.private_data)
+        }
+        EventKind::ServiceFound(peer) | EventKind::MulticastJoined(peer) => layouts::with_datagram_peer(output, PARAM, peer),
+        EventKind::AddressError(error) => output.u32(16, (-error.errno()).cast_unsigned()),
+        EventKind::RouteError | EventKind::Unreachable => output.u32(16, (-libc::ETIMEDOUT).cast_unsigned()),
+        EventKind::AddressResolved | EventKind::RouteResolved | EventKind::Disconnected | EventKind::TimewaitExit => output,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_stack::device::messages::PrivateData;
+
+    use super::*;
+
+    #[test]
+    fn an_event_says_what_the_peer_s_program_said() {
+        let said: PrivateData = [1, 2, 3].into_iter().collect();
+        let output = with_kind(Output::new(LEN), &EventKind::Established(said), false);
+        let bytes = output.bytes();
+        assert_eq!((&bytes[PARAM + 8..PARAM + 12], bytes[PARAM + 264]), (&[1, 2, 3, 0][..], 3));
+        let output = with_kind(Output::new(LEN), &EventKind::Unreachable, false);
+        assert_eq!(i32::from_ne_bytes(output.bytes()[16..20].try_into().unwrap()), -libc::ETIMEDOUT);
+    }
+}
