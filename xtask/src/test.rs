@@ -199,6 +199,7 @@ impl Step {
                     Package::IBVERBS_PROVIDERS,
                     Package::IBVERBS_UTILS,
                     Package::PERFTEST,
+                    Package::RDMACM_UTILS,
                     Package::PYVERBS,
                 ];
                 install::packages(&[Package::CC, Package::IPROUTE])?;

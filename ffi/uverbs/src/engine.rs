@@ -23,9 +23,9 @@ use ringway_preload::Errno;
 use ringway_sim::connectx::Violation;
 use ringway_sim::connectx::queues::{Action, Card};
 use ringway_sim::connectx::steering;
+use ringway_stack::roce::mad::GSI_QP;
 use ringway_stack::roce::memory::{Access, Pd};
 use ringway_stack::roce::qp::Mtu;
-use ringway_stack::roce::mad::GSI_QP;
 use ringway_stack::roce::{Hca, Limits, Node, NodeConfig, Tuning};
 use ringway_stack::time::Instant;
 

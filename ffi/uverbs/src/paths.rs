@@ -73,16 +73,17 @@ pub(crate) fn open(found: Found, flags: c_int) -> Result<c_int, Errno> {
         Node::RdmaCm => {
             let context = process::open()?;
             let open = || process::lock().as_mut().ok_or(Errno(libc::ENXIO))?.open_rdma_cm(context);
-            open().and_then(|fd| {
-                if !close_on_exec {
-                    rustix::io::fcntl_setfd(&fd, FdFlags::empty()).map_err(from_rustix)?;
-                }
-                if flags & libc::O_NONBLOCK != 0 {
-                    rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK).map_err(from_rustix)?;
-                }
-                kept(fd, Kind::RdmaCm(context))
-            })
-            .inspect_err(|_| process::close(context))
+            open()
+                .and_then(|fd| {
+                    if !close_on_exec {
+                        rustix::io::fcntl_setfd(&fd, FdFlags::empty()).map_err(from_rustix)?;
+                    }
+                    if flags & libc::O_NONBLOCK != 0 {
+                        rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK).map_err(from_rustix)?;
+                    }
+                    kept(fd, Kind::RdmaCm(context))
+                })
+                .inspect_err(|_| process::close(context))
         }
     }
 }
@@ -338,9 +339,11 @@ stats! {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn fstat(fd: c_int, out: *mut Stat) -> c_int {
     match descriptors::kind(fd) {
+        Some(Kind::RdmaCm(_)) => {
+            // SAFETY: the caller's room, and a C string.
+            boundary!(-1, unsafe { next!(c"stat" => fn(*const c_char, *mut Stat) -> c_int)(c"/dev/zero".as_ptr(), out) })
+        }
         // SAFETY: the program's promise.
-        Some(Kind::RdmaCm(_)) => boundary!(-1, unsafe { next!(c"stat" => fn(*const c_char, *mut Stat) -> c_int)(c"/dev/zero".as_ptr(), out) }),
-        // SAFETY: as above.
         _ => unsafe { next!(c"fstat" => fn(c_int, *mut Stat) -> c_int)(fd, out) },
     }
 }

@@ -168,19 +168,35 @@ pub(crate) fn write(channel: u32, at: u64, len: usize) -> Result<usize, Errno> {
     let memory = ProcessMemory::new();
     let mut bytes = vec![0; len.min(COMMAND_MAX)];
     memory.copy_in(at, &mut bytes)?;
+    let mut has_waited = false;
     loop {
         let done = {
             let mut engine = process::lock();
-            let engine = engine.as_mut().filter(|engine| engine.rdma_cm.channels.contains_key(&channel)).ok_or(Errno(libc::EIO))?;
+            let Some(engine) = engine.as_mut().filter(|engine| engine.rdma_cm.channels.contains_key(&channel)) else {
+                if has_waited {
+                    for_ever();
+                }
+                return Err(Errno(libc::EIO));
+            };
             let done = commands::run(engine, channel, &memory, &bytes);
             // What it has to send leaves now.
             engine.turn();
             done
         };
         match done {
-            Err(Errno(libc::EAGAIN)) if commands::is_get_event(&bytes) => wait(channel)?,
+            Err(Errno(libc::EAGAIN)) if commands::is_get_event(&bytes) => {
+                wait(channel)?;
+                has_waited = true;
+            }
             done => return done.map(|()| len),
         }
+    }
+}
+
+/// Who waits at a channel that another thread closes waits on (the kernel's file is there as long as somebody is in it, and gets no more events): until the process ends.
+fn for_ever() -> ! {
+    loop {
+        let _ = poll(&mut [], None);
     }
 }
 

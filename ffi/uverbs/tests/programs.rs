@@ -85,6 +85,55 @@ fn both(name: &str, program: &str, arguments: &[&str]) -> [String; 2] {
     [said(&server), client]
 }
 
+/// Both ends of a program that connects by librdmacm. (Who asks before somebody listens is heard when the request is sent again.)
+fn connects(name: &str, program: &str, server: &[&str], client: &[&str]) -> [String; 2] {
+    let bus = bus(name);
+    let server = start(&bus, program, server);
+    thread::sleep(Duration::from_millis(500));
+    let client = run(&bus, program, client);
+    let server = server.wait_with_output().expect("its output");
+    assert!(server.status.success(), "{program} (Debian's rdmacm-utils are needed), the server: {}", said(&server));
+    [said(&server), client]
+}
+
+#[test]
+fn programs_of_librdmacm_connect() {
+    let address = "127.0.0.1";
+    connects("rping", "rping", &["-s", "-a", address, "-C", "20", "-S", "4000"], &["-c", "-a", address, "-C", "20", "-S", "4000", "-V"]);
+    let options = ["-c", "4", "-C", "10"];
+    for program in ["ucmatose", "udaddy"] {
+        let all = connects(program, program, &options, &[&options[..], &["-s", address]].concat());
+        assert!(all.iter().all(|said| said.contains("return status 0")), "{all:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_nobody_takes_is_refused_by_the_program_s_choice() {
+    // (A server of one connection has no room for the second.)
+    let bus = bus("refused");
+    let mut server = start(&bus, "ucmatose", &["-c", "1"]);
+    thread::sleep(Duration::from_millis(500));
+    let output = start(&bus, "ucmatose", &["-c", "2", "-s", "127.0.0.1"]).wait_with_output().expect("its output");
+    assert!(said(&output).contains("RDMA_CM_EVENT_REJECTED, error: 28"), "{}", said(&output));
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn rsockets_of_librdmacm_run_on_it() {
+    let address = "127.0.0.1";
+    for (program, size) in [("rstream", "65536"), ("riostream", "4096")] {
+        let options = ["-S", size, "-C", "50", "-I", "1", "-T", "v"];
+        let [server, client] = [["-b", address], ["-s", address]].map(|end| [&end[..], &options].concat());
+        connects(program, program, &server, &client);
+    }
+}
+
+#[test]
+fn perftest_connects_by_librdmacm() {
+    let arguments = ["-R", "-F", "-n", "100", "-p", "18600"];
+    connects("send-bw-cm", "ib_send_bw", &arguments, &[&arguments[..], &["127.0.0.1"]].concat());
+}
+
 #[test]
 fn the_device_is_listed() {
     let bus = bus("list");

@@ -61,6 +61,33 @@ both_ways() {
 pingpong() { both_ways "$1" "$2 -n 200" -g; }
 perftest() { both_ways "$1" "-F -n 200 $2" -x; }
 
+# Until somebody listens by rdma_cm: the kernel says who does. (Who listens on the card nobody can ask.)
+until_listened() {
+    if [ -n "$1" ]; then
+        sleep 2
+        return
+    fi
+    for _ in $(seq 300); do
+        if rdma resource show cm_id link rxe2 | grep -q LISTEN; then return; fi
+        sleep 0.1
+    done
+    fails "the server does not listen"
+}
+
+# A program that connects by librdmacm: what the server is told, and the client, but for the address.
+connects() {
+    echo "== $1 $3: rxe asks, the card answers"
+    on_card "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.2/) > "$served" 2>&1 &
+    until_listened card
+    on_rxe "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.2/) > "$asked" 2>&1 || fails "rxe's end has failed"
+    wait "$!" || fails "the card's end has failed"
+    echo "== $1 $3: the card asks, rxe answers"
+    on_rxe "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.1/) > "$served" 2>&1 &
+    until_listened ""
+    on_card "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.1/) > "$asked" 2>&1 || fails "the card's end has failed"
+    wait "$!" || fails "rxe's end has failed"
+}
+
 pingpong ibv_rc_pingpong "-s 4096 -c"
 pingpong ibv_rc_pingpong "-s 4096 -e"
 pingpong ibv_ud_pingpong "-s 1000"
@@ -74,4 +101,9 @@ perftest ib_read_bw "-s 65536"
 perftest ib_read_lat "-s 64"
 perftest ib_atomic_bw "-A FETCH_AND_ADD"
 perftest ib_atomic_lat "-A CMP_AND_SWAP"
+connects rping "-s -a ADDRESS -C 50 -S 4000" "-c -a ADDRESS -C 50 -S 4000 -V"
+connects ucmatose "-b ADDRESS -c 4 -C 10" "-s ADDRESS -c 4 -C 10"
+connects udaddy "-b ADDRESS -c 2 -C 10" "-s ADDRESS -c 2 -C 10"
+connects rstream "-b ADDRESS -S 65536 -C 50 -I 1 -T v" "-s ADDRESS -S 65536 -C 50 -I 1 -T v"
+connects riostream "-b ADDRESS -S 4096 -C 50 -I 1 -T v" "-s ADDRESS -S 4096 -C 50 -I 1 -T v"
 echo "the software ConnectX and rxe understand each other"
