@@ -151,6 +151,32 @@ impl Bus {
         &self.socket
     }
 
+    /// Takes a service of connection management, until what this returns is dropped: who asks for it then finds somebody there. (On a bus that is a folder, nobody can tell.)
+    ///
+    /// # Errors
+    /// EADDRINUSE: another process has it.
+    pub(crate) fn claim(&self, service: u64) -> Result<Option<OwnedFd>, Errno> {
+        let Some(address) = self.service(service)? else { return Ok(None) };
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+        rustix::net::bind(&socket, &address).map_err(from_rustix)?;
+        Ok(Some(socket))
+    }
+
+    /// Whether somebody has the service, as far as can be told.
+    pub(crate) fn is_claimed(&self, service: u64) -> bool {
+        let Ok(Some(address)) = self.service(service) else { return true };
+        let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        asked.is_ok_and(|socket| rustix::net::connect(&socket, &address).is_ok())
+    }
+
+    fn service(&self, service: u64) -> Result<Option<SocketAddrUnix>, Errno> {
+        if self.path(0).is_some() {
+            return Ok(None);
+        }
+        let name = format!("ringway-connectx/{}/{}/service-{service:x}", getuid().as_raw(), self.name);
+        SocketAddrUnix::new_abstract_name(name.as_bytes()).map(Some).map_err(from_rustix)
+    }
+
     /// Sends a datagram to every process on the bus, this one included.
     pub(crate) fn send_to_all(&mut self, kind: Kind, bytes: &[u8]) {
         for slot in 0..SLOTS {
@@ -251,6 +277,17 @@ mod tests {
         assert_eq!((Kind::split(&[9, 1]), Kind::split(&[])), (None, None));
         drop(a);
         assert_eq!(Bus::join(name).unwrap().slot(), 0, "its slot is free again");
+    }
+
+    #[test]
+    fn a_service_is_one_process_s_until_it_lets_go_of_it() {
+        let bus = Bus::join(format!("services-{}", std::process::id())).unwrap();
+        assert!(!bus.is_claimed(7));
+        let claim = bus.claim(7).unwrap();
+        assert!(claim.is_some() && bus.is_claimed(7) && !bus.is_claimed(8));
+        assert_eq!(bus.claim(7).map(|_| ()), Err(Errno(libc::EADDRINUSE)));
+        drop(claim);
+        assert!(!bus.is_claimed(7) && bus.claim(7).is_ok());
     }
 
     #[test]

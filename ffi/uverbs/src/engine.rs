@@ -66,7 +66,7 @@ pub(crate) struct Engine {
     pub(crate) node: Node<Registered>,
     /// The adapter's one completion queue.
     pub(crate) hca_cq: u32,
-    bus: Bus,
+    pub(crate) bus: Bus,
     /// The interface that the port is plugged into, if it is into one: frames, and what RoCE sends to other machines, go there.
     wire: Option<Wire>,
     /// When it began.
@@ -298,7 +298,11 @@ impl Engine {
                 let now = self.now();
                 match self.wire.as_mut().filter(|_| !is_here) {
                     Some(wire) => wire.send_packet(now, &packet[..len]),
-                    None if qpn == GSI_QP => self.bus.send_to_all(Kind::Packet, &packet[..len]),
+                    None if qpn == GSI_QP => match Node::<Registered>::service_asked(&packet[..len]) {
+                        // There, this process would refuse it as well as any other.
+                        Some(service) if !self.bus.is_claimed(service) => self.node.on_packet(now, &packet[..len]),
+                        _ => self.bus.send_to_all(Kind::Packet, &packet[..len]),
+                    },
                     None => _ = self.bus.send((qpn >> 16) as u8, Kind::Packet, &packet[..len]),
                 }
                 self.on_roce(&packet[..len]);

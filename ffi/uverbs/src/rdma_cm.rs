@@ -64,6 +64,8 @@ pub(crate) struct RdmaCm {
     /// By the number that the program knows it by.
     ids: BTreeMap<u32, Known>,
     last: u32,
+    /// What listeners have on the bus.
+    claims: BTreeMap<u32, OwnedFd>,
     /// The kernel's routes and addresses.
     monitor: Option<Monitor>,
 }
@@ -123,6 +125,7 @@ impl RdmaCm {
             self.manager.destroy_id(now, node, known.id);
         }
         self.ids.retain(|_, known| !of_channel(known));
+        self.claims.retain(|number, _| self.ids.contains_key(number));
     }
 
     /// Takes what the card has to tell, and rings.

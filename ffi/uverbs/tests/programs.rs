@@ -85,11 +85,16 @@ fn both(name: &str, program: &str, arguments: &[&str]) -> [String; 2] {
     [said(&server), client]
 }
 
-/// Both ends of a program that connects by librdmacm. (Who asks before somebody listens is heard when the request is sent again.)
+/// Whether somebody on the bus listens by librdmacm.
+fn is_listened_at(bus: &str) -> bool {
+    fs::read_to_string("/proc/net/unix").expect("the kernel's table").contains(&format!("/{bus}/service-"))
+}
+
+/// Both ends of a program that connects by librdmacm.
 fn connects(name: &str, program: &str, server: &[&str], client: &[&str]) -> [String; 2] {
     let bus = bus(name);
     let server = start(&bus, program, server);
-    thread::sleep(Duration::from_millis(500));
+    wait_for("the server listens", || is_listened_at(&bus));
     let client = run(&bus, program, client);
     let server = server.wait_with_output().expect("its output");
     assert!(server.status.success(), "{program} (Debian's rdmacm-utils are needed), the server: {}", said(&server));
@@ -112,7 +117,7 @@ fn a_connection_that_nobody_takes_is_refused_by_the_program_s_choice() {
     // (A server of one connection has no room for the second.)
     let bus = bus("refused");
     let mut server = start(&bus, "ucmatose", &["-c", "1"]);
-    thread::sleep(Duration::from_millis(500));
+    wait_for("the server listens", || is_listened_at(&bus));
     let output = start(&bus, "ucmatose", &["-c", "2", "-s", "127.0.0.1"]).wait_with_output().expect("its output");
     assert!(said(&output).contains("RDMA_CM_EVENT_REJECTED, error: 28"), "{}", said(&output));
     server.wait().expect("it ends");

@@ -61,14 +61,12 @@ both_ways() {
 pingpong() { both_ways "$1" "$2 -n 200" -g; }
 perftest() { both_ways "$1" "-F -n 200 $2" -x; }
 
-# Until somebody listens by rdma_cm: the kernel says who does. (Who listens on the card nobody can ask.)
+# Until somebody listens by rdma_cm: on the card, a socket says so.
+listens_on_card() { ip netns exec card grep -q /service- /proc/net/unix; }
+listens_on_rxe() { rdma resource show cm_id link rxe2 | grep -q LISTEN; }
 until_listened() {
-    if [ -n "$1" ]; then
-        sleep 2
-        return
-    fi
     for _ in $(seq 300); do
-        if rdma resource show cm_id link rxe2 | grep -q LISTEN; then return; fi
+        if "$1"; then return; fi
         sleep 0.1
     done
     fails "the server does not listen"
@@ -78,12 +76,12 @@ until_listened() {
 connects() {
     echo "== $1 $3: rxe asks, the card answers"
     on_card "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.2/) > "$served" 2>&1 &
-    until_listened card
+    until_listened listens_on_card
     on_rxe "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.2/) > "$asked" 2>&1 || fails "rxe's end has failed"
     wait "$!" || fails "the card's end has failed"
     echo "== $1 $3: the card asks, rxe answers"
     on_rxe "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.1/) > "$served" 2>&1 &
-    until_listened ""
+    until_listened listens_on_rxe
     on_card "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.1/) > "$asked" 2>&1 || fails "the card's end has failed"
     wait "$!" || fails "rxe's end has failed"
 }

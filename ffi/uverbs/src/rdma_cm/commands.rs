@@ -4,6 +4,7 @@ use ringway_preload::Errno;
 use ringway_stack::cm::{CmId, IdOption};
 use ringway_stack::device::messages::{CmError, PortSpace, State};
 use ringway_stack::net::Tables;
+use ringway_stack::roce::mad::private::service_id;
 
 use super::layouts::{self, CONN_PARAM, SOCKADDR};
 use super::{Known, RdmaCm, events, is_of_port};
@@ -236,11 +237,24 @@ fn connect(request: &mut Request<'_>) -> Result<(), Errno> {
 
 /// {id 0, backlog 4}.
 fn listen(request: &mut Request<'_>) -> Result<(), Errno> {
-    let (id, backlog) = (request.id(0)?, request.input().u32(4));
+    let (number, backlog) = (request.input().u32(0), request.input().u32(4));
+    let id = request.known(number)?.id;
     // (ucma.c: none is as many as there may be.)
     let backlog = if backlog == 0 { 1024 } else { backlog.min(1024) };
     let engine = &mut *request.engine;
-    engine.rdma_cm.manager.listen(&mut engine.node, id, backlog as usize).map_err(refused)
+    let cm = &mut engine.rdma_cm;
+    let space = cm.manager.port_space(id).ok_or(BAD)?;
+    let of = |cm: &RdmaCm| cm.manager.local_address(id).map(|local| local.port()).filter(|port| *port != 0);
+    let claim = |port| engine.bus.claim(service_id(space, port));
+    // (A port that is this process's choice is known afterwards.)
+    let before = of(cm).map(claim).transpose()?;
+    cm.manager.listen(&mut engine.node, id, backlog as usize).map_err(refused)?;
+    let claimed = match before {
+        Some(claimed) => claimed,
+        None => of(cm).map(claim).transpose()?.flatten(),
+    };
+    cm.claims.extend(claimed.map(|claimed| (number, claimed)));
+    Ok(())
 }
 
 /// {uid 0, conn_param 8, id 280}. Without a valid parameter, the peer's answer is taken: the program's queue pair is ready.

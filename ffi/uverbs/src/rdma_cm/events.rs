@@ -55,6 +55,7 @@ impl RdmaCm {
     /// Lets go of an identifier, and of what waits to be told of it. Of a listener, requests of which the program has not heard are refused.
     pub(super) fn forget(&mut self, now: Instant, node: &mut Node<Registered>, number: u32) {
         let Some(known) = self.ids.remove(&number) else { return };
+        self.claims.remove(&number);
         let is_about =
             |event: &Event| event.id == known.id || event.listener == Some(known.id) && matches!(event.kind, EventKind::ConnectRequest(_));
         let mut unheard = Vec::new();

@@ -22,7 +22,7 @@ use rand_core::{Rng, SeedableRng};
 
 use super::cm::{self, Cm, ConnectionId};
 use super::hca::{Hca, Limits, Tuning};
-use super::mad::{self, GSI_QP, Mad};
+use super::mad::{self, GSI_QP, Mad, Message};
 use super::memory::Memory;
 use super::packet::Body;
 use super::packet::datagram::Datagram;
@@ -163,6 +163,15 @@ impl<M: Memory> Node<M> {
     /// no connection management nobody knows.
     pub fn concerns(&self, bytes: &[u8]) -> bool {
         management_of(bytes).is_some_and(|mad| self.cm.concerns(&mad))
+    }
+
+    /// Which service an IP packet asks for: a connection with it, or its queue pair.
+    pub fn service_asked(bytes: &[u8]) -> Option<u64> {
+        match management_of(bytes)?.message {
+            Message::Request(request) => Some(request.service_id),
+            Message::ServiceIdRequest(request) => Some(request.service_id),
+            _ => None,
+        }
     }
 
     /// How many connections there are, those that are ending included.
