@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::packet::datagram::OVERHEAD_MAX;
 use super::qp::Mtu;
-use crate::addr::MacAddr;
+use crate::device::MacAddr;
 use crate::net::{Delivery, Link, LinkId, Query, Tables};
 
 /// See the module's documentation.

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use crate::addr::MacAddr;
+use crate::device::MacAddr;
 use crate::net::{Delivery, NeighbourState, Query};
 use crate::roce::network::{Network, group_mac};
 use crate::time::Instant;
