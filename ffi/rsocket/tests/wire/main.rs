@@ -5,9 +5,14 @@ mod capture;
 mod compile;
 mod world;
 
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
+
+use ringway_devices::broker::{Broker, BrokerSettings, Settings, Users};
 
 use self::capture::Capture;
 use self::world::{Host, Running, World, addresses, limited};
@@ -91,7 +96,7 @@ fn a_peer_that_is_killed() {
         let server = server(world, "killed", false);
         let mut client = world.start(Host::Client, command(Host::Client, "killed", false));
         client.is_ready();
-        server.kill();
+        drop(server);
         client.ends_well();
     });
 }
@@ -119,5 +124,43 @@ fn one_process_has_the_interface() {
         let said = world.start(Host::Server, client).ends_well();
         assert_eq!(said.matches("no device for rsockets").count(), 1, "{said}");
         assert!(said.contains("wb: UDP port 4791 is taken"), "{said}");
+    });
+}
+
+/// Somebody without privileges.
+const NOBODY: &str = "65534";
+
+/// A broker of the server's interface, which serves [`NOBODY`]: until the stream is dropped.
+fn broker(world: &World, socket: &Path) -> (UnixStream, JoinHandle<Vec<String>>) {
+    let settings =
+        BrokerSettings { interfaces: vec![Settings::new("wb")], users: Users::parse(NOBODY).expect("a number"), socket: socket.to_owned() };
+    world.within(Host::Server, || {
+        let mut broker = Broker::start(settings, &mut |event| panic!("{event}")).expect("a broker");
+        let (stop, stopped) = UnixStream::pair().expect("a pair");
+        let thread = std::thread::spawn(move || {
+            let mut events = Vec::new();
+            broker.run(stopped.as_fd(), &mut |event| events.push(event.to_string())).expect("it waits");
+            events
+        });
+        (stop, thread)
+    })
+}
+
+#[test]
+fn by_a_broker_without_privileges() {
+    in_world(1500, |world| {
+        let socket = std::env::temp_dir().join(format!("ringway-wire-{}", std::process::id()));
+        let (stop, thread) = broker(world, &socket);
+        let mut unprivileged = Command::new("setpriv");
+        unprivileged.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"]).arg(peer());
+        unprivileged.args(["server", "streams", &addresses(false)[1].to_string(), "7471"]);
+        unprivileged.env("RINGWAY_DEVICE", "xdp:wb").env("RINGWAY_BROKER", &socket);
+        let mut server = world.start(Host::Server, unprivileged);
+        server.is_ready();
+        world.start(Host::Client, command(Host::Client, "streams", false)).ends_well();
+        server.ends_well();
+        drop(stop);
+        let told = thread.join().expect("a broker");
+        assert!(told.iter().any(|line| line.contains("has the ring of wb")), "{told:?}");
     });
 }

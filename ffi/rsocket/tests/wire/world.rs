@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-/// What ends a program that hangs.
-const TIMEOUT_S: &str = "100";
+/// Seconds that a program may compute.
+const CPU_S: &str = "100";
 
 /// Who is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl World {
     }
 }
 
-/// A program that runs; it is killed if nobody waits for its end.
+/// A program that runs; it is killed (SIGKILL) where this is dropped before its end.
 pub(crate) struct Running {
     child: Option<Child>,
     said: BufReader<std::process::ChildStdout>,
@@ -103,13 +103,6 @@ impl Running {
             let output = self.child.take().expect("it runs").wait_with_output().expect("it ends");
             panic!("not ready: {line:?}, {:?}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
         }
-    }
-
-    /// Kills the program itself.
-    pub(crate) fn kill(mut self) {
-        let mut child = self.child.take().expect("it runs");
-        child.kill().expect("it can be killed");
-        child.wait().expect("it ends");
     }
 
     /// Waits for its end, which is to be a good one; gives what it said on standard error.
@@ -130,10 +123,10 @@ impl Drop for Running {
     }
 }
 
-/// `program`, which ends by itself some time; killed by its own name, for it takes the place of timeout(1)'s child.
+/// `program`, whose processor time has a limit. (It is the child itself: prlimit(1) becomes it.)
 pub(crate) fn limited(program: &std::path::Path) -> Command {
     let mut command = Command::new("prlimit");
-    command.arg(format!("--cpu={TIMEOUT_S}")).arg(program);
+    command.arg(format!("--cpu={CPU_S}")).arg(program);
     command
 }
 
