@@ -86,7 +86,8 @@ pub struct Adapter<M> {
     domains: BTreeMap<u32, Weak<Domain>>,
     /// `None`: it was removed.
     pub(crate) opened: Option<Opened>,
-    pub(crate) events: Arc<EventChannel>,
+    /// `None`: it has no connection management.
+    events: Option<Arc<EventChannel>>,
     epoll: Fd,
     pub(crate) happened: VecDeque<(ConnectionId, ConnectionEvent)>,
     /// Completion queues, some of which have no event asked for.
@@ -111,12 +112,26 @@ impl<M: CardMemory> Adapter<M> {
     /// # Errors
     /// [`OpenError`].
     pub fn open(settings: Settings) -> Result<Self, OpenError> {
+        let events = EventChannel::open()?;
+        Self::open_with(settings, Some(events))
+    }
+
+    /// Opens a device for its queue pairs alone, whose numbers the caller brings to peers in a way of its own: of one that the kernel's connection management does not know, as the
+    /// software ConnectX. Nobody listens and connects there ([`ringway_stack::device::messages::CmError::Unsupported`]).
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_unconnected(settings: Settings) -> Result<Self, OpenError> {
+        Self::open_with(settings, None)
+    }
+
+    fn open_with(settings: Settings, events: Option<Arc<EventChannel>>) -> Result<Self, OpenError> {
         let context = Arc::new(Context::open(&settings.device)?);
         let attr = context.query().map_err(OpenError::system("ibv_query_device"))?;
         let port = context.query_port(PORT).map_err(OpenError::system("ibv_query_port"))?;
         let channel = Arc::new(Channel::new(&context).map_err(OpenError::system("ibv_create_comp_channel"))?);
-        let events = EventChannel::open()?;
-        let epoll = watch([channel.fd(), events.fd(), context.async_fd()]).map_err(OpenError::system("epoll"))?;
+        let fds = [channel.fd(), context.async_fd()].into_iter().chain(events.as_ref().map(|events| events.fd()));
+        let epoll = watch(fds).map_err(OpenError::system("epoll"))?;
         let number = |value: i32| usize::try_from(value).unwrap_or(0);
         let limits = MessageLimits {
             wrs: number(attr.max_qp_wr),
@@ -177,11 +192,19 @@ impl<M: CardMemory> Adapter<M> {
         }
         let mut done = self.take_completion_events();
         for _ in 0..EVENTS_MAX {
-            let Some(event) = self.events.next() else { break };
+            let Some(event) = self.events.as_ref().and_then(|events| events.next()) else { break };
             self.on_event(event);
             done += 1;
         }
         done + self.take_async_events(EVENTS_MAX)
+    }
+
+    /// Where connections' events come.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: the device was opened without.
+    pub(crate) fn channel(&self) -> io::Result<&Arc<EventChannel>> {
+        self.events.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
     fn take_completion_events(&mut self) -> usize {
@@ -257,7 +280,7 @@ impl<M: CardMemory> Adapter<M> {
 }
 
 /// An epoll instance over these.
-fn watch(fds: [RawFd; 3]) -> io::Result<Fd> {
+fn watch(fds: impl Iterator<Item = RawFd>) -> io::Result<Fd> {
     // SAFETY: no memory is involved.
     let epoll = Fd::make(|| unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
     for fd in fds {

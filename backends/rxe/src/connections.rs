@@ -79,7 +79,7 @@ impl<M: CardMemory> Connections for Adapter<M> {
         let name = ConnectionId(self.number());
         let (mut id, is_bound) = match self.ports.take(from) {
             Some(id) => (id, true),
-            None => (Id::new(&self.events, sys::RDMA_PS_TCP, name.0).map_err(|error| refusal(&error))?, false),
+            None => (self.channel().and_then(|events| Id::new(events, sys::RDMA_PS_TCP, name.0)).map_err(|error| refusal(&error))?, false),
         };
         id.set_number(name.0);
         let from = Some(from).filter(|from| !is_bound && (!from.ip().is_unspecified() || from.port() != 0));

@@ -64,7 +64,7 @@ impl<M: CardMemory> Adapter<M> {
     }
 
     fn bound(&self, at: SocketAddr) -> io::Result<Id> {
-        let id = Id::new(&self.events, sys::RDMA_PS_TCP, 0)?;
+        let id = Id::new(self.channel()?, sys::RDMA_PS_TCP, 0)?;
         id.bind(at)?;
         Ok(id)
     }
@@ -96,6 +96,7 @@ impl<M: CardMemory> Adapter<M> {
 pub(crate) fn refusal(error: &io::Error) -> CmError {
     match error.raw_os_error() {
         Some(libc::EADDRINUSE) => CmError::InUse,
+        Some(libc::EOPNOTSUPP) => CmError::Unsupported,
         Some(libc::ENODEV | libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES) => CmError::Unroutable,
         Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::ENOSPC | libc::EAGAIN) => CmError::Full,
         _ => CmError::State,

@@ -1,24 +1,31 @@
-//! The message plane that rsockets run on: shared memory's, or a verbs device's, as RINGWAY_DEVICE says (`rxe:rxe0`: any RDMA device by its name).
+//! The message plane that rsockets run on: shared memory's, an interface's (`xdp:eth0`), or a verbs device's, as RINGWAY_DEVICE says (`rxe:rxe0`: any RDMA device by its name).
 //!
 //! - `plane`: `Messages` and `Connections`, of whichever it is
 //! - `shm`: shared memory's
+//! - `xdp`: an interface's
 
 mod plane;
 mod shm;
+mod xdp;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ringway_params::kind::Driver;
 use ringway_rxe::{Adapter, OpenError, Settings, device_names};
 pub use ringway_rxe::{CardMemory, Pages};
 pub use ringway_shm::AreaPart;
 use ringway_shm::{AttachError, DialogueHandler, ResolveError};
 use ringway_stack::device::messages::{Memory, Region};
 use ringway_stack::device::{Protocol, RuleError, RuleId};
+use ringway_stack::offload::DeviceKind;
 use ringway_stack::rsocket::{self, DirectTarget};
 
 pub use self::plane::Plane;
+pub use self::xdp::NotAttached;
 
 /// What queue pairs may read and write, on any of the devices.
 pub trait PlaneMemory: Memory + From<Vec<u8>> + From<AreaPart> + CardMemory {}
@@ -32,6 +39,8 @@ pub struct Fabric(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Shm(shm::Fabric),
+    /// Peers are found by connection management's own packets.
+    Xdp(xdp::Fabric),
     /// Peers are found by librdmacm, as a connection begins.
     Verbs,
 }
@@ -62,22 +71,39 @@ pub enum NoPlane {
     /// There is no shared memory to be had.
     #[error("no shared memory: {0}")]
     Shm(#[from] AttachError),
-    /// The device that RINGWAY_DEVICE names is not to be had.
+    /// The interface that RINGWAY_DEVICE names is not to be had.
+    #[error(transparent)]
+    Xdp(#[from] NotAttached),
+    /// The RDMA device that RINGWAY_DEVICE names is not to be had.
     #[error(transparent)]
     Verbs(#[from] OpenError),
 }
 
-/// Joins, with an adapter that has no connections: that of a verbs device, if `device`, which is RINGWAY_DEVICE's value, names one. `seed`: for numbers that nobody
-/// is to guess.
+/// Joins, with an adapter that has no connections: that of the device, if `device`, which is RINGWAY_DEVICE's value, names one. `broker`: where one listens, if one does, by which an
+/// interface is had without privileges. `seed`: for numbers that nobody is to guess.
 ///
 /// # Errors
 /// [`NoPlane`].
-pub fn attach<M: PlaneMemory>(seed: u64, device: &str) -> Result<(Plane<M>, Fabric), NoPlane> {
-    if let Some(name) = ringway_params::kind::verbs_device(device) {
-        return Ok((Plane::Verbs(Box::new(Adapter::open(Settings::new(name))?)), Fabric(Kind::Verbs)));
+pub fn attach<M: PlaneMemory>(seed: u64, device: &str, broker: &Path) -> Result<(Plane<M>, Fabric), NoPlane> {
+    match ringway_params::kind::rsocket_device(device) {
+        Some(named) if named.driver == Driver::Xdp => {
+            let (plane, fabric) = xdp::attach(seed, &named, broker)?;
+            Ok((Plane::Xdp(Box::new(plane)), Fabric(Kind::Xdp(fabric))))
+        }
+        Some(named) => Ok((Plane::Verbs(Box::new(Adapter::open(Settings::new(named.name))?)), Fabric(Kind::Verbs))),
+        None => {
+            if ringway_params::kind::interfaces(device).is_some() {
+                tracing::warn!("rsockets have one device, and {device} names several: they are on shared memory");
+            }
+            let (plane, fabric) = shm::attach(seed)?;
+            Ok((Plane::Shm(Box::new(plane)), Fabric(Kind::Shm(fabric))))
+        }
     }
-    let (plane, fabric) = shm::attach(seed)?;
-    Ok((Plane::Shm(Box::new(plane)), Fabric(Kind::Shm(fabric))))
+}
+
+/// Whether `device`, which is RINGWAY_DEVICE's value, has rsockets on an interface.
+pub fn is_interface(device: &str) -> bool {
+    ringway_params::kind::rsocket_device(device).is_some_and(|named| named.driver == Driver::Xdp)
 }
 
 /// Names of the devices that a message plane can be had on.
@@ -93,6 +119,7 @@ impl<M: PlaneMemory> Plane<M> {
     pub const fn recv_buffer(&self) -> u32 {
         match self {
             Self::Shm(_) => shm::RECV_BUFFER,
+            Self::Xdp(_) => xdp::RECV_BUFFER,
             // (As librdmacm has it: it is locked.)
             Self::Verbs(_) => 1 << 17,
         }
@@ -102,7 +129,24 @@ impl<M: PlaneMemory> Plane<M> {
     pub const fn transfer_first(&self) -> u32 {
         match self {
             Self::Shm(_) => shm::TRANSFER_FIRST,
-            Self::Verbs(_) => rsocket::config::TRANSFER_FIRST,
+            Self::Xdp(_) | Self::Verbs(_) => rsocket::config::TRANSFER_FIRST,
+        }
+    }
+
+    /// How often a stream asks whether its peer is there, whatever its program says; `None`: the device tells of peers that are gone.
+    pub const fn keepalive(&self) -> Option<Duration> {
+        match self {
+            Self::Shm(_) | Self::Verbs(_) => None,
+            Self::Xdp(_) => Some(xdp::KEEPALIVE),
+        }
+    }
+
+    /// What kind of device it is.
+    pub const fn kind(&self) -> DeviceKind {
+        match self {
+            Self::Shm(_) => DeviceKind::Shm,
+            Self::Xdp(_) => DeviceKind::Xdp,
+            Self::Verbs(_) => DeviceKind::Rxe,
         }
     }
 }
@@ -126,13 +170,19 @@ impl Fabric {
     pub fn peers(&self) -> usize {
         match &self.0 {
             Kind::Shm(fabric) => fabric.peers(),
-            Kind::Verbs => 0,
+            Kind::Xdp(_) | Kind::Verbs => 0,
         }
     }
 
     /// Whether all peers are processes of this machine. If not, any address may be one.
     pub const fn is_this_machine(&self) -> bool {
         matches!(self.0, Kind::Shm(_))
+    }
+
+    /// Whether an address of another machine's may be asked for an rsocket, by who has TCP for it as well: the interface leads there, and it says soon that nobody answers. (On
+    /// verbs devices, that takes as long as librdmacm has it.)
+    pub fn may_ask(&self, to: IpAddr) -> bool {
+        matches!(&self.0, Kind::Xdp(of) if of.leads_to(to))
     }
 
     /// Who has a port for connections; none: nobody has. Takes up to half a second where somebody does not answer: no lock is to be held.
@@ -154,7 +204,7 @@ impl Fabric {
     fn find(&self, protocol: Protocol, to: SocketAddr) -> Result<Option<Found>, ResolveError> {
         match &self.0 {
             Kind::Shm(of) => Ok(of.find(protocol, to)?.map(|found| Found(Some(found)))),
-            Kind::Verbs => Ok(Some(Found(None))),
+            Kind::Xdp(_) | Kind::Verbs => Ok(Some(Found(None))),
         }
     }
 
@@ -162,7 +212,7 @@ impl Fabric {
     pub fn known_datagrams(&self, at: SocketAddr) -> Option<Found> {
         match &self.0 {
             Kind::Shm(of) => of.known_datagrams(at).map(|found| Found(Some(found))),
-            Kind::Verbs => Some(Found(None)),
+            Kind::Xdp(_) | Kind::Verbs => Some(Found(None)),
         }
     }
 
@@ -170,7 +220,7 @@ impl Fabric {
     pub fn losses(&self) -> u64 {
         match &self.0 {
             Kind::Shm(of) => of.losses(),
-            Kind::Verbs => 0,
+            Kind::Xdp(_) | Kind::Verbs => 0,
         }
     }
 
@@ -223,6 +273,7 @@ impl Fabric {
     pub fn claim<M: PlaneMemory>(plane: &mut Plane<M>, protocol: Protocol, at: SocketAddr) -> Result<RuleId, RuleError> {
         match plane {
             Plane::Shm(plane) => shm::Fabric::claim(plane, protocol, at),
+            Plane::Xdp(plane) => plane.claim(protocol, at),
             Plane::Verbs(adapter) => adapter.claim(protocol, at),
         }
     }
@@ -231,6 +282,7 @@ impl Fabric {
     pub fn give_up<M: PlaneMemory>(plane: &mut Plane<M>, rule: RuleId) {
         match plane {
             Plane::Shm(plane) => shm::Fabric::give_up(plane, rule),
+            Plane::Xdp(plane) => plane.give_up(rule),
             Plane::Verbs(adapter) => adapter.give_up(rule),
         }
     }
@@ -239,6 +291,7 @@ impl Fabric {
     pub fn wait_fd<M: PlaneMemory>(plane: &mut Plane<M>) -> RawFd {
         match plane {
             Plane::Shm(plane) => shm::Fabric::wait_fd(plane),
+            Plane::Xdp(plane) => plane.wait_fd(),
             Plane::Verbs(adapter) => adapter.wait_fd(),
         }
     }
@@ -247,14 +300,17 @@ impl Fabric {
     pub fn service_fd(&self) -> RawFd {
         match &self.0 {
             Kind::Shm(of) => of.service_fd(),
+            Kind::Xdp(of) => of.service_fd(),
             Kind::Verbs => -1,
         }
     }
 
-    /// Greets who comes, and notices who is gone.
+    /// Greets who comes, and notices who is gone, or what the kernel says of the network.
     pub fn service(&self) {
-        if let Kind::Shm(of) = &self.0 {
-            of.service();
+        match &self.0 {
+            Kind::Shm(of) => of.service(),
+            Kind::Xdp(of) => of.service(),
+            Kind::Verbs => {}
         }
     }
 
@@ -262,7 +318,7 @@ impl Fabric {
     pub fn after_fork_in_child(&self) {
         match &self.0 {
             Kind::Shm(of) => of.after_fork_in_child(),
-            Kind::Verbs => ringway_host::fd::close_all_in_child(),
+            Kind::Xdp(_) | Kind::Verbs => ringway_host::fd::close_all_in_child(),
         }
     }
 }

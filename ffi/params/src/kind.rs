@@ -134,13 +134,13 @@ pub fn interfaces(text: &str) -> Option<Vec<Named<'_>>> {
     (!named.is_empty()).then_some(named)
 }
 
-/// The verbs device that a value of RINGWAY_DEVICE names for rsockets, beside shared memory, which need not be said: `rxe:rxe0`. (Any RDMA device, whoever drives
-/// it.) `None`: it names none.
-pub fn verbs_device(text: &str) -> Option<&str> {
-    let mut devices = text.split(',').map(str::trim).filter(|device| *device != "shm");
-    let name = devices.next()?.strip_prefix("rxe:")?;
-    let is_name = (1..=RDMA_DEVICE_MAX).contains(&name.len()) && !name.contains(|c: char| c.is_whitespace() || c == '/');
-    (is_name && devices.next().is_none()).then_some(name)
+/// The device that a value of RINGWAY_DEVICE names for rsockets, in place of shared memory, which may stand before it: `xdp:eth0`, or an RDMA device, whoever drives it (`rxe:rxe0`,
+/// `mlx5:mlx5_0`). `None`: it names none, or several.
+pub fn rsocket_device(text: &str) -> Option<Named<'_>> {
+    match interfaces(text)?.as_slice() {
+        [named] => Some(*named),
+        _ => None,
+    }
 }
 
 /// VMA_TRACELEVEL's levels, each with all that is less.

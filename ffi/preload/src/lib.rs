@@ -47,6 +47,7 @@ pub mod errno;
 mod exports;
 mod functions;
 mod intercept;
+pub mod log;
 pub mod messages;
 mod naked;
 pub mod next;

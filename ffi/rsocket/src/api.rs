@@ -80,6 +80,13 @@ pub fn is_ours(address: IpAddr) -> bool {
     ports::is_ours(address)
 }
 
+/// Whether a stream to `address` is to be tried, by who has TCP for it as well: it stays on this machine, or the device leads there and soon says that nobody answers.
+pub fn may_reach(address: IpAddr) -> bool {
+    // (On shared memory nobody need be asked.)
+    let may_ask = || crate::config::is_on_interface() && enter_first().is_ok_and(|library| library.fabric.may_ask(address));
+    address.is_unspecified() || ports::is_ours(address) || may_ask()
+}
+
 /// A new stream: its key.
 ///
 /// # Errors

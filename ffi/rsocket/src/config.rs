@@ -1,12 +1,29 @@
 //! The files in which an administrator sets defaults (rsocket(7)).
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use ringway_stack::rsocket::Settings;
 
 /// Where they are, as librdmacm's packages have it.
 const FOLDER: &str = "/etc/rdma/rsocket";
+
+/// What RINGWAY_DEVICE says.
+pub(crate) fn device() -> String {
+    std::env::var("RINGWAY_DEVICE").unwrap_or_default()
+}
+
+/// Whether rsockets are to be on an interface.
+pub(crate) fn is_on_interface() -> bool {
+    static IS_ON_INTERFACE: OnceLock<bool> = OnceLock::new();
+    *IS_ON_INTERFACE.get_or_init(|| ringway_devices::messages::is_interface(&device()))
+}
+
+/// Where a broker listens that lends interfaces: what RINGWAY_BROKER says.
+pub(crate) fn broker() -> PathBuf {
+    std::env::var_os("RINGWAY_BROKER").map_or_else(ringway_devices::broker::default_socket, PathBuf::from)
+}
 
 /// What the files say, and defaults for the rest, of which the device knows how long receive buffers are.
 pub(crate) fn settings(recv_buffer: u32) -> Settings {

@@ -3,11 +3,12 @@
 use core::ffi::{c_int, c_long, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::Once;
 
 use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
 use ringway_preload::errno::{is_nowhere, to_int, to_ssize};
 use ringway_preload::sets::Sets;
-use ringway_preload::{Errno, Timeout, bare_boundary, vectors};
+use ringway_preload::{Errno, Timeout, bare_boundary, log, vectors};
 
 use crate::address;
 use crate::calls::{connect, datagram, direct, open, options, poll, repoll, select, stream};
@@ -33,6 +34,9 @@ macro_rules! size {
 /// rsocket(7).
 #[unsafe(no_mangle)]
 pub extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    static LOG: Once = Once::new();
+    // (A program in Rust, which does not come here, has a log of its own.)
+    LOG.call_once(|| log::start("RSOCKET_LOG", "rsocket"));
     int!(open::socket(domain, kind, protocol))
 }
 

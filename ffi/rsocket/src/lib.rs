@@ -1,5 +1,5 @@
 //! `librsocket.so`: the calls of rsocket(7), with `rdma/rsocket.h`, over a device's message plane: shared memory's, by Soft RoCE, for which
-//! programs of one user on one machine need nothing else, or a verbs device's (RINGWAY_DEVICE=rxe:NAME).
+//! programs of one user on one machine need nothing else, an interface's (RINGWAY_DEVICE=xdp:NAME), or a verbs device's (RINGWAY_DEVICE=rxe:NAME).
 //!
 //! A process is one machine with an adapter ([`ringway_stack::roce::SoftRoce`]): its queue pairs, its connections and its sockets
 //! ([`ringway_stack::rsocket::Sockets`]) are behind one lock (`library`). Calls poll the device themselves, and sleep on it (`wait`); while nobody calls, the

@@ -4,7 +4,7 @@
 //! a while; whoever disarms it, to poll, sees to it on leaving that it is armed again, or that the progress thread comes.
 
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -55,6 +55,9 @@ pub(crate) struct Library {
 }
 
 static LIBRARY: Mutex<Option<Box<Library>>> = Mutex::new(None);
+
+/// The log has told that there is no device.
+static NO_DEVICE: AtomicBool = AtomicBool::new(false);
 
 /// How many threads wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
@@ -167,13 +170,17 @@ impl Library {
         fork::install();
         exit::install();
         let seed = random();
-        let device = std::env::var("RINGWAY_DEVICE").unwrap_or_default();
-        let (mut plane, fabric) = messages::attach(seed, &device).map_err(|error| {
-            tracing::warn!("no device for rsockets: {error}");
+        let device = config::device();
+        let (mut plane, fabric) = messages::attach(seed, &device, &config::broker()).map_err(|error| {
+            // (Who asks again has been told.)
+            match NO_DEVICE.swap(true, Ordering::Relaxed) {
+                false => tracing::warn!("no device for rsockets: {error}"),
+                true => tracing::debug!("no device for rsockets: {error}"),
+            }
             Errno(libc::ENODEV)
         })?;
         let settings = config::settings(plane.recv_buffer());
-        let host = Host { transfer_first: plane.transfer_first(), ..Host::default() };
+        let host = Host { transfer_first: plane.transfer_first(), keepalive: plane.keepalive(), ..Host::default() };
         let sockets = Sockets::new(&mut plane, settings, host);
         let clock = Clock::new();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use ringway_report::{DeviceReport, ProcessReport, RingReport, SocketReport};
 use ringway_stack::device::messages::Messages as _;
-use ringway_stack::offload::DeviceKind;
 use ringway_stack::rsocket::StreamStage;
 
 use crate::library::{Library, enter_or_none};
@@ -22,7 +21,7 @@ fn gather(library: &mut Library) -> ProcessReport {
     let began = library.now();
     let traffic = library.plane.traffic();
     let device = DeviceReport {
-        kind: DeviceKind::Shm.name().to_owned(),
+        kind: library.plane.kind().name().to_owned(),
         mac: library.plane.mac().map(|mac| mac.to_string()).unwrap_or_default(),
         peers: u32::try_from(library.fabric.peers()).unwrap_or(u32::MAX),
         mtu: u32::try_from(library.plane.message_limits().datagram).unwrap_or(0),
@@ -53,13 +52,14 @@ pub(crate) fn program() -> String {
 }
 
 fn socket(library: &mut Library, fd: i32) -> Option<SocketReport> {
+    let kind = library.plane.kind();
     let entry = library.table.get_mut(&fd)?;
     let report = SocketReport {
         // (One of a library that stands on this one has its descriptor there.)
         fd: if entry.descriptor.is_some() { fd } else { -1 },
         offloaded: true,
         blocking: !entry.is_nonblocking,
-        device: DeviceKind::Shm.name().to_owned(),
+        device: kind.name().to_owned(),
         ..SocketReport::default()
     };
     let Kind::Stream(id) = entry.kind else {

@@ -15,7 +15,7 @@ use rsocket::api;
 
 use crate::socket::{self, Socket, State, forgotten};
 use crate::table::{self, is_internal};
-use crate::{Rspreload, datagram, epoll, fork, handover, log, messages, options, poll, stdio};
+use crate::{Rspreload, datagram, epoll, fork, handover, messages, options, poll, stdio};
 
 /// Descriptors in one call: as many as RLIMIT_NOFILE can allow (fs.nr_open's default).
 const FDS_MAX: usize = 1 << 20;
@@ -116,7 +116,7 @@ fn peer_of(
 
 impl Intercept for Rspreload {
     fn loaded() {
-        log::start();
+        ringway_preload::log::start("RSPRELOAD_LOG", "rspreload");
         table::own();
         fork::install();
     }

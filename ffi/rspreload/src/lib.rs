@@ -9,7 +9,7 @@
 //! - `stream`, `datagram`: bytes and datagrams; `messages`: the calls in their many forms; `options`: setsockopt and its like
 //! - `poll`, `epoll`: waits for several; `stdio`: libc's streams on sockets
 //! - `fork`, `handover`: a child has none of its parent's rsockets; by RDMAV_FORK_SAFE, a connection becomes one in the process that uses it
-//! - `config`: the file preload_config; `log`: what people see
+//! - `config`: the file preload_config
 //!
 //! What it never does: touch a descriptor that is no socket of these kinds, or change bytes of a connection whose peer does not expect it.
 
@@ -19,7 +19,6 @@ mod epoll;
 mod fork;
 mod handover;
 mod intercept;
-mod log;
 mod messages;
 mod options;
 mod poll;

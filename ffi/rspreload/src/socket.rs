@@ -377,7 +377,7 @@ pub(crate) fn accepted_by_kernel(listener: &Socket, fd: c_int, flags: c_int) {
 /// # Errors
 /// rconnect's; [`THEIRS`]: it is the kernel's to connect.
 pub(crate) fn connect(fd: c_int, socket: &Arc<Socket>, to: SocketAddr) -> Result<(), Errno> {
-    if !api::is_ours(to.ip()) && !to.ip().is_unspecified() {
+    if !api::may_reach(to.ip()) {
         leave_to_kernel(socket, format_args!("{to} is another machine's"));
         return Err(THEIRS);
     }

@@ -10,7 +10,7 @@
 //! - [`cm`]: connection management
 //! - [`memory`], [`work`], [`qp`]: what a program deals with
 //! - [`Node`]: adapter and connection management in one, as a program of RDMA-CM sees them; `messages`: the adapter as the contract has it
-//! - [`SoftRoce`]: such a program's machine on the queues of any device that carries frames
+//! - [`SoftRoce`]: such a program's machine on the queues of any device that carries frames; [`Ways`]: to whom they go there; [`Network`]: an ordinary network
 //! - [`Dcqcn`]: congestion control of connections, where it is asked for
 //! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
 //!
@@ -28,6 +28,7 @@ mod hca;
 pub mod mad;
 pub mod memory;
 mod messages;
+mod network;
 mod node;
 pub mod packet;
 mod payload;
@@ -45,6 +46,7 @@ pub use dcqcn::Dcqcn;
 pub(crate) use flaws::Flaw;
 pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
 pub use hca::{CreateError, Dropped, Hca, Limits, Tuning};
+pub use network::Network;
 pub use node::{Node, NodeConfig, Sharing};
-pub use soft::{Neighbours, SoftRoce, Tap, Traffic, WAITING_BYTES_MAX, WAITING_MAX};
+pub use soft::{Neighbours, Routed, SoftRoce, Tap, Traffic, Vouched, WAITING_BYTES_MAX, WAITING_MAX, Way, Ways};
 pub use ud::GRH_LEN;

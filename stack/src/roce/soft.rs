@@ -1,16 +1,21 @@
 //! Soft RoCE: a [`Node`] on a device's queues, so that whatever carries frames has a message plane. Frames come and go here; queue pairs, memory and connections
 //! are [`SoftRoce::node_mut`]'s.
 //!
-//! Who sent a frame is what the device says, by its Ethernet address: a packet whose IP address is not that one's is dropped, so that nobody speaks for somebody
-//! else. What a peer's queue has no room for waits, up to [`WAITING_MAX`] packets
-//! or [`WAITING_BYTES_MAX`] a peer, so that one that is stopped holds up nobody else; what is more than
+//! Where packets go, and who may speak for whom, is what its [`Ways`] say. Where the device vouches for who sent a frame ([`Vouched`]), a packet whose IP address is not that
+//! one's is dropped, so that nobody speaks for somebody else. What a peer's queue has no room for waits, up to [`WAITING_MAX`] packets
+//! or [`WAITING_BYTES_MAX`] a peer, so that one that is stopped holds up nobody else; and so does what is for a neighbour whom the host asks for. What is more than
 //! that is lost, and sent again by the queue pair.
 
+mod ways;
+
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use self::ways::{Neighbours, Routed, Vouched, Way, Ways};
 use super::Node;
 use super::memory::Memory;
+use super::network::Network;
 use super::packet::datagram::OVERHEAD_MAX;
 use super::packet::{Aeth, BTH_LEN, Body, Syndrome};
 use super::payload::Source;
@@ -24,6 +29,12 @@ use crate::wire::{ethernet, ipv4, ipv6, udp};
 pub const WAITING_MAX: usize = 256;
 /// The same in bytes.
 pub const WAITING_BYTES_MAX: usize = 4 << 20;
+/// Peers for whom packets wait.
+const WAITING_PEERS_MAX: usize = 1024;
+/// When what waits for room is tried again, where nothing tells of room.
+const ROOM_AFTER: Duration = Duration::from_micros(50);
+/// When what waits for a neighbour is looked at again, whatever the host tells.
+const NEIGHBOUR_AFTER: Duration = Duration::from_secs(1);
 /// Frames that are taken from the device at a time.
 const BATCH: usize = 32;
 /// Batches in one [`SoftRoce::poll`]: others want the lock, too.
@@ -45,13 +56,6 @@ impl<R: RxBuffer> Source for Behind<'_, R> {
     fn copy_to(&self, offset: usize, out: &mut [u8]) {
         self.frame.copy_to(self.ethernet_len + offset, out);
     }
-}
-
-/// Who is at the other end of a device's links.
-pub trait Neighbours {
-    /// All that are there now: the Ethernet address by which the device knows each, and its adapter's address ([`super::NodeConfig::gid`]), which the device
-    /// vouches for.
-    fn neighbours(&self) -> Vec<(MacAddr, IpAddr)>;
 }
 
 /// What came and went.
@@ -79,15 +83,14 @@ struct Waiting {
 pub type Tap = dyn FnMut(bool, &[u8]) + Send;
 
 /// A message plane on a device's queues.
-pub struct SoftRoce<Q: Queues, M, N> {
+pub struct SoftRoce<Q: Queues, M, W> {
     queues: Q,
     node: Node<M>,
-    neighbours: N,
-    /// What is known of them: both are the same pairs.
-    macs: BTreeMap<IpAddr, MacAddr>,
-    addresses: BTreeMap<MacAddr, IpAddr>,
-    /// Frames that wait for room, by their receiver.
-    waiting: BTreeMap<MacAddr, Waiting>,
+    ways: W,
+    /// Frames that wait for room, or for their receiver's neighbour to answer, by their receiver.
+    waiting: BTreeMap<IpAddr, Waiting>,
+    /// When to look at them again, if nothing tells.
+    look_at: Option<Instant>,
     /// `None` only while its frames are looked at.
     batch: Option<Box<RxBatch<Q::Rx>>>,
     frame: Vec<u8>,
@@ -95,16 +98,15 @@ pub struct SoftRoce<Q: Queues, M, N> {
     tap: Option<Box<Tap>>,
 }
 
-impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
+impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
     /// On these queues, whose device carries packets of at least [`super::NodeConfig::mtu`] and what goes around them.
-    pub fn new(queues: Q, node: Node<M>, neighbours: N) -> Self {
+    pub fn new(queues: Q, node: Node<M>, ways: W) -> Self {
         Self {
             queues,
             node,
-            neighbours,
-            macs: BTreeMap::new(),
-            addresses: BTreeMap::new(),
+            ways,
             waiting: BTreeMap::new(),
+            look_at: None,
             batch: Some(Box::new(RxBatch::new(BATCH))),
             frame: vec![0; ethernet::LEN + Node::<M>::PACKET_MAX],
             traffic: Traffic::default(),
@@ -131,8 +133,7 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
     /// already: then whatever is done at the peer in another way comes after it, to whoever looks into that queue first.
     pub fn caught_up_peer(&self, qp: u32) -> Option<(IpAddr, u32)> {
         let (peer, dest_qp) = self.node.hca().peer_of(qp).filter(|_| self.node.hca().has_sent_all(qp))?;
-        let mac = self.macs.get(&peer)?;
-        (!self.waiting.contains_key(mac)).then_some((peer, dest_qp))
+        (!self.waiting.contains_key(&peer)).then_some((peer, dest_qp))
     }
 
     /// The device's queues below.
@@ -147,7 +148,7 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
 
     /// When to poll at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        self.node.deadline()
+        [self.node.deadline(), self.look_at].into_iter().flatten().min()
     }
 
     /// Takes what the device has, does what is due, and sends what follows. How many frames, events and timers there were.
@@ -155,8 +156,10 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
         let mut done = self.receive(now);
         while let Some(event) = self.queues.poll_event() {
             done += 1;
-            if let DeviceEvent::PeerGone(mac) = event {
-                self.on_peer_gone(now, mac);
+            match event {
+                DeviceEvent::PeerGone(mac) => self.on_peer_gone(now, mac),
+                DeviceEvent::Gone => self.on_down(),
+                _ => {}
             }
         }
         if self.node.deadline().is_some_and(|at| at <= now) {
@@ -170,10 +173,10 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
     /// Sends what there is to send.
     pub fn transmit(&mut self, now: Instant) {
         self.queues.reap();
-        self.send_waiting();
+        self.send_waiting(now);
         let mut frame = core::mem::take(&mut self.frame);
         while let Some(len) = self.node.poll_transmit(now, &mut frame[ethernet::LEN..]) {
-            self.send_packet(&mut frame[..ethernet::LEN + len]);
+            self.send_packet(now, &mut frame[..ethernet::LEN + len]);
         }
         self.frame = frame;
         self.queues.doorbell();
@@ -229,8 +232,8 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
         let (front, rest) = bytes.split_at_mut(FRONT.min(frame.len()));
         frame.copy_to(0, front);
         let (header, len) = ethernet::Header::parse(front).ok()?;
-        let (from, _) = ends_of(front.get(len..)?)?;
-        if self.address_of(header.src)? != from {
+        let (from, to) = ends_of(front.get(len..)?)?;
+        if !self.ways.admits(header.src, from, to) {
             return None;
         }
         if !rest.is_empty() {
@@ -245,47 +248,71 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
         Some(())
     }
 
-    fn send_packet(&mut self, frame: &mut [u8]) {
-        let way = ends_of(&frame[ethernet::LEN..]).and_then(|(_, to)| Some((to, self.mac_of(to)?)));
-        let Some((to, mac)) = way else {
+    fn send_packet(&mut self, now: Instant, frame: &mut [u8]) {
+        let Some((_, to)) = ends_of(&frame[ethernet::LEN..]) else {
             self.traffic.lost += 1;
             return;
         };
         let ethertype = if to.is_ipv4() { ethernet::ETHERTYPE_IPV4 } else { ethernet::ETHERTYPE_IPV6 };
-        ethernet::Header { dst: mac, src: self.queues.mac(), vlan: None, ethertype }.emit(frame);
+        ethernet::Header { dst: MacAddr([0; 6]), src: self.queues.mac(), vlan: None, ethertype }.emit(frame);
         // Behind what waits, to stay in order.
-        if !self.waiting.contains_key(&mac) {
-            match self.send(frame) {
-                Ok(()) => return,
-                Err(SendError::Full) => {}
-                Err(_) => {
-                    self.traffic.lost += 1;
-                    return;
-                }
-            }
+        if !self.waiting.contains_key(&to) && self.send_to(now, to, frame) {
+            return;
         }
-        let waiting = self.waiting.entry(mac).or_default();
-        if waiting.frames.len() < WAITING_MAX && waiting.bytes + frame.len() <= WAITING_BYTES_MAX {
-            waiting.frames.push_back(frame.to_vec());
-            waiting.bytes += frame.len();
-        } else {
+        let is_full = self.waiting.len() >= WAITING_PEERS_MAX && !self.waiting.contains_key(&to);
+        let fits = |waiting: &Waiting| waiting.frames.len() < WAITING_MAX && waiting.bytes + frame.len() <= WAITING_BYTES_MAX;
+        if is_full || !self.waiting.get(&to).is_none_or(fits) {
             self.traffic.lost += 1;
+            return;
         }
+        let waiting = self.waiting.entry(to).or_default();
+        waiting.frames.push_back(frame.to_vec());
+        waiting.bytes += frame.len();
     }
 
-    fn send_waiting(&mut self) {
+    /// Sends a frame, or loses it. `false`: neither; it has to wait.
+    fn send_to(&mut self, now: Instant, to: IpAddr, frame: &mut [u8]) -> bool {
+        let sent = match self.ways.way(now, to) {
+            Way::To(mac) => {
+                frame[..mac.0.len()].copy_from_slice(&mac.0);
+                self.send(frame)
+            }
+            Way::Asked => {
+                self.look_again(now + NEIGHBOUR_AFTER);
+                return false;
+            }
+            Way::Nowhere => Err(SendError::NoPeer),
+        };
+        match sent {
+            Ok(()) => {}
+            Err(SendError::Full) => {
+                if !W::TELLS_OF_ROOM {
+                    self.look_again(now + ROOM_AFTER);
+                }
+                return false;
+            }
+            Err(_) => self.traffic.lost += 1,
+        }
+        true
+    }
+
+    fn look_again(&mut self, at: Instant) {
+        self.look_at = Some(self.look_at.map_or(at, |known| known.min(at)));
+    }
+
+    fn send_waiting(&mut self, now: Instant) {
         if self.waiting.is_empty() {
             return;
         }
+        self.look_at = None;
         let mut waiting = core::mem::take(&mut self.waiting);
-        waiting.retain(|_, Waiting { frames, bytes }| {
-            while let Some(frame) = frames.front() {
-                match self.send(frame) {
-                    Err(SendError::Full) => break,
-                    Ok(()) => {}
-                    Err(_) => self.traffic.lost += 1,
+        waiting.retain(|to, Waiting { frames, bytes }| {
+            while let Some(frame) = frames.front_mut() {
+                let len = frame.len();
+                if !self.send_to(now, *to, frame) {
+                    break;
                 }
-                *bytes -= frame.len();
+                *bytes -= len;
                 frames.pop_front();
             }
             !frames.is_empty()
@@ -320,35 +347,39 @@ impl<Q: Queues, M: Memory, N: Neighbours> SoftRoce<Q, M, N> {
     }
 
     fn on_peer_gone(&mut self, now: Instant, mac: MacAddr) {
-        self.waiting.remove(&mac);
-        if let Some(address) = self.addresses.remove(&mac) {
-            self.macs.remove(&address);
+        if let Some(address) = self.ways.gone(mac) {
+            self.waiting.remove(&address);
             self.node.on_peer_gone(now, address);
         }
     }
 
-    fn address_of(&mut self, mac: MacAddr) -> Option<IpAddr> {
-        if !self.addresses.contains_key(&mac) {
-            self.look_around();
+    /// Nothing comes and goes any more, for now or for good: connections end.
+    fn on_down(&mut self) {
+        self.waiting.clear();
+        self.look_at = None;
+        self.node.on_down();
+    }
+}
+
+impl<Q: Queues, M: Memory> SoftRoce<Q, M, Routed> {
+    /// What the host's tables say of the network, from now on. Where the link has gone down, connections end.
+    pub fn set_network(&mut self, network: Network) {
+        let goes_down = self.ways.network().is_running() && !network.is_running();
+        self.node.set_network(network.clone());
+        self.ways.set_network(network);
+        if goes_down {
+            self.on_down();
         }
-        self.addresses.get(&mac).copied()
     }
 
-    fn mac_of(&mut self, address: IpAddr) -> Option<MacAddr> {
-        if !self.macs.contains_key(&address) {
-            self.look_around();
-        }
-        self.macs.get(&address).copied()
+    /// The next neighbour that the host is to ask for, or to hear of that it is in use.
+    pub fn take_question(&mut self) -> Option<IpAddr> {
+        self.ways.take_question()
     }
 
-    /// Learns of neighbours that have come. What is known stays until the device says that it is gone.
-    fn look_around(&mut self) {
-        for (mac, address) in self.neighbours.neighbours() {
-            if !self.addresses.contains_key(&mac) && !self.macs.contains_key(&address) {
-                self.addresses.insert(mac, address);
-                self.macs.insert(address, mac);
-            }
-        }
+    /// Whether there is one.
+    pub fn has_questions(&self) -> bool {
+        self.ways.has_questions()
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Host {
     pub by_sends: bool,
     /// Of a long send the first message has this length ([`TRANSFER_FIRST`], as librdmacm has it, if no device has a reason for another).
     pub transfer_first: u32,
+    /// How often a stream asks whether its peer is there, if its program does not have it ask more often (SO_KEEPALIVE): where nobody tells of peers that are gone. `None`: the device does.
+    pub keepalive: Option<Duration>,
     #[cfg(test)]
     pub(crate) flaw: Flaw,
 }
@@ -95,6 +97,7 @@ impl Default for Host {
             order: ByteOrder::NATIVE,
             by_sends: false,
             transfer_first: TRANSFER_FIRST,
+            keepalive: None,
             #[cfg(test)]
             flaw: Flaw::None,
         }

@@ -29,8 +29,8 @@ const MAY_NAME: [(&str, &[&str]); 23] = [
     ("ud", &["device", "time", "wire"]),
     ("raw", &["device", "mutants", "time"]),
     ("cyclic", &["device", "error", "mutants", "offload", "time", "wire"]),
-    // (Kinds of devices are for the devices of its tests.)
-    ("roce", &["capture", "device", "offload", "time", "wire"]),
+    // (An ordinary network is its host's tables. Kinds of devices are for the devices of its tests.)
+    ("roce", &["capture", "device", "net", "offload", "time", "wire"]),
     // (Adapters are for its tests.)
     ("cm", &["device", "net", "roce", "time"]),
     // (Adapters, and the capture, are for its tests.)

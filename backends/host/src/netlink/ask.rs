@@ -66,7 +66,7 @@ impl Monitor {
     ///
     /// # Errors
     /// [`Error::Ask`]: what that one says.
-    pub(crate) fn have_neighbour_used(&mut self, tell: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
+    pub fn have_neighbour_used(&mut self, tell: impl FnOnce() -> io::Result<()>) -> Result<(), Error> {
         self.neighbours_are_stale();
         tell().map_err(|error| Error::Ask { what: "a neighbour", error })
     }

@@ -12,12 +12,14 @@ use ringway_stack::device::{MacAddr, Queues as _, Wake};
 
 use ringway_stack::roce::{Tap, Traffic};
 
-use super::{PlaneMemory, shm};
+use super::{PlaneMemory, shm, xdp};
 
 /// See the module's documentation. `M`: what its queue pairs may read and write.
 pub enum Plane<M: PlaneMemory> {
     /// On shared memory.
     Shm(Box<shm::Plane<M>>),
+    /// On an interface.
+    Xdp(Box<xdp::Plane<M>>),
     /// On a verbs device.
     Verbs(Box<Adapter<M>>),
 }
@@ -27,14 +29,17 @@ impl<M: PlaneMemory> Plane<M> {
     pub fn poll(&mut self, now: Instant) -> usize {
         match self {
             Self::Shm(plane) => plane.poll(now),
+            Self::Xdp(plane) => plane.poll(now),
             Self::Verbs(adapter) => adapter.poll(now),
         }
     }
 
     /// Sends what there is to send. (A device does so by itself.)
     pub fn transmit(&mut self, now: Instant) {
-        if let Self::Shm(plane) = self {
-            plane.transmit(now);
+        match self {
+            Self::Shm(plane) => plane.transmit(now),
+            Self::Xdp(plane) => plane.transmit(now),
+            Self::Verbs(_) => {}
         }
     }
 
@@ -42,14 +47,17 @@ impl<M: PlaneMemory> Plane<M> {
     pub fn arm(&mut self, wake: Wake) -> bool {
         match self {
             Self::Shm(plane) => plane.arm(wake),
+            Self::Xdp(plane) => plane.roce_mut().arm(wake),
             Self::Verbs(adapter) => adapter.arm(wake),
         }
     }
 
     /// Ends that. (What a device was asked for comes once, and is taken then.)
     pub fn disarm(&mut self) {
-        if let Self::Shm(plane) = self {
-            plane.disarm();
+        match self {
+            Self::Shm(plane) => plane.disarm(),
+            Self::Xdp(plane) => plane.roce_mut().disarm(),
+            Self::Verbs(_) => {}
         }
     }
 
@@ -57,6 +65,7 @@ impl<M: PlaneMemory> Plane<M> {
     pub fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Shm(plane) => plane.deadline(),
+            Self::Xdp(plane) => plane.roce().deadline(),
             Self::Verbs(_) => None,
         }
     }
@@ -65,6 +74,7 @@ impl<M: PlaneMemory> Plane<M> {
     pub fn set_tap(&mut self, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
         match self {
             Self::Shm(plane) => plane.set_tap(tap),
+            Self::Xdp(plane) => plane.roce_mut().set_tap(tap),
             Self::Verbs(_) => tap,
         }
     }
@@ -73,6 +83,7 @@ impl<M: PlaneMemory> Plane<M> {
     pub const fn traffic(&self) -> Traffic {
         match self {
             Self::Shm(plane) => plane.traffic(),
+            Self::Xdp(plane) => plane.roce().traffic(),
             Self::Verbs(_) => Traffic { received: 0, sent: 0, lost: 0, strange: 0 },
         }
     }
@@ -81,6 +92,7 @@ impl<M: PlaneMemory> Plane<M> {
     pub fn mac(&mut self) -> Option<MacAddr> {
         match self {
             Self::Shm(plane) => Some(plane.queues_mut().mac()),
+            Self::Xdp(plane) => Some(plane.roce_mut().queues_mut().mac()),
             Self::Verbs(_) => None,
         }
     }
@@ -107,12 +119,20 @@ macro_rules! by_device {
                 let $of = plane.node_mut();
                 $call
             }
+            Self::Xdp(plane) => {
+                let $of = plane.node_mut();
+                $call
+            }
             Self::Verbs($of) => $call,
         }
     };
     ($this:expr, $of:ident => $call:expr) => {
         match $this {
             Self::Shm(plane) => {
+                let $of = plane.node();
+                $call
+            }
+            Self::Xdp(plane) => {
                 let $of = plane.node();
                 $call
             }

@@ -9,13 +9,13 @@ use ringway_shm::{
 };
 use ringway_stack::device::messages::{Memory, Region};
 use ringway_stack::device::{Device as _, FlowRule, MacAddr, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
-use ringway_stack::roce::{self, Node, NodeConfig, SoftRoce, Tuning, qp::Mtu};
+use ringway_stack::roce::{self, Node, NodeConfig, SoftRoce, Tuning, Vouched, qp::Mtu};
 use ringway_stack::rsocket::DirectTarget;
 
 use super::NotWritten;
 
 /// The message plane. `M`: what its queue pairs may read and write.
-pub(super) type Plane<M> = SoftRoce<ShmQueues, M, Fabric>;
+pub(super) type Plane<M> = SoftRoce<ShmQueues, M, Vouched<Fabric>>;
 
 /// How long to wait for an acknowledgment: 4.096 us * 2^v, which is 67 ms. Nothing is lost on shared memory but what a peer that is stopped has no room for.
 const ACK_TIMEOUT: u8 = 14;
@@ -60,7 +60,7 @@ pub(super) fn attach<M: Memory + From<AreaPart>>(seed: u64) -> Result<(Plane<M>,
     };
     let mut node = Node::new(config, seed);
     node.share_by(Box::new(fabric.clone()));
-    Ok((SoftRoce::new(queues, node, fabric.clone()), fabric))
+    Ok((SoftRoce::new(queues, node, Vouched::new(fabric.clone())), fabric))
 }
 
 /// A member's adapter has a link-local address of its number, which the rendezvous vouches for.

@@ -120,9 +120,11 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_verbs_device_has_a_name() {
-    for (text, name) in [("rxe:rxe0", Some("rxe0")), ("shm, rxe:mlx5_0", Some("mlx5_0")), ("rxe:", None), ("rxe:a,rxe:b", None)] {
-        assert_eq!(verbs_device(text), name, "{text}");
+fn rsockets_have_one_device() {
+    let of = |text| rsocket_device(text).map(|named| named.to_string());
+    for text in ["rxe:rxe0", "mlx5:mlx5_0", "xdp:eth0", "xdp:eth0/1"] {
+        assert_eq!(of(text).as_deref(), Some(text));
     }
-    assert!(["auto", "shm", "rxe", "xdp:eth0", "rxe:a/0"].into_iter().all(|text| verbs_device(text).is_none()));
+    assert_eq!(of("shm, rxe:mlx5_0").as_deref(), Some("rxe:mlx5_0"));
+    assert!(["auto", "shm", "rxe", "rxe:", "rxe:a/0", "rxe:a,rxe:b", "shm,xdp:a,mlx5:b"].into_iter().all(|text| of(text).is_none()));
 }

@@ -17,7 +17,7 @@ use crate::wait::until;
 ///
 /// # Errors
 /// EBADF; `to`'s; EINPROGRESS; EALREADY; EISCONN; ECONNREFUSED: nobody of this user listens there; ETIMEDOUT: who does, does not answer; ENETUNREACH: the
-/// address is none of this machine's; EINVAL: it listens, or is bound to another family's address; EINTR: it goes on by itself; ENOMEM.
+/// address is none of this machine's; EHOSTUNREACH: the device does not lead there; EINVAL: it listens, or is bound to another family's address; EINTR: it goes on by itself; ENOMEM.
 pub(crate) fn connect(fd: RawFd, to: impl FnOnce(Family) -> Result<SocketAddr, Errno>) -> Result<(), Errno> {
     let (to, fabric, is_begun) = {
         let mut library = enter()?;

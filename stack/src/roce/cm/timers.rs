@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Cm, Event, State};
+use super::{Cm, ConnectionId, Event, State};
 use crate::roce::mad::{Reject, RejectReason, Responded};
 use crate::time::Instant;
 
@@ -54,6 +54,20 @@ impl Cm {
             }
             self.close(key);
         }
+    }
+
+    /// Nobody is reached any more: all connections are over, or come to nothing, and nobody is told. Those that a program still has.
+    pub fn on_down(&mut self) -> Vec<ConnectionId> {
+        let keys: Vec<u32> = self.connections.keys().collect();
+        let mut ended = Vec::new();
+        for key in keys {
+            let is_over = matches!(self.state(key), Some(State::Timewait | State::Closed) | None);
+            if !is_over && self.connections.get(key).is_some_and(|c| !c.orphan) {
+                ended.push(ConnectionId(key));
+            }
+            self.close(key);
+        }
+        ended
     }
 
     /// There was no answer, however often it was asked for (s12.9.8.5).

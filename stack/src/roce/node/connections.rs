@@ -20,6 +20,10 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
     fn path(&self, from: Option<IpAddr>, to: IpAddr) -> Option<(Path, Mtu)> {
         // Behind an address alone there may be several adapters.
         self.config.gid.is_none().then_some(())?;
+        if let Some(network) = &self.network {
+            let (from, mtu) = network.way(from.filter(|ip| !ip.is_unspecified()), to)?;
+            return Some((Path::new(Addresses::new(from, to)?, flow_of(to)), mtu));
+        }
         let from = match from.filter(|ip| !ip.is_unspecified()) {
             Some(ip) => Some(ip).filter(|ip| self.config.addresses.contains(ip))?,
             None => self.config.addresses.iter().copied().find(|ip| ip.is_ipv4() == to.is_ipv4())?,
@@ -126,6 +130,7 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
             private_data: private,
         };
         let id = self.cm.connect(now, &connect)?;
+        self.names.insert(id, header.src);
         self.pending.insert(id, Pending::Asked(endpoint, Box::new(attributes)));
         Ok(id)
     }
@@ -242,8 +247,13 @@ impl<M: Memory + From<Vec<u8>>> Connections for Node<M> {
 
     fn destroy(&mut self, now: Instant, id: ConnectionId) {
         self.pending.remove(&id);
+        self.names.remove(&id);
         self.cm.destroy(now, id);
         self.events.retain(|(of, _)| *of != id);
+    }
+
+    fn local_name(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.names.get(&id).copied()
     }
 
     fn poll_connection(&mut self) -> Option<(ConnectionId, ConnectionEvent)> {

@@ -24,6 +24,7 @@ use super::cm::{self, Cm, ConnectionId};
 use super::hca::{Hca, Limits, Tuning};
 use super::mad::{self, GSI_QP, Mad, Message};
 use super::memory::Memory;
+use super::network::Network;
 use super::packet::Body;
 use super::packet::datagram::Datagram;
 use super::payload::Source;
@@ -120,6 +121,10 @@ pub struct Node<M> {
     datagrams_to: BTreeMap<SocketAddr, IpAddr>,
     events: VecDeque<(ConnectionId, ConnectionEvent)>,
     sharing: Option<Box<dyn Sharing<M>>>,
+    /// On an ordinary network: what is known of it.
+    network: Option<Network>,
+    /// Our names of the connections that we asked for.
+    names: BTreeMap<ConnectionId, SocketAddr>,
     next_port: u16,
     random: ChaCha8Rng,
 }
@@ -139,6 +144,8 @@ impl<M: Memory> Node<M> {
             datagrams_to: BTreeMap::new(),
             events: VecDeque::new(),
             sharing: None,
+            network: None,
+            names: BTreeMap::new(),
             next_port: EPHEMERAL_MIN,
             random,
         }
@@ -147,6 +154,13 @@ impl<M: Memory> Node<M> {
     /// Gives it memory that it shares with other adapters.
     pub fn share_by(&mut self, sharing: Box<dyn Sharing<M>>) {
         self.sharing = Some(sharing);
+    }
+
+    /// It is on an ordinary network, whose addresses, routes and path MTU it has from now on.
+    pub fn set_network(&mut self, network: Network) {
+        self.config.addresses = network.addresses();
+        self.config.mtu = network.mtu().unwrap_or(self.config.mtu);
+        self.network = Some(network);
     }
 
     /// The adapter.
@@ -229,6 +243,13 @@ impl<M: Memory> Node<M> {
         self.cm.on_peer_gone(peer);
         self.datagrams_to.retain(|_, gid| *gid != peer);
         self.take_events(now);
+    }
+
+    /// The adapter's port is down, or the adapter is no more: all connections end, those on their way too, and no peer is told. (Queue pairs are their program's to end, as with a card.)
+    pub fn on_down(&mut self) {
+        for id in self.cm.on_down() {
+            self.tell(id, ConnectionEvent::Down);
+        }
     }
 
     /// When to call [`Node::on_timer`] at the latest.

@@ -1,6 +1,7 @@
 //! Machines on one switch, whose ports have room for so many frames.
 
 mod hostile;
+mod routed;
 mod switch;
 
 use core::time::Duration;
@@ -18,7 +19,7 @@ use crate::roce::payload::Payload;
 use crate::roce::qp::Mtu;
 use crate::roce::{NodeConfig, Tuning};
 
-type Machine = SoftRoce<Port, Vec<u8>, Here>;
+type Machine = SoftRoce<Port, Vec<u8>, Vouched<Here>>;
 
 /// Where B listens. All machines have this address.
 const TO: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7471);
@@ -39,7 +40,7 @@ fn machine_that(switch: &Switch, number: u8, bytes_are_vouched: bool) -> Machine
         tuning: Tuning { retries_for_ever: true, bytes_are_vouched, ..Tuning::default() },
         ..NodeConfig::new(TO.ip())
     };
-    SoftRoce::new(switch.port(number), Node::new(config, number.into()), Here(switch.clone()))
+    SoftRoce::new(switch.port(number), Node::new(config, number.into()), Vouched::new(Here(switch.clone())))
 }
 
 /// A queue pair with a region of its own, which its peer may write.
@@ -49,7 +50,7 @@ struct End {
     region: Region,
 }
 
-fn end(machine: &mut Machine) -> End {
+fn end<W: Ways>(machine: &mut SoftRoce<Port, Vec<u8>, W>) -> End {
     let node = machine.node_mut();
     let pd = Messages::alloc_pd(node);
     let cq = node.create_cq(600).unwrap();
@@ -63,7 +64,7 @@ fn end(machine: &mut Machine) -> End {
 }
 
 /// Lets everybody work for so long.
-fn run(now: &mut Instant, time: Duration, machines: &mut [&mut Machine]) {
+fn run<W: Ways>(now: &mut Instant, time: Duration, machines: &mut [&mut SoftRoce<Port, Vec<u8>, W>]) {
     let end = *now + time;
     loop {
         machines.iter_mut().for_each(|machine| machine.transmit(*now));
@@ -95,13 +96,13 @@ fn connect(now: &mut Instant, a: &mut Machine, b: &mut Machine, number_of_b: u8)
     (of_a, of_b, [asked, id])
 }
 
-fn write(now: Instant, machine: &mut Machine, from: &End, to: &End, len: u32) {
+fn write<W: Ways>(now: Instant, machine: &mut SoftRoce<Port, Vec<u8>, W>, from: &End, to: &End, len: u32) {
     let op = SendOp::Write { address: to.region.address, rkey: to.region.key, immediate: None };
     let sge = Sge { address: from.region.address, len, lkey: from.region.key };
     machine.node_mut().post_send(now, from.qp, &SendWr::new(1, op, Data::Gather(&[sge]))).unwrap();
 }
 
-fn completed(machine: &mut Machine, end: &End) -> Vec<Status> {
+fn completed<W: Ways>(machine: &mut SoftRoce<Port, Vec<u8>, W>, end: &End) -> Vec<Status> {
     core::iter::from_fn(|| machine.node_mut().poll_cq(end.cq)).map(|completion| completion.status).collect()
 }
 
@@ -352,7 +353,7 @@ fn datagrams_go_to_whoever_was_resolved_last() {
     assert_eq!(path(&a, "127.0.0.9").map(|(.., ours)| ours), Some(IpAddr::from([127, 0, 0, 9])));
     assert_eq!(path(&a, "::1"), None, "of two families");
     let _three = switch.port(3);
-    a.look_around();
+    assert_eq!(a.ways.way(Instant::ZERO, gid(3)), Way::To(mac(3)));
     switch.kill(3);
     let mut now = Instant::ZERO;
     run(&mut now, Duration::ZERO, &mut [&mut a]);

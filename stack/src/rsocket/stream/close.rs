@@ -93,10 +93,11 @@ impl Stream {
         let _ = device.modify_qp(now, self.qp, &Modify::Err);
     }
 
-    /// Sees every so often whether the peer is there; `None`: no more.
+    /// Sees every so often whether the peer is there, and as often as the device needs it; `None`: no more often than that.
     pub fn set_keepalive(&mut self, now: Instant, interval: Option<Duration>) {
         self.keepalive = interval;
-        self.next_keepalive = interval.filter(|_| self.state == State::Connected).map(|interval| now + interval);
+        let shortest = [interval, self.host.keepalive].into_iter().flatten().min();
+        self.next_keepalive = shortest.filter(|_| self.state == State::Connected).map(|interval| now + interval);
     }
 
     /// Does what is due.

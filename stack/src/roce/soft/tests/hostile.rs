@@ -55,7 +55,7 @@ impl Victim {
         assert_eq!(Messages::memory(self.b.node(), self.advertised.region.key).unwrap().len(), 20_000);
         // What nobody takes is bounded.
         let waiting: usize = self.b.waiting.values().map(|waiting| waiting.frames.len()).sum();
-        assert!(waiting <= WAITING_MAX && self.b.addresses.len() <= 2);
+        assert!(waiting <= WAITING_MAX && self.b.ways.known() <= 2);
         let events = core::iter::from_fn(|| self.b.node_mut().poll_connection()).count();
         assert!(events <= 8 + 1, "the backlog, and the end of what there was: {events}");
     }

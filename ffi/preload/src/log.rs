@@ -1,23 +1,21 @@
-//! The log: lines on standard error, as many as `RSPRELOAD_LOG` says (off, error, warn, info, debug). Without it, warnings.
+//! A library's log: lines on standard error, as many as a variable of the environment says (off, error, warn, info, debug). Without it, warnings.
 
 use core::fmt::{self, Write as _};
 
 use libc::STDERR_FILENO;
-use ringway_preload::{errno, next};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// Names the level.
-const ENV: &str = "RSPRELOAD_LOG";
+use crate::{errno, next};
 
-/// Starts it.
-pub(crate) fn start() {
-    let level = std::env::var(ENV).ok().and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::WARN);
-    let _ = tracing::subscriber::set_global_default(Log(level));
+/// Starts it, unless the process has one: `variable` names the level, and `library` stands before each line.
+pub fn start(variable: &str, library: &'static str) {
+    let level = std::env::var(variable).ok().and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::WARN);
+    let _ = tracing::subscriber::set_global_default(Log(level, library));
 }
 
-struct Log(LevelFilter);
+struct Log(LevelFilter, &'static str);
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -35,7 +33,7 @@ impl Subscriber for Log {
             Level::INFO => "info",
             _ => "debug",
         };
-        let mut line = format!("rspreload[{}] {label}: ", std::process::id());
+        let mut line = format!("{}[{}] {label}: ", self.1, std::process::id());
         event.record(&mut Fields(&mut line));
         line.push('\n');
         let saved = errno::current();
