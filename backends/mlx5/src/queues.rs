@@ -480,10 +480,15 @@ impl Queues for Mlx5Queues {
         count
     }
 
-    /// (A receive queue that is to be started again is a reason to look: nothing else would be one.)
     fn rx_ready(&self) -> bool {
-        let has_news = self.mailbox.has_mail() || self.was_reset || self.stopped.is_some() && !mutants::is(Mutant::StoppedSleeps);
+        let has_news = self.mailbox.has_mail() || self.was_reset;
         self.receive.is_ready() || has_news || self.cyclic.values().any(Cyclic::is_ready)
+    }
+
+    /// (A queue that the system refuses to start again tells nobody when it would not.)
+    fn deadline(&self) -> Option<Instant> {
+        let is_short = self.stopped.is_some() || self.send.is_missing();
+        (is_short && !mutants::is(Mutant::StoppedSleeps)).then_some(self.tend_at)
     }
 
     fn rx_scarce(&self) -> bool {

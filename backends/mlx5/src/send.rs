@@ -195,6 +195,11 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Whether it has failed, and could not be made anew yet.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.live.is_none() && !self.is_over
+    }
+
     /// Why nothing is posted while there is no queue.
     #[cold]
     fn no_queue(&self) -> SendError {
