@@ -28,17 +28,6 @@ fn seeds_that_found_something_are_clean() {
     }
 }
 
-/// Seeds in which a card is removed while doorbells are on their way to it. (They came to nothing again and again, at the same time, and no driver heard that its card is gone: a
-/// fault of the world's.)
-const RUNG_AT_NOTHING: [u64; 4] = [24_711, 61_572, 76_730, 80_387];
-
-#[test]
-fn time_goes_on_when_a_card_is_removed_to_which_doorbells_are_on_their_way() {
-    RUNG_AT_NOTHING.into_iter().for_each(|seed| {
-        swarm::run(seed);
-    });
-}
-
 #[test]
 fn a_seed_is_the_same_each_time() {
     for seed in 0..20 {
