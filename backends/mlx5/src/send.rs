@@ -145,13 +145,20 @@ impl Live {
     }
 }
 
+/// The card's memory that a queue asks for; `None`, and a line in the log: it has not as much.
+fn staging(parts: &SendParts) -> Option<Staging> {
+    let made = Staging::new(&parts.pd, parts.staged_bytes);
+    if let Err(error) = &made {
+        tracing::warn!("{} bytes of the card's memory for what is sent are refused: {error}", parts.staged_bytes);
+    }
+    made.ok()
+}
+
 impl SendQueue {
     pub(crate) fn new(parts: SendParts) -> io::Result<Self> {
         let live = Live::new(&parts, Pacing::UNLIMITED)?;
         let count = live.blocks.count();
-        let staging = (parts.staged_bytes > 0).then(|| Staging::new(&parts.pd, parts.staged_bytes)).and_then(|made| {
-            made.inspect_err(|error| tracing::warn!("{} bytes of the card's memory for what is sent are refused: {error}", parts.staged_bytes)).ok()
-        });
+        let staging = if parts.staged_bytes > 0 { staging(&parts) } else { None };
         Ok(Self {
             parts,
             staging,

@@ -38,6 +38,7 @@ impl Staging {
         let len = len.next_multiple_of(DEVICE_MEMORY_ALIGN);
         let memory = Dm::new(pd, len)?;
         let region = Region::of_card(pd, &memory, len)?;
+        tracing::info!("{len} bytes of the card's memory are for what a ring sends");
         Ok(Self { region, memory, room: Room::new(len), words: Vec::new(), counters: StagingCounters::default() })
     }
 
@@ -129,7 +130,11 @@ mod tests {
         assert_eq!([take(&mut room, 0, 40), take(&mut room, 1, 40), take(&mut room, 2, 40)], [Some(0), Some(40), None]);
         assert_eq!((take(&mut room, 2, 20), take(&mut room, 3, 4)), (Some(80), None), "to the end, and not beyond");
         room.let_go(0);
-        assert_eq!([take(&mut room, 3, 36), take(&mut room, 4, 8), take(&mut room, 5, 4)], [Some(0), None, Some(36)], "from the beginning on");
+        assert_eq!(
+            [take(&mut room, 3, 36), take(&mut room, 4, 8), take(&mut room, 5, 4)],
+            [Some(0), None, Some(36)],
+            "from the beginning on"
+        );
         assert_eq!(take(&mut room, 6, 4), None, "up to what is still in use");
         // (Another entry's end is none of these.)
         room.let_go(7);
@@ -146,7 +151,7 @@ mod tests {
         let mut state = 12345_u32;
         for block in 0..20_000_u16 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let len = (1 + state as usize >> 8) % 400 + 4;
+            let len = (state >> 8) as usize % 400 + 4;
             while room.place(len).is_none() {
                 let oldest = room.taken.front().expect("something is in use").0;
                 room.let_go(oldest);
