@@ -146,7 +146,7 @@ impl Kernel for KernelSocket {
         let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let to = self.local().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |local| local.ip());
         let (copied, from) = (got.bytes.min(room), from.unwrap_or(nobody));
-        Ok(Datagram { copied, len: got.bytes, from, to, received: Instant::ZERO, drops: 0 })
+        Ok(Datagram { copied, len: got.bytes, from, to, received: Instant::ZERO, hardware_time: None, drops: 0 })
     }
 
     fn take_error(&mut self) -> Option<Error> {

@@ -7,7 +7,7 @@
 //! - [`Mlx5Device`]: the card, with its flow rules and groups; `spec`: a rule in the library's form
 //! - [`Mlx5Queues`]: a ring; `send`, `receive`: its queues; `cyclic`: striding queues beside them, whose buffer is read where it lies
 //! - `wqe`: how a send entry is long and written; `cqe`: completions, their owner's bit, and how an event is asked for; `doorbell`: how the card is told; `barrier`: the order of it all
-//! - `memory`: what frames lie in; `device_memory`: what they lie in on the card; `buffer`: a handle on either; `clock`: the card's time
+//! - `memory`: what frames lie in; `device_memory`: what they lie in on the card; `staging`: what is copied there to be sent; `buffer`: a handle on either; `clock`: the card's time
 //! - `mailbox`: what happens to the card beside frames; `retry`: what has failed and is tried again
 //! - `verbs`: the library's objects
 //!
@@ -34,6 +34,7 @@ mod retry;
 mod send;
 mod settings;
 mod spec;
+mod staging;
 mod verbs;
 mod wqe;
 

@@ -60,6 +60,13 @@ pub struct Counters {
     pub receive_failures: u64,
     /// Times that the send queue failed and was made anew.
     pub send_failures: u64,
+    /// Frames whose payload was copied into the card's memory and sent from there, and bytes of it; and frames for which there was no room
+    /// ([`Settings::staged_bytes`](crate::Settings::staged_bytes)).
+    pub staged: u64,
+    /// See `staged`.
+    pub staged_bytes: u64,
+    /// See `staged`.
+    pub staged_not: u64,
     /// Compressed runs of completions, of the receive queue that is there and of cyclic queues.
     pub compressed_runs: u64,
 }
@@ -134,6 +141,7 @@ impl Mlx5Queues {
             port: settings.port,
             owner: id,
             clock: device.clock(),
+            staged_bytes: settings.staged_bytes.min(device.capabilities().device_memory),
             mailbox: Arc::clone(&mailbox),
         };
         let send = SendQueue::new(parts).map_err(AttachError::system("a send queue")).map_err(closing)?;
@@ -177,7 +185,18 @@ impl Mlx5Queues {
         let crate::send::SendCounters { frames, doorbells, whole, failures } = self.send.counters;
         let cyclic = self.cyclic.values().map(|cyclic| cyclic.cq().runs());
         let compressed_runs = self.receive.cq().runs() + cyclic.sum::<u64>();
-        Counters { compressed_runs, sent: frames, doorbells, whole_entries: whole, send_failures: failures, ..self.counters }
+        let staged = self.send.staged();
+        Counters {
+            compressed_runs,
+            sent: frames,
+            doorbells,
+            whole_entries: whole,
+            send_failures: failures,
+            staged: staged.frames,
+            staged_bytes: staged.bytes,
+            staged_not: staged.too_full,
+            ..self.counters
+        }
     }
 
     /// Shows the first block of the entry that was posted last, before the card is told of it, to be changed: so tests ask what the card says of wrong ones.
@@ -480,10 +499,15 @@ impl Queues for Mlx5Queues {
         count
     }
 
-    /// (A receive queue that is to be started again is a reason to look: nothing else would be one.)
     fn rx_ready(&self) -> bool {
-        let has_news = self.mailbox.has_mail() || self.was_reset || self.stopped.is_some() && !mutants::is(Mutant::StoppedSleeps);
+        let has_news = self.mailbox.has_mail() || self.was_reset;
         self.receive.is_ready() || has_news || self.cyclic.values().any(Cyclic::is_ready)
+    }
+
+    /// (A queue that the system refuses to start again tells nobody when it would not.)
+    fn deadline(&self) -> Option<Instant> {
+        let is_short = self.stopped.is_some() || self.send.is_missing();
+        (is_short && !mutants::is(Mutant::StoppedSleeps)).then_some(self.tend_at)
     }
 
     fn rx_scarce(&self) -> bool {

@@ -23,6 +23,7 @@ use crate::doorbell::Doorbell;
 use crate::mailbox::{Mailbox, SEND_FAILED};
 use crate::mutants::{self, Mutant};
 use crate::retry::Retry;
+use crate::staging::{Staging, StagingCounters};
 use crate::verbs::{Completions, Cq, Pd, SendQp};
 use crate::wqe::{Ask, Blocks, INLINE_MAX, UNITS, blocks, ds, head_len};
 
@@ -41,6 +42,8 @@ pub(crate) struct SendParts {
     /// The ring's number, by which its events are known.
     pub(crate) owner: u32,
     pub(crate) clock: Option<CardClock>,
+    /// Bytes of the card's memory into which what is sent is copied.
+    pub(crate) staged_bytes: usize,
     /// Where failures of the queue are told that no completion tells of.
     pub(crate) mailbox: Arc<Mailbox>,
 }
@@ -78,6 +81,8 @@ pub(crate) struct SendQueue {
     held: Box<[Option<SendBuffer>]>,
     /// Parts of the card's memory that entries refer to, oldest first, by the first block of each.
     on_card: VecDeque<(u16, CardBuffer)>,
+    /// What is copied to the card, if anything is.
+    staging: Option<Staging>,
     tail: u16,
     head: u16,
     /// Up to where the card was told.
@@ -140,12 +145,23 @@ impl Live {
     }
 }
 
+/// The card's memory that a queue asks for; `None`, and a line in the log: it has not as much.
+fn staging(parts: &SendParts) -> Option<Staging> {
+    let made = Staging::new(&parts.pd, parts.staged_bytes);
+    if let Err(error) = &made {
+        tracing::warn!("{} bytes of the card's memory for what is sent are refused: {error}", parts.staged_bytes);
+    }
+    made.ok()
+}
+
 impl SendQueue {
     pub(crate) fn new(parts: SendParts) -> io::Result<Self> {
         let live = Live::new(&parts, Pacing::UNLIMITED)?;
         let count = live.blocks.count();
+        let staging = if parts.staged_bytes > 0 { staging(&parts) } else { None };
         Ok(Self {
             parts,
+            staging,
             posted: vec![Posted::default(); count].into(),
             held: vec![None; count * UNITS].into(),
             on_card: VecDeque::new(),
@@ -168,6 +184,11 @@ impl SendQueue {
     /// Parts of the card's memory that frames on their way are made of.
     pub(crate) fn on_card(&self) -> impl Iterator<Item = &CardBuffer> {
         self.on_card.iter().map(|(_, buffer)| buffer)
+    }
+
+    /// What was sent from the card's memory.
+    pub(crate) fn staged(&self) -> StagingCounters {
+        self.staging.as_ref().map_or_else(StagingCounters::default, |staging| staging.counters)
     }
 
     /// Blocks that are the card's.
@@ -195,6 +216,11 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Whether it has failed, and could not be made anew yet.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.live.is_none() && !self.is_over
+    }
+
     /// Why nothing is posted while there is no queue.
     #[cold]
     fn no_queue(&self) -> SendError {
@@ -213,11 +239,16 @@ impl SendQueue {
         // (A large send has its headers in line, and nothing else. What lies on the card is not fetched to be put in line.)
         let is_whole = whole <= INLINE_MAX && tso_mss.is_none() && !frame.body.iter().any(|slice| slice.buffer.is_on_card());
         let in_line = if is_whole { whole } else { head };
-        let pieces = if is_whole { 0 } else { frame.body.iter().filter(|slice| slice.len > 0).count() };
-        let taken = blocks(ds(in_line, pieces));
-        if usize::from(self.head.wrapping_sub(self.tail)) + taken > room(self.posted.len()) {
+        let mut pieces = if is_whole { 0 } else { frame.body.iter().filter(|slice| slice.len > 0).count() };
+        if usize::from(self.head.wrapping_sub(self.tail)) + blocks(ds(in_line, pieces)) > room(self.posted.len()) {
             return Err(SendError::Full);
         }
+        let staging = self.staging.as_mut().filter(|_| pieces > 0);
+        let staged = staging.and_then(|staging| staging.stage(self.head, frame.body));
+        if staged.is_some() {
+            pieces = 1;
+        }
+        let taken = blocks(ds(in_line, pieces));
         let ask = Ask {
             opcode: match (dummy, tso_mss) {
                 (true, _) => sys::MLX5_OPCODE_NOP,
@@ -237,6 +268,8 @@ impl SendQueue {
                 // SAFETY: within a send buffer, to which nobody writes there any more, and which is no part of the queue.
                 unsafe { entry.put(part, slice.len) };
             }
+        } else if let Some((at, lkey)) = staged {
+            entry.point(core::ptr::without_provenance(at), frame.len() - frame.head.len(), lkey);
         } else {
             for (at, slice) in frame.body.iter().filter(|slice| slice.len > 0).enumerate() {
                 let (part, lkey) = slice.buffer.part(slice.offset, slice.len);
@@ -404,6 +437,9 @@ impl SendQueue {
         self.laden -= usize::from(cookie != 0 || pieces > 0);
         while self.on_card.front().is_some_and(|(block, _)| *block == self.tail) {
             self.on_card.pop_front();
+        }
+        if let Some(staging) = &mut self.staging {
+            staging.let_go(self.tail);
         }
         for at in 0..usize::from(pieces) {
             let unit = (place * UNITS + at) & (self.held.len() - 1);

@@ -24,6 +24,9 @@ pub struct Settings {
     pub send_blocks: u32,
     /// Send buffers of a ring, of 4 KiB each.
     pub send_buffers: u32,
+    /// Bytes of the card's memory, of each ring, into which the payload of what it sends is copied, so that the card fetches less from the process's (VMA_RING_DEV_MEM_TX); zero:
+    /// none. A card has some 128 KiB for all; what there is no room for is sent from the process's memory.
+    pub staged_bytes: usize,
     /// Completions of what is received are compressed, where the card can: it writes less, and frames of a run have one time.
     pub compresses: bool,
 }
@@ -41,6 +44,7 @@ impl Settings {
             copied_frames: 1 << 13,
             send_blocks: 2048,
             send_buffers: 4096,
+            staged_bytes: 0,
             compresses: false,
         }
     }

@@ -127,6 +127,8 @@ pub struct Interface<'a> {
     pub broker: &'a Path,
     /// Frames that the kernel may leave there before they are looked at, if more are wanted than by default.
     pub received_frames: Option<u32>,
+    /// Bytes of a card's memory, for what each ring on it sends.
+    pub staged_bytes: usize,
 }
 
 /// Why an interface, or a card, was not attached to.
@@ -215,7 +217,8 @@ impl Interface<'_> {
     fn open_card(&self) -> Result<Mlx5Queues, ringway_mlx5::AttachError> {
         let plain = ringway_mlx5::Settings::new(self.named.name);
         let received_frames = self.received_frames.unwrap_or(0).max(plain.received_frames);
-        Mlx5Device::open_card(&ringway_mlx5::Settings { received_frames, ..plain })?.open_ring(&QueuesConfig { steered_only: true })
+        Mlx5Device::open_card(&ringway_mlx5::Settings { received_frames, staged_bytes: self.staged_bytes, ..plain })?
+            .open_ring(&QueuesConfig { steered_only: true })
     }
 }
 
@@ -295,7 +298,7 @@ mod tests {
     fn frames_of_an_interface_are_more_if_somebody_says_so() {
         let frames = |received_frames| {
             let named = Named { driver: Driver::Xdp, name: "a0", queues: None };
-            Interface { named, broker: Path::new("/"), received_frames }.settings().received_frames
+            Interface { named, broker: Path::new("/"), received_frames, staged_bytes: 0 }.settings().received_frames
         };
         assert_eq!(frames(None), 2048);
         assert_eq!([7, 16_384, u32::MAX].map(|wanted| frames(Some(wanted))), [2048, 16_384, RECEIVED_FRAMES_MAX]);

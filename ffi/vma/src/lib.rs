@@ -20,6 +20,7 @@
 mod byfd;
 mod cancel;
 mod capture;
+mod card_time;
 mod crash;
 mod descendants;
 mod exit;

@@ -9,6 +9,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::UdpOptions;
 use ringway_stack::tcp;
 
+use crate::card_time::Conversion;
 use crate::mux::turns::Ratio;
 
 /// What the library looks at while it works, in the form that it looks at it.
@@ -46,6 +47,10 @@ pub(crate) struct Params {
     pub(crate) mss: usize,
     /// VMA_RX_BYTES_MIN: the floor under SO_RCVBUF.
     pub(crate) rx_bytes_min: usize,
+    /// VMA_RING_DEV_MEM_TX: bytes.
+    pub(crate) ring_dev_mem_tx: usize,
+    /// VMA_HW_TS_CONVERSION.
+    pub(crate) hw_ts_conversion: Conversion,
     /// VMA_TX_BUFS.
     pub(crate) tx_bufs: usize,
     /// VMA_RX_BUFS.
@@ -108,6 +113,8 @@ impl Params {
             mtu: size(Id::Mtu),
             mss: size(Id::Mss),
             rx_bytes_min: size(Id::RxBytesMin),
+            ring_dev_mem_tx: size(Id::RingDevMemTx),
+            hw_ts_conversion: Conversion::of(settings.number(Id::HwTsConversion)),
             tx_bufs: size(Id::TxBufs),
             rx_bufs: size(Id::RxBufs),
             // (Only where it is asked for: a process that sends little takes little memory.)

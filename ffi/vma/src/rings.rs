@@ -26,6 +26,7 @@ use ringway_stack::socket::{Direction, FlowRing};
 use ringway_stack::tcp::{self, Undelivered};
 use ringway_stack::{Error, Instant};
 
+use crate::card_time::CardTime;
 use crate::lock::{Lock, Protected};
 use crate::memory::{self, OwnHeap};
 use crate::mux::RingWatch;
@@ -46,6 +47,8 @@ pub(crate) struct ProcessRing {
     pub(crate) datagrams: plain::Beside,
     /// Who calls on its connections.
     pub(crate) callers: Callers,
+    /// What its card's clock says.
+    pub(crate) card_time: CardTime,
     /// By the flow's slot.
     by_slot: Vec<Above>,
     /// The heap of the thread that made it, which everything of the ring's is from: whoever polls it.
@@ -118,6 +121,7 @@ impl ProcessRing {
             untold: None,
             datagrams: plain::Beside::new(),
             callers: Callers::default(),
+            card_time: CardTime::default(),
             by_slot: Vec::new(),
             heap: memory::own_heap(),
         }
@@ -131,6 +135,7 @@ impl ProcessRing {
         self.untold = None;
         self.datagrams = plain::Beside::new();
         self.callers = Callers::default();
+        self.card_time = CardTime::default();
         self.heap = memory::own_heap();
     }
 

@@ -68,7 +68,7 @@ impl Kernel for Beside {
     fn recv(&mut self, _: &mut [IoSliceMut<'_>], _: RecvFlags) -> Result<Datagram, Error> {
         self.take()?;
         let from = SocketAddr::from(([127, 0, 0, 1], 9));
-        Ok(Datagram { copied: 0, len: 0, from, to: from.ip(), received: Instant::ZERO, drops: 0 })
+        Ok(Datagram { copied: 0, len: 0, from, to: from.ip(), received: Instant::ZERO, hardware_time: None, drops: 0 })
     }
 
     fn take_error(&mut self) -> Option<Error> {

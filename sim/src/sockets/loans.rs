@@ -246,7 +246,15 @@ impl Loans {
             candidate.pieces.iter().for_each(|piece| append(piece, &mut bytes));
             let len = ring.decide(self.now, socket, decision)?;
             let received = candidate.received.unwrap_or(self.now);
-            let datagram = Datagram { copied: 0, len, from: candidate.from, to: candidate.to.ip(), received, drops: 0 };
+            let datagram = Datagram {
+                copied: 0,
+                len,
+                from: candidate.from,
+                to: candidate.to.ip(),
+                received,
+                hardware_time: candidate.hardware_time,
+                drops: 0,
+            };
             match decision {
                 Decision::Admit => filter.admit(&candidate, bytes),
                 Decision::Drop => return Ok(Datagram { copied: scatter(into, 0, &bytes), ..datagram }),

@@ -80,7 +80,15 @@ impl Reader {
         let len = usize::from(be16(&frame, ip.l4 + 4).expect("a datagram has a length")) - 8;
         let payload = &frame[ip.l4 + 8..ip.l4 + 8 + len];
         let to = to.ip();
-        Ok(Datagram { copied: scatter(into, 0, payload), len, from, to, received: run.received, drops: 0 })
+        Ok(Datagram {
+            copied: scatter(into, 0, payload),
+            len,
+            from,
+            to,
+            received: run.received,
+            hardware_time: run.hardware_time,
+            drops: 0,
+        })
     }
 
     /// The packet that a run of one is.

@@ -98,6 +98,11 @@ pub trait Queues {
     /// wait calls.
     fn rx_ready(&self) -> bool;
 
+    /// When [`Queues::poll_rx`] must be called at the latest, even if nothing comes: there is something that the device could not do yet, and tries again then.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
     /// Whether few of the receive buffers that this ring shares among its flows are left: less than a quarter of them. The stack then lets go
     /// of what it holds without having promised to (RFC 2018 s8). Cheap, and a hint: on a NIC, a look at the receive queue's two
     /// indices. Never on a device whose received bytes lie in their sender's own buffers.

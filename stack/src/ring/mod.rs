@@ -318,6 +318,7 @@ impl<Q: Queues> Ring<Q> {
         self.queues.rx_ready()
             || self.wheel.is_due(now)
             || self.retry_at.is_some_and(|at| at <= now)
+            || self.queues.deadline().is_some_and(|at| at <= now)
             || self.groups.next_deadline().is_some_and(|at| at <= now)
             || self.rates.is_due(now)
             || (!self.output.caps.point_to_point && self.neighbours.next_deadline().is_some_and(|at| at <= now))
@@ -330,7 +331,8 @@ impl<Q: Queues> Ring<Q> {
         let neighbours = self.neighbours.next_deadline().filter(|_| !self.config.is(Mutant::NeighbourDeadlineMissed));
         let turns = self.rates.next_turn().filter(|_| !self.config.is(Mutant::RateDeadlineMissed));
         let neighbours = sooner(sooner(neighbours, groups), turns);
-        sooner(sooner(self.wheel.next(), self.retry_at), neighbours)
+        let retries = sooner(self.retry_at, self.queues.deadline());
+        sooner(sooner(self.wheel.next(), retries), neighbours)
     }
 
     /// As [`Ring::next_deadline`], for who is about to sleep until then: what connections that are gone have left behind in the timer wheel,

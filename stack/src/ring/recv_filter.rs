@@ -26,6 +26,8 @@ pub struct Candidate<B> {
     pub to: SocketAddr,
     /// When the ring took it from the device; `None`: a stream remembers no such time.
     pub received: Option<Instant>,
+    /// As [`Datagram::hardware_time`](super::Datagram::hardware_time); none of a stream.
+    pub hardware_time: Option<Instant>,
     /// Its bytes. The handles are the caller's, whatever is decided.
     pub pieces: LentPieces<B>,
     /// Bytes that wait to be read already.
@@ -43,6 +45,8 @@ pub struct Shown {
     pub to: SocketAddr,
     /// As [`Candidate::received`].
     pub received: Option<Instant>,
+    /// As [`Candidate::hardware_time`].
+    pub hardware_time: Option<Instant>,
     /// How many bytes it has.
     pub len: usize,
     /// As [`Candidate::ready_bytes`].
@@ -80,8 +84,9 @@ impl<Q: Queues> Ring<Q> {
     /// [`Error::WouldBlock`]: nothing; [`Error::BadSocket`], [`Error::NotSupported`] (a listener).
     pub fn candidate(&self, flow: FlowId) -> Result<Candidate<Q::Rx>, Error> {
         let mut pieces = LentPieces::new();
-        let Shown { from, to, received, ready_bytes, ready_packets, .. } = self.candidate_each(flow, |piece| pieces.push(piece))?;
-        Ok(Candidate { from, to, received, pieces, ready_bytes, ready_packets })
+        let Shown { from, to, received, hardware_time, ready_bytes, ready_packets, .. } =
+            self.candidate_each(flow, |piece| pieces.push(piece))?;
+        Ok(Candidate { from, to, received, hardware_time, pieces, ready_bytes, ready_packets })
     }
 
     /// The same, piece by piece, for who keeps them elsewhere.
@@ -97,7 +102,7 @@ impl<Q: Queues> Ring<Q> {
                 let len = pieces.iter().map(Lent::len).sum();
                 let ready_bytes = stream.connection.available();
                 let ready_packets = usize::from(ready_bytes > 0);
-                Ok(Shown { from: stream.remote, to: stream.local, received: None, len, ready_bytes, ready_packets })
+                Ok(Shown { from: stream.remote, to: stream.local, received: None, hardware_time: None, len, ready_bytes, ready_packets })
             }
             Flow::Stream(_) | Flow::Resting(_) => Err(Error::BadSocket),
             Flow::Udp(udp) => udp.candidate(take).ok_or(Error::WouldBlock),

@@ -92,6 +92,8 @@ pub struct Datagram {
     pub to: IpAddr,
     /// When the ring took it from the device; of those of one poll, each a nanosecond after the one before.
     pub received: Instant,
+    /// When the frame arrived that it came in, by the device's clock; none where the device says nothing of it, or it came in several.
+    pub hardware_time: Option<Instant>,
     /// How many datagrams the socket had dropped by then for want of room, modulo 2^32 (socket(7), SO_RXQ_OVFL); zero, unless
     /// [`UdpOptions::tell_drops`] was set then.
     pub drops: u32,

@@ -44,6 +44,8 @@ struct Waiting<B> {
     from: SocketAddr,
     to: IpAddr,
     received: Instant,
+    /// [`Datagram::hardware_time`].
+    hardware_time: Option<Instant>,
     /// [`Datagram::drops`].
     drops: u32,
     /// Bytes in the socket's byte queue; the rest is in `buffer`.
@@ -198,8 +200,8 @@ impl<Q: Queues> UdpFlow<Q> {
             return true;
         }
         self.bytes.push(payload.head, self.mutation);
-        let drops = self.drops_to_tell();
-        self.enqueue(Waiting { from, to, received: now, drops, head: payload.head.len(), buffer: payload.body }, len);
+        let (drops, hardware_time) = (self.drops_to_tell(), payload.hardware_time());
+        self.enqueue(Waiting { from, to, received: now, hardware_time, drops, head: payload.head.len(), buffer: payload.body }, len);
         true
     }
 
@@ -219,13 +221,13 @@ impl<Q: Queues> UdpFlow<Q> {
         if self.headers.is_some() {
             self.keep_headers_of(from, to, &payload);
         }
-        let len = payload.len();
+        let (len, hardware_time) = (payload.len(), payload.hardware_time());
         let (head, buffer) = self.keep(to, payload);
         if !head.is_empty() {
             self.bytes.push(head, self.mutation);
         }
         let (head, drops) = (head.len(), self.drops_to_tell());
-        self.enqueue(Waiting { from, to, received: now, drops, head, buffer }, len);
+        self.enqueue(Waiting { from, to, received: now, hardware_time, drops, head, buffer }, len);
     }
 
     /// Queues a datagram that is to stay where the device put it, and all of which is in the frame's head. `false`: it is not as simple.
@@ -235,7 +237,8 @@ impl<Q: Queues> UdpFlow<Q> {
             return false;
         }
         let Some(buffer) = (RxPayload { head, frame: Some(frame), body: None }).take_head() else { return false };
-        let datagram = Waiting { from, to, received: now, drops: self.drops_to_tell(), head: 0, buffer: Some(buffer) };
+        let (drops, hardware_time) = (self.drops_to_tell(), frame.meta.hardware_time);
+        let datagram = Waiting { from, to, received: now, hardware_time, drops, head: 0, buffer: Some(buffer) };
         if self.filter.is_some() {
             self.filter_datagram(datagram, Vec::new(), head.len());
         } else {
@@ -278,7 +281,8 @@ impl<Q: Queues> UdpFlow<Q> {
         let copied = first.copy(self.bytes.first(first.head), into);
         let head = first.head;
         let told = if self.mutation.is(Mutant::TruncationUntold) { copied } else { len };
-        let answer = tell(Datagram { copied, len: told, from: first.from, to: first.to, received: first.received, drops: first.drops });
+        let &Waiting { from, to, received, hardware_time, drops, .. } = first;
+        let answer = tell(Datagram { copied, len: told, from, to, received, hardware_time, drops });
         if !peek || (len == 0 && self.mutation.is(Mutant::PeekTakesEmpty)) {
             self.forget_first(head, len);
             if self.mutation.is(Mutant::TruncationLeaksQueue) {
@@ -343,7 +347,7 @@ impl<Q: Queues> UdpFlow<Q> {
             return Err(Error::WouldBlock);
         };
         let len = first.len();
-        let Waiting { from, to, received, drops, head, buffer } = first;
+        let Waiting { from, to, received, hardware_time, drops, head, buffer } = first;
         if head > 0 {
             take(Lent::Copied(self.bytes.first(head).into()));
         }
@@ -352,7 +356,7 @@ impl<Q: Queues> UdpFlow<Q> {
         }
         self.lent += len + OVERHEAD;
         self.forget_bytes(head, len);
-        Ok(Datagram { copied: 0, len, from, to, received, drops })
+        Ok(Datagram { copied: 0, len, from, to, received, hardware_time, drops })
     }
 
     pub(super) fn readiness(&self) -> Readiness {

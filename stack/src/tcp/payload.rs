@@ -1,6 +1,7 @@
 //! A received segment's payload: bytes of a short frame, which were copied out already, or a handle on where it lies.
 
 use crate::device::{RxBuffer, RxFrame};
+use crate::time::Instant;
 
 /// The payload of one segment. It is in one place but for a frame whose sender put some of it beside the headers: then it is the head, and then the body.
 #[derive(Clone, Debug)]
@@ -21,6 +22,12 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     #[inline]
     pub fn len(&self) -> usize {
         self.head.len() + self.body.as_ref().map_or(0, RxBuffer::len)
+    }
+
+    /// When the frame arrived that it came in, by the device's clock.
+    #[inline(always)]
+    pub(crate) fn hardware_time(&self) -> Option<Instant> {
+        self.frame.and_then(|frame| frame.meta.hardware_time)
     }
 
     /// The headers before it, from Ethernet on, if it is a frame's.

@@ -6,7 +6,7 @@ use ringway_stack::device::{
 };
 use ringway_stack::wire::checksum;
 
-use crate::world::{HEAD, MACS, address, bytes, card, nothing_comes, on_card, path_of, poll, receive, send, settings, udp_frame};
+use crate::world::{HEAD, MACS, address, bytes, card, nothing_comes, on_card, path_of, poll, post, receive, send, settings, udp_frame};
 
 /// Sender and receiver, with a rule for port 7.
 pub(crate) fn pair() -> [(Mlx5Device, Mlx5Queues); 2] {
@@ -181,5 +181,61 @@ fn what_is_too_much_is_refused_and_comes_back() {
             from.reap();
         }
         assert!(device.open(&QueuesConfig::default()).is_ok(), "another ring of the card");
+    });
+}
+
+/// Of the card's memory there is room for four frames: the others of a batch are sent from the process's, and none is overwritten that was not sent.
+#[test]
+fn payload_is_sent_from_the_card_s_memory_as_far_as_there_is_room() {
+    on_card(path_of!(payload_is_sent_from_the_card_s_memory_as_far_as_there_is_room), || {
+        let [(_, mut from), (_, mut to)] = pair_with(&Settings { staged_bytes: 4096, ..settings(0) }, &settings(1));
+        let mut count = 0;
+        for round in 0..200 {
+            let len = 500 + round;
+            let frames: Vec<Vec<u8>> = (0..16).map(|at| udp_frame(0, 1, (5, 7), &bytes(len, (16 * round + at) as u64))).collect();
+            for (frame, pieces) in frames.iter().zip([1, 2, 5].into_iter().cycle()) {
+                post(&mut from, frame, HEAD, pieces, CHECKSUMS).expect("room");
+            }
+            from.doorbell();
+            let arrived = receive(&mut to, frames.len());
+            assert!(arrived.iter().zip(&frames).all(|(arrived, frame)| arrived.bytes[HEAD..] == frame[HEAD..]), "{len} bytes");
+            while from.unsent() > 0 {
+                from.reap();
+            }
+            let fit = 4096 / len.next_multiple_of(4);
+            count += fit as u64;
+            let done = from.counters();
+            assert_eq!((done.staged, done.staged + done.staged_not), (count, 16 * (round as u64 + 1)), "{len} bytes");
+        }
+        // Of a queue that fails, all is free again.
+        let frame = udp_frame(0, 1, (5, 7), &bytes(1000, 1));
+        post(&mut from, &frame, HEAD, 1, CHECKSUMS).expect("room");
+        // SAFETY: the entry's opcode is none, so that the card reads nothing.
+        unsafe { from.change_last_entry(|block| block[3] = 0xee) };
+        from.doorbell();
+        while from.counters().send_failures == 0 {
+            from.reap();
+        }
+        for _ in 0..4 {
+            post(&mut from, &frame, HEAD, 1, CHECKSUMS).expect("room");
+        }
+        from.doorbell();
+        assert!(receive(&mut to, 4).iter().all(|arrived| arrived.bytes[HEAD..] == frame[HEAD..]));
+        assert_eq!((from.counters().staged, from.counters().staged_bytes > 1000 * 4), (count + 5, true));
+    });
+}
+
+/// Another ring has most of the card's memory: frames are sent from the process's.
+#[test]
+fn a_card_without_room_sends_from_the_process_s_memory() {
+    on_card(path_of!(a_card_without_room_sends_from_the_process_s_memory), || {
+        let lots = Settings { staged_bytes: 100 << 10, ..settings(0) };
+        let [(_, first), (_, mut to)] = pair_with(&lots, &settings(1));
+        let mut second = card(&lots).open(&QueuesConfig { steered_only: true }).expect("a ring");
+        let frame = udp_frame(0, 1, (5, 7), &bytes(1000, 1));
+        send(&mut second, &frame, HEAD, 1, CHECKSUMS).expect("room");
+        assert_eq!(receive(&mut to, 1)[0].bytes[HEAD..], frame[HEAD..]);
+        assert_eq!((second.counters().staged, second.counters().staged_not), (0, 0));
+        drop(first);
     });
 }

@@ -170,6 +170,13 @@ pub(crate) const HEAD: usize = 42;
 
 /// Sends a frame, whose head is so long, with the rest in pieces of send buffers.
 pub(crate) fn send(queues: &mut Mlx5Queues, frame: &[u8], head: usize, pieces: usize, offload: TxOffload) -> Result<(), SendError> {
+    post(queues, frame, head, pieces, offload)?;
+    queues.doorbell();
+    Ok(())
+}
+
+/// The same without the doorbell.
+pub(crate) fn post(queues: &mut Mlx5Queues, frame: &[u8], head: usize, pieces: usize, offload: TxOffload) -> Result<(), SendError> {
     let (head, body) = frame.split_at(head);
     let part = body.len().div_ceil(pieces.max(1)).max(1);
     let buffers: Vec<(SendBuffer, usize)> = body
@@ -181,11 +188,7 @@ pub(crate) fn send(queues: &mut Mlx5Queues, frame: &[u8], head: usize, pieces: u
         })
         .collect();
     let body: Vec<TxSlice<'_, SendBuffer>> = buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 3, len: *len }).collect();
-    let sent = queues.send(&TxFrame { head, body: &body, offload });
-    if sent.is_ok() {
-        queues.doorbell();
-    }
-    sent
+    queues.send(&TxFrame { head, body: &body, offload })
 }
 
 /// What came in a frame.

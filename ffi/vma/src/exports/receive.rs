@@ -545,7 +545,7 @@ unsafe fn receive_message(
                 && let Some((asked, waiting)) = asked_of_stream(found.key)
             {
                 if asked.timestamp != 0 || asked.timestamping != 0 {
-                    put_times(&mut control, asked, None);
+                    put_times(&mut control, asked, None, None);
                 }
                 if let Some(waiting) = waiting {
                     control.put(libc::IPPROTO_TCP, TCP_INQ, &waiting.to_ne_bytes());
@@ -629,7 +629,9 @@ unsafe fn write_ancillary(header: &mut msghdr, datagram: &Datagram, asked: Ancil
     // SAFETY: the caller's promise: the header's room is the program's.
     let mut control = unsafe { Control::new(header) };
     if asked.timestamp != 0 || asked.timestamping != 0 {
-        put_times(&mut control, asked, Some(datagram.received));
+        let by_card = datagram.hardware_time.filter(|_| asked.hardware_times);
+        let by_card = by_card.and_then(|at| process()?.lock().card_time(ring, at, datagram.received));
+        put_times(&mut control, asked, Some(datagram.received), by_card);
     }
     // (Linux is silent while there were none.)
     if let Some(drops @ 1..) = asked.drops.map(|kernel| kernel.wrapping_add(datagram.drops)) {

@@ -251,7 +251,7 @@ impl Offload {
         let Self { sockets, rings, .. } = self;
         let socket = sockets.find_mut(key)?;
         let (ring, protocol, fd) = (socket.ring_id(), socket.protocol, socket.fd);
-        let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.timestamping != 0;
+        let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.software_times;
         let callback = socket.rare.as_mut()?.callback.as_mut()?;
         callback.listed = false;
         let (ring, function, context) = (ring?, callback.function?, callback.context);

@@ -190,8 +190,11 @@ pub(crate) struct Ancillary {
     pub(crate) packet_info6: bool,
     /// SO_TIMESTAMP or SO_TIMESTAMPNS in one of their forms: the type of the control message. Zero: neither.
     pub(crate) timestamp: i32,
-    /// SO_TIMESTAMPING in one of its forms, asked for software's times of reception: the type of the control message.
+    /// SO_TIMESTAMPING in one of its forms, asked for times of reception: the type of the control message.
     pub(crate) timestamping: i32,
+    /// Of these, it was asked for software's, and for the card's.
+    pub(crate) software_times: bool,
+    pub(crate) hardware_times: bool,
     /// TCP_INQ.
     pub(crate) inq: bool,
     /// SO_RXQ_OVFL, on UDP: how many datagrams the kernel's half of the socket had dropped when that was last told.

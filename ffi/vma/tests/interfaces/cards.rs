@@ -220,3 +220,37 @@ fn the_card_writes_the_records_of_a_cyclic_ring() {
         }
     });
 }
+
+#[test]
+fn the_card_says_when_datagrams_arrive_by_the_clock_that_is_asked_for() {
+    on_cable(|cable| {
+        let (program, [_, there]) = (compile("tests/extra/stamped.c"), ENDS[0]);
+        for (clock, conversion) in [("system", "3"), ("raw", "1")] {
+            let bus = Bus::new();
+            let mut receiver = bus.command(&program, "b0", &[clock, there, PORT]);
+            receiver.env("VMA_HW_TS_CONVERSION", conversion);
+            let mut receiver = cable.within_there(|| Running::start(receiver));
+            receiver.await_ready();
+            Running::start(bus.command(&program, "a0", &["send", there, PORT])).ends_well();
+            receiver.ends_well();
+        }
+        let bus = Bus::new();
+        let mut receiver = bus.command(&program, "b0", &["none", there, PORT]);
+        receiver.env("VMA_HW_TS_CONVERSION", "0");
+        cable.within_there(|| Running::start(receiver)).ends_well();
+    });
+}
+
+/// (That the payload is read from there, the driver's own tests show.)
+#[test]
+fn streams_and_datagrams_are_sent_from_the_card_s_memory() {
+    on_cable(|cable| {
+        let (bus, [_, there]) = (Bus::new(), ENDS[0]);
+        let server = served(cable, &bus, there);
+        let mut client = bus.command(&cable.program, "a0", &["carry", there, PORT]);
+        client.env("VMA_RING_DEV_MEM_TX", "16384").env("VMA_TRACELEVEL", "info");
+        let log = Running::start(client).says();
+        assert!(log.contains("16384 bytes of the card's memory"), "{log}");
+        server.ends_well();
+    });
+}

@@ -211,9 +211,9 @@ impl<Q: Queues> Ring<Q> {
         if udp.filter.is_some() || udp.headers.is_some() {
             return Err(Error::NotSupported);
         }
-        let &Datagram { from, to, received, drops, .. } = datagram;
+        let &Datagram { from, to, received, hardware_time, drops, .. } = datagram;
         udp.bytes.push(bytes, udp.mutation);
-        udp.enqueue(Waiting { from, to, received, drops, head: bytes.len(), buffer: None }, bytes.len());
+        udp.enqueue(Waiting { from, to, received, hardware_time, drops, head: bytes.len(), buffer: None }, bytes.len());
         self.raise(id.index, Readiness::IN);
         Ok(())
     }

@@ -66,6 +66,7 @@ impl<Q: Queues> UdpFlow<Q> {
             from: waiting.from,
             to: SocketAddr::new(waiting.to, self.local.port()),
             received: Some(waiting.received),
+            hardware_time: waiting.hardware_time,
             len: head.len() + waiting.len(),
             ready_bytes: self.waiting().0,
             ready_packets: self.queue.len(),
@@ -99,10 +100,10 @@ impl<Q: Queues> UdpFlow<Q> {
 
     /// Takes a datagram in that nobody has decided about.
     pub(super) fn push_undecided(&mut self, now: Instant, from: SocketAddr, to: IpAddr, payload: RxPayload<'_, Q::Rx>) {
-        let len = payload.len();
+        let (len, hardware_time) = (payload.len(), payload.hardware_time());
         let (head, buffer) = self.keep(to, payload);
         let drops = self.drops_to_tell();
-        self.filter_datagram(Waiting { from, to, received: now, drops, head: 0, buffer }, head.to_vec(), len);
+        self.filter_datagram(Waiting { from, to, received: now, hardware_time, drops, head: 0, buffer }, head.to_vec(), len);
     }
 
     /// The same, of `len` bytes, as it will wait; and its head if that was copied.

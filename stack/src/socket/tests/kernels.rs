@@ -51,7 +51,7 @@ impl Kernel for Part {
         }
         into[0][0] = byte;
         let from = SocketAddr::from(([127, 0, 0, 1], 9));
-        Ok(Datagram { copied: 1, len: 1, from, to: from.ip(), received: Instant::ZERO, drops: 0 })
+        Ok(Datagram { copied: 1, len: 1, from, to: from.ip(), received: Instant::ZERO, hardware_time: None, drops: 0 })
     }
     fn take_error(&mut self) -> Option<Error> {
         None

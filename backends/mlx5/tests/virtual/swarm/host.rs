@@ -22,9 +22,6 @@ use super::watched::{Watched, WatchedQueues};
 /// Rounds of looking and doing at one point in time, of those that time goes on after.
 const ROUNDS_AT_ONCE: u32 = 100;
 
-/// How long a look takes at least that finds nothing.
-const IDLE: Duration = Duration::from_micros(50);
-
 /// See the module's documentation.
 pub(super) struct Host {
     pub(super) number: usize,
@@ -37,8 +34,6 @@ pub(super) struct Host {
     sleeps: bool,
     pub(super) looks_after: Duration,
     is_asleep: bool,
-    /// It has found nothing to do when it looked last.
-    is_idle: bool,
     /// When it looks next; when the card does something by itself; when the driver's thread hears of events.
     pub(super) looks_at: Option<Instant>,
     pub(super) works_at: Option<Instant>,
@@ -79,7 +74,6 @@ impl Host {
             sleeps: *sleeps,
             looks_after: *looks_after,
             is_asleep: false,
-            is_idle: false,
             looks_at: Some(Instant::ZERO),
             works_at: None,
             hears_at: None,
@@ -97,10 +91,8 @@ impl Host {
             self.each_ring(WatchedQueues::disarm);
         }
         self.looks_at = None;
-        self.is_idle = true;
         for round in 0.. {
             let done = self.round(now);
-            self.is_idle &= !done;
             if done && round < ROUNDS_AT_ONCE {
                 continue;
             }
@@ -158,9 +150,7 @@ impl Host {
             self.ring.is_due(now) || raw.is_some_and(|queues| queues.rx_ready())
         };
         if is_woken {
-            // (Who has found nothing to do and is told to look does so, but time goes on.)
-            let after = if self.is_idle { self.looks_after.max(IDLE) } else { self.looks_after };
-            self.look_at(Some(now + after));
+            self.look_at(Some(now + self.looks_after));
         }
         let mut card = self.card.borrow_mut();
         if self.works_at.is_none() && card.has_work() {

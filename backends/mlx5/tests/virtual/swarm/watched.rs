@@ -111,6 +111,10 @@ impl Queues for WatchedQueues {
         self.queues.rx_ready()
     }
 
+    fn deadline(&self) -> Option<Instant> {
+        self.queues.deadline()
+    }
+
     fn rx_scarce(&self) -> bool {
         self.queues.rx_scarce()
     }

@@ -3,21 +3,17 @@
 //! There is one such queue for each of the process's rings on a card that a socket of the cyclic ring has flows on. What comes for the sockets by another way
 //! (shared memory, the kernel, a ring without such queues) is written by software, beside them.
 
-use core::time::Duration;
-
 use ringway_stack::Instant;
 use ringway_stack::cyclic::{CyclicError, Layout, Run};
 use ringway_stack::device::{CyclicId, Protocol};
 use ringway_stack::ring::FlowId;
 
 use super::CyclicRing;
+use crate::card_time::CardTime;
 use crate::process::Offload;
 use crate::rings::Rings;
 use crate::slab::Key;
 use crate::socket::Socket;
-
-/// How long the least difference between two clocks is believed: cards' clocks drift.
-const WINDOW: Duration = Duration::from_secs(1);
 
 /// A striding queue of a ring of the process's.
 #[derive(Debug)]
@@ -116,46 +112,5 @@ impl Offload {
         for ended in self.cyclic.leave(ring, index) {
             ended.end(&mut self.rings);
         }
-    }
-}
-
-/// What a card's clock says, by the process's. They are apart by what they differ in the least when a packet is seen: it was seen at once then.
-#[derive(Debug, Default)]
-struct CardTime {
-    /// The least differences, in nanoseconds: of this window, and of the one before; and when this one began.
-    least: [Option<i64>; 2],
-    began: Instant,
-}
-
-impl CardTime {
-    /// When it was, by the process's clock, that a packet came of which the card says when; it was seen at `seen`.
-    fn told(&mut self, by_card: Instant, seen: Instant) -> Instant {
-        if seen.since(self.began) >= WINDOW {
-            (self.least, self.began) = ([None, self.least[0]], seen);
-        }
-        let apart = seen.as_nanos().wrapping_sub(by_card.as_nanos()).cast_signed();
-        let least = self.least[0].map_or(apart, |least| least.min(apart));
-        self.least[0] = Some(least);
-        let least = self.least[1].map_or(least, |before| before.min(least));
-        Instant::from_nanos(by_card.as_nanos().wrapping_add_signed(least)).min(seen)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_card_s_time_is_as_far_from_ours_as_the_packet_that_was_seen_soonest() {
-        let mut clock = CardTime::default();
-        let mut told = |by_card, seen| clock.told(Instant::from_nanos(by_card), Instant::from_nanos(seen)).as_nanos();
-        // Seen at once; 300 and 50 ns late, the latter by a clock that is not 1000 but 950 ns ahead.
-        assert_eq!([told(5000, 6000), told(5100, 6400), told(5200, 6150)], [6000, 6100, 6150]);
-        // The card's clock has become slow: that is known when the window before is over.
-        let second = 1_000_000_000;
-        assert_eq!(
-            [told(second, second + 2000), told(2 * second, 2 * second + 2000), told(2 * second + 1, 2 * second + 2500)],
-            [second + 950, 2 * second + 2000, 2 * second + 2001]
-        );
     }
 }

@@ -54,7 +54,7 @@ impl Taker {
         let from = self.sender(&name)?;
         // SAFETY: the kernel has filled the message in.
         let to = unsafe { destination(&message) }.unwrap_or(self.group);
-        Some((Datagram { copied: len, len, from, to, received: now, drops: 0 }, &self.bytes[..len]))
+        Some((Datagram { copied: len, len, from, to, received: now, hardware_time: None, drops: 0 }, &self.bytes[..len]))
     }
 
     /// (A link-local address is as good as any here: what comes by the ring has such, too.)

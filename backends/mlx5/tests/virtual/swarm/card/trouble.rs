@@ -111,6 +111,8 @@ impl Card {
             Fault::PortUp => self.set_port(true),
             Fault::Gone => {
                 self.trouble.life = Life::Gone;
+                // (Doorbells that are on their way come to nothing; nor does anything happen any more when they would have come.)
+                self.late.clear();
                 self.tell(Told::Fatal);
             }
         }

@@ -59,8 +59,14 @@ impl Frames {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        let own = self.is_busy().then_some(self.next_at);
+        self.queues.as_ref().and_then(WatchedQueues::deadline).into_iter().chain(own).min()
+    }
+
+    /// Whether there is something left for it to do by itself.
+    pub(crate) fn is_busy(&self) -> bool {
         let is_open = self.rule.is_some();
-        (!self.is_gone && (self.sent < self.all || !is_open)).then_some(self.next_at)
+        !self.is_gone && (self.sent < self.all || !is_open)
     }
 
     /// Does what can be done now. Whether that was something.

@@ -1,0 +1,118 @@
+/* Times that a card takes of datagrams: one program receives, another one sends, over the card. Prints what is wrong, and nothing else but "ready".
+ *
+ *   stamped send ADDRESS PORT       sends, an answer for each datagram
+ *   stamped CLOCK ADDRESS PORT      receives; CLOCK is what VMA_HW_TS_CONVERSION asks for: system, raw or none
+ */
+#include "check.h"
+
+#include <errno.h>
+#include <linux/net_tstamp.h>
+#include <time.h>
+
+enum { COUNT = 300, SLACK_NS = 200000000 };
+
+static int64_t nanoseconds(struct timespec at)
+{
+	return at.tv_sec * 1000000000LL + at.tv_nsec;
+}
+
+static int64_t wall(void)
+{
+	struct timespec now;
+
+	MUST(clock_gettime(CLOCK_REALTIME, &now));
+	return nanoseconds(now);
+}
+
+static void send_all(const struct sockaddr_in *to)
+{
+	int fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+	struct timeval patience = {.tv_sec = 10};
+	int64_t sent_at;
+	char answer;
+
+	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+	for (int number = 0; number < 2 * COUNT && !wrong; number++) {
+		sent_at = wall();
+		CHECK(sendto(fd, &sent_at, sizeof sent_at, 0, SA(*to), sizeof *to) == sizeof sent_at);
+		CHECK(recv(fd, &answer, 1, 0) == 1);
+	}
+	MUST(close(fd));
+}
+
+/* Receives one: when it was sent, and what SCM_TIMESTAMPING says of it. */
+static int64_t receive(int fd, struct timespec stamps[3])
+{
+	int64_t sent_at;
+	char control[256];
+	struct sockaddr_in from;
+	struct iovec piece = {&sent_at, sizeof sent_at};
+	struct msghdr message = {.msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &piece, .msg_iovlen = 1,
+				 .msg_control = control, .msg_controllen = sizeof control};
+	int found = 0;
+
+	CHECK(recvmsg(fd, &message, 0) == sizeof sent_at);
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at))
+		if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SO_TIMESTAMPING) {
+			memcpy(stamps, CMSG_DATA(at), 3 * sizeof *stamps);
+			found++;
+		}
+	CHECK(found == 1);
+	CHECK(sendto(fd, "", 1, 0, SA(from), sizeof from) == 1);
+	return sent_at;
+}
+
+static void receive_all(const char *clock, const struct sockaddr_in *at)
+{
+	int by_hardware = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+	int all = by_hardware | SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE, is_system = !strcmp(clock, "system");
+	int fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+	int64_t last = 0, sent_at, by_card;
+	struct timeval patience = {.tv_sec = 10};
+	struct timespec stamps[3];
+
+	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+	MUST(bind(fd, SA(*at), sizeof *at));
+	if (!strcmp(clock, "none")) {
+		CHECK(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &by_hardware, sizeof by_hardware) == -1 && errno == EPERM);
+		return;
+	}
+	MUST(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &all, sizeof all));
+	puts("ready");
+	for (int number = 0; number < 2 * COUNT && !wrong; number++) {
+		if (number == COUNT)
+			/* The card's alone. */
+			MUST(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &by_hardware, sizeof by_hardware));
+		sent_at = receive(fd, stamps);
+		by_card = nanoseconds(stamps[2]);
+		CHECK(nanoseconds(stamps[1]) == 0);
+		/* Software's is told as long as it is asked for. */
+		CHECK(number < COUNT ? sent_at - SLACK_NS < nanoseconds(stamps[0]) && nanoseconds(stamps[0]) <= wall() : nanoseconds(stamps[0]) == 0);
+		CHECK(by_card > 0 && (number == 0 || by_card > last - (is_system ? SLACK_NS : 0)));
+		if (is_system)
+			/* (Not before it was sent, but for what a slow look makes of the clocks' difference.) */
+			CHECK(sent_at - SLACK_NS < by_card && by_card <= wall());
+		else
+			/* The card began to count when this process opened it. */
+			CHECK(by_card < 60 * 1000000000LL);
+		last = by_card;
+	}
+	MUST(close(fd));
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET};
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	CHECK(argc == 4);
+	if (wrong)
+		return 1;
+	at.sin_port = htons((uint16_t)atoi(argv[3]));
+	CHECK(inet_pton(AF_INET, argv[2], &at.sin_addr) == 1);
+	if (strcmp(argv[1], "send") == 0)
+		send_all(&at);
+	else
+		receive_all(argv[1], &at);
+	return wrong;
+}
