@@ -24,6 +24,8 @@ pub struct Settings {
     pub send_blocks: u32,
     /// Send buffers of a ring, of 4 KiB each.
     pub send_buffers: u32,
+    /// The memory of all of these is on huge pages, where there are some.
+    pub huge_pages: bool,
     /// Completions of what is received are compressed, where the card can: it writes less, and frames of a run have one time.
     pub compresses: bool,
 }
@@ -41,6 +43,7 @@ impl Settings {
             copied_frames: 1 << 13,
             send_blocks: 2048,
             send_buffers: 4096,
+            huge_pages: true,
             compresses: false,
         }
     }
