@@ -337,7 +337,7 @@ static void interruptions(make *kind) {
             cb.meanwhile = alarm_now;
             MUST(send(ends[1], "x", 1, 0));
         } else {
-            struct itimerval timer = {.it_value.tv_usec = 50000};
+            struct itimerval timer = {.it_value.tv_usec = has_mirror() ? 500000 : 50000};
             MUST(pthread_create(&sender, NULL, send_on, &ends[1]));
             MUST(setitimer(ITIMER_REAL, &timer, NULL));
         }
