@@ -85,7 +85,7 @@ const MUTANTS: [&str; 13] = [
 /// The same of the mlx5 driver.
 const MUTANTS_OF_MLX5: [&str; 8] = ["test", "--quiet", "--package", "ringway-mlx5", "--features", "mutants", "--test", "mutants"];
 
-const PROGRAMS: [Package; 30] = [
+const PROGRAMS: [Package; 32] = [
     Package::CC,
     Package::SOCKPERF,
     Package::IPERF3,
@@ -116,6 +116,8 @@ const PROGRAMS: [Package; 30] = [
     Package::JAVA,
     Package::NODE,
     Package::GO,
+    Package::LIBIBVERBS,
+    Package::IBVERBS_PROVIDERS,
 ];
 
 /// Cases of programs that become another user, or insist that they could.
@@ -306,7 +308,8 @@ fn sim(workspace: &Workspace) -> Result<()> {
 /// them alone, and a second user and a second namespace can be had.
 fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
     install::packages(&PROGRAMS)?;
-    let libraries = [("RINGWAY_LIBVMA", "libvma.so"), ("RINGWAY_LIBRSPRELOAD", "librspreload.so")];
+    let libraries =
+        [("RINGWAY_LIBVMA", "libvma.so"), ("RINGWAY_LIBRSPRELOAD", "librspreload.so"), ("RINGWAY_LIBCONNECTX", "libringway_connectx.so")];
     for (_, library) in libraries {
         ensure!(workspace.release(library).exists(), "{library} is not built: run the step `build` first");
     }

@@ -49,7 +49,7 @@ impl Workspace {
     /// from a stack that counts.
     pub(crate) fn build_tested(&self) -> Result<()> {
         self.build_simulator()?;
-        self.build(&["--package", "ringway-vma", "--package", "ringway-rspreload"])
+        self.build(&["--package", "ringway-vma", "--package", "ringway-rspreload", "--package", "ringway-uverbs"])
     }
 
     /// Builds `ringway` with that simulator.

@@ -69,6 +69,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) frame_max: usize,
     pub(crate) strips_tags: bool,
     pub(crate) compresses: bool,
+    pub(crate) huge_pages: bool,
     pub(crate) clock: Option<CardClock>,
     /// The ring's number, by which its events are known.
     pub(crate) owner: u32,
@@ -126,7 +127,8 @@ impl Cyclic {
 
     fn made(parts: &Parts<'_>, config: &CyclicConfig, strides: Strides) -> io::Result<Self> {
         let &Parts { pd, strips_tags, compresses, clock, owner, .. } = parts;
-        let sizes = Sizes { chunk: config.stride_bytes, receives: config.strides as u32, sends: 0, copies: 0 };
+        let sizes =
+            Sizes { chunk: config.stride_bytes, receives: config.strides as u32, sends: 0, copies: 0, huge_pages: parts.huge_pages };
         let memory = Arc::new(Memory::register(pd, sizes)?);
         let pieces = config.strides >> strides.log_count;
         let form = if compresses { Completions::Compressed { strides: true } } else { Completions::Whole };

@@ -30,6 +30,8 @@ pub(crate) struct Sizes {
     pub(crate) receives: u32,
     pub(crate) sends: u32,
     pub(crate) copies: u32,
+    /// On huge pages, where there are some.
+    pub(crate) huge_pages: bool,
 }
 
 impl Sizes {
@@ -75,7 +77,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps it, on huge pages where there are some, and registers it.
+    /// Maps it and registers it.
     pub(crate) fn register(pd: &Arc<Pd>, sizes: Sizes) -> io::Result<Self> {
         let mut memory = Self::map(sizes)?;
         // SAFETY: the mapping is there until the value is dropped, which drops the region first. The card writes to what was posted alone.
@@ -87,14 +89,15 @@ impl Memory {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, where the kernel likes.
         let map = |more| unsafe { libc::mmap(core::ptr::null_mut(), sizes.mapped(), protection, flags | more, -1, 0) };
-        let mut base = map(libc::MAP_HUGETLB);
+        let mut base = if sizes.huge_pages { map(libc::MAP_HUGETLB) } else { libc::MAP_FAILED };
         if base == libc::MAP_FAILED {
             base = map(libc::MAP_NORESERVE);
             if base == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
+            let advice = if sizes.huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
             // SAFETY: the range is the mapping. (What the kernel thinks of the advice matters little.)
-            unsafe { libc::madvise(base, sizes.mapped(), libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(base, sizes.mapped(), advice) };
         }
         // SAFETY: the range is the mapping. What a child has of it would be taken from the card's sight by the first write of either.
         unsafe { libc::madvise(base, sizes.mapped(), libc::MADV_DONTFORK) };
@@ -407,7 +410,7 @@ mod tests {
     use super::*;
 
     fn memory() -> Arc<Memory> {
-        Arc::new(Memory::map(Sizes { chunk: 2048, receives: 4, sends: 2, copies: 1 }).unwrap())
+        Arc::new(Memory::map(Sizes { chunk: 2048, receives: 4, sends: 2, copies: 1, huge_pages: true }).unwrap())
     }
 
     #[test]

@@ -127,6 +127,7 @@ impl Mlx5Queues {
             receives,
             sends: settings.send_buffers.max(FRAMES_MIN),
             copies: settings.copied_frames,
+            huge_pages: settings.huge_pages,
         };
         let memory = Arc::new(Memory::register(device.pd(), sizes).map_err(AttachError::system("memory for frames"))?);
         let mailbox = device.post().open(id).map_err(AttachError::system("eventfd"))?;
@@ -626,6 +627,7 @@ impl Queues for Mlx5Queues {
             frame_max: of_card.mtu + ETHERNET_MAX,
             strips_tags: of_card.vlan_strip,
             compresses: self.device.compresses(),
+            huge_pages: self.device.settings().huge_pages,
             clock: self.clock,
             owner: self.id,
         };

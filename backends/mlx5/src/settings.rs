@@ -27,6 +27,8 @@ pub struct Settings {
     /// Bytes of the card's memory, of each ring, into which the payload of what it sends is copied, so that the card fetches less from the process's (VMA_RING_DEV_MEM_TX); zero:
     /// none. A card has some 128 KiB for all; what there is no room for is sent from the process's memory.
     pub staged_bytes: usize,
+    /// The memory of all of these is on huge pages, where there are some.
+    pub huge_pages: bool,
     /// Completions of what is received are compressed, where the card can: it writes less, and frames of a run have one time.
     pub compresses: bool,
 }
@@ -45,6 +47,7 @@ impl Settings {
             send_blocks: 2048,
             send_buffers: 4096,
             staged_bytes: 0,
+            huge_pages: true,
             compresses: false,
         }
     }

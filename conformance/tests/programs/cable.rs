@@ -1,17 +1,19 @@
 //! Real programs at the two ends of a cable: those that serve on Ringway's interface, those that ask, and both, and the kernel at the other end, where one of them
 //! is not. They get what they would get of the kernel at both.
 
+mod cards;
 mod faults;
 mod forking;
 mod runtimes;
 mod servers;
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
 use crate::command::ringway;
-use crate::harness::{Cable, Case, End, Launch, World, before_port, library};
+use crate::harness::{Cable, Case, End, Launch, World, before_port, connectx, library};
 
 /// By IPv6, and whether who serves is on Ringway, and who asks.
 type Way = (bool, [bool; 2]);
@@ -31,10 +33,20 @@ const FEW_WAYS: [Way; 3] = [(false, [true, false]), (true, [false, true]), (true
 /// A program whose connections are not, or not to their ends, its ring's; and how many of them leave for the kernel by TCP_REPAIR, at the least.
 type Leaving = (&'static str, u64);
 
+/// What Ringway's programs have at the ends of a cable.
+#[derive(Clone, Copy, Debug)]
+enum Device<'c> {
+    /// The interfaces.
+    Interfaces,
+    /// Software ConnectX's, whose ports those are, on a bus in that folder.
+    Cards(&'c Path),
+}
+
 /// A case on a cable.
 struct Ends<'c> {
     case: &'c Case,
     cable: &'c Cable,
+    device: Device<'c>,
     ringway: [bool; 2],
     is_v6: bool,
 }
@@ -57,7 +69,7 @@ fn each_way_of_ipv4(name: &str, bytes: u64, leaving: &[Leaving], test: impl Fn(&
 
 fn ways(name: &str, bytes: u64, leaving: &[Leaving], ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
     for &way in ways {
-        carried(Case::new(name), &Cable::lay(), way, bytes, leaving, &test);
+        carried(Case::new(name), (&Cable::lay(), Device::Interfaces), way, bytes, leaving, &test);
     }
 }
 
@@ -67,7 +79,9 @@ fn at_once(name: &str, bytes: u64, ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'
     std::thread::scope(|scope| {
         for (number, &way) in ways.iter().enumerate() {
             let (all, test) = (&all, &test);
-            scope.spawn(move || carried(all.beside(&format!("{name}-{number}")), &Cable::lay(), way, bytes, &[], test));
+            scope.spawn(move || {
+                carried(all.beside(&format!("{name}-{number}")), (&Cable::lay(), Device::Interfaces), way, bytes, &[], test);
+            });
         }
     });
     all.done();
@@ -76,13 +90,13 @@ fn at_once(name: &str, bytes: u64, ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'
 /// Runs a case one way, on this cable.
 fn carried(
     case: Case,
-    cable: &Cable,
+    (cable, device): (&Cable, Device<'_>),
     (is_v6, ringway): Way,
     bytes: u64,
     leaving: &[Leaving],
     test: impl Fn(&Ends<'_>) -> [&'static str; 2],
 ) {
-    let programs = test(&Ends { case: &case, cable, ringway, is_v6 });
+    let programs = test(&Ends { case: &case, cable, device, ringway, is_v6 });
     cable.is_bare();
     if case.world() == World::Ringway {
         let reports = case.reports();
@@ -109,8 +123,15 @@ impl<'c> Ends<'c> {
         if !is_on_ringway || self.case.world() == World::Kernel {
             return launch;
         }
-        let launch = launch.env("LD_PRELOAD", library()).env(ringway_report::STATS_FILE_ENV, self.case.path("report.%d"));
-        launch.env("RINGWAY_DEVICE", format!("shm,xdp:{}", end.interface))
+        let launch = launch.env(ringway_report::STATS_FILE_ENV, self.case.path("report.%d"));
+        match self.device {
+            Device::Interfaces => launch.env("LD_PRELOAD", library()).env("RINGWAY_DEVICE", format!("shm,xdp:{}", end.interface)),
+            Device::Cards(bus) => {
+                let both = format!("{}:{}", connectx().display(), library().display());
+                let launch = launch.env("LD_PRELOAD", both).env("RINGWAY_DEVICE", "shm,mlx5:mlx5_0");
+                launch.env("RINGWAY_CONNECTX_BUS", bus).env("RINGWAY_CONNECTX_NETDEV", end.interface)
+            }
+        }
     }
 
     fn server(&self, program: &str) -> Launch<'c> {

@@ -129,6 +129,8 @@ pub struct Interface<'a> {
     pub received_frames: Option<u32>,
     /// Bytes of a card's memory, for what each ring on it sends.
     pub staged_bytes: usize,
+    /// The memory of a card's rings may be on huge pages, where there are some.
+    pub huge_pages: bool,
 }
 
 /// Why an interface, or a card, was not attached to.
@@ -215,10 +217,13 @@ impl Interface<'_> {
 
     /// (Beside the kernel, whose is what no rule of the ring's is for.)
     fn open_card(&self) -> Result<Mlx5Queues, ringway_mlx5::AttachError> {
+        Mlx5Device::open_card(&self.settings_of_card())?.open_ring(&QueuesConfig { steered_only: true })
+    }
+
+    fn settings_of_card(&self) -> ringway_mlx5::Settings {
         let plain = ringway_mlx5::Settings::new(self.named.name);
-        let received_frames = self.received_frames.unwrap_or(0).max(plain.received_frames);
-        Mlx5Device::open_card(&ringway_mlx5::Settings { received_frames, staged_bytes: self.staged_bytes, ..plain })?
-            .open_ring(&QueuesConfig { steered_only: true })
+        let received_frames = self.received_frames.unwrap_or(0).min(RECEIVED_FRAMES_MAX).max(plain.received_frames);
+        ringway_mlx5::Settings { received_frames, staged_bytes: self.staged_bytes, huge_pages: self.huge_pages, ..plain }
     }
 }
 
@@ -295,12 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_an_interface_are_more_if_somebody_says_so() {
+    fn frames_of_an_interface_or_a_card_are_more_if_somebody_says_so() {
         let frames = |received_frames| {
             let named = Named { driver: Driver::Xdp, name: "a0", queues: None };
-            Interface { named, broker: Path::new("/"), received_frames, staged_bytes: 0 }.settings().received_frames
+            let interface = Interface { named, broker: Path::new("/"), received_frames, staged_bytes: 0, huge_pages: true };
+            [interface.settings().received_frames, interface.settings_of_card().received_frames]
         };
-        assert_eq!(frames(None), 2048);
-        assert_eq!([7, 16_384, u32::MAX].map(|wanted| frames(Some(wanted))), [2048, 16_384, RECEIVED_FRAMES_MAX]);
+        assert_eq!(frames(None), [2048; 2]);
+        assert_eq!([7, 16_384, u32::MAX].map(|wanted| frames(Some(wanted))), [2048, 16_384, RECEIVED_FRAMES_MAX].map(|found| [found; 2]));
     }
 }

@@ -5,6 +5,7 @@
 
 use core::cell::RefCell;
 use core::mem;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,9 +31,44 @@ pub(crate) fn is_removed() -> bool {
     REMOVED.load(Ordering::Relaxed)
 }
 
+/// The lock, held.
+type Guard = MutexGuard<'static, Option<Engine>>;
+
+/// The lock, held by a call. A thread that forks holds it from before the fork until after it, and lends it to calls that other handlers of pthread_atfork(3) make meanwhile.
+pub(crate) struct Locked {
+    /// Invariant: it is there until it is dropped.
+    guard: Option<Guard>,
+    is_lent: bool,
+}
+
+impl Deref for Locked {
+    type Target = Option<Engine>;
+
+    fn deref(&self) -> &Self::Target {
+        self.guard.as_ref().expect("it is held")
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.guard.as_mut().expect("it is held")
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.is_lent {
+            FORKING.with(|forking| *forking.borrow_mut() = self.guard.take());
+        }
+    }
+}
+
 /// The lock. The card is there while the device is open.
-pub(crate) fn lock() -> MutexGuard<'static, Option<Engine>> {
-    ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock() -> Locked {
+    // (A thread that is over forks no more.)
+    let lent = FORKING.try_with(|forking| forking.borrow_mut().take()).ok().flatten();
+    let is_lent = lent.is_some();
+    Locked { guard: lent.or_else(|| Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner))), is_lent }
 }
 
 /// Opens a context; starts the card for the first.
@@ -162,12 +198,12 @@ fn restore_signals(old: &libc::sigset_t) {
 
 thread_local! {
     /// The lock, while the thread forks: the child gets it free.
-    static FORKING: RefCell<Option<MutexGuard<'static, Option<Engine>>>> = const { RefCell::new(None) };
+    static FORKING: RefCell<Option<Guard>> = const { RefCell::new(None) };
 }
 
 /// Before a fork.
 pub(crate) extern "C" fn before_fork() {
-    let guard = lock();
+    let guard = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
     FORKING.with(|forking| *forking.borrow_mut() = Some(guard));
 }
 

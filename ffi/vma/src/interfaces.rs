@@ -332,7 +332,8 @@ impl<'a> Prepared<'a> {
     fn of(process: &'static Process, named: Named<'a>) -> Result<Self, NotAttached> {
         let broker = std::path::Path::new(params::settings().text(Id::Broker));
         let (said, staged_bytes) = (params::settings(), params::read().ring_dev_mem_tx);
-        let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(said), staged_bytes };
+        let (received_frames, huge_pages) = (params::frames_of_interface(said), params::huge_pages_of_card(said));
+        let attached = ringway_devices::Interface { named, broker, received_frames, staged_bytes, huge_pages };
         // (A card would give both a copy of what is for either.)
         if attached.card().is_some() && process::fork_generation() > 0 {
             return Err("a parent of this process may have rings there".to_owned().into());
@@ -380,6 +381,9 @@ impl<'a> Prepared<'a> {
                 None => offload.rings.add_of_interface(process.add_ring_of_interface(number, ring), link),
             }
             tracing::debug!("ring {number}: {named}");
+            if let Some(card) = &card {
+                crate::extra::facts::tell_of(&offload.rings.at(number).ring, card, &name, "");
+            }
             if offload.loans.lends {
                 offload.rings.at_mut(number).ring.lend_from_now_on();
             }

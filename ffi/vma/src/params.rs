@@ -174,6 +174,11 @@ pub(crate) fn frames_of_interface(said: &Settings) -> Option<u32> {
     said.is_set(Id::RxWre).then(|| u32::try_from(said.number(Id::RxWre)).unwrap_or(u32::MAX))
 }
 
+/// Whether the memory of a card's rings may be on huge pages, where there are some: unless somebody says that it is to be on ordinary ones.
+pub(crate) fn huge_pages_of_card(said: &Settings) -> bool {
+    !said.is_set(Id::MemAllocType) || said.number(Id::MemAllocType) == 2
+}
+
 /// Linux's TCP_MIN_MSS, below which the stack does not go.
 const MSS_MIN: u16 = 88;
 

@@ -8,7 +8,7 @@ use ringway_sim::{Episodes, FaultCounts, Faults, LinkConfig};
 use rustix::process::Signal;
 
 use super::servers::measured;
-use super::{Ends, Leaving, Way, carried};
+use super::{Device, Ends, Leaving, Way, carried};
 use crate::harness::{Case, Output, Relaying, World, free_port, retransmitted};
 use crate::{git, http, iperf3, memcached, nginx, postgres, redis, sockperf, ssh};
 
@@ -79,7 +79,7 @@ fn through_leaving(
         let case = Case::new(name);
         let (cable, relaying) = Relaying::lay(SEED, link);
         let began = Instant::now();
-        carried(case, &cable, way, bytes, leaving, &test);
+        carried(case, (&cable, Device::Interfaces), way, bytes, leaving, &test);
         let relayed = relaying.finish();
         println!("{name}, in {:.2?}: {relayed}", began.elapsed());
         has_struck(&link.faults, &relayed.counts);

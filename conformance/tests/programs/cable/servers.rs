@@ -13,18 +13,21 @@ use crate::{http, iperf3, memcached, nginx, redis, sockperf};
 #[test]
 fn nginx_and_curl() {
     const SIZE: u64 = 1 << 30;
-    a_few_ways("cable-nginx", SIZE, &[], |ends| {
-        let (case, port, at) = (ends.case, free_port(), ends.authority());
-        let server = nginx::start_at(&at, case, ends.server("nginx"), port, "master_process off;");
-        let (file, copy) = (case.path("file"), case.path("copy"));
-        http::fill(&file, SIZE);
-        ends.client("curl").args(&format!("-gsSf -o {} http://{at}:{port}/file", copy.display())).run();
-        assert_eq!(http::digest(case, &copy), http::digest(case, &file));
-        [file, copy].iter().for_each(|path| std::fs::remove_file(path).expect("it was just read"));
-        small_files(ends, port, 100);
-        server.stop(Signal::QUIT);
-        ["nginx", "curl"]
-    });
+    a_few_ways("cable-nginx", SIZE, &[], |ends| fetched(ends, SIZE));
+}
+
+/// A file of that size, and a hundred small ones.
+pub(super) fn fetched(ends: &Ends<'_>, size: u64) -> [&'static str; 2] {
+    let (case, port, at) = (ends.case, free_port(), ends.authority());
+    let server = nginx::start_at(&at, case, ends.server("nginx"), port, "master_process off;");
+    let (file, copy) = (case.path("file"), case.path("copy"));
+    http::fill(&file, size);
+    ends.client("curl").args(&format!("-gsSf -o {} http://{at}:{port}/file", copy.display())).run();
+    assert_eq!(http::digest(case, &copy), http::digest(case, &file));
+    [file, copy].iter().for_each(|path| std::fs::remove_file(path).expect("it was just read"));
+    small_files(ends, port, 100);
+    server.stop(Signal::QUIT);
+    ["nginx", "curl"]
 }
 
 /// A master that forks: one of its workers comes to have the interface.
@@ -53,28 +56,32 @@ fn small_files(ends: &Ends<'_>, port: u16, count: u32) {
 
 #[test]
 fn redis_and_its_benchmark() {
-    each_way("cable-redis", 1_000_000, &[], |ends| {
-        let (port, host) = (free_port(), ends.host());
-        let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
-        let benchmark = |options: &str| ends.client("redis-benchmark").args(&format!("-h {host} -p {port} {options} --csv")).run().stdout;
-        redis::measured(&benchmark("-n 10000 -c 50 -d 100 -t set,get,lpush"), 3);
-        redis::measured(&benchmark("-n 20000 -c 20 -P 16 -t set,get"), 2);
-        server.stop(Signal::TERM);
-        ["redis-server", "redis-benchmark"]
-    });
+    each_way("cable-redis", 1_000_000, &[], redis_asked);
+}
+
+pub(super) fn redis_asked(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (port, host) = (free_port(), ends.host());
+    let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
+    let benchmark = |options: &str| ends.client("redis-benchmark").args(&format!("-h {host} -p {port} {options} --csv")).run().stdout;
+    redis::measured(&benchmark("-n 10000 -c 50 -d 100 -t set,get,lpush"), 3);
+    redis::measured(&benchmark("-n 20000 -c 20 -P 16 -t set,get"), 2);
+    server.stop(Signal::TERM);
+    ["redis-server", "redis-benchmark"]
 }
 
 /// Four threads that share the connections.
 #[test]
 fn memcached_by_hand() {
-    each_way("cable-memcached", 1_000_000, &[], |ends| {
-        let (port, host) = (free_port(), ends.host());
-        let server = ends.server("memcached").args(&memcached::options_at(&host, port)).serve(port);
-        let client = ends.client(PYTHON).arg(script_path("memcache.py")).args(&format!("{port} {host}"));
-        assert_eq!(client.run().stdout, "equal\n");
-        server.stop(Signal::TERM);
-        ["memcached", "python3"]
-    });
+    each_way("cable-memcached", 1_000_000, &[], memcached_asked);
+}
+
+pub(super) fn memcached_asked(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (port, host) = (free_port(), ends.host());
+    let server = ends.server("memcached").args(&memcached::options_at(&host, port)).serve(port);
+    let client = ends.client(PYTHON).arg(script_path("memcache.py")).args(&format!("{port} {host}"));
+    assert_eq!(client.run().stdout, "equal\n");
+    server.stop(Signal::TERM);
+    ["memcached", "python3"]
 }
 
 /// Its load generator knows no IPv6 addresses.
@@ -91,17 +98,19 @@ fn memcached_and_its_load() {
 
 #[test]
 fn sockperf() {
-    each_way_of_ipv4("cable-sockperf", 5_000, &[], |ends| {
-        let (port, host) = (free_port(), ends.host());
-        for options in ["--tcp", ""] {
-            let mut server = ends.server("sockperf").args(&format!("server -i {host} -p {port} {options}")).serve(port);
-            let client = format!("-i {host} -p {port} {options} -t 1 --mps 5000000 -m 1400 --data-integrity");
-            sockperf::right(&ends.client("sockperf").args(&format!("ping-pong {client}")).run(), "ping-pong");
-            server.wait_said("[SERVER] listen on:");
-            server.stop(Signal::INT);
-        }
-        ["sockperf", "sockperf"]
-    });
+    each_way_of_ipv4("cable-sockperf", 5_000, &[], sockperf_asked);
+}
+
+pub(super) fn sockperf_asked(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (port, host) = (free_port(), ends.host());
+    for options in ["--tcp", ""] {
+        let mut server = ends.server("sockperf").args(&format!("server -i {host} -p {port} {options}")).serve(port);
+        let client = format!("-i {host} -p {port} {options} -t 1 --mps 5000000 -m 1400 --data-integrity");
+        sockperf::right(&ends.client("sockperf").args(&format!("ping-pong {client}")).run(), "ping-pong");
+        server.wait_said("[SERVER] listen on:");
+        server.stop(Signal::INT);
+    }
+    ["sockperf", "sockperf"]
 }
 
 /// A name server by datagrams and by streams. (It lets others bind its address, so that what comes there by an interface is the kernel's to share out; and it
@@ -131,17 +140,19 @@ fn dnsmasq_and_dig() {
 
 #[test]
 fn iperf3() {
-    each_way("cable-iperf3", 1_000_000, &[], |ends| {
-        for options in ["-t 1", "-t 1 -P 4", "-t 1 --bidir", "-t 1 -R"] {
-            let bytes = iperf3::received(&measured(ends, options));
-            assert!(bytes > 1_000_000, "{bytes} bytes in a second ({options})");
-        }
-        let answer = measured(ends, "-t 1 -u -b 20M -l 1400");
-        let sum = &answer["end"]["sum"];
-        let (sent, lost) = (sum["packets"].as_u64().expect("packets"), sum["lost_packets"].as_u64().expect("loss"));
-        assert!(sent > 500 && lost < sent / 2, "{lost} lost of {sent}");
-        ["iperf3", "iperf3"]
-    });
+    each_way("cable-iperf3", 1_000_000, &[], iperf3_asked);
+}
+
+pub(super) fn iperf3_asked(ends: &Ends<'_>) -> [&'static str; 2] {
+    for options in ["-t 1", "-t 1 -P 4", "-t 1 --bidir", "-t 1 -R"] {
+        let bytes = iperf3::received(&measured(ends, options));
+        assert!(bytes > 1_000_000, "{bytes} bytes in a second ({options})");
+    }
+    let answer = measured(ends, "-t 1 -u -b 20M -l 1400");
+    let sum = &answer["end"]["sum"];
+    let (sent, lost) = (sum["packets"].as_u64().expect("packets"), sum["lost_packets"].as_u64().expect("loss"));
+    assert!(sent > 500 && lost < sent / 2, "{lost} lost of {sent}");
+    ["iperf3", "iperf3"]
 }
 
 /// A minute each way at once, as fast as both can, over three cables at the same time: so none has the machine to itself, and each runs for as long as it
@@ -172,34 +183,38 @@ pub(super) fn measured(ends: &Ends<'_>, options: &str) -> Value {
 #[test]
 fn socat_copies_a_file() {
     const SIZE: u64 = 32 << 20;
-    each_way("cable-socat", SIZE, &[], |ends| {
-        let (case, port, at, v) = (ends.case, free_port(), ends.authority(), ends.version());
-        let (file, copy) = (case.path("file"), case.path("copy"));
-        http::fill(&file, SIZE);
-        let server = ends.server("socat").args(&format!("-u TCP{v}-LISTEN:{port},bind={at} CREATE:{}", copy.display())).serve(port);
-        ends.client("socat").args(&format!("-u FILE:{} TCP{v}:{at}:{port}", file.display())).run();
-        server.finish();
-        assert_eq!(http::digest(case, &copy), http::digest(case, &file));
-        ["socat", "socat"]
-    });
+    each_way("cable-socat", SIZE, &[], |ends| copied(ends, SIZE));
+}
+
+pub(super) fn copied(ends: &Ends<'_>, size: u64) -> [&'static str; 2] {
+    let (case, port, at, v) = (ends.case, free_port(), ends.authority(), ends.version());
+    let (file, copy) = (case.path("file"), case.path("copy"));
+    http::fill(&file, size);
+    let server = ends.server("socat").args(&format!("-u TCP{v}-LISTEN:{port},bind={at} CREATE:{}", copy.display())).serve(port);
+    ends.client("socat").args(&format!("-u FILE:{} TCP{v}:{at}:{port}", file.display())).run();
+    server.finish();
+    assert_eq!(http::digest(case, &copy), http::digest(case, &file));
+    ["socat", "socat"]
 }
 
 /// A datagram there, and its echo.
 #[test]
 fn socat_datagrams() {
-    each_way("cable-datagrams", 4, &[], |ends| {
-        let (case, port, at, v) = (ends.case, free_port(), ends.authority(), ends.version());
-        let question = case.path("question");
-        std::fs::write(&question, "word").expect("the question");
-        let server = ends.server("socat").args(&format!("UDP{v}-LISTEN:{port},bind={at} PIPE")).serve(port);
-        let mut client = ends.client("socat").args(&format!("-t 20 -,ignoreeof UDP{v}:{at}:{port}")).stdin(&question).spawn();
-        client.wait_said("word");
-        client.signal(Signal::TERM);
-        client.wait();
-        server.signal(Signal::TERM);
-        server.wait();
-        ["socat", "socat"]
-    });
+    each_way("cable-datagrams", 4, &[], echoed);
+}
+
+pub(super) fn echoed(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (case, port, at, v) = (ends.case, free_port(), ends.authority(), ends.version());
+    let question = case.path("question");
+    std::fs::write(&question, "word").expect("the question");
+    let server = ends.server("socat").args(&format!("UDP{v}-LISTEN:{port},bind={at} PIPE")).serve(port);
+    let mut client = ends.client("socat").args(&format!("-t 20 -,ignoreeof UDP{v}:{at}:{port}")).stdin(&question).spawn();
+    client.wait_said("word");
+    client.signal(Signal::TERM);
+    client.wait();
+    server.signal(Signal::TERM);
+    server.wait();
+    ["socat", "socat"]
 }
 
 /// A server that is killed. Its clients only wait, and hear of it when they ask (which redis-cli does every fifteen seconds, by TCP's keepalive).

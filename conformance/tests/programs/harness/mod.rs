@@ -278,6 +278,11 @@ pub(crate) fn library() -> PathBuf {
     built("libvma.so", "RINGWAY_LIBVMA")
 }
 
+/// The one that is a ConnectX.
+pub(crate) fn connectx() -> PathBuf {
+    built("libringway_connectx.so", "RINGWAY_LIBCONNECTX")
+}
+
 /// The one of rsockets.
 fn rspreload() -> PathBuf {
     built("librspreload.so", "RINGWAY_LIBRSPRELOAD")

@@ -28,7 +28,15 @@ impl<'c> Launch<'c> {
         let mut command = Command::new(program);
         command.current_dir(&case.scratch).stdin(Stdio::null()).process_group(0);
         // The harness's own environment must not decide what a program runs on.
-        for name in ["LD_PRELOAD", "RINGWAY_DEVICE", "RINGWAY_LIBVMA", "RINGWAY_LIBRSPRELOAD", "RINGWAY_PROGRAMS", "RDMAV_FORK_SAFE"] {
+        for name in [
+            "LD_PRELOAD",
+            "RINGWAY_DEVICE",
+            "RINGWAY_LIBVMA",
+            "RINGWAY_LIBRSPRELOAD",
+            "RINGWAY_LIBCONNECTX",
+            "RINGWAY_PROGRAMS",
+            "RDMAV_FORK_SAFE",
+        ] {
             command.env_remove(name);
         }
         let label = Path::new(program).file_name().map_or_else(|| program.to_owned(), |n| n.to_string_lossy().into_owned());

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,6 +298,21 @@ static int pd_works(struct ibv_context *of)
     return made && !ibv_dealloc_pd(made);
 }
 
+/* A handler of fork's that is older than the library's, so that it runs when that has made ready for the fork: registered before any constructor runs. */
+static int worked_before_fork;
+
+static void use_before_fork(void)
+{
+    worked_before_fork = context && pd_works(context);
+}
+
+static void begin_first(void)
+{
+    pthread_atfork(use_before_fork, NULL, NULL);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = begin_first;
+
 static void processes(char **argv)
 {
     int copy = dup(context->cmd_fd), status;
@@ -319,6 +335,7 @@ static void processes(char **argv)
     }
     CHECK(!close(before) && (after = dup(0)) == before && !close(after));
     pid_t child = fork();
+    CHECK(worked_before_fork);
     if (!child) {
         /* The parent's device is not the child's, which may have its own. */
         CHECK(!ibv_alloc_pd(context) && errno == EIO);

@@ -173,7 +173,7 @@ pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Func
                 let listed = socket.rare().callback.as_ref().is_some_and(|callback| callback.listed);
                 socket.rare().callback = Some(Callback { function: Some(function), context: context.expose_provenance(), fd, listed });
                 offload.callbacks.begin();
-                offload.keep_one_flow(key);
+                offload.end_former(key);
                 offload.begin_lending();
                 offload.begin_filter(key);
             }
@@ -192,20 +192,22 @@ pub(super) extern "C" fn register_recv_callback(fd: c_int, function: Option<Func
 impl Offload {
     /// A socket of the ring's is there: if it has a callback, what arrives is for that first.
     pub(crate) fn begin_filter(&mut self, key: Key) {
-        let Some(socket) = self.sockets.find(key) else { return };
-        if let (Some(_), Some(id)) = (socket.callback(), socket.ring_id()) {
-            self.callbacks.begin();
+        let Self { sockets, rings, callbacks, .. } = self;
+        let Some(socket) = sockets.find(key).filter(|socket| socket.callback().is_some()) else { return };
+        for id in socket.flows() {
+            callbacks.begin();
             // (A listener has nothing to look at.)
-            let _ = self.rings.of_mut(id).set_recv_filter(id, true);
+            let _ = rings.of_mut(id).set_recv_filter(id, true);
         }
     }
 
     fn end_filter(&mut self, key: Key) {
-        let Some(socket) = self.sockets.find_mut(key) else { return };
-        if socket.rare.as_mut().and_then(|rare| rare.callback.take()).is_some()
-            && let Some(id) = socket.ring_id()
-        {
-            let _ = self.rings.of_mut(id).set_recv_filter(id, false);
+        let Self { sockets, rings, .. } = self;
+        let Some(socket) = sockets.find_mut(key) else { return };
+        if socket.rare.as_mut().and_then(|rare| rare.callback.take()).is_some() {
+            for id in socket.flows() {
+                let _ = rings.of_mut(id).set_recv_filter(id, false);
+            }
             self.dispatch();
         }
     }
@@ -226,9 +228,9 @@ impl Offload {
     fn list(&mut self, key: Key) {
         let Self { callbacks, sockets, rings, .. } = self;
         let Some(socket) = sockets.find_mut(key) else { return };
-        let id = socket.ring_id();
+        let has_candidate = socket.flows().any(|id| rings.of(id).has_candidate(id));
         let Some(callback) = socket.rare.as_mut().and_then(|rare| rare.callback.as_mut()) else { return };
-        if !callback.listed && !callbacks.runs(key) && id.is_some_and(|id| rings.of(id).has_candidate(id)) {
+        if !callback.listed && !callbacks.runs(key) && has_candidate {
             callback.listed = true;
             callbacks.due.push_back(key);
             note_activity();
@@ -250,7 +252,9 @@ impl Offload {
     fn candidate_of(&mut self, process: &Process, key: Key, mut take: impl FnMut(Lent<RxBuf>)) -> Option<Next> {
         let Self { sockets, rings, .. } = self;
         let socket = sockets.find_mut(key)?;
-        let (ring, protocol, fd) = (socket.ring_id(), socket.protocol, socket.fd);
+        // (Which of several flows has waited longer is not asked: each has its senders' order.)
+        let ring = socket.flows().find(|&id| rings.of(id).has_candidate(id)).or(socket.ring_id());
+        let (protocol, fd) = (socket.protocol, socket.fd);
         let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.software_times;
         let callback = socket.rare.as_mut()?.callback.as_mut()?;
         callback.listed = false;
@@ -327,8 +331,8 @@ impl Offload {
     }
 
     /// A socket is about to be closed: what a callback is looking at was read, so that a stream's end is no reset for its sake.
-    pub(crate) fn drop_shown(&mut self, now: Instant, key: Key, id: FlowId) {
-        if self.callbacks.runs(key) {
+    pub(crate) fn drop_shown(&mut self, now: Instant, key: Key) {
+        if let Some(id) = self.callbacks.running.iter().find(|running| running.socket == key).map(|running| running.ring) {
             let _ = self.rings.of_mut(id).decide(now, id, Decision::Drop);
         }
     }

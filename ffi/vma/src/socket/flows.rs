@@ -8,8 +8,8 @@
 //! Who reads takes what came first, whichever flow it came by ([`Offload::turn`]). Who sends goes by the flow that the way to the destination names
 //! ([`super::routes`]). A flow on shared memory is to be had, or the socket is the kernel's; what cannot be had on an interface is the kernel's there.
 //!
-//! The Extra API's readers (rings, callbacks), and who counts what is dropped (SO_RXQ_OVFL), go by a socket's first flow, which is IPv4's then: what
-//! comes by IPv6, or by an interface, comes by the kernel.
+//! A socket of a cyclic ring, and who counts what is dropped (SO_RXQ_OVFL), go by the first flow, which is IPv4's then: what comes by IPv6, or by an interface, comes by the
+//! kernel.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -179,7 +179,7 @@ impl Offload {
 
     /// Whether somebody reads it who goes by one flow.
     pub(super) fn goes_by_one(&self, socket: &Socket) -> bool {
-        self.rings_are_used() || socket.callback().is_some() || socket.ancillary.drops.is_some()
+        socket.ancillary.drops.is_some() || self.is_on_cyclic_ring(socket)
     }
 
     /// Where a socket is to have flows, as it is bound and connected; shared memory's come first.

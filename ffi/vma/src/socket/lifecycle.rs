@@ -359,7 +359,7 @@ fn end(process: &Process, offload: &mut Offload, (key, socket): (Key, &Socket), 
         }
         offload.closed.offloaded += 1;
         let abort = socket.linger == Some(Duration::ZERO);
-        offload.drop_shown(process.now(), key, id);
+        offload.drop_shown(process.now(), key);
         offload.rings.of_mut(id).close(process.now(), id, abort);
         for other in socket.flows().filter(|flow| *flow != id) {
             offload.rings.of_mut(other).close(process.now(), other, false);

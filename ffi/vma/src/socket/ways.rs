@@ -208,8 +208,7 @@ impl Offload {
     /// `None`: no interface leads there, or the kernel is to have it.
     fn path_of(&mut self, key: Key, to: SocketAddr) -> Option<Path> {
         let socket = self.sockets.find(key)?;
-        // (Who reads the Extra API's rings reads shared memory's.)
-        if self.rings_are_used() || self.is_heard() || socket.stays_within {
+        if socket.stays_within {
             return None;
         }
         let Some(interfaces) = self.interfaces.as_ref() else {
@@ -220,7 +219,13 @@ impl Offload {
             self.want_interfaces_to_connect();
             return None;
         };
-        if !interfaces.takes_streams(path.ring) || self.rings.at(path.ring).ring.is_gone() || !self.reaches(socket.protocol, &path, to) {
+        // (What the Extra API's readers have of a connection is its ring's: it could not go over to another one, where the answers come.)
+        let is_tied = (self.rings_are_used() || self.is_heard()) && interfaces.shared_link(path.ring).is_some();
+        if is_tied
+            || !interfaces.takes_streams(path.ring)
+            || self.rings.at(path.ring).ring.is_gone()
+            || !self.reaches(socket.protocol, &path, to)
+        {
             return None;
         }
         path.ring = self.ring_of_interface(key, path.ring, Direction::Rx);

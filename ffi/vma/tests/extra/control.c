@@ -9,11 +9,18 @@ static int is_offloaded(void) {
     int r = MUST(socket(AF_INET, SOCK_DGRAM, 0)), s = MUST(socket(AF_INET, SOCK_DGRAM, 0)), flags = 0;
     MUST(bind(r, SA(where), sizeof where));
     MUST(getsockname(r, SA(where), &len));
+    where = reached(where);
     MUST(sendto(s, "x", 1, 0, SA(where), sizeof where));
-    CHECK(vma->recvfrom_zcopy(r, buffer, sizeof buffer, &flags, NULL, NULL) == 1);
+    if (has_mirror()) {
+        /* (What the kernel sends, or is to receive, the mirror of a card knows nothing of.) */
+        struct timeval patience = {.tv_sec = 1};
+        MUST(setsockopt(r, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
+    }
+    int n = vma->recvfrom_zcopy(r, buffer, sizeof buffer, &flags, NULL, NULL);
+    CHECK(n == 1 || (has_mirror() && n == -1 && errno == EAGAIN));
     MUST(close(s));
     MUST(close(r));
-    return flags == MSG_VMA_ZCOPY;
+    return n == 1 && flags == MSG_VMA_ZCOPY;
 }
 
 int main(void) {

@@ -5,7 +5,7 @@ static char bytes[50000], got[50000];
 
 static void over(int type, int port)
 {
-	struct sockaddr_in where = loopback(port);
+	struct sockaddr_in where = reached(loopback(port));
 	int fd = MUST(socket(AF_INET, type, 0));
 	size_t sizes[] = {1, 100, 1400, 20000, 50000};
 	struct timeval patience = {.tv_sec = 20};
@@ -14,6 +14,8 @@ static void over(int type, int port)
 	MUST(connect(fd, SA(where), sizeof where));
 	for (int round = 0; round < 100; round++) {
 		size_t n = sizes[round % 5];
+		if (type == SOCK_DGRAM && n > (size_t)longest())
+			continue;
 		MUST(send(fd, bytes, n, 0));
 		memset(got, 0, n);
 		CHECK(recv(fd, got, n, MSG_WAITALL) == (ssize_t)n && memcmp(got, bytes, n) == 0);

@@ -68,6 +68,7 @@ static void process_wide(void)
 		socklen_t len = sizeof mine;
 		struct vma_completion_t done;
 		MUST(getsockname(a, SA(mine), &len));
+		mine = reached(mine);
 		MUST(sendto(b, "z", 1, 0, SA(mine), sizeof mine));
 		CHECK(vma->socketxtreme_poll(rb, &done, 1, 0) == 0);
 		done = next_on(ra);
@@ -96,6 +97,7 @@ static void by_socket(void)
 	CHECK(before == ring_or_none(b));
 	socklen_t len = sizeof where;
 	MUST(getsockname(a, SA(where), &len));
+	where = reached(where);
 	MUST(sendto(s, "m", 1, 0, SA(where), sizeof where));
 	nap(20);
 	ask(a, RING_LOGIC_PER_USER_ID, 1);
@@ -125,6 +127,7 @@ static void by_socket(void)
 	MUST(listen(l, 4));
 	len = sizeof server;
 	MUST(getsockname(l, SA(server), &len));
+	server = reached(server);
 	int client = MUST(socket(AF_INET, SOCK_STREAM, 0)), ring = ring_of(l);
 	CHECK(ring_or_none(client) == -1);
 	MUST(connect(client, SA(server), sizeof server));
@@ -149,6 +152,7 @@ static void pending(void)
 	MUST(bind(l, SA(server), sizeof server));
 	MUST(listen(l, 4));
 	MUST(getsockname(l, SA(server), &len));
+	server = reached(server);
 	CHECK(connect(client, SA(server), sizeof server) == -1 && errno == EINPROGRESS);
 	struct pollfd p = {.fd = client, .events = POLLOUT};
 	CHECK(poll(&p, 1, 1000 * PATIENCE_S) == 1);
@@ -242,7 +246,9 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "0") == 0) {
 		by_socket();
 		pending();
-		bound_to_device();
+		/* (That device is the loopback.) */
+		if (!has_mirror())
+			bound_to_device();
 	}
 	return wrong;
 }

@@ -81,12 +81,29 @@ static void *answers(void *how)
 	return NULL;
 }
 
+static void ask(int s, int pause_ms)
+{
+	char got[64];
+
+	for (int i = 0; i < MESSAGES; i++) {
+		struct pollfd p = {.fd = s, .events = POLLIN};
+		MUST(send(s, &i, sizeof i, 0));
+		if (poll(&p, 1, PATIENCE_S * 1000) != 1) {
+			CHECK(!"an answer");
+			break;
+		}
+		CHECK(recv(s, got, sizeof got, 0) == sizeof i && memcmp(got, &i, sizeof i) == 0);
+		if (pause_ms > 0 && i % 10 == 0)
+			nap(pause_ms);
+	}
+}
+
 /* One process sends and waits for the answer; another sleeps on a ring. */
 static void slept_on(sleeper *wait, int pause_ms)
 {
 	struct sockaddr_in where;
 	int to_child[2], to_parent[2];
-	char byte, got[64];
+	char byte;
 
 	MUST(pipe(to_child));
 	MUST(pipe(to_parent));
@@ -95,17 +112,7 @@ static void slept_on(sleeper *wait, int pause_ms)
 		MUST(read(to_child[0], &where, sizeof where));
 		int s = MUST(socket(AF_INET, SOCK_DGRAM, 0));
 		MUST(connect(s, SA(where), sizeof where));
-		for (int i = 0; i < MESSAGES; i++) {
-			struct pollfd p = {.fd = s, .events = POLLIN};
-			MUST(send(s, &i, sizeof i, 0));
-			if (poll(&p, 1, PATIENCE_S * 1000) != 1) {
-				CHECK(!"an answer");
-				break;
-			}
-			CHECK(recv(s, got, sizeof got, 0) == sizeof i && memcmp(got, &i, sizeof i) == 0);
-			if (pause_ms > 0 && i % 10 == 0)
-				nap(pause_ms);
-		}
+		ask(s, pause_ms);
 		MUST(write(to_parent[1], "x", 1));
 		exit(wrong);
 	}
@@ -129,6 +136,30 @@ static void slept_on(sleeper *wait, int pause_ms)
 		MUST(close(to_child[i]));
 		MUST(close(to_parent[i]));
 	}
+}
+
+/* The same within one process: a child has no rings of its parent's card. The socket that asks is on a ring of its own. */
+static void slept_on_by_a_thread(sleeper *wait, int pause_ms)
+{
+	struct sockaddr_in where;
+	int s = MUST(socket(AF_INET, SOCK_DGRAM, 0)), fd = datagram(&where);
+	struct vma_ring_alloc_logic_attr apart = {.comp_mask = VMA_RING_ALLOC_MASK_RING_INGRESS, .ring_alloc_logic = RING_LOGIC_PER_SOCKET, .ingress = 1};
+	pthread_t thread;
+
+	CHECK(setsockopt(s, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &apart, sizeof apart) == 0);
+	MUST(connect(s, SA(where), sizeof where));
+	instance = MUST(epoll_create1(0));
+	nested = MUST(epoll_create1(0));
+	ring = ring_of(fd);
+	CHECK(ring_of(s) != ring && wait(ring, 0) == 0);
+	atomic_store(&taken, 0);
+	MUST(-pthread_create(&thread, NULL, answers, &wait));
+	ask(s, pause_ms);
+	MUST(-pthread_join(thread, NULL));
+	MUST(close(s));
+	MUST(close(fd));
+	MUST(close(instance));
+	MUST(close(nested));
 }
 
 /* Threads poll one ring: each packet goes to one of them. */
@@ -210,13 +241,15 @@ static void ended(void)
 
 int main(void)
 {
+	void (*sleeps)(sleeper *, int) = has_mirror() ? slept_on_by_a_thread : slept_on;
+
 	begin();
-	slept_on(by_poll, 0);
-	slept_on(by_poll, 3);
-	slept_on(by_select, 0);
-	slept_on(by_epoll, 0);
-	slept_on(by_epoll, 30);
-	slept_on(by_nested, 1);
+	sleeps(by_poll, 0);
+	sleeps(by_poll, 3);
+	sleeps(by_select, 0);
+	sleeps(by_epoll, 0);
+	sleeps(by_epoll, 30);
+	sleeps(by_nested, 1);
 	shared_by_threads();
 	ended();
 	return wrong;

@@ -40,6 +40,7 @@ static void udp(void) {
     union lent lent;
     MUST(bind(r, SA(where), sizeof where));
     MUST(getsockname(r, SA(where), &len));
+    where = reached(where);
     MUST(connect(s, SA(where), sizeof where));
     int flags = MSG_DONTWAIT;
     FAILS(vma->recvfrom_zcopy(r, &lent, sizeof lent, &flags, NULL, NULL), EAGAIN);
@@ -50,7 +51,7 @@ static void udp(void) {
     FAILS(vma->recvfrom_zcopy(r, NULL, 0, &flags, NULL, NULL), ENOBUFS);
     CHECK(lend(r, &lent, sizeof lent) == 100 && vma->free_packets(r, lent.packets.pkts, 1) == 0);
     int sizes[] = {1, 18, 64, 150, 213, 214, 1400, 9000, 60000};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= longest(); i++) {
         MUST(send(s, bytes, sizes[i], 0));
         len = sizeof from;
         flags = MSG_VMA_ZCOPY_FORCE;
@@ -116,10 +117,18 @@ static void udp_held(void) {
     MUST(getsockname(r, SA(where), &len));
     MUST(bind(q, SA(elsewhere), sizeof elsewhere));
     MUST(getsockname(q, SA(elsewhere), &len));
+    where = reached(where);
+    elsewhere = reached(elsewhere);
     for (int i = 0; i < 3000; i++) {
         MUST(sendto(s, bytes, 500, 0, SA(where), sizeof where));
         int flags = MSG_DONTWAIT;
         if (vma->recvfrom_zcopy(r, &lent[held], sizeof *lent, &flags, NULL, NULL) == 500)
+            held++;
+    }
+    /* (By a card, the last are on their way still.) */
+    for (int quiet = 0; has_mirror() && quiet < 20; quiet++, nap(1)) {
+        int flags = MSG_DONTWAIT;
+        for (; vma->recvfrom_zcopy(r, &lent[held], sizeof *lent, &flags, NULL, NULL) == 500; quiet = 0, flags = MSG_DONTWAIT)
             held++;
     }
     CHECK(held > 100 && held < 2000);

@@ -244,6 +244,13 @@ impl Running {
         assert!(is_killed && said.iter().all(String::is_empty), "{:?}\n{}", output.status, said.concat());
     }
 
+    /// Ends it, whatever it says.
+    pub(crate) fn end(mut self) {
+        // SAFETY: plain integers.
+        unsafe { libc::kill(self.pid(), libc::SIGKILL) };
+        self.0.wait().expect("it ends");
+    }
+
     /// It ends well, and has nothing to say.
     pub(crate) fn ends_well(self) {
         let said = self.says();

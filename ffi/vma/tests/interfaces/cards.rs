@@ -12,7 +12,7 @@ use crate::kernels;
 use crate::programs::{compile, library};
 
 /// The card, which is built for another crate's tests; where they are built as well. (Or another one, by RINGWAY_CONNECTX_LIBRARY.)
-fn card() -> PathBuf {
+pub(crate) fn card() -> PathBuf {
     let named = std::env::var_os("RINGWAY_CONNECTX_LIBRARY").map(PathBuf::from);
     let card = named.unwrap_or_else(|| library().with_file_name("libringway_connectx.so"));
     assert!(card.exists(), "{} is built with ringway-uverbs", card.display());
@@ -20,22 +20,27 @@ fn card() -> PathBuf {
 }
 
 /// A bus of its own.
-struct Bus(PathBuf);
+pub(crate) struct Bus(PathBuf);
 
 impl Bus {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = std::env::temp_dir().join(format!("ringway-cards-{}-{:?}", std::process::id(), std::thread::current().id()));
         std::fs::create_dir(&folder).expect("a folder");
         Self(folder)
     }
 
     /// A program on the card whose port is that interface.
-    fn command(&self, program: &Path, interface: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: &Path, interface: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(program).args(arguments).env("VMA_CONFIG_FILE", "").env("RINGWAY_DEVICE", "mlx5:mlx5_0");
+        command.arg("100").arg(program).args(arguments).env("VMA_CONFIG_FILE", "").env("RINGWAY_DEVICE", "mlx5:mlx5_0");
         command.env("LD_PRELOAD", format!("{}:{}", card().display(), library().display()));
-        command.env("RINGWAY_CONNECTX_BUS", &self.0).env("RINGWAY_CONNECTX_NETDEV", interface);
+        self.lead(&mut command, interface);
         command
+    }
+
+    /// Has the card of a program, whose port is that interface, on this bus.
+    pub(crate) fn lead(&self, command: &mut Command, interface: &str) {
+        command.env("RINGWAY_CONNECTX_BUS", &self.0).env("RINGWAY_CONNECTX_NETDEV", interface);
     }
 }
 

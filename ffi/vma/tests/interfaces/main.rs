@@ -14,6 +14,8 @@ mod groups;
 mod killed;
 mod kills;
 mod leaving;
+mod mirror;
+mod mirrored;
 #[path = "../../../../backends/host/tests/leave/namespaces.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
 mod namespaces;

@@ -82,6 +82,12 @@ impl CyclicRing {
 }
 
 impl Offload {
+    /// Whether a socket is on a cyclic ring, or is to be.
+    pub(crate) fn is_on_cyclic_ring(&self, socket: &Socket) -> bool {
+        let profile = socket.rare.as_ref().map_or(0, |rare| rare.rings.profile());
+        self.cyclic.geometry(profile).is_some()
+    }
+
     /// Whether a UDP socket is on a cyclic ring, or is to be, whose records a card could write.
     pub(crate) fn is_for_strides(&self, socket: &Socket) -> bool {
         let Some(rare) = socket.rare.as_ref().filter(|_| socket.protocol == Protocol::Udp) else { return false };

@@ -78,7 +78,8 @@ impl Offload {
         plain::unsay_all();
         let there: Vec<Key> = self.sockets.iter().filter(|(_, socket)| socket.ring_id().is_some()).map(|(key, _)| key).collect();
         for key in there {
-            self.keep_one_flow(key);
+            self.end_former(key);
+            self.fit_flows(key);
             self.join_ring(key.index, Direction::Rx);
         }
     }

@@ -468,9 +468,9 @@ impl Offload {
             socket.rare().rings.migrations[direction as usize] += 1;
         }
         if direction == Direction::Rx {
-            let id = self.sockets.get(index).and_then(|socket| socket.ring_id());
-            let ready = id.map_or(Readiness::empty(), |id| self.rings.of(id).readiness(id) - Readiness::OUT);
-            self.note_event(index, ready | pending);
+            let flows = self.sockets.get(index).into_iter().flat_map(|socket| socket.flows());
+            let ready = flows.fold(Readiness::empty(), |ready, id| ready | self.rings.of(id).readiness(id));
+            self.note_event(index, (ready - Readiness::OUT) | pending);
         }
     }
 

@@ -118,6 +118,10 @@ fn ask(offload: &mut Offload, key: Key, direction: Direction, change: impl FnOnc
     let Some(socket) = offload.sockets.find_mut(key) else { return };
     let asked = &mut socket.rare().rings.asked[direction as usize];
     *asked = Some(change(asked.map_or(0, |asked| asked.profile)));
+    if offload.sockets.find(key).is_some_and(|socket| offload.is_on_cyclic_ring(socket)) {
+        offload.keep_one_flow(key);
+        offload.fit_flows(key);
+    }
     offload.change_ring(key.index, direction);
 }
 

@@ -111,12 +111,18 @@ pub(super) fn harvest(offload: &mut Offload, key: Key, sink: &mut impl Sink) -> 
     let user_data = on.user_data.unwrap_or_else(|| default_user_data(fd));
     let told = Completed { packet: None, events: 0, user_data, from: peer, listener: None };
     match kind {
-        Kind::Listener(Some(id)) if offload.rings.of(id).readiness(id).contains(Readiness::IN) => Next::Accept(id),
+        Kind::Listener(_) => waits_at(offload, key).map_or(Next::Nothing, Next::Accept),
         Kind::Stream(id) | Kind::Connecting(id) => stream(offload, key, id, edges, told, sink),
         Kind::Datagram(Some(id)) => datagrams(offload, key, id, edges, told, sink),
         Kind::Kernel => moved(offload, key, edges, told, sink),
         _ => Next::Nothing,
     }
+}
+
+/// The flow of a listener at which a connection waits.
+pub(super) fn waits_at(offload: &Offload, key: Key) -> Option<FlowId> {
+    let socket = offload.sockets.find(key).filter(|socket| matches!(socket.kind, Kind::Listener(_)))?;
+    socket.flows().find(|&id| offload.rings.of(id).readiness(id).contains(Readiness::IN))
 }
 
 /// Of a connection that is the kernel's now: what was taken before it was, and that it can be written to. The rest is told by [`super::kernel`].
@@ -214,7 +220,7 @@ fn has_bytes(offload: &Offload, id: FlowId) -> bool {
     offload.rings.of(id).info(id).is_some_and(|info| info.recv_queue > 0)
 }
 
-/// A completion for each datagram; an error in one of its own.
+/// A completion for each datagram, whichever flow it came by; an error in one of its own.
 fn datagrams(offload: &mut Offload, key: Key, id: FlowId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
     let mut more = core::mem::take(&mut offload.buffers.spare);
     let next = datagrams_by(offload, &mut more, (key, id), edges, told, sink);
@@ -231,6 +237,7 @@ fn datagrams_by(
     sink: &mut impl Sink,
 ) -> Next {
     while !sink.is_full() && offload.buffers.have_room() {
+        let id = offload.turn(key).unwrap_or(id);
         let mut first = None;
         let lent = offload.rings.of_mut(id).udp_lend_each(id, |piece| match first {
             None => first = Some(piece),
@@ -262,7 +269,8 @@ fn datagrams_by(
             }
         }
     }
-    let ready = offload.rings.of(id).readiness(id).intersects(Readiness::IN | Readiness::ERR);
+    let is_ready = |id: FlowId| offload.rings.of(id).readiness(id).intersects(Readiness::IN | Readiness::ERR);
+    let ready = offload.sockets.find(key).is_some_and(|socket| socket.flows().any(is_ready));
     again(offload, key, edges & (Readiness::RDHUP | Readiness::HUP), ready)
 }
 

@@ -166,7 +166,7 @@ fn tell<'p>(process: &'p Process, mut guard: Guard<'p, Offload>, ring: Key, out:
                     out.put(&Completed { packet: None, events: ACCEPTED, user_data, from: peer, listener });
                 }
                 // Others may wait there; or there was no descriptor, and the next call tries again.
-                guard.note_event_on(socket, id);
+                guard.note_others_at(socket);
             }
         }
     }
@@ -229,10 +229,9 @@ fn give_back(offload: &mut Offload, process: &Process, credit: Option<Credit>) {
 
 impl Offload {
     /// After a listener's turn: it has another if a connection waits.
-    fn note_event_on(&mut self, socket: Key, id: ringway_stack::ring::FlowId) {
-        if self.sockets.find(socket).is_some_and(|socket| socket.ring_id() == Some(id)) {
-            let ready = self.rings.of(id).readiness(id) & ringway_stack::ring::Readiness::IN;
-            self.note_event(socket.index, ready);
+    fn note_others_at(&mut self, socket: Key) {
+        if harvest::waits_at(self, socket).is_some() {
+            self.note_event(socket.index, ringway_stack::ring::Readiness::IN);
         }
     }
 }

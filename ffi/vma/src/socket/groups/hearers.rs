@@ -150,6 +150,8 @@ impl Offload {
             && !socket.shut.read
             && !socket.has_preference()
             && !self.goes_by_one(socket)
+            && !self.rings_are_used()
+            && socket.callback().is_none()
             && !descendants::shared_since(socket.birth)
     }
 }
