@@ -29,7 +29,7 @@ use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub use ringway_rxe::Reach;
 pub use ringway_shm::{AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal};
-pub use ringway_xdp::{Landing, Survey};
+pub use ringway_xdp::{InFront, Landing, Survey};
 
 pub use self::buffers::RxBuf;
 use self::buffers::lent;
@@ -127,6 +127,8 @@ pub struct Interface<'a> {
     pub broker: &'a Path,
     /// Frames that the kernel may leave there before they are looked at, if more are wanted than by default.
     pub received_frames: Option<u32>,
+    /// Frames that the kernel takes from a queue of an interface each time that it is asked to; zero: it is not asked.
+    pub busy_poll: u16,
 }
 
 /// Why an interface, or a card, was not attached to.
@@ -175,6 +177,7 @@ impl Interface<'_> {
             received_frames: wanted.max(plain.received_frames),
             segmentation: true,
             checksums: true,
+            busy_poll: self.busy_poll,
             ..plain
         }
     }
@@ -295,7 +298,7 @@ mod tests {
     fn frames_of_an_interface_are_more_if_somebody_says_so() {
         let frames = |received_frames| {
             let named = Named { driver: Driver::Xdp, name: "a0", queues: None };
-            Interface { named, broker: Path::new("/"), received_frames }.settings().received_frames
+            Interface { named, broker: Path::new("/"), received_frames, busy_poll: 0 }.settings().received_frames
         };
         assert_eq!(frames(None), 2048);
         assert_eq!([7, 16_384, u32::MAX].map(|wanted| frames(Some(wanted))), [2048, 16_384, RECEIVED_FRAMES_MAX]);

@@ -331,7 +331,9 @@ struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn of(process: &'static Process, named: Named<'a>) -> Result<Self, NotAttached> {
         let broker = std::path::Path::new(params::settings().text(Id::Broker));
-        let attached = ringway_devices::Interface { named, broker, received_frames: params::frames_of_interface(params::settings()) };
+        let said = params::settings();
+        let (received_frames, busy_poll) = (params::frames_of_interface(said), params::busy_poll(said));
+        let attached = ringway_devices::Interface { named, broker, received_frames, busy_poll };
         // (A card would give both a copy of what is for either.)
         if attached.card().is_some() && process::fork_generation() > 0 {
             return Err("a parent of this process may have rings there".to_owned().into());
