@@ -102,7 +102,7 @@ impl Interface {
         let mode = mode(&survey, offer);
         let holders = sockets.map(|all| holders(all, &survey));
         let owner = survey.program.map(|program| who_has_program(program.id)).unwrap_or_default();
-        let mut detail = detail(&survey, mode, holders.as_deref(), &owner);
+        let mut detail = detail(&survey, (mode, offer.is_some()), holders.as_deref(), &owner);
         detail += &offer.map(|offer| sends(offer.send)).unwrap_or_default();
         detail += &Deferral::of(&name, survey.index).map(Deferral::tell).unwrap_or_default();
         Self { name, mode: name_of(mode), detail }
@@ -169,12 +169,15 @@ const fn name_of(mode: Option<XdpMode>) -> &'static str {
 /// A process that has a queue, and whether frames get there without a copy.
 type Holder = (u32, String, bool);
 
-/// `holders`: who has which of its queues, as far as that is known; `owner`: and who the program in front of it.
-fn detail(survey: &Survey, mode: Option<XdpMode>, holders: Option<&[Holder]>, owner: &str) -> String {
+/// `is_said`: the kernel says what the driver has, and not just who runs the program that is there; `holders`: who has which of its queues, as far as that is known; `owner`: and who the program in front of it.
+fn detail(survey: &Survey, (mode, is_said): (Option<XdpMode>, bool), holders: Option<&[Holder]>, owner: &str) -> String {
     let Survey { driver, queues, program, .. } = survey;
     let driver = if driver.is_empty() { "its driver".to_owned() } else { printable(driver.clone()) };
     let meaning = match mode {
         Some(XdpMode::ZeroCopy) => format!("{driver} puts frames into the ring's own memory"),
+        Some(XdpMode::Native) if !is_said => {
+            format!("{driver} runs the program; what else it has, this kernel does not say (Linux 6.3 does)")
+        }
         Some(XdpMode::Native) => format!("{driver} runs the program, and has no zero-copy mode: the kernel copies frames"),
         Some(XdpMode::Generic) => format!("{driver} has no XDP: the kernel runs the program behind it, and copies frames, which is slower"),
         None => format!("{driver}; this kernel does not say what that has (Linux 6.3 does)"),
@@ -258,16 +261,18 @@ mod tests {
         };
         let holders = [(0, "redis (7)".into(), true), (1, "curl (8)".into(), false)];
         let says = [
-            detail(&survey("veth", 1, None), Some(XdpMode::Native), Some(&[]), ""),
-            detail(&survey("ice", 2, Some(12)), Some(XdpMode::ZeroCopy), Some(&holders), ""),
-            detail(&survey("", 1, Some(12)), Some(XdpMode::Generic), None, "ringway (9)"),
-            detail(&survey("ena", 8, None), None, None, ""),
+            detail(&survey("veth", 1, None), (Some(XdpMode::Native), true), Some(&[]), ""),
+            detail(&survey("ice", 2, Some(12)), (Some(XdpMode::ZeroCopy), true), Some(&holders), ""),
+            detail(&survey("", 1, Some(12)), (Some(XdpMode::Generic), true), None, "ringway (9)"),
+            detail(&survey("ena", 8, None), (None, false), None, ""),
+            detail(&survey("virtio_net", 1, Some(4)), (Some(XdpMode::Native), false), None, "curl (8)"),
         ];
         insta::assert_snapshot!(says.join("\n"), @r"
         veth runs the program, and has no zero-copy mode: the kernel copies frames; 1 queue
         ice puts frames into the ring's own memory; 2 queues; in use: 0: redis (7), 1: curl (8), by copies; program 12 is in front of it (bpftool prog show id 12)
         its driver has no XDP: the kernel runs the program behind it, and copies frames, which is slower; 1 queue; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG); program 12 of ringway (9) is in front of it (bpftool prog show id 12)
         ena; this kernel does not say what that has (Linux 6.3 does); 8 queues
+        virtio_net runs the program; what else it has, this kernel does not say (Linux 6.3 does); 1 queue; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG); program 4 of curl (8) is in front of it (bpftool prog show id 4)
         ");
     }
 
