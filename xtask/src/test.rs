@@ -52,7 +52,7 @@ pub(crate) enum Step {
     /// C programs of the Extra API under valgrind, and what is left of them.
     Memory,
     /// Rsockets of the stack's RoCE against librdmacm's on the kernel's soft-RoCE, in a virtual machine, and rping against its connection management and verbs; and TCP and UDP of libvma.so
-    /// over it, between two virtual machines.
+    /// over it, and over AF_XDP on virtio_net, between two virtual machines.
     Rxe,
     /// A thousand fixed seeds in the simulator, which must come upon all that there is to come upon, and some fresh ones.
     Sim,
@@ -275,15 +275,19 @@ fn rxe(workspace: &Workspace) -> Result<()> {
     run_command(cargo().args(["build", "--quiet", "--package", "ringway-rsocket", "--lib", "--example", "interop"]))?;
     run_command(cargo().args(["build", "--quiet", "--package", "ringway-vma", "--lib"]))?;
     run_command(cargo().args(["build", "--quiet", "--package", "ringway-uverbs", "--lib"]))?;
+    run_command(cargo().args(["build", "--quiet", "--package", "ringway-cli", "--bin", "ringway"]))?;
     let built = |name: &str| Ok::<_, anyhow::Error>(workspace.target.join(name).to_str().context("a path that is not UTF-8")?.to_owned());
     let (example, library) = (built("debug/examples/interop")?, built("debug/librsocket.so")?);
     let words = ["sh", "ffi/rsocket/tests/rxe.sh", &example, &library];
     vm::in_guest(words.map(str::to_owned).to_vec())?;
     let words = ["sh", "ffi/uverbs/tests/rxe.sh", &built("debug/libringway_connectx.so")?];
     vm::in_guest(words.map(str::to_owned).to_vec())?;
-    let library = built("debug/libvma.so")?;
+    let (library, ringway) = (built("debug/libvma.so")?, built("debug/ringway")?);
     let words = ["sh", "ffi/vma/tests/rxe/ask.sh", &library];
-    vm::in_two_guests(words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'"))
+    vm::in_two_guests(None, words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'"))?;
+    // (A kernel that says what its drivers have for XDP: since Linux 6.3.)
+    let words = ["sh", "ffi/vma/tests/virtio/ask.sh", &library, &ringway];
+    vm::in_two_guests(Some("6.12"), words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/virtio/serve.sh '{library}'"))
 }
 
 /// The fixed seeds are the same for everyone; the fresh ones begin where the clock says, so that no two runs are for nothing. Each is run

@@ -74,12 +74,16 @@ pub(crate) fn in_guest(command: Vec<String>) -> Result<()> {
     run(&Options { kernel: None, peer: None, pcap: None, patience: PATIENCE_S, command })
 }
 
-/// The same of two guests on one wire: `peer` is what a shell runs in the other one, which ends with the first.
+/// The same of two guests on one wire: `peer` is what a shell runs in the other one, which ends with the first. Their kernel is the newest one of that version, if apt knows one.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn in_two_guests(command: Vec<String>, peer: String) -> Result<()> {
-    run(&Options { kernel: None, peer: Some(peer), pcap: None, patience: PATIENCE_S, command })
+pub(crate) fn in_two_guests(version: Option<&str>, command: Vec<String>, peer: String) -> Result<()> {
+    let kernel = match version {
+        Some(version) if kernel::is_known(version)? => Some(version.to_owned()),
+        _ => None,
+    };
+    run(&Options { kernel, peer: Some(peer), pcap: None, patience: PATIENCE_S, command })
 }
 
 /// The same; the command's exit status.

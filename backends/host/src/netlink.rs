@@ -28,7 +28,7 @@ use std::io;
 pub use ask::KernelRoute;
 pub use diag::{DiagSocket, SocketDiag};
 pub use monitor::Monitor;
-pub use xdp::{XdpMode, XdpSocket, sends_checksums, xdp_mode, xdp_sockets};
+pub use xdp::{SendOffer, XdpMode, XdpOffer, XdpSocket, xdp_offer, xdp_sockets};
 
 /// Why the kernel's state is not known.
 #[derive(Debug, thiserror::Error)]

@@ -67,10 +67,17 @@ impl Interface {
 }
 
 impl Interface {
-    /// The number of the XDP program in front of it (rtnetlink(7): IFLA_XDP).
+    /// The number of the XDP program in front of it.
     pub(crate) fn program(&self) -> io::Result<u32> {
+        Ok(self.in_front()?.id)
+    }
+
+    /// The XDP program in front of it (rtnetlink(7): IFLA_XDP). There may be one of the driver's and one of the kernel's, of which no number is told here.
+    fn in_front(&self) -> io::Result<InFront> {
         const IFLA_XDP: u16 = 43;
+        const IFLA_XDP_ATTACHED: u16 = 2;
         const IFLA_XDP_PROG_ID: u16 = 4;
+        const XDP_ATTACHED_DRV: u8 = 1;
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: no memory is involved.
         let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
@@ -91,7 +98,8 @@ impl Interface {
         let is_answer = answer.get(4..6) == Some(&libc::RTM_NEWLINK.to_ne_bytes());
         let xdp = answer.get(32..).filter(|_| is_answer).and_then(|attributes| attribute(attributes, IFLA_XDP));
         let id = xdp.and_then(|xdp| attribute(xdp, IFLA_XDP_PROG_ID)).and_then(|id| Some(u32::from_ne_bytes(id.try_into().ok()?)));
-        id.ok_or_else(|| io::ErrorKind::NotFound.into())
+        let is_drivers = xdp.and_then(|xdp| attribute(xdp, IFLA_XDP_ATTACHED)) == Some(&[XDP_ATTACHED_DRV]);
+        id.map(|id| InFront { id, is_drivers }).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -185,8 +193,17 @@ pub struct Survey {
     pub driver: String,
     /// Its receive queues.
     pub queues: u32,
-    /// The number of the XDP program in front of it, if there is one.
-    pub program: Option<u32>,
+    /// The XDP program in front of it, if there is one.
+    pub program: Option<InFront>,
+}
+
+/// An XDP program that is in front of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFront {
+    /// Its number.
+    pub id: u32,
+    /// The driver runs it; else the kernel does, behind the driver.
+    pub is_drivers: bool,
 }
 
 impl Survey {
@@ -197,7 +214,7 @@ impl Survey {
     pub fn of(name: &str) -> Result<Self, AttachError> {
         let interface = Interface::find(name)?;
         let driver = Asker::new(name).map(|ask| ask.driver()).unwrap_or_default();
-        let program = interface.program().ok().filter(|id| *id != 0);
+        let program = interface.in_front().ok().filter(|program| program.id != 0);
         Ok(Self { index: interface.index, driver, queues: interface.queues, program })
     }
 }

@@ -3,7 +3,7 @@
 //! mode it is the driver's, where that says so. Of other drivers' copy mode no kernel says whether it does so: of some (IFF_TX_SKB_NO_LINEAR, virtio_net's) it
 //! has not for long.
 
-use ringway_host::netlink::{XdpMode, sends_checksums, xdp_mode};
+use ringway_host::netlink::{XdpMode, XdpOffer, xdp_offer};
 use ringway_stack::wire::checksum::{self, Checksum};
 use ringway_stack::wire::{ethernet, ipv4, ipv6, tcp};
 
@@ -41,9 +41,9 @@ impl Left {
 
 /// Whether checksums of what an interface sends may be left to it.
 pub(crate) fn is_offered(interface: &Interface) -> bool {
-    let is_done = match xdp_mode(interface.index) {
-        Ok(Some(XdpMode::Native | XdpMode::Generic)) => interface.is_virtual,
-        Ok(Some(XdpMode::ZeroCopy)) => sends_checksums(interface.index).unwrap_or(false),
+    let is_done = match xdp_offer(interface.index) {
+        Ok(Some(XdpOffer { mode: XdpMode::Native | XdpMode::Generic, .. })) => interface.is_virtual,
+        Ok(Some(XdpOffer { mode: XdpMode::ZeroCopy, send })) => send.checksum,
         Ok(None) | Err(_) => false,
     };
     is_done && is_taken()

@@ -1,6 +1,7 @@
 //! A ring: a socket on each of its queues of the interface, over the same memory. Frames leave by the first one's. What comes for another ring of the interface is passed on to
 //! it (`strays`).
 
+mod busy;
 mod host;
 mod kernels;
 mod passing;
@@ -15,6 +16,7 @@ use ringway_stack::device::{
 };
 use ringway_stack::time::Instant;
 
+use self::busy::BusyPoll;
 use self::kernels::Kernels;
 use crate::card::XdpDevice;
 use crate::coalesce::Coalescing;
@@ -67,6 +69,8 @@ pub struct Counters {
     pub sent_bytes: u64,
     /// System calls to send.
     pub wakeups: u64,
+    /// System calls to have queues of the interface polled.
+    pub polls: u64,
     /// Frames that were copied, for the kernel to have where they lay.
     pub copied: u64,
     /// Frames that were passed on to other rings.
@@ -103,6 +107,8 @@ pub struct XdpQueues {
     held: usize,
     coalescing: Coalescing,
     counters: Counters,
+    /// Where nothing has come, the kernel is asked to poll.
+    busy_poll: Option<BusyPoll>,
     /// The ring was told that the interface is gone.
     is_gone: bool,
     device: XdpDevice,
@@ -110,7 +116,9 @@ pub struct XdpQueues {
 
 impl XdpQueues {
     pub(crate) fn open(device: &XdpDevice, settings: &Settings, id: u32, exchange: Option<Arc<Exchange>>) -> Result<Self, AttachError> {
-        let (umem, first, others) = match device.loan() {
+        let loan = device.loan();
+        let is_own = loan.is_none();
+        let (umem, first, others) = match loan {
             None => open_sockets(device, settings, id)?,
             Some(loan) => {
                 let (umem, mut sockets) = loan?.adopt(settings.copied_frames)?;
@@ -142,9 +150,11 @@ impl XdpQueues {
             held,
             coalescing,
             counters,
+            busy_poll: None,
             is_gone,
             device,
         };
+        ring.busy_poll = (is_own && settings.busy_poll > 0 && ring.prefers_busy_poll(settings)).then(BusyPoll::default);
         ring.refill();
         let placed = ring.device.place(id, ring.sockets().map(XskSocket::fd));
         placed.map_err(AttachError::system("BPF_MAP_UPDATE_ELEM of a socket"))?;
@@ -152,8 +162,9 @@ impl XdpQueues {
     }
 
     /// What it has done.
-    pub const fn counters(&self) -> Counters {
-        self.counters
+    pub fn counters(&self) -> Counters {
+        let polls = self.busy_poll.as_ref().map_or(0, BusyPoll::calls);
+        Counters { polls, ..self.counters }
     }
 
     /// Frames received that others have handles on, or had when it was polled last.
@@ -233,13 +244,14 @@ impl Queues for XdpQueues {
             self.device.look(now, self.first.is_unbound());
         }
         // (Neither is to wait for the other's end.)
-        let is_turn = self.path.take().is_none() || !self.sockets().any(|socket| !socket.received.is_empty());
+        let is_turn = self.path.take().is_none() || !self.has_frames();
         if is_turn && self.has_strays() {
             let count = self.receive_strays(batch);
             self.counters.received += count as u64;
             self.refill();
             return count;
         }
+        self.finds_frames();
         let (queues, before) = (1 + self.others.len(), batch.len());
         self.coalescing.clear();
         for at in 0..queues {
@@ -252,7 +264,7 @@ impl Queues for XdpQueues {
     }
 
     fn rx_ready(&self) -> bool {
-        self.has_strays() || self.sockets().any(|socket| !socket.received.is_empty()) || self.device.is_gone() && !self.is_gone
+        self.has_strays() || self.finds_frames() || self.device.is_gone() && !self.is_gone
     }
 
     fn pass_on(&mut self, frame: &RxFrame<Received>, buffer: Option<&Received>, had_it: bool) -> bool {

@@ -21,6 +21,9 @@ pub struct Settings {
     pub segmentation: bool,
     /// Checksums of what is sent are left to the kernel, which has the interface fill them in, where both do so (Linux 6.11). Not where a broker lends the ring.
     pub checksums: bool,
+    /// Frames that the kernel takes from a queue of the interface when the ring asks it to, which it does each time that it looks and finds none (SO_PREFER_BUSY_POLL, Linux 5.11).
+    /// Zero: it is not asked, and frames come by interrupts. Not where a broker lends the ring.
+    pub busy_poll: u16,
 }
 
 impl Settings {
@@ -40,6 +43,7 @@ impl Settings {
             send_bytes: 16 << 20,
             segmentation: false,
             checksums: false,
+            busy_poll: 0,
         }
     }
 }

@@ -17,6 +17,12 @@ const USE_SG: u16 = 1 << 4;
 /// XDP_PKT_CONTD: of a frame that does, all but the last of its descriptors have this.
 pub(crate) const CONTINUES: u32 = 1;
 
+/// include/uapi/asm-generic/socket.h.
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+/// A call of an AF_XDP socket polls once, however many microseconds this says, if it says any (net/xdp/xsk.c).
+const BUSY_POLL_US: i32 = 20;
+
 const BIND: &str = "bind of an AF_XDP socket";
 
 /// A socket, and its four queues.
@@ -80,7 +86,17 @@ impl XskSocket {
         result == 0 && error == libc::ENETDOWN
     }
 
-    /// Has the kernel look at the fill queue.
+    /// Has calls on the socket poll its queue of the interface, for so many frames each. As long as they come often enough, the interface is to raise no interrupts
+    /// (Documentation/networking/napi.rst, "IRQ mitigation"; which takes gro_flush_timeout and napi_defer_hard_irqs as well).
+    ///
+    /// # Errors
+    /// EPERM: CAP_NET_ADMIN is lacking; ENOPROTOOPT: Linux before 5.11.
+    pub(crate) fn prefer_busy_poll(&self, frames: u16) -> io::Result<()> {
+        let all = [(SO_PREFER_BUSY_POLL, 1), (libc::SO_BUSY_POLL, BUSY_POLL_US), (SO_BUSY_POLL_BUDGET, frames.into())];
+        all.iter().try_for_each(|(name, value)| set_at(&self.fd, libc::SOL_SOCKET, *name, value))
+    }
+
+    /// Has the kernel look at the fill queue; and poll the interface's queue, where that is preferred.
     pub(crate) fn wake_receiver(&self) {
         // SAFETY: no memory is involved.
         unsafe { libc::syscall(libc::SYS_recvfrom, self.fd(), 0, 0, libc::MSG_DONTWAIT, 0, 0) };
@@ -147,8 +163,12 @@ fn register(fd: &Fd, umem: &Umem) -> Result<(), AttachError> {
 }
 
 fn set<T>(fd: &Fd, name: i32, value: &T) -> io::Result<()> {
+    set_at(fd, libc::SOL_XDP, name, value)
+}
+
+fn set_at<T>(fd: &Fd, level: i32, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: the value is readable for its length.
-    let result = unsafe { libc::syscall(libc::SYS_setsockopt, fd.raw(), libc::SOL_XDP, name, core::ptr::from_ref(value), size_of::<T>()) };
+    let result = unsafe { libc::syscall(libc::SYS_setsockopt, fd.raw(), level, name, core::ptr::from_ref(value), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

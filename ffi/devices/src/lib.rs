@@ -29,7 +29,7 @@ use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub use ringway_rxe::Reach;
 pub use ringway_shm::{AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal};
-pub use ringway_xdp::{Landing, Survey};
+pub use ringway_xdp::{InFront, Landing, Survey};
 
 pub use self::buffers::RxBuf;
 use self::buffers::lent;
@@ -131,6 +131,8 @@ pub struct Interface<'a> {
     pub staged_bytes: usize,
     /// The memory of a card's rings may be on huge pages, where there are some.
     pub huge_pages: bool,
+    /// Frames that the kernel takes from a queue of an interface each time that it is asked to; zero: it is not asked.
+    pub busy_poll: u16,
 }
 
 /// Why an interface, or a card, was not attached to.
@@ -179,6 +181,7 @@ impl Interface<'_> {
             received_frames: wanted.max(plain.received_frames),
             segmentation: true,
             checksums: true,
+            busy_poll: self.busy_poll,
             ..plain
         }
     }
@@ -303,7 +306,7 @@ mod tests {
     fn frames_of_an_interface_or_a_card_are_more_if_somebody_says_so() {
         let frames = |received_frames| {
             let named = Named { driver: Driver::Xdp, name: "a0", queues: None };
-            let interface = Interface { named, broker: Path::new("/"), received_frames, staged_bytes: 0, huge_pages: true };
+            let interface = Interface { named, broker: Path::new("/"), received_frames, staged_bytes: 0, huge_pages: true, busy_poll: 0 };
             [interface.settings().received_frames, interface.settings_of_card().received_frames]
         };
         assert_eq!(frames(None), [2048; 2]);

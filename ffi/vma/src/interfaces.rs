@@ -333,7 +333,8 @@ impl<'a> Prepared<'a> {
         let broker = std::path::Path::new(params::settings().text(Id::Broker));
         let (said, staged_bytes) = (params::settings(), params::read().ring_dev_mem_tx);
         let (received_frames, huge_pages) = (params::frames_of_interface(said), params::huge_pages_of_card(said));
-        let attached = ringway_devices::Interface { named, broker, received_frames, staged_bytes, huge_pages };
+        let busy_poll = params::busy_poll(said);
+        let attached = ringway_devices::Interface { named, broker, received_frames, staged_bytes, huge_pages, busy_poll };
         // (A card would give both a copy of what is for either.)
         if attached.card().is_some() && process::fork_generation() > 0 {
             return Err("a parent of this process may have rings there".to_owned().into());

@@ -179,6 +179,11 @@ pub(crate) fn huge_pages_of_card(said: &Settings) -> bool {
     !said.is_set(Id::MemAllocType) || said.number(Id::MemAllocType) == 2
 }
 
+/// Frames that the kernel takes from a queue of an interface each time that it is asked to (RINGWAY_BUSY_POLL).
+pub(crate) fn busy_poll(said: &Settings) -> u16 {
+    u16::try_from(said.number(Id::BusyPoll)).unwrap_or(u16::MAX)
+}
+
 /// Linux's TCP_MIN_MSS, below which the stack does not go.
 const MSS_MIN: u16 = 88;
 

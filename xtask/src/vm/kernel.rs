@@ -62,16 +62,29 @@ fn of_distribution() -> Result<String> {
     Ok(format!("linux-image-{version}"))
 }
 
+/// Whether there is one whose version begins so.
+///
+/// # Errors
+/// There is no apt.
+pub(crate) fn is_known(version: &str) -> Result<bool> {
+    Ok(newest_among(&apt_cache(&["pkgnames", &format!("linux-image-{version}")])?, version).is_some())
+}
+
 /// The newest one whose version begins so. (The cloud's kernels have no rxe; what is unsigned has the same modules as what is signed.)
 fn newest_of(version: &str) -> Result<String> {
     let names = apt_cache(&["pkgnames", &format!("linux-image-{version}")])?;
+    let newest = newest_among(&names, version);
+    newest.map(str::to_owned).with_context(|| format!("apt knows no kernel {version} (apt-cache search linux-image-{version})"))
+}
+
+/// Of apt's names.
+fn newest_among<'a>(names: &'a str, version: &str) -> Option<&'a str> {
     let is_plain = |name: &&str| {
         let name = name.strip_suffix("-unsigned").unwrap_or(name);
         let flavour = name.strip_prefix("linux-image-").and_then(|rest| rest.strip_suffix("-amd64"));
         flavour.is_some_and(|rest| !["cloud", "rt", "dbg"].iter().any(|other| rest.ends_with(other)) && follows(rest, version))
     };
-    let newest = names.lines().filter(is_plain).max_by_key(|name| (numbers(name), !name.ends_with("-unsigned")));
-    newest.map(str::to_owned).with_context(|| format!("apt knows no kernel {version} (apt-cache search linux-image-{version})"))
+    names.lines().filter(is_plain).max_by_key(|name| (numbers(name), !name.ends_with("-unsigned")))
 }
 
 /// 6.1 is 6.1 and 6.1.0-56, and not 6.12.
@@ -164,7 +177,7 @@ fn one_in(folder: &Path, is_meant: impl Fn(&str) -> bool) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{follows, numbers, path_of};
+    use super::{follows, newest_among, numbers, path_of};
 
     #[test]
     fn a_modules_options_are_not_of_its_path() {
@@ -177,5 +190,8 @@ mod tests {
         assert!(follows("6.1.0-56", "6.1") && follows("6.12.115+deb12", "6.12"));
         assert!(!follows("6.12.115+deb12", "6.1"));
         assert!(numbers("linux-image-6.1.0-56-amd64") > numbers("linux-image-6.1.0-9-amd64"));
+        let names = "linux-image-6.12.9+deb12-amd64\nlinux-image-6.12.10+deb12-amd64\nlinux-image-6.12.11+deb12-cloud-amd64\nlinux-image-6.1.0-9-amd64";
+        assert_eq!(newest_among(names, "6.12"), Some("linux-image-6.12.10+deb12-amd64"));
+        assert_eq!(newest_among(names, "6.13"), None);
     }
 }

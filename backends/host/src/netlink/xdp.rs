@@ -22,13 +22,20 @@ const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
 /// XDP_PASS and XDP_REDIRECT in the driver; and AF_XDP without a copy.
 const NATIVE: u64 = 1 << 0 | 1 << 1;
 const ZERO_COPY: u64 = 1 << 3;
-/// In zero-copy mode it fills in the checksums of what it sends.
+/// What it does in zero-copy mode to what it sends: when that left, its checksum, and when it is to leave.
+const XSK_TX_TIMESTAMP: u64 = 1 << 0;
 const XSK_TX_CHECKSUM: u64 = 1 << 1;
+const XSK_TX_LAUNCH_TIME: u64 = 1 << 2;
 
 /// linux/sock_diag.h and linux/xdp_diag.h.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const XDP_SHOW_INFO: u32 = 1 << 0;
+const XDP_SHOW_UMEM: u32 = 1 << 2;
 const XDP_DIAG_INFO: u16 = 1;
+const XDP_DIAG_UMEM: u16 = 5;
+/// Where the flags are in `struct xdp_diag_umem`, and the one of zero-copy mode.
+const UMEM_FLAGS: core::ops::Range<usize> = 32..36;
+const XDP_DU_F_ZEROCOPY: u32 = 1 << 0;
 
 /// How an interface's driver has XDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +48,26 @@ pub enum XdpMode {
     Generic,
 }
 
+/// What an interface's driver has for XDP, and for AF_XDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpOffer {
+    /// How it has XDP.
+    pub mode: XdpMode,
+    /// Whether it does these to what AF_XDP sends without a copy, where it is asked to (Documentation/networking/xsk-tx-metadata.rst; Linux 6.8, 6.14 for the last).
+    pub send: SendOffer,
+}
+
+/// What a driver does to what it sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOffer {
+    /// Fills in the checksum.
+    pub checksum: bool,
+    /// Says when it left.
+    pub timestamp: bool,
+    /// Holds it back until a time that it is given.
+    pub launch_time: bool,
+}
+
 /// An AF_XDP socket that is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpSocket {
@@ -50,22 +77,16 @@ pub struct XdpSocket {
     pub queue: u32,
     /// By which processes' descriptors are told: `socket:[…]` in `/proc/PID/fd`.
     pub inode: u32,
+    /// Its frames lie in its own memory, without a copy.
+    pub is_zero_copy: bool,
 }
 
-/// How the driver of the interface of that index has XDP; `None`: the kernel does not say (before Linux 6.3).
+/// What the driver of the interface of that index has; `None`: the kernel does not say (before Linux 6.3).
 ///
 /// # Errors
 /// The system's: there is no socket of netlink to be had; no such interface.
-pub fn xdp_mode(interface: u32) -> io::Result<Option<XdpMode>> {
-    Ok(features(interface)?.map(|[xdp, _]| mode_of(xdp)))
-}
-
-/// Whether the driver of the interface of that index fills in the checksums of what AF_XDP sends without a copy, where it is asked to (Linux 6.8).
-///
-/// # Errors
-/// As [`xdp_mode`].
-pub fn sends_checksums(interface: u32) -> io::Result<bool> {
-    Ok(features(interface)?.is_some_and(|[_, xsk]| xsk & XSK_TX_CHECKSUM != 0))
+pub fn xdp_offer(interface: u32) -> io::Result<Option<XdpOffer>> {
+    Ok(features(interface)?.map(|[xdp, xsk]| XdpOffer { mode: mode_of(xdp), send: send_of(xsk) }))
 }
 
 /// Of XDP, and of AF_XDP.
@@ -102,6 +123,14 @@ const fn mode_of(features: u64) -> XdpMode {
     }
 }
 
+const fn send_of(features: u64) -> SendOffer {
+    SendOffer {
+        checksum: features & XSK_TX_CHECKSUM != 0,
+        timestamp: features & XSK_TX_TIMESTAMP != 0,
+        launch_time: features & XSK_TX_LAUNCH_TIME != 0,
+    }
+}
+
 /// All AF_XDP sockets of the calling thread's network namespace that are bound; `None`: the kernel does not say.
 ///
 /// # Errors
@@ -111,13 +140,16 @@ pub fn xdp_sockets() -> io::Result<Option<Vec<XdpSocket>>> {
     let mut questions = Questions::of(libc::NETLINK_SOCK_DIAG).map_err(io::Error::other)?;
     // `struct xdp_diag_req`: family, protocol, two bytes, inode, what is shown, and a cookie.
     let mut body = vec![libc::AF_XDP as u8, 0, 0, 0, 0, 0, 0, 0];
-    body.extend(XDP_SHOW_INFO.to_ne_bytes());
+    body.extend((XDP_SHOW_INFO | XDP_SHOW_UMEM).to_ne_bytes());
     body.extend([0; 8]);
     let listed = questions.dump(WHAT, SOCK_DIAG_BY_FAMILY, &body, |answer| {
         // `struct xdp_diag_msg`: family, type, two bytes, inode, and a cookie. (Of one that is not bound there is no more.)
         let (Some(inode), Some(info)) = (answer.get(4..8), value(WHAT, answer.get(16..), XDP_DIAG_INFO)?) else { return Ok(None) };
         let [interface, queue] = [info.get(..4), info.get(4..8)].map(|word| u32_of(WHAT, word.unwrap_or_default()));
-        Ok(Some(XdpSocket { interface: interface?, queue: queue?, inode: u32_of(WHAT, inode)? }))
+        let umem = value(WHAT, answer.get(16..), XDP_DIAG_UMEM)?;
+        let flags = umem.and_then(|umem| umem.get(UMEM_FLAGS)).map_or(Ok(0), |flags| u32_of(WHAT, flags))?;
+        let is_zero_copy = flags & XDP_DU_F_ZEROCOPY != 0;
+        Ok(Some(XdpSocket { interface: interface?, queue: queue?, inode: u32_of(WHAT, inode)?, is_zero_copy }))
     });
     match listed {
         Ok(listed) => Ok(listed),
@@ -149,10 +181,26 @@ mod tests {
     }
 
     #[test]
+    fn a_drivers_features_say_what_it_does_to_what_it_sends() {
+        let each = |checksum, timestamp, launch_time| SendOffer { checksum, timestamp, launch_time };
+        assert_eq!(
+            [0, 1, 2, 4, 7].map(send_of),
+            [
+                each(false, false, false),
+                each(false, true, false),
+                each(true, false, false),
+                each(false, false, true),
+                each(true, true, true)
+            ]
+        );
+    }
+
+    #[test]
     fn the_kernel_is_asked_in_its_own_words() {
         // (The loopback has no driver with XDP, where the kernel says so.)
-        assert!(matches!(xdp_mode(1).unwrap(), None | Some(XdpMode::Generic)));
-        assert!(xdp_mode(u32::MAX >> 1).is_err() || xdp_mode(1).unwrap().is_none());
+        let none = XdpOffer { mode: XdpMode::Generic, send: SendOffer::default() };
+        assert!(xdp_offer(1).unwrap().is_none_or(|offer| offer == none));
+        assert!(xdp_offer(u32::MAX >> 1).is_err() || xdp_offer(1).unwrap().is_none());
         xdp_sockets().unwrap();
     }
 }

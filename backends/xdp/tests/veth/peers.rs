@@ -264,6 +264,22 @@ pub(crate) fn comes_by_four_queues(world: &mut World) {
     assert!(by_queue.len() == 4 && by_queue.iter().filter(|count| **count > 0).count() > 1, "{by_queue:?}");
 }
 
+/// Frames are the same whether they come by themselves, or when the kernel is asked to look for them.
+#[test]
+fn a_ring_that_has_its_queues_polled_gets_what_comes() {
+    let settings = Settings { busy_poll: 64, ..Settings::new("a0") };
+    in_world(Cable { queues: 2, ..Cable::default() }, &settings, |mut world| {
+        both_streams(&mut world);
+        echo(&mut world, [0, 1, 2, 1000, 1400]);
+        let polls = |world: &World| world.ring.queues().counters().polls;
+        let before = polls(&world);
+        // (Who spins looks whether there is something, and polls the ring only then.)
+        (0..10).for_each(|_| _ = world.ring.queues().rx_ready());
+        assert!(before > 0, "nobody was asked");
+        assert!(polls(&world) > before, "the kernel is asked by who only looks");
+    });
+}
+
 /// The kernel does it, then; on veth as it comes, nobody does.
 #[test]
 fn checksums_that_are_left_to_an_interface_without_offloads_are_right() {

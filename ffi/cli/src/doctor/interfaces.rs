@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use ringway_devices::{Survey, interface_found, locked_by_interface};
+use ringway_devices::{InFront, Survey, interface_found, locked_by_interface};
 use ringway_host::capabilities::{self, Capability};
-use ringway_host::netlink::{XdpMode, XdpSocket, xdp_mode, xdp_sockets};
+use ringway_host::netlink::{SendOffer, XdpMode, XdpOffer, XdpSocket, xdp_offer, xdp_sockets};
 use ringway_params::kind::{self, Driver};
 use ringway_params::{Id, Settings};
 use ringway_report::printable;
@@ -98,11 +98,62 @@ impl Interface {
             Ok(survey) => survey,
             Err(detail) => return Self { name, mode: "none", detail },
         };
-        let mode = xdp_mode(survey.index).ok().flatten();
+        let offer = xdp_offer(survey.index).ok().flatten();
+        let mode = mode(&survey, offer);
         let holders = sockets.map(|all| holders(all, &survey));
-        let owner = survey.program.map(who_has_program).unwrap_or_default();
-        let detail = detail(&survey, mode, holders.as_deref(), &owner);
+        let owner = survey.program.map(|program| who_has_program(program.id)).unwrap_or_default();
+        let mut detail = detail(&survey, (mode, offer.is_some()), holders.as_deref(), &owner);
+        detail += &offer.map(|offer| sends(offer.send)).unwrap_or_default();
+        detail += &Deferral::of(&name, survey.index).map(Deferral::tell).unwrap_or_default();
         Self { name, mode: name_of(mode), detail }
+    }
+}
+
+/// What the kernel says that the driver can, or, before it does so (Linux 6.3), who runs the program that is there.
+fn mode(survey: &Survey, offer: Option<XdpOffer>) -> Option<XdpMode> {
+    let in_use = survey.program.map(|program| if program.is_drivers { XdpMode::Native } else { XdpMode::Generic });
+    match offer.map(|offer| offer.mode) {
+        // (A driver may have a mode, and not for the interface as it is set up.)
+        Some(_) if in_use == Some(XdpMode::Generic) => in_use,
+        None => in_use,
+        said => said,
+    }
+}
+
+/// What the driver does to what AF_XDP sends.
+fn sends(offer: SendOffer) -> String {
+    let all = [(offer.checksum, "checksums"), (offer.timestamp, "timestamps"), (offer.launch_time, "launch times")];
+    let own: Vec<_> = all.iter().filter(|(is_offered, _)| *is_offered).map(|(_, what)| *what).collect();
+    if own.is_empty() { "; no offloads of sends".to_owned() } else { format!("; offloads of sends: {}", own.join(", ")) }
+}
+
+/// How long the kernel has an interface raise no interrupts (Documentation/networking/napi.rst).
+#[derive(Clone, Copy, Debug)]
+struct Deferral {
+    /// napi_defer_hard_irqs: looks at a queue that found nothing, until which it raises none.
+    looks: u64,
+    /// gro_flush_timeout: from one of these to the next, unless a program has it look before.
+    each_ns: u64,
+}
+
+impl Deferral {
+    /// As sysfs has it, if that is this network namespace's.
+    fn of(name: &str, index: u32) -> Option<Self> {
+        let number = |file| fs::read_to_string(format!("/sys/class/net/{name}/{file}")).ok()?.trim_end().parse::<u64>().ok();
+        let is_its = number("ifindex") == Some(index.into());
+        is_its.then_some(())?;
+        Some(Self { looks: number("napi_defer_hard_irqs")?, each_ns: number("gro_flush_timeout")? })
+    }
+
+    fn tell(self) -> String {
+        match self {
+            Self { looks: 0, .. } | Self { each_ns: 0, .. } => {
+                "; interrupts are not deferred (napi_defer_hard_irqs and gro_flush_timeout, for RINGWAY_BUSY_POLL)".to_owned()
+            }
+            Self { looks, each_ns } => {
+                format!("; interrupts are deferred for {looks} times {} us (napi_defer_hard_irqs, gro_flush_timeout)", each_ns as f64 / 1e3)
+            }
+        }
     }
 }
 
@@ -115,25 +166,34 @@ const fn name_of(mode: Option<XdpMode>) -> &'static str {
     }
 }
 
-/// `holders`: who has which of its queues, as far as that is known; `owner`: and who the program in front of it.
-fn detail(survey: &Survey, mode: Option<XdpMode>, holders: Option<&[(u32, String)]>, owner: &str) -> String {
+/// A process that has a queue, and whether frames get there without a copy.
+type Holder = (u32, String, bool);
+
+/// `is_said`: the kernel says what the driver has, and not just who runs the program that is there; `holders`: who has which of its queues, as far as that is known; `owner`: and who the program in front of it.
+fn detail(survey: &Survey, (mode, is_said): (Option<XdpMode>, bool), holders: Option<&[Holder]>, owner: &str) -> String {
     let Survey { driver, queues, program, .. } = survey;
     let driver = if driver.is_empty() { "its driver".to_owned() } else { printable(driver.clone()) };
     let meaning = match mode {
         Some(XdpMode::ZeroCopy) => format!("{driver} puts frames into the ring's own memory"),
+        Some(XdpMode::Native) if !is_said => {
+            format!("{driver} runs the program; what else it has, this kernel does not say (Linux 6.3 does)")
+        }
         Some(XdpMode::Native) => format!("{driver} runs the program, and has no zero-copy mode: the kernel copies frames"),
         Some(XdpMode::Generic) => format!("{driver} has no XDP: the kernel runs the program behind it, and copies frames, which is slower"),
         None => format!("{driver}; this kernel does not say what that has (Linux 6.3 does)"),
     };
     let noun = if *queues == 1 { "queue" } else { "queues" };
     let of = if owner.is_empty() { String::new() } else { format!(" of {owner}") };
-    let front = program.map(|id| format!("; program {id}{of} is in front of it (bpftool prog show id {id})")).unwrap_or_default();
+    let front =
+        program.map(|InFront { id, .. }| format!("; program {id}{of} is in front of it (bpftool prog show id {id})")).unwrap_or_default();
     let taken = match holders {
         // (Somebody has a program there, and who cannot be told.)
         None if program.is_some() => "; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG)".to_owned(),
         None | Some([]) => String::new(),
         Some(holders) => {
-            let each: Vec<_> = holders.iter().map(|(queue, who)| format!("{queue}: {who}")).collect();
+            // (A driver that has the mode may refuse it, and the kernel copies then.)
+            let copied = |is_zero_copy: &bool| if mode == Some(XdpMode::ZeroCopy) && !is_zero_copy { ", by copies" } else { "" };
+            let each: Vec<_> = holders.iter().map(|(queue, who, is_zero_copy)| format!("{queue}: {who}{}", copied(is_zero_copy))).collect();
             format!("; in use: {}", each.join(", "))
         }
     };
@@ -141,10 +201,10 @@ fn detail(survey: &Survey, mode: Option<XdpMode>, holders: Option<&[(u32, String
 }
 
 /// Who has which queues of an interface.
-fn holders(sockets: &[XdpSocket], survey: &Survey) -> Vec<(u32, String)> {
+fn holders(sockets: &[XdpSocket], survey: &Survey) -> Vec<Holder> {
     let mut own: Vec<_> = sockets.iter().filter(|socket| socket.interface == survey.index).collect();
     own.sort_by_key(|socket| socket.queue);
-    own.iter().map(|socket| (socket.queue, who_has(socket.inode))).collect()
+    own.iter().map(|socket| (socket.queue, who_has(socket.inode), socket.is_zero_copy)).collect()
 }
 
 /// The process with that socket, as far as this user may see.
@@ -195,18 +255,54 @@ mod tests {
 
     #[test]
     fn an_interfaces_line_says_how_it_does_and_who_has_it() {
-        let survey = |driver: &str, queues, program| Survey { index: 7, driver: driver.to_owned(), queues, program };
+        let survey = |driver: &str, queues, program: Option<u32>| {
+            let program = program.map(|id| InFront { id, is_drivers: true });
+            Survey { index: 7, driver: driver.to_owned(), queues, program }
+        };
+        let holders = [(0, "redis (7)".into(), true), (1, "curl (8)".into(), false)];
         let says = [
-            detail(&survey("veth", 1, None), Some(XdpMode::Native), Some(&[]), ""),
-            detail(&survey("ice", 2, Some(12)), Some(XdpMode::ZeroCopy), Some(&[(0, "redis (7)".into()), (1, "curl (8)".into())]), ""),
-            detail(&survey("", 1, Some(12)), Some(XdpMode::Generic), None, "ringway (9)"),
-            detail(&survey("ena", 8, None), None, None, ""),
+            detail(&survey("veth", 1, None), (Some(XdpMode::Native), true), Some(&[]), ""),
+            detail(&survey("ice", 2, Some(12)), (Some(XdpMode::ZeroCopy), true), Some(&holders), ""),
+            detail(&survey("", 1, Some(12)), (Some(XdpMode::Generic), true), None, "ringway (9)"),
+            detail(&survey("ena", 8, None), (None, false), None, ""),
+            detail(&survey("virtio_net", 1, Some(4)), (Some(XdpMode::Native), false), None, "curl (8)"),
         ];
         insta::assert_snapshot!(says.join("\n"), @r"
         veth runs the program, and has no zero-copy mode: the kernel copies frames; 1 queue
-        ice puts frames into the ring's own memory; 2 queues; in use: 0: redis (7), 1: curl (8); program 12 is in front of it (bpftool prog show id 12)
+        ice puts frames into the ring's own memory; 2 queues; in use: 0: redis (7), 1: curl (8), by copies; program 12 is in front of it (bpftool prog show id 12)
         its driver has no XDP: the kernel runs the program behind it, and copies frames, which is slower; 1 queue; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG); program 12 of ringway (9) is in front of it (bpftool prog show id 12)
         ena; this kernel does not say what that has (Linux 6.3 does); 8 queues
+        virtio_net runs the program; what else it has, this kernel does not say (Linux 6.3 does); 1 queue; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG); program 4 of curl (8) is in front of it (bpftool prog show id 4)
+        ");
+    }
+
+    #[test]
+    fn an_interfaces_mode_is_its_drivers_unless_the_kernel_runs_the_program() {
+        let of = |offer: Option<XdpMode>, is_drivers: Option<bool>| {
+            let program = is_drivers.map(|is_drivers| InFront { id: 1, is_drivers });
+            let offer = offer.map(|mode| XdpOffer { mode, send: SendOffer::default() });
+            mode(&Survey { index: 7, driver: String::new(), queues: 1, program }, offer)
+        };
+        assert_eq!([of(None, None), of(None, Some(true)), of(None, Some(false))], [None, Some(XdpMode::Native), Some(XdpMode::Generic)]);
+        let zero_copy = Some(XdpMode::ZeroCopy);
+        assert_eq!([of(zero_copy, None), of(zero_copy, Some(true))], [zero_copy; 2]);
+        assert_eq!(of(zero_copy, Some(false)), Some(XdpMode::Generic));
+    }
+
+    #[test]
+    fn what_it_does_to_sends_is_told_and_how_long_it_raises_no_interrupts() {
+        let all = SendOffer { checksum: true, timestamp: true, launch_time: true };
+        let said = [
+            sends(SendOffer::default()),
+            sends(all),
+            Deferral { looks: 0, each_ns: 200_000 }.tell(),
+            Deferral { looks: 2, each_ns: 200_500 }.tell(),
+        ];
+        insta::assert_snapshot!(said.join("\n"), @r"
+        ; no offloads of sends
+        ; offloads of sends: checksums, timestamps, launch times
+        ; interrupts are not deferred (napi_defer_hard_irqs and gro_flush_timeout, for RINGWAY_BUSY_POLL)
+        ; interrupts are deferred for 2 times 200.5 us (napi_defer_hard_irqs, gro_flush_timeout)
         ");
     }
 }
