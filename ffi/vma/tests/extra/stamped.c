@@ -105,7 +105,8 @@ int main(int argc, char **argv)
 	struct sockaddr_in at = {.sin_family = AF_INET};
 
 	setvbuf(stdout, NULL, _IONBF, 0);
-	CHECK(argc == 4);
+	vma = vma_get_api();
+	CHECK(argc == 4 && vma != NULL);
 	if (wrong)
 		return 1;
 	at.sin_port = htons((uint16_t)atoi(argv[3]));
