@@ -51,11 +51,9 @@ const SO_TIMESTAMPING: c_int = 37;
 const SO_TIMESTAMP_NEW: c_int = 63;
 const SO_TIMESTAMPNS_NEW: c_int = 64;
 const SO_TIMESTAMPING_NEW: c_int = 65;
-/// Times of what is sent.
 const TIMESTAMPING_SENT: c_int = 1 | 2;
-/// Times that hardware took of what is received, and that they are told (SOF_TIMESTAMPING_RX_HARDWARE, SOF_TIMESTAMPING_RAW_HARDWARE).
+/// Times that hardware took of what is received, and below that software took, and that they are told (SOF_TIMESTAMPING_RX_HARDWARE, SOF_TIMESTAMPING_RAW_HARDWARE).
 const TIMESTAMPING_BY_HARDWARE: c_int = 4 | 64;
-/// Times that software took of what is received, and that they are told.
 const TIMESTAMPING_RECEIVED: c_int = 8 | 16;
 pub(crate) const TCP_INQ: c_int = 36;
 const UDP_CORK: c_int = 1;
@@ -369,7 +367,6 @@ fn are_kernels_times(offload: &Offload, key: Key, asked: c_int) -> Result<bool, 
     Ok(asked & TIMESTAMPING_SENT != 0 || by_hardware && !by_card)
 }
 
-/// SO_TIMESTAMPING, in either of its forms.
 fn is_timestamping(level: c_int, name: c_int) -> bool {
     level == libc::SOL_SOCKET && matches!(name, SO_TIMESTAMPING | SO_TIMESTAMPING_NEW)
 }
