@@ -29,7 +29,7 @@ use crate::engine::memory::{ProcessMemory, Registered};
 use crate::paths::from_rustix;
 use crate::process;
 
-/// Events of a channel that wait at most: of more requests to connect, the oldest are refused by nobody's answer.
+/// Events of a channel that wait at most. What is more is lost, and said.
 const EVENTS_MAX: usize = 4096;
 /// Bytes of one command at most.
 const COMMAND_MAX: usize = 4096;

@@ -1,5 +1,7 @@
 //! What each command does. Each function says at which offset it reads and writes what; errors are the kernel's (drivers/infiniband/core/ucma.c).
 
+use std::sync::Arc;
+
 use ringway_preload::Errno;
 use ringway_stack::cm::{CmId, IdOption};
 use ringway_stack::device::messages::{CmError, PortSpace, State};
@@ -128,11 +130,11 @@ impl Request<'_> {
 
 impl RdmaCm {
     /// The kernel's routes and addresses, as they are now.
-    fn tables(&mut self) -> Result<&Tables, Errno> {
+    fn tables(&mut self) -> Result<Arc<Tables>, Errno> {
         let monitor = self.monitor.as_mut().ok_or(Errno(libc::EIO))?;
         // (What fails is said, and the tables stay as they were.)
         let _ = monitor.refresh();
-        Ok(monitor.tables())
+        Ok(Arc::clone(monitor.tables()))
     }
 }
 
@@ -180,9 +182,8 @@ fn destroy_id(request: &mut Request<'_>) -> Result<(), Errno> {
 fn bind_ip(request: &mut Request<'_>) -> Result<(), Errno> {
     let (local, id) = (layouts::address(request.input(), 8).ok_or(BAD)?, request.id(36)?);
     let cm = request.cm();
-    let Some(monitor) = cm.monitor.as_mut() else { return Err(Errno(libc::EIO)) };
-    let _ = monitor.refresh();
-    cm.manager.bind_address(monitor.tables(), id, local).map_err(refused)
+    let tables = cm.tables()?;
+    cm.manager.bind_address(&tables, id, local).map_err(refused)
 }
 
 /// {src_addr 0, dst_addr 28, id 56, timeout_ms 60}.
@@ -190,10 +191,9 @@ fn resolve_ip(request: &mut Request<'_>) -> Result<(), Errno> {
     let input = request.input();
     let (from, to) = (layouts::address(input, 0), layouts::address(input, SOCKADDR).ok_or(BAD)?);
     let id = request.id(56)?;
-    request.cm().tables()?;
+    let tables = request.cm().tables()?;
     let engine = &mut *request.engine;
-    let Some(monitor) = &engine.rdma_cm.monitor else { return Err(Errno(libc::EIO)) };
-    engine.rdma_cm.manager.resolve_address(monitor.tables(), &engine.node, id, from, to).map_err(refused)
+    engine.rdma_cm.manager.resolve_address(&tables, &engine.node, id, from, to).map_err(refused)
 }
 
 /// {id 0, timeout_ms 4}.
