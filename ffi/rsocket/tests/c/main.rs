@@ -1,18 +1,23 @@
 //! C programs that are linked with the library, by its own header. Each checks what it sees, and says what was not as it should be.
 
 mod attacker;
+mod card;
 mod compile;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// What ends a program that hangs.
 const TIMEOUT_S: &str = "60";
 
-/// Compiles a program.
+/// Compiles a program, once: another test may be running it.
 fn program(name: &str) -> PathBuf {
-    compile::program(&format!("c/{name}"))
+    static COMPILED: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().expect("a program that does not compile fails all tests");
+    compiled.entry(name.to_owned()).or_insert_with(|| compile::program(&format!("c/{name}"))).clone()
 }
 
 fn run(name: &str) {
