@@ -112,21 +112,21 @@ impl<M: CardMemory> Adapter<M> {
     /// # Errors
     /// [`OpenError`].
     pub fn open(settings: Settings) -> Result<Self, OpenError> {
-        let events = EventChannel::open()?;
-        Self::open_with(settings, Some(events))
+        Self::open_with(settings, || EventChannel::open().map(Some))
     }
 
-    /// Opens a device for its queue pairs alone, whose numbers the caller brings to peers in a way of its own: of one that the kernel's connection management does not know, as the
-    /// software ConnectX. Nobody listens and connects there ([`ringway_stack::device::messages::CmError::Unsupported`]).
+    /// Opens a device for its queue pairs alone, whose numbers the caller brings to peers in a way of its own: of one that the kernel's connection management does not know.
+    /// Nobody listens and connects there ([`ringway_stack::device::messages::CmError::Unsupported`]).
     ///
     /// # Errors
     /// [`OpenError`].
     pub fn open_unconnected(settings: Settings) -> Result<Self, OpenError> {
-        Self::open_with(settings, None)
+        Self::open_with(settings, || Ok(None))
     }
 
-    fn open_with(settings: Settings, events: Option<Arc<EventChannel>>) -> Result<Self, OpenError> {
+    fn open_with(settings: Settings, events: impl FnOnce() -> Result<Option<Arc<EventChannel>>, OpenError>) -> Result<Self, OpenError> {
         let context = Arc::new(Context::open(&settings.device)?);
+        let events = events()?;
         let attr = context.query().map_err(OpenError::system("ibv_query_device"))?;
         let port = context.query_port(PORT).map_err(OpenError::system("ibv_query_port"))?;
         let channel = Arc::new(Channel::new(&context).map_err(OpenError::system("ibv_create_comp_channel"))?);

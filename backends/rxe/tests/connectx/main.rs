@@ -244,7 +244,6 @@ fn without_connection_management_nobody_connects() {
         let any: SocketAddr = "0.0.0.0:0".parse().expect("an address");
         assert_eq!(card.adapter.connect(NOW, card.qp, any, to, b""), Err(CmError::Unsupported));
         assert_eq!(card.adapter.listen(to, 4), Err(CmError::Unsupported));
-        assert!(Adapter::<Pages>::open(Settings::new("mlx5_0")).is_err(), "there is no /dev/infiniband/rdma_cm");
     }
     on_cards("without_connection_management_nobody_connects", alone, alone);
 }

@@ -327,7 +327,8 @@ static void interruptions(make *kind) {
     struct epoll_event event = {.events = EPOLLIN};
     pthread_t sender;
     MUST(sigaction(SIGALRM, &action, NULL));
-    for (int way = 0; way < 6; way++) {
+    /* (What comes back from a mirror may do so within the call that sends it: then no later one is interrupted.) */
+    for (int way = has_mirror() ? 1 : 0; way < 6; way += has_mirror() ? 2 : 1) {
         kind(ends);
         answer(VMA_PACKET_DROP);
         CHECK(vma->register_recv_callback(ends[0], look, NULL) == 0);
