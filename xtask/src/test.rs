@@ -204,7 +204,7 @@ impl Step {
                     Package::RDMACM_UTILS,
                     Package::PYVERBS,
                 ];
-                install::packages(&[Package::CC, Package::IPROUTE])?;
+                install::packages(&[Package::CC, Package::IPROUTE, Package::TSHARK])?;
                 install::packages(&verbs)?;
                 unit(options)?;
                 conformance::run(&conformance::Options { list: true, device: None })
