@@ -12,6 +12,7 @@ mod raw;
 mod states;
 
 pub(crate) use self::memory::PAGES_AT;
+pub(crate) use self::states::mask;
 
 use ringway_preload::Errno;
 

@@ -11,23 +11,23 @@ use crate::abi::{Input, Output};
 use crate::engine::{Attributes, path};
 
 /// Bits of `attr_mask` (`enum ib_uverbs_qp_attr_mask` of libibverbs' ibv_modify_qp(3)).
-mod mask {
-    pub(super) const STATE: u32 = 1 << 0;
-    pub(super) const ACCESS: u32 = 1 << 3;
-    pub(super) const PKEY_INDEX: u32 = 1 << 4;
-    pub(super) const PORT: u32 = 1 << 5;
-    pub(super) const QKEY: u32 = 1 << 6;
-    pub(super) const AV: u32 = 1 << 7;
-    pub(super) const PATH_MTU: u32 = 1 << 8;
-    pub(super) const TIMEOUT: u32 = 1 << 9;
-    pub(super) const RETRY: u32 = 1 << 10;
-    pub(super) const RNR_RETRY: u32 = 1 << 11;
-    pub(super) const RQ_PSN: u32 = 1 << 12;
-    pub(super) const MAX_RD_ATOMIC: u32 = 1 << 13;
-    pub(super) const MIN_RNR_TIMER: u32 = 1 << 15;
-    pub(super) const SQ_PSN: u32 = 1 << 16;
-    pub(super) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
-    pub(super) const DEST_QP: u32 = 1 << 20;
+pub(crate) mod mask {
+    pub(crate) const STATE: u32 = 1 << 0;
+    pub(crate) const ACCESS: u32 = 1 << 3;
+    pub(crate) const PKEY_INDEX: u32 = 1 << 4;
+    pub(crate) const PORT: u32 = 1 << 5;
+    pub(crate) const QKEY: u32 = 1 << 6;
+    pub(crate) const AV: u32 = 1 << 7;
+    pub(crate) const PATH_MTU: u32 = 1 << 8;
+    pub(crate) const TIMEOUT: u32 = 1 << 9;
+    pub(crate) const RETRY: u32 = 1 << 10;
+    pub(crate) const RNR_RETRY: u32 = 1 << 11;
+    pub(crate) const RQ_PSN: u32 = 1 << 12;
+    pub(crate) const MAX_RD_ATOMIC: u32 = 1 << 13;
+    pub(crate) const MIN_RNR_TIMER: u32 = 1 << 15;
+    pub(crate) const SQ_PSN: u32 = 1 << 16;
+    pub(crate) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
+    pub(crate) const DEST_QP: u32 = 1 << 20;
 }
 
 /// A state's number in verbs (`enum ibv_qp_state`).

@@ -6,6 +6,7 @@ use ringway_stack::cm::ConnectParams;
 use ringway_stack::device::messages::{ConnectionParams, DatagramPeer, Modify, Path};
 
 use crate::abi::{Input, Output};
+use crate::commands::mask;
 
 /// Bytes of `struct sockaddr_in6`, in which an address of either family is.
 pub(super) const SOCKADDR: usize = 28;
@@ -88,26 +89,6 @@ pub(super) fn with_datagrams_private_data(mut output: Output, at: usize, said: &
         output = output.u8(at + 40 + place, *byte);
     }
     output.u8(at + 296, said.len().min(PRIVATE - 1) as u8)
-}
-
-/// Bits of `qp_attr_mask`, as ibv_modify_qp(3) has them.
-mod mask {
-    pub(super) const STATE: u32 = 1 << 0;
-    pub(super) const ACCESS: u32 = 1 << 3;
-    pub(super) const PKEY_INDEX: u32 = 1 << 4;
-    pub(super) const PORT: u32 = 1 << 5;
-    pub(super) const QKEY: u32 = 1 << 6;
-    pub(super) const AV: u32 = 1 << 7;
-    pub(super) const PATH_MTU: u32 = 1 << 8;
-    pub(super) const TIMEOUT: u32 = 1 << 9;
-    pub(super) const RETRY: u32 = 1 << 10;
-    pub(super) const RNR_RETRY: u32 = 1 << 11;
-    pub(super) const RQ_PSN: u32 = 1 << 12;
-    pub(super) const MAX_RD_ATOMIC: u32 = 1 << 13;
-    pub(super) const MIN_RNR_TIMER: u32 = 1 << 15;
-    pub(super) const SQ_PSN: u32 = 1 << 16;
-    pub(super) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
-    pub(super) const DEST_QP: u32 = 1 << 20;
 }
 
 /// `struct ib_uverbs_qp_attr`: {qp_attr_mask 0, qp_state 4, path_mtu 12, qkey 20, rq_psn 24, sq_psn 28, dest_qp_num 32, qp_access_flags 36, ah_attr 40, pkey_index 124, max_rd_atomic 130,
