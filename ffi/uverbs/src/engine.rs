@@ -252,7 +252,8 @@ impl Engine {
             taken += 1;
         }
         self.packet = packet;
-        taken > 0 || self.arrivals()
+        let any = self.arrivals();
+        taken > 0 || any
     }
 
     /// Takes what came by the interface.

@@ -2,6 +2,7 @@
 //! for when something is to be sent, and what is sent in the meantime waits.
 
 use core::time::Duration;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -92,9 +93,12 @@ impl Neighbours {
 
     fn ask(&mut self, now: Instant, address: IpAddr) {
         self.asked.retain(|_, at| *at + ASK_EVERY > now);
-        if self.asked.insert(address, now).is_none()
-            && let Err(error) = self.monitor.use_neighbour(self.link, address)
-        {
+        if let Entry::Vacant(place) = self.asked.entry(address) {
+            place.insert(now);
+        } else {
+            return;
+        }
+        if let Err(error) = self.monitor.use_neighbour(self.link, address) {
             crate::log::say(format_args!("{address} is not asked for its Ethernet address: {error}"));
         }
     }

@@ -47,7 +47,8 @@ impl Cm {
             Message::ServiceIdRequest(request) => self.listeners.contains_key(&request.service_id),
             Message::Reply(reply) => has(reply.remote_id),
             Message::ReadyToUse(ready) => has(ready.remote_id),
-            // (Of a request that was never a connection there, the peer has no number for itself.)
+            // Who gives up before there was an answer knows no number of ours.
+            Message::Reject(reject) if reject.remote_id == 0 => self.by_remote_id.keys().any(|(_, id)| *id == reject.local_id),
             Message::Reject(reject) => has(reject.remote_id),
             Message::ReceiptAcknowledgment(mra) => has(mra.remote_id),
             Message::DisconnectRequest(request) => has(request.remote_id),
