@@ -29,7 +29,7 @@ use crate::engine::memory::{ProcessMemory, Registered};
 use crate::paths::from_rustix;
 use crate::process;
 
-/// Events of a channel that wait at most. What is more is lost, and said.
+/// Events of a channel that wait before no more requests are taken: of identifiers that the program has there are few each.
 const EVENTS_MAX: usize = 4096;
 /// Bytes of one command at most.
 const COMMAND_MAX: usize = 4096;
@@ -73,16 +73,12 @@ pub(crate) struct RdmaCm {
 impl Channel {
     fn new() -> Result<(Self, OwnedFd), Errno> {
         let (bell, ours) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
         let theirs = rustix::io::fcntl_dupfd_cloexec(ours.as_fd(), 0).map_err(from_rustix)?;
         Ok((Self { bell, theirs, events: VecDeque::new() }, ours))
     }
 
     fn put(&mut self, event: Event) {
-        if self.events.len() == EVENTS_MAX {
-            crate::log::say(format_args!("an event of connections is lost: the program reads none"));
-            return;
-        }
         if self.events.is_empty() {
             // (There is room for one.)
             let _ = rustix::net::send(&self.bell, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -93,7 +89,7 @@ impl Channel {
     fn silence_if_empty(&self) {
         if self.events.is_empty() {
             let mut byte = [0];
-            while rustix::net::recv(&self.theirs, &mut byte, RecvFlags::DONTWAIT).is_ok() {}
+            while matches!(rustix::net::recv(&self.theirs, &mut byte, RecvFlags::DONTWAIT), Ok((_, 1..))) {}
         }
     }
 }
@@ -132,15 +128,22 @@ impl RdmaCm {
     pub(crate) fn poll(&mut self, now: Instant, node: &mut Node<Registered>) {
         self.manager.poll(now, node);
         while let Some(event) = self.manager.next_event() {
-            self.put(event);
+            self.put(now, node, event);
         }
     }
 
-    fn put(&mut self, event: Event) {
-        if let (EventKind::ConnectRequest(_), Some(listener)) = (&event.kind, event.listener)
-            && let Some((_, known)) = self.known_of(listener)
-        {
+    fn put(&mut self, now: Instant, node: &mut Node<Registered>, event: Event) {
+        if let (EventKind::ConnectRequest(_), Some(listener)) = (&event.kind, event.listener) {
+            let known = self.known_of(listener).map(|(_, known)| known);
+            let has_room = |known: &Known| self.channels.get(&known.channel).is_some_and(|channel| channel.events.len() < EVENTS_MAX);
+            let Some(known) = known.filter(has_room) else {
+                crate::log::say(format_args!("a request to connect is refused: the program reads no events"));
+                return self.manager.destroy_id(now, node, event.id);
+            };
             self.add(event.id, known.channel, 0);
+        } else if self.known_of(event.id).is_some_and(|(_, known)| known.uid == 0) {
+            // What becomes of a request before the program has agreed to it, it finds out when it does (ucma_event_handler).
+            return;
         }
         let channel = self.known_of(event.id).map(|(_, known)| known.channel);
         if let Some(channel) = channel.and_then(|channel| self.channels.get_mut(&channel)) {
@@ -176,7 +179,8 @@ pub(crate) fn write(channel: u32, at: u64, len: usize) -> Result<usize, Errno> {
         let done = {
             let mut engine = process::lock();
             let Some(engine) = engine.as_mut().filter(|engine| engine.rdma_cm.channels.contains_key(&channel)) else {
-                if has_waited {
+                // (Of a card that was removed, whoever waits hears.)
+                if has_waited && !process::is_removed() {
                     for_ever();
                 }
                 return Err(Errno(libc::EIO));

@@ -15,7 +15,7 @@ use ringway_sim::connectx::{offload, steering};
 use ringway_stack::addr::MacAddr;
 use ringway_stack::device::{
     ChecksumVerdict, Device as _, DeviceEvent, FiveTuple, FlowRule, HEAD_MAX, Protocol, QueueId, Queues as _, RuleError, RuleId, RxBatch,
-    Target, TxBuffer as _, TxFrame, TxOffload, TxSlice, Wake,
+    SendError, Target, TxBuffer as _, TxFrame, TxOffload, TxSlice, Wake,
 };
 use ringway_stack::roce::packet::UDP_PORT;
 use ringway_stack::time::Instant;
@@ -130,20 +130,32 @@ impl Wire {
         arrivals
     }
 
-    /// Sends a frame. One that is longer than the interface takes, or finds no room, is lost.
+    /// Sends a frame. What was sent leaves first if there is no room; one that is longer than the interface takes, or finds none still, is lost.
     pub(crate) fn send(&mut self, frame: &[u8]) {
+        let sent = self.try_send(frame).or_else(|error| match error {
+            SendError::Full => {
+                self.queues.doorbell();
+                self.queues.reap();
+                self.try_send(frame)
+            }
+            error => Err(error),
+        });
+        if let Err(error) = sent {
+            log::say(format_args!("{}: a frame of {} bytes is lost: {error}", self.port.name, frame.len()));
+        }
+    }
+
+    fn try_send(&mut self, frame: &[u8]) -> Result<(), SendError> {
         let (head, rest) = frame.split_at(frame.len().min(HEAD_MAX));
         let offload = TxOffload::default();
-        let sent = if rest.is_empty() {
+        if rest.is_empty() {
             self.queues.send(&TxFrame { head, body: &[], offload })
         } else {
-            let Some(mut buffer) = self.queues.tx_alloc(rest.len()).filter(|buffer| buffer.capacity() >= rest.len()) else { return };
+            let buffer = self.queues.tx_alloc(rest.len()).filter(|buffer| buffer.capacity() >= rest.len());
+            let mut buffer = buffer.ok_or(SendError::Full)?;
             buffer.write(0, rest);
             let body = [TxSlice { buffer: &buffer, offset: 0, len: rest.len() }];
             self.queues.send(&TxFrame { head, body: &body, offload })
-        };
-        if let Err(error) = sent {
-            log::say(format_args!("{}: a frame of {} bytes is lost: {error}", self.port.name, frame.len()));
         }
     }
 

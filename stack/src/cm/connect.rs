@@ -30,13 +30,28 @@ impl Entry {
 }
 
 impl Manager {
+    /// Gives it a port of its own before it listens, if it has none: the first that nobody here listens at, and that `takes`, which is asked about each in turn, can have. It stays with
+    /// the one that it has otherwise.
+    ///
+    /// # Errors
+    /// [`CmError::Missing`], [`CmError::State`]; [`CmError::Full`]: there is none.
+    pub fn choose_port(&mut self, id: CmId, mut takes: impl FnMut(u16) -> bool) -> Result<(), CmError> {
+        let space = self.entry(id)?.space;
+        let local = self.entry_in(id, &[State::Idle])?.local.unwrap_or(SocketAddr::new(unspecified(true), 0));
+        if local.port() == 0 {
+            let port = self.free_ports(space).find(|port| takes(*port)).ok_or(CmError::Full)?;
+            self.entry(id)?.local = Some(SocketAddr::new(local.ip(), port));
+        }
+        Ok(())
+    }
+
     /// Listens at its address (rdma_listen), of which `backlog` requests may wait: each comes as [`EventKind::ConnectRequest`] with an identifier of its own.
     ///
     /// # Errors
     /// [`CmError::Missing`], [`CmError::State`]; [`CmError::InUse`]: somebody does so at that port.
     pub fn listen<D: Connections>(&mut self, device: &mut D, id: CmId, backlog: usize) -> Result<(), CmError> {
         let space = self.entry(id)?.space;
-        let any = self.free_port(space);
+        let any = self.free_ports(space).next();
         let entry = self.entry_in(id, &[State::Idle])?;
         let mut local = entry.local.unwrap_or(SocketAddr::new(unspecified(true), 0));
         if local.port() == 0 {

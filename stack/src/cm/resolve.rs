@@ -154,9 +154,9 @@ impl Manager {
         }
     }
 
-    /// A port at which nobody listens.
-    pub(super) fn free_port(&self, space: PortSpace) -> Option<u16> {
-        (EPHEMERAL_MIN..=u16::MAX).find(|port| !self.listeners.contains_key(&(space, *port)))
+    /// Ports at which nobody listens.
+    pub(super) fn free_ports(&self, space: PortSpace) -> impl Iterator<Item = u16> {
+        (EPHEMERAL_MIN..=u16::MAX).filter(move |port| !self.listeners.contains_key(&(space, *port)))
     }
 }
 

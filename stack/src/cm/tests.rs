@@ -501,6 +501,21 @@ fn two_listeners_have_two_ports_and_any_port_is_a_free_one() {
         cm.local_address(id).unwrap().port()
     });
     assert!(a != b && a != 0 && b != 0);
+    // One that somebody else has is left out, and one's own is kept.
+    let id = cm.create_id().unwrap();
+    let mut refused = Vec::new();
+    cm.choose_port(id, |port| {
+        refused.len() == 2 || {
+            refused.push(port);
+            false
+        }
+    })
+    .unwrap();
+    let chosen = cm.local_address(id).unwrap().port();
+    assert!(![a, b, refused[0], refused[1]].contains(&chosen));
+    cm.choose_port(id, |_| panic!("it has one")).unwrap();
+    cm.listen(node, id, 4).unwrap();
+    assert_eq!(cm.local_address(id).unwrap().port(), chosen);
     let id = cm.create_id().unwrap();
     let foreign = SocketAddr::new(address(ASKS), 1);
     assert_eq!(cm.bind_address(&pair.tables[SERVES], id, foreign), Err(CmError::Unroutable), "not our address");

@@ -216,8 +216,13 @@ impl Engine {
             objects.into_iter().for_each(|object| self.end(object));
             let now = self.now();
             self.rdma_cm.close(now, &mut self.node, number);
-            // (Peers of its connections are told.)
-            self.transmit();
+            // (Peers of its connections are told, as far as there is room.)
+            for _ in 0..super::BATCH {
+                if !self.transmit() {
+                    break;
+                }
+            }
+            self.bus.drain();
         }
         self.contexts.is_empty()
     }

@@ -104,11 +104,14 @@ impl Request<'_> {
         Input(self.bytes)
     }
 
+    /// Whether there is room for a response of so many bytes. ENOSPC: there is not.
+    pub(super) fn has_room(&self, least: usize) -> Result<(), Errno> {
+        if self.out < least { Err(Errno(libc::ENOSPC)) } else { Ok(()) }
+    }
+
     /// Writes a response of at least `least` bytes to where the command says. ENOSPC: the program has no room for it.
     pub(super) fn respond(&self, to: u64, least: usize, output: &Output) -> Result<(), Errno> {
-        if self.out < least {
-            return Err(Errno(libc::ENOSPC));
-        }
+        self.has_room(least)?;
         let bytes = output.bytes();
         self.memory.copy_out(to, &bytes[..bytes.len().min(self.out)])
     }
@@ -162,6 +165,7 @@ fn create_id(request: &mut Request<'_>) -> Result<(), Errno> {
         0x002 => PortSpace::Ipoib,
         _ => return Err(BAD),
     };
+    request.has_room(4)?;
     let channel = request.channel;
     let cm = request.cm();
     let id = cm.manager.create_id_in(space).map_err(refused)?;
@@ -244,15 +248,18 @@ fn listen(request: &mut Request<'_>) -> Result<(), Errno> {
     let engine = &mut *request.engine;
     let cm = &mut engine.rdma_cm;
     let space = cm.manager.port_space(id).ok_or(BAD)?;
-    let of = |cm: &RdmaCm| cm.manager.local_address(id).map(|local| local.port()).filter(|port| *port != 0);
     let claim = |port| engine.bus.claim(service_id(space, port));
-    // (A port that is this process's choice is known afterwards.)
-    let before = of(cm).map(claim).transpose()?;
-    cm.manager.listen(&mut engine.node, id, backlog as usize).map_err(refused)?;
-    let claimed = match before {
-        Some(claimed) => claimed,
-        None => of(cm).map(claim).transpose()?.flatten(),
+    let claimed = match cm.manager.local_address(id).map(|local| local.port()).filter(|port| *port != 0) {
+        Some(port) => claim(port)?,
+        // Any port will do that no process on the bus has.
+        None => {
+            let mut claimed = None;
+            let takes = |port| claim(port).map(|claim| claimed = claim).is_ok();
+            cm.manager.choose_port(id, takes).map_err(refused)?;
+            claimed
+        }
     };
+    cm.manager.listen(&mut engine.node, id, backlog as usize).map_err(refused)?;
     cm.claims.extend(claimed.map(|claimed| (number, claimed)));
     Ok(())
 }

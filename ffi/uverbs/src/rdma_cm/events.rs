@@ -23,6 +23,7 @@ const PARAM: usize = 20;
 /// {response 0}. EAGAIN: there is none.
 pub(super) fn get(request: &mut Request<'_>) -> Result<(), Errno> {
     let (to, number) = (request.input().u64(0), request.channel);
+    request.has_room(LEN_MIN)?;
     let cm = request.cm();
     let output = loop {
         let channel = cm.channels.get_mut(&number).ok_or(Errno(libc::EIO))?;
@@ -42,8 +43,6 @@ impl RdmaCm {
         let request = matches!(event.kind, EventKind::ConnectRequest(_));
         let (about, uid) = match event.listener.filter(|_| request) {
             Some(listener) => self.known_of(listener).map(|(about, known)| (about, known.uid))?,
-            // What becomes of a request before the program has agreed to it, it finds out when it does (ucma_event_handler).
-            None if known.uid == 0 => return None,
             None => (number, known.uid),
         };
         self.ids.get_mut(&about)?.reported += 1;
@@ -71,13 +70,17 @@ impl RdmaCm {
         }
     }
 
-    /// What waits to be told of an identifier goes over to another channel.
+    /// What waits to be told of an identifier goes over to another channel; of a listener, requests of which the program has not heard as well.
     pub(super) fn move_events(&mut self, id: CmId, from: u32, to: u32) {
         let Some(channel) = self.channels.get_mut(&from) else { return };
-        let (moving, staying) = core::mem::take(&mut channel.events).into_iter().partition(|event| event.id == id);
+        let (moving, staying) =
+            core::mem::take(&mut channel.events).into_iter().partition(|event| event.id == id || event.listener == Some(id));
         channel.events = staying;
         channel.silence_if_empty();
         let moving: VecDeque<Event> = moving;
+        for known in self.ids.values_mut().filter(|known| moving.iter().any(|event| event.id == known.id)) {
+            known.channel = to;
+        }
         if let Some(channel) = self.channels.get_mut(&to) {
             moving.into_iter().for_each(|event| channel.put(event));
         }

@@ -114,7 +114,10 @@ impl Pair {
             self.now = next;
             while self.wire.first().is_some_and(|(at, ..)| *at <= self.now) {
                 let (_, to, management) = self.wire.remove(0);
+                let mad = Mad::parse(&management.bytes).expect("what is sent parses");
+                let (concerns, before) = (self.ends[to].concerns(&mad), self.ends[to].events.len());
                 self.ends[to].on_management(self.now, &management);
+                assert!(concerns || self.ends[to].events.len() == before, "an event by what is said to concern nobody: {mad:?}");
             }
             for end in &mut self.ends {
                 end.on_timer(self.now);
