@@ -100,13 +100,25 @@ impl CompletionQueue {
     /// Else: whether there is one, of something else.
     #[inline(always)]
     pub(crate) fn peek_frame(&self, ahead: u32) -> Result<Cqe, bool> {
+        self.peek_of(sys::MLX5_CQE_RESP_SEND, ahead)
+    }
+
+    /// The next completion, if the card has written it and it is of an entry that was sent; else whether there is one, of something else.
+    #[inline(always)]
+    pub(crate) fn peek_sent(&self) -> Result<Cqe, bool> {
+        self.peek_of(sys::MLX5_CQE_REQ, 0)
+    }
+
+    /// The completion behind the `ahead` next ones, if the card has written it and it is a plain one of that kind. Else: whether there is one, of something else.
+    #[inline(always)]
+    fn peek_of(&self, opcode: u8, ahead: u32) -> Result<Cqe, bool> {
         let taken = self.taken.wrapping_add(ahead);
         // SAFETY: one of the completions.
         let at: *const mlx5_cqe64 = unsafe { self.first.add(((taken & (self.entries - 1)) as usize) << self.log_stride).cast() };
         let (cqe, round) = (Cqe(at), round_of(taken, self.entries));
         let op_own = cqe.op_own();
         // (Whether it was solicited does not matter.)
-        if op_own & !2 != sys::MLX5_CQE_RESP_SEND << 4 | round {
+        if op_own & !2 != opcode << 4 | round {
             return Err(is_owned(op_own, taken, self.entries));
         }
         barrier::after_owner();

@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "aarch64")]
 use core::arch::asm;
+#[cfg(target_arch = "x86_64")]
+use core::arch::x86_64::__m128i;
 
 use rdma_core_sys as sys;
 
@@ -26,8 +28,8 @@ pub(crate) struct Doorbell {
     register: *mut u64,
     /// Bytes from one half of the register to the other; zero: there is one.
     toggle: usize,
-    /// Nobody else writes to the register.
-    is_own: bool,
+    /// Blocks of an entry that the register takes whole; zero: it takes doorbells alone, as others write to it as well.
+    blocks_max: u16,
 }
 
 // SAFETY: record and register are a queue's, which outlives this; whoever has this is the only one to write them.
@@ -39,7 +41,8 @@ impl Doorbell {
     /// # Safety
     /// The layout is that of a queue pair which is there as long as the value is used.
     pub(crate) unsafe fn of_sends(layout: &sys::mlx5dv_qp, is_own: bool) -> Self {
-        Self { record: layout.dbrec, register: layout.bf.reg.cast(), toggle: layout.bf.size as usize, is_own }
+        let toggle = layout.bf.size as usize;
+        Self { record: layout.dbrec, register: layout.bf.reg.cast(), toggle, blocks_max: if is_own { (toggle / BLOCK) as u16 } else { 0 } }
     }
 
     /// Of a receive queue, for which nothing rings: the card looks at the record when a frame comes.
@@ -47,7 +50,7 @@ impl Doorbell {
     /// # Safety
     /// As above.
     pub(crate) unsafe fn of_receives(layout: &sys::mlx5dv_rwq) -> Self {
-        Self { record: layout.dbrec, register: core::ptr::null_mut(), toggle: 0, is_own: false }
+        Self { record: layout.dbrec, register: core::ptr::null_mut(), toggle: 0, blocks_max: 0 }
     }
 
     /// Of a completion queue.
@@ -56,7 +59,7 @@ impl Doorbell {
     /// As above.
     pub(crate) unsafe fn of_completions(layout: &sys::mlx5dv_cq) -> Self {
         let page: *mut u8 = layout.cq_uar.cast();
-        Self { record: layout.dbrec, register: page.wrapping_add(sys::MLX5_CQ_DOORBELL).cast(), toggle: 0, is_own: false }
+        Self { record: layout.dbrec, register: page.wrapping_add(sys::MLX5_CQ_DOORBELL).cast(), toggle: 0, blocks_max: 0 }
     }
 
     #[inline(always)]
@@ -83,8 +86,8 @@ impl Doorbell {
 
     /// Blocks of an entry that the register takes whole; zero: it takes doorbells alone.
     #[inline(always)]
-    pub(crate) fn blocks_max(&self) -> usize {
-        if self.is_own { self.toggle / BLOCK } else { 0 }
+    pub(crate) fn blocks_max(&self) -> u16 {
+        self.blocks_max
     }
 
     /// There is one entry more, up to `head`, and so many blocks are its own: as many as there may be ([`Doorbell::blocks_max`]). They lie in two places, the first of so
@@ -97,11 +100,12 @@ impl Doorbell {
         barrier::before_record();
         self.write_record(sys::MLX5_SND_DBR, head.into());
         barrier::before_register();
-        for block in 0..if mutants::is(Mutant::FirstBlockOnly) { 1 } else { blocks } {
-            // SAFETY: the register has room for so many, is the queue's, and aligned; the block is readable, by the caller's promise.
-            unsafe {
-                let from = if block < here { first.add(block * BLOCK) } else { rest.add((block - here) * BLOCK) };
-                copy_block(self.register.add(block * BLOCK / 8), from.cast());
+        let blocks = if mutants::is(Mutant::FirstBlockOnly) { 1 } else { blocks };
+        // SAFETY: the register has room for so many, is the queue's, and aligned; the blocks are readable, by the caller's promise.
+        unsafe {
+            copy_blocks(self.register, first, blocks.min(here));
+            if blocks > here {
+                copy_blocks(self.register.add(here * BLOCK / 8), rest, blocks - here);
             }
         }
         barrier::after_register();
@@ -154,11 +158,27 @@ impl Doorbell {
     }
 }
 
-/// Copies a block into a register: on aarch64 by one store; elsewhere by eight, which the processor puts together, as the page is mapped for that
+/// Copies blocks into a register.
+///
+/// # Safety
+/// Each is readable and writable; both addresses are aligned as blocks are.
+#[inline(always)]
+unsafe fn copy_blocks(mut to: *mut u64, mut from: *const u8, blocks: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let end = from.add(blocks * BLOCK);
+        while from < end {
+            copy_block(to, from.cast());
+            (to, from) = (to.add(BLOCK / 8), from.add(BLOCK));
+        }
+    }
+}
+
+/// Copies a block into a register: on aarch64 by one store; elsewhere by several, which the processor puts together, as the page is mapped for that
 /// (write-combining), and sends when the last is there (rdma-core's util/mmio.h).
 ///
 /// # Safety
-/// 64 bytes are readable and writable; both addresses are aligned.
+/// 64 bytes are readable and writable; both addresses are aligned to 64 bytes.
 #[inline(always)]
 unsafe fn copy_block(to: *mut u64, from: *const u64) {
     #[cfg(target_arch = "aarch64")]
@@ -172,7 +192,12 @@ unsafe fn copy_block(to: *mut u64, from: *const u64) {
             options(nostack, preserves_flags)
         );
     }
-    #[cfg(not(target_arch = "aarch64"))]
+    #[cfg(target_arch = "x86_64")]
+    for part in 0..BLOCK / size_of::<__m128i>() {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<__m128i>().add(part).write_volatile(from.cast::<__m128i>().add(part).read()) };
+    }
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     for word in 0..BLOCK / 8 {
         // SAFETY: the caller's promise.
         unsafe { to.add(word).write_volatile(from.add(word).read()) };

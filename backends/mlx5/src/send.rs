@@ -55,7 +55,7 @@ struct Posted {
     at: u16,
     blocks: u16,
     /// Pieces of memory that it refers to.
-    pieces: u16,
+    pieces: u32,
     cookie: u64,
 }
 
@@ -285,7 +285,7 @@ impl SendQueue {
             // (Its time is its own.)
             live.blocks.ask_completion(block);
         }
-        self.posted[place] = Posted { at: block, blocks: taken as u16, pieces: pieces as u16, cookie };
+        self.posted[place] = Posted { at: block, blocks: taken as u16, pieces: pieces as u32, cookie };
         self.cookies += usize::from(cookie != 0);
         self.laden += usize::from(cookie != 0 || pieces > 0);
         (self.last, self.head) = (block, block.wrapping_add(taken as u16));
@@ -303,10 +303,10 @@ impl SendQueue {
         let asks_late = mutants::is(Mutant::AskedTooLate);
         let bell = if asks_late { live.blocks.bell(self.last) } else { live.blocks.ask_completion(self.last) };
         // (What is sent alone is waited for, most likely; where the next is there already, the card fetches several at once.)
-        let (is_alone, blocks) = (self.rung == self.last, usize::from(self.head.wrapping_sub(self.last)));
+        let (is_alone, blocks) = (self.rung == self.last, self.head.wrapping_sub(self.last));
         if is_alone && blocks <= live.doorbell.blocks_max() {
             // SAFETY: the entry's blocks are in the queue, and written.
-            unsafe { live.doorbell.send_whole(self.head, blocks, live.blocks.from(self.last)) };
+            unsafe { live.doorbell.send_whole(self.head, blocks.into(), live.blocks.from(self.last)) };
             self.counters.whole += 1;
         } else {
             live.doorbell.ring_sends(self.head, bell);
@@ -337,16 +337,19 @@ impl SendQueue {
     pub(crate) fn reap(&mut self) -> bool {
         while self.tail != self.rung
             && let Some(live) = &mut self.live
-            && let Some(cqe) = live.cq.peek()
         {
-            live.cq.advance();
-            if self.laden > 0 || !cqe.is_sent() {
-                if self.reap_laden(cqe) {
-                    return true;
+            match live.cq.peek_sent() {
+                Ok(cqe) if self.laden == 0 => {
+                    live.cq.advance();
+                    self.complete_all_through(cqe.counter());
                 }
-                continue;
+                Err(false) => break,
+                Ok(_) | Err(true) => {
+                    if self.reap_next() {
+                        return true;
+                    }
+                }
             }
-            self.complete_all_through(cqe.counter());
         }
         if let Some(live) = &mut self.live {
             live.cq.release();
@@ -383,9 +386,10 @@ impl SendQueue {
         are_lost
     }
 
-    /// A completion was taken, perhaps of a failure. Whether it was.
+    /// Takes a completion, perhaps of a failure. Whether it was.
     #[inline(never)]
-    fn reap_laden(&mut self, cqe: Cqe) -> bool {
+    fn reap_next(&mut self) -> bool {
+        let Some(cqe) = self.live.as_mut().and_then(|live| live.cq.take()) else { return false };
         if !cqe.is_sent() {
             self.fail(cqe);
             return true;
@@ -401,8 +405,18 @@ impl SendQueue {
     }
 
     /// All entries up to the one that begins at `counter` were sent, which the card says, and there is nothing to be done for any of them.
-    #[inline]
+    #[inline(always)]
     fn complete_all_through(&mut self, counter: u16) {
+        if counter == self.last && self.rung == self.head {
+            self.tail = self.head;
+        } else {
+            self.complete_some_through(counter);
+        }
+    }
+
+    /// The same, where more were posted since.
+    #[inline]
+    fn complete_some_through(&mut self, counter: u16) {
         let posted = self.posted[usize::from(counter) & (self.posted.len() - 1)];
         if counter.wrapping_sub(self.tail) >= self.rung.wrapping_sub(self.tail) || posted.at != counter || posted.blocks == 0 {
             return self.say_senseless(counter);
@@ -441,7 +455,7 @@ impl SendQueue {
         if let Some(staging) = &mut self.staging {
             staging.let_go(self.tail);
         }
-        for at in 0..usize::from(pieces) {
+        for at in 0..pieces as usize {
             let unit = (place * UNITS + at) & (self.held.len() - 1);
             self.held[unit] = None;
         }
