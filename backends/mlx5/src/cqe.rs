@@ -2,6 +2,7 @@
 
 mod run;
 
+use core::marker::PhantomData;
 use std::io;
 use std::sync::Arc;
 
@@ -15,8 +16,7 @@ use crate::clock::CardClock;
 use crate::doorbell::Doorbell;
 use crate::mutants::{self, Mutant};
 use crate::verbs::Cq;
-pub(crate) use run::RUN_MAX;
-use run::Run;
+pub(crate) use run::{RUN_MAX, Run};
 
 /// Bits of a counter of completions.
 const COUNTER: u32 = 0xff_ffff;
@@ -39,13 +39,59 @@ pub(crate) fn is_owned(op_own: u8, taken: u32, entries: u32) -> bool {
     op_own < sys::MLX5_CQE_INVALID << 4 && op_own & sys::MLX5_CQE_OWNER_MASK == round
 }
 
+/// Where completions lie.
+#[derive(Clone, Copy, Debug)]
+struct Entries {
+    /// The first one. Invariant: there are `count`, a power of two, 2^`log_stride` bytes from one to the next.
+    first: *mut u8,
+    count: u32,
+    log_stride: u32,
+}
+
+impl Entries {
+    /// The completion of a running counter.
+    #[inline(always)]
+    fn at(self, taken: u32) -> *mut mlx5_cqe64 {
+        // SAFETY: one of the completions.
+        unsafe { self.first.add(((taken & (self.count - 1)) as usize) << self.log_stride).cast() }
+    }
+}
+
+/// Completions from the one on that is to be taken next, for a loop that has them at hand: none of them is taken yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next<'a> {
+    entries: Entries,
+    taken: u32,
+    queue: PhantomData<&'a CompletionQueue>,
+}
+
+impl Next<'_> {
+    /// The completion behind the `ahead` next ones, if the card has written it and it is of a frame that was received, and [plain](Cqe::is_frame): one comparison tells.
+    /// Else: whether there is one, of something else.
+    #[inline(always)]
+    pub(crate) fn peek_frame(self, ahead: u32) -> Result<Cqe, bool> {
+        self.peek_of(sys::MLX5_CQE_RESP_SEND, ahead)
+    }
+
+    #[inline(always)]
+    fn peek_of(self, opcode: u8, ahead: u32) -> Result<Cqe, bool> {
+        let taken = self.taken.wrapping_add(ahead);
+        let (cqe, round) = (Cqe(self.entries.at(taken)), round_of(taken, self.entries.count));
+        let op_own = cqe.op_own();
+        // (Whether it was solicited does not matter.)
+        if op_own & !2 != opcode << 4 | round {
+            return Err(is_owned(op_own, taken, self.entries.count));
+        }
+        barrier::after_owner();
+        Ok(cqe)
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
-    /// Where the first completion is. Invariant: there are `entries`, a power of two, 2^`log_stride` bytes from one to the next, which live as long as `cq`.
-    first: *mut u8,
-    entries: u32,
-    log_stride: u32,
+    /// Invariant: they live as long as `cq`.
+    entries: Entries,
     doorbell: Doorbell,
     number: u32,
     /// Completions taken, a running counter.
@@ -73,9 +119,10 @@ impl CompletionQueue {
         let stride = (cqe_size as usize).max(CQE);
         // SAFETY: within the first entry, at whose end its completion is.
         let first = unsafe { buf.cast::<u8>().add(stride - CQE) };
-        let (entries, log_stride) = (cqe_cnt, if mutants::is(Mutant::CqeStride) { CQE.ilog2() } else { stride.ilog2() });
+        let log_stride = if mutants::is(Mutant::CqeStride) { CQE.ilog2() } else { stride.ilog2() };
+        let entries = Entries { first, count: cqe_cnt, log_stride };
         let run = cq.compresses().map(|strides| Box::new(Run::new(strides)));
-        Ok(Self { first, entries, log_stride, doorbell, number: cqn, taken: 0, told: 0, events: 0, runs: 0, run, cq })
+        Ok(Self { entries, doorbell, number: cqn, taken: 0, told: 0, events: 0, runs: 0, run, cq })
     }
 
     pub(crate) fn cq(&self) -> &Arc<Cq> {
@@ -84,45 +131,25 @@ impl CompletionQueue {
 
     /// The next completion, if the card has written it.
     #[inline(always)]
-    pub(crate) fn peek(&self) -> Option<Cqe> {
-        let entry = self.taken & (self.entries - 1);
-        // SAFETY: one of the completions.
-        let at: *const mlx5_cqe64 = unsafe { self.first.add((entry as usize) << self.log_stride).cast() };
-        let cqe = Cqe(at);
-        if !is_owned(cqe.op_own(), self.taken, self.entries) {
+    fn peek(&self) -> Option<Cqe> {
+        let cqe = Cqe(self.entries.at(self.taken));
+        if !is_owned(cqe.op_own(), self.taken, self.entries.count) {
             return None;
         }
         barrier::after_owner();
         Some(cqe)
     }
 
-    /// The completion behind the `ahead` next ones, if the card has written it and it is of a frame that was received, and [plain](Cqe::is_frame): one comparison tells.
-    /// Else: whether there is one, of something else.
+    /// What is to be taken next, if it is [of no run](Self::is_in_run).
     #[inline(always)]
-    pub(crate) fn peek_frame(&self, ahead: u32) -> Result<Cqe, bool> {
-        self.peek_of(sys::MLX5_CQE_RESP_SEND, ahead)
+    pub(crate) fn next(&self) -> Next<'_> {
+        Next { entries: self.entries, taken: self.taken, queue: PhantomData }
     }
 
     /// The next completion, if the card has written it and it is of an entry that was sent; else whether there is one, of something else.
     #[inline(always)]
     pub(crate) fn peek_sent(&self) -> Result<Cqe, bool> {
-        self.peek_of(sys::MLX5_CQE_REQ, 0)
-    }
-
-    /// The completion behind the `ahead` next ones, if the card has written it and it is a plain one of that kind. Else: whether there is one, of something else.
-    #[inline(always)]
-    fn peek_of(&self, opcode: u8, ahead: u32) -> Result<Cqe, bool> {
-        let taken = self.taken.wrapping_add(ahead);
-        // SAFETY: one of the completions.
-        let at: *const mlx5_cqe64 = unsafe { self.first.add(((taken & (self.entries - 1)) as usize) << self.log_stride).cast() };
-        let (cqe, round) = (Cqe(at), round_of(taken, self.entries));
-        let op_own = cqe.op_own();
-        // (Whether it was solicited does not matter.)
-        if op_own & !2 != opcode << 4 | round {
-            return Err(is_owned(op_own, taken, self.entries));
-        }
-        barrier::after_owner();
-        Ok(cqe)
+        self.next().peek_of(sys::MLX5_CQE_REQ, 0)
     }
 
     /// Whether there is a completion, of a run that was begun as well.
@@ -150,17 +177,21 @@ impl CompletionQueue {
         self.run.as_mut().map(|run| Cqe(run.step()))
     }
 
+    /// The run that was begun, or that begins with what is next, if one does.
+    #[inline(always)]
+    pub(crate) fn open_run(&mut self) -> Option<&mut Run> {
+        if self.run.is_none() || !self.is_in_run() && !(self.peek().is_some_and(Cqe::is_title) && self.begin_run()) {
+            return None;
+        }
+        self.run.as_deref_mut()
+    }
+
     /// Begins the run whose title is next.
-    #[cold]
+    #[inline(never)]
     fn begin_run(&mut self) -> bool {
-        let Self { first, entries, log_stride, taken, .. } = *self;
-        let entry = |ahead: u32| {
-            let entry = taken.wrapping_add(ahead) & (entries - 1);
-            // SAFETY: one of the completions.
-            unsafe { first.add((entry as usize) << log_stride).cast() }
-        };
+        let Self { entries, taken, .. } = *self;
         // SAFETY: the title's owner is the driver, and so is that of all the run's.
-        let has_begun = self.run.as_mut().is_some_and(|run| unsafe { run.begin(entries, entry) });
+        let has_begun = self.run.as_mut().is_some_and(|run| unsafe { run.begin(entries.count, |ahead| entries.at(taken.wrapping_add(ahead))) });
         self.runs += u64::from(has_begun);
         has_begun
     }
@@ -180,6 +211,15 @@ impl CompletionQueue {
     #[inline(always)]
     pub(crate) fn advance_by(&mut self, count: u32) {
         self.taken = self.taken.wrapping_add(count) & COUNTER;
+    }
+
+    /// So many frames of the run that is open are taken.
+    #[inline(always)]
+    pub(crate) fn advance_run(&mut self, count: u32) {
+        if let Some(run) = &mut self.run {
+            run.advance_by(count as usize);
+        }
+        self.advance_by(count);
     }
 
     /// The completion that was looked at is taken.

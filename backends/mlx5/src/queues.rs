@@ -254,12 +254,10 @@ impl Mlx5Queues {
     #[inline(always)]
     fn receive_short(&mut self, batch: &mut RxBatch<Received>) -> (usize, bool) {
         let (memory, clock) = (&self.memory, self.clock);
-        self.receive.take_short(HEAD_MAX, &mut self.refill, |chunk, len, cqe| {
-            let Some(frame) = batch.push_slot() else { return false };
+        self.receive.take_short(HEAD_MAX, &mut self.refill, clock, |chunk, len, meta| {
+            let Some(head) = batch.push_head(len, meta) else { return false };
             // SAFETY: the card has written the frame there, and nobody has a handle; its chunk is posted again after this, at the earliest.
-            unsafe { memory.copy_head(chunk, len, &mut frame.head) };
-            frame.set_head(len);
-            frame.meta = cqe.meta(clock);
+            unsafe { memory.copy_head(chunk, len, head) };
             true
         })
     }

@@ -7,7 +7,9 @@ use std::io;
 use std::sync::Arc;
 
 use rdma_core_sys as sys;
+use ringway_stack::device::RxMeta;
 
+use crate::clock::CardClock;
 use crate::cqe::{CompletionQueue, Cqe};
 use crate::doorbell::Doorbell;
 use crate::memory::Memory;
@@ -136,41 +138,117 @@ impl ReceiveQueue {
         true
     }
 
-    /// Takes plain frames of at most `len_max` bytes, as long as nothing else comes and `take` has room; it is told of each chunk and length, and has no use for the
-    /// chunk afterwards. Chunks are posted again as they lie, or come back in `into`. How many frames that were, and whether there is more.
+    /// Takes frames of at most `len_max` bytes, as long as nothing else comes and `take` has room; it is told of each chunk, of the length and of what else the card says,
+    /// and has no use for the chunk afterwards. Chunks are posted again as they lie, or come back in `into`. How many frames that were, and whether there is more.
     #[inline(always)]
     pub(crate) fn take_short(
         &mut self,
         len_max: usize,
         into: &mut Vec<u32>,
-        mut take: impl FnMut(u32, usize, Cqe) -> bool,
+        clock: Option<CardClock>,
+        mut take: impl FnMut(u32, usize, &RxMeta) -> bool,
     ) -> (usize, bool) {
-        if self.cq.is_in_run() {
-            return (0, true);
+        let (mut count, mut has_more) = (0, true);
+        if !self.cq.is_in_run() {
+            (count, has_more) = self.take_plain(len_max, into, clock, &mut take);
         }
-        let (begin, mut taken, mut count) = (self.taken, self.taken, 0);
-        // (Where all entries were posted, the one that is taken is the next to be posted.)
-        let is_full = usize::from(self.posted.wrapping_sub(begin)) == self.chunks.len();
+        if has_more && self.cq.cq().compresses().is_some() {
+            let of_runs;
+            (of_runs, has_more) = self.take_runs(len_max, into, clock, &mut take);
+            count += of_runs;
+        }
+        (count, has_more)
+    }
+
+    /// The same, where a run is open or may begin.
+    #[inline(never)]
+    fn take_runs(
+        &mut self,
+        len_max: usize,
+        into: &mut Vec<u32>,
+        clock: Option<CardClock>,
+        take: &mut impl FnMut(u32, usize, &RxMeta) -> bool,
+    ) -> (usize, bool) {
+        let (mut all, mut has_more) = (0, true);
+        while has_more && self.cq.open_run().is_some() {
+            let (count, is_whole) = self.take_run(len_max, into, clock, take);
+            all += count;
+            if !is_whole {
+                break;
+            }
+            let (behind, is_other) = self.take_plain(len_max, into, clock, take);
+            (all, has_more) = (all + behind, is_other);
+        }
+        (all, has_more)
+    }
+
+    /// The same, of frames that have a completion each.
+    #[inline(always)]
+    fn take_plain(
+        &mut self,
+        len_max: usize,
+        into: &mut Vec<u32>,
+        clock: Option<CardClock>,
+        take: &mut impl FnMut(u32, usize, &RxMeta) -> bool,
+    ) -> (usize, bool) {
+        let (mut taken, mut count) = (self.taken, 0);
         let has_more = loop {
-            let cqe = match self.cq.peek_frame(count) {
+            let cqe = match self.cq.next().peek_frame(count) {
                 Ok(cqe) => cqe,
                 Err(is_other) => break is_other,
             };
             let len = cqe.byte_count() as usize;
             // (What makes no sense is for [`Self::take`] to say.)
-            if cqe.counter() != taken || taken == self.told || len > len_max || !take(self.chunks[self.entry(taken)], len, cqe) {
+            let is_next = cqe.counter() == taken && taken != self.told && len <= len_max;
+            if !is_next || !take(self.chunks[self.entry(taken)], len, &cqe.meta(clock)) {
                 break true;
             }
             (taken, count) = (taken.wrapping_add(1), count + 1);
         };
-        self.taken = taken;
         self.cq.advance_by(count);
-        if is_full {
-            self.posted = self.posted.wrapping_add(count as u16);
-        } else {
-            into.extend((0..count as u16).map(|at| self.chunks[self.entry(begin.wrapping_add(at))]));
-        }
+        self.took(count as u16, into);
         (count as usize, has_more)
+    }
+
+    /// The same, of the run that is open: and whether all of it was taken.
+    #[inline(always)]
+    fn take_run(
+        &mut self,
+        len_max: usize,
+        into: &mut Vec<u32>,
+        clock: Option<CardClock>,
+        take: &mut impl FnMut(u32, usize, &RxMeta) -> bool,
+    ) -> (usize, bool) {
+        let (chunks, taken, posted) = (&*self.chunks, self.taken, self.told.wrapping_sub(self.taken));
+        let Some(run) = self.cq.open_run() else { return (0, true) };
+        // (What makes no sense is for [`Self::take`] to say.)
+        if !run.title().is_frame() || run.entry() != taken {
+            return (0, false);
+        }
+        let (meta, left) = (run.title().meta(clock), run.rest().len());
+        let mut count: u16 = 0;
+        for words in run.rest().take(posted.into()) {
+            let (len, entry) = (words.byte_count() as usize, taken.wrapping_add(count));
+            if len > len_max || !take(chunks[usize::from(entry) & (chunks.len() - 1)], len, &meta) {
+                break;
+            }
+            count += 1;
+        }
+        self.cq.advance_run(count.into());
+        self.took(count, into);
+        (count.into(), usize::from(count) == left)
+    }
+
+    /// So many entries more are taken, of whose chunks nobody has a use.
+    #[inline(always)]
+    fn took(&mut self, count: u16, into: &mut Vec<u32>) {
+        // (Where all entries were posted, the one that is taken is the next to be posted.)
+        if usize::from(self.posted.wrapping_sub(self.taken)) == self.chunks.len() {
+            self.posted = self.posted.wrapping_add(count);
+        } else {
+            into.extend((0..count).map(|at| self.chunks[self.entry(self.taken.wrapping_add(at))]));
+        }
+        self.taken = self.taken.wrapping_add(count);
     }
 
     /// Tells the card of what was posted.

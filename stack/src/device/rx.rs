@@ -291,6 +291,17 @@ impl<B: RxBuffer> RxBatch<B> {
         Some(frame)
     }
 
+    /// For the device: the next free frame is all head, of so many bytes, which are to be filled in where they belong. It counts at once. `None`: full.
+    #[inline(always)]
+    pub fn push_head(&mut self, head_len: usize, meta: &RxMeta) -> Option<&mut [u8; HEAD_MAX]> {
+        debug_assert!(head_len <= HEAD_MAX, "a head is no longer than that");
+        let frame = self.frames.get_mut(self.len)?;
+        self.len += 1;
+        debug_assert!(frame.buffer.get_mut().is_none(), "frames were cleared");
+        (frame.head_len, frame.buffer_at, frame.meta) = (head_len as u16, head_len as u16, *meta);
+        Some(&mut frame.head)
+    }
+
     /// The frames received, to be read or taken from.
     #[inline]
     pub fn frames_mut(&mut self) -> &mut [RxFrame<B>] {

@@ -9,7 +9,9 @@ use core::mem::offset_of;
 use rdma_core_sys as sys;
 use rdma_core_sys::mlx5_cqe64;
 
+use super::Cqe;
 use crate::mutants::{self, Mutant};
+
 /// Frames of a run at most.
 pub(crate) const RUN_MAX: usize = 64;
 /// Frames whose words are in an entry.
@@ -20,15 +22,35 @@ const OP_OWN: usize = offset_of!(mlx5_cqe64, op_own);
 const FORMAT: u8 = 3 << 2;
 
 /// See the module's documentation.
-pub(super) struct Run {
+pub(crate) struct Run {
     /// What the frame that was taken last says: the title, with its own words.
     cqe: mlx5_cqe64,
     /// Its words: of four bytes each, a hash or a checksum (and behind it the first stride), and a byte count; in the card's order.
-    words: [[u8; 8]; RUN_MAX],
+    words: [u64; RUN_MAX],
+    /// The first frame's entry.
+    first: u16,
     count: usize,
     next: usize,
     /// Frames are in strides, and words say in which.
     is_striding: bool,
+}
+
+/// What a run says of one frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words(u64);
+
+impl Words {
+    /// As a completion's.
+    #[inline(always)]
+    pub(crate) fn byte_count(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Of a striding queue: the frame's first stride.
+    #[inline(always)]
+    pub(crate) fn stride(self) -> u16 {
+        (self.0 >> 32) as u16
+    }
 }
 
 impl core::fmt::Debug for Run {
@@ -39,7 +61,7 @@ impl core::fmt::Debug for Run {
 
 impl Run {
     pub(super) fn new(is_striding: bool) -> Self {
-        Self { cqe: mlx5_cqe64::default(), words: [[0; 8]; RUN_MAX], count: 0, next: 0, is_striding }
+        Self { cqe: mlx5_cqe64::default(), words: [0; RUN_MAX], first: 0, count: 0, next: 0, is_striding }
     }
 
     /// Whether frames of it were not taken.
@@ -53,35 +75,57 @@ impl Run {
     /// # Safety
     /// `entry` gives where completions lie, by their distance from the title, and all of as many as the title says and the queue has are the driver's.
     pub(super) unsafe fn begin(&mut self, entries: u32, entry: impl Fn(u32) -> *mut mlx5_cqe64) -> bool {
-        // SAFETY: the caller's promise.
-        let title = unsafe { entry(0).read_volatile() };
+        // SAFETY: the caller's promise: so the card writes nothing there meanwhile.
+        let title = unsafe { entry(0).read() };
         let count = u32::from_be(title.byte_cnt) as usize;
         if count == 0 || count > RUN_MAX.min(entries as usize) {
             return false;
         }
-        for (index, words) in self.words[..count].chunks_mut(ARRAY).enumerate() {
+        let (arrays, _) = self.words.as_chunks_mut::<ARRAY>();
+        for (index, array) in arrays.iter_mut().take(count.div_ceil(ARRAY)).enumerate() {
             let at = (index * ARRAY).max(1) as u32;
-            // SAFETY: the caller's promise; of a run of one the array would be behind it, and in the queue all the same.
-            let array: [[u8; 8]; ARRAY] = unsafe { entry(at).cast::<[[u8; 8]; ARRAY]>().read_volatile() };
-            words.copy_from_slice(&array[..words.len()]);
+            // SAFETY: the caller's promise; of a run of one the array would be behind it, and in the queue all the same. (Words behind the last frame's mean nothing.)
+            *array = unsafe { entry(at).cast::<[u64; ARRAY]>().read() };
         }
         for at in 0..if mutants::is(Mutant::RunLeftBehind) { 0 } else { count as u32 } {
             // SAFETY: the caller's promise.
             unsafe { entry(at).cast::<u8>().add(OP_OWN).write_volatile(sys::MLX5_CQE_INVALID << 4) };
         }
         self.cqe = mlx5_cqe64 { op_own: title.op_own & !FORMAT, ..title };
-        (self.count, self.next) = (count, 0);
+        (self.first, self.count, self.next) = (u16::from_be(title.wqe_counter), count, 0);
         true
+    }
+
+    /// What all of its frames have in common: of entry, first stride and length nothing is to be believed.
+    #[inline(always)]
+    pub(crate) fn title(&self) -> Cqe {
+        Cqe(&raw const self.cqe)
+    }
+
+    /// The next frame's entry. (Of strides it is the title's.)
+    #[inline(always)]
+    pub(crate) fn entry(&self) -> u16 {
+        self.first.wrapping_add(if mutants::is(Mutant::RunIndexStands) { 0 } else { self.next as u16 })
+    }
+
+    /// The next frame's words, and those of the frames behind it.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> impl ExactSizeIterator<Item = Words> {
+        self.words[self.next..self.count].iter().map(|word| Words(u64::from_be(*word)))
+    }
+
+    /// So many frames are taken; there are as many.
+    #[inline(always)]
+    pub(super) fn advance_by(&mut self, count: usize) {
+        self.next += count;
     }
 
     /// The next frame's completion. There is one.
     pub(super) fn step(&mut self) -> *const mlx5_cqe64 {
-        let [_, _, s1, s0, b3, b2, b1, b0] = self.words[self.next];
-        self.cqe.byte_cnt = u32::from_ne_bytes([b3, b2, b1, b0]);
-        if self.is_striding {
-            self.cqe.wqe_counter = u16::from_ne_bytes([s1, s0]);
-        } else if self.next > 0 && !mutants::is(Mutant::RunIndexStands) {
-            self.cqe.wqe_counter = u16::from_be(self.cqe.wqe_counter).wrapping_add(1).to_be();
+        let next = self.rest().next();
+        if let Some(words) = next {
+            let counter = if self.is_striding { words.stride() } else { self.entry() };
+            (self.cqe.wqe_counter, self.cqe.byte_cnt) = (counter.to_be(), words.byte_count().to_be());
         }
         self.next += 1;
         &raw const self.cqe
