@@ -16,7 +16,7 @@ use crate::clock::CardClock;
 use crate::doorbell::Doorbell;
 use crate::mutants::{self, Mutant};
 use crate::verbs::Cq;
-pub(crate) use run::{RUN_MAX, Run};
+pub(crate) use run::{RUN_MAX, Run, Words};
 
 /// Bits of a counter of completions.
 const COUNTER: u32 = 0xff_ffff;
@@ -211,6 +211,12 @@ impl CompletionQueue {
     #[inline(always)]
     pub(crate) fn advance_by(&mut self, count: u32) {
         self.taken = self.taken.wrapping_add(count) & COUNTER;
+    }
+
+    /// What the run that is open says of the frame behind the `ahead` next ones.
+    #[inline(always)]
+    pub(crate) fn run_words(&self, ahead: usize) -> Option<Words> {
+        self.run.as_ref()?.words(ahead)
     }
 
     /// So many frames of the run that is open are taken.

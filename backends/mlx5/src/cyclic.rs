@@ -97,7 +97,8 @@ pub(crate) struct Cyclic {
     /// Strides that are filled, and those that are free again. Invariant: `freed <= written <= freed + strides`.
     written: u64,
     freed: u64,
-    ready: VecDeque<Filled>,
+    /// Frames that had come when the queue failed, and were not read.
+    left: VecDeque<Filled>,
     /// Runs given out, in their order: where each ends, and the place by which it is held.
     runs: VecDeque<(u64, u32)>,
     clock: Option<CardClock>,
@@ -114,6 +115,33 @@ struct Filled {
     end: u64,
     len: usize,
     meta: RxMeta,
+}
+
+/// A run that is being read.
+struct Reading<'a> {
+    /// Strides from one to another.
+    first: u64,
+    end: u64,
+    packets: &'a mut Vec<CyclicPacket>,
+    /// How many there may be with those of this run.
+    packets_max: usize,
+}
+
+impl Reading<'_> {
+    fn is_empty(&self) -> bool {
+        self.first == self.end
+    }
+}
+
+/// What became of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It was read.
+    Taken,
+    /// It is for the next run, or there is none.
+    Over,
+    /// It is not of strides that follow those before.
+    Other,
 }
 
 impl Cyclic {
@@ -159,7 +187,7 @@ impl Cyclic {
             origin: 0,
             written: 0,
             freed: 0,
-            ready: VecDeque::new(),
+            left: VecDeque::new(),
             runs: VecDeque::new(),
             clock,
             has_failed: false,
@@ -193,7 +221,7 @@ impl Cyclic {
 
     /// Whether a read may find something.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.ready.is_empty() || self.cq.is_ready()
+        !self.left.is_empty() || self.cq.is_ready()
     }
 
     /// Whether a run is held.
@@ -208,59 +236,165 @@ impl Cyclic {
     }
 
     /// The next run: see [`ringway_stack::device::Queues::cyclic_read`].
+    ///
+    /// Completions that a run has no use for stay where they are: there is an entry for each stride, and a frame takes one at least.
     pub(crate) fn read(&mut self, packets_max: usize, packets: &mut Vec<CyclicPacket>) -> Option<Received> {
-        self.take();
         self.reclaim();
         self.post();
-        let first = self.ready.front().filter(|_| packets_max > 0)?.start;
-        let (place, mut end) = (self.place(first), first);
-        for _ in 0..packets_max {
-            // Behind the linear end, the next frame begins before the run's end.
-            let is_next = |next: &&Filled| next.start == end && (end == first || self.place(end) > place);
-            let Some(&Filled { end: behind, len, meta, .. }) = self.ready.front().filter(is_next) else { break };
-            let offset = ((end - first) as usize) << self.strides.log_bytes;
-            packets.push(CyclicPacket { offset, place: ((place as usize) << self.strides.log_bytes) + offset, len, meta });
-            end = behind;
-            self.ready.pop_front();
+        let packets_max = packets.len().saturating_add(packets_max);
+        let mut reading = Reading { first: self.written, end: self.written, packets, packets_max };
+        if !self.left.is_empty() {
+            self.read_left(&mut reading);
+        } else {
+            let last = self.read_completions(&mut reading);
+            self.cq.release();
+            if last == Step::Other && reading.is_empty() {
+                self.fail();
+            }
         }
-        self.runs.push_back((end, place));
-        Some(self.memory.hold(place, ((end - first) as u32) << self.strides.log_bytes))
+        if reading.is_empty() {
+            return None;
+        }
+        let (place, len) = (self.place(reading.first), (reading.end - reading.first) as u32);
+        self.runs.push_back((reading.end, place));
+        Some(self.memory.hold(place, len << self.strides.log_bytes))
+    }
+
+    /// Reads by completions, as long as there are some that belong to one run.
+    #[inline(always)]
+    fn read_completions(&mut self, reading: &mut Reading<'_>) -> Step {
+        loop {
+            if !self.cq.is_in_run() {
+                let step = self.read_plain(reading);
+                if step == Step::Over {
+                    return step;
+                }
+            }
+            let step = self.read_run(reading);
+            if step != Step::Taken {
+                return step;
+            }
+        }
+    }
+
+    /// Reads frames that have a completion each.
+    #[inline(always)]
+    fn read_plain(&mut self, reading: &mut Reading<'_>) -> Step {
+        let mut count = 0;
+        let last = loop {
+            let cqe = match self.cq.next().peek_frame(count) {
+                Ok(cqe) => cqe,
+                Err(is_other) => break if is_other { Step::Other } else { Step::Over },
+            };
+            let meta = cqe.meta(self.clock);
+            match self.step(reading, cqe.striding_entry(), cqe.counter(), cqe.byte_count(), &meta) {
+                Step::Taken => count += 1,
+                step => break step,
+            }
+        };
+        self.cq.advance_by(count);
+        last
+    }
+
+    /// Reads frames of the compressed run that is open, or that begins.
+    #[inline(never)]
+    fn read_run(&mut self, reading: &mut Reading<'_>) -> Step {
+        let Some(run) = self.cq.open_run() else { return Step::Other };
+        let title = run.title();
+        if !title.is_frame() {
+            return Step::Other;
+        }
+        let (entry, meta) = (title.striding_entry(), title.meta(self.clock));
+        let (mut count, mut last) = (0, Step::Taken);
+        while last == Step::Taken
+            && let Some(words) = self.cq.run_words(count)
+        {
+            last = self.step(reading, entry, words.stride(), words.byte_count(), &meta);
+            count += usize::from(last == Step::Taken);
+        }
+        self.cq.advance_run(count as u32);
+        last
+    }
+
+    /// Goes on by what a completion says: the queue's entry, the first stride in it, and its count.
+    #[inline(always)]
+    fn step(&mut self, reading: &mut Reading<'_>, entry: u16, stride: u16, count: u32, meta: &RxMeta) -> Step {
+        let Some((strides, len)) = self.follows(entry, stride, count) else { return Step::Other };
+        let end = self.written + u64::from(strides);
+        let Some(len) = len else {
+            // (A filler lies between two runs.)
+            if !reading.is_empty() {
+                return Step::Over;
+            }
+            (self.written, reading.first, reading.end) = (end, end, end);
+            return Step::Taken;
+        };
+        let (place, first) = (self.place(self.written), self.place(reading.first));
+        // Behind the linear end, the next frame begins before the run's.
+        if reading.packets.len() >= reading.packets_max || place <= first && !reading.is_empty() {
+            return Step::Over;
+        }
+        let (offset, place) = ((place - first) as usize, place as usize);
+        let bytes = |strides: usize| strides << self.strides.log_bytes;
+        reading.packets.push(CyclicPacket { offset: bytes(offset), place: bytes(place), len, meta: *meta });
+        (self.written, reading.end) = (end, end);
+        Step::Taken
+    }
+
+    /// Reads what was left when the queue failed.
+    #[cold]
+    fn read_left(&mut self, reading: &mut Reading<'_>) {
+        let Some(&Filled { start, .. }) = self.left.front() else { return };
+        (reading.first, reading.end) = (start, start);
+        while let Some(&Filled { start, end, len, meta }) = self.left.front()
+            && reading.packets.len() < reading.packets_max
+            && start == reading.end
+            && (reading.is_empty() || self.place(start) > self.place(reading.first))
+        {
+            let offset = ((start - reading.first) as usize) << self.strides.log_bytes;
+            let place = (self.place(start) as usize) << self.strides.log_bytes;
+            reading.packets.push(CyclicPacket { offset, place, len, meta });
+            reading.end = end;
+            self.left.pop_front();
+        }
     }
 
     /// Where a stride lies in the buffer.
+    #[inline(always)]
     fn place(&self, stride: u64) -> u32 {
         (stride & ((self.pieces << self.strides.log_count) - 1)) as u32
     }
 
-    /// Takes completions.
-    fn take(&mut self) {
-        while let Some(cqe) = self.cq.take() {
-            if !self.fill(cqe) {
-                let (syndrome, vendor) = cqe.syndromes();
-                tracing::warn!("a receive into strides has failed: {syndrome:#x}, {vendor:#x}");
-                self.restart();
-                break;
-            }
-        }
-        self.cq.release();
-    }
-
-    /// A completion is of strides that follow those before. `false`: it is of a failure, or makes no sense.
-    fn fill(&mut self, cqe: Cqe) -> bool {
-        let count = cqe.byte_count();
+    /// Strides that a completion is of, if they follow those before, and the length of the frame in them; none: there is no frame, but filler. `None`: it makes no sense.
+    #[inline(always)]
+    fn follows(&self, entry: u16, stride: u16, count: u32) -> Option<(u32, Option<usize>)> {
         let (strides, len, is_filler) = (count >> 16 & 0x3fff, (count & 0xffff) as usize, count >> 31 != 0);
         let per_entry = 1 << self.strides.log_count;
-        let (entry, stride) = (self.written >> self.strides.log_count, (self.written & (per_entry - 1)) as u32);
-        let is_here = (cqe.striding_entry() ^ (entry - self.origin) as u16) & self.mask == 0 && u32::from(cqe.counter()) == stride;
-        let fits = strides > 0 && u64::from(stride + strides) <= per_entry && len <= (strides as usize) << self.strides.log_bytes;
-        if !cqe.is_frame() || !is_here || !fits || entry >= self.told {
-            return false;
+        let (at, next) = (self.written >> self.strides.log_count, (self.written & (per_entry - 1)) as u32);
+        let is_here = (entry ^ (at - self.origin) as u16) & self.mask == 0 && u32::from(stride) == next;
+        let fits = strides > 0 && u64::from(next + strides) <= per_entry && len <= (strides as usize) << self.strides.log_bytes;
+        (is_here && fits && at < self.told).then_some((strides, (!is_filler).then_some(len)))
+    }
+
+    /// A completion is of a failure, or makes no sense.
+    #[cold]
+    fn fail(&mut self) {
+        if let Some(cqe) = self.cq.take() {
+            let (syndrome, vendor) = cqe.syndromes();
+            tracing::warn!("a receive into strides has failed: {syndrome:#x}, {vendor:#x}");
+            self.restart();
         }
+    }
+
+    /// Keeps the frame that a completion is of. `false`: it is of a failure, or makes no sense.
+    #[cold]
+    fn keep(&mut self, cqe: Cqe) -> bool {
+        let follows = if cqe.is_frame() { self.follows(cqe.striding_entry(), cqe.counter(), cqe.byte_count()) } else { None };
+        let Some((strides, len)) = follows else { return false };
         let start = self.written;
         self.written += u64::from(strides);
-        if !is_filler {
-            self.ready.push_back(Filled { start, end: self.written, len, meta: cqe.meta(self.clock) });
-        }
+        let (end, meta) = (self.written, cqe.meta(self.clock));
+        self.left.extend(len.map(|len| Filled { start, end, len, meta }));
         true
     }
 
@@ -272,7 +406,7 @@ impl Cyclic {
             self.freed = end;
             self.runs.pop_front();
         }
-        if self.runs.is_empty() && self.ready.is_empty() {
+        if self.runs.is_empty() && self.left.is_empty() {
             self.freed = self.written;
         }
         self.memory.forget_returned();
@@ -305,7 +439,7 @@ impl Cyclic {
     #[cold]
     pub(crate) fn restart(&mut self) {
         self.has_failed = true;
-        while self.cq.take().is_some_and(|cqe| self.fill(cqe)) {}
+        while self.cq.take().is_some_and(|cqe| self.keep(cqe)) {}
         // (In error, the card flushes what is posted. It may be in error already by what it knows itself.)
         if let Err(error) = self.wq.set_state(sys::IBV_WQS_ERR) {
             tracing::debug!("a striding queue that has failed: {error}");

@@ -114,6 +114,13 @@ impl Run {
         self.words[self.next..self.count].iter().map(|word| Words(u64::from_be(*word)))
     }
 
+    /// The words of the frame behind the `ahead` next ones.
+    #[inline(always)]
+    pub(super) fn words(&self, ahead: usize) -> Option<Words> {
+        let at = self.next + ahead;
+        if at < self.count { self.words.get(at).map(|word| Words(u64::from_be(*word))) } else { None }
+    }
+
     /// So many frames are taken; there are as many.
     #[inline(always)]
     pub(super) fn advance_by(&mut self, count: usize) {
