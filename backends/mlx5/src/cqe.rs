@@ -180,10 +180,9 @@ impl CompletionQueue {
     /// The run that was begun, or that begins with what is next, if one does.
     #[inline(always)]
     pub(crate) fn open_run(&mut self) -> Option<&mut Run> {
-        if self.run.is_none() || !self.is_in_run() && !(self.peek().is_some_and(Cqe::is_title) && self.begin_run()) {
-            return None;
-        }
-        self.run.as_deref_mut()
+        self.run.as_ref()?;
+        let is_open = self.is_in_run() || self.peek().is_some_and(Cqe::is_title) && self.begin_run();
+        if is_open { self.run.as_deref_mut() } else { None }
     }
 
     /// Begins the run whose title is next.
@@ -191,7 +190,8 @@ impl CompletionQueue {
     fn begin_run(&mut self) -> bool {
         let Self { entries, taken, .. } = *self;
         // SAFETY: the title's owner is the driver, and so is that of all the run's.
-        let has_begun = self.run.as_mut().is_some_and(|run| unsafe { run.begin(entries.count, |ahead| entries.at(taken.wrapping_add(ahead))) });
+        let has_begun =
+            self.run.as_mut().is_some_and(|run| unsafe { run.begin(entries.count, |ahead| entries.at(taken.wrapping_add(ahead))) });
         self.runs += u64::from(has_begun);
         has_begun
     }

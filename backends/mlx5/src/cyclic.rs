@@ -4,18 +4,21 @@
 //! too few of them left goes to the next entry, and a filler's completion says so. An entry is posted again once all that was in it has been read and let go of: in the
 //! buffer's order, so that the card goes around it.
 
+mod read;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use rdma_core_sys as sys;
-use ringway_stack::device::{CyclicConfig, CyclicError, CyclicPacket, RxMeta};
+use ringway_stack::device::{CyclicConfig, CyclicError};
 
 use crate::clock::CardClock;
-use crate::cqe::{CompletionQueue, Cqe};
+use crate::cqe::CompletionQueue;
 use crate::doorbell::Doorbell;
-use crate::memory::{Memory, Received, Sizes};
+use crate::memory::{Memory, Sizes};
 use crate::verbs::{Channel, Completions, Cq, Pd, Strides, Wq};
+use read::{Filled, Place};
 
 /// The most bytes of a buffer.
 const BUFFER_MAX: usize = 1 << 28;
@@ -97,9 +100,12 @@ pub(crate) struct Cyclic {
     /// Strides that are filled, and those that are free again. Invariant: `freed <= written <= freed + strides`.
     written: u64,
     freed: u64,
+    /// Where the next frame is expected.
+    next: Place,
     /// Frames that had come when the queue failed, and were not read.
     left: VecDeque<Filled>,
-    /// Runs given out, in their order: where each ends, and the place by which it is held.
+    /// Runs given out, in their order: where each ends, and the place by which it is held. The oldest is by itself, as mostly there is no other.
+    oldest: Option<(u64, u32)>,
     runs: VecDeque<(u64, u32)>,
     clock: Option<CardClock>,
     has_failed: bool,
@@ -107,42 +113,6 @@ pub(crate) struct Cyclic {
 
 // SAFETY: the memory is the queue's, which is there as long as the value; who has the value is the only one to write it.
 unsafe impl Send for Cyclic {}
-
-/// A frame that was not read.
-#[derive(Clone, Copy, Debug)]
-struct Filled {
-    start: u64,
-    end: u64,
-    len: usize,
-    meta: RxMeta,
-}
-
-/// A run that is being read.
-struct Reading<'a> {
-    /// Strides from one to another.
-    first: u64,
-    end: u64,
-    packets: &'a mut Vec<CyclicPacket>,
-    /// How many there may be with those of this run.
-    packets_max: usize,
-}
-
-impl Reading<'_> {
-    fn is_empty(&self) -> bool {
-        self.first == self.end
-    }
-}
-
-/// What became of a completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// It was read.
-    Taken,
-    /// It is for the next run, or there is none.
-    Over,
-    /// It is not of strides that follow those before.
-    Other,
-}
 
 impl Cyclic {
     pub(crate) fn new(parts: &Parts<'_>, config: &CyclicConfig) -> Result<Self, CyclicError> {
@@ -155,8 +125,14 @@ impl Cyclic {
 
     fn made(parts: &Parts<'_>, config: &CyclicConfig, strides: Strides) -> io::Result<Self> {
         let &Parts { pd, strips_tags, compresses, clock, owner, .. } = parts;
-        let sizes =
-            Sizes { chunk: config.stride_bytes, receives: config.strides as u32, sends: 0, copies: 0, huge_pages: parts.huge_pages };
+        let sizes = Sizes {
+            chunk: config.stride_bytes,
+            receives: config.strides as u32,
+            sends: 0,
+            copies: 0,
+            returned: false,
+            huge_pages: parts.huge_pages,
+        };
         let memory = Arc::new(Memory::register(pd, sizes)?);
         let pieces = config.strides >> strides.log_count;
         let form = if compresses { Completions::Compressed { strides: true } } else { Completions::Whole };
@@ -187,7 +163,9 @@ impl Cyclic {
             origin: 0,
             written: 0,
             freed: 0,
+            next: Place::default(),
             left: VecDeque::new(),
+            oldest: None,
             runs: VecDeque::new(),
             clock,
             has_failed: false,
@@ -227,7 +205,7 @@ impl Cyclic {
     /// Whether a run is held.
     pub(crate) fn is_held(&mut self) -> bool {
         self.reclaim();
-        !self.runs.is_empty()
+        self.oldest.is_some()
     }
 
     /// Whether it has failed since this was asked last, and has begun anew.
@@ -235,185 +213,40 @@ impl Cyclic {
         core::mem::take(&mut self.has_failed)
     }
 
-    /// The next run: see [`ringway_stack::device::Queues::cyclic_read`].
-    ///
-    /// Completions that a run has no use for stay where they are: there is an entry for each stride, and a frame takes one at least.
-    pub(crate) fn read(&mut self, packets_max: usize, packets: &mut Vec<CyclicPacket>) -> Option<Received> {
-        self.reclaim();
-        self.post();
-        let packets_max = packets.len().saturating_add(packets_max);
-        let mut reading = Reading { first: self.written, end: self.written, packets, packets_max };
-        if !self.left.is_empty() {
-            self.read_left(&mut reading);
-        } else {
-            let last = self.read_completions(&mut reading);
-            self.cq.release();
-            if last == Step::Other && reading.is_empty() {
-                self.fail();
-            }
-        }
-        if reading.is_empty() {
-            return None;
-        }
-        let (place, len) = (self.place(reading.first), (reading.end - reading.first) as u32);
-        self.runs.push_back((reading.end, place));
-        Some(self.memory.hold(place, len << self.strides.log_bytes))
-    }
-
-    /// Reads by completions, as long as there are some that belong to one run.
-    #[inline(always)]
-    fn read_completions(&mut self, reading: &mut Reading<'_>) -> Step {
-        loop {
-            if !self.cq.is_in_run() {
-                let step = self.read_plain(reading);
-                if step == Step::Over {
-                    return step;
-                }
-            }
-            let step = self.read_run(reading);
-            if step != Step::Taken {
-                return step;
-            }
-        }
-    }
-
-    /// Reads frames that have a completion each.
-    #[inline(always)]
-    fn read_plain(&mut self, reading: &mut Reading<'_>) -> Step {
-        let mut count = 0;
-        let last = loop {
-            let cqe = match self.cq.next().peek_frame(count) {
-                Ok(cqe) => cqe,
-                Err(is_other) => break if is_other { Step::Other } else { Step::Over },
-            };
-            let meta = cqe.meta(self.clock);
-            match self.step(reading, cqe.striding_entry(), cqe.counter(), cqe.byte_count(), &meta) {
-                Step::Taken => count += 1,
-                step => break step,
-            }
-        };
-        self.cq.advance_by(count);
-        last
-    }
-
-    /// Reads frames of the compressed run that is open, or that begins.
-    #[inline(never)]
-    fn read_run(&mut self, reading: &mut Reading<'_>) -> Step {
-        let Some(run) = self.cq.open_run() else { return Step::Other };
-        let title = run.title();
-        if !title.is_frame() {
-            return Step::Other;
-        }
-        let (entry, meta) = (title.striding_entry(), title.meta(self.clock));
-        let (mut count, mut last) = (0, Step::Taken);
-        while last == Step::Taken
-            && let Some(words) = self.cq.run_words(count)
-        {
-            last = self.step(reading, entry, words.stride(), words.byte_count(), &meta);
-            count += usize::from(last == Step::Taken);
-        }
-        self.cq.advance_run(count as u32);
-        last
-    }
-
-    /// Goes on by what a completion says: the queue's entry, the first stride in it, and its count.
-    #[inline(always)]
-    fn step(&mut self, reading: &mut Reading<'_>, entry: u16, stride: u16, count: u32, meta: &RxMeta) -> Step {
-        let Some((strides, len)) = self.follows(entry, stride, count) else { return Step::Other };
-        let end = self.written + u64::from(strides);
-        let Some(len) = len else {
-            // (A filler lies between two runs.)
-            if !reading.is_empty() {
-                return Step::Over;
-            }
-            (self.written, reading.first, reading.end) = (end, end, end);
-            return Step::Taken;
-        };
-        let (place, first) = (self.place(self.written), self.place(reading.first));
-        // Behind the linear end, the next frame begins before the run's.
-        if reading.packets.len() >= reading.packets_max || place <= first && !reading.is_empty() {
-            return Step::Over;
-        }
-        let (offset, place) = ((place - first) as usize, place as usize);
-        let bytes = |strides: usize| strides << self.strides.log_bytes;
-        reading.packets.push(CyclicPacket { offset: bytes(offset), place: bytes(place), len, meta: *meta });
-        (self.written, reading.end) = (end, end);
-        Step::Taken
-    }
-
-    /// Reads what was left when the queue failed.
-    #[cold]
-    fn read_left(&mut self, reading: &mut Reading<'_>) {
-        let Some(&Filled { start, .. }) = self.left.front() else { return };
-        (reading.first, reading.end) = (start, start);
-        while let Some(&Filled { start, end, len, meta }) = self.left.front()
-            && reading.packets.len() < reading.packets_max
-            && start == reading.end
-            && (reading.is_empty() || self.place(start) > self.place(reading.first))
-        {
-            let offset = ((start - reading.first) as usize) << self.strides.log_bytes;
-            let place = (self.place(start) as usize) << self.strides.log_bytes;
-            reading.packets.push(CyclicPacket { offset, place, len, meta });
-            reading.end = end;
-            self.left.pop_front();
-        }
-    }
-
-    /// Where a stride lies in the buffer.
-    #[inline(always)]
-    fn place(&self, stride: u64) -> u32 {
-        (stride & ((self.pieces << self.strides.log_count) - 1)) as u32
-    }
-
-    /// Strides that a completion is of, if they follow those before, and the length of the frame in them; none: there is no frame, but filler. `None`: it makes no sense.
-    #[inline(always)]
-    fn follows(&self, entry: u16, stride: u16, count: u32) -> Option<(u32, Option<usize>)> {
-        let (strides, len, is_filler) = (count >> 16 & 0x3fff, (count & 0xffff) as usize, count >> 31 != 0);
-        let per_entry = 1 << self.strides.log_count;
-        let (at, next) = (self.written >> self.strides.log_count, (self.written & (per_entry - 1)) as u32);
-        let is_here = (entry ^ (at - self.origin) as u16) & self.mask == 0 && u32::from(stride) == next;
-        let fits = strides > 0 && u64::from(next + strides) <= per_entry && len <= (strides as usize) << self.strides.log_bytes;
-        (is_here && fits && at < self.told).then_some((strides, (!is_filler).then_some(len)))
-    }
-
-    /// A completion is of a failure, or makes no sense.
-    #[cold]
-    fn fail(&mut self) {
-        if let Some(cqe) = self.cq.take() {
-            let (syndrome, vendor) = cqe.syndromes();
-            tracing::warn!("a receive into strides has failed: {syndrome:#x}, {vendor:#x}");
-            self.restart();
-        }
-    }
-
-    /// Keeps the frame that a completion is of. `false`: it is of a failure, or makes no sense.
-    #[cold]
-    fn keep(&mut self, cqe: Cqe) -> bool {
-        let follows = if cqe.is_frame() { self.follows(cqe.striding_entry(), cqe.counter(), cqe.byte_count()) } else { None };
-        let Some((strides, len)) = follows else { return false };
-        let start = self.written;
-        self.written += u64::from(strides);
-        let (end, meta) = (self.written, cqe.meta(self.clock));
-        self.left.extend(len.map(|len| Filled { start, end, len, meta }));
-        true
-    }
-
     /// Frees what nobody holds any more, in the buffer's order.
+    #[inline(always)]
     fn reclaim(&mut self) {
-        while let Some(&(end, place)) = self.runs.front()
+        while let Some((end, place)) = self.oldest
             && !self.memory.is_held(place)
         {
             self.freed = end;
-            self.runs.pop_front();
+            self.oldest = if self.runs.is_empty() { None } else { self.runs.pop_front() };
         }
-        if self.runs.is_empty() && self.left.is_empty() {
+        if self.oldest.is_none() && self.left.is_empty() {
             self.freed = self.written;
         }
-        self.memory.forget_returned();
+    }
+
+    /// A run is given out.
+    #[inline(always)]
+    fn give_out(&mut self, end: u64, place: u32) {
+        if self.oldest.is_none() {
+            self.oldest = Some((end, place));
+        } else {
+            self.runs.push_back((end, place));
+        }
     }
 
     /// Gives the card the pieces that are free.
+    #[inline(always)]
     fn post(&mut self) {
+        if self.posted < (self.freed >> self.strides.log_count) + self.pieces {
+            self.post_pieces();
+        }
+    }
+
+    #[inline(never)]
+    fn post_pieces(&mut self) {
         while self.posted < (self.freed >> self.strides.log_count) + self.pieces {
             let piece = self.posted & (self.pieces - 1);
             let segment = sys::mlx5_wqe_data_seg {
@@ -429,17 +262,15 @@ impl Cyclic {
             }
             self.posted += 1;
         }
-        if self.told != self.posted {
-            self.told = self.posted;
-            self.doorbell.post_receives((self.posted - self.origin) as u16);
-        }
+        self.told = self.posted;
+        self.doorbell.post_receives((self.posted - self.origin) as u16);
     }
 
     /// It has failed: it is emptied, and begins anew with the piece behind the one that it was at. What has come can be read.
     #[cold]
     pub(crate) fn restart(&mut self) {
         self.has_failed = true;
-        while self.cq.take().is_some_and(|cqe| self.keep(cqe)) {}
+        self.keep_all();
         // (In error, the card flushes what is posted. It may be in error already by what it knows itself.)
         if let Err(error) = self.wq.set_state(sys::IBV_WQS_ERR) {
             tracing::debug!("a striding queue that has failed: {error}");
@@ -449,6 +280,7 @@ impl Cyclic {
         self.written = self.written.next_multiple_of(1 << self.strides.log_count);
         self.posted = self.written >> self.strides.log_count;
         (self.told, self.origin) = (self.posted, self.posted);
+        self.next = Place::default();
         match is_reset.and_then(|()| self.wq.set_state(sys::IBV_WQS_RDY)) {
             Ok(()) => self.post(),
             Err(error) => tracing::error!("a striding queue that has failed is not started again: {error}"),

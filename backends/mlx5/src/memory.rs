@@ -30,6 +30,8 @@ pub(crate) struct Sizes {
     pub(crate) receives: u32,
     pub(crate) sends: u32,
     pub(crate) copies: u32,
+    /// Chunks to receive into come back by [`Memory::take_returned`]; else who has them looks for those that nobody holds ([`Memory::is_held`]).
+    pub(crate) returned: bool,
     /// On huge pages, where there are some.
     pub(crate) huge_pages: bool,
 }
@@ -110,7 +112,7 @@ impl Memory {
         let places = sizes.receives + sizes.sends + sizes.copies;
         let copies_from = sizes.receives + sizes.sends;
         let free = Free {
-            returned: Vec::with_capacity(sizes.receives as usize),
+            returned: if sizes.returned { Vec::with_capacity(sizes.receives as usize) } else { Vec::new() },
             sends: (sizes.receives..copies_from).rev().collect(),
             copies: (copies_from..places).rev().collect(),
         };
@@ -181,18 +183,10 @@ impl Memory {
     }
 
     /// Whether there is a handle on a place.
+    #[inline]
     pub(crate) fn is_held(&self, place: u32) -> bool {
         // (As of who lets go of it: the card may write there afterwards.)
         self.holders[place as usize].load(Ordering::Acquire) > 0
-    }
-
-    /// Chunks that have come back are of no interest to who knows by [`is_held`](Self::is_held).
-    pub(crate) fn forget_returned(&self) {
-        if self.has_returned() {
-            let mut free = self.free();
-            self.has_returned.store(false, Ordering::Relaxed);
-            free.returned.clear();
-        }
     }
 
     /// The same of a copy of the frame, whose chunk is free again. `None`: there is no room for one.
@@ -248,12 +242,21 @@ impl Memory {
         self.holders[place as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    #[inline]
     fn let_go(&self, place: u32) {
         // (Release and acquire: what other handles' owners have read, they have read before the card or somebody else writes there again.)
         if self.holders[place as usize].fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        let (receives, sends) = (self.sizes.receives, self.sizes.sends);
+        let Sizes { receives, sends, returned, .. } = self.sizes;
+        if place < receives && !returned {
+            return;
+        }
+        self.put_back(place, receives, sends);
+    }
+
+    #[inline(never)]
+    fn put_back(&self, place: u32, receives: u32, sends: u32) {
         let mut free = self.free();
         let list = match place {
             _ if place < receives => {
@@ -410,7 +413,7 @@ mod tests {
     use super::*;
 
     fn memory() -> Arc<Memory> {
-        Arc::new(Memory::map(Sizes { chunk: 2048, receives: 4, sends: 2, copies: 1, huge_pages: true }).unwrap())
+        Arc::new(Memory::map(Sizes { chunk: 2048, receives: 4, sends: 2, copies: 1, returned: true, huge_pages: true }).unwrap())
     }
 
     #[test]
@@ -423,6 +426,16 @@ mod tests {
         assert_eq!((memory.take_returned(&mut returned), part.len(), part.at), (0, 15, 15));
         std::thread::spawn(move || drop(part)).join().unwrap();
         assert_eq!((memory.take_returned(&mut returned), &returned[..]), (1, &[2][..]));
+    }
+
+    #[test]
+    fn a_chunk_that_is_looked_for_is_in_no_list() {
+        let sizes = Sizes { chunk: 64, receives: 4, sends: 0, copies: 0, returned: false, huge_pages: false };
+        let memory = Arc::new(Memory::map(sizes).unwrap());
+        let held = memory.hold(3, 64);
+        assert!(memory.is_held(3) && !memory.is_held(2));
+        drop(held);
+        assert!(!memory.is_held(3) && !memory.has_returned());
     }
 
     #[test]

@@ -3,7 +3,6 @@
 mod host;
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -94,7 +93,7 @@ pub struct Mlx5Queues {
     /// Short frames come with a handle as well.
     lends_heads: bool,
     /// Cyclic queues, by their names, and the last name.
-    cyclic: BTreeMap<u64, Cyclic>,
+    cyclic: Vec<(u64, Cyclic)>,
     last_cyclic: u64,
     /// Frames of so many bytes are sent in line, and fit whatever their head is.
     short_max: usize,
@@ -127,6 +126,7 @@ impl Mlx5Queues {
             receives,
             sends: settings.send_buffers.max(FRAMES_MIN),
             copies: settings.copied_frames,
+            returned: true,
             huge_pages: settings.huge_pages,
         };
         let memory = Arc::new(Memory::register(device.pd(), sizes).map_err(AttachError::system("memory for frames"))?);
@@ -163,7 +163,7 @@ impl Mlx5Queues {
             on_card,
             clock,
             lends_heads,
-            cyclic: BTreeMap::new(),
+            cyclic: Vec::new(),
             last_cyclic: 0,
             short_max,
             has_checksums,
@@ -184,7 +184,7 @@ impl Mlx5Queues {
     /// What it has done.
     pub fn counters(&self) -> Counters {
         let crate::send::SendCounters { frames, doorbells, whole, failures } = self.send.counters;
-        let cyclic = self.cyclic.values().map(|cyclic| cyclic.cq().runs());
+        let cyclic = self.cyclic.iter().map(|(_, cyclic)| cyclic.cq().runs());
         let compressed_runs = self.receive.cq().runs() + cyclic.sum::<u64>();
         let staged = self.send.staged();
         Counters {
@@ -213,7 +213,7 @@ impl Mlx5Queues {
     /// Where a cyclic queue's buffer lies, how long it is in bytes, and by which key the card knows it. It is there as long as the queue, and the card writes
     /// where nobody has a handle.
     pub fn cyclic_memory(&self, queue: CyclicId) -> Option<(*mut u8, usize, u32)> {
-        self.cyclic.get(&queue.0).map(Cyclic::buffer)
+        self.cyclic.iter().find(|(name, _)| *name == queue.0).map(|(_, cyclic)| cyclic.buffer())
     }
 
     /// Received frames that others have handles on, or had when frames were taken last.
@@ -405,19 +405,24 @@ impl Mlx5Queues {
             self.restart(if failed & RECEIVE_LOST != 0 { Again::Anew } else { Again::Reset });
             self.refill();
             // (Which of the ring's receive queues it was, nobody has said.)
-            self.cyclic.values_mut().for_each(Cyclic::restart);
+            self.cyclic.iter_mut().for_each(|(_, cyclic)| cyclic.restart());
         }
     }
 
     /// Completion queues of everything that is received.
     fn completion_queues(&mut self) -> impl Iterator<Item = &mut CompletionQueue> {
-        core::iter::once(self.receive.cq_mut()).chain(self.cyclic.values_mut().map(Cyclic::cq_mut))
+        core::iter::once(self.receive.cq_mut()).chain(self.cyclic.iter_mut().map(|(_, cyclic)| cyclic.cq_mut()))
     }
 
     /// Whoever sleeps is woken by all queues that the ring has.
     fn sleep_on_all(&mut self) -> io::Result<()> {
-        let cyclic = self.cyclic.values().map(Cyclic::channel_fd);
+        let cyclic = self.cyclic.iter().map(|(_, cyclic)| cyclic.channel_fd());
         self.sleep.set_frames(core::iter::once(self.receive.channel_fd()).chain(cyclic))
+    }
+
+    #[inline(always)]
+    fn cyclic_mut(&mut self, queue: CyclicId) -> Option<&mut Cyclic> {
+        self.cyclic.iter_mut().find(|(name, _)| *name == queue.0).map(|(_, cyclic)| cyclic)
     }
 
     fn lacks_striding(&self) -> CyclicError {
@@ -500,7 +505,7 @@ impl Queues for Mlx5Queues {
 
     fn rx_ready(&self) -> bool {
         let has_news = self.mailbox.has_mail() || self.was_reset;
-        self.receive.is_ready() || has_news || self.cyclic.values().any(Cyclic::is_ready)
+        self.receive.is_ready() || has_news || self.cyclic.iter().any(|(_, cyclic)| cyclic.is_ready())
     }
 
     /// (A queue that the system refuses to start again tells nobody when it would not.)
@@ -559,7 +564,7 @@ impl Queues for Mlx5Queues {
                 return Some(event);
             }
         }
-        for cyclic in self.cyclic.values_mut() {
+        for (_, cyclic) in &mut self.cyclic {
             self.was_reset |= cyclic.take_failure();
         }
         core::mem::take(&mut self.was_reset).then_some(DeviceEvent::Reset)
@@ -636,7 +641,7 @@ impl Queues for Mlx5Queues {
             CyclicError::Full
         };
         self.device.add_cyclic(self.id, name, queue.wq()).map_err(full)?;
-        self.cyclic.insert(name, queue);
+        self.cyclic.push((name, queue));
         self.last_cyclic = name;
         self.sleep_on_all().map_err(full)?;
         Ok(CyclicId(name))
@@ -648,26 +653,22 @@ impl Queues for Mlx5Queues {
         packets_max: usize,
         packets: &mut Vec<CyclicPacket>,
     ) -> Result<Option<Received>, CyclicError> {
-        match self.cyclic.get_mut(&queue.0) {
-            Some(queue) => {
-                let before = packets.len();
-                let run = queue.read(packets_max, packets);
-                self.counters.received += (packets.len() - before) as u64;
-                Ok(run)
-            }
-            None if self.device.striding().is_none() => Err(self.lacks_striding()),
-            None => Err(CyclicError::Unknown),
-        }
+        let before = packets.len();
+        let Some(run) = self.cyclic_mut(queue).map(|queue| queue.read(packets_max, packets)) else {
+            return Err(if self.device.striding().is_none() { self.lacks_striding() } else { CyclicError::Unknown });
+        };
+        self.counters.received += (packets.len() - before) as u64;
+        Ok(run)
     }
 
     fn cyclic_destroy(&mut self, queue: CyclicId) -> Result<(), CyclicError> {
-        let Some(held) = self.cyclic.get_mut(&queue.0).map(Cyclic::is_held) else {
+        let Some(held) = self.cyclic_mut(queue).map(Cyclic::is_held) else {
             return Err(if self.device.striding().is_none() { self.lacks_striding() } else { CyclicError::Unknown });
         };
         if held || !self.device.remove_cyclic(self.id, queue.0) {
             return Err(CyclicError::Busy);
         }
-        let ended = self.cyclic.remove(&queue.0);
+        let ended = self.cyclic.iter().position(|(name, _)| *name == queue.0).map(|at| self.cyclic.swap_remove(at));
         if let Err(error) = self.sleep_on_all() {
             tracing::error!("queues of a ring that lost one are not slept on: {error}");
         }

@@ -29,7 +29,7 @@ const TAG_AT: usize = 12;
 #[inline(always)]
 pub(crate) fn ds(in_line: usize, pieces: usize) -> usize {
     // (Rounded up by a sum, which is cheaper than what `div_ceil` does against an overflow.)
-    1 + (INLINE_AT + in_line + UNIT - 1) / UNIT + pieces
+    1 + ((INLINE_AT + in_line + (UNIT - 1)) >> UNIT.ilog2()) + pieces
 }
 
 /// Blocks that it takes.
