@@ -13,12 +13,15 @@ mod registers;
 mod rings;
 mod segment;
 
+use core::ffi::c_int;
 use core::hash::BuildHasher as _;
 use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::time::Instant as Clock;
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use ringway_sim::connectx::Violation;
 use ringway_sim::connectx::queues::{Action, Card};
@@ -43,7 +46,7 @@ pub(crate) use link::{INLINE_MAX, path};
 use memory::{ProcessMemory, Registered};
 pub(crate) use objects::{Attributes, Context, Cq, Object, Qp, Srq};
 pub(crate) use raw::{Hash, Raw, Wq};
-use registers::Registers;
+pub(crate) use registers::{PAGE, Registers};
 use rings::Rings;
 use segment::Segment;
 
@@ -53,10 +56,24 @@ pub(crate) const QPS_MAX: usize = 255;
 const CQ_DEPTH: usize = 1 << 17;
 /// Packets that are taken or sent before doorbells are looked at again.
 const BATCH: usize = 64;
+/// How long the card's thread sleeps at least, and at most.
+pub(crate) const SLEEP_MIN: Duration = Duration::from_micros(10);
+pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(5);
 /// Of contexts, channels and queues, beside queue pairs.
 static NUMBERS: AtomicU32 = AtomicU32::new(1);
 /// Of the bus's name, in the environment.
 const BUS: &str = "RINGWAY_CONNECTX_BUS";
+
+/// What the card's thread waits on. In the child of a fork, all are closed, so that what they are of ends with the parent.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    /// The process's end of the bus.
+    pub(crate) bus: Fd,
+    /// The interface that the port is plugged into.
+    pub(crate) wire: Option<Fd>,
+    /// [`Engine::ring`].
+    pub(crate) bell: Fd,
+}
 
 /// The card, and what programs made with it.
 pub(crate) struct Engine {
@@ -69,6 +86,8 @@ pub(crate) struct Engine {
     pub(crate) bus: Bus,
     /// The interface that the port is plugged into, if it is into one: frames, and what RoCE sends to other machines, go there.
     wire: Option<Wire>,
+    /// An eventfd, by which the card's thread wakes up.
+    bell: Fd,
     /// When it began.
     origin: Clock,
     pub(crate) contexts: BTreeMap<u32, Context>,
@@ -125,6 +144,7 @@ impl Engine {
             hca_cq,
             bus,
             wire,
+            bell: bell()?,
             origin: Clock::now(),
             contexts: BTreeMap::new(),
             qps: BTreeMap::new(),
@@ -149,10 +169,30 @@ impl Engine {
         })
     }
 
-    /// Its end of the bus, for a thread to wait on; and the interface's, if there is one.
-    pub(crate) fn to_wait_on(&self) -> Result<(OwnedFd, Option<OwnedFd>), Errno> {
-        let bus = self.bus.socket().try_clone().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
-        Ok((bus, self.wire.as_ref().and_then(Wire::to_wait_on)))
+    /// What a thread waits on, in copies.
+    pub(crate) fn to_wait_on(&self) -> Result<Ends, Errno> {
+        let copy = |fd: c_int| {
+            // SAFETY: no memory is involved.
+            let copied = Fd::make(|| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 0) });
+            copied.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))
+        };
+        let wire = self.wire.as_ref().and_then(Wire::wait_fd).map(copy).transpose()?;
+        Ok(Ends { bus: copy(self.bus.socket().as_raw_fd())?, wire, bell: copy(self.bell.raw())? })
+    }
+
+    /// The card's thread looks again, soon.
+    pub(crate) fn ring(&self) {
+        let one = 1_u64;
+        // (Where it has been rung more often than it counts, it is awake.)
+        // SAFETY: eight bytes that are there.
+        unsafe { libc::syscall(libc::SYS_write, self.bell.raw(), &raw const one, 8) };
+    }
+
+    /// How long the card's thread may sleep if every doorbell is seen as it is written: until something is due, but not for longer than 5 ms.
+    pub(crate) fn sleep_max(&self) -> Duration {
+        let is_pacing = self.raws.iter().any(|(number, raw)| raw.pace.waits(self.card.send_queue(*number)));
+        let until = self.node.deadline().map_or(SLEEP_MAX, |at| at.since(self.now()));
+        if is_pacing { SLEEP_MIN } else { until.clamp(SLEEP_MIN, SLEEP_MAX) }
     }
 
     /// Whether there is nothing to do at once: what comes by the interface ends a wait from now on.
@@ -161,9 +201,9 @@ impl Engine {
     }
 
     /// Whether `bus` was made by [`to_wait_on`](Self::to_wait_on) of this card: the same socket.
-    pub(crate) fn is_of(&self, bus: &OwnedFd) -> bool {
-        let inode = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| stat.st_ino).map_err(from_rustix);
-        inode(bus).is_ok_and(|own| inode(self.bus.socket()) == Ok(own))
+    pub(crate) fn is_of(&self, bus: BorrowedFd<'_>) -> bool {
+        let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|stat| stat.st_ino).map_err(from_rustix);
+        inode(bus).is_ok_and(|own| inode(self.bus.socket().as_fd()) == Ok(own))
     }
 
     /// A number that nothing had before.
@@ -352,7 +392,17 @@ impl Drop for Engine {
         if rung > 0 {
             say(format_args!("{rung} doorbells of sends, {whole} of them with their entry"));
         }
+        let [stores, steps] = self.registers.trapped;
+        if stores > 0 || steps > 0 {
+            say(format_args!("{stores} stores trapped, and {steps} other instructions"));
+        }
     }
+}
+
+fn bell() -> Result<Fd, Errno> {
+    // SAFETY: no memory is involved.
+    let bell = Fd::make(|| unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) });
+    bell.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))
 }
 
 fn now_of(origin: Clock) -> Instant {

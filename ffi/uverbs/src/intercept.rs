@@ -2,11 +2,12 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
-use libc::pid_t;
+use libc::{pid_t, sigset_t};
+use ringway_preload::types::Action;
 use ringway_preload::{Errno, Intercept, boundary, errno, next};
 
 use crate::descriptors::{self, Kind};
-use crate::{abi, commands, paths, process, rdma_cm};
+use crate::{abi, commands, paths, process, rdma_cm, trap};
 
 /// The library.
 pub(crate) struct Uverbs;
@@ -23,6 +24,7 @@ impl Intercept for Uverbs {
         // SAFETY: three functions that live as long as the library, which is never unloaded.
         unsafe { pthread_atfork(process::before_fork, process::after_fork, process::in_child) };
         process::is_this();
+        trap::begin();
     }
 
     fn is_known(fd: c_int) -> bool {
@@ -106,6 +108,21 @@ impl Intercept for Uverbs {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, next()),
             _ => next(),
         }
+    }
+
+    unsafe fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+        // SAFETY: the program's arguments, as they are.
+        unsafe { trap::changed_action(signal, new, old) }
+    }
+
+    unsafe fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+        // SAFETY: the program's arguments, as they are, or a set of the same kind.
+        unsafe { trap::changed_mask(how, set, |set| next::pthread_sigmask(how, set, old)) }
+    }
+
+    unsafe fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+        // SAFETY: the program's arguments, as they are, or a set of the same kind.
+        unsafe { trap::changed_mask(how, set, |set| next::sigprocmask(how, set, old)) }
     }
 
     /// The ways that pass by `pthread_atfork`. (A child of vfork shares the parent's memory, and executes something else at once.)

@@ -9,7 +9,7 @@
 //! - [`abi`]: the ioctl's bytes; `commands`: what each command does
 //! - `engine`: the card, its queue pairs, and the way between both; `rdma_cm`: the other character device, for librdmacm; `bus`: packets between processes; `wire`: an interface in its stead
 //!
-//! Doorbells are seen by a thread that looks at register pages, which are memory that the program shares with the card. What is not known to the
+//! Doorbells are seen by a thread that looks at register pages, which are memory that the program shares with the card, or by faults (`trap`). What is not known to the
 //! device gives the errno that the kernel gives, and with `RINGWAY_CONNECTX_LOG=1` a line on standard error.
 //!
 //! What it never does: write a file, keep anything beyond its process, or reach beyond this machine, unless it is plugged into one of its interfaces.
@@ -28,6 +28,7 @@ mod paths;
 mod process;
 mod rdma_cm;
 pub mod sysfs;
+mod trap;
 mod wire;
 
 use intercept::Uverbs;

@@ -6,7 +6,8 @@ use ringway_preload::{boundary, errno};
 
 use crate::commands::PAGES_AT;
 use crate::descriptors::{self, Kind};
-use crate::process;
+use crate::engine::{PAGE, Registers};
+use crate::{process, trap};
 
 /// What libmlx5 maps by a page's number and a command (rdma/mlx5-abi.h, `MLX5_IB_MMAP_DEVICE_MEM`): the number's low byte, the command, the number's high byte.
 const DEVICE_MEMORY: u64 = 8;
@@ -32,7 +33,7 @@ unsafe fn map_page(address: *mut c_void, len: usize, (protection, flags): (c_int
         (None, Some(offset)) => {
             let number = u32::try_from(offset / 4096).ok()?;
             // SAFETY: the caller's promise.
-            engine.and_then(|engine| unsafe { engine.registers.map(number, address, len, access) })
+            engine.and_then(|engine| unsafe { map_registers(&engine.registers, number, address, len, access) })
         }
         (None, None) => return None,
     };
@@ -40,6 +41,28 @@ unsafe fn map_page(address: *mut c_void, len: usize, (protection, flags): (c_int
         errno::set(libc::EINVAL);
         libc::MAP_FAILED
     }))
+}
+
+/// Maps a register page; in trap mode, so that writing faults.
+///
+/// # Safety
+/// As mmap(2).
+unsafe fn map_registers(
+    registers: &Registers,
+    number: u32,
+    address: *mut c_void,
+    len: usize,
+    (protection, flags): (c_int, c_int),
+) -> Option<*mut c_void> {
+    let is_trapped = trap::is_on() && len == PAGE && protection & libc::PROT_WRITE != 0;
+    let given = if is_trapped { protection & !libc::PROT_WRITE | libc::PROT_READ } else { protection };
+    // SAFETY: the caller's promise.
+    let mapped = unsafe { registers.map(number, address, len, (given, flags)) }?;
+    if is_trapped && mapped != libc::MAP_FAILED && !trap::watch(mapped, number) {
+        // SAFETY: what was just mapped, and nobody knows yet.
+        unsafe { libc::mprotect(mapped, len, protection) };
+    }
+    Some(mapped)
 }
 
 /// mmap(2).
@@ -62,11 +85,25 @@ pub(crate) unsafe extern "C" fn mmap(
             return mapped;
         }
     }
+    if flags & libc::MAP_FIXED != 0 {
+        trap::forget(address, len);
+    }
     // (By number, as libc's own does it: allocators call it before anything can be looked up.)
     let [protection, flags, fd] = [protection, flags, fd].map(libc::c_long::from);
     // SAFETY: the program's promise.
     let mapped = unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) };
     core::ptr::with_exposed_provenance_mut(mapped as usize)
+}
+
+/// munmap(2).
+///
+/// # Safety
+/// As munmap(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, len: usize) -> c_int {
+    trap::forget(address, len);
+    // SAFETY: the program's promise.
+    unsafe { libc::syscall(libc::SYS_munmap, address, len) as c_int }
 }
 
 /// mmap(2), as programs with 64-bit offsets call it.

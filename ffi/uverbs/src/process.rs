@@ -6,20 +6,23 @@
 use core::cell::RefCell;
 use core::mem;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use core::time::Duration;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpid;
 
 use crate::descriptors::Kind;
-use crate::engine::{Engine, Life};
+use crate::engine::{Ends, Engine, Life, SLEEP_MAX, SLEEP_MIN};
 use crate::log::say;
+use crate::trap;
 
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
 
@@ -30,6 +33,9 @@ static REMOVED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn is_removed() -> bool {
     REMOVED.load(Ordering::Relaxed)
 }
+
+/// Turns that the card has in a thread that has rung before it goes on in its own.
+const TURNS_MAX: usize = 4;
 
 /// The lock, held.
 type Guard = MutexGuard<'static, Option<Engine>>;
@@ -85,11 +91,11 @@ pub(crate) fn open() -> Result<u32, Errno> {
     }
     let mut new = Engine::new()?;
     let context = new.open();
-    let (bus, wire) = new.to_wait_on()?;
+    let ends = new.to_wait_on()?;
     *engine = Some(new);
     // It takes none of the program's signals: it inherits the mask.
     let old = all_signals_blocked();
-    let started = thread::Builder::new().name("connectx".into()).spawn(move || run(&bus, wire.as_ref()));
+    let started = thread::Builder::new().name("connectx".into()).spawn(move || run(&ends));
     restore_signals(&old);
     match started {
         Ok(_) => Ok(context),
@@ -139,39 +145,117 @@ pub(crate) fn is_own() -> bool {
     OWNER.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
 }
 
-/// The card's thread: it looks at doorbells often while there is something to do, and seldom when there was nothing for long.
-fn run(bus: &rustix::fd::OwnedFd, wire: Option<&rustix::fd::OwnedFd>) {
+/// The card has a turn; whether it has worked. `None`: it has failed, and is gone.
+fn turn(guard: &mut Locked) -> Option<bool> {
+    let engine = guard.as_mut()?;
+    let turn = catch_unwind(AssertUnwindSafe(|| engine.turn()));
+    if turn.is_err() {
+        say(format_args!("the card has failed; what is open answers EIO"));
+        **guard = None;
+    }
+    turn.ok()
+}
+
+/// Threads that have rung, and wait for the lock.
+static RINGING: AtomicUsize = AtomicUsize::new(0);
+
+/// Trap mode: whether a doorbell has been rung that the card does not know of yet.
+pub(crate) fn is_ringing() -> bool {
+    RINGING.load(Ordering::Relaxed) > 0
+}
+
+/// Trap mode: a program has stored to a register page, within it. The card does at once what it was rung for, if this thread has room for that. Whether there is such a page.
+pub(crate) fn stored(page: u32, offset: usize, bytes: &[u8], has_room: bool) -> bool {
+    RINGING.fetch_add(1, Ordering::Relaxed);
+    let mut guard = lock();
+    RINGING.fetch_sub(1, Ordering::Relaxed);
+    let rings = guard.as_mut().and_then(|engine| engine.registers.store(page, offset, bytes));
+    if rings == Some(true) {
+        work(&mut guard, has_room);
+    }
+    rings.is_some()
+}
+
+/// Trap mode: a program's instruction has been executed with a register page writable.
+pub(crate) fn looked_for(has_room: bool) {
+    let mut guard = lock();
+    if let Some(engine) = guard.as_mut() {
+        engine.registers.trapped[1] += 1;
+        work(&mut guard, has_room);
+    }
+}
+
+/// Trap mode: whether a register page is still the card's.
+pub(crate) fn has_page(number: u32) -> bool {
+    lock().as_ref().is_some_and(|engine| engine.registers.has(number))
+}
+
+/// The card works in the calling thread, and in its own as soon as there is more to do.
+fn work(guard: &mut Locked, has_room: bool) {
+    let mut has_more = true;
+    for _ in 0..if has_room { TURNS_MAX } else { 0 } {
+        match turn(guard) {
+            Some(true) => {}
+            Some(false) => {
+                has_more = false;
+                break;
+            }
+            None => return,
+        }
+    }
+    if let Some(engine) = guard.as_ref()
+        && (has_more || engine.sleep_max() < SLEEP_MAX)
+    {
+        engine.ring();
+    }
+}
+
+/// The card's thread.
+fn run(ends: &Ends) {
     let mut busy = Instant::now();
     loop {
         let pause = {
             let mut guard = lock();
             // Another card, of a later opening, has its own thread.
-            let Some(engine) = guard.as_mut().filter(|engine| engine.is_of(bus)) else { return };
-            let turn = catch_unwind(AssertUnwindSafe(|| engine.turn()));
-            if *turn.as_ref().unwrap_or(&true) {
-                busy = Instant::now();
-            }
-            let pause = pause(busy.elapsed(), engine.has_queues());
-            if turn.is_err() {
-                say(format_args!("the card has failed; what is open answers EIO"));
-                *guard = None;
+            if !guard.as_ref().is_some_and(|engine| engine.is_of(borrowed(&ends.bus))) {
                 return;
             }
+            let Some(worked) = turn(&mut guard) else { return };
+            if worked {
+                busy = Instant::now();
+            }
+            let Some(engine) = guard.as_mut() else { return };
             if engine.life() == Life::Removed {
                 // (What was told is in descriptors, whose other ends close now.)
                 REMOVED.store(true, Ordering::Relaxed);
                 *guard = None;
                 return;
             }
+            let pause = match trap::is_on() {
+                true if worked => SLEEP_MIN,
+                true => engine.sleep_max(),
+                false => pause(busy.elapsed(), engine.has_queues()),
+            };
             if engine.arm() { pause } else { Duration::ZERO }
         };
         let Ok(timeout) = Timespec::try_from(pause) else { continue };
         // A packet ends the pause.
-        let mut ends: Vec<_> = [Some(bus), wire].into_iter().flatten().map(|end| PollFd::new(end, PollFlags::IN)).collect();
-        let _ = poll(&mut ends, Some(&timeout));
+        let all = [Some(&ends.bus), Some(&ends.bell), ends.wire.as_ref()].into_iter().flatten().map(borrowed).collect::<Vec<_>>();
+        let mut polled: Vec<_> = all.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
+        let _ = poll(&mut polled, Some(&timeout));
+        if !polled[1].revents().is_empty() {
+            // (Reading it sets it back.)
+            let _ = rustix::io::read(all[1], &mut [0; 8]);
+        }
     }
 }
 
+fn borrowed(fd: &Fd) -> BorrowedFd<'_> {
+    // SAFETY: it is open as long as the value is there.
+    unsafe { BorrowedFd::borrow_raw(fd.raw()) }
+}
+
+/// How long the card's thread sleeps in poll mode: it looks at doorbells often while there is something to do, and seldom when there was nothing for long.
 fn pause(idle: Duration, has_queues: bool) -> Duration {
     match idle.as_micros() {
         _ if !has_queues => Duration::from_millis(5),
@@ -215,6 +299,7 @@ pub(crate) extern "C" fn after_fork() {
 /// After it, in the child. (The card's copies of descriptors are closed, so that its place on the bus ends with the parent.)
 pub(crate) extern "C" fn in_child() {
     is_this();
+    RINGING.store(0, Ordering::Relaxed);
     FORKING.with(|forking| {
         if let Some(mut guard) = forking.borrow_mut().take() {
             // (What the interface steers is the parent's.)

@@ -7,7 +7,7 @@ pub(crate) mod port;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::RawFd;
 
 use ringway_preload::Errno;
 use ringway_sim::connectx::packet::{Headers, UDP};
@@ -69,11 +69,9 @@ impl Wire {
         Ok(Self { port, queues, batch: RxBatch::new(BATCH), neighbours, flows: BTreeMap::new() })
     }
 
-    /// For a thread to wait on: readable when something has come, once it is [armed](Self::arm).
-    pub(crate) fn to_wait_on(&self) -> Option<OwnedFd> {
-        // SAFETY: it is open as long as the queues are.
-        let fd = self.queues.wait_fd().map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })?;
-        fd.try_clone_to_owned().ok()
+    /// For a thread to wait on: readable when something has come, once it is [armed](Self::arm). Open as long as this is.
+    pub(crate) fn wait_fd(&self) -> Option<RawFd> {
+        self.queues.wait_fd()
     }
 
     /// Whether nothing has come yet: what comes from now on ends a wait.

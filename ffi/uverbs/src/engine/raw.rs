@@ -95,6 +95,11 @@ impl Pace {
         self.last = at;
     }
 
+    /// Whether something waits for its turn, of a queue pair that has this send queue.
+    pub(super) fn waits(&self, queue: Option<&SendQueue>) -> bool {
+        self.bucket.is_some() && (!self.frames.is_empty() || queue.is_some_and(SendQueue::has_rung))
+    }
+
     fn next_due(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
         let is_due = self.frames.front().is_some_and(|(at, _)| *at <= now);
         if is_due { self.frames.pop_front() } else { None }

@@ -27,6 +27,10 @@ const SETTLED: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(crate) struct Registers {
     pages: BTreeMap<u32, Page>,
+    /// Doorbells that were seen as they were written.
+    seen: Vec<Store>,
+    /// Stores that were seen so, and instructions that were executed with their page writable.
+    pub(crate) trapped: [u64; 2],
     /// Doorbells of send queues, and those of them that had bytes of their entry with them, as far as that could be seen.
     pub(crate) rung: [u64; 2],
 }
@@ -48,6 +52,8 @@ struct Half {
     /// The same, when it was rung last.
     noted: [u64; BEHIND],
     rung: Option<Rung>,
+    /// It was rung, and nothing was seen to be written behind that yet.
+    is_bare: bool,
 }
 
 /// The last doorbell at a half, until it is known what was written behind it.
@@ -79,7 +85,7 @@ impl Page {
         // SAFETY: a new mapping, where the kernel likes.
         let mapped = unsafe { map(core::ptr::null_mut(), PAGE, (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED), (&file, 0)) };
         let words = NonNull::new(mapped).filter(|_| mapped != libc::MAP_FAILED).ok_or(Errno(libc::ENOMEM))?.cast();
-        let half = Half { seen: [0; BEHIND], noted: [0; BEHIND], rung: None };
+        let half = Half { seen: [0; BEHIND], noted: [0; BEHIND], rung: None, is_bare: false };
         Ok(Self { file, words, halves: core::array::from_fn(|_| half.clone()) })
     }
 
@@ -156,14 +162,45 @@ impl Registers {
         self.pages.get(&number).map(|page| unsafe { map(address, len, (protection, flags), (&page.file, 0)) })
     }
 
+    /// Whether there is a page of that number.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.pages.contains_key(&number)
+    }
+
+    /// A store of up to eight bytes is done for the program, within the page. Whether it rings; `None`: there is no such page.
+    pub(crate) fn store(&mut self, number: u32, offset: usize, bytes: &[u8]) -> Option<bool> {
+        let page = self.pages.get_mut(&number)?;
+        self.trapped[0] += 1;
+        let half = half_of(offset);
+        if let Ok(bytes) = bytes.try_into()
+            && (offset == c::CQ_DOORBELL || half.is_some() && offset.is_multiple_of(HALF))
+        {
+            half.into_iter().for_each(|half| page.halves[half].is_bare = true);
+            self.seen.push(Store { page: number, offset, bytes });
+            return Some(true);
+        }
+        if let Some(half) = half {
+            self.rung[1] += u64::from(core::mem::take(&mut page.halves[half].is_bare));
+        }
+        for (at, byte) in (offset..).zip(bytes) {
+            let word = page.word(at & !7);
+            let mut bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+            bytes[at % 8] = *byte;
+            word.store(u64::from_ne_bytes(bytes), Ordering::Release);
+        }
+        Some(false)
+    }
+
     /// Takes what was written to the words that ring, since this was asked last.
     pub(crate) fn take(&mut self) -> Vec<Store> {
         let offsets = || core::iter::once(c::CQ_DOORBELL).chain((c::BF_OFFSET..PAGE).step_by(HALF));
+        let mut all = core::mem::take(&mut self.seen);
         let of = |(&page, of): (&u32, &Page)| {
             let stores = offsets().filter_map(|offset| Some(Store { page, offset, bytes: of.take(offset)? }));
             stores.collect::<Vec<_>>()
         };
-        self.pages.iter().flat_map(of).collect()
+        all.extend(self.pages.iter().flat_map(of));
+        all
     }
 
     /// A store rang for a send queue, for the entry in these blocks.
@@ -171,7 +208,8 @@ impl Registers {
         let (Some(page), Some(number)) = (self.pages.get_mut(&store.page), half_of(store.offset)) else { return };
         let behind = page.behind(number);
         let half = &mut page.halves[number];
-        let is_whole = core::mem::replace(&mut half.noted, behind) != behind;
+        // (Of a doorbell that was seen, what is behind it is counted as it comes.)
+        let is_whole = core::mem::replace(&mut half.noted, behind) != behind && !crate::trap::is_on();
         self.rung = [self.rung[0] + 1, self.rung[1] + u64::from(is_whole)];
         let is_alone = half.rung.is_none();
         half.rung = Some(Rung { qpn, at, entry: Some(entry).filter(|_| is_alone) });
@@ -247,6 +285,26 @@ mod tests {
         assert_eq!(registers.take(), [store(AT, 7)], "the same once more");
         registers.remove(3);
         assert_eq!(registers.take(), []);
+    }
+
+    #[test]
+    fn stores_that_are_seen_ring_one_by_one() {
+        let (mut registers, page) = registers();
+        let store = |offset, value: u64| Store { page: 3, offset, bytes: value.to_ne_bytes() };
+        for value in [7_u64, 8] {
+            assert_eq!(registers.store(3, AT, &value.to_ne_bytes()), Some(true));
+        }
+        assert_eq!(registers.store(3, c::CQ_DOORBELL, &5_u64.to_ne_bytes()), Some(true));
+        assert_eq!(registers.store(3, AT + 8, &[1, 2, 3, 4, 5, 6, 7, 8]), Some(false), "what is behind a doorbell");
+        assert_eq!(registers.store(3, AT + 13, &[9, 9, 9, 9]), Some(false));
+        assert_eq!((registers.store(3, 0x40, &7_u64.to_ne_bytes()), registers.store(4, AT, &[0; 8])), (Some(false), None));
+        // (Written while the page was writable.)
+        write(page, AT, &[6]);
+        assert_eq!(registers.take(), [store(AT, 7), store(AT, 8), store(c::CQ_DOORBELL, 5), store(AT, 6)]);
+        assert_eq!((registers.take(), registers.trapped, registers.rung), (vec![], [6, 0], [0, 1]));
+        // SAFETY: within the page, which stays mapped.
+        let behind = unsafe { [page.add(AT / 8 + 1).read_volatile(), page.add(AT / 8 + 2).read_volatile()] };
+        assert_eq!(behind.map(u64::to_ne_bytes), [[1, 2, 3, 4, 5, 9, 9, 9], [9, 0, 0, 0, 0, 0, 0, 0]]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Doorbells: what was written to register pages is told to the card; and what a program posted and did not ring for is said.
 //!
-//! A card takes each store. This one looks at the pages every now and then (`registers`), and finds the last store of each word alone. One queue's doorbells lose
+//! A card takes each store, and so does this one in trap mode (`crate::trap`). Else it looks at the pages every now and then (`registers`), and finds the last store of each word alone. One queue's doorbells lose
 //! nothing by that, since a doorbell is for all that the record says. But of several queues that share a register, one may have overwritten another's: so all
 //! that use the same register, as far as that is known, are believed to have rung, and all completion queues of a page to have armed.
 
@@ -15,6 +15,7 @@ use ringway_stack::time::Instant;
 
 use super::registers::{Store, register_of};
 use super::{Engine, broken};
+use crate::{process, trap};
 
 /// In place of a request's highest bit, which none has: it was said that it was forgotten.
 const SAID: u32 = 1 << 31;
@@ -92,6 +93,9 @@ impl Engine {
         self.act(actions);
         let (entry, at) = (self.entry(qpn, index), self.origin.elapsed());
         self.registers.note(store, qpn, entry, at);
+        if trap::is_on() {
+            return;
+        }
         for other in self.rings.rang(qpn, store.page, register_of(store.offset)) {
             let actions = self.card.ring(&self.memory, other, None);
             self.act(actions);
@@ -117,6 +121,9 @@ impl Engine {
         let actions = actions.into_iter().filter(|action| !matches!(action, super::Action::Broken { violation, .. } if is_race(violation)));
         let actions = actions.collect();
         self.act(actions);
+        if trap::is_on() {
+            return;
+        }
         let of = self.cqs.get(&cqn).map(|cq| cq.told.context);
         let others = self.cqs.iter().filter(|(other, cq)| **other != cqn && cq.channel != 0 && Some(cq.told.context) == of);
         for other in others.map(|(other, _)| *other).collect::<Vec<_>>() {
@@ -128,7 +135,7 @@ impl Engine {
     /// Says what was posted, or armed, without its register.
     pub(super) fn forgotten(&mut self) {
         let now = self.now();
-        if self.rings.next.is_some_and(|next| now < next) {
+        if self.rings.next.is_some_and(|next| now < next) || process::is_ringing() {
             return;
         }
         self.rings.next = Some(now + LOOK);

@@ -1,0 +1,268 @@
+/*
+ * Doorbells, in whatever way the card sees them: of threads that share registers and block signals, by instructions that libmlx5 does not use, on small stacks for
+ * handlers, in a child; and a program's own handler for faults. One line for each thing that is so; the first that is not ends the program.
+ */
+#define _GNU_SOURCE
+#include <endian.h>
+#include <errno.h>
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                       \
+    do {                                                                                  \
+        if (!(what)) {                                                                    \
+            printf("line %d: not so: %s (errno %d)\n", __LINE__, #what, errno);           \
+            exit(1);                                                                      \
+        }                                                                                 \
+    } while (0)
+
+#define THREADS 8
+#define MESSAGES 300
+#define SIZE 64
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+
+/* Two queue pairs that are connected, each with a completion queue of its own. */
+struct pair {
+    struct ibv_cq *sent, *received;
+    struct ibv_qp *a, *b;
+    struct ibv_mr *mr;
+    char *buffer;
+};
+
+static void connect_to(struct ibv_qp *qp, uint32_t dest)
+{
+    struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_LOCAL_WRITE };
+    CHECK(!ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .rq_psn = 7, .max_dest_rd_atomic = 1, .min_rnr_timer = 1,
+        .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } },
+    };
+    CHECK(!ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid));
+    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+    struct ibv_qp_attr send = { .qp_state = IBV_QPS_RTS, .sq_psn = 7, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1 };
+    CHECK(!ibv_modify_qp(qp, &send, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                     IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static void make(struct pair *pair)
+{
+    CHECK((pair->sent = ibv_create_cq(context, 16, NULL, NULL, 0)) && (pair->received = ibv_create_cq(context, 16, NULL, NULL, 0)));
+    struct ibv_qp_init_attr init = {
+        .qp_type = IBV_QPT_RC, .send_cq = pair->sent, .recv_cq = pair->received,
+        .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = SIZE },
+    };
+    CHECK((pair->a = ibv_create_qp(pd, &init)) && (pair->b = ibv_create_qp(pd, &init)));
+    connect_to(pair->a, pair->b->qp_num);
+    connect_to(pair->b, pair->a->qp_num);
+    CHECK((pair->buffer = calloc(2, SIZE)));
+    CHECK((pair->mr = ibv_reg_mr(pd, pair->buffer, 2 * SIZE, IBV_ACCESS_LOCAL_WRITE)));
+}
+
+static void wait_for(struct ibv_cq *cq)
+{
+    struct ibv_wc wc;
+    int found;
+    while (!(found = ibv_poll_cq(cq, 1, &wc)))
+        sched_yield();
+    CHECK(found == 1 && wc.status == IBV_WC_SUCCESS);
+}
+
+static void post_receive(struct pair *pair)
+{
+    struct ibv_sge list = { .addr = (uintptr_t)pair->buffer + SIZE, .length = SIZE, .lkey = pair->mr->lkey };
+    struct ibv_recv_wr receive = { .sg_list = &list, .num_sge = 1 }, *bad_receive;
+    CHECK(!ibv_post_recv(pair->b, &receive, &bad_receive));
+}
+
+static void post_send(struct pair *pair, uint64_t what, int flags)
+{
+    memcpy(pair->buffer, &what, sizeof what);
+    struct ibv_sge list = { .addr = (uintptr_t)pair->buffer, .length = SIZE / 2, .lkey = pair->mr->lkey };
+    struct ibv_send_wr send = { .sg_list = &list, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED | flags }, *bad_send;
+    CHECK(!ibv_post_send(pair->a, &send, &bad_send));
+}
+
+/* A message, from doorbell to completions. */
+static void turn(struct pair *pair, uint64_t what, int flags)
+{
+    post_receive(pair);
+    post_send(pair, what, flags);
+    wait_for(pair->sent);
+    wait_for(pair->received);
+    CHECK(!memcmp(pair->buffer + SIZE, &what, sizeof what));
+}
+
+static void *talk(void *given)
+{
+    struct pair *pair = given;
+    sigset_t all, old;
+    sigfillset(&all);
+    CHECK(!pthread_sigmask(SIG_SETMASK, &all, &old));
+    for (uint64_t message = 1; message <= MESSAGES; message++)
+        turn(pair, message << 8 | pair->a->qp_num, message & 1 ? IBV_SEND_INLINE : 0);
+    return NULL;
+}
+
+static void threads(void)
+{
+    struct pair pairs[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        make(&pairs[i]);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, talk, &pairs[i]));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    puts("threads");
+}
+
+#ifdef __x86_64__
+/* The register is written by 16 bytes at once, and by a string instruction: the entry before, once more. */
+static void instructions(struct pair *pair)
+{
+    struct mlx5dv_qp dv = { 0 };
+    struct mlx5dv_obj object = { .qp = { .in = pair->a, .out = &dv } };
+    CHECK(!mlx5dv_init_obj(&object, MLX5DV_OBJ_QP));
+    turn(pair, 1, 0);
+    uint32_t next = be32toh(dv.dbrec[MLX5_SND_DBR]);
+    for (int way = 0; way < 3; way++, next++) {
+        char *entry = (char *)dv.sq.buf + next % dv.sq.wqe_cnt * dv.sq.stride;
+        memcpy(entry, (char *)dv.sq.buf + (next - 1) % dv.sq.wqe_cnt * dv.sq.stride, 64);
+        uint32_t *control = (uint32_t *)entry;
+        *control = htobe32((be32toh(*control) & 0xff0000ff) | (next & 0xffff) << 8);
+        post_receive(pair);
+        uint64_t what = 100 + way;
+        memcpy(pair->buffer, &what, sizeof what);
+        __sync_synchronize();
+        dv.dbrec[MLX5_SND_DBR] = htobe32((next + 1) & 0xffff);
+        __sync_synchronize();
+        char *to = dv.bf.reg, *from = entry;
+        uint64_t words = 4;
+        if (way == 0)
+            asm volatile("movups (%1), %%xmm0\n movups %%xmm0, (%0)" : : "r"(to), "r"(from) : "xmm0", "memory");
+        else if (way == 1)
+            asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+        else
+            asm volatile("movnti %1, (%0)" : : "r"(to), "r"(*(uint64_t *)from) : "memory");
+        wait_for(pair->received);
+        CHECK(!memcmp(pair->buffer + SIZE, &what, sizeof what));
+    }
+    puts("other instructions");
+}
+#endif
+
+static sigjmp_buf back;
+static volatile int faults, sent;
+static char *volatile at;
+
+static void on_fault(int number, siginfo_t *info, void *ucontext)
+{
+    (void)ucontext;
+    CHECK(number == SIGSEGV);
+    if (info->si_code <= 0) {
+        sent++;
+        return;
+    }
+    CHECK(info->si_addr == at);
+    if (++faults == 1)
+        siglongjmp(back, 1);
+    CHECK(!mprotect(at, 4096, PROT_READ | PROT_WRITE));
+}
+
+static void handlers(struct pair *pair)
+{
+    struct sigaction own = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, told;
+    sigaddset(&own.sa_mask, SIGUSR1);
+    CHECK(!sigaction(SIGSEGV, &own, NULL) && !sigaction(SIGSEGV, NULL, &told));
+    CHECK(told.sa_sigaction == on_fault && told.sa_flags & SA_SIGINFO && sigismember(&told.sa_mask, SIGUSR1) == 1);
+    at = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED);
+    if (!sigsetjmp(back, 1))
+        *at = 1;
+    CHECK(faults == 1);
+    turn(pair, 2, 0);
+    *at = 2;
+    CHECK(faults == 2 && *at == 2);
+    CHECK(!raise(SIGSEGV) && sent == 1);
+    turn(pair, 3, 0);
+    puts("a handler for faults");
+
+    /* Without one, a fault ends the program. */
+    CHECK(signal(SIGSEGV, SIG_DFL) == (sighandler_t)(void *)on_fault);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        mprotect(at, 4096, PROT_NONE);
+        *at = 3;
+        _exit(1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    puts("a fault that is none's");
+}
+
+static void small_stack(struct pair *pair)
+{
+    char *room = malloc(16384);
+    stack_t small = { .ss_sp = room, .ss_size = 16384 }, none = { .ss_flags = SS_DISABLE };
+    CHECK(room && !sigaltstack(&small, NULL));
+    for (uint64_t message = 0; message < 20; message++)
+        turn(pair, message, 0);
+    CHECK(!sigaltstack(&none, NULL));
+    free(room);
+    puts("a small stack");
+}
+
+/* What a child rings for is not the parent's. */
+static void children(struct pair *pair)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        post_send(pair, 77, IBV_SEND_INLINE);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (uint64_t message = 0; message < 20; message++)
+        turn(pair, message, 0);
+    puts("a child");
+}
+
+int main(void)
+{
+    int count;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    CHECK(list && count == 1 && (context = ibv_open_device(list[0])) && (pd = ibv_alloc_pd(context)));
+    ibv_free_device_list(list);
+    struct pair pair;
+    threads();
+#ifdef __x86_64__
+    /* (libmlx5 knows nothing of what is posted there.) */
+    make(&pair);
+    instructions(&pair);
+#else
+    puts("other instructions");
+#endif
+    make(&pair);
+    handlers(&pair);
+    small_stack(&pair);
+    make(&pair);
+    children(&pair);
+    CHECK(!ibv_close_device(context));
+    puts("done");
+    return 0;
+}
