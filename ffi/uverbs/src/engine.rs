@@ -3,6 +3,7 @@
 //! entries of completion queues.
 
 mod channels;
+pub(crate) mod clock;
 pub(crate) mod device_memory;
 mod events;
 mod link;
@@ -40,6 +41,7 @@ use crate::sysfs;
 use crate::wire::port::{Plug, plug};
 use crate::wire::{Arrival, Wire};
 pub(crate) use channels::Channel;
+use clock::ClockPages;
 use device_memory::DeviceMemory;
 pub(crate) use events::{Life, Told};
 pub(crate) use link::{INLINE_MAX, path};
@@ -90,6 +92,7 @@ pub(crate) struct Engine {
     bell: Fd,
     /// When it began.
     origin: Clock,
+    pub(crate) clock: ClockPages,
     pub(crate) contexts: BTreeMap<u32, Context>,
     pub(crate) qps: BTreeMap<u32, Qp>,
     pub(crate) cqs: BTreeMap<u32, Cq>,
@@ -146,6 +149,7 @@ impl Engine {
             wire,
             bell: bell()?,
             origin: Clock::now(),
+            clock: ClockPages::new()?,
             contexts: BTreeMap::new(),
             qps: BTreeMap::new(),
             cqs: BTreeMap::new(),
@@ -216,6 +220,11 @@ impl Engine {
         now_of(self.origin)
     }
 
+    /// The clock's page says what time it is.
+    pub(crate) fn set_clock(&self) {
+        self.clock.set(self.now().as_nanos());
+    }
+
     /// The longest payload of a packet of RoCE.
     pub(crate) fn mtu(&self) -> Mtu {
         self.mtu
@@ -228,6 +237,7 @@ impl Engine {
 
     /// Looks at everything once; whether there was something to do.
     pub(crate) fn turn(&mut self) -> bool {
+        self.set_clock();
         if self.life != Life::Works {
             self.packets();
             self.flush_events();

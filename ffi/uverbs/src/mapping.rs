@@ -1,46 +1,100 @@
-//! mmap(2) of the character device: the offset of a register page, or of memory on the card, leads to what stands for it.
+//! mmap(2) of the character device: the offset of a register page, of memory on the card, or of its clock leads to what stands for it.
 
 use core::ffi::{c_int, c_void};
 
-use ringway_preload::{boundary, errno};
+use ringway_preload::{Errno, boundary, errno};
 
 use crate::commands::PAGES_AT;
 use crate::descriptors::{self, Kind};
-use crate::engine::{PAGE, Registers};
+use crate::engine::clock::Part;
+use crate::engine::{Engine, PAGE, Registers};
 use crate::{process, trap};
 
-/// What libmlx5 maps by a page's number and a command (rdma/mlx5-abi.h, `MLX5_IB_MMAP_DEVICE_MEM`): the number's low byte, the command, the number's high byte.
+/// What libmlx5 maps by a command (rdma/mlx5-abi.h, `mlx5_ib_mmap_cmd`): the low byte of a number, the command, the number's high byte.
+const CORE_CLOCK: u64 = 5;
+const CLOCK_INFO: u64 = 7;
 const DEVICE_MEMORY: u64 = 8;
 
-/// The page on the card of an offset in pages.
-fn card_page(pages: u64) -> Option<usize> {
-    let is_it = pages >> 8 & 0xff == DEVICE_MEMORY && pages >> 24 == 0;
-    is_it.then_some((pages & 0xff | pages >> 8 & 0xff00) as usize)
+/// What there is to map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Memory on the card, from a page on.
+    Memory(usize),
+    Clock(Part),
+    /// A register page, by its number.
+    Registers(u32),
 }
 
-/// Maps the card's page of an offset; `None`: it is not one's.
+/// What is at an offset of the device.
+fn place(offset: u64) -> Option<Place> {
+    if let Some(offset) = offset.checked_sub(PAGES_AT) {
+        return u32::try_from(offset / 4096).ok().map(Place::Registers);
+    }
+    let pages = offset / 4096;
+    let (command, number) = (pages >> 8 & 0xff, pages & 0xff | pages >> 8 & 0xff00);
+    match (command, number) {
+        _ if pages >> 24 != 0 => None,
+        (DEVICE_MEMORY, page) => Some(Place::Memory(page as usize)),
+        (CORE_CLOCK, 0) => Some(Place::Clock(Part::Counter)),
+        // (By the number of its version, `MLX5_IB_CLOCK_INFO_V1`.)
+        (CLOCK_INFO, 0) => Some(Place::Clock(Part::Conversion)),
+        _ => None,
+    }
+}
+
+/// Maps what the card has at an offset; `None`: it has nothing there.
 ///
 /// # Safety
 /// As mmap(2).
-unsafe fn map_page(address: *mut c_void, len: usize, (protection, flags): (c_int, c_int), fd: c_int, offset: i64) -> Option<*mut c_void> {
+unsafe fn map_page(address: *mut c_void, len: usize, access: (c_int, c_int), fd: c_int, offset: i64) -> Option<*mut c_void> {
     let Some(Kind::Context(_)) = descriptors::kind(fd) else { return None };
-    let offset = u64::try_from(offset).ok()?;
+    let place = place(u64::try_from(offset).ok()?)?;
     let engine = process::lock();
-    let (engine, access) = (engine.as_ref(), (protection, flags));
-    let mapped = match (card_page(offset / 4096), offset.checked_sub(PAGES_AT)) {
-        // SAFETY: the caller's promise.
-        (Some(page), _) => engine.and_then(|engine| unsafe { engine.device_memory.map(page, address, len, access) }),
-        (None, Some(offset)) => {
-            let number = u32::try_from(offset / 4096).ok()?;
+    let mapped = engine.as_ref().ok_or(Errno(libc::EINVAL)).and_then(|engine| {
+        let none = Errno(libc::EINVAL);
+        match place {
             // SAFETY: the caller's promise.
-            engine.and_then(|engine| unsafe { map_registers(&engine.registers, number, address, len, access) })
+            Place::Memory(page) => unsafe { engine.device_memory.map(page, address, len, access) }.ok_or(none),
+            // SAFETY: the caller's promise.
+            Place::Clock(part) => unsafe { map_clock(engine, part, address, len, access) },
+            // SAFETY: the caller's promise.
+            Place::Registers(number) => unsafe { map_registers(&engine.registers, number, address, len, access) }.ok_or(none),
         }
-        (None, None) => return None,
-    };
-    Some(mapped.unwrap_or_else(|| {
-        errno::set(libc::EINVAL);
+    });
+    Some(mapped.unwrap_or_else(|error| {
+        errno::set(error.0);
         libc::MAP_FAILED
     }))
+}
+
+/// Maps a part of the clock; of the counter, in trap mode, so that reading faults.
+///
+/// # Safety
+/// As mmap(2).
+unsafe fn map_clock(
+    engine: &Engine,
+    part: Part,
+    address: *mut c_void,
+    len: usize,
+    (protection, flags): (c_int, c_int),
+) -> Result<*mut c_void, Errno> {
+    // (The kernel's mlx5_ib_mmap refuses both.)
+    if len != PAGE {
+        return Err(Errno(libc::EINVAL));
+    }
+    if protection & libc::PROT_WRITE != 0 {
+        return Err(Errno(libc::EPERM));
+    }
+    engine.set_clock();
+    let is_trapped = trap::is_on() && part == Part::Counter;
+    let given = if is_trapped { libc::PROT_NONE } else { protection };
+    // SAFETY: the caller's promise.
+    let mapped = unsafe { engine.clock.map(part, address, (given, flags)) };
+    if is_trapped && mapped != libc::MAP_FAILED && !trap::watch(mapped, trap::CLOCK) {
+        // SAFETY: what was just mapped, and nobody knows yet.
+        unsafe { libc::mprotect(mapped, len, protection) };
+    }
+    Ok(mapped)
 }
 
 /// Maps a register page; in trap mode, so that writing faults.
@@ -121,4 +175,20 @@ pub(crate) unsafe extern "C" fn mmap64(
 ) -> *mut c_void {
     // SAFETY: the program's promise.
     unsafe { mmap(address, len, protection, flags, fd, offset) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_say_what_is_mapped() {
+        assert_eq!(place(PAGES_AT + 7 * 4096), Some(Place::Registers(7)));
+        assert_eq!((place(8 << 20 | 3 << 12), place(8 << 20 | 1 << 28 | 2 << 12)), (Some(Place::Memory(3)), Some(Place::Memory(0x102))));
+        assert_eq!((place(5 << 20), place(7 << 20)), (Some(Place::Clock(Part::Counter)), Some(Place::Clock(Part::Conversion))));
+        // (A page and a version that there are none of, other commands, and no command.)
+        for offset in [5 << 20 | 1 << 12, 7 << 20 | 1 << 12, 6 << 20, 0, 1 << 36] {
+            assert_eq!(place(offset), None, "{offset:#x}");
+        }
+    }
 }

@@ -185,6 +185,12 @@ pub(crate) fn looked_for(has_room: bool) {
     }
 }
 
+/// Trap mode: a program is about to read the clock's page. Whether there is a card.
+pub(crate) fn clock_is_read() -> bool {
+    let guard = lock();
+    guard.as_ref().map(Engine::set_clock).is_some()
+}
+
 /// Trap mode: whether a register page is still the card's.
 pub(crate) fn has_page(number: u32) -> bool {
     lock().as_ref().is_some_and(|engine| engine.registers.has(number))

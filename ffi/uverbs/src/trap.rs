@@ -7,7 +7,8 @@
 //! - `x86_64`: stores, as instructions
 //!
 //! Pages are mapped read-only. A store of the usual forms is read from the instruction and done in the program's stead, which goes on behind it. Another instruction
-//! is executed, alone, with the page writable meanwhile: what other threads write there in that time is found as in poll mode, by looking.
+//! is executed, alone, with the page writable meanwhile: what other threads write there in that time is found as in poll mode, by looking. Reads of the card's
+//! clock fault as well, so that each finds the time at which it reads.
 
 mod actions;
 #[cfg(target_arch = "x86_64")]
@@ -25,10 +26,13 @@ use crate::log::warn;
 
 /// How doorbells are seen, in the environment.
 const DOORBELLS: &str = "RINGWAY_CONNECTX_DOORBELLS";
-/// Register pages of a process that are trapped at most: others are looked at.
+/// Pages of a process that are trapped at most: others are looked at.
 const PAGES_MAX: usize = 256;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// In place of a register page's number: the page of the card's clock, whose reads fault.
+pub(crate) const CLOCK: u32 = u32::MAX;
 
 /// A page that the program has mapped. Invariant: the number is there before the address is.
 struct Page {
@@ -71,12 +75,12 @@ cfg_if::cfg_if! {
     }
 }
 
-/// The program has mapped a register page there, without being allowed to write to it. Whether that is remembered: else it is to be allowed. (The engine's lock is
+/// The program has mapped a page there, without being allowed to write to it, or to read it. Whether that is remembered: else it is to be allowed. (The engine's lock is
 /// held, so that nobody else adds one.)
 pub(crate) fn watch(address: *mut c_void, number: u32) -> bool {
     let free = PAGES.iter().find(|page| page.address.load(Ordering::Relaxed) == 0);
     let Some(page) = free else {
-        warn(format_args!("more than {PAGES_MAX} register pages: this one's doorbells are looked for"));
+        warn(format_args!("more than {PAGES_MAX} pages are mapped: what is written to this one is looked for"));
         return false;
     };
     page.number.store(number, Ordering::Relaxed);

@@ -355,7 +355,7 @@ fn with_doorbells(mode: &str, program: &str) -> [String; 2] {
 #[test]
 fn doorbells_are_seen_whoever_rings_and_by_whatever_instruction() {
     let program = compiled("doorbells", &["-libverbs", "-lmlx5", "-lpthread"]);
-    let expected = "threads, other instructions, a handler for faults, a fault that is none's, a small stack, a child, done";
+    let expected = "threads, other instructions, a handler for faults, a fault that is none's, a small stack, the clock, a child, done";
     let told = |mode| {
         let [said, log] = with_doorbells(mode, &program);
         assert_eq!(said.lines().collect::<Vec<_>>().join(", "), expected, "{mode}");

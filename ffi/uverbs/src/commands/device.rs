@@ -50,6 +50,10 @@ const MESSAGE_MAX: u32 = 1 << 30;
 const WANTS_DEVX: u32 = 1 << 0;
 /// `MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE` and `_CREATE_AH`.
 const DRIVER_PARTS: u8 = 1 << 0 | 1 << 1;
+/// `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`: the clock's counter may be mapped, and is at the offset in its page.
+const HAS_CORE_CLOCK: u32 = 1 << 0;
+/// Its conversion may be mapped: a bit a version, of `MLX5_IB_CLOCK_INFO_V1`.
+const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 /// `MLX5_USER_INLINE_MODE_NONE`.
 const INLINE_MODE_NONE: u8 = 1;
 
@@ -82,10 +86,13 @@ fn ucontext() -> Output {
         .u32(24, RECEIVES_MAX)
         .u32(28, RECEIVES_MAX - 1)
         .u16(32, 1) // num_ports
+        .u32(36, HAS_CORE_CLOCK) // comp_mask
         .u32(40, len as u32) // response_length
         .u8(44, cqe_version)
         .u8(45, DRIVER_PARTS)
         .u8(46, INLINE_MODE_NONE)
+        .u8(47, CLOCK_INFO_VERSIONS)
+        .u64(48, 0) // hca_core_clock_offset
         .u32(56, 12) // log_uar_size
         .u32(60, 1) // num_uars_per_page
 }

@@ -1,4 +1,4 @@
-//! The handlers of SIGSEGV and SIGTRAP. A fault at a register page is a doorbell; every other one is the program's own.
+//! The handlers of SIGSEGV and SIGTRAP. A fault at a register page is a doorbell, one at the clock a look at it; every other one is the program's own.
 //!
 //! SIGSEGV comes at the very instruction that rings, so that what holds elsewhere in handlers does not here: the thread is in no call of libc's, unless the program
 //! rings in a handler of its own. So the card's work is done at once. On an alternate stack, which may be small, it is left to the card's thread.
@@ -15,7 +15,7 @@ use ringway_preload::types::Action;
 use ringway_preload::{errno, next};
 
 use super::x86_64::{code_at, decode};
-use super::{actions, page_of};
+use super::{CLOCK, actions, page_of};
 use crate::engine::PAGE;
 use crate::process;
 
@@ -47,10 +47,12 @@ const REGISTERS: [c_int; 16] = [
 /// The card's work is done on stacks of so many bytes and more.
 const STACK_MIN: usize = 256 << 10;
 
-/// One instruction that writes to a page is being executed.
+/// One instruction that uses a page is being executed.
 #[derive(Clone, Copy)]
 struct Step {
     page: usize,
+    /// What else is allowed there.
+    protection: c_int,
     blocked_traps: bool,
 }
 
@@ -91,8 +93,8 @@ pub(super) fn install() -> io::Result<()> {
 
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
     // SAFETY: what the kernel gave.
-    let is_doorbell = errno::keeping(|| unsafe { (*info).si_code == SEGV_ACCERR && is_doorbell((*info).si_addr().addr(), &mut *context) });
-    if !is_doorbell && let Some(own) = actions::own(signal) {
+    let is_ours = errno::keeping(|| unsafe { (*info).si_code == SEGV_ACCERR && is_done((*info).si_addr().addr(), &mut *context) });
+    if !is_ours && let Some(own) = actions::own(signal) {
         // (The one instruction has failed for another reason: it is the program's again.)
         // SAFETY: as above.
         unsafe {
@@ -103,21 +105,36 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut uconte
 }
 
 extern "C" fn on_step(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
+    let page = STEP.get().and_then(|step| page_of(step.page));
     // SAFETY: what the kernel gave.
     let was_ours = errno::keeping(|| unsafe { end_step(&mut *context) });
     match actions::own(signal) {
-        _ if was_ours => errno::keeping(|| process::looked_for(has_room())),
-        // SAFETY: as above.
+        _ if was_ours => match page {
+            Some((_, CLOCK)) | None => {}
+            Some(_) => errno::keeping(|| process::looked_for(has_room())),
+        },
+        // SAFETY: what the kernel gave.
         Some(own) => unsafe { own.call(signal, info, context) },
         None => {}
     }
 }
 
-/// Whether the fault was a write to a register page, and has been done, or can be done now.
-fn is_doorbell(address: usize, context: &mut ucontext_t) -> bool {
+/// Whether the fault was a write to a register page, or a read of the clock, and has been done, or can be done now.
+fn is_done(address: usize, context: &mut ucontext_t) -> bool {
+    let Some((page, number)) = page_of(address) else { return false };
+    let is_write = context.uc_mcontext.gregs[libc::REG_ERR as usize] & WRITE != 0;
+    match (number, is_write) {
+        (CLOCK, true) | (..u32::MAX, false) => return false,
+        (CLOCK, false) if process::clock_is_read() => step(page, (libc::PROT_READ, libc::PROT_NONE), context),
+        (CLOCK, false) => discard(page),
+        (_, true) => write(address, (page, number), context),
+    }
+    true
+}
+
+/// Does a write.
+fn write(address: usize, (page, number): (usize, u32), context: &mut ucontext_t) {
     let registers = &mut context.uc_mcontext.gregs;
-    let is_write = registers[libc::REG_ERR as usize] & WRITE != 0;
-    let Some((page, number)) = page_of(address).filter(|_| is_write) else { return false };
     let at = registers[libc::REG_RIP as usize];
     let register = |number: u8| registers[REGISTERS[usize::from(number)] as usize].cast_unsigned();
     // SAFETY: the instruction was about to be executed.
@@ -126,15 +143,14 @@ fn is_doorbell(address: usize, context: &mut ucontext_t) -> bool {
         Some(store) if process::stored(number, address % PAGE, store.bytes(), has_room()) => {
             registers[libc::REG_RIP as usize] += store.len as i64;
         }
-        None if process::has_page(number) => step(page, context),
+        None if process::has_page(number) => step(page, (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ), context),
         _ => discard(page),
     }
-    true
 }
 
-/// Has one instruction executed, with the page writable.
-fn step(page: usize, context: &mut ucontext_t) {
-    protect(page, libc::PROT_READ | libc::PROT_WRITE);
+/// Has one instruction executed, with the page open to it, and not to those behind it.
+fn step(page: usize, (open, protection): (c_int, c_int), context: &mut ucontext_t) {
+    protect(page, open);
     // SAFETY: the kernel filled in the set; the calls read and change it.
     let blocked_traps = unsafe {
         let blocked = libc::sigismember(&raw const context.uc_sigmask, SIGTRAP) == 1;
@@ -144,19 +160,19 @@ fn step(page: usize, context: &mut ucontext_t) {
     context.uc_mcontext.gregs[libc::REG_EFL as usize] |= TRAP_FLAG;
     // (If another thread has closed the page again meanwhile, this comes once more.)
     let blocked_traps = STEP.get().map_or(blocked_traps, |before| before.blocked_traps);
-    STEP.set(Some(Step { page, blocked_traps }));
+    STEP.set(Some(Step { page, protection, blocked_traps }));
 }
 
 /// The instruction has been executed, or will not be. Whether there was one.
 fn end_step(context: &mut ucontext_t) -> bool {
-    let Some(Step { page, blocked_traps }) = STEP.take() else { return false };
+    let Some(Step { page, protection, blocked_traps }) = STEP.take() else { return false };
     context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
     if blocked_traps {
         // SAFETY: the kernel filled in the set.
         unsafe { libc::sigaddset(&raw mut context.uc_sigmask, SIGTRAP) };
     }
     if page_of(page).is_some() {
-        protect(page, libc::PROT_READ);
+        protect(page, protection);
     }
     true
 }

@@ -1,6 +1,6 @@
 /*
  * Doorbells, in whatever way the card sees them: of threads that share registers and block signals, by instructions that libmlx5 does not use, on small stacks for
- * handlers, in a child; and a program's own handler for faults. One line for each thing that is so; the first that is not ends the program.
+ * handlers, in a child; a program's own handler for faults; and the card's clock. One line for each thing that is so; the first that is not ends the program.
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                       \
@@ -226,6 +227,38 @@ static void small_stack(struct pair *pair)
     puts("a small stack");
 }
 
+static uint64_t now(clockid_t clock)
+{
+    struct timespec time;
+    CHECK(!clock_gettime(clock, &time));
+    return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+/* The card's clock, as it can be read. */
+static uint64_t counter(void)
+{
+    struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+    CHECK(!ibv_query_rt_values_ex(context, &values) && values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK);
+    return values.raw_clock.tv_sec * 1000000000ull + values.raw_clock.tv_nsec;
+}
+
+static void clocks(int is_trapped)
+{
+    struct mlx5dv_clock_info info;
+    CHECK(!mlx5dv_get_clock_info(context, &info));
+    int64_t real = now(CLOCK_REALTIME), by_it = mlx5dv_ts_to_ns(&info, counter());
+    CHECK(llabs(by_it - real) < 1000000000);
+    uint64_t before = now(CLOCK_MONOTONIC), first = counter(), from = now(CLOCK_MONOTONIC);
+    usleep(100000);
+    uint64_t to = now(CLOCK_MONOTONIC), second = counter(), after = now(CLOCK_MONOTONIC);
+    CHECK(second > first);
+    /* Where each look at it is seen, it is what the time was then. */
+    CHECK(!is_trapped || (second - first >= to - from && second - first <= after - before));
+    CHECK(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, context->cmd_fd, 5 << 20) == MAP_FAILED && errno == EPERM);
+    CHECK(mmap(NULL, 8192, PROT_READ, MAP_SHARED, context->cmd_fd, 7 << 20) == MAP_FAILED && errno == EINVAL);
+    puts("the clock");
+}
+
 /* What a child rings for is not the parent's. */
 static void children(struct pair *pair)
 {
@@ -260,6 +293,8 @@ int main(void)
     make(&pair);
     handlers(&pair);
     small_stack(&pair);
+    const char *mode = getenv("RINGWAY_CONNECTX_DOORBELLS");
+    clocks(mode && !strcmp(mode, "trap"));
     make(&pair);
     children(&pair);
     CHECK(!ibv_close_device(context));
