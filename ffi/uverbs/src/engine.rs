@@ -342,7 +342,9 @@ impl Engine {
         let mut packet = std::mem::take(&mut self.packet);
         self.bus.flush();
         let mut sent = 0;
+        // (What the interface has no room for waits where it is sent again from, if need be.)
         while sent < BATCH
+            && !self.is_wire_full()
             && let Some(len) = self.node.poll_transmit(now_of(self.origin), &mut packet)
         {
             if let Some((qpn, is_here)) = link::destination(&packet[..len]).filter(|_| self.port_up) {
@@ -366,7 +368,7 @@ impl Engine {
             wire.flush(now);
         }
         self.packet = packet;
-        sent > 0 || self.bus.waiting() > 0
+        sent > 0 || self.bus.waiting() > 0 || self.wire.as_ref().is_some_and(Wire::has_waiting)
     }
 
     /// Does what the card says, beside completions, which it has written itself.

@@ -236,3 +236,45 @@ impl Engine {
         self.rdma_cm.open(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ringway_stack::cm::Incoming;
+    use ringway_stack::device::messages::{PortSpace, PrivateData};
+    use ringway_stack::roce::NodeConfig;
+
+    use super::*;
+
+    fn asked(id: CmId, listener: CmId) -> Event {
+        let incoming = Incoming { private_data: PrivateData::default(), responder_resources: 1, initiator_depth: 1 };
+        Event { id, listener: Some(listener), kind: EventKind::ConnectRequest(Box::new(incoming)) }
+    }
+
+    #[test]
+    fn requests_that_a_program_does_not_read_are_refused_in_the_end() {
+        let mut node = Node::<Registered>::new(NodeConfig::new([10, 0, 0, 1].into()), 1);
+        let mut cm = RdmaCm::default();
+        cm.channels.insert(5, Channel::new().unwrap().0);
+        let listener = cm.manager.create_id_in(PortSpace::Tcp).unwrap();
+        cm.add(listener, 5, 77);
+        // (What comes with a request is an identifier already.)
+        let mut asks = |cm: &mut RdmaCm| {
+            let id = cm.manager.create_id_in(PortSpace::Tcp).unwrap();
+            cm.put(Instant::ZERO, &mut node, asked(id, listener));
+            id
+        };
+        for _ in 0..EVENTS_MAX {
+            let id = asks(&mut cm);
+            assert!(cm.known_of(id).is_some());
+        }
+        for _ in 0..10 {
+            let id = asks(&mut cm);
+            assert!(cm.known_of(id).is_none() && cm.manager.port_space(id).is_none(), "it is gone");
+        }
+        assert_eq!((cm.channels[&5].events.len(), cm.ids.len()), (EVENTS_MAX, EVENTS_MAX + 1));
+        // One that is read makes room for another.
+        cm.channels.get_mut(&5).unwrap().events.pop_front();
+        let id = asks(&mut cm);
+        assert!(cm.known_of(id).is_some());
+    }
+}

@@ -2,6 +2,7 @@
 //! RoCE's packets for the interface's address; all else is the kernel's, as at a card that is beside one.
 
 pub(crate) mod flows;
+mod line;
 mod neighbours;
 pub(crate) mod port;
 
@@ -23,6 +24,7 @@ use ringway_stack::wire::ethernet::{ETHERTYPE_IPV4, Header, LEN};
 use ringway_xdp::{AttachError, Received, Settings, XdpDevice, XdpQueues};
 
 use crate::log;
+use line::Line;
 use neighbours::Neighbours;
 use port::Port;
 
@@ -47,6 +49,8 @@ pub(crate) struct Wire {
     neighbours: Neighbours,
     /// What the interface steers here by the card's flow rules.
     flows: BTreeMap<FiveTuple, RuleId>,
+    /// Frames for which the interface has no room yet.
+    line: Line,
 }
 
 impl Wire {
@@ -66,7 +70,7 @@ impl Wire {
             log::warn(format_args!("{}: RoCE's packets are not to be had: {error}", port.name));
             Errno(libc::EBUSY)
         })?;
-        Ok(Self { port, queues, batch: RxBatch::new(BATCH), neighbours, flows: BTreeMap::new() })
+        Ok(Self { port, queues, batch: RxBatch::new(BATCH), neighbours, flows: BTreeMap::new(), line: Line::default() })
     }
 
     /// For a thread to wait on: readable when something has come, once it is [armed](Self::arm). Open as long as this is.
@@ -128,8 +132,27 @@ impl Wire {
         arrivals
     }
 
-    /// Sends a frame. What was sent leaves first if there is no room; one that is longer than the interface takes, or finds none still, is lost.
+    /// Sends a frame, behind those that wait for room; it waits as well if there is none. One that is longer than the interface takes, or one too many, is lost.
     pub(crate) fn send(&mut self, frame: &[u8]) {
+        let mut line = core::mem::take(&mut self.line);
+        if !line.put(frame, |frame| self.is_done_with(frame)) {
+            log::say(format_args!("{}: a frame of {} bytes is lost: the interface has no room", self.port.name, frame.len()));
+        }
+        self.line = line;
+    }
+
+    /// Whether frames wait for room.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// Whether so many do that no more are to be sent.
+    pub(crate) fn is_full(&self) -> bool {
+        self.line.is_full()
+    }
+
+    /// Sends a frame; whether it need not wait for room. What was sent before leaves first if there is none.
+    fn is_done_with(&mut self, frame: &[u8]) -> bool {
         let sent = self.try_send(frame).or_else(|error| match error {
             SendError::Full => {
                 self.queues.doorbell();
@@ -138,8 +161,13 @@ impl Wire {
             }
             error => Err(error),
         });
-        if let Err(error) = sent {
-            log::say(format_args!("{}: a frame of {} bytes is lost: {error}", self.port.name, frame.len()));
+        match sent {
+            Ok(()) => true,
+            Err(SendError::Full) => false,
+            Err(error) => {
+                log::say(format_args!("{}: a frame of {} bytes is lost: {error}", self.port.name, frame.len()));
+                true
+            }
         }
     }
 
@@ -149,8 +177,10 @@ impl Wire {
         if rest.is_empty() {
             self.queues.send(&TxFrame { head, body: &[], offload })
         } else {
-            let buffer = self.queues.tx_alloc(rest.len()).filter(|buffer| buffer.capacity() >= rest.len());
-            let mut buffer = buffer.ok_or(SendError::Full)?;
+            let mut buffer = self.queues.tx_alloc(rest.len()).ok_or(SendError::Full)?;
+            if buffer.capacity() < rest.len() {
+                return Err(SendError::TooLong);
+            }
             buffer.write(0, rest);
             let body = [TxSlice { buffer: &buffer, offset: 0, len: rest.len() }];
             self.queues.send(&TxFrame { head, body: &body, offload })
@@ -164,8 +194,11 @@ impl Wire {
         }
     }
 
-    /// What was sent leaves; what waited for a neighbour that is known by now does, too.
+    /// What was sent leaves; what waited for room, or for a neighbour that is known by now, does, too.
     pub(crate) fn flush(&mut self, now: Instant) {
+        let mut line = core::mem::take(&mut self.line);
+        line.flush(|frame| self.is_done_with(frame));
+        self.line = line;
         for (mac, packet) in self.neighbours.resolved(now) {
             self.send(&framed(self.port, mac, &packet));
         }

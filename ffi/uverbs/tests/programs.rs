@@ -409,21 +409,49 @@ fn a_port_that_goes_down_is_an_event() {
     let mut output = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
     let mut line = || output.next().expect("a line").expect("text");
     assert!(line().starts_with("mlx5_0: async event FD "));
-    let user = fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).expect("our own");
-    let address = SocketAddr::from_abstract_name(format!("ringway-connectx/{user}/{bus}/0")).expect("a name");
-    let socket = UnixDatagram::unbound().expect("a socket");
     for (state, event) in [(0, "IBV_EVENT_PORT_ERR (10), port 1"), (0, ""), (1, "IBV_EVENT_PORT_ACTIVE (9), port 1")] {
-        socket.send_to_addr(&[4, state], &address).expect("it is there");
+        tell_card(&bus, &[4, state]);
         if !event.is_empty() {
             assert!(line().contains(event), "the event of {state}");
         }
     }
-    socket.send_to_addr(&[5, 8], &address).expect("it is there");
+    tell_card(&bus, &[5, 8]);
     assert!(line().contains("IBV_EVENT_DEVICE_FATAL (8)"));
     // When the card is removed, it hears nothing more, and ends by that.
-    socket.send_to_addr(&[5, 255], &address).expect("it is there");
+    tell_card(&bus, &[5, 255]);
     assert!(!watch.wait().expect("its end").success() && output.next().is_none());
     assert_eq!(on_bus(&bus), 0);
+}
+
+#[test]
+fn events_of_librdmacm_wait_where_the_program_reads_them() {
+    let told = run(&bus("events"), &compiled("connections", &["-lrdmacm", "-libverbs"]), &[]);
+    assert_eq!(told.lines().collect::<Vec<_>>(), ["an event that could not be told", "a listener that goes over", "done"]);
+}
+
+#[test]
+fn who_waits_for_an_event_of_librdmacm_hears_that_the_card_is_removed() {
+    let (bus, program) = (bus("removed"), compiled_as("connections-removed", "connections", &["-lrdmacm", "-libverbs"]));
+    let mut waiting = start(&bus, &program, &["removed"]);
+    let mut output = BufReader::new(waiting.stdout.take().expect("a pipe")).lines();
+    let mut line = || output.next().expect("a line").expect("text");
+    assert_eq!(line(), "waits");
+    // (It waits in the call, or is about to: either is ended.)
+    thread::sleep(Duration::from_millis(100));
+    tell_card(&bus, &[5, 255]);
+    assert_eq!(line(), "removed");
+    assert!(waiting.wait().expect("its end").success());
+}
+
+/// Tells the only card of a bus something, as from outside. (It has the first place, or, if the program has just closed another, the next one.)
+fn tell_card(bus: &str, what: &[u8]) {
+    let user = fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).expect("our own");
+    let socket = UnixDatagram::unbound().expect("a socket");
+    let told = (0..4).any(|slot| {
+        let address = SocketAddr::from_abstract_name(format!("ringway-connectx/{user}/{bus}/{slot}")).expect("a name");
+        socket.send_to_addr(what, &address).is_ok()
+    });
+    assert!(told, "no card is on {bus}");
 }
 
 /// Kills a program, `timeout` before it, and what either started.
@@ -451,6 +479,21 @@ fn nothing_is_left_of_a_process_that_is_killed() {
     assert!(!server.wait().expect("its end").success());
     wait_for("its place on the bus is free", || on_bus(&bus) == 0);
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+}
+
+#[test]
+fn a_child_keeps_nothing_of_its_parent_s_place_on_the_bus() {
+    let (bus, program) = (bus("left"), compiled_as("doorbells-left", "doorbells", &["-libverbs", "-lmlx5", "-lpthread"]));
+    let child = run(&bus, &program, &["leave"]);
+    let child = child.trim();
+    let is_free = || on_bus(&bus) == 0;
+    let begin = Instant::now();
+    while !is_free() && begin.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let (was_free, lives) = (is_free(), Path::new("/proc").join(child).exists());
+    Command::new("kill").args(["-KILL", child]).status().expect("kill(1)");
+    assert!(was_free && lives, "free: {was_free}, the child {child} lives: {lives}");
 }
 
 #[test]

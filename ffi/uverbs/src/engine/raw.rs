@@ -18,6 +18,7 @@ use ringway_stack::time::Instant;
 
 use super::{BATCH, Engine, Told, link};
 use crate::sysfs;
+use crate::wire::Wire;
 
 /// Longest frame: an MTU of 9000, the Ethernet header and a tag.
 pub(crate) const FRAME_MAX: u32 = 9018;
@@ -256,9 +257,14 @@ impl Engine {
         any
     }
 
-    /// Whether receivers are to be waited for.
+    /// Whether the interface has no room for what was sent already.
+    pub(super) fn is_wire_full(&self) -> bool {
+        self.wire.as_ref().is_some_and(Wire::is_full)
+    }
+
+    /// Whether receivers, or the interface, are to be waited for.
     fn is_paused(&mut self) -> bool {
-        if self.bus.waiting() < PAUSE_AT {
+        if self.bus.waiting() < PAUSE_AT && !self.is_wire_full() {
             self.paused = None;
             return false;
         }

@@ -20,35 +20,49 @@ const LEN_MIN: usize = 324;
 /// Where the parameters of a connection, or of a datagrams' peer, begin.
 const PARAM: usize = 20;
 
-/// {response 0}. EAGAIN: there is none.
+/// {response 0}. EAGAIN: there is none; EFAULT: the response has no place, and the event waits on.
 pub(super) fn get(request: &mut Request<'_>) -> Result<(), Errno> {
     let (to, number) = (request.input().u64(0), request.channel);
     request.has_room(LEN_MIN)?;
-    let cm = request.cm();
-    let output = loop {
-        let channel = cm.channels.get_mut(&number).ok_or(Errno(libc::EIO))?;
-        let Some(event) = channel.events.pop_front() else { return Err(Errno(libc::EAGAIN)) };
-        channel.silence_if_empty();
-        if let Some(output) = cm.told(&event) {
-            break output;
+    let (about, output) = loop {
+        let cm = request.cm();
+        let channel = cm.channels.get(&number).ok_or(Errno(libc::EIO))?;
+        let event = channel.events.front().cloned().ok_or(Errno(libc::EAGAIN))?;
+        match cm.telling(&event) {
+            Some(told) => break told,
+            None => cm.next(number),
         }
     };
-    request.respond(to, LEN_MIN, &output)
+    // (What the program could not be given, it gets the next time: ucma_get_event.)
+    request.respond(to, LEN_MIN, &output)?;
+    let cm = request.cm();
+    if let Some(known) = cm.ids.get_mut(&about) {
+        known.reported += 1;
+    }
+    cm.next(number);
+    Ok(())
 }
 
 impl RdmaCm {
-    /// An event as the program gets it. `None`: it knows nothing of the identifier any more, or not yet.
-    fn told(&mut self, event: &Event) -> Option<Output> {
+    /// A channel's first event is over.
+    fn next(&mut self, channel: u32) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.events.pop_front();
+            channel.silence_if_empty();
+        }
+    }
+
+    /// An event as the program gets it, and the identifier that it is counted for. `None`: the program knows nothing of it any more, or not yet.
+    fn telling(&self, event: &Event) -> Option<(u32, Output)> {
         let (number, known) = self.known_of(event.id)?;
         let request = matches!(event.kind, EventKind::ConnectRequest(_));
         let (about, uid) = match event.listener.filter(|_| request) {
             Some(listener) => self.known_of(listener).map(|(about, known)| (about, known.uid))?,
             None => (number, known.uid),
         };
-        self.ids.get_mut(&about)?.reported += 1;
         let output = Output::new(LEN).u64(0, uid).u32(8, number).u32(12, event.kind.number());
         let is_datagrams = self.manager.port_space(event.id).is_some_and(|space| space != PortSpace::Tcp);
-        Some(with_kind(output, &event.kind, is_datagrams))
+        Some((about, with_kind(output, &event.kind, is_datagrams)))
     }
 
     /// Lets go of an identifier, and of what waits to be told of it. Of a listener, requests of which the program has not heard are refused.

@@ -18,6 +18,10 @@ const WAITING_MAX: usize = 256;
 const READ_EVERY: Duration = Duration::from_millis(20);
 /// How often the same neighbour is asked for.
 const ASK_EVERY: Duration = Duration::from_millis(200);
+/// How often the kernel hears that a neighbour is in use, so that it notices one that has moved (RFC 4861 s7.3, which Linux follows for ARP as well).
+const CONFIRM_EVERY: Duration = Duration::from_secs(10);
+/// Neighbours of which it is remembered when that was: of more, each is in use anew.
+const CONFIRMED_MAX: usize = 4096;
 /// What waits for longer is lost: whoever sent it has sent it again.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -29,13 +33,16 @@ pub(super) struct Neighbours {
     /// Whether there was a carrier when that was looked at last.
     had_carrier: bool,
     asked: BTreeMap<IpAddr, Instant>,
+    /// When the kernel is to hear of a neighbour again.
+    confirm_at: BTreeMap<IpAddr, Instant>,
     waiting: VecDeque<(Instant, IpAddr, Vec<u8>)>,
 }
 
 impl Neighbours {
     pub(super) fn of(port: &Port) -> Result<Self, Error> {
         let monitor = Monitor::open()?;
-        Ok(Self { monitor, link: port.link, read_at: Instant::ZERO, had_carrier: true, asked: BTreeMap::new(), waiting: VecDeque::new() })
+        let (asked, confirm_at) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { monitor, link: port.link, read_at: Instant::ZERO, had_carrier: true, asked, confirm_at, waiting: VecDeque::new() })
     }
 
     /// Where a packet of IPv4 is to be sent, if that is known; else it waits.
@@ -45,7 +52,9 @@ impl Neighbours {
         let destination = IpAddr::V4(Ipv4Addr::new(a, b, c, d));
         let next = self.next_hop(destination);
         let known = self.at(next);
-        if known.is_none() {
+        if known.is_some() {
+            self.confirm(now, next);
+        } else {
             if self.waiting.len() == WAITING_MAX {
                 self.waiting.pop_front();
             }
@@ -64,7 +73,10 @@ impl Neighbours {
         let mut leaving = Vec::new();
         for (since, next, packet) in core::mem::take(&mut self.waiting) {
             match self.at(next) {
-                Some(mac) => leaving.push((mac, packet)),
+                Some(mac) => {
+                    self.confirm(now, next);
+                    leaving.push((mac, packet));
+                }
                 None if since + WAIT_MAX > now => {
                     self.ask(now, next);
                     self.waiting.push_back((since, next, packet));
@@ -98,6 +110,17 @@ impl Neighbours {
         } else {
             return;
         }
+        self.tell(address);
+    }
+
+    /// Something is sent to a neighbour that is known. The kernel, which sees nothing of that, would take it for unused, and believe for ever what it has heard of it.
+    fn confirm(&mut self, now: Instant, address: IpAddr) {
+        if is_due(&mut self.confirm_at, now, address) {
+            self.tell(address);
+        }
+    }
+
+    fn tell(&mut self, address: IpAddr) {
         if let Err(error) = self.monitor.use_neighbour(self.link, address) {
             crate::log::say(format_args!("{address} is not asked for its Ethernet address: {error}"));
         }
@@ -109,5 +132,37 @@ impl Neighbours {
             // (What fails is said, and tried again.)
             let _ = self.monitor.refresh();
         }
+    }
+}
+
+/// Whether the kernel is to hear of a neighbour now.
+fn is_due(confirm_at: &mut BTreeMap<IpAddr, Instant>, now: Instant, address: IpAddr) -> bool {
+    if confirm_at.get(&address).is_some_and(|at| now < *at) {
+        return false;
+    }
+    if confirm_at.len() >= CONFIRMED_MAX {
+        confirm_at.clear();
+    }
+    confirm_at.insert(address, now + CONFIRM_EVERY);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_in_use_is_told_of_now_and_then() {
+        let mut confirm_at = BTreeMap::new();
+        let [a, b] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        let mut due = |seconds, address| is_due(&mut confirm_at, Instant::ZERO + Duration::from_secs(seconds), address);
+        assert_eq!(
+            [due(0, a), due(9, a), due(9, b), due(10, a), due(11, a), due(18, b), due(19, b)],
+            [true, false, true, true, false, false, true]
+        );
+        for other in 0..=CONFIRMED_MAX as u32 {
+            is_due(&mut confirm_at, Instant::ZERO, IpAddr::from(other.to_be_bytes()));
+        }
+        assert!(confirm_at.len() <= CONFIRMED_MAX);
     }
 }

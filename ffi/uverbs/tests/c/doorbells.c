@@ -275,13 +275,32 @@ static void children(struct pair *pair)
     puts("a child");
 }
 
-int main(void)
+/* The parent ends, and its child does not: its number is told. */
+static void leave_a_child(void)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (!child) {
+        for (int fd = 0; fd < 3; fd++)
+            close(fd);
+        sleep(30);
+        _exit(0);
+    }
+    printf("%d\n", child);
+}
+
+int main(int arguments, char **argument)
 {
     int count;
     struct ibv_device **list = ibv_get_device_list(&count);
     CHECK(list && count == 1 && (context = ibv_open_device(list[0])) && (pd = ibv_alloc_pd(context)));
     ibv_free_device_list(list);
     struct pair pair;
+    if (arguments > 1 && !strcmp(argument[1], "leave")) {
+        make(&pair);
+        leave_a_child();
+        return 0;
+    }
     threads();
 #ifdef __x86_64__
     /* (libmlx5 knows nothing of what is posted there.) */

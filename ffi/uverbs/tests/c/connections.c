@@ -1,0 +1,152 @@
+/*
+ * Events of librdmacm: that one waits on if it cannot be told, and goes over to another channel with its listener; and that who waits for one when the card is removed hears of
+ * that. One line for each thing that is so; the first that is not ends the program.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                       \
+    do {                                                                                  \
+        if (!(what)) {                                                                    \
+            printf("line %d: not so: %s (errno %d)\n", __LINE__, #what, errno);           \
+            exit(1);                                                                      \
+        }                                                                                 \
+    } while (0)
+
+static struct rdma_event_channel *channel(void)
+{
+    struct rdma_event_channel *made = rdma_create_event_channel();
+    CHECK(made && !fcntl(made->fd, F_SETFL, O_NONBLOCK));
+    return made;
+}
+
+static int has_event(struct rdma_event_channel *of, int wait_ms)
+{
+    struct pollfd end = { .fd = of->fd, .events = POLLIN };
+    return poll(&end, 1, wait_ms) == 1;
+}
+
+static void expect(struct rdma_event_channel *of, enum rdma_cm_event_type kind)
+{
+    struct rdma_cm_event *event;
+    CHECK(has_event(of, 10000) && !rdma_get_cm_event(of, &event) && event->event == kind);
+    CHECK(!rdma_ack_cm_event(event));
+}
+
+static int is_empty(struct rdma_event_channel *of)
+{
+    struct rdma_cm_event *event;
+    return !has_event(of, 0) && rdma_get_cm_event(of, &event) == -1 && errno == EAGAIN;
+}
+
+static struct sockaddr_in address = { .sin_family = AF_INET };
+
+/* Somebody who has the way to the listener's port. */
+static struct rdma_cm_id *seeker(struct rdma_event_channel *of)
+{
+    struct rdma_cm_id *id;
+    CHECK(!rdma_create_id(of, &id, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 1000));
+    expect(of, RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK(!rdma_resolve_route(id, 1000));
+    expect(of, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    return id;
+}
+
+static void asks(struct rdma_cm_id *id)
+{
+    /* (A queue pair that asks twice would be taken for one that has begun anew.) */
+    static uint32_t qp_num = 7;
+    struct rdma_conn_param param = { .qp_num = qp_num++ };
+    CHECK(!rdma_connect(id, &param));
+}
+
+static struct rdma_cm_id *listener(struct rdma_event_channel *of)
+{
+    struct rdma_cm_id *id;
+    address.sin_port = 0;
+    CHECK(inet_pton(AF_INET, "127.0.0.1", &address.sin_addr) == 1);
+    CHECK(!rdma_create_id(of, &id, NULL, RDMA_PS_TCP) && !rdma_bind_addr(id, (struct sockaddr *)&address) && !rdma_listen(id, 8));
+    address.sin_port = rdma_get_src_port(id);
+    return id;
+}
+
+/* An event for whose response there is no place. */
+static void untold(void)
+{
+    struct rdma_event_channel *own = channel();
+    struct rdma_cm_id *id;
+    CHECK(!rdma_create_id(own, &id, NULL, RDMA_PS_TCP) && !rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 1000));
+    CHECK(has_event(own, 10000));
+    /* (rdma/rdma_user_cm.h: RDMA_USER_CM_CMD_GET_EVENT, and the bytes of struct rdma_ucm_event_resp. That header does not go with librdmacm's.) */
+    struct { uint32_t cmd; uint16_t in, out; uint64_t response; } get = { 12, 8, 336, 8 };
+    for (int times = 0; times < 2; times++)
+        CHECK(write(own->fd, &get, sizeof get) == -1 && errno == EFAULT);
+    expect(own, RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK(is_empty(own));
+    /* (It was told once: the kernel has counted as many, or this waits for ever.) */
+    CHECK(!rdma_destroy_id(id));
+    rdma_destroy_event_channel(own);
+    puts("an event that could not be told");
+}
+
+static void migrated(void)
+{
+    struct rdma_event_channel *first = channel(), *second = channel(), *peers = channel();
+    struct rdma_cm_id *listens = listener(first), *asking[2] = { seeker(peers), seeker(peers) };
+    asks(asking[0]);
+    CHECK(has_event(first, 10000));
+    CHECK(!rdma_migrate_id(listens, second));
+    CHECK(is_empty(first));
+    asks(asking[1]);
+    for (int request = 0; request < 2; request++) {
+        struct rdma_cm_event *event;
+        CHECK(has_event(second, 10000) && !rdma_get_cm_event(second, &event));
+        CHECK(event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->listen_id == listens && event->id->channel == second);
+        struct rdma_cm_id *asked = event->id;
+        CHECK(!rdma_ack_cm_event(event));
+        /* (It is the second channel's: the command goes there.) */
+        CHECK(!rdma_reject(asked, NULL, 0) && !rdma_destroy_id(asked));
+        expect(peers, RDMA_CM_EVENT_REJECTED);
+    }
+    CHECK(is_empty(first) && is_empty(second));
+    CHECK(!rdma_destroy_id(asking[0]) && !rdma_destroy_id(asking[1]) && !rdma_destroy_id(listens));
+    rdma_destroy_event_channel(first);
+    rdma_destroy_event_channel(second);
+    rdma_destroy_event_channel(peers);
+    puts("a listener that goes over");
+}
+
+static void removed(void)
+{
+    struct rdma_event_channel *own = rdma_create_event_channel();
+    struct rdma_cm_event *event;
+    CHECK(own);
+    puts("waits");
+    CHECK(rdma_get_cm_event(own, &event) == -1 && errno == EIO);
+    puts("removed");
+}
+
+int main(int count, char **arguments)
+{
+    setvbuf(stdout, NULL, _IONBF, 0);
+    CHECK(inet_pton(AF_INET, "127.0.0.1", &address.sin_addr) == 1);
+    address.sin_port = htons(7);
+    if (count > 1 && !strcmp(arguments[1], "removed")) {
+        removed();
+        return 0;
+    }
+    untold();
+    migrated();
+    puts("done");
+    return 0;
+}
