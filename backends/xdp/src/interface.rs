@@ -74,10 +74,6 @@ impl Interface {
 
     /// The XDP program in front of it (rtnetlink(7): IFLA_XDP). There may be one of the driver's and one of the kernel's, of which no number is told here.
     fn in_front(&self) -> io::Result<InFront> {
-        const IFLA_XDP: u16 = 43;
-        const IFLA_XDP_ATTACHED: u16 = 2;
-        const IFLA_XDP_PROG_ID: u16 = 4;
-        const XDP_ATTACHED_DRV: u8 = 1;
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: no memory is involved.
         let fd = Fd::make(|| unsafe { libc::syscall(libc::SYS_socket, libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
@@ -96,10 +92,7 @@ impl Interface {
         };
         let answer = answer.get(..usize::try_from(len).map_err(|_| io::Error::last_os_error())?).unwrap_or_default();
         let is_answer = answer.get(4..6) == Some(&libc::RTM_NEWLINK.to_ne_bytes());
-        let xdp = answer.get(32..).filter(|_| is_answer).and_then(|attributes| attribute(attributes, IFLA_XDP));
-        let id = xdp.and_then(|xdp| attribute(xdp, IFLA_XDP_PROG_ID)).and_then(|id| Some(u32::from_ne_bytes(id.try_into().ok()?)));
-        let is_drivers = xdp.and_then(|xdp| attribute(xdp, IFLA_XDP_ATTACHED)) == Some(&[XDP_ATTACHED_DRV]);
-        id.map(|id| InFront { id, is_drivers }).ok_or_else(|| io::ErrorKind::NotFound.into())
+        answer.get(32..).filter(|_| is_answer).and_then(InFront::told).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -202,8 +195,36 @@ pub struct Survey {
 pub struct InFront {
     /// Its number.
     pub id: u32,
-    /// The driver runs it; else the kernel does, behind the driver.
-    pub is_drivers: bool,
+    /// Who runs it.
+    pub runs: Runs,
+}
+
+/// Who runs an XDP program (linux/if_link.h, `XDP_ATTACHED_DRV` and so on).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// The driver.
+    Driver,
+    /// The kernel, behind the driver.
+    Kernel,
+    /// The network card itself.
+    Hardware,
+}
+
+impl InFront {
+    /// As the attributes of an interface say. `None`: there is none, or it has no number (of several, each has one elsewhere).
+    fn told(attributes: &[u8]) -> Option<Self> {
+        const IFLA_XDP: u16 = 43;
+        const IFLA_XDP_ATTACHED: u16 = 2;
+        const IFLA_XDP_PROG_ID: u16 = 4;
+        let xdp = attribute(attributes, IFLA_XDP)?;
+        let id = u32::from_ne_bytes(attribute(xdp, IFLA_XDP_PROG_ID)?.try_into().ok()?);
+        let runs = match attribute(xdp, IFLA_XDP_ATTACHED) {
+            Some([1]) => Runs::Driver,
+            Some([3]) => Runs::Hardware,
+            _ => Runs::Kernel,
+        };
+        Some(Self { id, runs })
+    }
 }
 
 impl Survey {
@@ -234,5 +255,15 @@ mod tests {
         assert_eq!(attribute(&all, 7), Some(&[1][..]));
         assert_eq!(attribute(&all, 43), Some(&[1, 2, 3, 4][..]));
         assert_eq!([attribute(&all, 8), attribute(&all[..14], 43), attribute(&[0; 8], 1)], [None; 3]);
+    }
+
+    #[test]
+    fn a_program_is_the_drivers_the_kernels_or_the_cards() {
+        // (IFLA_XDP, with IFLA_XDP_ATTACHED and IFLA_XDP_PROG_ID in it.)
+        let of = |attached: u8| [20, 0, 43, 0, 5, 0, 2, 0, attached, 0, 0, 0, 8, 0, 4, 0, 9, 0, 0, 0];
+        let runs = [1, 2, 3].map(|attached| InFront::told(&of(attached)).map(|program| (program.id, program.runs)));
+        assert_eq!(runs, [Some((9, Runs::Driver)), Some((9, Runs::Kernel)), Some((9, Runs::Hardware))]);
+        // (With nothing attached there is no number, and of several programs neither.)
+        assert_eq!([InFront::told(&[12, 0, 43, 0, 5, 0, 2, 0, 4, 0, 0, 0]), InFront::told(&[])], [None; 2]);
     }
 }

@@ -41,7 +41,7 @@ mod watch;
 
 pub use card::{Landing, XdpDevice};
 pub use error::AttachError;
-pub use interface::{InFront, Survey};
+pub use interface::{InFront, Runs, Survey};
 pub use queues::{Counters, XdpQueues};
 pub use ringway_host::SendBuffer;
 pub use settings::Settings;

@@ -29,7 +29,7 @@ use ringway_xdp::{XdpDevice, XdpQueues};
 
 pub use ringway_rxe::Reach;
 pub use ringway_shm::{AttachError, Dialogue, DialogueHandler, Fd, MemberRef, Rendezvous, ResolveError, Resolved, Search, is_internal};
-pub use ringway_xdp::{InFront, Landing, Survey};
+pub use ringway_xdp::{InFront, Landing, Runs, Survey};
 
 pub use self::buffers::RxBuf;
 use self::buffers::lent;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ringway_devices::{InFront, Survey, interface_found, locked_by_interface};
+use ringway_devices::{InFront, Runs, Survey, interface_found, locked_by_interface};
 use ringway_host::capabilities::{self, Capability};
 use ringway_host::netlink::{SendOffer, XdpMode, XdpOffer, XdpSocket, xdp_offer, xdp_sockets};
 use ringway_params::kind::{self, Driver};
@@ -111,7 +111,12 @@ impl Interface {
 
 /// What the kernel says that the driver can, or, before it does so (Linux 6.3), who runs the program that is there.
 fn mode(survey: &Survey, offer: Option<XdpOffer>) -> Option<XdpMode> {
-    let in_use = survey.program.map(|program| if program.is_drivers { XdpMode::Native } else { XdpMode::Generic });
+    let in_use = survey.program.and_then(|program| match program.runs {
+        Runs::Driver => Some(XdpMode::Native),
+        Runs::Kernel => Some(XdpMode::Generic),
+        // (Of the driver and the kernel, it says nothing.)
+        Runs::Hardware => None,
+    });
     match offer.map(|offer| offer.mode) {
         // (A driver may have a mode, and not for the interface as it is set up.)
         Some(_) if in_use == Some(XdpMode::Generic) => in_use,
@@ -184,8 +189,11 @@ fn detail(survey: &Survey, (mode, is_said): (Option<XdpMode>, bool), holders: Op
     };
     let noun = if *queues == 1 { "queue" } else { "queues" };
     let of = if owner.is_empty() { String::new() } else { format!(" of {owner}") };
-    let front =
-        program.map(|InFront { id, .. }| format!("; program {id}{of} is in front of it (bpftool prog show id {id})")).unwrap_or_default();
+    let front = program.map(|InFront { id, runs }| {
+        let place = if runs == Runs::Hardware { "in its hardware" } else { "in front of it" };
+        format!("; program {id}{of} is {place} (bpftool prog show id {id})")
+    });
+    let front = front.unwrap_or_default();
     let taken = match holders {
         // (Somebody has a program there, and who cannot be told.)
         None if program.is_some() => "; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG)".to_owned(),
@@ -256,7 +264,8 @@ mod tests {
     #[test]
     fn an_interfaces_line_says_how_it_does_and_who_has_it() {
         let survey = |driver: &str, queues, program: Option<u32>| {
-            let program = program.map(|id| InFront { id, is_drivers: true });
+            let runs = if program == Some(5) { Runs::Hardware } else { Runs::Driver };
+            let program = program.map(|id| InFront { id, runs });
             Survey { index: 7, driver: driver.to_owned(), queues, program }
         };
         let holders = [(0, "redis (7)".into(), true), (1, "curl (8)".into(), false)];
@@ -266,6 +275,7 @@ mod tests {
             detail(&survey("", 1, Some(12)), (Some(XdpMode::Generic), true), None, "ringway (9)"),
             detail(&survey("ena", 8, None), (None, false), None, ""),
             detail(&survey("virtio_net", 1, Some(4)), (Some(XdpMode::Native), false), None, "curl (8)"),
+            detail(&survey("nfp", 1, Some(5)), (Some(XdpMode::Native), true), Some(&[]), ""),
         ];
         insta::assert_snapshot!(says.join("\n"), @r"
         veth runs the program, and has no zero-copy mode: the kernel copies frames; 1 queue
@@ -273,20 +283,22 @@ mod tests {
         its driver has no XDP: the kernel runs the program behind it, and copies frames, which is slower; 1 queue; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG); program 12 of ringway (9) is in front of it (bpftool prog show id 12)
         ena; this kernel does not say what that has (Linux 6.3 does); 8 queues
         virtio_net runs the program; what else it has, this kernel does not say (Linux 6.3 does); 1 queue; who has them, this kernel does not say (CONFIG_XDP_SOCKETS_DIAG); program 4 of curl (8) is in front of it (bpftool prog show id 4)
+        nfp runs the program, and has no zero-copy mode: the kernel copies frames; 1 queue; program 5 is in its hardware (bpftool prog show id 5)
         ");
     }
 
     #[test]
     fn an_interfaces_mode_is_its_drivers_unless_the_kernel_runs_the_program() {
-        let of = |offer: Option<XdpMode>, is_drivers: Option<bool>| {
-            let program = is_drivers.map(|is_drivers| InFront { id: 1, is_drivers });
+        let of = |offer: Option<XdpMode>, runs: Option<Runs>| {
+            let program = runs.map(|runs| InFront { id: 1, runs });
             let offer = offer.map(|mode| XdpOffer { mode, send: SendOffer::default() });
             mode(&Survey { index: 7, driver: String::new(), queues: 1, program }, offer)
         };
-        assert_eq!([of(None, None), of(None, Some(true)), of(None, Some(false))], [None, Some(XdpMode::Native), Some(XdpMode::Generic)]);
-        let zero_copy = Some(XdpMode::ZeroCopy);
-        assert_eq!([of(zero_copy, None), of(zero_copy, Some(true))], [zero_copy; 2]);
-        assert_eq!(of(zero_copy, Some(false)), Some(XdpMode::Generic));
+        let (native, generic, zero_copy) = (Some(XdpMode::Native), Some(XdpMode::Generic), Some(XdpMode::ZeroCopy));
+        let [driver, kernel, hardware] = [Runs::Driver, Runs::Kernel, Runs::Hardware].map(Some);
+        assert_eq!([of(None, None), of(None, driver), of(None, kernel), of(None, hardware)], [None, native, generic, None]);
+        assert_eq!([of(zero_copy, None), of(zero_copy, driver), of(zero_copy, hardware)], [zero_copy; 3]);
+        assert_eq!(of(zero_copy, kernel), generic);
     }
 
     #[test]
