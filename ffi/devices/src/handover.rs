@@ -22,6 +22,10 @@ pub enum Handover {
     Rxe(ring::Handover<RxeQueues>),
 }
 
+/// A UDP socket's address between two rings of a card: see [`ring::UdpHandover`].
+#[derive(Debug)]
+pub struct UdpHandover(pub(super) Box<ring::UdpHandover<Mlx5Queues>>);
+
 macro_rules! by_device {
     ($this:expr, $of:ident => $call:expr) => {
         match $this {

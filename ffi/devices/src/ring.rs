@@ -12,7 +12,7 @@ use ringway_mlx5::Mlx5Queues;
 use ringway_rxe::{Reach, RxeQueues};
 use ringway_shm::ShmQueues;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Layout, RecordMemory, Run};
-use ringway_stack::device::{self, Capabilities, CyclicId, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, Wake};
+use ringway_stack::device::{self, Capabilities, CyclicId, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, QueuesConfig, Wake};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
     RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
@@ -23,7 +23,7 @@ use ringway_stack::{Error, Instant};
 use ringway_xdp::XdpQueues;
 
 use super::absent::AbsentQueues;
-use super::{Handover, Landing, RingQueues, RxBuf, apart, lent};
+use super::{Handover, Landing, RingQueues, RxBuf, UdpHandover, apart, lent};
 
 /// See the module's documentation.
 #[expect(clippy::large_enum_variant, reason = "a process has few, which are never moved: each call would go by one address more")]
@@ -561,6 +561,47 @@ impl Ring {
         monitor: &mut Monitor,
     ) -> Result<bool, ringway_host::netlink::Error> {
         by_device!(self, of => neighbours.serve(now, monitor, of))
+    }
+
+    /// What opens one ring more on its card, whoever has this one's lock meanwhile: the card is asked, which takes its time. `None`: its device has no more than those that it was
+    /// attached with.
+    pub fn opener(&self) -> Option<impl FnOnce() -> Result<RingQueues, String> + Send + use<>> {
+        let Self::Mlx5(of) = self else { return None };
+        let card = of.queues().device().clone();
+        let beside_kernel = QueuesConfig { steered_only: true };
+        Some(move || card.open_ring(&beside_kernel).map(RingQueues::Mlx5).map_err(|error| error.to_string()))
+    }
+
+    /// A UDP socket's address leaves for another ring of the same card: see [`ring::Ring::udp_hand_over`].
+    ///
+    /// # Errors
+    /// As there; [`Error::NotSupported`]: no rule says what comes to which ring of its device.
+    pub fn udp_hand_over(&mut self, flow: FlowId) -> Result<UdpHandover, Error> {
+        let Self::Mlx5(of) = self else { return Err(Error::NotSupported) };
+        of.udp_hand_over(flow).map(UdpHandover)
+    }
+
+    /// Takes one over: see [`ring::Ring::udp_adopt`].
+    ///
+    /// # Errors
+    /// As there; it comes back as it was.
+    pub fn udp_adopt(&mut self, handover: UdpHandover) -> Result<FlowId, (Error, UdpHandover)> {
+        let Self::Mlx5(of) = self else { return Err((Error::NotSupported, handover)) };
+        of.udp_adopt(handover.0).map_err(|(error, it)| (error, UdpHandover(it)))
+    }
+
+    /// It could not go over: see [`ring::Ring::udp_take_back`].
+    pub fn udp_take_back(&mut self, flow: FlowId, handover: UdpHandover) {
+        if let Self::Mlx5(of) = self {
+            of.udp_take_back(flow, *handover.0);
+        }
+    }
+
+    /// Takes in what had come for a UDP socket whose address has gone over: see [`ring::Ring::udp_come_to`].
+    pub fn udp_come_to(&mut self, now: Instant, flow: FlowId) {
+        if let Self::Mlx5(of) = self {
+            of.udp_come_to(now, flow);
+        }
     }
 
     /// As sockets see it.

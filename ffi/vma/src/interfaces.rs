@@ -8,11 +8,14 @@
 //! sockets have flows on all of them, what is accepted is on the ring that it comes to, and a connect takes a port whose answers come to the ring that it wants, where
 //! the interface tells. Where it does not, answers find the connection, which goes over to where they come (`moving/landing.rs`).
 //!
+//! A card makes a ring when one is wanted ([`cards`]), and its rules say what comes to which: so there a listener or UDP socket has flows on one ring of it, by the allocation logic.
+//!
 //! A process that may not attach to an interface asks a broker for its ring ([`ringway_host::Lender`]), where one listens (RINGWAY_BROKER).
 //!
 //! An interface that cannot be attached to is the kernel's, and one line of the log says why. In the child of a fork it stays the parent's: the descriptors of its
 //! program and its queues are closed there, so that they end with the parent; or the parent gives it up ([`late`]).
 
+pub(crate) mod cards;
 pub(crate) mod late;
 mod several;
 
@@ -63,6 +66,21 @@ struct Interface {
     is_partial: bool,
     /// The card that its rings are on: they are not the interface's own.
     card: Option<String>,
+    /// The card makes further rings, and rules say what comes to which of them.
+    grows: Grows,
+}
+
+/// Whether an interface's rings become more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grows {
+    /// They are as many as they were when it was attached to.
+    Never,
+    /// By one, when one is wanted.
+    AsWanted,
+    /// One is being opened.
+    Now,
+    /// They did, until the card had no more.
+    NoMore,
 }
 
 #[derive(Debug)]
@@ -83,6 +101,11 @@ impl Interface {
 
     fn has(&self, ring: u16) -> bool {
         self.rings.iter().any(|own| own.number == ring)
+    }
+
+    /// Rules say what comes to which of its rings.
+    fn is_steered(&self) -> bool {
+        self.grows != Grows::Never
     }
 }
 
@@ -196,8 +219,8 @@ impl Interfaces {
     }
 
     /// Where a socket that is bound there has flows: on which rings, with which addresses. One that is bound to every address has one for each that its
-    /// interfaces have, so that what is for others, or for many, goes past it.
-    pub(crate) fn places(&self, bound: SocketAddr, takes_both: bool) -> Vec<Place> {
+    /// interfaces have, so that what is for others, or for many, goes past it. `on_cards`: the ring that it has of each card, where that is not the first one.
+    pub(crate) fn places(&self, bound: SocketAddr, takes_both: bool, on_cards: &[(LinkId, u16)]) -> Vec<Place> {
         let tables = self.monitor.tables();
         let is_any = bound.ip().is_unspecified();
         let is_meant = |ip: IpAddr| {
@@ -208,8 +231,9 @@ impl Interfaces {
         let of = |interface: &Interface| {
             let own = tables.addresses_of(interface.link).iter().map(|own| own.address);
             let meant: Vec<_> = own.filter(|&ip| is_meant(ip) && is_plain(ip)).collect();
-            let at = |own: &Own| meant.iter().map(|&ip| (own.number, ip)).collect::<Vec<_>>();
-            interface.rings.iter().flat_map(at).collect::<Vec<_>>()
+            let chosen = on_cards.iter().find(|(link, ring)| *link == interface.link && interface.has(*ring)).map_or(interface.first(), |of| of.1);
+            let rings = interface.numbers().filter(|ring| !interface.is_steered() || *ring == chosen);
+            rings.flat_map(|ring| meant.iter().map(move |&ip| (ring, ip))).collect::<Vec<_>>()
         };
         self.all.iter().flat_map(of).collect()
     }
@@ -370,26 +394,8 @@ impl<'a> Prepared<'a> {
         if offload.rings.present() + queues.len() > RINGS_MAX {
             return Err(format!("there are {} rings already", offload.rings.present()).into());
         }
-        let mut own = Vec::new();
-        for (queues, seed) in queues {
-            let absent = offload.rings.absent();
-            let number = absent.unwrap_or(offload.rings.len() as u16);
-            let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
-            let ring = Ring::new(queues, config, seed);
-            let lender = ring.lender();
-            match absent {
-                Some(_) => offload.rings.renew(number, ring, link),
-                None => offload.rings.add_of_interface(process.add_ring_of_interface(number, ring), link),
-            }
-            tracing::debug!("ring {number}: {named}");
-            if let Some(card) = &card {
-                crate::extra::facts::tell_of(&offload.rings.at(number).ring, card, &name, "");
-            }
-            if offload.loans.lends {
-                offload.rings.at_mut(number).ring.lend_from_now_on();
-            }
-            own.push(Own { number, neighbours: Neighbours::new(link).told_by(lender) });
-        }
+        let of = On { link, named: &named.to_string(), name: &name, card: card.as_deref() };
+        let own: Vec<Own> = queues.into_iter().map(|(queues, seed)| offload.add_ring_on(process, &of, queues, seed)).collect();
         if own.len() > 1 {
             tracing::info!("{name} has {} rings{}", own.len(), if knows_queues { "" } else { ", and does not say what comes to which" });
             if !knows_queues {
@@ -403,7 +409,8 @@ impl<'a> Prepared<'a> {
             let streams = if knows_queues { "" } else { ", and streams" };
             tracing::info!("of {name}, the kernel has what comes by other queues than these{streams}: {named}");
         }
-        let interface = Interface { named: named.to_string(), link, rings: own, knows_queues, is_partial, card };
+        let grows = if offload.rings.at(own[0].number).ring.opener().is_some() { Grows::AsWanted } else { Grows::Never };
+        let interface = Interface { named: named.to_string(), link, rings: own, knows_queues, is_partial, card, grows };
         let numbers: Vec<u16> = interface.numbers().collect();
         match (&mut offload.interfaces, monitor.take()) {
             (Some(interfaces), left) => {
@@ -424,7 +431,38 @@ impl<'a> Prepared<'a> {
     }
 }
 
+/// What a ring is on.
+struct On<'a> {
+    link: LinkId,
+    /// As RINGWAY_DEVICE has it.
+    named: &'a str,
+    /// As the kernel calls the interface.
+    name: &'a str,
+    card: Option<&'a str>,
+}
+
 impl Offload {
+    /// The process has one ring more, which is on that.
+    fn add_ring_on(&mut self, process: &'static Process, on: &On<'_>, queues: RingQueues, seed: [u8; 32]) -> Own {
+        let absent = self.rings.absent();
+        let number = absent.unwrap_or(self.rings.len() as u16);
+        let config = RingConfig { number, batch: process.params.cq_poll_batch_max, ..RingConfig::default() };
+        let ring = Ring::new(queues, config, seed);
+        let lender = ring.lender();
+        match absent {
+            Some(_) => self.rings.renew(number, ring, on.link),
+            None => self.rings.add_of_interface(process.add_ring_of_interface(number, ring), on.link),
+        }
+        tracing::debug!("ring {number}: {}", on.named);
+        if let Some(card) = on.card {
+            crate::extra::facts::tell_of(&self.rings.at(number).ring, card, on.name, "");
+        }
+        if self.loans.lends {
+            self.rings.at_mut(number).ring.lend_from_now_on();
+        }
+        Own { number, neighbours: Neighbours::new(on.link).told_by(lender) }
+    }
+
     /// A call has used some rings: what those on interfaces ask about neighbours is passed on.
     #[inline]
     pub(crate) fn ask_for_neighbours(&mut self, touched: RingSet) {
@@ -445,6 +483,7 @@ impl Offload {
                 self.follow_path_mtus(now);
             }
             self.follow_landings(now);
+            self.go_over_by_rules(now);
         }
     }
 

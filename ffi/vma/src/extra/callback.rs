@@ -88,6 +88,8 @@ struct Next {
     fd: c_int,
     /// The program asked for times of reception.
     wants_time: bool,
+    /// It asked for the card's times (SO_TIMESTAMPING).
+    wants_card_time: bool,
     shown: Shown,
 }
 
@@ -256,6 +258,7 @@ impl Offload {
         let ring = socket.flows().find(|&id| rings.of(id).has_candidate(id)).or(socket.ring_id());
         let (protocol, fd) = (socket.protocol, socket.fd);
         let wants_time = socket.ancillary.timestamp != 0 || socket.ancillary.software_times;
+        let wants_card_time = socket.ancillary.hardware_times;
         let callback = socket.rare.as_mut()?.callback.as_mut()?;
         callback.listed = false;
         let (ring, function, context) = (ring?, callback.function?, callback.context);
@@ -270,7 +273,7 @@ impl Offload {
             stack.make_candidate_writable(ring);
         }
         match stack.candidate_each(ring, &mut take) {
-            Ok(shown) => Some(Next { key, ring, function, context, fd, wants_time, shown }),
+            Ok(shown) => Some(Next { key, ring, function, context, fd, wants_time, wants_card_time, shown }),
             Err(_) => {
                 self.dispatch();
                 None

@@ -1,6 +1,6 @@
 //! Several rings of one interface: which of them a socket's flow is on, and which one what is for it comes to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ringway_devices::Landing;
 use ringway_stack::device::Protocol;
@@ -23,21 +23,36 @@ pub(crate) enum Lands {
 }
 
 impl Interfaces {
-    /// The rings that are their links' only ones, and these. (A group's datagrams would come to any of several, and no longer in order.)
+    /// The rings that are their links' only ones, or to which rules lead, and these. (A group's datagrams would come to any of several, and no longer in order.)
     pub(crate) fn lone_links(&self) -> impl Iterator<Item = (u16, LinkId)> {
-        let is_alone = |interface: &&Interface| interface.rings.len() == 1 && !interface.is_partial;
+        let is_alone = |interface: &&Interface| interface.is_steered() || interface.rings.len() == 1 && !interface.is_partial;
         self.all.iter().filter(is_alone).map(|interface| (interface.first(), interface.link))
     }
 
-    /// The first ring of each interface that has several.
+    /// The first ring of each interface that has several, of which not rules, but its queues say what comes to which.
     pub(crate) fn firsts_of_several(&self) -> impl Iterator<Item = u16> {
-        self.all.iter().filter(|interface| interface.rings.len() > 1).map(Interface::first)
+        self.all.iter().filter(|interface| interface.rings.len() > 1 && !interface.is_steered()).map(Interface::first)
     }
 
-    /// The link of an interface's ring, if it has several, or somebody else has.
+    /// The link of an interface's ring, if it has several by whose queues things come, or somebody else has.
     pub(crate) fn shared_link(&self, ring: u16) -> Option<LinkId> {
-        let is_shared = |interface: &&Interface| (interface.rings.len() > 1 || interface.is_partial) && interface.has(ring);
-        self.all.iter().find(is_shared).map(|interface| interface.link)
+        let is_shared = |interface: &&Interface| !interface.is_steered() && (interface.rings.len() > 1 || interface.is_partial);
+        self.all.iter().filter(is_shared).find(|interface| interface.has(ring)).map(|interface| interface.link)
+    }
+
+    /// The link of a ring that rules lead to.
+    pub(crate) fn steered_link(&self, ring: u16) -> Option<LinkId> {
+        self.all.iter().find(|interface| interface.is_steered() && interface.has(ring)).map(|interface| interface.link)
+    }
+
+    /// Whether a link has that address, or one of those that are meant by none.
+    pub(super) fn has_address(&self, link: LinkId, ip: IpAddr) -> bool {
+        ip.is_unspecified() || self.monitor.tables().addresses_of(link).iter().any(|own| own.address == ip)
+    }
+
+    /// The links of all cards whose rings rules lead to, and the first ring of each.
+    pub(crate) fn steered_links(&self) -> impl Iterator<Item = (LinkId, u16)> {
+        self.all.iter().filter(|interface| interface.is_steered()).map(|interface| (interface.link, interface.first()))
     }
 
     /// Whether a connection that is on an interface's rings stays there: all that comes for it comes to these. (By another queue, its next segment would find a kernel that
@@ -60,7 +75,8 @@ impl Interfaces {
 impl Offload {
     /// The ring of an interface by which a socket goes there, of several by the allocation logic; where `first` is the first one.
     pub(crate) fn ring_of_interface(&mut self, key: Key, first: u16, direction: Direction) -> u16 {
-        let Some(link) = self.interfaces.as_ref().and_then(|interfaces| interfaces.shared_link(first)) else { return first };
+        let link = self.interfaces.as_ref().and_then(|interfaces| interfaces.shared_link(first).or_else(|| interfaces.steered_link(first)));
+        let Some(link) = link else { return first };
         self.place_towards(key, direction).and_then(|(place, _)| self.ring_on(link, place)).unwrap_or(first)
     }
 

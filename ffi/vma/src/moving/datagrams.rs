@@ -164,7 +164,7 @@ impl Offload {
     }
 
     /// Puts what waits in one flow of a socket behind what waits in another, with what was counted of it.
-    fn move_queue(&mut self, from: FlowId, to: FlowId) {
+    pub(super) fn move_queue(&mut self, from: FlowId, to: FlowId) {
         let mut bytes = vec![0; LEN_MAX];
         loop {
             let datagram = match self.rings.of_mut(from).udp_recv(from, &mut [IoSliceMut::new(&mut bytes)], RecvFlags::empty()) {

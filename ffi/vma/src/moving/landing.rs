@@ -25,26 +25,28 @@ impl Offload {
             for (local, remote, at) in self.rings.at(first).ring.take_landings() {
                 let to = self.interfaces.as_deref().and_then(|interfaces| interfaces.beside(first, at));
                 if let Some((to, flow)) = to.zip(self.rings.tcp_between(local, remote)).filter(|(to, flow)| *to != flow.ring) {
-                    self.go_over_to_landing(now, flow, to, (local, remote));
+                    self.go_over_beside(now, flow, to, (local, remote));
                 }
             }
         }
     }
 
-    fn go_over_to_landing(&mut self, now: Instant, flow: FlowId, to: u16, ends: (SocketAddr, SocketAddr)) {
-        let Some(key) = self.socket_of(flow).and_then(|index| self.sockets.key_at(index)) else { return };
-        if !self.may_go_to_landing(key, flow) {
-            return;
+    /// A connection goes over to another ring of its interface, or card. Where it is then, if it does.
+    pub(super) fn go_over_beside(&mut self, now: Instant, flow: FlowId, to: u16, ends: (SocketAddr, SocketAddr)) -> Option<FlowId> {
+        let key = self.socket_of(flow).and_then(|index| self.sockets.key_at(index))?;
+        if !self.may_go_beside(key, flow) {
+            return None;
         }
         self.rings.touch(to);
-        let Ok(handover) = self.rings.of_mut(flow).detach_stream(now, flow) else { return };
+        let handover = self.rings.of_mut(flow).detach_stream(now, flow).ok()?;
         let adopted = self.rings.at_mut(to).ring.adopt(now, handover);
         // (Its place on its own ring is free still.)
         let back = |(_, handover)| self.rings.of_mut(flow).adopt(now, handover);
         let id = match adopted.or_else(back) {
             Ok(id) => id,
             Err((error, _)) => {
-                return tracing::error!("the connection {} - {} is lost on its way to another ring: {error}", ends.0, ends.1);
+                tracing::error!("the connection {} - {} is lost on its way to another ring: {error}", ends.0, ends.1);
+                return None;
             }
         };
         if let Some(socket) = self.sockets.find_mut(key) {
@@ -57,9 +59,10 @@ impl Offload {
         mux::went_over(self, key.index);
         self.dispatch();
         self.watch_held(now, id);
+        Some(id).filter(|id| id.ring == to)
     }
 
-    fn may_go_to_landing(&self, key: Key, flow: FlowId) -> bool {
+    pub(super) fn may_go_beside(&self, key: Key, flow: FlowId) -> bool {
         let may_socket = |socket: &Socket| {
             let ends = socket.bound.zip(socket.peer);
             let is_moving = || self.moves.iter().any(|moving| ends.is_none_or(|(local, remote)| moving.is_between(local, remote)));

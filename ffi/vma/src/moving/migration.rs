@@ -17,7 +17,7 @@
 //! - one that has ended in one direction by this end: it is over soon;
 //! - one whose peer is gone, or does not answer.
 //!
-//! UDP sockets go over in another manner ([`super::datagrams`]).
+//! UDP sockets go over in another manner ([`super::datagrams`]), and so does what is on a card ([`super::steered`]).
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -57,6 +57,8 @@ pub(crate) struct Migrations {
     threads: Vec<u64>,
     /// UDP sockets that are to go over.
     pub(super) datagrams: super::datagrams::Jobs,
+    /// What is to go over to another ring of a card.
+    pub(super) by_rule: Vec<super::steered::Job>,
     /// How many went over.
     pub(crate) done: u64,
 }
@@ -105,6 +107,9 @@ impl Offload {
     #[inline(never)]
     pub(crate) fn send_over(&mut self, key: Key, flow: FlowId, direction: Direction) {
         self.rings.at_mut(flow.ring).callers.rest(flow);
+        if self.send_over_by_rules(key, flow, direction) {
+            return;
+        }
         if self.sockets.find(key).is_some_and(|socket| matches!(socket.kind, Kind::Datagram(_))) {
             return self.send_datagrams_over(key, flow, direction);
         }

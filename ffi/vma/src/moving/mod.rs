@@ -60,6 +60,7 @@ pub(crate) mod owner;
 mod pair;
 mod peer;
 pub(crate) mod retreat;
+mod steered;
 mod to_kernel;
 
 pub(crate) use backlog::{Backlogs, Taken};

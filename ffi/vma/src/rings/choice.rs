@@ -1,5 +1,5 @@
 //! Which ring a socket's flows are on: VMA_RING_ALLOCATION_LOGIC_RX and SO_VMA_RING_ALLOC_LOGIC, for the device's own queues.
-//! (Of an interface all rings are there from the beginning: each has queues of it.)
+//! (Of an interface all rings are there from the beginning: each has queues of it. A card makes them as they are wanted: [`crate::interfaces::cards`].)
 //!
 //! Where nobody sets either, each thread's sockets have a ring, up to a few. A ring is opened for the first socket that belongs to a place (a thread, a
 //! core, an address …) which has none. What is accepted is on its listener's ring, and what has a ring profile is on the first. Rings stay: each costs its peers a channel, so they are bounded ([`RINGS_MAX`],
@@ -105,7 +105,7 @@ impl Offload {
         ring
     }
 
-    /// The ring of an interface that is for a place.
+    /// The ring of an interface that is for a place, which is the calling thread's.
     pub(crate) fn ring_on(&mut self, link: LinkId, place: Place) -> Option<u16> {
         let Self { rings, sockets, .. } = self;
         let places = &mut rings.places;
@@ -114,7 +114,28 @@ impl Offload {
         }
         places.forget_the_gone(sockets);
         places.owners.extend(Owner::of(place));
-        places.choice.ring(link, place)
+        let ring = places.choice.ring(link, place)?;
+        // (Where no rules lead to rings, what comes by which queue says which ring a connection is on.)
+        let is_steered = self.interfaces.as_ref().is_some_and(|interfaces| interfaces.steered_link(ring).is_some());
+        if let Some((is_by_core, ratios)) = self.extra_rings.migration_by(place).filter(|_| is_steered) {
+            self.rings.at_mut(ring).callers.claim(is_by_core, ratios);
+        }
+        Some(ring)
+    }
+
+    /// The ring of a link that a place has.
+    pub(crate) fn known_ring_on(&self, link: LinkId, place: Place) -> Option<u16> {
+        self.rings.places.choice.known(link, place)
+    }
+
+    /// Whether a place has no ring of a link, and there is none that is nobody's, nor as many as there may be.
+    pub(crate) fn has_no_ring_for(&mut self, link: LinkId, place: Place) -> bool {
+        let Self { rings, sockets, .. } = self;
+        if rings.places.choice.known(link, place).is_some() {
+            return false;
+        }
+        rings.places.forget_the_gone(sockets);
+        rings.places.choice.wants_ring(link, place)
     }
 
     /// The ring of the calling thread, to which a connection goes over that it alone uses, and which is opened if it is not there. `None`: it is on that ring,

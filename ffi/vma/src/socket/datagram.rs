@@ -26,7 +26,7 @@ use super::{Kind, Socket, sharing, vectors};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno};
 use crate::fd_counters::{self, Way};
-use crate::interfaces::Interfaces;
+use crate::interfaces::{Interfaces, cards};
 use crate::lock::Guard;
 use crate::process::{Offload, Process};
 use crate::rings::Rings;
@@ -79,6 +79,7 @@ pub(crate) fn publish(process: &Process, offload: &mut Offload, key: Key) {
 
 /// Gives the socket an address and a rule, if it can have them: what a sender needs to be answered.
 pub(super) fn ensure_published(process: &Process, fd: c_int, key: Key) {
+    cards::provide_for_datagrams(key, fd);
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return };

@@ -15,7 +15,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
+use ringway_stack::net::LinkId;
 use ringway_stack::ring::{FlowId, Reuse};
+use ringway_stack::socket::Direction;
 use ringway_stack::{Error, Instant, socket, tcp};
 
 use super::{Kind, Socket, address};
@@ -113,6 +115,11 @@ impl Socket {
         self.first_flow().into_iter().chain(self.others.iter().copied())
     }
 
+    /// The flow that it has for an address on such a ring.
+    pub(super) fn flow_from(&self, at: IpAddr, is_such: impl Fn(u16) -> bool) -> Option<FlowId> {
+        self.flows_and_addresses().find(|flow| flow.at == at && is_such(flow.id.ring)).map(|flow| flow.id)
+    }
+
     pub(super) fn first_flow(&self) -> Option<Flow> {
         match self.kind {
             Kind::Listener(first) | Kind::Datagram(first) => first.map(|id| Flow { id, at: self.flow_at }),
@@ -136,6 +143,20 @@ impl Socket {
     #[inline]
     pub(crate) const fn has_several_flows(&self) -> bool {
         !self.others.is_empty()
+    }
+
+    /// On a card's link it has its flows on that ring from now on; `None`: on the first.
+    pub(crate) fn goes_on_card(&mut self, link: LinkId, ring: Option<u16>) {
+        if ring.is_none() && self.on_cards().is_empty() {
+            return;
+        }
+        let on_cards = &mut self.rare().on_cards;
+        on_cards.retain(|(of, _)| *of != link);
+        on_cards.extend(ring.map(|ring| (link, ring)));
+    }
+
+    fn on_cards(&self) -> &[(LinkId, u16)] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.on_cards)
     }
 
     /// One flow more; or the first.
@@ -168,6 +189,7 @@ impl Offload {
     /// As [`ringway_stack::ring::Ring::tcp_listen`] and [`ringway_stack::ring::Ring::udp_open`].
     pub(super) fn open_flows(&mut self, key: Key) -> Result<(), Error> {
         self.choose_ring(key);
+        self.choose_rings_on_cards(key);
         self.look_at_port_of(key);
         let opened = self.open_missing(key);
         if opened.is_err() {
@@ -175,6 +197,17 @@ impl Offload {
         }
         self.want_interfaces();
         opened
+    }
+
+    /// Chooses the ring of each card on which a listener, or a UDP socket, is to have its flows, by whose call this is.
+    fn choose_rings_on_cards(&mut self, key: Key) {
+        let links: Vec<_> = self.interfaces.iter().flat_map(|interfaces| interfaces.steered_links()).collect();
+        for (link, first) in links {
+            let ring = self.ring_of_interface(key, first, Direction::Rx);
+            if let Some(socket) = self.sockets.find_mut(key) {
+                socket.goes_on_card(link, Some(ring).filter(|ring| *ring != first));
+            }
+        }
     }
 
     /// Whether somebody reads it who goes by one flow.
@@ -209,7 +242,7 @@ impl Offload {
         let is_taken = |place: &Place| is_there(place.0) && (socket.protocol == Protocol::Udp || interfaces.takes_streams(place.0));
         // (Of what a card's striding queues write to, a program that goes by one flow reads all.)
         let is_read = |place: &Place| !goes_by_one || place.1.is_ipv4() && self.has_strides(place.0);
-        places.extend(interfaces.places(bound, takes_both).into_iter().filter(is_meant).filter(is_taken).filter(is_read));
+        places.extend(interfaces.places(bound, takes_both, socket.on_cards()).into_iter().filter(is_meant).filter(is_taken).filter(is_read));
         places
     }
 

@@ -14,6 +14,7 @@ use super::connect::kernel_result;
 use super::{Kind, Socket, datagram, sharing};
 use crate::cancel::Masked;
 use crate::errno::{self, Errno};
+use crate::interfaces::cards;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{mux, real};
@@ -37,6 +38,7 @@ pub(crate) unsafe fn bind(process: &Process, fd: c_int, key: Key, raw: *const so
     let former = unsafe { sharing::former_receiver_of_address(process, fd, key, raw, len) };
     // SAFETY: the caller's promise.
     kernel_result(unsafe { real::bind(fd, raw, len) })?;
+    cards::provide_for_datagrams(key, fd);
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
@@ -90,6 +92,7 @@ pub(crate) fn listen(process: &Process, fd: c_int, key: Key, backlog: c_int) -> 
 
 /// The ring's half of listen(2).
 fn listen_on_ring(process: &Process, fd: c_int, key: Key, backlog: c_int) {
+    cards::provide_for_bound(key);
     let mut guard = process.lock();
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key) else { return };

@@ -5,6 +5,7 @@ use core::cell::Cell;
 use arrayvec::ArrayVec;
 use libc::c_int;
 use ringway_stack::device::Pacing;
+use ringway_stack::net::LinkId;
 
 use super::cork::Gathered;
 use super::flows::Former;
@@ -47,6 +48,8 @@ pub(crate) struct Rare {
     pub(crate) former: Option<Former>,
     /// What it has to do with the Extra API's rings.
     pub(crate) rings: OnRings,
+    /// The ring of each card's link on which it has flows, where that is not the first one.
+    pub(crate) on_cards: Vec<(LinkId, u16)>,
 }
 
 impl Rare {

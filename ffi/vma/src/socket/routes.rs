@@ -213,7 +213,7 @@ impl Routes {
 
     /// What is known by the kernel's tables alone, and what was left to the kernel, is asked for again.
     #[cold]
-    pub(super) fn ask_tables_again(&mut self) {
+    pub(crate) fn ask_tables_again(&mut self) {
         self.all.retain(|by| match by {
             By::Flow(way) => way.member.is_some(),
             By::Kernel(until, _) => {

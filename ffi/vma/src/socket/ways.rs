@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_devices::{Reach, ResolveError, Resolved, Search};
 use ringway_params::rules::Role;
 use ringway_stack::device::Protocol;
+use ringway_stack::net::LinkId;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::NextHop;
 use ringway_stack::socket::Direction;
@@ -16,7 +17,7 @@ use super::address::{self, Address};
 use super::greeting::Question;
 use super::routes::Way;
 use super::{Kind, datagram, greeting};
-use crate::interfaces::Path;
+use crate::interfaces::{Path, cards};
 use crate::process::{self, Offload, Process};
 use crate::rules;
 use crate::slab::Key;
@@ -82,6 +83,7 @@ pub(super) fn ahead(process: &Process, key: Key, to: Address) -> Result<Ahead, U
 fn ahead_over_interface(process: &Process, key: Key, to: Address) -> Result<Ahead, Unreachable> {
     let Address::Ip(remote) = to else { return Err(Unreachable::NotAnAddress) };
     await_reach(process, key, remote);
+    cards::provide(key, |offload, link| offload.is_way_over(key, remote, link));
     let Path { ring, source, hop, mtu } = process.lock().path_of(key, remote).ok_or(Unreachable::Because(Reason::NotLocal))?;
     Ok(Ahead { ring, remote, hop, source: Some(source), mtu })
 }
@@ -234,6 +236,13 @@ impl Offload {
         Some(path)
     }
 
+    /// Whether the way of a connection to there leads over that link.
+    fn is_way_over(&self, key: Key, to: SocketAddr, link: LinkId) -> bool {
+        let (Some(interfaces), Some(socket)) = (&self.interfaces, self.sockets.find(key)) else { return false };
+        let path = interfaces.path(socket.protocol, socket.bound, to).filter(|_| !socket.stays_within);
+        path.is_some_and(|path| interfaces.steered_link(path.ring) == Some(link))
+    }
+
     fn udp_path(&self, key: Key, to: SocketAddr) -> Option<Path> {
         let socket = self.sockets.find(key).filter(|socket| !socket.stays_within)?;
         // (Until it is known that somebody is there, the kernel has them.)
@@ -256,10 +265,14 @@ impl Offload {
     /// The way of a UDP socket's datagrams over the interface that leads to a destination, where it has a flow.
     pub(super) fn way_out(&mut self, key: Key, to: SocketAddr) -> Option<Way> {
         let path = self.udp_path(key, to)?;
-        let ring = self.ring_of_interface(key, path.ring, Direction::Tx);
+        let is_steered = self.interfaces.as_ref()?.steered_link(path.ring).is_some();
+        // (On a card it has flows on one ring, by which it sends as well.)
+        let ring = if is_steered { path.ring } else { self.ring_of_interface(key, path.ring, Direction::Tx) };
         let socket = self.sockets.find(key)?;
-        let flow = socket.flow_at((ring, path.source)).or_else(|| socket.flow_at((path.ring, path.source)))?;
-        Some(Way::by_tables(flow, path, self.interfaces.as_ref()?.generation()))
+        let interfaces = self.interfaces.as_ref()?;
+        let beside = || socket.flow_from(path.source, |ring| interfaces.are_together(ring, path.ring));
+        let flow = socket.flow_at((ring, path.source)).or_else(|| socket.flow_at((path.ring, path.source))).or_else(beside)?;
+        Some(Way::by_tables(flow, path, interfaces.generation()))
     }
 
     /// Where the kernel has a socket's datagrams to an address come from. Port zero: it is not bound yet.

@@ -2,8 +2,9 @@
  *
  *   stamped send ADDRESS PORT       sends, an answer for each datagram
  *   stamped CLOCK ADDRESS PORT      receives; CLOCK is what VMA_HW_TS_CONVERSION asks for: system, raw or none
+ *   stamped CLOCK ADDRESS PORT HOW  the same, told by a "callback", or by "completions" of SocketXtreme
  */
-#include "check.h"
+#include "xtreme.h"
 
 #include <errno.h>
 #include <linux/net_tstamp.h>
@@ -62,7 +63,85 @@ static int64_t receive(int fd, struct timespec stamps[3])
 	return sent_at;
 }
 
-static void receive_all(const char *clock, const struct sockaddr_in *at)
+/* Whether a card's time is one: by the clock that is asked for, of a datagram that was sent then. `last`: that of the one before. */
+static void look_at(int64_t by_card, int64_t last, int64_t sent_at, int is_system)
+{
+	CHECK(by_card > 0 && (last == 0 || by_card > last - (is_system ? SLACK_NS : 0)));
+	if (is_system)
+		/* (Not before it was sent, but for what a slow look makes of the clocks' difference.) */
+		CHECK(sent_at - SLACK_NS < by_card && by_card <= wall());
+	else
+		/* The card began to count when this process opened it. */
+		CHECK(by_card < 60 * 1000000000LL);
+}
+
+/* What the callback was told of the latest datagram. */
+static struct {
+	int64_t by_card, by_software;
+	int calls;
+} told;
+
+static vma_recv_callback_retval_t tell(int fd, size_t n, struct iovec iov[], struct vma_info_t *info, void *context)
+{
+	(void)fd, (void)n, (void)iov, (void)context;
+	told.by_card = nanoseconds(info->hw_timestamp);
+	told.by_software = nanoseconds(info->sw_timestamp);
+	told.calls++;
+	return VMA_PACKET_RECV;
+}
+
+/* Receives one whose time the callback is told: when it was sent. */
+static int64_t receive_told(int fd)
+{
+	int64_t sent_at;
+	struct sockaddr_in from;
+	socklen_t len = sizeof from;
+	int before = told.calls;
+
+	CHECK(recvfrom(fd, &sent_at, sizeof sent_at, 0, SA(from), &len) == sizeof sent_at && told.calls == before + 1);
+	CHECK(sendto(fd, "", 1, 0, SA(from), sizeof from) == 1);
+	return sent_at;
+}
+
+/* The same by a completion. */
+static int64_t receive_completed(int fd, int ring)
+{
+	int64_t sent_at;
+	struct vma_completion_t done = next_with(ring, VMA_SOCKETXTREME_PACKET);
+
+	CHECK(copy_out(&done.packet, (char *)&sent_at, sizeof sent_at) == sizeof sent_at);
+	told.by_card = nanoseconds(done.packet.hw_timestamp);
+	CHECK(vma->socketxtreme_free_vma_packets(&done.packet, 1) == 0);
+	CHECK(sendto(fd, "", 1, 0, SA(done.src), sizeof done.src) == 1);
+	return sent_at;
+}
+
+/* Receives all; of the first half nothing is asked. */
+static void receive_all_by(const char *how, int fd, int is_system)
+{
+	int by_hardware = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+	int is_callback = !strcmp(how, "callback"), ring = is_callback ? -1 : ring_of(fd);
+	int64_t last = 0;
+
+	if (is_callback)
+		CHECK(vma->register_recv_callback(fd, tell, NULL) == 0);
+	puts("ready");
+	for (int number = 0; number < 2 * COUNT && !wrong; number++) {
+		if (number == COUNT)
+			MUST(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &by_hardware, sizeof by_hardware));
+		int64_t sent_at = is_callback ? receive_told(fd) : receive_completed(fd, ring);
+
+		CHECK(told.by_software == 0);
+		if (number < COUNT)
+			CHECK(told.by_card == 0);
+		else
+			look_at(told.by_card, last, sent_at, is_system);
+		last = told.by_card;
+	}
+	MUST(close(fd));
+}
+
+static void receive_all(const char *clock, const struct sockaddr_in *at, const char *how)
 {
 	int by_hardware = SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
 	int all = by_hardware | SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE, is_system = !strcmp(clock, "system");
@@ -77,6 +156,8 @@ static void receive_all(const char *clock, const struct sockaddr_in *at)
 		CHECK(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &by_hardware, sizeof by_hardware) == -1 && errno == EPERM);
 		return;
 	}
+	if (how)
+		return receive_all_by(how, fd, is_system);
 	MUST(setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &all, sizeof all));
 	puts("ready");
 	for (int number = 0; number < 2 * COUNT && !wrong; number++) {
@@ -88,13 +169,7 @@ static void receive_all(const char *clock, const struct sockaddr_in *at)
 		CHECK(nanoseconds(stamps[1]) == 0);
 		/* Software's is told as long as it is asked for. */
 		CHECK(number < COUNT ? sent_at - SLACK_NS < nanoseconds(stamps[0]) && nanoseconds(stamps[0]) <= wall() : nanoseconds(stamps[0]) == 0);
-		CHECK(by_card > 0 && (number == 0 || by_card > last - (is_system ? SLACK_NS : 0)));
-		if (is_system)
-			/* (Not before it was sent, but for what a slow look makes of the clocks' difference.) */
-			CHECK(sent_at - SLACK_NS < by_card && by_card <= wall());
-		else
-			/* The card began to count when this process opened it. */
-			CHECK(by_card < 60 * 1000000000LL);
+		look_at(by_card, last, sent_at, is_system);
 		last = by_card;
 	}
 	MUST(close(fd));
@@ -106,7 +181,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IONBF, 0);
 	vma = vma_get_api();
-	CHECK(argc == 4 && vma != NULL);
+	CHECK((argc == 4 || argc == 5) && vma != NULL);
 	if (wrong)
 		return 1;
 	at.sin_port = htons((uint16_t)atoi(argv[3]));
@@ -114,6 +189,6 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "send") == 0)
 		send_all(&at);
 	else
-		receive_all(argv[1], &at);
+		receive_all(argv[1], &at, argv[4]);
 	return wrong;
 }

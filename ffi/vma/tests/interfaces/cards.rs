@@ -246,6 +246,25 @@ fn the_card_says_when_datagrams_arrive_by_the_clock_that_is_asked_for() {
     });
 }
 
+/// By what else programs are told: a callback's `vma_info_t`, and a completion's packet.
+#[test]
+fn the_card_says_to_callbacks_and_in_completions_when_datagrams_arrive() {
+    on_cable(|cable| {
+        let (program, [_, there]) = (compile("tests/extra/stamped.c"), ENDS[0]);
+        for (how, clock, conversion) in
+            [("callback", "system", "3"), ("callback", "raw", "1"), ("completions", "system", "2"), ("completions", "raw", "1")]
+        {
+            let bus = Bus::new();
+            let mut receiver = bus.command(&program, "b0", &[clock, there, PORT, how]);
+            receiver.env("VMA_HW_TS_CONVERSION", conversion).envs((how == "completions").then_some(("VMA_SOCKETXTREME", "1")));
+            let mut receiver = cable.within_there(|| Running::start(receiver));
+            receiver.await_ready();
+            Running::start(bus.command(&program, "a0", &["send", there, PORT])).ends_well();
+            receiver.ends_well();
+        }
+    });
+}
+
 /// (That the payload is read from there, the driver's own tests show.)
 #[test]
 fn streams_and_datagrams_are_sent_from_the_card_s_memory() {

@@ -4,6 +4,7 @@
 mod broker;
 mod cable;
 mod capture;
+mod card_rings;
 mod cards;
 mod commands;
 mod errnos;
@@ -23,8 +24,10 @@ mod paths;
 #[path = "../extra/programs.rs"]
 mod programs;
 mod queues;
+mod reflected;
 mod replay;
 mod resets;
+mod statistics;
 
 use std::fs;
 use std::path::Path;

@@ -19,7 +19,7 @@ use crate::namespaces::ip;
 /// In the environment of the process that is the mirror.
 const IS_MIRROR: &str = "RINGWAY_INTERFACES_IS_MIRROR";
 /// What the longest frame of a card's port has, without its Ethernet header.
-const MTU: &str = "9000";
+pub(crate) const MTU: &str = "9000";
 
 /// A cable with a mirror at its other end.
 pub(crate) struct Mirrored {
@@ -85,21 +85,29 @@ fn is_a_mirror() {
 
 /// Sends a frame back, if it is a packet of IP.
 fn reflect(queue: &mut RawQueue<Mlx5Queues>, mut frame: Vec<u8>) {
-    let (at, len) = match frame.get(12..14) {
-        Some([0x08, 0x00]) => (26, 4),
-        Some([0x86, 0xdd]) => (22, 16),
-        _ => return,
-    };
-    if frame.len() < at + 2 * len {
+    if !turned(&mut frame) {
         return;
-    }
-    for (at, len) in [(0, 6), (at, len)] {
-        let (first, second) = frame[at..at + 2 * len].split_at_mut(len);
-        first.swap_with_slice(second);
     }
     let (head, payload) = frame.split_at(frame.len().min(HEAD_MAX));
     while queue.send(head, payload, TxOffload::default()).is_err() {
         queue.flush();
         queue.reap();
     }
+}
+
+/// Has both ends of a frame change places. Whether it is a packet of IP.
+pub(crate) fn turned(frame: &mut [u8]) -> bool {
+    let (at, len) = match frame.get(12..14) {
+        Some([0x08, 0x00]) => (26, 4),
+        Some([0x86, 0xdd]) => (22, 16),
+        _ => return false,
+    };
+    if frame.len() < at + 2 * len {
+        return false;
+    }
+    for (at, len) in [(0, 6), (at, len)] {
+        let (first, second) = frame[at..at + 2 * len].split_at_mut(len);
+        first.swap_with_slice(second);
+    }
+    true
 }

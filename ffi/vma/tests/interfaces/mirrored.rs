@@ -11,10 +11,22 @@ use crate::kernels;
 use crate::mirror::Mirrored;
 use crate::programs::compile;
 
-const XTREME: (&str, &str) = ("VMA_SOCKETXTREME", "1");
+pub(crate) const XTREME: (&str, &str) = ("VMA_SOCKETXTREME", "1");
 
 /// A run of a program: its arguments, and what is in its environment.
-type Way = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+pub(crate) type Way = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
+const LOGIC: &str = "VMA_RING_ALLOCATION_LOGIC_RX";
+
+/// A program that looks which sockets share rings, by each logic.
+pub(crate) const BY_LOGIC: &[Way] = &[
+    (&["0"], &[XTREME, (LOGIC, "0")]),
+    (&["1"], &[XTREME, (LOGIC, "1")]),
+    (&["10"], &[XTREME, (LOGIC, "10")]),
+    (&["20"], &[XTREME, (LOGIC, "20")]),
+    (&["30"], &[XTREME, (LOGIC, "30")]),
+    (&["31"], &[XTREME, (LOGIC, "31")]),
+];
 
 /// Runs a program of `tests/extra` once in each of these ways. It finds nothing wrong, and no datagram comes by the kernel.
 fn finds_nothing_wrong(name: &'static str, ways: &'static [Way]) {
@@ -50,18 +62,7 @@ fn rings_are_slept_on_and_shared_by_threads() {
 
 #[test]
 fn sockets_share_rings_by_the_allocation_logic() {
-    const LOGIC: &str = "VMA_RING_ALLOCATION_LOGIC_RX";
-    finds_nothing_wrong(
-        "xtreme_rings",
-        &[
-            (&["0"], &[XTREME, (LOGIC, "0")]),
-            (&["1"], &[XTREME, (LOGIC, "1")]),
-            (&["10"], &[XTREME, (LOGIC, "10")]),
-            (&["20"], &[XTREME, (LOGIC, "20")]),
-            (&["30"], &[XTREME, (LOGIC, "30")]),
-            (&["31"], &[XTREME, (LOGIC, "31")]),
-        ],
-    );
+    finds_nothing_wrong("xtreme_rings", BY_LOGIC);
 }
 
 #[test]

@@ -1,40 +1,16 @@
 //! An interface with several queues, and a ring on each. (What comes to which a veth pair does not say: so a program has several rings there if a ring logic asks for them.)
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use ringway_report::ProcessReport;
 
 use crate::cable::{Cable, ENDS, PORT, Running, on_cable_of};
 use crate::kernels;
 use crate::programs::compile;
+use crate::statistics::Statistics;
 
 const QUEUES: u32 = 4;
 /// A ring for each thread's sockets, and for each core's.
 const BY_THREAD: (&str, &str) = ("VMA_RING_ALLOCATION_LOGIC_RX", "20");
 const BY_CORE: (&str, &str) = ("VMA_RING_ALLOCATION_LOGIC_RX", "30");
-
-/// Where a program's statistics go.
-struct Statistics(PathBuf);
-
-impl Statistics {
-    fn new() -> Self {
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let name = format!("queues-{}-{}.json", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
-        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("text")
-    }
-
-    fn report(self) -> ProcessReport {
-        let text = fs::read_to_string(&self.0).expect("its statistics");
-        fs::remove_file(&self.0).expect("it was just read");
-        serde_json::from_str(text.trim()).expect("a report")
-    }
-}
 
 /// Has our threads talk to a server of the kernel's. What the program says in its log at that level, and its statistics.
 fn talk(cable: &Cable, word: &str, there: &str, logic: Option<(&str, &str)>) -> (String, ProcessReport) {

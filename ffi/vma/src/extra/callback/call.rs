@@ -121,11 +121,13 @@ fn prepare(process: &Process, offload: &mut Offload, out: (*mut Call, &mut Vecto
         }
         None => offload.next_candidate(process, take),
     };
-    let Some(Next { key, ring, function, context, fd, wants_time, shown }) = next else { return false };
+    let Some(Next { key, ring, function, context, fd, wants_time, wants_card_time, shown }) = next else { return false };
     // SAFETY: there is room for so many.
     let (count, _) = unsafe { write_iovecs(&mut pieces, iov.as_mut_ptr().cast(), PIECES_MAX) };
     let (packet, _) = offload.loans.lend((key, fd), |loan| loan.pieces = pieces);
     offload.callbacks.running.push(Running { serial, thread: me(), socket: key, ring, len: shown.len, packet: packet.addr(), left: false });
+    let by_card = shown.hardware_time.filter(|_| wants_card_time).zip(shown.received);
+    let by_card = by_card.and_then(|(at, seen)| offload.card_time(ring.ring, at, seen));
     let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let info = Info {
         struct_sz: size_of::<Info>(),
@@ -135,7 +137,7 @@ fn prepare(process: &Process, offload: &mut Offload, out: (*mut Call, &mut Vecto
         payload_sz: shown.len,
         socket_ready_queue_pkt_count: narrow(shown.ready_packets),
         socket_ready_queue_byte_count: narrow(shown.ready_bytes),
-        hw_timestamp: NEVER,
+        hw_timestamp: by_card.map_or(NEVER, to_timespec),
         sw_timestamp: if wants_time { to_timespec(wall_time(shown.received)) } else { NEVER },
     };
     let (from, to) = (to_sockaddr(shown.from), to_sockaddr(shown.to));

@@ -1,6 +1,7 @@
 //! `vma_completion_t` and `vma_packet_desc_t`, as programs of each layout know them.
 
 use core::mem::{offset_of, size_of};
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use libc::{c_int, sockaddr_in, timespec};
@@ -20,6 +21,8 @@ pub(in crate::extra) struct Completed {
     pub(super) user_data: u64,
     pub(super) from: Option<SocketAddr>,
     pub(super) listener: Option<c_int>,
+    /// When a card received the packet, by the clock that VMA_HW_TS_CONVERSION names.
+    pub(super) by_card: Option<Duration>,
 }
 
 /// The structures of a layout.
@@ -85,8 +88,7 @@ impl Layout for Timed {
     fn completion(of: &Completed) -> TimedCompletion {
         let Described { nodes, bytes, first } = of.packet.unwrap_or(NO_PACKET);
         TimedCompletion {
-            // (No device here takes times in hardware.)
-            packet: TimedPacket { num_bufs: nodes, total_len: bytes, buff_lst: first, hw_timestamp: timespec { tv_sec: 0, tv_nsec: 0 } },
+            packet: TimedPacket { num_bufs: nodes, total_len: bytes, buff_lst: first, hw_timestamp: time(of.by_card) },
             events: of.events,
             user_data: of.user_data,
             src: source(of.from),
@@ -120,6 +122,13 @@ impl Layout for Untimed {
         // SAFETY: as in `Timed`.
         unsafe { (&raw const (*packet).buff_lst).read_unaligned() }
     }
+}
+
+/// Zero where nobody says.
+#[inline]
+fn time(at: Option<Duration>) -> timespec {
+    let at = at.unwrap_or_default();
+    timespec { tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX), tv_nsec: i64::from(at.subsec_nanos()) }
 }
 
 fn source(from: Option<SocketAddr>) -> sockaddr_in {

@@ -109,7 +109,7 @@ pub(super) fn harvest(offload: &mut Offload, key: Key, sink: &mut impl Sink) -> 
     on.waiting.is_queued = false;
     let edges = core::mem::replace(&mut on.waiting.edges, Readiness::empty());
     let user_data = on.user_data.unwrap_or_else(|| default_user_data(fd));
-    let told = Completed { packet: None, events: 0, user_data, from: peer, listener: None };
+    let told = Completed { packet: None, events: 0, user_data, from: peer, listener: None, by_card: None };
     match kind {
         Kind::Listener(_) => waits_at(offload, key).map_or(Next::Nothing, Next::Accept),
         Kind::Stream(id) | Kind::Connecting(id) => stream(offload, key, id, edges, told, sink),
@@ -236,6 +236,7 @@ fn datagrams_by(
     told: Completed,
     sink: &mut impl Sink,
 ) -> Next {
+    let wants_card_time = offload.sockets.find(key).is_some_and(|socket| socket.ancillary.hardware_times);
     while !sink.is_full() && offload.buffers.have_room() {
         let id = offload.turn(key).unwrap_or(id);
         let mut first = None;
@@ -251,7 +252,9 @@ fn datagrams_by(
                     Some(only) if more.is_empty() => offload.buffers.lend_one(owner, only),
                     first => offload.buffers.lend(owner, first.into_iter().chain(more.drain(..))),
                 };
-                sink.put(&Completed { packet, events: PACKET, from: Some(datagram.from), ..told });
+                let by_card = datagram.hardware_time.filter(|_| wants_card_time);
+                let by_card = by_card.and_then(|at| offload.card_time(id.ring, at, datagram.received));
+                sink.put(&Completed { packet, events: PACKET, from: Some(datagram.from), by_card, ..told });
             }
             Err(ringway_stack::Error::WouldBlock) => {
                 let ends = edges & (Readiness::RDHUP | Readiness::HUP);

@@ -110,7 +110,7 @@ impl Source {
         }
         let is_shut = socket.ring_id().is_some_and(|id| offload.rings.of(id).readiness(id).contains(Readiness::RDHUP));
         let user_data = socket.rare.as_ref().and_then(|rare| rare.rings.user_data).unwrap_or_else(|| default_user_data(fd));
-        let told = Completed { packet: None, events: 0, user_data, from: socket.peer, listener: None };
+        let told = Completed { packet: None, events: 0, user_data, from: socket.peer, listener: None, by_card: None };
         Some(Self { key, is_listener, is_stream, fd, family: socket.family, is_shut, told })
     }
 
@@ -205,7 +205,7 @@ fn connection(process: &Process, listener: &Source, sink: &mut impl Sink) {
     }
     drop(guard);
     let user_data = default_user_data(connection);
-    sink.put(&Completed { packet: None, events: ACCEPTED, user_data, from: peer, listener: Some(listener.fd) });
+    sink.put(&Completed { packet: None, events: ACCEPTED, user_data, from: peer, listener: Some(listener.fd), by_card: None });
 }
 
 /// Made, like it is closed, where nobody accepts and nobody forks: a close of any of its numbers ends a turn at accepting, and a child would not

@@ -163,7 +163,7 @@ fn tell<'p>(process: &'p Process, mut guard: Guard<'p, Offload>, ring: Key, out:
                 guard = process.lock();
                 if let Some((connection, peer)) = accepted {
                     let (user_data, listener) = (default_user_data(connection), guard.sockets.find(socket).map(|socket| socket.fd));
-                    out.put(&Completed { packet: None, events: ACCEPTED, user_data, from: peer, listener });
+                    out.put(&Completed { packet: None, events: ACCEPTED, user_data, from: peer, listener, by_card: None });
                 }
                 // Others may wait there; or there was no descriptor, and the next call tries again.
                 guard.note_others_at(socket);
