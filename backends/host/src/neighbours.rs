@@ -83,7 +83,11 @@ impl Neighbours {
         }
         while let Some(address) = ring.take_neighbour_question() {
             let hop = hop(monitor.tables(), self.link, address);
+            // (Since Linux 5.16, one that was set by hand would be asked for from then on like any other.)
+            let entry = monitor.tables().neighbour(self.link, hop);
+            let is_fixed = entry.is_some_and(|entry| matches!(entry.state, NeighbourState::Permanent | NeighbourState::NoArp));
             let told = match &self.lender {
+                _ if is_fixed => Ok(()),
                 Some(lender) => monitor.have_neighbour_used(|| lender.use_neighbour(hop)),
                 None => monitor.use_neighbour(self.link, hop),
             };

@@ -12,7 +12,9 @@ use ringway_mlx5::Mlx5Queues;
 use ringway_rxe::{Reach, RxeQueues};
 use ringway_shm::ShmQueues;
 use ringway_stack::cyclic::{CyclicBuffer, CyclicError, Layout, RecordMemory, Run};
-use ringway_stack::device::{self, Capabilities, CyclicId, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, QueuesConfig, Wake};
+use ringway_stack::device::{
+    self, Capabilities, CyclicId, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, QueuesConfig, Wake,
+};
 use ringway_stack::ring::{
     self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
     RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,

@@ -231,7 +231,8 @@ impl Interfaces {
         let of = |interface: &Interface| {
             let own = tables.addresses_of(interface.link).iter().map(|own| own.address);
             let meant: Vec<_> = own.filter(|&ip| is_meant(ip) && is_plain(ip)).collect();
-            let chosen = on_cards.iter().find(|(link, ring)| *link == interface.link && interface.has(*ring)).map_or(interface.first(), |of| of.1);
+            let chosen =
+                on_cards.iter().find(|(link, ring)| *link == interface.link && interface.has(*ring)).map_or(interface.first(), |of| of.1);
             let rings = interface.numbers().filter(|ring| !interface.is_steered() || *ring == chosen);
             rings.flat_map(|ring| meant.iter().map(move |&ip| (ring, ip))).collect::<Vec<_>>()
         };

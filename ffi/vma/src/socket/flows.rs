@@ -242,7 +242,8 @@ impl Offload {
         let is_taken = |place: &Place| is_there(place.0) && (socket.protocol == Protocol::Udp || interfaces.takes_streams(place.0));
         // (Of what a card's striding queues write to, a program that goes by one flow reads all.)
         let is_read = |place: &Place| !goes_by_one || place.1.is_ipv4() && self.has_strides(place.0);
-        places.extend(interfaces.places(bound, takes_both, socket.on_cards()).into_iter().filter(is_meant).filter(is_taken).filter(is_read));
+        places
+            .extend(interfaces.places(bound, takes_both, socket.on_cards()).into_iter().filter(is_meant).filter(is_taken).filter(is_read));
         places
     }
 
