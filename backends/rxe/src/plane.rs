@@ -111,8 +111,8 @@ impl<M: CardMemory> Messages for Adapter<M> {
                     return Some(completion);
                 }
             } else if let Some(queue) = self.qps.get_mut(&completion.qpn) {
-                // (A datagram that fails stops sends alone: IBTA spec, s10.3.1.)
-                queue.state = if queue.transport == Transport::Ud { State::Sqe } else { State::Err };
+                // (What fails without a peer's word stops sends alone: IBTA spec, s10.3.1.)
+                queue.state = if queue.transport == Transport::Rc { State::Err } else { State::Sqe };
                 return Some(completion);
             }
         }
@@ -134,6 +134,7 @@ impl<M: CardMemory> Messages for Adapter<M> {
         let [Some(send_cq), Some(recv_cq)] = numbers.map(|number| self.cqs.get(&number)) else { return Err(CreateError::Missing) };
         let kind = match config.transport {
             Transport::Rc => sys::IBV_QPT_RC,
+            Transport::Uc => sys::IBV_QPT_UC,
             Transport::Ud => sys::IBV_QPT_UD,
         };
         let pair = QueuePair::new(&domain, &config, kind, [send_cq, recv_cq]).map_err(|error| refused(&error))?;

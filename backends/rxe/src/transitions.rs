@@ -9,9 +9,9 @@ pub(crate) struct Change {
     pub(crate) mask: u32,
 }
 
-/// What a change takes. `vector`: of RC's way to RTR, the way to the peer; `now`: the state that it is in. `None`: there is no such transition of this transport.
+/// What a change takes. `vector`: of a connection's way to RTR, the way to the peer; `now`: the state that it is in. `None`: there is no such transition of this transport.
 pub(crate) fn change_of(transport: Transport, now: State, port: u8, modify: &Modify, vector: Option<sys::ibv_ah_attr>) -> Option<Change> {
-    let is_rc = transport == Transport::Rc;
+    let (is_rc, is_ud) = (transport == Transport::Rc, transport == Transport::Ud);
     let mut attr = sys::ibv_qp_attr::default();
     let mut mask = sys::IBV_QP_STATE;
     match *modify {
@@ -19,27 +19,29 @@ pub(crate) fn change_of(transport: Transport, now: State, port: u8, modify: &Mod
         Modify::Init { access, qkey } => {
             attr.qp_state = sys::IBV_QPS_INIT;
             (attr.port_num, attr.qp_access_flags, attr.qkey) = (port, access.bits(), qkey);
-            mask |= sys::IBV_QP_PORT | sys::IBV_QP_PKEY_INDEX | if is_rc { sys::IBV_QP_ACCESS_FLAGS } else { sys::IBV_QP_QKEY };
+            mask |= sys::IBV_QP_PORT | sys::IBV_QP_PKEY_INDEX | if is_ud { sys::IBV_QP_QKEY } else { sys::IBV_QP_ACCESS_FLAGS };
         }
         Modify::Rtr(peer) => {
             let Peer { mtu, dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer, .. } = peer;
             attr.qp_state = sys::IBV_QPS_RTR;
-            attr.ah_attr = vector.filter(|_| is_rc)?;
+            attr.ah_attr = vector.filter(|_| !is_ud)?;
             (attr.path_mtu, attr.dest_qp_num, attr.rq_psn) = (mtu as u32, dest_qp, rq_psn.value());
             (attr.max_dest_rd_atomic, attr.min_rnr_timer) = (max_dest_rd_atomic, min_rnr_timer);
             mask |= sys::IBV_QP_AV | sys::IBV_QP_PATH_MTU | sys::IBV_QP_DEST_QPN | sys::IBV_QP_RQ_PSN;
-            mask |= sys::IBV_QP_MAX_DEST_RD_ATOMIC | sys::IBV_QP_MIN_RNR_TIMER;
+            mask |= if is_rc { sys::IBV_QP_MAX_DEST_RD_ATOMIC | sys::IBV_QP_MIN_RNR_TIMER } else { 0 };
         }
-        Modify::RtrDatagram if !is_rc => attr.qp_state = sys::IBV_QPS_RTR,
-        Modify::Rts(sending) if is_rc => {
+        Modify::RtrDatagram if is_ud => attr.qp_state = sys::IBV_QPS_RTR,
+        Modify::Rts(sending) if !is_ud => {
             let Sending { sq_psn, timeout, retry_count, rnr_retry, max_rd_atomic } = sending;
             attr.qp_state = sys::IBV_QPS_RTS;
             (attr.sq_psn, attr.timeout, attr.retry_cnt) = (sq_psn.value(), timeout, retry_count);
             (attr.rnr_retry, attr.max_rd_atomic) = (rnr_retry, max_rd_atomic);
-            mask |= sys::IBV_QP_SQ_PSN | sys::IBV_QP_TIMEOUT | sys::IBV_QP_RETRY_CNT | sys::IBV_QP_RNR_RETRY;
-            mask |= sys::IBV_QP_MAX_QP_RD_ATOMIC;
+            mask |= sys::IBV_QP_SQ_PSN;
+            if is_rc {
+                mask |= sys::IBV_QP_TIMEOUT | sys::IBV_QP_RETRY_CNT | sys::IBV_QP_RNR_RETRY | sys::IBV_QP_MAX_QP_RD_ATOMIC;
+            }
         }
-        Modify::RtsDatagram { sq_psn } if !is_rc => {
+        Modify::RtsDatagram { sq_psn } if is_ud => {
             (attr.qp_state, attr.sq_psn) = (sys::IBV_QPS_RTS, sq_psn.value());
             mask |= sys::IBV_QP_SQ_PSN;
         }
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_peer_takes_a_path_and_is_rcs_alone() {
+    fn the_way_to_a_peer_takes_a_path_and_is_connections_alone() {
         let addresses = Addresses::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).unwrap();
         let peer = Peer {
             path: Path::new(addresses, 0),
@@ -122,6 +124,12 @@ mod tests {
         let attr = change.attr;
         assert_eq!((attr.path_mtu, attr.dest_qp_num, attr.rq_psn), (sys::IBV_MTU_4096, 17, 5));
         assert_eq!((attr.max_dest_rd_atomic, attr.min_rnr_timer), (2, 12));
+        // An unreliable one knows neither reads nor answers.
+        let mask = |modify: &Modify, vector| change_of(Transport::Uc, State::Init, 1, modify, vector).map(|change| change.mask);
+        let way = sys::IBV_QP_AV | sys::IBV_QP_PATH_MTU | sys::IBV_QP_DEST_QPN | sys::IBV_QP_RQ_PSN;
+        assert_eq!(mask(&rtr, Some(sys::ibv_ah_attr::default())), Some(sys::IBV_QP_STATE | way));
+        assert_eq!(mask(&Modify::Rts(Sending::default()), None), Some(sys::IBV_QP_STATE | sys::IBV_QP_SQ_PSN));
+        assert_eq!(mask(&Modify::RtrDatagram, None), None);
     }
 
     #[test]

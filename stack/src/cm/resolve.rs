@@ -124,7 +124,8 @@ impl Manager {
     pub fn create_qp<D: Connections>(&mut self, now: Instant, device: &mut D, id: CmId, config: QpConfig) -> Result<u32, CmError> {
         let entry = self.entry_in(id, &[State::Idle, State::AddressResolved, State::RouteResolved, State::Asked])?;
         let is_connected = entry.space == PortSpace::Tcp;
-        if entry.qp.is_some() || is_connected != (config.transport == Transport::Rc) {
+        let transport = if is_connected { Transport::Rc } else { Transport::Ud };
+        if entry.qp.is_some() || config.transport != transport {
             return Err(CmError::State);
         }
         let of_datagrams;

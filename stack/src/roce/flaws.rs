@@ -37,6 +37,14 @@ pub(crate) enum Flaw {
     IgnoresChecksums,
     /// A read is done once a later request is.
     DoneWithoutData,
+    /// A packet that is missing does not end an unreliable message.
+    GoesOnAfterGaps,
+    /// The last packet of an unreliable message is a message.
+    TakesEndsAlone,
+    /// A message that begins before the last one ended is dropped with it.
+    BeginsNothingAnew,
+    /// An unreliable connection fails by what its peer may not write.
+    FailsForThePeer,
     /// Whoever hears nothing gives up one repetition too early.
     GivesUpEarly,
     /// A question for a service that comes again is a new one.
@@ -106,6 +114,18 @@ impl Flaw {
         Self::AsksFromTheStart,
         Self::IgnoresChecksums,
         Self::DoneWithoutData,
+    ];
+
+    /// Those of unreliable connections.
+    pub(crate) const OF_UNRELIABLE: [Self; 8] = [
+        Self::GoesOnAfterGaps,
+        Self::TakesEndsAlone,
+        Self::BeginsNothingAnew,
+        Self::FailsForThePeer,
+        Self::WritesToTheStart,
+        Self::CompletesTwice,
+        Self::LosesImmediates,
+        Self::IgnoresChecksums,
     ];
 
     /// Those of congestion control.

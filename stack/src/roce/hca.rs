@@ -120,6 +120,8 @@ pub struct Dropped {
     pub qkey: u64,
     /// Datagrams without a receive, management's included.
     pub no_receive: u64,
+    /// Of unreliable connections: out of their turn, without a receive, or not allowed.
+    pub unreliable: u64,
     /// Congestion notifications that were for nobody, or while congestion is not controlled.
     pub congestion: u64,
 }
@@ -491,6 +493,7 @@ impl<M: Memory> Hca<M> {
         let fits = |qp: &Qp| (qp.pkey ^ header.pkey) & 0x7fff == 0;
         let qp = self.qps.get(header.dest_qp).filter(|qp| fits(qp));
         match (qp.map(|qp| qp.config.transport), header.body) {
+            (Some(Transport::Uc), _) if header.unreliable => self.on_unreliable_packet(now, datagram, written),
             (Some(Transport::Ud), Body::Datagram(deth, immediate)) => {
                 let received = self.with_qp(now, header.dest_qp, |qp, cx| qp.on_datagram(cx, datagram, deth, immediate));
                 match received {
@@ -499,14 +502,13 @@ impl<M: Memory> Hca<M> {
                     Some(Ok(())) | None => {}
                 }
             }
-            (None, _) | (Some(Transport::Ud), _) | (Some(Transport::Rc), Body::Datagram(..)) => self.dropped.no_qp += 1,
+            (None | Some(Transport::Ud | Transport::Uc), _) | (Some(Transport::Rc), Body::Datagram(..)) => self.dropped.no_qp += 1,
+            (Some(Transport::Rc), _) if header.unreliable => self.dropped.no_qp += 1,
             (Some(Transport::Rc), body) => {
-                let addresses = datagram.path.addresses.reversed();
-                if qp.and_then(|qp| qp.peer).is_none_or(|peer| peer.path.addresses != addresses) {
-                    self.dropped.stranger += 1;
+                if !self.is_from_peer(datagram) {
                     return;
                 }
-                let is_marked = self.tuning.dcqcn.is_some() && dcqcn::is_marked(datagram.path.traffic_class);
+                let is_marked = self.is_marked(datagram);
                 self.with_qp(now, header.dest_qp, |qp, cx| {
                     if is_marked {
                         qp.on_mark(cx);
@@ -515,6 +517,33 @@ impl<M: Memory> Hca<M> {
                 });
             }
         }
+    }
+
+    fn on_unreliable_packet(&mut self, now: Instant, datagram: &Datagram<'_>, written: Payload<'_>) {
+        if !self.is_from_peer(datagram) {
+            return;
+        }
+        let is_marked = self.is_marked(datagram);
+        let taken = self.with_qp(now, datagram.packet.header.dest_qp, |qp, cx| {
+            if is_marked {
+                qp.on_mark(cx);
+            }
+            qp.on_unreliable(cx, &datagram.packet, written)
+        });
+        self.dropped.unreliable += u64::from(taken == Some(false));
+    }
+
+    /// Whether a packet is from the peer of the connection that it is for.
+    fn is_from_peer(&mut self, datagram: &Datagram<'_>) -> bool {
+        let addresses = datagram.path.addresses.reversed();
+        let peer = self.qps.get(datagram.packet.header.dest_qp).and_then(|qp| qp.peer);
+        let is_from_peer = peer.is_some_and(|peer| peer.path.addresses == addresses);
+        self.dropped.stranger += u64::from(!is_from_peer);
+        is_from_peer
+    }
+
+    fn is_marked(&self, datagram: &Datagram<'_>) -> bool {
+        self.tuning.dcqcn.is_some() && dcqcn::is_marked(datagram.path.traffic_class)
     }
 
     /// The bytes that [`Hca::poll_transmit`] needs room for.
@@ -541,6 +570,7 @@ impl<M: Memory> Hca<M> {
                     qp.transmit_request(cx, id, out).or_else(|| qp.transmit_response(cx, id, out))
                 }
                 Transport::Rc => qp.transmit_response(cx, id, out).or_else(|| qp.transmit_request(cx, id, out)),
+                Transport::Uc => qp.transmit_unreliable(cx, id, out),
                 Transport::Ud => qp.transmit_datagram(cx, id, out),
             });
             if let Some(len) = sent.flatten() {
@@ -622,9 +652,9 @@ impl<M: Memory> Hca<M> {
         Some(result)
     }
 
-    /// The adapter at this address is no more: queue pairs that are connected with it fail.
+    /// The adapter at this address is no more: queue pairs that are connected with it fail, but for those that ask for no acknowledgment, which never find out.
     pub fn on_peer_gone(&mut self, now: Instant, peer: IpAddr) {
-        let is_with = |qp: &Qp| qp.peer.is_some_and(|known| known.path.addresses.dst() == peer);
+        let is_with = |qp: &Qp| qp.config.transport == Transport::Rc && qp.peer.is_some_and(|known| known.path.addresses.dst() == peer);
         let with_it: Vec<u32> = self.qps.keys().filter(|number| self.qps.get(*number).is_some_and(|qp| is_with(qp))).collect();
         for number in with_it {
             // One that was reset has nothing to fail.

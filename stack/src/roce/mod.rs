@@ -12,9 +12,9 @@
 //! - [`Node`]: adapter and connection management in one, as a program of RDMA-CM sees them; `messages`: the adapter as the contract has it
 //! - [`SoftRoce`]: such a program's machine on the queues of any device that carries frames; [`Ways`]: to whom they go there; [`Network`]: an ordinary network
 //! - [`Dcqcn`]: congestion control of connections, where it is asked for
-//! - [`rc`]: reliable connections; `ud`: datagrams; `gsi`: queue pair 1
+//! - [`rc`]: reliable connections; `uc`: unreliable ones; `ud`: datagrams; `gsi`: queue pair 1
 //!
-//! What it leaves out: unreliable connections, shared receive queues, memory windows, and path migration.
+//! What it leaves out: shared receive queues, memory windows, and path migration.
 
 mod bytes;
 #[cfg(test)]
@@ -27,6 +27,7 @@ mod gsi;
 mod hca;
 pub mod mad;
 pub mod memory;
+mod message;
 mod messages;
 mod network;
 mod node;
@@ -38,6 +39,7 @@ mod slab;
 mod soft;
 #[cfg(test)]
 pub(crate) mod tests;
+mod uc;
 mod ud;
 
 pub use crate::device::messages::{psn, work};

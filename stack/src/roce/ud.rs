@@ -33,7 +33,7 @@ impl Qp {
         let wqe = self.sq.head()?;
         let SendOp::Datagram { path, dest_qp, qkey, immediate } = wqe.op else { return None };
         if wqe.len > cx.tuning.datagram_mtu.bytes() {
-            self.fail_datagram(cx, Status::LocalLength);
+            self.fail_sends(cx, Status::LocalLength);
             return None;
         }
         let qkey = if qkey & QKEY_OWN != 0 { self.qkey } else { qkey };
@@ -42,7 +42,7 @@ impl Qp {
         let (sq, pd) = (&self.sq, self.config.pd);
         let fill = |out: &mut [u8]| sq.read(0, 0, out, pd, cx.regions).ok();
         let Some(len) = path.emit_with(id, cx.tuning.crc(), &header, wqe.len as usize, out, fill) else {
-            self.fail_datagram(cx, Status::LocalProtection);
+            self.fail_sends(cx, Status::LocalProtection);
             return None;
         };
         self.ud_psn += 1;
@@ -50,10 +50,11 @@ impl Qp {
         Some(len)
     }
 
-    /// The send queue fails; receiving goes on (IBTA spec, s10.3.1.6).
-    fn fail_datagram<M: Memory>(&mut self, cx: &mut Context<'_, M>, status: Status) {
+    /// The send queue of datagrams or of an unreliable connection fails; receiving goes on (IBTA spec, s10.3.1.6).
+    pub(super) fn fail_sends<M: Memory>(&mut self, cx: &mut Context<'_, M>, status: Status) {
         self.complete_send(cx, status);
         self.state = State::Sqe;
+        self.uc.stop_sending();
         self.flush_sends(cx);
     }
 

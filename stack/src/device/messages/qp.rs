@@ -11,6 +11,8 @@ use super::psn::Psn;
 pub enum Transport {
     /// Reliable connection.
     Rc,
+    /// Unreliable connection: sends and writes, as long as a reliable one's, that arrive whole or not at all as messages, and nobody says which.
+    Uc,
     /// Unreliable datagrams.
     Ud,
 }
@@ -28,7 +30,7 @@ pub enum State {
     Rts,
     /// What was begun is sent, and no more.
     Sqd,
-    /// The send queue failed; receiving goes on. Of UD alone.
+    /// The send queue failed; receiving goes on. Not of RC.
     Sqe,
     /// It failed.
     Err,
@@ -117,16 +119,16 @@ pub enum Modify {
     Reset,
     /// RESET or INIT to INIT.
     Init {
-        /// What peers may do; of RC.
+        /// What peers may do; of connections.
         access: Access,
         /// The key that datagrams must have; of UD.
         qkey: u32,
     },
-    /// INIT to RTR, of RC.
+    /// INIT to RTR, of connections.
     Rtr(Peer),
     /// INIT to RTR, of UD.
     RtrDatagram,
-    /// RTR to RTS, of RC.
+    /// RTR to RTS, of connections; of UC the first packet's number alone means anything.
     Rts(Sending),
     /// RTR to RTS, of UD.
     RtsDatagram {
@@ -135,7 +137,7 @@ pub enum Modify {
     },
     /// SQD or SQE to RTS.
     Resume,
-    /// RTR or RTS: what peers may do, and how long they wait if there is no receive; stays in its state.
+    /// RTR or RTS: what peers may do, and, of RC, how long they wait if there is no receive; stays in its state.
     Update {
         /// As in [`Modify::Init`].
         access: Option<Access>,
@@ -148,7 +150,7 @@ pub enum Modify {
     Err,
 }
 
-/// What is known of RC's peer.
+/// What is known of a connection's peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     /// How to get there.
@@ -159,9 +161,9 @@ pub struct Peer {
     pub dest_qp: u32,
     /// The number of its first packet.
     pub rq_psn: Psn,
-    /// How many reads and atomics of its own it may have at once.
+    /// Of RC: how many reads and atomics of its own it may have at once.
     pub max_dest_rd_atomic: u8,
-    /// How long it is to wait if there is no receive; 5 bits (IBTA spec, table 45).
+    /// Of RC: how long it is to wait if there is no receive; 5 bits (IBTA spec, table 45).
     pub min_rnr_timer: u8,
 }
 

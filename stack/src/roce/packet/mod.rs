@@ -23,6 +23,9 @@ pub const UDP_PORT: u16 = 4791;
 pub const BTH_LEN: usize = 12;
 /// Bytes of the longest chain of transport headers (BTH and AtomicETH).
 pub const HEADERS_MAX: usize = BTH_LEN + AtomicEth::LEN;
+/// An opcode's bits that say of which transport it is (IBTA spec, table 38), and UC's; RC's are zero.
+const SERVICE: u8 = 0b1110_0000;
+const UC: u8 = 0b0010_0000;
 /// The default partition, with full membership.
 pub const PKEY_DEFAULT: u16 = 0xffff;
 
@@ -41,21 +44,21 @@ pub enum Tail {
 /// What a packet is: the opcode and the extended headers that it implies (IBTA spec, tables 38 and 39).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// RC: the first of several packets of a SEND.
+    /// RC, UC: the first of several packets of a SEND.
     SendFirst,
-    /// RC: neither first nor last.
+    /// RC, UC: neither first nor last.
     SendMiddle,
-    /// RC: the last of several.
+    /// RC, UC: the last of several.
     SendLast(Tail),
-    /// RC: a SEND of one packet.
+    /// RC, UC: a SEND of one packet.
     SendOnly(Tail),
-    /// RC: the first of several packets of an RDMA WRITE.
+    /// RC, UC: the first of several packets of an RDMA WRITE.
     WriteFirst(Reth),
-    /// RC: neither first nor last.
+    /// RC, UC: neither first nor last.
     WriteMiddle,
-    /// RC: the last of several, with immediate data or without.
+    /// RC, UC: the last of several, with immediate data or without.
     WriteLast(Option<u32>),
-    /// RC: an RDMA WRITE of one packet, with immediate data or without.
+    /// RC, UC: an RDMA WRITE of one packet, with immediate data or without.
     WriteOnly(Reth, Option<u32>),
     /// RC: asks for bytes.
     ReadRequest(Reth),
@@ -86,6 +89,8 @@ pub enum Body {
 pub struct Header {
     /// The opcode, with its extended headers.
     pub body: Body,
+    /// Its opcode is UC's, and not RC's. Invariant: only where UC has it ([`Body::is_of_uc`]).
+    pub unreliable: bool,
     /// SE: the receiver is to get an event.
     pub solicited: bool,
     /// M: the state of path migration. rxe sends 0, hardware 1; nobody here looks at it.
@@ -135,12 +140,21 @@ impl Body {
         )
     }
 
+    /// Whether UC has such packets, too: SENDs and RDMA writes, and keys that stay valid.
+    pub const fn is_of_uc(&self) -> bool {
+        match self {
+            Self::SendFirst | Self::SendMiddle | Self::WriteFirst(_) | Self::WriteMiddle | Self::WriteLast(_) | Self::WriteOnly(..) => true,
+            Self::SendLast(tail) | Self::SendOnly(tail) => !matches!(tail, Tail::Invalidate(_)),
+            _ => false,
+        }
+    }
+
     /// Whether it is a part of an RDMA write.
     pub(super) const fn is_write(&self) -> bool {
         matches!(self, Self::WriteFirst(_) | Self::WriteMiddle | Self::WriteLast(_) | Self::WriteOnly(..))
     }
 
-    /// The opcode.
+    /// The opcode; RC's of what UC has as well.
     pub const fn opcode(&self) -> u8 {
         match self {
             Self::SendFirst => 0x00,
@@ -242,9 +256,25 @@ impl Body {
 }
 
 impl Header {
-    /// A packet to `dest_qp` in the default partition, without marks, and not asking for an acknowledgment.
+    /// A packet to `dest_qp` in the default partition, without marks, not UC's, and not asking for an acknowledgment.
     pub const fn new(body: Body, dest_qp: u32, psn: Psn) -> Self {
-        Self { body, solicited: false, migrated: false, pkey: PKEY_DEFAULT, fecn: false, becn: false, dest_qp, ack_request: false, psn }
+        Self {
+            body,
+            unreliable: false,
+            solicited: false,
+            migrated: false,
+            pkey: PKEY_DEFAULT,
+            fecn: false,
+            becn: false,
+            dest_qp,
+            ack_request: false,
+            psn,
+        }
+    }
+
+    /// The opcode.
+    pub const fn opcode(&self) -> u8 {
+        if self.unreliable { UC | self.body.opcode() } else { self.body.opcode() }
     }
 
     /// Writes the headers of a packet with `payload_len` bytes of payload to the front of `out`, which must have room for
@@ -252,7 +282,7 @@ impl Header {
     pub fn emit(&self, payload_len: usize, out: &mut [u8]) -> usize {
         let mut out = Writer::new(out);
         let flags = u8::from(self.solicited) << 7 | u8::from(self.migrated) << 6 | (padding(payload_len) as u8) << 4;
-        out.put(&[self.body.opcode(), flags]);
+        out.put(&[self.opcode(), flags]);
         out.put(&self.pkey.to_be_bytes());
         out.put(&(u32::from(self.fecn) << 31 | u32::from(self.becn) << 30 | self.dest_qp & 0x00ff_ffff).to_be_bytes());
         out.put(&(u32::from(self.ack_request) << 31 | self.psn.value()).to_be_bytes());
@@ -265,7 +295,7 @@ impl<'a> Packet<'a> {
     /// Reads a whole packet: what lies between the UDP header and the invariant CRC. Bits that are reserved are not looked at.
     ///
     /// # Errors
-    /// [`ParseError::Truncated`]; [`ParseError::Malformed`]: an opcode that is neither RC's, UD's nor a congestion notification, another
+    /// [`ParseError::Truncated`]; [`ParseError::Malformed`]: an opcode that is none of RC's, UC's or UD's, nor a congestion notification, another
     /// header version, a syndrome that is reserved, padding without payload, or payload where the opcode excludes it.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(bytes);
@@ -295,9 +325,15 @@ impl Header {
         if flags & 0x0f != 0 {
             return Err(ParseError::Malformed);
         }
-        let body = Body::parse(opcode, reader)?;
+        // Of UC, RC's opcodes without this bit are known.
+        let unreliable = opcode & SERVICE == UC;
+        let body = Body::parse(if unreliable { opcode & !UC } else { opcode }, reader)?;
+        if unreliable && !body.is_of_uc() {
+            return Err(ParseError::Malformed);
+        }
         let header = Self {
             body,
+            unreliable,
             solicited: flags & 0x80 != 0,
             migrated: flags & 0x40 != 0,
             pkey: u16::from_be_bytes([pkey_high, pkey_low]),

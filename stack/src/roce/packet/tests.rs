@@ -53,9 +53,10 @@ fn body() -> impl Strategy<Value = Body> {
 }
 
 fn header() -> impl Strategy<Value = Header> {
-    (body(), any::<[bool; 5]>(), any::<u16>(), 0..1u32 << 24, 0..1u32 << 24).prop_map(|(body, flags, pkey, dest_qp, psn)| {
-        let [solicited, migrated, fecn, becn, ack_request] = flags;
-        Header { body, solicited, migrated, pkey, fecn, becn, dest_qp, ack_request, psn: Psn::new(psn) }
+    (body(), any::<[bool; 6]>(), any::<u16>(), 0..1u32 << 24, 0..1u32 << 24).prop_map(|(body, flags, pkey, dest_qp, psn)| {
+        let [unreliable, solicited, migrated, fecn, becn, ack_request] = flags;
+        let unreliable = unreliable && body.is_of_uc();
+        Header { body, unreliable, solicited, migrated, pkey, fecn, becn, dest_qp, ack_request, psn: Psn::new(psn) }
     })
 }
 
@@ -188,6 +189,37 @@ fn the_first_write_of_the_capture_is_what_it_is() {
     assert_eq!(datagram.packet.payload.len(), 16);
 }
 
+/// IBTA spec, volume 1, table 38: code and form are RC's, the three bits before it say 1.
+#[test]
+fn unreliable_connections_have_opcodes_of_their_own() {
+    let reth = Reth { address: 1, rkey: 2, len: 3 };
+    let of_uc = [
+        Body::SendFirst,
+        Body::SendMiddle,
+        Body::SendLast(Tail::None),
+        Body::SendLast(Tail::Immediate(4)),
+        Body::SendOnly(Tail::None),
+        Body::SendOnly(Tail::Immediate(4)),
+        Body::WriteFirst(reth),
+        Body::WriteMiddle,
+        Body::WriteLast(None),
+        Body::WriteLast(Some(4)),
+        Body::WriteOnly(reth, None),
+        Body::WriteOnly(reth, Some(4)),
+    ];
+    for (body, opcode) in of_uc.into_iter().zip(0x20..) {
+        let header = Header { unreliable: true, ..Header::new(body, 7, Psn::new(9)) };
+        let mut out = [0; HEADERS_MAX];
+        let len = header.emit(0, &mut out);
+        assert_eq!((header.opcode(), out[0]), (opcode, opcode));
+        assert_eq!(Packet::parse(&out[..len]).map(|packet| packet.header), Ok(header));
+    }
+    for opcode in 0x2c..0x40 {
+        let bytes: Vec<u8> = core::iter::once(opcode).chain([0; 43]).collect();
+        assert_eq!(Packet::parse(&bytes), Err(ParseError::Malformed), "{opcode:#x}");
+    }
+}
+
 #[test]
 fn what_is_not_as_it_should_be_is_refused() {
     let path = Path::new(Addresses::V4 { src: Ipv4Addr::LOCALHOST, dst: Ipv4Addr::LOCALHOST }, 0);
@@ -211,5 +243,5 @@ fn what_is_not_as_it_should_be_is_refused() {
     request[1] = 0x01;
     assert_eq!(Packet::parse(&request), Err(ParseError::Malformed), "another header version");
     request[..2].copy_from_slice(&[0x2c, 0]);
-    assert_eq!(Packet::parse(&request), Err(ParseError::Malformed), "unreliable connections are not spoken here");
+    assert_eq!(Packet::parse(&request), Err(ParseError::Malformed), "unreliable connections have no reads");
 }

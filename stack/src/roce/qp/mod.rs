@@ -16,6 +16,7 @@ use super::packet::PKEY_DEFAULT;
 use super::psn::Psn;
 use super::rc::{Requester, Responder};
 use super::slab::Slab;
+use super::uc::Unreliable;
 use super::work::{Completion, Opcode, PostError, SendOp, SendWr, Sge, Status};
 use crate::time::Instant;
 
@@ -47,7 +48,7 @@ pub(super) struct Qp {
     pub(super) access: Access,
     pub(super) qkey: u32,
     pub(super) pkey: u16,
-    /// Of RC, from RTR on.
+    /// Of connections, from RTR on.
     pub(super) peer: Option<Peer>,
     /// Of RC, from RTS on.
     pub(super) sending: Sending,
@@ -58,6 +59,7 @@ pub(super) struct Qp {
     /// The rate that it is held to; `None`: the link's.
     pub(super) rate: Option<Box<Rate>>,
     pub(super) notifier: Notifier,
+    pub(super) uc: Unreliable,
     /// UD's next packet number.
     pub(super) ud_psn: Psn,
     pub(super) events: Events,
@@ -84,6 +86,7 @@ impl Qp {
             resp: Responder::default(),
             rate: None,
             notifier: Notifier::default(),
+            uc: Unreliable::default(),
             ud_psn: Psn::default(),
             events: Events::empty(),
             listed: false,
@@ -93,8 +96,12 @@ impl Qp {
 
     /// Posts a request to send.
     pub(super) fn post_send<M: Memory>(&mut self, cx: &mut Context<'_, M>, wr: &SendWr<'_>) -> Result<(), PostError> {
-        let datagram = matches!(wr.op, SendOp::Datagram { .. });
-        if datagram != (self.config.transport == Transport::Ud) {
+        let is_of = match self.config.transport {
+            Transport::Rc => !matches!(wr.op, SendOp::Datagram { .. }),
+            Transport::Uc => matches!(wr.op, SendOp::Send { .. } | SendOp::Write { .. }),
+            Transport::Ud => matches!(wr.op, SendOp::Datagram { .. }),
+        };
+        if !is_of {
             return Err(PostError::Operation);
         }
         match self.state {
@@ -161,6 +168,7 @@ impl Qp {
         self.state = State::Err;
         (self.rate, self.notifier) = (None, Notifier::default());
         self.req.stop();
+        self.uc.stop();
         self.flush_sends(cx);
         self.flush_receives(cx);
     }

@@ -4,6 +4,7 @@ use super::{Context, Events, Modify, ModifyError, Peer, Qp, Sending, State, Tran
 use crate::roce::dcqcn::Notifier;
 use crate::roce::memory::{Access, Memory};
 use crate::roce::rc::{Requester, Responder};
+use crate::roce::uc::Unreliable;
 
 /// The most reads and atomics at once that a peer can be promised.
 pub const RD_ATOMIC_MAX: u8 = 128;
@@ -34,6 +35,13 @@ impl Qp {
                 self.peer = Some(peer);
                 State::Rtr
             }
+            // (Any number begins a message there: the first one need not be known.)
+            (State::Init, Transport::Uc, Modify::Rtr(peer)) => {
+                let peer = Peer { max_dest_rd_atomic: 0, min_rnr_timer: 0, ..peer };
+                check_peer(&peer)?;
+                self.peer = Some(peer);
+                State::Rtr
+            }
             (State::Init, Transport::Ud, Modify::RtrDatagram) => State::Rtr,
             (State::Rtr, Transport::Rc, Modify::Rts(sending)) => {
                 if sending.timeout > 31 || sending.retry_count > 7 || sending.rnr_retry > 7 || sending.max_rd_atomic > RD_ATOMIC_MAX {
@@ -43,12 +51,17 @@ impl Qp {
                 self.sending = sending;
                 State::Rts
             }
+            (State::Rtr, Transport::Uc, Modify::Rts(Sending { sq_psn, .. })) => {
+                self.uc = Unreliable::new(sq_psn);
+                State::Rts
+            }
             (State::Rtr, Transport::Ud, Modify::RtsDatagram { sq_psn }) => {
                 self.ud_psn = sq_psn;
                 State::Rts
             }
             (State::Sqd | State::Sqe, _, Modify::Resume) => State::Rts,
-            (State::Rtr | State::Rts, Transport::Rc, Modify::Update { access, min_rnr_timer }) => {
+            (State::Rtr | State::Rts, Transport::Uc, Modify::Update { min_rnr_timer: Some(_), .. }) => return Err(ModifyError::Attribute),
+            (State::Rtr | State::Rts, Transport::Rc | Transport::Uc, Modify::Update { access, min_rnr_timer }) => {
                 self.update(access, min_rnr_timer)?;
                 self.state
             }
@@ -75,6 +88,7 @@ impl Qp {
         self.rq.clear();
         self.req = Requester::default();
         self.resp = Responder::default();
+        self.uc = Unreliable::default();
         (self.rate, self.notifier) = (None, Notifier::default());
         (self.peer, self.sending) = (None, Sending::default());
         (self.access, self.qkey, self.events) = (Access::empty(), 0, Events::empty());

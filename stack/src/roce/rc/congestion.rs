@@ -41,19 +41,19 @@ impl Qp {
     }
 
     /// Whether requests and reads' responses are to wait. Then the timer says when they need not any more.
-    pub(super) fn is_held_back(&mut self, now: Instant) -> bool {
+    pub(in crate::roce) fn is_held_back(&mut self, now: Instant) -> bool {
         self.rate.as_mut().is_some_and(|rate| rate.is_held_back(now))
     }
 
     /// A request or a read's response is sent.
-    pub(super) fn on_paced<M: Memory>(&mut self, cx: &Context<'_, M>, len: usize) {
+    pub(in crate::roce) fn on_paced<M: Memory>(&mut self, cx: &Context<'_, M>, len: usize) {
         if let Some(rate) = &mut self.rate {
             rate.on_sent(cx.now, len);
         }
     }
 
     /// Writes the notification that is due.
-    pub(super) fn notify<M: Memory>(&mut self, cx: &Context<'_, M>, id: u16, out: &mut [u8]) -> Option<usize> {
+    pub(in crate::roce) fn notify<M: Memory>(&mut self, cx: &Context<'_, M>, id: u16, out: &mut [u8]) -> Option<usize> {
         if !core::mem::take(&mut self.notifier.is_due) {
             return None;
         }
@@ -69,7 +69,7 @@ impl Qp {
 }
 
 /// The way of a request or a read's response: one that may be marked, where marks mean something.
-pub(super) fn path_of(tuning: &Tuning, path: &Path) -> Path {
+pub(in crate::roce) fn path_of(tuning: &Tuning, path: &Path) -> Path {
     let traffic_class = if tuning.dcqcn.is_some() { dcqcn::capable(path.traffic_class) } else { path.traffic_class };
     Path { traffic_class, ..*path }
 }

@@ -14,11 +14,13 @@ mod requests;
 mod respond;
 mod transmit;
 
+pub(super) use congestion::path_of;
 pub use credits::rnr_wait;
 
 use std::collections::VecDeque;
 
 use super::memory::AtomicOp;
+use super::message::Message;
 use super::packet::{Reth, Syndrome};
 use super::psn::Psn;
 use super::qp::{Peer, Sending};
@@ -99,17 +101,6 @@ pub(super) struct Responder {
     pub(super) was_served: bool,
 }
 
-/// A message of several packets that is not complete.
-#[derive(Clone, Copy, Debug, Default)]
-enum Message {
-    #[default]
-    None,
-    /// How many bytes of it came.
-    Send(u32),
-    /// How many bytes of it came.
-    Write(Reth, u32),
-}
-
 /// A read or an atomic operation of the peer's.
 #[derive(Clone, Copy, Debug)]
 struct Resource {
@@ -156,9 +147,4 @@ impl Responder {
         self.resources.clear();
         self.message = Message::None;
     }
-}
-
-/// How many packets a message of `len` bytes has; one if it has no bytes.
-const fn packets(len: u32, mtu: u32) -> u32 {
-    if len == 0 { 1 } else { len.div_ceil(mtu) }
 }

@@ -1,7 +1,8 @@
 //! What the responder does with a peer's requests (IBTA spec, volume 1, s9.7.4 and table 58).
 
-use super::{Message, Pending, Resource, ResourceKind, packets};
+use super::{Pending, Resource, ResourceKind};
 use crate::roce::memory::{Access, AccessError, AtomicOp, Memory};
+use crate::roce::message::{Message, Part, packets};
 use crate::roce::packet::{AtomicEth, Body, Header, NakCode, Packet, Reth, Syndrome, Tail};
 use crate::roce::payload::Payload;
 use crate::roce::psn::Psn;
@@ -24,30 +25,6 @@ enum Refusal {
 impl From<AccessError> for Refusal {
     fn from(_: AccessError) -> Self {
         Self::Access
-    }
-}
-
-/// The part of a message that a packet is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    First,
-    Middle,
-    Last,
-    Only,
-}
-
-impl Part {
-    fn is_last(self) -> bool {
-        matches!(self, Self::Last | Self::Only)
-    }
-
-    /// Whether a packet of it may have `len` bytes.
-    fn holds(self, len: u32, mtu: u32) -> bool {
-        match self {
-            Self::First | Self::Middle => len == mtu,
-            Self::Last => len > 0 && len <= mtu,
-            Self::Only => len <= mtu,
-        }
     }
 }
 
@@ -262,7 +239,14 @@ impl Qp {
         self.resp.msn += 1;
     }
 
-    fn complete_receive<M: Memory>(&mut self, cx: &mut Context<'_, M>, opcode: Opcode, len: u32, immediate: Option<u32>, solicited: bool) {
+    pub(in crate::roce) fn complete_receive<M: Memory>(
+        &mut self,
+        cx: &mut Context<'_, M>,
+        opcode: Opcode,
+        len: u32,
+        immediate: Option<u32>,
+        solicited: bool,
+    ) {
         let Some(wqe) = self.rq.pop() else { return };
         let completion = self.completion(wqe.id, Status::Success, opcode);
         let immediate = immediate.filter(|_| !cx.tuning.has(Flaw::LosesImmediates));
@@ -302,7 +286,7 @@ impl Qp {
         }
     }
 
-    pub(super) fn mtu(&self) -> u32 {
+    pub(in crate::roce) fn mtu(&self) -> u32 {
         self.peer.map_or(0, |peer| peer.mtu.bytes())
     }
 }

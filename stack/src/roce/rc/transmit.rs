@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use super::congestion::path_of;
-use super::{packets, rnr_wait};
+use super::rnr_wait;
 use crate::roce::memory::{Access, Memory};
-use crate::roce::packet::{AtomicEth, Body, Header, Reth, Tail};
+use crate::roce::message::{body, packets};
+use crate::roce::packet::Header;
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Events, Qp, SendWqe, Started, State, Transport};
 use crate::roce::work::{SendOp, Status};
@@ -78,7 +79,8 @@ impl Qp {
 
     /// Whether all that was posted has been sent, and, as far as is known, nothing of it is to be sent again.
     pub(in crate::roce) fn has_sent_all(&self) -> bool {
-        self.config.transport == Transport::Rc
+        // (Of an unreliable connection, what was sent is in the queue no more.)
+        self.config.transport != Transport::Ud
             && self.state == State::Rts
             && self.req.rnr_until.is_none()
             && self.sq.get(self.req.cursor.0).is_none()
@@ -176,36 +178,5 @@ impl Qp {
     pub(super) fn wait_for_receive(&mut self, now: Instant, code: u8) {
         self.req.rnr_until = Some(now + rnr_wait(code));
         self.req.ack_deadline = None;
-    }
-}
-
-fn body(wqe: &SendWqe, packet: u32, last: bool, offset: u32) -> Body {
-    let first = packet == 0;
-    match wqe.op {
-        SendOp::Send { immediate } => {
-            let tail = immediate.map_or(Tail::None, Tail::Immediate);
-            match (first, last) {
-                (true, true) => Body::SendOnly(tail),
-                (true, false) => Body::SendFirst,
-                (false, false) => Body::SendMiddle,
-                (false, true) => Body::SendLast(tail),
-            }
-        }
-        SendOp::Write { address, rkey, immediate } => {
-            let reth = Reth { address, rkey, len: wqe.len };
-            match (first, last) {
-                (true, true) => Body::WriteOnly(reth, immediate),
-                (true, false) => Body::WriteFirst(reth),
-                (false, false) => Body::WriteMiddle,
-                (false, true) => Body::WriteLast(immediate),
-            }
-        }
-        // Asked again from the middle, a read begins there.
-        SendOp::Read { address, rkey } => {
-            Body::ReadRequest(Reth { address: address.wrapping_add(u64::from(offset)), rkey, len: wqe.len - offset })
-        }
-        SendOp::CompareSwap { address, rkey, compare, swap } => Body::CompareSwap(AtomicEth { address, rkey, swap_add: swap, compare }),
-        SendOp::FetchAdd { address, rkey, add } => Body::FetchAdd(AtomicEth { address, rkey, swap_add: add, compare: 0 }),
-        SendOp::Datagram { immediate, .. } => Body::SendOnly(immediate.map_or(Tail::None, Tail::Immediate)),
     }
 }

@@ -29,18 +29,18 @@ const RESULT_PLACES: usize = 2;
 const SOURCE: usize = 49 << 10; // What is sent; nobody writes.
 const SOURCE_LEN: usize = 15 << 10;
 
-struct Dice(ChaCha8Rng);
+pub(super) struct Dice(pub(super) ChaCha8Rng);
 
 impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0.next_u64() % limit
     }
 
-    fn chance(&mut self, percent: u64) -> bool {
+    pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
 }
@@ -119,7 +119,7 @@ fn options(dice: &mut Dice, harsh: bool) -> Options {
 }
 
 /// A network with its faults in percent: loss, doubling, delay, damage.
-fn network(seed: u64, harsh: bool, dice: &mut Dice) -> super::pair::Fate {
+pub(super) fn network(seed: u64, harsh: bool, dice: &mut Dice) -> super::pair::Fate {
     let worst = if harsh { 40 } else { 6 };
     let percents: [u64; 4] = core::array::from_fn(|_| if dice.chance(60) { dice.below(worst) } else { 0 });
     let [loss, double, late, damage] = percents;
@@ -143,7 +143,7 @@ fn network(seed: u64, harsh: bool, dice: &mut Dice) -> super::pair::Fate {
 }
 
 /// Marks an IP packet, if it is capable of ECN.
-fn mark(bytes: &mut [u8]) {
+pub(super) fn mark(bytes: &mut [u8]) {
     if bytes[0] >> 4 == 4 {
         let ip = ipv4::Header::parse(bytes).unwrap().0;
         let tos = if ip.tos & 3 == 0 { ip.tos } else { ip.tos | 3 };

@@ -10,7 +10,7 @@ use crate::roce::memory::Access;
 use crate::roce::packet::datagram::{Datagram, OVERHEAD_MAX};
 use crate::roce::packet::{Aeth, AtomicEth, Body, Header, NakCode, Packet, Reth, Syndrome, Tail};
 use crate::roce::psn::Psn;
-use crate::roce::qp::Mtu;
+use crate::roce::qp::{Mtu, Transport};
 use crate::roce::work::{Data, SendOp, SendWr};
 
 /// The bytes of B's region that the peer may write, in a region of their own.
@@ -21,11 +21,12 @@ struct Victim {
     advertised: u32,
     near: Psn,
     dice: ChaCha8Rng,
+    transport: Transport,
 }
 
 impl Victim {
-    fn new(seed: u64) -> Self {
-        let mut pair = Pair::new(&Options { mtu: Mtu::B256, max_dest_rd_atomic: 2, ..Options::default() });
+    fn new(seed: u64, transport: Transport) -> Self {
+        let mut pair = Pair::of(&Options { mtu: Mtu::B256, max_dest_rd_atomic: 2, ..Options::default() }, transport);
         pair.lose(|_| true);
         let pd = pair.end(B).pd;
         // The region that B receives into and sends from is not for peers.
@@ -36,12 +37,14 @@ impl Victim {
             pair.post_recv(B, id, id * 512, 300);
         }
         for id in 0..4 {
-            let read = pair.read(B, 0);
-            pair.post_op(B, id * 2, read, 20_000, 1000);
+            if transport == Transport::Rc {
+                let read = pair.read(B, 0);
+                pair.post_op(B, id * 2, read, 20_000, 1000);
+            }
             pair.post(B, &SendWr::new(id * 2 + 1, SendOp::Send { immediate: None }, Data::Inline(b"answer me"))).unwrap();
         }
         pair.transmit();
-        Self { pair, advertised, near: super::pair::psn(A), dice: ChaCha8Rng::seed_from_u64(seed) }
+        Self { pair, advertised, near: super::pair::psn(A), dice: ChaCha8Rng::seed_from_u64(seed), transport }
     }
 
     fn below(&mut self, limit: u64) -> u64 {
@@ -104,7 +107,17 @@ impl Victim {
             _ => (Body::FetchAdd(AtomicEth { address: reth.address & !7, rkey: reth.rkey, swap_add: 1, compare: 0 }), 0),
         };
         let header = Header { ack_request: true, ..Header::new(body, self.pair.end(B).qp, self.near) };
+        let header = self.of_transport(header);
         emit(&header, &vec![0xaa; len as usize])
+    }
+
+    /// As the victim's transport has it, and now and then as another one has it.
+    fn of_transport(&mut self, header: Header) -> Header {
+        let unreliable = header.body.is_of_uc() && (self.transport == Transport::Uc) != (self.below(20) == 0);
+        if unreliable {
+            self.near = header.psn + 1;
+        }
+        Header { unreliable, ..header }
     }
 
     /// A packet whose number is near to what is expected, so that it is not merely ignored.
@@ -122,6 +135,7 @@ impl Victim {
         };
         let header =
             Header { ack_request: self.below(2) == 0, solicited: self.below(2) == 0, ..Header::new(body, self.pair.end(B).qp, psn) };
+        let header = self.of_transport(header);
         let payload = vec![0xaa; [256, 256, 0, 1, 255, 257, 300, 1000][self.below(8) as usize]];
         emit(&header, if body.has_payload() { &payload } else { &[] })
     }
@@ -172,10 +186,19 @@ fn check_private(pair: &mut Pair) {
 
 #[test]
 fn whatever_order_requests_come_in() {
+    whatever_order(Transport::Rc);
+}
+
+#[test]
+fn whatever_order_unreliable_messages_come_in() {
+    whatever_order(Transport::Uc);
+}
+
+fn whatever_order(transport: Transport) {
     let mut written = 0;
     let mut completed = 0;
     for seed in 0..400 {
-        let (mut pair, advertised) = Victim::new(seed).attack(60);
+        let (mut pair, advertised) = Victim::new(seed, transport).attack(60);
         check_private(&mut pair);
         written += usize::from(pair.end(B).hca.memory(advertised).unwrap().contains(&0xaa));
         let completions = pair.end(B).poll();
@@ -193,8 +216,8 @@ proptest! {
 
     /// Real packets with bytes changed, their CRC made good again.
     #[test]
-    fn mutated_packets(seed: u64, changes in proptest::collection::vec((0..80usize, any::<u8>()), 1..5)) {
-        let mut victim = Victim::new(seed);
+    fn mutated_packets(seed: u64, is_reliable: bool, changes in proptest::collection::vec((0..80usize, any::<u8>()), 1..5)) {
+        let mut victim = Victim::new(seed, if is_reliable { Transport::Rc } else { Transport::Uc });
         for _ in 0..20 {
             let mut bytes = victim.packet();
             // Only what lies behind IP and UDP, whose lengths must stay.

@@ -14,3 +14,5 @@ mod pair;
 mod replay;
 pub(crate) mod seeds;
 mod states;
+mod unreliable;
+mod unreliable_campaign;

@@ -114,6 +114,8 @@ pub(super) struct Pair {
     /// All that was sent, lost or not, since [`Pair::sent`] was last called.
     log: Vec<Packet>,
     pub(super) keep_log: bool,
+    /// What came to whom, in order, if it is asked for.
+    pub(super) arrivals: Option<Vec<(Side, Vec<u8>)>>,
     /// Answers go out after each packet, and not only after all that came at one time.
     pub(super) eager: bool,
 }
@@ -177,7 +179,12 @@ impl End {
 impl Pair {
     /// Both connected and ready to send.
     pub(super) fn new(options: &Options) -> Self {
-        let mut pair = Self::unconnected(options, Transport::Rc);
+        Self::of(options, Transport::Rc)
+    }
+
+    /// The same, by this transport.
+    pub(super) fn of(options: &Options, transport: Transport) -> Self {
+        let mut pair = Self::unconnected(options, transport);
         for side in [A, B] {
             pair.connect(side, options);
         }
@@ -198,6 +205,7 @@ impl Pair {
             wire: VecDeque::new(),
             log: Vec::new(),
             keep_log: true,
+            arrivals: None,
             eager: true,
         }
     }
@@ -327,6 +335,7 @@ impl Pair {
                 let Some((_, to, bytes)) = self.wire.pop_front() else { break };
                 let now = self.now;
                 self.end(to).hca.on_packet(now, &bytes);
+                self.arrivals.iter_mut().for_each(|arrivals| arrivals.push((to, bytes.clone())));
                 if self.eager {
                     self.transmit();
                 }

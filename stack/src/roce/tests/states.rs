@@ -17,6 +17,7 @@ fn peer() -> Peer {
 fn ways(transport: Transport) -> Vec<(&'static str, Modify)> {
     let (rtr, rts) = match transport {
         Transport::Rc => (Modify::Rtr(peer()), Modify::Rts(Sending::default())),
+        Transport::Uc => (Modify::Rtr(peer()), Modify::Rts(Sending { max_rd_atomic: 255, ..Sending::default() })),
         Transport::Ud => (Modify::RtrDatagram, Modify::RtsDatagram { sq_psn: Psn::new(0) }),
     };
     vec![
@@ -25,7 +26,7 @@ fn ways(transport: Transport) -> Vec<(&'static str, Modify)> {
         ("rtr", rtr),
         ("rts", rts),
         ("resume", Modify::Resume),
-        ("update", Modify::Update { access: None, min_rnr_timer: Some(3) }),
+        ("update", Modify::Update { access: Some(Access::all()), min_rnr_timer: (transport == Transport::Rc).then_some(3) }),
         ("sqd", Modify::Sqd),
         ("err", Modify::Err),
     ]
@@ -35,8 +36,8 @@ fn ways(transport: Transport) -> Vec<(&'static str, Modify)> {
 fn only_the_table_s_transitions_are_taken() {
     // IBTA spec, volume 1, figure 124.
     let steps = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    for transport in [Transport::Rc, Transport::Ud] {
-        let updates = if transport == Transport::Rc { vec!["update"] } else { vec![] };
+    for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
+        let updates = if transport != Transport::Ud { vec!["update"] } else { vec![] };
         let table = [
             (steps(&[]), vec!["reset", "init"]),
             (steps(&["init"]), vec!["reset", "init", "rtr", "err"]),
@@ -82,6 +83,8 @@ fn attributes_have_ranges() {
     assert_eq!(pair.modify(A, &Modify::Rts(Sending { rnr_retry: 8, ..Sending::default() })), wrong);
     assert_eq!(pair.modify(A, &Modify::Rts(Sending { max_rd_atomic: 129, ..Sending::default() })), wrong);
     assert_eq!(pair.end(A).state(), State::Rtr);
+    let mut pair = Pair::of(&Options::default(), Transport::Uc);
+    assert_eq!(pair.modify(A, &Modify::Update { access: None, min_rnr_timer: Some(1) }), wrong, "nobody waits there");
 }
 
 #[test]
