@@ -190,6 +190,16 @@ fn rc_pingpong_that_sleeps_until_events() {
 }
 
 #[test]
+fn uc_pingpong() {
+    pingpong("uc", "ibv_uc_pingpong", &[], 100 * 2 * 4096);
+}
+
+#[test]
+fn uc_pingpong_that_sleeps_until_events() {
+    pingpong("uc-events", "ibv_uc_pingpong", &["-e"], 100 * 2 * 4096);
+}
+
+#[test]
 fn ud_pingpong() {
     // (Its messages have 1024 bytes unless it is told otherwise.)
     pingpong("ud", "ibv_ud_pingpong", &["-s", "2048"], 100 * 2 * 2048);
@@ -220,6 +230,8 @@ fn perftest(name: &str, program: &str, options: &[&str], iterations: &str) {
 fn perftest_s_bandwidths() {
     perftest("send-bw", "ib_send_bw", &["-s", "4096"], "200");
     perftest("send-bw-ud", "ib_send_bw", &["-c", "UD", "-s", "1024"], "200");
+    perftest("send-bw-uc", "ib_send_bw", &["-c", "UC", "-s", "4096"], "200");
+    perftest("write-bw-uc", "ib_write_bw", &["-c", "UC", "-s", "16384"], "200");
     perftest("write-bw", "ib_write_bw", &["-q", "3", "-s", "16384"], "600");
     perftest("read-bw", "ib_read_bw", &["-s", "16384"], "200");
 }
@@ -227,6 +239,8 @@ fn perftest_s_bandwidths() {
 #[test]
 fn perftest_s_latencies() {
     perftest("send-lat", "ib_send_lat", &["-e", "-s", "64"], "200");
+    perftest("send-lat-uc", "ib_send_lat", &["-c", "UC", "-s", "64"], "200");
+    perftest("write-lat-uc", "ib_write_lat", &["-c", "UC", "-s", "64"], "200");
     perftest("write-lat", "ib_write_lat", &["-I", "64", "-s", "16"], "200");
 }
 
@@ -308,7 +322,7 @@ fn each_operation_does_what_it_should() {
     let told = run(&bus("verbs"), &compiled("verbs", &["-libverbs"]), &[]);
     let lines: Vec<&str> = told.lines().collect();
     let expected = "send with immediate data, write and read, atomics, query, reset and again, wrong local key, outside of the region, \
-                    wrong remote key, no receive posted, nobody answers, events, shared receives, refusals, executed, processes, done";
+                    wrong remote key, no receive posted, nobody answers, events, shared receives, unreliable connections, refusals, executed, processes, done";
     assert_eq!(lines.join(", "), expected);
 }
 

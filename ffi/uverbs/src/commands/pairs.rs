@@ -16,6 +16,7 @@ use crate::engine::{Attributes, INLINE_MAX, Object, Qp, Told};
 
 /// `enum ib_uverbs_qp_type`.
 const RC: u8 = 2;
+const UC: u8 = 3;
 const UD: u8 = 4;
 /// `MLX5_QP_FLAG_SCATTER_CQE`, `MLX5_QP_FLAG_BFREG_INDEX`, `MLX5_QP_FLAG_ALLOW_SCATTER_CQE`, `MLX5_QP_FLAG_UAR_PAGE_INDEX`: payload in
 /// completions is the card's choice, and the model's is never.
@@ -56,6 +57,7 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
     let core = request.core();
     let transport = match core.u8(at + 45) {
         RC => Transport::Rc,
+        UC => Transport::Uc,
         UD => Transport::Ud,
         _ => return Err(Errno(libc::EOPNOTSUPP)),
     };
@@ -91,7 +93,11 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
     })?;
     let uidx = queues.uidx;
     let rules = SendRules {
-        transport: if transport == Transport::Rc { wqe::Transport::Rc } else { wqe::Transport::Ud },
+        transport: match transport {
+            Transport::Rc => wqe::Transport::Rc,
+            Transport::Uc => wqe::Transport::Uc,
+            Transport::Ud => wqe::Transport::Ud,
+        },
         qpn,
         inline_min: 0,
         ds_max: DS_MAX,

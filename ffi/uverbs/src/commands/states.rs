@@ -13,6 +13,8 @@ use crate::engine::{Attributes, path};
 /// Bits of `attr_mask` (`enum ib_uverbs_qp_attr_mask` of libibverbs' ibv_modify_qp(3)).
 pub(crate) mod mask {
     pub(crate) const STATE: u32 = 1 << 0;
+    pub(crate) const CUR_STATE: u32 = 1 << 1;
+    pub(crate) const SQD_EVENT: u32 = 1 << 2;
     pub(crate) const ACCESS: u32 = 1 << 3;
     pub(crate) const PKEY_INDEX: u32 = 1 << 4;
     pub(crate) const PORT: u32 = 1 << 5;
@@ -24,9 +26,11 @@ pub(crate) mod mask {
     pub(crate) const RNR_RETRY: u32 = 1 << 11;
     pub(crate) const RQ_PSN: u32 = 1 << 12;
     pub(crate) const MAX_RD_ATOMIC: u32 = 1 << 13;
+    pub(crate) const ALT_PATH: u32 = 1 << 14;
     pub(crate) const MIN_RNR_TIMER: u32 = 1 << 15;
     pub(crate) const SQ_PSN: u32 = 1 << 16;
     pub(crate) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
+    pub(crate) const MIGRATION: u32 = 1 << 18;
     pub(crate) const DEST_QP: u32 = 1 << 20;
 }
 
@@ -106,32 +110,44 @@ fn merged(mut a: Attributes, core: Input<'_>, set: u32) -> Attributes {
     a
 }
 
-/// What a transition takes at least (IBTA spec, volume 1, table 91, as the kernel's `ib_modify_qp_is_ok` has it).
-fn required(transport: Transport, from: State, to: u8) -> u32 {
+/// What a transition takes at least, and what it takes beside that (IBTA spec, volume 1, table 91, as the kernel's `ib_modify_qp_is_ok` has it).
+fn taken(transport: Transport, from: State, to: u8) -> [u32; 2] {
     use mask::{
-        ACCESS, AV, DEST_QP, MAX_DEST_RD_ATOMIC, MAX_RD_ATOMIC, MIN_RNR_TIMER, PATH_MTU, PKEY_INDEX, PORT, QKEY, RETRY, RNR_RETRY, RQ_PSN,
-        SQ_PSN, TIMEOUT,
+        ACCESS, ALT_PATH, AV, CUR_STATE, DEST_QP, MAX_DEST_RD_ATOMIC, MAX_RD_ATOMIC, MIN_RNR_TIMER, PATH_MTU, PKEY_INDEX, PORT, QKEY,
+        RETRY, RNR_RETRY, RQ_PSN, SQ_PSN, SQD_EVENT, TIMEOUT,
     };
-    match (transport, from, to) {
-        (Transport::Rc, State::Reset, 1) => PKEY_INDEX | PORT | ACCESS,
-        (Transport::Ud, State::Reset, 1) => PKEY_INDEX | PORT | QKEY,
-        (Transport::Rc, State::Init, 2) => AV | PATH_MTU | DEST_QP | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
-        (Transport::Rc, State::Rtr, 3) => TIMEOUT | RETRY | RNR_RETRY | SQ_PSN | MAX_RD_ATOMIC,
-        (Transport::Ud, State::Rtr, 3) => SQ_PSN,
-        _ => 0,
+    let is_connected = transport != Transport::Ud;
+    let key = if is_connected { ACCESS } else { QKEY };
+    let of_rc = |bits: u32| if transport == Transport::Rc { bits } else { 0 };
+    let of_connections = |bits: u32| if is_connected { bits } else { 0 };
+    match (from, to) {
+        (State::Reset, 1) => [PKEY_INDEX | PORT | key, 0],
+        (State::Init, 1) => [0, PKEY_INDEX | PORT | key],
+        (State::Init, 2) => {
+            let peer = of_connections(AV | PATH_MTU | DEST_QP | RQ_PSN) | of_rc(MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER);
+            [peer, PKEY_INDEX | key | of_connections(ALT_PATH)]
+        }
+        (State::Sqe, 3) => [0, CUR_STATE | key],
+        (_, 3) => {
+            let at_first = if from == State::Rtr { SQ_PSN | of_rc(TIMEOUT | RETRY | RNR_RETRY | MAX_RD_ATOMIC) } else { 0 };
+            [at_first, CUR_STATE | key | of_connections(ALT_PATH | mask::MIGRATION) | of_rc(MIN_RNR_TIMER)]
+        }
+        (State::Rts, 4) => [0, SQD_EVENT],
+        _ => [0, 0],
     }
 }
 
 fn change(transport: Transport, from: State, to: u8, set: u32, a: &Attributes) -> Result<Modify, Errno> {
     let bad = Errno(libc::EINVAL);
-    if required(transport, from, to) & !set != 0 || set & mask::PORT != 0 && a.port != 1 {
+    let [required, optional] = taken(transport, from, to);
+    if required & !set != 0 || set & !(required | optional | mask::STATE) != 0 || set & mask::PORT != 0 && a.port != 1 {
         return Err(bad);
     }
     let access = Access::from_bits_truncate(a.access);
     Ok(match (transport, from, to) {
         (_, _, 0) => Modify::Reset,
         (_, _, 1) => Modify::Init { access, qkey: a.qkey },
-        (Transport::Rc, State::Init, 2) => Modify::Rtr(peer(a)?),
+        (Transport::Rc | Transport::Uc, State::Init, 2) => Modify::Rtr(peer(a)?),
         (Transport::Ud, State::Init, 2) => Modify::RtrDatagram,
         (Transport::Rc, State::Rtr, 3) => Modify::Rts(Sending {
             sq_psn: Psn::new(a.sq_psn),
@@ -140,6 +156,7 @@ fn change(transport: Transport, from: State, to: u8, set: u32, a: &Attributes) -
             rnr_retry: a.rnr_retry,
             max_rd_atomic: a.max_rd_atomic,
         }),
+        (Transport::Uc, State::Rtr, 3) => Modify::Rts(Sending { sq_psn: Psn::new(a.sq_psn), ..Sending::default() }),
         (Transport::Ud, State::Rtr, 3) => Modify::RtsDatagram { sq_psn: Psn::new(a.sq_psn) },
         (_, State::Sqd | State::Sqe, 3) => Modify::Resume,
         (_, State::Rts, 3) => Modify::Update {
@@ -152,7 +169,7 @@ fn change(transport: Transport, from: State, to: u8, set: u32, a: &Attributes) -
     })
 }
 
-/// RC's peer. A GID that is not of RoCE v2 over IPv4 is of no network that the port is on.
+/// A connection's peer. A GID that is not of RoCE v2 over IPv4 is of no network that the port is on.
 fn peer(a: &Attributes) -> Result<Peer, Errno> {
     let bad = Errno(libc::EINVAL);
     let path = path(a.gid, a.traffic_class, a.hop_limit, a.dest_qp as u16).filter(|_| a.is_global != 0).ok_or(bad)?;

@@ -84,6 +84,25 @@ static void pair(struct ibv_qp **a, struct ibv_qp **b, struct ibv_srq *srq, int 
     connect_to(*b, (*a)->qp_num, rnr_retry);
 }
 
+/* Unreliable ones, which take less to connect, and nothing more. */
+static void unreliable_pair(struct ibv_qp *pair[2])
+{
+    int peer = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    CHECK((pair[0] = make_qp(IBV_QPT_UC, NULL)) && (pair[1] = make_qp(IBV_QPT_UC, NULL)));
+    for (int i = 0; i < 2; i++) {
+        struct ibv_qp_attr attr = {
+            .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = pair[1 - i]->qp_num, .rq_psn = 9, .min_rnr_timer = 1,
+            .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } },
+        };
+        CHECK(!init(pair[i], IBV_ACCESS_REMOTE_WRITE) && !ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid));
+        CHECK(ibv_modify_qp(pair[i], &attr, peer | IBV_QP_MIN_RNR_TIMER) == EINVAL && ibv_modify_qp(pair[i], &attr, IBV_QP_STATE) == EINVAL);
+        CHECK(!ibv_modify_qp(pair[i], &attr, peer));
+        struct ibv_qp_attr send = { .qp_state = IBV_QPS_RTS, .sq_psn = 9, .timeout = 12 };
+        CHECK(ibv_modify_qp(pair[i], &send, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT) == EINVAL);
+        CHECK(!ibv_modify_qp(pair[i], &send, IBV_QP_STATE | IBV_QP_SQ_PSN));
+    }
+}
+
 static struct ibv_wc next(void)
 {
     struct ibv_wc wc;
@@ -271,6 +290,55 @@ static void shared(void)
     puts("shared receives");
 }
 
+static void unreliable(void)
+{
+    struct ibv_qp *qps[2], *a, *b;
+    unreliable_pair(qps);
+    a = qps[0], b = qps[1];
+    for (int i = 0; i < 3000; i++)
+        buffer[i] = (char)(i * 11);
+    /* Without a receive, outside of what is there, longer than the receive: done for the sender, and nothing to the receiver. */
+    struct ibv_send_wr send = { .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+    struct ibv_send_wr write = { .wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+                                 .wr.rdma = { (uintptr_t)buffer + ROOM - 2999, mr->rkey } };
+    post(a, send, at(0, 3000));
+    struct ibv_wc one = next(), two;
+    CHECK(!one.status && one.wr_id == 1 && one.opcode == IBV_WC_SEND);
+    post(a, write, at(0, 3000));
+    one = next();
+    CHECK(!one.status && one.wr_id == 2 && one.opcode == IBV_WC_RDMA_WRITE);
+    memset(buffer + 8192, 0, 20000);
+    receive(b, 11, at(8192, 1000), at(16384, 1999));
+    post(a, send, at(0, 3000));
+    CHECK(!next().status);
+    /* What fits comes into the same receive. */
+    send.opcode = IBV_WR_SEND_WITH_IMM;
+    send.imm_data = htobe32(0xabcd);
+    post(a, send, at(0, 2999));
+    one = next(), two = next();
+    struct ibv_wc recv = one.wr_id == 11 ? one : two;
+    CHECK(!one.status && !two.status && recv.wr_id == 11 && recv.byte_len == 2999 && be32toh(recv.imm_data) == 0xabcd && recv.qp_num == b->qp_num);
+    CHECK(!memcmp(buffer, buffer + 8192, 1000) && !memcmp(buffer + 1000, buffer + 16384, 1999) && !buffer[16384 + 1999]);
+    receive(b, 12, at(0, 0), at(0, 0));
+    write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    write.wr.rdma.remote_addr = (uintptr_t)buffer + 40000;
+    post(a, write, at(0, 3000));
+    one = next(), two = next();
+    recv = one.wr_id == 12 ? one : two;
+    CHECK(!one.status && !two.status && recv.wr_id == 12 && recv.opcode == IBV_WC_RECV_RDMA_WITH_IMM && recv.byte_len == 3000);
+    CHECK(!memcmp(buffer, buffer + 40000, 3000));
+    /* A peer that is not there any more is none of the sender's business. */
+    CHECK(!ibv_destroy_qp(b));
+    post(a, send, at(0, 3000));
+    CHECK(!next().status);
+    /* But its own memory is. */
+    struct ibv_sge wrong = at(0, 8);
+    wrong.lkey += 0x100000;
+    post(a, send, wrong);
+    CHECK(next().status == IBV_WC_LOC_PROT_ERR && !ibv_destroy_qp(a));
+    puts("unreliable connections");
+}
+
 static void refusals(void)
 {
     char *gone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -278,7 +346,7 @@ static void refusals(void)
     CHECK(!ibv_reg_mr(pd, gone, 8192, 0) && errno == EFAULT);
     CHECK(!ibv_reg_mr(pd, buffer, 64, IBV_ACCESS_REMOTE_WRITE) && errno == EINVAL);
     CHECK(ibv_dealloc_pd(pd) == EBUSY);
-    CHECK(!make_qp(IBV_QPT_UC, NULL) && errno == EOPNOTSUPP);
+    CHECK(!make_qp(IBV_QPT_XRC_RECV, NULL) && errno);
     CHECK(!ibv_alloc_mw(pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
     struct ibv_qp *qp = make_qp(IBV_QPT_RC, NULL);
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
@@ -370,6 +438,7 @@ int main(int argc, char **argv)
     failures();
     events();
     shared();
+    unreliable();
     refusals();
     processes(argv);
     CHECK(!ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(channel));
