@@ -184,6 +184,14 @@ impl Bus {
         }
     }
 
+    /// Sends a datagram to every other process on the bus.
+    pub(crate) fn send_to_others(&mut self, kind: Kind, bytes: &[u8]) {
+        let own = self.slot;
+        for slot in (0..SLOTS).filter(|slot| *slot != own) {
+            self.send(slot, kind, bytes);
+        }
+    }
+
     /// Sends to a slot. Where nobody is, it is lost, and the answer is no.
     pub(crate) fn send(&mut self, slot: u8, kind: Kind, bytes: &[u8]) -> bool {
         // What waits for the same slot goes first.

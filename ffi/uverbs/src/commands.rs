@@ -4,6 +4,7 @@
 mod device;
 mod device_memory;
 mod flows;
+mod groups;
 mod hashes;
 mod memory;
 mod pairs;
@@ -44,7 +45,7 @@ const fn command(
     Command { number, name, reads, writes, run }
 }
 
-static COMMANDS: [Command; 35] = [
+static COMMANDS: [Command; 36] = [
     command(0, "get_context", 8, 8, device::get_context),
     command(1, "query_device", 8, 176, device::query),
     command(1 | EXTENDED, "query_device_ex", 8, 184, device::query_extended),
@@ -65,6 +66,8 @@ static COMMANDS: [Command; 35] = [
     command(26, "modify_qp", 112, 0, states::modify),
     command(26 | EXTENDED, "modify_qp_ex", 112, 8, states::modify_extended),
     command(27, "destroy_qp", 16, 4, pairs::destroy),
+    command(30, "attach_mcast", 24, 0, groups::attach),
+    command(31, "detach_mcast", 24, 0, groups::detach),
     command(32, "create_srq", 32, 16, queues::create_srq),
     command(34, "query_srq", 16, 16, queues::query_srq),
     command(35, "destroy_srq", 16, 4, queues::destroy_srq),
@@ -79,7 +82,6 @@ static COMMANDS: [Command; 35] = [
     command(11, "rereg_mr", 0, 0, lacking),
     command(14, "alloc_mw", 0, 0, lacking),
     command(19, "resize_cq", 0, 0, lacking),
-    command(30, "attach_mcast", 0, 0, lacking),
     command(33, "modify_srq", 0, 0, lacking),
 ];
 

@@ -27,6 +27,7 @@ use ringway_preload::Errno;
 use ringway_sim::connectx::Violation;
 use ringway_sim::connectx::queues::{Action, Card};
 use ringway_sim::connectx::steering;
+use ringway_stack::device::messages::MULTICAST_QP;
 use ringway_stack::roce::mad::GSI_QP;
 use ringway_stack::roce::memory::{Access, Pd};
 use ringway_stack::roce::qp::Mtu;
@@ -337,6 +338,14 @@ impl Engine {
         self.completions();
     }
 
+    /// The interface is to bring what is sent to the groups that are heard now.
+    pub(crate) fn hear_groups(&mut self) {
+        if let Some(wire) = &mut self.wire {
+            let attached = self.qps.values().flat_map(|qp| qp.groups.iter().copied());
+            wire.hear(&attached.chain(self.rdma_cm.groups()).collect());
+        }
+    }
+
     /// Puts packets onto the bus, and the interface.
     fn transmit(&mut self) -> bool {
         let mut packet = std::mem::take(&mut self.packet);
@@ -356,6 +365,8 @@ impl Engine {
                         Some(service) if !self.bus.is_claimed(service) => self.node.on_packet(now, &packet[..len]),
                         _ => self.bus.send_to_all(Kind::Packet, &packet[..len]),
                     },
+                    // (Who sends to a group hears it by the adapter itself.)
+                    None if qpn == MULTICAST_QP => self.bus.send_to_others(Kind::Packet, &packet[..len]),
                     None => _ = self.bus.send((qpn >> 16) as u8, Kind::Packet, &packet[..len]),
                 }
                 self.on_roce(&packet[..len]);

@@ -3,12 +3,14 @@
 //!
 //! - `commands`: what each command does
 //! - `events`: what GET_EVENT gives
+//! - `groups`: joining and leaving groups
 //! - `layouts`: structures that both have
 //!
 //! A descriptor is one end of a socket pair, so that poll(2) and its like need nothing of ours: one byte lies in it while there are events.
 
 mod commands;
 mod events;
+mod groups;
 mod layouts;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +30,7 @@ use crate::engine::Engine;
 use crate::engine::memory::{ProcessMemory, Registered};
 use crate::paths::from_rustix;
 use crate::process;
+use groups::Membership;
 
 /// Events of a channel that wait before no more requests are taken: of identifiers that the program has there are few each.
 const EVENTS_MAX: usize = 4096;
@@ -66,6 +69,8 @@ pub(crate) struct RdmaCm {
     last: u32,
     /// What listeners have on the bus.
     claims: BTreeMap<u32, OwnedFd>,
+    /// Groups that identifiers have joined, by the number that the program knows that by.
+    memberships: BTreeMap<u32, Membership>,
     /// The kernel's routes and addresses.
     monitor: Option<Monitor>,
 }
@@ -122,6 +127,7 @@ impl RdmaCm {
         }
         self.ids.retain(|_, known| !of_channel(known));
         self.claims.retain(|number, _| self.ids.contains_key(number));
+        self.memberships.retain(|_, membership| self.ids.contains_key(&membership.id));
     }
 
     /// Takes what the card has to tell, and rings.

@@ -1,13 +1,14 @@
 //! An interface of Linux that the card's port is plugged into, by AF_XDP (`ringway_xdp`): peers are whoever the network has. The card has what its flow rules name, and
-//! RoCE's packets for the interface's address; all else is the kernel's, as at a card that is beside one.
+//! RoCE's packets for the interface's address and for the groups that its queue pairs hear; all else is the kernel's, as at a card that is beside one.
 
 pub(crate) mod flows;
+mod groups;
 mod line;
 mod neighbours;
 pub(crate) mod port;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 
 use ringway_preload::Errno;
@@ -24,6 +25,7 @@ use ringway_stack::wire::ethernet::{ETHERTYPE_IPV4, Header, LEN};
 use ringway_xdp::{AttachError, Received, Settings, XdpDevice, XdpQueues};
 
 use crate::log;
+use groups::Group;
 use line::Line;
 use neighbours::Neighbours;
 use port::Port;
@@ -51,6 +53,8 @@ pub(crate) struct Wire {
     flows: BTreeMap<FiveTuple, RuleId>,
     /// Frames for which the interface has no room yet.
     line: Line,
+    /// Groups whose packets it brings.
+    groups: BTreeMap<Ipv4Addr, Group>,
 }
 
 impl Wire {
@@ -70,7 +74,8 @@ impl Wire {
             log::warn(format_args!("{}: RoCE's packets are not to be had: {error}", port.name));
             Errno(libc::EBUSY)
         })?;
-        Ok(Self { port, queues, batch: RxBatch::new(BATCH), neighbours, flows: BTreeMap::new(), line: Line::default() })
+        let (flows, groups, line) = (BTreeMap::new(), BTreeMap::new(), Line::default());
+        Ok(Self { port, queues, batch: RxBatch::new(BATCH), neighbours, flows, groups, line })
     }
 
     /// For a thread to wait on: readable when something has come, once it is [armed](Self::arm). Open as long as this is.
@@ -119,6 +124,34 @@ impl Wire {
             stays
         });
         Ok(())
+    }
+
+    /// These are the groups that are heard now. Those that the interface does not bring are said.
+    pub(crate) fn hear(&mut self, wanted: &BTreeSet<IpAddr>) {
+        let device = self.queues.device().clone();
+        self.groups.retain(|group, heard| {
+            let stays = wanted.contains(&IpAddr::V4(*group));
+            if !stays {
+                device.detach(heard.rule);
+            }
+            stays
+        });
+        for group in wanted {
+            let IpAddr::V4(group) = *group else { continue };
+            if self.groups.contains_key(&group) {
+                continue;
+            }
+            let member = groups::join(self.port, group).map_err(|error| error.to_string());
+            let rule = FlowRule::flow(Protocol::Udp, SocketAddr::new(group.into(), UDP_PORT), None);
+            let heard = member.and_then(|member| {
+                let attached = device.attach(&rule, Target::Queue(QueueId(0))).map_err(|error| error.to_string())?;
+                Ok(Group { rule: attached.rule, _member: member })
+            });
+            match heard {
+                Ok(heard) => _ = self.groups.insert(group, heard),
+                Err(error) => log::warn(format_args!("{}: the group {group} is not heard: {error}", self.port.name)),
+            }
+        }
     }
 
     /// Takes what has come.
@@ -189,7 +222,7 @@ impl Wire {
 
     /// Sends a packet of RoCE, from its IP header on: at once, or as soon as it is known at which Ethernet address its next hop is.
     pub(crate) fn send_packet(&mut self, now: Instant, packet: &[u8]) {
-        if let Some(mac) = self.neighbours.resolve(now, packet) {
+        if let Some(mac) = groups::destination(packet).or_else(|| self.neighbours.resolve(now, packet)) {
             self.send(&framed(self.port, mac, packet));
         }
     }
@@ -222,7 +255,8 @@ fn arrival(port: &Port, mut frame: Vec<u8>, checksum: ChecksumVerdict) -> Arriva
     }
     let packet = Headers::parse(&frame).and_then(|headers| headers.ip).filter(|ip| {
         let to = frame.get(ip.l4 + 2..ip.l4 + 4);
-        !ip.v6 && ip.protocol == UDP && !ip.fragment && ip.dst[..4] == port.address.octets() && to == Some(&UDP_PORT.to_be_bytes()[..])
+        let is_ours = ip.dst[..4] == port.address.octets() || groups::is_group(&ip.dst);
+        !ip.v6 && ip.protocol == UDP && !ip.fragment && is_ours && to == Some(&UDP_PORT.to_be_bytes()[..])
     });
     match packet.map(|ip| ip.at..ip.end) {
         Some(place) => Arrival::Packet(frame.drain(place).collect()),

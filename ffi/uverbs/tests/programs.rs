@@ -137,6 +137,22 @@ fn rsockets_of_librdmacm_run_on_it() {
 }
 
 #[test]
+fn groups_are_joined_by_librdmacm() {
+    let (bus, options) = (bus("mckey"), ["-m", "239.1.2.3", "-b", "127.0.0.1", "-c", "2", "-C", "10", "-S", "900"]);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&bus);
+    let mut member = on_device(&bus, "stdbuf", &[&["-o0", "mckey"], &options[..]].concat());
+    let member = member.stdout(fs::File::create(&path).expect("a file")).spawn().expect("it starts");
+    let printed = || fs::read_to_string(&path).unwrap_or_default();
+    // (Whoever has joined says so before it waits for what is sent.)
+    wait_for("both of its queue pairs have joined", || printed().contains("receiving data transfers"));
+    let sender = run(&bus, "mckey", &[&options[..], &["-s"]].concat());
+    let member = member.wait_with_output().expect("its output");
+    assert!(member.status.success(), "{}{}", printed(), said(&member));
+    assert!(sender.contains("return status 0") && printed().contains("data transfers complete"), "{sender}{}", printed());
+    fs::remove_file(&path).expect("it is there");
+}
+
+#[test]
 fn perftest_connects_by_librdmacm() {
     let arguments = ["-R", "-F", "-n", "100", "-p", "18600"];
     connects("send-bw-cm", "ib_send_bw", &arguments, &[&arguments[..], &["127.0.0.1"]].concat());
@@ -322,7 +338,7 @@ fn each_operation_does_what_it_should() {
     let told = run(&bus("verbs"), &compiled("verbs", &["-libverbs"]), &[]);
     let lines: Vec<&str> = told.lines().collect();
     let expected = "send with immediate data, write and read, atomics, query, reset and again, wrong local key, outside of the region, \
-                    wrong remote key, no receive posted, nobody answers, events, shared receives, unreliable connections, refusals, executed, processes, done";
+                    wrong remote key, no receive posted, nobody answers, events, shared receives, unreliable connections, groups, refusals, executed, processes, done";
     assert_eq!(lines.join(", "), expected);
 }
 

@@ -76,8 +76,8 @@ impl Default for Tuning {
 /// Acknowledgments of queue pairs that ended, which wait to be sent.
 const LAST_MAX: usize = 256;
 
-/// Queue pairs in groups, each counted once for each of its groups.
-const MEMBERS_MAX: usize = 8192;
+/// Queue pairs in groups at most, each counted once for each of its groups.
+pub const MEMBERS_MAX: usize = 8192;
 
 /// Addresses of regions that ask for none begin here.
 const ADDRESS_MIN: u64 = 0x1000_0000_0000;

@@ -71,7 +71,7 @@ fn mtu_of(packet: u32) -> Option<Mtu> {
 }
 
 /// The Ethernet address that stands for a group (RFC 1112 s6.4, RFC 2464 s7); `None`: it is no group.
-pub(super) fn group_mac(to: IpAddr) -> Option<MacAddr> {
+pub fn group_mac(to: IpAddr) -> Option<MacAddr> {
     fn v4(group: Ipv4Addr) -> [u8; 6] {
         let [_, b, c, d] = group.octets();
         [0x01, 0x00, 0x5e, b & 0x7f, c, d]

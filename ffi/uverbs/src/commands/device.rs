@@ -4,6 +4,7 @@ use std::os::fd::IntoRawFd as _;
 
 use ringway_preload::Errno;
 use ringway_sim::connectx::rss::HashFields;
+use ringway_stack::roce::MEMBERS_MAX;
 use ringway_stack::roce::qp::RD_ATOMIC_MAX;
 use ringway_stack::roce::work::SGES_MAX;
 
@@ -122,6 +123,9 @@ fn attributes(len: usize) -> Output {
         .u32(96, u32::from(RD_ATOMIC_MAX) * QPS_MAX as u32) // max_res_rd_atom
         .u32(100, RD_ATOMIC_MAX.into()) // max_qp_init_rd_atom
         .u32(108, 1) // atomic_cap: among the queue pairs of one adapter
+        .u32(132, MEMBERS_MAX as u32) // max_mcast_grp
+        .u32(136, QPS_MAX as u32) // max_mcast_qp_attach
+        .u32(140, MEMBERS_MAX as u32) // max_total_mcast_qp_attach
         .u32(144, i32::MAX as u32) // max_ah
         .u32(156, many) // max_srq
         .u32(160, RECEIVES_MAX - 1)

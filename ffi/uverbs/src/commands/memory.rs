@@ -2,6 +2,7 @@
 
 use ringway_preload::Errno;
 use ringway_sim::connectx::{Access as KeyAccess, Region};
+use ringway_stack::roce::group_mac;
 use ringway_stack::roce::memory::{Access, Pd, RegisterError};
 
 use super::{Reply, Request};
@@ -91,12 +92,10 @@ pub(super) fn create_ah(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let core = request.core();
     let (pd, sgid_index, is_global, port) = (core.u32(16), core.u8(24 + 20), core.u8(24 + 29), core.u8(24 + 30));
     request.context()?.pd(pd)?;
-    let goes = path(core.gid(24), 0, 1, 0).is_some();
-    if port != 1 || is_global == 0 || sgid_index != 0 || !goes {
-        return Err(Errno(libc::EINVAL));
-    }
+    let path = path(core.gid(24), 0, 1, 0).filter(|_| port == 1 && is_global != 0 && sgid_index == 0).ok_or(Errno(libc::EINVAL))?;
+    let mac = group_mac(path.addresses.dst()).map_or(MAC, |mac| mac.0);
     let handle = request.context()?.add(Object::Ah { pd });
-    Ok(Reply { core: Output::new(4).u32(0, handle), driver: Output::new(16).u32(0, 16).with(4, MAC), made: Some(handle) })
+    Ok(Reply { core: Output::new(4).u32(0, handle), driver: Output::new(16).u32(0, 16).with(4, mac), made: Some(handle) })
 }
 
 /// `ib_uverbs_destroy_ah` {ah_handle 0}.

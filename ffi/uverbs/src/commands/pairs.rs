@@ -1,5 +1,7 @@
 //! Queue pairs: making, asking, ending. `states` has what changes them.
 
+use std::collections::BTreeSet;
+
 use ringway_preload::Errno;
 use ringway_sim::connectx::constants::DS_MAX;
 use ringway_sim::connectx::queues::{QueueBuffer, ReceiveConfig, ReceiveLayout, ReceiveQueue, Receiver, SendConfig, SendQueue};
@@ -120,7 +122,20 @@ fn make(request: &mut Request<'_>, at: usize, len: usize) -> Result<Reply, Errno
     let received = if srq == 0 { queues.receive.entries() } else { caps[1] };
     let told_caps = [caps[0], received, send_sges, recv_sges, inline];
     let told = Told::new(request.context, core.u64(at));
-    let qp = Qp { transport, srq, recv_cqn, uidx, send, receiver, caps: told_caps, signals_all, attributes, told, knows: false };
+    let qp = Qp {
+        transport,
+        srq,
+        recv_cqn,
+        uidx,
+        send,
+        receiver,
+        caps: told_caps,
+        signals_all,
+        attributes,
+        told,
+        knows: false,
+        groups: BTreeSet::new(),
+    };
     let page = request.driver().u32(36);
     let page = request.context()?.page(page);
     request.engine.rings.add(qpn, page);
@@ -208,11 +223,12 @@ pub(super) fn query(request: &mut Request<'_>) -> Result<Reply, Errno> {
     Ok(Reply::of(qp.caps.iter().zip(0..).fold(out, |out, (cap, i)| out.u32(64 + 4 * i, *cap))))
 }
 
-/// `ib_uverbs_destroy_qp` {qp_handle 8}; `ib_uverbs_destroy_qp_resp` {events_reported 0}. EBUSY: a flow rule leads to it.
+/// `ib_uverbs_destroy_qp` {qp_handle 8}; `ib_uverbs_destroy_qp_resp` {events_reported 0}. EBUSY: a flow rule leads to it, or it hears a group.
 pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let handle = request.core().u32(8);
     let qpn = find(request, handle)?;
-    if request.engine.steering.has(qpn) {
+    let hears = request.engine.qps.get(&qpn).is_some_and(|qp| !qp.groups.is_empty());
+    if request.engine.steering.has(qpn) || hears {
         return Err(Errno(libc::EBUSY));
     }
     let engine = &request.engine;

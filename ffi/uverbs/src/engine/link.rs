@@ -7,6 +7,7 @@ use ringway_sim::connectx::cqe::{Cqe, Failed, Receipt, Received};
 use ringway_sim::connectx::queues::{Outcome, Posted};
 use ringway_sim::connectx::wqe::{AddressVector, Body, Control, DataSegment, Piece};
 use ringway_sim::connectx::{Memory as _, Violation};
+use ringway_stack::device::messages::MULTICAST_QP;
 use ringway_stack::roce::mad::GSI_QP;
 use ringway_stack::roce::packet::Body as Packet;
 use ringway_stack::roce::packet::datagram::{Addresses, Datagram, Path};
@@ -45,14 +46,21 @@ pub(crate) fn path(gid: [u8; 16], traffic_class: u8, hop_limit: u8, src_port: u1
 }
 
 impl Engine {
-    /// Takes receives that were posted to queue pairs' own queues.
+    /// Takes receives that were posted to queue pairs' own queues, and one for each member of a group that has none.
     pub(super) fn receives(&mut self) -> bool {
         let own = self.qps.iter().filter(|(_, qp)| qp.srq == 0).map(|(qpn, _)| *qpn).collect::<Vec<_>>();
+        // What is sent to a group comes to each member that has a receive: of a shared queue, one that is kept for that.
+        let is_without = |qpn: &u32| self.node.hca().posted_receives(*qpn) == Some(0);
+        let members = self.qps.iter().filter(|(_, qp)| qp.srq != 0 && !qp.groups.is_empty()).map(|(qpn, _)| *qpn);
+        let members = members.filter(is_without).collect::<Vec<_>>();
         let mut any = false;
         for qpn in own {
             while self.receive_one(qpn) {
                 any = true;
             }
+        }
+        for qpn in members {
+            any |= self.receive_one(qpn);
         }
         any
     }
@@ -101,6 +109,10 @@ impl Engine {
     pub(super) fn before_packet(&mut self, packet: &[u8]) {
         let Ok(Datagram { packet, .. }) = Datagram::parse(packet) else { return };
         let qpn = packet.header.dest_qp;
+        if qpn == MULTICAST_QP {
+            self.receives();
+            return;
+        }
         if self.qps.get(&qpn).is_none_or(|qp| qp.srq == 0) {
             // What was posted since the queues were looked at is there for this packet.
             while self.receive_one(qpn) {}

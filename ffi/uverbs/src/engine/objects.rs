@@ -1,6 +1,7 @@
 //! What programs made: contexts with their objects, and what the card's queues belong to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ringway_preload::Errno;
 use ringway_sim::connectx::queues::{Receiver, SendConfig};
@@ -87,6 +88,8 @@ pub(crate) struct Qp {
     pub(crate) told: Told,
     /// A completion said that it failed, or the program made it: no event tells of its error.
     pub(crate) knows: bool,
+    /// Groups that it hears, of datagrams.
+    pub(crate) groups: BTreeSet<IpAddr>,
 }
 
 /// The attributes that a program set last (rdma/ib_user_verbs.h, `ib_uverbs_qp_dest` and `ib_uverbs_modify_qp`).
@@ -216,6 +219,7 @@ impl Engine {
             objects.into_iter().for_each(|object| self.end(object));
             let now = self.now();
             self.rdma_cm.close(now, &mut self.node, number);
+            self.hear_groups();
             // (Peers of its connections are told, as far as there is room.)
             for _ in 0..super::BATCH {
                 if !self.transmit() {
@@ -243,9 +247,12 @@ impl Engine {
                 // Its number is this table's own, so there is one.
                 let _ = self.node.hca_mut().destroy_qp(qpn);
                 self.card.remove_pair(qpn);
-                self.qps.remove(&qpn);
+                let heard = self.qps.remove(&qpn).is_some_and(|qp| !qp.groups.is_empty());
                 self.raws.remove(&qpn);
                 self.rings.remove(qpn);
+                if heard {
+                    self.hear_groups();
+                }
             }
             Object::Wq { number, .. } => {
                 self.wqs.remove(&number);

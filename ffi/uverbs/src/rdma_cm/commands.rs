@@ -9,7 +9,7 @@ use ringway_stack::net::Tables;
 use ringway_stack::roce::mad::private::service_id;
 
 use super::layouts::{self, CONN_PARAM, SOCKADDR};
-use super::{Known, RdmaCm, events, is_of_port};
+use super::{Known, RdmaCm, events, groups, is_of_port};
 use crate::abi::{Input, Output};
 use crate::descriptors::{self, Kind};
 use crate::engine::Engine;
@@ -47,7 +47,7 @@ const fn command(number: u32, name: &'static str, reads: usize, run: fn(&mut Req
     Command { number, name, reads, run }
 }
 
-static COMMANDS: [Command; 19] = [
+static COMMANDS: [Command; 20] = [
     command(0, "create_id", 19, create_id),
     command(1, "destroy_id", 12, destroy_id),
     command(2, "bind_ip", 40, bind_ip),
@@ -63,11 +63,12 @@ static COMMANDS: [Command; 19] = [
     command(GET_EVENT, "get_event", 8, events::get),
     command(14, "set_option", 24, set_option),
     command(15, "notify", 8, notify),
+    command(16, "join_ip_mcast", 48, groups::join_ip),
+    command(17, "leave_mcast", 12, groups::leave),
     command(18, "migrate_id", 16, migrate_id),
     // What the card lacks, with the names of the log. (By BIND, librdmacm finds out whether there are addresses of InfiniBand's own.)
-    command(16, "join_ip_mcast", 0, lacking),
     command(20, "bind", 0, lacking),
-    command(22, "join_mcast", 0, lacking),
+    command(22, "join_mcast", 24, groups::join),
 ];
 
 /// Whether the command is to wait for an event.
@@ -121,7 +122,7 @@ impl Request<'_> {
     }
 
     /// The identifier of that number. ENOENT: there is none; EINVAL: it is another channel's.
-    fn known(&self, number: u32) -> Result<Known, Errno> {
+    pub(super) fn known(&self, number: u32) -> Result<Known, Errno> {
         let known = self.engine.rdma_cm.known(number)?;
         if known.channel == self.channel { Ok(known) } else { Err(BAD) }
     }
@@ -141,7 +142,7 @@ impl RdmaCm {
     }
 }
 
-fn refused(error: CmError) -> Errno {
+pub(super) fn refused(error: CmError) -> Errno {
     Errno(match error {
         CmError::Full => libc::ENOMEM,
         CmError::Missing => libc::ENOENT,
@@ -179,6 +180,7 @@ fn destroy_id(request: &mut Request<'_>) -> Result<(), Errno> {
     let known = request.known(number)?;
     let (now, engine) = (request.engine.now(), &mut *request.engine);
     engine.rdma_cm.forget(now, &mut engine.node, number);
+    engine.hear_groups();
     request.respond(to, 4, &Output::new(4).u32(0, known.reported))
 }
 

@@ -1,6 +1,7 @@
 //! GET_EVENT, and where events wait.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use ringway_preload::Errno;
 use ringway_stack::cm::{CmId, Event, EventKind};
@@ -20,11 +21,19 @@ const LEN_MIN: usize = 324;
 /// Where the parameters of a connection, or of a datagrams' peer, begin.
 const PARAM: usize = 20;
 
+/// An event as the program gets it.
+struct Told {
+    /// The identifier that it is counted for, and the membership, if it is about one.
+    about: u32,
+    membership: Option<u32>,
+    output: Output,
+}
+
 /// {response 0}. EAGAIN: there is none; EFAULT: the response has no place, and the event waits on.
 pub(super) fn get(request: &mut Request<'_>) -> Result<(), Errno> {
     let (to, number) = (request.input().u64(0), request.channel);
     request.has_room(LEN_MIN)?;
-    let (about, output) = loop {
+    let Told { about, membership, output } = loop {
         let cm = request.cm();
         let channel = cm.channels.get(&number).ok_or(Errno(libc::EIO))?;
         let event = channel.events.front().cloned().ok_or(Errno(libc::EAGAIN))?;
@@ -39,6 +48,9 @@ pub(super) fn get(request: &mut Request<'_>) -> Result<(), Errno> {
     if let Some(known) = cm.ids.get_mut(&about) {
         known.reported += 1;
     }
+    if let Some(joined) = membership.and_then(|number| cm.memberships.get_mut(&number)) {
+        joined.reported += 1;
+    }
     cm.next(number);
     Ok(())
 }
@@ -52,23 +64,31 @@ impl RdmaCm {
         }
     }
 
-    /// An event as the program gets it, and the identifier that it is counted for. `None`: the program knows nothing of it any more, or not yet.
-    fn telling(&self, event: &Event) -> Option<(u32, Output)> {
+    /// An event as the program gets it. `None`: the program knows nothing of it any more, or not yet.
+    fn telling(&self, event: &Event) -> Option<Told> {
         let (number, known) = self.known_of(event.id)?;
         let request = matches!(event.kind, EventKind::ConnectRequest(_));
         let (about, uid) = match event.listener.filter(|_| request) {
             Some(listener) => self.known_of(listener).map(|(about, known)| (about, known.uid))?,
             None => (number, known.uid),
         };
+        // Of a group, the event is about the membership.
+        let joined = match &event.kind {
+            EventKind::MulticastJoined(peer) => Some(self.membership_of(number, peer.path.addresses.dst())?),
+            _ => None,
+        };
+        let (number, uid) = joined.unwrap_or((number, uid));
         let output = Output::new(LEN).u64(0, uid).u32(8, number).u32(12, event.kind.number());
         let is_datagrams = self.manager.port_space(event.id).is_some_and(|space| space != PortSpace::Tcp);
-        Some((about, with_kind(output, &event.kind, is_datagrams)))
+        let (output, membership) = (with_kind(output, &event.kind, is_datagrams), joined.map(|(number, _)| number));
+        Some(Told { about, membership, output })
     }
 
     /// Lets go of an identifier, and of what waits to be told of it. Of a listener, requests of which the program has not heard are refused.
     pub(super) fn forget(&mut self, now: Instant, node: &mut Node<Registered>, number: u32) {
         let Some(known) = self.ids.remove(&number) else { return };
         self.claims.remove(&number);
+        self.memberships.retain(|_, membership| membership.id != number);
         let is_about =
             |event: &Event| event.id == known.id || event.listener == Some(known.id) && matches!(event.kind, EventKind::ConnectRequest(_));
         let mut unheard = Vec::new();
@@ -81,6 +101,17 @@ impl RdmaCm {
         for id in unheard {
             self.ids.retain(|_, known| known.id != id);
             self.manager.destroy_id(now, node, id);
+        }
+    }
+
+    /// That a group was joined is not told of any more.
+    pub(super) fn forget_joined(&mut self, id: CmId, group: IpAddr) {
+        for channel in self.channels.values_mut() {
+            let is_its = |event: &Event| {
+                event.id == id && matches!(&event.kind, EventKind::MulticastJoined(peer) if peer.path.addresses.dst() == group)
+            };
+            channel.events.retain(|event| !is_its(event));
+            channel.silence_if_empty();
         }
     }
 

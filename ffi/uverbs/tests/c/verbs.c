@@ -339,6 +339,61 @@ static void unreliable(void)
     puts("unreliable connections");
 }
 
+static struct ibv_qp *listener(void)
+{
+    struct ibv_qp *qp = make_qp(IBV_QPT_UD, NULL);
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 7 };
+    CHECK(qp && !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+    attr.qp_state = IBV_QPS_RTR;
+    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+    attr.qp_state = IBV_QPS_RTS;
+    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+    return qp;
+}
+
+/* How many receives complete by what a sends to the group, each with its bytes. */
+static int heard(struct ibv_qp *from, struct ibv_ah *ah, int receives)
+{
+    post(from, (struct ibv_send_wr){ .wr_id = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+                                     .wr.ud = { .ah = ah, .remote_qpn = 0xffffff, .remote_qkey = 7 } }, at(0, 100));
+    int count = 0;
+    for (int i = 0; i < receives + 1; i++) {
+        struct ibv_wc wc = next();
+        CHECK(!wc.status && (wc.wr_id == 1 || (wc.byte_len == 140 && wc.src_qp == from->qp_num && wc.wr_id >= 100)));
+        count += wc.wr_id != 1;
+        CHECK(wc.wr_id == 1 || !memcmp(buffer, buffer + 1000 * (wc.wr_id - 99) + 40, 100));
+    }
+    struct ibv_wc wc;
+    usleep(20000);
+    CHECK(!ibv_poll_cq(cq, 1, &wc));
+    return count;
+}
+
+static void groups(void)
+{
+    union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, [12] = 239, [13] = 1, [14] = 2, [15] = 3 } }, other = group, one = group;
+    struct ibv_qp *a = listener(), *b = listener(), *rc = make_qp(IBV_QPT_RC, NULL);
+    struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .dgid = group, .hop_limit = 1 } };
+    struct ibv_ah *ah = ibv_create_ah(pd, &to);
+    other.raw[15] = 4;
+    one.raw[12] = 10;
+    CHECK(ah && rc);
+    CHECK(ibv_attach_mcast(a, &one, 0) == EINVAL && ibv_attach_mcast(rc, &group, 0) == EINVAL && ibv_detach_mcast(a, &group, 0) == EINVAL);
+    for (int i = 0; i < 100; i++)
+        buffer[i] = (char)(i * 3);
+    for (int i = 0; i < 4; i++)
+        receive(a, 100 + i, at(1000 * (i + 1), 500), at(0, 0)), receive(b, 110 + i, at(1000 * (i + 11), 500), at(0, 0));
+    CHECK(heard(a, ah, 0) == 0);
+    /* Twice is once; the sender is a member as any other. */
+    CHECK(!ibv_attach_mcast(a, &group, 0) && !ibv_attach_mcast(a, &group, 0) && !ibv_attach_mcast(a, &other, 0) && !ibv_attach_mcast(b, &group, 0));
+    CHECK(heard(a, ah, 2) == 2);
+    CHECK(ibv_destroy_qp(a) == EBUSY);
+    CHECK(!ibv_detach_mcast(a, &group, 0) && ibv_detach_mcast(a, &group, 0) == EINVAL && heard(a, ah, 1) == 1);
+    CHECK(!ibv_detach_mcast(a, &other, 0) && !ibv_detach_mcast(b, &group, 0) && heard(a, ah, 0) == 0);
+    CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(a) && !ibv_destroy_qp(b) && !ibv_destroy_qp(rc));
+    puts("groups");
+}
+
 static void refusals(void)
 {
     char *gone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -439,6 +494,7 @@ int main(int argc, char **argv)
     events();
     shared();
     unreliable();
+    groups();
     refusals();
     processes(argv);
     CHECK(!ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(channel));
