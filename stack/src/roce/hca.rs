@@ -394,6 +394,10 @@ impl<M: Memory> Hca<M> {
             Err(_) => return self.dropped.malformed += 1,
         };
         let header = datagram.packet.header;
+        // (What is sent to many is for queue pairs that are members, and for nothing else: IBTA spec, volume 1, s9.6.1.2.)
+        if datagram.path.addresses.dst().is_multicast() && header.dest_qp != MULTICAST_QP {
+            return self.dropped.no_qp += 1;
+        }
         match header.body {
             Body::CongestionNotification => self.on_notification(now, &datagram),
             Body::Datagram(deth, None) if header.dest_qp == GSI_QP => {

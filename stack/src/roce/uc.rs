@@ -27,9 +27,9 @@ pub(super) struct Unreliable {
 }
 
 impl Unreliable {
-    /// Sends from this number on.
-    pub(super) fn new(sq_psn: Psn) -> Self {
-        Self { next_psn: sq_psn, ..Self::default() }
+    /// Sends from this number on. (What the peer is in the middle of goes on.)
+    pub(super) fn start(&mut self, sq_psn: Psn) {
+        (self.next_psn, self.packet) = (sq_psn, 0);
     }
 
     /// No request is begun any more.

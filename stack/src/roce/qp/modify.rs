@@ -52,7 +52,7 @@ impl Qp {
                 State::Rts
             }
             (State::Rtr, Transport::Uc, Modify::Rts(Sending { sq_psn, .. })) => {
-                self.uc = Unreliable::new(sq_psn);
+                self.uc.start(sq_psn);
                 State::Rts
             }
             (State::Rtr, Transport::Ud, Modify::RtsDatagram { sq_psn }) => {

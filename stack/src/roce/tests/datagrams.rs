@@ -2,6 +2,7 @@
 
 use super::pair::Side::{A, B};
 use super::pair::{BASE, Options, Pair, path};
+use crate::device::messages::{Addresses, Path};
 use crate::roce::memory::Access;
 use crate::roce::packet::datagram::Datagram;
 use crate::roce::psn::Psn;
@@ -151,4 +152,26 @@ fn management_goes_by_queue_pair_1_and_is_bounded() {
     let received: Vec<_> = core::iter::from_fn(|| pair.end(B).hca.receive_management()).collect();
     assert_eq!(received, vec![management; MANAGEMENT_MAX]);
     assert_eq!(pair.end(B).hca.dropped().no_receive, MANAGEMENT_MAX as u64);
+}
+
+/// Whoever joins a group takes no management that is sent to all of it, nor datagrams to queue pairs that are no members.
+#[test]
+fn what_is_sent_to_many_is_for_members_alone() {
+    let mut pair = pair();
+    pair.post_recv(B, 1, 0, 1000);
+    let group = Path::new(Addresses::V4 { src: [10, 9, 0, 1].into(), dst: [224, 129, 2, 3].into() }, 0x11);
+    let (management, datagrams) = (Management { path: group, bytes: [7; mad::LEN] }, pair.end(B).qp);
+    assert!(pair.end(A).hca.send_management(management));
+    pair.lose(|_| true);
+    pair.transmit();
+    let sent = pair.sent(A).remove(0).bytes;
+    pair.deliver(B, &sent);
+    assert!(pair.end(B).hca.receive_management().is_none());
+    let op = SendOp::Datagram { path: group, dest_qp: datagrams, qkey: QKEY, immediate: None };
+    pair.post_op(A, 1, op, 0, 100);
+    pair.transmit();
+    let sent = pair.sent(A).remove(0).bytes;
+    pair.deliver(B, &sent);
+    assert!(pair.end(B).poll().is_empty());
+    assert_eq!(pair.end(B).hca.dropped().no_qp, 2);
 }

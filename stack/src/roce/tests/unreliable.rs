@@ -6,7 +6,7 @@ use crate::roce::Dcqcn;
 use crate::roce::memory::Access;
 use crate::roce::packet::datagram::Datagram;
 use crate::roce::packet::{Body, Header, Tail};
-use crate::roce::qp::{Events, Modify, Mtu, Peer, State, Transport};
+use crate::roce::qp::{Events, Modify, Mtu, Peer, Sending, State, Transport};
 use crate::roce::work::{Data, Opcode, PostError, SendOp, SendWr, Status};
 
 const SEND: SendOp = SendOp::Send { immediate: None };
@@ -340,4 +340,28 @@ fn marks_slow_the_sender_down() {
     assert!((64..120).contains(&completed), "{completed}");
     pair.settle();
     assert_eq!(pair.successes(A).len(), 128 - completed);
+}
+
+/// What has come tells a program that its peer is there (COMMUNICATION_ESTABLISHED), upon which it goes on to RTS: in the middle of that message, perhaps.
+#[test]
+fn a_message_goes_on_while_its_receiver_becomes_ready_to_send() {
+    let options = Options { mtu: Mtu::B256, ..Options::default() };
+    let mut pair = Pair::unconnected(&options, Transport::Uc);
+    pair.connect(A, &options);
+    let peer =
+        Peer { path: path(B, false), mtu: options.mtu, dest_qp: pair.end(A).qp, rq_psn: psn(A), max_dest_rd_atomic: 0, min_rnr_timer: 0 };
+    for modify in [Modify::Init { access: options.access, qkey: 0 }, Modify::Rtr(peer)] {
+        pair.modify(B, &modify).unwrap();
+    }
+    pair.lose(|_| true);
+    pair.post_recv(B, 1, 0, 1000);
+    pair.post_op(A, 1, SEND, 0, 600);
+    pair.transmit();
+    for (at, packet) in pair.sent(A).into_iter().enumerate() {
+        pair.deliver(B, &packet.bytes);
+        if at == 0 {
+            pair.modify(B, &Modify::Rts(Sending { sq_psn: psn(B), ..options.sending })).unwrap();
+        }
+    }
+    assert_eq!(pair.successes(B), [1]);
 }
