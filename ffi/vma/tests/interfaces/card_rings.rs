@@ -116,7 +116,7 @@ fn threads_talk_by_rings_of_their_own_and_bulk_arrives() {
             assert!((2..=4).contains(&rings(&report)), "each of four threads has one: {report:?}");
         }
         let (bus, [here, _], program) = (Bus::new(), ENDS[0], compile("tests/c/bulk.c"));
-        let mut reader = bus.command(&program, "a0", &["drinks", here, PORT]);
+        let mut reader = bus.command(&program, "a0", &["drains", here, PORT]);
         reader.envs([BY_THREAD, SOON]);
         let reader = Running::start(reader);
         cable.await_listener(true);
