@@ -2,6 +2,7 @@
 //!
 //! It works when it is let to ([`Card::work`]), as much as it is given to do: a driver's calls and the card's work come in any order, as on a real one.
 
+mod device_memory;
 pub(super) mod objects;
 mod registers;
 mod trouble;
@@ -11,15 +12,17 @@ use std::rc::Rc;
 
 use rdma_core_sys as sys;
 use ringway_host::EventFd;
-use ringway_sim::connectx::cqe::{Cqe, Received};
+use ringway_sim::connectx::cqe::{Cqe, Received, striding};
 use ringway_sim::connectx::packet::{Headers, Tunnel};
 use ringway_sim::connectx::queues::{Action, Card as Queues};
 use ringway_sim::connectx::rss::{self, HashFields, KEY_LEN};
 use ringway_sim::connectx::steering::{Delivery, Table};
 use ringway_sim::connectx::{Violation, offload};
 use ringway_stack::Instant;
+use ringway_stack::device::Pacing;
 
-use super::laws::Laws;
+use super::laws::{Laws, STRIDING};
+use super::laws::pacing::Rate;
 use super::memory::Reach;
 use registers::{Bell, Page};
 pub(super) use trouble::{Fault, Life, Trouble};
@@ -38,6 +41,7 @@ struct Sender {
     owner: u32,
     page: usize,
     raw: *mut sys::ibv_qp,
+    rate: Rate,
 }
 
 /// A receive queue of its own.
@@ -45,6 +49,7 @@ struct Receiver {
     config: ringway_sim::connectx::queues::ReceiveConfig,
     state: u32,
     strips: bool,
+    /// By what the laws know it: its ring's number, or of strides, its own.
     owner: u32,
     raw: *mut sys::ibv_wq,
 }
@@ -85,6 +90,8 @@ pub(super) struct Card {
     receivers: BTreeMap<u32, Receiver>,
     completions: BTreeMap<u32, Completions>,
     hashes: BTreeMap<u32, Hash>,
+    /// Its own memory: where each part lies, and how long it is.
+    own_memory: BTreeMap<usize, usize>,
     /// Objects of other kinds that there are.
     others: usize,
     last_number: u32,
@@ -122,6 +129,7 @@ impl Card {
             receivers: BTreeMap::new(),
             completions: BTreeMap::new(),
             hashes: BTreeMap::new(),
+            own_memory: BTreeMap::new(),
             others: 0,
             last_number: 0,
             told: VecDeque::new(),
@@ -146,6 +154,16 @@ impl Card {
         self.queues.clock = self.cycles(now);
     }
 
+    /// A ring was told to keep to a rate.
+    pub(super) fn paced(&mut self, ring: u32, pacing: Pacing) {
+        self.laws.paced(self.now, ring, pacing);
+    }
+
+    /// The system may have refused something just now.
+    pub(super) fn may_refuse(&self) -> bool {
+        self.now < self.trouble.until || self.trouble.life != Life::Works
+    }
+
     fn cycles(&self, at: Instant) -> u64 {
         (u128::from(at.as_nanos()) * u128::from(self.khz) / 1_000_000) as u64
     }
@@ -162,15 +180,20 @@ impl Card {
 
     /// Whether there is something to do: a doorbell that came, or a frame.
     pub(super) fn has_work(&self) -> bool {
-        let is_rung = |(number, sender): (&u32, &Sender)| {
-            matches!(sender.state, state::RTS | state::ERR) && self.queues.send_queue(*number).is_some_and(|queue| queue.has_rung())
-        };
-        self.trouble.life == Life::Works && (!self.inbox.is_empty() || self.senders.iter().any(is_rung))
+        let is_due = |(_, sender): (&u32, &Sender)| sender.rate.due_at() <= self.now;
+        self.trouble.life == Life::Works && (!self.inbox.is_empty() || self.rung().any(is_due))
     }
 
-    /// When a doorbell comes that is late.
+    /// Send queues that have something to do, at their rate.
+    fn rung(&self) -> impl Iterator<Item = (&u32, &Sender)> {
+        let is_rung = |number: &u32| self.queues.send_queue(*number).is_some_and(|queue| queue.has_rung());
+        self.senders.iter().filter(move |(number, sender)| matches!(sender.state, state::RTS | state::ERR) && is_rung(number))
+    }
+
+    /// When a doorbell comes that is late, or a frame is due that a rate has held.
     pub(super) fn next_at(&self) -> Option<Instant> {
-        self.late.iter().map(|(at, _)| *at).min()
+        let held = self.rung().map(|(_, sender)| sender.rate.due_at()).filter(|at| *at > self.now && self.trouble.life == Life::Works);
+        self.late.iter().map(|(at, _)| *at).chain(held).min()
     }
 
     /// Looks at the registers, then takes at most so many entries of each queue, and as many of the frames that have come.
@@ -182,8 +205,7 @@ impl Card {
         self.look();
         let ready = self.senders.iter().filter(|(_, sender)| matches!(sender.state, state::RTS | state::ERR));
         for number in ready.map(|(number, _)| *number).collect::<Vec<_>>() {
-            let actions = self.queues.take_rung(&mut self.memory, number, most);
-            self.act(actions);
+            self.send(number, most);
         }
         for _ in 0..most {
             let Some(frame) = self.inbox.pop_front() else { break };
@@ -192,6 +214,23 @@ impl Card {
         // (A run of compressed completions ends where the card has nothing more to do.)
         if self.inbox.is_empty() {
             self.flush();
+        }
+    }
+
+    /// Takes at most so many entries of a send queue: one by one, where each waits for the one before it.
+    fn send(&mut self, number: u32, most: usize) {
+        let is_paced = |card: &Self| card.senders.get(&number).is_some_and(|sender| sender.rate.is_limited());
+        if !is_paced(self) {
+            let actions = self.queues.take_rung(&mut self.memory, number, most);
+            return self.act(actions);
+        }
+        for _ in 0..most {
+            let is_due = self.senders.get(&number).is_some_and(|sender| sender.rate.due_at() <= self.now);
+            if !is_due || !self.queues.send_queue(number).is_some_and(|queue| queue.has_rung()) {
+                break;
+            }
+            let actions = self.queues.take_rung(&mut self.memory, number, 1);
+            self.act(actions);
         }
     }
 
@@ -205,9 +244,11 @@ impl Card {
         for action in actions {
             match action {
                 Action::Transmit(transmit) => {
-                    let Some(sender) = self.senders.get(&transmit.qpn) else { continue };
-                    self.laws.leaves(sender.owner, &transmit);
-                    offload::frames(&transmit).into_iter().for_each(|frame| self.leave(frame));
+                    let Some(sender) = self.senders.get_mut(&transmit.qpn) else { continue };
+                    let frames = offload::frames(&transmit);
+                    sender.rate.charge(self.now, frames.iter().map(Vec::len).sum());
+                    self.laws.leaves(self.now, sender.owner, &transmit, &frames);
+                    frames.into_iter().for_each(|frame| self.leave(frame));
                 }
                 Action::Event { cqn } => self.event(cqn),
                 Action::Broken { number, violation } => self.broken(number, violation),
@@ -258,18 +299,35 @@ impl Card {
             return;
         };
         let tunnel = Tunnel::parse(frame, &headers);
-        for delivery in self.steering.steer(&headers, tunnel.as_ref()) {
-            self.deliver(frame, &headers, delivery);
+        let to: Vec<(u32, u32, u32)> = self
+            .steering
+            .steer(&headers, tunnel.as_ref())
+            .into_iter()
+            .filter_map(|Delivery { target, tag }| Some((self.chosen(&headers, target)?, tag, target)))
+            .collect();
+        let owner = |number: &u32| self.receivers.get(number).map_or(0, |receiver| receiver.owner);
+        let owners: Vec<(u32, u32)> = to.iter().map(|(number, tag, _)| (owner(number), *tag)).collect();
+        // (What the system refuses meanwhile, it no longer refuses when faults have ended, and then it is done within a second.)
+        let may_lag = self.now < self.trouble.until + core::time::Duration::from_secs(1);
+        self.laws.steered(&headers, tunnel.as_ref(), &owners, may_lag);
+        for (number, tag, hash) in to {
+            self.deliver(frame, &headers, (number, tag, hash));
         }
     }
 
+    /// The hash of a frame, and what it chooses.
+    fn chosen(&self, headers: &Headers, hash: u32) -> Option<u32> {
+        let hash = self.hashes.get(&hash)?;
+        let value = rss::hash(headers, &hash.key, hash.fields).unwrap_or(0);
+        Some(hash.table[value as usize % hash.table.len()])
+    }
+
     /// A queue receives a frame, if there is a receive for it.
-    fn deliver(&mut self, frame: &[u8], headers: &Headers, delivery: Delivery) {
-        let Some(hash) = self.hashes.get(&delivery.target) else { return };
-        let mut facts = Received { qpn_or_tag: delivery.tag, ..offload::verdict(frame, headers) };
+    fn deliver(&mut self, frame: &[u8], headers: &Headers, (number, tag, hash): (u32, u32, u32)) {
+        let Some(hash) = self.hashes.get(&hash) else { return };
+        let mut facts = Received { qpn_or_tag: tag, ..offload::verdict(frame, headers) };
         let value = rss::hash(headers, &hash.key, hash.fields);
         (facts.rss_hash, facts.rss_hash_type) = (value.unwrap_or(0), u8::from(value.is_some()));
-        let number = hash.table[value.unwrap_or(0) as usize % hash.table.len()];
         let Some(receiver) = self.receivers.get(&number).filter(|receiver| receiver.state == state::READY) else {
             self.lost += 1;
             return;
@@ -279,7 +337,10 @@ impl Card {
         facts.vlan = headers.vlan.filter(|_| receiver.strips);
         let bytes = stripped.as_deref().unwrap_or(frame);
         let actions = self.queues.receive(&mut self.memory, number, bytes, facts);
-        let has_come = |action: &Action| matches!(action, Action::Complete { cqe: Cqe::Received(_), .. });
+        // (A filler tells of strides that are passed over, and of no frame.)
+        let is_filler = |received: &Received| owner & STRIDING != 0 && striding::split(received.byte_count).2;
+        let has_come =
+            |action: &Action| matches!(action, Action::Complete { cqe: Cqe::Received(received), .. } if !is_filler(received));
         if actions.iter().any(has_come) {
             self.laws.arrived(owner, bytes.to_vec(), facts, self.now);
         }

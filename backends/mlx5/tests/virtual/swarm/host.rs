@@ -16,6 +16,7 @@ use super::plan::{HostPlan, Plan, dice};
 use super::programs::datagrams::Datagrams;
 use super::programs::frames::Frames;
 use super::programs::ip;
+use super::programs::lanes::Lanes;
 use super::programs::streams::End;
 use super::watched::{Watched, WatchedQueues};
 
@@ -31,6 +32,7 @@ pub(super) struct Host {
     pub(super) streams: Vec<End>,
     pub(super) datagrams: Datagrams,
     pub(super) frames: Frames,
+    pub(super) lanes: Lanes,
     sleeps: bool,
     pub(super) looks_after: Duration,
     is_asleep: bool,
@@ -42,7 +44,7 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn new(number: usize, plan: &Plan) -> Self {
-        let HostPlan { settings, khz, sleeps, looks_after, datagrams, frames } = &plan.hosts[number];
+        let HostPlan { settings, khz, sleeps, looks_after, datagrams, frames, lanes } = &plan.hosts[number];
         let card: Shared = Rc::new(RefCell::new(Card::new(*khz, plan.trouble(number))));
         #[cfg(feature = "mutants")]
         watch(&card);
@@ -69,6 +71,7 @@ impl Host {
                 .collect(),
             datagrams: Datagrams::new(number, *datagrams),
             frames: Frames::new(number, device.clone(), *frames, dice(plan.seed, 8 + number as u32)),
+            lanes: Lanes::new(number, device.clone(), *lanes, dice(plan.seed, 24 + number as u32)),
             card,
             device,
             sleeps: *sleeps,
@@ -82,7 +85,7 @@ impl Host {
 
     /// Whether its programs have done all that they do by themselves.
     pub(super) fn is_done(&self) -> bool {
-        self.streams.iter().all(End::is_done) && self.datagrams.is_done() && self.frames.is_done()
+        self.streams.iter().all(End::is_done) && self.datagrams.is_done() && self.frames.is_done() && self.lanes.is_done()
     }
 
     /// Looks at its rings, lets programs act, and goes to sleep, if it does.
@@ -111,7 +114,7 @@ impl Host {
                 break;
             }
         }
-        let programs = self.datagrams.deadline().into_iter().chain(self.frames.deadline());
+        let programs = self.datagrams.deadline().into_iter().chain(self.frames.deadline()).chain(self.lanes.deadline());
         let programs = programs.chain(self.streams.iter().filter_map(End::deadline));
         let deadline = programs.chain(self.ring.sleep_deadline()).min();
         self.look_at(deadline.map(|at| at.max(now + Duration::from_nanos(1))));
@@ -129,12 +132,13 @@ impl Host {
         if let Err(what) = told {
             panic!("law programs: {what}");
         }
-        done | self.frames.step(now)
+        done | self.frames.step(now) | self.lanes.step(now)
     }
 
     pub(super) fn each_ring(&mut self, mut of: impl FnMut(&mut WatchedQueues)) {
         of(self.ring.queues_mut());
-        self.frames.queues_mut().into_iter().for_each(of);
+        self.frames.queues_mut().into_iter().for_each(&mut of);
+        self.lanes.rings_mut().for_each(of);
     }
 
     pub(super) fn look_at(&mut self, at: Option<Instant>) {
@@ -143,11 +147,11 @@ impl Host {
 
     /// The card has done something, perhaps: whoever is to look at it does so, in time.
     pub(super) fn notice(&mut self, now: Instant) {
-        let raw = self.frames.queues();
+        let raw = || self.frames.queues().into_iter().chain(self.lanes.rings());
         let is_woken = if self.is_asleep {
-            [self.ring.queues().wait_fd(), raw.and_then(|queues| queues.wait_fd())].into_iter().flatten().any(is_readable)
+            core::iter::once(self.ring.queues()).chain(raw()).filter_map(|queues| queues.wait_fd()).any(is_readable)
         } else {
-            self.ring.is_due(now) || raw.is_some_and(|queues| queues.rx_ready())
+            self.ring.is_due(now) || raw().any(|queues| queues.rx_ready())
         };
         if is_woken {
             self.look_at(Some(now + self.looks_after));
@@ -168,10 +172,11 @@ impl Host {
     pub(super) fn state(&self) -> String {
         let counters = self.ring.queues().queues.counters();
         let mut text = format!(
-            "host {}: {} and {} sent, {counters:?}, asleep: {}",
+            "host {}: {}, {} and {} sent, {counters:?}, asleep: {}",
             self.number,
             self.datagrams.sent(),
             self.frames.sent(),
+            self.lanes.state(),
             self.is_asleep
         );
         for stream in self.streams.iter().filter(|stream| !stream.is_done()) {

@@ -4,19 +4,33 @@
 //! - The card sends what was handed over, byte for byte with its offloads, in order and once; what leaves is whole (`sent`).
 //! - What is polled is what the card received, byte for byte with all that it says of it, in order and once. Gaps are where a queue failed (`received`).
 //! - Each cookie comes back once, and as sent if and only if its frame was (`cookies`).
+//! - A large send leaves as the segments that it is (`segments`), and no frame leaves earlier than its queue's rate allows (`pacing`).
+//! - A frame that comes goes where the rules lead that were asked for, with the rule's tag, and nowhere else; a flow of a group to one queue (`steering`).
 
-use std::collections::{BTreeMap, VecDeque};
+pub(super) mod pacing;
+mod segments;
+pub(super) mod steering;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringway_sim::connectx::constants as c;
 use ringway_sim::connectx::cqe::Received;
 use ringway_sim::connectx::offload;
-use ringway_sim::connectx::packet::{Headers, TCP, UDP};
+use ringway_sim::connectx::packet::{Headers, TCP, Tunnel, UDP};
 use ringway_sim::connectx::queues::Transmit;
 use ringway_stack::Instant;
-use ringway_stack::device::{ChecksumVerdict, RxMeta, SendStatus, TxOffload};
+use ringway_stack::device::{ChecksumVerdict, CyclicId, Pacing, QueueId, RxMeta, SendStatus, Target, TxOffload};
+
+use pacing::Rate;
+use steering::Steering;
+
+/// Queues of strides are known by their number at the card and this, and all else by the ring's number.
+pub(super) const STRIDING: u32 = 1 << 31;
 
 /// A frame that was handed over.
 struct Handed {
+    /// Bytes of its headers.
+    head: usize,
     bytes: Vec<u8>,
     offload: TxOffload,
     cookie: u64,
@@ -46,12 +60,23 @@ struct RingLaws {
     /// Of the frames delivered, so many may be missing: a queue failed after them.
     may_miss: usize,
     cookies: BTreeMap<u64, Fate>,
+    /// What was asked for.
+    rate: Rate,
 }
 
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Laws {
     rings: BTreeMap<u32, RingLaws>,
+    /// Rings that were closed, to which a queue may have led for a while.
+    closed: BTreeSet<u32>,
+    pub(super) steering: Steering,
+    /// Queues of strides, by their rings and names.
+    pub(super) strides: BTreeMap<(u32, u64), u32>,
+    /// Large sends, frames that left at a rate, and such as came in strides.
+    pub(super) cut: u64,
+    pub(super) paced: u64,
+    pub(super) in_strides: u64,
     /// Breaches, the first first.
     pub(super) breaches: Vec<String>,
     /// A completion's time may be that of another one of its run.
@@ -74,19 +99,66 @@ impl Laws {
     }
 
     /// The stack has handed a frame over, and the driver has taken it.
-    pub(super) fn handed(&mut self, ring: u32, bytes: Vec<u8>, offload: TxOffload, cookie: u64) {
+    pub(super) fn handed(&mut self, ring: u32, (head, bytes): (usize, Vec<u8>), offload: TxOffload, cookie: u64) {
         let laws = self.rings.entry(ring).or_default();
         let fate = if offload.dummy { Fate::NoFrame } else { Fate::OnItsWay };
         if cookie != 0 && laws.cookies.insert(cookie, fate).is_some() {
             self.breach("cookies", format_args!("the cookie {cookie} is used twice"));
             return;
         }
-        laws.handed.push_back(Handed { bytes, offload, cookie });
+        laws.handed.push_back(Handed { head, bytes, offload, cookie });
     }
 
     /// A ring has a new send queue: what was handed over and did not leave never will.
-    pub(super) fn sends_begin(&mut self, ring: u32) {
-        self.rings.entry(ring).or_default().handed.clear();
+    pub(super) fn sends_begin(&mut self, now: Instant, ring: u32) {
+        let laws = self.rings.entry(ring).or_default();
+        laws.handed.clear();
+        // (And what the old one owes nobody asks of it.)
+        laws.rate.forgive(now);
+    }
+
+    /// A ring is to keep to a rate.
+    pub(super) fn paced(&mut self, now: Instant, ring: u32, pacing: Pacing) {
+        // (Of steps of a kilobit, the next one below.)
+        let kilobits = (pacing.rate_bps / 1000).max(u64::from(pacing.rate_bps > 0));
+        self.rings.entry(ring).or_default().rate.set(now, kilobits * 1000);
+    }
+
+    /// A queue that rules lead to, as it is known here.
+    pub(super) fn key(&self, target: Target) -> u32 {
+        match target {
+            Target::Queue(QueueId(ring)) => ring,
+            Target::Cyclic(QueueId(ring), CyclicId(name)) => self.strides.get(&(ring, name)).copied().unwrap_or(0),
+        }
+    }
+
+    /// A ring is closed, and what it had in strides.
+    pub(super) fn closed(&mut self, ring: u32, may_stay: bool) {
+        let mut queues: Vec<u32> = self.strides.iter().filter(|((of, _), _)| *of == ring).map(|(_, queue)| *queue).collect();
+        queues.push(ring);
+        self.steering.ended(|_, queue| queues.contains(&queue), may_stay);
+        queues.into_iter().for_each(|queue| self.ended(queue));
+    }
+
+    /// A queue has ended.
+    pub(super) fn ended(&mut self, queue: u32) {
+        self.rings.remove(&queue);
+        self.closed.insert(queue);
+        self.strides.retain(|_, other| *other != queue);
+    }
+
+    /// The rate of a ring's frame that has left as these.
+    fn check_rate(&mut self, now: Instant, ring: u32, frames: &[Vec<u8>]) {
+        let rate = &mut self.rings.entry(ring).or_default().rate;
+        if !rate.is_limited() {
+            return;
+        }
+        let due_at = rate.due_at();
+        rate.charge(now, frames.iter().map(Vec::len).sum());
+        self.paced += 1;
+        if now < due_at {
+            self.breach("pacing", format_args!("ring {ring}: a frame leaves at {now:?}, and not at {due_at:?} at the earliest"));
+        }
     }
 
     /// What a ring was to get may be lost up to here.
@@ -95,9 +167,10 @@ impl Laws {
         laws.may_miss = laws.delivered.len();
     }
 
-    /// The card sends an entry of a ring's.
-    pub(super) fn leaves(&mut self, ring: u32, transmit: &Transmit) {
+    /// The card sends an entry of a ring's, which becomes these frames.
+    pub(super) fn leaves(&mut self, now: Instant, ring: u32, transmit: &Transmit, frames: &[Vec<u8>]) {
         self.sent += 1;
+        self.check_rate(now, ring, frames);
         let laws = self.rings.entry(ring).or_default();
         // (A frame that is no frame leaves no trace, but that those behind it are next.)
         while laws.handed.front().is_some_and(|handed| handed.offload.dummy) {
@@ -107,9 +180,10 @@ impl Laws {
             return self.breach("sent", format_args!("ring {ring}: a frame leaves that nobody handed over"));
         };
         laws.cookies.entry(handed.cookie).and_modify(|fate| *fate = Fate::Left);
-        let mut bytes = handed.bytes;
+        let (mut bytes, mut head) = (handed.bytes, handed.head);
         if let Some(tag) = handed.offload.vlan {
             bytes.splice(12..12, [0x81, 0x00, (tag >> 8) as u8, tag as u8]);
+            head += 4;
         }
         let asks = handed.offload.checksum || handed.offload.tso_mss.is_some();
         let both = c::ETH_L3_CSUM | c::ETH_L4_CSUM;
@@ -124,7 +198,20 @@ impl Laws {
         let cut = handed.offload.tso_mss.unwrap_or(0);
         if (transmit.ethernet.cs_flags & both == both) != asks || transmit.segmented != (cut > 0) || transmit.ethernet.mss != cut {
             let (flags, mss) = (transmit.ethernet.cs_flags, transmit.ethernet.mss);
-            self.breach("sent", format_args!("ring {ring}: {:?} is asked for, not flags {flags:#x} and mss {mss}", handed.offload));
+            return self.breach("sent", format_args!("ring {ring}: {:?} is asked for, not flags {flags:#x} and mss {mss}", handed.offload));
+        }
+        if cut > 0 {
+            self.cut += 1;
+            if let Some(what) = segments::wrong(&bytes, head, cut.into(), frames) {
+                self.breach("segments", format_args!("ring {ring}: {what}"));
+            }
+        }
+    }
+
+    /// A frame that came went to these queues, with these tags.
+    pub(super) fn steered(&mut self, headers: &Headers, tunnel: Option<&Tunnel>, to: &[(u32, u32)], may_lag: bool) {
+        if let Some(what) = self.steering.wrong(headers, tunnel, to, may_lag) {
+            self.breach("steering", what);
         }
     }
 
@@ -139,12 +226,15 @@ impl Laws {
 
     /// The card has received a frame into a ring's queue.
     pub(super) fn arrived(&mut self, ring: u32, bytes: Vec<u8>, facts: Received, at: Instant) {
-        self.rings.entry(ring).or_default().delivered.push_back(Delivered { bytes, facts, at });
+        if !self.closed.contains(&ring) {
+            self.rings.entry(ring).or_default().delivered.push_back(Delivered { bytes, facts, at });
+        }
     }
 
     /// The driver hands a frame to the stack.
     pub(super) fn polled(&mut self, ring: u32, bytes: &[u8], meta: &RxMeta) {
         self.received += 1;
+        self.in_strides += u64::from(ring & STRIDING != 0);
         let (shared, cycle_ns) = (self.times_are_shared, self.cycle_ns);
         let laws = self.rings.entry(ring).or_default();
         while let Some(front) = laws.delivered.pop_front() {
@@ -166,6 +256,11 @@ impl Laws {
     pub(super) fn forget_missed(&mut self, ring: u32) {
         let laws = self.rings.entry(ring).or_default();
         laws.delivered.drain(..core::mem::take(&mut laws.may_miss));
+    }
+
+    /// Of each queue from which nothing more is to come, what it did not give.
+    pub(super) fn unpolled(&self) -> usize {
+        self.rings.values().map(|laws| laws.delivered.len() - laws.may_miss.min(laws.delivered.len())).sum()
     }
 
     /// A cookie comes back.

@@ -3,8 +3,10 @@
 //! So what the driver does by the libraries is the same code here as on a machine, and so is all of its data path. Objects are as the headers have them, with what is
 //! the library's own behind (`Of`).
 
+mod device_memory;
 mod flows;
 mod objects;
+mod strides;
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -94,6 +96,10 @@ pub(super) fn open(card: &Shared) -> NonNull<sys::ibv_context> {
         create_rwq_ind_table: Some(objects::create_rwq_ind_table),
         destroy_rwq_ind_table: Some(objects::destroy_rwq_ind_table),
         create_qp_ex: Some(objects::create_qp_ex),
+        modify_qp_rate_limit: Some(objects::modify_qp_rate_limit),
+        alloc_dm: Some(device_memory::alloc_dm),
+        free_dm: Some(device_memory::free_dm),
+        reg_dm_mr: Some(device_memory::reg_dm_mr),
         ibv_create_flow: Some(flows::create_flow),
         ibv_destroy_flow: Some(flows::destroy_flow),
         sz: size_of::<sys::verbs_context>(),
@@ -125,7 +131,7 @@ fn function(name: &CStr) -> Option<NonNull<c_void>> {
         ibv_reg_mr in objects, ibv_dereg_mr in objects, ibv_create_comp_channel in objects, ibv_destroy_comp_channel in objects,
         ibv_create_cq in objects, ibv_destroy_cq in objects, ibv_get_cq_event in objects, ibv_ack_cq_events in objects,
         ibv_create_qp in objects, ibv_modify_qp in objects, ibv_destroy_qp in objects, mlx5dv_query_device in, mlx5dv_init_obj in objects,
-        mlx5dv_create_cq in objects,
+        mlx5dv_create_cq in objects, mlx5dv_create_wq in strides,
     );
     None
 }
@@ -174,12 +180,18 @@ unsafe extern "C" fn query_device_ex(
     // SAFETY: it was opened here; the attribute is writable.
     unsafe {
         let card = card_of(context);
-        let khz = card.borrow().khz();
+        let (khz, max_dm_size) = (card.borrow().khz(), card.borrow().trouble.own_memory as u64);
         attr.write(sys::ibv_device_attr_ex {
             completion_timestamp_mask: u64::MAX,
             hca_core_clock: khz,
             tso_caps: sys::ibv_tso_caps { max_tso: TSO_MAX, supported_qpts: ON_RAW },
             rss_caps: sys::ibv_rss_caps { supported_qpts: ON_RAW, ..Default::default() },
+            packet_pacing_caps: sys::ibv_packet_pacing_caps {
+                qp_rate_limit_min: 1,
+                qp_rate_limit_max: 100_000_000,
+                supported_qpts: ON_RAW,
+            },
+            max_dm_size,
             max_wq_type_rq: 1 << 15,
             raw_packet_caps: sys::IBV_RAW_PACKET_CAP_IP_CSUM | sys::IBV_RAW_PACKET_CAP_CVLAN_STRIPPING,
             ..Default::default()
@@ -190,7 +202,17 @@ unsafe extern "C" fn query_device_ex(
 
 unsafe extern "C" fn mlx5dv_query_device(_: *mut sys::ibv_context, attr: *mut sys::mlx5dv_context) -> c_int {
     let formats = sys::MLX5DV_CQE_RES_FORMAT_CSUM | sys::MLX5DV_CQE_RES_FORMAT_CSUM_STRIDX;
+    let striding_rq_caps = sys::mlx5dv_striding_rq_caps {
+        min_single_stride_log_num_of_bytes: 6,
+        max_single_stride_log_num_of_bytes: 13,
+        min_single_wqe_log_num_of_strides: 3,
+        max_single_wqe_log_num_of_strides: 13,
+        supported_qpts: ON_RAW,
+    };
     // SAFETY: the attribute is writable.
-    unsafe { (*attr).cqe_comp_caps = sys::mlx5dv_cqe_comp_caps { max_num: RUN_MAX, supported_format: formats } };
+    unsafe {
+        (*attr).cqe_comp_caps = sys::mlx5dv_cqe_comp_caps { max_num: RUN_MAX, supported_format: formats };
+        (*attr).striding_rq_caps = striding_rq_caps;
+    }
     0
 }

@@ -35,6 +35,14 @@ pub(crate) struct Report {
     /// Entries that were written into a register whole, and compressed runs.
     pub(crate) whole_entries: u64,
     pub(crate) compressed_runs: u64,
+    /// Frames that came in strides, that rules have steered, and that left at a rate.
+    pub(crate) in_strides: u64,
+    pub(crate) steered: u64,
+    pub(crate) paced: u64,
+    /// Large sends, frames that were copied to the card to be sent, and such as were written there by who sent them.
+    pub(crate) cut: u64,
+    pub(crate) staged: u64,
+    pub(crate) from_card: u64,
     pub(crate) ended: Instant,
 }
 

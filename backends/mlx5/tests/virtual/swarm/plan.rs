@@ -32,6 +32,15 @@ pub(super) struct HostPlan {
     pub(super) looks_after: Duration,
     pub(super) datagrams: u32,
     pub(super) frames: u32,
+    pub(super) lanes: LanesPlan,
+}
+
+/// What is done by rings with queues of strides, groups, rules that move, rates and memory on the card.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LanesPlan {
+    /// Frames sent, and how often something is changed.
+    pub(super) frames: u32,
+    pub(super) changes: u32,
 }
 
 /// What a seed comes to.
@@ -68,7 +77,8 @@ impl Plan {
         let link = LinkConfig { latency: Duration::from_nanos(dice.magnitude(1_000, 500_000)), faults, ..LinkConfig::default() };
         let bandwidth_bps = Some(dice.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]));
         let streams = (0..dice.between(0, 3)).map(|_| stream(&mut dice)).collect();
-        let hosts = [0, 1].map(|number| host(&mut dice, number));
+        let mut hosts = [0, 1].map(|number| host(&mut dice, number));
+        add_lanes(seed, &mut hosts);
         let faults_end = Instant::ZERO + ms(FAULTS_END_MS);
         let faults = if is_calm { Vec::new() } else { of_cards(&mut dice, gone) };
         Self { seed, hosts, link: LinkConfig { bandwidth_bps, ..link }, streams, faults, faults_end, is_calm, gone }
@@ -82,6 +92,7 @@ impl Plan {
         let refused_ppm = ppm(4, 10_000, 700_000);
         let late_max = Duration::from_nanos(drawn.magnitude(1_000, 50_000_000));
         let [has_long_cqes, has_long_receives, shares_registers] = [(); 3].map(|()| drawn.chance_ppm(250_000));
+        let own_memory = drawn.pick(&[0, 2048, 16_384, 131_072]);
         Trouble {
             until: if self.is_calm { Instant::ZERO } else { self.faults_end },
             lost_bells_ppm,
@@ -91,6 +102,7 @@ impl Plan {
             has_long_cqes,
             has_long_receives,
             shares_registers,
+            own_memory,
             life: Life::Works,
             unheard: std::collections::BTreeSet::new(),
             dice: drawn,
@@ -141,6 +153,20 @@ fn host(dice: &mut RandomStream, number: usize) -> HostPlan {
         looks_after: Duration::from_nanos(dice.magnitude(100, 200_000)),
         datagrams,
         frames,
+        lanes: LanesPlan::default(),
+    }
+}
+
+/// (By dice of their own.)
+fn add_lanes(seed: u64, hosts: &mut [HostPlan; 2]) {
+    let mut dice = dice(seed, 16);
+    if dice.chance_ppm(300_000) {
+        return;
+    }
+    for host in hosts {
+        let mut many = |most| if dice.chance_ppm(800_000) { dice.magnitude(1, most) as u32 } else { 0 };
+        host.lanes = LanesPlan { frames: many(200), changes: many(60) };
+        host.settings.staged_bytes = dice.pick(&[0, 0, 1024, 8192, 65_536]);
     }
 }
 

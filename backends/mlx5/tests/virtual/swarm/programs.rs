@@ -2,6 +2,7 @@
 
 pub(super) mod datagrams;
 pub(super) mod frames;
+pub(super) mod lanes;
 pub(super) mod streams;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -3,8 +3,9 @@
 use ringway_mlx5::{Mlx5Device, Mlx5Queues, Received, SendBuffer};
 use ringway_stack::Instant;
 use ringway_stack::device::{
-    Attached, Capabilities, Completion, Device, DeviceEvent, FlowRule, MacAddr, OpenError, QueueId, Queues, QueuesConfig, RuleError,
-    RuleId, RxBatch, SendError, Target, TxBuffer as _, TxFrame, Unsupported, Wake,
+    Attached, Capabilities, Completion, CyclicConfig, CyclicError, CyclicId, CyclicPacket, Device, DeviceEvent, DeviceMemory,
+    DeviceMemoryError, FlowRule, MacAddr, OpenError, Pacing, QueueId, Queues, QueuesConfig, RuleError, RuleId, RxBatch, RxBuffer as _,
+    SendError, Target, TxBuffer as _, TxFrame, Unsupported, Wake,
 };
 
 use super::library::Shared;
@@ -47,22 +48,36 @@ impl Device for Watched {
 
     fn open(&self, config: &QueuesConfig) -> Result<WatchedQueues, OpenError> {
         let queues = self.driver.open(config)?;
+        if !config.steered_only {
+            self.card.borrow_mut().laws.steering.begin(queues.mac().0, queues.id().0);
+        }
         Ok(WatchedQueues { device: self.clone(), ring: queues.id().0, queues })
     }
 
     fn attach(&self, rule: &FlowRule, target: Target) -> Result<Attached, RuleError> {
         self.work();
-        self.driver.attach(rule, target)
+        let attached = self.driver.attach(rule, target)?;
+        let laws = &mut self.card.borrow_mut().laws;
+        let queue = laws.key(target);
+        laws.steering.attached(rule, attached.rule, queue);
+        Ok(attached)
     }
 
     fn retarget(&self, rule: RuleId, target: Target, tag: u32) -> Result<(), RuleError> {
         self.work();
-        self.driver.retarget(rule, target, tag)
+        self.driver.retarget(rule, target, tag)?;
+        let laws = &mut self.card.borrow_mut().laws;
+        let queue = laws.key(target);
+        laws.steering.retargeted(rule, queue, tag);
+        Ok(())
     }
 
     fn detach(&self, rule: RuleId) {
         self.work();
         self.driver.detach(rule);
+        let mut card = self.card.borrow_mut();
+        let may_stay = card.may_refuse();
+        card.laws.steering.ended(|of, _| of == rule, may_stay);
     }
 }
 
@@ -174,6 +189,72 @@ impl Queues for WatchedQueues {
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
         self.queues.lend_heads(on)
     }
+
+    fn pace(&mut self, pacing: Pacing) -> Result<(), Unsupported> {
+        self.device.work();
+        self.queues.pace(pacing)?;
+        // (What leaves from now on does so at the new rate.)
+        self.device.card.borrow_mut().paced(self.ring, pacing);
+        self.device.work();
+        Ok(())
+    }
+
+    fn cyclic_create(&mut self, config: &CyclicConfig) -> Result<CyclicId, CyclicError> {
+        let queue = self.call(|queues| queues.cyclic_create(config))?;
+        let mut card = self.device.card.borrow_mut();
+        let number = card.last_striding().expect("it was made");
+        card.laws.strides.insert((self.ring, queue.0), number);
+        Ok(queue)
+    }
+
+    fn cyclic_read(
+        &mut self,
+        queue: CyclicId,
+        packets_max: usize,
+        packets: &mut Vec<CyclicPacket>,
+    ) -> Result<Option<Received>, CyclicError> {
+        let before = packets.len();
+        let run = self.call(|queues| queues.cyclic_read(queue, packets_max, packets))?;
+        let laws = &mut self.device.card.borrow_mut().laws;
+        let number = laws.key(Target::Cyclic(self.id(), queue));
+        for packet in &packets[before..] {
+            let mut bytes = vec![0; packet.len];
+            run.iter().for_each(|run| run.copy_to(packet.offset, &mut bytes));
+            laws.polled(number, &bytes, &packet.meta);
+        }
+        if packets_max > 0 && run.is_none() {
+            laws.forget_missed(number);
+        }
+        Ok(run)
+    }
+
+    fn cyclic_destroy(&mut self, queue: CyclicId) -> Result<(), CyclicError> {
+        self.call(|queues| queues.cyclic_destroy(queue))?;
+        let laws = &mut self.device.card.borrow_mut().laws;
+        let number = laws.key(Target::Cyclic(self.id(), queue));
+        laws.ended(number);
+        Ok(())
+    }
+
+    fn dm_alloc(&mut self, len: usize) -> Result<DeviceMemory, DeviceMemoryError> {
+        self.call(|queues| queues.dm_alloc(len))
+    }
+
+    fn dm_copy_to(&mut self, memory: DeviceMemory, offset: usize, bytes: &[u8]) -> Result<(), DeviceMemoryError> {
+        self.call(|queues| queues.dm_copy_to(memory, offset, bytes))
+    }
+
+    fn dm_copy_from(&mut self, memory: DeviceMemory, offset: usize, out: &mut [u8]) -> Result<(), DeviceMemoryError> {
+        self.call(|queues| queues.dm_copy_from(memory, offset, out))
+    }
+
+    fn dm_register(&mut self, memory: DeviceMemory, offset: usize, len: usize) -> Result<SendBuffer, DeviceMemoryError> {
+        self.call(|queues| queues.dm_register(memory, offset, len))
+    }
+
+    fn dm_free(&mut self, memory: DeviceMemory) -> Result<(), DeviceMemoryError> {
+        self.call(|queues| queues.dm_free(memory))
+    }
 }
 
 impl WatchedQueues {
@@ -188,6 +269,16 @@ impl WatchedQueues {
             bytes.resize(start + slice.len, 0);
             slice.buffer.copy_to(slice.offset, &mut bytes[start..]);
         }
-        self.device.card.borrow_mut().laws.handed(self.ring, bytes, frame.offload, cookie);
+        self.device.card.borrow_mut().laws.handed(self.ring, (frame.head.len(), bytes), frame.offload, cookie);
+    }
+}
+
+impl Drop for WatchedQueues {
+    fn drop(&mut self) {
+        // (While a law's breach is on its way out, somebody may hold the card.)
+        if let Ok(mut card) = self.device.card.try_borrow_mut() {
+            let may_stay = card.may_refuse();
+            card.laws.closed(self.ring, may_stay);
+        }
     }
 }

@@ -172,8 +172,12 @@ impl World {
             self.hosts.iter_mut().for_each(|host| host.look_at(Some(self.now)));
             while self.step(self.now) {}
         }
+        // (And what it rings for leaves at the queue's rate.)
+        self.now += Duration::from_secs(10);
+        while self.step(self.now) {}
         for host in &mut self.hosts {
             let number = host.number;
+            host.lanes.drain(self.now);
             host.datagrams.close(self.now, &mut host.ring);
             host.ring.poll(self.now);
             host.card.borrow_mut().work(usize::MAX);
@@ -183,6 +187,9 @@ impl World {
                 let unsent = queues.queues.unsent();
                 assert!(unsent == 0, "law resources: host {number}: {unsent} blocks are never done");
             });
+            let unpolled = host.card.borrow().laws.unpolled();
+            let is_dry = host.card.borrow().has_lost_strides() || host.ring.is_gone();
+            assert!(unpolled == 0 || is_dry, "law received: host {number}: {unpolled} frames never reach who polls");
             let cookies = host.card.borrow().laws.cookies_out();
             assert!(cookies == 0, "law cookies: host {number}: {cookies} never come back");
         }
@@ -208,6 +215,7 @@ impl World {
             if host.card.borrow().missed > 0 {
                 continue;
             }
+            if std::env::var("DBG").is_ok() { eprintln!("missed {} lost {} {}", host.card.borrow().missed, host.card.borrow().lost, host.state()); }
             let once = host.datagrams.received.values().filter(|times| **times == 1).count();
             let (sent, received) = (peer.datagrams.sent() as usize, host.datagrams.received.len());
             assert!(once == sent && received == sent, "law arrivals: {once} of {sent} datagrams arrive once, and {received} at all");
@@ -218,10 +226,11 @@ impl World {
 
     fn report(&self) -> Report {
         let counters = self.hosts.each_ref().map(|host| {
-            let raw = host.frames.queues().map(|queues| queues.queues.counters()).unwrap_or_default();
-            (host.ring.queues().queues.counters(), raw)
+            let rings = core::iter::once(host.ring.queues()).chain(host.frames.queues()).chain(host.lanes.rings());
+            rings.map(|queues| queues.queues.counters()).collect::<Vec<_>>()
         });
-        let sum = |of: fn(&ringway_mlx5::Counters) -> u64| counters.iter().map(|(ring, raw)| of(ring) + of(raw)).sum::<u64>();
+        let sum = |of: fn(&ringway_mlx5::Counters) -> u64| counters.iter().flatten().map(of).sum::<u64>();
+        let of_laws = |of: fn(&super::laws::Laws) -> u64| self.hosts.iter().map(|host| of(&host.card.borrow().laws)).sum::<u64>();
         Report {
             seed: self.plan.seed,
             events: self.events,
@@ -232,6 +241,12 @@ impl World {
             receive_failures: sum(|counters| counters.receive_failures),
             whole_entries: sum(|counters| counters.whole_entries),
             compressed_runs: sum(|counters| counters.compressed_runs),
+            in_strides: of_laws(|laws| laws.in_strides),
+            steered: of_laws(|laws| laws.steering.steered),
+            paced: of_laws(|laws| laws.paced),
+            cut: of_laws(|laws| laws.cut),
+            staged: sum(|counters| counters.staged),
+            from_card: self.hosts.iter().map(|host| host.lanes.from_card).sum(),
             ended: self.now,
         }
     }

@@ -15,6 +15,8 @@ use ringway_sim::connectx::steering::Rule;
 use ringway_sim::connectx::wqe::{SendRules, Transport};
 use ringway_sim::connectx::{Access, Memory as _, Region};
 
+use super::super::laws::STRIDING;
+use super::super::laws::pacing::Rate;
 use super::registers::Page;
 use super::{Card, Completions, Hash, Receiver, Sender, Told, state};
 
@@ -24,7 +26,7 @@ const FRAME_MAX: u32 = 9018;
 pub(crate) const TSO_MAX: u32 = 1 << 18;
 /// Receives of a compressed run at most.
 pub(crate) const RUN_MAX: u32 = 64;
-/// The page that whoever has none of his own rings at, and on which completion queues are armed.
+/// The page that whoever has none of his own rings at.
 const SHARED_PAGE: usize = 0;
 
 /// A queue that was made: its number, and where it lies.
@@ -63,7 +65,7 @@ impl Card {
 
     /// Objects that there are.
     pub(crate) fn objects(&self) -> usize {
-        self.senders.len() + self.receivers.len() + self.completions.len() + self.hashes.len() + self.steering.rules().count() + self.others
+        self.senders.len() + self.receivers.len() + self.completions.len() + self.hashes.len() + self.own_memory.len() + self.steering.rules().count() + self.others
     }
 
     pub(crate) fn fds(&self) -> [i32; 2] {
@@ -86,7 +88,10 @@ impl Card {
 
     pub(crate) fn deregister(&mut self, key: u32) {
         if let Some(region) = self.queues.keys.deregister(key) {
-            self.memory.remove(core::ptr::with_exposed_provenance_mut(region.addr as usize));
+            // (What is named from zero on is the card's own.)
+            if region.addr == region.at {
+                self.memory.remove(core::ptr::with_exposed_provenance_mut(region.addr as usize));
+            }
             self.count_one(false);
         }
     }
@@ -105,7 +110,9 @@ impl Card {
         compression: Option<Compression>,
     ) -> Result<Made, i32> {
         self.may()?;
-        let (number, entries, page) = (self.number(), (least + 1).next_power_of_two(), self.page(SHARED_PAGE));
+        let (number, entries) = (self.number(), (least + 1).next_power_of_two());
+        // (Each is armed on a page of its own, since one call of the driver's may arm several.)
+        let page = self.page(number as usize);
         let size = self.trouble.cqe_size();
         let stride = size.bytes() as u32;
         let (buf, record) = (self.memory.add_own((entries * stride) as usize), self.memory.add_own(8).cast::<u32>());
@@ -129,6 +136,8 @@ impl Card {
         if let Some(cq) = self.completions.remove(&made.number) {
             self.told.retain(|told| *told != Told::Cq(cq.raw));
         }
+        self.pages.remove(&(made.number as usize));
+        self.memory.remove(made.page);
         self.free(made);
     }
 
@@ -173,8 +182,8 @@ impl Card {
         let ring = QueueBuffer { addr: buf.addr() as u64, log_stride: 6, log_entries: log(entries) };
         let send = SendConfig { rules, ring, record: record.addr() as u64, pd, uidx: 0, cqn };
         self.queues.add_pair(number, SendQueue::new(send), Receives::None);
-        self.laws.sends_begin(owner);
-        self.senders.insert(number, Sender { state: 0, cqn, owner, page, raw });
+        self.laws.sends_begin(self.now, owner);
+        self.senders.insert(number, Sender { state: 0, cqn, owner, page, raw, rate: Rate::default() });
         Ok(Made { number, buf, record, entries, stride: 64, page: self.page(page) })
     }
 
@@ -197,20 +206,36 @@ impl Card {
         self.free(made);
     }
 
-    /// A receive queue of one frame an entry.
+    /// Holds a queue pair to a rate.
+    pub(crate) fn pace_sender(&mut self, number: u32, kilobits: u32) -> Result<(), i32> {
+        self.may()?;
+        let now = self.now;
+        self.senders.get_mut(&number).ok_or(libc::EINVAL)?.rate.set(now, u64::from(kilobits) * 1000);
+        Ok(())
+    }
+
+    /// A receive queue: of one frame an entry, or of many, in strides.
     pub(crate) fn make_receiver(
         &mut self,
         raw: *mut sys::ibv_wq,
-        (pd, cqn, owner): (u32, u32, u32),
+        (pd, cqn, ring_number): (u32, u32, u32),
         entries: u32,
         strips: bool,
+        layout: ReceiveLayout,
     ) -> Result<Made, i32> {
         self.may()?;
-        let (number, entries, stride) = (self.number(), entries.next_power_of_two(), self.trouble.receive_stride());
+        let (number, entries) = (self.number(), entries.next_power_of_two());
+        let (stride, owner) = match layout {
+            ReceiveLayout::Cyclic => (self.trouble.receive_stride(), ring_number),
+            ReceiveLayout::Striding { .. } => {
+                self.queues.completes_strides(cqn);
+                (2 * self.trouble.receive_stride().max(16), STRIDING | number)
+            }
+        };
         let (buf, record) = (self.memory.add_own((entries * stride) as usize), self.memory.add_own(8).cast::<u32>());
         let ring = QueueBuffer { addr: buf.addr() as u64, log_stride: log(stride), log_entries: log(entries) };
         let record_at = record.addr() as u64;
-        let config = ReceiveConfig { number, ring, record: record_at, pd, uidx: 0, cqn, layout: ReceiveLayout::Cyclic };
+        let config = ReceiveConfig { number, ring, record: record_at, pd, uidx: 0, cqn, layout };
         self.queues.add_receive(number, ReceiveQueue::new(config));
         self.receivers.insert(number, Receiver { config, state: 0, strips, owner, raw });
         Ok(Made { number, buf, record, entries, stride, page: core::ptr::null_mut() })
@@ -294,6 +319,11 @@ impl Card {
     /// Cycles of its clock in a millisecond.
     pub(crate) fn khz(&self) -> u64 {
         self.khz
+    }
+
+    /// The queue of strides that was made last, as the laws know it.
+    pub(crate) fn last_striding(&self) -> Option<u32> {
+        self.receivers.values().map(|receiver| receiver.owner).filter(|owner| owner & STRIDING != 0).max()
     }
 
     /// Takes an event of the completion queue whose channel it is.

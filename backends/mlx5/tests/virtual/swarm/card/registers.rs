@@ -33,8 +33,12 @@ impl Page {
     fn take(&mut self, offset: usize, words: usize) -> Option<Vec<u8>> {
         let at = self.base.wrapping_add(offset / 8);
         // SAFETY: within the page, aligned; the driver is not at work.
-        let taken: Vec<u64> = (0..words).map(|word| unsafe { at.add(word).replace(0) }).collect();
-        (taken[0] != 0).then(|| taken.iter().flat_map(|word| word.to_ne_bytes()).collect())
+        if unsafe { at.read() } == 0 {
+            return None;
+        }
+        // SAFETY: as above.
+        let taken = (0..words).map(|word| unsafe { at.add(word).replace(0) });
+        Some(taken.flat_map(u64::to_ne_bytes).collect())
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Trouble {
     /// Completions have 128 bytes; entries of receive queues have room for two segments.
     pub(crate) has_long_cqes: bool,
     pub(crate) has_long_receives: bool,
+    /// Bytes of the card's own memory.
+    pub(crate) own_memory: usize,
     /// There are no registers for queues of their own.
     pub(crate) shares_registers: bool,
     pub(crate) life: Life,
@@ -153,6 +155,13 @@ impl Card {
     fn tell(&mut self, what: Told) {
         self.told.push_back(what);
         self.async_fd.signal();
+    }
+
+    /// A completion queue of strides has failed: nothing comes by it any more.
+    pub(crate) fn has_lost_strides(&self) -> bool {
+        let is_of_strides = |receiver: &super::Receiver| receiver.owner & super::STRIDING != 0;
+        let cqs = self.receivers.values().filter(|receiver| is_of_strides(receiver)).map(|receiver| receiver.config.cqn);
+        cqs.into_iter().any(|cqn| self.completions.get(&cqn).is_some_and(|cq| cq.is_broken))
     }
 
     /// Whether there is something to be told of.

@@ -56,12 +56,22 @@ fn array<const N: usize>(spec: &[u8], at: usize) -> [u8; N] {
 /// A specification: its type and size, and behind these (at 6, or where the field is aligned) a value and a mask.
 fn layer(kind: u32, spec: &[u8]) -> Result<Layer, c_int> {
     match kind {
+        kind if kind & sys::IBV_FLOW_SPEC_INNER != 0 => Ok(Layer::Inner(Box::new(layer(kind & !sys::IBV_FLOW_SPEC_INNER, spec)?))),
+        sys::IBV_FLOW_SPEC_VXLAN_TUNNEL => Ok(Layer::Vxlan(u32::from_be_bytes(array(spec, 8)), u32::from_be_bytes(array(spec, 12)))),
         sys::IBV_FLOW_SPEC_ETH => {
             let both = |at: usize| [array(spec, at), array(spec, at + 6)];
             let word = |at: usize| (u16::from_be_bytes(array(spec, at)), u16::from_be_bytes(array(spec, at + 16)));
             Ok(Layer::Ethernet { value: both(6), mask: both(22), ethertype: word(18), vlan: word(20) })
         }
         sys::IBV_FLOW_SPEC_IPV4 => Ok(ip(false, spec, [8, 16])),
+        sys::IBV_FLOW_SPEC_IPV4_EXT => {
+            // (Behind both addresses, the protocol and the type of service: a filter of 12 bytes.)
+            let tos = (spec[8 + 9], spec[20 + 9]);
+            Ok(match ip(false, spec, [8, 20]) {
+                Layer::Ip { v6, value, mask, protocol, flow_label, .. } => Layer::Ip { v6, value, mask, protocol, tos, flow_label },
+                other => other,
+            })
+        }
         sys::IBV_FLOW_SPEC_IPV6 => Ok(ip(true, spec, [8, 48])),
         sys::IBV_FLOW_SPEC_TCP | sys::IBV_FLOW_SPEC_UDP => {
             let word = |at: usize| u16::from_be_bytes(array(spec, at));

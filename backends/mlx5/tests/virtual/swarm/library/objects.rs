@@ -7,12 +7,13 @@ use std::rc::Rc;
 use rdma_core_sys as sys;
 use ringway_host::EventFd;
 use ringway_sim::connectx::cqe::compressed::{Compression, MiniFormat};
+use ringway_sim::connectx::queues::ReceiveLayout;
 
 use super::super::card::objects::{Made, RUN_MAX};
 use super::{Shared, answer, card_of, end, given, make, of};
 
 /// Behind a protection domain: its number; and whether it is a thread's part of one, which has a register page.
-type Pd = (u32, bool);
+pub(super) type Pd = (u32, bool);
 type Channel = Rc<EventFd>;
 /// Of a queue pair: what it sends by, or the number of its hash.
 pub(super) enum Pair {
@@ -210,12 +211,27 @@ pub(super) unsafe extern "C" fn ibv_create_qp(pd: *mut sys::ibv_pd, attr: *mut s
     }
 }
 
-pub(super) unsafe extern "C" fn ibv_modify_qp(qp: *mut sys::ibv_qp, attr: *mut sys::ibv_qp_attr, _: c_int) -> c_int {
+pub(super) unsafe extern "C" fn ibv_modify_qp(qp: *mut sys::ibv_qp, attr: *mut sys::ibv_qp_attr, mask: c_int) -> c_int {
     // SAFETY: made above; the attribute is readable.
     unsafe {
         let pair = of::<_, Pair>(qp);
         answer(match pair.rest {
+            Pair::Sends(made) if mask.cast_unsigned() & sys::IBV_QP_RATE_LIMIT != 0 => {
+                pair.card.borrow_mut().pace_sender(made.number, (*attr).rate_limit)
+            }
             Pair::Sends(made) => pair.card.borrow_mut().modify_sender(made.number, (*attr).qp_state),
+            Pair::Hashes(_) => Err(libc::EINVAL),
+        })
+    }
+}
+
+/// (What is allowed to come at once is left to the card: this one allows one frame.)
+pub(super) unsafe extern "C" fn modify_qp_rate_limit(qp: *mut sys::ibv_qp, attr: *mut sys::ibv_qp_rate_limit_attr) -> c_int {
+    // SAFETY: made above; the attribute is readable.
+    unsafe {
+        let pair = of::<_, Pair>(qp);
+        answer(match pair.rest {
+            Pair::Sends(made) => pair.card.borrow_mut().pace_sender(made.number, (*attr).rate_limit),
             Pair::Hashes(_) => Err(libc::EINVAL),
         })
     }
@@ -248,13 +264,22 @@ pub(super) unsafe extern "C" fn ibv_destroy_qp(qp: *mut sys::ibv_qp) -> c_int {
 
 pub(super) unsafe extern "C" fn create_wq(context: *mut sys::ibv_context, attr: *mut sys::ibv_wq_init_attr) -> *mut sys::ibv_wq {
     // SAFETY: the driver's context, attribute, and what that names.
+    unsafe { make_wq(context, attr, ReceiveLayout::Cyclic) }
+}
+
+/// A receive queue of either kind.
+///
+/// # Safety
+/// The driver's context, attribute, and what that names.
+pub(super) unsafe fn make_wq(context: *mut sys::ibv_context, attr: *mut sys::ibv_wq_init_attr, layout: ReceiveLayout) -> *mut sys::ibv_wq {
+    // SAFETY: the caller's promise.
     unsafe {
         let (card, attr) = (card_of(context), *attr);
         let verbs = sys::ibv_wq { context, wq_context: attr.wq_context, pd: attr.pd, cq: attr.cq, ..Default::default() };
         let raw = make(verbs, &card, None::<Made>);
         let of_queue = (of::<_, Pd>(attr.pd).rest.0, made_cq(attr.cq).number, attr.wq_context.addr() as u32);
         let strips = attr.create_flags & sys::IBV_WQ_FLAGS_CVLAN_STRIPPING != 0;
-        let made = card.borrow_mut().make_receiver(raw, of_queue, attr.max_wr, strips);
+        let made = card.borrow_mut().make_receiver(raw, of_queue, attr.max_wr, strips, layout);
         match made {
             Ok(made) => (*raw.cast::<super::Of<sys::ibv_wq, Option<Made>>>()).rest = Some(made),
             Err(_) => drop(end::<_, Option<Made>>(raw)),
