@@ -7,6 +7,7 @@
 use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_core_sys as sys;
@@ -22,6 +23,7 @@ use crate::cqe::RUN_MAX;
 use crate::cyclic::StridingCaps;
 use crate::error::AttachError;
 use crate::mailbox::{Hearing, Post};
+use crate::memory::Memory;
 use crate::mutants::{self, Mutant};
 use crate::queues::Mlx5Queues;
 use crate::settings::Settings;
@@ -51,6 +53,8 @@ struct Shared {
     striding: Option<StridingCaps>,
     compresses: bool,
     state: Mutex<State>,
+    /// A group of rings still has one that has left it, since the system refused the change.
+    has_leavers: AtomicBool,
     post: Post,
     pd: Arc<Pd>,
 }
@@ -64,6 +68,8 @@ struct State {
     rules: BTreeMap<u64, (Spec, Option<u32>)>,
     last_rule: u64,
     last_ring: u32,
+    /// What rings that were closed received into, as long as a group still has one of them.
+    kept: Vec<Arc<Memory>>,
 }
 
 /// A ring, as flow rules see it.
@@ -87,6 +93,8 @@ struct Entry {
     hash: HashOf,
     tag: u32,
     place: Place,
+    /// What steers is not of these members, of which one has left.
+    has_leaver: bool,
     /// What steers. (It is only read by who drops it.)
     _flow: Flow,
 }
@@ -170,8 +178,8 @@ impl Mlx5Device {
         let capabilities = Capabilities { striding: striding.is_some(), ..capabilities(settings, &attr, mtu, clock) };
         let pd = Arc::new(Pd::new(Arc::clone(&context)).map_err(AttachError::system("ibv_alloc_pd"))?);
         let post = Post::new(context, hearing).map_err(AttachError::system("the thread of the card's events"))?;
-        let (settings, state) = (settings.clone(), Mutex::default());
-        Ok(Self(Arc::new(Shared { capabilities, settings, mac, clock, striding, compresses, state, post, pd })))
+        let (settings, state, has_leavers) = (settings.clone(), Mutex::default(), AtomicBool::new(false));
+        Ok(Self(Arc::new(Shared { capabilities, settings, mac, clock, striding, compresses, state, has_leavers, post, pd })))
     }
 
     /// As [`Device::open`], which cannot say as much of why not.
@@ -251,7 +259,7 @@ impl Mlx5Device {
     /// It has one less. `false`: not yet, since a rule leads there.
     pub(crate) fn remove_cyclic(&self, ring: u32, name: u64) -> bool {
         let (mut state, it) = (self.state(), To { ring, cyclic: Some(name) });
-        if state.entries.values().any(|entry| entry.members.iter().any(|(_, to)| *to == it)) {
+        if state.entries.values().any(|entry| entry.has_leaver || entry.members.iter().any(|(_, to)| *to == it)) {
             return false;
         }
         let ended = state.rings.get_mut(&ring).and_then(|end| end.cyclic.remove(&name));
@@ -295,16 +303,42 @@ impl Mlx5Device {
         self.state().entries.len()
     }
 
-    /// A ring is no more: its rules end with it.
-    pub(crate) fn leave(&self, ring: u32) {
+    /// A ring is no more: its rules end with it. It has received into this memory.
+    pub(crate) fn leave(&self, ring: u32, memory: impl Iterator<Item = Arc<Memory>>) {
         let mut state = self.state();
         let of_it = |entry: &Entry| entry.members.iter().filter(|(_, to)| to.ring == ring).map(|(rule, _)| *rule).collect::<Vec<_>>();
         let rules: Vec<u64> = state.entries.values().flat_map(of_it).collect();
         rules.into_iter().for_each(|rule| self.end(&mut state, rule));
+        if self.has_leavers() {
+            // (The card may write there until it is asked in vain no more.)
+            state.kept.extend(memory);
+        }
         let end = state.rings.remove(&ring);
         drop(state);
         self.0.post.close(ring);
         drop(end);
+    }
+
+    /// Whether a group of rings still has one that has left it.
+    pub(crate) fn has_leavers(&self) -> bool {
+        self.0.has_leavers.load(Ordering::Relaxed)
+    }
+
+    /// Has groups lead where they should, of which the system has refused it. (What it still refuses is asked for again.)
+    #[cold]
+    pub(crate) fn dismiss_leavers(&self) {
+        let mut state = self.state();
+        let those = state.entries.iter().filter(|(_, entry)| entry.has_leaver);
+        let keys: Vec<(Spec, Option<u32>)> = those.map(|(key, _)| key.clone()).collect();
+        let is_done = keys.iter().all(|key| {
+            let Some(Entry { members, tag, .. }) = state.entries.get(key) else { return true };
+            let (members, tag) = (members.clone(), *tag);
+            self.change(&mut state, key, members, tag).is_ok()
+        });
+        if is_done {
+            state.kept.clear();
+            self.0.has_leavers.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Makes the kernel's rule for an entry.
@@ -325,10 +359,15 @@ impl Mlx5Device {
     fn change(&self, state: &mut State, key: &(Spec, Option<u32>), members: Vec<(u64, To)>, tag: u32) -> Result<(), RuleError> {
         let Some(entry) = state.entries.get(key) else { return Err(RuleError::Ended) };
         let (hash, place) = (entry.hash, entry.place.other());
-        let flow = self.flow(state, &key.0, &members, hash, (place, tag))?;
+        let of_card = if mutants::is(Mutant::TagStays) { entry.tag } else { tag };
+        let flow = self.flow(state, &key.0, &members, hash, (place, of_card))?;
         if let Some(entry) = state.entries.get_mut(key) {
             // (The new rule is there; now the old one ends.)
-            (entry.members, entry.tag, entry.place, entry._flow) = (members, tag, place, flow);
+            let old = core::mem::replace(&mut entry._flow, flow);
+            if mutants::is(Mutant::RuleStays) {
+                core::mem::forget(old);
+            }
+            (entry.members, entry.tag, entry.place, entry.has_leaver) = (members, tag, place, false);
         }
         Ok(())
     }
@@ -343,7 +382,10 @@ impl Mlx5Device {
             state.entries.remove(&key);
         } else if let Err(error) = self.change(state, &key, members.clone(), tag) {
             tracing::error!("a group of rings still has one that has left it: {error}");
-            state.entries.get_mut(&key).into_iter().for_each(|entry| entry.members.clone_from(&members));
+            if let Some(entry) = state.entries.get_mut(&key) {
+                (entry.members, entry.has_leaver) = (members, true);
+            }
+            self.0.has_leavers.store(!mutants::is(Mutant::LeaverStays), Ordering::Relaxed);
         }
     }
 
@@ -403,7 +445,9 @@ impl Device for Mlx5Device {
                 // (Equal rules with different tags the kernel refuses; and those of groups are equal.)
                 let tag = if is_of_group { 0 } else { rule.tag };
                 let flow = self.flow(&state, &key.0, &members, hash, (place, tag))?;
-                state.entries.insert(key.clone(), Entry { members, is_shared: rule.shared, hash, tag, place, _flow: flow });
+                state
+                    .entries
+                    .insert(key.clone(), Entry { members, is_shared: rule.shared, hash, tag, place, has_leaver: false, _flow: flow });
             }
         }
         state.last_rule = id;

@@ -17,6 +17,8 @@ use crate::clock::CardClock;
 use crate::cqe::CompletionQueue;
 use crate::doorbell::Doorbell;
 use crate::memory::{Memory, Sizes};
+use crate::mutants::{self, Mutant};
+use crate::retry::Retry;
 use crate::verbs::{Channel, Completions, Cq, Pd, Strides, Wq};
 use read::{Filled, Place};
 
@@ -109,6 +111,9 @@ pub(crate) struct Cyclic {
     runs: VecDeque<(u64, u32)>,
     clock: Option<CardClock>,
     has_failed: bool,
+    /// It has failed, and could not be started again yet.
+    is_stopped: bool,
+    retry: Retry,
 }
 
 // SAFETY: the memory is the queue's, which is there as long as the value; who has the value is the only one to write it.
@@ -169,6 +174,8 @@ impl Cyclic {
             runs: VecDeque::new(),
             clock,
             has_failed: false,
+            is_stopped: false,
+            retry: Retry::default(),
         };
         queue.post();
         Ok(queue)
@@ -178,6 +185,11 @@ impl Cyclic {
     pub(crate) fn buffer(&self) -> (*mut u8, usize, u32) {
         let strides = (self.pieces as usize) << self.strides.log_count;
         (self.memory.at(0), strides << self.strides.log_bytes, self.memory.lkey())
+    }
+
+    /// What it lies in.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// What flow rules lead to.
@@ -217,7 +229,7 @@ impl Cyclic {
     #[inline(always)]
     fn reclaim(&mut self) {
         while let Some((end, place)) = self.oldest
-            && !self.memory.is_held(place)
+            && (!self.memory.is_held(place) || mutants::is(Mutant::StridesGivenEarly))
         {
             self.freed = end;
             self.oldest = if self.runs.is_empty() { None } else { self.runs.pop_front() };
@@ -247,6 +259,9 @@ impl Cyclic {
 
     #[inline(never)]
     fn post_pieces(&mut self) {
+        if self.is_stopped {
+            return;
+        }
         while self.posted < (self.freed >> self.strides.log_count) + self.pieces {
             let piece = self.posted & (self.pieces - 1);
             let segment = sys::mlx5_wqe_data_seg {
@@ -275,15 +290,39 @@ impl Cyclic {
         if let Err(error) = self.wq.set_state(sys::IBV_WQS_ERR) {
             tracing::debug!("a striding queue that has failed: {error}");
         }
-        let is_reset = self.wq.set_state(sys::IBV_WQS_RESET);
-        self.cq.drain();
-        self.written = self.written.next_multiple_of(1 << self.strides.log_count);
-        self.posted = self.written >> self.strides.log_count;
-        (self.told, self.origin) = (self.posted, self.posted);
-        self.next = Place::default();
-        match is_reset.and_then(|()| self.wq.set_state(sys::IBV_WQS_RDY)) {
+        self.start();
+    }
+
+    /// Begins anew, if the system lets it; else it is tried again.
+    #[cold]
+    fn start(&mut self) {
+        let started = self.wq.set_state(sys::IBV_WQS_RESET).and_then(|()| {
+            // Nothing is the card's any more.
+            self.cq.drain();
+            self.written = self.written.next_multiple_of(1 << self.strides.log_count);
+            self.posted = self.written >> self.strides.log_count;
+            (self.told, self.origin) = (self.posted, self.posted);
+            self.next = Place::default();
+            self.wq.set_state(sys::IBV_WQS_RDY)
+        });
+        self.is_stopped = started.is_err();
+        self.retry.ended(started.is_ok());
+        match started {
             Ok(()) => self.post(),
-            Err(error) => tracing::error!("a striding queue that has failed is not started again: {error}"),
+            Err(error) => tracing::error!("a striding queue that has failed is not started again yet: {error}"),
+        }
+    }
+
+    /// Whether it is to be started again.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Tries again what was refused, now and then.
+    #[cold]
+    pub(crate) fn tend(&mut self) {
+        if self.is_stopped && self.retry.is_due() && !mutants::is(Mutant::StridesStopped) {
+            self.start();
         }
     }
 }

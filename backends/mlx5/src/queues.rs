@@ -278,6 +278,13 @@ impl Mlx5Queues {
     fn tend(&mut self, now: Instant) {
         self.tend_at = now + TEND_EVERY;
         self.was_reset |= self.send.tend(now);
+        if self.is_gone {
+            return;
+        }
+        if self.device.has_leavers() {
+            self.device.dismiss_leavers();
+        }
+        self.cyclic.iter_mut().for_each(|(_, cyclic)| cyclic.tend());
         if let Some(again) = self.stopped
             && self.retry.is_due()
         {
@@ -376,7 +383,10 @@ impl Mlx5Queues {
         let former = core::mem::replace(&mut self.receive, made);
         self.sleep_on_all()?;
         drop(former);
-        self.mailbox.forget(RECEIVE_FAILED | RECEIVE_LOST);
+        // (Unless it may be a cyclic queue that has failed: then it is this one's turn once more.)
+        if self.cyclic.is_empty() || mutants::is(Mutant::StridesForgotten) {
+            self.mailbox.forget(RECEIVE_FAILED | RECEIVE_LOST);
+        }
         Ok(())
     }
 
@@ -471,7 +481,8 @@ fn ethernet_len(head: &[u8]) -> usize {
 
 impl Drop for Mlx5Queues {
     fn drop(&mut self) {
-        self.device.leave(self.id);
+        let cyclic = self.cyclic.iter().map(|(_, cyclic)| Arc::clone(cyclic.memory()));
+        self.device.leave(self.id, core::iter::once(Arc::clone(&self.memory)).chain(cyclic));
     }
 }
 
@@ -510,7 +521,8 @@ impl Queues for Mlx5Queues {
 
     /// (A queue that the system refuses to start again tells nobody when it would not.)
     fn deadline(&self) -> Option<Instant> {
-        let is_short = self.stopped.is_some() || self.send.is_missing();
+        let has_more = !self.is_gone && (self.device.has_leavers() || self.cyclic.iter().any(|(_, cyclic)| cyclic.is_stopped()));
+        let is_short = self.stopped.is_some() || self.send.is_missing() || has_more;
         (is_short && !mutants::is(Mutant::StoppedSleeps)).then_some(self.tend_at)
     }
 

@@ -132,7 +132,7 @@ impl Live {
             doorbell: unsafe { Doorbell::of_sends(&layout, qp.has_own_register()) },
             qp,
         };
-        if rate != Pacing::UNLIMITED {
+        if rate != Pacing::UNLIMITED && !mutants::is(Mutant::RateForgotten) {
             live.pace(rate)?;
         }
         Ok(live)
@@ -522,7 +522,7 @@ impl SendQueue {
 
     /// Holds the queue to a rate.
     pub(crate) fn pace(&mut self, rate: Pacing) -> io::Result<()> {
-        if let Some(live) = &self.live {
+        if let Some(live) = self.live.as_ref().filter(|_| !mutants::is(Mutant::RateUnpassed)) {
             live.pace(rate)?;
         }
         self.rate = rate;

@@ -10,6 +10,7 @@ use std::net::Ipv4Addr;
 use rdma_core_sys as sys;
 use ringway_stack::device::{EthernetMatch, FlowRule, HeaderMatch, IpMatch, MacAddr, Protocol, TransportMatch, VxlanMatch};
 
+use crate::mutants::{self, Mutant};
 use crate::verbs::HashOf;
 
 /// Steps of priorities; what names less has the last one.
@@ -78,7 +79,7 @@ impl Spec {
                 (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_VXLAN_TUNNEL, size_of::<sys::ibv_flow_spec_tunnel>() as u16);
                 (spec.val.tunnel_id, spec.mask.tunnel_id) = (vni.unwrap_or(0).to_be(), mask(vni, VNI, 0).to_be());
             });
-            spec.frame(&inner, sys::IBV_FLOW_SPEC_INNER);
+            spec.frame(&inner, if mutants::is(Mutant::InnerIsOuter) { 0 } else { sys::IBV_FLOW_SPEC_INNER });
         }
         spec
     }
@@ -157,7 +158,7 @@ impl Spec {
             Some(tos) => self.push(|spec: &mut sys::ibv_flow_spec_ipv4_ext| {
                 (spec.r#type, spec.size) = (sys::IBV_FLOW_SPEC_IPV4_EXT | inner, size_of::<sys::ibv_flow_spec_ipv4_ext>() as u16);
                 (spec.val.src_ip, spec.mask.src_ip, spec.val.dst_ip, spec.mask.dst_ip) = (src, src_mask, dst, dst_mask);
-                (spec.val.tos, spec.mask.tos) = (tos, 0xff);
+                (spec.val.tos, spec.mask.tos) = (tos, if mutants::is(Mutant::ServiceUnnamed) { 0 } else { 0xff });
             }),
         }
     }

@@ -7,7 +7,10 @@ use ringway_stack::device::{CyclicPacket, RxMeta};
 
 use super::Cyclic;
 use crate::memory::Received;
+use crate::mutants::{self, Mutant};
 
+/// In a completion's word: its strides are filler.
+const FILLER: u32 = 1 << 31;
 /// Packets of a run that a list which is shorter has room made for.
 const RUN: usize = 256;
 
@@ -144,6 +147,7 @@ impl Cyclic {
     /// Goes on by what a completion says: the queue's entry, the first stride in it, and a word of how many there are and how long the frame in them is.
     #[inline(always)]
     fn step(&mut self, reading: &mut Reading<'_>, entry: u16, stride: u16, word: u32, meta: impl FnOnce() -> RxMeta) -> Step {
+        let word = if mutants::is(Mutant::FillerIsFrame) { word & !FILLER } else { word };
         let (strides, len) = (word >> 16, (word & 0xffff) as usize);
         let bytes = (strides as usize) << self.strides.log_bytes;
         // (None, too many, and filler, which has the highest bit, all at once.)
@@ -152,9 +156,10 @@ impl Cyclic {
             return self.step_aside(reading, entry, stride, word, meta);
         }
         let Some(packet) = reading.room.next() else { return Step::Over };
-        let offset = reading.len;
+        let is_misplaced = mutants::is(Mutant::StrideMisplaced) && reading.len > 0;
+        let offset = reading.len + (usize::from(is_misplaced) << self.strides.log_bytes);
         packet.write(CyclicPacket { offset, place: reading.place + offset, len, meta: meta() });
-        reading.len = offset + bytes;
+        reading.len += bytes;
         self.advance(strides);
         Step::Taken
     }
@@ -171,7 +176,7 @@ impl Cyclic {
             return if self.open_entry() { self.step(reading, entry, stride, word, meta) } else { Step::Other };
         }
         let strides = word >> 16 & 0x3fff;
-        if word >> 31 == 0 || !(1..=left).contains(&strides) || !self.is_next(entry, stride) {
+        if word & FILLER == 0 || !(1..=left).contains(&strides) || !self.is_next(entry, stride) {
             return Step::Other;
         }
         // (Filler lies between two runs.)

@@ -7,7 +7,7 @@ pub(super) mod objects;
 mod registers;
 mod trouble;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use rdma_core_sys as sys;
@@ -21,8 +21,8 @@ use ringway_sim::connectx::{Violation, offload};
 use ringway_stack::Instant;
 use ringway_stack::device::Pacing;
 
-use super::laws::{Laws, STRIDING};
 use super::laws::pacing::Rate;
+use super::laws::{Laws, STRIDING};
 use super::memory::Reach;
 use registers::{Bell, Page};
 pub(super) use trouble::{Fault, Life, Trouble};
@@ -90,6 +90,8 @@ pub(super) struct Card {
     receivers: BTreeMap<u32, Receiver>,
     completions: BTreeMap<u32, Completions>,
     hashes: BTreeMap<u32, Hash>,
+    /// Receive queues that have failed, and were not reset since.
+    failed: BTreeSet<u32>,
     /// Its own memory: where each part lies, and how long it is.
     own_memory: BTreeMap<usize, usize>,
     /// Objects of other kinds that there are.
@@ -129,6 +131,7 @@ impl Card {
             receivers: BTreeMap::new(),
             completions: BTreeMap::new(),
             hashes: BTreeMap::new(),
+            failed: BTreeSet::new(),
             own_memory: BTreeMap::new(),
             others: 0,
             last_number: 0,
@@ -162,6 +165,22 @@ impl Card {
     /// The system may have refused something just now.
     pub(super) fn may_refuse(&self) -> bool {
         self.now < self.trouble.until || self.trouble.life != Life::Works
+    }
+
+    /// A queue that frames come to, and for which nobody asks.
+    pub(super) fn led_astray(&self) -> Option<u32> {
+        let tables = self.steering.rules().filter_map(|rule| self.hashes.get(&rule.target)).flat_map(|hash| &hash.table);
+        let mut owners = tables.filter_map(|number| self.receivers.get(number)).map(|receiver| receiver.owner);
+        owners.find(|owner| !self.laws.steering.leads_to(*owner))
+    }
+
+    /// A receive queue that receives nothing. (Of one whose completion queue has failed nobody expects more.)
+    pub(super) fn dead_receiver(&self) -> Option<u32> {
+        let is_broken = |receiver: &Receiver| self.completions.get(&receiver.config.cqn).is_some_and(|cq| cq.is_broken);
+        let is_dead = |(number, receiver): &(&u32, &Receiver)| receiver.state != state::READY || self.failed.contains(number);
+        let closed = |receiver: &Receiver| self.laws.is_closed(receiver.owner);
+        let mut dead = self.receivers.iter().filter(is_dead).filter(|(_, receiver)| !is_broken(receiver) && !closed(receiver));
+        dead.next().map(|(number, _)| *number)
     }
 
     fn cycles(&self, at: Instant) -> u64 {
@@ -339,8 +358,7 @@ impl Card {
         let actions = self.queues.receive(&mut self.memory, number, bytes, facts);
         // (A filler tells of strides that are passed over, and of no frame.)
         let is_filler = |received: &Received| owner & STRIDING != 0 && striding::split(received.byte_count).2;
-        let has_come =
-            |action: &Action| matches!(action, Action::Complete { cqe: Cqe::Received(received), .. } if !is_filler(received));
+        let has_come = |action: &Action| matches!(action, Action::Complete { cqe: Cqe::Received(received), .. } if !is_filler(received));
         if actions.iter().any(has_come) {
             self.laws.arrived(owner, bytes.to_vec(), facts, self.now);
         }

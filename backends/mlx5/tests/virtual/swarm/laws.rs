@@ -140,6 +140,11 @@ impl Laws {
         queues.into_iter().for_each(|queue| self.ended(queue));
     }
 
+    /// Whether a queue has ended.
+    pub(super) fn is_closed(&self, queue: u32) -> bool {
+        self.closed.contains(&queue)
+    }
+
     /// A queue has ended.
     pub(super) fn ended(&mut self, queue: u32) {
         self.rings.remove(&queue);
@@ -258,9 +263,10 @@ impl Laws {
         laws.delivered.drain(..core::mem::take(&mut laws.may_miss));
     }
 
-    /// Of each queue from which nothing more is to come, what it did not give.
-    pub(super) fn unpolled(&self) -> usize {
-        self.rings.values().map(|laws| laws.delivered.len() - laws.may_miss.min(laws.delivered.len())).sum()
+    /// Queues that did not give all that came to them, and how many frames they kept: asked when nothing more is to come.
+    pub(super) fn unpolled(&self) -> Vec<(u32, usize)> {
+        let kept = self.rings.iter().map(|(ring, laws)| (*ring, laws.delivered.len().saturating_sub(laws.may_miss)));
+        kept.filter(|(_, kept)| *kept > 0).collect()
     }
 
     /// A cookie comes back.

@@ -41,6 +41,7 @@ pub(super) struct LanesPlan {
     /// Frames sent, and how often something is changed.
     pub(super) frames: u32,
     pub(super) changes: u32,
+    pub(super) begin: Instant,
 }
 
 /// What a seed comes to.
@@ -75,10 +76,12 @@ impl Plan {
         let gone = (!is_calm && dice.chance_ppm(80_000)).then(|| dice.below(2) as usize);
         let faults = if is_calm || dice.chance_ppm(300_000) { Faults::default() } else { fabric(&mut dice) };
         let link = LinkConfig { latency: Duration::from_nanos(dice.magnitude(1_000, 500_000)), faults, ..LinkConfig::default() };
+        // (Where nothing goes wrong, nothing is lost either, however much comes at once.)
+        let link = if is_calm { LinkConfig { queue_bytes_max: 1 << 26, ..link } } else { link };
         let bandwidth_bps = Some(dice.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]));
         let streams = (0..dice.between(0, 3)).map(|_| stream(&mut dice)).collect();
         let mut hosts = [0, 1].map(|number| host(&mut dice, number));
-        add_lanes(seed, &mut hosts);
+        add_lanes(seed, is_calm, &mut hosts);
         let faults_end = Instant::ZERO + ms(FAULTS_END_MS);
         let faults = if is_calm { Vec::new() } else { of_cards(&mut dice, gone) };
         Self { seed, hosts, link: LinkConfig { bandwidth_bps, ..link }, streams, faults, faults_end, is_calm, gone }
@@ -158,14 +161,16 @@ fn host(dice: &mut RandomStream, number: usize) -> HostPlan {
 }
 
 /// (By dice of their own.)
-fn add_lanes(seed: u64, hosts: &mut [HostPlan; 2]) {
+fn add_lanes(seed: u64, is_calm: bool, hosts: &mut [HostPlan; 2]) {
     let mut dice = dice(seed, 16);
     if dice.chance_ppm(300_000) {
         return;
     }
     for host in hosts {
         let mut many = |most| if dice.chance_ppm(800_000) { dice.magnitude(1, most) as u32 } else { 0 };
-        host.lanes = LanesPlan { frames: many(200), changes: many(60) };
+        // (What waits for a neighbour's address is lost if that takes long: so, where nothing may be, they know each other first.)
+        let begin = Instant::ZERO + if is_calm { ms(10) } else { Duration::ZERO };
+        host.lanes = LanesPlan { frames: many(200), changes: many(60), begin };
         host.settings.staged_bytes = dice.pick(&[0, 0, 1024, 8192, 65_536]);
     }
 }

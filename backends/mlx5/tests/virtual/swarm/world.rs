@@ -185,11 +185,20 @@ impl World {
                 queues.reap();
                 while queues.completion().is_some() {}
                 let unsent = queues.queues.unsent();
-                assert!(unsent == 0, "law resources: host {number}: {unsent} blocks are never done");
+                let ring = queues.id().0;
+                assert!(
+                    unsent == 0,
+                    "law resources: host {number}: {unsent} blocks of ring {ring} are never done: {:?}",
+                    queues.queues.counters()
+                );
             });
+            let astray = host.card.borrow().led_astray().filter(|_| !host.ring.is_gone());
+            assert!(astray.is_none(), "law steering: host {number}: frames go to {astray:x?}, for which no rule was asked");
+            let dead = host.card.borrow().dead_receiver().filter(|_| !host.ring.is_gone());
+            assert!(dead.is_none(), "law liveness: host {number}: the receive queue {dead:x?} receives nothing any more");
             let unpolled = host.card.borrow().laws.unpolled();
             let is_dry = host.card.borrow().has_lost_strides() || host.ring.is_gone();
-            assert!(unpolled == 0 || is_dry, "law received: host {number}: {unpolled} frames never reach who polls");
+            assert!(unpolled.is_empty() || is_dry, "law received: host {number}: frames never reach who polls, of {unpolled:x?}");
             let cookies = host.card.borrow().laws.cookies_out();
             assert!(cookies == 0, "law cookies: host {number}: {cookies} never come back");
         }
@@ -215,7 +224,6 @@ impl World {
             if host.card.borrow().missed > 0 {
                 continue;
             }
-            if std::env::var("DBG").is_ok() { eprintln!("missed {} lost {} {}", host.card.borrow().missed, host.card.borrow().lost, host.state()); }
             let once = host.datagrams.received.values().filter(|times| **times == 1).count();
             let (sent, received) = (peer.datagrams.sent() as usize, host.datagrams.received.len());
             assert!(once == sent && received == sent, "law arrivals: {once} of {sent} datagrams arrive once, and {received} at all");

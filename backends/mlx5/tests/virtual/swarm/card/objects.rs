@@ -65,7 +65,13 @@ impl Card {
 
     /// Objects that there are.
     pub(crate) fn objects(&self) -> usize {
-        self.senders.len() + self.receivers.len() + self.completions.len() + self.hashes.len() + self.own_memory.len() + self.steering.rules().count() + self.others
+        self.senders.len()
+            + self.receivers.len()
+            + self.completions.len()
+            + self.hashes.len()
+            + self.own_memory.len()
+            + self.steering.rules().count()
+            + self.others
     }
 
     pub(crate) fn fds(&self) -> [i32; 2] {
@@ -253,6 +259,7 @@ impl Card {
             }
             sys::IBV_WQS_RESET => {
                 self.queues.add_receive(made.number, ReceiveQueue::new(config));
+                self.failed.remove(&made.number);
                 self.laws.receives_fail(owner);
             }
             state::READY if from == sys::IBV_WQS_RESET => {
@@ -265,6 +272,7 @@ impl Card {
 
     pub(crate) fn end_receiver(&mut self, made: &Made) {
         self.queues.remove_pair(made.number);
+        self.failed.remove(&made.number);
         if let Some(receiver) = self.receivers.remove(&made.number) {
             self.told.retain(|told| *told != Told::Wq(receiver.raw));
             self.laws.receives_fail(receiver.owner);

@@ -148,6 +148,7 @@ impl Card {
         } else if let Some(sender) = self.senders.get(&number) {
             self.tell(Told::Qp(sender.raw));
         } else if let Some(receiver) = self.receivers.get(&number) {
+            self.failed.insert(number);
             self.tell(Told::Wq(receiver.raw));
         }
     }

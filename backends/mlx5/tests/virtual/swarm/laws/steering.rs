@@ -77,14 +77,13 @@ impl Steering {
         self.asked.retain(|asked| !asked.members.is_empty());
     }
 
+    /// Whether somebody asked for rules that lead to a queue.
+    pub(crate) fn leads_to(&self, queue: u32) -> bool {
+        self.rest == Some(queue) || self.asked.iter().any(|asked| asked.members.iter().any(|(_, member)| *member == queue))
+    }
+
     /// A frame went to these queues, with these tags. What is wrong with that.
-    pub(crate) fn wrong(
-        &mut self,
-        headers: &Headers,
-        tunnel: Option<&Tunnel>,
-        to: &[(u32, u32)],
-        may_lag: bool,
-    ) -> Option<String> {
+    pub(crate) fn wrong(&mut self, headers: &Headers, tunnel: Option<&Tunnel>, to: &[(u32, u32)], may_lag: bool) -> Option<String> {
         let own = self.own;
         let takes = |asked: &Asked| takes(&asked.rule, own, headers, tunnel).then(|| asked.rule.specificity().min(STEPS));
         let most = self.asked.iter().filter_map(takes).max();
@@ -119,7 +118,8 @@ impl Steering {
 /// Whether a rule takes a frame. (One that is of packets, and names no address of Ethernet, is of those that come to the card's own.)
 fn takes(rule: &FlowRule, own: [u8; 6], headers: &Headers, tunnel: Option<&Tunnel>) -> bool {
     let is_any = rule.outer.ethernet.dst.is_some() || rule.outer.ip.is_none() && rule.vxlan.is_none();
-    (is_any || headers.dst == own) && matches(&rule.outer, headers)
+    (is_any || headers.dst == own)
+        && matches(&rule.outer, headers)
         && rule.vxlan.is_none_or(|vxlan| {
             tunnel.is_some_and(|tunnel| vxlan.vni.is_none_or(|vni| vni == tunnel.id) && matches(&vxlan.inner, &tunnel.inner))
         })
@@ -150,9 +150,7 @@ fn matches(of: &HeaderMatch, headers: &Headers) -> bool {
             let protocol = if named.protocol == Protocol::Tcp { TCP } else { UDP };
             let has = |port: Option<u16>, found: Option<u16>| port.is_none_or(|port| found == Some(port));
             let ports = ip.ports;
-            ip.protocol == protocol
-                && has(named.src_port, ports.map(|(src, _)| src))
-                && has(named.dst_port, ports.map(|(_, dst)| dst))
+            ip.protocol == protocol && has(named.src_port, ports.map(|(src, _)| src)) && has(named.dst_port, ports.map(|(_, dst)| dst))
         })
     });
     ethernet && vlan && ip && transport

@@ -74,8 +74,8 @@ impl Lanes {
             plan,
             sent: 0,
             changed: 0,
-            next_at: Instant::ZERO,
-            change_at: Instant::ZERO,
+            next_at: plan.begin,
+            change_at: plan.begin,
             dice,
             cookie: 0,
             from_card: 0,
@@ -88,7 +88,7 @@ impl Lanes {
     }
 
     pub(crate) fn state(&self) -> String {
-        let LanesPlan { frames, changes } = self.plan;
+        let LanesPlan { frames, changes, .. } = self.plan;
         format!("{} of {frames} lanes' with {} of {changes} changes", self.sent, self.changed)
     }
 
