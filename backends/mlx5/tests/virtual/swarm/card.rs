@@ -174,6 +174,16 @@ impl Card {
         owners.find(|owner| !self.laws.steering.leads_to(*owner))
     }
 
+    /// What send queues are at: by rings, whether they have something to do, and when that is due.
+    pub(super) fn sends(&self) -> String {
+        let one = |(number, sender): (&u32, &Sender)| {
+            let has_rung = self.queues.send_queue(*number).is_some_and(|queue| queue.has_rung());
+            let broken = self.completions.get(&sender.cqn).is_none_or(|cq| cq.is_broken);
+            format!("ring {} in state {}: rung {has_rung}, due at {:?}, broken {broken}", sender.owner, sender.state, sender.rate.due_at())
+        };
+        format!("{:?} at {:?}", self.senders.iter().map(one).collect::<Vec<_>>(), self.now)
+    }
+
     /// A receive queue that receives nothing. (Of one whose completion queue has failed nobody expects more.)
     pub(super) fn dead_receiver(&self) -> Option<u32> {
         let is_broken = |receiver: &Receiver| self.completions.get(&receiver.config.cqn).is_some_and(|cq| cq.is_broken);

@@ -168,6 +168,13 @@ impl Host {
         }
     }
 
+    /// It sleeps, and something has come that does not wake it.
+    pub(super) fn oversleeps(&self) -> bool {
+        let rings = || core::iter::once(self.ring.queues()).chain(self.frames.queues()).chain(self.lanes.rings());
+        let has_news = self.is_asleep && rings().any(|queues| queues.rx_ready());
+        has_news && !rings().filter_map(|queues| queues.wait_fd()).any(is_readable)
+    }
+
     /// How far it is.
     pub(super) fn state(&self) -> String {
         let counters = self.ring.queues().queues.counters();

@@ -172,15 +172,25 @@ impl World {
             self.hosts.iter_mut().for_each(|host| host.look_at(Some(self.now)));
             while self.step(self.now) {}
         }
-        // (And what it rings for leaves at the queue's rate.)
-        self.now += Duration::from_secs(10);
-        while self.step(self.now) {}
+        // (And what it rings for leaves at the queue's rate, and is looked at where it comes to.)
+        for _ in 0..2 {
+            let until = self.now + Duration::from_secs(10);
+            while self.step(until) {}
+            self.now = until;
+            for host in &mut self.hosts {
+                assert!(!host.oversleeps(), "law liveness: host {} sleeps, and something has come: {}", host.number, host.state());
+                host.card.borrow_mut().set_now(until);
+                host.look(until);
+            }
+        }
         for host in &mut self.hosts {
             let number = host.number;
             host.lanes.drain(self.now);
             host.datagrams.close(self.now, &mut host.ring);
             host.ring.poll(self.now);
             host.card.borrow_mut().work(usize::MAX);
+            host.look(self.now);
+            let sends = host.card.borrow().sends();
             host.each_ring(|queues| {
                 queues.reap();
                 while queues.completion().is_some() {}
@@ -188,7 +198,8 @@ impl World {
                 let ring = queues.id().0;
                 assert!(
                     unsent == 0,
-                    "law resources: host {number}: {unsent} blocks of ring {ring} are never done: {:?}",
+                    "law resources: host {number}: {unsent} blocks of ring {ring} are never done: {}, {:?}",
+                    sends,
                     queues.queues.counters()
                 );
             });
