@@ -321,7 +321,7 @@ impl Cyclic {
     /// Tries again what was refused, now and then.
     #[cold]
     pub(crate) fn tend(&mut self) {
-        if self.is_stopped && self.retry.is_due() && !mutants::is(Mutant::StridesStopped) {
+        if self.is_stopped && self.retry.is_due() {
             self.start();
         }
     }

@@ -105,16 +105,12 @@ pub enum Mutant {
     FailuresUnheard,
     /// Nobody hears that the card is gone.
     GoneUnheard,
-    /// Frames of a run lie a stride further on than they do.
+    /// Frames of a run lie a stride before where they do.
     StrideMisplaced,
     /// Strides that are passed over are a frame.
     FillerIsFrame,
     /// Strides are posted again while somebody has a handle on them.
     StridesGivenEarly,
-    /// A queue of strides that could not be started again stays as it is.
-    StridesStopped,
-    /// That a queue of strides has failed is forgotten when the ring's own is made anew.
-    StridesForgotten,
     /// A rule that is moved keeps its tag.
     TagStays,
     /// A rule that is moved stays where it was as well.
@@ -123,8 +119,6 @@ pub enum Mutant {
     ServiceUnnamed,
     /// What a rule says of the inside of a tunnel, it says of the outside.
     InnerIsOuter,
-    /// A queue that leaves a group stays in it, where the system refuses the change.
-    LeaverStays,
     /// The card is not told of a rate.
     RateUnpassed,
     /// A send queue that is made anew has no rate.
@@ -138,7 +132,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 64] = [
+    pub const ALL: [Self; 61] = [
         Self::OwnerInverted,
         Self::OwnerTurnsLate,
         Self::ConsumerForgotten,
@@ -192,13 +186,10 @@ impl Mutant {
         Self::StrideMisplaced,
         Self::FillerIsFrame,
         Self::StridesGivenEarly,
-        Self::StridesStopped,
-        Self::StridesForgotten,
         Self::TagStays,
         Self::RuleStays,
         Self::ServiceUnnamed,
         Self::InnerIsOuter,
-        Self::LeaverStays,
         Self::RateUnpassed,
         Self::RateForgotten,
         Self::CardMemoryBusy,

@@ -157,7 +157,7 @@ impl Cyclic {
         }
         let Some(packet) = reading.room.next() else { return Step::Over };
         let is_misplaced = mutants::is(Mutant::StrideMisplaced) && reading.len > 0;
-        let offset = reading.len + (usize::from(is_misplaced) << self.strides.log_bytes);
+        let offset = reading.len - (usize::from(is_misplaced) << self.strides.log_bytes);
         packet.write(CyclicPacket { offset, place: reading.place + offset, len, meta: meta() });
         reading.len += bytes;
         self.advance(strides);
