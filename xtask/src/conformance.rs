@@ -6,6 +6,7 @@
 //! fails or does not run, and a test binary that does not build, or dies, are holes.
 
 mod case;
+pub(crate) mod guest;
 mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use serde::Deserialize;
 
 use self::case::{Case, Target};
 use self::outcome::{Outcome, Verdict};
+use crate::vm;
 use crate::workspace::Workspace;
 
 /// Where the promises are.
@@ -65,11 +67,23 @@ struct Promise {
     without: BTreeMap<String, String>,
 }
 
-/// What the test binaries' runs came to.
-type Outcomes = BTreeMap<Target, Outcome>;
+/// What the test binaries' runs came to: here, and in a guest.
+#[derive(Default)]
+struct Outcomes {
+    here: BTreeMap<Target, Outcome>,
+    in_guest: BTreeMap<Target, Outcome>,
+}
 
-/// What has a column: the stack alone, on a cable in memory; the simulated network; shared memory, from the outside; interfaces; cards.
-const DEVICES: [&str; 5] = ["stack", "sim", "shm", "xdp", "mlx5"];
+impl Outcomes {
+    /// Of a device's cases.
+    fn of(&self, device: &str) -> &BTreeMap<Target, Outcome> {
+        if device == RXE { &self.in_guest } else { &self.here }
+    }
+}
+
+/// What has a column: the stack alone, on a cable in memory; the simulated network; shared memory, from the outside; interfaces; cards; soft-RoCE, in a guest whose kernel has it.
+const DEVICES: [&str; 6] = ["stack", "sim", "shm", "xdp", "mlx5", RXE];
+const RXE: &str = "rxe";
 
 /// In the environment of tests that are to have a real card in place of the software's: its name.
 const CARD: &str = "RINGWAY_TEST_CARD";
@@ -95,8 +109,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(card) = options.device.as_deref().filter(|_| !options.list) {
         holes.extend(seed_003_on(&workspace, card)?);
     }
-    let outcomes = if options.list { None } else { Some(run_all(&workspace, cases.values(), options.device.as_deref())?) };
-    for (target, outcome) in outcomes.iter().flatten() {
+    let outcomes = if options.list { None } else { Some(run_all(&workspace, &documents, &cases, options.device.as_deref())?) };
+    for (target, outcome) in outcomes.iter().flat_map(|outcomes| outcomes.here.iter().chain(&outcomes.in_guest)) {
         holes.extend(outcome.trouble.iter().map(|trouble| format!("{target}: {trouble}")));
     }
     for document in &documents {
@@ -123,11 +137,15 @@ fn read(workspace: &Workspace) -> Result<Vec<Document>> {
 }
 
 /// Runs the tests that cases need, and no others; what that came to, by test binary.
-fn run_all<'a>(workspace: &Workspace, cases: impl Iterator<Item = &'a Case>, card: Option<&str>) -> Result<Outcomes> {
-    let mut by_target = BTreeMap::<&Target, BTreeSet<&str>>::new();
-    for case in cases {
-        by_target.entry(&case.target).or_default().insert(&case.test);
+fn run_all(workspace: &Workspace, documents: &[Document], cases: &BTreeMap<String, Case>, card: Option<&str>) -> Result<Outcomes> {
+    let promises = documents.iter().flat_map(|document| &document.promise);
+    let mut by_target = [BTreeMap::<&Target, BTreeSet<&str>>::new(), BTreeMap::new()];
+    for (device, names) in promises.flat_map(|promise| &promise.cases) {
+        for case in names.iter().filter_map(|name| cases.get(name)) {
+            by_target[usize::from(device == RXE)].entry(&case.target).or_default().insert(&case.test);
+        }
     }
+    let [here, in_guest] = by_target;
     let run = |(target, tests): (&Target, BTreeSet<&str>)| {
         let output = target.command(workspace).args(["--", "--exact"]).args(&tests).envs(card.map(|card| (CARD, card))).output()?;
         let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -136,7 +154,15 @@ fn run_all<'a>(workspace: &Workspace, cases: impl Iterator<Item = &'a Case>, car
         }
         Ok((target.clone(), Outcome::read(output.status.success(), &said, &errors)))
     };
-    by_target.into_iter().map(run).collect()
+    let run_in_guest = |(target, tests): (&Target, BTreeSet<&str>)| {
+        let arguments: Vec<_> = ["--exact"].into_iter().chain(tests).collect();
+        let (status, said) = vm::tests_in_guest(workspace, &[target.binary(workspace)?], &arguments)?;
+        Ok((target.clone(), Outcome::read(status == 0, &said, "")))
+    };
+    Ok(Outcomes {
+        here: here.into_iter().map(run).collect::<Result<_>>()?,
+        in_guest: in_guest.into_iter().map(run_in_guest).collect::<Result<_>>()?,
+    })
 }
 
 /// Prints seed 003's sentences, each with what the card does of it. What is not as it should be.
@@ -192,8 +218,8 @@ impl Document {
             for (device, with, without) in &mut totals {
                 for name in promise.cases.get(*device).into_iter().flatten() {
                     let Some(case) = cases.get(name) else { continue };
-                    let outcome =
-                        outcomes.map(|outcomes| outcomes.get(&case.target).map_or(Verdict::NotRun, |outcome| outcome.of(&case.test)));
+                    let outcome = outcomes
+                        .map(|outcomes| outcomes.of(device).get(&case.target).map_or(Verdict::NotRun, |outcome| outcome.of(&case.test)));
                     let verdict = match outcome {
                         None => "is there",
                         Some(Verdict::Passed) => "pass",

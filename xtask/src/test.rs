@@ -282,6 +282,7 @@ fn rxe(workspace: &Workspace) -> Result<()> {
     vm::in_guest(words.map(str::to_owned).to_vec())?;
     let words = ["sh", "ffi/uverbs/tests/rxe.sh", &built("debug/libringway_connectx.so")?];
     vm::in_guest(words.map(str::to_owned).to_vec())?;
+    conformance::guest::run(workspace)?;
     let (library, ringway) = (built("debug/libvma.so")?, built("debug/ringway")?);
     let words = ["sh", "ffi/vma/tests/rxe/ask.sh", &library];
     vm::in_two_guests(None, words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'"))?;

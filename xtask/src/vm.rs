@@ -74,6 +74,19 @@ pub(crate) fn in_guest(command: Vec<String>) -> Result<()> {
     run(&Options { kernel: None, peer: None, pcap: None, patience: PATIENCE_S, command })
 }
 
+/// Runs tests that only a guest has the device for, of test binaries that are built: the exit status, and what was said.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn tests_in_guest(workspace: &Workspace, binaries: &[String], arguments: &[&str]) -> Result<(i32, String)> {
+    let mut command = vec!["sh".to_owned(), "conformance/tests/rxe.sh".to_owned()];
+    command.extend_from_slice(binaries);
+    command.push("--".to_owned());
+    command.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    let status = play(workspace, &Options { kernel: None, peer: None, pcap: None, patience: PATIENCE_S, command })?;
+    Ok((status, std::fs::read_to_string(workspace.target.join("vm/guest/output"))?.replace('\r', "")))
+}
+
 /// The same of two guests on one wire: `peer` is what a shell runs in the other one, which ends with the first. Their kernel is the newest one of that version, if apt knows one.
 ///
 /// # Errors

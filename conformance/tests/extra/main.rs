@@ -1,5 +1,5 @@
 //! What the VMA Extra API promises of the stack and its devices, on every device that can be opened here: the cases of
-//! [`ringway_conformance::extra`], which `promises/*.toml` name as `sim.rs::case`, `shm.rs::case`, `xdp.rs::case` and `mlx5.rs::case`.
+//! [`ringway_conformance::extra`], which `promises/*.toml` name as `sim.rs::case`, `shm.rs::case`, `xdp.rs::case`, `mlx5.rs::case` and `rxe.rs::case`.
 
 #[path = "../programs/harness/cable.rs"]
 #[allow(dead_code, reason = "each test has its own needs")]
@@ -10,6 +10,7 @@ mod cases;
 mod connectx;
 mod flawed;
 mod mlx5;
+mod rxe;
 mod shm;
 mod sim;
 mod xdp;

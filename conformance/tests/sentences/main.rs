@@ -9,6 +9,7 @@ mod connectx;
 mod flawed;
 mod mlx5;
 mod rsockets;
+mod rxe;
 mod shm;
 mod sim;
 mod xdp;
@@ -22,6 +23,7 @@ use ringway_sim::NicConfig;
 use connectx::on_card;
 use flawed::{Flaw, Flawed};
 use mlx5::CardRig;
+use rxe::RxeRig;
 use shm::ShmRig;
 use sim::SimRig;
 use xdp::XdpRig;
@@ -34,6 +36,7 @@ const XDP: &str = "xdp";
 /// The same, where the kernel cuts what is longer than the MTU.
 const CUTTING: &str = "xdp, cutting";
 const MLX5: &str = "mlx5";
+const RXE: &str = "rxe";
 
 #[test]
 fn seed_003() {
@@ -72,6 +75,16 @@ fn seed_003_on_a_card() {
         assert_eq!(matrix.failures(), Vec::<String>::new());
         insta::assert_snapshot!(matrix);
     });
+}
+
+#[test]
+#[ignore = "in a guest: cargo xtask test --only rxe"]
+fn seed_003_on_soft_roce() {
+    let mut matrix = Matrix::default();
+    matrix.add(RXE, &seed003::seed(), RxeRig::new);
+    println!("{matrix}");
+    assert_eq!(matrix.failures(), Vec::<String>::new());
+    insta::assert_snapshot!(matrix);
 }
 
 /// Waits until something holds.

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -133,6 +133,20 @@ impl Target {
             None => command.arg("--lib"),
         };
         command
+    }
+}
+
+impl Target {
+    /// The binary, built.
+    pub(super) fn binary(&self, workspace: &Workspace) -> Result<String> {
+        let built = self.command(workspace).args(["--no-run", "--message-format=json"]).stderr(Stdio::inherit()).output()?;
+        ensure!(built.status.success(), "{self} does not build");
+        let messages = String::from_utf8(built.stdout)?;
+        let mut executables = messages.lines().filter_map(|line| {
+            let message: serde_json::Value = serde_json::from_str(line).ok()?;
+            message.get("executable")?.as_str().map(str::to_owned)
+        });
+        executables.next_back().with_context(|| format!("{self} is no binary"))
     }
 }
 

@@ -65,7 +65,8 @@ pub struct RxeQueues {
     /// The last frame's number.
     last: u16,
     news: VecDeque<DeviceEvent>,
-    looked: Instant,
+    /// When what the kernel has to tell was taken last, if it was.
+    looked: Option<Instant>,
     lends_heads: bool,
     counters: Counters,
     device: RxeDevice,
@@ -105,7 +106,7 @@ impl RxeQueues {
             scratch: Vec::new(),
             last: 0,
             news: VecDeque::new(),
-            looked: Instant::default(),
+            looked: None,
             lends_heads: false,
             counters: Counters::default(),
             device: device.clone(),
@@ -117,12 +118,25 @@ impl RxeQueues {
         self.counters
     }
 
+    /// Frames that wait for an answer about where they go.
+    pub fn waiting(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Received frames that others have handles on.
+    pub fn held(&self) -> usize {
+        self.pool.held()
+    }
+
     /// Takes what the kernel has to tell, now and then.
     fn look(&mut self, now: Instant) {
-        if now.since(self.looked) < LOOK_EVERY[usize::from(self.device.is_asking())] {
+        if self.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY[usize::from(self.device.is_asking())]) {
             return;
         }
-        self.looked = now;
+        if self.looked.replace(now).is_none() {
+            // (What was sent before anybody said what time it is begins to wait now.)
+            self.held.iter_mut().for_each(|(since, _)| *since = now);
+        }
         let (mut has_answers, mut has_failed) = (false, false);
         let device = self.device.clone();
         device.look(now, |news| match news {
@@ -313,7 +327,7 @@ impl Queues for RxeQueues {
         for slice in frame.body {
             whole.extend_from_slice(slice.buffer.bytes(slice.offset, slice.len));
         }
-        let sent = self.route(self.looked, &whole);
+        let sent = self.route(self.looked.unwrap_or(Instant::ZERO), &whole);
         self.scratch = whole;
         sent
     }

@@ -36,10 +36,17 @@
 		} \
 	} while (0)
 
+/* Where programs are: at the loopback, or where RINGWAY_TEST_OWN says, for devices that are at an address of their own. */
+static inline in_addr_t own_address(void)
+{
+	const char *own = getenv("RINGWAY_TEST_OWN");
+	return own ? inet_addr(own) : htonl(INADDR_LOOPBACK);
+}
+
 static inline struct sockaddr_in at_port(uint16_t port)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	address.sin_addr.s_addr = own_address();
 	return address;
 }
 

@@ -19,7 +19,7 @@ static void server(int told)
 		struct sockaddr_in from;
 		socklen_t len = sizeof from;
 		ssize_t n = rrecvfrom(fd, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &len);
-		CHECK(n >= 0 && len == sizeof from && from.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+		CHECK(n >= 0 && len == sizeof from && from.sin_addr.s_addr == own_address());
 		if (n == 0)
 			break;
 		CHECK(rsendto(fd, bytes, n, 0, (struct sockaddr *)&from, len) == n);

@@ -3,6 +3,7 @@
 mod attacker;
 mod card;
 mod compile;
+mod rxe;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
