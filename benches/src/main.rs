@@ -7,6 +7,7 @@
 //! - [`cacheline`]: how long a cache line takes from one core to another and back: the floor under any of this
 //! - [`mlx5`]: a packet on a ConnectX's data path, beside libmlx5's own
 //! - [`rsocket`]: rsockets on shared memory, beside TCP
+//! - [`rxe`]: rsockets on the kernel's soft-RoCE, beside librdmacm's
 //! - [`sim`]: the simulator's own speed
 //! - [`stages`]: the instructions of a small message, by the parts of the library that execute them
 //! - [`threads`]: what a thread gets done, beside a process
@@ -19,6 +20,7 @@ mod cacheline;
 mod mlx5;
 mod row;
 mod rsocket;
+mod rxe;
 mod sim;
 mod stages;
 mod threads;
@@ -54,6 +56,8 @@ enum Bench {
     Mlx5(mlx5::Options),
     /// rsend, rrecv and riowrite on shared memory, beside TCP there and the kernel's.
     Rsocket(rsocket::Options),
+    /// rstream on the kernel's soft-RoCE in a guest: rsockets of ours beside librdmacm's.
+    Rxe(rxe::Options),
     /// The simulator: packets, virtual time, seeds.
     Sim(sim::Options),
     /// Where the instructions of a small message go (callgrind).
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Bench::Apps(options) => apps::run(&arguments.library, &arguments.output, &options),
         Bench::Mlx5(options) => mlx5::run(&arguments.library, &arguments.output, &options),
         Bench::Rsocket(options) => rsocket::run(&arguments.library, &arguments.output, &options),
+        Bench::Rxe(options) => rxe::run(&arguments.library, &options),
         Bench::Sim(options) => sim::run(&arguments.output, &options),
         Bench::Stages => stages::run(&arguments.library, &arguments.output),
         Bench::Threads(options) => threads::run(&arguments.library, &arguments.output, &options),

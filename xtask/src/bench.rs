@@ -1,16 +1,18 @@
 //! `cargo xtask bench`: builds what is measured, and hands over to `ringway-benches`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::install::{self, Package};
+use crate::vm;
 use crate::workspace::{self, Workspace, run_command};
 
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The bench, and its options: `apps`, `cacheline`, `mlx5`, `rsocket`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
+    /// The bench, and its options: `apps`, `cacheline`, `mlx5`, `rsocket`, `rxe`, `sim`, `stages`, `threads`, `vma`, `xdp`; `apps --help` tells more.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     arguments: Vec<OsString>,
 }
@@ -42,7 +44,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         workspace.build_release()?;
     }
     let mut packages = vec!["--package", "ringway-benches"];
-    if options.arguments.first().is_some_and(|bench| bench == "rsocket") {
+    let is_in_guest = options.arguments.first().is_some_and(|bench| bench == "rxe");
+    if is_in_guest || options.arguments.first().is_some_and(|bench| bench == "rsocket") {
         packages.extend(["--package", "ringway-rsocket"]);
     }
     if options.arguments.first().is_some_and(|bench| bench == "mlx5") {
@@ -51,7 +54,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         packages.extend(["--package", "ringway-uverbs"]);
     }
     run_command(workspace::cargo().args(["build", "--release", "--quiet"]).args(packages))?;
+    if is_in_guest {
+        return in_guest(&workspace, &options.arguments);
+    }
     let mut bench = workspace.command(workspace.release("ringway-benches"));
     bench.arg("--library").arg(workspace.release("libvma.so")).arg("--output").arg(workspace.target.join("bench"));
     run_command(bench.args(&options.arguments))
+}
+
+/// What a guest alone has the device for.
+fn in_guest(workspace: &Workspace, arguments: &[OsString]) -> Result<()> {
+    let own = [workspace.release("ringway-benches"), "--library".into(), workspace.release("libvma.so"), "--output".into(), "/tmp".into()];
+    let words = own.into_iter().map(PathBuf::into_os_string).chain(arguments.iter().cloned());
+    let words = words.map(|word| word.into_string().map_err(|word| anyhow!("{}: a path that is not UTF-8", word.display())));
+    vm::in_guest(words.collect::<Result<_>>()?)
 }
