@@ -159,6 +159,9 @@ fn run_all(workspace: &Workspace, documents: &[Document], cases: &BTreeMap<Strin
         let (status, said) = vm::tests_in_guest(workspace, &[target.binary(workspace)?], &arguments)?;
         Ok((target.clone(), Outcome::read(status == 0, &said, "")))
     };
+    if !in_guest.is_empty() {
+        guest::compile_programs()?;
+    }
     Ok(Outcomes {
         here: here.into_iter().map(run).collect::<Result<_>>()?,
         in_guest: in_guest.into_iter().map(run_in_guest).collect::<Result<_>>()?,

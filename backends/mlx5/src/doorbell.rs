@@ -251,7 +251,9 @@ mod tests {
         // SAFETY: the memory is the test's own, and there until its end.
         let mut doorbell = unsafe { Doorbell::of_sends(&layout, true) };
         assert_eq!(doorbell.blocks_max(), 4);
-        let queue: Vec<u64> = (1..=16).collect();
+        let mut blocks = Box::new(Page([0; 512]));
+        let queue = &mut blocks.0[..16];
+        queue.iter_mut().zip(1..).for_each(|(word, value)| *word = value);
         // (It goes on at the queue's beginning.)
         let places = || [(&raw const queue[8], 1), (queue.as_ptr(), 1)].map(|(at, blocks)| (at.cast::<u8>(), blocks));
         for (head, at) in [(7, 0x800 / 8), (9, 0x900 / 8)] {

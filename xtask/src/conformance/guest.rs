@@ -11,15 +11,28 @@ const BINARIES: [&str; 3] = ["conformance/tests/extra/main.rs", "conformance/tes
 /// What their names have.
 const NAMES: [&str; 2] = ["rxe::", "soft_roce"];
 
+/// What they run is compiled here: in the guest it would take ten times as long.
+pub(super) fn compile_programs() -> Result<()> {
+    run_command(cargo().args([
+        "test",
+        "--quiet",
+        "--package",
+        "ringway-rsocket",
+        "--test",
+        "c",
+        "--",
+        "--exact",
+        "rxe::programs_are_compiled",
+    ]))
+}
+
 /// Builds the binaries and runs those cases.
 ///
 /// # Errors
 /// A case fails, or none is there; no guest is to be had.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let binaries = BINARIES.map(|path| Target::of(path)?.0.binary(workspace)).into_iter().collect::<Result<Vec<_>>>()?;
-    // (In the guest it would take ten times as long.)
-    let compile = ["test", "--quiet", "--package", "ringway-rsocket", "--test", "c", "--", "--exact", "rxe::programs_are_compiled"];
-    run_command(cargo().args(compile))?;
+    compile_programs()?;
     let (status, said) = vm::tests_in_guest(workspace, &binaries, &NAMES)?;
     ensure!(status == 0, "cases of soft-RoCE failed in the guest: {status}");
     let ran = said.lines().filter(|line| line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 ")).count();

@@ -84,8 +84,12 @@ impl Run {
         let (arrays, _) = self.words.as_chunks_mut::<ARRAY>();
         for (index, array) in arrays.iter_mut().take(count.div_ceil(ARRAY)).enumerate() {
             let at = (index * ARRAY).max(1) as u32;
-            // SAFETY: the caller's promise; of a run of one the array would be behind it, and in the queue all the same. (Words behind the last frame's mean nothing.)
-            *array = unsafe { entry(at).cast::<[u64; ARRAY]>().read() };
+            let words: *const u64 = entry(at).cast();
+            for (offset, word) in array.iter_mut().enumerate() {
+                // SAFETY: the caller's promise; of a run of one the array would be behind it, in the queue all the same, and the card may write there: so each word is read as what
+                // others write to. (Words behind the last frame's mean nothing.)
+                *word = unsafe { words.add(offset).read_volatile() };
+            }
         }
         for at in 0..if mutants::is(Mutant::RunLeftBehind) { 0 } else { count as u32 } {
             // SAFETY: the caller's promise.
