@@ -3,7 +3,9 @@
 # The first binary that fails ends it.
 set -eu
 RINGWAY_TEST_SECOND=${RINGWAY_VM_ADDRESS%.*}.200
-export RINGWAY_TEST_SECOND
+# (Where cargo would say that the workspace is.)
+INSTA_WORKSPACE_ROOT=$PWD
+export RINGWAY_TEST_SECOND INSTA_WORKSPACE_ROOT
 ip address add "$RINGWAY_TEST_SECOND/24" dev "$RINGWAY_VM_LINK"
 binaries=
 while [ "$1" != -- ]; do

@@ -71,3 +71,9 @@ fn all_on_an_interface() {
 fn all_on_a_card() {
     crate::connectx::on_card(concat!(module_path!(), "::all_on_a_card"), || all(crate::mlx5::CardRig::new));
 }
+
+#[test]
+#[ignore = "in a guest: cargo xtask test --only rxe"]
+fn all_on_soft_roce() {
+    all(crate::rxe::RxeRig::new);
+}
