@@ -7,6 +7,8 @@
 //!
 //! A bus whose name is an absolute path is a folder with a socket for each slot: for processes in several network namespaces, each of which has abstract names of its own.
 
+mod lives;
+
 use core::mem::MaybeUninit;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -24,6 +26,7 @@ use rustix::net::{
 use rustix::process::getuid;
 
 use crate::paths::from_rustix;
+use lives::Lives;
 
 /// Processes on a bus at most.
 pub(crate) const SLOTS: u8 = 255;
@@ -67,6 +70,10 @@ pub(crate) struct Bus {
     /// Whose the slot is: a forked child's copy is not.
     pid: u32,
     waiting: VecDeque<(u8, Vec<u8>)>,
+    /// Those whose end is waited for.
+    lives: Lives,
+    /// By which others wait for this one's.
+    life: Option<OwnedFd>,
 }
 
 /// What became of a datagram.
@@ -89,7 +96,8 @@ impl Bus {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).map_err(from_rustix)?;
         sockopt::set_socket_passcred(&socket, true).map_err(from_rustix)?;
-        let mut bus = Self { socket, slot: SLOTS, name, pid: std::process::id(), waiting: VecDeque::new() };
+        let mut bus =
+            Self { socket, slot: SLOTS, name, pid: std::process::id(), waiting: VecDeque::new(), lives: Lives::default(), life: None };
         let _lock = bus.lock()?;
         for slot in 0..SLOTS {
             let address = bus.address(slot)?;
@@ -100,6 +108,11 @@ impl Bus {
             match bound {
                 Ok(()) => {
                     bus.slot = slot;
+                    if let Some(path) = bus.path(slot) {
+                        // (A process that was killed left it behind.)
+                        let _ = rustix::fs::unlink(format!("{path}-lives"));
+                    }
+                    bus.life = Some(lives::live(&bus.life_of(slot)?)?);
                     return Ok(bus);
                 }
                 Err(Error::ADDRINUSE) => {}
@@ -137,8 +150,11 @@ impl Bus {
         if let Some(path) = self.path(slot) {
             return SocketAddrUnix::new(path).map_err(from_rustix);
         }
-        let name = format!("ringway-connectx/{}/{}/{slot}", getuid().as_raw(), self.name);
-        SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(from_rustix)
+        SocketAddrUnix::new_abstract_name(self.abstract_name(slot).as_bytes()).map_err(from_rustix)
+    }
+
+    fn abstract_name(&self, slot: u8) -> String {
+        format!("ringway-connectx/{}/{}/{slot}", getuid().as_raw(), self.name)
     }
 
     /// The slot.
@@ -157,6 +173,21 @@ impl Bus {
     /// EADDRINUSE: another process has it.
     pub(crate) fn claim(&self, service: u64) -> Result<Option<OwnedFd>, Errno> {
         let Some(address) = self.service(service)? else { return Ok(None) };
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+        rustix::net::bind(&socket, &address).map_err(from_rustix)?;
+        Ok(Some(socket))
+    }
+
+    /// Takes a port to be bound to, in the same way; `of` says what ports it is one of.
+    ///
+    /// # Errors
+    /// EADDRINUSE: another process has it.
+    pub(crate) fn claim_port(&self, of: &str, port: u16) -> Result<Option<OwnedFd>, Errno> {
+        if self.path(0).is_some() {
+            return Ok(None);
+        }
+        let name = format!("ringway-connectx/{}/{}/port-{of}-{port}", getuid().as_raw(), self.name);
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(from_rustix)?;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
         rustix::net::bind(&socket, &address).map_err(from_rustix)?;
         Ok(Some(socket))
@@ -254,7 +285,9 @@ impl Drop for Bus {
     fn drop(&mut self) {
         if let Some(path) = self.path(self.slot).filter(|_| self.pid == std::process::id()) {
             // (What cannot be removed is found to be left behind by the next one.)
-            let _ = rustix::fs::unlink(path);
+            for path in [format!("{path}-lives"), path] {
+                let _ = rustix::fs::unlink(path);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod device_memory;
 mod events;
 mod link;
+mod members;
 pub(crate) mod memory;
 mod objects;
 pub(crate) mod raw;
@@ -112,6 +113,8 @@ pub(crate) struct Engine {
     last_raw: u32,
     /// When doorbells were last looked at: what was rung for then leaves then, however long the card's thread takes.
     turn_at: Instant,
+    /// When it is looked at again who has ended.
+    look_at: Instant,
     port_up: bool,
     life: Life,
     /// Since when receivers have no room.
@@ -166,6 +169,7 @@ impl Engine {
             mtu,
             last_raw: 0,
             turn_at: Instant::ZERO,
+            look_at: Instant::ZERO,
             paused: None,
             port_up: true,
             life: Life::Works,
@@ -249,7 +253,7 @@ impl Engine {
         self.turn_at = now;
         self.card.clock = now.as_nanos();
         worked |= self.receives() | self.sends() | self.raw_sends();
-        worked |= self.packets();
+        worked |= self.packets() | self.members(now);
         if self.node.deadline().is_some_and(|at| at <= now) {
             self.node.on_timer(now);
             worked = true;

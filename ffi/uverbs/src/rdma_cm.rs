@@ -5,6 +5,7 @@
 //! - `events`: what GET_EVENT gives
 //! - `groups`: joining and leaving groups
 //! - `layouts`: structures that both have
+//! - `ports`: which ports identifiers are bound to
 //!
 //! A descriptor is one end of a socket pair, so that poll(2) and its like need nothing of ours: one byte lies in it while there are events.
 
@@ -12,6 +13,7 @@ mod commands;
 mod events;
 mod groups;
 mod layouts;
+mod ports;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -31,6 +33,7 @@ use crate::engine::memory::{ProcessMemory, Registered};
 use crate::paths::from_rustix;
 use crate::process;
 use groups::Membership;
+use ports::Ports;
 
 /// Events of a channel that wait before no more requests are taken: of identifiers that the program has there are few each.
 const EVENTS_MAX: usize = 4096;
@@ -57,6 +60,8 @@ struct Known {
     uid: u64,
     /// Events that were told.
     reported: u32,
+    /// RDMA_OPTION_ID_REUSEADDR: it may have a port that others have as well, until one of them listens.
+    reuses: bool,
 }
 
 /// All channels and identifiers of a process.
@@ -71,6 +76,8 @@ pub(crate) struct RdmaCm {
     claims: BTreeMap<u32, OwnedFd>,
     /// Groups that identifiers have joined, by the number that the program knows that by.
     memberships: BTreeMap<u32, Membership>,
+    /// Ports on the bus that are bound to.
+    ports: Ports,
     /// The kernel's routes and addresses.
     monitor: Option<Monitor>,
 }
@@ -128,6 +135,7 @@ impl RdmaCm {
         self.ids.retain(|_, known| !of_channel(known));
         self.claims.retain(|number, _| self.ids.contains_key(number));
         self.memberships.retain(|_, membership| self.ids.contains_key(&membership.id));
+        self.ports.retain(|number| self.ids.contains_key(&number));
     }
 
     /// Takes what the card has to tell, and rings.
@@ -163,7 +171,7 @@ impl RdmaCm {
 
     fn add(&mut self, id: CmId, channel: u32, uid: u64) -> u32 {
         self.last += 1;
-        self.ids.insert(self.last, Known { id, channel, uid, reported: 0 });
+        self.ids.insert(self.last, Known { id, channel, uid, reported: 0, reuses: false });
         self.last
     }
 

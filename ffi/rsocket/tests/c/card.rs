@@ -16,7 +16,7 @@ fn run(name: &str) {
 
 #[test]
 fn programs_run_on_a_card() {
-    for name in ["polls", "direct", "repoll", "threads"] {
+    for name in ["polls", "direct", "repoll", "threads", "streams", "killed"] {
         run(name);
     }
 }

@@ -1,5 +1,6 @@
 //! What each command does. Each function says at which offset it reads and writes what; errors are the kernel's (drivers/infiniband/core/ucma.c).
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ringway_preload::Errno;
@@ -184,22 +185,45 @@ fn destroy_id(request: &mut Request<'_>) -> Result<(), Errno> {
     request.respond(to, 4, &Output::new(4).u32(0, known.reported))
 }
 
-/// {addr 8, id 36}.
+/// {addr 8, id 36}. Port zero is any that nobody has.
 fn bind_ip(request: &mut Request<'_>) -> Result<(), Errno> {
-    let (local, id) = (layouts::address(request.input(), 8).ok_or(BAD)?, request.id(36)?);
-    let cm = request.cm();
+    let (local, number) = (layouts::address(request.input(), 8).ok_or(BAD)?, request.input().u32(36));
+    let known = request.known(number)?;
+    let (bus, cm) = (&request.engine.bus, &mut request.engine.rdma_cm);
     let tables = cm.tables()?;
-    cm.manager.bind_address(&tables, id, local).map_err(refused)
+    let space = cm.manager.port_space(known.id).ok_or(BAD)?;
+    // (What is not the host's has no ports.)
+    if !local.ip().is_unspecified() && !tables.is_local(local.ip()) {
+        return Err(Errno(libc::EADDRNOTAVAIL));
+    }
+    if cm.manager.local_address(known.id).is_some() {
+        return Err(BAD);
+    }
+    let local = cm.ports.take(bus, number, space, local, known.reuses)?;
+    cm.manager.bind_address(&tables, known.id, local).map_err(|error| {
+        cm.ports.give_up(number);
+        refused(error)
+    })
 }
 
-/// {src_addr 0, dst_addr 28, id 56, timeout_ms 60}.
+/// {src_addr 0, dst_addr 28, id 56, timeout_ms 60}. It has a port of its own from here on (rdma_resolve_addr(3)).
 fn resolve_ip(request: &mut Request<'_>) -> Result<(), Errno> {
     let input = request.input();
     let (from, to) = (layouts::address(input, 0), layouts::address(input, SOCKADDR).ok_or(BAD)?);
-    let id = request.id(56)?;
+    let number = input.u32(56);
+    let known = request.known(number)?;
     let tables = request.cm().tables()?;
     let engine = &mut *request.engine;
-    engine.rdma_cm.manager.resolve_address(&tables, &engine.node, id, from, to).map_err(refused)
+    let cm = &mut engine.rdma_cm;
+    let space = cm.manager.port_space(known.id).ok_or(BAD)?;
+    let bound = cm.manager.local_address(known.id);
+    let any = if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let mut from = from.or(bound).unwrap_or(SocketAddr::new(any, 0));
+    match bound.map(|bound| bound.port()).filter(|port| *port != 0) {
+        Some(port) => from.set_port(port),
+        None => from = cm.ports.take(&engine.bus, number, space, from, known.reuses)?,
+    }
+    cm.manager.resolve_address(&tables, &engine.node, known.id, Some(from), to).map_err(refused)
 }
 
 /// {id 0, timeout_ms 4}.
@@ -320,15 +344,23 @@ fn set_option(request: &mut Request<'_>) -> Result<(), Errno> {
     const ONE_FAMILY: u32 = 2;
     let input = request.input();
     let (from, level, name, len) = (input.u64(0), input.u32(12), input.u32(16), input.u32(20));
-    let id = request.id(8)?;
+    let (number, id) = (input.u32(8), request.id(8)?);
     if level != 0 {
         return Err(BAD);
     }
     let option: fn(u8) -> IdOption = match (name, len) {
         (0, 1) => IdOption::Tos,
         (3, 1) => IdOption::AckTimeout,
-        // (A port is free as soon as nobody listens there, and the port has one address, of one family.)
-        (REUSE_ADDRESS | ONE_FAMILY, 4) => return Ok(()),
+        (REUSE_ADDRESS, 4) => {
+            let mut value = [0; 4];
+            request.memory.copy_in(from, &mut value)?;
+            if let Some(known) = request.cm().ids.get_mut(&number) {
+                known.reuses = value != [0; 4];
+            }
+            return Ok(());
+        }
+        // (The port has one address, of one family.)
+        (ONE_FAMILY, 4) => return Ok(()),
         _ => return Err(BAD),
     };
     let mut value = [0];

@@ -89,6 +89,7 @@ impl RdmaCm {
         let Some(known) = self.ids.remove(&number) else { return };
         self.claims.remove(&number);
         self.memberships.retain(|_, membership| membership.id != number);
+        self.ports.give_up(number);
         let is_about =
             |event: &Event| event.id == known.id || event.listener == Some(known.id) && matches!(event.kind, EventKind::ConnectRequest(_));
         let mut unheard = Vec::new();

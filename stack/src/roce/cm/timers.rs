@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Cm, ConnectionId, Event, State};
+use super::{Cm, Connection, ConnectionId, Event, State};
 use crate::roce::mad::{Reject, RejectReason, Responded};
 use crate::time::Instant;
 
@@ -54,6 +54,36 @@ impl Cm {
             }
             self.close(key);
         }
+    }
+
+    /// The process that had these queue pairs has ended, as its machine knows, which lives on and parts its connections: what there is with them ends as by a message of that machine's.
+    pub fn on_queue_pairs_gone(&mut self, now: Instant, is_gone: &dyn Fn(IpAddr, u32) -> bool) {
+        let is_with =
+            |key: &u32| self.connections.get(*key).is_some_and(|c| c.remote_qpn != 0 && is_gone(c.path.addresses.dst(), c.remote_qpn));
+        let keys: Vec<u32> = self.connections.keys().filter(is_with).collect();
+        for key in keys {
+            match self.state(key) {
+                Some(State::Established | State::ReplySent | State::DisconnectSent) => {
+                    self.tell(key, Event::Disconnected);
+                    self.enter_timewait(now, key);
+                }
+                Some(State::RequestReceived | State::ReplyReceived) => {
+                    let (info, private_data) = ([0; Reject::INFO_LEN], [0; Reject::PRIVATE_LEN]);
+                    let reason = RejectReason::TIMEOUT;
+                    let said = Reject { local_id: 0, remote_id: 0, responded: Responded::Other, reason, info_len: 0, info, private_data };
+                    self.tell(key, Event::Rejected(Box::new(said)));
+                    self.close(key);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The peers' queue pairs of connections, where they are known.
+    pub fn remote_queue_pairs(&self) -> impl Iterator<Item = (IpAddr, u32)> {
+        let connections = self.connections.keys().filter_map(|key| self.connections.get(key));
+        let stands = |c: &&Box<Connection>| c.remote_qpn != 0 && !matches!(c.state, State::Timewait | State::Closed);
+        connections.filter(stands).map(|c| (c.path.addresses.dst(), c.remote_qpn))
     }
 
     /// Nobody is reached any more: all connections are over, or come to nothing, and nobody is told. Those that a program still has.

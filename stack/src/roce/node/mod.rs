@@ -245,6 +245,18 @@ impl<M: Memory> Node<M> {
         self.take_events(now);
     }
 
+    /// The process that had these queue pairs (by their machine's address, and number) has ended, and its machine, which lives on, parts its connections, as the kernel's connection
+    /// management does. Queue pairs that are connected with them are told nothing: what they send is not acknowledged.
+    pub fn on_queue_pairs_gone(&mut self, now: Instant, is_gone: &dyn Fn(IpAddr, u32) -> bool) {
+        self.cm.on_queue_pairs_gone(now, is_gone);
+        self.take_events(now);
+    }
+
+    /// The peers' queue pairs of connections that stand, or are about to.
+    pub fn remote_queue_pairs(&self) -> impl Iterator<Item = (IpAddr, u32)> {
+        self.cm.remote_queue_pairs()
+    }
+
     /// The adapter's port is down, or the adapter is no more: all connections end, those on their way too, and no peer is told. (Queue pairs are their program's to end, as with a card.)
     pub fn on_down(&mut self) {
         for id in self.cm.on_down() {

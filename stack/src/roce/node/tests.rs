@@ -80,6 +80,33 @@ fn two_queue_pairs_are_ready_once_their_connection_stands() {
 }
 
 #[test]
+fn a_process_that_has_ended_is_parted_from_by_its_machine() {
+    let (mut now, mut nodes) = (Instant::ZERO, [machine(1), machine(2)]);
+    let to: SocketAddr = "10.0.0.2:7471".parse().unwrap();
+    nodes[1].listen(to, 4).unwrap();
+    let (a, half) = (qp(&mut nodes[0]).0, qp(&mut nodes[0]).0);
+    nodes[0].connect(now, a, "0.0.0.0:0".parse().unwrap(), to, &[]).unwrap();
+    run(&mut now, &mut nodes);
+    let Some((id, ConnectionEvent::Request(_))) = nodes[1].poll_connection() else { panic!("a request comes") };
+    let (b, _) = qp(&mut nodes[1]);
+    nodes[1].accept(now, id, b, &[]).unwrap();
+    run(&mut now, &mut nodes);
+    nodes[0].connect(now, half, "0.0.0.0:0".parse().unwrap(), to, &[]).unwrap();
+    run(&mut now, &mut nodes);
+    let Some(ConnectionEvent::Established(_)) = event(&mut nodes[1]) else { panic!("the first stands") };
+    let Some((asked, ConnectionEvent::Request(_))) = nodes[1].poll_connection() else { panic!("another request comes") };
+    let peer = IpAddr::from([10, 0, 0, 1]);
+    assert_eq!(nodes[1].remote_queue_pairs().collect::<Vec<_>>(), [(peer, a), (peer, half)]);
+    nodes[1].on_queue_pairs_gone(now, &|_, _| false);
+    assert_eq!(event(&mut nodes[1]), None, "others have ended");
+    nodes[1].on_queue_pairs_gone(now, &|ip, _| ip == peer);
+    assert_eq!(nodes[1].poll_connection(), Some((id, ConnectionEvent::Disconnected)));
+    assert_eq!(nodes[1].poll_connection(), Some((asked, ConnectionEvent::Rejected)));
+    assert_eq!(nodes[1].qp_state(b), Some(State::Rts), "nobody tells a queue pair");
+    assert_eq!(nodes[1].remote_queue_pairs().count(), 0);
+}
+
+#[test]
 fn who_asks_an_address_that_is_not_listened_at_is_refused() {
     let (mut now, mut nodes) = (Instant::ZERO, [machine(1), machine(2)]);
     nodes[1].listen("10.0.0.9:7471".parse().unwrap(), 4).unwrap();
