@@ -81,8 +81,8 @@ impl Cm {
 
     /// The peers' queue pairs of connections, where they are known.
     pub fn remote_queue_pairs(&self) -> impl Iterator<Item = (IpAddr, u32)> {
-        let connections = self.connections.keys().filter_map(|key| self.connections.get(key));
-        let stands = |c: &&Box<Connection>| c.remote_qpn != 0 && !matches!(c.state, State::Timewait | State::Closed);
+        let connections = self.connections.keys().filter_map(|key| self.connections.get(key).map(|c| &**c));
+        let stands = |c: &&Connection| c.remote_qpn != 0 && !matches!(c.state, State::Timewait | State::Closed);
         connections.filter(stands).map(|c| (c.path.addresses.dst(), c.remote_qpn))
     }
 
