@@ -156,10 +156,10 @@ impl Cyclic {
             return self.step_aside(reading, entry, stride, word, meta);
         }
         let Some(packet) = reading.room.next() else { return Step::Over };
-        let is_misplaced = mutants::is(Mutant::StrideMisplaced) && reading.len > 0;
-        let offset = reading.len - (usize::from(is_misplaced) << self.strides.log_bytes);
-        packet.write(CyclicPacket { offset, place: reading.place + offset, len, meta: meta() });
-        reading.len += bytes;
+        let offset = reading.len;
+        let before = if mutants::is(Mutant::StrideMisplaced) && offset > 0 { 1 << self.strides.log_bytes } else { 0 };
+        packet.write(CyclicPacket { offset: offset - before, place: reading.place + offset, len, meta: meta() });
+        reading.len = offset + bytes;
         self.advance(strides);
         Step::Taken
     }

@@ -11,6 +11,9 @@ use ringway_stack::device::{FlowRule, HeaderMatch, IpMatch, Protocol, RuleId};
 /// Steps of priorities that the kernel has for a driver's rules: what names more counts as naming this many.
 const STEPS: u32 = 7;
 
+/// Addresses and ports of a flow: source and destination.
+type Flow = ([u8; 16], [u8; 16], (u16, u16));
+
 /// A rule that was asked for, and the queues that have it.
 struct Asked {
     rule: FlowRule,
@@ -19,7 +22,7 @@ struct Asked {
     /// Queues that left, of a group that could not be changed then.
     former: Vec<u32>,
     /// Which flow goes where, since the group changed last.
-    flows: BTreeMap<([u8; 16], [u8; 16], (u16, u16)), u32>,
+    flows: BTreeMap<Flow, u32>,
 }
 
 /// See the module's documentation.
