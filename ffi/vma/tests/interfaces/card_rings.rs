@@ -41,6 +41,9 @@ fn rings(report: &ProcessReport) -> usize {
     of_card.rings.len()
 }
 
+/// How the program makes its sockets, what is in its environment, and how many rings there are then.
+type Wanted<'a> = (&'a str, &'a [(&'a str, &'a str)], usize);
+
 #[test]
 fn a_card_has_as_many_rings_as_the_allocation_logic_wants() {
     on_cable(|cable| {
@@ -48,7 +51,7 @@ fn a_card_has_as_many_rings_as_the_allocation_logic_wants() {
         // SAFETY: plain integers.
         let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
         let by_core = usize::try_from(cores).expect("there are some").min(2);
-        let ways: &[(&str, &[(&str, &str)], usize)] = &[
+        let ways: &[Wanted<'_>] = &[
             ("plain", &[(LOGIC, "0")], 1),
             ("bound", &[(LOGIC, "1")], 2),
             ("plain", &[(LOGIC, "10")], 3),

@@ -9,7 +9,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use crate::cable::{Cable, DEVICE, ENDS, Running, on_cable};
 use crate::kernels;
