@@ -504,7 +504,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
     // One group, so that `timeout` and what it started end together.
     let mut server = command.process_group(0).spawn().expect("it starts");
     wait_for("the server listens", || listens(port));
-    assert_eq!(on_bus(&bus), 1);
+    assert_eq!(on_bus(&bus), 2, "its place, and by what others see that it lives");
     kill_group(&server);
     assert!(!server.wait().expect("its end").success());
     wait_for("its place on the bus is free", || on_bus(&bus) == 0);
