@@ -383,7 +383,7 @@ impl Engine {
             wire.flush(now);
         }
         self.packet = packet;
-        sent > 0 || self.bus.waiting() > 0 || self.wire.as_ref().is_some_and(Wire::has_waiting)
+        sent > 0 || self.bus.waiting() > 0 || self.wire.as_ref().is_some_and(|wire| wire.has_waiting(now))
     }
 
     /// Does what the card says, beside completions, which it has written itself.

@@ -2,7 +2,7 @@
 //!
 //! The kernel's side of an RDMA device is three things to a program: files below /sys/class, a character device that answers one ioctl, and
 //! a card that reads and writes the program's queues. The first two are here; the card is `ringway_sim::connectx` (work queue entries,
-//! completions, doorbell records, in bytes) on `ringway_stack::roce` (RC and UD). Processes of one user on one machine are the network.
+//! completions, doorbell records, in bytes) on `ringway_stack::roce` (RC, UC and UD). Processes of one user on one machine are the network.
 //!
 //! - [`sysfs`]: the device's files, which are in memory alone; `paths`, `mapping`, `intercept`: libc's calls that find them
 //! - `descriptors`: which descriptor is what; `process`: the one lock, forks, the thread

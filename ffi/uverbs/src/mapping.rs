@@ -90,11 +90,17 @@ unsafe fn map_clock(
     let given = if is_trapped { libc::PROT_NONE } else { protection };
     // SAFETY: the caller's promise.
     let mapped = unsafe { engine.clock.map(part, address, (given, flags)) };
-    if is_trapped && mapped != libc::MAP_FAILED && !trap::watch(mapped, trap::CLOCK) {
+    if is_trapped && mapped != libc::MAP_FAILED && !watch(mapped, trap::CLOCK) {
         // SAFETY: what was just mapped, and nobody knows yet.
         unsafe { libc::mprotect(mapped, len, protection) };
     }
     Ok(mapped)
+}
+
+/// Has faults at a page that was just mapped be looked at. (It may have taken another one's place: MAP_FIXED.)
+fn watch(page: *mut c_void, number: u32) -> bool {
+    trap::forget(page, PAGE);
+    trap::watch(page, number)
 }
 
 /// Maps a register page; in trap mode, so that writing faults.
@@ -112,7 +118,7 @@ unsafe fn map_registers(
     let given = if is_trapped { protection & !libc::PROT_WRITE | libc::PROT_READ } else { protection };
     // SAFETY: the caller's promise.
     let mapped = unsafe { registers.map(number, address, len, (given, flags)) }?;
-    if is_trapped && mapped != libc::MAP_FAILED && !trap::watch(mapped, number) {
+    if is_trapped && mapped != libc::MAP_FAILED && !watch(mapped, number) {
         // SAFETY: what was just mapped, and nobody knows yet.
         unsafe { libc::mprotect(mapped, len, protection) };
     }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use ringway_host::Fd;
+use ringway_host::{Blocked, Fd};
 use ringway_preload::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpid;
@@ -45,6 +45,8 @@ pub(crate) struct Locked {
     /// Invariant: it is there until it is dropped.
     guard: Option<Guard>,
     is_lent: bool,
+    /// In trap mode, no handler of the program's runs in the thread meanwhile: should it ring, the fault would wait for this lock for ever. (Dropped behind the lock.)
+    _blocked: Option<Blocked>,
 }
 
 impl Deref for Locked {
@@ -72,9 +74,10 @@ impl Drop for Locked {
 /// The lock. The card is there while the device is open.
 pub(crate) fn lock() -> Locked {
     // (A thread that is over forks no more.)
+    let blocked = trap::is_on().then(Blocked::new);
     let lent = FORKING.try_with(|forking| forking.borrow_mut().take()).ok().flatten();
     let is_lent = lent.is_some();
-    Locked { guard: lent.or_else(|| Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner))), is_lent }
+    Locked { guard: lent.or_else(|| Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner))), is_lent, _blocked: blocked }
 }
 
 /// Opens a context; starts the card for the first.

@@ -3,9 +3,9 @@
 
 pub(crate) mod flows;
 mod groups;
-mod line;
 mod neighbours;
 pub(crate) mod port;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,9 +26,9 @@ use ringway_xdp::{AttachError, Received, Settings, XdpDevice, XdpQueues};
 
 use crate::log;
 use groups::Group;
-use line::Line;
 use neighbours::Neighbours;
 use port::Port;
+use waiting::Waiting;
 
 /// Frames that are taken at a time.
 const BATCH: usize = 64;
@@ -52,7 +52,7 @@ pub(crate) struct Wire {
     /// What the interface steers here by the card's flow rules.
     flows: BTreeMap<FiveTuple, RuleId>,
     /// Frames for which the interface has no room yet.
-    line: Line,
+    waiting: Waiting,
     /// Groups whose packets it brings.
     groups: BTreeMap<Ipv4Addr, Group>,
 }
@@ -74,8 +74,8 @@ impl Wire {
             log::warn(format_args!("{}: RoCE's packets are not to be had: {error}", port.name));
             Errno(libc::EBUSY)
         })?;
-        let (flows, groups, line) = (BTreeMap::new(), BTreeMap::new(), Line::default());
-        Ok(Self { port, queues, batch: RxBatch::new(BATCH), neighbours, flows, groups, line })
+        let (flows, groups, waiting) = (BTreeMap::new(), BTreeMap::new(), Waiting::default());
+        Ok(Self { port, queues, batch: RxBatch::new(BATCH), neighbours, flows, groups, waiting })
     }
 
     /// For a thread to wait on: readable when something has come, once it is [armed](Self::arm). Open as long as this is.
@@ -167,21 +167,26 @@ impl Wire {
 
     /// Sends a frame, behind those that wait for room; it waits as well if there is none. One that is longer than the interface takes, or one too many, is lost.
     pub(crate) fn send(&mut self, frame: &[u8]) {
-        let mut line = core::mem::take(&mut self.line);
-        if !line.put(frame, |frame| self.is_done_with(frame)) {
+        let mut waiting = core::mem::take(&mut self.waiting);
+        if !waiting.put(frame, |frame| self.is_done_with(frame)) {
             log::say(format_args!("{}: a frame of {} bytes is lost: the interface has no room", self.port.name, frame.len()));
         }
-        self.line = line;
+        self.waiting = waiting;
     }
 
-    /// Whether frames wait for room.
-    pub(crate) fn has_waiting(&self) -> bool {
-        !self.line.is_empty()
+    /// Whether frames wait that are to leave soon.
+    pub(crate) fn has_waiting(&self, now: Instant) -> bool {
+        self.waiting.is_moving(now)
     }
 
     /// Whether so many do that no more are to be sent.
-    pub(crate) fn is_full(&self) -> bool {
-        self.line.is_full()
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
+        self.waiting.is_full(now)
+    }
+
+    /// The port is down: what waits is lost.
+    pub(crate) fn lose_waiting(&mut self) {
+        self.waiting.clear();
     }
 
     /// Sends a frame; whether it need not wait for room. What was sent before leaves first if there is none.
@@ -229,9 +234,9 @@ impl Wire {
 
     /// What was sent leaves; what waited for room, or for a neighbour that is known by now, does, too.
     pub(crate) fn flush(&mut self, now: Instant) {
-        let mut line = core::mem::take(&mut self.line);
-        line.flush(|frame| self.is_done_with(frame));
-        self.line = line;
+        let mut waiting = core::mem::take(&mut self.waiting);
+        waiting.flush(now, |frame| self.is_done_with(frame));
+        self.waiting = waiting;
         for (mac, packet) in self.neighbours.resolved(now) {
             self.send(&framed(self.port, mac, &packet));
         }

@@ -127,6 +127,9 @@ impl Engine {
             return;
         }
         self.port_up = up;
+        if let Some(wire) = self.wire.as_mut().filter(|_| !up) {
+            wire.lose_waiting();
+        }
         let kind = if up { kind::PORT_ACTIVE } else { kind::PORT_ERROR };
         for events in self.contexts.values_mut().filter_map(|context| context.events.as_mut()) {
             events.send_async(1, kind);

@@ -18,7 +18,6 @@ use ringway_stack::time::Instant;
 
 use super::{BATCH, Engine, Told, link};
 use crate::sysfs;
-use crate::wire::Wire;
 
 /// Longest frame: an MTU of 9000, the Ethernet header and a tag.
 pub(crate) const FRAME_MAX: u32 = 9018;
@@ -259,7 +258,7 @@ impl Engine {
 
     /// Whether the interface has no room for what was sent already.
     pub(super) fn is_wire_full(&self) -> bool {
-        self.wire.as_ref().is_some_and(Wire::is_full)
+        self.wire.as_ref().is_some_and(|wire| wire.is_full(self.now()))
     }
 
     /// Whether receivers, or the interface, are to be waited for.

@@ -104,7 +104,7 @@ impl Own {
 }
 
 /// What happens where the program has no handler: its end, by the very fault, so that a core dump shows that. A signal that somebody sent is sent
-/// again, for there is no fault to return to.
+/// again, for there is no fault to return to; nor is there one of a breakpoint, behind which the processor would go on.
 ///
 /// # Safety
 /// `info` is the kernel's.
@@ -119,7 +119,7 @@ unsafe fn end(signal: c_int, info: *const siginfo_t, action: sighandler_t) {
         let mut default: Action = core::mem::zeroed();
         default.sa_sigaction = SIG_DFL;
         next::sigaction(signal, &raw const default, ptr::null_mut());
-        if was_sent {
+        if was_sent || signal == SIGTRAP {
             libc::raise(signal);
         }
     }

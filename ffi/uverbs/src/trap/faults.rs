@@ -184,11 +184,12 @@ fn protect(page: usize, protection: c_int) {
 
 /// Nobody looks at the page any more: it has become memory like any other, and the card's own goes. (In a forked child, it is the parent's.)
 fn discard(page: usize) {
-    super::forget(ptr::without_provenance_mut::<c_void>(page), PAGE);
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
     let [protection, flags, none] = [protection, flags, -1].map(libc::c_long::from);
     // SAFETY: it takes the place of a page that the program has mapped, and that means nothing any more.
     unsafe { libc::syscall(libc::SYS_mmap, page, PAGE, protection, flags, none, 0 as libc::c_long) };
+    // (Afterwards: a thread that faults in between is to find that it was one.)
+    super::forget(ptr::without_provenance_mut::<c_void>(page), PAGE);
 }
 
 /// Whether the handler's stack is large enough for the card's work.
