@@ -108,9 +108,9 @@ impl Bus {
             match bound {
                 Ok(()) => {
                     bus.slot = slot;
-                    if let Some(path) = bus.path(slot) {
+                    if let Some(path) = bus.life_path(slot) {
                         // (A process that was killed left it behind.)
-                        let _ = rustix::fs::unlink(format!("{path}-lives"));
+                        let _ = rustix::fs::unlink(path);
                     }
                     bus.life = Some(lives::live(&bus.life_of(slot)?)?);
                     return Ok(bus);
@@ -283,11 +283,12 @@ impl Bus {
 
 impl Drop for Bus {
     fn drop(&mut self) {
-        if let Some(path) = self.path(self.slot).filter(|_| self.pid == std::process::id()) {
-            // (What cannot be removed is found to be left behind by the next one.)
-            for path in [format!("{path}-lives"), path] {
-                let _ = rustix::fs::unlink(path);
-            }
+        if self.pid != std::process::id() {
+            return;
+        }
+        // (What cannot be removed is found to be left behind by the next one.)
+        for path in [self.life_path(self.slot), self.path(self.slot)].into_iter().flatten() {
+            let _ = rustix::fs::unlink(path);
         }
     }
 }

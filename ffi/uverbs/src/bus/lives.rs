@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use ringway_preload::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::getuid;
 
 use super::{Bus, SLOTS};
 use crate::paths::from_rustix;
@@ -77,10 +78,18 @@ impl Bus {
 
     /// Where a slot's process shows that it lives.
     pub(super) fn life_of(&self, slot: u8) -> Result<SocketAddrUnix, Errno> {
-        match self.path(slot) {
-            Some(path) => SocketAddrUnix::new(format!("{path}-lives")).map_err(from_rustix),
-            None => SocketAddrUnix::new_abstract_name(format!("{}/lives", self.abstract_name(slot)).as_bytes()).map_err(from_rustix),
+        match self.life_path(slot) {
+            Some(path) => SocketAddrUnix::new(path).map_err(from_rustix),
+            None => {
+                let name = format!("ringway-lives/{}/{}/{slot}", getuid().as_raw(), self.name);
+                SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(from_rustix)
+            }
         }
+    }
+
+    /// Its file, on a bus that is a folder. (No name is longer than the slot's own, which a long bus leaves just room for.)
+    pub(super) fn life_path(&self, slot: u8) -> Option<String> {
+        self.name.starts_with('/').then(|| format!("{}/{}.{slot}", self.name, getuid().as_raw()))
     }
 }
 
@@ -105,6 +114,13 @@ mod tests {
         assert!(a.ended().is_empty(), "nobody waits for it any more");
         drop(again);
         assert_eq!(a.ended(), [1]);
+    }
+
+    #[test]
+    fn a_bus_may_have_the_longest_name_that_a_slot_has_room_for() {
+        // (sun_path has 108 bytes, the first of which is 0: unix(7).)
+        let own = format!("ringway-connectx/{}//255", getuid().as_raw()).len();
+        drop(Bus::join("b".repeat(107 - own)).unwrap());
     }
 
     #[test]
