@@ -133,6 +133,8 @@ fn a_run_ends_at_the_linear_end() {
         let sent = numbered([500; 14], 1);
         lane.send(&sent);
         assert_same(&lane.runs(14, 99), &sent);
+        // (What was let go of is the card's again with the next read, before more comes.)
+        assert!(lane.read(9).is_none());
         let sent = numbered([400; 8], 50);
         lane.send(&sent);
         let mut runs = lane.runs(2, 99);
