@@ -2,7 +2,6 @@
 
 mod run;
 
-use core::marker::PhantomData;
 use std::io;
 use std::sync::Arc;
 
@@ -54,36 +53,6 @@ impl Entries {
     fn at(self, taken: u32) -> *mut mlx5_cqe64 {
         // SAFETY: one of the completions.
         unsafe { self.first.add(((taken & (self.count - 1)) as usize) << self.log_stride).cast() }
-    }
-}
-
-/// Completions from the one on that is to be taken next, for a loop that has them at hand: none of them is taken yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Next<'a> {
-    entries: Entries,
-    taken: u32,
-    queue: PhantomData<&'a CompletionQueue>,
-}
-
-impl Next<'_> {
-    /// The completion behind the `ahead` next ones, if the card has written it and it is of a frame that was received, and [plain](Cqe::is_frame): one comparison tells.
-    /// Else: whether there is one, of something else.
-    #[inline(always)]
-    pub(crate) fn peek_frame(self, ahead: u32) -> Result<Cqe, bool> {
-        self.peek_of(sys::MLX5_CQE_RESP_SEND, ahead)
-    }
-
-    #[inline(always)]
-    fn peek_of(self, opcode: u8, ahead: u32) -> Result<Cqe, bool> {
-        let taken = self.taken.wrapping_add(ahead);
-        let (cqe, round) = (Cqe(self.entries.at(taken)), round_of(taken, self.entries.count));
-        let op_own = cqe.op_own();
-        // (Whether it was solicited does not matter.)
-        if op_own & !2 != opcode << 4 | round {
-            return Err(is_owned(op_own, taken, self.entries.count));
-        }
-        barrier::after_owner();
-        Ok(cqe)
     }
 }
 
@@ -140,16 +109,30 @@ impl CompletionQueue {
         Some(cqe)
     }
 
-    /// What is to be taken next, if it is [of no run](Self::is_in_run).
+    /// The completion behind the `ahead` next ones, if the card has written it and it is of a frame that was received, and [plain](Cqe::is_frame): one comparison tells.
+    /// Else: whether there is one, of something else. (None [of a run](Self::is_in_run).)
     #[inline(always)]
-    pub(crate) fn next(&self) -> Next<'_> {
-        Next { entries: self.entries, taken: self.taken, queue: PhantomData }
+    pub(crate) fn peek_frame(&self, ahead: u32) -> Result<Cqe, bool> {
+        self.peek_of(sys::MLX5_CQE_RESP_SEND, ahead)
     }
 
     /// The next completion, if the card has written it and it is of an entry that was sent; else whether there is one, of something else.
     #[inline(always)]
     pub(crate) fn peek_sent(&self) -> Result<Cqe, bool> {
-        self.next().peek_of(sys::MLX5_CQE_REQ, 0)
+        self.peek_of(sys::MLX5_CQE_REQ, 0)
+    }
+
+    #[inline(always)]
+    fn peek_of(&self, opcode: u8, ahead: u32) -> Result<Cqe, bool> {
+        let taken = self.taken.wrapping_add(ahead);
+        let (cqe, round) = (Cqe(self.entries.at(taken)), round_of(taken, self.entries.count));
+        let op_own = cqe.op_own();
+        // (Whether it was solicited does not matter.)
+        if op_own & !2 != opcode << 4 | round {
+            return Err(is_owned(op_own, taken, self.entries.count));
+        }
+        barrier::after_owner();
+        Ok(cqe)
     }
 
     /// Whether there is a completion, of a run that was begun as well.

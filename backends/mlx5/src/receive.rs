@@ -170,8 +170,7 @@ impl ReceiveQueue {
         take: &mut impl FnMut(u32, usize, &RxMeta) -> bool,
     ) -> (usize, bool) {
         let (mut all, mut has_more) = (0, true);
-        while has_more && self.cq.open_run().is_some() {
-            let (count, is_whole) = self.take_run(len_max, into, clock, take);
+        while has_more && let Some((count, is_whole)) = self.take_run(len_max, into, clock, take) {
             all += count;
             if !is_whole {
                 break;
@@ -193,7 +192,7 @@ impl ReceiveQueue {
     ) -> (usize, bool) {
         let (mut taken, mut count) = (self.taken, 0);
         let has_more = loop {
-            let cqe = match self.cq.next().peek_frame(count) {
+            let cqe = match self.cq.peek_frame(count) {
                 Ok(cqe) => cqe,
                 Err(is_other) => break is_other,
             };
@@ -210,7 +209,7 @@ impl ReceiveQueue {
         (count as usize, has_more)
     }
 
-    /// The same, of the run that is open: and whether all of it was taken.
+    /// The same, of the run that is open or begins, if one does: and whether all of it was taken.
     #[inline(always)]
     fn take_run(
         &mut self,
@@ -218,12 +217,12 @@ impl ReceiveQueue {
         into: &mut Vec<u32>,
         clock: Option<CardClock>,
         take: &mut impl FnMut(u32, usize, &RxMeta) -> bool,
-    ) -> (usize, bool) {
+    ) -> Option<(usize, bool)> {
         let (chunks, taken, posted) = (&*self.chunks, self.taken, self.told.wrapping_sub(self.taken));
-        let Some(run) = self.cq.open_run() else { return (0, true) };
+        let run = self.cq.open_run()?;
         // (What makes no sense is for [`Self::take`] to say.)
         if !run.title().is_frame() || run.entry() != taken {
-            return (0, false);
+            return Some((0, false));
         }
         let (meta, left) = (run.title().meta(clock), run.rest().len());
         let mut count: u16 = 0;
@@ -236,7 +235,7 @@ impl ReceiveQueue {
         }
         self.cq.advance_run(count.into());
         self.took(count, into);
-        (count.into(), usize::from(count) == left)
+        Some((count.into(), usize::from(count) == left))
     }
 
     /// So many entries more are taken, of whose chunks nobody has a use.

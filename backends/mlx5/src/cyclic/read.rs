@@ -110,7 +110,7 @@ impl Cyclic {
     fn read_plain(&mut self, reading: &mut Reading<'_>) -> Step {
         let (clock, mut count) = (self.clock, 0);
         let last = loop {
-            let cqe = match self.cq.next().peek_frame(count) {
+            let cqe = match self.cq.peek_frame(count) {
                 Ok(cqe) => cqe,
                 Err(is_other) => break if is_other { Step::Other } else { Step::Over },
             };
