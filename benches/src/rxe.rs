@@ -1,5 +1,7 @@
 //! Rsockets on the kernel's soft-RoCE: librdmacm's rstream with `librsocket.so` at both ends, beside the same with librdmacm's own rsockets. It runs in a guest of `cargo xtask vm`,
-//! for few machines' own kernels have such a device; what is emulated there is slow, and the same for both.
+//! for few machines' own kernels have such a device; what is emulated there is slow, and the same for both. Then TCP, between two of them (`tcp`).
+
+mod tcp;
 
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -19,10 +21,14 @@ pub(crate) struct Options {
     rounds: u32,
 }
 
-/// Name; bytes of a message; messages one way before the other end answers; how often that; whether the figure is a rate.
-type Figure = (&'static str, u32, u32, u32, bool);
-const FIGURES: [Figure; 3] =
-    [("64 B there and back: a message", 64, 1, 2000, false), ("64 KiB: rate", 65_536, 200, 2, true), ("1 MiB: rate", 1 << 20, 16, 2, true)];
+/// Name; bytes of a message; messages one way before the other end answers; how often that; whether the figure is a rate; whether calls block (else rstream asks again and again).
+type Figure = (&'static str, u32, u32, u32, bool, bool);
+const FIGURES: [Figure; 4] = [
+    ("64 B there and back: a message", 64, 1, 2000, false, false),
+    ("the same, by calls that block", 64, 1, 2000, false, true),
+    ("64 KiB: rate", 65_536, 200, 2, true, false),
+    ("1 MiB: rate", 1 << 20, 16, 2, true, false),
+];
 /// What a server takes at most to listen, and a client to be done.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -41,9 +47,11 @@ pub(crate) fn run(library: &Path, options: &Options) -> Result<()> {
             ours.push(bench.measure(figure, true)?);
             theirs.push(bench.measure(figure, false)?);
         }
-        let (name, .., is_rate) = figure;
+        let (name, .., is_rate, _) = figure;
         rows.push(Row::new("rstream on soft-RoCE", name, if is_rate { "Gb/s" } else { "us" }, &ours, "librdmacm", &theirs));
     }
+    let peer = env::var("RINGWAY_VM_PEER").context("cargo xtask bench rxe begins a second guest")?;
+    rows.extend(tcp::run(&library.canonicalize()?, &peer, options.rounds)?);
     print!("{}", row::markdown(&rows));
     Ok(())
 }
@@ -55,13 +63,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn rstream(&self, (_, size, count, iterations, _): Figure, is_ours: bool) -> Command {
+    fn rstream(&self, (_, size, count, iterations, _, blocks): Figure, is_ours: bool) -> Command {
         let mut command = Command::new("timeout");
         command.arg(PATIENCE.as_secs().to_string()).args(["env", "RINGWAY_DEVICE=rxe:rxe0"]);
         if is_ours {
             command.arg(format!("LD_PRELOAD={}", self.rsocket.display()));
         }
         command.args(["rstream", "-S", &size.to_string(), "-C", &count.to_string(), "-I", &iterations.to_string()]);
+        command.args(blocks.then_some(["-T", "b"]).into_iter().flatten());
         command
     }
 

@@ -154,6 +154,9 @@ pub enum DeviceEvent {
     /// The host with this address is gone for good (its process died, its port was removed) and everything that it had
     /// sent has been polled. Flows to it end as if it had sent a reset, or the end of its stream: [`Queues::left_finished`].
     PeerGone(MacAddr),
+    /// Processes of hosts where others may go on are gone for good, and everything that they had sent has been polled. Which TCP connections were with them
+    /// [`crate::device::Queues::is_gone`] says: each ends as if a reset had come; or in order, if its peer had ended its stream and acknowledged everything: so ends a program that is not killed.
+    PeersGone,
     /// The link lost or found its carrier.
     Link {
         /// Whether frames can pass.

@@ -60,6 +60,15 @@ pub enum Error {
     /// The network: no path to that host (EHOSTUNREACH).
     #[error("host unreachable")]
     HostUnreachable,
+    /// The network: no route to that address (ENETUNREACH).
+    #[error("network unreachable")]
+    NetworkUnreachable,
+    /// The network: a route forbids it (EACCES).
+    #[error("permission denied")]
+    Prohibited,
+    /// The program: the way to that address is another device's (ENODEV).
+    #[error("no such device")]
+    NoDevice,
     /// The device: the link is down, or the device is gone (ENETDOWN).
     #[error("network is down")]
     NetworkDown,
@@ -79,6 +88,8 @@ impl Error {
     pub const fn errno(self) -> i32 {
         match self {
             Self::WouldBlock => 11,
+            Self::Prohibited => 13,
+            Self::NoDevice => 19,
             Self::Invalid => 22,
             Self::Pipe => 32,
             Self::BadSocket => 9,
@@ -88,6 +99,7 @@ impl Error {
             Self::AddressInUse => 98,
             Self::AddressNotAvailable => 99,
             Self::NetworkDown => 100,
+            Self::NetworkUnreachable => 101,
             Self::Aborted => 103,
             Self::Reset => 104,
             Self::NoBuffers => 105,

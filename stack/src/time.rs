@@ -38,6 +38,15 @@ impl Instant {
     }
 }
 
+/// The first of two instants, either of which may not be.
+#[inline]
+pub const fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(first), Some(second)) => Some(if first.0 < second.0 { first } else { second }),
+        (one, None) | (None, one) => one,
+    }
+}
+
 impl Add<Duration> for Instant {
     type Output = Self;
     #[inline]

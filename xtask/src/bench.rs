@@ -62,10 +62,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     run_command(bench.args(&options.arguments))
 }
 
-/// What a guest alone has the device for.
+/// What guests alone have the device for. The second one has the servers of what goes between two.
 fn in_guest(workspace: &Workspace, arguments: &[OsString]) -> Result<()> {
     let own = [workspace.release("ringway-benches"), "--library".into(), workspace.release("libvma.so"), "--output".into(), "/tmp".into()];
     let words = own.into_iter().map(PathBuf::into_os_string).chain(arguments.iter().cloned());
     let words = words.map(|word| word.into_string().map_err(|word| anyhow!("{}: a path that is not UTF-8", word.display())));
-    vm::in_guest(words.collect::<Result<_>>()?)
+    let library = workspace.release("libvma.so");
+    vm::in_two_guests(None, words.collect::<Result<_>>()?, format!("sh benches/src/rxe/serve.sh '{}'", library.display()))
 }

@@ -160,7 +160,7 @@ fn run_all(workspace: &Workspace, documents: &[Document], cases: &BTreeMap<Strin
         Ok((target.clone(), Outcome::read(status == 0, &said, "")))
     };
     if !in_guest.is_empty() {
-        guest::compile_programs()?;
+        guest::compile_programs(workspace)?;
     }
     Ok(Outcomes {
         here: here.into_iter().map(run).collect::<Result<_>>()?,

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::deb;
 use crate::deploy;
 use crate::install::{self, Package};
-use crate::workspace::{Workspace, cargo, run_command};
+use crate::workspace::{Workspace, run_command};
 
 /// How long an example may take, in seconds.
 const PATIENCE_S: &str = "60";
@@ -23,18 +23,12 @@ const NOT_SERVED: i32 = 77;
 /// Builds as `cargo test` does, installs, and tries.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     install::packages(&[Package::CC, Package::PKG_CONFIG])?;
-    let built = build(workspace)?;
+    workspace.build_debug()?;
+    let built = workspace.target.join("debug");
     let folder = std::env::temp_dir().join(format!("ringway-install-{}", std::process::id()));
     let result = try_in(workspace, &built, &folder);
     fs::remove_dir_all(&folder)?;
     result
-}
-
-/// In one call, as users do; where it is.
-fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let packages = ["ringway-vma", "ringway-cli", "ringway-rsocket", "ringway-rspreload"];
-    run_command(cargo().current_dir(&workspace.root).args(["build", "--quiet"]).args(packages.iter().flat_map(|one| ["--package", one])))?;
-    Ok(workspace.target.join("debug"))
 }
 
 fn try_in(workspace: &Workspace, built: &Path, folder: &Path) -> Result<()> {

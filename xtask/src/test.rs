@@ -1,12 +1,15 @@
 //! `cargo xtask test`: everything that must hold, step by step, each with its duration, and a summary at the end.
 
-use std::path::PathBuf;
+mod beside;
+
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 
+use self::beside::Beside;
 use crate::conformance;
 use crate::install::{self, Package, Privilege};
 use crate::workspace::{Workspace, cargo, run_command};
@@ -26,8 +29,9 @@ pub(crate) struct Options {
     pub(crate) ci: bool,
 }
 
-/// A step. The order is that of running: cheap and common failures first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// A step. The order is that of running: cheap and common failures first. (Those that compute run beside those that come after them, if all run: see
+/// [`beside`].)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Step {
     /// cargo fmt --check.
     Fmt,
@@ -37,25 +41,29 @@ pub(crate) enum Step {
     Clippy,
     /// cargo deny: licences, sources and banned crates.
     Deny,
-    /// Unit tests, the simulator's properties, documentation tests.
-    Unit,
-    /// Libraries and programs compile for aarch64; unit tests and a ping-pong under QEMU's user emulation.
-    Arm,
-    /// Everything installed outside of the checkout, and the examples compiled and run against that.
-    Install,
-    /// The simulator's checkers against stacks with one thing wrong each, and the stack's marked code paths.
-    Mutants,
-    /// The shared-memory rings under loom.
-    Loom,
+    /// What the step `unit` runs, built.
+    Compile,
     /// libvma.so, librspreload.so and ringway, as users get them.
     Build,
-    /// C programs of the Extra API under valgrind, and what is left of them.
-    Memory,
+    /// The simulator's checkers against stacks with one thing wrong each, and the stack's marked code paths.
+    Mutants,
+    /// Libraries and programs compile for aarch64, and the stack's unit tests run under QEMU's user emulation.
+    ArmStack,
+    /// The shared-memory rings under loom.
+    Loom,
+    /// A thousand fixed seeds in the simulator, which must come upon all that there is to come upon, and some fresh ones.
+    Sim,
+    /// Unit tests, the simulator's properties, documentation tests.
+    Unit,
+    /// Everything installed outside of the checkout, and the examples compiled and run against that.
+    Install,
     /// Rsockets of the stack's RoCE against librdmacm's on the kernel's soft-RoCE, in a virtual machine, and rping against its connection management and verbs; and TCP and UDP of libvma.so
     /// over it, and over AF_XDP on virtio_net, between two virtual machines.
     Rxe,
-    /// A thousand fixed seeds in the simulator, which must come upon all that there is to come upon, and some fresh ones.
-    Sim,
+    /// For aarch64, under QEMU's user emulation: unit tests of what asks the kernel, and a ping-pong.
+    Arm,
+    /// C programs of the Extra API under valgrind, and what is left of them.
+    Memory,
     /// Real programs on Ringway.
     Programs,
 }
@@ -65,15 +73,17 @@ const FIXED_SEEDS: u64 = 1000;
 /// Seeds that no earlier run had.
 const FRESH_SEEDS: u64 = 200;
 
-/// Features that no other step has: what is built with them is no stack to be used.
-const MUTANTS: [&str; 13] = [
+/// Features that no other step has: what is built with them is no stack to be used. (Of all packages, but for the one that has a test of the same name:
+/// the dependencies are those of the step `unit`.)
+const MUTANTS: [&str; 14] = [
     "test",
     "--quiet",
     "--no-fail-fast",
-    "--package",
-    "ringway-sim",
+    "--workspace",
+    "--exclude",
+    "ringway-mlx5",
     "--features",
-    "mutants,marks",
+    "ringway-sim/mutants,ringway-sim/marks",
     "--test",
     "mutants",
     "--test",
@@ -83,7 +93,8 @@ const MUTANTS: [&str; 13] = [
 ];
 
 /// The same of the mlx5 driver.
-const MUTANTS_OF_MLX5: [&str; 8] = ["test", "--quiet", "--package", "ringway-mlx5", "--features", "mutants", "--test", "mutants"];
+const MUTANTS_OF_MLX5: [&str; 9] =
+    ["test", "--quiet", "--workspace", "--exclude", "ringway-sim", "--features", "ringway-mlx5/mutants", "--test", "mutants"];
 
 const PROGRAMS: [Package; 32] = [
     Package::CC,
@@ -135,25 +146,16 @@ struct Outcome {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::find()?;
     let steps: Vec<_> = Step::value_variants().iter().copied().filter(|s| options.only.is_empty() || options.only.contains(s)).collect();
-    let outcomes = std::thread::scope(|scope| {
-        let play = |step: Step| step.play(&workspace, options);
-        let mut build = None;
-        let mut outcomes = Vec::new();
-        for &step in &steps {
-            // Link-time optimisation keeps one processor busy for minutes. The steps before it, which no clock decides, have the other meanwhile.
-            if step == Step::BESIDE_BUILD && steps.contains(&Step::Build) {
-                build = Some(scope.spawn(move || play(Step::Build)));
-            }
-            let outcome = match build.take_if(|_| step == Step::Build) {
-                Some(build) => build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                None => play(step),
-            };
-            outcomes.push(outcome);
-        }
-        outcomes
-    });
-    println!("\nsummary");
-    for Outcome { step, result, took } in &outcomes {
+    let mut outcomes = if options.only.is_empty() {
+        with_some_beside(&workspace, options, &steps)
+    } else {
+        steps.iter().map(|step| step.play(&workspace, options)).collect()
+    };
+    outcomes.sort_by_key(|outcome| outcome.step);
+    if outcomes.len() > 1 {
+        println!("\nsummary");
+    }
+    for Outcome { step, result, took } in outcomes.iter().filter(|_| outcomes.len() > 1) {
         println!("  {:10} {:7} {:>9}", step.name(), verdict(result), seconds(*took));
     }
     let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
@@ -161,9 +163,38 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Those that compute run beside those that wait.
+fn with_some_beside(workspace: &Workspace, options: &Options, steps: &[Step]) -> Vec<Outcome> {
+    let compute: Vec<_> = steps.iter().copied().filter(|step| step.computes()).collect();
+    let mut outcomes = Vec::new();
+    std::thread::scope(|scope| {
+        let mut beside = None;
+        for &step in steps {
+            if step.computes() {
+                beside.get_or_insert_with(|| Beside::start(scope, workspace, options, &compute));
+                continue;
+            }
+            if let Some(beside) = beside.as_mut().filter(|_| step.needs_build()) {
+                outcomes.extend(beside.until(Step::Build));
+            }
+            outcomes.push(step.play(workspace, options));
+            outcomes.extend(beside.iter_mut().flat_map(Beside::ended));
+        }
+        outcomes.extend(beside.into_iter().flat_map(Beside::rest));
+    });
+    outcomes
+}
+
 impl Step {
-    /// The step with which [`Step::Build`] begins.
-    const BESIDE_BUILD: Self = Self::Mutants;
+    /// Whether it computes all the time, and no clock decides how it ends, as long as it does.
+    fn computes(self) -> bool {
+        matches!(self, Self::Build | Self::Mutants | Self::ArmStack | Self::Loom | Self::Sim)
+    }
+
+    /// Whether it wants what [`Step::Build`] builds. (So does `sim`, which builds it if it has to.)
+    fn needs_build(self) -> bool {
+        matches!(self, Self::Memory | Self::Programs)
+    }
 
     /// Runs it, and says so.
     fn play(self, workspace: &Workspace, options: &Options) -> Outcome {
@@ -194,6 +225,9 @@ impl Step {
                 install::cargo_tool("deny")?;
                 run_command(cargo().args(["deny", "--log-level", "error", "check", "bans", "licenses", "sources"]))
             }
+            Self::Compile => {
+                run_command(cargo().args(["test", "--workspace", "--quiet", "--no-run"])).and_then(|()| workspace.build_debug())
+            }
             Self::Unit => {
                 let verbs = [
                     Package::LIBIBVERBS,
@@ -209,6 +243,7 @@ impl Step {
                 unit(options)?;
                 conformance::run(&conformance::Options { list: true, device: None })
             }
+            Self::ArmStack => arm::stack(workspace),
             Self::Arm => arm::run(workspace),
             Self::Install => installed::run(workspace),
             Self::Mutants => {
@@ -246,9 +281,8 @@ fn clippy() -> Result<()> {
     install::rust_components()?;
     let deny = ["--", "--deny", "warnings"];
     run_command(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet"]).args(deny))?;
-    // Not among "all targets", since `cargo test` must not run it by itself.
-    run_command(cargo().args(["clippy", "--package", "ringway-conformance", "--test", "programs", "--quiet"]).args(deny))?;
-    run_command(cargo().args(["clippy", "--package", "ringway-vma", "--test", "memory", "--quiet"]).args(deny))
+    // Not among "all targets", since `cargo test` must not run them by itself.
+    run_command(cargo().args(["clippy", "--workspace", "--test", "programs", "--test", "memory", "--quiet"]).args(deny))
 }
 
 /// With the library as built for release: the other is too slow under valgrind.
@@ -256,9 +290,7 @@ fn memory(workspace: &Workspace) -> Result<()> {
     install::packages(&[Package::CC, Package::VALGRIND])?;
     let library = workspace.release("libvma.so");
     ensure!(library.exists(), "libvma.so is not built: run the step `build` first");
-    run_command(
-        cargo().args(["test", "--quiet", "--no-fail-fast", "--package", "ringway-vma", "--test", "memory"]).env("RINGWAY_LIBVMA", library),
-    )
+    run_command(workspace.test_command("ffi/vma", "memory")?.arg("--quiet").env("RINGWAY_LIBVMA", library))
 }
 
 /// loom replaces the atomics, so everything is built again, beside the ordinary build.
@@ -272,10 +304,7 @@ fn loom(workspace: &Workspace) -> Result<()> {
 
 fn rxe(workspace: &Workspace) -> Result<()> {
     install::packages(&[Package::PYTHON, Package::PERFTEST])?;
-    run_command(cargo().args(["build", "--quiet", "--package", "ringway-rsocket", "--lib", "--example", "interop"]))?;
-    run_command(cargo().args(["build", "--quiet", "--package", "ringway-vma", "--lib"]))?;
-    run_command(cargo().args(["build", "--quiet", "--package", "ringway-uverbs", "--lib"]))?;
-    run_command(cargo().args(["build", "--quiet", "--package", "ringway-cli", "--bin", "ringway"]))?;
+    workspace.build_debug()?;
     let built = |name: &str| Ok::<_, anyhow::Error>(workspace.target.join(name).to_str().context("a path that is not UTF-8")?.to_owned());
     let (example, library) = (built("debug/examples/interop")?, built("debug/librsocket.so")?);
     let words = ["sh", "ffi/rsocket/tests/rxe.sh", &example, &library];
@@ -318,51 +347,59 @@ fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
     for (_, library) in libraries {
         ensure!(workspace.release(library).exists(), "{library} is not built: run the step `build` first");
     }
-    let binary = build_programs()?;
+    // (Some cases run examples.)
+    workspace.build_debug()?;
+    let binary = workspace.test_binary("conformance", "programs")?;
     let privilege = Privilege::of_this_user();
-    let mut command = match privilege.command("unshare") {
-        Some(mut command) => {
-            command.arg("--net");
-            command
-        }
-        None if options.ci => bail!("the case of two users needs root or sudo, which this account has not"),
-        None => {
-            println!("not run, for they need root: {}", NEED_ROOT.join(" "));
-            let mut command = Command::new("unshare");
-            command.args(["--map-root-user", "--net"]);
-            command
-        }
+    if privilege == Privilege::None {
+        ensure!(!options.ci, "the case of two users needs root or sudo, which this account has not");
+        println!("not run, for they need root: {}", NEED_ROOT.join(" "));
+    }
+    let command = |cases: &[&str]| {
+        let mut command = cases_in_a_namespace(privilege, &binary);
+        command.args(&options.programs).args(cases);
+        command.envs(libraries.map(|(variable, library)| (variable, workspace.release(library))));
+        command.current_dir(workspace.root.join("conformance"));
+        command
     };
+    if !options.programs.is_empty() {
+        return run_command(&mut command(&[]));
+    }
+    // Much of their time, cases wait. Those with cables go beside the others.
+    let said = workspace.target.join("test").join("cable.log");
+    std::fs::create_dir_all(said.parent().context("a file without a folder")?)?;
+    let output = std::fs::File::create(&said)?;
+    println!("what cases with cables say comes behind the others' (until then: {})", said.display());
+    let mut cables = command(&["cable::"]);
+    cables.stdout(output.try_clone()?).stderr(output);
+    let (cables, others) = std::thread::scope(|scope| {
+        let cables = scope.spawn(|| run_command(&mut cables));
+        let others = run_command(&mut command(&["--skip", "cable::"]));
+        (cables.join(), others)
+    });
+    // (Bytes of a program that is tested may be anything.)
+    print!("{}", String::from_utf8_lossy(&std::fs::read(&said)?));
+    let cables = cables.unwrap_or_else(|_| Err(anyhow::anyhow!("they were not waited for")));
+    if let Err(error) = &cables {
+        println!("cases with cables: {error:#}");
+    }
+    others.and(cables)
+}
+
+/// The cases, one after the other.
+fn cases_in_a_namespace(privilege: Privilege, binary: &Path) -> Command {
+    let mut command = privilege.command("unshare").unwrap_or_else(|| {
+        let mut command = Command::new("unshare");
+        command.arg("--map-root-user");
+        command
+    });
     // Whoever starts this in the background may have had SIGINT ignored, which programs inherit: those that end by it never would.
-    command.args(["sh", "-c", "ip link set lo up && exec env --default-signal=INT,QUIT \"$@\"", "sh"]).arg(binary);
-    command.args(["--test-threads", "1"]).args(&options.programs);
+    command.args(["--net", "sh", "-c", "ip link set lo up && exec env --default-signal=INT,QUIT \"$@\"", "sh"]).arg(binary);
+    command.args(["--test-threads", "1"]);
     if privilege == Privilege::None {
         command.args(NEED_ROOT.iter().flat_map(|case| ["--skip", case]));
     }
-    command.envs(libraries.map(|(variable, library)| (variable, workspace.release(library))));
-    run_command(command.current_dir(workspace.root.join("conformance")))
-}
-
-/// Builds the cases, and the examples that some of them run; the path of the program that runs them.
-fn build_programs() -> Result<PathBuf> {
-    run_command(cargo().args(["build", "--quiet", "--package", "ringway-conformance", "--examples"]))?;
-    let mut build = cargo();
-    build.args([
-        "test",
-        "--package",
-        "ringway-conformance",
-        "--test",
-        "programs",
-        "--no-run",
-        "--message-format",
-        "json-render-diagnostics",
-    ]);
-    let output = build.stderr(std::process::Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the cases do not build");
-    let messages = String::from_utf8(output.stdout)?;
-    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let programs = artifacts.filter(|a| a["target"]["name"] == "programs");
-    programs.filter_map(|a| a["executable"].as_str().map(PathBuf::from)).next_back().context("cargo names no program")
+    command
 }
 
 fn verdict(result: &Result<()>) -> &'static str {

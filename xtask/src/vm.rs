@@ -78,9 +78,9 @@ pub(crate) fn in_guest(command: Vec<String>) -> Result<()> {
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn tests_in_guest(workspace: &Workspace, binaries: &[String], arguments: &[&str]) -> Result<(i32, String)> {
+pub(crate) fn tests_in_guest(workspace: &Workspace, binaries: &[PathBuf], arguments: &[&str]) -> Result<(i32, String)> {
     let mut command = vec!["sh".to_owned(), "conformance/tests/rxe.sh".to_owned()];
-    command.extend_from_slice(binaries);
+    command.extend(binaries.iter().map(|binary| binary.to_string_lossy().into_owned()));
     command.push("--".to_owned());
     command.extend(arguments.iter().map(|&argument| argument.to_owned()));
     let status = play(workspace, &Options { kernel: None, peer: None, pcap: None, patience: PATIENCE_S, command })?;

@@ -61,6 +61,34 @@ impl Workspace {
         run_command(cargo().current_dir(&self.root).args(["build", "--release"]).args(what))
     }
 
+    /// What `cargo test --workspace` has built, where users of a debug build find it: libraries, commands, and examples.
+    ///
+    /// cargo unites the features of the packages that a call chooses, so each choice has dependencies of its own: the stack, too, would be built again
+    /// for a package alone. So all calls of a test run choose all packages, and say which targets of them they want. (Examples are among them for one
+    /// more reason: with them, cargo unites what tests depend on as well.)
+    pub(crate) fn build_debug(&self) -> Result<()> {
+        let targets = ["--lib", "--bin", "ringway", "--bin", "vma_stats", "--examples"];
+        run_command(cargo().current_dir(&self.root).args(["build", "--quiet", "--workspace"]).args(targets))
+    }
+
+    /// The binary of an integration test, built: of the package in that folder, with all packages' features (see [`Workspace::build_debug`]).
+    pub(crate) fn test_binary(&self, folder: &str, test: &str) -> Result<PathBuf> {
+        let mut build = cargo();
+        build.current_dir(&self.root).args(["test", "--quiet", "--workspace", "--test", test, "--no-run"]);
+        let output = build.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit()).output()?;
+        ensure!(output.status.success(), "{folder}/tests/{test} does not build");
+        let messages = String::from_utf8(output.stdout)?;
+        let manifest = self.root.join(folder).join("Cargo.toml");
+        executable(&messages, &manifest, test).with_context(|| format!("{folder}/tests/{test} is no binary"))
+    }
+
+    /// The command that runs it, where cargo would.
+    pub(crate) fn test_command(&self, folder: &str, test: &str) -> Result<Command> {
+        let mut command = Command::new(self.test_binary(folder, test)?);
+        command.current_dir(self.root.join(folder));
+        Ok(command)
+    }
+
     /// A program, run in the workspace's top folder.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -92,9 +120,34 @@ pub(crate) fn run_command(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// The executable of a target, in what cargo says in JSON.
+fn executable(messages: &str, manifest: &Path, target: &str) -> Option<PathBuf> {
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let mut of_target =
+        artifacts.filter(|a| a["manifest_path"].as_str().map(Path::new) == Some(manifest) && a["target"]["name"].as_str() == Some(target));
+    of_target.find_map(|a| a["executable"].as_str().map(PathBuf::from))
+}
+
 /// A command as a person would type it.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words: Vec<_> = std::iter::once(program).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_tests_with_one_name_the_packages_own_is_found() {
+        let artifact = |folder: &str, name: &str, file: &str| {
+            format!(r#"{{"manifest_path":"/w/{folder}/Cargo.toml","target":{{"name":"{name}"}},"executable":{file}}}"#)
+        };
+        let lines = [artifact("a", "c", r#""/t/c-1""#), artifact("b", "b", "null"), artifact("b", "c", r#""/t/c-2""#), "{}".to_owned()];
+        let found = |folder: &str, name: &str| executable(&lines.join("\n"), &Path::new("/w").join(folder).join("Cargo.toml"), name);
+        assert_eq!(found("a", "c"), Some("/t/c-1".into()));
+        assert_eq!(found("b", "c"), Some("/t/c-2".into()));
+        assert_eq!([found("b", "b"), found("c", "c")], [None, None]);
+    }
 }

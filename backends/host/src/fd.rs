@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd};
 
 use crate::sleep::{high, internal_fd};
 use crate::{numbers, syscall};
@@ -27,6 +27,14 @@ impl Fd {
     pub fn make(make: impl FnOnce() -> libc::c_long) -> io::Result<Self> {
         let fd = internal_fd(|| syscall::check(make()))?;
         Ok(Self::known(fd))
+    }
+
+    /// Of what another library's call makes.
+    ///
+    /// # Errors
+    /// Its own.
+    pub fn of<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Self, E> {
+        numbers::make_internal(|| Ok(Self::known(high(make()?.into_raw_fd()))))
     }
 
     /// Of those that a message brought.
@@ -58,6 +66,13 @@ impl Fd {
 impl AsRawFd for Fd {
     fn as_raw_fd(&self) -> RawFd {
         self.0
+    }
+}
+
+impl AsFd for Fd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: it is open as long as the value is there.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }
 
@@ -131,6 +146,9 @@ mod tests {
         assert!(!is_one(raw) && !is_one(-1) && !is_one(i32::MAX));
         // SAFETY: no memory is involved.
         let other = syscall::check(unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::EFD_CLOEXEC) }).unwrap() as RawFd;
+        // SAFETY: a descriptor that is this test's.
+        let same = Fd::of(|| unsafe { BorrowedFd::borrow_raw(other) }.try_clone_to_owned()).unwrap();
+        assert!(is_one(same.raw()) && same.as_fd().as_raw_fd() == same.raw() && same.raw() > other);
         let adopted = Adopted::new(other);
         assert!(is_one(other));
         drop(adopted);

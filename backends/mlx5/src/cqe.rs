@@ -41,9 +41,10 @@ pub(crate) fn is_owned(op_own: u8, taken: u32, entries: u32) -> bool {
 /// Where completions lie.
 #[derive(Clone, Copy, Debug)]
 struct Entries {
-    /// The first one. Invariant: there are `count`, a power of two, 2^`log_stride` bytes from one to the next.
+    /// The first one. Invariant: there are `count`, a power of two and one more than `mask`, 2^`log_stride` bytes from one to the next.
     first: *mut u8,
     count: u32,
+    mask: u32,
     log_stride: u32,
 }
 
@@ -52,7 +53,7 @@ impl Entries {
     #[inline(always)]
     fn at(self, taken: u32) -> *mut mlx5_cqe64 {
         // SAFETY: one of the completions.
-        unsafe { self.first.add(((taken & (self.count - 1)) as usize) << self.log_stride).cast() }
+        unsafe { self.first.add(((taken & self.mask) as usize) << self.log_stride).cast() }
     }
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct CompletionQueue {
     entries: Entries,
     doorbell: Doorbell,
     number: u32,
-    /// Completions taken, a running counter.
+    /// Completions taken, a running counter. (The card's has fewer bits.)
     taken: u32,
     /// Of them, those that the card was told of.
     told: u32,
@@ -89,7 +90,7 @@ impl CompletionQueue {
         // SAFETY: within the first entry, at whose end its completion is.
         let first = unsafe { buf.cast::<u8>().add(stride - CQE) };
         let log_stride = if mutants::is(Mutant::CqeStride) { CQE.ilog2() } else { stride.ilog2() };
-        let entries = Entries { first, count: cqe_cnt, log_stride };
+        let entries = Entries { first, count: cqe_cnt, mask: cqe_cnt - 1, log_stride };
         let run = cq.compresses().map(|strides| Box::new(Run::new(strides)));
         Ok(Self { entries, doorbell, number: cqn, taken: 0, told: 0, events: 0, runs: 0, run, cq })
     }
@@ -193,7 +194,7 @@ impl CompletionQueue {
     /// So many completions that were looked at are taken.
     #[inline(always)]
     pub(crate) fn advance_by(&mut self, count: u32) {
-        self.taken = self.taken.wrapping_add(count) & COUNTER;
+        self.taken = self.taken.wrapping_add(count);
     }
 
     /// What the run that is open says of the frame behind the `ahead` next ones.
@@ -214,7 +215,7 @@ impl CompletionQueue {
     /// The completion that was looked at is taken.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
-        self.taken = self.taken.wrapping_add(1) & COUNTER;
+        self.taken = self.taken.wrapping_add(1);
     }
 
     /// Tells the card which entries it may write again.
@@ -222,13 +223,13 @@ impl CompletionQueue {
     pub(crate) fn release(&mut self) {
         if self.told != self.taken && !mutants::is(Mutant::ConsumerForgotten) {
             self.told = self.taken;
-            self.doorbell.take_completions(self.taken + u32::from(mutants::is(Mutant::ConsumerAhead)));
+            self.doorbell.take_completions(self.taken.wrapping_add(u32::from(mutants::is(Mutant::ConsumerAhead))) & COUNTER);
         }
     }
 
     /// Asks for one event: at the next completion, or at once if there is one that was not taken.
     pub(crate) fn arm(&mut self) {
-        self.doorbell.arm(self.number, self.taken, self.events);
+        self.doorbell.arm(self.number, self.taken & COUNTER, self.events);
     }
 
     /// Takes the events that have come.
@@ -274,10 +275,10 @@ impl Cqe {
         self.op_own() >> 2 & 3 == COMPRESSED
     }
 
-    /// Of a striding queue: the entry, whose first stride of the frame is [`counter`](Self::counter).
+    /// Of a striding queue: the entry, in the card's order of bytes, whose first stride of the frame is [`counter`](Self::counter).
     #[inline(always)]
     pub(crate) fn striding_entry(self) -> u16 {
-        u16::from_be(field!(self, head.packet.wqe_id))
+        field!(self, head.packet.wqe_id)
     }
 
     /// The entry that it is of.
@@ -314,12 +315,13 @@ impl Cqe {
 
     /// What it says of a frame.
     #[inline(always)]
-    pub(crate) fn meta(self, clock: Option<CardClock>) -> RxMeta {
+    pub(crate) fn meta(self, clock: Option<&CardClock>) -> RxMeta {
+        let hardware_time = clock.map(|clock| clock.time(self.cycles()));
         RxMeta {
             flow_tag: self.flow_tag(),
             checksum: if self.has_good_checksums() { ChecksumVerdict::Good } else { ChecksumVerdict::Unknown },
             vlan: self.vlan(),
-            hardware_time: clock.map(|clock| clock.time(self.cycles())),
+            hardware_time,
             coalesced: 0,
         }
     }

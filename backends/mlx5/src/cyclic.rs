@@ -2,7 +2,7 @@
 //!
 //! The buffer is cut into pieces, each of which an entry of the queue refers to: the card fills an entry's strides in their order, and then those of the next. A frame that finds
 //! too few of them left goes to the next entry, and a filler's completion says so. An entry is posted again once all that was in it has been read and let go of: in the
-//! buffer's order, so that the card goes around it.
+//! buffer's order, so that the card goes around it. So a run is held by the piece that it begins in: none behind it is posted before that.
 
 mod read;
 
@@ -85,30 +85,35 @@ pub(crate) struct Parts<'a> {
 pub(crate) struct Cyclic {
     wq: Arc<Wq>,
     cq: CompletionQueue,
-    /// The buffer: its places are strides.
+    /// The buffer: its places are pieces.
     memory: Arc<Memory>,
     /// Invariant: 2^`log_stride` bytes for each of a power of two of entries, one more than `mask`, which live as long as `wq`.
     buf: *mut u8,
     log_stride: u32,
     mask: u16,
+    /// The same, in the card's order of bytes.
+    entries: u16,
     doorbell: Doorbell,
     strides: Strides,
-    /// Pieces of the buffer. (The queue may have more entries.)
+    /// Pieces of the buffer, of 2^`log_piece` bytes. (The queue may have more entries.)
     pieces: u64,
+    log_piece: u32,
+    /// Bytes of the buffer, a power of two, less one.
+    buffer_mask: usize,
     /// Entries posted, and of them those that the card was told of; and how many there were when the card's counters were zero.
     posted: u64,
     told: u64,
     origin: u64,
-    /// Strides that are filled, and those that are free again. Invariant: `freed <= written <= freed + strides`.
+    /// Bytes that are filled.
     written: u64,
+    /// Pieces that are free again, and how many bytes are filled when the next one may be, or something else is to be done before completions are read. Invariant: `freed`
+    /// pieces are no more than what is written, and no less than that without all of the buffer.
     freed: u64,
+    free_at: u64,
     /// Where the next frame is expected.
     next: Place,
     /// Frames that had come when the queue failed, and were not read.
     left: VecDeque<Filled>,
-    /// Runs given out, in their order: where each ends, and the place by which it is held. The oldest is by itself, as mostly there is no other.
-    oldest: Option<(u64, u32)>,
-    runs: VecDeque<(u64, u32)>,
     clock: Option<CardClock>,
     has_failed: bool,
     /// It has failed, and could not be started again yet.
@@ -130,16 +135,16 @@ impl Cyclic {
 
     fn made(parts: &Parts<'_>, config: &CyclicConfig, strides: Strides) -> io::Result<Self> {
         let &Parts { pd, strips_tags, compresses, clock, owner, .. } = parts;
+        let pieces = config.strides >> strides.log_count;
         let sizes = Sizes {
-            chunk: config.stride_bytes,
-            receives: config.strides as u32,
+            chunk: config.stride_bytes << strides.log_count,
+            receives: pieces as u32,
             sends: 0,
             copies: 0,
             returned: false,
             huge_pages: parts.huge_pages,
         };
         let memory = Arc::new(Memory::register(pd, sizes)?);
-        let pieces = config.strides >> strides.log_count;
         let form = if compresses { Completions::Compressed { strides: true } } else { Completions::Whole };
         // (Each completion is of a stride at least, of those that were not read: so the queue never overflows.)
         let cq = Arc::new(Cq::new(pd, config.strides as u32, Some(Channel::new(pd)?), owner, form)?);
@@ -160,18 +165,20 @@ impl Cyclic {
             buf: buf.cast(),
             log_stride: stride.ilog2(),
             mask: (wqe_cnt - 1) as u16,
+            entries: ((wqe_cnt - 1) as u16).to_be(),
             doorbell,
             strides,
             pieces: pieces as u64,
+            log_piece: strides.log_bytes + strides.log_count,
+            buffer_mask: config.strides * config.stride_bytes - 1,
             posted: 0,
             told: 0,
             origin: 0,
             written: 0,
             freed: 0,
+            free_at: 0,
             next: Place::default(),
             left: VecDeque::new(),
-            oldest: None,
-            runs: VecDeque::new(),
             clock,
             has_failed: false,
             is_stopped: false,
@@ -215,9 +222,8 @@ impl Cyclic {
     }
 
     /// Whether a run is held.
-    pub(crate) fn is_held(&mut self) -> bool {
-        self.reclaim();
-        self.oldest.is_some()
+    pub(crate) fn is_held(&self) -> bool {
+        (self.freed..=self.written >> self.log_piece).any(|piece| self.memory.is_held(self.place_of(piece)))
     }
 
     /// Whether it has failed since this was asked last, and has begun anew.
@@ -225,49 +231,32 @@ impl Cyclic {
         core::mem::take(&mut self.has_failed)
     }
 
-    /// Frees what nobody holds any more, in the buffer's order.
-    #[inline(always)]
-    fn reclaim(&mut self) {
-        while let Some((end, place)) = self.oldest
-            && (!self.memory.is_held(place) || mutants::is(Mutant::StridesGivenEarly))
-        {
-            self.freed = end;
-            self.oldest = if self.runs.is_empty() { None } else { self.runs.pop_front() };
-        }
-        if self.oldest.is_none() && self.left.is_empty() {
-            self.freed = self.written;
-        }
+    /// Where in the buffer a piece is.
+    fn place_of(&self, piece: u64) -> u32 {
+        (piece & (self.pieces - 1)) as u32
     }
 
-    /// A run is given out.
-    #[inline(always)]
-    fn give_out(&mut self, end: u64, place: u32) {
-        if self.oldest.is_none() {
-            self.oldest = Some((end, place));
-        } else {
-            self.runs.push_back((end, place));
+    /// Frees the pieces that are read and that nobody holds any more, in the buffer's order, and gives them to the card.
+    #[inline(never)]
+    fn recycle(&mut self) {
+        let read = self.left.front().map_or(self.written, |left| left.start) >> self.log_piece;
+        while self.freed < read && (!self.memory.is_held(self.place_of(self.freed)) || mutants::is(Mutant::StridesGivenEarly)) {
+            self.freed += 1;
         }
+        self.free_at = if self.left.is_empty() { (self.freed + 1) << self.log_piece } else { 0 };
+        self.post();
     }
 
     /// Gives the card the pieces that are free.
-    #[inline(always)]
     fn post(&mut self) {
-        if self.posted < (self.freed >> self.strides.log_count) + self.pieces {
-            self.post_pieces();
-        }
-    }
-
-    #[inline(never)]
-    fn post_pieces(&mut self) {
-        if self.is_stopped {
+        if self.is_stopped || self.posted >= self.freed + self.pieces {
             return;
         }
-        while self.posted < (self.freed >> self.strides.log_count) + self.pieces {
-            let piece = self.posted & (self.pieces - 1);
+        while self.posted < self.freed + self.pieces {
             let segment = sys::mlx5_wqe_data_seg {
-                byte_count: (1u32 << (self.strides.log_bytes + self.strides.log_count)).to_be(),
+                byte_count: (1u32 << self.log_piece).to_be(),
                 lkey: self.memory.lkey().to_be(),
-                addr: (self.memory.at((piece << self.strides.log_count) as u32).addr() as u64).to_be(),
+                addr: (self.memory.at(self.place_of(self.posted)).addr() as u64).to_be(),
             };
             let entry = usize::from((self.posted - self.origin) as u16 & self.mask);
             // SAFETY: within the buffer: the entry is not the card's, as it was not posted or has come back; it has room for both segments.
@@ -299,8 +288,8 @@ impl Cyclic {
         let started = self.wq.set_state(sys::IBV_WQS_RESET).and_then(|()| {
             // Nothing is the card's any more.
             self.cq.drain();
-            self.written = self.written.next_multiple_of(1 << self.strides.log_count);
-            self.posted = self.written >> self.strides.log_count;
+            self.written = self.written.next_multiple_of(1 << self.log_piece);
+            self.posted = self.written >> self.log_piece;
             (self.told, self.origin) = (self.posted, self.posted);
             self.next = Place::default();
             self.wq.set_state(sys::IBV_WQS_RDY)

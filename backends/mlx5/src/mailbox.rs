@@ -220,3 +220,25 @@ fn deliver(event: &sys::ibv_async_event, boxes: &BTreeMap<u32, Arc<Mailbox>>) ->
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (A ring asks for what has failed, and then takes events until there are none. What fails in between is not asked for yet.)
+    #[test]
+    fn a_failure_that_is_told_before_the_mailbox_is_found_empty_is_not_forgotten() {
+        let mailbox = Mailbox::new().expect("a descriptor");
+        let is_waking = || {
+            let mut fds = [libc::pollfd { fd: mailbox.waker.fd(), events: libc::POLLIN, revents: 0 }];
+            sleep::ppoll(&mut fds, Some(core::time::Duration::ZERO), None).expect("a look") > 0
+        };
+        mailbox.put(DeviceEvent::Link { up: true });
+        assert_eq!(mailbox.take_failures(), 0);
+        mailbox.put_failure(RECEIVE_FAILED);
+        assert_eq!(mailbox.take(), Some(DeviceEvent::Link { up: true }));
+        assert!(mailbox.take().is_none() && mailbox.has_mail() && is_waking(), "the ring is to look once more");
+        assert_eq!(mailbox.take_failures(), RECEIVE_FAILED);
+        assert!(mailbox.take().is_none() && !mailbox.has_mail() && !is_waking());
+    }
+}

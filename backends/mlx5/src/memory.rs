@@ -60,6 +60,8 @@ pub(crate) struct Memory {
     free: Mutex<Free>,
     /// Chunks have been returned, perhaps: so that who asks for them with each look takes no lock in vain.
     has_returned: AtomicBool,
+    /// Places below are looked for by who has them: the others come back.
+    looked_for: u32,
     /// `None` only in tests, which have no card.
     region: Option<Region>,
 }
@@ -116,8 +118,9 @@ impl Memory {
             sends: (sizes.receives..copies_from).rev().collect(),
             copies: (copies_from..places).rev().collect(),
         };
+        let looked_for = if sizes.returned { 0 } else { sizes.receives };
         let holders = (0..places).map(|_| AtomicU32::new(0)).collect();
-        Ok(Self { base, sizes, holders, free: Mutex::new(free), has_returned: AtomicBool::new(false), region: None })
+        Ok(Self { base, sizes, holders, free: Mutex::new(free), has_returned: AtomicBool::new(false), looked_for, region: None })
     }
 
     /// The key by which the card knows it.
@@ -182,6 +185,18 @@ impl Memory {
         Received { memory: Arc::clone(self), chunk, at: 0, len }
     }
 
+    /// The card has received frames that lie one behind the other, from `at` on in a chunk of which others may be held: one handle more.
+    ///
+    /// # Safety
+    /// There is such a chunk, and these bytes are from there on.
+    #[inline]
+    pub(crate) unsafe fn hold_run(self: &Arc<Self>, chunk: u32, at: u32, len: u32) -> Received {
+        debug_assert!(chunk < self.sizes.receives, "one of the chunks");
+        // SAFETY: the caller's promise.
+        unsafe { self.holders.get_unchecked(chunk as usize) }.fetch_add(1, Ordering::Relaxed);
+        Received { memory: Arc::clone(self), chunk, at, len }
+    }
+
     /// Whether there is a handle on a place.
     #[inline]
     pub(crate) fn is_held(&self, place: u32) -> bool {
@@ -238,25 +253,32 @@ impl Memory {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     fn add_holder(&self, place: u32) {
         self.holders[place as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A handle is gone.
+    ///
+    /// # Safety
+    /// It was one on that place.
     #[inline]
-    fn let_go(&self, place: u32) {
+    unsafe fn let_go(&self, place: u32) {
+        debug_assert!((place as usize) < self.holders.len(), "one of the places");
+        // SAFETY: who made the handle has counted it there.
+        let holders = unsafe { self.holders.get_unchecked(place as usize) };
         // (Release and acquire: what other handles' owners have read, they have read before the card or somebody else writes there again.)
-        if self.holders[place as usize].fetch_sub(1, Ordering::AcqRel) != 1 {
+        if holders.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        let Sizes { receives, sends, returned, .. } = self.sizes;
-        if place < receives && !returned {
-            return;
+        if place >= self.looked_for {
+            self.put_back(place);
         }
-        self.put_back(place, receives, sends);
     }
 
     #[inline(never)]
-    fn put_back(&self, place: u32, receives: u32, sends: u32) {
+    fn put_back(&self, place: u32) {
+        let Sizes { receives, sends, .. } = self.sizes;
         let mut free = self.free();
         let list = match place {
             _ if place < receives => {
@@ -305,7 +327,8 @@ impl Clone for Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        self.memory.let_go(self.chunk);
+        // SAFETY: this was the handle.
+        unsafe { self.memory.let_go(self.chunk) };
     }
 }
 
@@ -382,7 +405,8 @@ impl Clone for HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        self.memory.let_go(self.place);
+        // SAFETY: this was the handle.
+        unsafe { self.memory.let_go(self.place) };
     }
 }
 

@@ -345,7 +345,7 @@ impl Mlx5Queues {
             }
             frame.set_whole(head, Some(self.memory.hold(chunk, len as u32)));
         }
-        frame.meta = cqe.meta(self.clock);
+        frame.meta = cqe.meta(self.clock.as_ref());
     }
 
     /// The receive queue has failed: it is emptied, and comes back.
@@ -432,7 +432,10 @@ impl Mlx5Queues {
 
     #[inline(always)]
     fn cyclic_mut(&mut self, queue: CyclicId) -> Option<&mut Cyclic> {
-        self.cyclic.iter_mut().find(|(name, _)| *name == queue.0).map(|(_, cyclic)| cyclic)
+        // (Mostly there is one.)
+        let (first, others) = self.cyclic.split_first_mut()?;
+        let found = if first.0 == queue.0 { first } else { others.iter_mut().find(|(name, _)| *name == queue.0)? };
+        Some(&mut found.1)
     }
 
     fn lacks_striding(&self) -> CyclicError {
@@ -674,7 +677,7 @@ impl Queues for Mlx5Queues {
     }
 
     fn cyclic_destroy(&mut self, queue: CyclicId) -> Result<(), CyclicError> {
-        let Some(held) = self.cyclic_mut(queue).map(Cyclic::is_held) else {
+        let Some(held) = self.cyclic_mut(queue).map(|queue| queue.is_held()) else {
             return Err(if self.device.striding().is_none() { self.lacks_striding() } else { CyclicError::Unknown });
         };
         if held || !self.device.remove_cyclic(self.id, queue.0) {

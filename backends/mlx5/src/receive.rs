@@ -199,7 +199,7 @@ impl ReceiveQueue {
             let len = cqe.byte_count() as usize;
             // (What makes no sense is for [`Self::take`] to say.)
             let is_next = cqe.counter() == taken && taken != self.told && len <= len_max;
-            if !is_next || !take(self.chunks[self.entry(taken)], len, &cqe.meta(clock)) {
+            if !is_next || !take(self.chunks[self.entry(taken)], len, &cqe.meta(clock.as_ref())) {
                 break true;
             }
             (taken, count) = (taken.wrapping_add(1), count + 1);
@@ -224,7 +224,7 @@ impl ReceiveQueue {
         if !run.title().is_frame() || run.entry() != taken {
             return Some((0, false));
         }
-        let (meta, left) = (run.title().meta(clock), run.rest().len());
+        let (meta, left) = (run.title().meta(clock.as_ref()), run.rest().len());
         let mut count: u16 = 0;
         for words in run.rest().take(posted.into()) {
             let (len, entry) = (words.byte_count() as usize, taken.wrapping_add(count));

@@ -21,8 +21,11 @@ use crate::memory::CardMemory;
 use crate::paths::Handles;
 use crate::verbs::{Channel, CompletionQueue, Context, Domain, QueuePair, Registered};
 
-/// How long what the kernel has to tell may wait while calls follow each other: asking is a system call.
-const LOOK_EVERY: Duration = Duration::from_micros(50);
+/// How long what the kernel has to tell may wait while calls follow each other: asking is a system call. While connections come and go, that is sooner.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+const LOOK_SOON: Duration = Duration::from_micros(50);
+/// For so long after something about a connection there is more to come.
+const ACTIVE_FOR: Duration = Duration::from_millis(100);
 
 /// Events of connections, and of the device, that are taken at a time: others want their turn.
 const EVENTS_MAX: usize = 256;
@@ -94,10 +97,16 @@ pub struct Adapter<M> {
     pub(crate) unarmed: Vec<u32>,
     /// Completions that arming has found, of which [`Adapter::poll`] has not told yet.
     found: usize,
-    /// The kernel is to be asked at once: somebody slept.
+    /// The kernel is to be asked at once: who slept on it was woken.
     must_look: bool,
     looked_at: Option<Instant>,
+    /// When something about a connection was heard, or asked for.
+    pub(crate) active_at: Option<Instant>,
     next_number: u32,
+    /// How long a peer may take to answer who asks for a connection; `None`: as long as the kernel's connection management has it, which is about a minute.
+    answer_within: Option<Duration>,
+    /// When that is over, of those that were asked for; the first is the first.
+    pub(crate) asked: VecDeque<(Instant, ConnectionId)>,
 }
 
 impl<M> core::fmt::Debug for Adapter<M> {
@@ -158,13 +167,31 @@ impl<M: CardMemory> Adapter<M> {
             found: 0,
             must_look: false,
             looked_at: None,
+            active_at: None,
             next_number: 0,
+            answer_within: None,
+            asked: VecDeque::new(),
         })
     }
 
     /// The device's name.
     pub fn name(&self) -> &str {
         &self.settings.device
+    }
+
+    /// From now on, a peer that has not answered within that time is [`ConnectionEvent::Unreachable`].
+    pub const fn set_answer_within(&mut self, limit: Duration) {
+        self.answer_within = Some(limit);
+    }
+
+    /// A connection was asked for.
+    pub(crate) fn note_asked(&mut self, now: Instant, id: ConnectionId) {
+        self.asked.extend(self.answer_within.map(|limit| (now + limit, id)));
+    }
+
+    /// When to poll at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.asked.front().map(|(at, _)| *at)
     }
 
     /// The descriptor to sleep on, once [`Adapter::arm`] said so. It is readable while the kernel has something to tell.
@@ -175,16 +202,41 @@ impl<M: CardMemory> Adapter<M> {
     /// Takes what the kernel has to tell: of connections, of the device, and that completions came that were slept for. How much that was. (Completions themselves
     /// are for whoever polls their queues.)
     pub fn poll(&mut self, now: Instant) -> usize {
-        let found = core::mem::take(&mut self.found);
-        if !self.must_look && self.looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY) {
-            return found;
+        let mut found = core::mem::take(&mut self.found);
+        while let Some(&(at, id)) = self.asked.front()
+            && at <= now
+        {
+            self.asked.pop_front();
+            self.give_up_asking(id);
+            found += 1;
         }
-        self.must_look = false;
-        self.looked_at = Some(now);
-        found + self.look()
+        if core::mem::take(&mut self.must_look) {
+            // (Most often it was this.)
+            let came = self.take_completion_events();
+            return found + came + if came == 0 || self.is_time(now) { self.look(now) } else { 0 };
+        }
+        found + if self.is_time(now) { self.look(now) } else { 0 }
     }
 
-    fn look(&mut self) -> usize {
+    /// Whether [`Adapter::poll`] would ask the kernel, or there is something to tell.
+    pub fn is_due(&self, now: Instant) -> bool {
+        let is_over = self.deadline().is_some_and(|at| at <= now);
+        self.must_look || self.found > 0 || !self.happened.is_empty() || is_over || self.is_time(now)
+    }
+
+    fn is_time(&self, now: Instant) -> bool {
+        let is_active = self.active_at.is_some_and(|at| now.since(at) < ACTIVE_FOR);
+        let pause = if is_active { LOOK_SOON } else { LOOK_EVERY };
+        self.looked_at.is_none_or(|at| now.since(at) >= pause)
+    }
+
+    /// Who slept on [`Adapter::wait_fd`] found it readable: the next [`Adapter::poll`] sees why.
+    pub fn on_woken(&mut self) {
+        self.must_look = true;
+    }
+
+    fn look(&mut self, now: Instant) -> usize {
+        self.looked_at = Some(now);
         let mut ready = [libc::epoll_event { events: 0, u64: 0 }; 3];
         match epoll_wait(self.epoll.raw(), &mut ready, Some(Duration::ZERO), None) {
             Ok(0) | Err(_) => return 0,
@@ -193,6 +245,7 @@ impl<M: CardMemory> Adapter<M> {
         let mut done = self.take_completion_events();
         for _ in 0..EVENTS_MAX {
             let Some(event) = self.events.as_ref().and_then(|events| events.next()) else { break };
+            self.active_at = Some(now);
             self.on_event(event);
             done += 1;
         }
@@ -209,10 +262,13 @@ impl<M: CardMemory> Adapter<M> {
 
     fn take_completion_events(&mut self) -> usize {
         let mut done = 0;
-        while let Some(number) = self.opened.as_ref().and_then(|opened| opened.channel.next_event()) {
+        // (Asking is a system call, and each queue has one event at the most.)
+        while done < self.cqs.len()
+            && let Some(number) = self.opened.as_ref().and_then(|opened| opened.channel.next_event())
+        {
             done += 1;
             if let Some(cq) = self.cqs.get_mut(&number) {
-                (cq.is_armed, cq.has_event) = (false, true);
+                cq.on_event();
                 self.unarmed.push(number);
             }
         }
@@ -223,7 +279,6 @@ impl<M: CardMemory> Adapter<M> {
     ///
     /// A queue's completions that are there already count once: whoever cares for them has polled, or does so before sleeping.
     pub fn arm(&mut self, wake: Wake) -> bool {
-        self.must_look = true;
         if wake == Wake::Solicited {
             return true;
         }

@@ -1,7 +1,7 @@
 //! What librdmacm tells (rdma_get_cm_event(3)).
 
 use rdma_core_sys as sys;
-use ringway_stack::device::messages::{ConnectionEvent, ConnectionId, IncomingRequest, PrivateData};
+use ringway_stack::device::messages::{ConnectionEvent, ConnectionId, IncomingRequest, NoWay, PrivateData};
 
 use crate::adapter::Adapter;
 use crate::cm::{Event, Id};
@@ -65,7 +65,7 @@ impl<M: CardMemory> Adapter<M> {
         let Some(cm) = self.connections.get(&id).and_then(|connection| connection.id.as_ref()) else { return };
         if !self.is_of_this_device(cm) {
             tracing::warn!("the peer is reached by another RDMA device than {}", self.settings.device);
-            return self.tell(id, Stage::Over, ConnectionEvent::Unreachable);
+            return self.tell(id, Stage::Over, ConnectionEvent::Unroutable(NoWay::Device));
         }
         let resolved = cm.resolve_route(RESOLVE_MS);
         match resolved {
@@ -92,6 +92,14 @@ impl<M: CardMemory> Adapter<M> {
         }
     }
 
+    /// The time is over in which a peer may answer.
+    pub(crate) fn give_up_asking(&mut self, id: ConnectionId) {
+        let is_asking = |connection: &Connection| matches!(connection.stage, Stage::Address | Stage::Route | Stage::Asked);
+        if self.connections.get(&id).is_some_and(is_asking) {
+            self.fail(id, ConnectionEvent::Unreachable, &std::io::ErrorKind::TimedOut.into());
+        }
+    }
+
     /// A neighbour may be slow to answer; anything else does not get better by time.
     fn look_again(&mut self, id: ConnectionId, status: i32) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -102,7 +110,8 @@ impl<M: CardMemory> Adapter<M> {
             if connection.stage == Stage::Address { cm.resolve_address(None, connection.to, timeout) } else { cm.resolve_route(timeout) }
         });
         if !matches!(resolved, Some(Ok(()))) {
-            self.fail(id, ConnectionEvent::Unreachable, &std::io::Error::from_raw_os_error(status.abs()));
+            let event = NoWay::of_errno(status.abs()).map_or(ConnectionEvent::Unreachable, ConnectionEvent::Unroutable);
+            self.fail(id, event, &std::io::Error::from_raw_os_error(status.abs()));
         }
     }
 

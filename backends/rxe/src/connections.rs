@@ -4,14 +4,16 @@ use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 
 use rdma_core_sys as sys;
-use ringway_stack::device::messages::{Addresses, CmError, ConnectionEvent, ConnectionId, Connections, Mtu, Path, PrivateData, State};
+use ringway_stack::device::messages::{
+    Addresses, CmError, ConnectionEvent, ConnectionId, Connections, Mtu, NoWay, Path, PrivateData, State,
+};
 use ringway_stack::time::Instant;
 
 use crate::adapter::{Adapter, PORT};
 use crate::cm::{Depths, Id};
 use crate::listeners::refusal;
 use crate::memory::CardMemory;
-use crate::paths::{mtu_of, source_towards};
+use crate::paths::{mtu_of, source_towards, vector_of, why_no_source};
 
 /// Bytes of private data that a request has room for behind the kernel's header, and a reply.
 const REQUEST_LEN_MAX: usize = 56;
@@ -60,6 +62,15 @@ impl<M: CardMemory> Connections for Adapter<M> {
         Some((Path::new(Addresses::new(from, to)?, 0), mtu))
     }
 
+    fn no_way(&self, to: IpAddr) -> NoWay {
+        why_no_source(to)
+    }
+
+    fn leads_to(&self, from: Option<IpAddr>, to: SocketAddr) -> bool {
+        let Some((path, _)) = self.path(from, to.ip()) else { return false };
+        self.opened.as_ref().is_some_and(|opened| vector_of(&opened.context, PORT, &path).is_some())
+    }
+
     fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<(), CmError> {
         self.listen_at(at, backlog)
     }
@@ -68,7 +79,7 @@ impl<M: CardMemory> Connections for Adapter<M> {
         self.unlisten_at(port);
     }
 
-    fn connect(&mut self, _now: Instant, qp: u32, from: SocketAddr, to: SocketAddr, private_data: &[u8]) -> Result<ConnectionId, CmError> {
+    fn connect(&mut self, now: Instant, qp: u32, from: SocketAddr, to: SocketAddr, private_data: &[u8]) -> Result<ConnectionId, CmError> {
         if private_data.len() > REQUEST_LEN_MAX {
             return Err(CmError::TooLong);
         }
@@ -76,6 +87,7 @@ impl<M: CardMemory> Connections for Adapter<M> {
         if !self.qps.contains_key(&qp) {
             return Err(CmError::Missing);
         }
+        self.active_at = Some(now);
         let name = ConnectionId(self.number());
         let (mut id, is_bound) = match self.ports.take(from) {
             Some(id) => (id, true),
@@ -88,6 +100,7 @@ impl<M: CardMemory> Connections for Adapter<M> {
         let depths = Depths { responder: wanted.min(self.depths_max.responder), initiator: wanted.min(self.depths_max.initiator) };
         let connection = Connection { id: Some(id), qp: Some(qp), stage: Stage::Address, private_data, depths, tries: 0, to };
         self.connections.insert(name, connection);
+        self.note_asked(now, name);
         Ok(name)
     }
 
@@ -123,6 +136,7 @@ impl<M: CardMemory> Connections for Adapter<M> {
 
     fn destroy(&mut self, _now: Instant, id: ConnectionId) {
         self.connections.remove(&id);
+        self.asked.retain(|(_, of)| *of != id);
         self.happened.retain(|(of, _)| *of != id);
     }
 

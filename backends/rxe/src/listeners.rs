@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use rdma_core_sys as sys;
-use ringway_stack::device::messages::CmError;
+use ringway_stack::device::messages::{CmError, NoWay};
 use ringway_stack::device::{Protocol, RuleError, RuleId};
 
 use crate::adapter::Adapter;
@@ -97,9 +97,9 @@ pub(crate) fn refusal(error: &io::Error) -> CmError {
     match error.raw_os_error() {
         Some(libc::EADDRINUSE) => CmError::InUse,
         Some(libc::EOPNOTSUPP) => CmError::Unsupported,
-        Some(libc::ENODEV | libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES) => CmError::Unroutable,
+        Some(libc::EADDRNOTAVAIL) => CmError::Unroutable,
         Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::ENOSPC | libc::EAGAIN) => CmError::Full,
-        _ => CmError::State,
+        errno => errno.and_then(NoWay::of_errno).map_or(CmError::State, CmError::NoWay),
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_the_system_says_has_one_reason_each() {
         let of = |errno| refusal(&io::Error::from_raw_os_error(errno));
-        assert_eq!([of(libc::EADDRINUSE), of(libc::ENODEV)], [CmError::InUse, CmError::Unroutable]);
+        assert_eq!([of(libc::EADDRINUSE), of(libc::ENODEV)], [CmError::InUse, CmError::NoWay(NoWay::Device)]);
         assert_eq!([of(libc::ENOMEM), of(libc::EINVAL)], [CmError::Full, CmError::State]);
     }
 }

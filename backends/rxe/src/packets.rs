@@ -8,11 +8,14 @@
 //! which the peer's SIDR request finds the queue pair (IBTA spec, volume 1, s12.11). Its private data say which protocol is meant. A port of TCP and the same one of UDP have one
 //! service, so both are one process's. A connection's own rule needs none: who speaks first is known by its datagrams, which say from which queue pair they came.
 //!
+//! `presences`: a connection of librdmacm's with each process that is asked for a port, by whose end it is known that the process has ended.
+//!
 //! A frame is believed to be from where its datagram came: the two addresses have to be the same.
 
 mod card;
 mod datagrams;
 mod peers;
+mod presences;
 mod queues;
 mod received;
 mod services;

@@ -3,11 +3,12 @@
 use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rdma_core_sys as sys;
-use ringway_stack::device::messages::{Addresses, Mtu, Path};
+use ringway_stack::device::messages::{Addresses, Mtu, NoWay, Path};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::verbs::{Context, Domain, ended, made};
 
@@ -47,10 +48,22 @@ pub(crate) fn mtu_of(context: &Context, port: u8) -> Option<Mtu> {
 
 /// The address of ours from which the kernel's routes lead to `to`: a UDP socket is connected, by which nothing is sent.
 pub(crate) fn source_towards(to: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;
-    socket.connect(SocketAddr::new(to, 9)).ok()?;
-    Some(socket.local_addr().ok()?.ip())
+    ask_for_source(to).ok()
+}
+
+/// Why there is none.
+pub(crate) fn why_no_source(to: IpAddr) -> NoWay {
+    let asked = ask_for_source(to);
+    // (A way there is, and it is none of this device's.)
+    asked.map_or_else(|error| error.raw_os_error().and_then(NoWay::of_errno).unwrap_or(NoWay::Host), |_| NoWay::Device)
+}
+
+fn ask_for_source(to: IpAddr) -> io::Result<IpAddr> {
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    // (Not by libc's functions, nor std's, which may be interposed, and take it for a socket of the program's.)
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::connect(&socket, &SocketAddr::new(to, 9))?;
+    Ok(SocketAddr::try_from(rustix::net::getsockname(&socket)?)?.ip())
 }
 
 /// An address handle.
@@ -115,6 +128,8 @@ impl Handles {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
     #[test]

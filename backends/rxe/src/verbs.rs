@@ -305,6 +305,8 @@ pub(crate) struct CompletionQueue {
     batch: [sys::ibv_wc; BATCH],
     next: usize,
     end: usize,
+    /// The device had fewer than were asked for, when they were: those of the batch were all.
+    is_last: bool,
     /// An event is asked for, and has not come.
     pub(crate) is_armed: bool,
     /// An event came that nobody has asked about.
@@ -323,15 +325,18 @@ impl CompletionQueue {
         // SAFETY: the context and the channel are there; the queue's own pointer is a number to the library.
         let raw = made(unsafe { context.verbs.ibv_create_cq(context.raw(), depth, name, channel.raw.as_ptr(), 0) })?;
         let batch = [sys::ibv_wc::default(); BATCH];
-        Ok(Self { channel: channel.clone(), raw, batch, next: 0, end: 0, is_armed: false, has_event: false, users: 0 })
+        Ok(Self { channel: channel.clone(), raw, batch, next: 0, end: 0, is_last: false, is_armed: false, has_event: false, users: 0 })
     }
 
-    /// The next completion.
+    /// The next completion. Once there is none, the device is asked again by the next call.
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<&sys::ibv_wc> {
-        if !self.look() {
+        let asks = self.next == self.end;
+        if asks && core::mem::take(&mut self.is_last) || !self.look() {
             return None;
         }
+        // (Of what was taken ahead, before an event was asked for or had come, nobody knows whether it was all.)
+        self.is_last |= asks && self.end < BATCH;
         self.next += 1;
         Some(&self.batch[self.next - 1])
     }
@@ -344,6 +349,7 @@ impl CompletionQueue {
             let count = unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), BATCH as c_int, self.batch.as_mut_ptr()) };
             // (A device that failed has none: the stack is told of that by its asynchronous event.)
             (self.next, self.end) = (0, usize::try_from(count).unwrap_or(0).min(BATCH));
+            self.is_last = false;
         }
         self.next < self.end
     }
@@ -351,6 +357,11 @@ impl CompletionQueue {
     /// Whether completions were taken from the device that nobody asked for.
     pub(crate) const fn has_taken(&self) -> bool {
         self.next < self.end
+    }
+
+    /// Its event has come: there is something that nobody has seen.
+    pub(crate) fn on_event(&mut self) {
+        (self.is_armed, self.has_event, self.is_last) = (false, true, false);
     }
 
     /// Asks for an event about a completion that is yet to come.

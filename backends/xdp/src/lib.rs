@@ -12,6 +12,7 @@
 //! - `socket`, `queue`, `umem`: the socket, its four queues, and the memory that frames lie in
 //! - `watch`: whether the program is in front of the interface still, and what is done where it is not
 //! - `coalesce`: segments of a connection that go up as one
+//! - [`roce`]: RoCE's packets, for as many processes as have them on one interface
 //! - `send`: what connections have queued to send; `tso`: what the kernel cuts into segments; `partial`: checksums that a sender left to its device
 //!
 //! It takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and as much locked memory as frames are asked for ([`Settings`]).
@@ -30,6 +31,7 @@ mod partial;
 mod program;
 mod queue;
 pub mod queues;
+pub mod roce;
 mod rss;
 mod rules;
 mod settings;

@@ -8,10 +8,13 @@
 
 use std::os::fd::RawFd;
 
+use ringway_stack::roce::packet::UDP_PORT;
+
 use crate::bpf::assembler::{Assembler, FRAME, Helper, Reg, Size};
 use crate::card::QUEUES_MAX;
 use crate::front::LEFT;
 use crate::key;
+use crate::roce::Seat;
 
 /// include/uapi/linux/bpf.h: what becomes of the frame.
 const XDP_PASS: i32 = 2;
@@ -186,9 +189,40 @@ fn look_up(a: &mut Assembler, rules: RawFd) {
     find(a, rules);
     a.store_immediate(Size::Half, FRAME, KEY + key::PORTS, 0);
     clear(a, key::SOURCE);
+    roce(a, rules);
     find(a, rules);
     clear(a, key::DESTINATION);
     find(a, rules);
+}
+
+/// RoCE's packets all come to one port, and their sender's says nothing: whose they are says the queue pair, of whose number a rule has the highest bits in place of the sender's port
+/// ([`crate::roce::Seat`]).
+fn roce(a: &mut Assembler, rules: RawFd) {
+    a.load(Size::Half, Reg(1), FRAME, KEY + key::PORTS + 2);
+    a.jump_unless(Reg(1), wire(UDP_PORT), "not roce");
+    a.load(Size::Byte, Reg(2), FRAME, KEY + key::FAMILY);
+    a.jump_if(Reg(2), i32::from(key::FAMILY_V6), "roce v6");
+    roce_behind(a, 14 + 9, 14 + 20, "roce found out");
+    a.label("roce v6");
+    roce_behind(a, 14 + 6, 14 + 40, "roce found out");
+    a.label("roce found out");
+    find(a, rules);
+    a.store_immediate(Size::Byte, FRAME, KEY + key::PORTS + 1, 0);
+    a.label("not roce");
+}
+
+/// Of a UDP packet (and of none that quotes one) whose header is there, and IP's protocol there.
+fn roce_behind(a: &mut Assembler, protocol: i16, udp: i16, then: &'static str) {
+    // (The base transport header's first eight bytes end with the destination's queue pair: IBTA spec, volume 1, s9.2.)
+    a.copy(Reg(1), DATA);
+    a.add(Reg(1), i32::from(udp) + 8 + 8);
+    a.jump_if_above(Reg(1), END, "not roce");
+    a.load(Size::Byte, Reg(2), DATA, protocol);
+    a.jump_unless(Reg(2), libc::IPPROTO_UDP, "not roce");
+    a.load(Size::Byte, Reg(2), DATA, udp + 8 + 5);
+    a.and(Reg(2), i32::from(Seat::MASK));
+    a.store(Size::Byte, FRAME, KEY + key::PORTS + 1, Reg(2));
+    a.jump(then);
 }
 
 fn clear(a: &mut Assembler, address: i16) {

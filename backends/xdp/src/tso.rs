@@ -85,7 +85,7 @@ impl Segmenter {
     }
 }
 
-fn of(bytes: &[u8]) -> libc::iovec {
+pub(crate) fn of(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
@@ -113,7 +113,7 @@ fn prepare(head: &mut [u8], len: usize, mss: u16) -> Option<Offload> {
     })
 }
 
-fn set(fd: &Fd, level: i32, name: i32, value: i32) -> io::Result<()> {
+pub(crate) fn set<T>(fd: &Fd, level: i32, name: i32, value: T) -> io::Result<()> {
     // SAFETY: the value is readable for its length.
     let result = unsafe { libc::syscall(libc::SYS_setsockopt, fd.raw(), level, name, &raw const value, size_of_val(&value)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

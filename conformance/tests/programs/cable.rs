@@ -40,6 +40,8 @@ enum Device<'c> {
     Interfaces,
     /// Software ConnectX's, whose ports those are, on a bus in that folder.
     Cards(&'c Path),
+    /// Software ConnectX's that are plugged into those, each of one process at a time.
+    PluggedCards,
 }
 
 /// A case on a cable.
@@ -74,13 +76,13 @@ fn ways(name: &str, bytes: u64, leaving: &[Leaving], ways: &[Way], test: impl Fn
 }
 
 /// Runs a case these ways at the same time, each on a cable of its own: for what takes long, and has no use for a machine of its own.
-fn at_once(name: &str, bytes: u64, ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'static str; 2] + Sync) {
+fn at_once(name: &str, device: Device<'_>, bytes: u64, ways: &[Way], test: impl Fn(&Ends<'_>) -> [&'static str; 2] + Sync) {
     let all = Case::new(name);
     std::thread::scope(|scope| {
         for (number, &way) in ways.iter().enumerate() {
             let (all, test) = (&all, &test);
             scope.spawn(move || {
-                carried(all.beside(&format!("{name}-{number}")), (&Cable::lay(), Device::Interfaces), way, bytes, &[], test);
+                carried(all.beside(&format!("{name}-{number}")), (&Cable::lay(), device), way, bytes, &[], test);
             });
         }
     });
@@ -126,11 +128,8 @@ impl<'c> Ends<'c> {
         let launch = launch.env(ringway_report::STATS_FILE_ENV, self.case.path("report.%d"));
         match self.device {
             Device::Interfaces => launch.env("LD_PRELOAD", library()).env("RINGWAY_DEVICE", format!("shm,xdp:{}", end.interface)),
-            Device::Cards(bus) => {
-                let both = format!("{}:{}", connectx().display(), library().display());
-                let launch = launch.env("LD_PRELOAD", both).env("RINGWAY_DEVICE", "shm,mlx5:mlx5_0");
-                launch.env("RINGWAY_CONNECTX_BUS", bus).env("RINGWAY_CONNECTX_NETDEV", end.interface)
-            }
+            Device::Cards(bus) => on_card(launch).env("RINGWAY_CONNECTX_BUS", bus).env("RINGWAY_CONNECTX_NETDEV", end.interface),
+            Device::PluggedCards => on_card(launch).env("RINGWAY_CONNECTX_WIRE", end.interface),
         }
     }
 
@@ -167,4 +166,9 @@ impl<'c> Ends<'c> {
     fn version(&self) -> u8 {
         if self.is_v6 { 6 } else { 4 }
     }
+}
+
+fn on_card(launch: Launch<'_>) -> Launch<'_> {
+    let both = format!("{}:{}", connectx().display(), library().display());
+    launch.env("LD_PRELOAD", both).env("RINGWAY_DEVICE", "shm,mlx5:mlx5_0")
 }

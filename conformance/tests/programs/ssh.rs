@@ -4,7 +4,6 @@
 //! it may be left to the kernel; then it must say so.
 
 use std::fs;
-use std::path::Path;
 
 use rustix::process::Signal;
 
@@ -161,9 +160,7 @@ pub(crate) fn start_at(host: &str, case: &Case, sshd: Launch<'_>) -> (Running, u
         case.path("user.pub").display()
     );
     fs::write(&config, text).expect("the configuration");
-    if !Path::new(PRIVILEGE_SEPARATION).exists() {
-        fs::create_dir(PRIVILEGE_SEPARATION).expect("sshd's own directory");
-    }
+    fs::create_dir_all(PRIVILEGE_SEPARATION).expect("sshd's own directory");
     (sshd.args("-D -e -f").arg(config).serve(port), port)
 }
 

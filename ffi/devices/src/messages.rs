@@ -19,7 +19,7 @@ use ringway_rxe::{Adapter, OpenError, Settings, device_names};
 pub use ringway_rxe::{CardMemory, Pages};
 pub use ringway_shm::AreaPart;
 use ringway_shm::{AttachError, DialogueHandler, ResolveError};
-use ringway_stack::device::messages::{Memory, Region};
+use ringway_stack::device::messages::{Connections as _, Memory, Region};
 use ringway_stack::device::{Protocol, RuleError, RuleId};
 use ringway_stack::offload::DeviceKind;
 use ringway_stack::rsocket::{self, DirectTarget};
@@ -44,6 +44,9 @@ enum Kind {
     /// Peers are found by librdmacm, as a connection begins.
     Verbs,
 }
+
+/// How long a peer on a verbs device may take to answer, where TCP would do as well.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Who has an address.
 #[derive(Debug)]
@@ -101,9 +104,9 @@ pub fn attach<M: PlaneMemory>(seed: u64, device: &str, broker: &Path) -> Result<
     }
 }
 
-/// Whether `device`, which is RINGWAY_DEVICE's value, has rsockets on an interface.
-pub fn is_interface(device: &str) -> bool {
-    ringway_params::kind::rsocket_device(device).is_some_and(|named| named.driver == Driver::Xdp)
+/// Whether `device`, which is RINGWAY_DEVICE's value, has rsockets on a network, and not on shared memory.
+pub fn is_on_network(device: &str) -> bool {
+    ringway_params::kind::rsocket_device(device).is_some()
 }
 
 /// Names of the devices that a message plane can be had on.
@@ -129,8 +132,15 @@ impl<M: PlaneMemory> Plane<M> {
     pub const fn transfer_first(&self) -> u32 {
         match self {
             Self::Shm(_) => shm::TRANSFER_FIRST,
-            Self::Xdp(_) | Self::Verbs(_) => rsocket::config::TRANSFER_FIRST,
+            Self::Xdp(_) => rsocket::config::TRANSFER_FIRST,
+            // (Each message is a system call where the kernel is the device.)
+            Self::Verbs(_) => rsocket::config::TRANSFER_MAX,
         }
+    }
+
+    /// Whether what it has to tell by itself may wait while its program makes no call: it has no timers of ours, and its packets go without us.
+    pub const fn is_patient(&self) -> bool {
+        matches!(self, Self::Verbs(_))
     }
 
     /// How often a stream asks whether its peer is there, whatever its program says; `None`: the device tells of peers that are gone.
@@ -139,6 +149,19 @@ impl<M: PlaneMemory> Plane<M> {
             Self::Shm(_) | Self::Verbs(_) => None,
             Self::Xdp(_) => Some(xdp::KEEPALIVE),
         }
+    }
+
+    /// Says soon that nobody answers, where that would take long: about a minute, as a verbs device's connection management has it. (On an interface it is [two
+    /// seconds](ringway_stack::roce) whoever asks.)
+    pub const fn give_up_soon(&mut self) {
+        if let Self::Verbs(adapter) = self {
+            adapter.set_answer_within(ANSWER_WITHIN);
+        }
+    }
+
+    /// Whether a peer of datagrams that is gone is noticed.
+    pub const fn tells_of_peers(&self) -> bool {
+        matches!(self, Self::Shm(_))
     }
 
     /// What kind of device it is.
@@ -179,10 +202,13 @@ impl Fabric {
         matches!(self.0, Kind::Shm(_))
     }
 
-    /// Whether an address of another machine's may be asked for an rsocket, by who has TCP for it as well: the interface leads there, and it says soon that nobody answers. (On
-    /// verbs devices, that takes as long as librdmacm has it.)
-    pub fn may_ask(&self, to: IpAddr) -> bool {
-        matches!(&self.0, Kind::Xdp(of) if of.leads_to(to))
+    /// Whether an address of another machine's may be asked for an rsocket, by who has TCP for it as well: the device leads there.
+    pub fn may_ask<M: PlaneMemory>(&self, plane: &Plane<M>, to: IpAddr) -> bool {
+        match &self.0 {
+            Kind::Shm(_) => false,
+            Kind::Xdp(of) => of.leads_to(to),
+            Kind::Verbs => plane.leads_to(None, SocketAddr::new(to, 0)),
+        }
     }
 
     /// Who has a port for connections; none: nobody has. Takes up to half a second where somebody does not answer: no lock is to be held.

@@ -187,6 +187,7 @@ impl Ring {
         fn open_flows(&self) -> Vec<FlowId>;
         fn readiness(&self, flow: FlowId) -> Readiness;
         fn streams_without_owner(&self, most: usize) -> Vec<FlowId>;
+        fn tcp_arrival(&self, flow: FlowId, peeked: usize) -> Option<tcp::Arrival>;
         fn tcp_between(&self, local: SocketAddr, remote: SocketAddr) -> Option<FlowId>;
         fn tcp_details(&self, now: Instant, flow: FlowId) -> Option<tcp::Details>;
         fn tcp_half_open(&self, listener: FlowId) -> usize;

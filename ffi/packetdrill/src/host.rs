@@ -11,6 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use ringway_stack::Instant;
+use ringway_stack::time::earlier;
 
 use crate::errno::Errno;
 use crate::settings::Settings;
@@ -94,7 +95,7 @@ impl Host {
                 break result;
             }
             if self.is_first() {
-                let Some(at) = sooner(guard.world.next_deadline(), deadline) else { break Err(Errno(libc::EDEADLK)) };
+                let Some(at) = earlier(guard.world.next_deadline(), deadline) else { break Err(Errno(libc::EDEADLK)) };
                 let at = at.max(guard.world.now() + TICK);
                 guard = self.advance(guard, at);
             } else {
@@ -210,7 +211,7 @@ impl Host {
 impl State {
     /// When something is to be done next.
     fn next_moment(&self) -> Option<Instant> {
-        self.sleepers.values().fold(self.world.next_deadline(), |soonest, deadline| sooner(soonest, *deadline))
+        self.sleepers.values().fold(self.world.next_deadline(), |soonest, deadline| earlier(soonest, *deadline))
     }
 }
 
@@ -225,12 +226,5 @@ fn wait_for_sleep(thread: libc::pid_t) {
             return;
         }
         thread::sleep(Duration::from_micros(50));
-    }
-}
-
-fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

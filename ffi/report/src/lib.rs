@@ -77,6 +77,8 @@ pub struct InterfaceReport {
     pub name: String,
     /// The queues of each of the process's rings there.
     pub rings: Vec<Vec<u32>>,
+    /// Frames that each of these rings received, and sent, by its own queues.
+    pub carried: Vec<CarriedReport>,
     /// How many queues the interface has, of which others may have some.
     pub queues: u32,
     /// The interface says by which queue what comes for a flow comes (RSS).
@@ -85,6 +87,16 @@ pub struct InterfaceReport {
     pub by_broker: bool,
     /// The RDMA device whose rings these are: a card has no queues of its interface, but some of its own.
     pub card: Option<String>,
+}
+
+/// What one ring of an interface carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CarriedReport {
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
 }
 
 /// A ring's totals.

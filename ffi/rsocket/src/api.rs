@@ -2,6 +2,7 @@
 //! are above all descriptors of the kernel's; none of these calls blocks, but for [`wait`] and for asking who has an address, which takes half a second
 //! at most.
 
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,7 @@ use crate::calls::{connect, datagram, open, options, poll, stream};
 use crate::library::{Library, enter_first, enter_or_none};
 use crate::ports;
 use crate::wait::signals::Signals;
-use crate::{address, exit, fork, library, wait};
+use crate::{address, config, exit, fork, library, wait};
 
 pub use crate::calls::datagram::Received;
 pub use crate::table::Family;
@@ -33,6 +34,16 @@ pub fn wake() {
 /// Registers the handlers of forks now. Handlers that are registered later run, in the parent and in the child, when rsockets can be used again.
 pub fn prepare_for_forks() {
     fork::install();
+}
+
+/// Says, before the first rsocket, that whoever connects has TCP as well: a peer that does not answer within two seconds has no rsockets.
+pub fn has_tcp_as_well() {
+    config::HAS_TCP.store(true, Ordering::Relaxed);
+}
+
+/// Whether UDP sockets are to be rsockets as well: on a network nobody knows whose are, without asking.
+pub fn has_datagrams() -> bool {
+    !config::is_on_network()
 }
 
 /// Whether there is any rsocket in this process, or was.
@@ -83,7 +94,7 @@ pub fn is_ours(address: IpAddr) -> bool {
 /// Whether a stream to `address` is to be tried, by who has TCP for it as well: it stays on this machine, or the device leads there and soon says that nobody answers.
 pub fn may_reach(address: IpAddr) -> bool {
     // (On shared memory nobody need be asked.)
-    let may_ask = || crate::config::is_on_interface() && enter_first().is_ok_and(|library| library.fabric.may_ask(address));
+    let may_ask = || config::is_on_network() && enter_first().is_ok_and(|library| library.fabric.may_ask(&library.plane, address));
     address.is_unspecified() || ports::is_ours(address) || may_ask()
 }
 
@@ -298,7 +309,7 @@ pub fn wait(others: &mut [pollfd], waiting: Waiting<'_>, mut look: impl FnMut(&m
                 None => continue,
             }
         };
-        let now = library.poll();
+        let now = library.poll_again();
         let is_found = look(&mut Look { library: &mut library, now });
         let began = *began.get_or_insert(now);
         let left = timeout.map(|timeout| (began + timeout).since(now));

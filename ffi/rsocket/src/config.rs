@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use ringway_stack::rsocket::Settings;
 
@@ -14,11 +15,14 @@ pub(crate) fn device() -> String {
     std::env::var("RINGWAY_DEVICE").unwrap_or_default()
 }
 
-/// Whether rsockets are to be on an interface.
-pub(crate) fn is_on_interface() -> bool {
-    static IS_ON_INTERFACE: OnceLock<bool> = OnceLock::new();
-    *IS_ON_INTERFACE.get_or_init(|| ringway_devices::messages::is_interface(&device()))
+/// Whether rsockets are to be on a network, and not on shared memory.
+pub(crate) fn is_on_network() -> bool {
+    static IS_ON_NETWORK: OnceLock<bool> = OnceLock::new();
+    *IS_ON_NETWORK.get_or_init(|| ringway_devices::messages::is_on_network(&device()))
 }
+
+/// Whoever connects has TCP as well, and so waits for no answer for long.
+pub(crate) static HAS_TCP: AtomicBool = AtomicBool::new(false);
 
 /// Where a broker listens that lends interfaces: what RINGWAY_BROKER says.
 pub(crate) fn broker() -> PathBuf {

@@ -61,7 +61,8 @@ impl Datagram {
     pub(crate) fn open(&mut self, plane: &mut Plane, local: SocketAddr) -> Result<(), Errno> {
         let device = plane;
         let pd = device.alloc_pd();
-        let state = Datagrams::open(device, pd, &self.options, local).map_err(|_| Errno(libc::ENOMEM))?;
+        let mut state = Datagrams::open(device, pd, &self.options, local).map_err(|_| Errno(libc::ENOMEM))?;
+        state.set_doubts(!device.tells_of_peers());
         self.open = Some(Open { local, peer: None, state, ways: BTreeMap::new(), losses: 0, plain: None });
         Ok(())
     }

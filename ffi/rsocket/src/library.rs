@@ -3,8 +3,10 @@
 //! Somebody always looks after the plane. A call polls it. Threads that sleep in calls have armed it, and so has the progress thread once nobody has called for
 //! a while; whoever disarms it, to poll, sees to it on leaving that it is armed again, or that the progress thread comes.
 
+use core::cell::Cell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -15,6 +17,7 @@ use ringway_host::{Clock, Progress};
 use ringway_preload::Errno;
 use ringway_stack::device::Wake;
 use ringway_stack::rsocket::{Host, SocketId, Sockets};
+use ringway_stack::time::earlier;
 use ringway_stack::{Error, Instant};
 use rustix::event::epoll;
 
@@ -24,6 +27,12 @@ use crate::progress::Watch;
 use crate::table::Entry;
 use crate::wait::Sleepers;
 use crate::{capture, config, exit, fork, report};
+
+/// Of calls that find nothing and do not wait, so many look at what else there is once: programs make them one after the other, for as long as they find nothing.
+const IN_VAIN: u32 = 64;
+
+/// Who sends has no need to poll within so long of the last time.
+const RECENT: Duration = Duration::from_micros(20);
 
 /// How often arming is tried where frames come all the while.
 const ARMS_MAX: usize = 16;
@@ -45,12 +54,18 @@ pub(crate) struct Library {
     /// `None` before it was started.
     progress: Option<Progress>,
     clock: Clock,
+    /// Calls take the time that the kernel noted at its last tick: the device has no timers of ours, and to ask for more may be a system call.
+    has_ticks: bool,
+    /// Calls that found nothing and did not wait.
+    in_vain: u32,
     /// The dialogue by which the plane is captured.
     pub(crate) captured_by: Option<u64>,
     /// For what the plane is armed.
     armed: Option<Wake>,
     /// When a call polled last.
     pub(crate) called_at: Instant,
+    /// When anybody polled last.
+    polled_at: Instant,
     next_port: u16,
 }
 
@@ -68,15 +83,20 @@ const PATIENCE: u32 = 256;
 /// The lock; nothing behind it: no rsocket was made yet.
 pub(crate) fn lock() -> MutexGuard<'static, Option<Box<Library>>> {
     // What a panic left in the middle ends connections at worst.
+    try_lock().unwrap_or_else(|| {
+        WANTED.fetch_add(1, Ordering::Relaxed);
+        let guard = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
+        WANTED.fetch_sub(1, Ordering::Relaxed);
+        guard
+    })
+}
+
+/// The lock, if nobody has it.
+pub(crate) fn try_lock() -> Option<MutexGuard<'static, Option<Box<Library>>>> {
     match LIBRARY.try_lock() {
-        Ok(guard) => guard,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => {
-            WANTED.fetch_add(1, Ordering::Relaxed);
-            let guard = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
-            WANTED.fetch_sub(1, Ordering::Relaxed);
-            guard
-        }
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
@@ -102,18 +122,28 @@ pub(crate) fn forget_parents() {
     UDP_FD.store(-1, Ordering::Relaxed);
 }
 
-/// Whether the lock is to be had within a while.
+/// Whether the lock is to be had within a while: at once where the calling thread has it itself. (Who yields on a machine with much to do gives away whole turns, so it is time that counts.)
 pub(crate) fn is_free() -> bool {
-    (0..LOOKS_MAX).any(|look| {
-        if look > 0 {
-            std::thread::yield_now();
+    let began = std::time::Instant::now();
+    while !IS_MINE.get() {
+        if LIBRARY.try_lock().is_ok() {
+            return true;
         }
-        LIBRARY.try_lock().is_ok()
-    })
+        if began.elapsed() > FREE_WITHIN {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    false
 }
 
-/// How often [`is_free`] looks.
-const LOOKS_MAX: usize = 1000;
+/// How long [`is_free`] looks.
+const FREE_WITHIN: Duration = Duration::from_secs(1);
+
+std::thread_local! {
+    /// The thread has the lock for a call.
+    static IS_MINE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The library, locked for a call.
 ///
@@ -126,7 +156,7 @@ pub(crate) struct Entered(MutexGuard<'static, Option<Box<Library>>>);
 /// EBADF: there is no rsocket at all.
 pub(crate) fn enter() -> Result<Entered, Errno> {
     let guard = lock();
-    if guard.is_some() { Ok(Entered(guard)) } else { Err(Errno(libc::EBADF)) }
+    if guard.is_some() { Ok(Entered::new(guard)) } else { Err(Errno(libc::EBADF)) }
 }
 
 /// Enters, if there is any rsocket.
@@ -143,7 +173,14 @@ pub(crate) fn enter_first() -> Result<Entered, Errno> {
     if guard.is_none() {
         *guard = Some(Library::new()?);
     }
-    Ok(Entered(guard))
+    Ok(Entered::new(guard))
+}
+
+impl Entered {
+    fn new(guard: MutexGuard<'static, Option<Box<Library>>>) -> Self {
+        IS_MINE.set(true);
+        Self(guard)
+    }
 }
 
 impl Deref for Entered {
@@ -162,6 +199,7 @@ impl DerefMut for Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         self.leave();
+        IS_MINE.set(false);
     }
 }
 
@@ -179,10 +217,14 @@ impl Library {
             }
             Errno(libc::ENODEV)
         })?;
+        if config::HAS_TCP.load(Ordering::Relaxed) {
+            plane.give_up_soon();
+        }
         let settings = config::settings(plane.recv_buffer());
         let host = Host { transfer_first: plane.transfer_first(), keepalive: plane.keepalive(), ..Host::default() };
         let sockets = Sockets::new(&mut plane, settings, host);
         let clock = Clock::new();
+        let has_ticks = plane.is_patient() && !clock.is_counter();
         let udp = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))?;
         UDP_FD.store(udp.as_raw_fd(), Ordering::Relaxed);
         let mut library = Box::new(Self {
@@ -196,9 +238,12 @@ impl Library {
             watch_until: None,
             progress: None,
             clock,
+            has_ticks,
+            in_vain: 0,
             captured_by: None,
             armed: None,
             called_at: clock.now(),
+            polled_at: clock.now(),
             next_port: EPHEMERAL.start + (seed % u64::from(EPHEMERAL.end - EPHEMERAL.start)) as u16,
             fabric: fabric.clone(),
         });
@@ -258,28 +303,75 @@ impl Library {
 
     /// Polls for a call, and says when that was.
     pub(crate) fn poll(&mut self) -> Instant {
+        let now = self.call_time();
+        self.poll_at(now);
+        self.called_at = now;
+        now
+    }
+
+    /// The same for a call that may do without, if somebody has polled just now. Whether it did.
+    pub(crate) fn poll_unless_recent(&mut self) -> (Instant, bool) {
+        let now = self.call_time();
+        let is_due = now.since(self.polled_at) >= RECENT;
+        if is_due {
+            self.poll_at(now);
+            self.called_at = now;
+        }
+        (now, is_due)
+    }
+
+    /// Polls for a call that has found nothing, in one of many. (Where they are few and far between, the progress thread looks.)
+    pub(crate) fn poll_now_and_then(&mut self) {
+        self.in_vain = self.in_vain.wrapping_add(1);
+        if self.in_vain.is_multiple_of(IN_VAIN) {
+            self.poll();
+        }
+    }
+
+    /// The same for a wait that looks, and has to know the time.
+    pub(crate) fn poll_again(&mut self) -> Instant {
         let now = self.poll_unasked();
         self.called_at = now;
         now
     }
 
-    /// Polls. Threads that sleep may have what they wait for by that, and are woken if anything happened.
+    /// Polls, by nobody's call.
     pub(crate) fn poll_unasked(&mut self) -> Instant {
+        let now = self.clock.now();
+        self.poll_at(now);
+        now
+    }
+
+    /// Polls. Threads that sleep may have what they wait for by that, and are woken if anything happened.
+    fn poll_at(&mut self, now: Instant) {
         if self.armed.take().is_some() {
             self.plane.disarm();
         }
-        let now = self.clock.now();
-        let mut done = self.plane.poll(now);
+        // (Each call looks at its own socket's completions.)
+        let is_timer_due = self.sockets.deadline().is_some_and(|at| at <= now);
+        if self.sockets.closing() == 0 && !is_timer_due && !self.plane.is_due(now) {
+            return;
+        }
+        self.polled_at = now;
+        let is_owing = self.plane.may_transmit();
+        let mut done = self.plane.take(now);
         self.sockets.poll(now, &mut self.plane);
         if self.sockets.deadline().is_some_and(|at| at <= now) {
             done += 1;
             self.sockets.on_timer(now, &mut self.plane);
         }
-        self.plane.transmit(now);
+        // (Acknowledgments of what came just now may go with what the call sends, or the next one.)
+        if is_owing || !self.plane.acknowledges_late() || self.plane.is_urgent() {
+            self.plane.transmit(now);
+        }
         if done > 0 {
             self.sleepers.wake();
         }
-        now
+    }
+
+    /// What time a call has.
+    fn call_time(&self) -> Instant {
+        if self.has_ticks { ticks() } else { self.clock.now() }
     }
 
     /// The clock, to look at without the lock.
@@ -294,7 +386,7 @@ impl Library {
 
     /// When somebody is to poll at the latest.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.plane.deadline(), self.sockets.deadline()].into_iter().flatten().min()
+        earlier(self.plane.deadline(), self.sockets.deadline())
     }
 
     /// Makes what comes next wake whoever sleeps. Whether it does: if not, there is something to poll for.
@@ -308,6 +400,10 @@ impl Library {
             if self.armed.take().is_some() {
                 self.plane.disarm();
             }
+            if self.plane.may_transmit() {
+                let now = self.clock.now();
+                self.plane.transmit(now);
+            }
             if self.plane.arm(wake) {
                 self.armed = Some(wake);
             } else {
@@ -317,10 +413,18 @@ impl Library {
         self.armed.is_some()
     }
 
-    /// At the end of a call: sends what it asked for, and hands over.
+    /// At the end of a call: sends what it asked for, and hands over. Acknowledgments alone are the next call's to send; if there is none soon, the progress thread's, or whoever's
+    /// who arms.
     fn leave(&mut self) {
-        let now = self.clock.now();
-        self.plane.transmit(now);
+        if self.plane.is_urgent() {
+            // (What is sent may fill a window, which an arming of before would not wake for.)
+            if self.armed.is_some_and(|armed| armed != Wake::Any) {
+                self.armed = None;
+                self.plane.disarm();
+            }
+            let now = self.clock.now();
+            self.plane.transmit(now);
+        }
         // (A program that looks at mapped memory alone makes no call for the progress thread to wait for.)
         let is_waited_for = !self.sleepers.is_empty() || self.watch == Watch::Sleeps && self.has_mappings();
         if is_waited_for && !self.arm() {
@@ -365,6 +469,14 @@ pub(crate) fn udp_fd() -> RawFd {
 /// Ports for who asks for any: Linux's ip_local_port_range.
 pub(crate) const EPHEMERAL: core::ops::Range<u16> = 32_768..61_000;
 
+/// The time at the kernel's last tick, some milliseconds ago at most.
+fn ticks() -> Instant {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it is valid for writing. The clock is there since Linux 2.6.32, so that the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut ts) };
+    Instant::from_nanos(ts.tv_sec.cast_unsigned() * 1_000_000_000 + ts.tv_nsec.cast_unsigned())
+}
+
 fn random() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: as many bytes as are said.
@@ -388,6 +500,14 @@ pub(crate) const fn errno(error: Error) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_behind_the_clock_and_not_by_much() {
+        let clock = Clock::system();
+        let (before, tick) = (clock.now(), ticks());
+        let after = clock.now();
+        assert!(tick <= after && before.since(tick) < core::time::Duration::from_millis(100), "{before:?} {tick:?} {after:?}");
+    }
 
     #[test]
     fn whoever_looks_again_and_again_knows_who_wants_the_lock() {

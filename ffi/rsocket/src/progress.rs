@@ -10,6 +10,11 @@ use crate::library::{self, Library};
 
 /// Within so long of a call there is another one, perhaps, which polls as well: until then nobody need be woken.
 const DOZE: Duration = Duration::from_millis(2);
+/// The same where nothing but connections' ends waits for that ([`ringway_devices::messages::Plane::is_patient`]).
+const LONG_DOZE: Duration = Duration::from_millis(20);
+
+/// So many times in a row it goes away again where somebody is in a call just then.
+const BUSY_MAX: u32 = 8;
 
 /// What the progress thread is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub(crate) enum Watch {
 struct Watcher {
     fabric: Fabric,
     is_prompt: bool,
+    /// How many times in a row it found somebody in a call.
+    busy: u32,
 }
 
 /// The kernel's shortest turn, in nanoseconds.
@@ -71,23 +78,35 @@ fn be_prompt() {
 /// # Errors
 /// The system's, for want of a descriptor or a thread.
 pub(crate) fn start(fabric: Fabric) -> io::Result<Progress> {
-    Progress::start("rsocket", Watcher { fabric, is_prompt: false })
+    Progress::start("rsocket", Watcher { fabric, is_prompt: false, busy: 0 })
 }
 
 impl Work for Watcher {
-    fn turn(&mut self, _: bool) -> Plan {
+    fn turn(&mut self, is_called: bool) -> Plan {
         if !core::mem::replace(&mut self.is_prompt, true) {
             be_prompt();
         }
         self.fabric.service();
         let mut plan = Plan::default();
-        if let Some(library) = library::lock().as_deref_mut() {
+        let is_waited_for = is_called || self.busy >= BUSY_MAX;
+        let guard = if is_waited_for { Some(library::lock()) } else { library::try_lock() };
+        let Some(mut guard) = guard else {
+            // (Who calls polls; and a program that calls all the while would have to let us in each time, by system calls.)
+            self.busy += 1;
+            return Plan { descriptors: vec![self.fabric.service_fd()], timeout: Some(DOZE) };
+        };
+        self.busy = 0;
+        if let Some(library) = guard.as_deref_mut() {
+            if is_called && library.watch != Watch::Looks {
+                library.plane.on_woken();
+            }
             if library.take_udp() {
                 library.sleepers.wake();
             }
             plan = watch(library);
             plan.descriptors.push(library.udp());
         }
+        drop(guard);
         plan.descriptors.push(self.fabric.service_fd());
         plan
     }
@@ -95,9 +114,10 @@ impl Work for Watcher {
 
 fn watch(library: &mut Library) -> Plan {
     // (Who has memory mapped for its peers may look at that memory alone, and make no call.)
-    if !library.has_mappings() && library.now().since(library.called_at) < DOZE {
+    let doze = if library.plane.is_patient() { LONG_DOZE } else { DOZE };
+    if !library.has_mappings() && library.now().since(library.called_at) < doze {
         library.watch = Watch::Looks;
-        return Plan { descriptors: Vec::new(), timeout: Some(DOZE) };
+        return Plan { descriptors: Vec::new(), timeout: Some(doze) };
     }
     library.poll_unasked();
     if !library.arm() {

@@ -54,14 +54,20 @@ impl Looking {
         Self { began: None, signals: Signals::new(restarts, None) }
     }
 
-    /// When the wait began, which is at `now` if it had not yet.
-    pub(crate) fn began(&mut self, now: Instant, library: &Library) -> Instant {
+    /// When the wait began, which is now if it had not yet.
+    pub(crate) fn began(&mut self, library: &Library) -> Instant {
         let began = self.began.get_or_insert_with(|| {
+            let now = library.now();
             let (set, history) = (library.sockets.settings().polling_time, HISTORY.get());
             let limit = if set == Settings::default().polling_time { Limit::Ceiling(LOOKS_MAX) } else { Limit::Exact(set) };
             Began { clock: library.clock(), at: now, limit, history, spin: Spin::new(now, &history, limit) }
         });
         began.at
+    }
+
+    /// Polls, at first for a call, and says when that was.
+    pub(crate) fn poll(&self, library: &mut Library) -> Instant {
+        if self.began.is_some() { library.poll_again() } else { library.poll() }
     }
 
     /// Whether it goes on, having found nothing at `now`.
@@ -74,9 +80,12 @@ impl Looking {
         let Some(began) = &mut self.began else { return };
         self.signals.between_looks(began.at, now);
         if began.spin.step(now) == Step::Yield {
-            let before = began.clock.now();
+            let (switches, before) = (switches(), began.clock.now());
             yield_core();
-            began.spin.yielded(before, began.clock.now());
+            let after = began.clock.now();
+            // (It may have taken long because a hypervisor had the core: that is not what ends by sleeping.)
+            let has_switched = switches != self::switches();
+            began.spin.yielded(if has_switched { before } else { after }, after);
         } else {
             library::let_others_enter();
         }
@@ -104,6 +113,17 @@ impl Looking {
         history.ended(*limit, now.since(*at), outcome, spin);
         HISTORY.set(history);
     }
+}
+
+/// How often this thread's core was another one's, as the kernel counts.
+fn switches() -> i64 {
+    // SAFETY: zeros are a value of it, and the call writes no more than that.
+    let usage = unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    usage.ru_nvcsw + usage.ru_nivcsw
 }
 
 /// The threads that sleep.
@@ -162,6 +182,9 @@ pub(crate) fn sleep(
         others.copy_from_slice(&fds[2..]);
         // All may be gone, in a fork's child.
         if let Ok(mut library) = enter() {
+            if fds[0].revents != 0 {
+                library.plane.on_woken();
+            }
             library.sleepers.asleep.retain(|(fd, _)| *fd != wake.fd());
         }
         slept.map(|_| ()).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EINTR)))
@@ -177,12 +200,56 @@ pub(crate) fn until<T>(
     fd: RawFd,
     dont_wait: bool,
     deadline: Option<Instant>,
+    attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    until_by(fd, dont_wait, deadline, |library| (library.poll(), true), attempt)
+}
+
+/// The same for what sends: it needs nothing that came, as long as there is room, and does not look for it where somebody has just now.
+///
+/// # Errors
+/// As [`until`].
+pub(crate) fn until_sent<T>(
+    fd: RawFd,
+    dont_wait: bool,
+    attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    until_by(fd, dont_wait, None, Library::poll_unless_recent, attempt)
+}
+
+/// `poll`: says when it is, and whether it has polled.
+#[inline(always)]
+fn until_by<T>(
+    fd: RawFd,
+    dont_wait: bool,
+    deadline: Option<Instant>,
+    poll: impl FnOnce(&mut Library) -> (Instant, bool),
     mut attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    until_any(fd, dont_wait, deadline, |library, now| {
+    let mut attempt = |library: &mut Library, now| {
         let id = library.stream(fd)?;
         attempt(library, id, now)
-    })
+    };
+    let mut library = enter()?;
+    // (A device brings a stream's completions by itself. What else it has to tell is for who finds nothing there.)
+    let is_patient = library.plane.is_patient();
+    let (now, has_polled) = if is_patient { (library.called_at, true) } else { poll(&mut library) };
+    match attempt(&mut library, now) {
+        Err(Errno(libc::EAGAIN)) => {}
+        result => return result,
+    }
+    if !dont_wait && !library.entry(fd)?.is_nonblocking {
+        drop(library);
+        return wait_until(fd, deadline, &mut attempt);
+    }
+    if !has_polled {
+        let now = library.poll();
+        return attempt(&mut library, now);
+    }
+    if is_patient {
+        library.poll_now_and_then();
+    }
+    Err(Errno(libc::EAGAIN))
 }
 
 /// The same for any rsocket.
@@ -195,13 +262,30 @@ pub(crate) fn until_any<T>(
     deadline: Option<Instant>,
     mut attempt: impl FnMut(&mut Library, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
+    let mut library = enter()?;
+    let now = library.poll();
+    match attempt(&mut library, now) {
+        Err(Errno(libc::EAGAIN)) if !dont_wait && !library.entry(fd)?.is_nonblocking => {}
+        result => return result,
+    }
+    drop(library);
+    wait_until(fd, deadline, &mut attempt)
+}
+
+/// The same, once an attempt was in vain. (What does not wait has none of this in its way.)
+#[cold]
+#[inline(never)]
+fn wait_until<T>(
+    fd: RawFd,
+    deadline: Option<Instant>,
+    attempt: &mut impl FnMut(&mut Library, Instant) -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let mut looking = Looking::new(true);
     loop {
         let mut library = enter()?;
-        let now = library.poll();
-        let blocks = !library.entry(fd)?.is_nonblocking && !dont_wait;
+        let now = library.poll_again();
         match attempt(&mut library, now) {
-            Err(Errno(libc::EAGAIN)) if blocks => {}
+            Err(Errno(libc::EAGAIN)) if !library.entry(fd)?.is_nonblocking => {}
             result => {
                 looking.ended(now, Outcome::Satisfied);
                 return result;
@@ -212,7 +296,7 @@ pub(crate) fn until_any<T>(
             looking.ended(now, Outcome::InVain);
             return Err(Errno(if looking.is_interrupted() { libc::EINTR } else { libc::EAGAIN }));
         }
-        looking.began(now, &library);
+        looking.began(&library);
         if looking.goes_on(now) {
             drop(library);
             looking.pause(now);
@@ -232,6 +316,13 @@ mod tests {
         let at = clock.now();
         let began = Began { clock, at, limit, history, spin: Spin::new(at, &history, limit) };
         Looking { began: Some(began), ..Looking::new(restarts) }
+    }
+
+    #[test]
+    fn a_thread_that_slept_was_switched_from() {
+        let before = switches();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(switches() > before);
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub(crate) fn asks_for_more(level: c_int, number: c_int) -> bool {
 
 /// After bind(2) of the kernel's.
 pub(crate) fn bound(fd: c_int, socket: &Arc<Socket>) {
+    if !api::has_datagrams() {
+        return leave_to_kernel(socket, "datagrams go by UDP on a network");
+    }
     if let Err(Errno(code)) = adopt(fd, socket) {
         leave_to_kernel(socket, format_args!("no rsocket for datagrams at its port: errno {code}"));
     }

@@ -28,6 +28,7 @@ pub(crate) fn install() {
     // SAFETY: functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(prepare), Some(release), Some(release)) };
     api::prepare_for_forks();
+    api::has_tcp_as_well();
     // SAFETY: as above.
     unsafe { libc::pthread_atfork(None, Some(parent), Some(child)) };
 }

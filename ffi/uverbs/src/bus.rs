@@ -12,10 +12,10 @@ mod lives;
 use core::mem::MaybeUninit;
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno as Error;
@@ -64,7 +64,7 @@ impl Kind {
 /// A process's end.
 #[derive(Debug)]
 pub(crate) struct Bus {
-    socket: OwnedFd,
+    socket: Fd,
     slot: u8,
     name: String,
     /// Whose the slot is: a forked child's copy is not.
@@ -73,7 +73,7 @@ pub(crate) struct Bus {
     /// Those whose end is waited for.
     lives: Lives,
     /// By which others wait for this one's.
-    life: Option<OwnedFd>,
+    life: Option<Fd>,
 }
 
 /// What became of a datagram.
@@ -87,6 +87,11 @@ enum Sent {
     Nobody,
 }
 
+/// A socket for datagrams, whose number is none of the program's.
+fn socket(flags: SocketFlags) -> Result<Fd, Errno> {
+    Fd::of(|| rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)).map_err(from_rustix)
+}
+
 impl Bus {
     /// Takes the first free slot of the bus `name`.
     ///
@@ -94,7 +99,7 @@ impl Bus {
     /// EMFILE: all are taken; what the kernel says of the socket.
     pub(crate) fn join(name: String) -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).map_err(from_rustix)?;
+        let socket = socket(flags)?;
         sockopt::set_socket_passcred(&socket, true).map_err(from_rustix)?;
         let mut bus =
             Self { socket, slot: SLOTS, name, pid: std::process::id(), waiting: VecDeque::new(), lives: Lives::default(), life: None };
@@ -128,12 +133,12 @@ impl Bus {
     }
 
     /// Nobody else takes a slot, or a dead one's, meanwhile: of a bus that is a folder.
-    fn lock(&self) -> Result<Option<OwnedFd>, Errno> {
+    fn lock(&self) -> Result<Option<Fd>, Errno> {
         if self.path(0).is_none() {
             return Ok(None);
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(&*self.name, flags, Mode::empty()).map_err(from_rustix)?;
+        let folder = Fd::of(|| rustix::fs::open(&*self.name, flags, Mode::empty())).map_err(from_rustix)?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive).map_err(from_rustix)?;
         Ok(Some(folder))
     }
@@ -141,7 +146,7 @@ impl Bus {
     /// Whether a slot's socket was left behind by a process that has died; it is removed then.
     fn is_left(&self, slot: u8) -> bool {
         let (Some(path), Ok(address)) = (self.path(slot), self.address(slot)) else { return false };
-        let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let asked = socket(SocketFlags::CLOEXEC);
         let is_dead = asked.is_ok_and(|socket| rustix::net::connect(&socket, &address) == Err(Error::CONNREFUSED));
         is_dead && rustix::fs::unlink(path).is_ok()
     }
@@ -163,7 +168,7 @@ impl Bus {
     }
 
     /// The socket.
-    pub(crate) fn socket(&self) -> &OwnedFd {
+    pub(crate) fn socket(&self) -> &Fd {
         &self.socket
     }
 
@@ -171,9 +176,9 @@ impl Bus {
     ///
     /// # Errors
     /// EADDRINUSE: another process has it.
-    pub(crate) fn claim(&self, service: u64) -> Result<Option<OwnedFd>, Errno> {
+    pub(crate) fn claim(&self, service: u64) -> Result<Option<Fd>, Errno> {
         let Some(address) = self.service(service)? else { return Ok(None) };
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+        let socket = socket(SocketFlags::CLOEXEC)?;
         rustix::net::bind(&socket, &address).map_err(from_rustix)?;
         Ok(Some(socket))
     }
@@ -182,13 +187,13 @@ impl Bus {
     ///
     /// # Errors
     /// EADDRINUSE: another process has it.
-    pub(crate) fn claim_port(&self, of: &str, port: u16) -> Result<Option<OwnedFd>, Errno> {
+    pub(crate) fn claim_port(&self, of: &str, port: u16) -> Result<Option<Fd>, Errno> {
         if self.path(0).is_some() {
             return Ok(None);
         }
         let name = format!("ringway-connectx/{}/{}/port-{of}-{port}", getuid().as_raw(), self.name);
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(from_rustix)?;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+        let socket = socket(SocketFlags::CLOEXEC)?;
         rustix::net::bind(&socket, &address).map_err(from_rustix)?;
         Ok(Some(socket))
     }
@@ -196,7 +201,7 @@ impl Bus {
     /// Whether somebody has the service, as far as can be told.
     pub(crate) fn is_claimed(&self, service: u64) -> bool {
         let Ok(Some(address)) = self.service(service) else { return true };
-        let asked = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let asked = socket(SocketFlags::CLOEXEC);
         asked.is_ok_and(|socket| rustix::net::connect(&socket, &address).is_ok())
     }
 

@@ -142,14 +142,21 @@ pub(crate) fn call(context: u32, at: u64) -> Result<(), Errno> {
     let memory = ProcessMemory::new();
     let call = Call::read(&memory, at)?;
     let mut engine = process::lock();
-    let Some(engine) = engine.as_mut().filter(|engine| engine.contexts.contains_key(&context)) else {
+    let of_parent = || {
         say(format_args!("a context of the parent process is used"));
-        return Err(Errno(libc::EIO));
+        Errno(libc::EIO)
     };
+    let engine = engine.as_mut().ok_or_else(of_parent)?;
+    if !engine.contexts.contains_key(&context) {
+        engine.inherit(context);
+    }
     engine.catch_up();
     let ends = (call.object, call.method) == (id::UAR, id::UAR_DESTROY) || call.object == id::DEVICE;
     if engine.life() == Life::Removed || engine.life() == Life::Failed && !ends {
         return Err(Errno(libc::EIO));
+    }
+    if engine.contexts.get(&context).is_some_and(|context| context.is_inherited) && !is_for_children(&memory, &call) {
+        return Err(of_parent());
     }
     match (call.object, call.method) {
         (id::DEVICE, id::INVOKE_WRITE) => write(engine, context, &memory, &call),
@@ -164,6 +171,17 @@ pub(crate) fn call(context: u32, at: u64) -> Result<(), Errno> {
             Err(Errno(libc::EPROTONOSUPPORT))
         }
     }
+}
+
+/// What a child may do with a context of its parent's: ask about the device, and make protection domains. (librdmacm keeps a context and a domain of each device for all that the
+/// process does, and a child's identifiers want both.)
+fn is_for_children(memory: &ProcessMemory, call: &Call) -> bool {
+    const FOR_CHILDREN: [&str; 5] = ["query_device", "query_device_ex", "query_port", "alloc_pd", "dealloc_pd"];
+    if (call.object, call.method) != (id::DEVICE, id::INVOKE_WRITE) {
+        return false;
+    }
+    let Ok(number) = call.input(memory, id::WRITE_COMMAND).map(|bytes| Input(&bytes).u32(0)) else { return false };
+    COMMANDS.iter().any(|command| command.number == number && FOR_CHILDREN.contains(&command.name))
 }
 
 /// A command of the older interface.

@@ -2,7 +2,7 @@
 //! queue pairs. A send queue entry becomes a request of the adapter's, a receive queue entry a receive of it, and its completions become
 //! entries of completion queues.
 
-mod channels;
+pub(crate) mod channels;
 pub(crate) mod clock;
 pub(crate) mod device_memory;
 mod events;
@@ -20,15 +20,16 @@ use core::hash::BuildHasher as _;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant as Clock;
 
 use ringway_host::Fd;
 use ringway_preload::Errno;
 use ringway_sim::connectx::Violation;
+use ringway_sim::connectx::cqe::Cqe;
 use ringway_sim::connectx::queues::{Action, Card};
 use ringway_sim::connectx::steering;
-use ringway_stack::device::messages::MULTICAST_QP;
+use ringway_stack::device::messages::{MULTICAST_QP, QpConfig, Transport};
 use ringway_stack::roce::mad::GSI_QP;
 use ringway_stack::roce::memory::{Access, Pd};
 use ringway_stack::roce::qp::Mtu;
@@ -65,6 +66,8 @@ pub(crate) const SLEEP_MIN: Duration = Duration::from_micros(10);
 pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(5);
 /// Of contexts, channels and queues, beside queue pairs.
 static NUMBERS: AtomicU32 = AtomicU32::new(1);
+/// The first of them that the process gives itself: those below are its parent's.
+static FIRST: AtomicU32 = AtomicU32::new(1);
 /// Of the bus's name, in the environment.
 const BUS: &str = "RINGWAY_CONNECTX_BUS";
 
@@ -77,6 +80,36 @@ pub(crate) struct Ends {
     pub(crate) wire: Option<Fd>,
     /// [`Engine::ring`].
     pub(crate) bell: Fd,
+}
+
+/// Whether a number was given by the process that this one was forked from.
+pub(crate) fn is_of_parent(number: u32) -> bool {
+    number < FIRST.load(Ordering::Relaxed)
+}
+
+/// The numbers that were given so far are the parent's.
+pub(crate) fn numbers_in_child() {
+    FIRST.store(NUMBERS.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Passes over some numbers of queue pairs, other ones in each process: whoever had this slot before may have had the first of them, and peers refuse a connection of a queue pair
+/// that they know another connection of, until its time of waiting is over (REJ, stale connection: IBTA spec, s12.9.8.3.1). They come last.
+fn pass_over(hca: &mut Hca<Registered>, cq: u32, process: u32) -> Result<(), Errno> {
+    let depth = 1;
+    let config = QpConfig {
+        transport: Transport::Ud,
+        pd: Pd(0),
+        send_cq: cq,
+        recv_cq: cq,
+        send_depth: depth,
+        recv_depth: depth,
+        sges_max: 1,
+        inline_max: 0,
+    };
+    // (Processes that follow each other closely have numbers far apart.)
+    let passed = process.wrapping_mul(37) as usize % QPS_MAX;
+    let made: Result<Vec<u32>, _> = (0..passed).map(|_| hca.create_qp(config)).collect();
+    made.and_then(|made| made.into_iter().try_for_each(|qp| hca.destroy_qp(qp))).map_err(|_| Errno(libc::ENOMEM))
 }
 
 /// The card, and what programs made with it.
@@ -117,6 +150,8 @@ pub(crate) struct Engine {
     look_at: Instant,
     port_up: bool,
     life: Life,
+    /// How many flow rules from now each one is that is to be refused.
+    rules_refused: Vec<u8>,
     /// Since when receivers have no room.
     paused: Option<Instant>,
     pub(crate) channels: BTreeMap<u32, Channel>,
@@ -144,6 +179,7 @@ impl Engine {
         let nothing = Registered::Program { start: 0, len: 0, memory };
         hca.register(Pd(0), 0, nothing, Access::empty()).map_err(|_| Errno(libc::ENOMEM))?;
         let hca_cq = hca.create_cq(CQ_DEPTH).map_err(|_| Errno(libc::ENOMEM))?;
+        pass_over(hca, hca_cq, std::process::id())?;
         Ok(Self {
             memory,
             card: Card::default(),
@@ -173,6 +209,7 @@ impl Engine {
             paused: None,
             port_up: true,
             life: Life::Works,
+            rules_refused: Vec::new(),
             channels: BTreeMap::new(),
             packet: vec![0; Hca::<Registered>::PACKET_MAX.max(raw::FRAME_MAX as usize) + 64],
         })
@@ -186,7 +223,7 @@ impl Engine {
             copied.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))
         };
         let wire = self.wire.as_ref().and_then(Wire::wait_fd).map(copy).transpose()?;
-        Ok(Ends { bus: copy(self.bus.socket().as_raw_fd())?, wire, bell: copy(self.bell.raw())? })
+        Ok(Ends { bus: copy(self.bus.socket().raw())?, wire, bell: copy(self.bell.raw())? })
     }
 
     /// The card's thread looks again, soon.
@@ -302,6 +339,7 @@ impl Engine {
                 Some((Kind::Wants, message)) => self.segment.told(&mut self.bus, message),
                 Some((Kind::Port, [state @ (0 | 1)])) => self.set_port(*state == 1),
                 Some((Kind::Fault, [what])) => self.fault(*what),
+                Some((Kind::Fault, [events::REFUSAL, at])) => self.rules_refused.push(*at),
                 Some((Kind::Port | Kind::Fault, _)) | None => {}
             }
             taken += 1;
@@ -398,6 +436,7 @@ impl Engine {
                     self.queue_failed(number);
                 }
                 Action::Transmit(transmit) => self.send_frames(&transmit),
+                Action::Complete { cqe: Cqe::Failed(failed), .. } => self.entry_failed(&failed),
                 Action::Complete { .. } | Action::NoReceive { .. } | Action::Lost { .. } => {}
             }
         }

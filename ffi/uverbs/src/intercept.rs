@@ -7,7 +7,8 @@ use ringway_preload::types::Action;
 use ringway_preload::{Errno, Intercept, boundary, errno, next};
 
 use crate::descriptors::{self, Kind};
-use crate::{abi, commands, paths, process, rdma_cm, trap};
+use crate::process::undisturbed;
+use crate::{abi, commands, forks, paths, process, rdma_cm, trap};
 
 /// The library.
 pub(crate) struct Uverbs;
@@ -15,14 +16,9 @@ pub(crate) struct Uverbs;
 /// Protocol of netlink where a kernel with RDMA tells about its devices (linux/netlink.h).
 const NETLINK_RDMA: c_int = 20;
 
-unsafe extern "C" {
-    fn pthread_atfork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> c_int;
-}
-
 impl Intercept for Uverbs {
     fn loaded() {
-        // SAFETY: three functions that live as long as the library, which is never unloaded.
-        unsafe { pthread_atfork(process::before_fork, process::after_fork, process::in_child) };
+        forks::install();
         process::is_this();
         trap::begin();
     }
@@ -43,7 +39,7 @@ impl Intercept for Uverbs {
     unsafe fn open_path(directory: c_int, path: *const c_char, flags: c_int, next: impl Fn() -> c_int) -> c_int {
         // SAFETY: the program's promise to openat(2).
         match unsafe { paths::find(directory, path) } {
-            Some(found) => boundary!(-1, errno::to_int(paths::open(found, flags))),
+            Some(found) => undisturbed!(-1, errno::to_int(paths::open(found, flags))),
             None => next(),
         }
     }
@@ -51,7 +47,7 @@ impl Intercept for Uverbs {
     unsafe fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
         match descriptors::kind(fd) {
             Some(Kind::Context(context)) if request == abi::VERBS_IOCTL => {
-                boundary!(-1, errno::to_int(commands::call(context, argument as u64).map(|()| 0)))
+                undisturbed!(-1, errno::to_int(commands::call(context, argument as u64).map(|()| 0)))
             }
             // SAFETY: the program's arguments, as they are.
             _ => unsafe { next::ioctl(fd, request, argument) },
@@ -69,23 +65,31 @@ impl Intercept for Uverbs {
     }
 
     unsafe fn close(fd: c_int) -> c_int {
+        if is_library_s(fd) {
+            // (The program cannot mean it: it was never given that number.)
+            return errno::fail(libc::EBADF);
+        }
         forget(fd);
         // SAFETY: a plain integer.
         unsafe { next::close(fd) }
     }
 
     unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
-            descriptors::known(first, last).for_each(forget);
-        }
         // SAFETY: plain integers.
-        unsafe { next::close_range(first, last, flags) }
+        let next = |first, last| unsafe { next::close_range(first, last, flags) };
+        // (What the library has is closed on exec already; of a range that is none, the kernel says so.)
+        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 || first > last {
+            return next(first, last);
+        }
+        descriptors::known(first, last).for_each(forget);
+        around_library_s(first, last, next)
     }
 
     unsafe fn closefrom(first: c_int) {
-        descriptors::known(first.max(0).cast_unsigned(), c_uint::MAX).for_each(forget);
-        // SAFETY: a plain integer.
-        unsafe { next::closefrom(first) }
+        let first = first.max(0).cast_unsigned();
+        descriptors::known(first, c_uint::MAX).for_each(forget);
+        // SAFETY: plain integers.
+        around_library_s(first, c_uint::MAX, |first, last| unsafe { next::close_range(first, last, 0) });
     }
 
     unsafe fn dup(fd: c_int) -> c_int {
@@ -141,6 +145,26 @@ impl Intercept for Uverbs {
     }
 }
 
+/// Descriptors that the library's own may have, beyond which none is looked for.
+const LIBRARY_S_MAX: c_uint = 1 << 20;
+
+/// Whether a descriptor is the library's own: to the program, that number has none. (A child of vfork has copies of them, which it may close.)
+fn is_library_s(fd: c_int) -> bool {
+    ringway_host::is_internal(fd) && process::is_own()
+}
+
+/// Calls `body` with the parts of a range of descriptors between the library's own, until one fails.
+fn around_library_s(first: c_uint, last: c_uint, mut body: impl FnMut(c_uint, c_uint) -> c_int) -> c_int {
+    let mut from = first;
+    for fd in (first..=last.min(LIBRARY_S_MAX)).filter(|fd| is_library_s(fd.cast_signed())) {
+        if fd > from && body(from, fd - 1) != 0 {
+            return -1;
+        }
+        from = fd + 1;
+    }
+    if from <= last { body(from, last) } else { 0 }
+}
+
 /// The descriptor is about to be closed. (What a child of vfork closes is its own copy, though it has the parent's memory.)
 fn forget(fd: c_int) {
     if descriptors::kind(fd).is_some()
@@ -153,8 +177,8 @@ fn forget(fd: c_int) {
 
 fn ended(kind: Kind) {
     match kind {
-        Kind::Context(context) | Kind::RdmaCm(context) => boundary!((), process::close(context)),
-        Kind::Channel(channel) => boundary!((), process::close_channel(channel)),
+        Kind::Context(context) | Kind::RdmaCm(context) => undisturbed!((), process::close(context)),
+        Kind::Channel(channel) => undisturbed!((), process::close_channel(channel)),
         Kind::Folder(_) => {}
     }
 }
@@ -162,7 +186,7 @@ fn ended(kind: Kind) {
 /// `new` is another descriptor of what `old` is one of, if it is one at all.
 fn duplicated(old: c_int, new: c_int) -> c_int {
     let Some(kind) = descriptors::kind(old).filter(|_| new >= 0 && process::is_own()) else { return new };
-    boundary!((), process::hold(kind));
+    undisturbed!((), process::hold(kind));
     if !descriptors::set(new, kind) {
         ended(kind);
         // SAFETY: a descriptor that nobody knows yet.
@@ -175,6 +199,9 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
 fn replaced(old: c_int, new: c_int, next: impl Fn() -> c_int) -> c_int {
     if old == new {
         return next();
+    }
+    if is_library_s(new) {
+        return errno::fail(libc::EBADF);
     }
     let result = next();
     if result >= 0 {

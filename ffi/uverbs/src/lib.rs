@@ -5,7 +5,7 @@
 //! completions, doorbell records, in bytes) on `ringway_stack::roce` (RC, UC and UD). Processes of one user on one machine are the network.
 //!
 //! - [`sysfs`]: the device's files, which are in memory alone; `paths`, `mapping`, `intercept`: libc's calls that find them
-//! - `descriptors`: which descriptor is what; `process`: the one lock, forks, the thread
+//! - `descriptors`: which descriptor is what; `process`: the one lock, the thread; `forks`: whose handlers of forks come first; `heap`: the library's own memory
 //! - [`abi`]: the ioctl's bytes; `commands`: what each command does
 //! - `engine`: the card, its queue pairs, and the way between both; `rdma_cm`: the other character device, for librdmacm; `bus`: packets between processes; `wire`: an interface in its stead
 //!
@@ -21,6 +21,10 @@ mod bus;
 mod commands;
 mod descriptors;
 mod engine;
+#[cfg_attr(test, allow(dead_code, reason = "unit tests have no C symbols"))]
+mod forks;
+#[cfg_attr(test, allow(dead_code, reason = "unit tests have libc's"))]
+mod heap;
 mod intercept;
 mod log;
 #[cfg_attr(test, allow(dead_code, reason = "unit tests have no C symbols"))]

@@ -1,6 +1,5 @@
 //! What a program could not know otherwise: one line each, on standard error, if `RINGWAY_CONNECTX_LOG` is set; and whatever that says, what is wrong with how it was set up.
 
-use std::io::Write as _;
 use std::sync::OnceLock;
 
 static WANTED: OnceLock<bool> = OnceLock::new();
@@ -14,6 +13,8 @@ pub(crate) fn say(what: core::fmt::Arguments<'_>) {
 
 /// Says `what`.
 pub(crate) fn warn(what: core::fmt::Arguments<'_>) {
-    // Whoever closed standard error does not want to know.
-    let _ = std::io::stderr().write_all(format!("ringway-connectx: {what}\n").as_bytes());
+    let line = format!("ringway-connectx: {what}\n");
+    // (By number: libc's write(2) is a point at which a thread may be cancelled, and this one may have the card's lock. Whoever closed standard error does not want to know.)
+    // SAFETY: as many bytes as there are.
+    unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), line.len()) };
 }

@@ -2,13 +2,14 @@
 
 use core::ffi::{c_int, c_void};
 
-use ringway_preload::{Errno, boundary, errno};
+use ringway_preload::{Errno, errno};
 
 use crate::commands::PAGES_AT;
 use crate::descriptors::{self, Kind};
 use crate::engine::clock::Part;
 use crate::engine::{Engine, PAGE, Registers};
-use crate::{process, trap};
+use crate::process::{self, undisturbed};
+use crate::trap;
 
 /// What libmlx5 maps by a command (rdma/mlx5-abi.h, `mlx5_ib_mmap_cmd`): the low byte of a number, the command, the number's high byte.
 const CORE_CLOCK: u64 = 5;
@@ -140,7 +141,7 @@ pub(crate) unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     if descriptors::kind(fd).is_some() {
         // SAFETY: the program's promise.
-        let mapped = boundary!(None, unsafe { map_page(address, len, (protection, flags), fd, offset) });
+        let mapped = undisturbed!(None, unsafe { map_page(address, len, (protection, flags), fd, offset) });
         if let Some(mapped) = mapped {
             return mapped;
         }
@@ -164,6 +165,44 @@ pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, len: usize) -> c_in
     trap::forget(address, len);
     // SAFETY: the program's promise.
     unsafe { libc::syscall(libc::SYS_munmap, address, len) as c_int }
+}
+
+/// mremap(2): register pages that are moved are the card's at their new place. (The last argument is there with some flags alone.)
+///
+/// # Safety
+/// As mremap(2).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    address: *mut c_void,
+) -> *mut c_void {
+    let address = if flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) == 0 { core::ptr::null_mut() } else { address };
+    // SAFETY: the program's promise.
+    let remap = || unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, libc::c_long::from(flags), address) } as usize;
+    // (Allocators call it for what has no such pages.)
+    if !trap::has_pages(old, old_len.max(1)) {
+        if flags & libc::MREMAP_FIXED != 0 {
+            trap::forget(address, new_len);
+        }
+        return core::ptr::with_exposed_provenance_mut(remap());
+    }
+    undisturbed!(libc::MAP_FAILED, {
+        // (By it, nobody else adds pages.)
+        let _engine = process::lock();
+        if flags & libc::MREMAP_FIXED != 0 {
+            trap::forget(address, new_len);
+        }
+        let new = core::ptr::with_exposed_provenance_mut(remap());
+        if new != libc::MAP_FAILED {
+            // (Of none of it, there is one more of all.)
+            let stays = flags & libc::MREMAP_DONTUNMAP != 0 || old_len == 0;
+            trap::moved((old, if old_len == 0 { new_len } else { old_len }), (new, new_len), stays);
+        }
+        new
+    })
 }
 
 /// mmap(2), as programs with 64-bit offsets call it.

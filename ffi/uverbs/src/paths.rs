@@ -8,12 +8,12 @@ use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use libc::{DIR, FILE, dirent, stat as Stat, statx as Statx};
-use ringway_preload::{Errno, boundary, errno};
+use ringway_preload::{Errno, errno};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom};
 use rustix::io::FdFlags;
 
 use crate::descriptors::{self, Kind};
-use crate::process;
+use crate::process::{self, undisturbed};
 use crate::sysfs::{self, Found, Node, TREE};
 
 /// What is at a program's path, if it is the device's to say.
@@ -102,7 +102,7 @@ pub(crate) fn from_rustix(error: rustix::io::Errno) -> Errno {
 }
 
 /// The next definition of the function `name`, looked up once.
-fn next_of(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub(crate) fn next_of(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let mut found = place.load(Ordering::Relaxed);
     if found.is_null() {
         // SAFETY: the name is a C string; RTLD_NEXT asks for the definition after this library's.
@@ -124,6 +124,7 @@ macro_rules! next {
         function
     }};
 }
+pub(crate) use next;
 
 /// How far each folder that is being read was read, and the entry that was returned last.
 static STREAMS: Mutex<BTreeMap<usize, (usize, Box<Room>)>> = Mutex::new(BTreeMap::new());
@@ -173,7 +174,7 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
         // SAFETY: as above.
         return unsafe { next!(c"opendir" => fn(*const c_char) -> *mut DIR)(path) };
     };
-    boundary!(
+    undisturbed!(
         null_mut(),
         match open(found, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) {
             // SAFETY: a descriptor of a folder, which is the stream's from now on.
@@ -193,7 +194,7 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn readdir(stream: *mut DIR) -> *mut dirent {
     match folder_of(stream) {
-        Some(folder) => boundary!(null_mut(), read_entry(stream, folder)),
+        Some(folder) => undisturbed!(null_mut(), read_entry(stream, folder)),
         // SAFETY: the program's promise.
         None => unsafe { next!(c"readdir" => fn(*mut DIR) -> *mut dirent)(stream) },
     }
@@ -216,7 +217,7 @@ pub(crate) unsafe extern "C" fn readdir64(stream: *mut DIR) -> *mut dirent {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn rewinddir(stream: *mut DIR) {
     match folder_of(stream) {
-        Some(_) => boundary!((), drop(streams().remove(&stream.addr()))),
+        Some(_) => undisturbed!((), drop(streams().remove(&stream.addr()))),
         // SAFETY: the program's promise.
         None => unsafe { next!(c"rewinddir" => fn(*mut DIR) -> ())(stream) },
     }
@@ -229,7 +230,7 @@ pub(crate) unsafe extern "C" fn rewinddir(stream: *mut DIR) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn closedir(stream: *mut DIR) -> c_int {
     if !stream.is_null() && folder_of(stream).is_some() {
-        boundary!((), drop(streams().remove(&stream.addr())));
+        undisturbed!((), drop(streams().remove(&stream.addr())));
         // SAFETY: the stream is open. libc closes its descriptor without a call that comes here.
         descriptors::clear(unsafe { libc::dirfd(stream) });
     }
@@ -248,7 +249,7 @@ pub(crate) unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) 
         // SAFETY: as above.
         return unsafe { next!(c"fopen" => fn(*const c_char, *const c_char) -> *mut FILE)(path, mode) };
     };
-    boundary!(
+    undisturbed!(
         null_mut(),
         match open(found, libc::O_RDONLY | libc::O_CLOEXEC) {
             // SAFETY: a descriptor that is the stream's from now on, and the program's mode.
@@ -305,7 +306,7 @@ macro_rules! stats {
             // SAFETY: the program's promise.
             match unsafe { find($directory, $path) } {
                 // SAFETY: as above.
-                Some(found) => boundary!(-1, unsafe { stat_of(found, $out) }),
+                Some(found) => undisturbed!(-1, unsafe { stat_of(found, $out) }),
                 None => {
                     const NAME: &CStr = match CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
                         Ok(name) => name,
@@ -341,7 +342,7 @@ pub(crate) unsafe extern "C" fn fstat(fd: c_int, out: *mut Stat) -> c_int {
     match descriptors::kind(fd) {
         Some(Kind::RdmaCm(_)) => {
             // SAFETY: the caller's room, and a C string.
-            boundary!(-1, unsafe { next!(c"stat" => fn(*const c_char, *mut Stat) -> c_int)(c"/dev/zero".as_ptr(), out) })
+            undisturbed!(-1, unsafe { next!(c"stat" => fn(*const c_char, *mut Stat) -> c_int)(c"/dev/zero".as_ptr(), out) })
         }
         // SAFETY: the program's promise.
         _ => unsafe { next!(c"fstat" => fn(c_int, *mut Stat) -> c_int)(fd, out) },

@@ -1,14 +1,15 @@
 //! The process's one lock, what it holds, and the thread that is the card's.
 //!
 //! A forked child has none of its parent's contexts: their memory, and the card that reads it, are the parent's. Its descriptors of them
-//! answer EIO, and it may open the device anew. (The kernel would let it use them, as long as it does not touch the parent's queues.)
+//! answer EIO, and it may open the device anew; once it has, it may ask about the device by them, and make protection domains, which librdmacm wants of the context that it keeps. (The
+//! kernel would let it use them, as long as it does not touch the parent's queues.)
 
-use core::cell::RefCell;
+use core::cell::UnsafeCell;
 use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use core::time::Duration;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,9 +21,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpid;
 
 use crate::descriptors::Kind;
-use crate::engine::{Ends, Engine, Life, SLEEP_MAX, SLEEP_MIN};
+use crate::engine::{Ends, Engine, Life, SLEEP_MAX, SLEEP_MIN, numbers_in_child};
 use crate::log::say;
-use crate::trap;
+use crate::{heap, trap};
 
 static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
 
@@ -40,12 +41,22 @@ const TURNS_MAX: usize = 4;
 /// The lock, held.
 type Guard = MutexGuard<'static, Option<Engine>>;
 
-/// The lock, held by a call. A thread that forks holds it from before the fork until after it, and lends it to calls that other handlers of pthread_atfork(3) make meanwhile.
+/// What a call of the program's comes to in here: it is not cancelled in the middle, a panic is a failure, and no handler of the program's runs in the thread meanwhile. Such a handler may ring, or wait for what only
+/// the card can bring: it is not to find this thread in the allocator, by which the card works as well. (What waits for events of the card's is not to be called so.)
+macro_rules! undisturbed {
+    ($failure:expr, $body:expr) => {
+        ringway_preload::boundary!($failure, {
+            let _blocked = ringway_host::Blocked::new();
+            $body
+        })
+    };
+}
+pub(crate) use undisturbed;
+
+/// The lock, held by a call.
 pub(crate) struct Locked {
-    /// Invariant: it is there until it is dropped.
-    guard: Option<Guard>,
-    is_lent: bool,
-    /// In trap mode, no handler of the program's runs in the thread meanwhile: should it ring, the fault would wait for this lock for ever. (Dropped behind the lock.)
+    guard: Guard,
+    /// No handler of the program's runs in the thread meanwhile: should it ring, or wait for a completion, it would wait for this lock for ever. (Dropped behind the lock.)
     _blocked: Option<Blocked>,
 }
 
@@ -53,31 +64,28 @@ impl Deref for Locked {
     type Target = Option<Engine>;
 
     fn deref(&self) -> &Self::Target {
-        self.guard.as_ref().expect("it is held")
+        &self.guard
     }
 }
 
 impl DerefMut for Locked {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        self.guard.as_mut().expect("it is held")
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        if self.is_lent {
-            FORKING.with(|forking| *forking.borrow_mut() = self.guard.take());
-        }
+        &mut self.guard
     }
 }
 
 /// The lock. The card is there while the device is open.
 pub(crate) fn lock() -> Locked {
-    // (A thread that is over forks no more.)
-    let blocked = trap::is_on().then(Blocked::new);
-    let lent = FORKING.try_with(|forking| forking.borrow_mut().take()).ok().flatten();
-    let is_lent = lent.is_some();
-    Locked { guard: lent.or_else(|| Some(ENGINE.lock().unwrap_or_else(PoisonError::into_inner))), is_lent, _blocked: blocked }
+    locked(Some(Blocked::new()))
+}
+
+/// The same, where signals are blocked already: in the handlers of faults, and in the card's own thread.
+fn lock_undisturbed() -> Locked {
+    locked(None)
+}
+
+fn locked(blocked: Option<Blocked>) -> Locked {
+    Locked { guard: ENGINE.lock().unwrap_or_else(PoisonError::into_inner), _blocked: blocked }
 }
 
 /// Opens a context; starts the card for the first.
@@ -170,7 +178,7 @@ pub(crate) fn is_ringing() -> bool {
 /// Trap mode: a program has stored to a register page, within it. The card does at once what it was rung for, if this thread has room for that. Whether there is such a page.
 pub(crate) fn stored(page: u32, offset: usize, bytes: &[u8], has_room: bool) -> bool {
     RINGING.fetch_add(1, Ordering::Relaxed);
-    let mut guard = lock();
+    let mut guard = lock_undisturbed();
     RINGING.fetch_sub(1, Ordering::Relaxed);
     let rings = guard.as_mut().and_then(|engine| engine.registers.store(page, offset, bytes));
     if rings == Some(true) {
@@ -181,7 +189,7 @@ pub(crate) fn stored(page: u32, offset: usize, bytes: &[u8], has_room: bool) -> 
 
 /// Trap mode: a program's instruction has been executed with a register page writable.
 pub(crate) fn looked_for(has_room: bool) {
-    let mut guard = lock();
+    let mut guard = lock_undisturbed();
     if let Some(engine) = guard.as_mut() {
         engine.registers.trapped[1] += 1;
         work(&mut guard, has_room);
@@ -190,13 +198,13 @@ pub(crate) fn looked_for(has_room: bool) {
 
 /// Trap mode: a program is about to read the clock's page. Whether there is a card.
 pub(crate) fn clock_is_read() -> bool {
-    let guard = lock();
+    let guard = lock_undisturbed();
     guard.as_ref().map(Engine::set_clock).is_some()
 }
 
 /// Trap mode: whether a register page is still the card's.
 pub(crate) fn has_page(number: u32) -> bool {
-    lock().as_ref().is_some_and(|engine| engine.registers.has(number))
+    lock_undisturbed().as_ref().is_some_and(|engine| engine.registers.has(number))
 }
 
 /// The card works in the calling thread, and in its own as soon as there is more to do.
@@ -224,9 +232,10 @@ fn run(ends: &Ends) {
     let mut busy = Instant::now();
     loop {
         let pause = {
-            let mut guard = lock();
+            let mut guard = lock_undisturbed();
+            trap::close_left_open();
             // Another card, of a later opening, has its own thread.
-            if !guard.as_ref().is_some_and(|engine| engine.is_of(borrowed(&ends.bus))) {
+            if !guard.as_ref().is_some_and(|engine| engine.is_of(ends.bus.as_fd())) {
                 return;
             }
             let Some(worked) = turn(&mut guard) else { return };
@@ -249,7 +258,7 @@ fn run(ends: &Ends) {
         };
         let Ok(timeout) = Timespec::try_from(pause) else { continue };
         // A packet ends the pause.
-        let all = [Some(&ends.bus), Some(&ends.bell), ends.wire.as_ref()].into_iter().flatten().map(borrowed).collect::<Vec<_>>();
+        let all = [Some(&ends.bus), Some(&ends.bell), ends.wire.as_ref()].into_iter().flatten().map(Fd::as_fd).collect::<Vec<_>>();
         let mut polled: Vec<_> = all.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
         let _ = poll(&mut polled, Some(&timeout));
         if !polled[1].revents().is_empty() {
@@ -257,11 +266,6 @@ fn run(ends: &Ends) {
             let _ = rustix::io::read(all[1], &mut [0; 8]);
         }
     }
-}
-
-fn borrowed(fd: &Fd) -> BorrowedFd<'_> {
-    // SAFETY: it is open as long as the value is there.
-    unsafe { BorrowedFd::borrow_raw(fd.raw()) }
 }
 
 /// How long the card's thread sleeps in poll mode: it looks at doorbells often while there is something to do, and seldom when there was nothing for long.
@@ -289,31 +293,79 @@ fn restore_signals(old: &libc::sigset_t) {
     unsafe { ringway_preload::next::pthread_sigmask(libc::SIG_SETMASK, old, core::ptr::null_mut()) };
 }
 
-thread_local! {
-    /// The lock, while the thread forks: the child gets it free.
-    static FORKING: RefCell<Option<Guard>> = const { RefCell::new(None) };
+/// What the thread that forks holds meanwhile: the lock, which the child gets free; and what signals the thread had before, for no handler of the program's runs in it. (In no variable of the thread's own: one
+/// whose value has an end is made with the program's malloc, whose locks may be held by then.)
+struct Forking {
+    guard: Guard,
+    _blocked: Blocked,
 }
+
+struct OfForks(UnsafeCell<Option<Forking>>);
+
+// SAFETY: it is touched by the thread that forks alone, from when it has the lock until it lets go of it.
+unsafe impl Sync for OfForks {}
+
+static FORKING: OfForks = OfForks(UnsafeCell::new(None));
 
 /// Before a fork.
 pub(crate) extern "C" fn before_fork() {
+    let blocked = Blocked::new();
     let guard = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
-    FORKING.with(|forking| *forking.borrow_mut() = Some(guard));
+    // SAFETY: the lock is held.
+    unsafe { *FORKING.0.get() = Some(Forking { guard, _blocked: blocked }) };
+    heap::before_fork();
 }
 
 /// After it, in the parent.
 pub(crate) extern "C" fn after_fork() {
-    FORKING.with(|forking| drop(forking.borrow_mut().take()));
+    heap::after_fork();
+    // SAFETY: this thread forks. (The lock is let go of once nothing is touched any more.)
+    let forking = unsafe { (*FORKING.0.get()).take() };
+    drop(forking);
 }
 
 /// After it, in the child. (The card's copies of descriptors are closed, so that its place on the bus ends with the parent.)
 pub(crate) extern "C" fn in_child() {
     is_this();
+    numbers_in_child();
     RINGING.store(0, Ordering::Relaxed);
-    FORKING.with(|forking| {
-        if let Some(mut guard) = forking.borrow_mut().take() {
-            // (What the interface steers is the parent's.)
-            ringway_host::fd::close_all_in_child();
-            *guard = None;
+    // SAFETY: this thread forks.
+    let forking = unsafe { (*FORKING.0.get()).take() };
+    let Some(Forking { mut guard, _blocked }) = forking else { return };
+    // What follows asks the kernel, by way of libraries that may only notice now that this is a child, and then close what they have of the card: there is none any more, and nothing is locked.
+    let engine = guard.take();
+    drop(guard);
+    heap::after_fork();
+    // (What the interface steers is the parent's.)
+    ringway_host::fd::close_all_in_child();
+    drop(engine);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_blocked(signal: i32) -> bool {
+        // SAFETY: a set is plain words, for which zero is a value, and the call fills it in.
+        unsafe {
+            let mut set: libc::sigset_t = mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut set);
+            libc::sigismember(&raw const set, signal) == 1
         }
-    });
+    }
+
+    /// (One that rang would have waited for the lock for ever, or found the thread's own cell borrowed.)
+    #[test]
+    fn no_handler_of_the_program_runs_while_the_lock_is_held_or_the_thread_forks() {
+        let held = || [libc::SIGUSR1, libc::SIGALRM].map(is_blocked);
+        assert_eq!((held(), is_blocked(libc::SIGSEGV)), ([false; 2], false));
+        let lock = super::lock();
+        assert_eq!((held(), is_blocked(libc::SIGSEGV)), ([true; 2], false));
+        drop(lock);
+        assert_eq!(held(), [false; 2]);
+        before_fork();
+        assert_eq!(held(), [true; 2]);
+        after_fork();
+        assert_eq!(held(), [false; 2]);
+    }
 }

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use ringway_host::Fd;
 use ringway_host::netlink::Monitor;
 use ringway_preload::Errno;
 use ringway_stack::cm::{CmId, Event, EventKind, Manager};
@@ -26,10 +27,10 @@ use ringway_stack::roce::Node;
 use ringway_stack::time::Instant;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{RecvFlags, SendFlags};
 
-use crate::engine::Engine;
 use crate::engine::memory::{ProcessMemory, Registered};
+use crate::engine::{Engine, channels, is_of_parent};
 use crate::paths::from_rustix;
 use crate::process;
 use groups::Membership;
@@ -37,6 +38,8 @@ use ports::Ports;
 
 /// Events of a channel that wait before no more requests are taken: of identifiers that the program has there are few each.
 const EVENTS_MAX: usize = 4096;
+/// Channels that were closed of which it is known how they were: threads may be on their way there.
+const CLOSED_MAX: usize = 64;
 /// Bytes of one command at most.
 const COMMAND_MAX: usize = 4096;
 
@@ -44,9 +47,9 @@ const COMMAND_MAX: usize = 4096;
 #[derive(Debug)]
 struct Channel {
     /// The other end of the program's descriptor.
-    bell: OwnedFd,
+    bell: Fd,
     /// The program's end once more.
-    theirs: OwnedFd,
+    theirs: Fd,
     events: VecDeque<Event>,
 }
 
@@ -62,6 +65,8 @@ struct Known {
     reported: u32,
     /// RDMA_OPTION_ID_REUSEADDR: it may have a port that others have as well, until one of them listens.
     reuses: bool,
+    /// RDMA_OPTION_ID_AFONLY: bound to all of IPv6's addresses, it has none of IPv4's.
+    of_one_family: bool,
 }
 
 /// All channels and identifiers of a process.
@@ -69,11 +74,13 @@ struct Known {
 pub(crate) struct RdmaCm {
     manager: Manager,
     channels: BTreeMap<u32, Channel>,
+    /// Those that were closed last, and whether who asked there waited.
+    closed: VecDeque<(u32, bool)>,
     /// By the number that the program knows it by.
     ids: BTreeMap<u32, Known>,
     last: u32,
     /// What listeners have on the bus.
-    claims: BTreeMap<u32, OwnedFd>,
+    claims: BTreeMap<u32, Fd>,
     /// Groups that identifiers have joined, by the number that the program knows that by.
     memberships: BTreeMap<u32, Membership>,
     /// Ports on the bus that are bound to.
@@ -84,10 +91,8 @@ pub(crate) struct RdmaCm {
 
 impl Channel {
     fn new() -> Result<(Self, OwnedFd), Errno> {
-        let (bell, ours) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
-        let theirs = rustix::io::fcntl_dupfd_cloexec(ours.as_fd(), 0).map_err(from_rustix)?;
-        Ok((Self { bell, theirs, events: VecDeque::new() }, ours))
+        let (bell, theirs, programs) = channels::ends()?;
+        Ok((Self { bell, theirs, events: VecDeque::new() }, programs))
     }
 
     fn put(&mut self, event: Event) {
@@ -96,6 +101,11 @@ impl Channel {
             let _ = rustix::net::send(&self.bell, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
         self.events.push_back(event);
+    }
+
+    /// Whether who asks for an event where there is none waits for it.
+    fn may_wait(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.theirs).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
     }
 
     fn silence_if_empty(&self) {
@@ -125,9 +135,9 @@ impl RdmaCm {
 
     /// The channel's last descriptor was closed: its identifiers end.
     pub(crate) fn close(&mut self, now: Instant, node: &mut Node<Registered>, channel: u32) {
-        if self.channels.remove(&channel).is_none() {
-            return;
-        }
+        let Some(closed) = self.channels.remove(&channel) else { return };
+        self.closed.truncate(CLOSED_MAX - 1);
+        self.closed.push_front((channel, closed.may_wait()));
         let of_channel = |known: &Known| known.channel == channel;
         for known in self.ids.values().filter(|known| of_channel(known)) {
             self.manager.destroy_id(now, node, known.id);
@@ -171,7 +181,7 @@ impl RdmaCm {
 
     fn add(&mut self, id: CmId, channel: u32, uid: u64) -> u32 {
         self.last += 1;
-        self.ids.insert(self.last, Known { id, channel, uid, reported: 0, reuses: false });
+        self.ids.insert(self.last, Known { id, channel, uid, reported: 0, reuses: false, of_one_family: false });
         self.last
     }
 
@@ -186,52 +196,57 @@ impl RdmaCm {
 /// The command's.
 pub(crate) fn write(channel: u32, at: u64, len: usize) -> Result<usize, Errno> {
     let memory = ProcessMemory::new();
-    let mut bytes = vec![0; len.min(COMMAND_MAX)];
-    memory.copy_in(at, &mut bytes)?;
-    let mut has_waited = false;
+    // (On the stack: no handler of the program's is to find this thread in the allocator, in which the card works as well.)
+    let mut room = [0; COMMAND_MAX];
+    let bytes = &mut room[..len.min(COMMAND_MAX)];
+    memory.copy_in(at, bytes)?;
     loop {
         let done = {
             let mut engine = process::lock();
-            let Some(engine) = engine.as_mut().filter(|engine| engine.rdma_cm.channels.contains_key(&channel)) else {
-                // (Of a card that was removed, whoever waits hears.)
-                if has_waited && !process::is_removed() {
-                    for_ever();
-                }
-                return Err(Errno(libc::EIO));
+            let Some(open) = engine.as_mut().filter(|engine| engine.rdma_cm.channels.contains_key(&channel)) else {
+                let waited = engine.as_ref().and_then(|engine| engine.rdma_cm.closed.iter().find(|(closed, _)| *closed == channel));
+                let may_wait = waited.map(|(_, may_wait)| *may_wait).filter(|_| commands::is_get_event(bytes));
+                drop(engine);
+                return Err(gone(channel, may_wait));
             };
-            let done = commands::run(engine, channel, &memory, &bytes);
+            let done = commands::run(open, channel, &memory, bytes);
             // What it has to send leaves now.
-            engine.turn();
+            open.turn();
             done
         };
         match done {
-            Err(Errno(libc::EAGAIN)) if commands::is_get_event(&bytes) => {
-                wait(channel)?;
-                has_waited = true;
-            }
+            Err(Errno(libc::EAGAIN)) if commands::is_get_event(bytes) => wait(channel)?,
             done => return done.map(|()| len),
         }
     }
 }
 
-/// Who waits at a channel that another thread closes waits on (the kernel's file is there as long as somebody is in it, and gets no more events): until the process ends.
-fn for_ever() -> ! {
-    loop {
-        let _ = poll(&mut [], None);
+/// What becomes of a command to a channel that is there no more. Another thread has closed it since the command was given: in the kernel, who waits there waits on, since the file is there
+/// as long as somebody is in it, and gets no more events; so until a signal comes. `may_wait`: none if it is about no wait, or was closed long ago.
+fn gone(channel: u32, may_wait: Option<bool>) -> Errno {
+    if is_of_parent(channel) || process::is_removed() {
+        return Errno(libc::EIO);
+    }
+    match may_wait {
+        None => Errno(libc::EBADF),
+        Some(false) => Errno(libc::EAGAIN),
+        Some(true) => match poll(&mut [], None) {
+            Err(error) => from_rustix(error),
+            Ok(_) => Errno(libc::EINTR),
+        },
     }
 }
 
-/// Waits for an event, unless the descriptor is not to be waited at.
+/// Waits for an event, or until the channel is gone, unless the descriptor is not to be waited at.
 fn wait(channel: u32) -> Result<(), Errno> {
     let theirs = {
         let engine = process::lock();
-        let channel = engine.as_ref().and_then(|engine| engine.rdma_cm.channels.get(&channel)).ok_or(Errno(libc::EIO))?;
-        rustix::io::fcntl_dupfd_cloexec(channel.theirs.as_fd(), 0).map_err(from_rustix)?
+        let Some(channel) = engine.as_ref().and_then(|engine| engine.rdma_cm.channels.get(&channel)) else { return Ok(()) };
+        if !channel.may_wait() {
+            return Err(Errno(libc::EAGAIN));
+        }
+        Fd::of(|| rustix::io::fcntl_dupfd_cloexec(channel.theirs.as_fd(), 0)).map_err(from_rustix)?
     };
-    let flags = rustix::fs::fcntl_getfl(&theirs).map_err(from_rustix)?;
-    if flags.contains(OFlags::NONBLOCK) {
-        return Err(Errno(libc::EAGAIN));
-    }
     poll(&mut [PollFd::new(&theirs, PollFlags::IN)], None).map_err(from_rustix)?;
     Ok(())
 }

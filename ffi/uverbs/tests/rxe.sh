@@ -24,16 +24,87 @@ gid() {
         if [ "$(cat "/sys/class/infiniband/$1/ports/1/gid_attrs/types/$at")" = "RoCE v2" ]; then echo "$at"; fi
     done | head -n 1
 }
-card="ip netns exec card env LD_PRELOAD=$library RINGWAY_CONNECTX_WIRE=cx0 RINGWAY_CONNECTX_LOG=1 timeout 60"
-rxe="timeout 60"
-on_card() { $card "$@"; }
-on_rxe() { $rxe "$@"; }
+card="ip netns exec card env LD_PRELOAD=$library RINGWAY_CONNECTX_WIRE=cx0 RINGWAY_CONNECTX_LOG=1 timeout -k 5 60"
+rxe="timeout -k 5 60"
 
 # What was said is shown of what fails.
 fails() {
     cat "$served" "$asked"
     echo "$1"
     exit 1
+}
+
+# Whether a program is there no more, but for its status.
+is_over() { ! grep -qs "^State:[^Z]*$" "/proc/$1/status"; }
+
+# What the processes are at, and where in the kernel.
+show_processes() {
+    for process in /proc/[0-9]*; do
+        command=$(tr '\0' ' ' < "$process/cmdline")
+        if [ -z "$command" ] && ! grep -q "^State:.D" "$process/status"; then continue; fi
+        echo "-- ${process#/proc/}: $command"
+        for thread in "$process"/task/*; do
+            echo "   thread ${thread##*/}: $(grep ^State "$thread/status"), waits in $(cat "$thread/wchan")"
+            sed "s/^/     /" "$thread/stack"
+        done
+    done 2> /dev/null
+}
+
+# Seconds since the guest was booted.
+seconds() {
+    read -r up _ < /proc/uptime
+    echo "${up%.*}"
+}
+
+# The status of a program, which is over or killed after 65 s: one that goes on stands in the kernel. What goes on is shown before that.
+status_of() {
+    began=$(seconds)
+    shown=
+    until is_over "$1"; do
+        age=$(($(seconds) - began))
+        if [ "$age" -ge 50 ] && [ -z "$shown" ]; then
+            shown=yes
+            echo "$2 is not over after $age s. What goes on:"
+            show_processes
+        fi
+        if [ "$age" -ge 90 ]; then fails "$2 stands still, and no signal ends it: see above"; fi
+        sleep 0.2
+    done
+    status=0
+    wait "$1" || status=$?
+    return "$status"
+}
+
+# Begins a server, at the one end or the other.
+serve_on_card() { $card "$@" > "$served" 2>&1 & }
+serve_on_rxe() { $rxe "$@" > "$served" 2>&1 & }
+
+# Runs a client there, to its end, beside the server of this number; the server is to end as well.
+ask_on() {
+    server=$1
+    shift
+    ask_beside "$@"
+    status_of "$server" "the server of $2" || fails "the server of $2 has failed"
+}
+
+# The same of a server that goes on.
+ask_beside() {
+    case $1 in
+        card) asks=$card ;;
+        rxe) asks=$rxe ;;
+    esac
+    shift
+    $asks "$@" > "$asked" 2>&1 &
+    status_of "$!" "the client of $1" || fails "the client of $1 has failed"
+}
+
+# The same of one that goes on for ever, and is ended.
+ask_and_end() {
+    server=$1
+    shift
+    ask_beside "$@"
+    kill "$server"
+    status_of "$server" "the server of $2" || :
 }
 
 # Until the server's port is bound (7180, in hexadecimal), where it runs.
@@ -50,15 +121,13 @@ both_ways() {
     theirs="-d rxe2 $3 $(gid rxe2) -p 7180 $2"
     ours="-d mlx5_0 $3 0 -p 7180 $2"
     echo "== $1 $2: rxe asks, the card answers"
-    on_card "$1" $ours > "$served" 2>&1 &
+    serve_on_card "$1" $ours
     until_bound "ip netns exec card"
-    on_rxe "$1" $theirs 10.9.2.2 > "$asked" 2>&1 || fails "rxe's end has failed"
-    wait "$!" || fails "the card's end has failed"
+    ask_on "$!" rxe "$1" $theirs 10.9.2.2
     echo "== $1 $2: the card asks, rxe answers"
-    on_rxe "$1" $theirs > "$served" 2>&1 &
+    serve_on_rxe "$1" $theirs
     until_bound ""
-    on_card "$1" $ours 10.9.2.1 > "$asked" 2>&1 || fails "the card's end has failed"
-    wait "$!" || fails "rxe's end has failed"
+    ask_on "$!" card "$1" $ours 10.9.2.1
 }
 
 pingpong() { both_ways "$1" "$2 -n 200" -g; }
@@ -75,35 +144,20 @@ until_listened() {
     fails "the server does not listen"
 }
 
-# A program that connects by librdmacm: what the server is told, and the client, but for the address.
-connects() {
-    echo "== $1 $3: rxe asks, the card answers"
-    on_card "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.2/) > "$served" 2>&1 &
+# A program that connects by librdmacm: how it is asked, what the server is told, and the client, but for the address.
+by_librdmacm() {
+    echo "== $2 $4: rxe asks, the card answers"
+    serve_on_card "$2" $(echo "$3" | sed s/ADDRESS/10.9.2.2/)
     until_listened listens_on_card
-    on_rxe "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.2/) > "$asked" 2>&1 || fails "rxe's end has failed"
-    wait "$!" || fails "the card's end has failed"
-    echo "== $1 $3: the card asks, rxe answers"
-    on_rxe "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.1/) > "$served" 2>&1 &
+    "$1" "$!" rxe "$2" $(echo "$4" | sed s/ADDRESS/10.9.2.2/)
+    echo "== $2 $4: the card asks, rxe answers"
+    serve_on_rxe "$2" $(echo "$3" | sed s/ADDRESS/10.9.2.1/)
     until_listened listens_on_rxe
-    on_card "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.1/) > "$asked" 2>&1 || fails "the card's end has failed"
-    wait "$!" || fails "rxe's end has failed"
+    "$1" "$!" card "$2" $(echo "$4" | sed s/ADDRESS/10.9.2.1/)
 }
 
-# The same of a server that goes on for ever, and is ended.
-endless() {
-    echo "== $1 $3: rxe asks, the card answers"
-    $card "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.2/) > "$served" 2>&1 &
-    until_listened listens_on_card
-    on_rxe "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.2/) > "$asked" 2>&1 || fails "rxe's end has failed"
-    kill "$!"
-    wait "$!" || :
-    echo "== $1 $3: the card asks, rxe answers"
-    $rxe "$1" $(echo "$2" | sed s/ADDRESS/10.9.2.1/) > "$served" 2>&1 &
-    until_listened listens_on_rxe
-    on_card "$1" $(echo "$3" | sed s/ADDRESS/10.9.2.1/) > "$asked" 2>&1 || fails "the card's end has failed"
-    kill "$!"
-    wait "$!" || :
-}
+connects() { by_librdmacm ask_on "$@"; }
+endless() { by_librdmacm ask_and_end "$@"; }
 
 # Until the server has said so.
 until_said() {
@@ -117,15 +171,13 @@ until_said() {
 # A group: one end listens, the other sends to it.
 groups() {
     echo "== mckey $1: rxe sends, the card listens"
-    on_card stdbuf -o0 mckey -m 239.9.2.3 -b 10.9.2.2 $1 > "$served" 2>&1 &
+    serve_on_card stdbuf -o0 mckey -m 239.9.2.3 -b 10.9.2.2 $1
     until_said "receiving data"
-    on_rxe mckey -m 239.9.2.3 -b 10.9.2.1 -s $1 > "$asked" 2>&1 || fails "rxe's end has failed"
-    wait "$!" || fails "the card's end has failed"
+    ask_on "$!" rxe mckey -m 239.9.2.3 -b 10.9.2.1 -s $1
     echo "== mckey $1: the card sends, rxe listens"
-    on_rxe stdbuf -o0 mckey -m 239.9.2.3 -b 10.9.2.1 $1 > "$served" 2>&1 &
+    serve_on_rxe stdbuf -o0 mckey -m 239.9.2.3 -b 10.9.2.1 $1
     until_said "receiving data"
-    on_card mckey -m 239.9.2.3 -b 10.9.2.2 -s $1 > "$asked" 2>&1 || fails "the card's end has failed"
-    wait "$!" || fails "rxe's end has failed"
+    ask_on "$!" card mckey -m 239.9.2.3 -b 10.9.2.2 -s $1
 }
 
 pingpong ibv_rc_pingpong "-s 4096 -c"

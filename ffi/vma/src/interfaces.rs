@@ -29,7 +29,7 @@ use ringway_devices::{NotAttached, Ring, RingQueues};
 use ringway_host::{Monitor, Neighbours};
 use ringway_params::Id;
 use ringway_params::kind::{self, Driver, Named};
-use ringway_report::InterfaceReport;
+use ringway_report::{CarriedReport, InterfaceReport};
 use ringway_stack::device::Protocol;
 use ringway_stack::net::{Link, LinkId, LinkKind, Query};
 use ringway_stack::offload::DeviceKind;
@@ -277,6 +277,7 @@ impl Interfaces {
             InterfaceReport {
                 name: tables.link(interface.link).map(|link| link.name.to_string()).unwrap_or_default(),
                 rings: of_rings,
+                carried: interface.numbers().map(|ring| carried(&rings.at(ring).ring)).collect(),
                 queues: all.into_iter().max().unwrap_or(0),
                 knows_queues: interface.knows_queues,
                 by_broker: rings.at(interface.first()).ring.lender().is_some(),
@@ -340,6 +341,11 @@ pub(crate) fn tables_generation() -> u64 {
 pub(crate) fn link_of(ring: u16) -> u32 {
     let of = |interfaces: &Interfaces| interfaces.all.iter().find(|interface| interface.has(ring)).map(|interface| interface.link.0);
     process::process().and_then(|process| process.lock().interfaces.as_deref().and_then(of)).unwrap_or(1)
+}
+
+fn carried(ring: &ringway_devices::Ring) -> CarriedReport {
+    let counters = ring.counters();
+    CarriedReport { rx_packets: counters.rx_packets, tx_packets: counters.tx_packets }
 }
 
 /// An interface that is attached to, before the process has it. (What is asked of the system, and of brokers, takes its time: without the process's lock.)

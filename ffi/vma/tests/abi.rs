@@ -72,7 +72,7 @@ fn observe(name: &str, program: &Path) -> String {
 }
 
 fn observe_with(name: &str, program: &Path, settings: &[(&str, &str)]) -> String {
-    same_as(&on_the_kernel(program), name, program, settings)
+    same(name, &on_the_kernel(program), &on_the_ring(name, program, settings))
 }
 
 /// What the program is to observe.
@@ -82,11 +82,20 @@ fn on_the_kernel(program: &Path) -> Output {
     kernel
 }
 
-/// The program observes the same with the library preloaded, and so set.
-fn same_as(kernel: &Output, name: &str, program: &Path, settings: &[(&str, &str)]) -> String {
-    let statistics = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.stats"));
+/// Where a preloaded run of that name writes its statistics.
+fn statistics_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.stats"))
+}
+
+/// What the program observes with the library preloaded, and so set.
+fn on_the_ring(name: &str, program: &Path, settings: &[(&str, &str)]) -> Output {
+    let statistics = statistics_of(name);
     let _ = std::fs::remove_file(&statistics);
-    let ring = run_with(program, Some((&library(), &statistics)), settings);
+    run_with(program, Some((&library(), &statistics)), settings)
+}
+
+/// Both observed the same; what the preloaded run reported.
+fn same(name: &str, kernel: &Output, ring: &Output) -> String {
     let (kernel_says, ring_says) = (String::from_utf8_lossy(&kernel.stdout), String::from_utf8_lossy(&ring.stdout));
     let (mut differences, mut lines, mut heading) = (String::new(), ring_says.lines(), "");
     for (at, expected) in kernel_says.lines().enumerate() {
@@ -103,7 +112,7 @@ fn same_as(kernel: &Output, name: &str, program: &Path, settings: &[(&str, &str)
     assert!(differences.is_empty(), "{name} can tell: it ended with {ended}\n{differences}");
     assert_eq!(ring.status.code(), kernel.status.code(), "{ended}");
     assert!(kernel_says.lines().count() > 10, "{name} observed something");
-    let report = std::fs::read_to_string(&statistics).expect("the preloaded program wrote its statistics");
+    let report = std::fs::read_to_string(statistics_of(name)).expect("the preloaded program wrote its statistics");
     let carried: u64 = report
         .lines()
         .map(|line| {
@@ -178,7 +187,8 @@ fn a_thread_that_sleeps_for_several_sockets() {
 
 #[test]
 fn a_thread_that_waits_for_room() {
-    sleeps("full", "full", &[]);
+    // (It writes much, and sleeps for shorter.)
+    in_every_way("full", "full", &[], 2);
 }
 
 #[test]
@@ -188,26 +198,41 @@ fn a_thread_that_is_stopped_while_it_waits() {
 
 #[test]
 fn a_thread_that_waits_for_others_sockets() {
-    sleeps("gathers", "gathers", &[]);
+    // (Its threads do not sleep much.)
+    in_every_way("gathers", "gathers", &[], 2);
 }
 
-/// With one ring for all, with one for each thread, and for each socket; each where nothing is gained by spinning, too.
+/// With one ring for all, with one for each thread, and for each socket; each where nothing is gained by spinning, too. Such a program does little but
+/// sleep: four of its runs have room beside each other.
 fn sleeps(source: &str, name: &str, defines: &[&str]) {
+    in_every_way(source, name, defines, 4);
+}
+
+/// The same, so many runs at once.
+fn in_every_way(source: &str, name: &str, defines: &[&str], at_once: usize) {
     let program = compile_as(source, name, defines);
-    let kernel = on_the_kernel(&program);
-    same_as(&kernel, name, &program, &[]);
+    let mut runs = vec![None, Some((name.to_owned(), vec![]))];
     for logic in ["0", "20", "10"] {
-        let observe = |poll: Option<&str>| {
-            let logic = ("VMA_RING_ALLOCATION_LOGIC_RX", logic);
+        for poll in [None, Some("0")] {
             let spins = poll.map(|poll| [("VMA_RX_POLL", poll), ("VMA_SELECT_POLL", poll)]);
-            let settings: Vec<_> = core::iter::once(logic).chain(spins.into_iter().flatten()).collect();
-            same_as(&kernel, &format!("{name}-{}-{}", logic.1, poll.unwrap_or("default")), &program, &settings);
-        };
-        // (Such a program does little but sleep: two have room beside each other.)
+            let settings = core::iter::once(("VMA_RING_ALLOCATION_LOGIC_RX", logic)).chain(spins.into_iter().flatten()).collect();
+            runs.push(Some((format!("{name}-{logic}-{}", poll.unwrap_or("default")), settings)));
+        }
+    }
+    // (The first is the kernel's.)
+    let run = |run: &Option<(String, Vec<_>)>| match run {
+        None => on_the_kernel(&program),
+        Some((name, settings)) => on_the_ring(name, &program, settings),
+    };
+    let mut observed = Vec::new();
+    for runs in runs.chunks(at_once) {
         std::thread::scope(|scope| {
-            scope.spawn(|| observe(None));
-            scope.spawn(|| observe(Some("0")));
+            let threads: Vec<_> = runs.iter().map(|one| scope.spawn(|| run(one))).collect();
+            observed.extend(threads.into_iter().map(|thread| thread.join().expect("it runs")));
         });
+    }
+    for (one, ring) in runs.iter().zip(&observed).skip(1) {
+        same(&one.as_ref().expect("only the first is the kernel's").0, &observed[0], ring);
     }
 }
 

@@ -121,7 +121,7 @@ impl Manager {
                 let is_service = entry.space != PortSpace::Tcp;
                 (State::Over, if is_service { EventKind::ServiceRefused(said) } else { EventKind::Rejected(said) })
             }
-            ConnectionEvent::Unreachable => (State::Over, EventKind::Unreachable),
+            ConnectionEvent::Unreachable | ConnectionEvent::Unroutable(_) => (State::Over, EventKind::Unreachable),
             ConnectionEvent::Disconnected => (State::Over, EventKind::Disconnected),
             // (librdmacm says of a port that is down what becomes of its connections, too.)
             ConnectionEvent::Down if entry.state == State::Connected => (State::Over, EventKind::Disconnected),

@@ -23,7 +23,7 @@ mod tests;
 
 pub use connect::ConnectParams;
 pub use events::{Event, EventKind, Incoming};
-pub use resolve::AddressError;
+pub use resolve::{AddressError, ResolveError};
 pub use services::GROUPS_MAX;
 
 use std::collections::{BTreeMap, VecDeque};

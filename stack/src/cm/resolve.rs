@@ -12,26 +12,32 @@ const EPHEMERAL_MIN: u16 = 32_768;
 /// The longest ACK timeout: 5 bits.
 const ACK_TIMEOUT_MAX: u8 = 31;
 
-/// Why an address was not resolved.
+/// Why nobody looks for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// The tables have no way there, or only the kernel knows.
+pub enum ResolveError {
+    /// The identifier's state, or there is no such one.
+    #[error(transparent)]
+    Cm(#[from] CmError),
+    /// The tables have no way there. The call itself says so, and there is no event (Linux, drivers/infiniband/core/addr.c: rdma_resolve_ip).
     #[error(transparent)]
     Unroutable(#[from] Unroutable),
+}
+
+/// Why an address was not resolved, as the event has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
     /// The program: a connection has one peer, and datagrams to all hosts have no way here.
     #[error("the destination is a group's, or all hosts'")]
     NotUnicast,
-    /// The way there is not this device's.
+    /// The way there is not this device's, or only the kernel knows it.
     #[error("the route does not lead over this device")]
     NoDevice,
 }
 
 impl AddressError {
     /// What the event's status is in C, negated.
-    pub fn errno(self) -> i32 {
+    pub const fn errno(self) -> i32 {
         match self {
-            // (What only the kernel knows is no way for a device.)
-            Self::Unroutable(why) => why.errno().unwrap_or(19),
             Self::NotUnicast => 22,
             Self::NoDevice => 19,
         }
@@ -59,7 +65,7 @@ impl Manager {
     /// [`EventKind::AddressResolved`] or [`EventKind::AddressError`]. `from`, or the address that it has already, decides if it is given.
     ///
     /// # Errors
-    /// [`CmError::Missing`], [`CmError::State`].
+    /// [`ResolveError::Cm`]: [`CmError::Missing`], [`CmError::State`]; [`ResolveError::Unroutable`]: it may be tried again.
     pub fn resolve_address<D: Connections>(
         &mut self,
         tables: &Tables,
@@ -67,13 +73,13 @@ impl Manager {
         id: CmId,
         from: Option<SocketAddr>,
         to: SocketAddr,
-    ) -> Result<(), CmError> {
+    ) -> Result<(), ResolveError> {
         let entry = self.entry_in(id, &[State::Idle])?;
         let own = from.or(entry.local);
         let given = own.map(|own| own.ip()).filter(|ip| !ip.is_unspecified());
         let query = Query { source: given, tos: entry.tos, destination_port: to.port(), ..Query::to(to.ip()) };
         let takes_groups = entry.space != PortSpace::Tcp;
-        let kind = match source_of(tables, device, &query, to, takes_groups) {
+        let kind = match source_of(tables, device, &query, to, takes_groups)? {
             Ok(source) => {
                 entry.local = Some(SocketAddr::new(source, own.map_or(0, |own| own.port())));
                 entry.remote = Some(to);
@@ -167,20 +173,25 @@ pub(super) const INIT: Modify = Modify::Init {
     qkey: 0,
 };
 
-/// Which of our addresses leads to a peer.
+/// Which of our addresses leads to a peer. The outer error is the tables'.
 fn source_of<D: Connections>(
     tables: &Tables,
     device: &D,
     query: &Query,
     to: SocketAddr,
     takes_groups: bool,
-) -> Result<IpAddr, AddressError> {
-    let route = tables.route(query)?;
+) -> Result<Result<IpAddr, AddressError>, Unroutable> {
+    let route = match tables.route(query) {
+        Ok(route) => route,
+        // (What only the kernel knows is no way for a device.)
+        Err(why) if why.errno().is_none() => return Ok(Err(AddressError::NoDevice)),
+        Err(why) => return Err(why),
+    };
     let is_one = matches!(route.delivery, Delivery::Unicast | Delivery::Local);
     if !(is_one || takes_groups && route.delivery == Delivery::Multicast) {
-        return Err(AddressError::NotUnicast);
+        return Ok(Err(AddressError::NotUnicast));
     }
-    if device.leads_to(Some(route.source), to) { Ok(route.source) } else { Err(AddressError::NoDevice) }
+    Ok(if device.leads_to(Some(route.source), to) { Ok(route.source) } else { Err(AddressError::NoDevice) })
 }
 
 /// Every address of a family.

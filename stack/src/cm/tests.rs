@@ -218,10 +218,10 @@ fn an_address_is_resolved_by_the_tables_or_says_why_not() {
     let mut resolve = |from: Option<&str>, to: &str| {
         let id = pair.cms[ASKS].create_id().unwrap();
         let from = from.map(|from| from.parse().unwrap());
-        pair.cms[ASKS].resolve_address(&pair.tables[ASKS], &pair.nodes[ASKS], id, from, to.parse().unwrap()).unwrap();
-        match pair.event(ASKS) {
-            Some(EventKind::AddressError(error)) => error.errno(),
-            Some(EventKind::AddressResolved) => 0,
+        let resolved = pair.cms[ASKS].resolve_address(&pair.tables[ASKS], &pair.nodes[ASKS], id, from, to.parse().unwrap());
+        match (resolved, pair.event(ASKS)) {
+            (Err(ResolveError::Unroutable(why)), None) => why.errno().unwrap(),
+            (Ok(()), Some(EventKind::AddressResolved)) => 0,
             other => panic!("{other:?}"),
         }
     };

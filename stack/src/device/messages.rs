@@ -14,7 +14,9 @@ mod services;
 mod terms;
 pub mod work;
 
-pub use connections::{CmError, ConnectionEvent, ConnectionId, Connections, IncomingRequest, PRIVATE_DATA_MAX, PortSpace, PrivateData};
+pub use connections::{
+    CmError, ConnectionEvent, ConnectionId, Connections, IncomingRequest, NoWay, PRIVATE_DATA_MAX, PortSpace, PrivateData,
+};
 pub use memory::{Access, AtomicOp, Memory, Pd, RegisterError};
 pub use path::{Addresses, Path};
 pub use psn::Psn;

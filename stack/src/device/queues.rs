@@ -180,6 +180,12 @@ pub trait Queues {
         false
     }
 
+    /// Whether the peer of a TCP connection is one of those that are gone. `flow`: as it is here. It can be asked while [`DeviceEvent::PeersGone`] was the last event.
+    fn is_gone(&self, flow: &FiveTuple) -> bool {
+        let _ = flow;
+        false
+    }
+
     /// Makes the next received frame or event signal [`Queues::wait_fd`], of those that `wake` names. `false`: there is something to poll right now,
     /// and nothing was armed.
     fn arm(&mut self, wake: Wake) -> bool;

@@ -594,6 +594,7 @@ impl<Q: Queues> Ring<Q> {
             count += 1;
             match event {
                 DeviceEvent::PeerGone(mac) => self.peer_gone(now, mac),
+                DeviceEvent::PeersGone => self.peers_gone(now),
                 DeviceEvent::Link { up: true } => self.link_up(now),
                 // Retransmission timers carry connections over an outage; nothing to do at once.
                 DeviceEvent::Link { up: false } => {}

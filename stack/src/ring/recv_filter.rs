@@ -24,9 +24,9 @@ pub struct Candidate<B> {
     pub from: SocketAddr,
     /// The address that it came to.
     pub to: SocketAddr,
-    /// When the ring took it from the device; `None`: a stream remembers no such time.
+    /// When the ring took it from the device; `None`: that is not known, as of a stream's bytes that moved here from elsewhere.
     pub received: Option<Instant>,
-    /// As [`Datagram::hardware_time`](super::Datagram::hardware_time); none of a stream.
+    /// As [`Datagram::hardware_time`](super::Datagram::hardware_time).
     pub hardware_time: Option<Instant>,
     /// Its bytes. The handles are the caller's, whatever is decided.
     pub pieces: LentPieces<B>,
@@ -97,12 +97,13 @@ impl<Q: Queues> Ring<Q> {
     pub fn candidate_each(&self, flow: FlowId, mut take: impl FnMut(Lent<Q::Rx>)) -> Result<Shown, Error> {
         match self.slots.find(flow).ok_or(Error::BadSocket)? {
             Flow::Stream(stream) if !stream.orphan => {
-                let pieces = stream.connection.candidate().ok_or(Error::WouldBlock)?;
+                let (pieces, arrival) = stream.connection.candidate().ok_or(Error::WouldBlock)?;
                 pieces.iter().for_each(|piece| take(piece.clone()));
                 let len = pieces.iter().map(Lent::len).sum();
                 let ready_bytes = stream.connection.available();
                 let ready_packets = usize::from(ready_bytes > 0);
-                Ok(Shown { from: stream.remote, to: stream.local, received: None, hardware_time: None, len, ready_bytes, ready_packets })
+                let (received, hardware_time) = (arrival.map(|at| at.received), arrival.and_then(|at| at.hardware_time));
+                Ok(Shown { from: stream.remote, to: stream.local, received, hardware_time, len, ready_bytes, ready_packets })
             }
             Flow::Stream(_) | Flow::Resting(_) => Err(Error::BadSocket),
             Flow::Udp(udp) => udp.candidate(take).ok_or(Error::WouldBlock),

@@ -49,6 +49,10 @@ impl Gsi {
         room
     }
 
+    pub(super) fn may_transmit(&self) -> bool {
+        !self.to_send.is_empty()
+    }
+
     pub(super) fn transmit(&mut self, id: u16, crc: Crc, out: &mut [u8]) -> Option<usize> {
         let Management { path, bytes } = self.to_send.pop_front()?;
         let body = Body::Datagram(Deth { qkey: GSI_QKEY, src_qp: GSI_QP }, None);

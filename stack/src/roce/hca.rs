@@ -33,6 +33,9 @@ pub struct Tuning {
     pub retries_for_ever: bool,
     /// Whoever carries packets vouches for their bytes, as memory does: the invariant CRC is zero, and nobody looks at it.
     pub bytes_are_vouched: bool,
+    /// A few messages' acknowledgment may wait for what goes to the same peer next, which it then goes behind. Whoever sends packets sees to it that it does not wait for
+    /// long: `Hca::is_urgent` says what may not.
+    pub acknowledges_late: bool,
     /// Congestion control of connections; `None`: they send as fast as their windows let them, and neither notifications nor marks mean anything.
     pub dcqcn: Option<Dcqcn>,
     #[cfg(test)]
@@ -66,6 +69,7 @@ impl Default for Tuning {
             datagram_mtu: Mtu::B1024,
             retries_for_ever: false,
             bytes_are_vouched: false,
+            acknowledges_late: false,
             dcqcn: None,
             #[cfg(test)]
             flaw: Flaw::None,
@@ -139,6 +143,8 @@ pub struct Hca<M> {
     groups: BTreeMap<IpAddr, BTreeSet<u32>>,
     /// Queue pairs that may have something to send, each once.
     ready: VecDeque<u32>,
+    /// The same of those that owe an acknowledgment which may wait ([`Tuning::acknowledges_late`]), and may have nothing else.
+    owing: VecDeque<u32>,
     /// Connected queue pairs that have something to send, and may not before an acknowledgment comes.
     held_up: BTreeSet<u32>,
     timers: BTreeSet<(Instant, u32)>,
@@ -171,6 +177,7 @@ impl<M: Memory> Hca<M> {
             gsi: Gsi::default(),
             groups: BTreeMap::new(),
             ready: VecDeque::new(),
+            owing: VecDeque::new(),
             held_up: BTreeSet::new(),
             last: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -179,6 +186,13 @@ impl<M: Memory> Hca<M> {
             ip_id: 0,
             dropped: Dropped::default(),
         }
+    }
+
+    /// The same with numbers that begin so many places later, and end just before (modulo how many there are), of an adapter without queue pairs. Peers refuse a connection of a queue pair of
+    /// which they know another connection, until its time of waiting is over (IBTA spec, volume 1, s12.9.8.3.1): so an adapter that begins anew does well to begin somewhere else.
+    #[must_use]
+    pub fn turned(self, by: u64) -> Self {
+        Self { qps: self.qps.turned(by), ..self }
     }
 
     pub(super) const fn limits(&self) -> &Limits {
@@ -309,6 +323,9 @@ impl<M: Memory> Hca<M> {
         if gone.listed {
             self.ready.retain(|listed| *listed != qp);
         }
+        if gone.owes {
+            self.owing.retain(|owing| *owing != qp);
+        }
         for cq in [gone.config.send_cq, gone.config.recv_cq] {
             if let Some(cq) = self.cqs.get_mut(cq) {
                 cq.users -= 1;
@@ -377,6 +394,16 @@ impl<M: Memory> Hca<M> {
         self.with_qp(now, qp, |qp, cx| qp.post_send(cx, wr)).unwrap_or(Err(PostError::NoQp))
     }
 
+    /// A request to send has failed before it came here, by what its owner knows of it, and all those before it are completed: the queue pair is in the state that one of its own would leave it in
+    /// (SQE, or of a reliable connection ERR: IBTA spec, volume 1, s10.3.1). Nothing, if it does not send.
+    pub fn fail_sends(&mut self, now: Instant, qp: u32) {
+        self.with_qp(now, qp, |qp, cx| {
+            if matches!(qp.state, State::Rts | State::Sqd) {
+                qp.stop_sends(cx);
+            }
+        });
+    }
+
     /// Posts a receive, with the program's number for it.
     ///
     /// # Errors
@@ -404,7 +431,7 @@ impl<M: Memory> Hca<M> {
                 let taken = self.gsi.on_datagram(&datagram, deth);
                 self.dropped.no_receive += u64::from(!taken);
             }
-            Body::Datagram(..) if header.dest_qp == MULTICAST_QP => self.on_group_packet(now, &datagram),
+            Body::Datagram(..) if header.dest_qp == MULTICAST_QP => self.on_group_packet(now, &datagram, None),
             _ => self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload)),
         }
     }
@@ -449,6 +476,21 @@ impl<M: Memory> Hca<M> {
         Ok(())
     }
 
+    /// Whether what a UD queue pair sends to a group of its own comes to it, too: it does, until this says otherwise.
+    ///
+    /// # Errors
+    /// [`CreateError::Missing`]: no such queue pair of datagrams.
+    pub fn set_multicast_loopback(&mut self, qp: u32, has_loopback: bool) -> Result<(), CreateError> {
+        let qp = self.qps.get_mut(qp).filter(|qp| qp.config.transport == Transport::Ud).ok_or(CreateError::Missing)?;
+        qp.has_multicast_loopback = has_loopback;
+        Ok(())
+    }
+
+    /// Groups that queue pairs are members of.
+    pub fn groups(&self) -> impl Iterator<Item = IpAddr> {
+        self.groups.keys().copied()
+    }
+
     fn leave_all(&mut self, qp: u32) {
         self.groups.retain(|_, members| {
             members.remove(&qp);
@@ -456,8 +498,8 @@ impl<M: Memory> Hca<M> {
         });
     }
 
-    /// A datagram to a group: each member gets it that has the key and a receive (IBTA spec, volume 1, s10.5.2).
-    fn on_group_packet(&mut self, now: Instant, datagram: &Datagram<'_>) {
+    /// A datagram to a group: each member gets it that has the key and a receive (IBTA spec, volume 1, s10.5.2), but for its sender, if that has no loopback.
+    fn on_group_packet(&mut self, now: Instant, datagram: &Datagram<'_>, but_for: Option<u32>) {
         let mut members: Vec<u32> = self.groups.get(&datagram.path.addresses.dst()).into_iter().flatten().copied().collect();
         if members.is_empty() {
             return self.dropped.no_qp += 1;
@@ -465,7 +507,7 @@ impl<M: Memory> Hca<M> {
         if self.tuning.has(Flaw::OneOfAGroup) {
             members.truncate(1);
         }
-        for member in members {
+        for member in members.into_iter().filter(|member| but_for != Some(*member)) {
             let mut datagram = *datagram;
             datagram.packet.header.dest_qp = member;
             self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload));
@@ -487,7 +529,12 @@ impl<M: Memory> Hca<M> {
     fn hear_own(&mut self, now: Instant, packet: &[u8]) {
         let datagram = Datagram::parse_with(packet, self.tuning.crc()).ok();
         if let Some(datagram) = datagram.filter(|datagram| datagram.packet.header.dest_qp == MULTICAST_QP) {
-            self.on_group_packet(now, &datagram);
+            let sender = match datagram.packet.header.body {
+                Body::Datagram(deth, _) => self.qps.get(deth.src_qp),
+                _ => None,
+            };
+            let but_for = sender.filter(|qp| !qp.has_multicast_loopback).map(|qp| qp.number);
+            self.on_group_packet(now, &datagram, but_for);
         }
     }
 
@@ -553,6 +600,16 @@ impl<M: Memory> Hca<M> {
     /// The bytes that [`Hca::poll_transmit`] needs room for.
     pub const PACKET_MAX: usize = Mtu::B32768.bytes() as usize + OVERHEAD_MAX;
 
+    /// Whether [`Hca::poll_transmit`] may have something to write.
+    pub(super) fn may_transmit(&self) -> bool {
+        self.is_urgent() || !self.owing.is_empty()
+    }
+
+    /// The same but for acknowledgments that may wait.
+    pub(super) fn is_urgent(&self) -> bool {
+        !self.ready.is_empty() || !self.last.is_empty() || self.gsi.may_transmit()
+    }
+
     /// Writes the next IP packet to `out`, which must have room for [`Hca::PACKET_MAX`] bytes, and gives its length; `None` if there is
     /// none now. Queue pairs take turns.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
@@ -562,15 +619,18 @@ impl<M: Memory> Hca<M> {
             out[..packet.len()].copy_from_slice(&packet);
             return Some(packet.len());
         }
-        if let Some(len) = self.gsi.transmit(id, self.tuning.crc(), out) {
+        if self.gsi.may_transmit()
+            && let Some(len) = self.gsi.transmit(id, self.tuning.crc(), out)
+        {
             return Some(len);
         }
-        while let Some(number) = self.ready.pop_front() {
+        while let Some((number, is_owing)) = self.next_listed() {
             if let Some(qp) = self.qps.get_mut(number) {
-                qp.listed = false;
+                let is_in = if is_owing { &mut qp.owes } else { &mut qp.listed };
+                *is_in = false;
             }
             let sent = self.with_qp_quietly(now, number, |qp, cx| match qp.config.transport {
-                Transport::Rc if core::mem::take(&mut qp.resp.was_served) => {
+                Transport::Rc if core::mem::take(&mut qp.resp.was_served) || cx.tuning.acknowledges_late && qp.resp.may_wait() => {
                     qp.transmit_request(cx, id, out).or_else(|| qp.transmit_response(cx, id, out))
                 }
                 Transport::Rc => qp.transmit_response(cx, id, out).or_else(|| qp.transmit_request(cx, id, out)),
@@ -591,6 +651,11 @@ impl<M: Memory> Hca<M> {
             }
         }
         None
+    }
+
+    /// The next queue pair that may have something to send, and whether it was listed for an acknowledgment alone.
+    fn next_listed(&mut self) -> Option<(u32, bool)> {
+        self.ready.pop_front().map(|number| (number, false)).or_else(|| self.owing.pop_front().map(|number| (number, true)))
     }
 
     /// Whether something is to be sent as soon as an acknowledgment comes.
@@ -682,10 +747,18 @@ impl<M: Memory> Hca<M> {
         }
     }
 
+    /// Lists a queue pair if it may have something to send.
     fn list(&mut self, number: u32) {
-        if let Some(qp) = self.qps.get_mut(number).filter(|qp| !qp.listed) {
+        let Some(qp) = self.qps.get_mut(number).filter(|qp| !qp.listed) else { return };
+        if self.tuning.acknowledges_late && qp.only_acknowledges() {
+            if !core::mem::replace(&mut qp.owes, true) {
+                self.owing.push_back(number);
+            }
+        } else if qp.may_transmit() {
             qp.listed = true;
             self.ready.push_back(number);
+        } else if !self.held_up.is_empty() {
+            self.held_up.remove(&number);
         }
     }
 }

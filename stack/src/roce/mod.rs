@@ -50,5 +50,5 @@ pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
 pub use hca::{CreateError, Dropped, Hca, Limits, MEMBERS_MAX, Tuning};
 pub use network::{Network, group_mac};
 pub use node::{Node, NodeConfig, Sharing};
-pub use soft::{Neighbours, Routed, SoftRoce, Tap, Traffic, Vouched, WAITING_BYTES_MAX, WAITING_MAX, Way, Ways};
+pub use soft::{Elsewhere, Neighbours, Routed, SoftRoce, Tap, Traffic, Vouched, WAITING_BYTES_MAX, WAITING_MAX, Way, Ways};
 pub use ud::GRH_LEN;

@@ -21,6 +21,8 @@ pub(super) struct Slab<T> {
     max: usize,
     /// The number of the first place.
     first: usize,
+    /// How many numbers after that one the first tenant has.
+    turned: usize,
 }
 
 impl<T> Slab<T> {
@@ -31,7 +33,12 @@ impl<T> Slab<T> {
     /// Its places are numbered from `first` on: where several tables share one space of keys.
     pub(super) fn with_first(max: usize, first: usize) -> Self {
         let first = first.min(PLACES_MAX);
-        Self { slots: Vec::new(), free: VecDeque::new(), max: max.min(PLACES_MAX - first), first }
+        Self { slots: Vec::new(), free: VecDeque::new(), max: max.min(PLACES_MAX - first), first, turned: 0 }
+    }
+
+    /// Its first tenant has another number than the first one, so that a table which is made after it has others at first.
+    pub(super) fn turned(self, by: u64) -> Self {
+        Self { turned: (by % self.max.max(1) as u64) as usize, ..self }
     }
 
     /// Puts in what `make` makes of its key; `None` if the table is full.
@@ -42,9 +49,10 @@ impl<T> Slab<T> {
         } else {
             usize::from(self.free.pop_front()?)
         };
-        let slot = &mut self.slots[place];
-        let key = key(self.first + place, slot.tenant);
-        slot.value = Some(make(key));
+        let slot = &self.slots[place];
+        let tenant = slot.tenant;
+        let key = key(self.number(place), tenant);
+        self.slots[place].value = Some(make(key));
         Some(key)
     }
 
@@ -72,11 +80,16 @@ impl<T> Slab<T> {
 
     /// The keys of all that is in, in the order of places.
     pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some()).map(|(place, slot)| key(self.first + place, slot.tenant))
+        self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some()).map(|(place, slot)| key(self.number(place), slot.tenant))
+    }
+
+    const fn number(&self, place: usize) -> usize {
+        self.first + (place + self.turned) % self.max
     }
 
     fn place(&self, key: u32) -> Option<usize> {
-        ((key >> 8) as usize).checked_sub(1 + self.first)
+        let number = ((key >> 8) as usize).checked_sub(1 + self.first).filter(|number| *number < self.max)?;
+        Some(if number < self.turned { number + self.max - self.turned } else { number - self.turned })
     }
 }
 

@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use self::ways::{Neighbours, Routed, Vouched, Way, Ways};
 use super::Node;
+use super::mad::GSI_QP;
 use super::memory::Memory;
 use super::network::Network;
 use super::packet::datagram::OVERHEAD_MAX;
@@ -22,7 +23,7 @@ use super::payload::Source;
 use crate::device::{
     DeviceEvent, GATHER_LIMIT, MacAddr, Queues, RxBatch, RxBuffer, RxFrame, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 use crate::wire::{ethernet, ipv4, ipv6, udp};
 
 /// Packets that wait for room at one peer.
@@ -42,8 +43,8 @@ const BATCHES_MAX: usize = 8;
 /// The headers that every packet has: they are copied, and what follows lies in buffers of the device.
 const HEAD: usize = ethernet::LEN + ipv6::LEN + udp::LEN + BTH_LEN;
 
-/// What is copied of a frame at first: all headers of any packet.
-const FRONT: usize = 128;
+/// What is copied of a frame at first: all headers of any packet, and all of one that is short.
+const FRONT: usize = 256;
 const _: () = assert!(FRONT >= ethernet::LEN + 4 + OVERHEAD_MAX, "headers of IPv6, and a VLAN's tag");
 
 /// The IP packet in a frame.
@@ -82,6 +83,9 @@ struct Waiting {
 /// Who sees each frame: whether it leaves, and all of its bytes. Called in the middle of the plane's work.
 pub type Tap = dyn FnMut(bool, &[u8]) + Send;
 
+/// Whether another machine with the same addresses has the service of this number.
+pub type Elsewhere = dyn Fn(u64) -> bool + Send;
+
 /// A message plane on a device's queues.
 pub struct SoftRoce<Q: Queues, M, W> {
     queues: Q,
@@ -96,6 +100,8 @@ pub struct SoftRoce<Q: Queues, M, W> {
     frame: Vec<u8>,
     traffic: Traffic,
     tap: Option<Box<Tap>>,
+    /// Other machines have its addresses, too.
+    elsewhere: Option<Box<Elsewhere>>,
 }
 
 impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
@@ -111,7 +117,14 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
             frame: vec![0; ethernet::LEN + Node::<M>::PACKET_MAX],
             traffic: Traffic::default(),
             tap: None,
+            elsewhere: None,
         }
+    }
+
+    /// Other machines have its addresses, too, as several processes on one interface do, and see the same connection management: what concerns nothing here is left to them. Of a
+    /// service that is not listened at here, `elsewhere` says whether another one has it; if nobody has, it is refused.
+    pub fn share_addresses(&mut self, elsewhere: Box<Elsewhere>) {
+        self.elsewhere = Some(elsewhere);
     }
 
     /// Shows each frame to `tap` from now on, or to nobody. Returns who saw them until now, to be dropped where that may take its time.
@@ -148,11 +161,18 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
 
     /// When to poll at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.node.deadline(), self.look_at].into_iter().flatten().min()
+        earlier(self.node.deadline(), self.look_at)
     }
 
     /// Takes what the device has, does what is due, and sends what follows. How many frames, events and timers there were.
     pub fn poll(&mut self, now: Instant) -> usize {
+        let done = self.take(now);
+        self.transmit(now);
+        done
+    }
+
+    /// The same, and sends nothing yet: for who has more to send, and calls [`SoftRoce::transmit`] then.
+    pub fn take(&mut self, now: Instant) -> usize {
         let mut done = self.receive(now);
         while let Some(event) = self.queues.poll_event() {
             done += 1;
@@ -166,16 +186,31 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
             done += 1;
             self.node.on_timer(now);
         }
-        self.transmit(now);
         done
+    }
+
+    /// Whether [`SoftRoce::transmit`] may have something to send.
+    pub fn may_transmit(&self) -> bool {
+        !self.waiting.is_empty() || self.node.may_transmit()
+    }
+
+    /// The same but for acknowledgments that may wait ([`super::Tuning::acknowledges_late`]): until something else is sent, or somebody polls, or sleeps.
+    pub fn is_urgent(&self) -> bool {
+        !self.waiting.is_empty() || self.node.is_urgent()
     }
 
     /// Sends what there is to send.
     pub fn transmit(&mut self, now: Instant) {
         self.queues.reap();
+        if !self.may_transmit() {
+            // (What could not be told before is told now.)
+            return self.queues.doorbell();
+        }
         self.send_waiting(now);
         let mut frame = core::mem::take(&mut self.frame);
-        while let Some(len) = self.node.poll_transmit(now, &mut frame[ethernet::LEN..]) {
+        while self.node.may_transmit()
+            && let Some(len) = self.node.poll_transmit(now, &mut frame[ethernet::LEN..])
+        {
             self.send_packet(now, &mut frame[..ethernet::LEN + len]);
         }
         self.frame = frame;
@@ -244,8 +279,16 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
             // (The front stays as it was looked at.)
             frame.copy_to(FRONT, rest);
         }
-        self.node.on_packet(now, &bytes[len..]);
+        if !self.is_anothers(&bytes[len..]) {
+            self.node.on_packet(now, &bytes[len..]);
+        }
         Some(())
+    }
+
+    /// Whether an IP packet is connection management that another machine with this one's addresses is to answer, or nobody.
+    fn is_anothers(&self, packet: &[u8]) -> bool {
+        let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| dest_qp_of(packet) == Some(GSI_QP)) else { return false };
+        !self.node.concerns(packet) && Node::<M>::service_asked(packet).is_none_or(elsewhere)
     }
 
     fn send_packet(&mut self, now: Instant, frame: &mut [u8]) {
@@ -256,7 +299,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         let ethertype = if to.is_ipv4() { ethernet::ETHERTYPE_IPV4 } else { ethernet::ETHERTYPE_IPV6 };
         ethernet::Header { dst: MacAddr([0; 6]), src: self.queues.mac(), vlan: None, ethertype }.emit(frame);
         // Behind what waits, to stay in order.
-        if !self.waiting.contains_key(&to) && self.send_to(now, to, frame) {
+        if (self.waiting.is_empty() || !self.waiting.contains_key(&to)) && self.send_to(now, to, frame) {
             return;
         }
         let is_full = self.waiting.len() >= WAITING_PEERS_MAX && !self.waiting.contains_key(&to);
@@ -383,13 +426,22 @@ impl<Q: Queues, M: Memory> SoftRoce<Q, M, Routed> {
     }
 }
 
+/// The base transport header, and what follows, of an IP packet.
+fn transport_of(packet: &[u8]) -> Option<&[u8]> {
+    let ip_len = if packet.first().is_some_and(|byte| byte >> 4 == 4) { ipv4::LEN } else { ipv6::LEN };
+    packet.get(ip_len + udp::LEN..)
+}
+
+/// The queue pair that an IP packet is for (IBTA spec, volume 1, s9.2).
+fn dest_qp_of(packet: &[u8]) -> Option<u32> {
+    transport_of(packet)?.get(4..8).map(|bytes| u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]))
+}
+
 /// Whether a frame, with an Ethernet header of ours, says nothing but what has arrived: no refusal, and no data.
 fn is_acknowledgment(frame: &[u8]) -> bool {
     /// Bits of AETH's first byte that are zero in an acknowledgment (IBTA spec, volume 1, s9.7.5.2.3).
     const REFUSES: u8 = 0x60;
-    let Some(packet) = frame.get(ethernet::LEN..) else { return false };
-    let ip_len = if packet.first().is_some_and(|byte| byte >> 4 == 4) { ipv4::LEN } else { ipv6::LEN };
-    let Some(transport) = packet.get(ip_len + udp::LEN..) else { return false };
+    let Some(transport) = frame.get(ethernet::LEN..).and_then(transport_of) else { return false };
     let opcode = Body::Acknowledge(Aeth { syndrome: Syndrome::Ack(0), msn: 0 }).opcode();
     transport.first() == Some(&opcode) && transport.get(BTH_LEN).is_some_and(|syndrome| syndrome & REFUSES == 0)
 }

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::packet::datagram::Datagram;
 use super::packet::{Body, Deth, Header};
-use super::qp::{Context, Qp, State};
+use super::qp::{Context, Qp, State, Transport};
 use super::work::{Completion, Opcode, SendOp, Status};
 use crate::wire::{ipv4, ipv6};
 
@@ -53,6 +53,14 @@ impl Qp {
     /// The send queue of datagrams or of an unreliable connection fails; receiving goes on (IBTA spec, s10.3.1.6).
     pub(super) fn fail_sends<M: Memory>(&mut self, cx: &mut Context<'_, M>, status: Status) {
         self.complete_send(cx, status);
+        self.stop_sends(cx);
+    }
+
+    /// No more is sent: what is posted is flushed. A reliable connection is in error as a whole (s10.3.1.7), of the others the send queue alone.
+    pub(super) fn stop_sends<M: Memory>(&mut self, cx: &mut Context<'_, M>) {
+        if self.config.transport == Transport::Rc {
+            return self.enter_error(cx);
+        }
         self.state = State::Sqe;
         self.uc.stop_sending();
         self.flush_sends(cx);

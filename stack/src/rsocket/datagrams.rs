@@ -107,19 +107,19 @@ impl Datagrams {
     /// Sends a datagram.
     ///
     /// # Errors
-    /// [`Error::MessageTooLong`]: with its header it is longer than a place, or than a packet; [`Error::HostUnreachable`]; [`Error::WouldBlock`]: the send
+    /// [`Error::MessageTooLong`]: with its header it is longer than a place, or than a packet; a reason of [`NoWay`](crate::device::messages::NoWay); [`Error::WouldBlock`]: the send
     /// queue is full, or as much waits for the UDP socket; [`Error::NoBuffers`]: the device has no queue pair for us.
     pub fn send_to<D: Connections>(&mut self, now: Instant, device: &mut D, bytes: &[u8], to: SocketAddr) -> Result<usize, Error> {
         self.poll(now, device);
-        let (path, mtu, ours) = device.datagram_path(Some(self.local.ip()), to).ok_or(Error::HostUnreachable)?;
+        let (path, mtu, ours) = device.datagram_path(Some(self.local.ip()), to).ok_or_else(|| device.no_way(to.ip()))?;
         let source = SocketAddr::new(ours, self.local.port());
         let header = DatagramHeader { source };
         let longest = SLOT.min(mtu.bytes()).min(device.message_limits().datagram as u32) as usize;
         if DatagramHeader::len_of(source) + bytes.len() > longest {
             return Err(Error::MessageTooLong);
         }
-        let qp = self.queue_pair(now, device, source.ip())?;
-        match self.known.queue_pair_of(to) {
+        let qp = self.queue_pair(now, device, source.ip(), to)?;
+        match self.known.queue_pair_of(now, to) {
             Some(dest_qp) => {
                 let mut message = header.emit().to_vec();
                 message.extend_from_slice(bytes);
@@ -192,6 +192,11 @@ impl Datagrams {
             Received::Placed { len, .. } => *len as usize,
             Received::ByUdp { bytes, .. } => bytes.len(),
         })
+    }
+
+    /// Whether peers are asked again from time to time for their queue pairs, because nobody tells of those that are gone, and begin anew: on a network.
+    pub const fn set_doubts(&mut self, has_doubts: bool) {
+        self.known.has_doubts = has_doubts;
     }
 
     /// Forgets a peer's queue pair: who has its address is somebody else, or has another one. What is sent next goes by UDP again.

@@ -7,7 +7,7 @@
 mod calls;
 mod connections;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::config::{Host, Settings};
@@ -16,7 +16,7 @@ use super::stream::Stream;
 use crate::device::messages::{ConnectionId, Connections, Messages, Pd};
 use crate::error::Error;
 use crate::roce::Flaw;
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -30,6 +30,16 @@ struct Socket {
     /// Its own name, as far as it is known.
     local: SocketAddr,
     kind: Kind,
+}
+
+impl Socket {
+    /// When its stream's timer is due, if it has one.
+    const fn deadline(&self) -> Option<Instant> {
+        match &self.kind {
+            Kind::Stream(connected) => connected.stream.deadline(),
+            Kind::Fresh | Kind::Listener(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -71,6 +81,10 @@ pub struct Sockets {
     sockets: BTreeMap<SocketId, Socket>,
     by_connection: BTreeMap<ConnectionId, SocketId>,
     closing: BTreeMap<SocketId, Closing>,
+    /// Those that listen.
+    listening: BTreeSet<SocketId>,
+    /// When to look at streams' timers: no later than the first of them.
+    timer: Option<Instant>,
     next_id: u64,
 }
 
@@ -79,7 +93,7 @@ impl Sockets {
     pub fn new<D: Messages>(device: &mut D, settings: Settings, host: Host) -> Self {
         let pd = device.alloc_pd();
         let (sockets, by_connection, closing) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { settings, host, pd, sockets, by_connection, closing, next_id: 0 }
+        Self { settings, host, pd, sockets, by_connection, closing, listening: BTreeSet::new(), timer: None, next_id: 0 }
     }
 
     /// What holds for all of them.
@@ -127,18 +141,23 @@ impl Sockets {
 
     /// When [`Sockets::on_timer`] has something to do.
     pub fn deadline(&self) -> Option<Instant> {
-        let keepalives = self.sockets.values().filter_map(|socket| match &socket.kind {
-            Kind::Stream(connected) => connected.stream.deadline(),
-            Kind::Fresh | Kind::Listener(_) => None,
-        });
-        keepalives.chain(self.closing.values().map(|closing| closing.until)).min()
+        self.closing.values().map(|closing| Some(closing.until)).fold(self.timer, earlier)
+    }
+
+    /// A stream may have a timer that it had not.
+    fn has_timer(&mut self, at: Option<Instant>) {
+        self.timer = earlier(self.timer, at);
     }
 
     /// Does what is due.
     pub fn on_timer<D: Connections>(&mut self, now: Instant, device: &mut D) {
-        for socket in self.sockets.values_mut() {
-            if let Kind::Stream(connected) = &mut socket.kind {
-                connected.stream.on_timer(now, device);
+        if self.timer.is_some_and(|at| at <= now) {
+            self.timer = None;
+            for socket in self.sockets.values_mut() {
+                if let Kind::Stream(connected) = &mut socket.kind {
+                    connected.stream.on_timer(now, device);
+                    self.timer = earlier(self.timer, connected.stream.deadline());
+                }
             }
         }
         self.finish_closing(now, device);
@@ -183,6 +202,7 @@ impl Sockets {
 
     /// Ends all connections at once, without a word to anybody's program, as the end of a process does. Its sockets are gone.
     pub fn abort_all<D: Connections>(&mut self, now: Instant, device: &mut D) {
+        (self.timer, self.listening) = (None, BTreeSet::new());
         let closing = core::mem::take(&mut self.closing).into_values().map(|closing| closing.connected);
         let mut all: Vec<_> = closing.collect();
         for socket in core::mem::take(&mut self.sockets).into_values() {

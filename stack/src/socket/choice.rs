@@ -63,9 +63,9 @@ pub enum Direction {
 /// A socket's ring allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
-    /// By what it receives. A connection, which is in one ring for both directions, goes by this.
+    /// By what it receives.
     pub rx: Logic,
-    /// By what datagrams are sent.
+    /// By what it sends.
     pub tx: Logic,
     /// Of [`Logic::UserId`].
     pub user_id: u32,
@@ -95,9 +95,76 @@ pub enum Place {
     Thread(u64),
     /// For one core's.
     Core(u32),
+    /// For what has both in common: a ring to receive by one logic, and to send by another.
+    Both(Half, Half),
+}
+
+/// A half of a place that two logics make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Half {
+    /// See [`Place::Address`].
+    Address(IpAddr),
+    /// See [`Place::UserId`].
+    UserId(u32),
+    /// See [`Place::Thread`].
+    Thread(u64),
+    /// See [`Place::Core`].
+    Core(u32),
+}
+
+impl Place {
+    /// Where those share a ring that share this one to receive, and `tx` to send.
+    #[must_use]
+    pub fn and(self, tx: Self) -> Self {
+        match (self, tx) {
+            (one, Self::Interface) => one,
+            (Self::Interface, other) => other,
+            // (A socket's ring is nobody else's, whatever else it is by.)
+            (Self::Socket(socket), _) | (_, Self::Socket(socket)) => Self::Socket(socket),
+            (one, other) if one == other => one,
+            (one, other) => match (one.half(), other.half()) {
+                (Some(one), Some(other)) => Self::Both(one, other),
+                _ => one,
+            },
+        }
+    }
+
+    fn half(self) -> Option<Half> {
+        Some(match self {
+            Self::Address(address) => Half::Address(address),
+            Self::UserId(user_id) => Half::UserId(user_id),
+            Self::Thread(thread) => Half::Thread(thread),
+            Self::Core(core) => Half::Core(core),
+            Self::Interface | Self::Socket(_) | Self::Both(..) => return None,
+        })
+    }
+
+    /// Whether it is one thread's.
+    pub const fn is_threads(self) -> bool {
+        matches!(self, Self::Thread(_) | Self::Both(Half::Thread(_), _) | Self::Both(_, Half::Thread(_)))
+    }
+
+    /// Whether it is one core's.
+    pub const fn is_cores(self) -> bool {
+        matches!(self, Self::Core(_) | Self::Both(Half::Core(_), _) | Self::Both(_, Half::Core(_)))
+    }
 }
 
 impl Allocation {
+    /// Where a flow belongs of a socket with that local address, by whom it is called. A flow is in one ring, with a receive queue and a send queue: it shares both with those
+    /// alone that either logic puts together with it.
+    pub fn home(&self, socket: SocketId, local: IpAddr, caller: Caller) -> Place {
+        self.place(Direction::Rx, socket, local, caller).and(self.place(Direction::Tx, socket, local, caller))
+    }
+
+    /// Whether calls that receive, or send, may have a flow go over to the caller's ring: where that direction goes by the caller. (A send, where nothing is said of sending.)
+    pub fn counts(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Rx => self.rx.is_by_caller(),
+            Direction::Tx => self.tx.is_by_caller() || self.tx == Logic::Interface && self.rx.is_by_caller(),
+        }
+    }
+
     /// Where a socket with that local address belongs, by whom it is called.
     pub fn place(&self, direction: Direction, socket: SocketId, local: IpAddr, caller: Caller) -> Place {
         let logic = match direction {

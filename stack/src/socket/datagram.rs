@@ -162,7 +162,8 @@ impl Socket {
         let way = datagrams.way(env, &self.setup, remote);
         if let Ok(way) = &way {
             let used = (Direction::Tx, Some(way.link));
-            datagrams.homes.note_use(env, (&self.setup, self.id), used, &mut datagrams.flows);
+            let who = (&self.setup, self.id, datagrams.bound.ip());
+            datagrams.homes.note_use(env, who, used, &mut datagrams.flows);
         }
         let found = way.ok().and_then(|way| Some((way, datagrams.sender(env, &self.setup, self.id, way.link)?)));
         let Some((way, flow)) = found else {
@@ -183,8 +184,8 @@ impl Socket {
     pub fn recv_from(&mut self, env: &mut Env<'_>, into: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<Datagram, Error> {
         let (mut none, mut ready) = (Vec::new(), Vec::new());
         let (homes, flows) = match &mut self.state {
-            State::Datagram(Datagrams { homes, flows, .. }) => {
-                homes.note_use(env, (&self.setup, self.id), (Direction::Rx, None), flows);
+            State::Datagram(Datagrams { homes, flows, bound, .. }) => {
+                homes.note_use(env, (&self.setup, self.id, bound.ip()), (Direction::Rx, None), flows);
                 homes.close_formers(env, flows);
                 (Some(homes), flows)
             }

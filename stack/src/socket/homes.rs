@@ -8,6 +8,8 @@
 //! A receive is a call on all of a socket's links, as all are looked at; a send is one on the link that it goes by. What cannot go stays
 //! ([`crate::ring::Ring::udp_may_leave`]).
 
+use core::net::IpAddr;
+
 use super::choice::{Direction, Place};
 use super::migrate::Stranger;
 use super::state::Setup;
@@ -92,19 +94,18 @@ impl Homes {
     pub(super) fn note_use(
         &mut self,
         env: &mut Env<'_>,
-        (setup, id): (&Setup, SocketId),
+        (setup, id, bound): (&Setup, SocketId, IpAddr),
         (direction, link): (Direction, Option<LinkId>),
         flows: &mut Vec<FlowId>,
     ) {
-        if self.all.is_empty() || !setup.allocation.rx.is_by_caller() {
+        if self.all.is_empty() || !setup.allocation.counts(direction) {
             return;
         }
-        // (One flow serves both directions, and so goes by one logic; whose calls are counted is up to each direction's ratio.)
+        // (One flow serves both directions; whose calls are counted is up to each direction's logic and ratio.)
         let Some(ratio) = env.choice.ratio(direction) else { return };
         // (Where nothing is left, it may go on.)
         self.close_formers(env, flows);
-        // (No place by the caller has to do with an address.)
-        let place = setup.allocation.place(Direction::Rx, id, core::net::Ipv4Addr::UNSPECIFIED.into(), env.caller);
+        let place = setup.allocation.home(id, bound, env.caller);
         for home in self.all.iter_mut().filter(|home| link.is_none_or(|link| link == home.link)) {
             if let Some(to) = home.is_due(env, place, ratio) {
                 self.migrations += u64::from(home.go(env, to, flows));

@@ -58,18 +58,21 @@ impl Socket {
     /// A call uses the connection: it may be the one by which it goes over to the caller's ring.
     pub(super) fn note_use(&mut self, env: &mut Env<'_>, direction: Direction) {
         let allocation = self.setup.allocation;
-        let (State::Connected(stream), true) = (&mut self.state, allocation.rx.is_by_caller()) else { return };
+        let (State::Connected(stream), true) = (&mut self.state, allocation.counts(Direction::Rx) || allocation.counts(Direction::Tx))
+        else {
+            return;
+        };
         let Home::Ring(flow) = stream.home else { return };
         let Some(link) = env.choice.link_of(flow.ring) else { return };
-        // (One flow serves both directions, and so goes by one logic; whose calls are counted is up to each direction's ratio.)
-        let place = allocation.place(Direction::Rx, self.id, stream.local.ip(), env.caller);
+        // (One flow serves both directions; whose calls are counted is up to each direction's logic and ratio.)
+        let place = allocation.home(self.id, stream.local.ip(), env.caller);
         if env.choice.known(link, place) == Some(flow.ring) {
             if !env.choice.is(Mutant::OwnCallsForgotten) {
                 stream.stranger.forget();
             }
             return;
         }
-        let Some(ratio) = env.choice.ratio(direction) else { return };
+        let Some(ratio) = env.choice.ratio(direction).filter(|_| allocation.counts(direction)) else { return };
         if !stream.stranger.calls(place, ratio) {
             return;
         }

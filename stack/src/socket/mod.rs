@@ -27,7 +27,7 @@ mod routes;
 mod state;
 mod stream;
 
-pub use choice::{Allocation, Caller, Choice, Direction, Logic, Place, Spread};
+pub use choice::{Allocation, Caller, Choice, Direction, Half, Logic, Place, Spread};
 pub use datagram::Datagrams;
 pub use kernel::Kernel;
 pub use listen::Listener;

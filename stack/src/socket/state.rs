@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::choice::{Allocation, Direction, Spread};
+use super::choice::{Allocation, Spread};
 use super::datagram::Datagrams;
 use super::kernel::{Beside, Kernel};
 use super::listen::Listener;
@@ -283,7 +283,7 @@ impl Socket {
             let rings: Vec<u16> = match self.setup.spread {
                 Spread::Every => env.choice.rings_of(link).collect(),
                 Spread::One => {
-                    let place = self.setup.allocation.place(Direction::Rx, self.id, local, env.caller);
+                    let place = self.setup.allocation.home(self.id, local, env.caller);
                     env.choice.ring(link, place).into_iter().collect()
                 }
             };

@@ -111,7 +111,7 @@ impl Socket {
         // (So is what would leave by one link from the address of another: the answers would not come to the ring that has the flow.)
         let is_its = |way: &Way| env.tables.owner(way.source) == Some(way.link);
         let found = way(env.tables, &query).ok().filter(is_its).and_then(|way| {
-            let place = self.setup.allocation.place(Direction::Rx, self.id, way.source, env.caller);
+            let place = self.setup.allocation.home(self.id, way.source, env.caller);
             Some((way, env.choice.ring(way.link, place)?))
         });
         let Some((way, number)) = found else {

@@ -90,6 +90,8 @@ pub struct Config {
     pub reuse_port: bool,
     /// Connections that a listener lets begin in a second; zero: any number. Beyond them a SYN is dropped, and comes again.
     pub syn_rate_max: u32,
+    /// Keeps when the bytes came that wait to be read ([`crate::ring::Ring::tcp_arrival`]).
+    pub arrival_times: bool,
     /// What is deliberately wrong (set by [`crate::ring::RingConfig::mutant`]).
     #[cfg(feature = "mutants")]
     pub mutant: Mutant,
@@ -171,6 +173,7 @@ impl Default for Config {
             urgent_waits: false,
             reuse_port: false,
             syn_rate_max: 0,
+            arrival_times: false,
             #[cfg(feature = "mutants")]
             mutant: Mutant::Healthy,
         }

@@ -7,6 +7,7 @@
 //! does as Linux does.
 
 mod acks;
+mod arrivals;
 mod config;
 pub mod congestion;
 mod connection;
@@ -30,6 +31,7 @@ pub(crate) mod test_util;
 #[cfg(test)]
 mod tests;
 
+pub use arrivals::Arrival;
 pub use config::{Config, Family, Keepalive};
 pub use connection::{Connection, ControlBlock, Details, Pending, Snapshot, SnapshotError, Undelivered};
 pub(crate) use connection::{PATH_MTU_TIME, Rest};

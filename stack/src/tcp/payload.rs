@@ -3,6 +3,8 @@
 use crate::device::{RxBuffer, RxFrame};
 use crate::time::Instant;
 
+use super::arrivals::Arrival;
+
 /// The payload of one segment. It is in one place but for a frame whose sender put some of it beside the headers: then it is the head, and then the body.
 #[derive(Clone, Debug)]
 pub struct RxPayload<'a, R> {
@@ -28,6 +30,12 @@ impl<'a, R: RxBuffer> RxPayload<'a, R> {
     #[inline(always)]
     pub(crate) fn hardware_time(&self) -> Option<Instant> {
         self.frame.and_then(|frame| frame.meta.hardware_time)
+    }
+
+    /// When it came, which the ring took from the device just now.
+    #[inline]
+    pub(super) fn arrival(&self, now: Instant) -> Arrival {
+        Arrival { received: now, hardware_time: self.hardware_time() }
     }
 
     /// The headers before it, from Ethernet on, if it is a frame's.

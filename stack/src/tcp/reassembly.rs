@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 
+use super::arrivals::Arrival;
 use super::fields::{Fields, SnapshotError};
 use super::payload::RxPayload;
 use super::recv_queue::{COPY_BREAK, RecvQueue};
@@ -25,36 +26,41 @@ enum Piece<R> {
 struct Block<R> {
     start: SeqNumber,
     end: SeqNumber,
-    pieces: VecDeque<Piece<R>>,
+    /// Each with when it came, or the last of it, where that is known.
+    pieces: VecDeque<(Piece<R>, Option<Arrival>)>,
 }
 
 impl<R: RxBuffer> Block<R> {
     /// `lends`: nothing is copied, however small it is.
-    fn append(&mut self, payload: RxPayload<'_, R>, lends: bool) {
+    fn append(&mut self, payload: RxPayload<'_, R>, at: Option<Arrival>, lends: bool) {
         self.end += payload.len();
-        match payload.held_head().filter(|_| lends) {
-            Some(lent) => self.pieces.push_back(Piece::Buffer(lent)),
-            None => self.append_bytes(payload.head),
+        let lent = if lends { payload.held_head() } else { None };
+        match lent {
+            Some(lent) => self.pieces.push_back((Piece::Buffer(lent), at)),
+            None => self.append_bytes(payload.head, at),
         }
         match payload.body {
             Some(body) if body.len() <= COPY_BREAK && !lends => {
                 let mut copy = [0; COPY_BREAK];
                 let copy = &mut copy[..body.len()];
                 body.copy_to(0, copy);
-                self.append_bytes(copy);
+                self.append_bytes(copy, at);
             }
-            Some(body) => self.pieces.push_back(Piece::Buffer(body)),
+            Some(body) => self.pieces.push_back((Piece::Buffer(body), at)),
             None => {}
         }
     }
 
-    fn append_bytes(&mut self, bytes: &[u8]) {
+    fn append_bytes(&mut self, bytes: &[u8], at: Option<Arrival>) {
         if bytes.is_empty() {
             return;
         }
         match self.pieces.back_mut() {
-            Some(Piece::Bytes(last)) if last.len() + bytes.len() <= PIECE_BYTES_MAX => last.extend_from_slice(bytes),
-            _ => self.pieces.push_back(Piece::Bytes(bytes.to_vec())),
+            Some((Piece::Bytes(last), time)) if last.len() + bytes.len() <= PIECE_BYTES_MAX => {
+                last.extend_from_slice(bytes);
+                *time = at;
+            }
+            _ => self.pieces.push_back((Piece::Bytes(bytes.to_vec()), at)),
         }
     }
 }
@@ -178,8 +184,8 @@ impl<R: RxBuffer> Reassembly<R> {
         self.duplicate = None;
     }
 
-    /// Keeps the parts of `payload`, which begins at `seq`, that aren't there yet.
-    pub(super) fn insert(&mut self, seq: SeqNumber, mut payload: RxPayload<'_, R>) {
+    /// Keeps the parts of `payload`, which begins at `seq` and came at that time, that aren't there yet.
+    pub(super) fn insert(&mut self, seq: SeqNumber, mut payload: RxPayload<'_, R>, arrival: Option<Arrival>) {
         let end = seq + payload.len();
         (self.newest, self.dropped) = (None, None);
         let mut at = seq;
@@ -197,7 +203,7 @@ impl<R: RxBuffer> Reassembly<R> {
                 None => end,
             };
             covered = false;
-            if !self.put(index, at, payload.split_to(part_end.since(at))) {
+            if !self.put(index, at, payload.split_to(part_end.since(at)), arrival) {
                 return;
             }
             at = part_end;
@@ -213,10 +219,10 @@ impl<R: RxBuffer> Reassembly<R> {
     }
 
     /// Puts bytes that no block has before block `index`. `false`: no room for another block.
-    fn put(&mut self, index: usize, at: SeqNumber, payload: RxPayload<'_, R>) -> bool {
+    fn put(&mut self, index: usize, at: SeqNumber, payload: RxPayload<'_, R>, arrival: Option<Arrival>) -> bool {
         let index = match index.checked_sub(1) {
             Some(before) if self.blocks[before].end == at => {
-                self.blocks[before].append(payload, self.lends);
+                self.blocks[before].append(payload, arrival, self.lends);
                 before
             }
             _ => {
@@ -225,7 +231,7 @@ impl<R: RxBuffer> Reassembly<R> {
                     return false;
                 }
                 let mut block = Block { start: at, end: at, pieces: VecDeque::new() };
-                block.append(payload, self.lends);
+                block.append(payload, arrival, self.lends);
                 self.blocks.insert(index, block);
                 index
             }
@@ -267,20 +273,20 @@ impl<R: RxBuffer> Reassembly<R> {
         while self.blocks.front().is_some_and(|block| block.start.le(rcv_nxt)) {
             let Some(block) = self.blocks.pop_front() else { break };
             let mut skip = rcv_nxt.since(block.start);
-            for piece in block.pieces {
+            for (piece, arrival) in block.pieces {
                 match piece {
                     Piece::Bytes(bytes) => {
                         let from = skip.min(bytes.len());
                         skip -= from;
                         if from < bytes.len() {
-                            queue.push_bytes(&bytes[from..]);
+                            queue.push_bytes(&bytes[from..], arrival);
                         }
                     }
                     Piece::Buffer(buffer) => {
                         let from = skip.min(buffer.len());
                         skip -= from;
                         let rest = buffer.len() - from;
-                        queue.push_buffer(if from == 0 { buffer } else { buffer.slice(from, rest) });
+                        queue.push_buffer(if from == 0 { buffer } else { buffer.slice(from, rest) }, arrival);
                     }
                 }
             }
@@ -306,7 +312,7 @@ impl<R: RxBuffer> Reassembly<R> {
         // How the bytes lie in pieces is the device's, and how they come from now on; so is whether they are lent.
         let Self { blocks, recent, newest, dropped, duplicate, fin, lends: _, mutation: _ } = self;
         let mut bytes = Vec::new();
-        for piece in blocks.iter().flat_map(|block| &block.pieces) {
+        for (piece, _) in blocks.iter().flat_map(|block| &block.pieces) {
             match piece {
                 Piece::Bytes(copied) => bytes.extend_from_slice(copied),
                 Piece::Buffer(buffer) => {
@@ -335,7 +341,7 @@ impl<R: RxBuffer> Reassembly<R> {
             let Some((its, rest)) = bytes.split_at_checked(end.since(start)) else { break };
             bytes = rest;
             let mut block = Block { start, end, pieces: VecDeque::new() };
-            its.chunks(PIECE_BYTES_MAX).for_each(|piece| block.append_bytes(piece));
+            its.chunks(PIECE_BYTES_MAX).for_each(|piece| block.append_bytes(piece, None));
             reassembly.blocks.push_back(block);
         }
         reassembly.recent = recent.iter().copied().take(4).collect();

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
+use super::arrivals::{Arrival, Arrivals};
 use super::payload::RxPayload;
 use super::recv_filter::{Decision, LentPieces, RecvFilter};
 use crate::device::{LendBuffer, RxBuffer};
+use crate::time::Instant;
 
 /// Up to this many bytes are copied rather than held by their buffer: cheaper for the processor, and a sender of tiny segments
 /// cannot pin a buffer with each.
@@ -29,12 +31,16 @@ pub(super) struct RecvQueue<R> {
     bytes: Vec<u8>,
     start: usize,
     len: usize,
+    /// Small payloads are copied, and nothing else is to be done about what arrives: it is not lent, and nobody asks when it came.
+    only_copies: bool,
     /// Bytes are not copied, however few they are: the reader takes them by reference.
     lends: bool,
     /// Bytes that the reader took by reference, and has not given back; and those that it is not to have yet.
     lent: usize,
     /// Where bytes wait until the program lets the reader have them. (Then nothing is copied either.)
     filter: Option<Box<RecvFilter<R>>>,
+    /// When the bytes came, for who asks.
+    arrivals: Option<Box<Arrivals>>,
 }
 
 /// A piece of what was received, as it goes up to the program by reference.
@@ -90,12 +96,43 @@ impl<R: LendBuffer> Lent<R> {
 
 impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn new() -> Self {
-        Self { lead: 0, items: VecDeque::new(), bytes: Vec::new(), start: 0, len: 0, lends: false, lent: 0, filter: None }
+        Self {
+            lead: 0,
+            items: VecDeque::new(),
+            bytes: Vec::new(),
+            start: 0,
+            len: 0,
+            only_copies: true,
+            lends: false,
+            lent: 0,
+            filter: None,
+            arrivals: None,
+        }
+    }
+
+    /// `on`: it is kept when the bytes come that arrive from now on. Else nothing is known of that.
+    pub(super) fn keep_arrivals(&mut self, on: bool) {
+        if on != self.arrivals.is_some() {
+            self.arrivals = on.then(|| Box::new(Arrivals::new(self.len)));
+            self.only_copies = !(on || self.lends);
+        }
+    }
+
+    /// When the last byte came that was read, or, of those that wait, the last of `peeked`. `None`: it is not known.
+    pub(super) fn arrival(&self, peeked: usize) -> Option<Arrival> {
+        self.arrivals.as_ref()?.of_last(self.len, peeked)
+    }
+
+    /// Such bytes are among those that wait, where so many were that wait elsewhere until now, or came just now.
+    fn note_arrival(&mut self, len: usize, at: Option<Arrival>) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.append(len, at, self.len);
+        }
     }
 
     /// From now on, what arrives stays where the device put it.
     pub(super) fn lend_from_now_on(&mut self) {
-        self.lends = true;
+        (self.lends, self.only_copies) = (true, false);
     }
 
     /// Whether it does.
@@ -103,10 +140,16 @@ impl<R: RxBuffer> RecvQueue<R> {
         self.lends
     }
 
+    /// Whether what arrives is copied, if it is small, and that is all.
+    #[inline(always)]
+    pub(super) fn only_copies(&self) -> bool {
+        self.only_copies
+    }
+
     /// `on`: bytes that arrive wait until [`RecvQueue::decide`]. Else those that wait are the reader's.
     pub(super) fn set_recv_filter(&mut self, on: bool) {
         if on {
-            self.lends = true;
+            self.lend_from_now_on();
             self.filter.get_or_insert_with(|| Box::new(RecvFilter::new()));
         } else {
             while self.decide(Decision::Admit).is_some() {}
@@ -115,7 +158,7 @@ impl<R: RxBuffer> RecvQueue<R> {
     }
 
     /// What is to be decided about next.
-    pub(super) fn candidate(&self) -> Option<&LentPieces<R>> {
+    pub(super) fn candidate(&self) -> Option<(&LentPieces<R>, Option<Arrival>)> {
         self.filter.as_ref()?.first()
     }
 
@@ -125,7 +168,7 @@ impl<R: RxBuffer> RecvQueue<R> {
 
     /// Decides about the candidate: how many bytes that was.
     pub(super) fn decide(&mut self, decision: Decision) -> Option<usize> {
-        let pieces = self.filter.as_mut()?.pop()?;
+        let (pieces, at) = self.filter.as_mut()?.pop()?;
         let len = pieces.iter().map(Lent::len).sum();
         if decision != Decision::Hold {
             self.lent -= len;
@@ -135,6 +178,7 @@ impl<R: RxBuffer> RecvQueue<R> {
                 Lent::Buffer(buffer) => self.append_buffer(buffer),
                 Lent::Copied(bytes) => self.append_bytes(&bytes),
             });
+            self.note_arrival(len, at);
         }
         Some(len)
     }
@@ -190,50 +234,56 @@ impl<R: RxBuffer> RecvQueue<R> {
     /// Whether nothing waits, and what comes is the reader's at once, by copying.
     #[inline(always)]
     pub(super) fn is_empty_and_copies(&self) -> bool {
-        self.len == 0 && !self.lends && self.filter.is_none()
+        self.len == 0 && self.only_copies
     }
 
     /// Whether memory is held though nothing waits.
     #[cfg(test)]
     pub(super) fn holds_memory(&self) -> bool {
-        self.bytes.capacity() > 0
+        self.bytes.capacity() > 0 || self.arrivals.as_ref().is_some_and(|arrivals| arrivals.holds_memory())
     }
 
-    /// Appends a segment's payload.
+    /// Appends the payload of a segment that came now.
     #[inline(always)]
-    pub(super) fn push(&mut self, payload: RxPayload<'_, R>) {
-        if self.lends {
-            return self.push_uncopied(payload);
+    pub(super) fn push(&mut self, payload: RxPayload<'_, R>, now: Instant) {
+        if !self.only_copies {
+            return self.push_otherwise(payload, now);
         }
         if !payload.head.is_empty() {
             self.append_bytes(payload.head);
         }
         if let Some(body) = payload.body {
-            self.push_buffer(body);
+            self.append_or_copy(body);
         }
     }
 
     #[inline(never)]
-    fn push_uncopied(&mut self, payload: RxPayload<'_, R>) {
+    fn push_otherwise(&mut self, payload: RxPayload<'_, R>, now: Instant) {
+        let (len, at) = (payload.len(), Some(payload.arrival(now)));
         if let Some(filter) = &mut self.filter {
-            self.lent += filter.push(payload);
+            self.lent += filter.push(payload, at);
             return;
         }
-        match payload.held_head() {
+        let lent = if self.lends { payload.held_head() } else { None };
+        match lent {
             Some(lent) => self.append_buffer(lent),
             None if payload.head.is_empty() => {}
             None => self.append_bytes(payload.head),
         }
         if let Some(body) = payload.body {
-            self.push_buffer(body);
+            self.append_or_copy(body);
         }
+        self.note_arrival(len, at);
     }
 
-    /// Appends bytes by copying them.
-    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+    /// Appends bytes, which came at that time, by copying them.
+    pub(super) fn push_bytes(&mut self, bytes: &[u8], at: Option<Arrival>) {
         match &mut self.filter {
-            Some(filter) => self.lent += filter.push_pieces([Lent::Copied(bytes.to_vec())].into_iter().collect()),
-            None => self.append_bytes(bytes),
+            Some(filter) => self.lent += filter.push_pieces([Lent::Copied(bytes.to_vec())].into_iter().collect(), at),
+            None => {
+                self.append_bytes(bytes);
+                self.note_arrival(bytes.len(), at);
+            }
         }
     }
 
@@ -243,8 +293,19 @@ impl<R: RxBuffer> RecvQueue<R> {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends a buffer, or a copy of it if it is small.
-    pub(super) fn push_buffer(&mut self, buffer: R) {
+    /// Appends a buffer, or a copy of it if it is small. It came at that time.
+    pub(super) fn push_buffer(&mut self, buffer: R, at: Option<Arrival>) {
+        let len = buffer.len();
+        match &mut self.filter {
+            Some(filter) => self.lent += filter.push_pieces([Lent::Buffer(buffer)].into_iter().collect(), at),
+            None => {
+                self.append_or_copy(buffer);
+                self.note_arrival(len, at);
+            }
+        }
+    }
+
+    fn append_or_copy(&mut self, buffer: R) {
         let len = buffer.len();
         if len == 0 {
             return;
@@ -254,8 +315,6 @@ impl<R: RxBuffer> RecvQueue<R> {
             let at = self.bytes.len();
             self.bytes.resize(at + len, 0);
             buffer.copy_to(0, &mut self.bytes[at..]);
-        } else if let Some(filter) = &mut self.filter {
-            self.lent += filter.push_pieces([Lent::Buffer(buffer)].into_iter().collect());
         } else {
             self.append_buffer(buffer);
         }
@@ -414,12 +473,14 @@ impl<R: RxBuffer> RecvQueue<R> {
     pub(super) fn release_idle(&mut self, forgets_lent: bool) {
         if self.len == 0 {
             let lent = if forgets_lent { self.undecided() } else { self.lent };
-            *self = Self { lends: self.lends, lent, filter: self.filter.take(), ..Self::new() };
+            let (filter, mut arrivals) = (self.filter.take(), self.arrivals.take());
+            arrivals.iter_mut().for_each(|arrivals| arrivals.release_read());
+            *self = Self { only_copies: self.only_copies, lends: self.lends, lent, filter, arrivals, ..Self::new() };
         }
     }
 
     /// Forgets all bytes: nobody will read them.
     pub(super) fn clear(&mut self) {
-        *self = Self { lends: self.lends, lent: self.lent - self.undecided(), ..Self::new() };
+        *self = Self { only_copies: !self.lends, lends: self.lends, lent: self.lent - self.undecided(), ..Self::new() };
     }
 }

@@ -19,6 +19,8 @@ pub fn io_error(error: Error) -> io::Error {
         Error::Invalid | Error::DestinationRequired => ErrorKind::InvalidInput,
         Error::NotSupported => ErrorKind::Unsupported,
         Error::HostUnreachable => ErrorKind::HostUnreachable,
+        Error::NetworkUnreachable => ErrorKind::NetworkUnreachable,
+        Error::Prohibited => ErrorKind::PermissionDenied,
         Error::NetworkDown => ErrorKind::NetworkDown,
         _ => ErrorKind::Other,
     };

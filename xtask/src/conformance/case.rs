@@ -2,8 +2,8 @@
 
 use core::fmt;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -138,15 +138,11 @@ impl Target {
 
 impl Target {
     /// The binary, built.
-    pub(super) fn binary(&self, workspace: &Workspace) -> Result<String> {
-        let built = self.command(workspace).args(["--no-run", "--message-format=json"]).stderr(Stdio::inherit()).output()?;
-        ensure!(built.status.success(), "{self} does not build");
-        let messages = String::from_utf8(built.stdout)?;
-        let mut executables = messages.lines().filter_map(|line| {
-            let message: serde_json::Value = serde_json::from_str(line).ok()?;
-            message.get("executable")?.as_str().map(str::to_owned)
-        });
-        executables.next_back().with_context(|| format!("{self} is no binary"))
+    ///
+    /// # Errors
+    /// It does not build, or is the library's own tests: those have no device.
+    pub(super) fn binary(&self, workspace: &Workspace) -> Result<PathBuf> {
+        workspace.test_binary(&self.folder, self.test.as_deref().with_context(|| format!("{self} is no integration test"))?)
     }
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::case::Target;
 use crate::vm;
-use crate::workspace::{Workspace, cargo, run_command};
+use crate::workspace::{Workspace, run_command};
 
 /// Files of test binaries that have some.
 const BINARIES: [&str; 3] = ["conformance/tests/extra/main.rs", "conformance/tests/sentences/main.rs", "ffi/rsocket/tests/c/main.rs"];
@@ -12,18 +12,8 @@ const BINARIES: [&str; 3] = ["conformance/tests/extra/main.rs", "conformance/tes
 const NAMES: [&str; 2] = ["rxe::", "soft_roce"];
 
 /// What they run is compiled here: in the guest it would take ten times as long.
-pub(super) fn compile_programs() -> Result<()> {
-    run_command(cargo().args([
-        "test",
-        "--quiet",
-        "--package",
-        "ringway-rsocket",
-        "--test",
-        "c",
-        "--",
-        "--exact",
-        "rxe::programs_are_compiled",
-    ]))
+pub(super) fn compile_programs(workspace: &Workspace) -> Result<()> {
+    run_command(workspace.test_command("ffi/rsocket", "c")?.args(["--quiet", "--exact", "rxe::programs_are_compiled"]))
 }
 
 /// Builds the binaries and runs those cases.
@@ -32,7 +22,7 @@ pub(super) fn compile_programs() -> Result<()> {
 /// A case fails, or none is there; no guest is to be had.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let binaries = BINARIES.map(|path| Target::of(path)?.0.binary(workspace)).into_iter().collect::<Result<Vec<_>>>()?;
-    compile_programs()?;
+    compile_programs(workspace)?;
     let (status, said) = vm::tests_in_guest(workspace, &binaries, &NAMES)?;
     ensure!(status == 0, "cases of soft-RoCE failed in the guest: {status}");
     let ran = said.lines().filter(|line| line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 ")).count();

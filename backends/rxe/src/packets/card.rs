@@ -1,13 +1,14 @@
 //! The device as a card of one ring: its flow rules, and what it is told by librdmacm.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdma_core_sys as sys;
 use ringway_host::rdma_interface::{address_and_mtu, interface_of};
+use ringway_stack::device::messages::Addresses;
 use ringway_stack::device::{
     Attached, Capabilities, Device, FiveTuple, FlowRule, GATHER_LIMIT, MacAddr, OpenError as NoRing, Protocol, QueueId, QueuesConfig,
     RuleError, RuleId, Steering, Target,
@@ -17,6 +18,7 @@ use ringway_stack::time::Instant;
 use ringway_stack::ud::{Ends, HEADER_LEN, PIECES_MAX};
 
 use super::peers::{Found, Means, Peers};
+use super::presences::{Peer, Presences, parse_answer};
 use super::queues::RxeQueues;
 use super::services::Services;
 use crate::adapter::PORT;
@@ -97,6 +99,9 @@ struct State {
     rules: BTreeMap<u64, FiveTuple>,
     services: Services,
     peers: Peers,
+    presences: Presences,
+    /// Processes that have ended, of which the ring has yet to hear.
+    gone: Vec<Peer>,
     /// Bound to the device for as long as there is a ring: by this the kernel tells of the device's removal (RDMA_CM_EVENT_DEVICE_REMOVAL) and waits until it is let go of. (Of rxe,
     /// whose driver disassociates nothing, verbs tells nothing.)
     sentinel: Option<Id>,
@@ -125,6 +130,8 @@ impl State {
 pub(super) enum News {
     /// Something that was asked for is known.
     Answers,
+    /// Peers have ended: [`RxeDevice::take_gone`], once all that they had sent has been taken.
+    PeersGone,
     /// The port lost or found its carrier.
     Port(bool),
     /// The queue pair, or its completion queue, has failed.
@@ -233,6 +240,8 @@ impl RxeDevice {
         state.rules.clear();
         state.services.clear();
         state.peers.clear();
+        state.presences.clear();
+        state.gone.clear();
         (state.sentinel, state.qpn, state.has_ring) = (None, None, false);
     }
 
@@ -279,10 +288,26 @@ impl RxeDevice {
         let means = Means { channel: &self.0.events, domain: &domain, now: state.now, number: 0 };
         for _ in 0..EVENTS_MAX {
             let Some(event) = self.0.events.next() else { break };
+            let means = Means { number: state.number(), ..means };
             match event.kind {
-                sys::RDMA_CM_EVENT_CONNECT_REQUEST => state.services.answer(event, state.qpn),
+                sys::RDMA_CM_EVENT_CONNECT_REQUEST if state.presences.is_listener(event.number) => {
+                    state.presences.accept(means, event, state.qpn);
+                }
+                sys::RDMA_CM_EVENT_CONNECT_REQUEST => {
+                    let presences = &mut state.presences;
+                    state.services.answer(event, state.qpn, |at| presences.port_at(means.channel, means.number, at));
+                }
                 sys::RDMA_CM_EVENT_DEVICE_REMOVAL => state.is_removed = true,
-                _ => state.has_answers |= state.peers.on_event(means, &event),
+                _ => {
+                    // (An event is of a question, or of a presence.)
+                    state.gone.extend(state.presences.on_event(&domain, &event, state.qpn));
+                    if event.kind == sys::RDMA_CM_EVENT_ESTABLISHED
+                        && let (Some(addresses), Some(port)) = (state.peers.asked_of(event.number), parse_answer(&event.private_data))
+                    {
+                        state.presences.seek(means, (addresses, event.datagrams_to.0), port);
+                    }
+                    state.has_answers |= state.peers.on_event(means, &event);
+                }
             }
         }
         let last = &mut state.last_number;
@@ -290,6 +315,30 @@ impl RxeDevice {
             *last = last.wrapping_add(1);
             *last
         });
+    }
+
+    /// Whether peers have ended of which the ring has yet to hear.
+    pub(super) fn has_gone(&self) -> bool {
+        !self.state().gone.is_empty()
+    }
+
+    /// The peers that have ended.
+    pub(super) fn take_gone(&self) -> BTreeSet<Peer> {
+        core::mem::take(&mut self.state().gone).into_iter().collect()
+    }
+
+    /// Whether a connection is with one of these.
+    pub(super) fn is_with(&self, gone: &BTreeSet<Peer>, flow: &FiveTuple) -> bool {
+        let Some(remote) = flow.remote else { return false };
+        let Some(addresses) = Addresses::new(flow.local.ip(), remote.ip()) else { return false };
+        let known = self.state().peers.known(addresses, flow.protocol, remote.port());
+        known.is_some_and(|qpn| gone.contains(&(addresses, qpn)))
+    }
+
+    /// These are asked for again by whoever sends to where they were.
+    pub(super) fn forget(&self, gone: BTreeSet<Peer>) {
+        let mut state = self.state();
+        gone.into_iter().for_each(|peer| state.peers.forget(peer));
     }
 
     /// Whether answers are awaited.
@@ -307,16 +356,21 @@ impl RxeDevice {
         if core::mem::take(&mut state.has_answers) {
             tell(News::Answers);
         }
+        if !state.gone.is_empty() {
+            tell(News::PeersGone);
+        }
         for _ in 0..EVENTS_MAX {
             let Some(happening) = next(&context) else { break };
             tracing::debug!("{}: {happening:?}", self.0.settings.device);
             match happening {
-                Happening::QueuePair(_) | Happening::CompletionQueue(_) => tell(News::Failed),
+                Happening::QueuePair(qpn) if state.qpn == Some(qpn) => tell(News::Failed),
+                Happening::CompletionQueue(_) => tell(News::Failed),
                 Happening::PortDown(PORT) => tell(News::Port(false)),
                 Happening::PortUp(PORT) => tell(News::Port(true)),
                 Happening::Addresses => state.peers.forget_ways(),
                 Happening::Device => state.is_removed = true,
-                Happening::PortDown(_) | Happening::PortUp(_) | Happening::Communication(_) | Happening::Other => {}
+                Happening::QueuePair(_) | Happening::PortDown(_) | Happening::PortUp(_) => {}
+                Happening::Communication(_) | Happening::Other => {}
             }
         }
         if state.is_removed {
@@ -324,6 +378,8 @@ impl RxeDevice {
             // (Nothing of it may be held, or its driver waits: the ring lets go of what it has.)
             state.services.clear();
             state.peers.clear();
+            state.presences.clear();
+            state.gone.clear();
             (state.qpn, state.sentinel, state.opened) = (None, None, None);
             drop(guard);
             drop(context);

@@ -17,6 +17,7 @@ use ringway_stack::time::Instant;
 use ringway_stack::ud::Ends;
 
 use super::datagrams::To;
+use super::presences::Peer;
 use super::services::asked_for;
 use crate::adapter::PORT;
 use crate::cm::{Depths, Event, EventChannel, Id};
@@ -240,6 +241,26 @@ impl Peers {
                 tracing::debug!("{} does not answer", host.dst());
                 self.note(means.now, host, about, Known::Not(means.now + SILENT_FOR));
             }
+        }
+    }
+
+    /// About which addresses, ours and a peer's, a question of that number is.
+    pub(crate) fn asked_of(&self, number: u32) -> Option<Addresses> {
+        self.questions.get(&number).map(|question| question.host)
+    }
+
+    /// Which queue pair a peer's port is at, as far as is known.
+    pub(crate) fn known(&self, addresses: Addresses, protocol: Protocol, port: u16) -> Option<u32> {
+        match self.hosts.get(&addresses)?.ports.get(&(protocol, port))? {
+            Known::Found(qpn, _) => Some(*qpn),
+            Known::Asked | Known::Not(_) => None,
+        }
+    }
+
+    /// Nobody is at that queue pair any more: what was there is asked for again.
+    pub(crate) fn forget(&mut self, (addresses, gone): Peer) {
+        if let Some(host) = self.hosts.get_mut(&addresses) {
+            host.ports.retain(|_, known| !matches!(known, Known::Found(qpn, _) if *qpn == gone));
         }
     }
 

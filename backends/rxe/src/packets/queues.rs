@@ -1,14 +1,14 @@
 //! A ring: frames are cut into datagrams on their way out, and put together on their way in.
 
 use core::mem;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringway_host::{CardQueues, CardSleep, SendBuffer, SendMemory};
 use ringway_stack::device::{
-    Device as _, DeviceEvent, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
+    Device as _, DeviceEvent, FiveTuple, HEAD_MAX, MacAddr, Queues, RxBatch, SendError, TxFrame, TxOffload, Unsupported, Wake,
 };
 use ringway_stack::time::Instant;
 use ringway_stack::ud::{Ends, Header, Limits, Reassembly, Source, pieces};
@@ -16,6 +16,7 @@ use ringway_stack::ud::{Ends, Header, Limits, Reassembly, Source, pieces};
 use super::card::{ETHERNET_MAX, News, RxeDevice};
 use super::datagrams::{Datagrams, To};
 use super::peers::Found;
+use super::presences::Peer;
 use super::received::{Pool, Received};
 
 /// How long what the kernel has to tell may wait while polls follow each other: asking is a system call or two. The shorter one, while answers are awaited.
@@ -68,6 +69,10 @@ pub struct RxeQueues {
     /// When what the kernel has to tell was taken last, if it was.
     looked: Option<Instant>,
     lends_heads: bool,
+    /// Peers have ended: their connections end once all that has come has been taken.
+    has_gone: bool,
+    /// Those of whom the stack hears.
+    gone: BTreeSet<Peer>,
     counters: Counters,
     device: RxeDevice,
 }
@@ -108,6 +113,8 @@ impl RxeQueues {
             news: VecDeque::new(),
             looked: None,
             lends_heads: false,
+            has_gone: false,
+            gone: BTreeSet::new(),
             counters: Counters::default(),
             device: device.clone(),
         })
@@ -141,6 +148,7 @@ impl RxeQueues {
         let device = self.device.clone();
         device.look(now, |news| match news {
             News::Answers => has_answers = true,
+            News::PeersGone => self.has_gone = true,
             News::Port(up) => self.news.push_back(DeviceEvent::Link { up }),
             News::Failed => has_failed = true,
             News::Gone => self.end(),
@@ -276,9 +284,16 @@ impl Queues for RxeQueues {
     fn poll_rx(&mut self, now: Instant, batch: &mut RxBatch<Received>) -> usize {
         self.look(now);
         let before = batch.len();
-        let Self { datagrams: Some(datagrams), reassembly, pool, counters, device, lends_heads, .. } = self else { return 0 };
+        let Self { datagrams: Some(datagrams), reassembly, pool, counters, device, lends_heads, .. } = self else {
+            self.has_gone = false;
+            return 0;
+        };
+        let mut is_all = false;
         while !batch.is_full() {
-            let Some(from) = datagrams.next() else { break };
+            let Some(from) = datagrams.next() else {
+                is_all = true;
+                break;
+            };
             let Ok((header, bytes)) = Header::parse(from.bytes) else {
                 counters.refused += 1;
                 continue;
@@ -295,11 +310,16 @@ impl Queues for RxeQueues {
             Self::put(batch, pool, counters, *lends_heads, frame);
         }
         datagrams.post_receives();
+        if is_all && mem::take(&mut self.has_gone) {
+            // (The stack asks for events once it has processed these frames.)
+            self.gone.append(&mut self.device.take_gone());
+            self.news.push_back(DeviceEvent::PeersGone);
+        }
         batch.len() - before
     }
 
     fn rx_ready(&self) -> bool {
-        !self.news.is_empty() || self.datagrams.as_ref().is_some_and(Datagrams::has_some)
+        self.has_gone || !self.news.is_empty() || self.datagrams.as_ref().is_some_and(Datagrams::has_some)
     }
 
     fn rx_scarce(&self) -> bool {
@@ -345,7 +365,15 @@ impl Queues for RxeQueues {
     }
 
     fn poll_event(&mut self) -> Option<DeviceEvent> {
-        self.news.pop_front()
+        let event = self.news.pop_front();
+        if event != Some(DeviceEvent::PeersGone) && !self.gone.is_empty() && !self.news.contains(&DeviceEvent::PeersGone) {
+            self.device.forget(mem::take(&mut self.gone));
+        }
+        event
+    }
+
+    fn is_gone(&self, flow: &FiveTuple) -> bool {
+        self.device.is_with(&self.gone, flow)
     }
 
     fn lend_heads(&mut self, on: bool) -> Result<(), Unsupported> {
@@ -354,7 +382,10 @@ impl Queues for RxeQueues {
     }
 
     fn arm(&mut self, _: Wake) -> bool {
-        if !self.news.is_empty() || self.datagrams.as_mut().is_some_and(|datagrams| !datagrams.arm()) {
+        if self.has_gone || self.device.has_gone() || !self.news.is_empty() {
+            return false;
+        }
+        if self.datagrams.as_mut().is_some_and(|datagrams| !datagrams.arm()) {
             return false;
         }
         self.sleep.set_armed(true);

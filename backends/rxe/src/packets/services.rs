@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rdma_core_sys as sys;
 use ringway_stack::device::{Protocol, RuleError};
 use ringway_stack::ud::VERSION;
 
+use super::presences::answer_of;
 use crate::cm::{Depths, Event, EventChannel, Id};
 
 /// What is in a request's private data: the version of our header, and the protocol's number.
@@ -75,8 +76,8 @@ impl Services {
         }
     }
 
-    /// Answers who asks. `qpn`: the ring's queue pair, if it has one.
-    pub(crate) fn answer(&self, event: Event, qpn: Option<u32>) {
+    /// Answers who asks. `qpn`: the ring's queue pair, if it has one; `presence_at`: where connections to an address are taken by which it is known that we are there.
+    pub(crate) fn answer(&self, event: Event, qpn: Option<u32>, presence_at: impl FnOnce(IpAddr) -> u16) {
         let Some(asker) = event.incoming else { return };
         let service = self.0.values().find(|service| service.number == event.number);
         // (Other private data are another program's, or another version's.)
@@ -85,7 +86,8 @@ impl Services {
         let is_there = service.is_some_and(|service| has(service, Protocol::Tcp) || has(service, Protocol::Udp));
         match qpn.filter(|_| is_there) {
             Some(qpn) => {
-                if let Err(error) = asker.accept(qpn, Depths::default(), &[VERSION]) {
+                let presence = asker.names().0.map_or(0, |local| presence_at(local.ip()));
+                if let Err(error) = asker.accept(qpn, Depths::default(), &answer_of(presence)) {
                     tracing::debug!("who asks is not answered: {error}");
                 }
             }

@@ -90,7 +90,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ringway_stack::device::{FlowRule, MacAddr, Protocol, RuleError, RuleId, Unsupported};
@@ -176,8 +176,8 @@ pub struct Rendezvous {
     dialogue_handler: Mutex<Option<Arc<dyn DialogueHandler>>>,
     receivers: Receivers,
     losses: AtomicU64,
-    /// Held while this member writes to a peer's region.
-    writing: Mutex<()>,
+    /// Held while this member writes to a peer's region: the link of the last such write.
+    writing: Mutex<Weak<Link>>,
     /// Under a lock of its own, inside the state's.
     silences: Arc<Silences>,
 }

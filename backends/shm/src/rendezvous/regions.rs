@@ -12,7 +12,7 @@
 //! to another process of the same user: the kernel gives each number once in pid_max before it begins anew.
 
 use core::sync::atomic::Ordering;
-use std::sync::PoisonError;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use super::Rendezvous;
 use super::links::Entry;
@@ -79,11 +79,7 @@ impl Rendezvous {
 
     /// Writes to what a peer [shares](Rendezvous::share) with us: all bytes, or none. Enters no kernel. `false`: the owner does not let this member, or shares nothing there.
     pub fn write_shared(&self, write: &RegionWrite<'_>) -> bool {
-        let state = self.lock();
-        let link =
-            state.by_id.get(&write.owner).and_then(|slot| state.links.get(usize::from(*slot))?.as_ref()).map(|entry| entry.link.clone());
-        drop(state);
-        let Some(link) = link.filter(|link| link.is_alive() && !self.member.is_forked()) else { return false };
+        let Some(link) = self.link_to(write.owner).filter(|_| !self.member.is_forked()) else { return false };
         let Some(area) = &link.their_area else { return false };
         let written = self.begin_write(&link, write, |place| match place {
             Place::Area(start) => area.write_there(start, write.bytes),
@@ -92,13 +88,33 @@ impl Rendezvous {
         written == Some(true)
     }
 
+    /// The link with a member that is alive. That of the last write is known without the rendezvous's lock, which takes two system calls ([`super::held`]).
+    fn link_to(&self, id: u64) -> Option<Arc<Link>> {
+        let is_it = |link: &Arc<Link>| link.peer.id == id && link.is_alive();
+        let last = self.writing().upgrade().filter(is_it);
+        if last.is_some() {
+            return last;
+        }
+        let state = self.lock();
+        let entry = state.by_id.get(&id).and_then(|slot| state.links.get(usize::from(*slot))?.as_ref());
+        let link = entry.map(|entry| entry.link.clone());
+        drop(state);
+        let link = link.filter(is_it)?;
+        *self.writing() = Arc::downgrade(&link);
+        Some(link)
+    }
+
+    /// A member says of one write at a time: whoever has this does.
+    fn writing(&self) -> MutexGuard<'_, Weak<Link>> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Says that a write is under way while `copy` does it, if the owner lets us.
     fn begin_write<T>(&self, link: &Link, write: &RegionWrite<'_>, copy: impl FnOnce(Place) -> T) -> Option<T> {
         let own = &*self.member.segment;
         let RegionWrite { owner, qp, key, address, bytes } = *write;
         let asked = Write { writer: self.member.id, owner, qp, key, address, len: bytes.len() as u64 };
-        // A member says of one write at a time.
-        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.writing();
         let written = asked.begin(own, &link.peer.view).map(copy);
         Write::end(own);
         written
@@ -121,7 +137,9 @@ impl Rendezvous {
     /// [`WriteError::Refused`]: the owner does not let this member, or the kernel does not: nothing was written. [`WriteError::Fault`]: what the owner published is not
     /// mapped there, or not writable; some may have been written.
     pub fn write_region(&self, write: &RegionWrite<'_>) -> Result<(), WriteError> {
-        let Some(link) = self.living(&mut self.lock(), write.owner) else { return Err(WriteError::Refused) };
+        let is_there = |link: &Arc<Link>| !link.connection.as_ref().is_some_and(|connection| sys::is_hung_up(connection));
+        let link = self.link_to(write.owner).filter(is_there).or_else(|| self.living(&mut self.lock(), write.owner));
+        let Some(link) = link else { return Err(WriteError::Refused) };
         // (Of another PID namespace, it has no number here.)
         if link.pid <= 0 || link.is_closed_to_writes.load(Ordering::Relaxed) {
             return Err(WriteError::Refused);

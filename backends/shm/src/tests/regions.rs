@@ -167,6 +167,29 @@ fn a_peer_writes_to_shared_memory_within_bounds_by_key_and_queue_pair() {
 }
 
 #[test]
+fn who_writes_to_two_peers_in_turn_writes_to_each_and_to_none_that_is_gone() {
+    let pair = Pair::new();
+    let (second, address) = (Node::new(), fresh_address());
+    second.rendezvous.publish(&tcp(address)).unwrap();
+    pair.writer.find(address).expect("it is there");
+    until("it knows the writer", || second.rendezvous.peers().iter().any(|peer| peer.id == id(&pair.writer)).then_some(()));
+    let key = KEY + 0x100;
+    let parts = [&pair.owner, &second].map(|owner| owner.rendezvous.share(id(&pair.writer), key, QP, ADDRESS, 32).unwrap());
+    let (first_id, second_id) = (id(&pair.owner), id(&second));
+    let write =
+        |owner, byte| pair.writer.rendezvous.write_shared(&RegionWrite { owner, qp: QP, key, address: ADDRESS, bytes: &[byte; 32] });
+    for turn in 0..4 {
+        assert!(write(first_id, turn) && write(second_id, turn + 100));
+        assert_eq!(parts.each_ref().map(|part| read(part)[31]), [turn, turn + 100]);
+        assert_eq!(pair.write(KEY, QP, ADDRESS, &[turn]), Ok(()));
+    }
+    assert!(write(second_id, 50), "it is the one that was written to last");
+    drop(second);
+    until("it is gone", || (!write(second_id, 51)).then_some(()));
+    assert!(write(first_id, 52) && !write(second_id, 53) && read(&parts[0])[0] == 52);
+}
+
+#[test]
 fn shared_memory_is_given_to_nobody_else_while_it_is_written() {
     let pair = Pair::new();
     let bytes = super::small().area_bytes;

@@ -10,6 +10,7 @@ mod neighbours;
 mod peers;
 mod program;
 mod rings;
+mod roce;
 mod sharing;
 mod sockets;
 mod turns;

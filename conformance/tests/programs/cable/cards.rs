@@ -1,9 +1,11 @@
 //! Programs over two software ConnectX, Ringway to Ringway: the cable is between their ports, whose kernels ask each other who has which address, and all else goes by a bus
 //! from card to card.
 
+mod plugged;
+
 use std::path::PathBuf;
 
-use super::{Device, Ends, carried, servers};
+use super::{Device, Ends, carried, runtimes, servers};
 use crate::harness::{Cable, Case};
 
 /// A folder that is a bus. (Its name is part of a socket's, which is short.)
@@ -58,12 +60,46 @@ fn iperf3() {
 }
 
 #[test]
-fn socat_copies_a_file() {
-    const SIZE: u64 = 16 << 20;
-    on_cards("cards-socat", SIZE, &[4, 6], |ends| servers::copied(ends, SIZE));
+fn socat_datagrams() {
+    on_cards("cards-datagrams", 4, &[4, 6], servers::echoed);
 }
 
 #[test]
-fn socat_datagrams() {
-    on_cards("cards-datagrams", 4, &[4, 6], servers::echoed);
+fn memcached_and_its_load() {
+    on_cards("cards-memcaslap", 1_000_000, &[4], |ends| servers::memcached_loaded(ends, 2_000));
+}
+
+#[test]
+fn java() {
+    on_cards("cards-java", runtimes::SIZE, &[6], runtimes::java_talks);
+}
+
+#[test]
+fn node() {
+    on_cards("cards-node", runtimes::SIZE, &[4], runtimes::node_talks);
+}
+
+#[test]
+fn python() {
+    on_cards("cards-python", runtimes::SIZE, &[4], runtimes::python_talks);
+}
+
+#[test]
+fn tokio() {
+    on_cards("cards-tokio", runtimes::SIZE_IN_ALL, &[6], runtimes::tokio_streams);
+}
+
+#[test]
+fn mio() {
+    on_cards("cards-mio", runtimes::SIZE_IN_ALL, &[4], runtimes::mio_streams);
+}
+
+#[test]
+fn libuv() {
+    on_cards("cards-libuv", runtimes::SIZE_IN_ALL, &[4], runtimes::libuv_streams);
+}
+
+#[test]
+fn asyncio() {
+    on_cards("cards-asyncio", runtimes::SIZE_IN_ALL, &[4], runtimes::asyncio_streams);
 }

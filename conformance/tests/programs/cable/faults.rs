@@ -18,7 +18,7 @@ const WAYS: [Way; 3] = [(false, [true, false]), (true, [false, true]), (false, [
 /// What the faults are drawn from: each frame of a way has its own fate, whatever else becomes of the run.
 const SEED: u64 = 19;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// A gigabit a second, and a round trip of 400 µs.
 fn link(faults: Faults) -> LinkConfig {
@@ -48,7 +48,7 @@ fn delay() -> Faults {
 }
 
 /// All of it at once, on a slower link with a short queue.
-fn everything() -> LinkConfig {
+pub(super) fn everything() -> LinkConfig {
     let faults = Faults {
         loss_ppm: 5_000,
         corruption_ppm: 5_000,
@@ -63,13 +63,13 @@ fn everything() -> LinkConfig {
 
 /// Runs a case each of `ways`.
 fn through(name: &str, link: LinkConfig, ways: &[Way], bytes: u64, test: impl Fn(&Ends<'_>) -> [&'static str; 2]) {
-    through_leaving(name, link, ways, bytes, &[], test);
+    through_leaving(name, (link, Device::Interfaces), ways, bytes, &[], test);
 }
 
-/// As [`through`], of programs some of whose connections leave for the kernel.
-fn through_leaving(
+/// As [`through`], of programs some of whose connections leave for the kernel, on that device.
+pub(super) fn through_leaving(
     name: &str,
-    link: LinkConfig,
+    (link, device): (LinkConfig, Device<'_>),
     ways: &[Way],
     bytes: u64,
     leaving: &[Leaving],
@@ -79,7 +79,7 @@ fn through_leaving(
         let case = Case::new(name);
         let (cable, relaying) = Relaying::lay(SEED, link);
         let began = Instant::now();
-        carried(case, (&cable, Device::Interfaces), way, bytes, leaving, &test);
+        carried(case, (&cable, device), way, bytes, leaving, &test);
         let relayed = relaying.finish();
         println!("{name}, in {:.2?}: {relayed}", began.elapsed());
         has_struck(&link.faults, &relayed.counts);
@@ -100,19 +100,21 @@ fn has_struck(faults: &Faults, counts: &FaultCounts) {
 
 /// A file by nginx and curl.
 fn transfer(name: &str, link: LinkConfig, size: u64) {
-    through(name, link, &WAYS, size, |ends| {
-        let (case, port, at) = (ends.case, free_port(), ends.authority());
-        let server = nginx::start_at(&at, case, ends.server("nginx"), port, "master_process off;");
-        let (file, copy) = (case.path("file"), case.path("copy"));
-        http::fill(&file, size);
-        let began = Instant::now();
-        ends.client("curl").args(&format!("-gsSf -o {} http://{at}:{port}/file", copy.display())).run();
-        let took = began.elapsed();
-        assert_eq!(http::digest(case, &copy), http::digest(case, &file));
-        server.stop(Signal::QUIT);
-        tell(ends, name, size, took);
-        ["nginx", "curl"]
-    });
+    through(name, link, &WAYS, size, |ends| transferred(ends, name, size));
+}
+
+pub(super) fn transferred(ends: &Ends<'_>, name: &str, size: u64) -> [&'static str; 2] {
+    let (case, port, at) = (ends.case, free_port(), ends.authority());
+    let server = nginx::start_at(&at, case, ends.server("nginx"), port, "master_process off;");
+    let (file, copy) = (case.path("file"), case.path("copy"));
+    http::fill(&file, size);
+    let began = Instant::now();
+    ends.client("curl").args(&format!("-gsSf -o {} http://{at}:{port}/file", copy.display())).run();
+    let took = began.elapsed();
+    assert_eq!(http::digest(case, &copy), http::digest(case, &file));
+    server.stop(Signal::QUIT);
+    tell(ends, name, size, took);
+    ["nginx", "curl"]
 }
 
 /// What it came to: for people, with --nocapture.
@@ -166,15 +168,17 @@ fn curl_with_everything() {
 
 /// Twenty connections that ask and are answered, and as many that write on without waiting.
 fn requests(name: &str, link: LinkConfig) {
-    through(name, link, &WAYS, 100_000, |ends| {
-        let (port, host) = (free_port(), ends.host());
-        let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
-        let benchmark = |options: &str| ends.client("redis-benchmark").args(&format!("-h {host} -p {port} {options} --csv")).run().stdout;
-        redis::measured(&benchmark("-n 600 -c 20 -d 100 -t set,get"), 2);
-        redis::measured(&benchmark("-n 3000 -c 20 -P 16 -t set"), 1);
-        server.stop(Signal::TERM);
-        ["redis-server", "redis-benchmark"]
-    });
+    through(name, link, &WAYS, 100_000, requested);
+}
+
+pub(super) fn requested(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (port, host) = (free_port(), ends.host());
+    let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
+    let benchmark = |options: &str| ends.client("redis-benchmark").args(&format!("-h {host} -p {port} {options} --csv")).run().stdout;
+    redis::measured(&benchmark("-n 600 -c 20 -d 100 -t set,get"), 2);
+    redis::measured(&benchmark("-n 3000 -c 20 -P 16 -t set"), 1);
+    server.stop(Signal::TERM);
+    ["redis-server", "redis-benchmark"]
 }
 
 #[test]
@@ -195,26 +199,28 @@ fn redis_with_everything() {
 
 /// Questions by datagrams, which are asked again when nothing comes back, and by streams. (What dnsmasq is asked by an interface is the kernel's.)
 fn names(name: &str, link: LinkConfig) {
-    through(name, link, &[(false, [false, true]), (true, [false, true])], 300, |ends| {
-        let (case, port, host) = (ends.case, free_port(), ends.host());
-        let config = case.path("dnsmasq.conf");
-        let options = format!("port={port}\nlisten-address={host}\nbind-interfaces\nno-resolv\nno-hosts\nuser=root\npid-file=\n");
-        std::fs::write(&config, format!("{options}address=/name.test/192.0.2.7\n")).expect("its configuration");
-        let server = ends.server("dnsmasq").args(&format!("-k -C {}", config.display())).serve(port);
-        let list = case.path("questions");
-        std::fs::write(&list, "name.test\n".repeat(25)).expect("the questions");
-        let ask = |words: &str| ends.client("dig").args(&format!("@{host} -p {port} +short {words}")).run().stdout;
-        // (It says in a comment that it asks again.)
-        let answers = ask(&format!("+timeout=1 +tries=10 -f {}", list.display()));
-        let answers: Vec<_> = answers.lines().filter(|line| !line.starts_with(';')).collect();
-        assert_eq!(answers, ["192.0.2.7"; 25]);
-        for _ in 0..3 {
-            assert_eq!(ask("+timeout=20 +tcp name.test"), "192.0.2.7\n");
-        }
-        server.signal(Signal::TERM);
-        server.wait();
-        ["dnsmasq", "dig"]
-    });
+    through(name, link, &[(false, [false, true]), (true, [false, true])], 300, names_asked);
+}
+
+pub(super) fn names_asked(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (case, port, host) = (ends.case, free_port(), ends.host());
+    let config = case.path("dnsmasq.conf");
+    let options = format!("port={port}\nlisten-address={host}\nbind-interfaces\nno-resolv\nno-hosts\nuser=root\npid-file=\n");
+    std::fs::write(&config, format!("{options}address=/name.test/192.0.2.7\n")).expect("its configuration");
+    let server = ends.server("dnsmasq").args(&format!("-k -C {}", config.display())).serve(port);
+    let list = case.path("questions");
+    std::fs::write(&list, "name.test\n".repeat(25)).expect("the questions");
+    let ask = |words: &str| ends.client("dig").args(&format!("@{host} -p {port} +short {words}")).run().stdout;
+    // (It says in a comment that it asks again.)
+    let answers = ask(&format!("+timeout=1 +tries=10 -f {}", list.display()));
+    let answers: Vec<_> = answers.lines().filter(|line| !line.starts_with(';')).collect();
+    assert_eq!(answers, ["192.0.2.7"; 25]);
+    for _ in 0..3 {
+        assert_eq!(ask("+timeout=20 +tcp name.test"), "192.0.2.7\n");
+    }
+    server.signal(Signal::TERM);
+    server.wait();
+    ["dnsmasq", "dig"]
 }
 
 #[test]
@@ -261,13 +267,14 @@ fn sockperf_with_duplicates() {
 /// Both directions at once, and four streams of each.
 #[test]
 fn iperf3_with_everything() {
-    const SIZE: u64 = MIB;
-    through("faults-iperf3", everything(), &WAYS, SIZE, |ends| {
-        let answer = measured(ends, "-t 2 --bidir -P 4");
-        let bytes = iperf3::received(&answer);
-        assert!(bytes > SIZE, "{bytes} bytes in two seconds");
-        ["iperf3", "iperf3"]
-    });
+    through("faults-iperf3", everything(), &WAYS, MIB, both_directions);
+}
+
+pub(super) fn both_directions(ends: &Ends<'_>) -> [&'static str; 2] {
+    let answer = measured(ends, "-t 2 --bidir -P 4");
+    let bytes = iperf3::received(&answer);
+    assert!(bytes > MIB, "{bytes} bytes in two seconds");
+    ["iperf3", "iperf3"]
 }
 
 #[test]
@@ -285,21 +292,23 @@ fn memcached_with_everything() {
 /// Of a connection that leaves for the kernel, too, nothing is lost.
 #[test]
 fn ssh_with_everything() {
-    through_leaving("faults-ssh", everything(), &WAYS, MIB, &[("sshd", 1)], |ends| {
-        let (case, host) = (ends.case, ends.host());
-        let (server, port) = ssh::start_at(&host, case, ends.server("/usr/sbin/sshd"));
-        let file = case.path("file");
-        http::fill(&file, MIB);
-        let answer = ssh::ask_at(&host, case, ends.client("ssh"), port).arg("cat | sha256sum").stdin(&file).run();
-        assert_eq!(answer.stdout.split(' ').next(), Some(http::digest(case, &file).as_str()));
-        ssh::stop(server);
-        ["sshd", "ssh"]
-    });
+    through_leaving("faults-ssh", (everything(), Device::Interfaces), &WAYS, MIB, &[("sshd", 1)], piped_by_ssh);
+}
+
+pub(super) fn piped_by_ssh(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (case, host) = (ends.case, ends.host());
+    let (server, port) = ssh::start_at(&host, case, ends.server("/usr/sbin/sshd"));
+    let file = case.path("file");
+    http::fill(&file, MIB);
+    let answer = ssh::ask_at(&host, case, ends.client("ssh"), port).arg("cat | sha256sum").stdin(&file).run();
+    assert_eq!(answer.stdout.split(' ').next(), Some(http::digest(case, &file).as_str()));
+    ssh::stop(server);
+    ["sshd", "ssh"]
 }
 
 #[test]
 fn git_with_everything() {
-    through_leaving("faults-git", everything(), &WAYS, 0, &[("git", 1)], |ends| {
+    through_leaving("faults-git", (everything(), Device::Interfaces), &WAYS, 0, &[("git", 1)], |ends| {
         let daemon = git::exchange(ends.case, &ends.host(), MIB / 4, &|program| ends.server(program), &|program| ends.client(program));
         ends.ask_who_serves();
         git::stop(daemon);
@@ -309,7 +318,7 @@ fn git_with_everything() {
 
 #[test]
 fn postgres_with_one_percent_lost() {
-    through_leaving("faults-postgres", link(loss(1)), &WAYS, MIB, &[("postgres", 0)], |ends| {
+    through_leaving("faults-postgres", (link(loss(1)), Device::Interfaces), &WAYS, MIB, &[("postgres", 0)], |ends| {
         let (server, port) = ends.postgres();
         postgres::rows_there_and_back(ends.case, 0, &|command| postgres::asks(ends.of_postgres("psql", port), command));
         server.stop(Signal::INT);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Ends, WAYS, a_few_ways, at_once, each_way, each_way_of_ipv4};
+use super::{Device, Ends, WAYS, a_few_ways, at_once, each_way, each_way_of_ipv4};
 use crate::harness::{PYTHON, free_port, script_path};
 use crate::{http, iperf3, memcached, nginx, redis, sockperf};
 
@@ -33,15 +33,17 @@ pub(super) fn fetched(ends: &Ends<'_>, size: u64) -> [&'static str; 2] {
 /// A master that forks: one of its workers comes to have the interface.
 #[test]
 fn nginx_with_workers() {
-    each_way("cable-workers", 1_000_000, &[], |ends| {
-        let port = free_port();
-        let server = nginx::start_at(&ends.authority(), ends.case, ends.server("nginx"), port, "worker_processes 2;");
-        // (What is there before that stays the kernel's, and so would connections that are used again and again.)
-        std::thread::sleep(Duration::from_millis(500));
-        small_files(ends, port, 3000);
-        server.stop(Signal::QUIT);
-        ["nginx", "curl"]
-    });
+    each_way("cable-workers", 1_000_000, &[], |ends| fetched_from_workers(ends, 3000));
+}
+
+pub(super) fn fetched_from_workers(ends: &Ends<'_>, files: u32) -> [&'static str; 2] {
+    let port = free_port();
+    let server = nginx::start_at(&ends.authority(), ends.case, ends.server("nginx"), port, "worker_processes 2;");
+    // (What is there before that stays the kernel's, and so would connections that are used again and again.)
+    std::thread::sleep(Duration::from_millis(500));
+    small_files(ends, port, files);
+    server.stop(Signal::QUIT);
+    ["nginx", "curl"]
 }
 
 /// Asks for a small file so often, by eight connections.
@@ -87,13 +89,15 @@ pub(super) fn memcached_asked(ends: &Ends<'_>) -> [&'static str; 2] {
 /// Its load generator knows no IPv6 addresses.
 #[test]
 fn memcached_and_its_load() {
-    each_way_of_ipv4("cable-memcaslap", 1_000_000, &[], |ends| {
-        let (port, host) = (free_port(), ends.host());
-        let server = ends.server("memcached").args(&memcached::options_at(&host, port)).serve(port);
-        memcached::load(&host, ends.client("memcaslap"), port, 5_000);
-        server.stop(Signal::TERM);
-        ["memcached", "memcaslap"]
-    });
+    each_way_of_ipv4("cable-memcaslap", 1_000_000, &[], |ends| memcached_loaded(ends, 5_000));
+}
+
+pub(super) fn memcached_loaded(ends: &Ends<'_>, operations: u32) -> [&'static str; 2] {
+    let (port, host) = (free_port(), ends.host());
+    let server = ends.server("memcached").args(&memcached::options_at(&host, port)).serve(port);
+    memcached::load(&host, ends.client("memcaslap"), port, operations);
+    server.stop(Signal::TERM);
+    ["memcached", "memcaslap"]
 }
 
 #[test]
@@ -117,25 +121,27 @@ pub(super) fn sockperf_asked(ends: &Ends<'_>) -> [&'static str; 2] {
 /// forks for each stream.)
 #[test]
 fn dnsmasq_and_dig() {
-    each_way("cable-dns", 300, &[("dnsmasq", 1)], |ends| {
-        let (case, port, host) = (ends.case, free_port(), ends.host());
-        // (More than fits in a datagram, so that a stream is asked for.)
-        let text = "a".repeat(250);
-        let records: String = (0..20).map(|at| format!("txt-record=long.test,{at}{text}\n")).collect();
-        let config = case.path("dnsmasq.conf");
-        let options = format!("port={port}\nlisten-address={host}\nbind-interfaces\nno-resolv\nno-hosts\nuser=root\npid-file=\n");
-        std::fs::write(&config, format!("{options}address=/name.test/192.0.2.7\n{records}")).expect("its configuration");
-        let server = ends.server("dnsmasq").args(&format!("-k -C {}", config.display())).serve(port);
-        let ask = |words: &str| ends.client("dig").args(&format!("@{host} -p {port} +short +timeout=20 {words}")).run().stdout;
-        for _ in 0..5 {
-            assert_eq!(ask("name.test"), "192.0.2.7\n");
-        }
-        assert_eq!(ask("+tcp name.test"), "192.0.2.7\n");
-        assert_eq!(ask("+bufsize=512 long.test TXT").lines().count(), 20);
-        server.signal(Signal::TERM);
-        server.wait();
-        ["dnsmasq", "dig"]
-    });
+    each_way("cable-dns", 300, &[("dnsmasq", 1)], names_asked);
+}
+
+pub(super) fn names_asked(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (case, port, host) = (ends.case, free_port(), ends.host());
+    // (More than fits in a datagram, so that a stream is asked for.)
+    let text = "a".repeat(250);
+    let records: String = (0..20).map(|at| format!("txt-record=long.test,{at}{text}\n")).collect();
+    let config = case.path("dnsmasq.conf");
+    let options = format!("port={port}\nlisten-address={host}\nbind-interfaces\nno-resolv\nno-hosts\nuser=root\npid-file=\n");
+    std::fs::write(&config, format!("{options}address=/name.test/192.0.2.7\n{records}")).expect("its configuration");
+    let server = ends.server("dnsmasq").args(&format!("-k -C {}", config.display())).serve(port);
+    let ask = |words: &str| ends.client("dig").args(&format!("@{host} -p {port} +short +timeout=20 {words}")).run().stdout;
+    for _ in 0..5 {
+        assert_eq!(ask("name.test"), "192.0.2.7\n");
+    }
+    assert_eq!(ask("+tcp name.test"), "192.0.2.7\n");
+    assert_eq!(ask("+bufsize=512 long.test TXT").lines().count(), 20);
+    server.signal(Signal::TERM);
+    server.wait();
+    ["dnsmasq", "dig"]
 }
 
 #[test]
@@ -162,7 +168,7 @@ fn iperf3_for_a_minute() {
     const SECONDS: u64 = 60;
     const BYTES: u64 = SECONDS * 5_000_000;
     let ways = [(false, [true, false]), (true, [false, true]), (false, [true, true])];
-    at_once("cable-minute", BYTES, &ways, |ends| {
+    at_once("cable-minute", Device::Interfaces, BYTES, &ways, |ends| {
         let received = iperf3::received(&measured(ends, &format!("-t {SECONDS} --bidir")));
         println!("{received} bytes in {SECONDS} s (Ringway serves, asks: {:?})", ends.ringway);
         assert!(received > BYTES, "{received} bytes in {SECONDS} s ({:?})", ends.ringway);
@@ -220,20 +226,22 @@ pub(super) fn echoed(ends: &Ends<'_>) -> [&'static str; 2] {
 /// A server that is killed. Its clients only wait, and hear of it when they ask (which redis-cli does every fifteen seconds, by TCP's keepalive).
 #[test]
 fn who_subscribed_hears_of_a_killed_server() {
-    at_once("cable-killed", 4, &WAYS, |ends| {
-        let (port, host) = (free_port(), ends.host());
-        let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
-        let mut subscribers: Vec<_> =
-            (0..4).map(|_| ends.client("redis-cli").args(&format!("-h {host} -p {port} subscribe news")).spawn()).collect();
-        subscribers.iter_mut().for_each(|subscriber| subscriber.wait_said("subscribe"));
-        ends.ask_who_serves();
-        server.signal(Signal::KILL);
-        server.wait();
-        for subscriber in subscribers {
-            // (It ends by itself: killed before that, it would leave no report.)
-            let said = subscriber.wait().stderr;
-            assert!(said.contains("reset by peer") || said.contains("closed the connection"), "{said}");
-        }
-        ["redis-server", "redis-cli"]
-    });
+    at_once("cable-killed", Device::Interfaces, 4, &WAYS, server_killed);
+}
+
+pub(super) fn server_killed(ends: &Ends<'_>) -> [&'static str; 2] {
+    let (port, host) = (free_port(), ends.host());
+    let server = ends.server("redis-server").args(&redis::options_at(&host, port)).serve(port);
+    let mut subscribers: Vec<_> =
+        (0..4).map(|_| ends.client("redis-cli").args(&format!("-h {host} -p {port} subscribe news")).spawn()).collect();
+    subscribers.iter_mut().for_each(|subscriber| subscriber.wait_said("subscribe"));
+    ends.ask_who_serves();
+    server.signal(Signal::KILL);
+    server.wait();
+    for subscriber in subscribers {
+        // (It ends by itself: killed before that, it would leave no report.)
+        let said = subscriber.wait().stderr;
+        assert!(said.contains("reset by peer") || said.contains("closed the connection"), "{said}");
+    }
+    ["redis-server", "redis-cli"]
 }

@@ -85,7 +85,7 @@ impl fmt::Display for Diagnosis {
 
 /// Which queues of an interface it has, and on how many rings.
 fn queues(interface: &InterfaceReport) -> String {
-    let InterfaceReport { name, rings, queues, knows_queues, by_broker, card } = interface;
+    let InterfaceReport { name, rings, carried: _, queues, knows_queues, by_broker, card } = interface;
     let list = |of: &[u32]| of.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let of_rings = rings.iter().map(|of| list(of)).collect::<Vec<_>>().join("; ");
     let whose = if *by_broker { " (a broker's)" } else { "" };

@@ -6,7 +6,7 @@ use ringway_rxe::Adapter;
 use ringway_stack::Instant;
 use ringway_stack::device::messages::{
     Access, Arm, CmError, Completion, ConnectionEvent, ConnectionId, Connections, CreateError, MessageLimits, Messages, Modify,
-    ModifyError, Mtu, Path, Pd, PostError, QpConfig, Region, RegisterError, SendWr, Sge, State,
+    ModifyError, Mtu, NoWay, Path, Pd, PostError, QpConfig, Region, RegisterError, SendWr, Sge, State,
 };
 use ringway_stack::device::{MacAddr, Queues as _, Wake};
 
@@ -25,12 +25,42 @@ pub enum Plane<M: PlaneMemory> {
 }
 
 impl<M: PlaneMemory> Plane<M> {
-    /// Takes what came and does what is due. How much that was.
-    pub fn poll(&mut self, now: Instant) -> usize {
+    /// Takes what came and does what is due. How much that was. What follows is sent by [`Plane::transmit`].
+    pub fn take(&mut self, now: Instant) -> usize {
         match self {
-            Self::Shm(plane) => plane.poll(now),
-            Self::Xdp(plane) => plane.poll(now),
+            Self::Shm(plane) => plane.take(now),
+            Self::Xdp(plane) => plane.take(now),
             Self::Verbs(adapter) => adapter.poll(now),
+        }
+    }
+
+    /// Whether there may be something to send.
+    pub fn may_transmit(&self) -> bool {
+        match self {
+            Self::Shm(plane) => plane.may_transmit(),
+            Self::Xdp(plane) => plane.may_transmit(),
+            Self::Verbs(_) => false,
+        }
+    }
+
+    /// Whether acknowledgments may wait for a moment. (Where they may not, what could not be sent before is sent whenever somebody polls.)
+    pub const fn acknowledges_late(&self) -> bool {
+        matches!(self, Self::Shm(_))
+    }
+
+    /// The same as [`Plane::may_transmit`] but for acknowledgments that may wait.
+    pub fn is_urgent(&self) -> bool {
+        match self {
+            Self::Shm(plane) => plane.is_urgent(),
+            Self::Xdp(_) | Self::Verbs(_) => self.may_transmit(),
+        }
+    }
+
+    /// Whether [`Plane::take`] has anything to do: a device's completions are taken from their queues without it, and to ask for more is a system call.
+    pub fn is_due(&self, now: Instant) -> bool {
+        match self {
+            Self::Shm(_) | Self::Xdp(_) => true,
+            Self::Verbs(adapter) => adapter.is_due(now),
         }
     }
 
@@ -52,6 +82,13 @@ impl<M: PlaneMemory> Plane<M> {
         }
     }
 
+    /// Who slept on the descriptor of [`Fabric::wait_fd`](super::Fabric::wait_fd) found it readable.
+    pub fn on_woken(&mut self) {
+        if let Self::Verbs(adapter) = self {
+            adapter.on_woken();
+        }
+    }
+
     /// Ends that. (What a device was asked for comes once, and is taken then.)
     pub fn disarm(&mut self) {
         match self {
@@ -66,7 +103,7 @@ impl<M: PlaneMemory> Plane<M> {
         match self {
             Self::Shm(plane) => plane.deadline(),
             Self::Xdp(plane) => plane.roce().deadline(),
-            Self::Verbs(_) => None,
+            Self::Verbs(adapter) => adapter.deadline(),
         }
     }
 
@@ -197,7 +234,12 @@ impl<M: PlaneMemory> Messages for Plane<M> {
     }
 
     fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
-        by_device!(mut self, of => of.destroy_qp(qp))
+        match self {
+            // (It leaves its groups.)
+            Self::Xdp(plane) => plane.destroy_qp(qp),
+            Self::Shm(plane) => plane.node_mut().destroy_qp(qp),
+            Self::Verbs(adapter) => adapter.destroy_qp(qp),
+        }
     }
 
     fn modify_qp(&mut self, now: Instant, qp: u32, modify: &Modify) -> Result<(), ModifyError> {
@@ -234,6 +276,19 @@ impl<M: PlaneMemory> Connections for Plane<M> {
         by_device!(self, of => of.datagram_path(from, to))
     }
 
+    fn no_way(&self, to: IpAddr) -> NoWay {
+        by_device!(self, of => of.no_way(to))
+    }
+
+    fn leads_to(&self, from: Option<IpAddr>, to: SocketAddr) -> bool {
+        match self {
+            // (Who is there is asked by address, before.)
+            Self::Shm(_) => true,
+            Self::Xdp(plane) => plane.node().leads_to(from, to),
+            Self::Verbs(adapter) => adapter.leads_to(from, to),
+        }
+    }
+
     fn listen(&mut self, at: SocketAddr, backlog: usize) -> Result<(), CmError> {
         by_device!(mut self, of => of.listen(at, backlog))
     }
@@ -260,6 +315,30 @@ impl<M: PlaneMemory> Connections for Plane<M> {
 
     fn destroy(&mut self, now: Instant, id: ConnectionId) {
         by_device!(mut self, of => of.destroy(now, id));
+    }
+
+    fn group_path(&self, from: Option<IpAddr>, group: IpAddr) -> Result<(Path, Mtu), CmError> {
+        match self {
+            Self::Xdp(plane) => plane.group_path(from, group),
+            Self::Shm(plane) => plane.node().group_path(from, group),
+            Self::Verbs(adapter) => adapter.group_path(from, group),
+        }
+    }
+
+    fn join(&mut self, qp: u32, group: IpAddr) -> Result<(), CmError> {
+        match self {
+            Self::Xdp(plane) => plane.join(qp, group),
+            Self::Shm(plane) => plane.node_mut().join(qp, group),
+            Self::Verbs(adapter) => adapter.join(qp, group),
+        }
+    }
+
+    fn leave(&mut self, qp: u32, group: IpAddr) -> Result<(), CmError> {
+        match self {
+            Self::Xdp(plane) => plane.leave(qp, group),
+            Self::Shm(plane) => plane.node_mut().leave(qp, group),
+            Self::Verbs(adapter) => adapter.leave(qp, group),
+        }
     }
 
     fn local_name(&self, id: ConnectionId) -> Option<SocketAddr> {

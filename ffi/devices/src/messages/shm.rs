@@ -55,7 +55,13 @@ pub(super) fn attach<M: Memory + From<AreaPart>>(seed: u64) -> Result<(Plane<M>,
         mtu: Mtu::B32768,
         ack_timeout: ACK_TIMEOUT,
         // (As long as rsockets' datagrams are, with their headers.)
-        tuning: Tuning { retries_for_ever: true, bytes_are_vouched: true, datagram_mtu: Mtu::B2048, ..Tuning::default() },
+        tuning: Tuning {
+            retries_for_ever: true,
+            bytes_are_vouched: true,
+            acknowledges_late: true,
+            datagram_mtu: Mtu::B2048,
+            ..Tuning::default()
+        },
         ..NodeConfig::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
     let mut node = Node::new(config, seed);

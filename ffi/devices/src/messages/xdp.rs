@@ -1,9 +1,10 @@
 //! An interface's message plane, by Soft RoCE over AF_XDP: RoCEv2 with peers on any machine that the interface leads to.
 //!
-//! What comes for RoCE's UDP port (4791) at the interface's addresses is this process's; addresses, routes and neighbours are the kernel's. One process has the interface, for
-//! packets of all queue pairs come by that port, and by any of its queues.
+//! What comes for RoCE's UDP port (4791) at the interface's addresses is this process's, or its whose queue pair it is for ([`ringway_xdp::roce`]); addresses, routes and neighbours are the
+//! kernel's. A process that has the interface by a broker has all of that port, alone.
 
 mod doors;
+mod groups;
 mod host;
 
 use std::collections::BTreeMap;
@@ -13,15 +14,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringway_host::capabilities::{self, Capability};
 use ringway_params::kind::Named;
 use ringway_stack::Instant;
-use ringway_stack::device::messages::Memory;
-use ringway_stack::device::{Device as _, FlowRule, Protocol, QueueId, Queues as _, RuleError, RuleId, Target};
-use ringway_stack::roce::packet::UDP_PORT;
-use ringway_stack::roce::{Node, NodeConfig, Routed, SoftRoce, Tuning, cm};
-use ringway_xdp::{Settings, XdpDevice, XdpQueues};
+use ringway_stack::device::messages::{CmError, Connections as _, CreateError, Memory, Messages as _, Mtu, Path as WayTo};
+use ringway_stack::device::{Device as _, Protocol, Queues as _, RuleError, RuleId};
+use ringway_stack::roce::mad::private::{PortSpace, of_service_id};
+use ringway_stack::roce::{Limits, Node, NodeConfig, Routed, SoftRoce, Tuning, cm};
+use ringway_xdp::roce::{Ports, RoceQueues, Seat};
+use ringway_xdp::{AttachError, Settings};
 
 use self::doors::Doors;
+use self::groups::Memberships;
 use self::host::Host;
 
 /// How long to wait for an acknowledgment: 4.096 us * 2^v, which is 537 ms. (RDMA-CM has 2.1 s, on networks that lose nothing.) Eight of these in vain end a connection.
@@ -49,7 +53,9 @@ pub enum NotAttached {
     #[error(transparent)]
     Kernel(#[from] ringway_host::netlink::Error),
     /// RoCE's port is somebody else's.
-    #[error("{interface}: UDP port 4791 is taken: by another process's rsockets, or by the kernel's soft-RoCE (rdma link)")]
+    #[error(
+        "{interface}: UDP port 4791 is taken: by another process's rsockets, by a broker or of another user, or by the kernel's soft-RoCE (rdma link)"
+    )]
     PortTaken {
         /// Where.
         interface: String,
@@ -73,7 +79,7 @@ pub enum NotAttached {
 
 /// The message plane. `M`: what its queue pairs may read and write.
 pub struct Plane<M> {
-    roce: SoftRoce<XdpQueues, M, Routed>,
+    roce: SoftRoce<RoceQueues, M, Routed>,
     host: Arc<Host>,
     /// Of which of the kernel's tables it knows.
     generation: u64,
@@ -82,8 +88,17 @@ pub struct Plane<M> {
     /// Ports of RDMA-CM's that are taken.
     ports: BTreeMap<RuleId, (Protocol, SocketAddr)>,
     next_port: u64,
-    /// Nobody else on this machine has RoCE's port meanwhile.
+    /// Those that no other process is to have, where others are on the interface.
+    shared: Option<Arc<Ports>>,
+    memberships: Memberships,
+    _place: Place,
+}
+
+/// What this process has RoCE's port on the interface by.
+struct Place {
     _doors: Doors,
+    /// `None`: alone.
+    seat: Option<Seat>,
 }
 
 /// The kernel's part of it.
@@ -94,60 +109,99 @@ pub(super) struct Fabric(Arc<Host>);
 ///
 /// # Errors
 /// [`NotAttached`].
-pub(super) fn attach<M: Memory>(seed: u64, named: &Named<'_>, broker: &Path) -> Result<(Plane<M>, Fabric), NotAttached> {
+pub(super) fn attach<M: Memory + From<Vec<u8>>>(seed: u64, named: &Named<'_>, broker: &Path) -> Result<(Plane<M>, Fabric), NotAttached> {
     if named.queues.is_some() {
         return Err(NotAttached::SomeQueues(named.to_string()));
     }
-    let interface = || named.name.to_owned();
-    let doors = Doors::take(named.name).map_err(|error| match error.raw_os_error() {
-        Some(libc::EADDRINUSE) => NotAttached::PortTaken { interface: interface() },
-        _ => NotAttached::Port { interface: interface(), error },
-    })?;
-    let queues = open(named.name, broker)?;
+    let (queues, place, shared) = take_place(seed, named.name, broker)?;
+    let first_qp = place.seat.as_ref().map_or(0, Seat::first_qp);
+    let qps = if shared.is_some() { Seat::QPS } else { Limits::default().qps };
     let host = Arc::new(Host::open(named.name, queues.device().lender())?);
     let (network, generation) = host.network();
-    let mtu = network.mtu().ok_or_else(|| NotAttached::Mtu { interface: interface() })?;
+    let mtu = network.mtu().ok_or_else(|| NotAttached::Mtu { interface: named.name.to_owned() })?;
     let config = NodeConfig {
         addresses: Vec::new(),
         mtu,
         ack_timeout: ACK_TIMEOUT,
         cm: cm::Config { response_timeout: CM.0, retries: CM.1, ..cm::Config::default() },
         tuning: Tuning { datagram_mtu: mtu, ..Tuning::default() },
+        limits: Limits { qps, ..Limits::default() },
+        first_qp,
+        qps_turned: seed,
         ..NodeConfig::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
     };
     let mut node = Node::new(config, seed);
     node.set_network(network.clone());
+    let mut roce = SoftRoce::new(queues, node, Routed::new(network.clone()));
+    if let Some(ports) = shared.clone() {
+        roce.share_addresses(Box::new(move |service| port_of(service).is_some_and(|(protocol, port)| ports.is_others(protocol, port))));
+    }
     let mut plane = Plane {
-        roce: SoftRoce::new(queues, node, Routed::new(network.clone())),
+        roce,
         host: Arc::clone(&host),
         generation,
         addresses: BTreeMap::new(),
         ports: BTreeMap::new(),
         next_port: 0,
-        _doors: doors,
+        shared,
+        memberships: Memberships::new(host.link()),
+        _place: place,
     };
     plane.set_addresses(&network.addresses());
     Ok((plane, Fabric(host)))
 }
 
-fn open(interface: &str, broker: &Path) -> Result<XdpQueues, NotAttached> {
+/// What has a service's number.
+fn port_of(service: u64) -> Option<(Protocol, u16)> {
+    match of_service_id(service)? {
+        (PortSpace::Tcp, port) => Some((Protocol::Tcp, port)),
+        (PortSpace::Udp, port) => Some((Protocol::Udp, port)),
+        (PortSpace::Ipoib, _) => None,
+    }
+}
+
+/// A place beside others where the process may have a packet socket, and else one alone.
+fn take_place(seed: u64, interface: &str, broker: &Path) -> Result<(RoceQueues, Place, Option<Arc<Ports>>), NotAttached> {
     let settings = Settings::new(interface);
-    let own = XdpDevice::attach(&settings).and_then(|device| device.open_ring());
-    own.or_else(|own| {
+    let doors = |is_shared| {
+        Doors::take(interface, is_shared).map_err(|error| match error.raw_os_error() {
+            Some(libc::EADDRINUSE) => NotAttached::PortTaken { interface: interface.to_owned() },
+            _ => NotAttached::Port { interface: interface.to_owned(), error },
+        })
+    };
+    let failed = |error: AttachError| NotAttached::Interface(format!("{interface}: {error}"));
+    let lacks = |capabilities: &[Capability]| !capabilities::lacking(capabilities).is_empty();
+    // (Who may have a packet socket and no more is better served by a broker, if there is one.)
+    if lacks(&[Capability::NetRaw]) || broker.exists() && lacks(&[Capability::NetAdmin, Capability::Bpf]) {
+        let place = Place { _doors: doors(false)?, seat: None };
+        return Ok((alone(&settings, broker)?, place, None));
+    }
+    let seat = Seat::take(interface, seed).map_err(failed)?;
+    let doors = doors(true)?;
+    let (queues, why_not) = RoceQueues::beside_others(&settings, &seat).map_err(failed)?;
+    if let Some(error) = why_not {
+        tracing::info!("{interface}: {error}; rsockets go by a packet socket");
+    }
+    let ports = Arc::new(seat.ports());
+    Ok((queues, Place { _doors: doors, seat: Some(seat) }, Some(ports)))
+}
+
+fn alone(settings: &Settings, broker: &Path) -> Result<RoceQueues, NotAttached> {
+    let interface = &settings.interface;
+    RoceQueues::alone(settings).or_else(|own| {
         if !broker.exists() {
             return Err(NotAttached::Interface(format!("{interface}: {own}")));
         }
-        let lent = XdpDevice::attach_by(broker, &settings).and_then(|device| device.open_ring());
-        lent.map_err(|lent| NotAttached::Interface(format!("{interface}: {own}; {lent}")))
+        RoceQueues::alone_by(broker, settings).map_err(|lent| NotAttached::Interface(format!("{interface}: {own}; {lent}")))
     })
 }
 
-impl<M: Memory> Plane<M> {
-    pub(super) const fn roce(&self) -> &SoftRoce<XdpQueues, M, Routed> {
+impl<M: Memory + From<Vec<u8>>> Plane<M> {
+    pub(super) const fn roce(&self) -> &SoftRoce<RoceQueues, M, Routed> {
         &self.roce
     }
 
-    pub(super) const fn roce_mut(&mut self) -> &mut SoftRoce<XdpQueues, M, Routed> {
+    pub(super) const fn roce_mut(&mut self) -> &mut SoftRoce<RoceQueues, M, Routed> {
         &mut self.roce
     }
 
@@ -159,11 +213,14 @@ impl<M: Memory> Plane<M> {
         self.roce.node_mut()
     }
 
-    pub(super) fn poll(&mut self, now: Instant) -> usize {
+    pub(super) fn take(&mut self, now: Instant) -> usize {
         let has_changed = self.look();
-        let done = self.roce.poll(now);
-        self.ask(now);
-        done + usize::from(has_changed)
+        self.roce.take(now) + usize::from(has_changed)
+    }
+
+    /// (Neighbours are asked for as well.)
+    pub(super) fn may_transmit(&self) -> bool {
+        self.roce.may_transmit() || self.roce.has_questions()
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {
@@ -205,15 +262,14 @@ impl<M: Memory> Plane<M> {
             if self.addresses.contains_key(address) {
                 continue;
             }
-            let rule = FlowRule::flow(Protocol::Udp, SocketAddr::new(*address, UDP_PORT), None);
-            match device.attach(&rule, Target::Queue(QueueId(0))) {
-                Ok(attached) => drop(self.addresses.insert(*address, attached.rule)),
+            match device.hear(*address) {
+                Ok(rule) => drop(self.addresses.insert(*address, rule)),
                 Err(error) => tracing::warn!("rsockets are not reached at {address}: {error}"),
             }
         }
     }
 
-    /// Takes a port of RDMA-CM's. (No other process has the interface.)
+    /// Takes a port of RDMA-CM's. (Among processes, one has it at all of the interface's addresses.)
     pub(super) fn claim(&mut self, protocol: Protocol, at: SocketAddr) -> Result<RuleId, RuleError> {
         let is_same = |known: SocketAddr| {
             let is_any = known.ip().is_unspecified() || at.ip().is_unspecified() || known.ip() == at.ip();
@@ -222,13 +278,61 @@ impl<M: Memory> Plane<M> {
         if self.ports.values().any(|(other, known)| *other == protocol && is_same(*known)) {
             return Err(RuleError::Taken);
         }
+        if let Some(ports) = &self.shared {
+            ports.take(protocol, at.port()).map_err(|error| match error.raw_os_error() {
+                Some(libc::EADDRINUSE) => RuleError::Taken,
+                _ => RuleError::Full,
+            })?;
+        }
         self.next_port += 1;
         self.ports.insert(RuleId(self.next_port), (protocol, at));
         Ok(RuleId(self.next_port))
     }
 
     pub(super) fn give_up(&mut self, rule: RuleId) {
-        self.ports.remove(&rule);
+        if let Some((protocol, at)) = self.ports.remove(&rule)
+            && let Some(ports) = &self.shared
+        {
+            ports.give_back(protocol, at.port());
+        }
+    }
+
+    /// The way to a group. (Groups come by the packet socket, which who has the interface by a broker has not.)
+    pub(super) fn group_path(&self, from: Option<IpAddr>, group: IpAddr) -> Result<(WayTo, Mtu), CmError> {
+        if self.shared.is_none() {
+            return Err(CmError::Unsupported);
+        }
+        self.node().group_path(from, group)
+    }
+
+    /// Has a queue pair hear a group, of which the kernel is a member for it.
+    pub(super) fn join(&mut self, qp: u32, group: IpAddr) -> Result<(), CmError> {
+        self.group_path(None, group)?;
+        self.node_mut().join(qp, group)?;
+        if let Err(error) = self.memberships.join(group) {
+            tracing::warn!("the group {group} is not heard: {error}");
+            self.leave(qp, group)?;
+            return Err(CmError::Full);
+        }
+        Ok(())
+    }
+
+    pub(super) fn leave(&mut self, qp: u32, group: IpAddr) -> Result<(), CmError> {
+        self.node_mut().leave(qp, group)?;
+        self.leave_unheard();
+        Ok(())
+    }
+
+    pub(super) fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
+        self.node_mut().destroy_qp(qp)?;
+        self.leave_unheard();
+        Ok(())
+    }
+
+    fn leave_unheard(&mut self) {
+        if !self.memberships.is_empty() {
+            self.memberships.retain(&self.roce.node().hca().groups().collect());
+        }
     }
 
     pub(super) fn wait_fd(&mut self) -> RawFd {

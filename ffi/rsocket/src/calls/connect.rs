@@ -16,8 +16,9 @@ use crate::wait::until;
 /// Connects; `to` gives the address, for the socket's family. A socket that does not block goes on by itself: once it is writable, SO_ERROR tells how it ended.
 ///
 /// # Errors
-/// EBADF; `to`'s; EINPROGRESS; EALREADY; EISCONN; ECONNREFUSED: nobody of this user listens there; ETIMEDOUT: who does, does not answer; ENETUNREACH: the
-/// address is none of this machine's; EHOSTUNREACH: the device does not lead there; EINVAL: it listens, or is bound to another family's address; EINTR: it goes on by itself; ENOMEM.
+/// EBADF; `to`'s; EINPROGRESS; EALREADY; EISCONN; ECONNREFUSED: nobody of this user listens there; ETIMEDOUT: who does, does not answer; ENETUNREACH: on shared
+/// memory the address is none of this machine's, elsewhere there is no route to it; EHOSTUNREACH, EACCES: as its route says; ENODEV: its route leads over another interface than the device's; EINVAL: it
+/// listens, or is bound to another family's address; EINTR: it goes on by itself; ENOMEM.
 pub(crate) fn connect(fd: RawFd, to: impl FnOnce(Family) -> Result<SocketAddr, Errno>) -> Result<(), Errno> {
     let (to, fabric, is_begun) = {
         let mut library = enter()?;

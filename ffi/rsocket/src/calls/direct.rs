@@ -18,7 +18,7 @@ use ringway_stack::rsocket::SocketId;
 use crate::library::{self, Library, enter, errno};
 use crate::memory::{Buffer, Bytes};
 use crate::table::Mapped;
-use crate::wait::until;
+use crate::wait::until_sent;
 
 /// So many bytes are written at a time: other threads want the lock, too.
 const PIECE_MAX: usize = 256 << 10;
@@ -111,7 +111,7 @@ pub(crate) fn write(fd: RawFd, bytes: &[u8], offset: i64, flags: c_int) -> Resul
     let mut written = 0;
     loop {
         let rest = &bytes[written..];
-        let done = until(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, id, now| match offset.checked_add(written as u64) {
+        let done = until_sent(fd, flags & libc::MSG_DONTWAIT != 0, |library, id, now| match offset.checked_add(written as u64) {
             Some(at) if !rest.is_empty() => write_some(library, id, now, rest, at),
             _ => Ok(0),
         });

@@ -248,11 +248,11 @@ pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
 fn wait_for_closing(id: SocketId, until: Instant) {
     let mut looking = Looking::new(true);
     while let Ok(mut library) = enter() {
-        let now = library.poll();
+        let now = looking.poll(&mut library);
         if !library.sockets.is_closing(id) || now >= until {
             return;
         }
-        looking.began(now, &library);
+        looking.began(&library);
         if looking.goes_on(now) {
             drop(library);
             looking.pause(now);

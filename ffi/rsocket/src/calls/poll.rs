@@ -32,11 +32,12 @@ pub(super) fn poll_unless(fds: &mut [pollfd], timeout: Option<Duration>, is_over
             // There is no rsocket at all.
             return kernel(fds, timeout);
         };
-        let now = library.poll();
+        let now = looking.poll(&mut library);
         let mut others = Others::of(&library, fds);
         let ours = look(&mut library, now, fds);
-        let began = looking.began(now, &library);
-        let left = timeout.map(|timeout| (began + timeout).since(now));
+        let began = looking.began(&library);
+        // (A wait of no time looks once, however late the clock is looked at.)
+        let left = timeout.map(|timeout| if timeout.is_zero() { timeout } else { (began + timeout).since(now) });
         if ours > 0 || left == Some(Duration::ZERO) || is_over(&library) {
             drop(library);
             looking.ended(now, if ours > 0 { Outcome::Satisfied } else { Outcome::InVain });

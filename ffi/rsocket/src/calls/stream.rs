@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use ringway_preload::Errno;
 
 use crate::library::errno;
-use crate::wait::until;
+use crate::wait::{until, until_sent};
 
 /// Sends bytes. A socket that blocks sends all of them, unless the connection ends, or a signal is delivered, in the middle.
 ///
@@ -15,7 +15,7 @@ use crate::wait::until;
 /// EBADF; ENOTCONN; EAGAIN: there is no room; EPIPE: this side was shut down (without a signal); ECONNRESET: the peer is gone, or has closed; EINTR.
 pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int) -> Result<usize, Errno> {
     let (mut sent, mut at) = (0, (0, 0));
-    let all = until(fd, flags & libc::MSG_DONTWAIT != 0, None, |library, id, now| {
+    let all = until_sent(fd, flags & libc::MSG_DONTWAIT != 0, |library, id, now| {
         let (sockets, device) = library.parts();
         if pieces.iter().all(|piece| piece.is_empty()) {
             return sockets.send(now, device, id, &[]).map(|_| ()).map_err(errno);

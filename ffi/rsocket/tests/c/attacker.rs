@@ -34,9 +34,16 @@ impl Dice {
     }
 }
 
-/// As the victim's.
-const TUNING: Tuning =
-    Tuning { window: 128, count_credits: false, datagram_mtu: Mtu::B2048, retries_for_ever: true, bytes_are_vouched: true, dcqcn: None };
+/// As the victim's, but that each packet is acknowledged at once.
+const TUNING: Tuning = Tuning {
+    window: 128,
+    count_credits: false,
+    datagram_mtu: Mtu::B2048,
+    retries_for_ever: true,
+    bytes_are_vouched: true,
+    acknowledges_late: false,
+    dcqcn: None,
+};
 
 /// An honest client tries again after so long.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -143,10 +150,14 @@ impl Attacker {
         let _ = self.queues.send(&TxFrame { head: &head, body, offload: TxOffload::default() });
     }
 
-    /// So many sessions one after the other, some of them at once, most of which end badly.
-    pub(crate) fn attack(&mut self, sessions: usize) {
+    /// So many sessions one after the other, some of them at once, most of which end badly; and more of them, until so many bad packets were sent. (A victim that does not get to run
+    /// answers little that could be made worse. There is an end all the same.)
+    pub(crate) fn attack(&mut self, sessions: usize, bad: usize) {
         let mut open = Vec::new();
-        for _ in 0..sessions {
+        for session in 0..20 * sessions {
+            if session >= sessions && self.sent >= bad {
+                break;
+            }
             open.push(self.connect());
             for _ in 0..30 {
                 self.turn();

@@ -137,6 +137,7 @@ int main(void)
 		CHECK(rsendto(fd, "y", 1, 0, (struct sockaddr *)&to, sizeof to) == 1 && ++sent < 100);
 	} while (rpoll(&one, 1, 100) == 0);
 	CHECK(rrecv(own, &byte, 1, 0) == 1 && byte == 'y');
+	CHECK(!is_on_card() || rpoll(&one, 1, 300) == 0 || rrecv(own, &byte, 1, 0) == 1);
 	for (int i = 0; i < 3; i++) {
 		CHECK(rsendto(fd, "w", 1, 0, (struct sockaddr *)&to, sizeof to) == 1);
 		CHECK(rrecv(own, &byte, 1, 0) == 1 && byte == 'w');
@@ -145,11 +146,15 @@ int main(void)
 	CHECK(rclose(own) == 0);
 	own = rsocket(AF_INET, SOCK_DGRAM, 0);
 	CHECK(rbind(own, (struct sockaddr *)&to, sizeof to) == 0);
-	CHECK(rsendto(fd, "z", 1, 0, (struct sockaddr *)&to, sizeof to) == 1);
+	one.fd = own;
+	do {
+		CHECK(rsendto(fd, "z", 1, 0, (struct sockaddr *)&to, sizeof to) == 1 && ++sent < 200);
+	} while (is_on_card() && rpoll(&one, 1, 100) == 0);
 	CHECK(rrecv(own, &byte, 1, 0) == 1 && byte == 'z');
 	CHECK(rclose(own) == 0);
 	CHECK(rconnect(fd, (struct sockaddr *)&to, sizeof to) == 0);
-	FAILS(rsend(fd, "x", 1, 0), ECONNREFUSED);
+	if (!is_on_card())
+		FAILS(rsend(fd, "x", 1, 0), ECONNREFUSED);
 	of_six();
 	return 0;
 }

@@ -4,6 +4,7 @@ mod attacker;
 mod card;
 mod compile;
 mod rxe;
+mod unroutable;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -13,6 +14,9 @@ use std::sync::Mutex;
 
 /// What ends a program that hangs.
 const TIMEOUT_S: &str = "60";
+
+/// Bad packets of an attack.
+const BAD: usize = 500;
 
 /// Compiles a program, once: another test may be running it.
 fn program(name: &str) -> PathBuf {
@@ -41,8 +45,8 @@ fn a_peer_that_attacks() {
     BufReader::new(victim.stdout.take().expect("a pipe")).read_line(&mut port).expect("its port");
     let port = port.trim().parse().expect("a number");
     let mut attacker = attacker::Attacker::new(port);
-    attacker.attack(500);
-    assert!(attacker.sent > 500, "{} bad packets", attacker.sent);
+    attacker.attack(500, BAD);
+    assert!(attacker.sent >= BAD, "{} bad packets", attacker.sent);
     // (The same process: its peer has not given up on it.)
     let answers = attacker.ask(b"hello", 20);
     let mut second = attacker::Attacker::new(port);
@@ -70,6 +74,11 @@ fn handlers_of_signals() {
 #[test]
 fn a_peer_that_is_killed() {
     run("killed");
+}
+
+#[test]
+fn processes_that_end_while_others_have_their_copies() {
+    run("ends");
 }
 
 #[test]

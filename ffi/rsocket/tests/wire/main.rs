@@ -3,6 +3,7 @@
 mod capture;
 #[path = "../c/compile.rs"]
 mod compile;
+mod groups;
 mod world;
 
 use std::os::fd::AsFd as _;
@@ -32,15 +33,26 @@ fn peer() -> &'static Path {
 }
 
 fn command(host: Host, case: &str, is_v6: bool) -> Command {
+    command_at(host, case, is_v6, PORT)
+}
+
+/// (The one beside it is nobody's.)
+const PORT: u16 = 7471;
+
+fn command_at(host: Host, case: &str, is_v6: bool, port: u16) -> Command {
     let (device, role) = if host == Host::Client { ("xdp:wa", "client") } else { ("xdp:wb", "server") };
     let mut command = limited(peer());
-    command.args([role, case, &addresses(is_v6)[1].to_string(), "7471"]).env("RINGWAY_DEVICE", device).env("RINGWAY_BROKER", "");
+    command.args([role, case, &addresses(is_v6)[1].to_string(), &port.to_string()]).env("RINGWAY_DEVICE", device).env("RINGWAY_BROKER", "");
     command
 }
 
 /// The server, which is ready.
 fn server(world: &World, case: &str, is_v6: bool) -> Running {
-    let mut server = world.start(Host::Server, command(Host::Server, case, is_v6));
+    server_at(world, case, is_v6, PORT)
+}
+
+fn server_at(world: &World, case: &str, is_v6: bool, port: u16) -> Running {
+    let mut server = world.start(Host::Server, command_at(Host::Server, case, is_v6, port));
     server.is_ready();
     server
 }
@@ -114,16 +126,69 @@ fn a_link_that_goes_down() {
     });
 }
 
+/// Four processes at each end, all at once: streams, datagrams and mapped memory, of both families. Each packet is one process's.
 #[test]
-fn one_process_has_the_interface() {
+fn several_processes_share_an_interface() {
     in_world(1500, |world| {
-        let _server = server(world, "refused", false);
-        // The same interface, by the same namespace: as a client it finds no device.
-        let mut client = limited(peer());
-        client.args(["client", "refused", "10.78.0.2", "7471"]).env("RINGWAY_DEVICE", "xdp:wb").env("RINGWAY_BROKER", "");
-        let said = world.start(Host::Server, client).ends_well();
-        assert_eq!(said.matches("no device for rsockets").count(), 1, "{said}");
-        assert!(said.contains("wb: UDP port 4791 is taken"), "{said}");
+        let capture = Capture::start(world);
+        let cases = [("streams", false, 7471), ("direct", false, 7473), ("datagrams", false, 7475), ("streams", true, 7477)];
+        let [servers, clients] = [Host::Server, Host::Client].map(|host| {
+            cases.map(|(case, is_v6, port)| {
+                let mut command = command_at(host, case, is_v6, port);
+                command.env("RSOCKET_LOG", "info");
+                let mut running = world.start(host, command);
+                if host == Host::Server {
+                    running.is_ready();
+                }
+                running
+            })
+        });
+        // (One process at each end has its program in front of the interface; of the clients, the next one may, once that has ended.)
+        clients.into_iter().for_each(|client| _ = client.ends_well());
+        let by_packets = servers.map(|server| server.ends_well().contains("rsockets go by a packet socket"));
+        assert_eq!(by_packets, [false, true, true, true]);
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("wire-several-{}.pcap", std::process::id()));
+        let frames = capture.check(&file);
+        assert!(frames.len() > 12_000_000 / 1024, "{}", frames.len());
+    });
+}
+
+/// SIGSTOP.
+fn stop(running: &Running) {
+    let id = running.child.as_ref().expect("it runs").id();
+    // SAFETY: no memory is involved.
+    assert_eq!(unsafe { libc::kill(id as i32, libc::SIGSTOP) }, 0);
+}
+
+/// The first process, whose program is in front of the interface, is stopped, and then killed: others on the interface go on, and new ones come. Its peers are parted from it.
+#[test]
+fn a_process_that_is_stopped_and_killed_holds_up_no_other() {
+    in_world(1500, |world| {
+        let first = server(world, "killed", false);
+        let [second, third] = [("calls", 7473), ("streams", 7475)].map(|(case, port)| server_at(world, case, false, port));
+        let mut parted = world.start(Host::Client, command(Host::Client, "killed", false));
+        parted.is_ready();
+        stop(&first);
+        world.start(Host::Client, command_at(Host::Client, "calls", false, 7473)).ends_well();
+        second.ends_well();
+        drop(first);
+        world.start(Host::Client, command_at(Host::Client, "streams", false, 7475)).ends_well();
+        third.ends_well();
+        parted.ends_well();
+        // (Its port is free again.)
+        let last = server(world, "streams", false);
+        world.start(Host::Client, command(Host::Client, "streams", false)).ends_well();
+        last.ends_well();
+    });
+}
+
+#[test]
+fn a_port_is_one_processes() {
+    in_world(1500, |world| {
+        let _server = server(world, "taken", false);
+        let mut other = limited(peer());
+        other.args(["client", "taken", "10.78.0.2", "7471"]).env("RINGWAY_DEVICE", "xdp:wb").env("RINGWAY_BROKER", "");
+        world.start(Host::Server, other).ends_well();
     });
 }
 
@@ -157,6 +222,12 @@ fn by_a_broker_without_privileges() {
         unprivileged.env("RINGWAY_DEVICE", "xdp:wb").env("RINGWAY_BROKER", &socket);
         let mut server = world.start(Host::Server, unprivileged);
         server.is_ready();
+        // Whoever has the interface by a broker has it alone: the next process, privileged as it is, finds no device.
+        let mut other = limited(peer());
+        other.args(["client", "refused", "10.78.0.2", "7471"]).env("RINGWAY_DEVICE", "xdp:wb").env("RINGWAY_BROKER", "");
+        let said = world.start(Host::Server, other).ends_well();
+        assert_eq!(said.matches("no device for rsockets").count(), 1, "{said}");
+        assert!(said.contains("wb: UDP port 4791 is taken"), "{said}");
         world.start(Host::Client, command(Host::Client, "streams", false)).ends_well();
         server.ends_well();
         drop(stop);

@@ -112,6 +112,9 @@ static void calls(int is_server)
 	pid_t child = fork();
 	if (child == 0) {
 		FAILS(rsend(fd, "y", 1, 0), EBADF);
+		/* It has rsockets of its own on the same interface, and finds nobody at the next port. */
+		((struct sockaddr_in *)&address)->sin_port ^= htons(1);
+		FAILS(rconnect(made(SOCK_STREAM), (struct sockaddr *)&address, address_len), ECONNREFUSED);
 		_exit(0);
 	}
 	ends_well(child);
@@ -238,14 +241,24 @@ static void down(int is_server)
 	CHECK(errno == EHOSTUNREACH);
 }
 
-/* An interface that another process has: an error, and one line. */
-static void refused(int is_server)
+/* A port that another process on the interface has. */
+static void taken(int is_server)
 {
 	if (is_server) {
 		int listener = door();
 		CHECK(listener >= 0);
 		pause();
 	}
+	int fd = made(SOCK_STREAM);
+	FAILS(rbind(fd, (struct sockaddr *)&address, address_len), EADDRINUSE);
+	((struct sockaddr_in *)&address)->sin_port ^= htons(1);
+	CHECK(rbind(fd, (struct sockaddr *)&address, address_len) == 0 && rlisten(fd, 1) == 0);
+}
+
+/* An interface that another process has alone: an error, and one line. */
+static void refused(int is_server)
+{
+	CHECK(!is_server);
 	FAILS(rsocket(address.ss_family, SOCK_STREAM, 0), ENODEV);
 	FAILS(rsocket(address.ss_family, SOCK_STREAM, 0), ENODEV);
 }
@@ -255,7 +268,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(int is_server);
-	} cases[] = {{"streams", streams}, {"calls", calls}, {"direct", direct}, {"datagrams", datagrams}, {"killed", killed}, {"down", down}, {"refused", refused}};
+	} cases[] = {{"streams", streams}, {"calls", calls}, {"direct", direct}, {"datagrams", datagrams}, {"killed", killed}, {"down", down}, {"taken", taken}, {"refused", refused}};
 	CHECK(argc == 5);
 	struct sockaddr_in *v4 = (struct sockaddr_in *)&address;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address;

@@ -90,7 +90,7 @@ impl World {
 
 /// A program that runs; it is killed (SIGKILL) where this is dropped before its end.
 pub(crate) struct Running {
-    child: Option<Child>,
+    pub(crate) child: Option<Child>,
     said: BufReader<std::process::ChildStdout>,
 }
 

@@ -105,6 +105,8 @@ static void numbers(void)
     struct timeval time = {.tv_usec = 50000};
     CHECK(setsockopt(copy, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0);
     CHECK(recv(copy, got, 1, 0) == -1 && errno == EAGAIN);
+    time = (struct timeval){.tv_sec = 10};
+    CHECK(setsockopt(copy, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0);
     CHECK(setsockopt(copy, IPPROTO_TCP, TCP_NODELAY, &copy, sizeof copy) == 0);
     struct sockaddr_in name;
     socklen_t len = sizeof name;

@@ -30,11 +30,16 @@ fn program() -> &'static Path {
     })
 }
 
-/// One end; `device`: it has the library, on that interface.
+/// One end; `device`: it has the library, on that interface, by itself or (`mlx5:` and the interface) with a software ConnectX that is plugged into it.
 fn end(role: &str, device: Option<&str>, carrier: &str) -> Command {
     let mut command = limited(program());
     command.args([role, &addresses(false)[1].to_string(), carrier]).env_remove("RDMAV_FORK_SAFE").env("RSPRELOAD_CONFIG", "/dev/null");
-    if let Some(device) = device {
+    if let Some(interface) = device.and_then(|device| device.strip_prefix("mlx5:")) {
+        let card = library().with_file_name("libringway_connectx.so");
+        assert!(card.exists(), "{} is built with ringway-uverbs", card.display());
+        command.env("LD_PRELOAD", format!("{}:{}", card.display(), library().display()));
+        command.env("RINGWAY_CONNECTX_WIRE", interface).env("RINGWAY_DEVICE", "mlx5:mlx5_0");
+    } else if let Some(device) = device {
         command.env("LD_PRELOAD", library()).env("RINGWAY_DEVICE", device).env("RINGWAY_BROKER", "");
     }
     command
@@ -66,6 +71,25 @@ fn whoever_has_no_rsockets_is_reached_by_tcp_and_soon() {
     let took = talk(None, Some("xdp:wa"), "kernel");
     assert!(took.is_none_or(|took| took < Duration::from_secs(10)), "{took:?}");
     talk(Some("xdp:wb"), None, "kernel");
+}
+
+#[test]
+fn both_ends_on_cards_are_rsockets() {
+    talk(Some("mlx5:wb"), Some("mlx5:wa"), "rsocket");
+}
+
+/// The interface, and the card at its other end, speak the same.
+#[test]
+fn one_end_on_a_card_and_one_on_an_interface_are_rsockets() {
+    talk(Some("xdp:wb"), Some("mlx5:wa"), "rsocket");
+    talk(Some("mlx5:wb"), Some("xdp:wa"), "rsocket");
+}
+
+#[test]
+fn on_a_card_whoever_has_no_rsockets_is_reached_by_tcp_and_soon() {
+    let took = talk(None, Some("mlx5:wa"), "kernel");
+    assert!(took.is_none_or(|took| took < Duration::from_secs(10)), "{took:?}");
+    talk(Some("mlx5:wb"), None, "kernel");
 }
 
 /// There is no such interface.

@@ -35,12 +35,20 @@ pub(super) fn create(request: &mut Request<'_>) -> Result<Reply, Errno> {
 /// `IB_UVERBS_CREATE_QP_MASK_IND_TABLE`.
 const HAS_TABLE: u32 = 1;
 
+/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`: of UD, what it sends to a group does not come to it.
+const BLOCK_MULTICAST_LOOPBACK: u32 = 1 << 1;
+
 /// `ib_uverbs_ex_create_qp`, which goes on {comp_mask 48, create_flags 52, rwq_ind_tbl_handle 56}; its answer has comp_mask 32 and
 /// response_length 36 as well.
 pub(super) fn create_extended(request: &mut Request<'_>) -> Result<Reply, Errno> {
     let core = request.core();
-    let (is_raw, mask, flags) = (core.u8(45) == raw::RAW_PACKET, core.u32(48), core.u32(52));
-    let (masks, flags_known) = if is_raw { (HAS_TABLE, raw::STRIPS_TAGS) } else { (0, 0) };
+    let (kind, mask, flags) = (core.u8(45), core.u32(48), core.u32(52));
+    let is_raw = kind == raw::RAW_PACKET;
+    let (masks, flags_known) = match kind {
+        raw::RAW_PACKET => (HAS_TABLE, raw::STRIPS_TAGS),
+        UD => (0, BLOCK_MULTICAST_LOOPBACK),
+        _ => (0, 0),
+    };
     if mask & !masks != 0 || flags & !flags_known != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
@@ -49,6 +57,10 @@ pub(super) fn create_extended(request: &mut Request<'_>) -> Result<Reply, Errno>
         (true, false) => raw::make(request, 0, 40, flags)?,
         _ => make(request, 0, 40)?,
     };
+    if !is_raw && flags & BLOCK_MULTICAST_LOOPBACK != 0 {
+        let qpn = find(request, reply.made.unwrap_or_default())?;
+        request.engine.node.hca_mut().set_multicast_loopback(qpn, false).map_err(|_| Errno(libc::EINVAL))?;
+    }
     Ok(Reply { core: reply.core.u32(36, 40), ..reply })
 }
 

@@ -74,6 +74,9 @@ pub(super) fn modify(request: &mut Request<'_>) -> Result<Reply, Errno> {
     qp.attributes = attributes;
     // In error by its own wish, nobody has to tell it.
     qp.knows = matches!(change, Modify::Err);
+    if matches!(change, Modify::Resume) {
+        engine.card.resume(qpn);
+    }
     if matches!(change, Modify::Reset) {
         // The program's counters begin anew, and so do the card's.
         qp.attributes = Attributes::default();

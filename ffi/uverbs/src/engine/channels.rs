@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -15,20 +16,29 @@ const ASYNC_MAX: usize = 1024;
 /// A channel, from the card's side. Both ends are the kernel's, so that reading, polling and duplicating them needs nothing of ours.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    writer: OwnedFd,
+    writer: Fd,
     /// The program's end once more: what it has not read can be taken back.
-    reader: OwnedFd,
+    reader: Fd,
     waiting: VecDeque<Vec<u8>>,
     /// Descriptors of the program's end.
     pub(super) descriptors: u32,
 }
 
+/// Both ends of what a program reads from, and its own descriptor of the second: of them all, only that has a number of the program's.
+///
+/// # Errors
+/// What the kernel says of sockets.
+pub(crate) fn ends() -> Result<(Fd, Fd, OwnedFd), Errno> {
+    let (theirs, ours) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
+    let copy = Fd::of(|| rustix::io::fcntl_dupfd_cloexec(theirs.as_fd(), 0)).map_err(from_rustix)?;
+    Ok((Fd::of(|| Ok::<_, Errno>(ours))?, copy, theirs))
+}
+
 impl Channel {
     /// A channel, and the program's end of it.
     pub(crate) fn new() -> Result<(Self, OwnedFd), Errno> {
-        let (writer, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(from_rustix)?;
-        let reader = rustix::io::fcntl_dupfd_cloexec(theirs.as_fd(), 0).map_err(from_rustix)?;
+        let (writer, reader, theirs) = ends()?;
         Ok((Self { writer, reader, waiting: VecDeque::new(), descriptors: 1 }, theirs))
     }
 

@@ -6,9 +6,9 @@
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use rustix::fs::MemfdFlags;
 
@@ -30,7 +30,7 @@ const UPDATE_NS: u64 = 3_600_000_000_000;
 /// The pages. Invariant: two are mapped, as long as the value is there.
 #[derive(Debug)]
 pub(crate) struct ClockPages {
-    file: OwnedFd,
+    file: Fd,
     counter: NonNull<AtomicU64>,
 }
 
@@ -43,7 +43,7 @@ impl ClockPages {
     /// # Errors
     /// What the kernel says of the memory.
     pub(super) fn new() -> Result<Self, Errno> {
-        let file = rustix::fs::memfd_create("connectx-clock", MemfdFlags::CLOEXEC).map_err(from_rustix)?;
+        let file = Fd::of(|| rustix::fs::memfd_create("connectx-clock", MemfdFlags::CLOEXEC)).map_err(from_rustix)?;
         rustix::fs::ftruncate(&file, 2 * PAGE as u64).map_err(from_rustix)?;
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let conversion = conversion(u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));

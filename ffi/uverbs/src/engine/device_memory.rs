@@ -4,8 +4,8 @@
 
 use core::ptr::NonNull;
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use rustix::fs::MemfdFlags;
 
@@ -28,7 +28,7 @@ pub(crate) struct DeviceMemory {
 /// What the card has mapped itself. Invariant: [`BYTES`], as long as the value is there.
 #[derive(Debug)]
 struct Pages {
-    file: OwnedFd,
+    file: Fd,
     base: NonNull<u8>,
 }
 
@@ -37,7 +37,7 @@ unsafe impl Send for Pages {}
 
 impl Pages {
     fn new() -> Result<Self, Errno> {
-        let file = rustix::fs::memfd_create("connectx-memory", MemfdFlags::CLOEXEC).map_err(from_rustix)?;
+        let file = Fd::of(|| rustix::fs::memfd_create("connectx-memory", MemfdFlags::CLOEXEC)).map_err(from_rustix)?;
         rustix::fs::ftruncate(&file, BYTES as u64).map_err(from_rustix)?;
         // SAFETY: a new mapping, where the kernel likes.
         let mapped = unsafe { map(core::ptr::null_mut(), BYTES, (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED), (&file, 0)) };

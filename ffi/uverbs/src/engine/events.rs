@@ -3,9 +3,11 @@
 //! A queue pair that fails by a completion of its own tells of it so. Of what no completion tells there is an event: a peer's request that its
 //! regions do not allow, a queue that the card cannot reach, a completion queue that is full.
 
-use ringway_stack::roce::qp::State;
+use ringway_sim::connectx::constants as c;
+use ringway_sim::connectx::cqe::Failed;
+use ringway_stack::roce::qp::{Modify, State};
 
-use super::Engine;
+use super::{Engine, now_of};
 
 /// Kinds of events, as verbs number them.
 pub(crate) mod kind {
@@ -21,6 +23,9 @@ pub(crate) mod kind {
 
 /// In a datagram that says what happens to the card, beside the kinds of events that are so told: it is removed.
 pub(super) const REMOVAL: u8 = 255;
+
+/// The same, and which one, from now on: a flow rule is refused.
+pub(super) const REFUSAL: u8 = 254;
 
 /// Whether there is a card that works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,10 @@ impl Engine {
         let (told, kind) = if let Some(cq) = self.cqs.get_mut(&number) {
             (&mut cq.told, kind::CQ_ERROR)
         } else if let Some(qp) = self.qps.get_mut(&number) {
+            // (The event tells of it, and is all that does: it is in error as a whole.)
+            qp.knows = true;
+            let now = now_of(self.origin);
+            let _ = self.node.hca_mut().modify_qp(now, number, &Modify::Err);
             (&mut qp.told, kind::QP_FATAL)
         } else if let Some(raw) = self.raws.get_mut(&number) {
             (&mut raw.told, kind::QP_FATAL)
@@ -67,6 +76,18 @@ impl Engine {
         let events = self.contexts.get_mut(&told.context).and_then(|context| context.events.as_mut());
         if events.is_some_and(|events| events.send_async(told.user_handle, kind)) {
             told.times += 1;
+        }
+    }
+
+    /// A completion has told of an entry that failed, after all those before it: no more is sent of its queue pair, by what the card knows of the entry or by what the adapter has found.
+    pub(super) fn entry_failed(&mut self, failed: &Failed) {
+        if failed.receive || failed.syndrome == c::SYNDROME_WR_FLUSH {
+            return;
+        }
+        if let Some(qp) = self.qps.get_mut(&failed.qpn) {
+            qp.knows = true;
+            let now = self.now();
+            self.node.hca_mut().fail_sends(now, failed.qpn);
         }
     }
 

@@ -26,6 +26,7 @@ impl Engine {
             return false;
         }
         self.look_at = now + LOOK_EVERY;
+        self.bus.receive_visitors();
         // (What is connected over the interface is another machine's to part.)
         let here = IpAddr::V4(sysfs::address());
         let on_bus = self.node.remote_queue_pairs().filter(|(peer, _)| *peer == here);

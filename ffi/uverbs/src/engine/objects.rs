@@ -15,6 +15,8 @@ use crate::descriptors::Kind;
 pub(crate) struct Context {
     /// Descriptors of it.
     descriptors: u32,
+    /// It is the parent's of this process, which has none of its objects.
+    pub(crate) is_inherited: bool,
     pub(crate) objects: BTreeMap<u32, Object>,
     next_handle: u32,
     /// Receive queues that hashes choose from, by handle: numbers of them.
@@ -173,6 +175,11 @@ impl Engine {
         number
     }
 
+    /// A context of the parent's is used, of that number, which no other has.
+    pub(crate) fn inherit(&mut self, number: u32) {
+        self.contexts.insert(number, Context { descriptors: 1, is_inherited: true, ..Context::default() });
+    }
+
     /// Another descriptor of a context.
     pub(crate) fn hold(&mut self, context: u32) {
         if let Some(context) = self.contexts.get_mut(&context) {
@@ -203,7 +210,7 @@ impl Engine {
         if self.contexts.get(&number).is_some_and(|context| context.descriptors == 1) {
             self.bus.drain();
         }
-        let Some(context) = self.contexts.get_mut(&number) else { return self.contexts.is_empty() };
+        let Some(context) = self.contexts.get_mut(&number) else { return self.is_unused() };
         context.descriptors -= 1;
         if context.descriptors == 0
             && let Some(context) = self.contexts.remove(&number)
@@ -228,7 +235,12 @@ impl Engine {
             }
             self.bus.drain();
         }
-        self.contexts.is_empty()
+        self.is_unused()
+    }
+
+    /// Whether no context of the process's own is left.
+    fn is_unused(&self) -> bool {
+        self.contexts.values().all(|context| context.is_inherited)
     }
 
     /// Ends an object that nothing uses any more.

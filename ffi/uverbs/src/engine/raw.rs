@@ -170,8 +170,13 @@ impl Engine {
     /// Makes a flow rule.
     ///
     /// # Errors
-    /// EEXIST: an equal one has another action; EOPNOTSUPP, ENOMEM: the interface that the port is plugged into cannot steer by it.
+    /// EEXIST: an equal one has another action; EOPNOTSUPP, ENOMEM: the interface that the port is plugged into cannot steer by it; ENOMEM: it is to be refused.
     pub(crate) fn add_rule(&mut self, rule: Rule) -> Result<u32, Errno> {
+        self.rules_refused.iter_mut().for_each(|at| *at = at.saturating_sub(1));
+        if self.rules_refused.extract_if(.., |at| *at == 0).count() > 0 {
+            // (As where the card's tables are full.)
+            return Err(Errno(libc::ENOMEM));
+        }
         let number = self.steering.add(rule).map_err(|_| Errno(libc::EEXIST))?;
         if let Some(wire) = &mut self.wire
             && let Err(errno) = wire.steer(&self.steering)

@@ -4,8 +4,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use ringway_sim::connectx::constants as c;
 use rustix::fs::MemfdFlags;
@@ -38,7 +38,7 @@ pub(crate) struct Registers {
 /// A page: memory that the program writes, and the card takes from.
 #[derive(Debug)]
 struct Page {
-    file: OwnedFd,
+    file: Fd,
     /// The card's own mapping of it. Invariant: [`PAGE`] bytes, mapped as long as the value is there.
     words: NonNull<AtomicU64>,
     halves: [Half; HALVES],
@@ -80,7 +80,7 @@ unsafe impl Send for Page {}
 
 impl Page {
     fn new() -> Result<Self, Errno> {
-        let file = rustix::fs::memfd_create("connectx-registers", MemfdFlags::CLOEXEC).map_err(from_rustix)?;
+        let file = Fd::of(|| rustix::fs::memfd_create("connectx-registers", MemfdFlags::CLOEXEC)).map_err(from_rustix)?;
         rustix::fs::ftruncate(&file, PAGE as u64).map_err(from_rustix)?;
         // SAFETY: a new mapping, where the kernel likes.
         let mapped = unsafe { map(core::ptr::null_mut(), PAGE, (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED), (&file, 0)) };
@@ -100,6 +100,16 @@ impl Page {
         let word = self.word(offset);
         let value = if word.load(Ordering::Acquire) == 0 { 0 } else { word.swap(0, Ordering::AcqRel) };
         (value != 0).then(|| value.to_ne_bytes())
+    }
+
+    /// Bytes are written, some at a time of a word.
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        for (at, byte) in (offset..).zip(bytes) {
+            let word = self.word(at & !7);
+            let mut bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+            bytes[at % 8] = *byte;
+            word.store(u64::from_ne_bytes(bytes), Ordering::Release);
+        }
     }
 
     fn behind(&self, half: usize) -> [u64; BEHIND] {
@@ -122,10 +132,10 @@ pub(super) unsafe fn map(
     address: *mut libc::c_void,
     len: usize,
     (protection, flags): (i32, i32),
-    (file, offset): (&OwnedFd, usize),
+    (file, offset): (&Fd, usize),
 ) -> *mut libc::c_void {
     // (The last argument is passed in memory, where half of a word would be left as it was.)
-    let [protection, flags, fd] = [protection, flags, file.as_raw_fd()].map(libc::c_long::from);
+    let [protection, flags, fd] = [protection, flags, file.raw()].map(libc::c_long::from);
     let offset = offset as libc::c_long;
     // SAFETY: the caller's promise.
     let mapped = unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) };
@@ -167,28 +177,28 @@ impl Registers {
         self.pages.contains_key(&number)
     }
 
-    /// A store of up to eight bytes is done for the program, within the page. Whether it rings; `None`: there is no such page.
+    /// A store of up to 16 bytes is done for the program, within the page. Whether it rings; `None`: there is no such page.
     pub(crate) fn store(&mut self, number: u32, offset: usize, bytes: &[u8]) -> Option<bool> {
         let page = self.pages.get_mut(&number)?;
         self.trapped[0] += 1;
-        let half = half_of(offset);
-        if let Ok(bytes) = bytes.try_into()
-            && (offset == c::CQ_DOORBELL || half.is_some() && offset.is_multiple_of(HALF))
-        {
-            half.into_iter().for_each(|half| page.halves[half].is_bare = true);
-            self.seen.push(Store { page: number, offset, bytes });
-            return Some(true);
+        let mut rings = false;
+        // (A register takes eight bytes at a time.)
+        for (offset, bytes) in (offset..).step_by(8).zip(bytes.chunks(8)) {
+            let half = half_of(offset);
+            if let Ok(bytes) = bytes.try_into()
+                && (offset == c::CQ_DOORBELL || half.is_some() && offset.is_multiple_of(HALF))
+            {
+                half.into_iter().for_each(|half| page.halves[half].is_bare = true);
+                self.seen.push(Store { page: number, offset, bytes });
+                rings = true;
+                continue;
+            }
+            if let Some(half) = half {
+                self.rung[1] += u64::from(core::mem::take(&mut page.halves[half].is_bare));
+            }
+            page.write(offset, bytes);
         }
-        if let Some(half) = half {
-            self.rung[1] += u64::from(core::mem::take(&mut page.halves[half].is_bare));
-        }
-        for (at, byte) in (offset..).zip(bytes) {
-            let word = page.word(at & !7);
-            let mut bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-            bytes[at % 8] = *byte;
-            word.store(u64::from_ne_bytes(bytes), Ordering::Release);
-        }
-        Some(false)
+        Some(rings)
     }
 
     /// Takes what was written to the words that ring, since this was asked last.
@@ -305,6 +315,18 @@ mod tests {
         // SAFETY: within the page, which stays mapped.
         let behind = unsafe { [page.add(AT / 8 + 1).read_volatile(), page.add(AT / 8 + 2).read_volatile()] };
         assert_eq!(behind.map(u64::to_ne_bytes), [[1, 2, 3, 4, 5, 9, 9, 9], [9, 0, 0, 0, 0, 0, 0, 0]]);
+    }
+
+    #[test]
+    fn a_store_of_sixteen_bytes_rings_and_has_what_is_behind_the_doorbell() {
+        let (mut registers, page) = registers();
+        let bytes: [u8; 16] = core::array::from_fn(|byte| byte as u8 + 1);
+        assert_eq!((registers.store(3, AT, &bytes), registers.store(3, AT + 16, &bytes)), (Some(true), Some(false)));
+        let rung = Store { page: 3, offset: AT, bytes: [1, 2, 3, 4, 5, 6, 7, 8] };
+        assert_eq!((registers.take(), registers.trapped, registers.rung), (vec![rung], [2, 0], [0, 1]));
+        // SAFETY: within the page, which stays mapped.
+        let behind = [1, 2, 3].map(|word| unsafe { page.add(AT / 8 + word).read_volatile() }.to_ne_bytes());
+        assert_eq!(behind.concat(), [&bytes[8..], &bytes].concat());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ringway_preload::Errno;
-use ringway_stack::cm::{CmId, IdOption};
+use ringway_stack::cm::{CmId, IdOption, ResolveError};
 use ringway_stack::device::messages::{CmError, PortSpace, State};
 use ringway_stack::net::Tables;
 use ringway_stack::roce::mad::private::service_id;
@@ -150,6 +150,7 @@ pub(super) fn refused(error: CmError) -> Errno {
         CmError::State | CmError::TooLong => libc::EINVAL,
         CmError::InUse => libc::EADDRINUSE,
         CmError::Unroutable => libc::EADDRNOTAVAIL,
+        CmError::NoWay(_) => libc::ENODEV,
         CmError::Unsupported => libc::EOPNOTSUPP,
     })
 }
@@ -206,7 +207,8 @@ fn bind_ip(request: &mut Request<'_>) -> Result<(), Errno> {
     })
 }
 
-/// {src_addr 0, dst_addr 28, id 56, timeout_ms 60}. It has a port of its own from here on (rdma_resolve_addr(3)).
+/// {src_addr 0, dst_addr 28, id 56, timeout_ms 60}. What the routes say (ENETUNREACH, EHOSTUNREACH, EACCES, EINVAL) the command itself fails with; that they lead over another interface
+/// comes as an event. It has a port of its own from here on (rdma_resolve_addr(3)).
 fn resolve_ip(request: &mut Request<'_>) -> Result<(), Errno> {
     let input = request.input();
     let (from, to) = (layouts::address(input, 0), layouts::address(input, SOCKADDR).ok_or(BAD)?);
@@ -223,7 +225,10 @@ fn resolve_ip(request: &mut Request<'_>) -> Result<(), Errno> {
         Some(port) => from.set_port(port),
         None => from = cm.ports.take(&engine.bus, number, space, from, known.reuses)?,
     }
-    cm.manager.resolve_address(&tables, &engine.node, known.id, Some(from), to).map_err(refused)
+    cm.manager.resolve_address(&tables, &engine.node, known.id, Some(from), to).map_err(|error| match error {
+        ResolveError::Cm(error) => refused(error),
+        ResolveError::Unroutable(why) => Errno(why.errno().unwrap_or(libc::ENODEV)),
+    })
 }
 
 /// {id 0, timeout_ms 4}.
@@ -265,28 +270,37 @@ fn connect(request: &mut Request<'_>) -> Result<(), Errno> {
     engine.rdma_cm.manager.connect(now, &mut engine.node, id, &params).map_err(refused)
 }
 
-/// {id 0, backlog 4}.
+/// {id 0, backlog 4}. One that has no port is bound to any first, and stays so (cma.c, `rdma_listen`).
 fn listen(request: &mut Request<'_>) -> Result<(), Errno> {
     let (number, backlog) = (request.input().u32(0), request.input().u32(4));
-    let id = request.known(number)?.id;
+    let Known { id, of_one_family, .. } = request.known(number)?;
     // (ucma.c: none is as many as there may be.)
     let backlog = if backlog == 0 { 1024 } else { backlog.min(1024) };
     let engine = &mut *request.engine;
-    let cm = &mut engine.rdma_cm;
-    let space = cm.manager.port_space(id).ok_or(BAD)?;
-    let claim = |port| engine.bus.claim(service_id(space, port));
-    let claimed = match cm.manager.local_address(id).map(|local| local.port()).filter(|port| *port != 0) {
+    let (bus, RdmaCm { manager, ports, claims, .. }) = (&engine.bus, &mut engine.rdma_cm);
+    let space = manager.port_space(id).ok_or(BAD)?;
+    let claim = |port| bus.claim(service_id(space, port));
+    let local = manager.local_address(id);
+    // (The port has an address of IPv4 alone, so nobody asks such a listener; another one has IPv4's of the same number.)
+    if of_one_family && local.is_some_and(|local| local.is_ipv6()) {
+        return Ok(());
+    }
+    let claimed = match local.map(|local| local.port()).filter(|port| *port != 0) {
         Some(port) => claim(port)?,
-        // Any port will do that no process on the bus has.
+        // Any port will do that no identifier on the bus has.
         None => {
+            let ip = local.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |local| local.ip());
             let mut claimed = None;
-            let takes = |port| claim(port).map(|claim| claimed = claim).is_ok();
-            cm.manager.choose_port(id, takes).map_err(refused)?;
+            let takes = |port| {
+                let is_its = ports.take(bus, number, space, SocketAddr::new(ip, port), false).is_ok();
+                is_its && claim(port).map(|claim| claimed = claim).is_ok()
+            };
+            manager.choose_port(id, takes).map_err(refused)?;
             claimed
         }
     };
-    cm.manager.listen(&mut engine.node, id, backlog as usize).map_err(refused)?;
-    cm.claims.extend(claimed.map(|claimed| (number, claimed)));
+    manager.listen(&mut engine.node, id, backlog as usize).map_err(refused)?;
+    claims.extend(claimed.map(|claimed| (number, claimed)));
     Ok(())
 }
 
@@ -351,16 +365,15 @@ fn set_option(request: &mut Request<'_>) -> Result<(), Errno> {
     let option: fn(u8) -> IdOption = match (name, len) {
         (0, 1) => IdOption::Tos,
         (3, 1) => IdOption::AckTimeout,
-        (REUSE_ADDRESS, 4) => {
+        (REUSE_ADDRESS | ONE_FAMILY, 4) => {
             let mut value = [0; 4];
             request.memory.copy_in(from, &mut value)?;
             if let Some(known) = request.cm().ids.get_mut(&number) {
-                known.reuses = value != [0; 4];
+                let it = if name == ONE_FAMILY { &mut known.of_one_family } else { &mut known.reuses };
+                *it = value != [0; 4];
             }
             return Ok(());
         }
-        // (The port has one address, of one family.)
-        (ONE_FAMILY, 4) => return Ok(()),
         _ => return Err(BAD),
     };
     let mut value = [0];

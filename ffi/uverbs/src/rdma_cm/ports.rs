@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
+use ringway_host::Fd;
 use ringway_preload::Errno;
 use ringway_stack::device::messages::PortSpace;
 
@@ -25,7 +25,7 @@ pub(super) struct Ports {
 struct Taken {
     key: (&'static str, u16),
     /// What keeps it on the bus.
-    _claim: Option<OwnedFd>,
+    _claim: Option<Fd>,
 }
 
 fn kind_of(space: PortSpace, at: SocketAddr) -> &'static str {

@@ -34,12 +34,12 @@ pub(super) fn own(signal: c_int) -> Option<&'static Own> {
 }
 
 /// The kernel's part of a set: it comes first.
-fn bits(set: &sigset_t) -> u64 {
+pub(super) fn bits(set: &sigset_t) -> u64 {
     // SAFETY: a set is plain words, of which there is one at least.
     unsafe { ptr::from_ref(set).cast::<u64>().read() }
 }
 
-fn set_of(bits: u64) -> sigset_t {
+pub(super) fn set_of(bits: u64) -> sigset_t {
     // SAFETY: a set is plain words, for which zero is a value, and there is one at least.
     unsafe {
         let mut set: sigset_t = core::mem::zeroed();
@@ -48,7 +48,7 @@ fn set_of(bits: u64) -> sigset_t {
     }
 }
 
-const fn bit(signal: c_int) -> u64 {
+pub(super) const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 

@@ -1,8 +1,8 @@
 //! Groups on the interface: the kernel is a member for the card, and tells the network so (IGMP), as its RDMA core is when a program joins one.
 
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
 
+use ringway_host::Fd;
 use ringway_stack::device::RuleId;
 use ringway_stack::roce::group_mac;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -15,15 +15,15 @@ pub(super) struct Group {
     /// What has its packets come here.
     pub(super) rule: RuleId,
     /// The kernel is a member as long as this is open.
-    pub(super) _member: OwnedFd,
+    pub(super) _member: Fd,
 }
 
 /// Makes the kernel a member on the interface.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn join(port: &Port, group: Ipv4Addr) -> rustix::io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+pub(super) fn join(port: &Port, group: Ipv4Addr) -> rustix::io::Result<Fd> {
+    let socket = Fd::of(|| rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None))?;
     sockopt::set_ip_add_membership_with_ifindex(&socket, &group, &Ipv4Addr::UNSPECIFIED, port.link.0)?;
     Ok(socket)
 }

@@ -1,6 +1,6 @@
 /*
- * Events of librdmacm: that one waits on if it cannot be told, and goes over to another channel with its listener; and that who waits for one when the card is removed hears of
- * that. One line for each thing that is so; the first that is not ends the program.
+ * Events of librdmacm: that one waits on if it cannot be told, and goes over to another channel with its listener; and that who waits for one hears that the card is removed, and
+ * nothing if the channel is closed meanwhile. One line for each thing that is so; the first that is not ends the program.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,21 @@ static struct rdma_cm_id *listener(struct rdma_event_channel *of)
     return id;
 }
 
+/* Who listens without an address is bound to a port like any other: nobody else may have it. */
+static void unbound(void)
+{
+    struct rdma_event_channel *own = channel();
+    struct rdma_cm_id *listens, *other;
+    CHECK(!rdma_create_id(own, &listens, NULL, RDMA_PS_TCP) && !rdma_create_id(own, &other, NULL, RDMA_PS_TCP));
+    CHECK(!rdma_listen(listens, 8));
+    struct sockaddr_in same = { .sin_family = AF_INET, .sin_port = rdma_get_src_port(listens) };
+    CHECK(same.sin_port && rdma_bind_addr(other, (struct sockaddr *)&same) == -1 && errno == EADDRINUSE);
+    CHECK(!rdma_destroy_id(listens) && !rdma_bind_addr(other, (struct sockaddr *)&same));
+    CHECK(!rdma_destroy_id(other));
+    rdma_destroy_event_channel(own);
+    puts("a listener without an address");
+}
+
 /* An event for whose response there is no place. */
 static void untold(void)
 {
@@ -143,6 +159,60 @@ static void migrated(void)
     puts("a listener that goes over");
 }
 
+/* A thread that waits at a channel, which another closes. */
+struct waiter {
+    int fd;
+    atomic_int has_begun, has_ended;
+};
+
+static void *waits(void *argument)
+{
+    struct waiter *own = argument;
+    struct rdma_event_channel same = { .fd = own->fd };
+    struct rdma_cm_event *event;
+    own->has_begun = 1;
+    /* (Who does not wait is not to wait; too late, there is no such descriptor any more.) */
+    do
+        CHECK(rdma_get_cm_event(&same, &event) == -1 && (errno == EBADF || errno == EAGAIN));
+    while (errno == EAGAIN);
+    own->has_ended = 1;
+    return NULL;
+}
+
+/* Closes a channel while another thread has begun to wait there. */
+static pthread_t closes(struct waiter *waiter, int flags, int turns)
+{
+    struct rdma_event_channel *own = rdma_create_event_channel();
+    pthread_t thread;
+    CHECK(own && !fcntl(own->fd, F_SETFL, flags));
+    waiter->fd = own->fd;
+    CHECK(!pthread_create(&thread, NULL, waits, waiter));
+    while (!waiter->has_begun)
+        ;
+    for (; turns > 0; turns--)
+        __asm__ volatile("");
+    /* (The number stays taken, or the thread might find the next channel.) */
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(null >= 0 && dup2(null, own->fd) == own->fd && !close(null));
+    return thread;
+}
+
+/* Who waits at a channel that is closed waits on, as in the kernel's file, and hears of no error (rping ends so); who does not wait goes on. */
+static void closed(void)
+{
+    enum { COUNT = 200 };
+    static struct waiter waiters[COUNT], others[COUNT];
+    int ended = 0;
+    for (int times = 0; times < COUNT; times++)
+        CHECK(!pthread_detach(closes(&waiters[times], 0, times * 50)));
+    for (int times = 0; times < COUNT; times++)
+        CHECK(!pthread_join(closes(&others[times], O_NONBLOCK, times * 50), NULL));
+    for (int times = 0; times < COUNT; times++)
+        ended += waiters[times].has_ended;
+    CHECK(ended < COUNT);
+    puts("a channel that is closed");
+}
+
 static void removed(void)
 {
     struct rdma_event_channel *own = rdma_create_event_channel();
@@ -162,8 +232,10 @@ int main(int count, char **arguments)
         removed();
         return 0;
     }
+    unbound();
     untold();
     migrated();
+    closed();
     puts("done");
     return 0;
 }

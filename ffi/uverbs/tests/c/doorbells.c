@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -139,7 +140,7 @@ static void instructions(struct pair *pair)
     CHECK(!mlx5dv_init_obj(&object, MLX5DV_OBJ_QP));
     turn(pair, 1, 0);
     uint32_t next = be32toh(dv.dbrec[MLX5_SND_DBR]);
-    for (int way = 0; way < 3; way++, next++) {
+    for (int way = 0; way < 5; way++, next++) {
         char *entry = (char *)dv.sq.buf + next % dv.sq.wqe_cnt * dv.sq.stride;
         memcpy(entry, (char *)dv.sq.buf + (next - 1) % dv.sq.wqe_cnt * dv.sq.stride, 64);
         uint32_t *control = (uint32_t *)entry;
@@ -156,6 +157,10 @@ static void instructions(struct pair *pair)
             asm volatile("movups (%1), %%xmm0\n movups %%xmm0, (%0)" : : "r"(to), "r"(from) : "xmm0", "memory");
         else if (way == 1)
             asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+        else if (way == 2)
+            asm volatile("movaps (%1), %%xmm9\n movaps %%xmm9, (%0)" : : "r"(to), "r"(from) : "xmm9", "memory");
+        else if (way == 3)
+            asm volatile("movdqa (%1), %%xmm1\n movdqa %%xmm1, (%0)" : : "r"(to), "r"(from) : "xmm1", "memory");
         else
             asm volatile("movnti %1, (%0)" : : "r"(to), "r"(*(uint64_t *)from) : "memory");
         wait_for(pair->received);
@@ -289,6 +294,223 @@ static void leave_a_child(void)
     printf("%d\n", child);
 }
 
+static struct pair alarmed;
+static volatile int alarms;
+
+static void alarm_in(int usec)
+{
+    struct itimerval in = { .it_value.tv_usec = usec };
+    CHECK(!setitimer(ITIMER_REAL, &in, NULL));
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+    turn(&alarmed, ++alarms, 0);
+    alarm_in(50 + alarms * 37 % 400);
+}
+
+/* A handler that rings, and waits for what comes of it, whatever the thread is in the middle of: commands, and forks. (None of these calls malloc.) */
+static void interrupted(struct pair *pair)
+{
+    struct sigaction own = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+    make(&alarmed);
+    CHECK(!sigaction(SIGALRM, &own, NULL));
+    alarm_in(100);
+    while (alarms < 100) {
+        struct ibv_qp_attr attr;
+        struct ibv_qp_init_attr init;
+        struct ibv_port_attr port;
+        CHECK(!ibv_query_qp(pair->a, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_RTS);
+        CHECK(!ibv_query_port(context, 1, &port));
+    }
+    for (int child = 0; child < 20; child++) {
+        pid_t made = fork();
+        CHECK(made >= 0);
+        if (!made)
+            _exit(0);
+        int status;
+        CHECK(waitpid(made, &status, 0) == made && WIFEXITED(status) && !WEXITSTATUS(status));
+    }
+    CHECK(signal(SIGALRM, SIG_IGN) != SIG_ERR);
+    alarm_in(0);
+    puts("a handler that waits");
+}
+
+static struct mlx5dv_qp registers_of(struct pair *pair)
+{
+    struct mlx5dv_qp dv = { 0 };
+    struct mlx5dv_obj object = { .qp = { .in = pair->a, .out = &dv } };
+    CHECK(!mlx5dv_init_obj(&object, MLX5DV_OBJ_QP));
+    return dv;
+}
+
+static volatile uint64_t *rung_at;
+static uint64_t rung_with;
+
+static void *ring(void *given)
+{
+    (void)given;
+    int type;
+    CHECK(!pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type));
+    for (;;)
+        *rung_at = rung_with;
+    return NULL;
+}
+
+/* Threads that are cancelled while they ring, at whatever instruction. */
+static void cancelled(struct pair *pair)
+{
+    turn(pair, 5, 0);
+    struct mlx5dv_qp dv = registers_of(pair);
+    /* (The doorbell of the entry before, again and again.) */
+    uint32_t last = be32toh(dv.dbrec[MLX5_SND_DBR]) - 1;
+    memcpy(&rung_with, (char *)dv.sq.buf + last % dv.sq.wqe_cnt * dv.sq.stride, sizeof rung_with);
+    rung_at = dv.bf.reg;
+    for (int round = 0; round < 40; round++) {
+        pthread_t thread;
+        void *end;
+        CHECK(!pthread_create(&thread, NULL, ring, NULL));
+        usleep(500 + round * 37 % 1000);
+        CHECK(!pthread_cancel(thread) && !pthread_join(thread, &end) && end == PTHREAD_CANCELED);
+    }
+    turn(pair, 6, 0);
+    puts("threads that are cancelled");
+}
+
+#ifdef __x86_64__
+#define TRAP_FLAG 0x100
+static volatile int traps, left;
+
+static void on_tick(int number, siginfo_t *info, void *of)
+{
+    (void)number, (void)info;
+    ucontext_t *interrupted = of;
+    /* The one instruction is to be executed next: it never is. */
+    if (interrupted->uc_mcontext.gregs[REG_EFL] & TRAP_FLAG) {
+        left = 1;
+        siglongjmp(back, 1);
+    }
+}
+
+static void on_trap(int number)
+{
+    CHECK(number == SIGTRAP);
+    traps++;
+}
+
+/* Whether a page may be written to without a fault. */
+static int is_open(char *page)
+{
+    char line[512];
+    int found = 0, open = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long from, to;
+        char access[8];
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, access) == 3 && from <= (uintptr_t)page && (uintptr_t)page < to)
+            found = 1, open = access[1] == 'w';
+    }
+    fclose(maps);
+    CHECK(found);
+    return open;
+}
+
+/* A handler leaves by siglongjmp while an instruction is about to be executed with the page open to it. The program's own breakpoints are its own then, and the page is closed again. */
+static void left_behind(struct pair *pair)
+{
+    turn(pair, 7, 0);
+    char *page = (char *)((uintptr_t)registers_of(pair).bf.reg & ~4095ul);
+    struct sigaction tick = { .sa_sigaction = on_tick, .sa_flags = SA_SIGINFO };
+    CHECK(!sigaction(SIGALRM, &tick, NULL) && signal(SIGTRAP, on_trap) != SIG_ERR);
+    struct itimerval often = { .it_value.tv_usec = 100, .it_interval.tv_usec = 100 }, never = { 0 };
+    CHECK(!setitimer(ITIMER_REAL, &often, NULL));
+    if (!sigsetjmp(back, 1))
+        for (;;) {
+            /* (Nothing rings there.) */
+            char *to = page + 64;
+            uint64_t word = 0, *from = &word, words = 1;
+            asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+        }
+    CHECK(!setitimer(ITIMER_REAL, &never, NULL) && signal(SIGALRM, SIG_IGN) != SIG_ERR && left);
+    asm volatile("int3");
+    CHECK(traps == 1);
+    for (int turns = 0; turns < 500 && is_open(page); turns++)
+        usleep(10000);
+    CHECK(!is_open(page));
+    turn(pair, 8, 0);
+    puts("a step that was left");
+}
+#endif
+
+/* The register page is moved, and rung at where it is then. */
+static void moved(struct pair *pair)
+{
+    turn(pair, 9, 0);
+    struct mlx5dv_qp dv = registers_of(pair);
+    char *page = (char *)((uintptr_t)dv.bf.reg & ~4095ul);
+    uint32_t next = be32toh(dv.dbrec[MLX5_SND_DBR]);
+    char *entry = (char *)dv.sq.buf + next % dv.sq.wqe_cnt * dv.sq.stride;
+    memcpy(entry, (char *)dv.sq.buf + (next - 1) % dv.sq.wqe_cnt * dv.sq.stride, 64);
+    uint32_t *control = (uint32_t *)entry;
+    *control = htobe32((be32toh(*control) & 0xff0000ff) | (next & 0xffff) << 8);
+    post_receive(pair);
+    char *elsewhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(elsewhere != MAP_FAILED && mremap(page, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) == elsewhere);
+    __sync_synchronize();
+    dv.dbrec[MLX5_SND_DBR] = htobe32((next + 1) & 0xffff);
+    __sync_synchronize();
+    *(volatile uint64_t *)(elsewhere + ((char *)dv.bf.reg - page)) = *(uint64_t *)entry;
+    wait_for(pair->received);
+    CHECK(mremap(elsewhere, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page);
+    puts("registers that are moved");
+}
+
+/* All descriptors are closed that the program has not opened, as daemons do. */
+static void closed(struct pair *pair)
+{
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    CHECK(channel);
+    for (int fd = 3; fd < 2000; fd++)
+        if (fd != context->cmd_fd && fd != context->async_fd && fd != channel->fd)
+            close(fd);
+    turn(pair, 10, 0);
+    closefrom(channel->fd > context->async_fd ? channel->fd + 1 : context->async_fd + 1);
+    turn(pair, 11, 0);
+    struct pair other;
+    make(&other);
+    turn(&other, 12, 0);
+    counter();
+    struct ibv_alloc_dm_attr attr = { .length = 64 };
+    struct ibv_dm *memory = ibv_alloc_dm(context, &attr);
+    uint64_t word = 77, read = 0;
+    CHECK(memory && !ibv_memcpy_to_dm(memory, 0, &word, sizeof word) && !ibv_memcpy_from_dm(&read, memory, 0, sizeof read) && read == word);
+    CHECK(!ibv_free_dm(memory) && !ibv_destroy_comp_channel(channel));
+    puts("descriptors that are closed");
+}
+
+/* (What is counted nowhere.) */
+static void disturbed(void)
+{
+    struct pair pair;
+    make(&pair);
+    interrupted(&pair);
+    cancelled(&pair);
+#ifdef __x86_64__
+    const char *mode = getenv("RINGWAY_CONNECTX_DOORBELLS");
+    if (mode && !strcmp(mode, "trap"))
+        left_behind(&pair);
+#endif
+    struct pair other;
+    make(&other);
+    moved(&other);
+    make(&pair);
+    closed(&pair);
+    CHECK(!ibv_close_device(context));
+    puts("done");
+}
+
 int main(int arguments, char **argument)
 {
     int count;
@@ -299,6 +521,11 @@ int main(int arguments, char **argument)
     if (arguments > 1 && !strcmp(argument[1], "leave")) {
         make(&pair);
         leave_a_child();
+        return 0;
+    }
+    if (arguments > 1 && !strcmp(argument[1], "disturbed")) {
+        setvbuf(stdout, NULL, _IONBF, 0);
+        disturbed();
         return 0;
     }
     threads();

@@ -339,9 +339,8 @@ static void unreliable(void)
     puts("unreliable connections");
 }
 
-static struct ibv_qp *listener(void)
+static struct ibv_qp *made_listen(struct ibv_qp *qp)
 {
-    struct ibv_qp *qp = make_qp(IBV_QPT_UD, NULL);
     struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 7 };
     CHECK(qp && !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
     attr.qp_state = IBV_QPS_RTR;
@@ -349,6 +348,78 @@ static struct ibv_qp *listener(void)
     attr.qp_state = IBV_QPS_RTS;
     CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
     return qp;
+}
+
+static struct ibv_qp *listener(void)
+{
+    return made_listen(make_qp(IBV_QPT_UD, NULL));
+}
+
+static enum ibv_qp_state state(struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr asked;
+    CHECK(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &asked) && attr.qp_state == attr.cur_qp_state);
+    return attr.qp_state;
+}
+
+/*
+ * An entry that fails by its local key, between two that do not: the one before it is sent, the one behind it flushed. A reliable connection is in error then. Of the others
+ * the send queue is (SQE: IBTA spec, volume 1, s10.3.1.6): they receive, and send again once they are told to.
+ */
+static void send_errors(void)
+{
+    struct ibv_ah_attr here = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } };
+    CHECK(!ibv_query_gid(context, 1, 0, &here.grh.dgid));
+    struct ibv_ah *ah = ibv_create_ah(pd, &here);
+    CHECK(ah);
+    for (int kind = 0; kind < 3; kind++) {
+        struct ibv_qp *qps[2];
+        if (kind == 0)
+            pair(&qps[0], &qps[1], NULL, 7);
+        else if (kind == 1)
+            unreliable_pair(qps);
+        else
+            CHECK((qps[0] = listener()) && (qps[1] = listener()));
+        struct ibv_send_wr send = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+        if (kind == 2)
+            send.wr.ud.ah = ah, send.wr.ud.remote_qpn = qps[1]->qp_num, send.wr.ud.remote_qkey = 7;
+        struct ibv_sge wrong = at(0, 8);
+        wrong.lkey += 0x100000;
+        CHECK(state(qps[0]) == IBV_QPS_RTS);
+        for (int i = 0; i < 2; i++)
+            receive(qps[i], 10 + i, at(1024, 200), at(0, 0));
+        for (int i = 1; i <= 3; i++) {
+            send.wr_id = i;
+            post(qps[0], send, i == 2 ? wrong : at(0, 8));
+        }
+        int seen = 0;
+        for (int left = kind == 0 ? 5 : 4; left; left--) {
+            struct ibv_wc wc = next();
+            if (wc.wr_id < 4)
+                CHECK(wc.status == (wc.wr_id == 1 ? IBV_WC_SUCCESS : wc.wr_id == 2 ? IBV_WC_LOC_PROT_ERR : IBV_WC_WR_FLUSH_ERR));
+            else
+                CHECK(wc.status == (wc.wr_id == 11 ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR));
+            seen |= 1 << wc.wr_id;
+        }
+        CHECK(seen == (kind == 0 ? 0xc0e : 0x80e));
+        CHECK(state(qps[0]) == (kind == 0 ? IBV_QPS_ERR : IBV_QPS_SQE) && state(qps[1]) == IBV_QPS_RTS);
+        struct ibv_qp_attr again = { .qp_state = IBV_QPS_RTS };
+        CHECK(ibv_modify_qp(qps[0], &again, IBV_QP_STATE) == (kind == 0 ? EINVAL : 0));
+        if (kind != 0) {
+            CHECK(state(qps[0]) == IBV_QPS_RTS);
+            receive(qps[1], 11, at(1024, 200), at(0, 0));
+            send.wr_id = 4;
+            post(qps[0], send, at(0, 8));
+            for (int left = 2; left; left--) {
+                struct ibv_wc wc = next();
+                CHECK(!wc.status && (wc.wr_id == 4 || wc.wr_id == 11));
+            }
+        }
+        CHECK(!ibv_destroy_qp(qps[0]) && !ibv_destroy_qp(qps[1]));
+    }
+    CHECK(!ibv_destroy_ah(ah));
+    puts("send queues in error");
 }
 
 /* How many receives complete by what a sends to the group, each with its bytes. */
@@ -390,7 +461,16 @@ static void groups(void)
     CHECK(ibv_destroy_qp(a) == EBUSY);
     CHECK(!ibv_detach_mcast(a, &group, 0) && ibv_detach_mcast(a, &group, 0) == EINVAL && heard(a, ah, 1) == 1);
     CHECK(!ibv_detach_mcast(a, &other, 0) && !ibv_detach_mcast(b, &group, 0) && heard(a, ah, 0) == 0);
-    CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(a) && !ibv_destroy_qp(b) && !ibv_destroy_qp(rc));
+    /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: the other member hears it alone. It is of datagrams. */
+    struct ibv_qp_init_attr_ex deaf = { .send_cq = cq, .recv_cq = cq, .cap = { 4, 4, 1, 2, 0 }, .qp_type = IBV_QPT_RC, .pd = pd,
+                                        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS, .create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB };
+    CHECK(!ibv_create_qp_ex(context, &deaf));
+    deaf.qp_type = IBV_QPT_UD;
+    struct ibv_qp *c = made_listen(ibv_create_qp_ex(context, &deaf));
+    receive(c, 120, at(1000 * 21, 500), at(0, 0));
+    CHECK(!ibv_attach_mcast(c, &group, 0) && heard(c, ah, 0) == 0 && heard(a, ah, 1) == 1);
+    CHECK(!ibv_attach_mcast(a, &group, 0) && heard(c, ah, 1) == 1 && !ibv_detach_mcast(a, &group, 0) && !ibv_detach_mcast(c, &group, 0));
+    CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(a) && !ibv_destroy_qp(b) && !ibv_destroy_qp(c) && !ibv_destroy_qp(rc));
     puts("groups");
 }
 
@@ -421,7 +501,7 @@ static int pd_works(struct ibv_context *of)
     return made && !ibv_dealloc_pd(made);
 }
 
-/* A handler of fork's that is older than the library's, so that it runs when that has made ready for the fork: registered before any constructor runs. */
+/* A handler of fork's that is registered before any constructor runs. */
 static int worked_before_fork;
 
 static void use_before_fork(void)
@@ -463,7 +543,8 @@ static void processes(char **argv)
         /* The parent's device is not the child's, which may have its own. */
         CHECK(!ibv_alloc_pd(context) && errno == EIO);
         struct ibv_context *own = open_device();
-        CHECK(own && pd_works(own) && !ibv_alloc_pd(context) && errno == EIO && !ibv_close_device(own));
+        /* Then it may make protection domains by the parent's, and nothing else. */
+        CHECK(own && pd_works(own) && pd_works(context) && !ibv_create_cq(context, 1, NULL, NULL, 0) && errno == EIO && !ibv_close_device(own));
         fflush(stdout);
         char *again[] = { argv[0], "executed", NULL };
         execv(argv[0], again);
@@ -494,6 +575,7 @@ int main(int argc, char **argv)
     events();
     shared();
     unreliable();
+    send_errors();
     groups();
     refusals();
     processes(argv);

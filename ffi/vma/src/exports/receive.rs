@@ -542,10 +542,10 @@ unsafe fn receive_message(
             // SAFETY: the caller's promise.
             let mut control = unsafe { Control::new(header) };
             if matches!(got, Got::Stream(_))
-                && let Some((asked, waiting)) = asked_of_stream(found.key)
+                && let Some(Told { asked, times, waiting }) = told_of_stream(found.key, count, flags)
             {
-                if asked.timestamp != 0 || asked.timestamping != 0 {
-                    put_times(&mut control, asked, None, None);
+                if let Some((received, by_card)) = times {
+                    put_times(&mut control, asked, received, by_card);
                 }
                 if let Some(waiting) = waiting {
                     control.put(libc::IPPROTO_TCP, TCP_INQ, &waiting.to_ne_bytes());
@@ -567,9 +567,17 @@ unsafe fn receive_message(
     }
 }
 
-/// What a connection was asked to tell of what is received; and for TCP_INQ, how much more can be received (tcp_inq_hint): the peer's FIN
-/// counts as a byte, also once it was read, so that the program goes on to the end.
-fn asked_of_stream(key: Key) -> Option<(Ancillary, Option<c_int>)> {
+/// What a connection tells beside what is received.
+struct Told {
+    asked: Ancillary,
+    /// When the last byte came: as the ring and the card say. Of no byte there is none (tcp_recvmsg).
+    times: Option<(Option<Instant>, Option<Duration>)>,
+    /// For TCP_INQ, how much more can be received (tcp_inq_hint): the peer's FIN counts as a byte, also once it was read, so that the program goes on to the end.
+    waiting: Option<c_int>,
+}
+
+/// What a connection was asked to tell of `count` bytes that were received with those flags just now. (Of those that another thread receives meanwhile, where one does.)
+fn told_of_stream(key: Key, count: usize, flags: c_int) -> Option<Told> {
     let process = process()?;
     let mut guard = process.lock();
     let socket = guard.sockets.find(key)?;
@@ -578,6 +586,12 @@ fn asked_of_stream(key: Key) -> Option<(Ancillary, Option<c_int>)> {
     if asked == Ancillary::default() || socket.protocol == Protocol::Udp {
         return None;
     }
+    let times = (asked.tells_times() && count > 0).then(|| {
+        let peeked = if flags & libc::MSG_PEEK != 0 { count } else { 0 };
+        let Some((id, at)) = id.and_then(|id| Some((id, guard.rings.of(id).tcp_arrival(id, peeked)?))) else { return (None, None) };
+        let by_card = at.hardware_time.filter(|_| asked.hardware_times);
+        (Some(at.received), by_card.and_then(|by_card| guard.card_time(id.ring, by_card, at.received)))
+    });
     let waiting = asked.inq.then(|| {
         // A connection that has just moved to the kernel may have more: its program is to look.
         let Some(id) = id else { return 1 };
@@ -587,7 +601,7 @@ fn asked_of_stream(key: Key) -> Option<(Ancillary, Option<c_int>)> {
         let has_ended = guard.rings.of(id).tcp_details(now, id).is_some_and(|details| details.peer_ended);
         c_int::try_from(bytes + usize::from(has_ended)).unwrap_or(c_int::MAX)
     });
-    Some((asked, waiting))
+    Some(Told { asked, times, waiting })
 }
 
 /// The error queue of a connection: completions of sends with MSG_ZEROCOPY, a range at a time, as ip_recv_error tells them.
@@ -628,7 +642,7 @@ fn got_count(datagram: &Datagram, flags: c_int) -> usize {
 unsafe fn write_ancillary(header: &mut msghdr, datagram: &Datagram, asked: Ancillary, ring: u16) {
     // SAFETY: the caller's promise: the header's room is the program's.
     let mut control = unsafe { Control::new(header) };
-    if asked.timestamp != 0 || asked.timestamping != 0 {
+    if asked.tells_times() {
         let by_card = datagram.hardware_time.filter(|_| asked.hardware_times);
         let by_card = by_card.and_then(|at| process()?.lock().card_time(ring, at, datagram.received));
         put_times(&mut control, asked, Some(datagram.received), by_card);

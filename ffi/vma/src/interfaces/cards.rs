@@ -13,6 +13,7 @@ use ringway_stack::socket::Place;
 
 use super::{Grows, Interface, Interfaces, On, RINGS_KEPT};
 use crate::cancel::Masked;
+use crate::extra::rings::is_of_profile;
 use crate::params;
 use crate::process::{self, Offload, Process};
 use crate::rings::RINGS_MAX;
@@ -112,9 +113,12 @@ impl Interfaces {
 impl Offload {
     /// Gives that socket's place a ring of each card that is meant. A card that has to make one first; `None`: there is none.
     fn place_on_cards(&mut self, key: Key, is_meant: impl Fn(&Self, LinkId) -> bool) -> Option<LinkId> {
-        let links: Vec<LinkId> = self.interfaces.as_ref()?.steered_links().map(|(link, _)| link).collect();
-        let (place, most) = self.place_of(key)?;
-        for link in links {
+        let links: Vec<(LinkId, u16)> = self.interfaces.as_ref()?.steered_links().collect();
+        let (place, most) = self.place_on_card(key)?;
+        for (link, first) in links {
+            if is_of_profile(place) {
+                self.keep_for_all(link, first);
+            }
             if self.known_ring_on(link, place).is_some() || !is_meant(self, link) {
                 continue;
             }

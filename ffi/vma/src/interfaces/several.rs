@@ -77,7 +77,13 @@ impl Offload {
     pub(crate) fn ring_of_interface(&mut self, key: Key, first: u16, direction: Direction) -> u16 {
         let link = self.interfaces.as_ref().and_then(|interfaces| interfaces.shared_link(first).or_else(|| interfaces.steered_link(first)));
         let Some(link) = link else { return first };
-        self.place_towards(key, direction).and_then(|(place, _)| self.ring_on(link, place)).unwrap_or(first)
+        let is_steered = self.interfaces.as_ref().is_some_and(|interfaces| interfaces.steered_link(first).is_some());
+        let place = match direction {
+            Direction::Rx if is_steered => self.place_on_card(key).map(|(place, _)| place),
+            Direction::Rx => self.place_of(key).map(|(place, _)| place),
+            Direction::Tx => self.place_to_send(key),
+        };
+        place.and_then(|place| self.ring_on(link, place)).unwrap_or(first)
     }
 
     /// Where what comes for a flow comes to, if its interface says so; where `ring` is one of the interface's.

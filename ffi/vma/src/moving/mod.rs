@@ -60,7 +60,7 @@ pub(crate) mod owner;
 mod pair;
 mod peer;
 pub(crate) mod retreat;
-mod steered;
+pub(crate) mod steered;
 mod to_kernel;
 
 pub(crate) use backlog::{Backlogs, Taken};

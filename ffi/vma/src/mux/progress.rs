@@ -178,7 +178,8 @@ impl Service {
             crate::moving::keep_former_descriptors(&mut offload) | crate::moving::awaiting_child::look_after(process, &mut offload, now);
         let shared = fork::sharing::look_after(&mut offload, now);
         let late = offload.look_after_late_interfaces(process, now);
-        let groups = [offload.look_after_groups(now), offload.look_after_shared_ports(now), late].into_iter().flatten().min();
+        let by_rules = offload.next_by_rules(now);
+        let groups = [offload.look_after_groups(now), offload.look_after_shared_ports(now), late, by_rules].into_iter().flatten().min();
         // What is held goes on with the next frame, whatever else the program does.
         let held = offload.still_held(now);
         let quiet = self.quiet >= QUIET_TICKS || self.interval.is_zero() || held == Some(Watch::Ring);

@@ -123,6 +123,15 @@ impl Offload {
         Some(ring)
     }
 
+    /// The first ring of a card is for sockets of no place from now on, if it is no place's.
+    pub(crate) fn keep_for_all(&mut self, link: LinkId, first: u16) {
+        let choice = &mut self.rings.places.choice;
+        let is_taken = choice.places_of(link).any(|place| choice.known(link, place) == Some(first));
+        if !is_taken {
+            choice.ring(link, Place::Interface);
+        }
+    }
+
     /// The ring of a link that a place has.
     pub(crate) fn known_ring_on(&self, link: LinkId, place: Place) -> Option<u16> {
         self.rings.places.choice.known(link, place)

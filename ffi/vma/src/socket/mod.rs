@@ -30,6 +30,7 @@ mod six;
 pub(crate) mod special;
 pub(crate) mod stream;
 pub(crate) mod table;
+mod times;
 mod ways;
 
 use std::net::{IpAddr, SocketAddr};
@@ -199,6 +200,13 @@ pub(crate) struct Ancillary {
     pub(crate) inq: bool,
     /// SO_RXQ_OVFL, on UDP: how many datagrams the kernel's half of the socket had dropped when that was last told.
     pub(crate) drops: Option<u32>,
+}
+
+impl Ancillary {
+    /// Whether it was asked when something is received.
+    pub(crate) const fn tells_times(&self) -> bool {
+        self.timestamp != 0 || self.timestamping != 0
+    }
 }
 
 /// Directions that the program shut down.

@@ -17,13 +17,12 @@ use ringway_stack::tcp;
 
 use super::address::Raw;
 use super::connect::kernel_result;
-use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, pacing, sharing, six};
-use crate::card_time::Conversion;
+use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, pacing, sharing, six, times};
 use crate::errno::{Errno, is_nowhere};
 use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
-use crate::{extra, moving, params, real};
+use crate::{extra, moving, real};
 
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 const TCP_TX_DELAY: c_int = 37;
@@ -47,14 +46,6 @@ const SO_BINDTODEVICE: c_int = 25;
 const SO_BINDTOIFINDEX: c_int = 62;
 const SO_INCOMING_CPU: c_int = 49;
 const SO_PEERNAME: c_int = 28;
-const SO_TIMESTAMPING: c_int = 37;
-const SO_TIMESTAMP_NEW: c_int = 63;
-const SO_TIMESTAMPNS_NEW: c_int = 64;
-const SO_TIMESTAMPING_NEW: c_int = 65;
-const TIMESTAMPING_SENT: c_int = 1 | 2;
-/// Times that hardware took of what is received, and below that software took, and that they are told (SOF_TIMESTAMPING_RX_HARDWARE, SOF_TIMESTAMPING_RAW_HARDWARE).
-const TIMESTAMPING_BY_HARDWARE: c_int = 4 | 64;
-const TIMESTAMPING_RECEIVED: c_int = 8 | 16;
 pub(crate) const TCP_INQ: c_int = 36;
 const UDP_CORK: c_int = 1;
 const UDP_ENCAP: c_int = 100;
@@ -128,8 +119,8 @@ unsafe fn set_one(
     let mut guard = process.lock();
     let offload = &mut *guard;
     // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
-    let stamps = if is_timestamping(level, name) { unsafe { Argument::read(value, len) }.int() } else { 0 };
-    let asks = device == Device::Other || kernel_only(level, name) || are_kernels_times(offload, key, stamps)?;
+    let stamps = if times::is_timestamping(level, name) { unsafe { Argument::read(value, len) }.int() } else { 0 };
+    let asks = device == Device::Other || kernel_only(level, name) || times::are_kernels(offload, stamps)?;
     if let Some(socket) = offload.sockets.find(key)
         && (asks || (level, name) == (libc::SOL_SOCKET, SO_ZEROCOPY) && socket.protocol == Protocol::Udp)
         && !(socket.protocol == Protocol::Tcp && concerns_datagrams_only(level, name))
@@ -353,24 +344,6 @@ unsafe fn device_of(option: c_int, value: *const c_void, len: socklen_t) -> Devi
     }
 }
 
-/// Whether the kernel is to take some of the times that SO_TIMESTAMPING asks for: those of what is sent; and those of hardware, where there is no card.
-///
-/// # Errors
-/// EPERM: a card's, which are not told (VMA_HW_TS_CONVERSION).
-fn are_kernels_times(offload: &Offload, key: Key, asked: c_int) -> Result<bool, Errno> {
-    let by_hardware = asked & TIMESTAMPING_BY_HARDWARE != 0;
-    let is_of_datagrams = || offload.sockets.find(key).is_some_and(|socket| socket.protocol == Protocol::Udp);
-    let by_card = by_hardware && is_of_datagrams() && offload.has_card_time();
-    if by_card && params::read().hw_ts_conversion == Conversion::Off {
-        return Err(Errno(libc::EPERM));
-    }
-    Ok(asked & TIMESTAMPING_SENT != 0 || by_hardware && !by_card)
-}
-
-fn is_timestamping(level: c_int, name: c_int) -> bool {
-    level == libc::SOL_SOCKET && matches!(name, SO_TIMESTAMPING | SO_TIMESTAMPING_NEW)
-}
-
 /// An option's value in the forms that are needed.
 struct Argument {
     bytes: [u8; 32],
@@ -464,15 +437,7 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
         }
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => tcp.sndbuf = Some(argument.size().max(2048)),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => tcp.keepalive = argument.flag().then_some(socket.keepalive),
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW) => {
-            socket.ancillary.timestamp = if argument.flag() { name } else { 0 };
-        }
-        (libc::SOL_SOCKET, SO_TIMESTAMPING | SO_TIMESTAMPING_NEW) => {
-            let wants = |flags| argument.int() & flags == flags;
-            let times = &mut socket.ancillary;
-            (times.software_times, times.hardware_times) = (wants(TIMESTAMPING_RECEIVED), wants(TIMESTAMPING_BY_HARDWARE));
-            times.timestamping = if times.software_times || times.hardware_times { name } else { 0 };
-        }
+        _ if times::concerns(level, name) => times::note(socket, name, argument.int()),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => tcp.nodelay = argument.flag() || process.params.tcp_nodelay,
         (libc::IPPROTO_TCP, libc::TCP_CORK) => tcp.cork = argument.flag(),
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => tcp.quickack = argument.flag() || process.params.tcp_quickack,

@@ -13,7 +13,7 @@
 #define BYTES (16l << 20)
 /* Frames of all streams, and how many of them may have found no room: the machine may have other things to do than to run the reader. */
 #define FRAMES (STREAMS * BYTES / 1460)
-#define DROPPED_MAX (FRAMES / 100)
+#define DROPPED_MAX (FRAMES / 20)
 
 static char bytes[1 << 17];
 

@@ -1,11 +1,16 @@
 /* Sockets that share rings of a card, or have some of their own. What is wrong is printed; nothing else is.
  *
  *   rings share HOW ADDRESS PORT     three connections at once to "far serve": two of the first thread's, one of another's. HOW: "plain"; "bound", the third to another
- *                                    address than the others; "users", which says by SO_VMA_RING_ALLOC_LOGIC that the third one is another user's; "pinned", each thread to
- *                                    a core. In the end the server is told to end
+ *                                    address than the others; "users", which says by SO_VMA_RING_ALLOC_LOGIC that the third one is another user's, to receive, and "senders",
+ *                                    to send; "pinned", each thread to a core; "profiles", of which the first one has no ring profile, and the others one each, and "alike", which have
+ *                                    the same. In the end the server is told to end
  *   rings hand HOW ADDRESS PORT      one thread opens a connection and a UDP socket to "far serve", and another one uses both for long
+ *   rings change HOW ADDRESS PORT    has a connection and a UDP socket to "far serve" change rings time and again, by SO_VMA_RING_ALLOC_LOGIC, while another thread waits for
+ *                                    what comes by the connection. HOW: "over"; "listening", a listener, which stays where it is
  *   rings serve HOW ADDRESS PORT     one thread listens, and has a UDP socket; others serve what it accepts, and that socket
  *   rings call HOW ADDRESS PORT      calls that one, for long
+ *   rings answer HOW :: PORT         one UDP socket of both families: one thread answers the first datagrams, prints "ready", and another one answers the others
+ *   rings ask HOW ADDRESS PORT       asks that one, by two addresses in turn: HOW is the one of IPv6
  */
 #include "far.h"
 #include <mellanox/vma_extra.h>
@@ -30,12 +35,26 @@ static void stay_on(int core) {
 
 /* A connection: the third one differs from the others. */
 static int different(int is_third) {
-    int fd = opened(SOCK_STREAM);
-    if (is("users")) {
-        struct vma_ring_alloc_logic_attr attr = {.comp_mask = VMA_RING_ALLOC_MASK_RING_USER_ID | VMA_RING_ALLOC_MASK_RING_INGRESS,
+    static int count;
+    int fd = opened(SOCK_STREAM), nth = count++;
+    if ((is("profiles") || is("alike")) && nth > 0) {
+        struct vma_ring_type_attr type = {.ring_type = is_third && is("profiles") ? VMA_RING_EXTERNAL_MEM : VMA_RING_PACKET};
+        struct vma_ring_alloc_logic_attr attr = {.comp_mask = VMA_RING_ALLOC_MASK_RING_PROFILE_KEY | VMA_RING_ALLOC_MASK_RING_INGRESS,
+                                                 .ring_alloc_logic = RING_LOGIC_PER_INTERFACE,
+                                                 .ingress = 1};
+        struct vma_api_t *api = vma_get_api();
+        vma_ring_profile_key key = 0;
+        CHECK(api && api->vma_add_ring_profile(&type, &key) == 0);
+        attr.ring_profile_key = key;
+        CHECK(setsockopt(fd, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &attr, sizeof attr) == 0);
+    }
+    if (is("users") || is("senders")) {
+        int direction = is("users") ? VMA_RING_ALLOC_MASK_RING_INGRESS : VMA_RING_ALLOC_MASK_RING_ENGRESS;
+        struct vma_ring_alloc_logic_attr attr = {.comp_mask = VMA_RING_ALLOC_MASK_RING_USER_ID | direction,
                                                  .ring_alloc_logic = RING_LOGIC_PER_USER_ID,
                                                  .user_id = 1 + is_third,
-                                                 .ingress = 1};
+                                                 .ingress = is("users"),
+                                                 .engress = is("senders")};
         CHECK(setsockopt(fd, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &attr, sizeof attr) == 0);
     }
     if (is("bound")) {
@@ -84,11 +103,19 @@ static void share(void) {
     }
 }
 
-static void datagram(int fd, int number) {
+static int send_number(int fd, int number) {
+    return sendto(fd, &number, sizeof number, 0, (struct sockaddr *)&to, to_len) == sizeof number;
+}
+
+static void await_number(int fd, int number) {
     int back = -1;
     struct pollfd wait = {.fd = fd, .events = POLLIN};
-    CHECK(sendto(fd, &number, sizeof number, 0, (struct sockaddr *)&to, to_len) == sizeof number);
     CHECK(poll(&wait, 1, 20000) == 1 && recv(fd, &back, sizeof back, 0) == sizeof back && back == number);
+}
+
+static void datagram(int fd, int number) {
+    CHECK(send_number(fd, number));
+    await_number(fd, number);
 }
 
 /* As many bytes as are several segments, there and back. */
@@ -123,6 +150,58 @@ static void hand(void) {
     exchange(fds[0], "after"), datagram(fds[1], -8);
     send_all(fds[0], "quit", 4);
     CHECK(recv(fds[0], &byte, 1, 0) == 0 && close(fds[0]) == 0 && close(fds[1]) == 0);
+}
+
+static void for_user(int fd, unsigned user) {
+    struct vma_ring_alloc_logic_attr attr = {.comp_mask = VMA_RING_ALLOC_MASK_RING_USER_ID | VMA_RING_ALLOC_MASK_RING_INGRESS,
+                                             .ring_alloc_logic = RING_LOGIC_PER_USER_ID,
+                                             .user_id = user,
+                                             .ingress = 1};
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &attr, sizeof attr) == 0);
+}
+
+enum { CHANGES = 20, TURNS = 20 };
+
+static void *reads(void *number) {
+    char in[PIECE];
+    for (size_t got = 0; got < (size_t)CHANGES * TURNS * PIECE;) {
+        ssize_t count = recv((int)(long)number, in, sizeof in, 0);
+        CHECK(count > 0);
+        for (ssize_t at = 0; at < count; at++, got++) {
+            CHECK(in[at] == (char)('a' + got / PIECE % 26));
+        }
+    }
+    return NULL;
+}
+
+static void change(void) {
+    char out[PIECE], byte;
+    int fds[2] = {opened(SOCK_STREAM), opened(SOCK_DGRAM)}, listener = opened(SOCK_STREAM);
+    pthread_t reader;
+    for_user(fds[0], 1), for_user(fds[1], 1);
+    CHECK(connect(fds[0], (struct sockaddr *)&to, to_len) == 0);
+    if (is("listening")) {
+        struct sockaddr_in own = {.sin_family = AF_INET};
+        for_user(listener, 1);
+        CHECK(bind(listener, (struct sockaddr *)&own, sizeof own) == 0 && listen(listener, 1) == 0);
+        for_user(listener, 2);
+    } else {
+        datagram(fds[1], -7);
+        CHECK(pthread_create(&reader, NULL, reads, (void *)(long)fds[0]) == 0);
+        for (int turn = 0; turn < CHANGES * TURNS; turn++) {
+            memset(out, 'a' + turn % 26, sizeof out);
+            send_all(fds[0], out, sizeof out);
+            CHECK(send_number(fds[1], turn));
+            if (turn % TURNS == 0) {
+                /* (The first time, to another one; some of both is on its way.) */
+                for_user(fds[0], 2 - turn / TURNS % 2), for_user(fds[1], 2 - turn / TURNS % 2);
+            }
+            await_number(fds[1], turn);
+        }
+        CHECK(pthread_join(reader, NULL) == 0);
+    }
+    send_all(fds[0], "quit", 4);
+    CHECK(recv(fds[0], &byte, 1, 0) == 0 && close(fds[0]) == 0 && close(fds[1]) == 0 && close(listener) == 0);
 }
 
 static void *serves(void *number) {
@@ -180,6 +259,55 @@ static void call(void) {
     }
 }
 
+enum { ASKED_BEFORE = 20, ASKED = 2000 };
+
+static void answer(void) {
+    pthread_t other;
+    int fd = opened(SOCK_DGRAM);
+    CHECK(bind(fd, (struct sockaddr *)&to, to_len) == 0);
+    for (int turn = 0; turn < ASKED_BEFORE; turn++) {
+        char bytes[64];
+        struct sockaddr_storage from;
+        socklen_t len = sizeof from;
+        ssize_t got = recvfrom(fd, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &len);
+        CHECK(got > 0 && sendto(fd, bytes, got, 0, (struct sockaddr *)&from, len) == got);
+    }
+    CHECK(puts("ready") > 0 && fflush(stdout) == 0);
+    /* (Whoever is told may do something to the card now.) */
+    CHECK(usleep(1500000) == 0);
+    CHECK(pthread_create(&other, NULL, answers, (void *)(long)fd) == 0 && pthread_join(other, NULL) == 0);
+    CHECK(close(fd) == 0);
+}
+
+/* Asks until there is an answer: who begins late has not heard the first words. */
+static void ask_again(int fd, int number) {
+    int back = -1;
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    for (int tries = 0; back != number; tries++) {
+        CHECK(tries < 100 && sendto(fd, &number, sizeof number, 0, (struct sockaddr *)&to, to_len) == sizeof number);
+        while (back != number && poll(&wait, 1, 1000) == 1) {
+            CHECK(recv(fd, &back, sizeof back, 0) == sizeof back && back <= number);
+        }
+    }
+}
+
+static void ask(char *v6, char *v4, char *port) {
+    int fds[2];
+    struct sockaddr_storage there[2];
+    socklen_t len[2];
+    for (int which = 0; which < 2; which++) {
+        name(which ? v6 : v4, port);
+        there[which] = to, len[which] = to_len, fds[which] = opened(SOCK_DGRAM);
+    }
+    for (int turn = 0; turn < ASKED; turn++) {
+        int which = turn % 2;
+        to = there[which], to_len = len[which];
+        ask_again(fds[which], turn);
+    }
+    CHECK(sendto(fds[1], "", 1, 0, (struct sockaddr *)&to, to_len) == 1);
+    CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 5);
     how = argv[2];
@@ -188,8 +316,14 @@ int main(int argc, char **argv) {
         share();
     } else if (strcmp(argv[1], "hand") == 0) {
         hand();
+    } else if (strcmp(argv[1], "change") == 0) {
+        change();
     } else if (strcmp(argv[1], "serve") == 0) {
         serve();
+    } else if (strcmp(argv[1], "answer") == 0) {
+        answer();
+    } else if (strcmp(argv[1], "ask") == 0) {
+        ask(argv[2], argv[3], argv[4]);
     } else {
         call();
     }

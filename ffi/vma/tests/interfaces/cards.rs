@@ -55,13 +55,13 @@ fn plugged(program: &Path, interface: &str, arguments: &[&str], below: Option<&P
 
 impl Bus {
     /// Tells the cards of some processes something, by the order in which these began: `ffi/uverbs/README.md` has what there is.
-    fn tell(&self, cards: core::ops::Range<u32>, what: [u8; 2]) {
+    pub(crate) fn tell(&self, cards: core::ops::Range<u32>, what: impl AsRef<[u8]>) {
         // SAFETY: no memory is involved.
         let user = unsafe { libc::getuid() };
         let socket = UnixDatagram::unbound().expect("a socket");
         for slot in cards {
             // (Who has ended hears nothing.)
-            let _ = socket.send_to(&what, self.0.join(format!("{user}-{slot}")));
+            let _ = socket.send_to(what.as_ref(), self.0.join(format!("{user}-{slot}")));
         }
     }
 }
@@ -261,6 +261,35 @@ fn the_card_says_to_callbacks_and_in_completions_when_datagrams_arrive() {
             receiver.await_ready();
             Running::start(bus.command(&program, "a0", &["send", there, PORT])).ends_well();
             receiver.ends_well();
+        }
+    });
+}
+
+/// Of a connection, what is told is when the segment came that the last byte came in.
+#[test]
+fn the_card_says_when_the_bytes_of_streams_arrive() {
+    on_cable(|cable| {
+        let (program, [_, there]) = (compile("tests/extra/stamped.c"), ENDS[0]);
+        for (how, clock, conversion) in [
+            (None, "system", "3"),
+            (None, "raw", "1"),
+            (Some("callback"), "system", "3"),
+            (Some("callback"), "raw", "1"),
+            (Some("completions"), "system", "2"),
+            (Some("completions"), "raw", "1"),
+        ] {
+            let bus = Bus::new();
+            let server = bus.command(&program, "b0", &["serve", there, PORT]);
+            let server = cable.within_there(|| Running::start(server));
+            cable.await_listener(false);
+            let before = kernels();
+            let mut receiver = bus.command(&program, "a0", &[&[clock, there, PORT, "stream"][..], how.as_slice()].concat());
+            receiver.env("VMA_HW_TS_CONVERSION", conversion).envs((how == Some("completions")).then_some(("VMA_SOCKETXTREME", "1")));
+            let mut receiver = Running::start(receiver);
+            receiver.await_ready();
+            receiver.ends_well();
+            server.ends_well();
+            assert!(kernels()[0] - before[0] < 8, "it came by the card: {how:?} {clock}");
         }
     });
 }

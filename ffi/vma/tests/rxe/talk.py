@@ -2,13 +2,14 @@
 
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 
-UDP, TCP, SECOND, KERNELS, NOBODY, IDLE = range(5000, 5006)
+UDP, TCP, SECOND, KERNELS, NOBODY, IDLE, KILLED, ENDS, WITNESS = range(5000, 5009)
 SIZES = [1, 100, 1000, 1400, 1472]
 LONG_SIZES = [2000, 8000, 60000]
 STREAM = 1 << 18
@@ -57,6 +58,39 @@ def serve_idle(address):
     connection.recv(1)
 
 
+def serve_killed(address):
+    """Until one of them says so."""
+    own = listener(address, KILLED)
+
+    def wait(connection):
+        connection.recv(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    while True:
+        connection, _ = own.accept()
+        threading.Thread(target=wait, args=[connection], daemon=True).start()
+
+
+def serve_ends(address):
+    """Says something, and ends with the connection open."""
+    connection, _ = listener(address, ENDS).accept()
+    connection.recv(1)
+    connection.sendall(b"bye")
+
+
+def serve_witness(address):
+    """Tells the second one what became of the first one."""
+    own = listener(address, WITNESS)
+    (victim, _), (asker, _) = own.accept(), own.accept()
+    victim.settimeout(30)
+    asker.recv(1)
+    try:
+        said = repr(victim.recv(1))
+    except OSError as error:
+        said = errno.errorcode[error.errno]
+    asker.sendall(said.encode())
+
+
 def serve(address):
     others = [lambda: serve_datagrams(address), lambda: serve_idle(address)]
     for other in others:
@@ -90,6 +124,9 @@ def ask(address):
     assert second.returncode == 0, "the other one failed"
     case("who has no such device", 0, 20, lambda: stream(address, KERNELS, b"short"))
     case("nobody", 0, 20, lambda: nobody(address))
+    killed(address)
+    victim(address)
+    ends(address)
     idle(address)
 
 
@@ -126,6 +163,63 @@ def nobody(address):
     raise AssertionError("nobody listens there")
 
 
+def killed(address):
+    """A process is killed: each of its connections is reset, though nothing is sent by it, and those of another process at its address go on."""
+    own = [socket.create_connection((address, KILLED), 10) for _ in range(3)]
+    other = socket.create_connection((address, TCP), 10)
+    time.sleep(0.5)
+    start = time.monotonic()
+    own[0].sendall(b"k")
+    for connection in own:
+        connection.settimeout(30)
+        try:
+            raise AssertionError(f"who was killed said {connection.recv(1)}")
+        except ConnectionResetError:
+            pass
+    took = time.monotonic() - start
+    print(f"== a process is killed: its connections are reset after {took:.2f} s", flush=True)
+    assert took < 5, "of those that wait, no timer would tell so soon"
+    other.sendall(b"on")
+    other.settimeout(10)
+    assert other.recv(2) == b"on", "the other process goes on"
+    try:
+        raise AssertionError(f"nobody listens there any more: {socket.create_connection((address, KILLED), 10)}")
+    except ConnectionRefusedError:
+        pass
+
+
+def victim(address):
+    """The same of who has asked."""
+    own = subprocess.Popen([sys.executable, __file__, "ask-victim", address], stdout=subprocess.PIPE)
+    own.stdout.readline()
+    witness = socket.create_connection((address, WITNESS), 10)
+    witness.settimeout(30)
+    time.sleep(0.5)
+    witness.sendall(b"?")
+    start = time.monotonic()
+    own.kill()
+    said, took = witness.recv(100), time.monotonic() - start
+    print(f"== who has asked is killed: {said.decode()} after {took:.2f} s", flush=True)
+    assert said == b"ECONNRESET" and took < 5, "of those that wait, no timer would tell so soon"
+
+
+def ask_victim(address):
+    _connection = socket.create_connection((address, WITNESS), 10)
+    print("connected", flush=True)
+    time.sleep(60)
+
+
+def ends(address):
+    """A program that ends is none that is killed: its stream ends in order."""
+    own = socket.create_connection((address, ENDS), 10)
+    own.settimeout(30)
+    own.sendall(b"?")
+    time.sleep(3)
+    got = [own.recv(8), own.recv(8), own.recv(8)]
+    print(f"== a program ends: {got}", flush=True)
+    assert got == [b"bye", b"", b""], "a stream ends as it was ended"
+
+
 def idle(address):
     """The device is removed beneath a connection: whoever waits hears of it. (Within a second by its own clock; an emulated machine takes longer to start a program.)"""
     own = socket.create_connection((address, IDLE), 10)
@@ -147,9 +241,13 @@ def idle(address):
 ROLES = {
     "serve": serve,
     "second": lambda address: serve_streams(address, SECOND),
+    "killed": serve_killed,
+    "ends": serve_ends,
+    "witness": serve_witness,
     "kernels": lambda address: serve_streams(address, KERNELS),
     "ask": ask,
     "ask-second": lambda address: stream(address, SECOND, pattern(STREAM, 3)),
+    "ask-victim": ask_victim,
     "ask-by-kernel": lambda address: case("a stream by the kernel, to who has a device", 0, 0, lambda: stream(address, TCP, b"short")),
 }
 

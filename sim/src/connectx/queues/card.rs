@@ -149,6 +149,13 @@ impl Card {
         self.complete(memory, actions)
     }
 
+    /// The driver has a queue pair send again after a failure: see [`SendQueue::resume`].
+    pub fn resume(&mut self, qpn: u32) {
+        if let Some((send, _)) = self.sender(qpn) {
+            send.resume();
+        }
+    }
+
     /// A completion queue fails by itself, as by an error of the hardware's: nothing is written any more, and an event tells of it.
     pub fn fail_completion(&mut self, cqn: u32) -> Vec<Action> {
         let fails = self.completion.get_mut(&cqn).is_some_and(|queue| !core::mem::replace(&mut queue.failed, true));

@@ -81,6 +81,11 @@ impl SendQueue {
         self.spoiled = Some(syndrome);
     }
 
+    /// The driver has it send again after a failure (SQE to RTS): what is posted from now on is no more flushed.
+    pub fn resume(&mut self) {
+        self.failed = false;
+    }
+
     /// Whether it has failed: what is posted from now on is flushed.
     pub fn has_failed(&self) -> bool {
         self.failed

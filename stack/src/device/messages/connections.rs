@@ -46,12 +46,45 @@ pub enum CmError {
     /// No address of this machine leads there.
     #[error("no route")]
     Unroutable,
+    /// The kernel's routes do not lead there by this device.
+    #[error(transparent)]
+    NoWay(#[from] NoWay),
     /// More private data than there is room for.
     #[error("too much private data")]
     TooLong,
     /// The device lacks it.
     #[error("the device cannot")]
     Unsupported,
+}
+
+/// Why the kernel's routes lead to no peer, where they are asked for one: what rdma_resolve_addr(3) and its event say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoWay {
+    /// There is no route (ENETUNREACH).
+    #[error("network is unreachable")]
+    Network,
+    /// A route says that there is none (EHOSTUNREACH); or more is not known.
+    #[error("host is unreachable")]
+    Host,
+    /// A route forbids it (EACCES).
+    #[error("a route forbids it")]
+    Prohibited,
+    /// The route leads over another interface than the device's (ENODEV).
+    #[error("the route does not lead over this device")]
+    Device,
+}
+
+impl NoWay {
+    /// What an errno says of it, if it is one of these.
+    pub const fn of_errno(errno: i32) -> Option<Self> {
+        Some(match errno {
+            101 => Self::Network,
+            113 => Self::Host,
+            13 => Self::Prohibited,
+            19 => Self::Device,
+            _ => return None,
+        })
+    }
 }
 
 /// Somebody asks for a connection.
@@ -82,6 +115,8 @@ pub enum ConnectionEvent {
     Rejected,
     /// There was no answer.
     Unreachable,
+    /// There is no way to ask.
+    Unroutable(NoWay),
     /// It is over, by either side.
     Disconnected,
     /// Its numbers may be used again. The connection is gone.
@@ -99,6 +134,11 @@ pub trait Connections: Messages {
     /// know.
     fn datagram_path(&self, from: Option<IpAddr>, to: SocketAddr) -> Option<(Path, Mtu, IpAddr)> {
         self.path(from, to.ip()).map(|(path, mtu)| (path, mtu, path.addresses.src()))
+    }
+
+    /// Why there is no path to `to`.
+    fn no_way(&self, _to: IpAddr) -> NoWay {
+        NoWay::Host
     }
 
     /// Listens at a port; of an unspecified address: at all that are ours. `backlog` requests may wait for an answer.

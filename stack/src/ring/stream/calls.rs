@@ -232,6 +232,15 @@ impl<Q: Queues> Ring<Q> {
         self.read(now, flow, into, flags.contains(RecvFlags::PEEK))
     }
 
+    /// When the segment came that the last byte came in which a stream's reader took; `peeked`: where it took none, of so many at which it looked. `None`: that is not
+    /// known, for nobody had asked when it came ([`tcp::Config::arrival_times`]), or it came elsewhere; or no such id.
+    pub fn tcp_arrival(&self, flow: FlowId, peeked: usize) -> Option<tcp::Arrival> {
+        match self.slots.find(flow)? {
+            Flow::Stream(stream) => stream.connection.arrival(peeked),
+            _ => None,
+        }
+    }
+
     /// `is_shared`: other processes have the connection as well, so that it goes on when this one ends. Its peer, who sees this host gone, is then
     /// not to take that for the end of the stream.
     ///

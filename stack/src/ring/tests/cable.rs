@@ -62,6 +62,8 @@ pub(in crate::ring) struct Cable {
     pub(in crate::ring) out: Wire,
     pub(in crate::ring) inward: Wire,
     pub(in crate::ring) events: VecDeque<DeviceEvent>,
+    /// Connections whose peers are gone.
+    pub(in crate::ring) gone: Vec<FiveTuple>,
     /// Few receive buffers are left.
     pub(in crate::ring) scarce: bool,
     /// Frames that may still be sent before the queue counts as full.
@@ -124,6 +126,7 @@ impl Cable {
             out: out.clone(),
             inward: inward.clone(),
             events: VecDeque::new(),
+            gone: Vec::new(),
             scarce: false,
             room: usize::MAX,
             refusal: SendError::Full,
@@ -271,6 +274,9 @@ impl Queues for Cable {
     }
     fn poll_event(&mut self) -> Option<DeviceEvent> {
         self.events.pop_front()
+    }
+    fn is_gone(&self, flow: &FiveTuple) -> bool {
+        self.gone.contains(flow)
     }
     fn arm(&mut self, _wake: Wake) -> bool {
         !self.rx_ready()

@@ -1,6 +1,7 @@
 //! What a socket shows at its end, and whom it leaves its addresses to: as Linux's do (conformance's `reference` compares them).
 
 use super::*;
+use crate::device::{FiveTuple, Protocol};
 
 const PORT: u16 = 80;
 
@@ -189,4 +190,48 @@ fn a_device_that_is_gone_fails_each_call_of_what_goes_by_it() {
         pair.b.close(pair.now, flow, false);
     }
     assert!(!pair.b.lingering() && pair.a.info(half_open).is_some());
+}
+
+/// The connection that [`Pair::connected`] makes, as its client has it.
+fn of_client() -> FiveTuple {
+    FiveTuple { protocol: Protocol::Tcp, local: SocketAddr::new(A, 5000), remote: Some(SocketAddr::new(B, 80)) }
+}
+
+/// The device knows of one connection's peer, whose host goes on.
+#[test]
+fn a_connection_whose_peer_is_gone_is_reset_and_others_go_on() {
+    let mut pair = Pair::new();
+    let (client, server, listener) = pair.connected();
+    let other = pair.connect(5001);
+    pair.settle();
+    let other_server = pair.b.tcp_accept(listener).unwrap();
+    write(&mut pair.b, pair.now, server, b"last").unwrap();
+    pair.settle();
+    pair.a.queues_mut().gone = vec![of_client()];
+    pair.a.queues_mut().tell(DeviceEvent::PeersGone);
+    pair.a.poll(pair.now);
+    assert_eq!(read(&mut pair.a, pair.now, client, 8), Ok(b"last".to_vec()));
+    assert_eq!(read(&mut pair.a, pair.now, client, 8), Err(Error::Reset));
+    write(&mut pair.a, pair.now, other, b"on").unwrap();
+    pair.settle();
+    assert_eq!(read(&mut pair.b, pair.now, other_server, 8), Ok(b"on".to_vec()));
+}
+
+/// A program that ends closes its connections first, and its peer has acknowledged that by the time the process is gone.
+#[test]
+fn a_connection_that_its_gone_peer_had_ended_ends_in_order_unless_it_has_bytes_for_nobody() {
+    for is_owed in [false, true] {
+        let mut pair = Pair::new();
+        let (client, server, _) = pair.connected();
+        pair.b.close(pair.now, server, false);
+        pair.settle();
+        if is_owed {
+            write(&mut pair.a, pair.now, client, b"for nobody").unwrap();
+        }
+        pair.a.queues_mut().gone = vec![of_client()];
+        pair.a.queues_mut().tell(DeviceEvent::PeersGone);
+        pair.a.poll(pair.now);
+        assert_eq!(pair.a.take_error(client), is_owed.then_some(Error::Pipe));
+        assert_eq!(read(&mut pair.a, pair.now, client, 8), Ok(Vec::new()));
+    }
 }

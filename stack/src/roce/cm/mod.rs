@@ -208,6 +208,11 @@ impl Cm {
         }
     }
 
+    /// Whether there is one to send.
+    pub(super) fn may_transmit(&self) -> bool {
+        !self.to_send.is_empty()
+    }
+
     /// The next datagram to send from queue pair 1.
     pub fn poll_transmit(&mut self) -> Option<Management> {
         self.to_send.pop_front()

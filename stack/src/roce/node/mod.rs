@@ -31,7 +31,7 @@ use super::payload::Source;
 use super::psn::Psn;
 use super::qp::Mtu;
 use crate::device::messages::{ConnectionEvent, Endpoint, Path, PortSpace, QpAttributes, Region, Rejection};
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 
 /// The first port that is nobody's but who asks for any.
 const EPHEMERAL_MIN: u16 = 32_768;
@@ -58,6 +58,8 @@ pub struct NodeConfig {
     pub tuning: Tuning,
     /// Where its queue pairs' numbers begin: [`Hca::with_first_qp`].
     pub first_qp: u16,
+    /// How many places after that its first queue pair has its number: [`Hca::turned`].
+    pub qps_turned: u64,
 }
 
 impl NodeConfig {
@@ -73,6 +75,7 @@ impl NodeConfig {
             limits: Limits::default(),
             tuning: Tuning::default(),
             first_qp: 0,
+            qps_turned: 0,
         }
     }
 }
@@ -134,7 +137,7 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         Self {
-            hca: Hca::with_first_qp(config.limits, config.tuning, config.first_qp),
+            hca: Hca::with_first_qp(config.limits, config.tuning, config.first_qp).turned(config.qps_turned),
             cm: Cm::new(config.cm, random.next_u64()),
             config,
             listeners: BTreeMap::new(),
@@ -215,6 +218,16 @@ impl<M: Memory> Node<M> {
         is_taken
     }
 
+    /// Whether [`Node::poll_transmit`] may have something to write.
+    pub(super) fn may_transmit(&self) -> bool {
+        self.cm.may_transmit() || self.hca.may_transmit()
+    }
+
+    /// The same but for acknowledgments that may wait ([`super::Tuning::acknowledges_late`]).
+    pub(super) fn is_urgent(&self) -> bool {
+        self.cm.may_transmit() || self.hca.is_urgent()
+    }
+
     /// Writes the next IP packet to `out`, which must have room for [`Node::PACKET_MAX`] bytes, and gives its length; `None` if there is none now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         while let Some(management) = self.cm.poll_transmit() {
@@ -266,7 +279,7 @@ impl<M: Memory> Node<M> {
 
     /// When to call [`Node::on_timer`] at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.hca.deadline(), self.cm.deadline()].into_iter().flatten().min()
+        earlier(self.hca.deadline(), self.cm.deadline())
     }
 
     /// Does what is due.

@@ -62,14 +62,35 @@ pub(super) struct Qp {
     pub(super) uc: Unreliable,
     /// UD's next packet number.
     pub(super) ud_psn: Psn,
+    /// Of UD: what it sends to a group of its own comes to it, too.
+    pub(super) has_multicast_loopback: bool,
     pub(super) events: Events,
     /// It stands in the adapter's list of those that may want to send.
     pub(super) listed: bool,
+    /// The same in the list of those that owe an acknowledgment.
+    pub(super) owes: bool,
     /// The time at which it stands in the adapter's list of timers: never later than its deadline.
     pub(super) timer: Option<Instant>,
 }
 
 impl Qp {
+    /// Whether it has something to send, or to find out that it may not.
+    pub(super) fn may_transmit(&self) -> bool {
+        let has_request = match self.config.transport {
+            Transport::Rc => self.sq.get(self.req.next_request()).is_some() || self.resp.may_transmit(),
+            Transport::Uc | Transport::Ud => self.sq.head().is_some(),
+        };
+        has_request || self.notifier.is_due
+    }
+
+    /// Whether all that it has to send is an acknowledgment that may wait.
+    pub(super) fn only_acknowledges(&self) -> bool {
+        self.config.transport == Transport::Rc
+            && self.resp.may_wait()
+            && self.sq.get(self.req.next_request()).is_none()
+            && !self.notifier.is_due
+    }
+
     pub(super) fn new(number: u32, config: QpConfig) -> Self {
         Self {
             number,
@@ -88,8 +109,10 @@ impl Qp {
             notifier: Notifier::default(),
             uc: Unreliable::default(),
             ud_psn: Psn::default(),
+            has_multicast_loopback: true,
             events: Events::empty(),
             listed: false,
+            owes: false,
             timer: None,
         }
     }

@@ -120,6 +120,10 @@ impl Qp {
         // The last acknowledgment may come again with more credits.
         if psn.within(self.req.una - 1, self.req.sent_max) {
             self.req.lsn = credits::decode(code).map(|credits| Psn::new(aeth.msn) + credits);
+            // (A timer that runs for want of credits alone ends with it; the packet that asks for an answer starts the next one.)
+            if !self.req.awaits_answer() {
+                self.req.ack_deadline = None;
+            }
         }
     }
 
@@ -165,7 +169,7 @@ impl Qp {
             }
         }
         if self.req.rnr_until.is_none() {
-            self.req.ack_deadline = self.ack_timeout().filter(|_| self.req.is_outstanding()).map(|timeout| cx.now + timeout);
+            self.req.ack_deadline = self.ack_timeout().filter(|_| self.req.awaits_answer()).map(|timeout| cx.now + timeout);
         }
     }
 

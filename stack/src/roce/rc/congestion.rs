@@ -7,12 +7,12 @@ use crate::roce::packet::{Body, Header};
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Context, Qp};
 use crate::roce::{Flaw, Tuning};
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 
 impl Qp {
     /// When [`Qp::on_timer`] has something to do.
     pub(in crate::roce) fn deadline(&self) -> Option<Instant> {
-        self.req.deadline().into_iter().chain(self.rate.as_ref().map(|rate| rate.deadline())).min()
+        earlier(self.req.deadline(), self.rate.as_ref().map(|rate| rate.deadline()))
     }
 
     /// A packet came that was marked.

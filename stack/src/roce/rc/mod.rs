@@ -24,7 +24,10 @@ use super::message::Message;
 use super::packet::{Reth, Syndrome};
 use super::psn::Psn;
 use super::qp::{Peer, Sending};
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
+
+/// So many packets that asked for an acknowledgment may wait for it, where it may wait at all: a fraction of the window, which the peer is to find open.
+const UNANSWERED_MAX: u32 = 8;
 
 /// The requester's half of a queue pair.
 #[derive(Debug, Default)]
@@ -47,6 +50,8 @@ pub(super) struct Requester {
     retries: u8,
     /// The same, if there was no receive.
     rnr_retries: u8,
+    /// After the last packet that asked for an answer, of those sent since it went back; what is before `una` was answered.
+    asked: Psn,
     /// By when something must be acknowledged.
     ack_deadline: Option<Instant>,
     /// Nothing is sent before.
@@ -61,7 +66,7 @@ impl Requester {
     pub(super) fn new(sending: &Sending) -> Self {
         let psn = sending.sq_psn;
         let (retries, rnr_retries) = (sending.retry_count, sending.rnr_retry);
-        Self { next_psn: psn, una: psn, sent_max: psn, retries, rnr_retries, ..Self::default() }
+        Self { next_psn: psn, una: psn, sent_max: psn, asked: psn, retries, rnr_retries, ..Self::default() }
     }
 
     /// Sends no more.
@@ -72,14 +77,24 @@ impl Requester {
         self.reads = 0;
     }
 
+    /// The request that is sent next, or goes on.
+    pub(super) const fn next_request(&self) -> usize {
+        self.cursor.0
+    }
+
     /// When [`super::qp::Qp::on_timer`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.ack_deadline, self.rnr_until].into_iter().flatten().min()
+        earlier(self.ack_deadline, self.rnr_until)
     }
 
     /// Whether packets are on their way.
     pub(super) fn is_outstanding(&self) -> bool {
         self.una != self.sent_max
+    }
+
+    /// Whether the peer was asked for an answer that did not come.
+    fn awaits_answer(&self) -> bool {
+        self.una.lt(self.asked)
     }
 }
 
@@ -95,6 +110,8 @@ pub(super) struct Responder {
     resources: VecDeque<Resource>,
     /// An acknowledgment to send, after all answers to packets before it.
     ack: Option<(Psn, Syndrome)>,
+    /// Packets that asked for one since the last one was sent.
+    unanswered: u32,
     /// The peer was told that a packet is missing, or has to come again: silence until it does.
     nak_sent: bool,
     /// A read's packet was sent last: the requester's turn, or a peer that reads for ever would silence it.
@@ -136,6 +153,18 @@ impl Resource {
 }
 
 impl Responder {
+    /// Whether there is an answer to send.
+    pub(super) fn may_transmit(&self) -> bool {
+        self.ack.is_some() || self.resources.iter().any(|resource| resource.pending.is_some())
+    }
+
+    /// Whether there is an acknowledgment alone to send, and of few packets: the peer can go on without it.
+    pub(super) fn may_wait(&self) -> bool {
+        matches!(self.ack, Some((_, Syndrome::Ack(_))))
+            && self.unanswered <= UNANSWERED_MAX
+            && self.resources.iter().all(|resource| resource.pending.is_none())
+    }
+
     pub(super) fn new(peer: &Peer) -> Self {
         let resources = VecDeque::with_capacity(usize::from(peer.max_dest_rd_atomic));
         Self { epsn: peer.rq_psn, resources, ..Self::default() }

@@ -57,6 +57,7 @@ impl Qp {
                 if packet.header.ack_request && !is_read_or_atomic(&packet.header.body) {
                     let further = u32::from(cx.tuning.has(Flaw::AcknowledgesTooMuch));
                     self.resp.ack = Some((psn + further, Syndrome::Ack(0)));
+                    self.resp.unanswered = self.resp.unanswered.saturating_add(1);
                 }
             }
             Err(refusal) => self.refuse(cx, psn, refusal),
@@ -261,6 +262,8 @@ impl Qp {
             let refusing = matches!(self.resp.ack, Some((_, Syndrome::Nak(_) | Syndrome::RnrNak(_))));
             if header.ack_request && !refusing && !tuning.has(Flaw::SilentAboutDuplicates) {
                 self.resp.ack = Some((self.resp.epsn - 1, Syndrome::Ack(0)));
+                // (The peer has waited for it for long.)
+                self.resp.unanswered = u32::MAX;
             }
             return;
         }

@@ -45,6 +45,7 @@ impl Qp {
     }
 
     fn acknowledge<M: Memory>(&mut self, cx: &Context<'_, M>, psn: Psn, syndrome: Syndrome, id: u16, out: &mut [u8]) -> Option<usize> {
+        self.resp.unanswered = 0;
         let aeth = match syndrome {
             Syndrome::Ack(_) => self.aeth(cx),
             refusal => Aeth { syndrome: refusal, msn: self.resp.msn.value() },

@@ -35,6 +35,8 @@ impl Qp {
         let takes_receive = wqe.op.takes_receive();
         let limited = takes_receive && self.is_beyond_credits(started.ssn);
         if limited && !self.may_probe(&started, packet) {
+            // (Its first packets may have been sent while there were credits, and asked for nothing.)
+            self.start_timer(cx.now);
             return None;
         }
         let is_read = wqe.op.is_read_or_atomic();
@@ -66,10 +68,19 @@ impl Qp {
             self.req.sent_max = after;
         }
         self.req.cursor = if last { (index + 1, 0) } else { (index, packet + 1) };
-        if self.req.ack_deadline.is_none() {
-            self.req.ack_deadline = self.ack_timeout().map(|timeout| cx.now + timeout);
+        // The timer is for answers that were asked for (IBTA spec, s9.7.6.1.3). Of a message that is held to a rate, the packet that asks may be far behind the first one.
+        if header.ack_request {
+            self.req.asked = after;
+            self.start_timer(cx.now);
         }
         Some(len)
+    }
+
+    /// Starts the timer of answers, if packets are on their way and it does not run.
+    fn start_timer(&mut self, now: Instant) {
+        if self.req.ack_deadline.is_none() && self.req.is_outstanding() {
+            self.req.ack_deadline = self.ack_timeout().map(|timeout| now + timeout);
+        }
     }
 
     /// Whether there is something to send that an acknowledgment, or an answer, has to come for first.
@@ -163,7 +174,7 @@ impl Qp {
     pub(super) fn go_back(&mut self, tuning: &Tuning) {
         let packet = self.sq.head().and_then(|wqe| wqe.started).map_or(0, |started| self.req.una.distance(started.first));
         self.req.cursor = (0, packet + u32::from(tuning.has(Flaw::GoesBackTooLittle)));
-        self.req.ack_deadline = None;
+        (self.req.ack_deadline, self.req.asked) = (None, self.req.una);
     }
 
     /// Tells, once, that SQD was reached: all that was begun is done.

@@ -37,7 +37,7 @@ fn machine_that(switch: &Switch, number: u8, bytes_are_vouched: bool) -> Machine
     let config = NodeConfig {
         gid: Some(gid(number)),
         mtu: if bytes_are_vouched { Mtu::B32768 } else { Mtu::B4096 },
-        tuning: Tuning { retries_for_ever: true, bytes_are_vouched, ..Tuning::default() },
+        tuning: Tuning { retries_for_ever: true, bytes_are_vouched, acknowledges_late: bytes_are_vouched, ..Tuning::default() },
         ..NodeConfig::new(TO.ip())
     };
     SoftRoce::new(switch.port(number), Node::new(config, number.into()), Vouched::new(Here(switch.clone())))

@@ -52,12 +52,14 @@ pub struct Vouched<N> {
     /// What is known of them: both are the same pairs.
     macs: BTreeMap<IpAddr, MacAddr>,
     addresses: BTreeMap<MacAddr, IpAddr>,
+    /// The pair that was asked for last: the next packet is mostly of the same neighbour.
+    last: Option<(MacAddr, IpAddr)>,
 }
 
 impl<N: Neighbours> Vouched<N> {
     /// Between these.
     pub const fn new(neighbours: N) -> Self {
-        Self { neighbours, macs: BTreeMap::new(), addresses: BTreeMap::new() }
+        Self { neighbours, macs: BTreeMap::new(), addresses: BTreeMap::new(), last: None }
     }
 
     /// How many neighbours are known.
@@ -81,22 +83,35 @@ impl<N: Neighbours> Ways for Vouched<N> {
     const TELLS_OF_ROOM: bool = true;
 
     fn way(&mut self, _: Instant, to: IpAddr) -> Way {
+        if let Some((mac, _)) = self.last.filter(|(_, address)| *address == to) {
+            return Way::To(mac);
+        }
         if !self.macs.contains_key(&to) {
             self.look_around();
         }
-        self.macs.get(&to).map_or(Way::Nowhere, |mac| Way::To(*mac))
+        let Some(&mac) = self.macs.get(&to) else { return Way::Nowhere };
+        self.last = Some((mac, to));
+        Way::To(mac)
     }
 
     fn admits(&mut self, mac: MacAddr, from: IpAddr, _: IpAddr) -> bool {
+        if self.last == Some((mac, from)) {
+            return true;
+        }
         if !self.addresses.contains_key(&mac) {
             self.look_around();
         }
-        self.addresses.get(&mac) == Some(&from)
+        let is_its = self.addresses.get(&mac) == Some(&from);
+        if is_its {
+            self.last = Some((mac, from));
+        }
+        is_its
     }
 
     fn gone(&mut self, mac: MacAddr) -> Option<IpAddr> {
         let address = self.addresses.remove(&mac)?;
         self.macs.remove(&address);
+        self.last = None;
         Some(address)
     }
 }
@@ -212,7 +227,9 @@ impl Ways for Routed {
     }
 
     fn admits(&mut self, _: MacAddr, from: IpAddr, to: IpAddr) -> bool {
-        (self.own.contains(&to) || to.is_multicast()) && !self.own.contains(&from) && !from.is_unspecified() && !from.is_multicast()
+        // (Other processes of this host have its addresses, and send to groups.)
+        let is_for_us = to.is_multicast() || self.own.contains(&to) && !self.own.contains(&from);
+        is_for_us && !from.is_unspecified() && !from.is_multicast()
     }
 
     fn gone(&mut self, _: MacAddr) -> Option<IpAddr> {

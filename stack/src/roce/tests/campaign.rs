@@ -2,13 +2,14 @@
 //! out of order and damaged; an oracle that executes everything once and in order says what must come out.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::pair::Side::{A, B};
-use super::pair::{BASE, LATENCY, Options, Pair, REGION, Side, pattern};
+use super::pair::{BASE, LATENCY, Options, Packet, Pair, REGION, Side, pattern};
+use crate::roce::packet::Body;
 use crate::roce::qp::{Mtu, Sending, State};
 use crate::roce::work::{Completion, Opcode, SendOp, Status};
 use crate::roce::{Dcqcn, Flaw};
@@ -153,6 +154,23 @@ pub(super) fn mark(bytes: &mut [u8]) {
     }
 }
 
+/// How often each packet was lost or damaged: by whom it was sent, whether it was an answer, and its number. Where retries are not to run out, that is so
+/// twice at most: the same packet is lost eight times in a row once in some hundred million packets, and campaigns are as long as that (seed 23402).
+#[derive(Default)]
+struct Harmed(BTreeMap<(bool, bool, u32), u8>);
+
+impl Harmed {
+    fn may_be(&mut self, packet: &Packet) -> bool {
+        // Those have no numbers, and nobody waits for them.
+        if packet.body() == Body::CongestionNotification {
+            return true;
+        }
+        let times = self.0.entry((packet.from == A, packet.is_response(), packet.header().psn.value())).or_default();
+        *times += 1;
+        *times <= 2
+    }
+}
+
 impl World {
     fn new(seed: u64, flaw: Flaw) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
@@ -163,16 +181,22 @@ impl World {
         let mut others = Dice(ChaCha8Rng::seed_from_u64(seed ^ 0x6465_7163));
         let marks = if others.chance(30) { others.below(60) } else { 0 };
         options.tuning.dcqcn = (marks > 0).then(|| Dcqcn::new(1_000_000_000));
+        // Acknowledgments wait in others.
+        options.tuning.acknowledges_late = seed % 4 == 3;
         let mut pair = Pair::new(&options);
+        pair.late = options.tuning.acknowledges_late.then_some(LATENCY * 20);
         pair.keep_log = false;
         pair.eager = dice.chance(50);
         let mut fate = network(seed, harsh, &mut dice);
+        let mut harmed = Harmed::default();
         pair.fate = Box::new(move |packet| {
             let mut packet = packet.clone();
             if others.chance(marks) {
                 mark(&mut packet.bytes);
             }
-            fate(&packet)
+            let arrivals = fate(&packet);
+            let may_be_lost = harsh || arrivals.iter().any(|(_, bytes)| *bytes == packet.bytes) || harmed.may_be(&packet);
+            if may_be_lost { arrivals } else { vec![(LATENCY, packet.bytes)] }
         });
         for side in [A, B] {
             let end = pair.end(side);
@@ -349,7 +373,8 @@ impl World {
 #[test]
 fn seeds() {
     let mut failed = 0;
-    for seed in 0..600 {
+    // (Of the last two, one was given up while it was held to a rate, and one lost a packet eight times.)
+    for seed in (0..600).chain([23402, 47085]) {
         failed += usize::from(World::new(seed, Flaw::None).run().contains(&true));
     }
     // If none of them gave up, or most, the network would not be what it says.

@@ -2,13 +2,13 @@
 
 use super::pair::Side::{A, B};
 use super::pair::{BASE, Options, Pair, path};
-use crate::device::messages::{Addresses, Path};
+use crate::device::messages::{Addresses, MULTICAST_QP, Path};
 use crate::roce::memory::Access;
 use crate::roce::packet::datagram::Datagram;
 use crate::roce::psn::Psn;
 use crate::roce::qp::{Modify, Mtu, State, Transport};
 use crate::roce::work::{Data, PostError, SendOp, SendWr, Sge, Status};
-use crate::roce::{GRH_LEN, MANAGEMENT_MAX, Management, mad};
+use crate::roce::{CreateError, GRH_LEN, MANAGEMENT_MAX, Management, mad};
 
 const QKEY: u32 = 0x0123_4567;
 
@@ -174,4 +174,22 @@ fn what_is_sent_to_many_is_for_members_alone() {
     pair.deliver(B, &sent);
     assert!(pair.end(B).poll().is_empty());
     assert_eq!(pair.end(B).hca.dropped().no_qp, 2);
+}
+
+#[test]
+fn a_member_has_multicast_loopback_until_it_is_told_otherwise() {
+    let mut pair = pair();
+    let group = Path::new(Addresses::V4 { src: [10, 9, 0, 1].into(), dst: [239, 1, 2, 3].into() }, 0x11);
+    let own = pair.end(A).qp;
+    pair.end(A).hca.join(own, group.addresses.dst()).unwrap();
+    let received = |pair: &mut Pair| pair.end(A).poll().iter().filter(|completion| completion.id >= 100).count();
+    for (hears, expected) in [(true, 1), (false, 0), (true, 1)] {
+        pair.end(A).hca.set_multicast_loopback(own, hears).unwrap();
+        pair.post_recv(A, 100, 2000, 1000);
+        let op = SendOp::Datagram { path: group, dest_qp: MULTICAST_QP, qkey: QKEY, immediate: None };
+        pair.post_op(A, 1, op, 0, 100);
+        pair.transmit();
+        assert_eq!(received(&mut pair), expected, "{hears}");
+    }
+    assert_eq!(pair.end(A).hca.set_multicast_loopback(own + 1000, false), Err(CreateError::Missing));
 }

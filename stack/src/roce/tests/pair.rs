@@ -118,6 +118,9 @@ pub(super) struct Pair {
     pub(super) arrivals: Option<Vec<(Side, Vec<u8>)>>,
     /// Answers go out after each packet, and not only after all that came at one time.
     pub(super) eager: bool,
+    /// For how long acknowledgments wait that may, and since when they do.
+    pub(super) late: Option<Duration>,
+    owing_since: [Option<Instant>; 2],
 }
 
 pub(super) fn psn(side: Side) -> Psn {
@@ -207,6 +210,8 @@ impl Pair {
             keep_log: true,
             arrivals: None,
             eager: true,
+            late: None,
+            owing_since: [None; 2],
         }
     }
 
@@ -294,10 +299,27 @@ impl Pair {
         SendOp::FetchAdd { address: BASE + offset, rkey: self.end(side.peer()).key, add }
     }
 
+    /// Whether all that an end has to send may wait, and does.
+    fn waits(&mut self, side: Side) -> bool {
+        let (hca, since) = (&self.ends[side as usize].hca, &mut self.owing_since[side as usize]);
+        let Some(late) = self.late.filter(|_| hca.may_transmit() && !hca.is_urgent()) else {
+            *since = None;
+            return false;
+        };
+        if *since.get_or_insert(self.now) + late > self.now {
+            return true;
+        }
+        *since = None;
+        false
+    }
+
     /// Sends what both ends want to send.
     pub(super) fn transmit(&mut self) {
         let mut out = [0; Adapter::PACKET_MAX];
         for side in [A, B] {
+            if self.waits(side) {
+                continue;
+            }
             while let Some(len) = self.ends[side as usize].hca.poll_transmit(self.now, &mut out) {
                 let packet = Packet { from: side, bytes: out[..len].to_vec(), sent: self.now };
                 for (delay, bytes) in (self.fate)(&packet) {
@@ -314,7 +336,8 @@ impl Pair {
 
     fn next(&self) -> Option<Instant> {
         let timers = self.ends.iter().filter_map(|end| end.hca.deadline());
-        self.wire.front().map(|(at, ..)| *at).into_iter().chain(timers).min()
+        let late = self.owing_since.iter().filter_map(|since| Some((*since)? + self.late?));
+        self.wire.front().map(|(at, ..)| *at).into_iter().chain(timers).chain(late).min()
     }
 
     /// Goes on until `done`, at most until `end`. Whether it was done.

@@ -1,5 +1,6 @@
 //! What is known of peers' queue pairs, and what comes and goes by the UDP socket meanwhile.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,22 +18,55 @@ const TO_UDP_MAX: usize = 256;
 /// A datagram for the UDP socket: to whom, and its bytes.
 pub type UdpDatagram = (SocketAddr, Vec<u8>);
 
+/// How long a queue pair is believed in of which nothing was heard.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// How long an answer may take before it is no more.
+const ANSWERED: Duration = Duration::from_millis(100);
+
 /// Peers' queue pairs.
 #[derive(Debug, Default)]
-pub(super) struct Known(BTreeMap<SocketAddr, u32>);
+pub(super) struct Known {
+    peers: BTreeMap<SocketAddr, Peer>,
+    /// Nobody tells of peers that are gone.
+    pub(super) has_doubts: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    qpn: u32,
+    /// When it last said so, or sent anything.
+    heard: Instant,
+    /// When it was asked whether that is still so.
+    asked: Option<Instant>,
+}
 
 impl Known {
-    pub(super) fn queue_pair_of(&self, peer: SocketAddr) -> Option<u32> {
-        self.0.get(&peer).copied()
+    /// Where the next datagram goes; `None`: by UDP, upon which the peer says its queue pair. If there are doubts, one datagram asks so of whoever was silent for long, while the others
+    /// still go to the queue pair; without an answer, all go by UDP. (librdmacm's sockets never doubt: a peer that has begun anew hears nothing until it says something.)
+    pub(super) fn queue_pair_of(&mut self, now: Instant, peer: SocketAddr) -> Option<u32> {
+        let known = self.peers.get_mut(&peer)?;
+        if !self.has_doubts || now.since(known.heard) < BELIEVED {
+            return Some(known.qpn);
+        }
+        let is_first = known.asked.is_none();
+        let asked = *known.asked.get_or_insert(now);
+        (!is_first && asked <= now && now.since(asked) < ANSWERED).then_some(known.qpn)
     }
 
     pub(super) fn forget(&mut self, peer: SocketAddr) {
-        self.0.remove(&peer);
+        self.peers.remove(&peer);
     }
 
-    fn learn(&mut self, peer: SocketAddr, qpn: u32) {
-        if self.0.len() < PEERS_MAX || self.0.contains_key(&peer) {
-            self.0.insert(peer, qpn);
+    fn learn(&mut self, now: Instant, peer: SocketAddr, qpn: u32) {
+        if self.peers.len() < PEERS_MAX || self.peers.contains_key(&peer) {
+            self.peers.insert(peer, Peer { qpn, heard: now, asked: None });
+        }
+    }
+
+    /// A datagram came from a peer's queue pair.
+    pub(super) fn hear(&mut self, now: Instant, peer: SocketAddr, qpn: u32) {
+        if let Some(known) = self.peers.get_mut(&peer).filter(|known| known.qpn == qpn) {
+            (known.heard, known.asked) = (now, None);
         }
     }
 }
@@ -50,8 +84,8 @@ impl Datagrams {
         };
         // Its packets come from where the datagram did, whatever else it says.
         let Some((_, _, ours)) = device.datagram_path(Some(self.local.ip()), from) else { return };
-        let Ok(qp) = self.queue_pair(now, device, ours) else { return };
-        self.known.learn(from, header.qpn);
+        let Ok(qp) = self.queue_pair(now, device, ours, from) else { return };
+        self.known.learn(now, from, header.qpn);
         if header.op == ServiceOp::Control {
             return;
         }

@@ -1,9 +1,11 @@
 //! UD queue pairs, one for each address of ours.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{Datagrams, QKEY, Received, SLOT};
-use crate::device::messages::{Access, Completion, Memory, Messages, Modify, Psn, QpConfig, Region, Sge, State, Status, Transport};
+use crate::device::messages::{
+    Access, Completion, Connections, Memory, Messages, Modify, Psn, QpConfig, Region, Sge, State, Status, Transport,
+};
 use crate::error::Error;
 use crate::rsocket::stream::OpenError;
 use crate::rsocket::wire::DatagramHeader;
@@ -33,10 +35,14 @@ impl QueuePair {
 }
 
 impl Datagrams {
-    /// The queue pair of one of our addresses, made if it is not there yet.
-    pub(super) fn queue_pair<D: Messages>(&mut self, now: Instant, device: &mut D, at: IpAddr) -> Result<u32, Error> {
+    /// The queue pair of one of our addresses, made if it is not there yet, by which `to` is reached.
+    pub(super) fn queue_pair<D: Connections>(&mut self, now: Instant, device: &mut D, at: IpAddr, to: SocketAddr) -> Result<u32, Error> {
         if let Some(found) = self.queue_pairs.get(&at) {
             return Ok(found.qp);
+        }
+        // (The address may be another device's.)
+        if !device.leads_to(Some(at), to) {
+            return Err(device.no_way(to.ip()).into());
         }
         if self.queue_pairs.len() >= QUEUE_PAIRS_MAX {
             return Err(Error::NoBuffers);
@@ -126,6 +132,7 @@ impl Datagrams {
         }
         match DatagramHeader::parse(head).filter(|(header, _)| self.takes(header.source)) {
             Some((header, header_len)) => {
+                self.known.hear(now, header.source, completion.src_qp);
                 let (offset, len) = (start + header_len as u32, len - header_len as u32);
                 self.received.push_back(Received::Placed { at, place, offset, len, from: header.source });
             }

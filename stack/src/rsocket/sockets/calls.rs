@@ -56,6 +56,7 @@ impl Sockets {
                 // Requests are answered at once, so that few wait below.
                 device.listen(socket.local, BACKLOG_MAX).map_err(|_| Error::AddressInUse)?;
                 socket.kind = Kind::Listener(Listener { backlog, waiting: VecDeque::new() });
+                self.listening.insert(id);
             }
             Kind::Fresh | Kind::Stream(_) => return Err(Error::Invalid),
         }
@@ -87,7 +88,8 @@ impl Sockets {
     ///
     /// # Errors
     /// [`Error::InProgress`]: it has begun, and [`Sockets::readiness`] tells the end. [`Error::Already`], [`Error::AlreadyConnected`];
-    /// [`Error::HostUnreachable`]; [`Error::NoBuffers`]; [`Error::Invalid`]: it listens; why an earlier attempt failed.
+    /// [`Error::HostUnreachable`], and the other reasons of [`NoWay`](crate::device::messages::NoWay); [`Error::NoBuffers`]; [`Error::Invalid`]: it listens; why
+    /// an earlier attempt failed.
     pub fn connect<D: Connections>(&mut self, now: Instant, device: &mut D, id: SocketId, to: SocketAddr) -> Result<(), Error> {
         let (pd, host) = (self.pd, self.host);
         let socket = self.get_mut(id)?;
@@ -111,6 +113,7 @@ impl Sockets {
             match error {
                 CmError::Full => Error::NoBuffers,
                 CmError::Unroutable => Error::HostUnreachable,
+                CmError::NoWay(why) => why.into(),
                 CmError::Missing | CmError::State | CmError::InUse | CmError::TooLong | CmError::Unsupported => Error::Invalid,
             }
         })?;
@@ -276,6 +279,8 @@ impl Sockets {
         socket.options.set(name, value, stage)?;
         if let (Kind::Stream(connected), OptionName::KeepAlive | OptionName::KeepIdle) = (&mut socket.kind, name) {
             connected.stream.set_keepalive(now, socket.options.keepalive);
+            let timer = connected.stream.deadline();
+            self.has_timer(timer);
         }
         Ok(())
     }
@@ -323,6 +328,7 @@ impl Sockets {
             Kind::Fresh => {}
             Kind::Listener(listener) => {
                 device.unlisten(local.port());
+                self.listening.remove(&id);
                 for waiting in listener.waiting {
                     let _ = self.close(now, device, waiting);
                 }

@@ -1,7 +1,7 @@
 //! What connection management says.
 
 use super::{Connected, Kind, Socket, SocketId, Sockets};
-use crate::device::messages::{ConnectionEvent, ConnectionId, Connections, IncomingRequest};
+use crate::device::messages::{ConnectionEvent, ConnectionId, Connections, IncomingRequest, NoWay};
 use crate::error::Error;
 use crate::rsocket::stream::Stream;
 use crate::rsocket::wire::{ConnectionData, ConnectionDataError};
@@ -36,7 +36,10 @@ impl Sockets {
             ConnectionEvent::Established(_) => stream.on_heard(),
             ConnectionEvent::Rejected if stream.is_opening() => self.give_up(now, device, id, Error::Refused),
             ConnectionEvent::Unreachable if stream.is_opening() => self.give_up(now, device, id, Error::TimedOut),
-            ConnectionEvent::Rejected | ConnectionEvent::Unreachable | ConnectionEvent::Disconnected => stream.on_disconnected(now, device),
+            ConnectionEvent::Unroutable(why) if stream.is_opening() => self.give_up(now, device, id, why.into()),
+            ConnectionEvent::Rejected | ConnectionEvent::Unreachable | ConnectionEvent::Unroutable(_) | ConnectionEvent::Disconnected => {
+                stream.on_disconnected(now, device);
+            }
             ConnectionEvent::Down if stream.is_opening() => self.give_up(now, device, id, Error::NetworkDown),
             ConnectionEvent::Down => stream.on_down(now, device),
             // (The device makes rsockets' queue pairs ready; and what is over is over.)
@@ -46,6 +49,8 @@ impl Sockets {
             | ConnectionEvent::Served(_)
             | ConnectionEvent::TimewaitExit => {}
         }
+        let timer = self.sockets.get(&id).and_then(Socket::deadline);
+        self.has_timer(timer);
     }
 
     /// A connection that did not come about.
@@ -80,6 +85,7 @@ impl Sockets {
             return None;
         }
         stream.on_ready(now, device, false);
+        self.has_timer(stream.deadline());
         let connected = Connected { stream, connection: Some(connection), remote: request.remote };
         let id = self.insert(Socket { options, local: request.local, kind: Kind::Stream(Box::new(connected)) });
         self.by_connection.insert(connection, id);
@@ -91,6 +97,9 @@ impl Sockets {
 
     /// A message of the peer's says as much as that its connection management knows of ours, which may come late or be lost.
     pub(super) fn look_for_first_messages<D: Connections>(&mut self, now: Instant, device: &mut D) {
+        if !self.listening.iter().any(|id| self.has_waiting(*id)) {
+            return;
+        }
         let waiting: Vec<SocketId> = self.waiting().collect();
         for id in waiting {
             let Some(Socket { kind: Kind::Stream(connected), .. }) = self.sockets.get_mut(&id) else { continue };
@@ -104,15 +113,18 @@ impl Sockets {
         }
     }
 
+    /// Whether any connections of a listener's are yet to be accepted.
+    fn has_waiting(&self, id: SocketId) -> bool {
+        matches!(self.sockets.get(&id).map(|socket| &socket.kind), Some(Kind::Listener(listener)) if !listener.waiting.is_empty())
+    }
+
     /// All connections that nobody has accepted.
     fn waiting(&self) -> impl Iterator<Item = SocketId> {
-        self.sockets
-            .values()
-            .filter_map(|socket| match &socket.kind {
-                Kind::Listener(listener) => Some(listener.waiting.iter().copied()),
-                Kind::Fresh | Kind::Stream(_) => None,
-            })
-            .flatten()
+        let listeners = self.listening.iter().filter_map(|id| match &self.sockets.get(id)?.kind {
+            Kind::Listener(listener) => Some(listener.waiting.iter().copied()),
+            Kind::Fresh | Kind::Stream(_) => None,
+        });
+        listeners.flatten()
     }
 }
 
@@ -127,5 +139,16 @@ const fn reason(error: ConnectionDataError) -> Error {
     match error {
         ConnectionDataError::Version => Error::NotSupported,
         ConnectionDataError::Malformed => Error::Refused,
+    }
+}
+
+impl From<NoWay> for Error {
+    fn from(why: NoWay) -> Self {
+        match why {
+            NoWay::Network => Self::NetworkUnreachable,
+            NoWay::Host => Self::HostUnreachable,
+            NoWay::Prohibited => Self::Prohibited,
+            NoWay::Device => Self::NoDevice,
+        }
     }
 }

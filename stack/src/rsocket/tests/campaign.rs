@@ -123,7 +123,9 @@ impl World {
     fn new(seed: u64, flaw: Flaw) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let harsh = dice.chance(25);
-        let mut pair = Pair::connected(options(&mut dice, flaw));
+        let mut options = options(&mut dice, flaw);
+        options.iter_mut().for_each(|options| options.node.tuning.acknowledges_late = seed % 4 == 3);
+        let mut pair = Pair::connected(options);
         pair.fate = network(seed, if harsh { 90 } else { 7 }, &mut dice);
         let (send_max, reads) = (dice.pick(&[40, 6000, 6000]), dice.pick(&[8, 60, 60]));
         let programs = [A, B].map(|end| {

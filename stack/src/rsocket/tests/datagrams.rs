@@ -1,5 +1,6 @@
 //! Datagram sockets.
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use rand_chacha::ChaCha8Rng;
@@ -139,6 +140,34 @@ fn a_datagram_is_read_whole_or_cut() {
         assert_eq!((got, &some), (Ok((4, pair.names[A])), b"long"), "by UDP, and by a queue pair");
     }
     assert_eq!(pair.recv(B), None);
+}
+
+#[test]
+fn a_peer_that_was_silent_for_long_is_asked_again() {
+    let mut pair = v4();
+    pair.sockets[A].set_doubts(true);
+    pair.send(A, b"first").unwrap();
+    pair.run();
+    // Whether one goes by UDP that long after. (It gets lost.)
+    let asks = |pair: &mut Pair, after_ms: u64| {
+        let (now, to) = (NOW + Duration::from_millis(after_ms), pair.names[B]);
+        pair.sockets[A].send_to(now, &mut pair.nodes[A], b"x", to).unwrap();
+        pair.sockets[A].poll_udp().is_some()
+    };
+    assert_eq!([900, 1000, 1050, 1099].map(|at| asks(&mut pair, at)), [false, true, false, false], "one asks");
+    assert_eq!([1100, 1101, 1102].map(|at| asks(&mut pair, at)), [true; 3], "without an answer, all do");
+    let (late, to) = (NOW + Duration::from_millis(1103), pair.names[B]);
+    pair.sockets[A].send_to(late, &mut pair.nodes[A], b"asks", to).unwrap();
+    pair.run();
+    assert_eq!([900, 1000].map(|at| asks(&mut pair, at)), [false, true], "an answer dispels doubts");
+    // And so does a datagram of the peer's, by its queue pair.
+    pair.send(B, b"here").unwrap();
+    let by_udp = pair.udp.len();
+    pair.run();
+    assert_eq!((pair.udp.len(), asks(&mut pair, 900), asks(&mut pair, 1050)), (by_udp, false, true));
+    // Where somebody tells of peers that are gone, there are none.
+    pair.sockets[A].set_doubts(false);
+    assert!(!asks(&mut pair, 1_000_000));
 }
 
 #[test]

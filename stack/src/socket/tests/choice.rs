@@ -44,6 +44,47 @@ fn flows_share_a_ring_by_the_logic() {
     assert!(numbers.into_iter().all(|known| known) && Logic::from_number(2).is_none() && Logic::from_number(32).is_none());
 }
 
+/// A send queue is shared by whom the logic of sending puts together, and a receive queue by whom that of receiving does.
+#[test]
+fn flows_share_a_ring_only_where_both_logics_say_so() {
+    let home = |rx, tx, thread, host, socket| {
+        let allocation = Allocation { rx, tx, user_id: 0 };
+        allocation.home(SocketId(socket), ip(2, host), Caller { thread, core: thread as u32 % 2 })
+    };
+    let (by_all, thread, address) = (Logic::Interface, Logic::Thread, Logic::Address);
+    // By another thread, at another address, or by another socket.
+    for (rx, tx, shared) in [
+        (by_all, by_all, [true, true, true]),
+        (by_all, thread, [false, true, true]),
+        (thread, by_all, [false, true, true]),
+        (thread, thread, [false, true, true]),
+        (address, thread, [false, false, true]),
+        (thread, address, [false, false, true]),
+        (address, Logic::Socket, [true, true, false]),
+        (Logic::Socket, thread, [true, true, false]),
+        (thread, Logic::Core, [false, true, true]),
+        (Logic::UserId, Logic::Core, [false, true, true]),
+    ] {
+        let one = home(rx, tx, 1, 1, 1);
+        let others = [home(rx, tx, 2, 1, 1), home(rx, tx, 1, 2, 1), home(rx, tx, 1, 1, 2)];
+        assert_eq!(others.map(|other| other == one), shared, "{rx:?} {tx:?}");
+        assert_eq!(one, home(rx, tx, 1, 1, 1));
+    }
+    let by = |rx, tx| home(rx, tx, 1, 1, 1);
+    assert!(by(address, thread).is_threads() && by(by_all, thread).is_threads() && !by(Logic::Socket, thread).is_threads());
+    assert!(by(address, Logic::Core).is_cores() && !by(address, thread).is_cores() && !by(by_all, by_all).is_threads());
+}
+
+#[test]
+fn calls_count_in_the_direction_that_goes_by_the_caller() {
+    let counts = |rx, tx| [Direction::Rx, Direction::Tx].map(|direction| Allocation { rx, tx, user_id: 0 }.counts(direction));
+    assert_eq!(counts(Logic::Thread, Logic::Thread), [true, true]);
+    assert_eq!(counts(Logic::Thread, Logic::Interface), [true, true], "nothing is said of sending");
+    assert_eq!(counts(Logic::Thread, Logic::Address), [true, false]);
+    assert_eq!(counts(Logic::Interface, Logic::Core), [false, true]);
+    assert_eq!(counts(Logic::Interface, Logic::Interface), [false, false]);
+}
+
 #[test]
 fn a_place_keeps_its_ring_and_the_next_one_takes_another() {
     let mut choice = rings(2);

@@ -120,6 +120,26 @@ fn who_sends_again_and_again_takes_it_over_as_well() {
     letters.end();
 }
 
+/// All receive by one ring, and each thread sends by its own.
+#[test]
+fn what_is_sent_goes_by_the_ring_of_who_sends_though_nothing_is_said_of_receiving() {
+    let mut letters = Letters::new(UdpOptions::default());
+    letters.receiver.setup.allocation = Allocation { rx: Logic::Interface, tx: Logic::Thread, user_id: 0 };
+    let to = Some(SocketAddr::new(ip(2, 1), 6000));
+    letters.come(9);
+    letters.pair.settle();
+    assert!((0..9).all(|_| letters.read(2)) && letters.rings() == [0], "who only reads takes nothing over");
+    for sends in 1..=RATIO + 1 {
+        letters.pair.b.caller = Caller { thread: 2, core: 0 };
+        assert_eq!(letters.pair.b.send(letters.pair.now, &mut letters.receiver, &[7], to), Ok(1));
+        assert_eq!(letters.rings().last(), Some(&u16::from(sends > RATIO)));
+    }
+    let sent: Vec<_> = letters.pair.b.rings.0.iter().map(|ring| ring.counters().tx_packets).collect();
+    assert_eq!(sent, [2, 1], "the last by the sender's ring");
+    assert!(!letters.read(2));
+    letters.end();
+}
+
 #[test]
 fn a_rule_that_cannot_be_moved_and_a_ring_without_room_leave_all_as_it_was() {
     let mut letters = Letters::new(UdpOptions::default());

@@ -76,7 +76,7 @@ fn only_a_thread_that_calls_again_and_again_takes_a_connection_over() {
 fn without_a_ratio_or_by_another_logic_it_stays() {
     for logic in [Logic::Thread, Logic::Interface, Logic::Socket] {
         let mut linked = Linked::new(Spread::Every);
-        linked.client.setup.allocation.rx = logic;
+        linked.client.setup.allocation = Allocation { rx: logic, tx: logic, user_id: 0 };
         if logic == Logic::Thread {
             linked.pair.a.choice.set_ratios(None, None);
         }

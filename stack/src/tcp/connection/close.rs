@@ -95,6 +95,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
+    /// Whether the peer has ended its stream, and has acknowledged all bytes that were written here: a process that ends in order waits for both, where it can.
+    pub(crate) fn has_peer_ended(&self) -> bool {
+        self.peer_fin && self.send.len() == 0
+    }
+
     /// The peer's stream has ended, what was sent has been acknowledged, and nothing is sent any more.
     fn end_in_order(&mut self) {
         mark!(self, PeerExited);

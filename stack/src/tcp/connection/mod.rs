@@ -229,6 +229,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             #[cfg(feature = "marks")]
             marks: crate::marks::MarkSet::default(),
         };
+        connection.recv.keep_arrivals(connection.config.arrival_times);
         connection.update_mss();
         connection
     }
@@ -345,6 +346,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let keepalive = self.config.keepalive;
         self.config = profile;
         self.window.set_limits(self.config.receive_limits());
+        self.recv.keep_arrivals(self.config.arrival_times);
         self.update_mss();
         if self.config.keepalive != keepalive && !(self.config.is(Mutant::KeepaliveSetLateIgnored) && keepalive.is_none()) {
             self.start_keepalive(now);

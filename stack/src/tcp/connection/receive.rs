@@ -45,7 +45,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.is_predicted(header, len) {
             self.on_predicted(now, header, len);
             if len > 0 {
-                self.recv.push(payload);
+                self.recv.push(payload, now);
             }
         } else {
             self.on_any_segment(now, header, payload, len);
@@ -57,7 +57,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline(always)]
     pub(crate) fn on_fixed_segment(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) -> bool {
         let (header, payload) = (segment.header(), segment.payload());
-        if !self.is_predicted(&header, payload.len()) || self.recv.lends() {
+        if !self.is_predicted(&header, payload.len()) || !self.recv.only_copies() {
             self.on_fixed_segment_at_length(now, *segment, frame);
             return false;
         }
@@ -464,7 +464,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if fin && !forgetful {
                 reassembly.fin = Some(seq + behind);
             }
-            reassembly.insert(seq, payload);
+            let at = payload.arrival(now);
+            reassembly.insert(seq, payload, Some(at));
             // RFC 5681 s4.2: a gap is reported at once.
             if self.config.is(Mutant::GapNotUrgent) {
                 self.timers.start(Timer::DelayedAck, now + self.config.delayed_ack);
@@ -475,9 +476,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let before = self.window.nxt;
         if self.reassembly.is_some() && self.config.is(Mutant::DeliverDuplicate) {
-            self.recv.push(payload.clone());
+            self.recv.push(payload.clone(), now);
         }
-        self.recv.push(payload);
+        self.recv.push(payload, now);
         self.window.nxt += len;
         let mut fin = fin;
         let mut filled_gap = false;

@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::device::{RxBuffer, TxBuffer};
+use crate::tcp::arrivals::Arrival;
 use crate::tcp::recv_filter::{Decision, LentPieces};
 use crate::tcp::recv_queue::Lent;
 use crate::time::Instant;
@@ -12,8 +13,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.recv.set_recv_filter(on);
     }
 
-    /// What is to be decided about next: a segment's payload.
-    pub fn candidate(&self) -> Option<&LentPieces<R>> {
+    /// What is to be decided about next: a segment's payload; and when it came, where that is known.
+    pub fn candidate(&self) -> Option<(&LentPieces<R>, Option<Arrival>)> {
         self.recv.candidate()
     }
 

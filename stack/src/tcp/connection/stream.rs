@@ -9,6 +9,7 @@ use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::marks::mark;
 use crate::mutants::Mutant;
+use crate::tcp::arrivals::Arrival;
 use crate::tcp::recv_queue::Lent;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
@@ -120,6 +121,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.made_room(now, n);
         Ok(n)
+    }
+
+    /// When the segment came that the last of the bytes came in that were read; or, of those that wait, the last of so many, which were `peeked` at. `None`: it is not known
+    /// ([`Config::arrival_times`](crate::tcp::Config::arrival_times) was not set then).
+    pub fn arrival(&self, peeked: usize) -> Option<Arrival> {
+        self.recv.arrival(peeked)
     }
 
     /// Whether a read would find nothing but that it has to wait, on a stream of which nothing else is to be told or sent.

@@ -1,6 +1,7 @@
 //! Stories about two connections and the wire between them.
 
 mod ack_policy;
+mod arrivals;
 mod close;
 mod data;
 mod handshake;

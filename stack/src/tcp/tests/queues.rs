@@ -10,6 +10,7 @@ use crate::tcp::reassembly::Reassembly;
 use crate::tcp::recv_queue::RecvQueue;
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::test_util::TestRx;
+use crate::time::Instant;
 use crate::wire::tcp::{SackBlock, SeqNumber};
 
 fn payload(bytes: &[u8], head: usize) -> RxPayload<'_, TestRx> {
@@ -27,7 +28,7 @@ proptest! {
         let all = pattern(200_000);
         let mut at = 0;
         for (len, head, read, peek) in steps {
-            queue.push(payload(&all[at..at + len], head));
+            queue.push(payload(&all[at..at + len], head), Instant::ZERO);
             model.extend_from_slice(&all[at..at + len]);
             at += len;
             let mut out = vec![0; read];
@@ -60,7 +61,7 @@ proptest! {
         for &(from, len, head) in &pieces {
             // The first byte is missing until the end.
             let from = from + 1;
-            reassembly.insert(base + from, payload(&all[from..from + len], head));
+            reassembly.insert(base + from, payload(&all[from..from + len], head), None);
             there[from..from + len].fill(true);
             let sack = reassembly.sack();
             let newest = sack.as_slice().iter().any(|b| b.start.le(base + from) && b.end.ge(base + from + len));
@@ -70,7 +71,7 @@ proptest! {
             }
         }
         there[0] = true;
-        queue.push_bytes(&all[..1]);
+        queue.push_bytes(&all[..1], None);
         let end = reassembly.drain(base + 1, &mut queue);
         let expected = there.iter().position(|&t| !t).unwrap();
         prop_assert_eq!(end.since(base), expected);

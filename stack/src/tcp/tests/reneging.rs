@@ -15,7 +15,7 @@ fn with_two_blocks() -> (Reassembly<TestRx>, Vec<u8>) {
     let bytes = pattern(1000);
     let mut reassembly = Reassembly::new();
     for at in [100, 300] {
-        reassembly.insert(SeqNumber(0) + at, RxPayload { head: &bytes[at..at + 100], frame: None, body: None });
+        reassembly.insert(SeqNumber(0) + at, RxPayload { head: &bytes[at..at + 100], frame: None, body: None }, None);
     }
     (reassembly, bytes)
 }
@@ -31,11 +31,11 @@ fn the_newest_segment_is_reported_though_it_was_dropped_and_nothing_else_is() {
     assert_eq!(reported(&reassembly), [(300, 400)]);
     assert!(reassembly.has_gap() && !reassembly.has_bytes() && !reassembly.is_empty());
     // The next one is the newest, and kept.
-    reassembly.insert(SeqNumber(500), RxPayload { head: &bytes[500..600], frame: None, body: None });
+    reassembly.insert(SeqNumber(500), RxPayload { head: &bytes[500..600], frame: None, body: None }, None);
     assert_eq!(reported(&reassembly), [(500, 600)]);
     // What was dropped is not there when the gap before it is filled.
     let mut queue = RecvQueue::new();
-    queue.push_bytes(&bytes[..300]);
+    queue.push_bytes(&bytes[..300], None);
     assert_eq!(reassembly.drain(SeqNumber(300), &mut queue), SeqNumber(300));
     assert_eq!(reported(&reassembly), [(500, 600)]);
 }
@@ -44,12 +44,12 @@ fn the_newest_segment_is_reported_though_it_was_dropped_and_nothing_else_is() {
 fn a_duplicate_and_the_streams_end_outlast_a_pruning() {
     let (mut reassembly, bytes) = with_two_blocks();
     reassembly.fin = Some(SeqNumber(900));
-    reassembly.insert(SeqNumber(100), RxPayload { head: &bytes[100..200], frame: None, body: None });
+    reassembly.insert(SeqNumber(100), RxPayload { head: &bytes[100..200], frame: None, body: None }, None);
     reassembly.prune();
     assert_eq!(reported(&reassembly), [(100, 200), (100, 200)], "RFC 2883 s4: the duplicate, then the block that it lies in");
     reassembly.duplicate_reported();
     let mut queue = RecvQueue::new();
-    queue.push_bytes(&bytes[..900]);
+    queue.push_bytes(&bytes[..900], None);
     assert_eq!(reassembly.drain(SeqNumber(900), &mut queue), SeqNumber(900));
     assert!(reported(&reassembly).is_empty());
     assert_eq!(reassembly.fin, Some(SeqNumber(900)));

@@ -17,6 +17,7 @@ mod world;
 use ringway_stack::Instant;
 
 use plan::Plan;
+use programs::lanes::Changes;
 use world::World;
 
 /// What a seed came to.
@@ -43,7 +44,35 @@ pub(crate) struct Report {
     pub(crate) cut: u64,
     pub(crate) staged: u64,
     pub(crate) from_card: u64,
+    /// What lanes changed meanwhile.
+    pub(crate) changes: Changes,
+    /// Frames that went to one of several queues of a group, and such as a rule took after it had been moved.
+    pub(crate) of_groups: u64,
+    pub(crate) after_moves: u64,
     pub(crate) ended: Instant,
+}
+
+impl Report {
+    /// How often each thing happened of which a seed may have some.
+    #[allow(dead_code, reason = "the tests of a range of seeds ask for it")]
+    pub(crate) fn times(&self) -> Vec<(&'static str, u64)> {
+        let own = [
+            ("faults that strike once", self.faults),
+            ("send queues that failed", self.send_failures),
+            ("receive queues that failed", self.receive_failures),
+            ("entries in registers", self.whole_entries),
+            ("compressed runs", self.compressed_runs),
+            ("frames in strides", self.in_strides),
+            ("frames that rules took", self.steered),
+            ("frames of groups", self.of_groups),
+            ("frames of rules that were moved", self.after_moves),
+            ("frames at a rate", self.paced),
+            ("large sends", self.cut),
+            ("frames copied to the card", self.staged),
+            ("frames made of memory on the card", self.from_card),
+        ];
+        own.into_iter().chain(self.changes.counts()).collect()
+    }
 }
 
 /// Plays a seed.

@@ -1,5 +1,5 @@
-//! UDP sockets of the kernel's at RoCE's port, from which nobody reads: nobody else on this machine has the port meanwhile, and a packet that comes before its rule does is answered by no ICMP
-//! error.
+//! UDP sockets of the kernel's at RoCE's port, from which nobody reads: what the program in front of the interface leaves to the kernel is answered by no ICMP error, and nobody has the port
+//! meanwhile, but for others that have RoCE's packets on the interface as well, of the same user (SO_REUSEPORT), and share it.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,13 +16,13 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// At all of an interface's addresses.
+    /// At all of an interface's addresses, for this process alone or with others that share it.
     ///
     /// # Errors
     /// The system's. (A kernel without IPv6 has no door there.)
-    pub(super) fn take(interface: &str) -> io::Result<Self> {
-        let mut sockets = vec![door(interface, Ipv4Addr::UNSPECIFIED.into())?];
-        match door(interface, Ipv6Addr::UNSPECIFIED.into()) {
+    pub(super) fn take(interface: &str, is_shared: bool) -> io::Result<Self> {
+        let mut sockets = vec![door(interface, Ipv4Addr::UNSPECIFIED.into(), is_shared)?];
+        match door(interface, Ipv6Addr::UNSPECIFIED.into(), is_shared) {
             Ok(socket) => sockets.push(socket),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {}
             Err(error) => return Err(error),
@@ -31,7 +31,7 @@ impl Doors {
     }
 }
 
-fn door(interface: &str, ip: std::net::IpAddr) -> io::Result<Fd> {
+fn door(interface: &str, ip: std::net::IpAddr, is_shared: bool) -> io::Result<Fd> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let mut refused = None;
     let socket = Fd::make(|| match socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None) {
@@ -46,6 +46,9 @@ fn door(interface: &str, ip: std::net::IpAddr) -> io::Result<Fd> {
     let fd = unsafe { BorrowedFd::borrow_raw(socket.raw()) };
     if ip.is_ipv6() {
         sockopt::set_ipv6_v6only(fd, true)?;
+    }
+    if is_shared {
+        sockopt::set_socket_reuseport(fd, true)?;
     }
     // (What comes there all the same is not kept: the kernel has a least size.)
     sockopt::set_socket_recv_buffer_size(fd, 0)?;

@@ -52,6 +52,11 @@ impl Host {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// The interface.
+    pub(super) const fn link(&self) -> LinkId {
+        self.link
+    }
+
     /// Readable once something may have changed.
     pub(super) const fn fd(&self) -> RawFd {
         self.fd

@@ -62,7 +62,7 @@ pub(crate) struct Owner {
 impl Owner {
     /// Of the calling thread's place; `None`: the place is no thread's.
     pub(crate) fn of(place: Place) -> Option<Self> {
-        matches!(place, Place::Thread(_)).then(|| Self { place, life: Life::of_current() })
+        place.is_threads().then(|| Self { place, life: Life::of_current() })
     }
 
     /// Whether the place is one that this speaks of.
@@ -81,10 +81,48 @@ fn name_of(key: Key) -> SocketId {
     SocketId(u64::from(key.generation) << 32 | u64::from(key.index))
 }
 
-/// Whether a place is a socket's that is closed.
+/// The place of those on cards that share a profile's ring, by its number: of names of sockets, one that no socket has, whose index would be beyond all.
+fn place_of_profile(number: u32) -> Place {
+    Place::Socket(SocketId(u64::from(number) << 32 | u64::from(u32::MAX)))
+}
+
+/// Whether a place is that of a profile's ring.
+pub(crate) const fn is_of_profile(place: Place) -> bool {
+    matches!(place, Place::Socket(SocketId(name)) if name as u32 == u32::MAX)
+}
+
+/// Whether a place is a socket's that is closed, or that of a profile's ring which no socket is for.
 pub(crate) fn is_closed(place: Place, sockets: &Sockets) -> bool {
     let Place::Socket(SocketId(name)) = place else { return false };
+    if is_of_profile(place) {
+        return sockets.iter().all(|(_, socket)| profiled(socket) != Some((name >> 32) as u32));
+    }
     sockets.find(Key { index: name as u32, generation: (name >> 32) as u32 }).is_none()
+}
+
+/// The number of the profile's ring that a socket is for on cards.
+fn profiled(socket: &Socket) -> Option<u32> {
+    socket.rare.as_ref()?.rings.profiled
+}
+
+/// The rings of profiles that cards have, or are to have, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Profiled(Vec<RingKey>);
+
+impl Profiled {
+    /// The place of a socket's flows on cards, whose ring is that one: with who names the same, and with nobody else.
+    pub(super) fn place(&mut self, by: RingKey, key: Key, sockets: &mut Sockets) -> Option<Place> {
+        // (A number that no socket has any more is the next one's.)
+        let is_free = |number: u32| sockets.iter().all(|(of, socket)| of == key || profiled(socket) != Some(number));
+        let known = self.0.iter().position(|known| *known == by);
+        let number = known.or_else(|| (0..self.0.len()).find(|&number| is_free(number as u32))).unwrap_or(self.0.len());
+        if number == self.0.len() {
+            self.0.push(by);
+        }
+        self.0[number] = by;
+        sockets.find_mut(key)?.rare().rings.profiled = Some(number as u32);
+        Some(place_of_profile(number as u32))
+    }
 }
 
 /// The threads that [`Logic::CoreAttached`] has attached, each to its core.
@@ -214,6 +252,25 @@ mod tests {
         assert_ne!(key(&mut threads, user(1), 1), key(&mut threads, user(2), 1));
         let profile = |profile| Asked { profile, ..Asked::by(Logic::Interface) };
         assert_ne!(key(&mut threads, profile(1), 1), key(&mut threads, profile(2), 1));
+    }
+
+    #[test]
+    fn a_profile_s_ring_is_for_those_who_name_it_and_then_for_the_next() {
+        let (mut profiled, mut threads, mut sockets) = (Profiled::default(), Threads::default(), Sockets::new());
+        let open =
+            |sockets: &mut Sockets| sockets.insert(Socket::new(3, Family::V4, Protocol::Udp, false, ringway_stack::tcp::Config::default()));
+        let keys: [Key; 4] = core::array::from_fn(|_| open(&mut sockets));
+        let by = |threads: &mut Threads, profile| key(threads, Asked { profile, ..Asked::by(Logic::Interface) }, 1);
+        let mut place =
+            |of: Key, profile, sockets: &mut Sockets| profiled.place(by(&mut threads, profile), of, sockets).expect("it is there");
+        let (one, alike, other) = (place(keys[0], 1, &mut sockets), place(keys[1], 1, &mut sockets), place(keys[2], 2, &mut sockets));
+        assert!(one == alike && one != other && !is_closed(one, &sockets) && !is_closed(other, &sockets));
+        sockets.remove(keys[0]);
+        assert!(!is_closed(one, &sockets), "the second one has it still");
+        sockets.remove(keys[2]);
+        assert!(is_closed(other, &sockets));
+        assert_eq!(place(keys[3], 3, &mut sockets), other, "it is nobody's");
+        assert_eq!(place(keys[3], 3, &mut sockets), other);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! VMA_RING_MIGRATION_RATIO_RX and _TX, for the Extra API's rings (for the process's own, see [`crate::moving::migration`]): a socket whose ring was chosen by its thread, or core, goes over to another's once that other alone has used
 //! it for so many calls.
 
-use ringway_stack::socket::{Direction, Logic, Place};
+use ringway_stack::socket::{Allocation, Direction, Logic, Place};
 
 use super::{Asked, Rings};
 use crate::cancel::Masked;
@@ -12,12 +12,16 @@ impl Rings {
     /// Whether flows change rings by who calls, where one is for that place: whether by the core that the caller is on, and after how many calls for receiving
     /// and for sending. (A thread that is attached to a core stays there.)
     pub(crate) fn migration_by(&self, place: Place) -> Option<(bool, [Option<u32>; 2])> {
-        let is_by_core = match place {
-            Place::Thread(_) => false,
-            Place::Core(_) => self.logics[Direction::Rx as usize] == Logic::Core,
-            _ => return None,
-        };
-        Some((is_by_core, self.ratios)).filter(|_| self.ratios != [None; 2])
+        let is_by_core = !place.is_threads() && self.logics.contains(&Logic::Core);
+        if !place.is_threads() && !place.is_cores() {
+            return None;
+        }
+        // (Where the process's logics put no direction by the caller, a socket's own do.)
+        let [rx, tx] = self.logics;
+        let logics = Allocation { rx, tx, user_id: 0 };
+        let counts = [Direction::Rx, Direction::Tx].map(|direction| logics.counts(direction));
+        let ratios = if counts == [false; 2] { self.ratios } else { core::array::from_fn(|at| self.ratios[at].filter(|_| counts[at])) };
+        Some((is_by_core, ratios)).filter(|_| ratios != [None; 2])
     }
 }
 

@@ -23,8 +23,8 @@ use ringway_params::{Id, Settings};
 use ringway_stack::ring::{FlowId, Readiness};
 use ringway_stack::time::Instant;
 
-pub(crate) use allocation::{Asked, Owner, is_closed};
-use allocation::{RingKey, Threads};
+pub(crate) use allocation::{Asked, Owner, is_closed, is_of_profile};
+use allocation::{Profiled, RingKey, Threads};
 pub(crate) use ringway_stack::socket::Direction;
 use ringway_stack::socket::{Logic, Place, Stranger};
 pub(crate) use told::Told;
@@ -55,6 +55,8 @@ pub(crate) struct OnRings {
     migrations: [u64; 2],
     /// SO_VMA_RING_ALLOC_LOGIC has named a profile, which can be done once.
     has_profile: bool,
+    /// The number of the ring that the profile has on cards.
+    profiled: Option<u32>,
     /// SO_BINDTODEVICE has named the device that the stack's ring stands for.
     is_on_device: bool,
     /// SO_VMA_USER_DATA.
@@ -115,6 +117,7 @@ impl LogicalRing {
 pub(crate) struct Rings {
     all: Slab<LogicalRing>,
     threads: Threads,
+    profiled: Profiled,
     /// VMA_SOCKETXTREME.
     pub(super) has_completions: bool,
     /// Sockets are put onto rings as they come.
@@ -138,6 +141,7 @@ impl Rings {
         Self {
             all: Slab::new(),
             threads: Threads::default(),
+            profiled: Profiled::default(),
             has_completions,
             is_active: has_completions,
             logics: [logic(Id::RingAllocationRx), logic(Id::RingAllocationTx)],
@@ -356,28 +360,48 @@ impl Offload {
     }
 
     /// The place by which a socket's flows have their ring, as the calling thread uses it, and how many rings there may be for that. `None`: whatever ring
-    /// there is.
+    /// there is. A ring has a receive queue and a send queue: sockets share it that share it to receive, and to send.
     pub(crate) fn place_of(&mut self, key: Key) -> Option<(Place, usize)> {
-        self.place_towards(key, Direction::Rx)
-    }
-
-    /// The same, for one direction.
-    pub(crate) fn place_towards(&mut self, key: Key, direction: Direction) -> Option<(Place, usize)> {
-        let asked_of = |direction| self.sockets.find(key)?.rare.as_ref()?.rings.asked[direction as usize];
-        // (Where nobody says otherwise, what is sent goes by the ring that it would come by.)
-        let is_said = self.extra_rings.logics[direction as usize] != Logic::Interface || asked_of(direction).is_some();
-        let direction = if is_said { direction } else { Direction::Rx };
-        let own = asked_of(direction);
+        let said = [Direction::Rx, Direction::Tx].map(|direction| self.said(key, direction));
         // (Who polls rings by the Extra API has the interface's, by the document, unless it says otherwise.)
-        let is_automatic = self.extra_rings.is_automatic && !is_said && own.is_none() && !self.rings_are_used();
-        let asked = if is_automatic { Asked::by(Logic::Thread) } else { self.asked(key.index, direction) };
+        let is_automatic = said == [None; 2] && self.extra_rings.is_automatic && !self.rings_are_used();
+        if is_automatic {
+            return Some((self.place_by(key, Asked::by(Logic::Thread))?, AUTOMATIC_MAX));
+        }
+        let [rx, tx] = said.map(|asked| asked.unwrap_or(Asked::by(Logic::Interface)));
         // (Records of a profile's ring are written by software: senders of the process's own are to reach it without being introduced first.)
-        if asked.logic == Logic::Interface || asked.profile != 0 {
+        if rx.profile != 0 {
             return None;
         }
+        let place = self.place_by(key, rx)?.and(self.place_by(key, tx)?);
+        (place != Place::Interface).then_some((place, usize::MAX))
+    }
+
+    /// The same on cards, where a profile has a ring of its own: what names the same profile, and the same memory, shares it as the logic says.
+    pub(crate) fn place_on_card(&mut self, key: Key) -> Option<(Place, usize)> {
+        let Some(asked) = self.said(key, Direction::Rx).filter(|asked| asked.profile != 0) else { return self.place_of(key) };
         let Self { extra_rings, sockets, .. } = self;
-        let place = extra_rings.threads.key(asked, key, sockets.find(key)?).place();
-        Some((place, if is_automatic { AUTOMATIC_MAX } else { usize::MAX }))
+        let by = extra_rings.threads.key(asked, key, sockets.find(key)?);
+        Some((extra_rings.profiled.place(by, key, sockets)?, usize::MAX))
+    }
+
+    /// The place by which a socket sends, of rings where it has a flow on each. (Where nobody says otherwise, what is sent goes by the ring that it would come by.)
+    pub(crate) fn place_to_send(&mut self, key: Key) -> Option<Place> {
+        match self.said(key, Direction::Tx) {
+            Some(tx) => self.place_by(key, tx).filter(|place| *place != Place::Interface),
+            None => self.place_of(key).map(|(place, _)| place),
+        }
+    }
+
+    /// By what a socket's ring is chosen, if somebody says so.
+    fn said(&self, key: Key, direction: Direction) -> Option<Asked> {
+        let own = self.sockets.find(key).and_then(|socket| socket.rare.as_ref()?.rings.asked[direction as usize]);
+        own.or_else(|| Some(Asked::by(self.extra_rings.logics[direction as usize])).filter(|asked| asked.logic != Logic::Interface))
+    }
+
+    fn place_by(&mut self, key: Key, asked: Asked) -> Option<Place> {
+        let Self { extra_rings, sockets, .. } = self;
+        Some(extra_rings.threads.key(asked, key, sockets.find(key)?).place())
     }
 
     /// A socket is on a ring that it has joined.

@@ -9,6 +9,7 @@ use libc::socklen_t;
 use super::{Asked, Direction, Logic, OnRings};
 use crate::errno::Errno;
 use crate::extra::cyclic::UserMemory;
+use crate::moving;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 
@@ -79,13 +80,18 @@ pub(crate) unsafe fn set(process: &Process, key: Key, name: c_int, value: *const
             is_long(size_of::<AllocLogic>())?;
             // SAFETY: as above.
             let wanted = unsafe { value.cast::<AllocLogic>().read_unaligned() };
-            set_logic(offload, key, wanted)?;
+            let direction = set_logic(offload, key, wanted)?;
+            drop(guard);
+            if let Some(direction) = direction {
+                moving::steered::follow_logic(process, key, direction);
+            }
         }
     }
     Ok(0)
 }
 
-fn set_logic(offload: &mut Offload, key: Key, wanted: AllocLogic) -> Result<(), Errno> {
+/// Of which direction another ring was asked for; of both, to receive. `None`: of none.
+fn set_logic(offload: &mut Offload, key: Key, wanted: AllocLogic) -> Result<Option<Direction>, Errno> {
     let has = |bit| wanted.comp_mask & bit != 0;
     let logic = Logic::from_number(wanted.logic.into());
     let (Some(logic), true) = (logic, has(HAS_PROFILE | HAS_USER_ID | HAS_INGRESS | HAS_EGRESS)) else { return Err(Errno(libc::EINVAL)) };
@@ -110,7 +116,7 @@ fn set_logic(offload: &mut Offload, key: Key, wanted: AllocLogic) -> Result<(), 
             });
         }
     }
-    Ok(())
+    Ok(directions.into_iter().find(|(_, is_meant)| *is_meant).map(|(direction, _)| direction))
 }
 
 /// Changes what a socket's ring is chosen by; `change` gets the profile that it had.

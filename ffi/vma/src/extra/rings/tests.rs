@@ -6,6 +6,7 @@ fn rings(limit: usize) -> Rings {
     Rings {
         all: Slab::new(),
         threads: Threads::default(),
+        profiled: Profiled::default(),
         has_completions: true,
         is_active: true,
         logics: [Logic::Socket; 2],

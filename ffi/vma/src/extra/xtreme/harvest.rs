@@ -1,5 +1,6 @@
 //! What happened to one socket, as completions.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use ringway_devices::RxBuf;
@@ -154,7 +155,9 @@ fn moved(offload: &mut Offload, key: Key, edges: Readiness, told: Completed, sin
 /// All that arrived of a stream; then how it ended.
 fn stream(offload: &mut Offload, key: Key, id: FlowId, edges: Readiness, told: Completed, sink: &mut impl Sink) -> Next {
     let mut left = edges & Readiness::OUT;
+    let wants_card_time = offload.sockets.find(key).is_some_and(|socket| socket.ancillary.hardware_times);
     while !sink.is_full() && offload.buffers.have_room() {
+        let by_card = if wants_card_time { card_time_of_next(offload, key, id) } else { None };
         let mut pieces = core::mem::take(&mut offload.buffers.spare);
         gather(offload, key, id, &mut pieces);
         let packet = if pieces.is_empty() { None } else { offload.buffers.lend(Owner::Stream(id), pieces.drain(..)) };
@@ -162,7 +165,7 @@ fn stream(offload: &mut Offload, key: Key, id: FlowId, edges: Readiness, told: C
         if packet.is_none() {
             break;
         }
-        sink.put(&Completed { packet, events: PACKET | bits(left), ..told });
+        sink.put(&Completed { packet, events: PACKET | bits(left), by_card, ..told });
         left = Readiness::empty();
     }
     let ready = offload.rings.of(id).readiness(id);
@@ -185,6 +188,15 @@ fn stream(offload: &mut Offload, key: Key, id: FlowId, edges: Readiness, told: C
         return Next::Nothing;
     }
     again(offload, key, left, has_more || !news.is_empty())
+}
+
+/// When the first of a stream's next bytes came, as its card says. (What waited while there was no room for it has none.)
+fn card_time_of_next(offload: &mut Offload, key: Key, id: FlowId) -> Option<Duration> {
+    if !waiting(offload, key)?.rest.is_empty() {
+        return None;
+    }
+    let at = offload.rings.of(id).tcp_arrival(id, 1)?;
+    offload.card_time(id.ring, at.hardware_time?, at.received)
 }
 
 /// The next bytes of a stream, as many as a packet has.

@@ -217,6 +217,8 @@ impl SocketOptions {
             time_wait: _, fin_wait2: _, black_hole_detection: _, delayed_ack: _,
             // A listener's.
             reuse_port: _, syn_rate_max: _,
+            // Of what was received; whoever takes the socket over has it set there.
+            arrival_times: _,
             #[cfg(feature = "mutants")]
             mutant: _,
         } = config;

@@ -33,7 +33,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if connection.send.write(&[bytes], usize::MAX, alloc) < unacknowledged.len() {
             return Err(Error::NoBuffers);
         }
-        connection.recv.push_bytes(unread);
+        connection.recv.push_bytes(unread, None);
         Ok(connection)
     }
 

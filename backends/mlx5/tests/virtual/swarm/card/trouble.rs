@@ -158,11 +158,18 @@ impl Card {
         self.async_fd.signal();
     }
 
-    /// A completion queue of strides has failed: nothing comes by it any more.
-    pub(crate) fn has_lost_strides(&self) -> bool {
-        let is_of_strides = |receiver: &super::Receiver| receiver.owner & super::STRIDING != 0;
-        let cqs = self.receivers.values().filter(|receiver| is_of_strides(receiver)).map(|receiver| receiver.config.cqn);
-        cqs.into_iter().any(|cqn| self.completions.get(&cqn).is_some_and(|cq| cq.is_broken))
+    /// Queues that did not give all that came to them, and how many frames they kept. (Of one of strides whose completion queue has failed nobody expects more; the others of its host are
+    /// to give all.)
+    pub(crate) fn unpolled(&self) -> Vec<(u32, usize)> {
+        let mut kept = self.laws.unpolled();
+        kept.retain(|(owner, _)| !self.has_lost_strides(*owner));
+        kept
+    }
+
+    /// Whether a queue is one of strides whose completion queue has failed.
+    fn has_lost_strides(&self, owner: u32) -> bool {
+        let mut its = self.receivers.values().filter(|receiver| owner & super::STRIDING != 0 && receiver.owner == owner);
+        its.any(|receiver| self.completions.get(&receiver.config.cqn).is_some_and(|cq| cq.is_broken))
     }
 
     /// Whether there is something to be told of.
@@ -185,5 +192,34 @@ impl Card {
             Told::Fatal => event.event_type = sys::IBV_EVENT_DEVICE_FATAL,
         }
         Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_sim::connectx::cqe::Received;
+    use ringway_sim::connectx::queues::ReceiveLayout;
+    use ringway_stack::Instant;
+
+    use super::super::super::plan::Plan;
+    use super::Card;
+
+    /// (A card of which one queue of strides had failed was asked for nothing that came to its others.)
+    #[test]
+    fn a_queue_of_strides_that_has_failed_excuses_no_other() {
+        let mut card = Card::new(1_000_000, Plan::of_seed(0).trouble(0));
+        card.trouble.until = Instant::ZERO;
+        let strides = ReceiveLayout::Striding { log_stride_bytes: 6, log_strides: 5 };
+        let mut make = |ring, layout| {
+            let cq = card.make_cq(core::ptr::null_mut(), 64, None, None).expect("room").number;
+            card.make_receiver(core::ptr::null_mut(), (1, cq, ring), 8, false, layout).expect("room").number
+        };
+        let [first, other, plain] = [make(1, strides), make(1, strides), make(2, ReceiveLayout::Cyclic)];
+        let owners = [first, other, plain].map(|number| card.receivers[&number].owner);
+        let facts = || Received { byte_count: 60, ..Received::default() };
+        owners.iter().for_each(|owner| card.laws.arrived(*owner, vec![0; 60], facts(), Instant::ZERO));
+        assert_eq!(card.unpolled(), [(owners[2], 1), (owners[0], 1), (owners[1], 1)]);
+        card.fail_completions(card.receivers[&first].config.cqn);
+        assert_eq!(card.unpolled(), [(owners[2], 1), (owners[1], 1)]);
     }
 }

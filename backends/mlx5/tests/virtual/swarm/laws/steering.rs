@@ -23,6 +23,7 @@ struct Asked {
     former: Vec<u32>,
     /// Which flow goes where, since the group changed last.
     flows: BTreeMap<Flow, u32>,
+    is_moved: bool,
 }
 
 /// See the module's documentation.
@@ -35,6 +36,9 @@ pub(crate) struct Steering {
     rest: Option<u32>,
     /// Frames that rules have taken.
     pub(crate) steered: u64,
+    /// Of them, those that went to one of several queues of a group, and those whose rule had been moved.
+    pub(crate) of_groups: u64,
+    pub(crate) after_moves: u64,
 }
 
 impl Steering {
@@ -46,7 +50,8 @@ impl Steering {
     pub(crate) fn attached(&mut self, rule: &FlowRule, id: RuleId, queue: u32) {
         let at = self.asked.iter().position(|asked| asked.rule.shared && rule.shared && asked.rule.collides_with(rule));
         let at = at.unwrap_or_else(|| {
-            let asked = Asked { rule: *rule, tag: rule.tag, members: Vec::new(), former: Vec::new(), flows: BTreeMap::new() };
+            let (members, former, flows) = (Vec::new(), Vec::new(), BTreeMap::new());
+            let asked = Asked { rule: *rule, tag: rule.tag, members, former, flows, is_moved: false };
             self.asked.push(asked);
             self.asked.len() - 1
         });
@@ -58,7 +63,7 @@ impl Steering {
         for asked in &mut self.asked {
             if let Some(member) = asked.members.iter_mut().find(|(of, _)| *of == id) {
                 member.1 = queue;
-                asked.tag = tag;
+                (asked.tag, asked.is_moved) = (tag, true);
                 asked.flows.clear();
                 asked.former.clear();
             }
@@ -105,6 +110,8 @@ impl Steering {
                 continue;
             }
             found = true;
+            self.of_groups += u64::from(asked.members.len() > 1);
+            self.after_moves += u64::from(asked.is_moved);
             if let Some(flow) = flow.filter(|_| asked.members.len() > 1 && asked.former.is_empty()) {
                 let before = *asked.flows.entry(flow).or_insert(queue);
                 if before != queue {

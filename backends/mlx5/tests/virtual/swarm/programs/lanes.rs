@@ -17,6 +17,7 @@ use ringway_stack::device::{
 use super::super::plan::LanesPlan;
 use super::super::watched::{Watched, WatchedQueues};
 use built::Built;
+pub(crate) use changes::Changes;
 
 const PAUSE: Duration = Duration::from_micros(50);
 /// Until there is room again, most likely.
@@ -59,6 +60,8 @@ pub(crate) struct Lanes {
     cookie: u64,
     /// Frames that were made of memory on the card.
     pub(crate) from_card: u64,
+    /// What was changed.
+    pub(crate) done: Changes,
     is_gone: bool,
 }
 
@@ -79,6 +82,7 @@ impl Lanes {
             dice,
             cookie: 0,
             from_card: 0,
+            done: Changes::default(),
             is_gone: false,
         }
     }

@@ -17,6 +17,55 @@ use super::{Lanes, Strides, address};
 const RULES_MAX: usize = 8;
 const STRIDES_MAX: usize = 2;
 
+/// Changes that were made, and not refused, by what they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) attached: u64,
+    pub(crate) moved: u64,
+    pub(crate) detached: u64,
+    pub(crate) strides_made: u64,
+    pub(crate) strides_ended: u64,
+    /// Queues of strides that did not end, as rules led there or frames were held.
+    pub(crate) strides_busy: u64,
+    /// Second rings that were closed.
+    pub(crate) rings_closed: u64,
+    pub(crate) paced: u64,
+    /// Memory on the card that was given back.
+    pub(crate) freed: u64,
+}
+
+impl Changes {
+    /// Each count.
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 9] {
+        let Self { attached, moved, detached, strides_made, strides_ended, strides_busy, rings_closed, paced, freed } = *self;
+        [
+            ("rules made", attached),
+            ("rules moved", moved),
+            ("rules ended", detached),
+            ("queues of strides made", strides_made),
+            ("queues of strides ended", strides_ended),
+            ("queues of strides in use", strides_busy),
+            ("second rings closed", rings_closed),
+            ("rates set", paced),
+            ("memory on the card given back", freed),
+        ]
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            attached: self.attached + other.attached,
+            moved: self.moved + other.moved,
+            detached: self.detached + other.detached,
+            strides_made: self.strides_made + other.strides_made,
+            strides_ended: self.strides_ended + other.strides_ended,
+            strides_busy: self.strides_busy + other.strides_busy,
+            rings_closed: self.rings_closed + other.rings_closed,
+            paced: self.paced + other.paced,
+            freed: self.freed + other.freed,
+        }
+    }
+}
+
 impl Lanes {
     /// One change.
     pub(super) fn change(&mut self, now: Instant) {
@@ -48,6 +97,7 @@ impl Lanes {
         let rule = rule(self.host, &mut self.dice);
         if let Ok(attached) = self.device.attach(&rule, target) {
             self.rules.push((attached.rule, target));
+            self.done.attached += 1;
         }
     }
 
@@ -57,6 +107,7 @@ impl Lanes {
         let tag = tag(&mut self.dice);
         if self.device.retarget(self.rules[at].0, target, tag).is_ok() {
             self.rules[at].1 = target;
+            self.done.moved += 1;
         }
     }
 
@@ -65,6 +116,7 @@ impl Lanes {
             let at = self.dice.below(self.rules.len() as u64) as usize;
             let (rule, _) = self.rules.swap_remove(at);
             self.device.detach(rule);
+            self.done.detached += 1;
         }
     }
 
@@ -79,6 +131,7 @@ impl Lanes {
         let strides = (2048 / bytes).max(8) << self.dice.below(4);
         if let Ok(id) = ring.cyclic_create(&CyclicConfig { stride_bytes: bytes, strides }) {
             self.strides.push(Strides { id, bytes, held: Vec::new() });
+            self.done.strides_made += 1;
         }
     }
 
@@ -94,12 +147,14 @@ impl Lanes {
             Ok(()) => {
                 assert!(!is_led_to && !is_held, "law strides: a queue ends that is in use");
                 self.strides.remove(at);
+                self.done.strides_ended += 1;
             }
             // (A group that could not be changed may lead there still.)
             Err(error) => {
                 let may_lag = self.device.card.borrow().trouble.until + Duration::from_secs(1) > now;
                 let is_right = error == CyclicError::Busy && (is_led_to || is_held || may_lag);
                 assert!(is_right, "law strides: a queue that nobody uses does not end: {error:?}");
+                self.done.strides_busy += 1;
             }
         }
     }
@@ -112,6 +167,7 @@ impl Lanes {
                 let it = Target::Queue(ring.id());
                 drop(ring);
                 self.rules.retain(|(_, to)| *to != it);
+                self.done.rings_closed += 1;
             }
         }
     }
@@ -121,14 +177,18 @@ impl Lanes {
         let rate_bps = if self.dice.chance_ppm(250_000) { 0 } else { self.dice.magnitude(2_000_000, 2_000_000_000) };
         let (burst_bytes, typical_packet_bytes) = self.dice.pick(&[(0, 0), (0, 0), (4096, 0), (0, 1500)]);
         // (What is refused leaves the rate as it was.)
-        let _ = ring.pace(Pacing { rate_bps, burst_bytes, typical_packet_bytes });
+        let is_set = ring.pace(Pacing { rate_bps, burst_bytes, typical_packet_bytes }).is_ok();
+        self.done.paced += u64::from(is_set && rate_bps > 0);
     }
 
     /// Memory on the card is given back, unless frames are on their way from there.
     fn free(&mut self) {
         let (Some(ring), Some((memory, _))) = (&mut self.rings[0], self.on_card) else { return };
         match ring.dm_free(memory) {
-            Ok(()) => self.on_card = None,
+            Ok(()) => {
+                self.on_card = None;
+                self.done.freed += 1;
+            }
             Err(error) => {
                 let unsent = ring.queues.unsent();
                 let is_right = error == DeviceMemoryError::Busy && unsent > 0;

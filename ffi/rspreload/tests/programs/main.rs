@@ -1,5 +1,7 @@
 //! C programs that know nothing of rsockets, with the library preloaded on both ends, or on one. Each says whether an rsocket carries it.
 
+mod card;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -31,13 +33,15 @@ fn programs() -> &'static [PathBuf; 2] {
     })
 }
 
-/// A program, with the library if `is_preloaded`, and with these of the environment.
+/// A program, with the library if `is_preloaded`, and with these of the environment: below it is the software ConnectX, if they name its bus.
 fn command(program: &Path, is_preloaded: bool, environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new("timeout");
     command.arg(TIMEOUT_S);
     if is_preloaded {
         // (timeout(1) itself has no use for it.)
-        command.arg("env").arg(format!("LD_PRELOAD={}", library().display()));
+        let is_on_card = environment.iter().any(|(name, _)| *name == "RINGWAY_CONNECTX_BUS");
+        let card = if is_on_card { format!("{}:", card::card().display()) } else { String::new() };
+        command.arg("env").arg(format!("LD_PRELOAD={card}{}", library().display()));
     }
     command.arg(program).env("RSPRELOAD_CONFIG", "/dev/null").env_remove("RDMAV_FORK_SAFE").envs(environment.iter().copied());
     command
@@ -228,6 +232,14 @@ fn datagrams_between_both_worlds() {
     server.ends();
 }
 
+/// Kills what timeout(1) has started.
+fn kill_below_timeout(timeout: &Child) {
+    let id = timeout.id();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("its id");
+    let killed = Command::new("kill").args(["-KILL", children.trim()]).status().expect("kill(1)");
+    assert!(killed.success());
+}
+
 /// Fault: the server is killed while clients wait for it.
 #[test]
 fn a_server_that_is_killed_ends_its_clients_waits() {
@@ -236,10 +248,7 @@ fn a_server_that_is_killed_ends_its_clients_waits() {
     let mut line = String::new();
     BufReader::new(client.stdout.take().expect("a pipe")).read_line(&mut line).expect("a pipe");
     assert_eq!((line.trim(), server.line().as_str()), ("waiting", "full"));
-    let of_timeout = server.child.id();
-    let children = std::fs::read_to_string(format!("/proc/{of_timeout}/task/{of_timeout}/children")).expect("the server's id");
-    let killed = Command::new("kill").args(["-KILL", children.trim()]).status().expect("kill(1)");
-    assert!(killed.success());
+    kill_below_timeout(&server.child);
     assert!(client.wait().expect("it was started").success(), "the client");
     let _ = server.child.wait();
 }
