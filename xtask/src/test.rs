@@ -96,6 +96,24 @@ const MUTANTS: [&str; 14] = [
 const MUTANTS_OF_MLX5: [&str; 9] =
     ["test", "--quiet", "--workspace", "--exclude", "ringway-sim", "--features", "ringway-mlx5/mutants", "--test", "mutants"];
 
+/// What unit and integration tests compile with, run, and read by.
+const UNIT: [Package; 14] = [
+    Package::CC,
+    Package::IPROUTE,
+    Package::TSHARK,
+    Package::PYTHON,
+    Package::SOCKPERF,
+    Package::CURL,
+    Package::SOCAT,
+    Package::LIBIBVERBS,
+    Package::LIBRDMACM,
+    Package::IBVERBS_PROVIDERS,
+    Package::IBVERBS_UTILS,
+    Package::PERFTEST,
+    Package::RDMACM_UTILS,
+    Package::PYVERBS,
+];
+
 const PROGRAMS: [Package; 32] = [
     Package::CC,
     Package::SOCKPERF,
@@ -229,17 +247,7 @@ impl Step {
                 run_command(cargo().args(["test", "--workspace", "--quiet", "--no-run"])).and_then(|()| workspace.build_debug())
             }
             Self::Unit => {
-                let verbs = [
-                    Package::LIBIBVERBS,
-                    Package::LIBRDMACM,
-                    Package::IBVERBS_PROVIDERS,
-                    Package::IBVERBS_UTILS,
-                    Package::PERFTEST,
-                    Package::RDMACM_UTILS,
-                    Package::PYVERBS,
-                ];
-                install::packages(&[Package::CC, Package::IPROUTE, Package::TSHARK])?;
-                install::packages(&verbs)?;
+                install::packages(&UNIT)?;
                 unit(options)?;
                 conformance::run(&conformance::Options { list: true, device: None })
             }

@@ -3,6 +3,7 @@
 //! What comes for such a ring makes descriptors of the kernel's readable, and stays so until it is taken. A ring's owner sleeps on an epoll instance over these
 //! ([`CardSleep`]), and what else the host asks is answered alike on all of them ([`CardQueues`]).
 
+use core::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -20,6 +21,8 @@ pub struct CardSleep {
     /// By which frames come.
     frames: Box<[RawFd]>,
     is_armed: bool,
+    /// A thread has slept in epoll_wait since it was disarmed last: it takes back what woke it.
+    had_sleeper: Cell<bool>,
 }
 
 impl CardSleep {
@@ -30,7 +33,7 @@ impl CardSleep {
     pub fn new(frames: impl Iterator<Item = RawFd>, always: &[RawFd]) -> io::Result<Self> {
         // SAFETY: no memory is involved.
         let epoll = Fd::make(|| unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-        let sleep = Self { epoll, sleeper: EventFd::new()?, frames: frames.collect(), is_armed: false };
+        let sleep = Self { epoll, sleeper: EventFd::new()?, frames: frames.collect(), is_armed: false, had_sleeper: Cell::new(false) };
         sleep.control(libc::EPOLL_CTL_ADD, sleep.sleeper.fd(), libc::EPOLLIN, SLEEPER)?;
         for (at, fd) in (0..).zip(&sleep.frames) {
             sleep.control(libc::EPOLL_CTL_ADD, *fd, 0, at)?;
@@ -49,6 +52,10 @@ impl CardSleep {
     pub fn set_armed(&mut self, on: bool) -> bool {
         if core::mem::replace(&mut self.is_armed, on) == on {
             return false;
+        }
+        // Who wakes a sleeper does so when it has let go of all locks, and so perhaps too late. Those that sleep otherwise would find that wake-up, and nobody takes it back.
+        if !on && !self.had_sleeper.take() {
+            self.sleeper.clear();
         }
         let events = if on { libc::EPOLLIN } else { 0 };
         for (at, fd) in (0..).zip(&self.frames) {
@@ -96,6 +103,7 @@ pub trait CardQueues: Queues {
 
 impl<Q: CardQueues> HostQueues for Q {
     fn begin_sleep(&mut self) -> RawFd {
+        self.sleep().had_sleeper.set(true);
         self.sleep().sleeper.fd()
     }
 
@@ -171,5 +179,20 @@ mod tests {
         assert!(is_readable(&sleep) && sleep.set_armed(false) && !is_readable(&sleep));
         sleep.set_frames(core::iter::empty()).unwrap();
         assert!(sleep.set_armed(true) && !is_readable(&sleep));
+    }
+    /// (A thread would have found the descriptor readable for ever that sleeps on several rings, or the progress thread.)
+    #[test]
+    fn a_wake_up_that_comes_too_late_wakes_others_once() {
+        let mut sleep = CardSleep::new(core::iter::empty(), &[]).unwrap();
+        sleep.set_armed(true);
+        sleep.had_sleeper.set(true);
+        sleep.set_armed(false);
+        sleep.sleeper.signal();
+        assert!(sleep.set_armed(true) && is_readable(&sleep));
+        assert!(sleep.set_armed(false) && !is_readable(&sleep));
+        sleep.set_armed(true);
+        sleep.had_sleeper.set(true);
+        sleep.sleeper.signal();
+        assert!(sleep.set_armed(false) && is_readable(&sleep), "a sleeper's is its own to take back");
     }
 }

@@ -73,16 +73,15 @@ pub(super) fn sleep<T>(
         if let Some(found) = found {
             return found;
         }
-        match slept {
+        let is_signal = match &slept {
             Some(Ok(slept)) if slept.kernel => return Waited::Kernel,
-            // Without a handler of the program's that the library saw, the kernel's word counts.
-            Some(Err(error))
-                if error.raw_os_error() == Some(libc::EINTR)
-                    && (thread.interrupted(marks, w.restart) || !thread.signalled(marks) && !w.outlives_stop()) =>
-            {
-                return Waited::Interrupted;
-            }
-            _ => {}
+            Some(Ok(_)) => is_signalled(w.sigmask),
+            Some(Err(error)) => is_interruption(error),
+            None => false,
+        };
+        // Without a handler of the program's that the library saw, the kernel's word counts.
+        if is_signal && (thread.interrupted(marks, w.restart) || !thread.signalled(marks) && !w.outlives_stop()) {
+            return Waited::Interrupted;
         }
         if thread.signalled(marks) {
             if thread.interrupted(marks, w.restart) {
@@ -260,6 +259,16 @@ impl Asleep {
     fn wake_within(&mut self, longest: Duration) {
         self.timeout = Some(self.timeout.map_or(longest, |timeout| timeout.min(longest)));
     }
+}
+
+fn is_interruption(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINTR)
+}
+
+/// Whether a signal came that only a sleep lets through. (The kernel delivers none in a poll that finds something: as long as each does, for others or in vain, none would
+/// ever come.)
+fn is_signalled(sigmask: Option<&libc::sigset_t>) -> bool {
+    sigmask.is_some() && ppoll(&mut [], Some(Duration::ZERO), sigmask).is_err_and(|error| is_interruption(&error))
 }
 
 /// What ended a sleep; nothing: the timeout.
