@@ -33,7 +33,7 @@ const PACKAGES: [Package; 10] = [
 ];
 
 /// Seconds that a guest has. Booting takes four; what it emulates, ten times as long as the machine itself, or more.
-const PATIENCE_S: u64 = 300;
+const PATIENCE_S: u64 = 600;
 
 /// What runs where.
 #[derive(Args)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use crate::harness::{Case, Launch, Output, Running, free_port};
+use crate::harness::{Case, Launch, Output, PATIENCE, Running, eventually, free_port};
 
 /// Where the server is found, unless a case says something else.
 const LOCAL: &str = "127.0.0.1";
@@ -101,7 +101,12 @@ pub(crate) fn start_at(host: &str, case: &Case, initdb: Launch<'_>, postgres: La
     std::fs::write(&known, before + &rules).expect("the same, and the other end of a cable");
     let settings = "-c unix_socket_directories= -c fsync=off -c max_connections=20 -c shared_buffers=16MB";
     let server = postgres.arg("-D").arg(&data).args(&format!("-p {port} -c listen_addresses={host} {settings}"));
-    (server.serve(port), port)
+    let server = server.serve(port);
+    // (It listens before that, and refuses.)
+    eventually("the database is ready", PATIENCE, || {
+        std::fs::read_to_string(data.join("postmaster.pid")).is_ok_and(|file| file.lines().any(|line| line.trim() == "ready"))
+    });
+    (server, port)
 }
 
 fn client<'a>(case: &'a Case, port: u16, name: &str) -> Launch<'a> {

@@ -331,6 +331,11 @@ impl Fabric {
         }
     }
 
+    /// See [`Plane::is_patient`].
+    pub const fn is_patient(&self) -> bool {
+        matches!(self.0, Kind::Verbs)
+    }
+
     /// Greets who comes, and notices who is gone, or what the kernel says of the network.
     pub fn service(&self) {
         match &self.0 {

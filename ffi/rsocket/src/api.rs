@@ -146,14 +146,35 @@ pub fn connect(key: RawFd, to: SocketAddr) -> Result<(), Errno> {
     connect::connect(key, |_| Ok(to))
 }
 
-/// Whether a process of this user's has that port for rsockets. (Streams' and datagram sockets' are two.)
-pub fn is_there(to: SocketAddr, is_datagram: bool) -> bool {
-    let Ok(fabric) = enter_first().map(|library| library.fabric.clone()) else { return false };
+/// Who has a port for rsockets, as far as this machine goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Nobody of this user's.
+    Nobody,
+    /// A process that does not answer in time (it is stopped, or the machine has much else to do), or for whose memory there is no room.
+    Silent,
+    /// A process that answers.
+    There,
+}
+
+/// Which of these it is. (Streams' and datagram sockets' ports are two.)
+pub fn presence(to: SocketAddr, is_datagram: bool) -> Presence {
+    let Ok(fabric) = enter_first().map(|library| library.fabric.clone()) else { return Presence::Nobody };
     let to = connect::destination(to);
     // (Of other machines nobody knows without asking.)
-    fabric.is_this_machine()
-        && ports::is_ours(to.ip())
-        && if is_datagram { ports::resolve_datagrams(&fabric, to).is_ok() } else { ports::resolve(&fabric, to).is_ok() }
+    if !fabric.is_this_machine() || !ports::is_ours(to.ip()) {
+        return Presence::Nobody;
+    }
+    match if is_datagram { ports::resolve_datagrams(&fabric, to) } else { ports::resolve(&fabric, to) } {
+        Ok(_) => Presence::There,
+        Err(Errno(libc::ETIMEDOUT | libc::ENOMEM)) => Presence::Silent,
+        Err(_) => Presence::Nobody,
+    }
+}
+
+/// Whether a process of this user's has that port for rsockets, and answers.
+pub fn is_there(to: SocketAddr, is_datagram: bool) -> bool {
+    presence(to, is_datagram) == Presence::There
 }
 
 /// Takes a stream's port, so that [`is_there`] says so to others, without a socket: who connects there is refused.

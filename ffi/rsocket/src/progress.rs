@@ -13,8 +13,8 @@ const DOZE: Duration = Duration::from_millis(2);
 /// The same where nothing but connections' ends waits for that ([`ringway_devices::messages::Plane::is_patient`]).
 const LONG_DOZE: Duration = Duration::from_millis(20);
 
-/// So many times in a row it goes away again where somebody is in a call just then.
-const BUSY_MAX: u32 = 8;
+/// For so long it goes away again where somebody is in a call just then, each time.
+const BUSY_MAX: Duration = Duration::from_millis(16);
 
 /// What the progress thread is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub(crate) enum Watch {
 struct Watcher {
     fabric: Fabric,
     is_prompt: bool,
-    /// How many times in a row it found somebody in a call.
-    busy: u32,
+    /// For how long it has found somebody in a call each time.
+    busy: Duration,
 }
 
 /// The kernel's shortest turn, in nanoseconds.
@@ -78,7 +78,7 @@ fn be_prompt() {
 /// # Errors
 /// The system's, for want of a descriptor or a thread.
 pub(crate) fn start(fabric: Fabric) -> io::Result<Progress> {
-    Progress::start("rsocket", Watcher { fabric, is_prompt: false, busy: 0 })
+    Progress::start("rsocket", Watcher { fabric, is_prompt: false, busy: Duration::ZERO })
 }
 
 impl Work for Watcher {
@@ -92,10 +92,11 @@ impl Work for Watcher {
         let guard = if is_waited_for { Some(library::lock()) } else { library::try_lock() };
         let Some(mut guard) = guard else {
             // (Who calls polls; and a program that calls all the while would have to let us in each time, by system calls.)
-            self.busy += 1;
-            return Plan { descriptors: vec![self.fabric.service_fd()], timeout: Some(DOZE) };
+            let doze = doze(self.fabric.is_patient());
+            self.busy += doze;
+            return Plan { descriptors: vec![self.fabric.service_fd()], timeout: Some(doze) };
         };
-        self.busy = 0;
+        self.busy = Duration::ZERO;
         if let Some(library) = guard.as_deref_mut() {
             if is_called && library.watch != Watch::Looks {
                 library.plane.on_woken();
@@ -112,9 +113,13 @@ impl Work for Watcher {
     }
 }
 
+const fn doze(is_patient: bool) -> Duration {
+    if is_patient { LONG_DOZE } else { DOZE }
+}
+
 fn watch(library: &mut Library) -> Plan {
     // (Who has memory mapped for its peers may look at that memory alone, and make no call.)
-    let doze = if library.plane.is_patient() { LONG_DOZE } else { DOZE };
+    let doze = doze(library.plane.is_patient());
     if !library.has_mappings() && library.now().since(library.called_at) < doze {
         library.watch = Watch::Looks;
         return Plan { descriptors: Vec::new(), timeout: Some(doze) };

@@ -4,7 +4,7 @@
 //! A server takes its port among rsockets as well, without listening there, so that clients know what to expect; a client that finds it taken,
 //! and nobody listening, takes its own port, so that the server does. The server's process listens at a port of its own, and says which by four
 //! bytes on the TCP connection (zero: it goes on by TCP); the client connects there. (librdmacm's server says zero always, and listens at the
-//! connection's port.) A peer that has not taken its port is spoken to by TCP alone.
+//! connection's port.) A peer that has not taken its port is spoken to by TCP alone. One that has, and does not answer, is told to go on by TCP: it waits for that word.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use libc::pollfd;
 use ringway_preload::{Errno, errno::THEIRS, next};
 use ringway_stack::device::RuleId;
-use rsocket::api::{self, Family, Waiting, Woken};
+use rsocket::api::{self, Family, Presence, Waiting, Woken};
 
 use crate::epoll;
 use crate::socket::{Socket, State, kernel_bind, kernel_name, leave_to_kernel, rsocket_for};
@@ -120,9 +120,9 @@ pub(crate) fn settle(fd: c_int, socket: &Arc<Socket>, waits: bool) -> Result<(),
         }
         State::ForkActive => {
             // (Until then, others may be here as well.)
-            let port = told_port(fd, waits)?;
+            let told = told(fd, waits)?;
             if socket.turn(state, State::Moving) {
-                let key = become_client(fd, socket, port);
+                let key = become_client(fd, socket, told);
                 finish(socket, key);
             }
             Ok(())
@@ -154,8 +154,13 @@ fn finish(socket: &Arc<Socket>, key: Option<c_int>) {
 fn become_server(fd: c_int, socket: &Arc<Socket>) -> Option<c_int> {
     let peer = kernel_name(fd, socket.family, true)?;
     let own = kernel_name(fd, socket.family, false)?;
-    if !api::is_there(peer, false) {
-        return None;
+    match api::presence(peer, false) {
+        Presence::Nobody => return None,
+        Presence::Silent => {
+            tell_port(fd, 0);
+            return None;
+        }
+        Presence::There => {}
     }
     let listener = api::stream(socket.family).ok();
     let port = listener.and_then(|listener| {
@@ -185,27 +190,48 @@ fn tell_port(fd: c_int, port: u16) {
 /// Another program goes on with it, which knows of no rsocket.
 pub(crate) fn stay(fd: c_int, socket: &Arc<Socket>) {
     if socket.turn(State::ForkPassive, State::Moving) {
-        if kernel_name(fd, socket.family, true).is_some_and(|peer| api::is_there(peer, false)) {
+        if kernel_name(fd, socket.family, true).is_some_and(|peer| api::presence(peer, false) != Presence::Nobody) {
             tell_port(fd, 0);
         }
         socket.set_state(State::Kernel);
     }
 }
 
-/// What the server has said, which stays to be read. Zero: it goes on by TCP, or is gone.
-fn told_port(fd: c_int, waits: bool) -> Result<u32, Errno> {
+/// What a server has said first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Its rsocket listens there.
+    Port(u16),
+    /// It goes on by TCP.
+    Tcp,
+    /// Nothing of this: it is gone, or what is there is the stream's. (A server may have found nobody at the client's port, which was wrong.)
+    Nothing,
+}
+
+impl Told {
+    fn of(bytes: [u8; 4]) -> Self {
+        match u16::try_from(u32::from_be_bytes(bytes)) {
+            Ok(0) => Self::Tcp,
+            Ok(port) => Self::Port(port),
+            Err(_) => Self::Nothing,
+        }
+    }
+}
+
+/// What the server has said, which stays to be read.
+fn told(fd: c_int, waits: bool) -> Result<Told, Errno> {
     let mut bytes = [0; 4];
     loop {
         // SAFETY: room for four bytes.
         let got = unsafe { next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_PEEK | libc::MSG_DONTWAIT) };
         match got {
-            4 => return Ok(u32::from_be_bytes(bytes)),
-            0 => return Ok(0),
+            4 => return Ok(Told::of(bytes)),
+            0 => return Ok(Told::Nothing),
             1..4 => {}
             _ => match Errno::last() {
                 Errno(libc::EAGAIN) => {}
                 // (It has not connected, or never will: the kernel says so.)
-                _ => return Ok(0),
+                _ => return Ok(Told::Nothing),
             },
         }
         if !waits {
@@ -220,15 +246,30 @@ fn told_port(fd: c_int, waits: bool) -> Result<u32, Errno> {
 }
 
 /// The client's end.
-fn become_client(fd: c_int, socket: &Arc<Socket>, port: u32) -> Option<c_int> {
+fn become_client(fd: c_int, socket: &Arc<Socket>, told: Told) -> Option<c_int> {
+    if told == Told::Nothing {
+        return None;
+    }
     let mut bytes = [0; 4];
-    // SAFETY: room for four bytes, which `told_port` has seen, or there are none.
+    // SAFETY: room for four bytes, which `told` has seen.
     unsafe { next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
-    let port = u16::try_from(port).ok().filter(|&port| port != 0)?;
+    let Told::Port(port) = told else { return None };
     let peer = kernel_name(fd, socket.family, true)?;
     let key = connected(socket, SocketAddr::new(peer.ip(), port));
     if key.is_none() {
         tracing::warn!("descriptor {fd}: {peer} has offered an rsocket, and does not answer");
     }
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_says_a_port_or_that_it_goes_on_by_tcp_and_all_else_is_the_streams() {
+        assert_eq!(Told::of([0, 0, 0x1f, 0x40]), Told::Port(8000));
+        assert_eq!(Told::of([0; 4]), Told::Tcp);
+        assert_eq!(Told::of(*b"SSH-"), Told::Nothing);
+    }
 }

@@ -155,6 +155,19 @@ static void plain(int times)
     }
 }
 
+// Stops itself when it is connected, and hears the server's first words when it goes on.
+static void stopped(void)
+{
+    static const char greeting[] = "SSH-2.0-some greeting";
+    int fd = connected();
+    raise(SIGSTOP);
+    recv_all(fd, got, strlen(greeting));
+    CHECK(memcmp(got, greeting, strlen(greeting)) == 0);
+    echo(fd, 1000);
+    check_carrier(fd);
+    CHECK(close(fd) == 0);
+}
+
 // Waits for a server that will be killed, in a call of each kind.
 static void waits(void)
 {
@@ -317,6 +330,8 @@ int main(int argc, char **argv)
         plain(1);
     else if (strcmp(argv[1], "three") == 0)
         plain(3);
+    else if (strcmp(argv[1], "stopped") == 0)
+        stopped();
     else if (strcmp(argv[1], "waits") == 0)
         waits();
     else if (strcmp(argv[1], "threads") == 0)

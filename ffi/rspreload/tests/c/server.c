@@ -145,8 +145,8 @@ static void by_epoll(int listener, uint32_t edges)
     CHECK(is_told == 1);
 }
 
-// A process for each client, as inetd's.
-static void by_fork(int listener)
+// A process for each client, as inetd's. It speaks first, once it is told to, if `greeting` is anything.
+static void by_fork(int listener, const char *greeting)
 {
     for (int i = 0; i < wanted; i++) {
         int fd = accept(listener, NULL, NULL);
@@ -155,6 +155,12 @@ static void by_fork(int listener)
         CHECK(child >= 0);
         if (child == 0) {
             close(listener);
+            if (*greeting) {
+                CHECK(getchar() == '\n');
+                send_all(fd, greeting, strlen(greeting));
+                puts("greeted");
+                fflush(stdout);
+            }
             char bytes[4096];
             ssize_t got;
             while ((got = read(fd, bytes, sizeof bytes)) > 0)
@@ -265,7 +271,9 @@ int main(int argc, char **argv)
     else if (strcmp(argv[1], "edges") == 0)
         by_epoll(listener, EPOLLET);
     else if (strcmp(argv[1], "fork") == 0)
-        by_fork(listener);
+        by_fork(listener, "");
+    else if (strcmp(argv[1], "greets") == 0)
+        by_fork(listener, "SSH-2.0-some greeting");
     else if (strcmp(argv[1], "forks") == 0)
         beside_forks(listener);
     else if (strcmp(argv[1], "exec") == 0)

@@ -2,10 +2,11 @@
 
 mod card;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// What ends a program that hangs.
 const TIMEOUT_S: &str = "60";
@@ -56,7 +57,7 @@ struct Server {
 impl Server {
     fn start(mode: &str, count: u32, is_preloaded: bool, environment: &[(&str, &str)]) -> Self {
         let mut command = command(&programs()[0], is_preloaded, environment);
-        let mut child = command.args([mode, &count.to_string()]).stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("it runs");
+        let mut child = command.args([mode, &count.to_string()]).stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().expect("it runs");
         let lines = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut server = Self { child, lines, port: String::new() };
         server.port = server.line();
@@ -232,12 +233,39 @@ fn datagrams_between_both_worlds() {
     server.ends();
 }
 
-/// Kills what timeout(1) has started.
-fn kill_below_timeout(timeout: &Child) {
+/// What timeout(1) has started.
+fn below_timeout(timeout: &Child) -> String {
     let id = timeout.id();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("its id");
-    let killed = Command::new("kill").args(["-KILL", children.trim()]).status().expect("kill(1)");
-    assert!(killed.success());
+    children.trim().to_owned()
+}
+
+fn signal_below_timeout(timeout: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &below_timeout(timeout)]).status().expect("kill(1)").success());
+}
+
+fn kill_below_timeout(timeout: &Child) {
+    signal_below_timeout(timeout, "-KILL");
+}
+
+/// Fault: a client does not answer when the server's child asks whether it waits for word of an rsocket. It does, and hears the stream's first bytes all the same.
+#[test]
+fn a_client_that_is_stopped_loses_nothing_of_what_a_child_says_first() {
+    let mut server = Server::start("greets", 1, true, FORK_SAFE);
+    let mut client = server.client("stopped", "tcp", true, FORK_SAFE).spawn().expect("it runs");
+    let is_stopped = |client: &Child| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", below_timeout(client))).unwrap_or_default();
+        stat.contains(") T ")
+    };
+    while !is_stopped(&client) {
+        assert!(client.try_wait().expect("it was started").is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.child.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it reads");
+    assert_eq!(server.line(), "greeted");
+    signal_below_timeout(&client, "-CONT");
+    assert!(client.wait().expect("it was started").success(), "the client");
+    server.ends();
 }
 
 /// Fault: the server is killed while clients wait for it.

@@ -11,6 +11,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 use ringway_devices::{Rendezvous, Resolved};
+use ringway_host::spin::current_core;
 use ringway_stack::Instant;
 use ringway_stack::ring::{FlowId, NextHop};
 
@@ -28,8 +29,8 @@ const KERNEL_FOR_MAX: Duration = Duration::from_millis(128);
 /// How long one is left to the kernel whose holder is being asked.
 const UNASKED_FOR: Duration = Duration::from_millis(1);
 
-/// How long a way to an address is believed that other sockets may come to share, of which nobody tells: those of programs that don't run this
-/// library. (One that does run it tells at once.)
+/// How long a way to an address is believed that other sockets share, or may come to share, of which nobody tells: those of programs that don't run this
+/// library. (One that does run it tells at once.) On another processor it is not: the kernel may choose by that (SO_INCOMING_CPU, socket(7)).
 const SHARED_FOR: Duration = Duration::from_millis(10);
 
 /// What is remembered of destinations: of the last one at hand, of those before by their addresses.
@@ -123,8 +124,8 @@ impl Sending {
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     sending: Sending,
-    /// Who has the address, if a process of this machine does, and until when that is believed.
-    member: Option<(Resolved, Instant)>,
+    /// Who has the address, if a process of this machine does; and if others may share it, until when that is believed, and on which core.
+    member: Option<(Resolved, Option<(Instant, usize)>)>,
     /// By which of the kernel's tables it was found, if it leads over an interface.
     tables: u64,
 }
@@ -132,9 +133,9 @@ pub(crate) struct Way {
 impl Way {
     /// To a process of this machine.
     pub(super) fn to_member(flow: FlowId, to: SocketAddr, member: Resolved, now: Instant) -> Self {
-        let until = if member.is_shared { now + SHARED_FOR } else { Instant::MAX };
+        let believed = member.is_shared.then(|| (now + SHARED_FOR, current_core()));
         let sending = Sending { flow, source: address::source_for(to.ip()), hop: NextHop::Mac(member.mac), mtu: u16::MAX };
-        Self { sending, member: Some((member, until)), tables: 0 }
+        Self { sending, member: Some((member, believed)), tables: 0 }
     }
 
     /// Over an interface.
@@ -151,7 +152,9 @@ impl Way {
     #[inline]
     pub(super) fn holds(&self, rendezvous: &Rendezvous, now: Instant) -> bool {
         match &self.member {
-            Some((member, until)) => now < *until && rendezvous.still_valid(member),
+            Some((member, believed)) => {
+                believed.is_none_or(|(until, core)| now < until && core == current_core()) && rendezvous.still_valid(member)
+            }
             None => self.tables == tables_generation(),
         }
     }
