@@ -93,12 +93,16 @@ pub(crate) enum Flaw {
     SendsWithoutCredits,
     /// Whoever closes does not tell the peer's connection management.
     EndsUntold,
+    /// The short way takes a packet whatever its number.
+    PredictsAnyNumber,
+    /// The short way gives the next packet the same number.
+    PredictsTheSameAgain,
 }
 
 #[cfg(test)]
 impl Flaw {
     /// Those of queue pairs.
-    pub(crate) const OF_QUEUE_PAIRS: [Self; 15] = [
+    pub(crate) const OF_QUEUE_PAIRS: [Self; 17] = [
         Self::TakesWhatOvertook,
         Self::SilentAboutDuplicates,
         Self::ForgetsOriginals,
@@ -114,7 +118,14 @@ impl Flaw {
         Self::AsksFromTheStart,
         Self::IgnoresChecksums,
         Self::DoneWithoutData,
+        Self::PredictsAnyNumber,
+        Self::PredictsTheSameAgain,
     ];
+
+    /// Whether what is wrong is on the short way, or nothing is: all else is wrong on the long way.
+    pub(crate) const fn leaves_short_way(self) -> bool {
+        matches!(self, Self::None | Self::PredictsAnyNumber | Self::PredictsTheSameAgain)
+    }
 
     /// Those of unreliable connections.
     pub(crate) const OF_UNRELIABLE: [Self; 8] = [

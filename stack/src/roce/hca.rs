@@ -1,8 +1,15 @@
 //! The adapter: memory regions, completion queues and queue pairs under one roof, an IP packet in, IP packets out.
+//!
+//! - `groups`: whom datagrams to many come to
+//! - `prediction`: the short way of most packets
+
+mod groups;
+mod prediction;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
+pub use self::prediction::Predicted;
 use super::cq::{Arm, CompletionQueue};
 use super::dcqcn::{self, Dcqcn};
 use super::flaws::Flaw;
@@ -40,6 +47,9 @@ pub struct Tuning {
     pub dcqcn: Option<Dcqcn>,
     #[cfg(test)]
     pub(crate) flaw: Flaw,
+    /// Nothing goes the short way.
+    #[cfg(test)]
+    pub(crate) at_length: bool,
 }
 
 impl Tuning {
@@ -53,6 +63,16 @@ impl Tuning {
             let _ = flaw;
             false
         }
+    }
+
+    /// Whether packets may go the short way: it knows nothing of marks. (A mutant goes the long way, where what is wrong with it is.)
+    #[inline]
+    pub(super) fn predicts(&self) -> bool {
+        #[cfg(test)]
+        if self.at_length || !self.flaw.leaves_short_way() {
+            return false;
+        }
+        self.dcqcn.is_none()
     }
 
     /// What becomes of the invariant CRC.
@@ -73,6 +93,8 @@ impl Default for Tuning {
             dcqcn: None,
             #[cfg(test)]
             flaw: Flaw::None,
+            #[cfg(test)]
+            at_length: false,
         }
     }
 }
@@ -157,6 +179,7 @@ pub struct Hca<M> {
     /// IPv4's identification of the next packet.
     ip_id: u16,
     dropped: Dropped,
+    predicted: Predicted,
 }
 
 impl<M: Memory> Hca<M> {
@@ -185,6 +208,7 @@ impl<M: Memory> Hca<M> {
             next_address: ADDRESS_MIN,
             ip_id: 0,
             dropped: Dropped::default(),
+            predicted: Predicted::default(),
         }
     }
 
@@ -409,11 +433,20 @@ impl<M: Memory> Hca<M> {
     /// # Errors
     /// [`PostError`]; it was not taken.
     pub fn post_recv(&mut self, now: Instant, qp: u32, id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        self.with_qp(now, qp, |qp, cx| qp.post_recv(cx, id, sges)).unwrap_or(Err(PostError::NoQp))
+        // (Nothing is sent for that, and no timer is set.)
+        let posted = self.qps.get_mut(qp).ok_or(PostError::NoQp)?;
+        posted.post_recv(id, sges)?;
+        if posted.state == State::Err {
+            self.with_qp(now, qp, |qp, cx| qp.flush_receives(cx));
+        }
+        Ok(())
     }
 
     /// Takes an IP packet. Its bytes were copied out of whatever memory others may write.
     pub fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
+        if self.take_predicted(bytes) {
+            return;
+        }
         let crc = if self.tuning.has(Flaw::IgnoresChecksums) { Crc::LeftOut } else { self.tuning.crc() };
         let datagram = match Datagram::parse_with(bytes, crc) {
             Ok(datagram) => datagram,
@@ -450,70 +483,6 @@ impl<M: Memory> Hca<M> {
         true
     }
 
-    /// Has datagrams to a group come to a UD queue pair. Twice is once.
-    ///
-    /// # Errors
-    /// [`CreateError::Missing`]: no such queue pair of datagrams; [`CreateError::Full`].
-    pub fn join(&mut self, qp: u32, group: IpAddr) -> Result<(), CreateError> {
-        self.qps.get(qp).filter(|qp| qp.config.transport == Transport::Ud).ok_or(CreateError::Missing)?;
-        if self.groups.values().map(BTreeSet::len).sum::<usize>() >= MEMBERS_MAX {
-            return Err(CreateError::Full);
-        }
-        self.groups.entry(group).or_default().insert(qp);
-        Ok(())
-    }
-
-    /// Ends that.
-    ///
-    /// # Errors
-    /// [`CreateError::Missing`]: it is no member.
-    pub fn leave(&mut self, qp: u32, group: IpAddr) -> Result<(), CreateError> {
-        let members = self.groups.get_mut(&group).filter(|members| members.contains(&qp)).ok_or(CreateError::Missing)?;
-        if !self.tuning.has(Flaw::StaysInGroups) {
-            members.remove(&qp);
-        }
-        self.groups.retain(|_, members| !members.is_empty());
-        Ok(())
-    }
-
-    /// Whether what a UD queue pair sends to a group of its own comes to it, too: it does, until this says otherwise.
-    ///
-    /// # Errors
-    /// [`CreateError::Missing`]: no such queue pair of datagrams.
-    pub fn set_multicast_loopback(&mut self, qp: u32, has_loopback: bool) -> Result<(), CreateError> {
-        let qp = self.qps.get_mut(qp).filter(|qp| qp.config.transport == Transport::Ud).ok_or(CreateError::Missing)?;
-        qp.has_multicast_loopback = has_loopback;
-        Ok(())
-    }
-
-    /// Groups that queue pairs are members of.
-    pub fn groups(&self) -> impl Iterator<Item = IpAddr> {
-        self.groups.keys().copied()
-    }
-
-    fn leave_all(&mut self, qp: u32) {
-        self.groups.retain(|_, members| {
-            members.remove(&qp);
-            !members.is_empty()
-        });
-    }
-
-    /// A datagram to a group: each member gets it that has the key and a receive (IBTA spec, volume 1, s10.5.2), but for its sender, if that has no loopback.
-    fn on_group_packet(&mut self, now: Instant, datagram: &Datagram<'_>, but_for: Option<u32>) {
-        let mut members: Vec<u32> = self.groups.get(&datagram.path.addresses.dst()).into_iter().flatten().copied().collect();
-        if members.is_empty() {
-            return self.dropped.no_qp += 1;
-        }
-        if self.tuning.has(Flaw::OneOfAGroup) {
-            members.truncate(1);
-        }
-        for member in members.into_iter().filter(|member| but_for != Some(*member)) {
-            let mut datagram = *datagram;
-            datagram.packet.header.dest_qp = member;
-            self.on_qp_packet(now, &datagram, Payload::Bytes(datagram.packet.payload));
-        }
-    }
-
     /// A connection's peer says that there is congestion on the way to it.
     fn on_notification(&mut self, now: Instant, datagram: &Datagram<'_>) {
         let addresses = datagram.path.addresses.reversed();
@@ -523,19 +492,6 @@ impl<M: Memory> Hca<M> {
             return self.dropped.congestion += 1;
         }
         self.with_qp(now, number, |qp, cx| qp.on_notification(cx));
-    }
-
-    /// What was sent to a group is heard here, too, where there are members.
-    fn hear_own(&mut self, now: Instant, packet: &[u8]) {
-        let datagram = Datagram::parse_with(packet, self.tuning.crc()).ok();
-        if let Some(datagram) = datagram.filter(|datagram| datagram.packet.header.dest_qp == MULTICAST_QP) {
-            let sender = match datagram.packet.header.body {
-                Body::Datagram(deth, _) => self.qps.get(deth.src_qp),
-                _ => None,
-            };
-            let but_for = sender.filter(|qp| !qp.has_multicast_loopback).map(|qp| qp.number);
-            self.on_group_packet(now, &datagram, but_for);
-        }
     }
 
     fn on_qp_packet(&mut self, now: Instant, datagram: &Datagram<'_>, written: Payload<'_>) {
@@ -602,10 +558,17 @@ impl<M: Memory> Hca<M> {
 
     /// Whether [`Hca::poll_transmit`] may have something to write.
     pub(super) fn may_transmit(&self) -> bool {
-        self.is_urgent() || !self.owing.is_empty()
+        self.is_urgent() || self.is_owing()
+    }
+
+    /// Whether there are acknowledgments that may wait.
+    #[inline]
+    pub(super) fn is_owing(&self) -> bool {
+        !self.owing.is_empty()
     }
 
     /// The same but for acknowledgments that may wait.
+    #[inline]
     pub(super) fn is_urgent(&self) -> bool {
         !self.ready.is_empty() || !self.last.is_empty() || self.gsi.may_transmit()
     }
@@ -613,6 +576,11 @@ impl<M: Memory> Hca<M> {
     /// Writes the next IP packet to `out`, which must have room for [`Hca::PACKET_MAX`] bytes, and gives its length; `None` if there is
     /// none now. Queue pairs take turns.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        self.poll_transmit_some(now, out, true)
+    }
+
+    /// The same; acknowledgments that may wait do, unless `with_owing`.
+    pub(super) fn poll_transmit_some(&mut self, now: Instant, out: &mut [u8], with_owing: bool) -> Option<usize> {
         let id = self.ip_id;
         self.ip_id = id.wrapping_add(1);
         if let Some(packet) = self.last.pop_front() {
@@ -624,7 +592,7 @@ impl<M: Memory> Hca<M> {
         {
             return Some(len);
         }
-        while let Some((number, is_owing)) = self.next_listed() {
+        while let Some((number, is_owing)) = self.next_listed(with_owing) {
             if let Some(qp) = self.qps.get_mut(number) {
                 let is_in = if is_owing { &mut qp.owes } else { &mut qp.listed };
                 *is_in = false;
@@ -653,9 +621,13 @@ impl<M: Memory> Hca<M> {
         None
     }
 
-    /// The next queue pair that may have something to send, and whether it was listed for an acknowledgment alone.
-    fn next_listed(&mut self) -> Option<(u32, bool)> {
-        self.ready.pop_front().map(|number| (number, false)).or_else(|| self.owing.pop_front().map(|number| (number, true)))
+    /// The next queue pair that may have something to send, and whether it was listed for an acknowledgment alone, as those are that come `with_owing`.
+    fn next_listed(&mut self, with_owing: bool) -> Option<(u32, bool)> {
+        match self.ready.pop_front() {
+            Some(number) => Some((number, false)),
+            None if with_owing => self.owing.pop_front().map(|number| (number, true)),
+            None => None,
+        }
     }
 
     /// Whether something is to be sent as soon as an acknowledgment comes.
@@ -705,7 +677,14 @@ impl<M: Memory> Hca<M> {
     fn with_qp_quietly<R>(&mut self, now: Instant, number: u32, event: impl FnOnce(&mut Qp, &mut Context<'_, M>) -> R) -> Option<R> {
         let qp = self.qps.get_mut(number)?;
         let mut overrun = None;
-        let mut cx = Context { now, regions: &mut self.regions, cqs: &mut self.cqs, tuning: &self.tuning, overrun: &mut overrun };
+        let mut cx = Context {
+            now,
+            regions: &mut self.regions,
+            cqs: &mut self.cqs,
+            tuning: &self.tuning,
+            overrun: &mut overrun,
+            predicted: &mut self.predicted.sent,
+        };
         let result = event(qp, &mut cx);
         // A deadline that moves later, as it does with every acknowledgment, is left where it is: it fires for nothing, and is set anew.
         if let Some(deadline) = qp.deadline().filter(|at| qp.timer.is_none_or(|timer| *at < timer)) {

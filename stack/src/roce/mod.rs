@@ -47,7 +47,7 @@ pub use cq::Arm;
 pub use dcqcn::Dcqcn;
 pub(crate) use flaws::Flaw;
 pub use gsi::{BACKLOG_MAX as MANAGEMENT_MAX, Management};
-pub use hca::{CreateError, Dropped, Hca, Limits, MEMBERS_MAX, Tuning};
+pub use hca::{CreateError, Dropped, Hca, Limits, MEMBERS_MAX, Predicted, Tuning};
 pub use network::{Network, group_mac};
 pub use node::{Node, NodeConfig, Sharing};
 pub use soft::{Elsewhere, Neighbours, Routed, SoftRoce, Tap, Traffic, Vouched, WAITING_BYTES_MAX, WAITING_MAX, Way, Ways};

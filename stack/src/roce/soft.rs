@@ -18,6 +18,7 @@ use super::mad::GSI_QP;
 use super::memory::Memory;
 use super::network::Network;
 use super::packet::datagram::OVERHEAD_MAX;
+use super::packet::write::WriteOnly;
 use super::packet::{Aeth, BTH_LEN, Body, Syndrome};
 use super::payload::Source;
 use crate::device::{
@@ -36,6 +37,8 @@ const WAITING_PEERS_MAX: usize = 1024;
 const ROOM_AFTER: Duration = Duration::from_micros(50);
 /// When what waits for a neighbour is looked at again, whatever the host tells.
 const NEIGHBOUR_AFTER: Duration = Duration::from_secs(1);
+/// How long acknowledgments wait that may ([`super::Tuning::acknowledges_late`]), as long as somebody polls: of messages that are answered each, one goes for several.
+const ACKNOWLEDGES_WITHIN: Duration = Duration::from_micros(20);
 /// Frames that are taken from the device at a time.
 const BATCH: usize = 32;
 /// Batches in one [`SoftRoce::poll`]: others want the lock, too.
@@ -95,6 +98,8 @@ pub struct SoftRoce<Q: Queues, M, W> {
     waiting: BTreeMap<IpAddr, Waiting>,
     /// When to look at them again, if nothing tells.
     look_at: Option<Instant>,
+    /// Since when acknowledgments wait that may, as far as [`SoftRoce::transmit_due`] has seen.
+    owing_since: Option<Instant>,
     /// `None` only while its frames are looked at.
     batch: Option<Box<RxBatch<Q::Rx>>>,
     frame: Vec<u8>,
@@ -113,6 +118,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
             ways,
             waiting: BTreeMap::new(),
             look_at: None,
+            owing_since: None,
             batch: Some(Box::new(RxBatch::new(BATCH))),
             frame: vec![0; ethernet::LEN + Node::<M>::PACKET_MAX],
             traffic: Traffic::default(),
@@ -201,15 +207,43 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
 
     /// Sends what there is to send.
     pub fn transmit(&mut self, now: Instant) {
+        self.owing_since = None;
         self.queues.reap();
         if !self.may_transmit() {
             // (What could not be told before is told now.)
             return self.queues.doorbell();
         }
+        self.send(now, true);
+    }
+
+    /// The same, but for acknowledgments that may wait, until they have for a while. Whoever calls this sees to it that somebody goes on polling, or calls
+    /// [`SoftRoce::transmit`].
+    #[inline]
+    pub fn transmit_due(&mut self, now: Instant) {
+        let with_owing = self.owes_for_long(now);
+        if with_owing || self.is_urgent() {
+            self.queues.reap();
+            self.send(now, with_owing);
+        }
+    }
+
+    /// Whether acknowledgments that may wait have for as long as they may.
+    #[inline]
+    fn owes_for_long(&mut self, now: Instant) -> bool {
+        if !self.node.is_owing() {
+            self.owing_since = None;
+            return false;
+        }
+        let owes = now.since(*self.owing_since.get_or_insert(now)) >= ACKNOWLEDGES_WITHIN;
+        self.owing_since = self.owing_since.filter(|_| !owes);
+        owes
+    }
+
+    fn send(&mut self, now: Instant, with_owing: bool) {
         self.send_waiting(now);
         let mut frame = core::mem::take(&mut self.frame);
-        while self.node.may_transmit()
-            && let Some(len) = self.node.poll_transmit(now, &mut frame[ethernet::LEN..])
+        while (self.node.is_urgent() || with_owing && self.node.is_owing())
+            && let Some(len) = self.node.poll_transmit_some(now, &mut frame[ethernet::LEN..], with_owing)
         {
             self.send_packet(now, &mut frame[..ethernet::LEN + len]);
         }
@@ -221,6 +255,12 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
     /// as soon as one comes. `false`: there is something to poll for now.
     pub fn arm(&mut self, wake: Wake) -> bool {
         self.queues.arm(if self.node.hca().awaits_acknowledgment() { Wake::Any } else { wake })
+    }
+
+    /// Whether there is anything to poll for, as the device knows. It costs next to nothing.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.queues.rx_ready()
     }
 
     /// Ends what [`SoftRoce::arm`] began.
@@ -251,6 +291,10 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         if let Some(tap) = &mut self.tap {
             tap(false, &frame.to_vec());
         }
+        if self.takes_predicted(frame) {
+            self.traffic.received += 1;
+            return;
+        }
         let mut bytes = core::mem::take(&mut self.frame);
         let is_taken = self.take_frame(now, frame, &mut bytes);
         self.frame = bytes;
@@ -258,6 +302,16 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
             Some(()) => self.traffic.received += 1,
             None => self.traffic.strange += 1,
         }
+    }
+
+    /// Takes a frame whose packet goes the short way, from where it lies: all of it is in a copy of the device's.
+    #[inline]
+    fn takes_predicted(&mut self, frame: &RxFrame<Q::Rx>) -> bool {
+        let head = frame.head();
+        let Some(packet) = packet_of_v6(head).filter(|packet| frame.len() == head.len() && WriteOnly::may_be(packet)) else { return false };
+        let Some((from, to)) = ends_of(packet) else { return false };
+        // (Whose frame it is says the device.)
+        head[6..].first_chunk().is_some_and(|mac| self.ways.admits(MacAddr(*mac), from, to)) && self.node.take_predicted(packet)
     }
 
     /// Takes the IP packet in a frame, if it is its sender's. `bytes`: where it is copied to. A long write's payload stays where it is, until it is copied to
@@ -318,7 +372,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         let sent = match self.ways.way(now, to) {
             Way::To(mac) => {
                 frame[..mac.0.len()].copy_from_slice(&mac.0);
-                self.send(frame)
+                self.send_frame(frame)
             }
             Way::Asked => {
                 self.look_again(now + NEIGHBOUR_AFTER);
@@ -363,10 +417,24 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         self.waiting = waiting;
     }
 
-    /// Sends a frame: its headers, and what follows in buffers of the device.
-    fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
-        let at = if frame.len() <= self.queues.capabilities().inline_max { frame.len() } else { HEAD.min(frame.len()) };
-        let (head, mut rest) = frame.split_at(at);
+    /// Sends a frame: its headers, and what follows in buffers of the device, unless all of it goes without.
+    fn send_frame(&mut self, frame: &[u8]) -> Result<(), SendError> {
+        let offload = TxOffload { unsolicited: is_acknowledgment(frame), ..TxOffload::default() };
+        if frame.len() <= self.queues.capabilities().inline_max {
+            self.queues.send(&TxFrame { head: frame, body: &[], offload })?;
+        } else {
+            self.send_long(frame, offload)?;
+        }
+        self.traffic.sent += 1;
+        if let Some(tap) = &mut self.tap {
+            tap(true, frame);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn send_long(&mut self, frame: &[u8], offload: TxOffload) -> Result<(), SendError> {
+        let (head, mut rest) = frame.split_at(HEAD.min(frame.len()));
         let mut buffers = arrayvec::ArrayVec::<(Q::Tx, usize), GATHER_LIMIT>::new();
         while !rest.is_empty() {
             if buffers.len() == self.queues.capabilities().gather_max.min(GATHER_LIMIT) {
@@ -380,13 +448,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         }
         let body: arrayvec::ArrayVec<_, GATHER_LIMIT> =
             buffers.iter().map(|(buffer, len)| TxSlice { buffer, offset: 0, len: *len }).collect();
-        let offload = TxOffload { unsolicited: is_acknowledgment(frame), ..TxOffload::default() };
-        self.queues.send(&TxFrame { head, body: &body, offload })?;
-        self.traffic.sent += 1;
-        if let Some(tap) = &mut self.tap {
-            tap(true, frame);
-        }
-        Ok(())
+        self.queues.send(&TxFrame { head, body: &body, offload })
     }
 
     fn on_peer_gone(&mut self, now: Instant, mac: MacAddr) {
@@ -424,6 +486,13 @@ impl<Q: Queues, M: Memory> SoftRoce<Q, M, Routed> {
     pub fn has_questions(&self) -> bool {
         self.ways.has_questions()
     }
+}
+
+/// The packet in an Ethernet frame of IPv6, without a VLAN's tag.
+#[inline]
+fn packet_of_v6(frame: &[u8]) -> Option<&[u8]> {
+    let (header, packet) = frame.split_first_chunk::<{ ethernet::LEN }>()?;
+    (header[ethernet::LEN - 2..] == ethernet::ETHERTYPE_IPV6.to_be_bytes()).then_some(packet)
 }
 
 /// The base transport header, and what follows, of an IP packet.

@@ -92,7 +92,7 @@ impl Qp {
         if wqe.started.is_some() || self.state == State::Sqd {
             return wqe.started;
         }
-        if cx.regions.check_list(self.config.pd, &wqe.sges, Access::empty()).is_err() {
+        if cx.regions.check_list(self.config.pd, self.sq.sges(0), Access::empty()).is_err() {
             self.fail_sends(cx, Status::LocalProtection);
             return None;
         }
@@ -153,7 +153,7 @@ impl Qp {
         if end > wqe.len {
             return None;
         }
-        if cx.regions.scatter(self.config.pd, &wqe.sges, offset, payload).is_err() {
+        if cx.regions.scatter(self.config.pd, self.rq.first_sges(), offset, payload).is_err() {
             // This side's fault (class A, without an answer).
             self.events |= Events::FATAL;
             self.fail_receive(cx, Status::LocalProtection);

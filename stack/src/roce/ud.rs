@@ -82,10 +82,10 @@ impl Qp {
         }
         let payload = datagram.packet.payload;
         let len = GRH_LEN as u32 + payload.len() as u32;
-        let wqe = self.rq.head().filter(|wqe| wqe.len >= len).ok_or(Unreceived::NoReceive)?;
+        self.rq.head().filter(|wqe| wqe.len >= len).ok_or(Unreceived::NoReceive)?;
         let grh = grh(datagram.ip_header);
-        let pd = self.config.pd;
-        let written = cx.regions.scatter(pd, &wqe.sges, 0, &grh).and_then(|()| cx.regions.scatter(pd, &wqe.sges, GRH_LEN as u32, payload));
+        let (pd, sges) = (self.config.pd, self.rq.first_sges());
+        let written = cx.regions.scatter(pd, sges, 0, &grh).and_then(|()| cx.regions.scatter(pd, sges, GRH_LEN as u32, payload));
         if written.is_err() {
             self.fail_receive(cx, Status::LocalProtection);
             self.enter_error(cx);

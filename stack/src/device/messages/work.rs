@@ -1,7 +1,5 @@
 //! Work requests and completions, as verbs has them (rdma.md section 6.1 has the numbers).
 
-use arrayvec::ArrayVec;
-
 use super::path::Path;
 
 /// The most pieces of memory in one work request.
@@ -19,8 +17,6 @@ pub struct Sge {
     /// Its region's key.
     pub lkey: u32,
 }
-
-pub(crate) type Sges = ArrayVec<Sge, SGES_MAX>;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -209,6 +209,12 @@ impl<M: Memory> Node<M> {
         self.take_events(now);
     }
 
+    /// Takes an IP packet if it goes the short way: see [`Hca::take_predicted`].
+    #[inline]
+    pub(super) fn take_predicted(&mut self, bytes: &[u8]) -> bool {
+        self.hca.take_predicted(bytes)
+    }
+
     /// Takes an IPv6 packet whose bytes are vouched for and stay where they are, but for its front: see [`Hca::on_front`].
     pub(super) fn on_front(&mut self, now: Instant, front: &[u8], len: usize, source: &dyn Source) -> bool {
         let is_taken = self.hca.on_front(now, front, len, source);
@@ -228,13 +234,25 @@ impl<M: Memory> Node<M> {
         self.cm.may_transmit() || self.hca.is_urgent()
     }
 
+    /// Whether there are acknowledgments that may wait.
+    #[inline]
+    pub(super) fn is_owing(&self) -> bool {
+        self.hca.is_owing()
+    }
+
     /// Writes the next IP packet to `out`, which must have room for [`Node::PACKET_MAX`] bytes, and gives its length; `None` if there is none now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
+        self.poll_transmit_some(now, out, true)
+    }
+
+    /// The same; acknowledgments that may wait do, unless `with_owing`.
+    #[inline]
+    pub(super) fn poll_transmit_some(&mut self, now: Instant, out: &mut [u8], with_owing: bool) -> Option<usize> {
         while let Some(management) = self.cm.poll_transmit() {
             // Where there is no room it is lost, as datagrams may be; what matters is sent again.
             self.hca.send_management(management);
         }
-        self.hca.poll_transmit(now, out)
+        self.hca.poll_transmit_some(now, out, with_owing)
     }
 
     /// The next connection to `to` goes to the adapter of this GID.

@@ -7,6 +7,7 @@ pub mod datagram;
 pub mod frame;
 mod headers;
 pub(in crate::roce) mod icrc;
+pub(in crate::roce) mod write;
 
 #[cfg(test)]
 mod tests;

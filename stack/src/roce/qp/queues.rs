@@ -1,17 +1,21 @@
 //! Send and receive queues: bounded, and allocated once.
+//!
+//! What is posted and ended the most is small: pieces of memory and inline bytes lie beside the entries, in places of their own, of which most are never touched. A
+//! queue that runs empty begins anew at its first place, so that one that is never long stays in few cache lines.
 
 use std::collections::VecDeque;
 
 use crate::roce::memory::{AccessError, Memory, Pd, Regions};
 use crate::roce::psn::Psn;
-use crate::roce::work::{Data, MESSAGE_MAX, PostError, SendOp, SendWr, Sge, Sges, Status};
+use crate::roce::work::{Data, MESSAGE_MAX, PostError, SendOp, SendWr, Sge, Status};
 
 /// A request to send, on its way.
 #[derive(Clone, Debug)]
 pub(in crate::roce) struct SendWqe {
     pub(in crate::roce) id: u64,
     pub(in crate::roce) op: SendOp,
-    pub(in crate::roce) sges: Sges,
+    /// How many pieces of memory it has ([`SendQueue::sges`]).
+    sges: u8,
     pub(in crate::roce) inline: bool,
     /// Bytes of the message.
     pub(in crate::roce) len: u32,
@@ -40,25 +44,66 @@ impl Started {
     }
 }
 
+/// Pieces of memory of a queue's entries, each of which has as many places.
+#[derive(Debug)]
+struct Pieces {
+    sges: Vec<Sge>,
+    of_each: usize,
+}
+
+impl Pieces {
+    fn new(depth: usize, of_each: usize) -> Self {
+        Self { sges: vec![Sge { address: 0, len: 0, lkey: 0 }; depth * of_each], of_each }
+    }
+
+    /// Keeps a list for the entry at `place`; how many there are, and how many bytes they have in all.
+    #[inline]
+    fn keep(&mut self, place: usize, list: &[Sge]) -> Result<(u8, u32), PostError> {
+        if list.is_empty() {
+            return Ok((0, 0));
+        }
+        let at = place * self.of_each;
+        let kept = self.sges[at..at + self.of_each].get_mut(..list.len()).ok_or(PostError::TooLong)?;
+        let len = list.iter().try_fold(0u32, |sum, sge| sum.checked_add(sge.len)).filter(|len| *len <= MESSAGE_MAX);
+        let len = len.ok_or(PostError::TooLong)?;
+        kept.copy_from_slice(list);
+        Ok((list.len() as u8, len))
+    }
+
+    #[inline]
+    fn of(&self, place: usize, count: u8) -> &[Sge] {
+        let at = place * self.of_each;
+        &self.sges[at..at + usize::from(count)]
+    }
+}
+
+/// The place after so many more of `depth` places, of which there are as many at most.
+#[inline]
+const fn place_after(head: usize, further: usize, depth: usize) -> usize {
+    let place = head + further;
+    if place < depth { place } else { place - depth }
+}
+
 /// A send queue.
 #[derive(Debug)]
 pub(in crate::roce) struct SendQueue {
     wqes: VecDeque<SendWqe>,
     depth: usize,
-    sges_max: usize,
+    pieces: Pieces,
     inline_max: usize,
     /// `inline_max` bytes for each place.
     inline: Vec<u8>,
-    /// The place of the first request.
+    /// The place of the first request. Invariant: below `depth`, if there are any.
     head: usize,
 }
 
 impl SendQueue {
     pub(super) fn new(depth: usize, sges_max: usize, inline_max: usize) -> Self {
-        let wqes = VecDeque::with_capacity(depth);
-        Self { wqes, depth, sges_max, inline_max, inline: vec![0; depth * inline_max], head: 0 }
+        let (wqes, pieces) = (VecDeque::with_capacity(depth), Pieces::new(depth, sges_max));
+        Self { wqes, depth, pieces, inline_max, inline: vec![0; depth * inline_max], head: 0 }
     }
 
+    #[inline]
     pub(super) fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         if self.wqes.len() == self.depth {
             return Err(PostError::Full);
@@ -66,14 +111,15 @@ impl SendQueue {
         let place = self.place(self.wqes.len());
         let (sges, inline, len) = match wr.data {
             Data::Gather(list) => {
-                let (sges, len) = gathered(list, self.sges_max)?;
+                let (sges, len) = self.pieces.keep(place, list)?;
                 (sges, false, len)
             }
             Data::Inline(_) if wr.op.is_read_or_atomic() => return Err(PostError::Operation),
             Data::Inline(bytes) => {
-                let out = self.inline[place..place + self.inline_max].get_mut(..bytes.len()).ok_or(PostError::TooLong)?;
+                let at = place * self.inline_max;
+                let out = self.inline[at..at + self.inline_max].get_mut(..bytes.len()).ok_or(PostError::TooLong)?;
                 out.copy_from_slice(bytes);
-                (Sges::new(), true, bytes.len() as u32)
+                (0, true, bytes.len() as u32)
             }
         };
         let SendWr { id, op, signaled, solicited, fence, .. } = *wr;
@@ -81,9 +127,23 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Where the inline bytes of the request at `index` begin.
-    fn place(&self, index: usize) -> usize {
-        (self.head + index) % self.depth.max(1) * self.inline_max
+    /// The place of the request at `index`.
+    #[inline]
+    const fn place(&self, index: usize) -> usize {
+        place_after(self.head, index, self.depth)
+    }
+
+    /// The pieces of memory of the request at `index`: none, if its bytes are inline.
+    pub(in crate::roce) fn sges(&self, index: usize) -> &[Sge] {
+        self.wqes.get(index).map_or(&[], |wqe| self.pieces.of(self.place(index), wqe.sges))
+    }
+
+    /// The inline bytes of the request at `index`, if it has such: all of its message.
+    #[inline]
+    pub(in crate::roce) fn inline(&self, index: usize) -> Option<&[u8]> {
+        let wqe = self.wqes.get(index).filter(|wqe| wqe.inline)?;
+        let at = self.place(index) * self.inline_max;
+        self.inline.get(at..at + wqe.len as usize)
     }
 
     /// Reads bytes of the message at `index`.
@@ -97,17 +157,22 @@ impl SendQueue {
     ) -> Result<(), AccessError> {
         let Some(wqe) = self.wqes.get(index) else { return Err(AccessError::Bounds) };
         if !wqe.inline {
-            return regions.gather(pd, &wqe.sges, offset, out);
+            return regions.gather(pd, self.sges(index), offset, out);
         }
-        let at = self.place(index) + offset as usize;
-        out.copy_from_slice(self.inline.get(at..at + out.len()).ok_or(AccessError::Bounds)?);
+        let at = offset as usize;
+        let bytes = self.inline(index).and_then(|bytes| bytes.get(at..at + out.len()));
+        out.copy_from_slice(bytes.ok_or(AccessError::Bounds)?);
         Ok(())
     }
 
-    pub(in crate::roce) fn pop(&mut self) -> Option<SendWqe> {
-        let wqe = self.wqes.pop_front()?;
-        self.head = (self.head + 1) % self.depth;
-        Some(wqe)
+    /// The first request is over.
+    #[inline]
+    pub(in crate::roce) fn pop(&mut self) {
+        if self.wqes.len() <= 1 {
+            return self.clear();
+        }
+        self.wqes.pop_front();
+        self.head = place_after(self.head, 1, self.depth);
     }
 
     #[inline]
@@ -120,22 +185,25 @@ impl SendQueue {
         self.wqes.get_mut(index)
     }
 
+    #[inline]
     pub(in crate::roce) fn head(&self) -> Option<&SendWqe> {
         self.wqes.front()
     }
 
     pub(super) fn clear(&mut self) {
         self.wqes.clear();
+        self.head = 0;
     }
 }
 
 /// A receive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::roce) struct RecvWqe {
     pub(in crate::roce) id: u64,
-    pub(in crate::roce) sges: Sges,
     /// Bytes that it has room for.
     pub(in crate::roce) len: u32,
+    /// How many pieces of memory it has ([`RecvQueue::first_sges`]).
+    sges: u8,
 }
 
 /// A receive queue. A message takes the first of it, which leaves when the message is complete.
@@ -143,45 +211,50 @@ pub(in crate::roce) struct RecvWqe {
 pub(in crate::roce) struct RecvQueue {
     wqes: VecDeque<RecvWqe>,
     depth: usize,
-    sges_max: usize,
+    pieces: Pieces,
+    /// The place of the first one. Invariant: below `depth`, if there are any.
+    head: usize,
 }
 
 impl RecvQueue {
     pub(super) fn new(depth: usize, sges_max: usize) -> Self {
-        Self { wqes: VecDeque::with_capacity(depth), depth, sges_max }
+        Self { wqes: VecDeque::with_capacity(depth), depth, pieces: Pieces::new(depth, sges_max), head: 0 }
     }
 
+    #[inline]
     pub(super) fn post(&mut self, id: u64, list: &[Sge]) -> Result<(), PostError> {
         if self.wqes.len() == self.depth {
             return Err(PostError::Full);
         }
-        let (sges, len) = gathered(list, self.sges_max)?;
-        self.wqes.push_back(RecvWqe { id, sges, len });
+        let (sges, len) = self.pieces.keep(place_after(self.head, self.wqes.len(), self.depth), list)?;
+        self.wqes.push_back(RecvWqe { id, len, sges });
         Ok(())
     }
 
+    #[inline]
     pub(in crate::roce) fn head(&self) -> Option<&RecvWqe> {
         self.wqes.front()
     }
 
-    pub(in crate::roce) fn pop(&mut self) -> Option<RecvWqe> {
-        self.wqes.pop_front()
+    /// The first one's pieces of memory.
+    pub(in crate::roce) fn first_sges(&self) -> &[Sge] {
+        self.head().map_or(&[], |wqe| self.pieces.of(self.head, wqe.sges))
     }
 
+    #[inline]
+    pub(in crate::roce) fn pop(&mut self) -> Option<RecvWqe> {
+        let wqe = self.wqes.pop_front()?;
+        self.head = if self.wqes.is_empty() { 0 } else { place_after(self.head, 1, self.depth) };
+        Some(wqe)
+    }
+
+    #[inline]
     pub(in crate::roce) fn len(&self) -> usize {
         self.wqes.len()
     }
 
     pub(super) fn clear(&mut self) {
         self.wqes.clear();
+        self.head = 0;
     }
-}
-
-fn gathered(list: &[Sge], max: usize) -> Result<(Sges, u32), PostError> {
-    if list.len() > max {
-        return Err(PostError::TooLong);
-    }
-    let sges = Sges::try_from(list).map_err(|_| PostError::TooLong)?;
-    let len = sges.iter().try_fold(0u32, |sum, sge| sum.checked_add(sge.len)).filter(|len| *len <= MESSAGE_MAX);
-    Ok((sges, len.ok_or(PostError::TooLong)?))
 }

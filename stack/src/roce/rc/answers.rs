@@ -131,8 +131,8 @@ impl Qp {
     /// for them again (an implied NAK, IBTA spec, s9.7.5.1.2).
     fn advance<M: Memory>(&mut self, cx: &mut Context<'_, M>, to: Psn) {
         let before = self.req.una;
-        while let Some((op, started)) = self.sq.head().and_then(|wqe| Some((wqe.op, wqe.started?))) {
-            if op.is_read_or_atomic() && !cx.tuning.has(Flaw::DoneWithoutData) {
+        while let Some((is_answered, started)) = self.sq.head().and_then(|wqe| Some((wqe.op.is_read_or_atomic(), wqe.started?))) {
+            if is_answered && !cx.tuning.has(Flaw::DoneWithoutData) {
                 if self.req.una.lt(to) {
                     self.ask_again(cx.tuning);
                 }
@@ -200,7 +200,7 @@ impl Qp {
             self.fail_at(cx, 0, Status::BadResponse);
             return;
         }
-        if cx.regions.scatter(self.config.pd, &wqe.sges, offset, data).is_err() {
+        if cx.regions.scatter(self.config.pd, self.sq.sges(0), offset, data).is_err() {
             self.fail_at(cx, 0, Status::LocalProtection);
             return;
         }

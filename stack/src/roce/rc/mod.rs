@@ -6,10 +6,12 @@
 //! - `respond`: the responder's answers, those to duplicates included
 //! - `congestion`: the rate that it is held to, and what its peer is told
 //! - `credits`: two tables of the specification
+//! - `prediction`: the short way of most messages
 
 mod answers;
 mod congestion;
 mod credits;
+mod prediction;
 mod requests;
 mod respond;
 mod transmit;
@@ -28,6 +30,8 @@ use crate::time::{Instant, earlier};
 
 /// So many packets that asked for an acknowledgment may wait for it, where it may wait at all: a fraction of the window, which the peer is to find open.
 const UNANSWERED_MAX: u32 = 8;
+/// A packet counts once more for so many bytes of it: whoever sent many waits for the room that they take.
+const UNANSWERED_BYTES: usize = 512;
 
 /// The requester's half of a queue pair.
 #[derive(Debug, Default)]
@@ -110,7 +114,7 @@ pub(super) struct Responder {
     resources: VecDeque<Resource>,
     /// An acknowledgment to send, after all answers to packets before it.
     ack: Option<(Psn, Syndrome)>,
-    /// Packets that asked for one since the last one was sent.
+    /// Packets that asked for one since the last one was sent, long ones several times.
     unanswered: u32,
     /// The peer was told that a packet is missing, or has to come again: silence until it does.
     nak_sent: bool,
@@ -163,6 +167,13 @@ impl Responder {
         matches!(self.ack, Some((_, Syndrome::Ack(_))))
             && self.unanswered <= UNANSWERED_MAX
             && self.resources.iter().all(|resource| resource.pending.is_none())
+    }
+
+    /// A packet of `len` bytes asks for an acknowledgment.
+    #[inline]
+    fn owe(&mut self, psn: Psn, len: usize) {
+        self.ack = Some((psn, Syndrome::Ack(0)));
+        self.unanswered = self.unanswered.saturating_add(1 + (len / UNANSWERED_BYTES) as u32);
     }
 
     pub(super) fn new(peer: &Peer) -> Self {

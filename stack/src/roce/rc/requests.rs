@@ -51,13 +51,13 @@ impl Qp {
             self.events |= Events::COMMUNICATION_ESTABLISHED;
         }
         self.resp.nak_sent = false;
+        let len = written.len();
         match self.execute(cx, packet, written) {
             Ok(packets) => {
                 self.resp.epsn += packets;
                 if packet.header.ack_request && !is_read_or_atomic(&packet.header.body) {
                     let further = u32::from(cx.tuning.has(Flaw::AcknowledgesTooMuch));
-                    self.resp.ack = Some((psn + further, Syndrome::Ack(0)));
-                    self.resp.unanswered = self.resp.unanswered.saturating_add(1);
+                    self.resp.owe(psn + further, len);
                 }
             }
             Err(refusal) => self.refuse(cx, psn, refusal),
@@ -134,7 +134,7 @@ impl Qp {
         if end > wqe.len {
             return Err(Refusal::Receive(Status::LocalLength, NakCode::InvalidRequest));
         }
-        if cx.regions.scatter(self.config.pd, &wqe.sges, offset, payload).is_err() {
+        if cx.regions.scatter(self.config.pd, self.rq.first_sges(), offset, payload).is_err() {
             return Err(Refusal::Receive(Status::LocalProtection, NakCode::RemoteOperational));
         }
         if part.is_last() {

@@ -16,13 +16,19 @@ use crate::time::Instant;
 /// Of a long message every so many packets ask for an acknowledgment, so that the window moves on; the last one always does.
 const ACK_EVERY: u32 = 32;
 /// No more packet numbers than half of the space may be unacknowledged, reads' responses included.
-const NUMBERS_MAX: u32 = (1 << 23) - 1;
+pub(super) const NUMBERS_MAX: u32 = (1 << 23) - 1;
 
 impl Qp {
     /// Writes the requester's next IP packet to `out` and gives its length; `None` if there is nothing to send now.
     pub(in crate::roce) fn transmit_request<M: Memory>(&mut self, cx: &mut Context<'_, M>, id: u16, out: &mut [u8]) -> Option<usize> {
         if !matches!(self.state, State::Rts | State::Sqd) || self.req.rnr_until.is_some() {
             return None;
+        }
+        if cx.tuning.predicts()
+            && let Some(len) = self.transmit_predicted(cx, out)
+        {
+            *cx.predicted += 1;
+            return Some(len);
         }
         let peer = self.peer?;
         let (index, packet) = self.req.cursor;
@@ -77,7 +83,8 @@ impl Qp {
     }
 
     /// Starts the timer of answers, if packets are on their way and it does not run.
-    fn start_timer(&mut self, now: Instant) {
+    #[inline]
+    pub(super) fn start_timer(&mut self, now: Instant) {
         if self.req.ack_deadline.is_none() && self.req.is_outstanding() {
             self.req.ack_deadline = self.ack_timeout().map(|timeout| now + timeout);
         }
@@ -108,7 +115,7 @@ impl Qp {
         }
         let is_read = wqe.op.is_read_or_atomic();
         let reads_full = is_read && self.req.reads >= u32::from(self.sending.max_rd_atomic);
-        if let Err(status) = self.check_local(cx, wqe) {
+        if let Err(status) = self.check_local(cx, index, wqe) {
             self.fail_at(cx, index, status);
             return None;
         }
@@ -127,9 +134,9 @@ impl Qp {
     }
 
     /// Whether a request can be done as far as this side is concerned.
-    fn check_local<M: Memory>(&self, cx: &Context<'_, M>, wqe: &SendWqe) -> Result<(), Status> {
+    fn check_local<M: Memory>(&self, cx: &Context<'_, M>, index: usize, wqe: &SendWqe) -> Result<(), Status> {
         let access = if wqe.op.is_read_or_atomic() { Access::LOCAL_WRITE } else { Access::empty() };
-        cx.regions.check_list(self.config.pd, &wqe.sges, access).map_err(|_| Status::LocalProtection)?;
+        cx.regions.check_list(self.config.pd, self.sq.sges(index), access).map_err(|_| Status::LocalProtection)?;
         match wqe.op {
             _ if wqe.op.is_read_or_atomic() && self.sending.max_rd_atomic == 0 => Err(Status::LocalQpOperation),
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if wqe.len != 8 => Err(Status::LocalLength),

@@ -362,3 +362,63 @@ fn datagrams_go_to_whoever_was_resolved_last() {
     a.node_mut().resolve_datagrams(TO, None);
     assert_eq!(path(&a, "0.0.0.0"), None);
 }
+
+/// A message of ten bytes, inline.
+fn message(now: Instant, machine: &mut Machine, from: &End, to: &End) {
+    let op = SendOp::Write { address: to.region.address, rkey: to.region.key, immediate: Some(7) };
+    machine.node_mut().post_send(now, from.qp, &SendWr::new(1, op, Data::Inline(b"ten bytes!"))).unwrap();
+}
+
+#[test]
+fn acknowledgments_of_few_messages_wait_for_more_and_not_for_long() {
+    let switch = Switch::new(100);
+    let (mut a, mut b) = (machine_that(&switch, 1, true), machine_that(&switch, 2, true));
+    let mut now = Instant::ZERO;
+    let (of_a, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    let receive = |b: &mut Machine, id| b.node_mut().post_recv(Instant::ZERO, of_b.qp, id, &[]).unwrap();
+    (0..16).for_each(|id| receive(&mut b, id));
+    let mut sent = |now, count: u64, b: &mut Machine| {
+        for _ in 0..count {
+            message(now, &mut a, &of_a, &of_b);
+        }
+        a.transmit_due(now);
+        assert_eq!(b.take(now), count as usize, "{:?}", b.traffic());
+        b.transmit_due(now);
+        let count = switch.take(1).len();
+        (count, a.node().hca().predicted().sent)
+    };
+    assert_eq!(sent(now, 1, &mut b), (0, 1));
+    now += ACKNOWLEDGES_WITHIN / 2;
+    assert_eq!(sent(now, 1, &mut b), (0, 2));
+    now += ACKNOWLEDGES_WITHIN / 2;
+    assert_eq!(sent(now, 0, &mut b), (1, 2), "they have waited for long enough");
+    now += ACKNOWLEDGES_WITHIN;
+    assert_eq!(sent(now, 1, &mut b), (0, 3), "and the next one has not");
+    b.transmit(now);
+    assert_eq!(switch.take(1).len(), 1, "nobody polls any more, perhaps");
+    assert_eq!(sent(now, 9, &mut b), (1, 12), "the peer waits for that, perhaps");
+    assert_eq!(b.node().hca().predicted().received, 12, "all of them went the short way");
+    assert_eq!(b.traffic().received - b.traffic().strange, b.traffic().received);
+    assert_eq!(&Messages::memory(b.node(), of_b.region.key).unwrap()[..11], b"ten bytes!\0");
+}
+
+#[test]
+fn a_packet_that_is_anothers_goes_no_short_way() {
+    let switch = Switch::new(100);
+    let (mut a, mut b, mut c) = (machine_that(&switch, 1, true), machine_that(&switch, 2, true), machine_that(&switch, 3, true));
+    let mut now = Instant::ZERO;
+    let (to_b, of_b, _) = connect(&mut now, &mut a, &mut b, 2);
+    let _ = connect(&mut now, &mut c, &mut b, 2);
+    b.node_mut().post_recv(now, of_b.qp, 1, &[]).unwrap();
+    message(now, &mut a, &to_b, &of_b);
+    a.transmit(now);
+    let frame = switch.take(2).remove(0);
+    // C has the very frame that A sends, and is first.
+    let strange = b.traffic().strange;
+    switch.deliver(3, 2, frame.clone());
+    b.take(now);
+    assert_eq!((b.traffic().strange - strange, b.node().hca().predicted().received), (1, 0));
+    switch.deliver(1, 2, frame);
+    b.take(now);
+    assert_eq!((b.traffic().strange - strange, b.node().hca().predicted().received), (1, 1));
+}

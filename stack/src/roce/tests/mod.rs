@@ -13,6 +13,7 @@ mod memory;
 mod messages;
 mod paced;
 mod pair;
+mod prediction;
 mod replay;
 pub(crate) mod seeds;
 mod states;

@@ -78,7 +78,8 @@ impl Stream {
     }
 
     fn wrapped(&self, offset: u32, len: u32) -> u32 {
-        ((u64::from(offset) + u64::from(len)) % u64::from(self.sizes.recv_buffer)) as u32
+        let (end, of) = (u64::from(offset) + u64::from(len), u64::from(self.sizes.recv_buffer));
+        (if end < of { end } else { end % of }) as u32
     }
 
     /// Copies from the receive buffer, which `out` is not longer than, across its end.

@@ -124,7 +124,11 @@ impl World {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let harsh = dice.chance(25);
         let mut options = options(&mut dice, flaw);
-        options.iter_mut().for_each(|options| options.node.tuning.acknowledges_late = seed % 4 == 3);
+        for options in &mut options {
+            options.node.tuning.acknowledges_late = seed % 4 == 3;
+            // (Most messages go the short way there.)
+            options.is_v6 = seed % 3 == 1;
+        }
         let mut pair = Pair::connected(options);
         pair.fate = network(seed, if harsh { 90 } else { 7 }, &mut dice);
         let (send_max, reads) = (dice.pick(&[40, 6000, 6000]), dice.pick(&[8, 60, 60]));

@@ -41,6 +41,8 @@ pub(super) struct Options {
     pub(super) settings: Settings,
     pub(super) host: Host,
     pub(super) node: NodeConfig,
+    /// A connects by IPv6.
+    pub(super) is_v6: bool,
 }
 
 impl Options {
@@ -50,13 +52,14 @@ impl Options {
         // Retries after some 4 ms, and connection management's after some 67 ms.
         node.ack_timeout = 10;
         node.cm.response_timeout = 14;
-        Self { settings: Settings::default(), host: Host::default(), node }
+        Self { settings: Settings::default(), host: Host::default(), node, is_v6: false }
     }
 }
 
 pub(super) struct Pair {
     pub(super) now: Instant,
     pub(super) ends: [End; 2],
+    is_v6: bool,
     pub(super) fate: Fate,
     wire: VecDeque<(Instant, usize, Vec<u8>)>,
     /// All that was sent, lost or not: by whom, and what.
@@ -72,7 +75,8 @@ impl Pair {
     /// Not connected; B does not listen.
     pub(super) fn new(options: [Options; 2]) -> Self {
         let mut seed = 0;
-        let ends = options.map(|Options { settings, host, node }| {
+        let is_v6 = options[A].is_v6;
+        let ends = options.map(|Options { settings, host, node, .. }| {
             seed += 1;
             let mut node = Machine::new(node, seed);
             let mut sockets = Sockets::new(&mut node, settings, host);
@@ -83,6 +87,7 @@ impl Pair {
         Self {
             now: Instant::from_nanos(1_000_000),
             ends,
+            is_v6,
             fate,
             wire: VecDeque::new(),
             log: Vec::new(),
@@ -100,14 +105,14 @@ impl Pair {
     pub(super) fn listen(&mut self) -> SocketId {
         let end = &mut self.ends[B];
         let listener = end.socket;
-        end.sockets.bind(listener, SocketAddr::from(([0, 0, 0, 0], PORT))).unwrap();
+        end.sockets.bind(listener, SocketAddr::new(if self.is_v6 { "::" } else { "0.0.0.0" }.parse().unwrap(), PORT)).unwrap();
         end.sockets.listen(&mut end.node, listener, 8).unwrap();
         listener
     }
 
     pub(super) fn begin_connect(&mut self) {
+        let to = SocketAddr::new(if self.is_v6 { "fd00::2" } else { "10.9.0.2" }.parse().unwrap(), PORT);
         let (now, end) = (self.now, &mut self.ends[A]);
-        let to = SocketAddr::from(([10, 9, 0, 2], PORT));
         assert_eq!(end.sockets.connect(now, &mut end.node, end.socket, to), Err(Error::InProgress));
     }
 
