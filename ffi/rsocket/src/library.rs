@@ -34,6 +34,9 @@ const IN_VAIN: u32 = 64;
 /// Who sends has no need to poll within so long of the last time.
 const RECENT: Duration = Duration::from_micros(20);
 
+/// Looks at the device in one hold of the lock, by a wait that has found nothing.
+const LOOKS: u32 = 64;
+
 /// How often arming is tried where frames come all the while.
 const ARMS_MAX: usize = 16;
 
@@ -353,17 +356,14 @@ impl Library {
             return;
         }
         self.polled_at = now;
-        let is_owing = self.plane.may_transmit();
         let mut done = self.plane.take(now);
         self.sockets.poll(now, &mut self.plane);
         if self.sockets.deadline().is_some_and(|at| at <= now) {
             done += 1;
             self.sockets.on_timer(now, &mut self.plane);
         }
-        // (Acknowledgments of what came just now may go with what the call sends, or the next one.)
-        if is_owing || !self.plane.acknowledges_late() || self.plane.is_urgent() {
-            self.plane.transmit(now);
-        }
+        // (Acknowledgments of what came just now may wait for more.)
+        self.plane.transmit_due(now);
         if done > 0 {
             self.sleepers.wake();
         }
@@ -413,7 +413,19 @@ impl Library {
         self.armed.is_some()
     }
 
-    /// At the end of a call: sends what it asked for, and hands over. Acknowledgments alone are the next call's to send; if there is none soon, the progress thread's, or whoever's
+    /// Of a wait that has found nothing: looks on for a moment, without letting go of the lock, unless others want it. Whether something came.
+    pub(crate) fn look_on(&self) -> bool {
+        for _ in 0..LOOKS {
+            // (Without pauses in between: on recent processors a pause costs as much as a line's way from core to core.)
+            match self.plane.is_ready() {
+                Some(false) if WANTED.load(Ordering::Relaxed) == 0 => {}
+                is_ready => return is_ready == Some(true),
+            }
+        }
+        false
+    }
+
+    /// At the end of a call: sends what it asked for, and hands over. Acknowledgments alone are the next calls' to send; if there are none soon, the progress thread's, or whoever's
     /// who arms.
     fn leave(&mut self) {
         if self.plane.is_urgent() {
@@ -423,7 +435,7 @@ impl Library {
                 self.plane.disarm();
             }
             let now = self.clock.now();
-            self.plane.transmit(now);
+            self.plane.transmit_due(now);
         }
         // (A program that looks at mapped memory alone makes no call for the progress thread to wait for.)
         let is_waited_for = !self.sleepers.is_empty() || self.watch == Watch::Sleeps && self.has_mappings();

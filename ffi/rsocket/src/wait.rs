@@ -25,6 +25,9 @@ pub(crate) mod signals;
 /// The longest that a wait looks, if the administrator says nothing.
 const LOOKS_MAX: Duration = Duration::from_millis(2);
 
+/// So many looks of a wait that find something, but not what it waits for, are one hold of the lock at most.
+const TURNS: u32 = 16;
+
 thread_local! {
     /// What this thread's waits have earned.
     static HISTORY: Cell<History> = const { Cell::new(History::new()) };
@@ -239,8 +242,7 @@ fn until_by<T>(
         result => return result,
     }
     if !dont_wait && !library.entry(fd)?.is_nonblocking {
-        drop(library);
-        return wait_until(fd, deadline, &mut attempt);
+        return wait_until(library, fd, deadline, &mut attempt);
     }
     if !has_polled {
         let now = library.poll();
@@ -268,23 +270,34 @@ pub(crate) fn until_any<T>(
         Err(Errno(libc::EAGAIN)) if !dont_wait && !library.entry(fd)?.is_nonblocking => {}
         result => return result,
     }
-    drop(library);
-    wait_until(fd, deadline, &mut attempt)
+    wait_until(library, fd, deadline, &mut attempt)
 }
 
 /// The same, once an attempt was in vain. (What does not wait has none of this in its way.)
 #[cold]
 #[inline(never)]
 fn wait_until<T>(
+    mut library: Entered,
     fd: RawFd,
     deadline: Option<Instant>,
     attempt: &mut impl FnMut(&mut Library, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut looking = Looking::new(true);
+    looking.began(&library);
+    // (There was nothing just now.)
+    library.look_on();
     loop {
-        let mut library = enter()?;
-        let now = library.poll_again();
-        match attempt(&mut library, now) {
+        let mut now = library.poll_again();
+        let mut attempted = attempt(&mut library, now);
+        // What comes while it looks on is this call's at once; but others have their turn sooner or later.
+        for _ in 0..TURNS {
+            if !matches!(attempted, Err(Errno(libc::EAGAIN))) || !looking.goes_on(now) || !library.look_on() {
+                break;
+            }
+            now = library.poll_again();
+            attempted = attempt(&mut library, now);
+        }
+        match attempted {
             Err(Errno(libc::EAGAIN)) if !library.entry(fd)?.is_nonblocking => {}
             result => {
                 looking.ended(now, Outcome::Satisfied);
@@ -296,13 +309,13 @@ fn wait_until<T>(
             looking.ended(now, Outcome::InVain);
             return Err(Errno(if looking.is_interrupted() { libc::EINTR } else { libc::EAGAIN }));
         }
-        looking.began(&library);
         if looking.goes_on(now) {
             drop(library);
             looking.pause(now);
-            continue;
+        } else {
+            looking.sleep(library, &mut [], left)?;
         }
-        looking.sleep(library, &mut [], left)?;
+        library = enter()?;
     }
 }
 

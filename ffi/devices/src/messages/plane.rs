@@ -43,11 +43,6 @@ impl<M: PlaneMemory> Plane<M> {
         }
     }
 
-    /// Whether acknowledgments may wait for a moment. (Where they may not, what could not be sent before is sent whenever somebody polls.)
-    pub const fn acknowledges_late(&self) -> bool {
-        matches!(self, Self::Shm(_))
-    }
-
     /// The same as [`Plane::may_transmit`] but for acknowledgments that may wait.
     pub fn is_urgent(&self) -> bool {
         match self {
@@ -70,6 +65,24 @@ impl<M: PlaneMemory> Plane<M> {
             Self::Shm(plane) => plane.transmit(now),
             Self::Xdp(plane) => plane.transmit(now),
             Self::Verbs(_) => {}
+        }
+    }
+
+    /// The same, but for acknowledgments that may wait for a moment yet: whoever polls goes on doing so, or calls [`Plane::transmit`] before it does not.
+    #[inline]
+    pub fn transmit_due(&mut self, now: Instant) {
+        match self {
+            Self::Shm(plane) => plane.transmit_due(now),
+            Self::Xdp(_) | Self::Verbs(_) => self.transmit(now),
+        }
+    }
+
+    /// Whether there is anything to take; `None`: to ask that costs as much as to take it.
+    #[inline]
+    pub fn is_ready(&self) -> Option<bool> {
+        match self {
+            Self::Shm(plane) => Some(plane.is_ready()),
+            Self::Xdp(_) | Self::Verbs(_) => None,
         }
     }
 
