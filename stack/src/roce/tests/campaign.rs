@@ -8,10 +8,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::pair::Side::{A, B};
-use super::pair::{BASE, LATENCY, Options, Packet, Pair, REGION, Side, pattern};
+use super::pair::{BASE, INLINE_MAX, LATENCY, Options, Packet, Pair, REGION, Side, pattern};
 use crate::roce::packet::Body;
 use crate::roce::qp::{Mtu, Sending, State};
-use crate::roce::work::{Completion, Opcode, SendOp, Status};
+use crate::roce::work::{Completion, Data, Opcode, SendOp, SendWr, Status};
 use crate::roce::{Dcqcn, Flaw};
 use crate::wire::ipv4;
 
@@ -237,7 +237,13 @@ impl World {
                 _ => (SendOp::Send { immediate }, SOURCE + source, len, Expected::Send { data, immediate }),
             };
             let id = self.program(side).next_id;
-            self.pair.post_op(side, id, op, offset as u64, len as u32);
+            match &expected {
+                // (What goes the short way.)
+                Expected::Write { data, .. } if len <= INLINE_MAX => {
+                    self.pair.post(side, &SendWr::new(id, op, Data::Inline(data))).unwrap();
+                }
+                _ => self.pair.post_op(side, id, op, offset as u64, len as u32),
+            }
             let program = self.program(side);
             if let Expected::Read { place, .. } | Expected::Add { place } = expected {
                 program.places_busy[place] = true;

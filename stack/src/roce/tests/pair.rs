@@ -21,6 +21,8 @@ pub(super) const LATENCY: Duration = Duration::from_micros(5);
 /// The first byte's address in both ends' regions.
 pub(super) const BASE: u64 = 0x7f00_0000_0000;
 pub(super) const REGION: usize = 64 << 10;
+/// Inline bytes of a request.
+pub(super) const INLINE_MAX: usize = 64;
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +156,7 @@ impl End {
             send_depth: options.depth,
             recv_depth: options.depth,
             sges_max: 4,
-            inline_max: 64,
+            inline_max: INLINE_MAX,
         };
         let qp = hca.create_qp(config).unwrap();
         let key = hca.register(pd, BASE, vec![0; REGION], Access::all()).unwrap();

@@ -50,7 +50,9 @@ fn predicted(pair: &mut Pair, side: Side) -> (u64, u64) {
 }
 
 /// All that can be seen of an end, and what it has sent since the last time.
-fn seen(pair: &mut Pair, side: Side) -> (Vec<Completion>, State, Events, Option<usize>, Dropped, Vec<u8>, Vec<Vec<u8>>) {
+type Seen = (Vec<Completion>, State, Events, Option<usize>, Dropped, Vec<u8>, Vec<Vec<u8>>);
+
+fn seen(pair: &mut Pair, side: Side) -> Seen {
     let sent = pair.sent(side).into_iter().map(|packet| packet.bytes).collect();
     let end = pair.end(side);
     let (qp, completions) = (end.qp, end.poll());
