@@ -62,6 +62,9 @@ pub struct Capabilities {
     pub rings_max: usize,
     /// What no rule steers is the kernel's, which has the same addresses: so a connection has a rule of its own even where there is but one ring.
     pub is_beside_kernel: bool,
+    /// Its peers are others of its kind, to whom the kernel beside it is another world: a connection leaves for the kernels at both ends, or at neither
+    /// ([`crate::ring::Ring::tcp_ask_to_leave`]).
+    pub leaves_at_both_ends: bool,
     /// How many flow rules fit into its table.
     pub rules_max: usize,
     /// Which rules it can steer by, beside the flows of sockets.
@@ -113,6 +116,7 @@ impl Capabilities {
             point_to_point: false,
             rings_max: 1,
             is_beside_kernel: false,
+            leaves_at_both_ends: false,
             rules_max: usize::MAX,
             steering: Steering::empty(),
             lro: false,

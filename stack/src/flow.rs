@@ -7,7 +7,8 @@ bitflags::bitflags! {
     pub struct Readiness: u32 {
         /// Bytes, a datagram, a connection, or the end of the stream can be read.
         const IN = 0x1;
-        /// The peer has sent urgent data, which wait for the kernel ([`crate::tcp::Config::urgent_waits`]). Only ever an edge.
+        /// The peer has sent urgent data, which wait for the kernel ([`crate::tcp::Config::urgent_waits`]), or has left its ring for its kernel
+        /// ([`crate::ring::Ring::tcp_take_leaver`]). Only ever an edge.
         const PRI = 0x2;
         /// Room to write.
         const OUT = 0x4;

@@ -21,6 +21,7 @@ impl<Q: Queues> Ring<Q> {
     #[cold]
     pub(super) fn device_gone(&mut self, now: Instant) {
         self.is_gone = true;
+        self.partings.are_gone(|_| true);
         let all: Vec<u32> = self.slots.iter().map(|(id, _)| id.index).collect();
         for &index in &all {
             match self.slots.awake_at(index) {
@@ -42,7 +43,8 @@ impl<Q: Queues> Ring<Q> {
     /// Peers are gone: no timer would tell who only waits for one. What was received can still be read.
     #[cold]
     pub(super) fn peers_gone(&mut self, now: Instant) {
-        let Self { slots, queues, .. } = self;
+        let Self { slots, queues, partings, .. } = self;
+        partings.are_gone(|flow| queues.is_gone(flow));
         let is_lost = |flow: &Flow<Q>| {
             let Some((local, remote)) = flow.stream_ends() else { return false };
             queues.is_gone(&FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) })

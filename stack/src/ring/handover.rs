@@ -59,7 +59,7 @@ impl FormerMacs {
 
 /// A connection between two rings. Dropped, it is gone without a word to the peer.
 pub struct Handover<Q: Queues> {
-    stream: Box<Stream<Q>>,
+    pub(super) stream: Box<Stream<Q>>,
     carried: Carried<Q::Device>,
     rate: Option<Pacing>,
 }

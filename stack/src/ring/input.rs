@@ -320,6 +320,13 @@ impl<Q: Queues> Ring<Q> {
             mark!(self, BadChecksum);
             return None;
         }
+        // (By its length nearly every segment is known to be none.)
+        if at == wire_tcp::PARTING_HEADER_LEN
+            && self.output.caps.leaves_at_both_ends
+            && let Some(said) = wire_tcp::Parting::parse(&packet.head[wire_tcp::LEN..at])
+        {
+            return self.on_parting(&packet.aside(), &header, said);
+        }
         let payload_len = packet.len() - at;
         self.output_rx(payload_len);
         // (Where they are needed. Most frames are for the flow that the last one was for.)

@@ -25,6 +25,7 @@ mod listening;
 mod multicast;
 mod neighbour;
 mod output;
+mod parting;
 mod path;
 mod prediction;
 mod rates;
@@ -43,6 +44,7 @@ mod writing;
 pub use handover::Handover;
 pub use late::LatePacket;
 pub use output::HEADERS_MAX;
+pub use parting::{ASKED_FOR, Answer};
 pub use recv_filter::{Candidate, Shown};
 pub use tap::{Seen, Tap};
 pub use types::{
@@ -70,6 +72,7 @@ use self::late::Late;
 use self::multicast::Groups;
 use self::neighbour::Neighbours;
 use self::output::{Envelope, Output};
+use self::parting::Partings;
 use self::path::Paths;
 use self::rates::Rates;
 use self::reading::Reader;
@@ -147,6 +150,7 @@ pub struct Ring<Q: Queues> {
     handed_over: HandedOver,
     handovers: HandoversUnderWay,
     late: Late<Q::Rx>,
+    partings: Partings,
     strides: StridingQueues<Q::Rx>,
     unanswered_syns: UnansweredSyns,
     earlier_incarnations: EarlierIncarnations,
@@ -202,6 +206,7 @@ impl<Q: Queues> Ring<Q> {
             handed_over: HandedOver::default(),
             handovers: HandoversUnderWay::default(),
             late: Late::default(),
+            partings: Partings::default(),
             strides: StridingQueues::new(),
             unanswered_syns: UnansweredSyns::default(),
             earlier_incarnations: EarlierIncarnations::default(),

@@ -291,6 +291,27 @@ impl Output {
         self.send_cut(queues, &head[..end], payload, payload_len, (cut, unsolicited))
     }
 
+    /// A TCP segment without payload, with these options in the place of its header's own.
+    pub(super) fn tcp_with_options<Q: Queues>(
+        &mut self,
+        queues: &mut Q,
+        to: &Envelope,
+        header: &tcp::Header,
+        options: &[u8],
+    ) -> Result<(), SendError> {
+        let mut head = [0; 128];
+        let header_len = tcp::LEN + options.len();
+        let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len, &mut head);
+        let end = at + header.emit_with(options, &mut head[at..]);
+        if !self.caps.tx_checksum {
+            let mut sum = ip.pseudo_header(ipv4::PROTOCOL_TCP, header_len);
+            sum.add(&head[at..end]);
+            let field = at + tcp::CHECKSUM_OFFSET;
+            head[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
+        }
+        self.send(queues, &head[..end], &[], 0)
+    }
+
     /// The headers of a packet without payload, whatever a socket of that protocol sends.
     pub(super) fn template(&mut self, to: &Envelope, protocol: Protocol, ports: (u16, u16)) -> ArrayVec<u8, HEADERS_MAX> {
         let mut head = [0; HEADERS_MAX];

@@ -34,7 +34,7 @@ mod tests;
 pub use arrivals::Arrival;
 pub use config::{Config, Family, Keepalive};
 pub use connection::{Connection, ControlBlock, Details, Pending, Snapshot, SnapshotError, Undelivered};
-pub(crate) use connection::{PATH_MTU_TIME, Rest};
+pub(crate) use connection::{PATH_MTU_TIME, Plausible, Rest};
 pub use payload::RxPayload;
 pub use profile::Profile;
 pub(crate) use profile::Profiles;

@@ -1,10 +1,13 @@
 //! TCP headers and options (RFC 9293 s3.1, RFC 2018, RFC 7323), and sequence numbers.
 
 pub(super) mod options;
+mod parting;
 mod seq;
 
 pub use options::{Options, SackBlock, SackBlocks};
 pub use seq::SeqNumber;
+
+pub(crate) use parting::{PARTING_HEADER_LEN, Parting, Word};
 
 use super::{ParseError, be16, first};
 
@@ -121,6 +124,15 @@ impl Header {
             }
             None => LEN,
         };
+        self.emit_fixed(out, len);
+        len
+    }
+
+    /// As [`Header::emit`], with these options, of whole words, in the place of its own.
+    pub(crate) fn emit_with(&self, options: &[u8], out: &mut [u8]) -> usize {
+        let len = LEN + options.len();
+        debug_assert!(options.len().is_multiple_of(4) && len <= LEN_MAX, "the data offset counts words");
+        out[LEN..len].copy_from_slice(options);
         self.emit_fixed(out, len);
         len
     }

@@ -47,6 +47,23 @@ pub use details::{Details, Pending};
 /// The slowest that a timestamp clock may tick (RFC 7323 s5.4).
 const TIMESTAMP_TICK_MAX: Duration = Duration::from_secs(1);
 
+/// The numbers, ends included, that a connection's peer can have come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plausible {
+    /// What it sends next.
+    sent: (SeqNumber, SeqNumber),
+    /// What it expects next.
+    expected: (SeqNumber, SeqNumber),
+}
+
+impl Plausible {
+    /// Whether it can send and expect these next.
+    pub(crate) fn includes(&self, (sent, expected): (SeqNumber, SeqNumber)) -> bool {
+        let is_in = |number: SeqNumber, (least, most): (SeqNumber, SeqNumber)| number.ge(least) && number.le(most);
+        is_in(sent, self.sent) && is_in(expected, self.expected)
+    }
+}
+
 /// Which retransmissions are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -440,6 +457,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The sequence number that it expects next.
     pub(crate) fn received_up_to(&self) -> SeqNumber {
         self.window.nxt
+    }
+
+    /// What its peer may have sent, and may expect, as far as this end knows.
+    pub(crate) fn plausible(&self) -> Plausible {
+        // (A FIN, or a probe of a closed window, lies beyond it.)
+        Plausible { sent: (self.window.nxt, self.window.adv + 1), expected: (self.snd_una, self.snd_nxt) }
     }
 
     /// Takes the pending error.
