@@ -10,6 +10,9 @@
 //! ([`ringway_stack::ring::Ring::tcp_keep_late`]). A way that fails gives the handover back whole, and the peer has noticed nothing:
 //! [`ringway_stack::ring::Ring::adopt`] goes on with it.
 //!
+//! Where the peer hears nothing of this host's kernel, both ends leave together: the connection enters the kernel in silence ([`ToKernel::enter`]), and speaks when the other end's kernel
+//! has it as well ([`Entered::speak`]), or goes back.
+//!
 //! What the kernel does in repair mode was measured; the order of steps and the reason for each are in the repository, `stack/docs/redesign.md`.
 
 mod between;
@@ -30,7 +33,7 @@ pub use from_kernel::{FromKernel, settle};
 pub use inject::Injector;
 pub use means::{begin_repair, end_repair, is_tcp, reserve, retire};
 pub use repair::state_of;
-pub use to_kernel::{Abilities, Kernel, ToKernel, Unsent};
+pub use to_kernel::{Abilities, Entered, Kernel, ToKernel, Unsent};
 
 /// Who goes on with a connection that leaves its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -357,6 +357,36 @@ impl Socket<'_> {
         self.set_number(libc::SOL_SOCKET, SO_BINDTOIFINDEX, 1)
     }
 
+    /// It hears no segment with a reset, until [`Socket::hear_all`]. `false`: the program has a filter of its own there, or there is no room for one.
+    pub(super) fn hear_no_resets(self) -> bool {
+        /// The flags' byte of the TCP header, where what a filter sees begins; bit 2: a reset, which is dropped.
+        const FILTER: [libc::sock_filter; 4] = [
+            libc::sock_filter { code: 0x30, jt: 0, jf: 0, k: 13 },
+            libc::sock_filter { code: 0x45, jt: 0, jf: 1, k: 4 },
+            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 },
+            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: u32::MAX },
+        ];
+        let (mut len, fd) = (0 as libc::socklen_t, self.0.as_raw_fd());
+        let none = core::ptr::null_mut::<u8>();
+        // SAFETY: the length is writable, and says that nothing is to be written; what is, is how long its filter is.
+        let asked = unsafe { libc::syscall(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, none, &raw mut len) };
+        if asked < 0 || len > 0 {
+            return false;
+        }
+        let mut filter = FILTER;
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        let len = mem::size_of::<libc::sock_fprog>();
+        // SAFETY: the program, and its instructions, are readable for their lengths; the kernel copies them.
+        let set = unsafe {
+            libc::syscall(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, (&raw const program).cast::<u8>(), len)
+        };
+        set >= 0
+    }
+
+    pub(super) fn hear_all(self) {
+        let _ = self.set_number(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
+    }
+
     /// Undoes all that was restored, in silence: the socket is as it was before, bound and connected to nobody.
     pub(super) fn abandon(self, means: &Means, reuses_address: bool) {
         let dropped = self.drop_connection();

@@ -164,6 +164,81 @@ impl<'a> ToKernel<'a> {
     }
 }
 
+impl<'a> ToKernel<'a> {
+    /// The connection is the kernel's, which hears of it what comes, and says nothing before [`Entered::speak`]: the other end's host knows nothing of it yet, and would answer by a reset. (One that comes
+    /// nevertheless, for the kernel repeats what is not acknowledged, is not heard.)
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn enter<Q: Queues>(self, handover: Handover<Q>) -> Result<Entered<'a, Q>, Refused<Q>> {
+        let (local, remote) = (handover.local(), handover.remote());
+        let entered = self.block_of(&handover).and_then(|block| {
+            let reuses_address = self.put(&block, local, remote)?;
+            // (What it answers to what it is told goes to where nobody knows it yet.)
+            let is_deaf = self.socket.hear_no_resets();
+            let told = if is_deaf { self.tell(&block, local, remote) } else { Ok(()) };
+            told.inspect_err(|_| self.withdraw(is_deaf, reuses_address))?;
+            Ok((block, reuses_address, is_deaf))
+        });
+        match entered {
+            Ok((block, reuses_address, is_deaf)) => Ok(Entered { by: self, handover, block, reuses_address, is_deaf }),
+            Err(error) => Err(Refused { error, handover }),
+        }
+    }
+
+    /// The socket is what it was before.
+    fn withdraw(&self, is_deaf: bool, reuses_address: bool) {
+        if is_deaf {
+            self.socket.hear_all();
+        }
+        self.socket.abandon(&self.kernel.means, reuses_address);
+    }
+}
+
+/// A connection that the kernel has, and that says nothing yet: see [`ToKernel::enter`]. Dropped, this leaves the socket so.
+#[must_use = "the socket stands still until it speaks or is given back"]
+pub struct Entered<'a, Q: Queues> {
+    by: ToKernel<'a>,
+    handover: Handover<Q>,
+    block: ControlBlock,
+    reuses_address: bool,
+    is_deaf: bool,
+}
+
+impl<Q: Queues> core::fmt::Debug for Entered<'_, Q> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Entered").field("by", &self.by).field("handover", &self.handover).finish_non_exhaustive()
+    }
+}
+
+impl<Q: Queues> Entered<'_, Q> {
+    /// As it was on its ring.
+    pub const fn handover(&self) -> &Handover<Q> {
+        &self.handover
+    }
+
+    /// The other end's kernel has it as well: the socket is live once this returns. `late`: as of [`Leave::leave`].
+    ///
+    /// # Errors
+    /// [`LeaveError`]: nobody has it any more. The socket is connected to nobody.
+    pub fn speak(mut self, late: &mut dyn FnMut() -> Vec<LatePacket>) -> Result<Unsent, LeaveError> {
+        let (local, remote) = (self.handover.local(), self.handover.remote());
+        if self.is_deaf {
+            self.by.socket.hear_all();
+        }
+        let unsent = self.by.go_live(&self.block, (local, remote), self.reuses_address, !self.is_deaf)?;
+        self.handover.end_rule();
+        self.by.inject_late(late(), local);
+        Ok(unsent)
+    }
+
+    /// It stays with its ring: the socket is what it was before.
+    pub fn take_back(self) -> Handover<Q> {
+        self.by.withdraw(self.is_deaf, self.reuses_address);
+        self.handover
+    }
+}
+
 impl<Q: Queues> Leave<Q> for ToKernel<'_> {
     type Left = Unsent;
 
@@ -194,38 +269,57 @@ impl<Q: Queues> Leave<Q> for ToKernel<'_> {
 
 impl ToKernel<'_> {
     fn take_over<Q: Queues>(&self, handover: &Handover<Q>) -> Result<Unsent, LeaveError> {
+        if !handover.carries_rule() && self.exempt.is_none() {
+            return Err(LeaveError::NoRuleOfItsOwn);
+        }
+        let block = self.block_of(handover)?;
+        let (local, remote) = (handover.local(), handover.remote());
+        let reuses_address = self.put(&block, local, remote)?;
+        self.go_live(&block, (local, remote), reuses_address, true)
+    }
+
+    /// The connection as it can be restored.
+    fn block_of<Q: Queues>(&self, handover: &Handover<Q>) -> Result<ControlBlock, LeaveError> {
         let state = handover.state();
         if !state.is_synchronized() || state == State::TimeWait {
             return Err(LeaveError::State(state));
         }
-        if !handover.carries_rule() && self.exempt.is_none() {
-            return Err(LeaveError::NoRuleOfItsOwn);
-        }
-        let block = handover.control_block(self.kernel.clock.now()).ok_or(LeaveError::Engaged)?;
-        self.restore(&block, handover.local(), handover.remote())
+        handover.control_block(self.kernel.clock.now()).ok_or(LeaveError::Engaged)
     }
 
-    /// Restores a connection into the socket, which is live afterwards.
-    fn restore(&self, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<Unsent, LeaveError> {
+    /// Restores a connection into the socket, which is in repair mode afterwards, and says nothing. Whether it had SO_REUSEADDR.
+    fn put(&self, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<bool, LeaveError> {
         let Self { kernel, socket, .. } = *self;
         let must_tell = block.peer_ended() || block.state == State::FinWait2;
-        let injects = kernel.means.injects(local);
-        if must_tell && !injects {
+        if must_tell && !kernel.means.injects(local) {
             return Err(LeaveError::NeedsNetRaw(block.state));
         }
         self.has_place(local)?;
         let reuses_address = socket.reuses_address().map_err(at("SO_REUSEADDR"))?;
         kernel.means.begin_repair(socket, local, remote)?;
-        let restored = self.write_down(block, remote).and_then(|()| {
-            kernel.means.end_repair(socket, true).map_err(at("TCP_REPAIR"))?;
-            let told = if injects { self.tell(block, local, remote) } else { Ok(()) };
+        self.write_down(block, remote).inspect_err(|_| socket.abandon(&kernel.means, reuses_address))?;
+        Ok(reuses_address)
+    }
+
+    /// It speaks from now on, and is told what it has not been told yet.
+    fn go_live(
+        &self,
+        block: &ControlBlock,
+        (local, remote): (SocketAddr, SocketAddr),
+        reuses_address: bool,
+        tells: bool,
+    ) -> Result<Unsent, LeaveError> {
+        let Self { kernel, socket, .. } = *self;
+        let ended = kernel.means.end_repair(socket, true).map_err(at("TCP_REPAIR"));
+        let is_live = ended.and_then(|()| {
+            let told = if tells { self.tell(block, local, remote) } else { Ok(()) };
             if told.is_err() {
                 // (Live it was, and said no more than a probe: it is dropped in silence.)
                 kernel.means.begin_repair(socket, local, remote)?;
             }
             told
         });
-        if let Err(error) = restored {
+        if let Err(error) = is_live {
             socket.abandon(&kernel.means, reuses_address);
             return Err(error);
         }
@@ -288,6 +382,9 @@ impl ToKernel<'_> {
 
     /// Tells the live socket what no option says: of bytes that came out of order, of the peer's FIN, and of its acknowledgment of ours.
     fn tell(&self, block: &ControlBlock, local: SocketAddr, remote: SocketAddr) -> Result<(), LeaveError> {
+        if !self.kernel.means.injects(local) {
+            return Ok(());
+        }
         let clock = block.timestamp_at(self.kernel.clock.now());
         let header = Header {
             src_port: remote.port(),

@@ -7,5 +7,6 @@ mod moves;
 mod namespaces;
 mod pair;
 mod refusals;
+mod silence;
 mod states;
 mod world;

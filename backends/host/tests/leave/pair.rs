@@ -276,6 +276,35 @@ impl<'w> Pair<'w> {
         }
     }
 
+    /// Gives our end to the kernel, where it says nothing for so long. `speaks`: then it does; else it is in the ring again.
+    pub(crate) fn enter_kernel(&mut self, silence: Duration, speaks: bool) {
+        let placeholder = self.world.placeholder(self.local);
+        let (_, handover) = self.detach();
+        let Self { world, kernel, local, remote, .. } = self;
+        let (local, remote, clock) = (*local, *remote, world.clock);
+        world.ring.tcp_keep_late(local, remote);
+        let entered =
+            kernel.into_socket(placeholder.as_fd()).enter(handover).map_err(|refused| refused.error).expect("the kernel takes it");
+        let end = clock.now() + silence;
+        while clock.now() < end {
+            world.ring.poll(clock.now());
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        if !speaks {
+            let id = world.ring.adopt(clock.now(), entered.take_back()).map_err(|(error, _)| error).expect("it goes back");
+            self.ours = Ours::Ring(id);
+            return;
+        }
+        let mut late = || {
+            while world.ring.poll(clock.now()) > 0 {}
+            world.ring.tcp_take_late(local, remote)
+        };
+        let unsent = entered.speak(&mut late).expect("it is live");
+        world.ring.tcp_end_late(local, remote);
+        self.ours = Ours::Kernel(TcpStream::from(placeholder), unsent);
+        self.moves += 1;
+    }
+
     /// Takes our end back into the ring.
     pub(crate) fn move_to_ring(&mut self) {
         let end = self.world.now() + PATIENCE;
