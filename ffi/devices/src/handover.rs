@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ringway_host::leave::{Leave as _, LeaveError, ToKernel, Unsent};
+use ringway_host::leave::{self, Leave as _, LeaveError, ToKernel, Unsent};
 use ringway_mlx5::Mlx5Queues;
 use ringway_rxe::RxeQueues;
 use ringway_shm::ShmQueues;
@@ -67,8 +67,38 @@ impl Handover {
             Self::Shm(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Shm(refused.handover))),
             Self::Xdp(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Xdp(refused.handover))),
             Self::Mlx5(of) => by.leave(of, late).map_err(|refused| (refused.error, Self::Mlx5(refused.handover))),
-            // (The peer listens to this device alone: what the kernel would send it would be answered by a reset.)
+            // (Alone it would be answered by a reset: see [`Handover::enter`].)
             Self::Rxe(of) => Err((LeaveError::Ring(ringway_stack::Error::NotSupported), Self::Rxe(of))),
         }
+    }
+
+    /// The kernel has it, and says nothing before the other end's kernel has it, too: see [`ToKernel::enter`].
+    ///
+    /// # Errors
+    /// As there; it comes back whole. [`ringway_stack::Error::NotSupported`]: of its device, one end leaves without the other.
+    pub fn enter(self, by: ToKernel<'_>) -> Result<Entered<'_>, (LeaveError, Self)> {
+        match self {
+            Self::Rxe(of) => by.enter(of).map(Entered).map_err(|refused| (refused.error, Self::Rxe(refused.handover))),
+            _ => Err((LeaveError::Ring(ringway_stack::Error::NotSupported), self)),
+        }
+    }
+}
+
+/// A connection that the kernel has, and that says nothing yet: see [`leave::Entered`].
+#[derive(Debug)]
+pub struct Entered<'a>(pub(super) leave::Entered<'a, RxeQueues>);
+
+impl Entered<'_> {
+    /// See [`leave::Entered::speak`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn speak(self, late: &mut dyn FnMut() -> Vec<LatePacket>) -> Result<Unsent, LeaveError> {
+        self.0.speak(late)
+    }
+
+    /// See [`leave::Entered::take_back`].
+    pub fn take_back(self) -> Handover {
+        Handover::Rxe(self.0.take_back())
     }
 }

@@ -33,7 +33,7 @@ pub use ringway_xdp::{InFront, Landing, Runs, Survey};
 
 pub use self::buffers::RxBuf;
 use self::buffers::lent;
-pub use self::handover::{Handover, UdpHandover};
+pub use self::handover::{Entered, Handover, UdpHandover};
 pub use self::ring::Ring;
 
 /// Does what an interface is asked for in a function of its own: what shared memory is asked for, a few dozen instructions at a time, is to be no longer for it.

@@ -16,8 +16,8 @@ use ringway_stack::device::{
     self, Capabilities, CyclicId, FiveTuple, LendBuffer as _, MacAddr, Pacing, Protocol, Queues, QueuesConfig, Wake,
 };
 use ringway_stack::ring::{
-    self, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness, RecvFlags,
-    RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
+    self, Answer, Backlog, Batches, Counters, Datagram, Decision, Event, FlowId, FlowInfo, HEADERS_MAX, LatePacket, NextHop, Readiness,
+    RecvFlags, RingConfig, SendFlags, Shown, Shutdown, SourceFilter, Tap, UdpOptions, UdpPast, Usage,
 };
 use ringway_stack::socket::FlowRing;
 use ringway_stack::tcp::{self, Lent, Undelivered};
@@ -25,7 +25,7 @@ use ringway_stack::{Error, Instant};
 use ringway_xdp::XdpQueues;
 
 use super::absent::AbsentQueues;
-use super::{Handover, Landing, RingQueues, RxBuf, UdpHandover, apart, lent};
+use super::{Entered, Handover, Landing, RingQueues, RxBuf, UdpHandover, apart, lent};
 
 /// See the module's documentation.
 #[expect(clippy::large_enum_variant, reason = "a process has few, which are never moved: each call would go by one address more")]
@@ -175,6 +175,7 @@ impl Ring {
         fn counters(&self) -> Counters;
         fn has_candidate(&self, flow: FlowId) -> bool;
         fn has_events(&self) -> bool;
+        fn has_leavers(&self) -> bool;
         fn has_neighbour_questions(&self) -> bool;
         fn info(&self, flow: FlowId) -> Option<FlowInfo>;
         fn is_due(&self, now: Instant) -> bool;
@@ -235,6 +236,9 @@ impl Ring {
         fn tcp_keep_late(&mut self, local: SocketAddr, remote: SocketAddr);
         fn tcp_take_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
         fn tcp_end_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
+        fn tcp_answer(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Answer;
+        fn tcp_take_leaver(&mut self) -> Option<FlowId>;
+        fn tcp_has_parted(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr, has_left: bool);
         fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Undelivered, Error>;
         fn adopt_snapshot(
             &mut self, now: Instant, ends: (SocketAddr, SocketAddr), hop: NextHop, config: &tcp::Config, bytes: &[u8]
@@ -473,6 +477,22 @@ impl Ring {
         }
     }
 
+    /// Whether a connection leaves for the kernels at both its ends, or at neither: see [`Capabilities::leaves_at_both_ends`].
+    pub fn leaves_at_both_ends(&self) -> bool {
+        self.capabilities().leaves_at_both_ends
+    }
+
+    /// Has the other end of a connection asked to leave its ring for its kernel: see [`ring::Ring::tcp_ask_to_leave`].
+    ///
+    /// # Errors
+    /// As there; and it may be of another device.
+    pub fn tcp_ask_to_leave(&mut self, now: Instant, entered: &Entered<'_>) -> Result<(), Error> {
+        match self {
+            Self::Rxe(of) => of.tcp_ask_to_leave(now, entered.0.handover()),
+            _ => Err(Error::NotSupported),
+        }
+    }
+
     /// Takes a connection over: see [`ring::Ring::adopt`].
     ///
     /// # Errors
@@ -487,17 +507,18 @@ impl Ring {
         }
     }
 
-    /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it. `None`:
-    /// they never do, since a card's rules have no exceptions.
+    /// Has the frames of connections go to the kernel from then on, although a wider rule matches them. Whether they do: shared memory has no kernel beside it; and what comes for
+    /// the kernel comes by no verbs device. `None`: they never do, since a card's rules have no exceptions.
     pub fn exempter(&self) -> Option<impl Fn(SocketAddr, SocketAddr) -> bool + use<>> {
-        let device = match self {
-            Self::Mlx5(_) | Self::Rxe(_) => return None,
-            Self::Shm(_) | Self::Absent(_) => None,
-            Self::Xdp(of) => Some(of.queues().device().clone()),
+        let (device, is_apart) = match self {
+            Self::Mlx5(_) => return None,
+            Self::Shm(_) | Self::Absent(_) => (None, false),
+            Self::Rxe(_) => (None, true),
+            Self::Xdp(of) => (Some(of.queues().device().clone()), false),
         };
         Some(move |local, remote| {
             let flow = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) };
-            device.as_ref().is_some_and(|device| device.leave_to_kernel(&flow))
+            is_apart || device.as_ref().is_some_and(|device| device.leave_to_kernel(&flow))
         })
     }
 

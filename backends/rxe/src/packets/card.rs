@@ -172,6 +172,7 @@ impl RxeDevice {
         let capabilities = Capabilities {
             gather_max: GATHER_LIMIT,
             is_beside_kernel: true,
+            leaves_at_both_ends: true,
             lends_heads: true,
             rules_max: RULES_MAX,
             steering: Steering::IPV6,

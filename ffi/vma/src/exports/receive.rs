@@ -146,6 +146,9 @@ fn receive_locked(
             };
             match stream::receive(process, guard, now, key, id, into, flags) {
                 Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
+                Err(Errno(libc::EBADF)) if crate::moving::is_back(process, (fd, key), Some(id)) => {
+                    receive_again(process, (fd, key), into, (flags, kernel))
+                }
                 Ok(done) if !all.is_empty() && done > 0 => Ok(Got::Stream(done + rest_of_all(fd, all, done, flags))),
                 result => result.map(Got::Stream),
             }
@@ -164,14 +167,30 @@ fn receive_locked(
             if let Some(error) = guard.sockets.find_mut(key).and_then(Socket::take_left_error) {
                 return Err(Errno(error));
             }
+            let was_moving = guard.sockets.find(key).is_some_and(|socket| socket.kind == Kind::Moving);
             drop(guard);
             fdtable::lookup_with(fd, flags);
             if fdtable::is_moving(fd) && crate::moving::is_impatient(fd, flags) {
                 return Err(Errno(libc::EAGAIN));
             }
+            if was_moving && crate::moving::is_back(process, (fd, key), None) {
+                return receive_again(process, (fd, key), into, (flags, kernel));
+            }
             by_kernel(fd, kernel)
         }
     }
+}
+
+/// Of a connection that was to move, and is on its ring again.
+#[cold]
+#[inline(never)]
+fn receive_again(
+    process: &Process,
+    (fd, key): (c_int, Key),
+    into: &mut [IoSliceMut<'_>],
+    (flags, kernel): (c_int, &dyn Fn(c_int) -> isize),
+) -> Result<Got, Errno> {
+    receive_locked(process, process.lock(), process.now(), (fd, key), into, (flags, kernel))
 }
 
 /// A call, which began so, waits on a plain socket with this timeout. The socket may be another thing by now.
@@ -190,6 +209,9 @@ fn go_on_waiting(
     match kind {
         Kind::Stream(id) => match stream::wait_for_more(process, key, id, into, (timeout, begun)) {
             Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
+            Err(Errno(libc::EBADF)) if crate::moving::is_back(process, (fd, key), Some(id)) => {
+                receive_again(process, (fd, key), into, (flags, kernel))
+            }
             result => result.map(Got::Stream),
         },
         Kind::Datagram(_) => Ok(match datagram::wait_for_more(process, (fd, key), into, (flags, kernel), (timeout, begun))? {
@@ -199,6 +221,9 @@ fn go_on_waiting(
         }),
         _ => {
             fdtable::lookup_with(fd, flags);
+            if kind == Kind::Moving && crate::moving::is_back(process, (fd, key), None) {
+                return receive_again(process, (fd, key), into, (flags, kernel));
+            }
             by_kernel(fd, kernel)
         }
     }

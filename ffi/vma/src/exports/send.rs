@@ -90,6 +90,19 @@ pub(super) fn send_any(
     send_locked(process, guard, now, (fd, key), &[data], (flags, |_| None), kernel)
 }
 
+/// Of a connection that was to move, and is on its ring again.
+#[cold]
+#[inline(never)]
+fn send_again(
+    process: &Process,
+    (fd, key): (c_int, Key),
+    data: &[IoSlice<'_>],
+    (flags, to): (c_int, impl Fn(Family) -> Option<Address>),
+    kernel: &dyn Fn() -> isize,
+) -> Result<usize, Errno> {
+    send_locked(process, process.lock(), process.now(), (fd, key), data, (flags, to), kernel)
+}
+
 /// The same, under the process's lock.
 #[inline(always)]
 fn send_locked(
@@ -109,6 +122,9 @@ fn send_locked(
         // tcp(7): an address given to a connected stream is ignored.
         Kind::Stream(id) | Kind::Connecting(id) => match stream::send(process, guard, now, key, id, data, flags) {
             Err(Errno(libc::EBADF)) if fdtable::has_moved(fd) => by_kernel(fd, kernel),
+            Err(Errno(libc::EBADF)) if crate::moving::is_back(process, (fd, key), Some(id)) => {
+                send_again(process, (fd, key), data, (flags, to), kernel)
+            }
             result => result,
         },
         // (MSG_OOB is refused, and what is sent with MSG_PROBE only asks for the way.)
@@ -127,6 +143,7 @@ fn send_locked(
             if let Some(error) = guard.sockets.find_mut(key).and_then(Socket::take_left_error) {
                 return Err(Errno(error));
             }
+            let was_moving = guard.sockets.find(key).is_some_and(|socket| socket.kind == Kind::Moving);
             drop(guard);
             if let Entry::Socket(_) = fdtable::lookup_with(fd, flags)
                 && fdtable::is_moving(fd)
@@ -134,6 +151,9 @@ fn send_locked(
                 // What goes first has not gone for a long time: nothing may overtake it.
                 let is_impatient = crate::moving::is_impatient(fd, flags);
                 return Err(Errno(if is_impatient { libc::EAGAIN } else { libc::ETIMEDOUT }));
+            }
+            if was_moving && crate::moving::is_back(process, (fd, key), None) {
+                return send_again(process, (fd, key), data, (flags, to), kernel);
             }
             by_kernel(fd, kernel)
         }

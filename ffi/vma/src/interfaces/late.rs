@@ -149,8 +149,8 @@ impl Offload {
                 let is_withdrawn = socket.is_some_and(|socket| matches!(socket.kind, Kind::Listener(_)) && socket.is_left_by_fork);
                 is_withdrawn && own.tcp_half_open(flow) == 0 && own.tcp_waiting(flow).is_empty()
             };
-            // (A child of fork has no ring on a card.)
-            let may_go = own.exempter().is_some() && !own.is_gone() && !watch.is_slept_on();
+            // (A child of fork has no ring on a card, nor on a verbs device.)
+            let may_go = own.exempter().is_some() && !own.leaves_at_both_ends() && !own.is_gone() && !watch.is_slept_on();
             may_go && !own.lingering() && own.open_flows().iter().all(is_quiet)
         };
         rings.iter().all(is_idle)

@@ -21,7 +21,8 @@
 //! - a process ends, or becomes another program, while a peer of its does not read what it has written ([`crate::exit`]): the kernel keeps
 //!   that, and what the kernel has no room for, the peer's process.
 //!
-//! A connection over an interface has no peer to agree with: the kernel beside the interface takes it over as it is ([`to_kernel`]).
+//! A connection over an interface has no peer to agree with: the kernel beside the interface takes it over as it is ([`to_kernel`]). On a verbs device, both
+//! kernels do, at one time ([`together`]).
 //!
 //! The words of the dialogue (see [`Dialogue`](ringway_devices::Dialogue); addresses are the asked side's own, then the other's):
 //! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
@@ -62,6 +63,7 @@ mod peer;
 pub(crate) mod retreat;
 pub(crate) mod steered;
 mod to_kernel;
+mod together;
 
 pub(crate) use backlog::{Backlogs, Taken};
 
@@ -252,6 +254,17 @@ pub(crate) fn is_impatient(fd: i32, flags: i32) -> bool {
 #[cold]
 pub(crate) fn await_end(fd: i32) -> crate::fdtable::Entry {
     await_end_for(fd, PATIENCE)
+}
+
+/// Whether a connection that was on its way when a call came to it, or that was this flow, is on a ring again: it could not be moved after all.
+#[cold]
+pub(crate) fn is_back(process: &Process, (fd, key): (i32, Key), before: Option<ringway_stack::ring::FlowId>) -> bool {
+    let is_its = crate::fdtable::peek(fd) == crate::fdtable::Entry::Socket(key);
+    is_its
+        && process.lock().sockets.find(key).is_some_and(|socket| match socket.kind {
+            Kind::Stream(id) | Kind::Connecting(id) => before != Some(id),
+            _ => false,
+        })
 }
 
 /// As [`await_end`], for so long.

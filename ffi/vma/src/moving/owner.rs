@@ -14,7 +14,7 @@ use ringway_stack::tcp;
 
 use super::giving_up::{self, File, await_or_give_up};
 use super::job::Job;
-use super::{Move, Role, awaiting_child, pair, peer, to_kernel};
+use super::{Move, Role, awaiting_child, pair, peer, to_kernel, together};
 use crate::descendants;
 use crate::exit::{self, Patience};
 use crate::fdtable::{self, Entry};
@@ -78,9 +78,15 @@ pub(crate) fn lend(process: &Process, fd: c_int) {
     }
 }
 
-/// A peer has sent urgent data, which are the kernel's: they come again when it has the connection.
+/// A peer has sent urgent data, which are the kernel's: they come again when it has the connection. Or it has left for its kernel.
 #[cold]
-pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
+pub(crate) fn leave_for_peer(offload: &mut Offload, index: u32) {
+    // (It may have left its ring, instead: what is urgent comes again.)
+    let flow = offload.sockets.get(index).and_then(Socket::ring_id);
+    if flow.is_some_and(|flow| offload.rings.of(flow).has_leavers()) {
+        offload.mux.call_progress();
+        return;
+    }
     // (They may come again before it has.)
     let key = offload.sockets.key_at(index).filter(|key| !offload.leaving.iter().any(|(leaving, _)| leaving == key));
     let Some(key) = key else { return };
@@ -95,8 +101,9 @@ pub(crate) fn leave_for_urgent(offload: &mut Offload, index: u32) {
     }
 }
 
-/// Begins to move what vfork children asked for, and what is the kernel's for another reason. For the progress thread.
+/// Begins to move what vfork children asked for, what is the kernel's for another reason, and what has left at its other end. For the progress thread.
 pub(crate) fn begin_leaving(process: &'static Process, offload: &mut Offload) {
+    together::follow(process, offload);
     for (key, reason) in core::mem::take(&mut offload.leaving) {
         let begun = begin_for(process, offload, key, reason);
         if begun || reason != Reason::UrgentData {
@@ -273,7 +280,7 @@ pub(crate) fn leave_to_peer(process: &'static Process, offload: &mut Offload, tr
 
 /// The process is about to end, and so are its rings: the kernel goes on with what a closed connection over an interface has yet to send.
 /// `false`: it stays.
-fn leave_behind(process: &'static Process, offload: &mut Offload, id: FlowId) -> bool {
+pub(super) fn leave_behind(process: &'static Process, offload: &mut Offload, id: FlowId) -> bool {
     let Some((local, _)) = ends(offload, id) else { return false };
     let Ok(fresh) = pair::socket(Family::of(local)) else { return false };
     pair::set_reuse_address(&fresh, 1);

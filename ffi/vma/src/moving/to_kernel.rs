@@ -1,11 +1,14 @@
 //! A connection over an interface, which only the kernel can share, or only it can do what is asked for: the kernel beside the interface takes it over, by
 //! TCP_REPAIR ([`ringway_host::leave`]), into its placeholder. Its peer notices nothing.
 //!
+//! (On a device whose peers hear nothing of that kernel, both ends have to leave together: [`super::together`].)
+//!
 //! It happens at once, under the process's lock. What the program had written and was never sent is written to the kernel's socket before anything else; where
 //! that has no room for all of it, a thread writes the rest, and calls wait until it has.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::sync::Arc;
 
 use ringway_devices::Fd;
 use ringway_host::Blocked;
@@ -14,7 +17,8 @@ use ringway_stack::Error;
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::FlowId;
 
-use super::{owner, pair, peer};
+use super::giving_up::File;
+use super::{owner, pair, peer, together};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::Kind;
@@ -24,10 +28,13 @@ pub(super) fn begin(process: &'static Process, offload: &mut Offload, id: FlowId
     let Some((local, remote)) = owner::ends(offload, id) else { return false };
     // (By a number that is not the program's: what is asked by that is asked of the socket.)
     let Some(copy) = peer::copy_of(placeholder) else { return false };
+    if offload.rings.at(id.ring).ring.leaves_at_both_ends() {
+        return together::begin(process, offload, (local, remote), key, copy);
+    }
     match take_over(process, offload, id, (local, remote), &copy) {
         Ok(unsent) => {
             offload.to_kernel += 1;
-            settle(process, offload, key, copy, unsent);
+            settle(process, offload, (key, Reason::SharedConnection), Arc::new(File::new(copy)), unsent);
             true
         }
         // What the program had closed has ended meanwhile, as it should.
@@ -99,15 +106,20 @@ fn take_over(
 }
 
 /// The kernel has it: what was never sent is written first.
-fn settle(process: &'static Process, offload: &mut Offload, key: Option<Key>, placeholder: Fd, mut unsent: Unsent) {
+pub(super) fn settle(
+    process: &'static Process,
+    offload: &mut Offload,
+    (key, reason): (Option<Key>, Reason),
+    placeholder: Arc<File>,
+    mut unsent: Unsent,
+) {
     match key {
         Some(key) => offload.on_its_way(key),
         // Whoever closed it may end at any moment, and the thread below with it.
-        None => pair::make_room(&placeholder, unsent.len()),
+        None => pair::make_room(&placeholder.fd, unsent.len()),
     }
     // SAFETY: it is open until it is dropped.
     let is_done = unsent.write(unsafe { BorrowedFd::borrow_raw(placeholder.raw()) });
-    let reason = Reason::SharedConnection;
     let arrive = move |offload: &mut Offload| {
         if let Some(key) = key {
             offload.arrived(key, reason);
@@ -119,11 +131,11 @@ fn settle(process: &'static Process, offload: &mut Offload, key: Option<Key>, pl
         Ok(true) | Err(_) => arrive(offload),
         Ok(false) => {
             // Until it is complete, our end is no end of a stream.
-            pair::break_off(&placeholder);
+            pair::break_off(&placeholder.fd);
             let _undisturbed = Blocked::new();
             let work = move || {
                 crate::boundary!((), {
-                    write_rest(&placeholder, unsent);
+                    write_rest(&placeholder.fd, unsent);
                     arrive(&mut process.lock());
                 });
             };

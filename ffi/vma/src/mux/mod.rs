@@ -295,13 +295,16 @@ impl Offload {
                     self.hear(socket, event.edges);
                 }
                 if event.edges.contains(Readiness::PRI) {
-                    owner::leave_for_urgent(self, socket);
+                    owner::leave_for_peer(self, socket);
                 }
                 let goes_on = event.edges.contains(Readiness::ERR)
                     && (refused::connects_again(self, socket) || self.leave_gone_ring(socket, event.flow));
                 if !goes_on {
                     self.announce(socket, expand((event.edges - Readiness::PRI).bits()));
                 }
+            } else if event.edges.contains(Readiness::PRI) {
+                // (The program has closed it.)
+                self.mux.call_progress();
             }
         }
         let own = self.rings.at(ring);
