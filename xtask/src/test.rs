@@ -323,6 +323,8 @@ fn rxe(workspace: &Workspace) -> Result<()> {
     let (library, ringway) = (built("debug/libvma.so")?, built("debug/ringway")?);
     let words = ["sh", "ffi/vma/tests/rxe/ask.sh", &library];
     vm::in_two_guests(None, words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'"))?;
+    let words = ["sh", "ffi/vma/tests/rxe/leave-ask.sh", &library];
+    vm::in_two_guests(None, words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/leave-serve.sh '{library}'"))?;
     // (A kernel that says what its drivers have for XDP: since Linux 6.3.)
     let words = ["sh", "ffi/vma/tests/virtio/ask.sh", &library, &ringway];
     vm::in_two_guests(Some("6.12"), words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/virtio/serve.sh '{library}'"))

@@ -1,0 +1,316 @@
+"""One end of a conversation between two guests, of connections that leave a verbs device for the kernel: `leave.py ROLE ADDRESS`. Every byte is checked."""
+
+import array
+import hashlib
+import os
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+
+FORKS, INETD, EXECS, PASSES, MIDDLE, PLAIN, SILENT, STOPPED, ENDED = range(5100, 5109)
+LEN = 1 << 18
+UNPRELOADED = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+
+
+def pattern(length, seed=0):
+    return hashlib.shake_128(bytes([seed])).digest(length)
+
+
+def listener(address, port, backlog=16):
+    own = socket.socket()
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    own.bind((address, port))
+    own.listen(backlog)
+    return own
+
+
+def echo(connection):
+    while data := connection.recv(65536):
+        connection.sendall(data)
+    connection.close()
+
+
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        echo(self.request)
+
+
+class Forking(socketserver.ForkingTCPServer):
+    allow_reuse_address = True
+    request_queue_size = 32
+
+
+def forks(address):
+    """A child for each connection, which the parent closes: Python's own."""
+    with Forking((address, FORKS), Echo) as server:
+        server.serve_forever()
+
+
+def inetd(address):
+    """A program for each connection, which has it as its standard input and output, and nothing of ours."""
+    own = listener(address, INETD)
+    while True:
+        connection, _ = own.accept()
+        subprocess.Popen(["cat"], stdin=connection, stdout=connection, env=UNPRELOADED)
+        connection.close()
+
+
+def execs(address):
+    """The process itself becomes another program, once it has read something."""
+    connection, _ = listener(address, EXECS).accept()
+    assert connection.recv(5, socket.MSG_WAITALL) == b"first"
+    os.dup2(connection.fileno(), 0)
+    os.dup2(connection.fileno(), 1)
+    os.execve("/bin/cat", ["cat"], UNPRELOADED)
+
+
+RECEIVER = """
+import array, socket
+own = socket.socket(fileno=0)
+_, rights, _, _ = own.recvmsg(1, 64)
+fds = array.array("i", rights[0][2])
+connection = socket.socket(fileno=fds[0])
+while data := connection.recv(65536):
+    connection.sendall(data)
+"""
+
+
+def passes(address):
+    """To a process that has nothing of ours, by SCM_RIGHTS."""
+    connection, _ = listener(address, PASSES).accept()
+    ours, theirs = socket.socketpair()
+    receiver = subprocess.Popen([sys.executable, "-c", RECEIVER], stdin=theirs, env=UNPRELOADED)
+    ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [connection.fileno()]))])
+    connection.close()
+    receiver.wait()
+
+
+def middle(address):
+    """The parent reads a part of a stream that goes on, writes more than the peer reads, and a child goes on with both."""
+    connection, _ = listener(address, MIDDLE).accept()
+    first = connection.recv(100_000, socket.MSG_WAITALL)
+    sent = pattern(LEN, 7)
+    connection.setblocking(False)
+    at = connection.send(sent)
+    connection.setblocking(True)
+    child = os.fork()
+    if child == 0:
+        writer = threading.Thread(target=connection.sendall, args=[sent[at:]])
+        writer.start()
+        read = hashlib.sha256(first)
+        while data := connection.recv(65536):
+            read.update(data)
+        writer.join()
+        connection.sendall(read.digest())
+        os._exit(0)
+    connection.close()
+    os.waitpid(child, 0)
+
+
+def plain(address, port):
+    """A server without a child of its own."""
+    own = listener(address, port)
+    while True:
+        connection, _ = own.accept()
+        threading.Thread(target=echo, args=[connection], daemon=True).start()
+
+
+def stopped(address):
+    """For twelve seconds, as soon as it is told so."""
+    own = listener(address, STOPPED)
+    connection, _ = own.accept()
+    assert connection.recv(1) == b"s"
+    subprocess.Popen(["sh", "-c", f"sleep 12; kill -CONT {os.getpid()}"], env=UNPRELOADED)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    echo(connection)
+
+
+def ended(address):
+    """Its stream has ended when a child goes on with the other direction; who asks next is told what that one has read."""
+    own = listener(address, ENDED)
+    while True:
+        connection, _ = own.accept()
+        assert connection.recv(1) == b"?"
+        connection.shutdown(socket.SHUT_WR)
+        time.sleep(0.5)
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            read = b"".join(iter(lambda: connection.recv(65536), b""))
+            os.write(writing, hashlib.sha256(read).digest())
+            os._exit(0)
+        connection.close()
+        asker, _ = own.accept()
+        asker.sendall(os.read(reading, 32))
+        asker.close()
+
+
+def datagrams_sent():
+    """By the device, in all."""
+    with open("/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts") as file:
+        return int(file.read())
+
+
+def case(name, least, most, run):
+    """What it does, in datagrams of the device: so many at the least, and no more than that."""
+    before, start = datagrams_sent(), time.monotonic()
+    run()
+    count = datagrams_sent() - before
+    print(f"== {name}: {count} datagrams, {time.monotonic() - start:.1f} s", flush=True)
+    assert least <= count <= most, f"not {least} to {most}"
+
+
+def connect(address, port):
+    own = socket.create_connection((address, port), 20)
+    own.settimeout(60)
+    return own
+
+
+def echoes(own, data, ends=True):
+    got, at = bytearray(), 0
+    while len(got) < len(data):
+        if at < len(data):
+            at += own.send(data[at : at + 16384])
+        more = own.recv(65536)
+        assert more, f"the end after {len(got)} of {len(data)} bytes"
+        got += more
+    assert got == data, "a stream comes back as it went"
+    if ends:
+        own.shutdown(socket.SHUT_WR)
+        assert own.recv(1) == b"", "and ends"
+
+
+def one(address, port, seed=0, first=b""):
+    own = connect(address, port)
+    own.sendall(first)
+    echoes(own, pattern(LEN, seed))
+
+
+def together(address, port, count):
+    failed = []
+
+    def run(seed):
+        try:
+            one(address, port, seed)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=[seed]) for seed in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+
+
+def middle_of_stream(address):
+    own = connect(address, MIDDLE)
+    sent, got = pattern(4 << 20, 3), bytearray()
+    writer = threading.Thread(target=lambda: (own.sendall(sent), own.shutdown(socket.SHUT_WR)))
+    writer.start()
+    time.sleep(1)
+    while data := own.recv(65536):
+        got += data
+    writer.join()
+    assert got == pattern(LEN, 7) + hashlib.sha256(sent).digest(), f"{len(got)} bytes"
+
+
+def in_child(own, run):
+    """What a child does with a connection; its exit status."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            run(own)
+            status = 0
+        except OSError as error:
+            print(f"   the child: {error}", flush=True)
+            status = 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def by_child(address):
+    """Who asks has the child, and goes on itself afterwards."""
+    own = connect(address, PLAIN)
+    echoes(own, pattern(5000, 1), ends=False)
+    assert in_child(own, lambda own: echoes(own, pattern(LEN, 2), ends=False)) == 0
+    echoes(own, pattern(LEN, 3))
+
+
+def without_means(address):
+    """The other end may not use TCP_REPAIR: the connection stays the parent's, and the child has none."""
+    own = connect(address, SILENT)
+    echoes(own, pattern(5000, 1), ends=False)
+    assert in_child(own, lambda own: echoes(own, b"from the child", ends=False)) == 2
+    echoes(own, pattern(LEN, 2))
+
+
+def to_stopped(address):
+    """The other end does not answer for a while: so with it."""
+    own = connect(address, STOPPED)
+    own.sendall(b"s")
+    time.sleep(1)
+    start = time.monotonic()
+    assert in_child(own, lambda own: echoes(own, b"from the child", ends=False)) == 2
+    print(f"   after {time.monotonic() - start:.1f} s", flush=True)
+    echoes(own, pattern(LEN, 2))
+
+
+def half_closed(address):
+    """One direction has ended before the other goes on by the kernel."""
+    own = connect(address, ENDED)
+    own.sendall(b"?")
+    assert own.recv(1) == b"", "it ends at once"
+    time.sleep(2)
+    for at in range(0, LEN, 16384):
+        own.sendall(pattern(LEN, 9)[at : at + 16384])
+    own.close()
+    asker = connect(address, ENDED)
+    assert asker.recv(32, socket.MSG_WAITALL) == hashlib.sha256(pattern(LEN, 9)).digest(), "all of it came"
+
+
+def ask(address):
+    few = 80
+    case("a server that forks", 3, few, lambda: one(address, FORKS))
+    time.sleep(1)
+    case("and again", 3, few, lambda: one(address, FORKS, 1))
+    time.sleep(1)
+    case("eight at a time", 3, 8 * few, lambda: together(address, FORKS, 8))
+    case("a program for each connection", 3, few, lambda: one(address, INETD))
+    time.sleep(1)
+    case("and again", 3, few, lambda: one(address, INETD, 1))
+    case("a process that becomes a program", 3, few, lambda: exec_after_first(address))
+    case("a connection that is passed on", 3, few, lambda: one(address, PASSES))
+    case("in the middle of a stream", 100, 4000, lambda: middle_of_stream(address))
+    case("a child of who asks", 3, few, lambda: by_child(address))
+    case("one direction has ended", 3, few, lambda: half_closed(address))
+    case("who may not", 300, 4000, lambda: without_means(address))
+    case("who is stopped", 300, 4000, lambda: to_stopped(address))
+
+
+def exec_after_first(address):
+    own = connect(address, EXECS)
+    own.sendall(b"first")
+    echoes(own, pattern(LEN))
+
+
+ROLES = {
+    "forks": forks,
+    "inetd": inetd,
+    "execs": execs,
+    "passes": passes,
+    "middle": middle,
+    "plain": lambda address: plain(address, PLAIN),
+    "silent": lambda address: plain(address, SILENT),
+    "stopped": stopped,
+    "ended": ended,
+    "ask": ask,
+}
+
+if __name__ == "__main__":
+    ROLES[sys.argv[1]](sys.argv[2])
