@@ -21,8 +21,18 @@ pub struct CardSleep {
     /// By which frames come.
     frames: Box<[RawFd]>,
     is_armed: bool,
-    /// A thread has slept in epoll_wait since it was disarmed last: it takes back what woke it.
-    had_sleeper: Cell<bool>,
+    sleeper_is: Cell<Sleeper>,
+}
+
+/// The thread that sleeps in epoll_wait, which takes back itself what wakes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sleeper {
+    #[default]
+    Nobody,
+    /// (The ring may be armed and disarmed by others meanwhile.)
+    Asleep,
+    /// Since the ring was disarmed last.
+    Awake,
 }
 
 impl CardSleep {
@@ -33,7 +43,7 @@ impl CardSleep {
     pub fn new(frames: impl Iterator<Item = RawFd>, always: &[RawFd]) -> io::Result<Self> {
         // SAFETY: no memory is involved.
         let epoll = Fd::make(|| unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-        let sleep = Self { epoll, sleeper: EventFd::new()?, frames: frames.collect(), is_armed: false, had_sleeper: Cell::new(false) };
+        let sleep = Self { epoll, sleeper: EventFd::new()?, frames: frames.collect(), is_armed: false, sleeper_is: Cell::default() };
         sleep.control(libc::EPOLL_CTL_ADD, sleep.sleeper.fd(), libc::EPOLLIN, SLEEPER)?;
         for (at, fd) in (0..).zip(&sleep.frames) {
             sleep.control(libc::EPOLL_CTL_ADD, *fd, 0, at)?;
@@ -54,8 +64,12 @@ impl CardSleep {
             return false;
         }
         // Who wakes a sleeper does so when it has let go of all locks, and so perhaps too late. Those that sleep otherwise would find that wake-up, and nobody takes it back.
-        if !on && !self.had_sleeper.take() {
-            self.sleeper.clear();
+        if !on {
+            match self.sleeper_is.get() {
+                Sleeper::Nobody => self.sleeper.clear(),
+                Sleeper::Asleep => {}
+                Sleeper::Awake => self.sleeper_is.set(Sleeper::Nobody),
+            }
         }
         let events = if on { libc::EPOLLIN } else { 0 };
         for (at, fd) in (0..).zip(&self.frames) {
@@ -103,7 +117,7 @@ pub trait CardQueues: Queues {
 
 impl<Q: CardQueues> HostQueues for Q {
     fn begin_sleep(&mut self) -> RawFd {
-        self.sleep().had_sleeper.set(true);
+        self.sleep().sleeper_is.set(Sleeper::Asleep);
         self.sleep().sleeper.fd()
     }
 
@@ -118,7 +132,9 @@ impl<Q: CardQueues> HostQueues for Q {
         self.sleep().sleeper.clear();
     }
 
-    fn end_sleep(&mut self) {}
+    fn end_sleep(&mut self) {
+        self.sleep().sleeper_is.set(Sleeper::Awake);
+    }
 
     /// The card's peers do not see each other's processors.
     fn claim_core(&mut self, _: usize) -> bool {
@@ -185,14 +201,25 @@ mod tests {
     fn a_wake_up_that_comes_too_late_wakes_others_once() {
         let mut sleep = CardSleep::new(core::iter::empty(), &[]).unwrap();
         sleep.set_armed(true);
-        sleep.had_sleeper.set(true);
+        sleep.sleeper_is.set(Sleeper::Asleep);
+        sleep.sleeper_is.set(Sleeper::Awake);
         sleep.set_armed(false);
         sleep.sleeper.signal();
         assert!(sleep.set_armed(true) && is_readable(&sleep));
         assert!(sleep.set_armed(false) && !is_readable(&sleep));
+    }
+
+    /// (Others poll the ring, and arm it again, while it sleeps.)
+    #[test]
+    fn a_sleepers_wake_up_is_its_own_to_take_back() {
+        let mut sleep = CardSleep::new(core::iter::empty(), &[]).unwrap();
         sleep.set_armed(true);
-        sleep.had_sleeper.set(true);
+        sleep.sleeper_is.set(Sleeper::Asleep);
+        sleep.set_armed(false);
+        sleep.set_armed(true);
         sleep.sleeper.signal();
-        assert!(sleep.set_armed(false) && is_readable(&sleep), "a sleeper's is its own to take back");
+        assert!(sleep.set_armed(false) && is_readable(&sleep));
+        sleep.sleeper_is.set(Sleeper::Awake);
+        assert!(sleep.set_armed(true) && sleep.set_armed(false) && is_readable(&sleep));
     }
 }

@@ -238,6 +238,7 @@ impl Ring {
         fn tcp_end_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
         fn tcp_answer(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Answer;
         fn tcp_take_leaver(&mut self) -> Option<FlowId>;
+        fn tcp_stays(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr);
         fn tcp_has_parted(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr, has_left: bool);
         fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Undelivered, Error>;
         fn adopt_snapshot(

@@ -227,6 +227,9 @@ fn told(fd: c_int, waits: bool) -> Result<Told, Errno> {
         match got {
             4 => return Ok(Told::of(bytes)),
             0 => return Ok(Told::Nothing),
+            // (A port has two bytes.)
+            1..4 if bytes[0] != 0 || bytes[1] != 0 => return Ok(Told::Nothing),
+            1..4 if has_ended(fd) => return Ok(Told::Nothing),
             1..4 => {}
             _ => match Errno::last() {
                 Errno(libc::EAGAIN) => {}
@@ -243,6 +246,13 @@ fn told(fd: c_int, waits: bool) -> Result<Told, Errno> {
             ringway_host::sleep::yield_core();
         }
     }
+}
+
+/// Whether nothing comes any more behind what has come.
+fn has_ended(fd: c_int) -> bool {
+    let mut ended = pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one valid entry.
+    unsafe { next::poll(&raw mut ended, 1, 0) == 1 }
 }
 
 /// The client's end.

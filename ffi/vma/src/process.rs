@@ -74,7 +74,7 @@ pub(crate) struct Offload {
     pub(crate) greetings: Vec<crate::socket::greeting::Greeting>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
-    /// Connections between these addresses, ours and the peer's, could not move then, and stayed.
+    /// Connections between these addresses, ours and the peer's, could not move, and stay until then at the least.
     pub(crate) stayed: BTreeMap<(SocketAddr, SocketAddr), Instant>,
     /// How many connections over interfaces the kernel has taken over.
     pub(crate) to_kernel: u64,

@@ -5,7 +5,7 @@
 //! ([`Ring::tcp_ask_to_leave`]). That one ([`Ring::tcp_take_leaver`]) does the same, and asks in its turn: either's question tells the other that its kernel has the connection, so that the own one may speak,
 //! and is answered. What each kernel goes on with is what its ring had, at whatever moment it left: what was on its way between the rings then is lost, as a network loses it, and sent again. If the other end
 //! stays, or says nothing for [`ASKED_FOR`], the asker takes the connection back. A question of an asker that has done so, and that comes late, is a question nevertheless: whoever hears it asks the one whose ring has the
-//! connection again, and speaks to nobody's kernel before that has answered.
+//! connection again, and speaks to nobody's kernel before that has answered: a copy of the question that it followed is no answer.
 //!
 //! What is said goes in segments of the connection without payload (`wire::tcp::Parting`), which may be lost, come twice or late like all segments. A question is repeated until it is answered, and answered each
 //! time: by who has left for as long as [`REMEMBERED`].
@@ -39,6 +39,8 @@ type Ends = (SocketAddr, SocketAddr);
 
 /// How long an asker waits for an answer.
 pub const ASKED_FOR: Duration = Duration::from_secs(10);
+/// The same of one that follows, whose peer waits for just that.
+const FOLLOWED_FOR: Duration = Duration::from_secs(2);
 /// How long who has left answers those who ask again.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// Between two questions: at first, and at most. In between it doubles.
@@ -64,12 +66,12 @@ pub enum Answer {
 
 #[derive(Debug)]
 enum Stage {
-    /// We have left, say nothing, and ask.
-    Asks { number: u64, again_at: Instant, pause: Duration, until: Instant },
+    /// We have left, say nothing, and ask: by ourselves, or because of a question of that number.
+    Asks { number: u64, followed: Option<u64>, again_at: Instant, pause: Duration, until: Instant },
     /// We have asked, and that came of it.
     Answered(Answer),
-    /// The peer has left, and asks.
-    Wanted { number: u64 },
+    /// The peer has left, and asks; until then, if nobody hears it.
+    Wanted { number: u64, until: Instant },
     /// Both have left.
     Left { until: Instant },
 }
@@ -99,13 +101,21 @@ impl Partings {
         if self.known.len() < PARTINGS_MAX {
             return true;
         }
-        self.known.retain(|_, known| !matches!(known.stage, Stage::Left { until } if until <= now));
+        self.known.retain(|_, known| !matches!(known.stage, Stage::Left { until } | Stage::Wanted { until, .. } if until <= now));
         if self.known.len() >= PARTINGS_MAX {
             let left = |known: &Known| if let Stage::Left { until } = known.stage { Some(until) } else { None };
             let oldest = self.known.iter().filter_map(|(ends, known)| Some((left(known)?, *ends))).min();
             oldest.and_then(|(_, ends)| self.known.remove(&ends));
         }
         self.known.len() < PARTINGS_MAX
+    }
+
+    /// The number of the peer's question, if it has asked.
+    fn question_of(&self, ends: Ends) -> Option<u64> {
+        match self.known.get(&ends)?.stage {
+            Stage::Wanted { number, .. } => Some(number),
+            _ => None,
+        }
     }
 
     /// Questions that are not answered yet are answered so, of the connections that `which` names.
@@ -133,7 +143,9 @@ impl<Q: Queues> Ring<Q> {
         let ends = (handover.local(), handover.remote());
         let number = self.draw_number(now);
         let (plausible, seq, ack) = handover.numbers();
-        let stage = Stage::Asks { number, again_at: now, pause: AGAIN_MIN, until: now + ASKED_FOR };
+        let followed = self.partings.question_of(ends);
+        let until = now + if followed.is_some() { FOLLOWED_FOR } else { ASKED_FOR };
+        let stage = Stage::Asks { number, followed, again_at: now, pause: AGAIN_MIN, until };
         self.partings.known.insert(ends, Known { stage, plausible, seq, ack, hop: handover.hop() });
         self.tcp_answer(now, ends.0, ends.1);
         Ok(())
@@ -175,7 +187,7 @@ impl<Q: Queues> Ring<Q> {
     pub fn tcp_has_parted(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr, has_left: bool) {
         let ends = (local, remote);
         let Some(known) = self.partings.known.get_mut(&ends) else { return };
-        let asked = if let Stage::Wanted { number } = known.stage { Some(number) } else { None };
+        let asked = if let Stage::Wanted { number, .. } = known.stage { Some(number) } else { None };
         known.stage = Stage::Left { until: now + REMEMBERED };
         debug_assert!(asked.is_none() || !has_left, "who follows asks first");
         if let Some(number) = asked {
@@ -185,6 +197,13 @@ impl<Q: Queues> Ring<Q> {
             self.partings.known.remove(&ends);
         }
         self.output.flush(&mut self.queues);
+    }
+
+    /// A connection between these addresses (ours, the peer's) does not leave: its peer is told, if it has asked.
+    pub fn tcp_stays(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) {
+        if self.partings.question_of((local, remote)).is_some() {
+            self.tcp_has_parted(now, local, remote, false);
+        }
     }
 
     /// A number that nobody can foretell.
@@ -266,7 +285,7 @@ impl<Q: Queues> Ring<Q> {
         if !self.partings.known.contains_key(&ends) && !self.partings.has_room(now) {
             return None;
         }
-        let stage = Stage::Wanted { number: said.number };
+        let stage = Stage::Wanted { number: said.number, until: now + ASKED_FOR };
         self.partings.known.insert(ends, Known { stage, plausible, seq, ack, hop });
         if !self.partings.leavers.contains(&id) {
             self.partings.leavers.push_back(id);
@@ -284,8 +303,10 @@ impl<Q: Queues> Ring<Q> {
                 match (&known.stage, said.word) {
                     (Stage::Asks { number, .. }, Word::There) if *number == said.number => known.stage = Stage::Answered(Answer::There),
                     (Stage::Asks { number, .. }, Word::Stay) if *number == said.number => known.stage = Stage::Answered(Answer::Stays),
-                    // Both ask: either has left.
-                    (Stage::Asks { .. }, Word::Leave) if is_plausible => known.stage = Stage::Answered(Answer::There),
+                    // Both ask: either has left. (One may have taken the connection back since it asked what was followed.)
+                    (Stage::Asks { followed, .. }, Word::Leave) if is_plausible && *followed != Some(said.number) => {
+                        known.stage = Stage::Answered(Answer::There);
+                    }
                     _ => {}
                 }
                 (is_asked && is_plausible && matches!(known.stage, Stage::Answered(Answer::There) | Stage::Left { .. }))

@@ -196,10 +196,11 @@ impl InheritedConnection {
                     }
                     return;
                 }
-                _ if !self.is_common && is_connected(fd) => return,
+                _ if !self.is_common && is_connected(fd) && !is_in_repair(fd) => return,
                 _ => {
                     let (local, remote, owner) = (self.local, self.remote, self.owner.pid());
                     tracing::warn!("the connection {local} - {remote}, inherited from process {owner}, which has it no more, is reset");
+                    self.leave_repair(key, fd);
                     if self.is_common && pair::socket(self.family).and_then(|fresh| pair::replace(fd, &fresh)).is_err() {
                         return;
                     }
@@ -209,6 +210,28 @@ impl InheritedConnection {
             }
         }
     }
+}
+
+impl InheritedConnection {
+    /// Its owner died while it put the connection into the kernel: there it says nothing, hears no reset, and is nobody's. All of its numbers get a socket without it.
+    fn leave_repair(&self, key: Key, fd: c_int) {
+        if self.is_common || !is_in_repair(fd) {
+            return;
+        }
+        let Ok(fresh) = pair::socket(self.family) else { return };
+        for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
+            let _ = pair::replace(copy, &fresh);
+        }
+    }
+}
+
+/// Whether a process has begun to put a connection behind the descriptor, and has not gone on to the end (TCP_REPAIR).
+fn is_in_repair(fd: c_int) -> bool {
+    let mut is_on: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the value is as long as it says.
+    let asked = unsafe { real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, (&raw mut is_on).cast(), &raw mut len) };
+    asked == 0 && is_on != 0
 }
 
 /// Whether a question that failed so may be asked again.

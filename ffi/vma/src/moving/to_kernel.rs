@@ -95,7 +95,12 @@ fn take_over(
         }
         Err((error, handover)) => {
             // (It goes on under another name, which its socket gets. What the program has closed ends here, for whoever else has it.)
-            if let Ok(again) = own.ring.adopt(now, handover)
+            let again = own.ring.adopt(now, handover);
+            if again.is_err() {
+                // (What the peer sends from now on is answered by a reset.)
+                own.ring.tcp_end_late(local, remote);
+            }
+            if let Ok(again) = again
                 && !offload.renamed(id, again)
             {
                 offload.rings.of_mut(again).close(now, again, true);

@@ -30,6 +30,8 @@ use crate::socket::{Family, Kind};
 
 /// How long nobody tries again to move a connection that had to stay: a child that asks for it hears that it cannot have it, and a process that ends does not go on trying.
 const STAYS_FOR: Duration = Duration::from_secs(5);
+/// The same where the peer did not answer: calls waited for it.
+const SILENT_FOR: Duration = Duration::from_secs(60);
 /// Of so many connections that is remembered.
 const STAYED_MAX: usize = 1024;
 
@@ -64,7 +66,8 @@ pub(super) fn begin(
         return true;
     }
     let now = process.now();
-    if offload.stayed.get(&(local, remote)).is_some_and(|since| now.since(*since) < STAYS_FOR) {
+    if offload.stayed.get(&(local, remote)).is_some_and(|until| now < *until) {
+        tracing::debug!("the connection {local} - {remote} stays this process's alone, as it had to a moment ago");
         return false;
     }
     let kernel = match Kernel::open(process.clock) {
@@ -91,6 +94,8 @@ pub(super) fn begin(
 
 /// The peers of connections have left their rings, and ask for ours to follow. For the progress thread.
 pub(super) fn follow(process: &'static Process, offload: &mut Offload) {
+    // (What was raised for them is not to be taken for something else once they are taken.)
+    offload.dispatch();
     let mut leavers = Vec::new();
     for own in offload.rings.iter_mut() {
         leavers.extend(core::iter::from_fn(|| own.ring.tcp_take_leaver()));
@@ -116,8 +121,9 @@ impl Job {
         match self.answer(left.ring) {
             // (Who is gone has a kernel, which answers by a reset.)
             Some(Answer::There | Answer::Gone) => self.speak(left),
-            Some(_) => self.stay(left, "its other end stays on its device, and says there why"),
-            None => self.stay(left, "it was not done in time"),
+            Some(Answer::Silent) => self.stay(left, SILENT_FOR, "its other end does not answer"),
+            Some(_) => self.stay(left, STAYS_FOR, "its other end stays on its device, and says there why"),
+            None => self.stay(left, STAYS_FOR, "it was not done in time"),
         }
     }
 
@@ -136,6 +142,7 @@ impl Job {
                 continue;
             }
             let Some(id) = offload.rings.tcp_between(local, remote) else {
+                offload.rings.iter_mut().for_each(|own| own.ring.tcp_stays(process.now(), local, remote));
                 self.end(offload);
                 return None;
             };
@@ -158,6 +165,7 @@ impl Job {
             Ok(handover) => handover,
             Err(error) => {
                 own.tcp_end_late(local, remote);
+                own.tcp_stays(now, local, remote);
                 self.end(offload);
                 tracing::warn!("the connection {local} - {remote} stays this process's alone: {error}");
                 return None;
@@ -172,7 +180,7 @@ impl Job {
         let entered = match asked {
             Ok(entered) => entered,
             Err((error, handover)) => {
-                self.go_back(offload, (id.ring, kind), handover, &error);
+                self.go_back(offload, (id.ring, kind), handover, (STAYS_FOR, &error));
                 return None;
             }
         };
@@ -244,21 +252,27 @@ impl Job {
         }
     }
 
-    fn stay(&self, left: Left<'_>, why: &str) {
+    fn stay(&self, left: Left<'_>, how_long: Duration, why: &str) {
         let mut guard = self.process.lock();
         let handover = left.entered.take_back();
-        self.go_back(&mut guard, (left.ring, left.kind), handover, &why);
+        self.go_back(&mut guard, (left.ring, left.kind), handover, (how_long, &why));
     }
 
-    /// It is on its ring again, in another place, as what it was.
-    fn go_back(&self, offload: &mut Offload, (ring, kind): (u16, Kind), handover: Handover, why: &dyn core::fmt::Display) {
+    /// It is on its ring again, in another place, as what it was; and for how long at least, and why.
+    fn go_back(
+        &self,
+        offload: &mut Offload,
+        (ring, kind): (u16, Kind),
+        handover: Handover,
+        (how_long, why): (Duration, &dyn core::fmt::Display),
+    ) {
         let (local, remote, now) = (self.local, self.remote, self.process.now());
         tracing::warn!("the connection {local} - {remote} stays this process's alone: {why}");
         let moving = self.end(offload);
         let (key, reason) = moving.map_or((None, Reason::SharedConnection), |moving| (moving.key, moving.reason));
-        offload.stayed.retain(|_, since| now.since(*since) < STAYS_FOR);
+        offload.stayed.retain(|_, until| now < *until);
         if offload.stayed.len() < STAYED_MAX {
-            offload.stayed.insert((local, remote), now);
+            offload.stayed.insert((local, remote), now + how_long);
         }
         let own = &mut offload.rings.at_mut(ring).ring;
         own.tcp_has_parted(now, local, remote, false);
@@ -267,14 +281,16 @@ impl Job {
                 offload.rings.of_mut(again).close(now, again, true);
                 self.reset(offload, key, reason);
             }
-            // (What the program has closed, and a child may have, ends here for whoever has it. What was left behind by a process that ends goes on.)
+            // (What the program has closed, and a child may have, ends here for whoever has it, behind what was written. What was left behind by a process that ends goes on.)
             Ok(again) => {
                 if !offload.is_back(key, kind, again) {
-                    offload.rings.of_mut(again).close(now, again, true);
+                    offload.rings.of_mut(again).close(now, again, false);
                 }
             }
             Err((error, _)) => {
                 tracing::error!("the connection {local} - {remote} is lost on its way back to its ring: {error}");
+                // (What the peer sends from now on is answered by a reset.)
+                own.tcp_end_late(local, remote);
                 self.reset(offload, key, reason);
             }
         }

@@ -128,8 +128,8 @@ fn a_question_that_is_lost_is_asked_again_and_so_is_one_whose_answer_is() {
     assert_eq!((scene.answer(), scene.follow(true)), (Answer::Awaited, true));
     assert_eq!(scene.lose(), 1, "the other end's question");
     scene.pair.now += AGAIN_MIN * 2;
-    assert_eq!(scene.answer(), Answer::Awaited);
-    assert_eq!((scene.answer_to_b(), scene.answer()), (Answer::There, Answer::There), "either is an answer");
+    assert_eq!((scene.answer(), scene.answer_to_b()), (Answer::Awaited, Answer::Awaited), "what was followed is no answer");
+    assert_eq!((scene.answer_to_b(), scene.answer()), (Answer::There, Answer::There), "and the other end's question is one");
 }
 
 #[test]
@@ -242,6 +242,9 @@ fn words_that_come_late_or_twice_change_nothing() {
     scene.bring_to_b(&question);
     assert!(scene.follow(true));
     assert_eq!(scene.answer_to_b(), Answer::Awaited);
+    // Nor is one more copy the answer.
+    scene.bring_to_b(&question);
+    assert_eq!(scene.answer_to_b(), Answer::Awaited);
     assert_eq!(scene.pair.a.tcp_take_leaver(), Some(scene.client));
     scene.pair.a.tcp_has_parted(scene.pair.now, scene.local, scene.remote, false);
     assert_eq!(scene.answer_to_b(), Answer::Stays);
@@ -343,8 +346,22 @@ fn no_more_is_remembered_than_there_is_room_for() {
         scene.pair.b.partings.known.insert(ends, Known { stage, plausible, seq, ack, hop });
     }
     for known in scene.pair.b.partings.known.values_mut() {
-        known.stage = Stage::Wanted { number: 1 };
+        known.stage = Stage::Wanted { number: 1, until: scene.pair.now + ASKED_FOR };
     }
     assert!(!scene.pair.b.partings.has_room(scene.pair.now), "what is under way does not");
     assert_eq!(scene.pair.b.partings.known.len(), PARTINGS_MAX);
+    // Questions that nobody has heard, for their connections have ended, are forgotten.
+    assert!(scene.pair.b.partings.has_room(scene.pair.now + ASKED_FOR));
+}
+
+#[test]
+fn who_asks_about_a_connection_that_ends_then_is_told_that_it_stays() {
+    let mut scene = Scene::new();
+    let _left = scene.ask();
+    assert_eq!(scene.pair.b.tcp_take_leaver(), None);
+    scene.pair.settle();
+    assert_eq!(scene.pair.b.tcp_take_leaver(), Some(scene.server));
+    scene.pair.b.tcp_stays(scene.pair.now, scene.remote, scene.local);
+    scene.pair.settle();
+    assert_eq!((scene.answer(), scene.pair.b.partings.known.len()), (Answer::Stays, 0));
 }
