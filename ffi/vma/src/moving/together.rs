@@ -94,6 +94,9 @@ pub(super) fn begin(
 
 /// The peers of connections have left their rings, and ask for ours to follow. For the progress thread.
 pub(super) fn follow(process: &'static Process, offload: &mut Offload) {
+    if !offload.rings.iter().any(|own| own.ring.has_leavers()) {
+        return;
+    }
     // (What was raised for them is not to be taken for something else once they are taken.)
     offload.dispatch();
     let mut leavers = Vec::new();
