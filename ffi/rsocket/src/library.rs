@@ -3,9 +3,8 @@
 //! Somebody always looks after the plane. A call polls it. Threads that sleep in calls have armed it, and so has the progress thread once nobody has called for
 //! a while; whoever disarms it, to poll, sees to it on leaving that it is armed again, or that the progress thread comes.
 
-use core::cell::Cell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -46,6 +45,8 @@ pub(crate) struct Library {
     pub(crate) fabric: Fabric,
     pub(crate) sockets: Sockets,
     pub(crate) table: BTreeMap<RawFd, Entry>,
+    /// The stream in the table that was called last.
+    last_stream: Option<(RawFd, SocketId)>,
     /// repoll's instances.
     pub(crate) repolls: BTreeMap<RawFd, Interest>,
     /// Datagram sockets' UDP sockets, all in one: whoever sleeps on one of them itself keeps it alive, and its port, when it is closed.
@@ -123,12 +124,13 @@ pub(crate) fn let_others_enter() {
 pub(crate) fn forget_parents() {
     WANTED.store(0, Ordering::Relaxed);
     UDP_FD.store(-1, Ordering::Relaxed);
+    OWNER.store(0, Ordering::Relaxed);
 }
 
 /// Whether the lock is to be had within a while: at once where the calling thread has it itself. (Who yields on a machine with much to do gives away whole turns, so it is time that counts.)
 pub(crate) fn is_free() -> bool {
     let began = std::time::Instant::now();
-    while !IS_MINE.get() {
+    while OWNER.load(Ordering::Relaxed) != this_thread() {
         if LIBRARY.try_lock().is_ok() {
             return true;
         }
@@ -143,9 +145,13 @@ pub(crate) fn is_free() -> bool {
 /// How long [`is_free`] looks.
 const FREE_WITHIN: Duration = Duration::from_secs(1);
 
-std::thread_local! {
-    /// The thread has the lock for a call.
-    static IS_MINE: Cell<bool> = const { Cell::new(false) };
+/// The thread that has the lock for a call; 0: none.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+/// What [`OWNER`] is while this thread has the lock.
+fn this_thread() -> usize {
+    // SAFETY: the call has no preconditions. No thread's handle is zero: it leads to what glibc and musl keep of the thread.
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// The library, locked for a call.
@@ -181,7 +187,7 @@ pub(crate) fn enter_first() -> Result<Entered, Errno> {
 
 impl Entered {
     fn new(guard: MutexGuard<'static, Option<Box<Library>>>) -> Self {
-        IS_MINE.set(true);
+        OWNER.store(this_thread(), Ordering::Relaxed);
         Self(guard)
     }
 }
@@ -202,7 +208,7 @@ impl DerefMut for Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         self.leave();
-        IS_MINE.set(false);
+        OWNER.store(0, Ordering::Relaxed);
     }
 }
 
@@ -234,6 +240,7 @@ impl Library {
             plane,
             sockets,
             table: BTreeMap::new(),
+            last_stream: None,
             repolls: BTreeMap::new(),
             udp,
             sleepers: Sleepers::default(),
@@ -272,7 +279,18 @@ impl Library {
     /// # Errors
     /// EBADF; EOPNOTSUPP: it is a datagram socket.
     pub(crate) fn stream(&mut self, fd: RawFd) -> Result<SocketId, Errno> {
-        self.entry(fd)?.stream()
+        if let Some((_, id)) = self.last_stream.filter(|(last, _)| *last == fd) {
+            return Ok(id);
+        }
+        let id = self.entry(fd)?.stream()?;
+        self.last_stream = Some((fd, id));
+        Ok(id)
+    }
+
+    /// Takes a descriptor out of the table.
+    pub(crate) fn remove(&mut self, fd: RawFd) -> Option<Entry> {
+        self.last_stream = None;
+        self.table.remove(&fd)
     }
 
     /// Takes what came by UDP for datagram sockets. Whether anything did.

@@ -21,6 +21,7 @@ use super::packet::datagram::OVERHEAD_MAX;
 use super::packet::write::WriteOnly;
 use super::packet::{Aeth, BTH_LEN, Body, Syndrome};
 use super::payload::Source;
+use crate::device::messages::{PostError, SendWr};
 use crate::device::{
     DeviceEvent, GATHER_LIMIT, MacAddr, Queues, RxBatch, RxBuffer, RxFrame, SendError, TxBuffer, TxFrame, TxOffload, TxSlice, Wake,
 };
@@ -103,6 +104,8 @@ pub struct SoftRoce<Q: Queues, M, W> {
     /// `None` only while its frames are looked at.
     batch: Option<Box<RxBatch<Q::Rx>>>,
     frame: Vec<u8>,
+    /// Frames were put into the queues of which their receivers were not told.
+    has_untold: bool,
     traffic: Traffic,
     tap: Option<Box<Tap>>,
     /// Other machines have its addresses, too.
@@ -121,6 +124,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
             owing_since: None,
             batch: Some(Box::new(RxBatch::new(BATCH))),
             frame: vec![0; ethernet::LEN + Node::<M>::PACKET_MAX],
+            has_untold: false,
             traffic: Traffic::default(),
             tap: None,
             elsewhere: None,
@@ -195,13 +199,39 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         done
     }
 
-    /// Whether [`SoftRoce::transmit`] may have something to send.
+    /// Posts a request to send, as [`Messages::post_send`] of the node does. A message of one packet is in its receiver's queue by that, if nothing is in its way;
+    /// [`SoftRoce::transmit`], and [`SoftRoce::transmit_due`], tell the receiver.
+    ///
+    /// # Errors
+    /// [`PostError`]; it was not taken.
+    pub fn post_send(&mut self, now: Instant, qp: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if !self.waiting.is_empty() {
+            return self.node.hca_mut().post_send(now, qp, wr);
+        }
+        let mut frame = core::mem::take(&mut self.frame);
+        let posted = self.node.post_and_transmit(now, qp, wr, &mut frame[ethernet::LEN..]);
+        if let Ok(Some(len)) = posted {
+            self.send_packet(now, &mut frame[..ethernet::LEN + len]);
+            self.has_untold = true;
+        }
+        self.frame = frame;
+        posted.map(|_| ())
+    }
+
+    /// Whether [`SoftRoce::transmit`] may have something to send, or to tell.
     pub fn may_transmit(&self) -> bool {
-        !self.waiting.is_empty() || self.node.may_transmit()
+        self.has_untold || !self.waiting.is_empty() || self.node.may_transmit()
     }
 
     /// The same but for acknowledgments that may wait ([`super::Tuning::acknowledges_late`]): until something else is sent, or somebody polls, or sleeps.
+    #[inline]
     pub fn is_urgent(&self) -> bool {
+        self.has_untold || self.may_send()
+    }
+
+    /// Whether there may be something to send, but for acknowledgments that may wait.
+    #[inline]
+    fn may_send(&self) -> bool {
         !self.waiting.is_empty() || self.node.is_urgent()
     }
 
@@ -211,9 +241,15 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         self.queues.reap();
         if !self.may_transmit() {
             // (What could not be told before is told now.)
-            return self.queues.doorbell();
+            return self.tell();
         }
         self.send(now, true);
+    }
+
+    /// Tells receivers of what is in their queues.
+    fn tell(&mut self) {
+        self.has_untold = false;
+        self.queues.doorbell();
     }
 
     /// The same, but for acknowledgments that may wait, until they have for a while. Whoever calls this sees to it that somebody goes on polling, or calls
@@ -221,9 +257,11 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
     #[inline]
     pub fn transmit_due(&mut self, now: Instant) {
         let with_owing = self.owes_for_long(now);
-        if with_owing || self.is_urgent() {
+        if with_owing || self.may_send() {
             self.queues.reap();
             self.send(now, with_owing);
+        } else if self.has_untold {
+            self.tell();
         }
     }
 
@@ -248,7 +286,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
             self.send_packet(now, &mut frame[..ethernet::LEN + len]);
         }
         self.frame = frame;
-        self.queues.doorbell();
+        self.tell();
     }
 
     /// Makes the next frame, or room where there was none, signal the queues' descriptor; acknowledgments only if `wake` says so, or if something is to be sent

@@ -83,6 +83,8 @@ pub struct Sockets {
     closing: BTreeMap<SocketId, Closing>,
     /// Those that listen.
     listening: BTreeSet<SocketId>,
+    /// Connections that wait for all of these to be accepted.
+    unaccepted: usize,
     /// When to look at streams' timers: no later than the first of them.
     timer: Option<Instant>,
     next_id: u64,
@@ -93,7 +95,7 @@ impl Sockets {
     pub fn new<D: Messages>(device: &mut D, settings: Settings, host: Host) -> Self {
         let pd = device.alloc_pd();
         let (sockets, by_connection, closing) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { settings, host, pd, sockets, by_connection, closing, listening: BTreeSet::new(), timer: None, next_id: 0 }
+        Self { settings, host, pd, sockets, by_connection, closing, listening: BTreeSet::new(), unaccepted: 0, timer: None, next_id: 0 }
     }
 
     /// What holds for all of them.
@@ -135,12 +137,19 @@ impl Sockets {
         while let Some((connection, event)) = device.poll_connection() {
             self.on_connection(now, device, connection, event);
         }
-        self.look_for_first_messages(now, device);
-        self.finish_closing(now, device);
+        if self.unaccepted > 0 {
+            self.look_for_first_messages(now, device);
+        }
+        if !self.closing.is_empty() {
+            self.finish_closing(now, device);
+        }
     }
 
     /// When [`Sockets::on_timer`] has something to do.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.closing.is_empty() {
+            return self.timer;
+        }
         self.closing.values().map(|closing| Some(closing.until)).fold(self.timer, earlier)
     }
 
@@ -202,7 +211,7 @@ impl Sockets {
 
     /// Ends all connections at once, without a word to anybody's program, as the end of a process does. Its sockets are gone.
     pub fn abort_all<D: Connections>(&mut self, now: Instant, device: &mut D) {
-        (self.timer, self.listening) = (None, BTreeSet::new());
+        (self.timer, self.listening, self.unaccepted) = (None, BTreeSet::new(), 0);
         let closing = core::mem::take(&mut self.closing).into_values().map(|closing| closing.connected);
         let mut all: Vec<_> = closing.collect();
         for socket in core::mem::take(&mut self.sockets).into_values() {

@@ -264,7 +264,12 @@ impl<M: PlaneMemory> Messages for Plane<M> {
     }
 
     fn post_send(&mut self, now: Instant, qp: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
-        by_device!(mut self, of => of.post_send(now, qp, wr))
+        match self {
+            // (Sent at once, if nothing is in its way.)
+            Self::Shm(plane) => plane.post_send(now, qp, wr),
+            Self::Xdp(plane) => plane.roce_mut().post_send(now, qp, wr),
+            Self::Verbs(adapter) => adapter.post_send(now, qp, wr),
+        }
     }
 
     fn post_recv(&mut self, now: Instant, qp: u32, id: u64, sges: &[Sge]) -> Result<(), PostError> {

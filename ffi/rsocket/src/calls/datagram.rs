@@ -76,7 +76,7 @@ pub(crate) fn adopt(udp: OwnedFd, family: Family) -> Result<RawFd, Errno> {
         open.plain = Some(VecDeque::new());
     }
     if opened.is_err() {
-        library.table.remove(&key);
+        library.remove(key);
     }
     opened.map(|()| key)
 }

@@ -213,7 +213,7 @@ pub(crate) fn close(fd: RawFd) -> Result<(), Errno> {
         library.sleepers.wake();
         return Ok(());
     }
-    let mut entry = library.table.remove(&fd).ok_or(Errno(libc::EBADF))?;
+    let mut entry = library.remove(fd).ok_or(Errno(libc::EBADF))?;
     library.repolls.values_mut().for_each(|interest| interest.forget(fd));
     for rule in &entry.rules {
         Fabric::give_up(&mut library.plane, *rule);

@@ -3,6 +3,8 @@
 use super::Hca;
 use crate::roce::memory::{Access, Memory};
 use crate::roce::packet::write::WriteOnly;
+use crate::roce::work::{PostError, SendWr};
+use crate::time::Instant;
 
 /// How many packets went the short way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +38,36 @@ impl<M: Memory> Hca<M> {
         // Key, bounds and rights are held against the region by this. Whoever may not write is refused by the long way. (Without bytes the key means nothing.)
         self.regions.write(qp.config.pd, write.rkey, write.address, Access::REMOTE_WRITE, write.payload).ok()?;
         cq.push(qp.take_expected(&write)?);
-        self.list(write.dest_qp);
+        // (One that owes an acknowledgment already, which may still wait, stands where it belongs.)
+        if !qp.goes_on_owing() {
+            self.list(write.dest_qp);
+        }
         Some(())
+    }
+
+    /// [`Hca::post_send`]; and if it is the queue pair's turn to send nothing but this, and it goes the short way, writes its IP packet to `out` and gives the length.
+    ///
+    /// # Errors
+    /// [`PostError`]; it was not taken.
+    #[inline]
+    pub(in crate::roce) fn post_and_transmit(
+        &mut self,
+        now: Instant,
+        number: u32,
+        wr: &SendWr<'_>,
+        out: &mut [u8],
+    ) -> Result<Option<usize>, PostError> {
+        let predicts = self.tuning.predicts();
+        let sent = self.with_qp_quietly(now, number, |qp, cx| {
+            let is_next = predicts && qp.has_nothing_to_send();
+            qp.post_send(cx, wr)?;
+            Ok(if is_next { qp.transmit_predicted(cx, out) } else { None })
+        });
+        let len = sent.unwrap_or(Err(PostError::NoQp))?;
+        match len {
+            Some(_) => self.predicted.sent += 1,
+            None => self.list(number),
+        }
+        Ok(len)
     }
 }

@@ -30,7 +30,7 @@ use super::packet::datagram::Datagram;
 use super::payload::Source;
 use super::psn::Psn;
 use super::qp::Mtu;
-use crate::device::messages::{ConnectionEvent, Endpoint, Path, PortSpace, QpAttributes, Region, Rejection};
+use crate::device::messages::{ConnectionEvent, Endpoint, Path, PortSpace, PostError, QpAttributes, Region, Rejection, SendWr};
 use crate::time::{Instant, earlier};
 
 /// The first port that is nobody's but who asks for any.
@@ -213,6 +213,15 @@ impl<M: Memory> Node<M> {
     #[inline]
     pub(super) fn take_predicted(&mut self, bytes: &[u8]) -> bool {
         self.hca.take_predicted(bytes)
+    }
+
+    /// Posts a request to send, and if its packet goes the short way, and at once, writes it to `out`: see [`Hca::post_and_transmit`].
+    ///
+    /// # Errors
+    /// [`PostError`]; it was not taken.
+    #[inline]
+    pub(super) fn post_and_transmit(&mut self, now: Instant, qp: u32, wr: &SendWr<'_>, out: &mut [u8]) -> Result<Option<usize>, PostError> {
+        self.hca.post_and_transmit(now, qp, wr, out)
     }
 
     /// Takes an IPv6 packet whose bytes are vouched for and stay where they are, but for its front: see [`Hca::on_front`].

@@ -3,6 +3,7 @@
 //! Most of rsockets' messages are that. What such a packet needs of the long way (`transmit`, `requests`) is here in one piece; whatever else may be the matter leads to the
 //! long way. Both do the same to the queue pair, and put the same on the wire.
 
+use super::UNANSWERED_MAX;
 use super::transmit::NUMBERS_MAX;
 use crate::roce::Tuning;
 use crate::roce::flaws::Flaw;
@@ -45,9 +46,21 @@ impl Qp {
         Some(Completion { len: write.payload.len() as u32, immediate: Some(write.immediate), ..completion })
     }
 
+    /// Whether it owes an acknowledgment that may still wait, and the adapter knows of it.
+    #[inline]
+    pub(in crate::roce) fn goes_on_owing(&self) -> bool {
+        self.owes && self.resp.unanswered <= UNANSWERED_MAX
+    }
+
+    /// Whether nothing was posted that was not sent, and nothing is owed that cannot wait.
+    #[inline]
+    pub(in crate::roce) fn has_nothing_to_send(&self) -> bool {
+        !self.listed && self.sq.get(self.req.cursor.0).is_none()
+    }
+
     /// Writes the requester's next IP packet to `out`, if it is one that goes the short way, and gives its length.
     #[inline]
-    pub(super) fn transmit_predicted<M: Memory>(&mut self, cx: &Context<'_, M>, out: &mut [u8]) -> Option<usize> {
+    pub(in crate::roce) fn transmit_predicted<M: Memory>(&mut self, cx: &Context<'_, M>, out: &mut [u8]) -> Option<usize> {
         let (index, packet) = self.req.cursor;
         let wqe = self.sq.get(index)?;
         let SendOp::Write { address, rkey, immediate: Some(immediate) } = wqe.op else { return None };

@@ -71,6 +71,7 @@ impl Sockets {
         let ready = self.ready_to_accept(id)?.ok_or(Error::WouldBlock)?;
         let Kind::Listener(listener) = &mut self.get_mut(id)?.kind else { return Err(Error::Invalid) };
         let accepted = listener.waiting.remove(ready).ok_or(Error::WouldBlock)?;
+        self.unaccepted -= 1;
         Ok((accepted, self.remote(accepted)?))
     }
 
@@ -329,6 +330,7 @@ impl Sockets {
             Kind::Listener(listener) => {
                 device.unlisten(local.port());
                 self.listening.remove(&id);
+                self.unaccepted -= listener.waiting.len();
                 for waiting in listener.waiting {
                     let _ = self.close(now, device, waiting);
                 }

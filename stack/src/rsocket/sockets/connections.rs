@@ -91,15 +91,13 @@ impl Sockets {
         self.by_connection.insert(connection, id);
         if let Some(Socket { kind: Kind::Listener(listener), .. }) = self.sockets.get_mut(&listener_id) {
             listener.waiting.push_back(id);
+            self.unaccepted += 1;
         }
         Some(())
     }
 
     /// A message of the peer's says as much as that its connection management knows of ours, which may come late or be lost.
     pub(super) fn look_for_first_messages<D: Connections>(&mut self, now: Instant, device: &mut D) {
-        if !self.listening.iter().any(|id| self.has_waiting(*id)) {
-            return;
-        }
         let waiting: Vec<SocketId> = self.waiting().collect();
         for id in waiting {
             let Some(Socket { kind: Kind::Stream(connected), .. }) = self.sockets.get_mut(&id) else { continue };
@@ -111,11 +109,6 @@ impl Sockets {
                 device.on_communication(connection);
             }
         }
-    }
-
-    /// Whether any connections of a listener's are yet to be accepted.
-    fn has_waiting(&self, id: SocketId) -> bool {
-        matches!(self.sockets.get(&id).map(|socket| &socket.kind), Some(Kind::Listener(listener)) if !listener.waiting.is_empty())
     }
 
     /// All connections that nobody has accepted.

@@ -88,6 +88,8 @@ impl Stream {
         let first = out.len().min((self.sizes.recv_buffer - offset) as usize);
         let (head, tail) = out.split_at_mut(first);
         memory.read(offset.into(), head);
-        memory.read(0, tail);
+        if !tail.is_empty() {
+            memory.read(0, tail);
+        }
     }
 }
