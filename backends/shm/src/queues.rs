@@ -430,7 +430,7 @@ impl Queues for ShmQueues {
         let has_frame = |&slot: &u16| {
             self.channels[usize::from(slot)]
                 .as_deref()
-                .is_some_and(|channel| channel.is_dying || channel.rx.slots.is_ready(&channel.link.theirs))
+                .is_some_and(|channel| channel.is_dying || channel.rx.is_ready(&channel.link))
         };
         self.active.iter().any(has_frame) || self.member.has_notices() || !self.events.is_empty()
     }

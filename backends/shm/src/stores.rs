@@ -77,17 +77,7 @@ impl SharedMemory {
     /// Brings the line at `offset` into this core's cache for writing, ahead of its store.
     #[inline]
     pub(crate) fn prefetch_for_write(&self, offset: usize) {
-        let line = self.at(offset, 1);
-        // SAFETY: a prefetch reads and writes nothing, and processors without it treat it as no operation.
-        unsafe {
-            cfg_if::cfg_if! {
-                if #[cfg(target_arch = "x86_64")] {
-                    core::arch::asm!("prefetchw [{p}]", p = in(reg) line.as_ptr(), options(nostack, preserves_flags));
-                } else if #[cfg(target_arch = "aarch64")] {
-                    core::arch::asm!("prfm pstl1keep, [{p}]", p = in(reg) line.as_ptr(), options(nostack, preserves_flags));
-                }
-            }
-        }
+        copy::prefetch_for_write(self.at(offset, 1).as_ptr());
     }
 
     #[inline]

@@ -93,6 +93,10 @@ pub(crate) enum Flaw {
     SendsWithoutCredits,
     /// Whoever closes does not tell the peer's connection management.
     EndsUntold,
+    /// Messages complete in silence where there is no room for one that would speak for them.
+    SilentToTheLast,
+    /// A message speaks for some that come after it.
+    SpeaksTooEarly,
     /// The short way takes a packet whatever its number.
     PredictsAnyNumber,
     /// The short way gives the next packet the same number.
@@ -146,7 +150,7 @@ impl Flaw {
     pub(crate) const OF_SERVICES: [Self; 4] = [Self::AsksProgramsTwice, Self::AnswersOnce, Self::StaysInGroups, Self::OneOfAGroup];
 
     /// Those of rsockets, and those below them that only a whole connection shows.
-    pub(crate) const OF_RSOCKETS: [Self; 18] = [
+    pub(crate) const OF_RSOCKETS: [Self; 20] = [
         Self::GivesUpEarly,
         Self::SilentAboutDuplicates,
         Self::EndsUntold,
@@ -165,5 +169,7 @@ impl Flaw {
         Self::UncountedControls,
         Self::DoesNotWrap,
         Self::SendsWithoutCredits,
+        Self::SilentToTheLast,
+        Self::SpeaksTooEarly,
     ];
 }

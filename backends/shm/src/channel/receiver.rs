@@ -36,6 +36,16 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
+    /// Whether the next slot is published. If it is, the lines behind its first one are on their way here by this.
+    #[inline]
+    pub(crate) fn is_ready(&self, link: &Link) -> bool {
+        let is_ready = self.slots.is_ready(&link.theirs);
+        if is_ready {
+            self.slots.lines_behind().for_each(|line| link.theirs.prefetch(line));
+        }
+        is_ready
+    }
+
     /// Moves at most `quota` frames into `batch`; small ones with a handle, if there are `heads` for that.
     #[inline(always)]
     pub(crate) fn receive(

@@ -108,3 +108,23 @@ pub(super) unsafe fn piece4(src: *const u8, dst: *mut u8) {
         asm!("mov {x:e}, [{s}]", "mov [{d}], {x:e}", x = out(reg) _, s = in(reg) src, d = in(reg) dst, options(nostack, preserves_flags));
     }
 }
+
+/// Brings a line near, to read it.
+///
+/// # Safety
+/// None is needed: nothing is read.
+#[inline(always)]
+pub(super) unsafe fn prefetch(at: *const u8) {
+    // SAFETY: a prefetch of any address is no fault.
+    unsafe { asm!("prefetcht0 [{p}]", p = in(reg) at, options(nostack, preserves_flags, readonly)) };
+}
+
+/// Brings a line near, to write it.
+///
+/// # Safety
+/// None is needed: nothing is written.
+#[inline(always)]
+pub(super) unsafe fn prefetch_for_write(at: *const u8) {
+    // SAFETY: as above.
+    unsafe { asm!("prefetchw [{p}]", p = in(reg) at, options(nostack, preserves_flags)) };
+}

@@ -33,12 +33,23 @@ impl Stream {
         } else if !self.writable && !ended_before {
             self.to_tell = Some(Control::Shutdown);
         }
+        self.wants_drained = true;
         self.poll(now, device);
         Ok(())
     }
 
-    /// Tells the peer of an end that is still to be told, if there is room.
+    /// Tells the peer of an end that is still to be told, if there is room; and where there is none to be told, has what was sent in silence completed.
     pub(super) fn tell_end<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        self.tell_of_end(now, device);
+        if self.wants_drained && self.to_tell.is_none() && self.is_live() && self.has_control_slot(false) {
+            self.wants_drained = false;
+            if self.tx.silent.is_any() {
+                self.probe(now, device);
+            }
+        }
+    }
+
+    fn tell_of_end<D: Messages>(&mut self, now: Instant, device: &mut D) {
         let Some(control) = self.to_tell.filter(|_| self.is_live() && self.has_control_slot(false)) else { return };
         self.to_tell = None;
         // What fails has failed the stream.
@@ -109,9 +120,14 @@ impl Stream {
         self.set_keepalive(now, self.keepalive);
         // Where there is no room, something is under way that tells as much.
         if self.is_live() && self.has_control_slot(false) {
-            self.tx.controls += 1;
-            // A write of nothing, of which the peer's program hears nothing: whether the peer is there, its adapter says.
-            let _ = self.post_write(now, device, Message::Control(Control::Keepalive), Data::Inline(&[]), NOWHERE);
+            self.probe(now, device);
         }
+    }
+
+    /// A write of nothing, of which the peer's program hears nothing, where there is a slot for it: whether the peer is there, and has what went before, its adapter says.
+    fn probe<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        self.tx.controls += 1;
+        // What fails has failed the stream.
+        let _ = self.post_write(now, device, Message::Control(Control::Keepalive), Data::Inline(&[]), NOWHERE);
     }
 }

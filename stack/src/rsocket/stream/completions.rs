@@ -1,6 +1,6 @@
 //! What became of requests, and what came.
 
-use super::post::{PART, RECEIVE};
+use super::post::{PART, RECEIVE, SILENT, SPEAKS};
 use super::{State, Stream};
 use crate::device::messages::{Completion, Memory, Messages, Status};
 use crate::error::Error;
@@ -24,9 +24,14 @@ impl Stream {
     }
 
     fn on_sent(&mut self, completion: &Completion) {
+        if completion.id & SPEAKS != 0 {
+            let took = self.tx.silent.spoken(self.host.has(Flaw::SpeaksTooEarly));
+            self.tx.free_requests += took.requests;
+            self.tx.room += took.bytes;
+        }
         if completion.id & PART != 0 {
             self.on_part_sent(Message::parse(completion.id as u32));
-        } else {
+        } else if completion.id & SILENT == 0 {
             self.on_message_sent(Message::parse(completion.id as u32), completion.status == Status::Success);
         }
         if completion.status != Status::Success && self.state == State::Connected {

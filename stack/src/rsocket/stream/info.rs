@@ -9,7 +9,8 @@ pub struct StreamInfo {
     pub stage: StreamStage,
     /// Bytes that came and were not read.
     pub unread: u64,
-    /// Bytes that were sent and have not arrived for certain, direct writes included.
+    /// Bytes that were sent and have not arrived for certain, direct writes included. (Of the last ones, up to a quarter of the send buffer, that may be known only once
+    /// more is sent.)
     pub in_flight: u64,
     /// Bytes of the receive buffer.
     pub recv_buffer: u32,

@@ -80,6 +80,7 @@ struct Sender {
     limit: u16,
     /// Requests that the send queue has room for, without those of control messages.
     free_requests: u16,
+    silent: post::Silent,
     /// Direct writes that are not completed.
     direct_writes: u16,
     /// Control messages that are not completed.
@@ -146,6 +147,8 @@ pub struct Stream {
     peer_gone: bool,
     /// Which end is to be told as soon as there is room.
     to_tell: Option<Control>,
+    /// Somebody waits until all that was sent has arrived.
+    wants_drained: bool,
     error: Option<Error>,
     peer: Option<Peer>,
     tx: Sender,

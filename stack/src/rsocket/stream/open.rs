@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::direct::Direct;
 use super::info::Totals;
+use super::post::Silent;
 use super::{Peer, Receiver, RemoteTable, Sender, State, Stream};
 use crate::device::messages::{
     Access, CreateError, Messages, Modify, ModifyError, Pd, PostError, QpConfig, Region, RegisterError, Sge, Transport,
@@ -83,12 +84,14 @@ impl Stream {
             peer_ended: false,
             peer_gone: false,
             to_tell: None,
+            wants_drained: false,
             error: None,
             peer: None,
             tx: Sender {
                 seq: 0,
                 limit: 0,
                 free_requests: sizes.send_queue - CONTROL_SLOTS,
+                silent: Silent::default(),
                 direct_writes: 0,
                 controls: 0,
                 control_place: 0,

@@ -1,5 +1,7 @@
 //! Requests to the send queue. Each says in its number what it was, so that its completion needs no other memory.
 
+use std::collections::VecDeque;
+
 use super::Stream;
 use crate::device::messages::{Data, Memory, Messages, SendOp, SendWr, Sge};
 use crate::error::Error;
@@ -12,6 +14,56 @@ use crate::time::Instant;
 pub(super) const RECEIVE: u64 = 1 << 63;
 /// It is a message whose data went before it: by a write, if messages are sends, or without a request.
 pub(super) const PART: u64 = 1 << 62;
+
+/// It completes in silence, unless it fails: a later one speaks for it.
+pub(super) const SILENT: u64 = 1 << 61;
+/// It speaks for those that completed in silence before it ([`Silent`]).
+pub(super) const SPEAKS: u64 = 1 << 60;
+
+/// One request in such a fraction of the queue, or of the send buffer, asks for a completion.
+const SILENT_PART: u16 = 4;
+
+/// Requests that complete in silence: what they took is given back once a later one completes, for requests do so in their order. A completion costs both the device and who
+/// takes it.
+#[derive(Debug, Default)]
+pub(super) struct Silent {
+    /// Those since the last request that asked for a completion.
+    last: Took,
+    /// Of those that have been spoken for by a request that is not completed, the oldest first.
+    spoken_for: VecDeque<Took>,
+}
+
+/// What requests took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Took {
+    /// Of the send queue.
+    pub(super) requests: u16,
+    /// Of the send buffer.
+    pub(super) bytes: u32,
+}
+
+impl Silent {
+    /// Whether there are any that no request speaks for.
+    pub(super) const fn is_any(&self) -> bool {
+        self.last.requests > 0
+    }
+
+    /// One completes that speaks for those before it; with the flaw, for those after it as well.
+    pub(super) fn spoken(&mut self, is_flawed: bool) -> Took {
+        let before = self.spoken_for.pop_front().unwrap_or_default();
+        let after = if is_flawed { self.last } else { Took::default() };
+        Took { requests: before.requests + after.requests, bytes: before.bytes + after.bytes }
+    }
+
+    /// A request is posted that asks for a completion: whether it speaks for any.
+    fn speak(&mut self) -> u64 {
+        if !self.is_any() {
+            return 0;
+        }
+        self.spoken_for.push_back(core::mem::take(&mut self.last));
+        SPEAKS
+    }
+}
 
 /// Where a message's bytes go.
 #[derive(Clone, Copy, Debug)]
@@ -42,26 +94,30 @@ impl Stream {
         let id = u64::from(word);
         let op = |immediate| SendOp::Write { address: target.address, rkey: target.key, immediate };
         if !self.host.by_sends {
-            return self.post(now, device, &SendWr::new(id, op(Some(word)), data));
+            let wr = SendWr::new(id, op(Some(word)), data);
+            return match message {
+                Message::Data(len) => self.post_data(now, device, wr, len),
+                _ => self.post(now, device, wr),
+            };
         }
         let has_bytes = match data {
             Data::Gather(sges) => !sges.is_empty(),
             Data::Inline(bytes) => !bytes.is_empty(),
         };
         if has_bytes {
-            self.post(now, device, &SendWr::new(id, op(None), data))?;
+            self.post(now, device, SendWr::new(id, op(None), data))?;
         }
         // The second request gives no bytes back: the first one has.
         let id = if has_bytes { u64::from(word & !Message::DATA_MAX) | PART } else { id };
         let bytes = self.host.order.word_bytes(word);
-        self.post(now, device, &SendWr::new(id, SendOp::Send { immediate: None }, Data::Inline(&bytes)))
+        self.post(now, device, SendWr::new(id, SendOp::Send { immediate: None }, Data::Inline(&bytes)))
     }
 
     /// Says that so many bytes were placed. They are not in the send buffer, so its completion gives none back.
     pub(super) fn post_placed<D: Messages>(&mut self, now: Instant, device: &mut D, len: u32) -> Result<(), Error> {
         let word = Message::Data(len).word();
         let op = SendOp::Write { address: NOWHERE.address, rkey: NOWHERE.key, immediate: Some(word) };
-        self.post(now, device, &SendWr::new(u64::from(word) | PART, op, Data::Inline(&[])))
+        self.post_data(now, device, SendWr::new(u64::from(word) | PART, op, Data::Inline(&[])), 0)
     }
 
     /// Writes bytes of which the peer's program is not told.
@@ -74,11 +130,30 @@ impl Stream {
         target: Target,
     ) -> Result<(), Error> {
         let op = SendOp::Write { address: target.address, rkey: target.key, immediate: None };
-        self.post(now, device, &SendWr::new(u64::from(message.word()), op, data))
+        self.post(now, device, SendWr::new(u64::from(message.word()), op, data))
+    }
+
+    /// Posts a message of data, of which so many bytes are counted in the send buffer. Most complete in silence.
+    fn post_data<D: Messages>(&mut self, now: Instant, device: &mut D, wr: SendWr<'_>, bytes: u32) -> Result<(), Error> {
+        let Took { requests: silent, bytes: silent_bytes } = self.tx.silent.last;
+        let took = Took { requests: silent + 1, bytes: silent_bytes + bytes };
+        let is_many = took.requests >= self.sizes.send_queue / SILENT_PART || took.bytes >= self.sizes.send_buffer / u32::from(SILENT_PART);
+        // (Where there is room for no more, what gives it back must not wait for more.)
+        if is_many || !(self.has_room() || self.host.has(Flaw::SilentToTheLast)) {
+            return self.post(now, device, wr);
+        }
+        self.tx.silent.last = took;
+        self.post_as(now, device, &SendWr { id: SILENT, signaled: false, ..wr })
+    }
+
+    /// Posts a request that asks for a completion.
+    fn post<D: Messages>(&mut self, now: Instant, device: &mut D, wr: SendWr<'_>) -> Result<(), Error> {
+        let id = wr.id | self.tx.silent.speak();
+        self.post_as(now, device, &SendWr { id, ..wr })
     }
 
     /// The queues are counted, so that a request that is not taken means that the queue pair is not what it was.
-    fn post<D: Messages>(&mut self, now: Instant, device: &mut D, wr: &SendWr<'_>) -> Result<(), Error> {
+    fn post_as<D: Messages>(&mut self, now: Instant, device: &mut D, wr: &SendWr<'_>) -> Result<(), Error> {
         device.post_send(now, self.qp, wr).map_err(|_| {
             self.fail(Error::Reset);
             Error::Reset

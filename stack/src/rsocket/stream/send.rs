@@ -36,10 +36,14 @@ impl Stream {
     /// Whether there is room for a message: in the send queue, in the send buffer, in what the peer counts, and in its buffer.
     pub(super) fn can_send<D: Messages>(&self, device: &D) -> bool {
         self.is_live()
-            && self.tx.free_requests >= self.requests_of_a_message()
-            && self.tx.room >= SEND_LOW_WATER
+            && self.has_room()
             && (self.tx.seq != self.tx.limit || self.host.has(Flaw::SendsWithoutCredits))
             && (self.tx.target.len > 0 || self.offered_target(device).is_some())
+    }
+
+    /// Whether there is room for a message on this side.
+    pub(super) const fn has_room(&self) -> bool {
+        self.tx.free_requests >= self.requests_of_a_message() && self.tx.room >= SEND_LOW_WATER
     }
 
     /// The next piece of the peer's buffer, if the peer has written of it.
