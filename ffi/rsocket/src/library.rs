@@ -34,7 +34,7 @@ const IN_VAIN: u32 = 64;
 const RECENT: Duration = Duration::from_micros(20);
 
 /// Looks at the device in one hold of the lock, by a wait that has found nothing.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 256;
 
 /// How often arming is tried where frames come all the while.
 const ARMS_MAX: usize = 16;
@@ -376,7 +376,7 @@ impl Library {
         self.polled_at = now;
         let mut done = self.plane.take(now);
         self.sockets.poll(now, &mut self.plane);
-        if self.sockets.deadline().is_some_and(|at| at <= now) {
+        if is_timer_due {
             done += 1;
             self.sockets.on_timer(now, &mut self.plane);
         }

@@ -31,6 +31,25 @@ struct Region<M> {
     memory: M,
 }
 
+impl<M: Memory> Region<M> {
+    /// Where `len` bytes at `address` begin in it, if they may be touched.
+    #[inline]
+    fn check(&self, pd: Pd, address: u64, len: u64, access: Access) -> Result<u64, AccessError> {
+        if self.pd != pd {
+            return Err(AccessError::Key);
+        }
+        let offset = address.checked_sub(self.address).ok_or(AccessError::Bounds)?;
+        let end = offset.checked_add(len).ok_or(AccessError::Bounds)?;
+        if end > self.memory.len() {
+            return Err(AccessError::Bounds);
+        }
+        if !self.access.contains(access) {
+            return Err(AccessError::Denied);
+        }
+        Ok(offset)
+    }
+}
+
 /// An adapter's regions.
 #[derive(Debug)]
 pub(super) struct Regions<M> {
@@ -72,16 +91,7 @@ impl<M: Memory> Regions<M> {
 
     /// Holds `len` bytes at `address` against the region of `key`: where they begin in it.
     pub(super) fn check(&self, pd: Pd, key: u32, address: u64, len: u64, access: Access) -> Result<u64, AccessError> {
-        let region = self.regions.get(key).filter(|region| region.pd == pd).ok_or(AccessError::Key)?;
-        let offset = address.checked_sub(region.address).ok_or(AccessError::Bounds)?;
-        let end = offset.checked_add(len).ok_or(AccessError::Bounds)?;
-        if end > region.memory.len() {
-            return Err(AccessError::Bounds);
-        }
-        if !region.access.contains(access) {
-            return Err(AccessError::Denied);
-        }
-        Ok(offset)
+        self.regions.get(key).ok_or(AccessError::Key)?.check(pd, address, len, access)
     }
 
     /// Reads bytes for a peer or a program.
@@ -99,8 +109,9 @@ impl<M: Memory> Regions<M> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let offset = self.check(pd, key, address, bytes.len() as u64, access)?;
-        self.memory_mut(key).ok_or(AccessError::Key)?.write(offset, bytes);
+        let region = self.regions.get_mut(key).ok_or(AccessError::Key)?;
+        let offset = region.check(pd, address, bytes.len() as u64, access)?;
+        region.memory.write(offset, bytes);
         Ok(())
     }
 

@@ -39,7 +39,7 @@ const ROOM_AFTER: Duration = Duration::from_micros(50);
 /// When what waits for a neighbour is looked at again, whatever the host tells.
 const NEIGHBOUR_AFTER: Duration = Duration::from_secs(1);
 /// How long acknowledgments wait that may ([`super::Tuning::acknowledges_late`]), as long as somebody polls: of messages that are answered each, one goes for several.
-const ACKNOWLEDGES_WITHIN: Duration = Duration::from_micros(20);
+const ACKNOWLEDGES_WITHIN: Duration = Duration::from_micros(50);
 /// Frames that are taken from the device at a time.
 const BATCH: usize = 32;
 /// Batches in one [`SoftRoce::poll`]: others want the lock, too.
@@ -211,7 +211,10 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         let mut frame = core::mem::take(&mut self.frame);
         let posted = self.node.post_and_transmit(now, qp, wr, &mut frame[ethernet::LEN..]);
         if let Ok(Some(len)) = posted {
-            self.send_packet(now, &mut frame[..ethernet::LEN + len]);
+            let frame = &mut frame[..ethernet::LEN + len];
+            if !self.sends_at_once(frame) {
+                self.send_packet(now, frame);
+            }
             self.has_untold = true;
         }
         self.frame = frame;
@@ -347,9 +350,11 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
     fn takes_predicted(&mut self, frame: &RxFrame<Q::Rx>) -> bool {
         let head = frame.head();
         let Some(packet) = packet_of_v6(head).filter(|packet| frame.len() == head.len() && WriteOnly::may_be(packet)) else { return false };
-        let Some((from, to)) = ends_of(packet) else { return false };
         // (Whose frame it is says the device.)
-        head[6..].first_chunk().is_some_and(|mac| self.ways.admits(MacAddr(*mac), from, to)) && self.node.take_predicted(packet)
+        let (Some(mac), Some(from)) = (head[6..].first_chunk(), packet[8..].first_chunk()) else { return false };
+        let is_admitted = self.ways.surely_admits(*mac, *from)
+            || ends_of(packet).is_some_and(|(from, to)| self.ways.admits(MacAddr(*mac), from, to));
+        is_admitted && self.node.take_predicted(packet)
     }
 
     /// Takes the IP packet in a frame, if it is its sender's. `bytes`: where it is copied to. A long write's payload stays where it is, until it is copied to
@@ -403,6 +408,23 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         let waiting = self.waiting.entry(to).or_default();
         waiting.frames.push_back(frame.to_vec());
         waiting.bytes += frame.len();
+    }
+
+    /// Sends a frame of IPv6 that goes without buffers, if its way is at hand and there is room. Nothing waits for room.
+    #[inline]
+    fn sends_at_once(&mut self, frame: &mut [u8]) -> bool {
+        let to = frame.get(ethernet::LEN + 24..).and_then(|rest| rest.first_chunk());
+        let Some(dst) = to.and_then(|to| self.ways.surely_leads(*to)) else { return false };
+        ethernet::Header { dst, src: self.queues.mac(), vlan: None, ethertype: ethernet::ETHERTYPE_IPV6 }.emit(frame);
+        let is_short = frame.len() <= self.queues.capabilities().inline_max;
+        if !is_short || self.queues.send(&TxFrame { head: frame, body: &[], offload: TxOffload::default() }).is_err() {
+            return false;
+        }
+        self.traffic.sent += 1;
+        if let Some(tap) = &mut self.tap {
+            tap(true, frame);
+        }
+        true
     }
 
     /// Sends a frame, or loses it. `false`: neither; it has to wait.

@@ -3,13 +3,16 @@
 //!
 //! - `connections`: what connection management says
 //! - `calls`: what programs do with one socket
+//! - `table`: sockets by their names
 
 mod calls;
 mod connections;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use self::table::Table;
 use super::config::{Host, Settings};
 use super::options::Options;
 use super::stream::Stream;
@@ -78,7 +81,7 @@ pub struct Sockets {
     settings: Settings,
     host: Host,
     pd: Pd,
-    sockets: BTreeMap<SocketId, Socket>,
+    sockets: Table,
     by_connection: BTreeMap<ConnectionId, SocketId>,
     closing: BTreeMap<SocketId, Closing>,
     /// Those that listen.
@@ -94,7 +97,7 @@ impl Sockets {
     /// Without sockets.
     pub fn new<D: Messages>(device: &mut D, settings: Settings, host: Host) -> Self {
         let pd = device.alloc_pd();
-        let (sockets, by_connection, closing) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (sockets, by_connection, closing) = (Table::default(), BTreeMap::new(), BTreeMap::new());
         Self { settings, host, pd, sockets, by_connection, closing, listening: BTreeSet::new(), unaccepted: 0, timer: None, next_id: 0 }
     }
 
@@ -112,16 +115,16 @@ impl Sockets {
     fn insert(&mut self, socket: Socket) -> SocketId {
         let id = SocketId(self.next_id);
         self.next_id += 1;
-        self.sockets.insert(id, socket);
+        self.sockets.push(id, socket);
         id
     }
 
     fn get(&self, id: SocketId) -> Result<&Socket, Error> {
-        self.sockets.get(&id).ok_or(Error::BadSocket)
+        self.sockets.get(id).ok_or(Error::BadSocket)
     }
 
     fn get_mut(&mut self, id: SocketId) -> Result<&mut Socket, Error> {
-        self.sockets.get_mut(&id).ok_or(Error::BadSocket)
+        self.sockets.get_mut(id).ok_or(Error::BadSocket)
     }
 
     /// The stream of a socket that has one.
@@ -162,7 +165,7 @@ impl Sockets {
     pub fn on_timer<D: Connections>(&mut self, now: Instant, device: &mut D) {
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
-            for socket in self.sockets.values_mut() {
+            for (_, socket) in self.sockets.iter_mut() {
                 if let Kind::Stream(connected) = &mut socket.kind {
                     connected.stream.on_timer(now, device);
                     self.timer = earlier(self.timer, connected.stream.deadline());
@@ -174,7 +177,7 @@ impl Sockets {
 
     /// What there is to say of a stream; `None`: it is a listener, or was never connected.
     pub fn info(&self, id: SocketId) -> Option<super::StreamInfo> {
-        match &self.sockets.get(&id)?.kind {
+        match &self.sockets.get(id)?.kind {
             Kind::Stream(connected) => Some(connected.stream.info()),
             Kind::Fresh | Kind::Listener(_) => None,
         }
@@ -182,7 +185,7 @@ impl Sockets {
 
     /// Of a listener: how many connections wait to be accepted, and how many may.
     pub fn backlog_of(&self, id: SocketId) -> Option<(usize, usize)> {
-        match &self.sockets.get(&id)?.kind {
+        match &self.sockets.get(id)?.kind {
             Kind::Listener(listener) => Some((listener.waiting.len(), listener.backlog)),
             Kind::Fresh | Kind::Stream(_) => None,
         }
@@ -191,7 +194,7 @@ impl Sockets {
     /// A stream, as long as there is anything of it.
     #[cfg(test)]
     pub(super) fn stream_of(&self, id: SocketId) -> Option<&Stream> {
-        let open = self.sockets.get(&id).and_then(|socket| if let Kind::Stream(connected) = &socket.kind { Some(connected) } else { None });
+        let open = self.sockets.get(id).and_then(|socket| if let Kind::Stream(connected) = &socket.kind { Some(connected) } else { None });
         open.map(|connected| &connected.stream).or_else(|| self.closing.get(&id).map(|closing| &closing.connected.stream))
     }
 
@@ -214,7 +217,7 @@ impl Sockets {
         (self.timer, self.listening, self.unaccepted) = (None, BTreeSet::new(), 0);
         let closing = core::mem::take(&mut self.closing).into_values().map(|closing| closing.connected);
         let mut all: Vec<_> = closing.collect();
-        for socket in core::mem::take(&mut self.sockets).into_values() {
+        for socket in self.sockets.take_all() {
             match socket.kind {
                 Kind::Fresh => {}
                 Kind::Listener(_) => device.unlisten(socket.local.port()),

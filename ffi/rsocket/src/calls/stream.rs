@@ -5,6 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::RawFd;
 
 use ringway_preload::Errno;
+use ringway_stack::Error;
 
 use crate::library::errno;
 use crate::wait::{until, until_sent};
@@ -14,6 +15,9 @@ use crate::wait::{until, until_sent};
 /// # Errors
 /// EBADF; ENOTCONN; EAGAIN: there is no room; EPIPE: this side was shut down (without a signal); ECONNRESET: the peer is gone, or has closed; EINTR.
 pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int) -> Result<usize, Errno> {
+    if let [only] = pieces {
+        return send_one(fd, only, flags);
+    }
     let (mut sent, mut at) = (0, (0, 0));
     let all = until_sent(fd, flags & libc::MSG_DONTWAIT != 0, |library, id, now| {
         let (sockets, device) = library.parts();
@@ -34,17 +38,36 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int) -> Result<us
     if sent > 0 { Ok(sent) } else { all.map(|()| 0) }
 }
 
+/// The same of one piece, as most calls have.
+fn send_one(fd: RawFd, bytes: &[u8], flags: c_int) -> Result<usize, Errno> {
+    let mut sent = 0;
+    let all = until_sent(fd, flags & libc::MSG_DONTWAIT != 0, |library, id, now| {
+        let (sockets, device) = library.parts();
+        loop {
+            sent += sockets.send(now, device, id, &bytes[sent..]).map_err(errno)?;
+            if sent == bytes.len() {
+                return Ok(());
+            }
+        }
+    });
+    if sent > 0 { Ok(sent) } else { all.map(|()| 0) }
+}
+
 /// Receives bytes; none: the peer sends no more. MSG_PEEK, MSG_WAITALL and MSG_DONTWAIT mean what they mean to recv(2); other flags mean nothing.
 ///
 /// # Errors
 /// EBADF; ENOTCONN; EAGAIN: there are none; ECONNRESET: the peer is gone; ETIMEDOUT: it does not answer; EINTR.
 pub(crate) fn recv(fd: RawFd, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Errno> {
     let (peek, dont_wait) = (flags & libc::MSG_PEEK != 0, flags & libc::MSG_DONTWAIT != 0);
-    let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
     if peek {
+        let wanted = pieces.iter().map(|piece| piece.len()).sum();
         return peek_at(fd, pieces, wanted, dont_wait);
     }
     let waits_for_all = flags & libc::MSG_WAITALL != 0 && !dont_wait;
+    if let [only] = pieces {
+        return recv_one(fd, only, dont_wait, waits_for_all);
+    }
+    let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
     let (mut got, mut at) = (0, (0, 0));
     let ended = until(fd, dont_wait, None, |library, id, now| {
         let (sockets, device) = library.parts();
@@ -65,6 +88,26 @@ pub(crate) fn recv(fd: RawFd, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Re
             }
         }
         Ok(())
+    });
+    if got > 0 { Ok(got) } else { ended.map(|()| 0) }
+}
+
+/// The same of one piece, as most calls have.
+fn recv_one(fd: RawFd, bytes: &mut [u8], dont_wait: bool, waits_for_all: bool) -> Result<usize, Errno> {
+    let mut got = 0;
+    let ended = until(fd, dont_wait, None, |library, id, now| {
+        let (sockets, device) = library.parts();
+        loop {
+            match sockets.recv(now, device, id, &mut bytes[got..], false) {
+                Ok(0) => return Ok(()),
+                Ok(done) => got += done,
+                Err(Error::WouldBlock) if got > 0 && !waits_for_all => return Ok(()),
+                Err(error) => return Err(errno(error)),
+            }
+            if got == bytes.len() {
+                return Ok(());
+            }
+        }
     });
     if got > 0 { Ok(got) } else { ended.map(|()| 0) }
 }

@@ -146,6 +146,15 @@ impl SendQueue {
         self.inline.get(at..at + wqe.len as usize)
     }
 
+    /// The request at `index` and its inline bytes, if it has such.
+    #[inline]
+    pub(in crate::roce) fn inline_mut(&mut self, index: usize) -> Option<(&mut SendWqe, &[u8])> {
+        let at = self.place(index) * self.inline_max;
+        let wqe = self.wqes.get_mut(index).filter(|wqe| wqe.inline)?;
+        let bytes = self.inline.get(at..at + wqe.len as usize)?;
+        Some((wqe, bytes))
+    }
+
     /// Reads bytes of the message at `index`.
     pub(in crate::roce) fn read<M: Memory>(
         &self,

@@ -62,15 +62,17 @@ impl Qp {
     #[inline]
     pub(in crate::roce) fn transmit_predicted<M: Memory>(&mut self, cx: &Context<'_, M>, out: &mut [u8]) -> Option<usize> {
         let (index, packet) = self.req.cursor;
-        let wqe = self.sq.get(index)?;
-        let SendOp::Write { address, rkey, immediate: Some(immediate) } = wqe.op else { return None };
         let peer = self.peer.as_ref()?;
         let Addresses::V6 { src, dst } = peer.path.addresses else { return None };
-        let is_new = packet == 0 && wqe.started.is_none() && wqe.failed.is_none() && !wqe.solicited;
         let waits = self.req.rnr_until.is_some() || self.req.reads > 0 || self.req.lsn.is_some() || self.rate.is_some();
         let psn = self.req.next_psn;
-        let fits = wqe.len <= peer.mtu.bytes() && psn.distance(self.req.una) < cx.tuning.window.clamp(1, NUMBERS_MAX);
-        if self.state != State::Rts || !is_new || waits || !fits {
+        let is_open = psn.distance(self.req.una) < cx.tuning.window.clamp(1, NUMBERS_MAX);
+        if self.state != State::Rts || packet != 0 || waits || !is_open {
+            return None;
+        }
+        let (wqe, payload) = self.sq.inline_mut(index)?;
+        let SendOp::Write { address, rkey, immediate: Some(immediate) } = wqe.op else { return None };
+        if wqe.started.is_some() || wqe.failed.is_some() || wqe.solicited || wqe.len > peer.mtu.bytes() {
             return None;
         }
         let write = WriteOnly {
@@ -83,14 +85,14 @@ impl Qp {
             address,
             rkey,
             immediate,
-            payload: self.sq.inline(index)?,
+            payload,
         };
         let len = write.emit(&peer.path, cx.tuning.crc(), out)?;
         self.req.ssn += 1;
+        wqe.started = Some(Started { first: psn, packets: 1, ssn: self.req.ssn });
         let further = u32::from(!cx.tuning.has(Flaw::PredictsTheSameAgain));
         self.req.next_psn = psn + further;
-        let (after, ssn) = (psn + 1, self.req.ssn);
-        self.sq.get_mut(index)?.started = Some(Started { first: psn, packets: 1, ssn });
+        let after = psn + 1;
         if self.req.sent_max.lt(after) {
             self.req.sent_max = after;
         }

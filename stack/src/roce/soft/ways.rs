@@ -34,6 +34,16 @@ pub trait Ways {
     /// Whether a frame from `mac` may carry a packet from `from` to `to`.
     fn admits(&mut self, mac: MacAddr, from: IpAddr, to: IpAddr) -> bool;
 
+    /// The same of an IPv6 packet, for most of which the answer is at hand; `false`: ask [`Ways::admits`].
+    fn surely_admits(&self, _mac: [u8; 6], _from: [u8; 16]) -> bool {
+        false
+    }
+
+    /// [`Ways::way`] to an IPv6 address, if it is at hand.
+    fn surely_leads(&self, _to: [u8; 16]) -> Option<MacAddr> {
+        None
+    }
+
     /// The device says that whoever has this Ethernet address is gone: whose adapter that was, if it is known.
     fn gone(&mut self, mac: MacAddr) -> Option<IpAddr>;
 }
@@ -106,6 +116,19 @@ impl<N: Neighbours> Ways for Vouched<N> {
             self.last = Some((mac, from));
         }
         is_its
+    }
+
+    #[inline]
+    fn surely_admits(&self, mac: [u8; 6], from: [u8; 16]) -> bool {
+        matches!(self.last, Some((MacAddr(last), IpAddr::V6(address))) if last == mac && address.octets() == from)
+    }
+
+    #[inline]
+    fn surely_leads(&self, to: [u8; 16]) -> Option<MacAddr> {
+        match self.last {
+            Some((mac, IpAddr::V6(address))) if address.octets() == to => Some(mac),
+            _ => None,
+        }
     }
 
     fn gone(&mut self, mac: MacAddr) -> Option<IpAddr> {

@@ -15,7 +15,7 @@ fn late() -> Pair {
     options.sending.timeout = 20;
     let mut pair = Pair::new(&options);
     pair.late = Some(LATE);
-    for id in 0..32 {
+    for id in 0..64 {
         pair.post_recv(A, id, 0, 100);
         pair.post_recv(B, id, 0, 100);
     }
@@ -44,11 +44,11 @@ fn an_acknowledgment_goes_behind_the_next_request() {
 #[test]
 fn of_some_messages_it_does_not_wait_and_of_few_not_for_ever() {
     let mut pair = late();
-    messages(&mut pair, A, 8);
+    messages(&mut pair, A, 32);
     assert_eq!(pair.sent(B).len(), 0);
     messages(&mut pair, A, 1);
     assert_eq!(pair.sent(B).len(), 1, "the peer waits for it, perhaps");
-    assert_eq!(pair.successes(A).len(), 9);
+    assert_eq!(pair.successes(A).len(), 33);
     messages(&mut pair, A, 1);
     assert_eq!(pair.sent(B).len(), 0);
     pair.run(LATE + LATENCY);

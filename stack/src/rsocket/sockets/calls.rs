@@ -78,7 +78,7 @@ impl Sockets {
     /// Which of a listener's connections is ready first. Those that failed since are given out as well: their calls say so.
     fn ready_to_accept(&self, id: SocketId) -> Result<Option<usize>, Error> {
         let Kind::Listener(listener) = &self.get(id)?.kind else { return Err(Error::Invalid) };
-        let is_ready = |id: &SocketId| match self.sockets.get(id).map(|socket| &socket.kind) {
+        let is_ready = |id: &SocketId| match self.sockets.get(*id).map(|socket| &socket.kind) {
             Some(Kind::Stream(connected)) => connected.stream.is_heard() || !connected.stream.is_connected(),
             _ => false,
         };
@@ -324,7 +324,7 @@ impl Sockets {
     /// # Errors
     /// [`Error::BadSocket`].
     pub fn close<D: Connections>(&mut self, now: Instant, device: &mut D, id: SocketId) -> Result<(), Error> {
-        let Socket { kind, local, .. } = self.sockets.remove(&id).ok_or(Error::BadSocket)?;
+        let Socket { kind, local, .. } = self.sockets.remove(id).ok_or(Error::BadSocket)?;
         match kind {
             Kind::Fresh => {}
             Kind::Listener(listener) => {

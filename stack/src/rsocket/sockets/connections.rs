@@ -19,7 +19,7 @@ impl Sockets {
         let closing = self.closing.get_mut(&id).map(|closing| &mut closing.connected);
         let is_standing = matches!(event, ConnectionEvent::Established(_));
         let name = is_standing.then(|| device.local_name(connection)).flatten();
-        let open = self.sockets.get_mut(&id).and_then(|socket| {
+        let open = self.sockets.get_mut(id).and_then(|socket| {
             socket.local = name.unwrap_or(socket.local);
             match &mut socket.kind {
                 Kind::Stream(connected) => Some(connected),
@@ -49,13 +49,13 @@ impl Sockets {
             | ConnectionEvent::Served(_)
             | ConnectionEvent::TimewaitExit => {}
         }
-        let timer = self.sockets.get(&id).and_then(Socket::deadline);
+        let timer = self.sockets.get(id).and_then(Socket::deadline);
         self.has_timer(timer);
     }
 
     /// A connection that did not come about.
     fn give_up<D: Connections>(&mut self, now: Instant, device: &mut D, id: SocketId, error: Error) {
-        let Some(Socket { kind: Kind::Stream(connected), .. }) = self.sockets.get_mut(&id) else { return };
+        let Some(Socket { kind: Kind::Stream(connected), .. }) = self.sockets.get_mut(id) else { return };
         connected.stream.on_refused(error);
         if let Some(connection) = connected.connection.take() {
             self.by_connection.remove(&connection);
@@ -71,7 +71,7 @@ impl Sockets {
         connection: ConnectionId,
         request: &IncomingRequest,
     ) -> Option<()> {
-        let (&listener_id, socket) = self.sockets.iter_mut().find(|(_, socket)| is_asked(socket, request))?;
+        let (listener_id, socket) = self.sockets.iter_mut().find(|(_, socket)| is_asked(socket, request))?;
         let Kind::Listener(listener) = &socket.kind else { return None };
         if listener.waiting.len() >= listener.backlog || ConnectionData::parse(&request.private_data).is_err() {
             return None;
@@ -89,7 +89,7 @@ impl Sockets {
         let connected = Connected { stream, connection: Some(connection), remote: request.remote };
         let id = self.insert(Socket { options, local: request.local, kind: Kind::Stream(Box::new(connected)) });
         self.by_connection.insert(connection, id);
-        if let Some(Socket { kind: Kind::Listener(listener), .. }) = self.sockets.get_mut(&listener_id) {
+        if let Some(Socket { kind: Kind::Listener(listener), .. }) = self.sockets.get_mut(listener_id) {
             listener.waiting.push_back(id);
             self.unaccepted += 1;
         }
@@ -100,7 +100,7 @@ impl Sockets {
     pub(super) fn look_for_first_messages<D: Connections>(&mut self, now: Instant, device: &mut D) {
         let waiting: Vec<SocketId> = self.waiting().collect();
         for id in waiting {
-            let Some(Socket { kind: Kind::Stream(connected), .. }) = self.sockets.get_mut(&id) else { continue };
+            let Some(Socket { kind: Kind::Stream(connected), .. }) = self.sockets.get_mut(id) else { continue };
             if connected.stream.is_heard() {
                 continue;
             }
@@ -113,7 +113,7 @@ impl Sockets {
 
     /// All connections that nobody has accepted.
     fn waiting(&self) -> impl Iterator<Item = SocketId> {
-        let listeners = self.listening.iter().filter_map(|id| match &self.sockets.get(id)?.kind {
+        let listeners = self.listening.iter().filter_map(|id| match &self.sockets.get(*id)?.kind {
             Kind::Listener(listener) => Some(listener.waiting.iter().copied()),
             Kind::Fresh | Kind::Stream(_) => None,
         });

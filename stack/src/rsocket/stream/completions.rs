@@ -9,18 +9,35 @@ use crate::rsocket::config::TARGET_ENTRIES;
 use crate::rsocket::wire::{Control, IomapEntry, Message};
 use crate::time::Instant;
 
+/// Receives are posted anew in such a fraction of their queue: or, sooner, when there is nothing else to do, or the peer is told of credits.
+const SPENT_PART: u16 = 4;
+
 impl Stream {
     /// Takes what completed, and tells the peer what it is to know. Comes before whatever asks for the state.
     pub fn poll<D: Messages>(&mut self, now: Instant, device: &mut D) {
         while let Some(completion) = device.poll_cq(self.cq) {
-            if completion.id & RECEIVE == 0 {
-                self.on_sent(&completion);
-            } else {
-                self.on_received(now, device, &completion);
-            }
+            self.on_completion(now, device, &completion);
         }
         self.tell_end(now, device);
         self.update_credits(now, device);
+    }
+
+    /// The same for who wants to read, until there is something to: what completed after that is for the next call to take, which finds it in its turn.
+    pub(super) fn poll_to_read<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        while self.rx.messages.is_empty() {
+            let Some(completion) = device.poll_cq(self.cq) else { return self.poll(now, device) };
+            self.on_completion(now, device, &completion);
+        }
+        self.tell_end(now, device);
+    }
+
+    #[inline]
+    fn on_completion<D: Messages>(&mut self, now: Instant, device: &mut D, completion: &Completion) {
+        if completion.id & RECEIVE == 0 {
+            self.on_sent(completion);
+        } else {
+            self.on_received(now, device, completion);
+        }
     }
 
     fn on_sent(&mut self, completion: &Completion) {
@@ -85,7 +102,29 @@ impl Stream {
         self.is_heard = true;
         let Some(message) = self.message_of(device, completion, place) else { return self.refuse(now, device) };
         self.on_message(now, device, message, completion.len);
-        if matches!(self.state, State::Connected | State::Disconnected) && self.post_receive(now, device, place).is_err() {
+        if !matches!(self.state, State::Connected | State::Disconnected) {
+            return;
+        }
+        // (The peer has a credit for the next message of data only once it is told of this one's. Of all else it sends more than it has credits for.)
+        if self.host.by_sends || !matches!(message, Message::Data(_)) {
+            self.post_again(now, device, place);
+        } else {
+            self.rx.spent += 1;
+            if self.rx.spent >= self.sizes.recv_queue / SPENT_PART {
+                self.post_spent(now, device);
+            }
+        }
+    }
+
+    /// Posts receives anew whose messages came. (All are alike where messages are no sends.)
+    pub(super) fn post_spent<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        for _ in 0..core::mem::take(&mut self.rx.spent) {
+            self.post_again(now, device, 0);
+        }
+    }
+
+    fn post_again<D: Messages>(&mut self, now: Instant, device: &mut D, place: u16) {
+        if self.post_receive(now, device, place).is_err() {
             self.fail(Error::Reset);
         }
     }

@@ -14,6 +14,7 @@ impl Stream {
         let has_half = self.rx.free >= half;
         let is_due = has_half || self.rx.seq.wrapping_sub(self.rx.tell_at) as i16 >= 0;
         let Some(peer) = self.peer.filter(|_| is_due && self.is_live() && self.has_control_slot(has_half)) else { return };
+        self.post_spent(now, device);
         self.rx.tell_at = self.rx.seq.wrapping_add(self.sizes.recv_queue / 2);
         let message = Message::Sgl(self.rx.seq.wrapping_add(self.sizes.recv_queue));
         // What fails has failed the stream.

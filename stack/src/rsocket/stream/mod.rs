@@ -117,6 +117,8 @@ struct Receiver {
     seq: u16,
     /// At which number the peer is to be told of more credits.
     tell_at: u16,
+    /// Receives whose messages came, and that were not posted anew.
+    spent: u16,
     /// Which entry of the peer's table gets the next half.
     next_slot: u32,
     totals: info::Totals,

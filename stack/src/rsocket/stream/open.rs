@@ -110,6 +110,7 @@ impl Stream {
                 granted: half.into(),
                 seq: 0,
                 tell_at: sizes.recv_queue / 2,
+                spent: 0,
                 next_slot: 0,
                 totals: Totals::default(),
             },

@@ -28,12 +28,14 @@ impl Stream {
     /// [`Error::WouldBlock`]: nothing has come; [`Error::Reset`], and why the connection failed: nothing will.
     pub fn recv<D: Messages>(&mut self, now: Instant, device: &mut D, out: &mut [u8], peek: bool) -> Result<usize, Error> {
         if self.rx.messages.is_empty() {
-            self.poll(now, device);
+            // (Who looks at bytes that stay wants all that there are.)
+            if peek { self.poll(now, device) } else { self.poll_to_read(now, device) }
         }
         if out.is_empty() {
             return Ok(0);
         }
         if self.rx.messages.is_empty() {
+            self.post_spent(now, device);
             return self.nothing_to_read();
         }
         let done = if peek { self.peek(device, out) } else { self.read(device, out) };
