@@ -40,6 +40,10 @@ pub(super) struct Totals {
 }
 
 impl Totals {
+    pub(super) const fn messages(self) -> u64 {
+        self.messages
+    }
+
     pub(super) fn add(&mut self, bytes: u32) {
         self.bytes += u64::from(bytes);
         self.messages += 1;

@@ -96,6 +96,10 @@ struct Sender {
     /// Which entry of our table has the next piece.
     next_target: u32,
     totals: info::Totals,
+    /// The last message's bytes were placed.
+    was_placed: bool,
+    /// How many messages had come at the last send.
+    answered: u64,
     /// Entries that the peer has said that it wrote, and that we have not taken: a device may be in the middle of writing any other.
     offered: u32,
 }

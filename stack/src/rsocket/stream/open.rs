@@ -100,6 +100,8 @@ impl Stream {
                 target: TargetSge::default(),
                 next_target: 0,
                 totals: Totals::default(),
+                was_placed: false,
+                answered: 0,
                 offered: 0,
             },
             rx: Receiver {

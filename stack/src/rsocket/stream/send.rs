@@ -92,7 +92,7 @@ impl Stream {
     pub fn send<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<usize, Error> {
         self.check_writable().or_else(|error| if error == Error::WouldBlock { Ok(()) } else { Err(error) })?;
         self.send_mappings(now, device)?;
-        let (mut done, mut transfers) = (0, Transfers::new(self.host.transfer_first));
+        let (mut done, mut transfers) = (0, Transfers::new(self.first_transfer()));
         while done < bytes.len() {
             if !self.may_send(now, device) {
                 break;
@@ -105,6 +105,14 @@ impl Stream {
             }
         }
         if done == 0 && !bytes.is_empty() { Err(self.check_writable().err().unwrap_or(Error::WouldBlock)) } else { Ok(done) }
+    }
+
+    /// How long a long send's first message is. It is short, so that the peer copies it while the rest is copied here; but of sends that nobody answers, the peer copies one while the next
+    /// is copied here, and shorter messages cost more than they gain, where bytes are placed.
+    fn first_transfer(&mut self) -> u32 {
+        let received = self.rx.totals.messages();
+        let is_answered = core::mem::replace(&mut self.tx.answered, received) != received;
+        if self.tx.was_placed && !is_answered { TRANSFER_MAX } else { self.host.transfer_first }
     }
 
     /// Whether a message can go now, perhaps after another look at what completed. If the connection has ended meanwhile, what went before is not undone: the next
@@ -120,6 +128,7 @@ impl Stream {
     fn send_piece<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<u32, Error> {
         let target = Target { address: self.tx.target.address, key: self.tx.target.key };
         let is_placed = self.places(bytes.len()) && device.place(self.qp, target.key, target.address, bytes);
+        self.tx.was_placed = is_placed;
         let bytes = if is_placed { bytes } else { &bytes[..bytes.len().min(self.tx.room as usize)] };
         let len = bytes.len() as u32;
         self.tx.seq = self.tx.seq.wrapping_add(1);
