@@ -36,14 +36,14 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Whether the next slot is published. If it is, the lines behind its first one are on their way here by this.
+    /// Whether the next slot is published. If it is, all of its frame is on its way here by this.
     #[inline]
     pub(crate) fn is_ready(&self, link: &Link) -> bool {
-        let is_ready = self.slots.is_ready(&link.theirs);
-        if is_ready {
-            self.slots.lines_behind().for_each(|line| link.theirs.prefetch(line));
+        let Some(found) = self.slots.peek(&link.theirs) else { return false };
+        if let Ok((slot, word)) = found {
+            fetch_ahead(link, slot, word);
         }
-        is_ready
+        true
     }
 
     /// Moves at most `quota` frames into `batch`; small ones with a handle, if there are `heads` for that.
@@ -82,6 +82,7 @@ impl Receiver {
         if word.inline_len < ETHERNET_BYTES {
             return Err(Forged("a frame without an Ethernet header"));
         }
+        fetch_ahead(link, slot, word);
         if word.gather_count > 0 || word.vlan || heads.is_some() {
             return self.take_any(link, own, heads, batch, (slot, word));
         }
@@ -136,6 +137,17 @@ impl Receiver {
             return Ok(body.into_copy());
         }
         Ok(body)
+    }
+}
+
+/// Fetches the lines of a slot's frame that lie behind its first one, all at once: a copy meets one after the other.
+#[inline(always)]
+fn fetch_ahead(link: &Link, slot: usize, word: SlotWord) {
+    let end = SLOT_DATA + word.inline_len.saturating_sub(ADDRESSES);
+    for line in [64, 128] {
+        if line < end {
+            link.theirs.prefetch(slot + line);
+        }
     }
 }
 

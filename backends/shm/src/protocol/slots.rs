@@ -149,13 +149,6 @@ impl SlotReader {
         Some(SlotWord::parse(word).map(|word| (at, word)))
     }
 
-    /// Where the lines of the next slot are that lie behind its first one, and have bytes of most frames.
-    #[inline]
-    pub(crate) fn lines_behind(&self) -> impl Iterator<Item = usize> {
-        let at = slot_at(self.head);
-        [at + 64, at + 128].into_iter()
-    }
-
     /// Passes over the slot just copied.
     #[inline]
     pub(crate) fn advance(&mut self) {

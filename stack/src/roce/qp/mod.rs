@@ -152,12 +152,11 @@ impl Qp {
     /// Ends the first request to send.
     pub(super) fn complete_send<M: Memory>(&mut self, cx: &mut Context<'_, M>, status: Status) {
         let Some(wqe) = self.sq.head() else { return };
-        let is_told = wqe.signaled || status != Status::Success;
+        if !wqe.signaled && status == Status::Success {
+            return self.sq.pop();
+        }
         let completion = Completion { len: wqe.len, ..self.completion(wqe.id, status, wqe.op.opcode()) };
         self.sq.pop();
-        if !is_told {
-            return;
-        }
         cx.complete(self.config.send_cq, completion);
         if cx.tuning.has(Flaw::CompletesTwice) {
             cx.complete(self.config.send_cq, completion);
