@@ -428,9 +428,7 @@ impl Queues for ShmQueues {
     #[inline]
     fn rx_ready(&self) -> bool {
         let has_frame = |&slot: &u16| {
-            self.channels[usize::from(slot)]
-                .as_deref()
-                .is_some_and(|channel| channel.is_dying || channel.rx.is_ready(&channel.link))
+            self.channels[usize::from(slot)].as_deref().is_some_and(|channel| channel.is_dying || channel.rx.is_ready(&channel.link))
         };
         self.active.iter().any(has_frame) || self.member.has_notices() || !self.events.is_empty()
     }

@@ -352,8 +352,8 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         let Some(packet) = packet_of_v6(head).filter(|packet| frame.len() == head.len() && WriteOnly::may_be(packet)) else { return false };
         // (Whose frame it is says the device.)
         let (Some(mac), Some(from)) = (head[6..].first_chunk(), packet[8..].first_chunk()) else { return false };
-        let is_admitted = self.ways.surely_admits(*mac, *from)
-            || ends_of(packet).is_some_and(|(from, to)| self.ways.admits(MacAddr(*mac), from, to));
+        let is_admitted =
+            self.ways.surely_admits(*mac, *from) || ends_of(packet).is_some_and(|(from, to)| self.ways.admits(MacAddr(*mac), from, to));
         is_admitted && self.node.take_predicted(packet)
     }
 

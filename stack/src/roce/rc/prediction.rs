@@ -75,18 +75,8 @@ impl Qp {
         if wqe.started.is_some() || wqe.failed.is_some() || wqe.solicited || wqe.len > peer.mtu.bytes() {
             return None;
         }
-        let write = WriteOnly {
-            src,
-            dst,
-            pkey: self.pkey,
-            dest_qp: peer.dest_qp,
-            psn,
-            ack_request: true,
-            address,
-            rkey,
-            immediate,
-            payload,
-        };
+        let write =
+            WriteOnly { src, dst, pkey: self.pkey, dest_qp: peer.dest_qp, psn, ack_request: true, address, rkey, immediate, payload };
         let len = write.emit(&peer.path, cx.tuning.crc(), out)?;
         self.req.ssn += 1;
         wqe.started = Some(Started { first: psn, packets: 1, ssn: self.req.ssn });

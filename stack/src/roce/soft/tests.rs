@@ -1,5 +1,6 @@
 //! Machines on one switch, whose ports have room for so many frames.
 
+mod at_once;
 mod hostile;
 mod routed;
 mod switch;

@@ -73,6 +73,27 @@ fn who_reads_no_more_may_still_send() {
 }
 
 #[test]
+fn what_went_in_silence_has_arrived_when_an_end_of_reading_is_over() {
+    let mut pair = plain();
+    // (Fewer than a quarter of the queue: none of them asks for a completion.)
+    (0..5).for_each(|_| assert_eq!(pair.send(A, b"word"), Ok(4)));
+    pair.settle();
+    let is_drained = |pair: &mut Pair| pair.ends[A].sockets.is_drained(pair.ends[A].socket).unwrap();
+    assert!(!is_drained(&mut pair), "nobody has asked");
+    pair.shutdown(A, Shutdown::Read).unwrap();
+    pair.settle();
+    let _ = pair.readiness(A);
+    assert!(is_drained(&mut pair));
+    assert_eq!(controls(&mut pair, A), [], "nobody is told");
+    assert_eq!(pair.drain(B).0, b"wordwordwordwordword");
+    // It is asked for once.
+    assert_eq!(pair.send(A, b"more"), Ok(4));
+    pair.settle();
+    let _ = pair.readiness(A);
+    assert!(!is_drained(&mut pair));
+}
+
+#[test]
 fn both_may_end_at_once() {
     for how in [Shutdown::Write, Shutdown::Both] {
         let mut pair = plain();

@@ -9,6 +9,7 @@ use super::pair::{A, B, Options, Pair, pattern};
 use crate::device::messages::{Memory as _, Messages as _, Region};
 use crate::error::Error;
 use crate::roce::Sharing;
+use crate::rsocket::wire::Message;
 
 /// What both ends share, and what was placed there and is not in their memory yet.
 #[derive(Debug, Default)]
@@ -122,4 +123,28 @@ fn no_more_is_placed_than_the_buffer_has_room_for() {
     put(&mut pair, &common);
     pair.settle();
     assert_eq!(pair.drain(B).0.len(), sent);
+}
+
+#[test]
+fn of_sends_that_nobody_answers_a_long_one_is_one_message() {
+    let (mut pair, common) = connected(&[A, B], u32::MAX, false);
+    pair.settle();
+    let lengths = |pair: &mut Pair, end: usize| -> Vec<u32> {
+        let words = pair.writes(end).into_iter().filter_map(|(_, immediate, _)| immediate);
+        words.filter_map(|word| if let Message::Data(len) = Message::parse(word) { Some(len) } else { None }).collect()
+    };
+    let send = |pair: &mut Pair, from: usize, len: usize| {
+        assert_eq!(pair.send(from, &vec![7; len]), Ok(len));
+        put(pair, &common);
+        pair.settle();
+        assert_eq!(pair.drain(1 - from).0.len(), len);
+        pair.settle();
+        lengths(pair, from)
+    };
+    let first = [2048, 4096, 8192, 1664];
+    assert_eq!(send(&mut pair, A, 16_000), first, "the peer is to begin soon");
+    assert_eq!(send(&mut pair, A, 16_000), [16_000]);
+    assert_eq!(send(&mut pair, A, 16_000), [16_000]);
+    assert_eq!(send(&mut pair, B, 10), [10], "an answer");
+    assert_eq!(send(&mut pair, A, 16_000), first);
 }
