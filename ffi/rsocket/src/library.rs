@@ -445,6 +445,7 @@ impl Library {
 
     /// At the end of a call: sends what it asked for, and hands over. Acknowledgments alone are the next calls' to send; if there are none soon, the progress thread's, or whoever's
     /// who arms.
+    #[inline]
     fn leave(&mut self) {
         if self.plane.is_urgent() {
             // (What is sent may fill a window, which an arming of before would not wake for.)

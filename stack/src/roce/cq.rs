@@ -33,6 +33,7 @@ impl CompletionQueue {
         Self { entries: VecDeque::with_capacity(depth), depth, overrun: false, armed: None, event: false, users: 0 }
     }
 
+    #[inline(always)]
     pub(super) fn push(&mut self, completion: Completion) -> Pushed {
         if self.overrun {
             return Pushed::Lost;
@@ -54,7 +55,7 @@ impl CompletionQueue {
         Pushed::Room
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Completion> {
         let first = self.entries.pop_front()?;
         if self.entries.is_empty() {
@@ -65,7 +66,7 @@ impl CompletionQueue {
     }
 
     /// Whether there is room for one more.
-    #[inline]
+    #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         !self.overrun && self.entries.len() < self.depth
     }

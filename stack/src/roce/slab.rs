@@ -87,6 +87,7 @@ impl<T> Slab<T> {
         self.first + (place + self.turned) % self.max
     }
 
+    #[inline]
     fn place(&self, key: u32) -> Option<usize> {
         let number = ((key >> 8) as usize).checked_sub(1 + self.first).filter(|number| *number < self.max)?;
         Some(if number < self.turned { number + self.max - self.turned } else { number - self.turned })

@@ -346,7 +346,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
     }
 
     /// Takes a frame whose packet goes the short way, from where it lies: all of it is in a copy of the device's.
-    #[inline]
+    #[inline(always)]
     fn takes_predicted(&mut self, frame: &RxFrame<Q::Rx>) -> bool {
         let head = frame.head();
         let Some(packet) = packet_of_v6(head).filter(|packet| frame.len() == head.len() && WriteOnly::may_be(packet)) else { return false };
@@ -411,7 +411,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
     }
 
     /// Sends a frame of IPv6 that goes without buffers, if its way is at hand and there is room. Nothing waits for room.
-    #[inline]
+    #[inline(always)]
     fn sends_at_once(&mut self, frame: &mut [u8]) -> bool {
         let to = frame.get(ethernet::LEN + 24..).and_then(|rest| rest.first_chunk());
         let Some(dst) = to.and_then(|to| self.ways.surely_leads(*to)) else { return false };

@@ -22,14 +22,14 @@ impl<M: Memory> Hca<M> {
     }
 
     /// Takes an IP packet, copied out of whatever memory others may write, if it is one that goes the short way; `false`, and nothing happened: it is another one.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn take_predicted(&mut self, packet: &[u8]) -> bool {
         let is_taken = self.tuning.predicts() && self.take_if_predicted(packet).is_some();
         self.predicted.received += u64::from(is_taken);
         is_taken
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_if_predicted(&mut self, packet: &[u8]) -> Option<()> {
         let write = WriteOnly::parse(packet, self.tuning.crc())?;
         let qp = self.qps.get_mut(write.dest_qp).filter(|qp| qp.expects(&self.tuning, &write))?;
@@ -49,7 +49,7 @@ impl<M: Memory> Hca<M> {
     ///
     /// # Errors
     /// [`PostError`]; it was not taken.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn post_and_transmit(
         &mut self,
         now: Instant,

@@ -53,7 +53,7 @@ impl<'a> WriteOnly<'a> {
     }
 
     /// Reads an IP packet. `None`: it is another one, or has something that is to be looked at more closely.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn parse(packet: &'a [u8], crc_of_sender: Crc) -> Option<Self> {
         let (head, rest) = packet.split_first_chunk::<HEAD>()?;
         let (body, crc) = rest.split_last_chunk::<{ icrc::LEN }>()?;
@@ -95,7 +95,7 @@ impl<'a> WriteOnly<'a> {
 
     /// Writes the IP packet to the front of `out`, which must have room for it, and gives its length. Source and destination are its own, all else on the way is as
     /// `path` has it.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn emit(&self, path: &Path, crc: Crc, out: &mut [u8]) -> Option<usize> {
         let len = self.payload.len();
         let crc_at = HEAD + len + padding(len);

@@ -103,7 +103,7 @@ impl SendQueue {
         Self { wqes, depth, pieces, inline_max, inline: vec![0; depth * inline_max], head: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn post(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         if self.wqes.len() == self.depth {
             return Err(PostError::Full);
@@ -147,7 +147,7 @@ impl SendQueue {
     }
 
     /// The request at `index` and its inline bytes, if it has such.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn inline_mut(&mut self, index: usize) -> Option<(&mut SendWqe, &[u8])> {
         let at = self.place(index) * self.inline_max;
         let wqe = self.wqes.get_mut(index).filter(|wqe| wqe.inline)?;

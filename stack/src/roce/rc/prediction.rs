@@ -16,7 +16,7 @@ use crate::roce::work::{Completion, Opcode, SendOp, Status};
 
 impl Qp {
     /// Whether a packet is the next one of the peer's, with nothing in its way so far as the queue pair knows: what it names may still not be its to write.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn expects(&self, tuning: &Tuning, write: &WriteOnly<'_>) -> bool {
         let Some(peer) = &self.peer else { return false };
         let Addresses::V6 { src, dst } = peer.path.addresses else { return false };
@@ -34,7 +34,7 @@ impl Qp {
     }
 
     /// A packet that was expected is done: its bytes are where they belong. What its receive ends with.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn take_expected(&mut self, write: &WriteOnly<'_>) -> Option<Completion> {
         let recv = self.rq.pop()?;
         self.resp.epsn += 1;
@@ -47,19 +47,19 @@ impl Qp {
     }
 
     /// Whether it owes an acknowledgment that may still wait, and the adapter knows of it.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn goes_on_owing(&self) -> bool {
         self.owes && self.resp.unanswered <= UNANSWERED_MAX
     }
 
     /// Whether nothing was posted that was not sent, and nothing is owed that cannot wait.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn has_nothing_to_send(&self) -> bool {
         !self.listed && self.sq.get(self.req.cursor.0).is_none()
     }
 
     /// Writes the requester's next IP packet to `out`, if it is one that goes the short way, and gives its length.
-    #[inline]
+    #[inline(always)]
     pub(in crate::roce) fn transmit_predicted<M: Memory>(&mut self, cx: &Context<'_, M>, out: &mut [u8]) -> Option<usize> {
         let (index, packet) = self.req.cursor;
         let peer = self.peer.as_ref()?;

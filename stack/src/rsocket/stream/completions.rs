@@ -23,6 +23,7 @@ impl Stream {
     }
 
     /// The same for who wants to read, until there is something to: what completed after that is for the next call to take, which finds it in its turn.
+    #[inline(always)]
     pub(super) fn poll_to_read<D: Messages>(&mut self, now: Instant, device: &mut D) {
         while self.rx.messages.is_empty() {
             let Some(completion) = device.poll_cq(self.cq) else { return self.poll(now, device) };
@@ -85,6 +86,7 @@ impl Stream {
         }
     }
 
+    #[inline(always)]
     fn on_received<D: Messages>(&mut self, now: Instant, device: &mut D, completion: &Completion) {
         let place = completion.id as u16;
         if self.state == State::Disconnected && completion.status == Status::Success {
@@ -130,6 +132,7 @@ impl Stream {
     }
 
     /// The message that came; `None`: something else did.
+    #[inline(always)]
     fn message_of<D: Messages>(&self, device: &D, completion: &Completion, place: u16) -> Option<Message> {
         match completion.immediate {
             Some(word) if !self.host.by_sends => Some(Message::parse(word)),
@@ -142,6 +145,7 @@ impl Stream {
         }
     }
 
+    #[inline(always)]
     fn on_message<D: Messages>(&mut self, now: Instant, device: &mut D, message: Message, written: u32) {
         match message {
             Message::Sgl(limit) => {

@@ -82,6 +82,7 @@ impl Stream {
     }
 
     /// Writes bytes, and says so by `message`: in one request, or where the device cannot, in two.
+    #[inline(always)]
     pub(super) fn post_message<D: Messages>(
         &mut self,
         now: Instant,
@@ -134,6 +135,7 @@ impl Stream {
     }
 
     /// Posts a message of data, of which so many bytes are counted in the send buffer. Most complete in silence.
+    #[inline(always)]
     fn post_data<D: Messages>(&mut self, now: Instant, device: &mut D, wr: SendWr<'_>, bytes: u32) -> Result<(), Error> {
         let Took { requests: silent, bytes: silent_bytes } = self.tx.silent.last;
         let took = Took { requests: silent + 1, bytes: silent_bytes + bytes };
@@ -153,6 +155,7 @@ impl Stream {
     }
 
     /// The queues are counted, so that a request that is not taken means that the queue pair is not what it was.
+    #[inline(always)]
     fn post_as<D: Messages>(&mut self, now: Instant, device: &mut D, wr: &SendWr<'_>) -> Result<(), Error> {
         device.post_send(now, self.qp, wr).map_err(|_| {
             self.fail(Error::Reset);
@@ -201,6 +204,7 @@ impl Stream {
 
     /// Makes `bytes` ready to be posted, which the send buffer has room for: as they are if they are short, and else copied there, in two pieces if it ends
     /// between. Then `post` posts them.
+    #[inline(always)]
     pub(super) fn with_bytes<D: Messages>(
         &mut self,
         device: &mut D,

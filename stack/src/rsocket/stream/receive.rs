@@ -8,6 +8,7 @@ use crate::time::Instant;
 
 impl Stream {
     /// The peer wrote so many bytes. Whether it may.
+    #[inline(always)]
     pub(super) fn take_data(&mut self, len: u32) -> bool {
         if u64::from(len) > self.rx.granted || self.rx.messages.len() >= usize::from(self.sizes.recv_queue) {
             return false;
@@ -55,6 +56,7 @@ impl Stream {
         }
     }
 
+    #[inline(always)]
     fn read<D: Messages>(&mut self, device: &D, out: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(left) = self.rx.messages.front_mut().filter(|_| done < out.len()) {
@@ -79,12 +81,14 @@ impl Stream {
         len
     }
 
+    #[inline(always)]
     fn wrapped(&self, offset: u32, len: u32) -> u32 {
         let (end, of) = (u64::from(offset) + u64::from(len), u64::from(self.sizes.recv_buffer));
         (if end < of { end } else { end % of }) as u32
     }
 
     /// Copies from the receive buffer, which `out` is not longer than, across its end.
+    #[inline(always)]
     fn copy_out<D: Messages>(&self, device: &D, offset: u32, out: &mut [u8]) {
         let Some(memory) = device.memory(self.recv_buffer.key) else { return };
         let first = out.len().min((self.sizes.recv_buffer - offset) as usize);

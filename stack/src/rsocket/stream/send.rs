@@ -34,6 +34,7 @@ impl Transfers {
 
 impl Stream {
     /// Whether there is room for a message: in the send queue, in the send buffer, in what the peer counts, and in its buffer.
+    #[inline(always)]
     pub(super) fn can_send<D: Messages>(&self, device: &D) -> bool {
         self.is_live()
             && self.has_room()
@@ -42,6 +43,7 @@ impl Stream {
     }
 
     /// Whether there is room for a message on this side.
+    #[inline(always)]
     pub(super) const fn has_room(&self) -> bool {
         self.tx.free_requests >= self.requests_of_a_message() && self.tx.room >= SEND_LOW_WATER
     }
@@ -61,6 +63,7 @@ impl Stream {
     }
 
     /// Goes on to the next piece if the last one is full. The entry is emptied at once: the peer writes it anew before we come to it again.
+    #[inline(always)]
     fn take_target<D: Messages>(&mut self, device: &mut D) {
         if self.tx.target.len > 0 {
             return;
@@ -75,6 +78,7 @@ impl Stream {
     }
 
     /// Whether the program may send at all.
+    #[inline(always)]
     pub(super) fn check_writable(&self) -> Result<(), Error> {
         match self.state {
             State::Failed(error) => Err(error),
@@ -109,6 +113,7 @@ impl Stream {
 
     /// How long a long send's first message is. It is short, so that the peer copies it while the rest is copied here; but of sends that nobody answers, the peer copies one while the next
     /// is copied here, and shorter messages cost more than they gain, where bytes are placed.
+    #[inline(always)]
     fn first_transfer(&mut self) -> u32 {
         let received = self.rx.totals.messages();
         let is_answered = core::mem::replace(&mut self.tx.answered, received) != received;
@@ -117,6 +122,7 @@ impl Stream {
 
     /// Whether a message can go now, perhaps after another look at what completed. If the connection has ended meanwhile, what went before is not undone: the next
     /// call says so.
+    #[inline(always)]
     pub(super) fn may_send<D: Messages>(&mut self, now: Instant, device: &mut D) -> bool {
         if !(self.writable && self.can_send(device)) {
             self.poll(now, device);
@@ -125,6 +131,7 @@ impl Stream {
     }
 
     /// Sends bytes, which the peer has room for, as far as there is room here, and gives how many.
+    #[inline(always)]
     fn send_piece<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<u32, Error> {
         let target = Target { address: self.tx.target.address, key: self.tx.target.key };
         let is_placed = self.places(bytes.len()) && device.place(self.qp, target.key, target.address, bytes);
@@ -146,6 +153,7 @@ impl Stream {
     }
 
     /// Whether so many bytes are worth being placed: a few are sooner there in the request.
+    #[inline(always)]
     fn places(&self, len: usize) -> bool {
         !self.host.by_sends && len > usize::from(self.sizes.inline)
     }
