@@ -126,19 +126,7 @@ cfg_if::cfg_if! {
     }
 }
 
-/// Brings the line at `at` into this core's cache, to read it. An address that leads nowhere is no mistake.
-#[inline(always)]
-pub(crate) fn prefetch(at: *const u8) {
-    // SAFETY: a prefetch reads and writes nothing.
-    unsafe { machine::prefetch(at) };
-}
-
-/// The same, to write it.
-#[inline(always)]
-pub(crate) fn prefetch_for_write(at: *const u8) {
-    // SAFETY: as above; and processors without it treat it as no operation.
-    unsafe { machine::prefetch_for_write(at) };
-}
+pub(crate) use machine::{prefetch, prefetch_for_write};
 
 /// The Internet checksum's running sum (RFC 1071), fed in pieces of any length.
 #[derive(Default)]

@@ -44,6 +44,7 @@ pub(crate) struct Library {
     pub(crate) plane: Plane,
     pub(crate) fabric: Fabric,
     pub(crate) sockets: Sockets,
+    /// Changed by [`Library::insert`] and [`Library::remove`].
     pub(crate) table: BTreeMap<RawFd, Entry>,
     /// The stream in the table that was called last.
     last_stream: Option<(RawFd, SocketId)>,
@@ -285,6 +286,12 @@ impl Library {
         let id = self.entry(fd)?.stream()?;
         self.last_stream = Some((fd, id));
         Ok(id)
+    }
+
+    /// Puts a descriptor into the table. (What had its number was closed without us, if there was anything.)
+    pub(crate) fn insert(&mut self, fd: RawFd, entry: Entry) {
+        self.last_stream = None;
+        self.table.insert(fd, entry);
     }
 
     /// Takes a descriptor out of the table.

@@ -17,7 +17,7 @@ pub const CONTROL_SLOTS: u16 = 4;
 /// Pieces of the receive buffer that a sender is told of at once.
 pub const TARGET_ENTRIES: u32 = 2;
 /// Of a long send the first message has this length, so that the wire is busy while the rest is copied; each one after it has twice the length of the
-/// one before, up to [`TRANSFER_MAX`].
+/// one before, up to [`TRANSFER_MAX`]. (Where bytes are placed, and nobody answers, the first one has that length, too.)
 pub const TRANSFER_FIRST: u32 = 2048;
 /// See there.
 pub const TRANSFER_MAX: u32 = 65_536;

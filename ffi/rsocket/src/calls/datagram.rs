@@ -38,7 +38,7 @@ pub(super) fn socket(family: Family, close_on_exec: bool, is_nonblocking: bool) 
     let fd = udp.as_raw_fd();
     let mut library = enter_first()?;
     let options = Options::new(library.sockets.settings().sizes);
-    library.table.insert(fd, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, is_nonblocking, Some(udp)));
+    library.insert(fd, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, is_nonblocking, Some(udp)));
     Ok(fd)
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn adopt(udp: OwnedFd, family: Family) -> Result<RawFd, Errno> {
     let key = udp.as_raw_fd();
     let mut library = enter_first()?;
     let options = Options::new(library.sockets.settings().sizes);
-    library.table.insert(key, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, true, Some(udp)));
+    library.insert(key, Entry::new(Kind::Datagram(Box::new(Datagram::new(options))), family, true, Some(udp)));
     let opened = open_bound(&mut library, key, family == Family::V6 && !v6_only);
     if let Ok((open, _)) = library.entry(key)?.open_datagram() {
         open.plain = Some(VecDeque::new());

@@ -34,7 +34,7 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<RawF
             let (fd, number) = placeholder(closes)?;
             let mut library = enter_first()?;
             let stream = Kind::Stream(library.sockets.socket());
-            library.table.insert(fd, Entry::new(stream, family, is_nonblocking, Some(number)));
+            library.insert(fd, Entry::new(stream, family, is_nonblocking, Some(number)));
             Ok(fd)
         }
         libc::SOCK_DGRAM if matches!(protocol, 0 | libc::IPPROTO_UDP) => datagram::socket(family, closes, is_nonblocking),
@@ -50,7 +50,7 @@ pub(crate) fn keyed_stream(family: Family) -> Result<RawFd, Errno> {
     let mut library = enter_first()?;
     let stream = Kind::Stream(library.sockets.socket());
     let key = key();
-    library.table.insert(key, Entry::new(stream, family, true, None));
+    library.insert(key, Entry::new(stream, family, true, None));
     Ok(key)
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn accept(fd: RawFd) -> Result<(RawFd, SocketAddr, Family), Errno> {
         let family = library.entry(fd)?.family;
         let (accepted, peer) = library.sockets.accept(id).map_err(errno)?;
         if let Some(made) = made.take() {
-            library.table.insert(number, Entry::new(Kind::Stream(accepted), family, false, Some(made)));
+            library.insert(number, Entry::new(Kind::Stream(accepted), family, false, Some(made)));
         }
         Ok((number, peer, family))
     })
@@ -163,7 +163,7 @@ pub(crate) fn accept_keyed(fd: RawFd) -> Result<(RawFd, SocketAddr), Errno> {
     let family = library.entry(fd)?.family;
     let (accepted, peer) = library.sockets.accept(id).map_err(errno)?;
     let key = key();
-    library.table.insert(key, Entry::new(Kind::Stream(accepted), family, true, None));
+    library.insert(key, Entry::new(Kind::Stream(accepted), family, true, None));
     Ok((key, peer))
 }
 

@@ -59,9 +59,9 @@ impl<M: Memory> Hca<M> {
     ) -> Result<Option<usize>, PostError> {
         let predicts = self.tuning.predicts();
         let sent = self.with_qp_quietly(now, number, |qp, cx| {
-            let is_next = predicts && qp.has_nothing_to_send();
+            let goes_first = predicts && qp.has_nothing_to_send();
             qp.post_send(cx, wr)?;
-            Ok(if is_next { qp.transmit_predicted(cx, out) } else { None })
+            Ok(if goes_first { qp.transmit_predicted(cx, out) } else { None })
         });
         let len = sent.unwrap_or(Err(PostError::NoQp))?;
         match len {

@@ -28,7 +28,8 @@ use super::psn::Psn;
 use super::qp::{Peer, Sending};
 use crate::time::{Instant, earlier};
 
-/// So many packets that asked for an acknowledgment may wait for it, where it may wait at all: a fraction of the window, which the peer is to find open.
+/// So many packets that asked for an acknowledgment may wait for it, where it may wait at all: a fraction of the window, which the peer is to find open. (Whose own queues are shorter
+/// makes the last request that there is room for a solicited one.)
 const UNANSWERED_MAX: u32 = 32;
 /// A packet counts once more for so many bytes of it: whoever sent many waits for the room that they take.
 const UNANSWERED_BYTES: usize = 512;

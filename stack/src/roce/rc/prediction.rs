@@ -52,10 +52,10 @@ impl Qp {
         self.owes && self.resp.unanswered <= UNANSWERED_MAX
     }
 
-    /// Whether nothing was posted that was not sent, and nothing is owed that cannot wait.
+    /// Whether it is a reliable connection of which nothing was posted that was not sent, and that owes nothing which cannot wait.
     #[inline(always)]
     pub(in crate::roce) fn has_nothing_to_send(&self) -> bool {
-        !self.listed && self.sq.get(self.req.cursor.0).is_none()
+        self.config.transport == Transport::Rc && !self.listed && self.sq.get(self.req.cursor.0).is_none()
     }
 
     /// Writes the requester's next IP packet to `out`, if it is one that goes the short way, and gives its length.

@@ -58,6 +58,10 @@ impl Qp {
                 if packet.header.ack_request && !is_read_or_atomic(&packet.header.body) {
                     let further = u32::from(cx.tuning.has(Flaw::AcknowledgesTooMuch));
                     self.resp.owe(psn + further, len);
+                    // (Its sender waits for that, perhaps.)
+                    if packet.header.solicited {
+                        self.resp.unanswered = u32::MAX;
+                    }
                 }
             }
             Err(refusal) => self.refuse(cx, psn, refusal),

@@ -3,7 +3,7 @@
 use super::pair::Side::{A, B};
 use super::pair::{LATENCY, Options, Pair, Side, US};
 use crate::roce::packet::Body;
-use crate::roce::work::SendOp;
+use crate::roce::work::{Data, SendOp, SendWr};
 
 const SEND: SendOp = SendOp::Send { immediate: None };
 /// Longer than anything here takes.
@@ -53,6 +53,15 @@ fn of_some_messages_it_does_not_wait_and_of_few_not_for_ever() {
     assert_eq!(pair.sent(B).len(), 0);
     pair.run(LATE + LATENCY);
     assert_eq!((pair.sent(B).len(), pair.successes(A)), (1, vec![0]));
+}
+
+#[test]
+fn of_a_solicited_message_it_does_not_wait() {
+    let mut pair = late();
+    let sge = pair.end(A).sge(0, 10);
+    pair.post(A, &SendWr { solicited: true, ..SendWr::new(0, SEND, Data::Gather(&[sge])) }).unwrap();
+    pair.run(LATENCY * 2);
+    assert_eq!((pair.sent(B).len(), pair.successes(A)), (1, vec![0]), "whoever sent it waits for that, perhaps");
 }
 
 #[test]

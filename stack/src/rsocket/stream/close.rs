@@ -38,18 +38,22 @@ impl Stream {
         Ok(())
     }
 
-    /// Tells the peer of an end that is still to be told, if there is room; and where there is none to be told, has what was sent in silence completed.
-    pub(super) fn tell_end<D: Messages>(&mut self, now: Instant, device: &mut D) {
-        self.tell_of_end(now, device);
-        if self.wants_drained && self.to_tell.is_none() && self.is_live() && self.has_control_slot(false) {
+    /// Does what an end asks for, as far as there is room: tells the peer of it, and has what was sent in silence completed where nothing is told.
+    pub(super) fn go_on_ending<D: Messages>(&mut self, now: Instant, device: &mut D) {
+        self.tell_end(now, device);
+        if !self.wants_drained || self.to_tell.is_some() || !self.is_live() {
+            return;
+        }
+        if self.is_drained() {
             self.wants_drained = false;
-            if self.tx.silent.is_any() {
-                self.probe(now, device);
-            }
+        } else if self.tx.silent.is_any() && self.tx.controls == 0 {
+            // (Others may send in silence meanwhile: one at a time, as long as it takes.)
+            self.probe(now, device);
         }
     }
 
-    fn tell_of_end<D: Messages>(&mut self, now: Instant, device: &mut D) {
+    /// Tells the peer of an end that is still to be told, if there is room.
+    fn tell_end<D: Messages>(&mut self, now: Instant, device: &mut D) {
         let Some(control) = self.to_tell.filter(|_| self.is_live() && self.has_control_slot(false)) else { return };
         self.to_tell = None;
         // What fails has failed the stream.

@@ -18,7 +18,7 @@ impl Stream {
         while let Some(completion) = device.poll_cq(self.cq) {
             self.on_completion(now, device, &completion);
         }
-        self.tell_end(now, device);
+        self.go_on_ending(now, device);
         self.update_credits(now, device);
     }
 
@@ -29,7 +29,7 @@ impl Stream {
             let Some(completion) = device.poll_cq(self.cq) else { return self.poll(now, device) };
             self.on_completion(now, device, &completion);
         }
-        self.tell_end(now, device);
+        self.go_on_ending(now, device);
     }
 
     #[inline]

@@ -153,7 +153,7 @@ pub struct Stream {
     peer_gone: bool,
     /// Which end is to be told as soon as there is room.
     to_tell: Option<Control>,
-    /// Somebody waits until all that was sent has arrived.
+    /// Somebody waits, or has waited, until all that was sent has arrived, and it has not since.
     wants_drained: bool,
     error: Option<Error>,
     peer: Option<Peer>,

@@ -140,9 +140,10 @@ impl Stream {
         let Took { requests: silent, bytes: silent_bytes } = self.tx.silent.last;
         let took = Took { requests: silent + 1, bytes: silent_bytes + bytes };
         let is_many = took.requests >= self.sizes.send_queue / SILENT_PART || took.bytes >= self.sizes.send_buffer / u32::from(SILENT_PART);
-        // (Where there is room for no more, what gives it back must not wait for more.)
-        if is_many || !(self.has_room() || self.host.has(Flaw::SilentToTheLast)) {
-            return self.post(now, device, wr);
+        // Where there is room for no more, what gives it back must not wait for more, neither here nor at the peer.
+        let is_last = !(self.has_room() || self.host.has(Flaw::SilentToTheLast));
+        if is_many || is_last {
+            return self.post(now, device, SendWr { solicited: is_last, ..wr });
         }
         self.tx.silent.last = took;
         self.post_as(now, device, &SendWr { id: SILENT, signaled: false, ..wr })

@@ -28,9 +28,11 @@ impl Stream {
     /// # Errors
     /// [`Error::WouldBlock`]: nothing has come; [`Error::Reset`], and why the connection failed: nothing will.
     pub fn recv<D: Messages>(&mut self, now: Instant, device: &mut D, out: &mut [u8], peek: bool) -> Result<usize, Error> {
-        if self.rx.messages.is_empty() {
-            // (Who looks at bytes that stay wants all that there are.)
-            if peek { self.poll(now, device) } else { self.poll_to_read(now, device) }
+        if peek {
+            // (Who looks at bytes that stay wants all that there are: they are not asked for one after the other.)
+            self.poll(now, device);
+        } else if self.rx.messages.is_empty() {
+            self.poll_to_read(now, device);
         }
         if out.is_empty() {
             return Ok(0);

@@ -111,8 +111,8 @@ impl Stream {
         if done == 0 && !bytes.is_empty() { Err(self.check_writable().err().unwrap_or(Error::WouldBlock)) } else { Ok(done) }
     }
 
-    /// How long a long send's first message is. It is short, so that the peer copies it while the rest is copied here; but of sends that nobody answers, the peer copies one while the next
-    /// is copied here, and shorter messages cost more than they gain, where bytes are placed.
+    /// How long a long send's first message is. It is short, so that the peer copies it while the rest is copied here. Of sends that nobody answers, the peer copies
+    /// one while the next is copied here: where bytes are placed, shorter messages cost more than they gain then.
     #[inline(always)]
     fn first_transfer(&mut self) -> u32 {
         let received = self.rx.totals.messages();

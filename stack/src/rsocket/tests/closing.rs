@@ -86,11 +86,19 @@ fn what_went_in_silence_has_arrived_when_an_end_of_reading_is_over() {
     assert!(is_drained(&mut pair));
     assert_eq!(controls(&mut pair, A), [], "nobody is told");
     assert_eq!(pair.drain(B).0, b"wordwordwordwordword");
-    // It is asked for once.
+    // Nobody asks any more.
     assert_eq!(pair.send(A, b"more"), Ok(4));
     pair.settle();
     let _ = pair.readiness(A);
     assert!(!is_drained(&mut pair));
+    // Others may send while somebody waits.
+    pair.shutdown(A, Shutdown::Read).unwrap();
+    assert_eq!(pair.send(A, b"more"), Ok(4));
+    for _ in 0..2 {
+        pair.settle();
+        let _ = pair.readiness(A);
+    }
+    assert!(is_drained(&mut pair));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::pair::{A, B, End, Options, Pair, pattern};
 use crate::error::Error;
 use crate::flow::Readiness;
+use crate::roce::packet::datagram::Datagram;
 use crate::rsocket::Sizes;
 
 fn with_sizes(sizes: Sizes) -> Pair {
@@ -147,4 +148,34 @@ fn a_completion_wakes_who_asked() {
     pair.send(A, b"x").unwrap();
     pair.settle();
     assert!(pair.ends[B].node.take_cq_event(cq));
+}
+
+#[test]
+fn who_looks_at_bytes_first_sees_all_of_them_whatever_was_read_before() {
+    let mut pair = with_sizes(Sizes::default());
+    pair.settle();
+    for word in [b"ab", b"cd"] {
+        assert_eq!(pair.send(A, word), Ok(2));
+    }
+    pair.settle();
+    let mut byte = [0];
+    assert_eq!((pair.recv(B, &mut byte), byte), (Ok(1), *b"a"));
+    let (now, mut seen) = (pair.now, [0; 3]);
+    let end = &mut pair.ends[B];
+    assert_eq!(end.sockets.recv(now, &mut end.node, end.socket, &mut seen, true), Ok(3));
+    assert_eq!(&seen, b"bcd");
+}
+
+#[test]
+fn the_last_message_that_there_is_room_for_asks_not_to_wait() {
+    let mut pair = with_sizes(Sizes { send_queue: 16, ..Sizes::default() });
+    pair.settle();
+    pair.fate = Box::new(|_, _| vec![]);
+    pair.log.clear();
+    let sent = (0..100).take_while(|_| pair.send(A, b"x") == Ok(1)).count();
+    pair.run_until(pair.now, |_| false);
+    let is_solicited = |(from, bytes): &(usize, Vec<u8>)| (*from == A).then(|| Datagram::parse(bytes).unwrap().packet.header.solicited);
+    let solicited: Vec<_> = pair.log.iter().filter_map(is_solicited).take(sent).collect();
+    assert_eq!((sent, solicited.len()), (12, 12));
+    assert_eq!(solicited.iter().position(|solicited| *solicited), Some(11));
 }

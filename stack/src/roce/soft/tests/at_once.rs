@@ -6,6 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::*;
+use crate::device::messages::{Addresses, Path, Peer, Sending};
+use crate::roce::psn::Psn;
 
 /// Two machines, and what left the first one.
 struct World {
@@ -112,4 +114,39 @@ fn nobody_can_tell_whether_a_message_was_sent_as_it_was_posted() {
         assert!(sent_at_once > 20, "{sent_at_once}");
         assert!(worlds.iter().all(|world| world.switch.take(1).len() <= 5));
     }
+}
+
+#[test]
+fn a_message_of_an_unreliable_connection_goes_its_own_way() {
+    let switch = Switch::new(100);
+    let mut machines = [1, 2].map(|number| machine_that(&switch, number, true));
+    let now = Instant::ZERO;
+    let ends = machines.each_mut().map(|machine| {
+        let node = machine.node_mut();
+        let (pd, cq) = (Messages::alloc_pd(node), node.create_cq(10).unwrap());
+        let (send_cq, recv_cq, transport) = (cq, cq, Transport::Uc);
+        let qp = node.create_qp(QpConfig { transport, pd, send_cq, recv_cq, send_depth: 4, recv_depth: 4, sges_max: 1, inline_max: 64 });
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let region = Messages::register(node, pd, vec![0; 100], access).unwrap();
+        node.modify_qp(now, qp.unwrap(), &Modify::Init { access, qkey: 0 }).unwrap();
+        End { qp: qp.unwrap(), cq, region }
+    });
+    for (at, machine) in machines.iter_mut().enumerate() {
+        let path = Path::new(Addresses::new(gid(1 + at as u8), gid(2 - at as u8)).unwrap(), 0x11);
+        let psn = Psn::new(7);
+        let peer = Peer { path, mtu: Mtu::B4096, dest_qp: ends[1 - at].qp, rq_psn: psn, max_dest_rd_atomic: 0, min_rnr_timer: 0 };
+        for modify in [Modify::Rtr(peer), Modify::Rts(Sending { sq_psn: psn, ..Sending::default() })] {
+            machine.node_mut().modify_qp(now, ends[at].qp, &modify).unwrap();
+        }
+    }
+    let ([a, b], [of_a, of_b]) = (&mut machines, &ends);
+    for id in 0..2 {
+        b.node_mut().post_recv(now, of_b.qp, id, &[]).unwrap();
+        let op = SendOp::Write { address: of_b.region.address, rkey: of_b.region.key, immediate: Some(1) };
+        a.post_send(now, of_a.qp, &SendWr::new(id, op, Data::Inline(b"word"))).unwrap();
+        a.transmit_due(now);
+        b.poll(now);
+        assert_eq!((completed(a, of_a), completed(b, of_b)), (vec![Status::Success], vec![Status::Success]));
+    }
+    assert_eq!(b.node().hca().dropped(), Dropped::default());
 }
