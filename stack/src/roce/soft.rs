@@ -199,7 +199,7 @@ impl<Q: Queues, M: Memory, W: Ways> SoftRoce<Q, M, W> {
         done
     }
 
-    /// Posts a request to send, as [`Messages::post_send`] of the node does. A message of one packet is in its receiver's queue by that, if nothing is in its way;
+    /// Posts a request to send, as the node does. A message of one packet is in its receiver's queue by that, if nothing is in its way;
     /// [`SoftRoce::transmit`], and [`SoftRoce::transmit_due`], tell the receiver.
     ///
     /// # Errors
