@@ -1,4 +1,4 @@
-//! Requests to the send queue. Each says in its number what it was, so that its completion needs no other memory.
+//! Requests to the send queue. Each says in its number what it was, so that its completion needs no other memory, but for what those took that complete in silence ([`Silent`]).
 
 use std::collections::VecDeque;
 
