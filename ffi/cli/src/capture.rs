@@ -150,12 +150,14 @@ fn capture(named: &[Named], stop: &AtomicBool, reader: &File, sources: &mut Sour
         // (In this order: what a process has done before its end is read after that was seen.)
         let is_over = stop.load(Ordering::Relaxed) || (!named.is_empty() && named.iter().all(|named| named.process.has_ended()));
         if is_over {
-            // (What began since the last question was captured, too.)
-            sources.ask_all();
+            // (What began since the last question was captured, too. Twice: an answer that was awaited already may be older than what began.)
             let asked = Instant::now();
-            while sources.are_asked() && asked.elapsed() < LAST_ANSWER {
-                sources.hear(file)?;
-                std::thread::sleep(LOOK_EVERY);
+            for _ in 0..2 {
+                sources.ask_all();
+                while sources.are_asked() && asked.elapsed() < LAST_ANSWER {
+                    sources.hear(file)?;
+                    std::thread::sleep(LOOK_EVERY);
+                }
             }
         } else if searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
             let members = members::members(geteuid().as_raw()).context("/proc/net/unix")?;

@@ -162,7 +162,8 @@ fn with_everything(name: &str, bytes: u64, leaving: &[Leaving], test: impl Fn(&E
 
 #[test]
 fn curl_with_everything() {
-    const SIZE: u64 = MIB / 2;
+    // (So much that it cannot be over before the first episode of delays.)
+    const SIZE: u64 = 4 * MIB;
     with_everything("plugged-faults", SIZE, &[], |ends| faults::transferred(ends, "plugged-faults", SIZE));
 }
 
