@@ -33,9 +33,6 @@ const IN_VAIN: u32 = 64;
 /// Who sends has no need to poll within so long of the last time.
 const RECENT: Duration = Duration::from_micros(20);
 
-/// Looks at the device in one hold of the lock, by a wait that has found nothing.
-const LOOKS: u32 = 256;
-
 /// How often arming is tried where frames come all the while.
 const ARMS_MAX: usize = 16;
 
@@ -438,9 +435,9 @@ impl Library {
         self.armed.is_some()
     }
 
-    /// Of a wait that has found nothing: looks on for a moment, without letting go of the lock, unless others want it. Whether something came.
-    pub(crate) fn look_on(&self) -> bool {
-        for _ in 0..LOOKS {
+    /// Of a wait that has found nothing: looks on for a moment, so many times, without letting go of the lock, unless others want it. Whether something came.
+    pub(crate) fn look_on(&self, looks: u32) -> bool {
+        for _ in 0..looks {
             // (Without pauses in between: on recent processors a pause costs as much as a line's way from core to core.)
             match self.plane.is_ready() {
                 Some(false) if WANTED.load(Ordering::Relaxed) == 0 => {}

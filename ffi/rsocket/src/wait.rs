@@ -25,6 +25,13 @@ pub(crate) mod signals;
 /// The longest that a wait looks, if the administrator says nothing.
 const LOOKS_MAX: Duration = Duration::from_millis(2);
 
+/// Looks at the device in one hold of the lock: some microseconds, in which most answers come that come soon. What is between two holds takes as long as a message.
+const LOOKS: u32 = 2048;
+/// The same of a wait that is to sleep sooner: the administrator says so, or recent waits of the thread do.
+const LOOKS_OF_SHORT: u32 = 256;
+/// The shortest that is not.
+const SHORT_BELOW: Duration = Duration::from_micros(10);
+
 /// So many looks of a wait that find something, but not what it waits for, are one hold of the lock at most.
 const TURNS: u32 = 16;
 
@@ -76,6 +83,12 @@ impl Looking {
     /// Whether it goes on, having found nothing at `now`.
     pub(crate) fn goes_on(&self, now: Instant) -> bool {
         self.began.as_ref().is_some_and(|began| began.spin.step(now) != Step::Stop)
+    }
+
+    /// How often it looks at the device in one hold of the lock.
+    fn looks(&self) -> u32 {
+        let is_short = self.began.as_ref().is_none_or(|began| began.spin.step(began.at + SHORT_BELOW) == Step::Stop);
+        if is_short { LOOKS_OF_SHORT } else { LOOKS }
     }
 
     /// Before it looks again: others have their turn, and handlers of signals. The library is not entered.
@@ -285,13 +298,14 @@ fn wait_until<T>(
     let mut looking = Looking::new(true);
     looking.began(&library);
     // (There was nothing just now.)
-    library.look_on();
+    let looks = looking.looks();
+    library.look_on(looks);
     loop {
         let mut now = library.poll_again();
         let mut attempted = attempt(&mut library, now);
         // What comes while it looks on is this call's at once; but others have their turn sooner or later.
         for _ in 0..TURNS {
-            if !matches!(attempted, Err(Errno(libc::EAGAIN))) || !looking.goes_on(now) || !library.look_on() {
+            if !matches!(attempted, Err(Errno(libc::EAGAIN))) || !looking.goes_on(now) || !library.look_on(looks) {
                 break;
             }
             now = library.poll_again();
@@ -329,6 +343,25 @@ mod tests {
         let at = clock.now();
         let began = Began { clock, at, limit, history, spin: Spin::new(at, &history, limit) };
         Looking { began: Some(began), ..Looking::new(restarts) }
+    }
+
+    #[test]
+    fn a_wait_that_is_to_sleep_soon_looks_less_often() {
+        let clock = Clock::new();
+        let at = clock.now();
+        let looks = |limit, history| {
+            let began = Began { clock, at, limit, history, spin: Spin::new(at, &history, limit) };
+            Looking { began: Some(began), ..Looking::new(true) }.looks()
+        };
+        let mut tired = History::new();
+        (0..64).for_each(|_| {
+            let spin = Spin::new(at, &tired, Limit::Ceiling(LOOKS_MAX));
+            tired.ended(Limit::Ceiling(LOOKS_MAX), Duration::from_secs(1), Outcome::Satisfied, &spin);
+        });
+        assert_eq!(looks(Limit::Ceiling(LOOKS_MAX), History::new()), LOOKS);
+        assert_eq!(looks(Limit::Exact(SHORT_BELOW + Duration::from_nanos(1)), History::new()), LOOKS);
+        assert_eq!(looks(Limit::Exact(Duration::ZERO), History::new()), LOOKS_OF_SHORT);
+        assert_eq!(looks(Limit::Ceiling(LOOKS_MAX), tired), LOOKS_OF_SHORT);
     }
 
     #[test]
