@@ -8,6 +8,7 @@
 use core::time::Duration;
 
 use super::control::RATE_MAX;
+use crate::tcp::fields::{Fields, SnapshotError};
 use crate::time::Instant;
 
 const NS_PER_S: u128 = 1_000_000_000;
@@ -71,6 +72,39 @@ impl RateSample {
     }
 }
 
+/// The delivery rate that a connection tells of: the last one, unless the program limited that and it was less (as Linux's `tcpi_delivery_rate`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tcp) struct Latest {
+    delivered: u64,
+    interval_ns: u64,
+    app_limited: bool,
+}
+
+impl Latest {
+    #[inline]
+    pub(in crate::tcp) fn take(&mut self, sample: &RateSample) {
+        let interval_ns = sample.interval.as_nanos() as u64;
+        let is_less = || u128::from(sample.delivered) * u128::from(self.interval_ns) < u128::from(self.delivered) * u128::from(interval_ns);
+        if sample.implausible || interval_ns == 0 || sample.app_limited && is_less() {
+            return;
+        }
+        *self = Self { delivered: sample.delivered, interval_ns, app_limited: sample.app_limited };
+    }
+
+    /// In bytes per second; and whether the program limited it.
+    pub(in crate::tcp) fn rate(&self) -> (u64, bool) {
+        (per_second(self.delivered, Duration::from_nanos(self.interval_ns)), self.app_limited)
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { delivered, interval_ns, app_limited } = self;
+        fields.long(delivered)?;
+        fields.long(interval_ns)?;
+        fields.flag(app_limited)
+    }
+}
+
 /// What says whether the sender has run out of data (s4.1.2.4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Supply {
@@ -94,8 +128,14 @@ struct Newest {
     ack_elapsed: Duration,
 }
 
+/// What one acknowledgment reports, segment by segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    newest: Option<Newest>,
+}
+
 /// The sampler of a connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RateSampler {
     delivered: u64,
     delivered_at: Instant,
@@ -103,7 +143,6 @@ pub struct RateSampler {
     lost: u64,
     /// Up to this C.delivered samples are limited by the program; zero: they are not.
     app_limited: u64,
-    newest: Option<Newest>,
 }
 
 impl RateSampler {
@@ -122,7 +161,18 @@ impl RateSampler {
         self.lost
     }
 
+    /// What it consists of, for a snapshot.
+    pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { delivered, delivered_at, first_sent_at, lost, app_limited } = self;
+        for count in [delivered, lost, app_limited] {
+            fields.long(count)?;
+        }
+        fields.instant(delivered_at)?;
+        fields.instant(first_sent_at)
+    }
+
     /// A segment of `bytes` leaves at `departure`; `in_flight` is in the network without it. (OnPacketSent, s4.1.2.2.)
+    #[inline]
     pub fn on_sent(&mut self, departure: Instant, bytes: u64, in_flight: u64) -> SendRecord {
         // With nothing in the network all that is to be acknowledged will have been delivered between now and then.
         if in_flight == 0 {
@@ -141,12 +191,13 @@ impl RateSampler {
 
     /// A segment of `bytes` is reported as received, in order or by SACK, for the first time. `id` orders segments that were sent at one time,
     /// such as its last byte's position. (UpdateRateSample, s4.1.2.3.)
-    pub fn on_delivered(&mut self, now: Instant, record: &SendRecord, bytes: u64, id: u64) {
+    #[inline]
+    pub fn on_delivered(&mut self, report: &mut Report, now: Instant, record: &SendRecord, bytes: u64, id: u64) {
         self.delivered = self.delivered.saturating_add(bytes);
         self.delivered_at = now;
-        let is_newest = self.newest.is_none_or(|newest| (record.sent_at, id) > (newest.record.sent_at, newest.id));
+        let is_newest = report.newest.is_none_or(|newest| (record.sent_at, id) > (newest.record.sent_at, newest.id));
         if is_newest {
-            self.newest = Some(Newest { record: *record, id, ack_elapsed: now.since(record.delivered_at) });
+            report.newest = Some(Newest { record: *record, id, ack_elapsed: now.since(record.delivered_at) });
             self.first_sent_at = record.sent_at;
         }
     }
@@ -158,12 +209,13 @@ impl RateSampler {
 
     /// What the acknowledgment tells, all of whose segments were given to [`RateSampler::on_delivered`] and whose losses to
     /// [`RateSampler::on_lost`]; `None`: it reported nothing. `min_rtt` is the shortest round trip ever seen. (GenerateRateSample, s4.1.2.3.)
-    pub fn sample(&mut self, min_rtt: Option<Duration>) -> Option<RateSample> {
+    #[inline]
+    pub fn sample(&mut self, report: &mut Report, min_rtt: Option<Duration>) -> Option<RateSample> {
         // The bubble has left the path.
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        let Newest { record, ack_elapsed, .. } = self.newest.take()?;
+        let Newest { record, ack_elapsed, .. } = report.newest.take()?;
         // Nothing is delivered faster than it was sent: the slower one of both rates counts.
         let interval = record.sent_at.since(record.first_sent_at).max(ack_elapsed);
         Some(RateSample {

@@ -8,9 +8,10 @@ use super::{STATES, Snapshot, SnapshotError, Variables};
 use crate::flow::Counters;
 use crate::tcp::acks::AckPolicy;
 use crate::tcp::config::Config;
-use crate::tcp::congestion::NewReno;
+use crate::tcp::congestion::{Beginning, Reduction};
 use crate::tcp::connection::Phase;
 use crate::tcp::handshake::Agreement;
+use crate::tcp::records;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::state::State;
 use crate::tcp::timers::{Timer, Timers};
@@ -166,11 +167,18 @@ impl Snapshot {
             silence: Silence { last_rx: now, last_tx: now, last_data_tx: now, stalled_since: now, ..Silence::default() },
             timers: timers(now, config),
             rtt: Rtt::known(block.rtt),
-            congestion: NewReno::new(usize::from(block.peer_mss.min(config.mss_announced()))),
+            congestion: config.congestion.begin(&Beginning {
+                now,
+                mss: u64::from(block.peer_mss.min(config.mss_announced())),
+                sack: block.sack,
+                reduction: if block.sack { Reduction::Proportional } else { Reduction::AtOnce },
+                ..Beginning::default()
+            }),
             loss: Loss {
                 phase: Phase::Open,
                 recover: block.snd_una,
                 high_rxt: block.snd_una,
+                lost_to: block.snd_una,
                 partially_acked: false,
                 went_elsewhere: false,
                 retransmit_now: false,
@@ -178,6 +186,7 @@ impl Snapshot {
                 retries: 0,
             },
             reported: Vec::new(),
+            records: records::Written::of_unknown((block.snd_una, block.snd_nxt), now),
             held: None,
             flags: Flags { fin_queued: block.state.has_ended(), peer_fin: block.peer_ended(), tx_pending: true, ..Flags::default() },
             options: SocketOptions::of(config),
@@ -201,6 +210,9 @@ impl ControlBlock {
             snd_wl2: snd_una,
             snd_wnd: self.snd_wnd as usize,
             snd_wnd_max: self.snd_wnd_max as usize,
+            una_at: 0,
+            limited_at: 0,
+            pace_at: Instant::ZERO,
         }
     }
 

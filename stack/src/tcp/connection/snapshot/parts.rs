@@ -5,12 +5,14 @@ use core::time::Duration;
 use super::{STATES, VERSION, Variables};
 use crate::error::Error;
 use crate::flow::Counters;
+use crate::mutants::Mutation;
 use crate::tcp::acks::AckPolicy;
 use crate::tcp::config::{Config, Keepalive};
-use crate::tcp::congestion::NewReno;
+use crate::tcp::congestion::{Algorithm, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::fields::{Fields, SnapshotError};
 use crate::tcp::handshake::Agreement;
+use crate::tcp::records;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::RANGES_MAX;
 use crate::tcp::state::State;
@@ -58,16 +60,22 @@ pub(super) struct Sending {
     pub(super) snd_wl2: SeqNumber,
     pub(super) snd_wnd: usize,
     pub(super) snd_wnd_max: usize,
+    pub(super) una_at: u64,
+    pub(super) limited_at: u64,
+    pub(super) pace_at: Instant,
 }
 
 impl Sending {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { snd_una, snd_nxt, written, snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max } = self;
+        let Self { snd_una, snd_nxt, written, snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max, una_at, limited_at, pace_at } = self;
         for number in [snd_una, snd_nxt, written, snd_small, snd_wl1, snd_wl2] {
             fields.number(number)?;
         }
         fields.size(snd_wnd)?;
-        fields.size(snd_wnd_max)
+        fields.size(snd_wnd_max)?;
+        fields.count_of(una_at)?;
+        fields.count_of(limited_at)?;
+        fields.instant(pace_at)
     }
 }
 
@@ -121,6 +129,7 @@ pub(super) struct Loss {
     pub(super) phase: Phase,
     pub(super) recover: SeqNumber,
     pub(super) high_rxt: SeqNumber,
+    pub(super) lost_to: SeqNumber,
     pub(super) partially_acked: bool,
     pub(super) went_elsewhere: bool,
     pub(super) retransmit_now: bool,
@@ -130,10 +139,11 @@ pub(super) struct Loss {
 
 impl Loss {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = self;
+        let Self { phase, recover, high_rxt, lost_to, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = self;
         fields.one_of(phase, &[Phase::Open, Phase::Recovery, Phase::Loss])?;
         fields.number(recover)?;
         fields.number(high_rxt)?;
+        fields.number(lost_to)?;
         fields.flag(partially_acked)?;
         fields.flag(went_elsewhere)?;
         fields.flag(retransmit_now)?;
@@ -203,13 +213,14 @@ pub(super) struct SocketOptions {
     pub(super) mss_user: Option<u16>,
     pub(super) rcvbuf: Option<usize>,
     pub(super) sndbuf: Option<usize>,
+    pub(super) congestion: Algorithm,
 }
 
 impl SocketOptions {
     pub(super) fn of(config: &Config) -> Self {
         #[rustfmt::skip]
         let &Config {
-            nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf,
+            nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion,
             // The device's.
             mss_max: _, family: _, gather_max: _, tso_max: _, urgent_waits: _,
             // The host's, for all of its connections.
@@ -222,17 +233,21 @@ impl SocketOptions {
             #[cfg(feature = "mutants")]
             mutant: _,
         } = config;
-        Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf }
+        Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion }
     }
 
     /// `base`, with these options.
     pub(super) fn over(&self, base: &Config) -> Config {
-        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf } = *self;
-        Config { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, ..base.clone() }
+        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion } = *self;
+        #[rustfmt::skip]
+        let config = Config {
+            nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion, ..base.clone()
+        };
+        config
     }
 
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf } = self;
+        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion } = self;
         for flag in [nodelay, cork, quickack, linger_zero] {
             fields.flag(flag)?;
         }
@@ -246,7 +261,8 @@ impl SocketOptions {
         fields.byte(tos)?;
         fields.option(mss_user, |fields, mss| fields.short(mss))?;
         fields.option(rcvbuf, |fields, len| fields.size(len))?;
-        fields.option(sndbuf, |fields, len| fields.size(len))
+        fields.option(sndbuf, |fields, len| fields.size(len))?;
+        fields.one_of(congestion, &Algorithm::ALL)
     }
 }
 
@@ -285,11 +301,12 @@ impl Variables {
             silence: Silence::default(),
             timers: Timers::new(),
             rtt: Rtt::new(),
-            congestion: NewReno::new(usize::from(Config::MSS_MIN)),
+            congestion: Selected::before_the_handshake(Algorithm::default(), usize::from(Config::MSS_MIN), Mutation::HEALTHY),
             loss: Loss {
                 phase: Phase::Open,
                 recover: open,
                 high_rxt: open,
+                lost_to: open,
                 partially_acked: false,
                 went_elsewhere: false,
                 retransmit_now: false,
@@ -297,6 +314,7 @@ impl Variables {
                 retries: 0,
             },
             reported: Vec::new(),
+            records: records::Written::default(),
             held: None,
             flags: Flags::default(),
             options: SocketOptions::default(),
@@ -307,7 +325,7 @@ impl Variables {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         #[rustfmt::skip]
         let Self {
-            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, held, flags, options, counters,
+            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, records, held, flags, options, counters,
         } = self;
         fields.one_of(state, &STATES)?;
         agreement.walk(fields)?;
@@ -322,6 +340,7 @@ impl Variables {
         congestion.walk(fields)?;
         loss.walk(fields)?;
         fields.ranges(reported, RANGES_MAX)?;
+        records.walk(fields)?;
         fields.option(held, |fields, held| held.walk(fields))?;
         flags.walk(fields)?;
         options.walk(fields)?;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::Error;
-use crate::tcp::congestion::Controller;
+use crate::tcp::congestion::{Algorithm, Beginning, Congestion, CongestionControl as _, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::fields::Fields;
 use crate::tcp::test_util::{TestRx, TestTx};
@@ -29,6 +29,25 @@ fn window(nxt: u32, adv: u32, scale: u8) -> ReceiveWindow {
     window
 }
 
+/// Of five bytes in flight, some of which were sent again or reported.
+fn records() -> records::Written {
+    let number = |at: u32| SeqNumber(0xffff_fffe_u32.wrapping_add(at));
+    let mut records = records::Records::default();
+    records.push(at(4100), (number(0), number(2)), 0, 1400);
+    records.push(at(4101), (number(2), number(5)), 2, 1400);
+    records.report(at(4200), (number(4), number(5)), 1400, &mut records::Arrived::default());
+    records.resend(at(4201), (number(0), number(1)), 4, 1400);
+    records.lose(&mut number(0), number(3), 1400);
+    records.written()
+}
+
+/// A controller after a loss with so much in flight.
+fn after_loss(algorithm: Algorithm, flight: u64) -> Selected {
+    let mut congestion = algorithm.begin(&Beginning { mss: u64::from(Config::MSS_MIN), ..Beginning::default() });
+    congestion.on_congestion(&Congestion { now: at(4000), flight, sacked: flight / 3, delivered: 7, ..Congestion::default() });
+    congestion
+}
+
 fn held(blocks: Vec<SackBlock>, fin: Option<SeqNumber>) -> Option<Held> {
     let mut held = Held::default();
     (held.blocks, held.fin) = (blocks, fin);
@@ -50,6 +69,9 @@ fn snapshot() -> Snapshot {
         snd_wl2: SeqNumber(0xffff_fffe),
         snd_wnd: 65_535 << 14,
         snd_wnd_max: 65_535 << 14,
+        una_at: 1 << 40,
+        limited_at: 5,
+        pace_at: at(4321),
     };
     variables.window = window(90, 120, 3);
     variables.clock = Clock { ts_offset: 5, ts_recent: 6, ts_recent_known: true, ts_recent_at: at(4000) };
@@ -58,11 +80,12 @@ fn snapshot() -> Snapshot {
     variables.timers.set(Timer::Retransmit, at(5300));
     variables.timers.set(Timer::Keepalive, at(9_000_000));
     variables.timers.take_sooner();
-    variables.congestion.on_loss(20_000);
+    variables.congestion = after_loss(Algorithm::Cubic, 20_000);
     variables.loss = Loss {
         phase: Phase::Recovery,
         recover: SeqNumber(3),
         high_rxt: SeqNumber(0),
+        lost_to: SeqNumber(1),
         partially_acked: true,
         went_elsewhere: true,
         retransmit_now: false,
@@ -70,6 +93,7 @@ fn snapshot() -> Snapshot {
         retries: 2,
     };
     variables.reported = vec![range(0, 1), range(2, 3)];
+    variables.records = records();
     variables.held = held(vec![range(92, 94), range(100, 103)], Some(SeqNumber(110)));
     variables.flags = Flags { fin_queued: true, more: true, soft_error: Some(Error::HostUnreachable), starved: 4, ..Flags::default() };
     let user_timeout = Some(Duration::from_millis(3001));
@@ -97,7 +121,7 @@ fn nothing_else_is_taken_for_one() {
     let mut strange = good;
     strange[4] = 99;
     assert_eq!(Snapshot::from_bytes(&strange), Err(SnapshotError::Value), "there is no such state");
-    let wrong: [fn(&mut Variables); 18] = [
+    let wrong: [fn(&mut Variables); 19] = [
         |v| v.flags.fin_queued = false,
         |v| v.flags.peer_fin = true,
         |v| v.flags.peer_exited = true,
@@ -116,6 +140,7 @@ fn nothing_else_is_taken_for_one() {
         |v| v.held = held(vec![range(92, 94), range(100, 103)], Some(SeqNumber(102))),
         |v| v.held = None,
         |v| v.loss.recover = SeqNumber(4),
+        |v| v.records = records::Written::of_unknown((SeqNumber(1), SeqNumber(4)), at(4000)),
     ];
     for (at, change) in wrong.into_iter().enumerate() {
         let mut other = snapshot();
@@ -139,8 +164,9 @@ fn it_is_small() {
     let mut least = Snapshot { unacknowledged: Vec::new(), unread: Vec::new(), held: Vec::new(), ..snapshot() };
     least.variables.held = None;
     least.variables.reported.clear();
+    least.variables.records = records::Written::default();
     let variables = least.to_bytes().len();
-    assert!(variables <= 640, "{variables} bytes of a connection at rest");
+    assert!(variables <= 1000, "{variables} bytes of a connection at rest");
     // As many gaps as are kept track of, on either side.
     least.variables.reported = vec![range(0, 1); 256];
     least.variables.held = held(vec![range(0, 1); 256], None);
@@ -182,6 +208,9 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
                 snd_wl2: SeqNumber(una),
                 snd_wnd: (more[2] % (1 << 30)) as usize,
                 snd_wnd_max: (more[2] % (1 << 30)) as usize,
+                una_at: u64::from(any[1]),
+                limited_at: u64::from(any[2]),
+                pace_at: at(u64::from(more[7] % 5000)),
             };
             variables.window = window(nxt, nxt.wrapping_add(open), receive_scale);
             variables.clock = Clock {
@@ -194,7 +223,7 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
             variables.silence.unanswered_probes = more[7] % 10;
             variables.timers.set(Timer::Retransmit, at(5000 + u64::from(any[1] % 100_000)));
             variables.timers.take_sooner();
-            variables.congestion.on_loss(20_000 + (any[2] % 1_000_000) as usize);
+            variables.congestion = after_loss(Algorithm::ALL[(more[5] % 3) as usize], u64::from(20_000 + any[2] % 1_000_000));
             if sent > 3 {
                 variables.reported = vec![range(una.wrapping_add(1), una.wrapping_add(sent.min(3)))];
                 variables.loss.phase = if is[4] { Phase::Recovery } else { Phase::Loss };
