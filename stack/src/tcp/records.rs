@@ -5,60 +5,19 @@
 //! part of it is sent again. Small segments that are sent one after the other while many are on their way share one. So there are not many more records than
 //! full segments in flight, and none where nothing is.
 
+mod flight;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::congestion::{Latest, RateSample, RateSampler, Report, SendRecord};
-use super::fields::{Fields, SnapshotError};
+use super::congestion::{RateSample, RateSampler, Report, Summary};
 use super::rtt::Rtt;
 use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
-/// Up to so many, each segment has a record of its own, however small it is.
-const SMALL_MAX: usize = 32;
-/// So many pieces of records there may be beside those that full segments in flight explain: what a peer that reports byte by byte can have of memory.
-const PIECES_MAX: usize = 512;
-/// No snapshot has more.
-const SNAPSHOT_MAX: u32 = 1 << 24;
-
-/// One transmission that is not acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) start: SeqNumber,
-    pub(super) end: SeqNumber,
-    /// What was noted when it was sent last.
-    pub(super) sent: SendRecord,
-    /// It was sent more than once: its acknowledgment says nothing of a round trip (Karn's algorithm).
-    pub(super) again: bool,
-    /// The peer has reported it by SACK.
-    pub(super) reported: bool,
-    /// It counts as lost since it was sent last.
-    pub(super) lost: bool,
-}
-
-impl Record {
-    fn len(&self) -> usize {
-        self.end.since(self.start)
-    }
-
-    fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { start, end, sent, again, reported, lost: is_lost } = self;
-        fields.number(start)?;
-        fields.number(end)?;
-        let SendRecord { sent_at, delivered, delivered_at, first_sent_at, lost, tx_in_flight, app_limited } = sent;
-        for instant in [sent_at, delivered_at, first_sent_at] {
-            fields.instant(instant)?;
-        }
-        for count in [delivered, lost, tx_in_flight] {
-            fields.long(count)?;
-        }
-        for flag in [app_limited, again, reported, is_lost] {
-            fields.flag(flag)?;
-        }
-        Ok(())
-    }
-}
+use self::flight::SMALL_MAX;
+pub(super) use self::flight::{Flight, Record};
 
 /// What one acknowledgment tells of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,14 +70,21 @@ impl Arrived {
     }
 }
 
-/// The records of a connection.
+/// The records of a connection, and what else it has to know while anything is in flight.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    /// Invariant: in order, disjoint, none empty.
-    queue: VecDeque<Record>,
-    sampler: RateSampler,
-    latest: Latest,
+    /// (Apart, since a million connections have nothing in flight.) `None`: nor has there been anything lately.
+    flight: Option<Box<Flight>>,
+    /// What a flight goes on from, where there is none.
+    rested: Rested,
     mutation: Mutation,
+}
+
+/// What outlasts a rest.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rested {
+    delivered: u64,
+    latest: Summary,
 }
 
 impl Records {
@@ -130,55 +96,26 @@ impl Records {
     /// `[start, end)` was sent for the first time, with `in_flight` bytes in the network before it, in full segments of `mss` bytes.
     #[inline(always)]
     pub(super) fn push(&mut self, now: Instant, (start, end): (SeqNumber, SeqNumber), in_flight: usize, mss: usize) {
+        let flight = self.flight_mut();
         let len = end.since(start);
-        let sent = self.sampler.on_sent(now, len as u64, in_flight as u64);
-        if self.queue.len() >= SMALL_MAX && self.merges(end, len, mss, &sent) {
+        let sent = flight.sampler.on_sent(now, len as u64, in_flight as u64);
+        if flight.queue.len() >= SMALL_MAX && len < mss && flight.merges(end, len, mss, &sent) {
             return;
         }
-        self.queue.push_back(Record { start, end, sent, again: false, reported: false, lost: false });
+        flight.queue.push_back(Record { start, end, sent, again: false, reported: false, lost: false });
     }
 
-    /// Whether the last record takes in what follows it: then both are no more than a full segment, and count as sent when the last part was.
-    #[inline(never)]
-    fn merges(&mut self, end: SeqNumber, len: usize, mss: usize, sent: &SendRecord) -> bool {
-        let Some(last) = self.queue.back_mut() else { return false };
-        if last.reported || last.len() + len > mss {
-            return false;
-        }
-        (last.end, last.sent) = (end, *sent);
-        true
-    }
-
-    /// Everything before `ack` is acknowledged in order.
+    /// Everything before `ack` is acknowledged in order, which are `acked` bytes.
     #[inline(always)]
-    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, arrived: &mut Arrived) {
-        let newest = self.mutation.is(Mutant::RttOfLastSegment).then(|| self.queue.back().map(|last| last.sent.sent_at)).flatten();
-        while let Some(front) = self.queue.front_mut() {
-            if front.start.ge(ack) {
-                break;
-            }
-            let is_whole = front.end.le(ack);
-            if !front.reported {
-                let bytes = if is_whole { front.len() } else { ack.since(front.start) };
-                let id = u64::from(front.end.0);
-                self.sampler.on_delivered(&mut arrived.report, now, &front.sent, bytes as u64, id);
-                arrived.ambiguous |= front.again;
-                if is_whole && arrived.oldest.is_none() && !front.again {
-                    arrived.oldest = Some(front.sent.sent_at);
-                }
-                if is_whole {
-                    arrived.take(front);
-                }
-                arrived.partial = !is_whole;
-            }
-            if !is_whole {
-                front.start = ack;
-                break;
-            }
-            self.queue.pop_front();
-        }
-        if self.mutation.is(Mutant::RttEndsAtAnyAck)
-            && let Some(front) = self.queue.front()
+    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, acked: usize, arrived: &mut Arrived) {
+        let mutation = self.mutation;
+        // (Of a handshake there is no record.)
+        let Some(flight) = &mut self.flight else { return };
+        flight.una_at += acked as u64;
+        let newest = mutation.is(Mutant::RttOfLastSegment).then(|| flight.queue.back().map(|last| last.sent.sent_at)).flatten();
+        flight.acknowledge(now, ack, arrived);
+        if mutation.is(Mutant::RttEndsAtAnyAck)
+            && let Some(front) = flight.queue.front()
         {
             arrived.oldest = Some(front.sent.sent_at);
         }
@@ -186,203 +123,163 @@ impl Records {
     }
 
     /// The peer reports `[start, end)` by SACK, of which it may have reported parts before.
-    pub(super) fn report(&mut self, now: Instant, (start, end): (SeqNumber, SeqNumber), mss: usize, arrived: &mut Arrived) {
-        self.split(start, mss);
-        self.split(end, mss);
-        let from = self.queue.partition_point(|record| record.start.lt(start));
-        let mut to = from;
-        while let Some(record) = self.queue.get_mut(to).filter(|record| record.end.le(end)) {
-            if !core::mem::replace(&mut record.reported, true) {
-                let id = u64::from(record.end.0);
-                self.sampler.on_delivered(&mut arrived.report, now, &record.sent, record.len() as u64, id);
-                arrived.take(record);
-            }
-            to += 1;
-        }
-        self.unite(from, to);
-    }
-
-    /// What has arrived is never sent again, nor asked after, so that all that was reported in a row needs but one record: those at `[from, to)` and what was
-    /// reported beside them.
-    fn unite(&mut self, from: usize, to: usize) {
-        let is_reported = |index: Option<usize>| index.and_then(|index| self.queue.get(index)).is_some_and(|record| record.reported);
-        let first = if is_reported(from.checked_sub(1)) { from - 1 } else { from };
-        let end = if is_reported(Some(to)) { to + 1 } else { to };
-        if from == to || end - first < 2 {
-            return;
-        }
-        let Some(&last) = self.queue.get(end - 1) else { return };
-        let start = self.queue[first].start;
-        self.queue.drain(first + 1..end);
-        self.queue[first] = Record { start, ..last };
+    pub(super) fn report(&mut self, now: Instant, range: (SeqNumber, SeqNumber), mss: usize, arrived: &mut Arrived) {
+        self.flight_mut().report(now, range, mss, arrived);
     }
 
     /// Nothing counts as reported any more (RFC 2018 s8).
     pub(super) fn forget_reports(&mut self) {
-        self.queue.iter_mut().for_each(|record| record.reported = false);
+        self.flight_mut().queue.iter_mut().for_each(|record| record.reported = false);
     }
 
     /// `[start, end)` was sent again, with `in_flight` bytes in the network before it.
-    pub(super) fn resend(&mut self, now: Instant, (start, end): (SeqNumber, SeqNumber), in_flight: usize, mss: usize) {
-        self.split(start, mss);
-        self.split(end, mss);
-        let sent = self.sampler.on_sent(now, end.since(start) as u64, in_flight as u64);
+    pub(super) fn resend(&mut self, now: Instant, range: (SeqNumber, SeqNumber), in_flight: usize, mss: usize) {
         let karn = !self.mutation.is(Mutant::KarnIgnored);
-        let from = self.queue.partition_point(|record| record.end.le(start));
-        for record in self.queue.range_mut(from..).take_while(|record| record.start.lt(end)) {
-            // (A mutant goes on to time the first transmission.)
-            if karn {
-                (record.sent, record.again) = (sent, true);
-            }
-            record.lost = false;
-        }
+        self.flight_mut().resend(now, range, in_flight, mss, karn);
     }
 
-    /// The first that counts as lost now, of what was sent from `looked_to` to `edge`, has not arrived, and does not count as lost already. Everything before it
-    /// was looked at.
-    pub(super) fn lose(&mut self, looked_to: &mut SeqNumber, edge: SeqNumber, mss: usize) -> Option<Record> {
-        self.split(edge, mss);
-        let from = self.queue.partition_point(|record| record.end.le(*looked_to));
-        for record in self.queue.range_mut(from..).take_while(|record| record.start.lt(edge)) {
-            *looked_to = record.end;
-            if !record.reported && !core::mem::replace(&mut record.lost, true) {
-                self.sampler.on_lost(record.len() as u64);
-                return Some(*record);
-            }
-        }
-        None
+    /// What is newly lost lies at `from` or behind it: a recovery begins.
+    pub(super) fn look_from(&mut self, from: SeqNumber) {
+        self.flight_mut().lost_to = from;
     }
 
-    /// All that was ever counted as lost.
+    /// The first that counts as lost now, before `edge`, that has not arrived, and does not count as lost already. Everything before it was looked at.
+    pub(super) fn lose(&mut self, edge: SeqNumber, mss: usize) -> Option<Record> {
+        self.flight_mut().lose(edge, mss)
+    }
+
+    /// All that was counted as lost since the last rest.
     pub(super) fn lost(&self) -> u64 {
-        self.sampler.lost()
+        self.flight.as_ref().map_or(0, |flight| flight.sampler.lost())
     }
 
     /// All that was ever delivered.
-    #[inline]
+    #[inline(always)]
     pub(super) fn delivered(&self) -> u64 {
-        self.sampler.delivered()
+        self.flight.as_ref().map_or(self.rested.delivered, |flight| flight.sampler.delivered())
     }
 
     /// Bytes that count as lost and have not been sent again since.
     pub(super) fn lost_bytes(&self) -> usize {
-        self.queue.iter().filter(|record| record.lost && !record.reported).map(Record::len).sum()
+        let Some(flight) = &self.flight else { return 0 };
+        flight.queue.iter().filter(|record| record.lost && !record.reported).map(Record::len).sum()
     }
 
     /// How fast the path delivered, as an acknowledgment tells that was given to [`Records::acknowledge`] or [`Records::report`].
-    #[inline]
-    pub(super) fn sample(&mut self, arrived: &mut Arrived, rtt: &Rtt) -> Option<RateSample> {
-        let sample = self.sampler.sample(&mut arrived.report, rtt.shortest());
-        if let Some(sample) = &sample {
-            self.latest.take(sample);
-        }
-        sample
+    #[inline(always)]
+    pub(super) fn sample(&mut self, mut arrived: Arrived, rtt: &Rtt) -> Option<RateSample> {
+        let flight = self.flight.as_mut()?;
+        let judged = flight.sampler.judge(&mut arrived.report, rtt.shortest_ns())?;
+        flight.latest.take(&judged);
+        Some(judged.into())
     }
 
     /// The delivery rate in bytes per second, and whether the program limited it.
     pub(super) fn delivery_rate(&self) -> (u64, bool) {
-        self.latest.rate()
+        self.flight.as_ref().map_or(self.rested.latest, |flight| flight.latest.summary()).rate()
     }
 
-    /// What is sent from now on tells less of the path than it could.
+    /// What is sent from now on tells less of the path than it could. (What is sent after a rest does so anyway.)
     #[inline(always)]
     pub(super) fn mark_app_limited(&mut self, in_flight: u64) {
-        self.sampler.mark_app_limited(in_flight);
+        if let Some(flight) = &mut self.flight {
+            flight.sampler.mark_app_limited(in_flight);
+        }
     }
 
     /// Whether it does.
     #[inline(always)]
     pub(super) fn is_app_limited(&self) -> bool {
-        self.sampler.is_app_limited()
+        self.flight.as_ref().is_none_or(|flight| flight.sampler.is_app_limited())
     }
 
-    /// Makes two of the record that `at` lies in, unless there are too many pieces.
-    fn split(&mut self, at: SeqNumber, mss: usize) {
-        let index = self.queue.partition_point(|record| record.end.le(at));
-        let Some(&record) = self.queue.get(index).filter(|record| record.start.lt(at)) else { return };
-        if self.queue.len() >= self.most(mss) {
-            return;
+    /// SND.UNA as a place in the stream.
+    #[inline(always)]
+    pub(super) fn una_at(&self) -> u64 {
+        self.flight.as_ref().map_or(self.rested.delivered, |flight| flight.una_at)
+    }
+
+    /// The window has no room for more than the `in_flight` bytes that are on their way.
+    #[inline(always)]
+    pub(super) fn note_limited(&mut self, in_flight: usize) {
+        if let Some(flight) = &mut self.flight {
+            flight.limited_at = flight.una_at + in_flight as u64;
         }
-        self.queue[index].start = at;
-        self.queue.insert(index, Record { end: at, ..record });
     }
 
-    /// The most records that there are, for what is in flight.
-    fn most(&self, mss: usize) -> usize {
-        let flight = match (self.queue.front(), self.queue.back()) {
-            (Some(first), Some(last)) => last.end.since(first.start),
-            _ => 0,
-        };
-        PIECES_MAX + SMALL_MAX + 2 * flight / mss.max(1)
+    /// Whether it has had none since the beginning of what is in flight.
+    #[inline(always)]
+    pub(super) fn is_limited(&self) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.limited_at >= flight.una_at)
+    }
+
+    /// No new segment before then, by the controller's pace.
+    pub(super) fn pace_at(&self) -> Instant {
+        self.flight.as_ref().map_or(Instant::ZERO, |flight| flight.pace_at)
+    }
+
+    /// The controller's pace has new segments wait until then.
+    pub(super) fn pace(&mut self, at: Instant) {
+        self.flight_mut().pace_at = at;
+    }
+
+    #[inline(always)]
+    fn flight_mut(&mut self) -> &mut Flight {
+        if self.flight.is_none() {
+            self.begin();
+        }
+        self.flight.get_or_insert_default()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self) {
+        self.flight = Some(Box::new(self.rested.flight()));
     }
 
     /// Nothing is in flight any more, and nobody will acknowledge anything.
     pub(super) fn clear(&mut self) {
-        self.queue = VecDeque::new();
+        if let Some(flight) = &mut self.flight {
+            flight.queue.clear();
+        }
+        self.rest();
     }
 
-    /// Lets go of what an idle connection need not hold.
+    /// Lets go of all that an idle connection need not hold.
+    pub(super) fn rest(&mut self) {
+        let Some(flight) = self.flight.take_if(|flight| flight.queue.is_empty()) else { return };
+        self.rested = Rested { delivered: flight.sampler.delivered(), latest: flight.latest.summary() };
+    }
+
+    /// The same, where the controller goes on to count from places in the stream.
     pub(super) fn release_idle(&mut self) {
-        if self.queue.is_empty() {
-            self.queue = VecDeque::new();
+        if let Some(flight) = self.flight.as_mut().filter(|flight| flight.queue.is_empty()) {
+            flight.queue = VecDeque::new();
         }
     }
 
     /// Whether it holds memory.
     #[cfg(test)]
     pub(super) fn holds_memory(&self) -> bool {
-        self.queue.capacity() > 0
+        self.flight.as_ref().is_some_and(|flight| flight.queue.capacity() > 0)
     }
 
     /// What a snapshot has of it.
-    pub(super) fn written(&self) -> Written {
-        Written { records: self.queue.iter().copied().collect(), sampler: self.sampler.clone(), latest: self.latest }
+    pub(super) fn written(&self) -> Flight {
+        self.flight.as_deref().cloned().unwrap_or_else(|| self.rested.flight())
     }
 
     /// As it was elsewhere.
-    pub(super) fn resume(&mut self, written: &Written) {
-        let Written { records, sampler, latest } = written;
-        self.queue.clear();
-        self.queue.extend(records);
-        (self.sampler, self.latest) = (sampler.clone(), *latest);
+    pub(super) fn resume(&mut self, written: &Flight) {
+        self.flight = Some(Box::new(written.clone()));
     }
 }
 
-/// Records that were written down.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Written {
-    records: Vec<Record>,
-    sampler: RateSampler,
-    latest: Latest,
-}
-
-impl Written {
-    /// What is in flight, of which nobody knows when it was sent.
-    pub(super) fn of_unknown((una, nxt): (SeqNumber, SeqNumber), now: Instant) -> Self {
-        let sent = SendRecord { sent_at: now, delivered_at: now, first_sent_at: now, ..SendRecord::default() };
-        let record = Record { start: una, end: nxt, sent, again: true, reported: false, lost: false };
-        Self { records: (una != nxt).then_some(record).into_iter().collect(), ..Self::default() }
-    }
-
-    /// What they consist of, for a snapshot. (One after the other: there is no room for more than the bytes say.)
-    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { records, sampler, latest } = self;
-        let mut count = records.len() as u32;
-        fields.word_at_most(&mut count, SNAPSHOT_MAX)?;
-        for index in 0..count as usize {
-            if index == records.len() {
-                records.push(Record::default());
-            }
-            records[index].walk(fields)?;
-        }
-        sampler.walk(fields)?;
-        latest.walk(fields)
-    }
-
-    /// Whether they can be of what is in flight.
-    pub(super) fn fit(&self, una: SeqNumber, nxt: SeqNumber) -> bool {
-        let are_apart = self.records.windows(2).all(|pair| pair[0].end.le(pair[1].start));
-        are_apart && self.records.iter().all(|record| record.start.ge(una) && record.end.gt(record.start) && record.end.le(nxt))
+impl Rested {
+    /// What begins after a rest. Until then the program had nothing to send.
+    fn flight(&self) -> Flight {
+        let &Self { delivered, latest } = self;
+        Flight { sampler: RateSampler::after_a_rest(delivered), latest: latest.into(), una_at: delivered, ..Flight::default() }
     }
 }
 

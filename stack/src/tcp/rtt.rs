@@ -6,7 +6,6 @@ use super::fields::{Fields, SnapshotError};
 use super::records::Timed;
 use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
-use crate::wire::tcp::SeqNumber;
 
 /// Linux's TCP_RTO_MIN (RFC 6298 s2.4 would have a second).
 const RTO_MIN_NS: u64 = 200_000_000;
@@ -30,7 +29,6 @@ pub(super) struct Rtt {
     /// How often the timeout was doubled.
     backoff: u32,
     timing: bool,
-    timed_end: SeqNumber,
     timed_at: Instant,
     mutation: Mutation,
 }
@@ -44,7 +42,6 @@ impl Rtt {
             shortest_ns: u64::MAX,
             backoff: 0,
             timing: false,
-            timed_end: SeqNumber(0),
             timed_at: Instant::ZERO,
             mutation: Mutation::HEALTHY,
         }
@@ -66,27 +63,26 @@ impl Rtt {
         Self { mutation, ..self }
     }
 
-    /// Of a handshake under way, in which nothing was measured yet: whether the round trip of a segment is timed that ends with `end` and was sent at `at`
+    /// Of a handshake under way, in which nothing was measured yet: whether the round trip of its segment is timed, which was sent at `at`
     /// (also if it is timed no more), and how often the timeout was doubled.
-    pub(super) const fn of_handshake(timing: bool, end: SeqNumber, at: Instant, backoff: u32) -> Self {
-        Self { timing, timed_end: end, timed_at: at, backoff, ..Self::new() }
+    pub(super) const fn of_handshake(timing: bool, at: Instant, backoff: u32) -> Self {
+        Self { timing, timed_at: at, backoff, ..Self::new() }
     }
 
-    /// What [`Rtt::of_handshake`] makes it of again, but for the segment's end.
+    /// What [`Rtt::of_handshake`] makes it of again.
     pub(super) const fn handshake(&self) -> (bool, Instant, u32) {
         (self.timing, self.timed_at, self.backoff)
     }
 
     /// What it consists of, for a snapshot.
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { srtt_ns, var_ns, rto_ns, shortest_ns, backoff, timing, timed_end, timed_at, mutation: _ } = self;
+        let Self { srtt_ns, var_ns, rto_ns, shortest_ns, backoff, timing, timed_at, mutation: _ } = self;
         fields.at_most(srtt_ns, RTO_MAX_NS)?;
         fields.at_most(var_ns, RTO_MAX_NS)?;
         fields.at_most(rto_ns, 5 * RTO_MAX_NS)?;
         fields.long(shortest_ns)?;
         fields.word(backoff)?;
         fields.flag(timing)?;
-        fields.number(timed_end)?;
         fields.instant(timed_at)
     }
 
@@ -101,8 +97,13 @@ impl Rtt {
         Duration::from_nanos(self.srtt_ns)
     }
 
+    /// [`Rtt::shortest`] in nanoseconds; the largest number: none was measured.
+    #[inline(always)]
+    pub(super) fn shortest_ns(&self) -> u64 {
+        self.shortest_ns
+    }
+
     /// The shortest round trip that was ever measured.
-    #[inline]
     pub(super) fn shortest(&self) -> Option<Duration> {
         (self.shortest_ns != u64::MAX).then_some(Duration::from_nanos(self.shortest_ns))
     }
@@ -131,9 +132,9 @@ impl Rtt {
         Instant::from_nanos(now.as_nanos().saturating_add(self.rto_ns()))
     }
 
-    /// A SYN that ends at `end` is sent for the first time.
-    pub(super) fn sent_syn(&mut self, now: Instant, end: SeqNumber) {
-        (self.timing, self.timed_end, self.timed_at) = (true, end, now);
+    /// A SYN is sent for the first time.
+    pub(super) fn sent_syn(&mut self, now: Instant) {
+        (self.timing, self.timed_at) = (true, now);
     }
 
     /// The SYN was sent again: its acknowledgment would be ambiguous (Karn; RFC 6298 s3).

@@ -21,7 +21,7 @@ const BETA: (u64, u64) = (7, 10);
 /// (1 + β) / 2, for fast convergence (s4.7).
 const CONVERGENCE: (u64, u64) = (17, 20);
 /// s4.3: α_cubic = 3 (1 - β) / (1 + β), which with β of 0.7 is 9/17.
-const ALPHA: (u128, u128) = (9, 17);
+const ALPHA: (u64, u64) = (9, 17);
 
 /// A stage of congestion avoidance (s4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,6 +148,12 @@ impl Cubic {
         self.clock = self.clock.max(now);
     }
 
+    /// s5.8: idle times are no part of t.
+    #[inline(always)]
+    pub(super) fn on_fresh(&mut self, now: Instant) {
+        self.clock = self.clock.max(now);
+    }
+
     /// s4.10: "CUBIC MUST employ a slow-start algorithm, when cwnd is no more than ssthresh."
     fn slow_start(&mut self, ack: &Ack, worth: u64) {
         let Some(hystart) = &mut self.hystart else { return self.window.slow_start(worth) };
@@ -162,6 +168,8 @@ impl Cubic {
     }
 
     fn avoid(&mut self, ack: &Ack, worth: u64) {
+        // (No window has more, and so the products below fit: 30 bits of it, 16 of a segment.)
+        let worth = worth.min(WINDOW_MAX);
         let (cwnd, mss) = (self.window.cwnd(), self.window.mss());
         let epoch = match &mut self.epoch {
             Some(epoch) => {
@@ -178,11 +186,10 @@ impl Cubic {
         };
         // s4.3, equation 4. "Once W_est has grown to reach [...] cwnd_prior, the sender SHOULD set α_cubic to 1".
         let alpha = if epoch.w_est >= self.cwnd_prior { (1, 1) } else { ALPHA };
-        let over = u128::from(cwnd) * ALPHA.1;
-        let est_rest = u128::from(epoch.est_rest) + u128::from(worth) * u128::from(mss) * alpha.0 * (ALPHA.1 / alpha.1);
-        epoch.w_est = epoch.w_est.saturating_add(u64::try_from(est_rest / over).unwrap_or(u64::MAX)).min(WINDOW_MAX);
-        // (Less than the window by 17, which fits.)
-        epoch.est_rest = (est_rest % over) as u64;
+        let over = cwnd * ALPHA.1;
+        let est_rest = epoch.est_rest.min(over) + worth * mss * alpha.0 * (ALPHA.1 / alpha.1);
+        epoch.w_est = (epoch.w_est + est_rest / over).min(WINDOW_MAX);
+        epoch.est_rest = est_rest % over;
         // s4.3: below NewReno's, the window SHOULD be NewReno's. (But it does not shrink, which only congestion may ask for.)
         if epoch.curve.at(epoch.elapsed, mss) < epoch.w_est {
             let w_est = epoch.w_est;
@@ -191,9 +198,9 @@ impl Cubic {
         // s4.2: the target is where the curve is a round trip later, within what makes the window neither shrink nor grow faster than in slow start.
         let target = epoch.curve.at(epoch.elapsed.saturating_add(ack.srtt), mss).clamp(cwnd, cwnd + cwnd / 2);
         // s4.4 and s4.5: in both regions it MUST grow by (target - cwnd) / cwnd for each segment that is acknowledged.
-        let rest = u128::from(epoch.rest) + u128::from(target - cwnd) * u128::from(worth);
-        let grown = u64::try_from(rest / u128::from(cwnd)).unwrap_or(u64::MAX);
-        epoch.rest = (rest % u128::from(cwnd)) as u64;
+        let rest = epoch.rest.min(cwnd) + (target - cwnd) * worth;
+        let grown = rest / cwnd;
+        epoch.rest = rest % cwnd;
         // One acknowledgment of many segments goes no further than all of them would have.
         self.window.set_cwnd(cwnd.saturating_add(grown).min(target));
     }
@@ -238,9 +245,8 @@ impl CongestionControl for Cubic {
 
     fn on_sending(&mut self, sending: &Sending) {
         self.window.on_sending(sending);
-        // s5.8: idle times are no part of t.
         if sending.in_flight == 0 {
-            self.clock = self.clock.max(sending.now);
+            self.on_fresh(sending.now);
         }
     }
 

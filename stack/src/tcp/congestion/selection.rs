@@ -161,6 +161,12 @@ impl Selected {
         }
     }
 
+    /// Whether there is a pace to be kept.
+    #[inline(always)]
+    pub(in crate::tcp) fn is_paced(&self) -> bool {
+        matches!(self, Self::Bbr(_))
+    }
+
     /// What it consists of, for a snapshot; which one it is comes first. (One at rest is woken before.) Of BBR that is the window alone: whoever reads it in models the path anew.
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         let mut algorithm = self.algorithm();
@@ -202,6 +208,21 @@ impl Selected {
             Self::Cubic(cubic) => cubic.succeed(cwnd, ssthresh),
             Self::Dctcp(dctcp) => dctcp.succeed(cwnd, ssthresh),
             Self::Bbr(bbr) => bbr.succeed(cwnd),
+        }
+    }
+
+    /// Something is sent outside of any recovery, with `in_flight` in the network before it. Whether that is all that has to be said of it.
+    #[inline(always)]
+    pub(in crate::tcp) fn takes_sending(&mut self, now: Instant, in_flight: usize) -> bool {
+        match self {
+            Self::Reno(_) => true,
+            Self::Cubic(cubic) => {
+                if in_flight == 0 {
+                    cubic.on_fresh(now);
+                }
+                true
+            }
+            Self::Resting(_) | Self::Dctcp(_) | Self::Bbr(_) => false,
         }
     }
 

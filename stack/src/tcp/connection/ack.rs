@@ -56,7 +56,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if sacked && self.phase == Phase::Open && self.scoreboard.loss_edge(self.mss).is_some() {
             self.enter_recovery(now, &before);
         }
-        self.tell_ack(now, &before, &mut arrived);
+        self.tell_ack(now, &before, arrived);
         if self.snd_una.gt(before.una()) {
             self.note_room(&before);
         }
@@ -159,7 +159,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, timestamps: Option<(u32, u32)>, arrived: &mut Arrived) {
         let acked = ack.since(self.snd_una);
         self.snd_una = ack;
-        self.una_at += acked as u64;
         self.send.acknowledge(ack, self.config.is(Mutant::AckedBuffersKept));
         if !self.config.is(Mutant::RetriesAddUp) {
             self.retries = 0;
@@ -170,7 +169,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let echo = timestamps.filter(|_| self.agreement.timestamps);
         let clock = self.timestamp(now);
-        self.records.acknowledge(now, ack, arrived);
+        self.records.acknowledge(now, ack, acked, arrived);
         self.rtt.acknowledged(now, arrived.timed(), || {
             let (_, echoed) = echo?;
             // An age beyond any timeout is an echo of nothing that we sent.
@@ -302,7 +301,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::TimeoutKeepsHighRxt) {
             self.high_rxt = self.snd_una;
         }
-        self.lost_to = self.snd_una;
+        self.records.look_from(self.snd_una);
         self.note_losses(now);
         self.retransmit_now = true;
         self.dupacks = 0;

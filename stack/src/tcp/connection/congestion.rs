@@ -103,8 +103,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Nothing is in flight, and has not been for a while.
     pub(super) fn rest_congestion_control(&mut self) {
-        if self.snd_una == self.snd_nxt && self.phase == Phase::Open {
-            self.congestion.rest(self.config.mutation());
+        if self.snd_una != self.snd_nxt || self.phase != Phase::Open {
+            return;
+        }
+        self.congestion.rest(self.config.mutation());
+        if matches!(self.congestion, Selected::Resting(_)) {
+            self.records.rest();
+        } else {
+            self.records.release_idle();
         }
     }
 
@@ -123,34 +129,36 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// `bytes` are sent, with `in_flight` in the network before them.
     #[inline(always)]
     pub(super) fn tell_sending(&mut self, now: Instant, bytes: usize, in_flight: usize) {
+        if self.phase != Phase::Open || !self.congestion.takes_sending(now, in_flight) {
+            self.tell_sending_at_length(now, bytes, in_flight);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_sending_at_length(&mut self, now: Instant, bytes: usize, in_flight: usize) {
         if matches!(self.congestion, Selected::Resting(_)) {
             self.wake_congestion_control();
         }
         let app_limited = self.records.is_app_limited();
         self.congestion.on_sending(&Sending { now, bytes: bytes as u64, in_flight: in_flight as u64, app_limited });
-    }
-
-    /// The same, of what does not go the short way.
-    pub(super) fn tell_sending_at_length(&mut self, now: Instant, bytes: usize, in_flight: usize) {
-        self.tell_sending(now, bytes, in_flight);
         self.note_window();
         if let Some(rate) = self.congestion.pacing_rate() {
             let taken = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / rate.max(1));
             let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(PACING_SLACK.as_nanos() as u64));
-            self.pace_at = self.pace_at.max(earliest) + taken;
+            self.records.pace(self.records.pace_at().max(earliest) + taken);
         }
     }
 
     /// Whether the controller's pace has what is to be sent wait, and until when.
     #[inline(always)]
     pub(super) fn paced_until(&self, now: Instant) -> Option<Instant> {
-        (self.pace_at > now).then_some(self.pace_at)
+        if self.congestion.is_paced() { Some(self.records.pace_at()).filter(|&at| at > now) } else { None }
     }
 
     /// The window has no room for what there is to send.
     #[inline(always)]
     pub(super) fn note_limited(&mut self) {
-        self.limited_at = self.una_at + self.in_flight() as u64;
+        self.records.note_limited(self.in_flight());
     }
 
     /// How it stands before an acknowledgment.
@@ -167,21 +175,22 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// An acknowledgment that moved SND.UNA outside of any recovery, and before it nothing was reported.
     #[inline(always)]
-    pub(super) fn tell_predicted_ack(&mut self, now: Instant, before: &Before, arrived: &mut Arrived) {
+    pub(super) fn tell_predicted_ack(&mut self, now: Instant, before: Before, arrived: Arrived) {
         let is_unused = 2 * before.flight < self.cwnd && self.cwnd >= 2 * self.mss && !self.config.is(Mutant::UnusedWindowGrows);
         if is_unused && self.congestion.takes_unused(now) {
             self.records.sample(arrived, &self.rtt);
             return;
         }
-        self.tell_ack(now, before, arrived);
+        // (A copy, so that the short way has neither in memory.)
+        self.tell_ack(now, &{ before }, arrived);
     }
 
     /// An acknowledgment was worked in, which may have begun or ended a recovery.
     #[inline(never)]
-    pub(super) fn tell_ack(&mut self, now: Instant, before: &Before, arrived: &mut Arrived) {
+    pub(super) fn tell_ack(&mut self, now: Instant, before: &Before, arrived: Arrived) {
         let acked = self.snd_una.since(before.una) as u64;
         let delivered = self.records.delivered().saturating_sub(before.delivered);
-        let lost = self.note_losses(now);
+        let lost = if self.phase == Phase::Open { 0 } else { self.note_losses(now) };
         if acked == 0 && delivered == 0 {
             return;
         }
@@ -197,17 +206,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             lost,
             flight_before: before.flight as u64,
             in_flight,
-            una: self.una_at,
-            nxt: self.una_at + self.in_flight() as u64,
+            una: self.records.una_at(),
+            nxt: self.records.una_at() + self.in_flight() as u64,
             delivered_total: self.records.delivered(),
             rtt,
             srtt: self.rtt.srtt(),
             rate,
-            cwnd_limited: self.limited_at >= self.una_at,
+            cwnd_limited: self.records.is_limited(),
             ce_bytes: 0,
             phase: phase.told(),
         });
-        if self.congestion.holds_back() {
+        if self.congestion.is_paced() && self.congestion.holds_back() {
             self.records.mark_app_limited(in_flight);
         }
         self.note_window();
@@ -217,7 +226,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn tell_loss(&mut self, now: Instant, flight: usize, delivered: u64) {
         let sacked = self.scoreboard.bytes() as u64;
         self.congestion.on_congestion(&Congestion { now, cause: Cause::Loss, flight: flight as u64, sacked, delivered });
-        self.lost_to = self.snd_una;
+        self.records.look_from(self.snd_una);
         self.note_window();
     }
 
@@ -253,9 +262,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return 0;
         }
         let (edge, in_flight, mut all) = (self.loss_edge(), self.pipe() as u64, 0);
-        while let Some(record) = self.records.lose(&mut self.lost_to, edge, self.mss) {
+        while let Some(record) = self.records.lose(edge, self.mss) {
             let bytes = record.end.since(record.start) as u64;
-            let offset = self.una_at + record.start.since(self.snd_una) as u64;
+            let offset = self.records.una_at() + record.start.since(self.snd_una) as u64;
             let (lost_total, delivered_total) = (self.records.lost(), self.records.delivered());
             self.congestion.on_lost(&Lost { now, offset, bytes, sent: record.sent, lost_total, delivered_total, in_flight });
             all += bytes;

@@ -157,13 +157,6 @@ pub struct Connection<R, T> {
     congestion: Selected,
     /// Its window in bytes.
     cwnd: usize,
-    /// SND.UNA as a place in the stream, which does not wrap; and up to where the stream was sent when the window last had no room for more.
-    una_at: u64,
-    limited_at: u64,
-    /// What is newly lost lies behind this: everything before it was looked at since the recovery began.
-    lost_to: SeqNumber,
-    /// No new segment before then, by the controller's pace.
-    pace_at: Instant,
     send: SendBuffer<T>,
     recv: RecvQueue<R>,
     reassembly: Option<Box<Reassembly<R>>>,
@@ -242,10 +235,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             rtt: Rtt::new().of(config.mutation()),
             congestion: Selected::before_the_handshake(config.congestion, usize::from(Config::MSS_MIN), config.mutation()),
             cwnd: 0,
-            una_at: 0,
-            limited_at: 0,
-            lost_to: iss,
-            pace_at: Instant::ZERO,
             send: SendBuffer::new(iss + 1),
             recv: RecvQueue::new(),
             reassembly: None,

@@ -148,7 +148,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;
         // (Which is nothing that the controller has to hear of.)
-        self.lost_to = self.snd_nxt;
+        self.records.look_from(self.snd_nxt);
         self.retransmit_now = true;
         self.dupacks = 0;
         self.tx_pending = true;

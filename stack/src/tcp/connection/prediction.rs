@@ -108,7 +108,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// with it is.)
     #[inline(always)]
     fn is_predictable(&self) -> bool {
-        let is_paced = self.pace_at != Instant::ZERO;
+        let is_paced = self.congestion.is_paced();
         let is_due = is_paced | self.peer_exited | self.reset_due | self.syn_due | self.probe_due | self.push | self.fin_queued;
         let waits = self.more | self.config.cork | !self.config.nodelay;
         self.tx_pending

@@ -123,7 +123,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if header.ack != self.snd_una {
             let (before, mut arrived) = (self.before_ack(), Arrived::default());
             self.acknowledge(now, header.ack, header.options.timestamps, &mut arrived);
-            self.tell_predicted_ack(now, &before, &mut arrived);
+            self.tell_predicted_ack(now, before, arrived);
             self.note_room(&before);
         }
         if !self.config.is(Mutant::PredictionForgetsWl1) {

@@ -20,7 +20,7 @@ use crate::tcp::congestion::Selected;
 use crate::tcp::fields::{LONGEST, Reader, Writer};
 use crate::tcp::handshake::Agreement;
 use crate::tcp::reassembly::Held;
-use crate::tcp::records;
+use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::timers::Timers;
 use crate::tcp::window::ReceiveWindow;
@@ -66,7 +66,7 @@ struct Variables {
     /// What the peer has reported of what is in flight.
     reported: Vec<SackBlock>,
     /// When what is in flight was sent.
-    records: records::Written,
+    flight: Flight,
     /// What arrived out of order, but for its bytes; `None`: nothing did.
     held: Option<Held>,
     flags: Flags,
@@ -107,7 +107,7 @@ impl Snapshot {
 
     /// Whether the numbers can be a connection's.
     fn is_consistent(&self) -> bool {
-        let Variables { state, agreement, sending, window, acks, loss, records, held, flags, .. } = &self.variables;
+        let Variables { state, agreement, sending, window, acks, loss, flight, held, flags, .. } = &self.variables;
         let lens_fit = self.unacknowledged.len() <= LONGEST && self.unread.len() <= LONGEST;
         let held_fits = match held {
             Some(held) => held.len() == self.held.len() && held.is_within(window.nxt, window.adv) && (held.is_bare() || state.receives()),
@@ -122,7 +122,7 @@ impl Snapshot {
             && window.adv.since(window.nxt) <= LONGEST
             && sending.snd_nxt.ge(sending.snd_una)
             && loss.fits(sending.snd_una, sending.snd_nxt)
-            && records.fit(sending.snd_una, sending.snd_nxt)
+            && flight.fits(sending.snd_una, sending.snd_nxt)
             && flags.fit(*state)
             && self.sent_is_written()
             && self.reported_was_sent()
@@ -177,7 +177,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let &Self {
             state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved,
             agreement, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, went_elsewhere, ref window,
-            ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, una_at, limited_at, lost_to, pace_at, ref send, ref reassembly,
+            ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
             ref scoreboard, ref records, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
             // One that begins, is over or that nobody has any more is not written down.
             syn_due: _, reset_due: _, orphaned: _, error: _,
@@ -195,19 +195,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             state,
             agreement,
             path: Path { mss: path_mss, oversized },
-            sending: Sending {
-                snd_una,
-                snd_nxt,
-                written: send.end(),
-                snd_small,
-                snd_wl1,
-                snd_wl2,
-                snd_wnd,
-                snd_wnd_max,
-                una_at,
-                limited_at,
-                pace_at,
-            },
+            sending: Sending { snd_una, snd_nxt, written: send.end(), snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max },
             window: window.clone(),
             acks: acks.clone(),
             clock: Clock { ts_offset, ts_recent, ts_recent_known, ts_recent_at },
@@ -215,9 +203,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             timers: timers.clone(),
             rtt: rtt.clone(),
             congestion: self.congestion_awake().unwrap_or_else(|| congestion.clone()),
-            loss: Loss { phase, recover, high_rxt, lost_to, partially_acked, went_elsewhere, retransmit_now, dupacks, retries },
+            loss: Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries },
             reported: scoreboard.ranges().to_vec(),
-            records: records.written(),
+            flight: records.written(),
             held: out_of_order,
             flags: Flags {
                 fin_queued,

@@ -188,7 +188,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if !self.config.is(Mutant::IdleBuffersKept) {
             self.send.release_idle();
-            self.records.release_idle();
             self.rest_congestion_control();
         }
         self.recv.release_idle(self.config.is(Mutant::IdleForgetsLent));

@@ -199,7 +199,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.emit_rarely(now, seq, 0, flags, emit)?;
         if self.snd_nxt == seq {
             self.snd_nxt = seq + 1;
-            self.rtt.sent_syn(now, self.snd_nxt);
+            self.rtt.sent_syn(now);
         } else {
             mark!(self, SynRetransmitted);
             if !self.config.is(Mutant::SynRttOfRetransmission) {
@@ -242,7 +242,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let pipe = self.pipe();
         let sent = self.emit_rarely(now, start, len, flags, emit)?;
-        self.tell_sending_at_length(now, sent, pipe);
+        self.tell_sending(now, sent, pipe);
         self.retransmit_now = false;
         let resent = (start, start + sent + usize::from(fin && sent == len));
         self.records.resend(now, resent, pipe, self.mss);
@@ -307,7 +307,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if sent < full && sent == len {
                 self.snd_small = self.snd_nxt;
             }
-            self.tell_sending_at_length(now, sent, pipe);
+            self.tell_sending(now, sent, pipe);
             self.records.push(now, (seq, self.snd_nxt), pipe, self.mss);
             self.acks.on_answer(now, self.config.delayed_ack_ns);
         }

@@ -11,7 +11,7 @@ use crate::tcp::config::Config;
 use crate::tcp::congestion::{Beginning, Reduction};
 use crate::tcp::connection::Phase;
 use crate::tcp::handshake::Agreement;
-use crate::tcp::records;
+use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::state::State;
 use crate::tcp::timers::{Timer, Timers};
@@ -178,7 +178,6 @@ impl Snapshot {
                 phase: Phase::Open,
                 recover: block.snd_una,
                 high_rxt: block.snd_una,
-                lost_to: block.snd_una,
                 partially_acked: false,
                 went_elsewhere: false,
                 retransmit_now: false,
@@ -186,7 +185,7 @@ impl Snapshot {
                 retries: 0,
             },
             reported: Vec::new(),
-            records: records::Written::of_unknown((block.snd_una, block.snd_nxt), now),
+            flight: Flight::of_unknown((block.snd_una, block.snd_nxt), now),
             held: None,
             flags: Flags { fin_queued: block.state.has_ended(), peer_fin: block.peer_ended(), tx_pending: true, ..Flags::default() },
             options: SocketOptions::of(config),
@@ -210,9 +209,6 @@ impl ControlBlock {
             snd_wl2: snd_una,
             snd_wnd: self.snd_wnd as usize,
             snd_wnd_max: self.snd_wnd_max as usize,
-            una_at: 0,
-            limited_at: 0,
-            pace_at: Instant::ZERO,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::tcp::congestion::{Algorithm, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::fields::{Fields, SnapshotError};
 use crate::tcp::handshake::Agreement;
-use crate::tcp::records;
+use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::RANGES_MAX;
 use crate::tcp::state::State;
@@ -60,22 +60,16 @@ pub(super) struct Sending {
     pub(super) snd_wl2: SeqNumber,
     pub(super) snd_wnd: usize,
     pub(super) snd_wnd_max: usize,
-    pub(super) una_at: u64,
-    pub(super) limited_at: u64,
-    pub(super) pace_at: Instant,
 }
 
 impl Sending {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { snd_una, snd_nxt, written, snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max, una_at, limited_at, pace_at } = self;
+        let Self { snd_una, snd_nxt, written, snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max } = self;
         for number in [snd_una, snd_nxt, written, snd_small, snd_wl1, snd_wl2] {
             fields.number(number)?;
         }
         fields.size(snd_wnd)?;
-        fields.size(snd_wnd_max)?;
-        fields.count_of(una_at)?;
-        fields.count_of(limited_at)?;
-        fields.instant(pace_at)
+        fields.size(snd_wnd_max)
     }
 }
 
@@ -129,7 +123,6 @@ pub(super) struct Loss {
     pub(super) phase: Phase,
     pub(super) recover: SeqNumber,
     pub(super) high_rxt: SeqNumber,
-    pub(super) lost_to: SeqNumber,
     pub(super) partially_acked: bool,
     pub(super) went_elsewhere: bool,
     pub(super) retransmit_now: bool,
@@ -139,11 +132,10 @@ pub(super) struct Loss {
 
 impl Loss {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { phase, recover, high_rxt, lost_to, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = self;
+        let Self { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = self;
         fields.one_of(phase, &[Phase::Open, Phase::Recovery, Phase::Loss])?;
         fields.number(recover)?;
         fields.number(high_rxt)?;
-        fields.number(lost_to)?;
         fields.flag(partially_acked)?;
         fields.flag(went_elsewhere)?;
         fields.flag(retransmit_now)?;
@@ -306,7 +298,6 @@ impl Variables {
                 phase: Phase::Open,
                 recover: open,
                 high_rxt: open,
-                lost_to: open,
                 partially_acked: false,
                 went_elsewhere: false,
                 retransmit_now: false,
@@ -314,7 +305,7 @@ impl Variables {
                 retries: 0,
             },
             reported: Vec::new(),
-            records: records::Written::default(),
+            flight: Flight::default(),
             held: None,
             flags: Flags::default(),
             options: SocketOptions::default(),
@@ -325,7 +316,7 @@ impl Variables {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         #[rustfmt::skip]
         let Self {
-            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, records, held, flags, options, counters,
+            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
         } = self;
         fields.one_of(state, &STATES)?;
         agreement.walk(fields)?;
@@ -340,7 +331,7 @@ impl Variables {
         congestion.walk(fields)?;
         loss.walk(fields)?;
         fields.ranges(reported, RANGES_MAX)?;
-        records.walk(fields)?;
+        flight.walk(fields)?;
         fields.option(held, |fields, held| held.walk(fields))?;
         flags.walk(fields)?;
         options.walk(fields)?;

@@ -42,7 +42,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Snapshot { variables, unacknowledged: _, unread: _, held: held_bytes } = from;
         #[rustfmt::skip]
         let Variables {
-            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, records, held, flags, options, counters,
+            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
         } = variables;
         let opening = Opening { iss: sending.snd_una, timestamp_offset: clock.ts_offset };
         let mut connection = Self::new(now, (&options.over(config)).into(), ports, opening, *state);
@@ -65,7 +65,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         for &range in reported {
             connection.scoreboard.add(range, sending.snd_una, sending.snd_nxt);
         }
-        connection.records.resume(records);
+        connection.records.resume(flight);
         connection.counters = *counters;
         if let Some(held) = held {
             connection.reassembly = Some(Box::new(Reassembly::resume(held, held_bytes)));
@@ -101,13 +101,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     fn take_numbers(&mut self, sending: &Sending, loss: &Loss) {
         // (Up to where bytes were written shows in the send buffer.)
-        let Sending { snd_una, snd_nxt, written: _, snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max, una_at, limited_at, pace_at } =
-            *sending;
-        (self.una_at, self.limited_at, self.pace_at) = (una_at, limited_at, pace_at);
+        let Sending { snd_una, snd_nxt, written: _, snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max } = *sending;
         (self.snd_una, self.snd_nxt, self.snd_small) = (snd_una, snd_nxt, snd_small);
         (self.snd_wl1, self.snd_wl2, self.snd_wnd, self.snd_wnd_max) = (snd_wl1, snd_wl2, snd_wnd, snd_wnd_max);
-        let Loss { phase, recover, high_rxt, lost_to, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = *loss;
-        self.lost_to = lost_to;
+        let Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries } = *loss;
         (self.phase, self.recover, self.high_rxt, self.partially_acked) = (phase, recover, high_rxt, partially_acked);
         (self.retransmit_now, self.dupacks, self.retries, self.went_elsewhere) = (retransmit_now, dupacks, retries, went_elsewhere);
     }

@@ -28,9 +28,8 @@ impl Variables {
         self.acks = self.acks.without_habits();
         self.window = self.window.without_measurement();
         (self.rtt, self.congestion, self.loss, self.counters) = (blank.rtt, blank.congestion, blank.loss, blank.counters);
-        self.records = blank.records;
+        self.flight = blank.flight;
         self.sending.snd_small = self.sending.snd_una;
-        (self.sending.una_at, self.sending.limited_at, self.sending.pace_at) = (0, 0, blank.sending.pace_at);
         self.path.oversized = None;
         let (silence, flags) = (&mut self.silence, &mut self.flags);
         (silence.last_tx, silence.last_data_tx, silence.stalled_since) = (silence.last_rx, silence.last_rx, silence.last_rx);

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::tcp::congestion::{Algorithm, Beginning, Congestion, CongestionControl as _, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::fields::Fields;
+use crate::tcp::records::{Arrived, Records};
 use crate::tcp::test_util::{TestRx, TestTx};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Config, Keepalive};
@@ -30,14 +31,15 @@ fn window(nxt: u32, adv: u32, scale: u8) -> ReceiveWindow {
 }
 
 /// Of five bytes in flight, some of which were sent again or reported.
-fn records() -> records::Written {
+fn flight() -> Flight {
     let number = |at: u32| SeqNumber(0xffff_fffe_u32.wrapping_add(at));
-    let mut records = records::Records::default();
+    let mut records = Records::default();
     records.push(at(4100), (number(0), number(2)), 0, 1400);
     records.push(at(4101), (number(2), number(5)), 2, 1400);
-    records.report(at(4200), (number(4), number(5)), 1400, &mut records::Arrived::default());
+    records.report(at(4200), (number(4), number(5)), 1400, &mut Arrived::default());
     records.resend(at(4201), (number(0), number(1)), 4, 1400);
-    records.lose(&mut number(0), number(3), 1400);
+    records.look_from(number(0));
+    records.lose(number(3), 1400);
     records.written()
 }
 
@@ -69,9 +71,6 @@ fn snapshot() -> Snapshot {
         snd_wl2: SeqNumber(0xffff_fffe),
         snd_wnd: 65_535 << 14,
         snd_wnd_max: 65_535 << 14,
-        una_at: 1 << 40,
-        limited_at: 5,
-        pace_at: at(4321),
     };
     variables.window = window(90, 120, 3);
     variables.clock = Clock { ts_offset: 5, ts_recent: 6, ts_recent_known: true, ts_recent_at: at(4000) };
@@ -85,7 +84,6 @@ fn snapshot() -> Snapshot {
         phase: Phase::Recovery,
         recover: SeqNumber(3),
         high_rxt: SeqNumber(0),
-        lost_to: SeqNumber(1),
         partially_acked: true,
         went_elsewhere: true,
         retransmit_now: false,
@@ -93,7 +91,8 @@ fn snapshot() -> Snapshot {
         retries: 2,
     };
     variables.reported = vec![range(0, 1), range(2, 3)];
-    variables.records = records();
+    variables.flight = flight();
+    (variables.flight.una_at, variables.flight.limited_at, variables.flight.pace_at) = (1 << 40, 5, at(4321));
     variables.held = held(vec![range(92, 94), range(100, 103)], Some(SeqNumber(110)));
     variables.flags = Flags { fin_queued: true, more: true, soft_error: Some(Error::HostUnreachable), starved: 4, ..Flags::default() };
     let user_timeout = Some(Duration::from_millis(3001));
@@ -140,7 +139,7 @@ fn nothing_else_is_taken_for_one() {
         |v| v.held = held(vec![range(92, 94), range(100, 103)], Some(SeqNumber(102))),
         |v| v.held = None,
         |v| v.loss.recover = SeqNumber(4),
-        |v| v.records = records::Written::of_unknown((SeqNumber(1), SeqNumber(4)), at(4000)),
+        |v| v.flight = Flight::of_unknown((SeqNumber(1), SeqNumber(4)), at(4000)),
     ];
     for (at, change) in wrong.into_iter().enumerate() {
         let mut other = snapshot();
@@ -164,7 +163,7 @@ fn it_is_small() {
     let mut least = Snapshot { unacknowledged: Vec::new(), unread: Vec::new(), held: Vec::new(), ..snapshot() };
     least.variables.held = None;
     least.variables.reported.clear();
-    least.variables.records = records::Written::default();
+    least.variables.flight = Flight::default();
     let variables = least.to_bytes().len();
     assert!(variables <= 1000, "{variables} bytes of a connection at rest");
     // As many gaps as are kept track of, on either side.
@@ -208,9 +207,6 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
                 snd_wl2: SeqNumber(una),
                 snd_wnd: (more[2] % (1 << 30)) as usize,
                 snd_wnd_max: (more[2] % (1 << 30)) as usize,
-                una_at: u64::from(any[1]),
-                limited_at: u64::from(any[2]),
-                pace_at: at(u64::from(more[7] % 5000)),
             };
             variables.window = window(nxt, nxt.wrapping_add(open), receive_scale);
             variables.clock = Clock {
