@@ -222,9 +222,10 @@ impl RateSampler {
     /// What it consists of, for a snapshot.
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         let Self { delivered, delivered_at, first_sent_at, lost, app_limited } = self;
-        for count in [delivered, lost, app_limited] {
-            fields.long(count)?;
-        }
+        // (Places in the stream go on from here after a rest.)
+        fields.count_of(delivered)?;
+        fields.long(lost)?;
+        fields.long(app_limited)?;
         fields.instant(delivered_at)?;
         fields.instant(first_sent_at)
     }

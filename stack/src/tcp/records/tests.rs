@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::flight::PIECES_MAX;
 use super::*;
+use crate::tcp::fields::{Reader, SnapshotError, Writer};
 
 const MSS: usize = 100;
 
@@ -199,4 +200,18 @@ fn reports_of_single_bytes_make_no_more_pieces_than_are_allowed() {
     let count = story.records.queue().len();
     assert!(count <= PIECES_MAX + SMALL_MAX + 1000, "{count}");
     assert_eq!(story.told().len(), 50_000);
+}
+
+/// What was delivered is where the stream goes on after a rest: no snapshot may have it about to run over.
+#[test]
+fn a_count_that_would_run_over_is_refused() {
+    let delivered = 0x0123_4567_89ab_cdef_u64;
+    let mut flight = Flight { sampler: RateSampler::after_a_rest(delivered), ..Flight::default() };
+    let mut writer = Writer(Vec::new());
+    flight.walk(&mut writer).unwrap();
+    let mut bytes = writer.0;
+    assert_eq!(Flight::default().walk(&mut Reader(&bytes)), Ok(()));
+    let at = bytes.windows(8).position(|window| window == delivered.to_le_bytes() || window == delivered.to_be_bytes()).unwrap();
+    bytes[at..at + 8].fill(0xff);
+    assert_eq!(Flight::default().walk(&mut Reader(&bytes)), Err(SnapshotError::Value));
 }
