@@ -20,6 +20,7 @@ mod options;
 mod paths;
 mod pieces;
 mod queues;
+mod recovery;
 mod ring;
 mod sending;
 mod timeouts;
@@ -65,6 +66,7 @@ const DRILLS: &[&[Drill]] = &[
     moves::DRILLS,
     &[("bytes that are lent and given back", windows::given_back)],
     ring::LATER,
+    &[("a window that comes down in proportion", recovery::proportional)],
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.

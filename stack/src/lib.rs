@@ -11,7 +11,7 @@
 //!
 //! - [`device`]: the contract that a NIC, a shared-memory segment or the simulator fulfils
 //! - [`wire`]: Ethernet, VLAN, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP and TCP headers, parsed and emitted
-//! - [`tcp`]: the connection as a state machine without I/O; [`tcp::congestion`]: controllers that no connection uses yet, beside the one that all do
+//! - [`tcp`]: the connection as a state machine without I/O; [`tcp::congestion`]: how much may be in the network
 //! - [`roce`]: RoCEv2: packets, queue pairs and connection management as state machines without I/O, and a message plane on any device's queues
 //! - [`cm`]: RDMA-CM's identifiers, events and their order, above any device's message plane
 //! - [`rsocket`]: sockets over queue pairs, which librdmacm's rsockets understand

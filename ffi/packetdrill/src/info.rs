@@ -52,10 +52,19 @@ fn connection(fields: &mut Fields, info: &FlowInfo, details: &Details) {
     let options = u8::from(details.timestamps) | u8::from(details.sack) << 1 | u8::from(details.window_scales.is_some()) << 2;
     let scales = details.window_scales.map_or(0, |(peer, ours)| peer & 15 | ours << 4);
     let probes = details.probes.min(255) as u8;
-    fields.bytes(&[info.state.map_or(STATE_CLOSE, state), details.congestion_state, retries, probes, retries, options, scales, 0]);
+    fields.bytes(&[
+        info.state.map_or(STATE_CLOSE, state),
+        details.congestion_state,
+        retries,
+        probes,
+        retries,
+        options,
+        scales,
+        u8::from(details.delivery_rate.1),
+    ]);
     // rto, ato, snd_mss, rcv_mss; unacked, sacked, lost, retrans, fackets
     fields.words(&[micros(details.rto), 40_000, u32::from(info.mss), u32::from(info.mss)]);
-    fields.words(&[segments(details.in_flight), 0, 0, 0, 0]);
+    fields.words(&[segments(details.in_flight), segments(details.sacked), segments(details.lost), 0, 0]);
     // since data was sent, an acknowledgment (never known), data was received, an acknowledgment was
     let (sent, received) = (millis(details.silence.0), millis(details.silence.1));
     fields.words(&[sent, 0, received, received]);
@@ -69,12 +78,13 @@ fn connection(fields: &mut Fields, info: &FlowInfo, details: &Details) {
     let on_the_way = (info.send_queue - details.not_sent.min(info.send_queue)) as u64;
     let acknowledged = info.counters.tx_bytes.saturating_sub(info.counters.retransmitted_bytes).saturating_sub(on_the_way);
     // pacing_rate, max_pacing_rate, bytes_acked, bytes_received; segs_out, segs_in
-    fields.longs(&[u64::MAX, u64::MAX, acknowledged, info.counters.rx_bytes]);
+    fields.longs(&[details.pacing_rate.unwrap_or(u64::MAX), u64::MAX, acknowledged, info.counters.rx_bytes]);
     fields.words(&[word(info.counters.tx_packets), word(info.counters.rx_packets)]);
     // notsent_bytes, min_rtt, data_segs_in, data_segs_out; delivery_rate, busy, rwnd_limited, sndbuf_limited; delivered, delivered_ce
-    fields.words(&[word(details.not_sent as u64), micros(info.srtt), 0, 0]);
-    fields.longs(&[0; 4]);
-    fields.words(&[0, 0]);
+    let rtt_min = details.rtt_min.map_or(u32::MAX, micros);
+    fields.words(&[word(details.not_sent as u64), rtt_min, 0, 0]);
+    fields.longs(&[details.delivery_rate.0, 0, 0, 0]);
+    fields.words(&[word(details.delivered.div_ceil(mss as u64)), 0]);
     fields.longs(&[info.counters.tx_bytes, info.counters.retransmitted_bytes]);
     // dsack_dups, reord_seen, rcv_ooopack, snd_wnd, rcv_wnd
     fields.words(&[0, 0, 0, word(details.snd_wnd as u64), rcv_wnd]);

@@ -209,7 +209,7 @@ rows! {
     Socketxtreme = "VMA_SOCKETXTREME", Kind::Bool, "0", YES, "1: events of sockets are recorded on their rings, for the Extra API's socketxtreme_poll.";
     Mtu = "VMA_MTU", zero_or(128, 65_535), "0", YES, "The largest packet of a TCP connection in bytes, at least 128. The payload of its segments is 40 bytes less. 0: the device's MTU. Datagrams always use the device's MTU, since none is fragmented.";
     Mss = "VMA_MSS", zero_or(88, 65_535), "0", YES, "The largest payload of a TCP segment in bytes, at least 88. 0: follows from the MTU.";
-    TcpCcAlgo = "VMA_TCP_CC_ALGO", Kind::OneOf(&[(0, "NewReno"), (1, "CUBIC"), (2, "none")]), "0", no("the stack has NewReno alone; shared memory loses nothing, so that its window only grows"), "Congestion control.";
+    TcpCcAlgo = "VMA_TCP_CC_ALGO", Kind::OneOf(&[(0, "NewReno"), (1, "CUBIC"), (2, "none")]), "1", YES, "Congestion control of TCP connections whose program does not choose one by TCP_CONGESTION. 0: NewReno, which libvma has by default. 1: CUBIC, as Linux. 2: as 0, since no connection goes without.";
     TcpMaxSynRate = "VMA_TCP_MAX_SYN_RATE", within(0, 100_000), "0", YES, "The most connections that a listener begins in a second. Beyond that a SYN is dropped, and comes again after a second. 0: no limit.";
     DeferredClose = "VMA_DEFERRED_CLOSE", Kind::Bool, "0", no("a number is given back when close returns, as in the kernel"), "Keeps a closed socket's number for a while.";
     Hugetbl = "VMA_HUGETBL", Kind::Bool, "0", no("obsolete, upstream as well: it was replaced by VMA_MEM_ALLOC_TYPE"), "Huge pages.";

@@ -8,6 +8,7 @@ use ringway_params::{Id, Settings};
 use ringway_stack::offload::Reason;
 use ringway_stack::ring::UdpOptions;
 use ringway_stack::tcp;
+use ringway_stack::tcp::congestion::Algorithm;
 
 use crate::card_time::Conversion;
 use crate::mux::turns::Ratio;
@@ -41,6 +42,7 @@ pub(crate) struct Params {
     pub(crate) tcp_timestamps: bool,
     /// VMA_TCP_MAX_SYN_RATE: connections a second that a listener lets begin; 0: any number.
     pub(crate) tcp_max_syn_rate: u32,
+    pub(crate) tcp_congestion: Algorithm,
     /// VMA_MTU in bytes; 0: the device's.
     pub(crate) mtu: usize,
     /// VMA_MSS in bytes; 0: by the MTU.
@@ -110,6 +112,10 @@ impl Params {
                 _ => std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").map_or(true, |value| value.trim() != "0"),
             },
             tcp_max_syn_rate: settings.count(Id::TcpMaxSynRate),
+            tcp_congestion: u64::try_from(settings.number(Id::TcpCcAlgo))
+                .ok()
+                .and_then(Algorithm::by_vma_number)
+                .unwrap_or(Algorithm::Reno),
             mtu: size(Id::Mtu),
             mss: size(Id::Mss),
             rx_bytes_min: size(Id::RxBytesMin),
@@ -142,6 +148,7 @@ impl Params {
             quickack: self.tcp_quickack,
             timestamps: self.tcp_timestamps,
             syn_rate_max: self.tcp_max_syn_rate,
+            congestion: self.tcp_congestion,
             urgent_waits: true,
             // Half of it can be filled.
             rcvbuf_initial: defaults.rcvbuf_initial.max(2 * self.rx_bytes_min),

@@ -691,6 +691,12 @@ fn alike_connections() {
 }
 
 #[test]
+fn congestion_controllers() {
+    let report = same_on_both("congestion");
+    assert!(!report.contains("kernel-only-option"), "an option moved a connection: {report}");
+}
+
+#[test]
 fn how_much_more_there_is() {
     let report = same_on_both("inq");
     assert!(!report.contains("kernel-only-option"), "an option moved a connection: {report}");

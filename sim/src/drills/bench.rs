@@ -12,6 +12,7 @@ use ringway_stack::device::{ChecksumVerdict, Queues};
 use ringway_stack::mutants::Mutant;
 use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlags};
+use ringway_stack::tcp::congestion::Algorithm;
 use ringway_stack::{Error, Instant, tcp};
 
 use super::card::{Card, OWN, PEER, Wire};
@@ -382,6 +383,8 @@ impl Bench {
             timestamps: self.chance(2),
             sack: self.chance(2),
             window_scaling: !self.chance(4),
+            // (Its window can be told to the byte. CUBIC has drills of its own.)
+            congestion: Algorithm::Reno,
             ..tcp::Config::default()
         };
         let scale = (!self.chance(4)).then(|| self.below(9) as u8);

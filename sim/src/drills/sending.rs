@@ -197,7 +197,7 @@ pub(super) fn drain(bench: &mut Bench, peer: &mut Peer, mut una: u32) -> u32 {
 }
 
 /// A report of what arrived behind a hole.
-fn report(bench: &mut Bench, peer: &Peer, una: u32, blocks: &[(u32, u32)]) {
+pub(super) fn report(bench: &mut Bench, peer: &Peer, una: u32, blocks: &[(u32, u32)]) {
     let mut options = Vec::new();
     if peer.sack && !blocks.is_empty() {
         options.extend([1, 1, 5, 2 + 8 * blocks.len() as u8]);
@@ -210,7 +210,7 @@ fn report(bench: &mut Bench, peer: &Peer, una: u32, blocks: &[(u32, u32)]) {
 }
 
 /// What was sent again of what was heard.
-fn parted(bench: &Bench, peer: &mut Peer, heard: &[Heard]) -> Vec<u32> {
+pub(super) fn parted(bench: &Bench, peer: &mut Peer, heard: &[Heard]) -> Vec<u32> {
     let mut again = Vec::new();
     for segment in heard.iter().filter(|segment| segment.len() > 0) {
         bench.bytes_are_right(peer, segment);
@@ -263,7 +263,7 @@ fn one_lost(bench: &mut Bench) {
     let mut una = peer.rcv;
     bench.give(&peer, peer.nxt, una, ACK, 0);
     let waiting = bench.ring.info(peer.id()).map_or(0, |info| info.send_queue);
-    bench.write(&peer, una.wrapping_sub(peer.irs) as usize - 1 + waiting, 30_000, SendFlags::empty());
+    bench.write(&peer, una.wrapping_sub(peer.irs) as usize - 1 + waiting, 60_000, SendFlags::empty());
     let first = bench.receive(&mut peer) as u64;
     bench.must(
         first <= half + 1,

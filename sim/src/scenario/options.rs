@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use ringway_stack::device::Steering;
+use ringway_stack::tcp::congestion::Algorithm;
 use ringway_stack::tcp::{Config, Keepalive};
 
 use super::Scenario;
@@ -298,6 +299,8 @@ fn tcp(stream: &mut RandomStream) -> Config {
         fin_wait2: millis(stream, 1_000, 60_000),
         ttl: u8::try_from(stream.between(1, 255)).unwrap_or(64),
         tos: stream.pick(&[0, 0, 0x10, 0xb8]),
+        // (NewReno's window is known to the byte, CUBIC's has bounds.)
+        congestion: if stream.chance_ppm(500_000) { Algorithm::Reno } else { Algorithm::Cubic },
         ..Config::default()
     }
 }

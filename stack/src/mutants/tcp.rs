@@ -26,6 +26,10 @@ macro_rules! with_tcp {
             BackoffCappedEarly,
             /// A timeout leaves the slow-start threshold as it is (RFC 5681 s3.1).
             TimeoutKeepsThreshold,
+            /// A loss leaves the congestion window as it is (RFC 5681 s3.2).
+            LossKeepsWindow,
+            /// In a recovery two segments more go than what arrived lets go (RFC 9937 s6.2).
+            ProportionExceeded,
             /// Behind the threshold the congestion window grows no more (RFC 5681 s3.1).
             AvoidanceStandsStill,
             /// A change of options, or of the path's MTU, makes the congestion window the initial one (RFC 5681 s3.1).

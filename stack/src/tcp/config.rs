@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::congestion::Algorithm;
 use crate::mutants::{Mutant, Mutation};
 
 /// Keepalive probes (SO_KEEPALIVE and its TCP options).
@@ -79,6 +80,8 @@ pub struct Config {
     pub gather_max: usize,
     /// Payload bytes of the longest segment that the device cuts into smaller ones (TSO); zero: it cuts none.
     pub tso_max: usize,
+    /// TCP_CONGESTION: how much may be in the network (Linux's tcp_congestion_control).
+    pub congestion: Algorithm,
     /// SO_LINGER with a time of zero: a connection that its process leaves behind is reset. (One that the program closes is where
     /// [`crate::ring::Ring::close`] is told so.)
     pub linger_zero: bool,
@@ -169,6 +172,7 @@ impl Default for Config {
             delayed_ack: Duration::from_millis(40),
             gather_max: 8,
             tso_max: 0,
+            congestion: Algorithm::Cubic,
             linger_zero: false,
             urgent_waits: false,
             reuse_port: false,

@@ -17,6 +17,7 @@ mod keepalive;
 mod payload;
 mod profile;
 mod reassembly;
+mod records;
 mod recv_filter;
 mod recv_queue;
 mod rtt;

@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use super::fields::{Fields, SnapshotError};
+use super::records::Timed;
 use crate::mutants::{Mutant, Mutation};
 use crate::time::Instant;
-use crate::wire::tcp::SeqNumber;
 
 /// Linux's TCP_RTO_MIN (RFC 6298 s2.4 would have a second).
 const RTO_MIN_NS: u64 = 200_000_000;
@@ -16,17 +16,19 @@ const RTO_INITIAL_NS: u64 = 1_000_000_000;
 /// RFC 6298 s5.7.
 const RTO_AFTER_LOST_SYN_NS: u64 = 3_000_000_000;
 
-/// The estimator. Times one segment at a time.
+/// The estimator. What it is told of round trips comes from the records of what was sent ([`super::records`]); of a handshake, of which there is none, it keeps the
+/// time itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rtt {
     /// Smoothed; zero: no sample yet.
     srtt_ns: u64,
     var_ns: u64,
     rto_ns: u64,
+    /// The shortest round trip that was ever measured; the largest number: none was.
+    shortest_ns: u64,
     /// How often the timeout was doubled.
     backoff: u32,
     timing: bool,
-    timed_end: SeqNumber,
     timed_at: Instant,
     mutation: Mutation,
 }
@@ -37,9 +39,9 @@ impl Rtt {
             srtt_ns: 0,
             var_ns: 0,
             rto_ns: RTO_INITIAL_NS,
+            shortest_ns: u64::MAX,
             backoff: 0,
             timing: false,
-            timed_end: SeqNumber(0),
             timed_at: Instant::ZERO,
             mutation: Mutation::HEALTHY,
         }
@@ -53,7 +55,7 @@ impl Rtt {
             return Self::new();
         }
         let rto_ns = (srtt_ns + (4 * var_ns).max(RTO_MIN_NS)).min(RTO_MAX_NS);
-        Self { srtt_ns, var_ns, rto_ns, ..Self::new() }
+        Self { srtt_ns, var_ns, rto_ns, shortest_ns: srtt_ns, ..Self::new() }
     }
 
     /// The same as a mutant.
@@ -61,26 +63,26 @@ impl Rtt {
         Self { mutation, ..self }
     }
 
-    /// Of a handshake under way, in which nothing was measured yet: whether the round trip of a segment is timed that ends with `end` and was sent at `at`
+    /// Of a handshake under way, in which nothing was measured yet: whether the round trip of its segment is timed, which was sent at `at`
     /// (also if it is timed no more), and how often the timeout was doubled.
-    pub(super) const fn of_handshake(timing: bool, end: SeqNumber, at: Instant, backoff: u32) -> Self {
-        Self { timing, timed_end: end, timed_at: at, backoff, ..Self::new() }
+    pub(super) const fn of_handshake(timing: bool, at: Instant, backoff: u32) -> Self {
+        Self { timing, timed_at: at, backoff, ..Self::new() }
     }
 
-    /// What [`Rtt::of_handshake`] makes it of again, but for the segment's end.
+    /// What [`Rtt::of_handshake`] makes it of again.
     pub(super) const fn handshake(&self) -> (bool, Instant, u32) {
         (self.timing, self.timed_at, self.backoff)
     }
 
     /// What it consists of, for a snapshot.
     pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { srtt_ns, var_ns, rto_ns, backoff, timing, timed_end, timed_at, mutation: _ } = self;
+        let Self { srtt_ns, var_ns, rto_ns, shortest_ns, backoff, timing, timed_at, mutation: _ } = self;
         fields.at_most(srtt_ns, RTO_MAX_NS)?;
         fields.at_most(var_ns, RTO_MAX_NS)?;
         fields.at_most(rto_ns, 5 * RTO_MAX_NS)?;
+        fields.long(shortest_ns)?;
         fields.word(backoff)?;
         fields.flag(timing)?;
-        fields.number(timed_end)?;
         fields.instant(timed_at)
     }
 
@@ -93,6 +95,17 @@ impl Rtt {
     #[inline]
     pub(super) const fn srtt(&self) -> Duration {
         Duration::from_nanos(self.srtt_ns)
+    }
+
+    /// [`Rtt::shortest`] in nanoseconds; the largest number: none was measured.
+    #[inline(always)]
+    pub(super) fn shortest_ns(&self) -> u64 {
+        self.shortest_ns
+    }
+
+    /// The shortest round trip that was ever measured.
+    pub(super) fn shortest(&self) -> Option<Duration> {
+        (self.shortest_ns != u64::MAX).then_some(Duration::from_nanos(self.shortest_ns))
     }
 
     /// The mean deviation; zero if unknown.
@@ -119,34 +132,31 @@ impl Rtt {
         Instant::from_nanos(now.as_nanos().saturating_add(self.rto_ns()))
     }
 
-    /// A segment that ends at `end` is sent for the first time.
-    #[inline]
-    pub(super) fn sent(&mut self, now: Instant, end: SeqNumber) {
-        if !self.timing || self.mutation.is(Mutant::RttOfLastSegment) {
-            self.timing = true;
-            self.timed_end = end;
-            self.timed_at = now;
-        }
+    /// A SYN is sent for the first time.
+    pub(super) fn sent_syn(&mut self, now: Instant) {
+        (self.timing, self.timed_at) = (true, now);
     }
 
-    /// Something was sent again: its acknowledgment would be ambiguous (Karn; RFC 6298 s3).
-    #[inline]
-    pub(super) fn retransmitted(&mut self) {
+    /// The SYN was sent again: its acknowledgment would be ambiguous (Karn; RFC 6298 s3).
+    pub(super) fn sent_syn_again(&mut self) {
         self.timing &= self.mutation.is(Mutant::KarnIgnored);
     }
 
-    /// `ack` acknowledges something new. `echoed`: the age of the timestamp that came with it, which isn't ambiguous.
+    /// Something new is acknowledged, of which the records show a round trip. `echoed`: the age of the timestamp that came with it, which isn't ambiguous.
     #[inline(always)]
-    pub(super) fn acknowledged(&mut self, now: Instant, ack: SeqNumber, echoed: impl FnOnce() -> Option<Duration>) {
+    pub(super) fn acknowledged(&mut self, now: Instant, timed: Timed, echoed: impl FnOnce() -> Option<Duration>) {
         if !self.mutation.is(Mutant::BackoffKept) {
             self.backoff = 0;
         }
-        let is_over = self.timing && (ack.ge(self.timed_end) || self.mutation.is(Mutant::RttEndsAtAnyAck));
-        let sample = match self.timing {
-            true => is_over.then(|| now.as_nanos().saturating_sub(self.timed_at.as_nanos())),
-            false => echoed().map(|age| age.as_nanos() as u64),
+        let since = |at: Instant| now.as_nanos().saturating_sub(at.as_nanos());
+        let sample = match timed {
+            Timed::Since(at) => Some(since(at)),
+            Timed::Later => None,
+            // (The handshake's end is the first thing that is acknowledged.)
+            Timed::Ambiguous if self.timing => Some(since(self.timed_at)),
+            Timed::Ambiguous => echoed().map(|age| age.as_nanos() as u64),
         };
-        self.timing &= !is_over;
+        self.timing = false;
         if let Some(rtt_ns) = sample {
             self.sample(rtt_ns);
         }
@@ -169,6 +179,7 @@ impl Rtt {
     #[inline(always)]
     fn sample(&mut self, rtt_ns: u64) {
         let rtt = rtt_ns.clamp(1, RTO_MAX_NS);
+        self.shortest_ns = self.shortest_ns.min(rtt);
         if self.srtt_ns == 0 {
             self.srtt_ns = rtt;
             self.var_ns = if self.mutation.is(Mutant::FirstSampleIsCertain) { 0 } else { rtt / 2 };

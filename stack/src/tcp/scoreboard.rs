@@ -9,10 +9,16 @@ pub(super) const RANGES_MAX: usize = 256;
 /// The reported ranges above `snd_una`.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
+    /// (Apart, since of most connections nothing is reported.)
+    reported: Option<Box<Reported>>,
+    mutation: Mutation,
+}
+
+#[derive(Debug, Default)]
+struct Reported {
     /// Invariant: in order, disjoint, not adjacent, none empty.
     ranges: Vec<SackBlock>,
     bytes: usize,
-    mutation: Mutation,
 }
 
 impl Scoreboard {
@@ -23,24 +29,23 @@ impl Scoreboard {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.reported.as_ref().is_none_or(|reported| reported.ranges.is_empty())
     }
 
     /// The reported ranges, in order.
     pub(super) fn ranges(&self) -> &[SackBlock] {
         // (How many bytes they have, follows.)
-        let Self { ranges, bytes: _, mutation: _ } = self;
-        ranges
+        self.reported.as_ref().map_or(&[], |reported| &reported.ranges)
     }
 
     /// Bytes reported.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.reported.as_ref().map_or(0, |reported| reported.bytes)
     }
 
     /// The first reported byte.
     pub(super) fn first(&self) -> Option<SeqNumber> {
-        self.ranges.first().map(|range| range.start)
+        self.ranges().first().map(|range| range.start)
     }
 
     pub(super) fn clear(&mut self) {
@@ -55,9 +60,10 @@ impl Scoreboard {
         if start.ge(end) || start.lt(una) || beyond {
             return false;
         }
-        let from = self.ranges.partition_point(|range| range.end.lt(start));
-        let to = self.ranges.partition_point(|range| range.start.le(end));
-        if let Some(touched) = self.ranges.get(from..to)
+        let Reported { ranges, bytes } = &mut **self.reported.get_or_insert_default();
+        let from = ranges.partition_point(|range| range.end.lt(start));
+        let to = ranges.partition_point(|range| range.start.le(end));
+        if let Some(touched) = ranges.get(from..to)
             && let (Some(first), Some(last)) = (touched.first(), touched.last())
         {
             if touched.len() == 1 && first.start.le(start) && first.end.ge(end) {
@@ -65,36 +71,38 @@ impl Scoreboard {
             }
             start = start.min(first.start);
             end = end.max(last.end);
-        } else if self.ranges.len() >= RANGES_MAX {
+        } else if ranges.len() >= RANGES_MAX {
             return false;
         }
-        let replaced: usize = self.ranges[from..to].iter().map(|range| range.end.since(range.start)).sum();
+        let replaced: usize = ranges[from..to].iter().map(|range| range.end.since(range.start)).sum();
         let replaced = if self.mutation.is(Mutant::SackedTwiceCounted) { 0 } else { replaced };
-        self.bytes = self.bytes - replaced + end.since(start);
-        self.ranges.splice(from..to, [SackBlock { start, end }]);
+        *bytes = *bytes - replaced + end.since(start);
+        ranges.splice(from..to, [SackBlock { start, end }]);
         true
     }
 
     /// Everything before `una` is acknowledged.
     pub(super) fn advance(&mut self, una: SeqNumber) {
-        if self.ranges.is_empty() {
-            return;
-        }
-        let done = self.ranges.partition_point(|range| range.end.le(una));
-        self.ranges.drain(..done);
-        if let Some(first) = self.ranges.first_mut() {
+        let Some(reported) = &mut self.reported else { return };
+        let Reported { ranges, bytes } = &mut **reported;
+        let done = ranges.partition_point(|range| range.end.le(una));
+        ranges.drain(..done);
+        if let Some(first) = ranges.first_mut() {
             first.start = first.start.max(una);
         }
         if self.mutation.is(Mutant::ReportedBytesMiscounted) {
             return;
         }
-        self.bytes = self.ranges.iter().map(|range| range.end.since(range.start)).sum();
+        *bytes = ranges.iter().map(|range| range.end.since(range.start)).sum();
+        if ranges.is_empty() {
+            self.reported = None;
+        }
     }
 
     /// Holes before this number are lost: more than two segments' worth of bytes arrived behind them (RFC 6675 s4, `IsLost`).
     pub(super) fn loss_edge(&self, mss: usize) -> Option<SeqNumber> {
         let mut above = 0;
-        for range in self.ranges.iter().rev() {
+        for range in self.ranges().iter().rev() {
             above += range.end.since(range.start);
             let enough = if self.mutation.is(Mutant::LostAfterOne) { 0 } else { 2 * mss };
             if above > enough || (above == enough && self.mutation.is(Mutant::LostAfterExactlyTwo)) {
@@ -106,28 +114,28 @@ impl Scoreboard {
 
     /// Whether so many bytes in a row have arrived behind a hole.
     pub(super) fn has_range_of(&self, len: usize) -> bool {
-        self.ranges.iter().any(|range| range.end.since(range.start) >= len)
+        self.ranges().iter().any(|range| range.end.since(range.start) >= len)
     }
 
     /// The first hole in `[from, to)`.
     pub(super) fn next_hole(&self, from: SeqNumber, to: SeqNumber) -> Option<(SeqNumber, SeqNumber)> {
         let mut start = from;
-        let first = self.ranges.partition_point(|range| range.end.le(from));
-        for range in &self.ranges[first..] {
+        let first = self.ranges().partition_point(|range| range.end.le(from));
+        for range in &self.ranges()[first..] {
             if range.start.gt(start) {
                 break;
             }
             start = range.end;
         }
-        let next = self.ranges.partition_point(|range| range.start.le(start));
-        let end = self.ranges.get(next).map_or(to, |range| range.start.min(to));
+        let next = self.ranges().partition_point(|range| range.start.le(start));
+        let end = self.ranges().get(next).map_or(to, |range| range.start.min(to));
         start.lt(end).then_some((start, end))
     }
 
     /// Bytes of the holes in `[from, to)`.
     pub(super) fn hole_bytes(&self, from: SeqNumber, to: SeqNumber) -> usize {
-        let first = self.ranges.partition_point(|range| range.end.le(from));
-        let covered: usize = self.ranges[first..]
+        let first = self.ranges().partition_point(|range| range.end.le(from));
+        let covered: usize = self.ranges()[first..]
             .iter()
             .take_while(|range| range.start.lt(to))
             .map(|range| range.end.min(to).since(range.start.max(from)))

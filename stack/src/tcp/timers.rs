@@ -22,9 +22,11 @@ pub(super) enum Timer {
     Release,
     /// A smaller path MTU was believed long enough (RFC 1191 s6.3).
     PathMtu,
+    /// The congestion controller's pace lets the next segment go.
+    Pace,
 }
 
-const COUNT: usize = Timer::PathMtu as usize + 1;
+const COUNT: usize = Timer::Pace as usize + 1;
 const NEVER: u64 = u64::MAX;
 
 /// The deadlines in nanoseconds, one for each [`Timer`].
@@ -45,6 +47,7 @@ impl Timers {
         Timer::Cork,
         Timer::Release,
         Timer::PathMtu,
+        Timer::Pace,
     ];
 
     pub(super) const fn new() -> Self {

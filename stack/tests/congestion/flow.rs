@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use ringway_stack::Instant;
 use ringway_stack::tcp::congestion::{
-    Ack, Cause, Congestion, CongestionControl, Idle, Lost, Phase, RateSampler, Recovered, Selected, SendRecord, Sending, Supply, Timeout,
+    Ack, Cause, Congestion, CongestionControl, Idle, Lost, Phase, RateSampler, Recovered, Report, Selected, SendRecord, Sending, Supply,
+    Timeout,
 };
 
 pub(crate) const MSS: u64 = 1448;
@@ -199,7 +200,7 @@ impl Flow {
     pub(crate) fn on_ack(&mut self, now: Instant, ids: &[(u64, bool)]) {
         self.check_supply();
         let (una_before, flight_before) = (self.una, self.flight());
-        let (mut rtt, mut delivered, mut marked, mut newest) = (None, 0, 0, None);
+        let (mut rtt, mut delivered, mut marked, mut newest, mut report) = (None, 0, 0, None, Report::default());
         for &(id, ce) in ids {
             let Some(index) = id.checked_sub(self.first_id) else { continue };
             let transmission = &mut self.sent[index as usize];
@@ -211,7 +212,7 @@ impl Flow {
                 continue;
             }
             self.to_resend.remove(&segment);
-            self.sampler.on_delivered(now, &record, MSS, id);
+            self.sampler.on_delivered(&mut report, now, &record, MSS, id);
             if !again {
                 rtt = Some(now.since(record.sent_at));
             }
@@ -231,7 +232,7 @@ impl Flow {
         let acked = (self.una - una_before) * MSS;
         let lost = newest.map(|id| self.losses_before(now, id)).unwrap_or_default();
         let phase = self.tell_changes(now, delivered, marked > 0, &lost);
-        let rate = self.sampler.sample(self.min_rtt);
+        let rate = self.sampler.sample(&mut report, self.min_rtt);
         self.control.on_ack(&Ack {
             now,
             acked,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ringway_stack::Instant;
 use ringway_stack::tcp::congestion::{
     Ack, Algorithm, Beginning, Cause, Congestion, CongestionControl as _, Idle, Lost, MSS_MAX, Phase, RATE_MAX, RateSample, RateSampler,
-    Recovered, Reduction, SendRecord, Sending, Timeout, Undo, WINDOW_MAX,
+    Recovered, Reduction, Report, SendRecord, Sending, Timeout, Undo, WINDOW_MAX,
 };
 
 #[derive(Clone, Debug)]
@@ -156,13 +156,13 @@ proptest! {
     /// A sampler fed records from anywhere neither overflows nor shows more than the highest rate.
     #[test]
     fn no_sample_is_beyond_the_highest_rate(steps in proptest::collection::vec((instant(), amount(), amount(), instant(), instant()), 1..40)) {
-        let mut sampler = RateSampler::new();
+        let (mut sampler, mut report) = (RateSampler::new(), Report::default());
         for (now, bytes, in_flight, sent_at, delivered_at) in steps {
             let record = sampler.on_sent(now, bytes, in_flight);
             sampler.on_lost(bytes / 7);
-            sampler.on_delivered(now, &SendRecord { sent_at, delivered_at, ..record }, bytes, in_flight);
+            sampler.on_delivered(&mut report, now, &SendRecord { sent_at, delivered_at, ..record }, bytes, in_flight);
             sampler.mark_app_limited(in_flight);
-            let sample = sampler.sample(Some(Duration::from_nanos(bytes)));
+            let sample = sampler.sample(&mut report, Some(Duration::from_nanos(bytes)));
             prop_assert!(sample.is_some_and(|sample| sample.rate() <= RATE_MAX));
         }
     }

@@ -240,7 +240,7 @@ fn tcp_report(info: &FlowInfo, details: &tcp::Details) -> TcpReport {
         snd_wnd: details.snd_wnd as u64,
         rcv_wnd: details.rcv_wnd as u64,
         retries: details.retries.into(),
-        recovering: details.congestion_state != 0,
+        recovering: details.congestion_state >= 3,
         timestamps: details.timestamps,
         sack: details.sack,
         window_scales: details.window_scales,

@@ -2,7 +2,7 @@
 //!
 //! The ring counts in bytes where the kernel counts segments, so that a segment which is not full counts as one; and the times since data
 //! was sent and received are since any segment was. What the ring has no
-//! notion of (pacing, delivery rates, ECN, reordering, times at which a window or a buffer was the limit) is zero, or what the kernel says
+//! notion of (ECN, reordering, times at which a window or a buffer was the limit) is zero, or what the kernel says
 //! where it has none.
 
 use core::time::Duration;
@@ -24,6 +24,7 @@ pub(super) struct TcpInfo {
     options: u8,
     /// The peer's in the lower half, ours in the upper.
     window_scales: u8,
+    /// The lowest bit: the program limited the delivery rate.
     flags: u8,
     /// Times in microseconds, those of what was last sent and received in milliseconds.
     rto: u32,
@@ -79,6 +80,8 @@ pub(super) struct TcpInfo {
 const STATE_CLOSE: u8 = 7;
 /// TCP_INFINITE_SSTHRESH.
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
+/// What Linux says of the shortest round trip before there was one.
+const NO_RTT: u32 = u32::MAX;
 /// Linux's tcp_reordering.
 const REORDERING: u32 = 3;
 
@@ -104,16 +107,19 @@ pub(super) fn tcp_info(offload: &Offload, now: Instant, id: FlowId) -> TcpInfo {
     raw.advmss = u32::from(details.mss_announced);
     raw.pmtu = u32::from(details.mss_announced) + 40;
     raw.unacked = segments(details.in_flight);
+    (raw.sacked, raw.lost) = (segments(details.sacked), segments(details.lost));
+    (raw.delivery_rate, raw.flags) = (details.delivery_rate.0, u8::from(details.delivery_rate.1));
+    raw.delivered = clamp(details.delivered.div_ceil(mss as u64));
     raw.total_retrans = clamp(info.counters.retransmissions);
     (raw.last_data_sent, raw.last_data_recv) = (millis(details.silence.0), millis(details.silence.1));
     raw.last_ack_recv = raw.last_data_recv;
     (raw.rtt, raw.rttvar) = (micros(info.srtt), micros(details.rtt_var));
-    (raw.rcv_rtt, raw.min_rtt) = (0, raw.rtt);
+    (raw.rcv_rtt, raw.min_rtt) = (0, details.rtt_min.map_or(NO_RTT, micros));
     raw.snd_ssthresh = details.ssthresh.map_or(NO_SSTHRESH, segments);
     raw.snd_cwnd = segments(info.cwnd);
     raw.reordering = REORDERING;
     (raw.rcv_space, raw.rcv_ssthresh) = (clamp(details.rcv_wnd as u64), clamp(details.rcv_wnd as u64));
-    (raw.pacing_rate, raw.max_pacing_rate) = (u64::MAX, u64::MAX);
+    (raw.pacing_rate, raw.max_pacing_rate) = (details.pacing_rate.unwrap_or(u64::MAX), u64::MAX);
     raw.bytes_sent = info.counters.tx_bytes;
     raw.bytes_retrans = info.counters.retransmitted_bytes;
     let on_the_way = (info.send_queue - details.not_sent.min(info.send_queue)) as u64;

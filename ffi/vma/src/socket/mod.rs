@@ -6,6 +6,7 @@
 pub(crate) mod accept;
 pub(crate) mod address;
 pub(crate) mod common;
+mod congestion;
 pub(crate) mod connect;
 pub(crate) mod cork;
 pub(crate) mod datagram;

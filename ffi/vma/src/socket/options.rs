@@ -17,7 +17,7 @@ use ringway_stack::tcp;
 
 use super::address::Raw;
 use super::connect::kernel_result;
-use super::{Family, Kind, Socket, common, cork, groups, info, lifecycle, pacing, sharing, six, times};
+use super::{Family, Kind, Socket, common, congestion, cork, groups, info, lifecycle, pacing, sharing, six, times};
 use crate::errno::{Errno, is_nowhere};
 use crate::extra::rings::options as rings;
 use crate::process::{Offload, Process};
@@ -161,6 +161,11 @@ unsafe fn set_one(
     }
     if (level, name) == (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) && !value.is_null() && has_its_families(offload, key) {
         return Err(Errno(libc::EINVAL));
+    }
+    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) && len > 0 {
+        drop(guard);
+        // SAFETY: the caller's promise; a bad pointer is the kernel's to find.
+        return unsafe { congestion::set(process, (fd, key), value, len) };
     }
     drop(guard);
     let is_preference = device != Device::NotMeant || (level, name) == (libc::SOL_SOCKET, SO_INCOMING_CPU);
@@ -345,13 +350,15 @@ unsafe fn device_of(option: c_int, value: *const c_void, len: socklen_t) -> Devi
 }
 
 /// An option's value in the forms that are needed.
-struct Argument {
-    bytes: [u8; 32],
-    len: usize,
+pub(super) struct Argument {
+    pub(super) bytes: [u8; 32],
+    pub(super) len: usize,
 }
 
 impl Argument {
-    unsafe fn read(value: *const c_void, len: socklen_t) -> Self {
+    /// # Safety
+    /// `value` is null, or `len` bytes can be read there.
+    pub(super) unsafe fn read(value: *const c_void, len: socklen_t) -> Self {
         let mut argument = Self { bytes: [0; 32], len: 0 };
         if !value.is_null() {
             argument.len = (len as usize).min(argument.bytes.len());
@@ -543,7 +550,7 @@ fn set_keepalive(socket: &mut Socket, change: impl FnOnce(&mut tcp::Keepalive)) 
 }
 
 /// Makes an existing ring socket heed the socket's options.
-fn push(offload: &mut Offload, process: &Process, key: Key) {
+pub(super) fn push(offload: &mut Offload, process: &Process, key: Key) {
     let Some(socket) = offload.sockets.find(key) else { return };
     for id in socket.flows() {
         let result = match socket.protocol {
@@ -665,9 +672,19 @@ pub(crate) unsafe fn get(
         }
         // What the ring's connections run, whatever the placeholder's default is.
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION, Kind::Connecting(_) | Kind::Stream(_)) => {
+            let name = congestion::name_of(socket.tcp.congestion);
             drop(guard);
             // SAFETY: the caller's promise.
-            unsafe { answer(b"reno\0\0\0\0\0\0\0\0\0\0\0\0", value, len) }
+            unsafe { answer(&name, value, len) }
+        }
+        // (What is not a connection yet may become the kernel's, whose default another process's may be.)
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION, Kind::Fresh | Kind::Listener(_))
+            if socket.protocol == Protocol::Tcp && socket.tcp.congestion != process.params.tcp_congestion =>
+        {
+            let name = congestion::name_of(socket.tcp.congestion);
+            drop(guard);
+            // SAFETY: the caller's promise.
+            unsafe { answer(&name, value, len) }
         }
         _ => {
             drop(guard);

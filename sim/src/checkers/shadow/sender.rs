@@ -1,10 +1,13 @@
-//! The sending side: the congestion window that NewReno may have (RFC 5681, RFC 6582, RFC 6675), which retransmissions have a cause, and the bounds of
-//! the retransmission timeout (RFC 6298), all from what was sent and what arrived.
+//! The sending side: the congestion window that NewReno may have (RFC 5681, RFC 6582, RFC 6675), or that CUBIC has at most (RFC 9438), which retransmissions have
+//! a cause, and the bounds of the retransmission timeout (RFC 6298), all from what was sent and what arrived.
+
+mod growth;
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use ringway_stack::Instant;
+use ringway_stack::tcp::congestion::Algorithm;
 
 use super::super::Moment;
 use super::super::flow::Endpoint;
@@ -65,6 +68,8 @@ pub(in crate::checkers) struct State {
     pub(super) longest: u32,
     /// Something may have made segments smaller.
     pub(super) shrunk: bool,
+    /// Its congestion control is NewReno, whose window is known; else it is CUBIC or not known, whose window has bounds.
+    is_reno: bool,
     /// The congestion window that it has at most, and at least.
     cwnd: u64,
     cwnd_least: u64,
@@ -254,8 +259,9 @@ impl State {
         true
     }
 
-    fn begin(&mut self, mss: u32) {
+    fn begin(&mut self, mss: u32, algorithm: Option<Algorithm>) {
         self.mss = mss;
+        self.is_reno = algorithm == Some(Algorithm::Reno);
         self.cwnd = INITIAL_SEGMENTS * u64::from(mss);
         self.cwnd_least = self.cwnd;
         self.ssthresh = u64::MAX;
@@ -277,32 +283,6 @@ impl State {
     fn sample(&mut self, rtt: Duration) {
         let (least, most) = self.rtt.unwrap_or((rtt, rtt));
         self.rtt = Some((least.min(rtt), most.max(rtt)));
-    }
-
-    /// RFC 5681 s3.1, with RFC 3465's count of bytes: `flight` was on its way, at most, and `flight_least` at least. A window that was not used does not
-    /// grow (RFC 7661 s1); so the one that grew more, by what is known of it, grows less later.
-    fn grow(&mut self, acked: u32, flight: u32, flight_least: u32) {
-        let (acked, flight, mss) = (u64::from(acked), u64::from(flight), u64::from(self.mss));
-        let grows_surely = self.cwnd_least < self.ssthresh && 2 * u64::from(flight_least) >= self.cwnd;
-        if self.cwnd < self.ssthresh {
-            if 2 * flight >= self.cwnd_least {
-                // "When cwnd and ssthresh are equal", either: no further than that.
-                self.cwnd = (self.cwnd + acked).min(self.ssthresh);
-            }
-        } else if flight + mss > self.cwnd {
-            self.counted += acked;
-            if self.counted >= self.cwnd {
-                self.counted -= self.cwnd;
-                self.cwnd += mss;
-            }
-        }
-        if grows_surely {
-            self.cwnd_least = (self.cwnd_least + acked).min(self.ssthresh);
-        }
-    }
-
-    fn halve(&mut self, flight: u32) {
-        self.ssthresh = u64::from(flight / 2).max(2 * u64::from(self.mss));
     }
 }
 
@@ -621,6 +601,7 @@ pub(in crate::checkers) fn serviced(
     let several = arrivals.len() > 1;
     // (What lies before all that came may have lain before the window.)
     let behind = own.rx.next;
+    let algorithm = own.shadow.config.as_ref().map(|config| config.congestion);
     let (state, repeated) = (&mut own.shadow.sender, &own.shadow.repeated);
     let nxt_before = state.nxt.unwrap_or(nxt);
     // Duplicates, those included that may have been dropped for their number or timestamp.
@@ -633,7 +614,7 @@ pub(in crate::checkers) fn serviced(
             // The handshake's. (A SYN that the device did not take, when its timer ran out again, was lost as well: RFC 5681 s3.1.)
             let again_at = state.head_at + RTO_INITIAL * (1 << state.syns.saturating_sub(1).min(16));
             state.reduced_unseen |= state.syns > 1 && again_at <= moment.at + TICK && (service.refused || service.dropped);
-            state.begin(mss);
+            state.begin(mss, algorithm);
             state.doubted = iss;
             state.una = Some(iss.wrapping_add(1));
             state.una_at = moment.at;
@@ -713,8 +694,9 @@ pub(in crate::checkers) fn serviced(
                     state.grow(acked.min(mss), u32::MAX / 4, 0);
                 }
                 Phase::Recovery if ends => {
+                    // RFC 6582 s3.2 step 3; or, where the window came down with what arrived, what it was to become (RFC 9937 s6.4).
                     let left = u64::from(flight.saturating_sub(acked)).max(u64::from(mss)) + u64::from(mss);
-                    state.cwnd = state.ssthresh.min(left);
+                    state.cwnd = if sack { state.ssthresh } else { state.ssthresh.min(left) };
                     state.fuzzy |= several;
                 }
                 Phase::Recovery => {}

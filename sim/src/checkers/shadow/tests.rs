@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use ringway_stack::ring::FlowId;
+use ringway_stack::tcp::congestion::Algorithm;
 use ringway_stack::tcp::{Config, Keepalive};
 use ringway_stack::{Error, Instant};
 
@@ -55,7 +56,8 @@ pub(in crate::checkers) struct Side {
 
 impl Side {
     pub(in crate::checkers) fn new() -> Self {
-        Self::configured(Config::default())
+        // (Whose window is known to the byte.)
+        Self::configured(Config { congestion: Algorithm::Reno, ..Config::default() })
     }
 
     fn configured(config: Config) -> Self {

@@ -8,7 +8,11 @@ use core::time::Duration;
 
 use super::control::{Ack, Cause, Congestion, CongestionControl, Idle, Phase, Recovered, Sending, Timeout, Undo, WINDOW_MAX};
 use super::hystart::HyStart;
+use super::resting::Resting;
+use super::selection::Algorithm;
 use super::window::{Reduction, Window};
+use crate::mutants::Mutation;
+use crate::tcp::fields::{Fields, SnapshotError};
 use crate::time::Instant;
 use curve::Curve;
 
@@ -17,10 +21,10 @@ const BETA: (u64, u64) = (7, 10);
 /// (1 + β) / 2, for fast convergence (s4.7).
 const CONVERGENCE: (u64, u64) = (17, 20);
 /// s4.3: α_cubic = 3 (1 - β) / (1 + β), which with β of 0.7 is 9/17.
-const ALPHA: (u128, u128) = (9, 17);
+const ALPHA: (u64, u64) = (9, 17);
 
 /// A stage of congestion avoidance (s4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Epoch {
     curve: Curve,
     /// t: how long the stage has lasted, without the times in which the program limited it.
@@ -28,17 +32,37 @@ struct Epoch {
     /// NewReno's window.
     w_est: u64,
     /// What [`Epoch::w_est`] would have grown by beyond whole bytes, as a numerator over the window and α's denominator.
-    est_rest: u128,
+    est_rest: u64,
     /// The same of the window itself, as a numerator over the window.
-    rest: u128,
+    rest: u64,
+}
+
+impl Epoch {
+    fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { curve, elapsed, w_est, est_rest, rest } = self;
+        curve.walk(fields)?;
+        fields.duration(elapsed)?;
+        fields.at_most(w_est, WINDOW_MAX)?;
+        fields.long(est_rest)?;
+        fields.long(rest)
+    }
 }
 
 /// What a reduction changes (s4.9.2), to be put back if it was for nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Before {
     cwnd_prior: u64,
     w_max: Option<u64>,
     epoch: Option<Epoch>,
+}
+
+impl Before {
+    fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { cwnd_prior, w_max, epoch } = self;
+        fields.at_most(cwnd_prior, WINDOW_MAX)?;
+        fields.option(w_max, |fields, w_max| fields.at_most(w_max, WINDOW_MAX))?;
+        fields.option(epoch, |fields, epoch| epoch.walk(fields))
+    }
 }
 
 /// The controller's state.
@@ -54,7 +78,7 @@ pub struct Cubic {
     epoch: Option<Epoch>,
     /// When the last acknowledgment came, or something was sent into an empty network.
     clock: Instant,
-    before: Option<Before>,
+    before: Option<Box<Before>>,
 }
 
 impl Cubic {
@@ -72,6 +96,64 @@ impl Cubic {
         }
     }
 
+    /// The same as a mutant.
+    pub(super) fn of(self, mutation: Mutation) -> Self {
+        Self { window: self.window.of(mutation), ..self }
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { window, hystart, w_max, cwnd_prior, epoch, clock, before } = self;
+        window.walk(fields)?;
+        let mut known = hystart.take().map(Known);
+        fields.option(&mut known, |fields, hystart| hystart.0.walk(fields))?;
+        *hystart = known.map(|known| known.0);
+        fields.option(w_max, |fields, w_max| fields.at_most(w_max, WINDOW_MAX))?;
+        fields.at_most(cwnd_prior, WINDOW_MAX)?;
+        fields.option(epoch, |fields, epoch| epoch.walk(fields))?;
+        fields.instant(clock)?;
+        fields.option(before, |fields, before| before.walk(fields))
+    }
+
+    /// As it was elsewhere, for segments of this one's size.
+    pub(super) fn resume(&mut self, from: &Self) {
+        let mut window = self.window.clone();
+        window.resume(&from.window);
+        *self = Self { window, ..from.clone() };
+    }
+
+    /// What lasts with nothing in flight.
+    pub(super) fn resting(&self, mutation: Mutation) -> Resting {
+        let mut resting = Resting::new(Algorithm::Cubic, self.window.cwnd(), self.window.ssthresh(), self.window.mss(), mutation);
+        resting.w_max = self.w_max.unwrap_or(0).min(WINDOW_MAX) as u32;
+        resting.cwnd_prior = self.cwnd_prior.min(WINDOW_MAX) as u32;
+        resting
+    }
+
+    /// Goes on after a rest.
+    pub(super) fn remember_rest(&mut self, resting: &Resting) {
+        self.w_max = Some(u64::from(resting.w_max)).filter(|&w_max| w_max > 0);
+        self.cwnd_prior = u64::from(resting.cwnd_prior);
+    }
+
+    /// What another controller of the same connection has come to.
+    pub(super) fn succeed(&mut self, cwnd: u64, ssthresh: Option<u64>) {
+        self.window.succeed(cwnd, ssthresh);
+        self.hystart = self.hystart.take().filter(|_| ssthresh.is_none());
+    }
+
+    /// Something was acknowledged of a window that is too little used to grow: all that this is to it is that time has passed (s4.2).
+    #[inline(always)]
+    pub(super) fn on_unused(&mut self, now: Instant) {
+        self.clock = self.clock.max(now);
+    }
+
+    /// s5.8: idle times are no part of t.
+    #[inline(always)]
+    pub(super) fn on_fresh(&mut self, now: Instant) {
+        self.clock = self.clock.max(now);
+    }
+
     /// s4.10: "CUBIC MUST employ a slow-start algorithm, when cwnd is no more than ssthresh."
     fn slow_start(&mut self, ack: &Ack, worth: u64) {
         let Some(hystart) = &mut self.hystart else { return self.window.slow_start(worth) };
@@ -86,6 +168,8 @@ impl Cubic {
     }
 
     fn avoid(&mut self, ack: &Ack, worth: u64) {
+        // (No window has more, and so the products below fit: 30 bits of it, 16 of a segment.)
+        let worth = worth.min(WINDOW_MAX);
         let (cwnd, mss) = (self.window.cwnd(), self.window.mss());
         let epoch = match &mut self.epoch {
             Some(epoch) => {
@@ -102,10 +186,10 @@ impl Cubic {
         };
         // s4.3, equation 4. "Once W_est has grown to reach [...] cwnd_prior, the sender SHOULD set α_cubic to 1".
         let alpha = if epoch.w_est >= self.cwnd_prior { (1, 1) } else { ALPHA };
-        let over = u128::from(cwnd) * ALPHA.1;
-        epoch.est_rest = epoch.est_rest.saturating_add(u128::from(worth) * u128::from(mss) * alpha.0 * (ALPHA.1 / alpha.1));
-        epoch.w_est = epoch.w_est.saturating_add(u64::try_from(epoch.est_rest / over).unwrap_or(u64::MAX)).min(WINDOW_MAX);
-        epoch.est_rest %= over;
+        let over = cwnd * ALPHA.1;
+        let est_rest = epoch.est_rest.min(over) + worth * mss * alpha.0 * (ALPHA.1 / alpha.1);
+        epoch.w_est = (epoch.w_est + est_rest / over).min(WINDOW_MAX);
+        epoch.est_rest = est_rest % over;
         // s4.3: below NewReno's, the window SHOULD be NewReno's. (But it does not shrink, which only congestion may ask for.)
         if epoch.curve.at(epoch.elapsed, mss) < epoch.w_est {
             let w_est = epoch.w_est;
@@ -114,9 +198,9 @@ impl Cubic {
         // s4.2: the target is where the curve is a round trip later, within what makes the window neither shrink nor grow faster than in slow start.
         let target = epoch.curve.at(epoch.elapsed.saturating_add(ack.srtt), mss).clamp(cwnd, cwnd + cwnd / 2);
         // s4.4 and s4.5: in both regions it MUST grow by (target - cwnd) / cwnd for each segment that is acknowledged.
-        epoch.rest = epoch.rest.saturating_add(u128::from(target - cwnd) * u128::from(worth));
-        let grown = u64::try_from(epoch.rest / u128::from(cwnd)).unwrap_or(u64::MAX);
-        epoch.rest %= u128::from(cwnd);
+        let rest = epoch.rest.min(cwnd) + (target - cwnd) * worth;
+        let grown = rest / cwnd;
+        epoch.rest = rest % cwnd;
         // One acknowledgment of many segments goes no further than all of them would have.
         self.window.set_cwnd(cwnd.saturating_add(grown).min(target));
     }
@@ -124,10 +208,19 @@ impl Cubic {
     /// What a reduction of either kind does before the window is touched.
     fn remember(&mut self) {
         let cwnd = self.window.cwnd();
-        self.before = Some(Before { cwnd_prior: self.cwnd_prior, w_max: self.w_max, epoch: self.epoch });
+        self.before = Some(Box::new(Before { cwnd_prior: self.cwnd_prior, w_max: self.w_max, epoch: self.epoch }));
         self.cwnd_prior = cwnd;
         self.epoch = None;
         self.hystart = None;
+    }
+}
+
+/// What is read in begins as a new connection's.
+struct Known(HyStart);
+
+impl Default for Known {
+    fn default() -> Self {
+        Self(HyStart::new(false))
     }
 }
 
@@ -152,9 +245,8 @@ impl CongestionControl for Cubic {
 
     fn on_sending(&mut self, sending: &Sending) {
         self.window.on_sending(sending);
-        // s5.8: idle times are no part of t.
         if sending.in_flight == 0 {
-            self.clock = self.clock.max(sending.now);
+            self.on_fresh(sending.now);
         }
     }
 

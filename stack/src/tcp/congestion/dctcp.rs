@@ -3,6 +3,8 @@
 
 use super::control::{Ack, Cause, Congestion, CongestionControl, Idle, Recovered, Sending, Timeout, Undo};
 use super::window::{Reduction, Window};
+use crate::mutants::Mutation;
+use crate::tcp::fields::{Fields, SnapshotError};
 
 /// One, as a share of marked bytes.
 const ONE: u64 = 1 << 20;
@@ -25,6 +27,34 @@ impl Dctcp {
     /// A new connection's, for segments of `mss` bytes. s3.3: the estimate begins with 1, so that the first mark halves the window.
     pub fn new(mss: u64, reduction: Reduction) -> Self {
         Self { window: Window::new(mss, reduction), alpha: ONE, window_end: 0, acked: 0, marked: 0 }
+    }
+
+    /// The same as a mutant.
+    pub(super) fn of(self, mutation: Mutation) -> Self {
+        Self { window: self.window.of(mutation), ..self }
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { window, alpha, window_end, acked, marked } = self;
+        window.walk(fields)?;
+        fields.at_most(alpha, ONE)?;
+        for count in [window_end, acked, marked] {
+            fields.long(count)?;
+        }
+        Ok(())
+    }
+
+    /// As it was elsewhere, for segments of this one's size.
+    pub(super) fn resume(&mut self, from: &Self) {
+        let mut window = self.window.clone();
+        window.resume(&from.window);
+        *self = Self { window, ..from.clone() };
+    }
+
+    /// What another controller of the same connection has come to.
+    pub(super) fn succeed(&mut self, cwnd: u64, ssthresh: Option<u64>) {
+        self.window.succeed(cwnd, ssthresh);
     }
 
     /// The estimated share of marked bytes, in parts of 1,048,576.

@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use super::control::Ack;
+use crate::tcp::fields::{Fields, SnapshotError};
 
 // RFC 9406 s4.3: "It is RECOMMENDED that a HyStart++ implementation use the following constants".
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
@@ -57,6 +58,32 @@ impl HyStart {
     /// At the beginning of a connection; `paced`: segments leave evenly spaced.
     pub fn new(paced: bool) -> Self {
         Self { stage: Stage::SlowStart, last_round: INFINITY, this_round: INFINITY, samples: 0, window_end: 0, paced }
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { stage, last_round, this_round, samples, window_end, paced } = self;
+        let (mut which, mut baseline, mut rounds) = match *stage {
+            Stage::SlowStart => (0, None, 0),
+            Stage::Conservative { baseline, rounds } => (1, Some(baseline), rounds),
+            Stage::Done => (2, None, 0),
+        };
+        fields.word_at_most(&mut which, 2)?;
+        fields.option(&mut baseline, |fields, baseline| fields.duration(baseline))?;
+        fields.word_at_most(&mut rounds, CSS_ROUNDS)?;
+        *stage = match (which, baseline) {
+            (1, Some(baseline)) => Stage::Conservative { baseline, rounds },
+            (2, _) => Stage::Done,
+            _ => Stage::SlowStart,
+        };
+        for rtt in [last_round, this_round] {
+            let mut known = Some(*rtt).filter(|rtt| *rtt != INFINITY);
+            fields.option(&mut known, |fields, rtt| fields.duration(rtt))?;
+            *rtt = known.unwrap_or(INFINITY);
+        }
+        fields.word(samples)?;
+        fields.long(window_end)?;
+        fields.flag(paced)
     }
 
     /// Whether the window grows more slowly than in slow start.

@@ -1,8 +1,11 @@
 //! Proportional Rate Reduction (RFC 9937, which obsoletes RFC 6937): how a window-based controller gets from the flight that it had to the one
 //! that it wants, in the course of a recovery, by sending for what arrives.
 
+use super::control::WINDOW_MAX;
+use crate::tcp::fields::{Fields, SnapshotError};
+
 /// The state of one recovery.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prr {
     /// The flight wanted at the end.
     ssthresh: u64,
@@ -40,7 +43,19 @@ impl Prr {
         Self { ssthresh, recover_fs, delivered: 0, out: 0, mss: mss.max(1), cwnd }
     }
 
+    /// What it consists of, for a snapshot. (The segments' size follows from what both ends and the path take.)
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { ssthresh, recover_fs, delivered, out, mss: _, cwnd } = self;
+        for bytes in [ssthresh, recover_fs, cwnd] {
+            fields.at_most(bytes, WINDOW_MAX)?;
+        }
+        *recover_fs = (*recover_fs).max(1);
+        fields.long(delivered)?;
+        fields.long(out)
+    }
+
     /// The congestion window right now.
+    #[inline]
     pub fn cwnd(&self) -> u64 {
         self.cwnd
     }
@@ -73,7 +88,7 @@ impl Prr {
         if self.out == 0 && count == 0 {
             count = self.mss;
         }
-        self.cwnd = progress.in_flight.saturating_add(count);
+        self.cwnd = progress.in_flight.saturating_add(count).min(WINDOW_MAX);
     }
 
     /// The segment size changed.

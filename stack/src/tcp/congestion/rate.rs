@@ -8,6 +8,7 @@
 use core::time::Duration;
 
 use super::control::RATE_MAX;
+use crate::tcp::fields::{Fields, SnapshotError};
 use crate::time::Instant;
 
 const NS_PER_S: u128 = 1_000_000_000;
@@ -71,6 +72,58 @@ impl RateSample {
     }
 }
 
+/// The delivery rate that a connection tells of: the last one, unless the program limited that and it was less (as Linux's `tcpi_delivery_rate`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tcp) struct Latest {
+    delivered: u64,
+    interval_ns: u64,
+    app_limited: bool,
+}
+
+impl Latest {
+    #[inline]
+    pub(in crate::tcp) fn take(&mut self, sample: &Judged) {
+        let interval_ns = sample.interval_ns;
+        let is_less = || u128::from(sample.delivered) * u128::from(self.interval_ns) < u128::from(self.delivered) * u128::from(interval_ns);
+        if sample.implausible || interval_ns == 0 || sample.app_limited && is_less() {
+            return;
+        }
+        *self = Self { delivered: sample.delivered, interval_ns, app_limited: sample.app_limited };
+    }
+
+    /// The rate alone.
+    pub(in crate::tcp) fn summary(&self) -> Summary {
+        Summary(per_second(self.delivered, Duration::from_nanos(self.interval_ns)) << 1 | u64::from(self.app_limited))
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { delivered, interval_ns, app_limited } = self;
+        fields.long(delivered)?;
+        fields.long(interval_ns)?;
+        fields.flag(app_limited)
+    }
+}
+
+/// The same in few bytes: twice as many bytes per second, and one more if the program limited them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tcp) struct Summary(u64);
+
+impl Summary {
+    /// In bytes per second; and whether the program limited it.
+    pub(in crate::tcp) fn rate(self) -> (u64, bool) {
+        (self.0 >> 1, self.0 & 1 == 1)
+    }
+}
+
+impl From<Summary> for Latest {
+    fn from(summary: Summary) -> Self {
+        let (delivered, app_limited) = summary.rate();
+        let interval_ns = if delivered > 0 { NS_PER_S as u64 } else { 0 };
+        Self { delivered, interval_ns, app_limited }
+    }
+}
+
 /// What says whether the sender has run out of data (s4.1.2.4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Supply {
@@ -86,16 +139,56 @@ pub struct Supply {
     pub to_resend: u64,
 }
 
-/// Of the segments that one acknowledgment reports, the one sent last.
+/// Of the segments that one acknowledgment reports, the one sent last: when that was, and what had been delivered and lost by then.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
-    record: SendRecord,
+    sent_at: Instant,
     id: u64,
-    ack_elapsed: Duration,
+    /// See [`RateSample::interval`].
+    interval_ns: u64,
+    delivered: u64,
+    lost: u64,
+    tx_in_flight: u64,
+    app_limited: bool,
+}
+
+/// A [`RateSample`] whose time is in nanoseconds: it is looked at far more often than anybody asks for it in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Judged {
+    delivered: u64,
+    interval_ns: u64,
+    implausible: bool,
+    prior_delivered: u64,
+    lost: u64,
+    tx_in_flight: u64,
+    app_limited: bool,
+}
+
+impl From<Judged> for RateSample {
+    #[inline(always)]
+    fn from(judged: Judged) -> Self {
+        let Judged { delivered, interval_ns, implausible, prior_delivered, lost, tx_in_flight, app_limited } = judged;
+        let interval = Duration::from_nanos(interval_ns);
+        Self { delivered, interval, implausible, prior_delivered, lost, tx_in_flight, app_limited }
+    }
+}
+
+/// What one acknowledgment reports, segment by segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    newest: Option<Newest>,
+}
+
+impl Report {
+    /// Whether there is nothing in it.
+    #[inline(always)]
+    pub(in crate::tcp) fn is_empty(&self) -> bool {
+        self.newest.is_none()
+    }
 }
 
 /// The sampler of a connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RateSampler {
     delivered: u64,
     delivered_at: Instant,
@@ -103,13 +196,17 @@ pub struct RateSampler {
     lost: u64,
     /// Up to this C.delivered samples are limited by the program; zero: they are not.
     app_limited: u64,
-    newest: Option<Newest>,
 }
 
 impl RateSampler {
     /// A sampler of nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One that goes on with nothing in flight, after so much was delivered, and with nothing to send so far. (How much was lost before no sample covers.)
+    pub(in crate::tcp) fn after_a_rest(delivered: u64) -> Self {
+        Self { delivered, app_limited: delivered.max(1), ..Self::default() }
     }
 
     /// C.delivered: all that was ever delivered.
@@ -122,7 +219,19 @@ impl RateSampler {
         self.lost
     }
 
+    /// What it consists of, for a snapshot.
+    pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { delivered, delivered_at, first_sent_at, lost, app_limited } = self;
+        // (Places in the stream go on from here after a rest.)
+        fields.count_of(delivered)?;
+        fields.long(lost)?;
+        fields.long(app_limited)?;
+        fields.instant(delivered_at)?;
+        fields.instant(first_sent_at)
+    }
+
     /// A segment of `bytes` leaves at `departure`; `in_flight` is in the network without it. (OnPacketSent, s4.1.2.2.)
+    #[inline]
     pub fn on_sent(&mut self, departure: Instant, bytes: u64, in_flight: u64) -> SendRecord {
         // With nothing in the network all that is to be acknowledged will have been delivered between now and then.
         if in_flight == 0 {
@@ -141,14 +250,33 @@ impl RateSampler {
 
     /// A segment of `bytes` is reported as received, in order or by SACK, for the first time. `id` orders segments that were sent at one time,
     /// such as its last byte's position. (UpdateRateSample, s4.1.2.3.)
-    pub fn on_delivered(&mut self, now: Instant, record: &SendRecord, bytes: u64, id: u64) {
-        self.delivered = self.delivered.saturating_add(bytes);
-        self.delivered_at = now;
-        let is_newest = self.newest.is_none_or(|newest| (record.sent_at, id) > (newest.record.sent_at, newest.id));
-        if is_newest {
-            self.newest = Some(Newest { record: *record, id, ack_elapsed: now.since(record.delivered_at) });
-            self.first_sent_at = record.sent_at;
+    #[inline]
+    pub fn on_delivered(&mut self, report: &mut Report, now: Instant, record: &SendRecord, bytes: u64, id: u64) {
+        if report.newest.is_none_or(|newest| (record.sent_at, id) > (newest.sent_at, newest.id)) {
+            self.on_newest_delivered(report, now, record, bytes, id);
+        } else {
+            self.on_older_delivered(bytes);
+            self.delivered_at = now;
         }
+    }
+
+    /// The same, of a segment that was sent after all that `report` has.
+    #[inline(always)]
+    pub(in crate::tcp) fn on_newest_delivered(&mut self, report: &mut Report, now: Instant, record: &SendRecord, bytes: u64, id: u64) {
+        self.on_older_delivered(bytes);
+        self.delivered_at = now;
+        self.first_sent_at = record.sent_at;
+        let &SendRecord { sent_at, delivered, delivered_at, first_sent_at, lost, tx_in_flight, app_limited } = record;
+        // Nothing is delivered faster than it was sent: the slower one of both rates counts.
+        let elapsed = |from: Instant, to: Instant| to.as_nanos().saturating_sub(from.as_nanos());
+        let interval_ns = elapsed(first_sent_at, sent_at).max(elapsed(delivered_at, now));
+        report.newest = Some(Newest { sent_at, id, interval_ns, delivered, lost, tx_in_flight, app_limited });
+    }
+
+    /// The same, of one that was sent before another one that is reported now.
+    #[inline(always)]
+    pub(in crate::tcp) fn on_older_delivered(&mut self, bytes: u64) {
+        self.delivered = self.delivered.saturating_add(bytes);
     }
 
     /// `bytes` are counted as lost.
@@ -158,24 +286,29 @@ impl RateSampler {
 
     /// What the acknowledgment tells, all of whose segments were given to [`RateSampler::on_delivered`] and whose losses to
     /// [`RateSampler::on_lost`]; `None`: it reported nothing. `min_rtt` is the shortest round trip ever seen. (GenerateRateSample, s4.1.2.3.)
-    pub fn sample(&mut self, min_rtt: Option<Duration>) -> Option<RateSample> {
+    pub fn sample(&mut self, report: &mut Report, min_rtt: Option<Duration>) -> Option<RateSample> {
+        let shortest_ns = min_rtt.map_or(u64::MAX, |min_rtt| u64::try_from(min_rtt.as_nanos()).unwrap_or(u64::MAX));
+        self.judge(report, shortest_ns).map(RateSample::from)
+    }
+
+    /// [`RateSampler::sample`], with the largest number for a round trip that is not known.
+    #[inline(always)]
+    pub(in crate::tcp) fn judge(&mut self, report: &mut Report, shortest_ns: u64) -> Option<Judged> {
         // The bubble has left the path.
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        let Newest { record, ack_elapsed, .. } = self.newest.take()?;
-        // Nothing is delivered faster than it was sent: the slower one of both rates counts.
-        let interval = record.sent_at.since(record.first_sent_at).max(ack_elapsed);
-        Some(RateSample {
-            delivered: self.delivered.saturating_sub(record.delivered),
-            interval,
+        let newest = report.newest.take()?;
+        Some(Judged {
+            delivered: self.delivered.saturating_sub(newest.delivered),
+            interval_ns: newest.interval_ns,
             // s4.1.3.5: "the sender MAY choose to filter out implausible delivery rate samples", those of less than a round trip: they come from
             // acknowledgments of what was sent again although it had arrived.
-            implausible: min_rtt.is_some_and(|min_rtt| interval < min_rtt),
-            prior_delivered: record.delivered,
-            lost: self.lost.saturating_sub(record.lost),
-            tx_in_flight: record.tx_in_flight,
-            app_limited: record.app_limited,
+            implausible: shortest_ns != u64::MAX && newest.interval_ns < shortest_ns,
+            prior_delivered: newest.delivered,
+            lost: self.lost.saturating_sub(newest.lost),
+            tx_in_flight: newest.tx_in_flight,
+            app_limited: newest.app_limited,
         })
     }
 

@@ -1,10 +1,11 @@
 //! NewReno (RFC 5681, RFC 6582) behind [`CongestionControl`].
-//!
-//! Connections still call [`super::NewReno`], an older and smaller interface. Both do the same: `tests/differential.rs` tells both one story and
-//! compares their windows at each step.
 
 use super::control::{Ack, Cause, Congestion, CongestionControl, Idle, Recovered, Sending, Timeout, Undo};
+use super::resting::Resting;
+use super::selection::Algorithm;
 use super::window::{Reduction, Window};
+use crate::mutants::Mutation;
+use crate::tcp::fields::{Fields, SnapshotError};
 
 /// The controller's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,31 @@ impl Reno {
     /// A new connection's, for segments of `mss` bytes.
     pub fn new(mss: u64, reduction: Reduction) -> Self {
         Self { window: Window::new(mss, reduction) }
+    }
+
+    /// The same as a mutant.
+    pub(super) fn of(self, mutation: Mutation) -> Self {
+        Self { window: self.window.of(mutation) }
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        self.window.walk(fields)
+    }
+
+    /// As it was elsewhere, for segments of this one's size.
+    pub(super) fn resume(&mut self, from: &Self) {
+        self.window.resume(&from.window);
+    }
+
+    /// What lasts with nothing in flight.
+    pub(super) fn resting(&self, mutation: Mutation) -> Resting {
+        Resting::new(Algorithm::Reno, self.window.cwnd(), self.window.ssthresh(), self.window.mss(), mutation)
+    }
+
+    /// What another controller of the same connection has come to.
+    pub(super) fn succeed(&mut self, cwnd: u64, ssthresh: Option<u64>) {
+        self.window.succeed(cwnd, ssthresh);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::control::{Ack, Congestion, INITIAL_SEGMENTS, Idle, MSS_MAX, Phase, Recovered, Sending, Timeout, Undo, WINDOW_MAX};
 use super::prr::{Progress, Prr};
+use crate::mutants::{Mutant, Mutation};
+use crate::tcp::fields::{Fields, SnapshotError};
 
 /// How the window gets from what it was to what congestion asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,15 +26,54 @@ pub(super) struct Window {
     counted: u64,
     mss: u64,
     reduction: Reduction,
-    prr: Option<Prr>,
+    /// (Apart, since a million connections are not in a recovery.)
+    prr: Option<Box<Prr>>,
     /// Window and threshold before the last reduction, if it may turn out to have been for nothing.
-    before: Option<(u64, u64)>,
+    before: Option<Box<(u64, u64)>>,
+    mutation: Mutation,
 }
 
 impl Window {
     pub(super) fn new(mss: u64, reduction: Reduction) -> Self {
         let mss = mss.clamp(1, MSS_MAX);
-        Self { cwnd: INITIAL_SEGMENTS * mss, ssthresh: UNKNOWN, counted: 0, mss, reduction, prr: None, before: None }
+        let cwnd = INITIAL_SEGMENTS * mss;
+        Self { cwnd, ssthresh: UNKNOWN, counted: 0, mss, reduction, prr: None, before: None, mutation: Mutation::HEALTHY }
+    }
+
+    /// The same as a mutant.
+    pub(super) fn of(self, mutation: Mutation) -> Self {
+        Self { mutation, ..self }
+    }
+
+    /// What it consists of, for a snapshot. (The segments' size follows from what both ends and the path take.)
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { cwnd, ssthresh, counted, mss, reduction, prr, before, mutation: _ } = self;
+        fields.at_most(cwnd, WINDOW_MAX)?;
+        fields.long(ssthresh)?;
+        fields.at_most(counted, WINDOW_MAX)?;
+        fields.one_of(reduction, &[Reduction::Proportional, Reduction::AtOnce])?;
+        fields.option(prr, |fields, prr| {
+            prr.set_mss(*mss);
+            prr.walk(fields)
+        })?;
+        fields.option(before, |fields, before| {
+            fields.at_most(&mut before.0, WINDOW_MAX)?;
+            fields.long(&mut before.1)
+        })
+    }
+
+    /// As it was elsewhere, for segments of this one's size: one of them always goes.
+    pub(super) fn resume(&mut self, from: &Self) {
+        *self = Self { mss: self.mss, cwnd: from.cwnd.max(self.mss), mutation: self.mutation, ..from.clone() };
+        if let Some(prr) = &mut self.prr {
+            prr.set_mss(self.mss);
+        }
+    }
+
+    /// What another controller of the same connection has come to.
+    pub(super) fn succeed(&mut self, cwnd: u64, ssthresh: Option<u64>) {
+        self.set_cwnd(cwnd);
+        self.ssthresh = ssthresh.unwrap_or(UNKNOWN);
     }
 
     pub(super) fn mss(&self) -> u64 {
@@ -40,8 +81,14 @@ impl Window {
     }
 
     /// The window that limits what is sent.
+    #[inline]
     pub(super) fn limit(&self) -> u64 {
-        self.prr.as_ref().map_or(self.cwnd, Prr::cwnd).clamp(self.mss, WINDOW_MAX)
+        let limit = match &self.prr {
+            Some(prr) if self.mutation.is(Mutant::ProportionExceeded) => prr.cwnd() + 2 * self.mss,
+            Some(prr) => prr.cwnd(),
+            None => self.cwnd,
+        };
+        limit.clamp(self.mss, WINDOW_MAX)
     }
 
     /// The window that is wanted: what [`Window::limit`] comes to in the course of a reduction.
@@ -72,7 +119,7 @@ impl Window {
     pub(super) fn is_used(&self, ack: &Ack) -> bool {
         match ack.phase {
             Phase::Loss => true,
-            _ if self.in_slow_start() => ack.flight_before.saturating_mul(2) >= self.cwnd,
+            _ if self.in_slow_start() => ack.flight_before.saturating_mul(2) >= self.cwnd || self.mutation.is(Mutant::UnusedWindowGrows),
             _ => ack.flight_before.saturating_add(self.mss) > self.cwnd,
         }
     }
@@ -82,6 +129,7 @@ impl Window {
     pub(super) fn worth(&self, ack: &Ack) -> u64 {
         match ack.phase {
             Phase::Open => ack.acked,
+            Phase::Loss if self.mutation.is(Mutant::StretchAckGrowsAll) => ack.acked,
             Phase::Loss => ack.acked.min(self.mss),
             Phase::Recovery | Phase::Reduced => 0,
         }
@@ -89,14 +137,19 @@ impl Window {
 
     /// RFC 5681 s3.1: slow start. It ends at the threshold, however much one acknowledgment covers (Linux's tcp_slow_start).
     pub(super) fn slow_start(&mut self, acked: u64) {
-        self.cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh).min(WINDOW_MAX);
+        let end = if self.mutation.is(Mutant::SlowStartPassesThreshold) { UNKNOWN } else { self.ssthresh };
+        self.cwnd = self.cwnd.saturating_add(acked).min(end).min(WINDOW_MAX);
     }
 
     /// RFC 5681 s3.1: one segment for each window that is acknowledged, counted in bytes (RFC 3465).
     pub(super) fn avoid(&mut self, acked: u64) {
-        self.counted = self.counted.saturating_add(acked);
-        if self.counted >= self.cwnd {
-            self.counted -= self.cwnd;
+        if self.mutation.is(Mutant::AvoidanceStandsStill) {
+            return;
+        }
+        self.counted = self.counted.saturating_add(acked).min(WINDOW_MAX);
+        let enough = if self.mutation.is(Mutant::AvoidanceBySegment) { self.mss } else { self.cwnd };
+        if self.counted >= enough {
+            self.counted -= enough;
             self.cwnd = (self.cwnd + self.mss).min(WINDOW_MAX);
         }
     }
@@ -117,7 +170,11 @@ impl Window {
 
     /// The window is to become `cwnd`, of at least `least` segments; the threshold too, of at least two (RFC 5681 s3.1, equation 4).
     pub(super) fn reduce(&mut self, congestion: &Congestion, cwnd: u64, least: u64) {
-        self.before = Some((self.cwnd, self.ssthresh));
+        if self.mutation.is(Mutant::LossKeepsWindow) {
+            return;
+        }
+        let cwnd = if self.mutation.is(Mutant::LossTakesAQuarter) { congestion.flight / 4 * 3 } else { cwnd };
+        self.before = Some(Box::new((self.cwnd, self.ssthresh)));
         let limit = self.limit();
         self.set_cwnd(cwnd.max(least * self.mss));
         self.ssthresh = cwnd.clamp(2 * self.mss, WINDOW_MAX);
@@ -125,7 +182,7 @@ impl Window {
         self.prr = match self.reduction {
             Reduction::AtOnce => None,
             Reduction::Proportional => {
-                Some(Prr::new(self.cwnd, limit, congestion.flight, congestion.sacked, congestion.delivered, self.mss))
+                Some(Box::new(Prr::new(self.cwnd, limit, congestion.flight, congestion.sacked, congestion.delivered, self.mss)))
             }
         };
     }
@@ -133,13 +190,15 @@ impl Window {
     /// RFC 5681 s3.1: after a timeout the window is the loss window, one segment; the threshold becomes `ssthresh` of at least two, and stays as it
     /// is when the same bytes time out again.
     pub(super) fn on_timeout(&mut self, timeout: &Timeout, ssthresh: u64) {
-        if timeout.first {
+        let mutation = self.mutation;
+        let ssthresh = if mutation.is(Mutant::ThresholdOfWindow) { self.cwnd / 2 } else { ssthresh };
+        if timeout.first && !mutation.is(Mutant::TimeoutKeepsThreshold) {
             // RFC 4015 s3.2: what the threshold is to be if the timeout was for nothing.
             let flight = if self.ssthresh == UNKNOWN { UNKNOWN } else { timeout.flight };
-            self.before = Some((self.cwnd, self.ssthresh.max(flight)));
+            self.before = Some(Box::new((self.cwnd, self.ssthresh.max(flight))));
             self.ssthresh = ssthresh.clamp(2 * self.mss, WINDOW_MAX);
         }
-        self.cwnd = self.mss;
+        self.cwnd = if mutation.is(Mutant::LossWindowIsInitial) { INITIAL_SEGMENTS * self.mss } else { self.mss };
         self.counted = 0;
         self.prr = None;
     }
@@ -149,6 +208,9 @@ impl Window {
             // RFC 6582 s3.2 step 3: no burst of everything that the acknowledgment set free.
             self.cwnd = self.ssthresh.min(recovered.flight.max(self.mss).saturating_add(self.mss)).min(WINDOW_MAX);
         }
+        if recovered.phase == Phase::Recovery && self.mutation.is(Mutant::RecoveryRestoresWindow) {
+            self.cwnd = 2 * self.ssthresh;
+        }
         // RFC 9937 s6.4: with the end of recovery the window is what it was to become.
         self.prr = None;
     }
@@ -156,7 +218,7 @@ impl Window {
     /// RFC 9438 s4.9.2 and RFC 4015 s3.2: what it was before. After a timeout nothing has told for long how much the network holds: then it is what
     /// is there, with no more than an initial window beside it, and slow start goes up to where it had been.
     pub(super) fn undo(&mut self, undo: &Undo) {
-        let Some((cwnd, ssthresh)) = self.before.take() else { return };
+        let Some((cwnd, ssthresh)) = self.before.take().map(|before| *before) else { return };
         self.prr = None;
         self.ssthresh = ssthresh;
         if undo.phase == Phase::Loss {
@@ -169,12 +231,13 @@ impl Window {
 
     /// RFC 5681 s4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission" after an idle time, the restart window.
     pub(super) fn on_idle(&mut self, _idle: &Idle) {
-        self.cwnd = self.cwnd.min(INITIAL_SEGMENTS * self.mss);
+        let before = if self.mutation.is(Mutant::IdleRestoresInitialWindow) { WINDOW_MAX } else { self.cwnd };
+        self.cwnd = before.min(INITIAL_SEGMENTS * self.mss);
     }
 
     pub(super) fn set_mss(&mut self, mss: u64) {
         let mss = mss.clamp(1, MSS_MAX);
-        if self.cwnd == INITIAL_SEGMENTS * self.mss {
+        if self.cwnd == INITIAL_SEGMENTS * self.mss || self.mutation.is(Mutant::OptionsRefreshCwnd) {
             self.cwnd = INITIAL_SEGMENTS * mss;
         }
         self.mss = mss;

@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 
-use super::{Connection, Controller, Phase};
+use super::congestion::Before;
+use super::{Connection, Phase};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
+use crate::tcp::records::Arrived;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, SeqNumber};
@@ -39,19 +41,24 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             (self.unanswered_probes, self.probe_due) = (0, false);
         }
         self.last_rx = now;
-        let sacked = self.take_sack(header);
+        let (before, mut arrived) = (self.before_ack(), Arrived::default());
+        let sacked = self.take_sack(now, header, &mut arrived);
         let same_window = !self.update_window(header, len);
         if ack.gt(self.snd_una) {
-            self.acknowledge_rarely(now, header);
+            self.acknowledge_rarely(now, header, &mut arrived);
         } else if ack == self.snd_una && (self.in_flight() > 0 || self.config.is(Mutant::DuplicatesWithNothingInFlight)) {
             let pure =
                 (len == 0 || self.config.is(Mutant::DataSegmentsCountAsDuplicates)) && !header.flags.intersects(Flags::SYN | Flags::FIN);
             if sacked || (pure && (same_window || self.config.is(Mutant::WindowUpdatesCountAsDuplicates)) && !self.agreement.sack) {
-                self.on_duplicate_ack();
+                self.on_duplicate_ack(now, &before);
             }
         }
         if sacked && self.phase == Phase::Open && self.scoreboard.loss_edge(self.mss).is_some() {
-            self.enter_recovery();
+            self.enter_recovery(now, &before);
+        }
+        self.tell_ack(now, &before, arrived);
+        if self.snd_una.gt(before.una()) {
+            self.note_room(&before);
         }
         true
     }
@@ -120,7 +127,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         true
     }
 
-    fn take_sack(&mut self, header: &Header) -> bool {
+    fn take_sack(&mut self, now: Instant, header: &Header, arrived: &mut Arrived) -> bool {
         if header.options.sack.is_empty() || !self.agreement.sack {
             return false;
         }
@@ -129,7 +136,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let blocks = header.options.sack.as_slice();
         let blocks = if self.config.is(Mutant::FirstSackBlockOnly) { &blocks[..1] } else { blocks };
         for block in blocks {
-            news |= self.scoreboard.add(*block, una, self.snd_nxt);
+            if self.scoreboard.add(*block, una, self.snd_nxt) {
+                news = true;
+                self.records.report(now, (block.start, block.end), self.mss, arrived);
+            }
             news |= self.config.is(Mutant::DuplicateSackIsLoss) && block.end.le(una);
         }
         if news {
@@ -140,16 +150,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// [`Connection::acknowledge`] as one copy of the code, for segments that were not predicted.
     #[inline(never)]
-    pub(super) fn acknowledge_rarely(&mut self, now: Instant, header: &Header) {
-        self.acknowledge(now, header.ack, header.options.timestamps);
+    pub(super) fn acknowledge_rarely(&mut self, now: Instant, header: &Header, arrived: &mut Arrived) {
+        self.acknowledge(now, header.ack, header.options.timestamps, arrived);
     }
 
-    /// Something new was acknowledged, up to `ack`, which is in `(snd_una, snd_nxt]`, by a segment with these timestamps.
+    /// Something new was acknowledged, up to `ack`, which is in `(snd_una, snd_nxt]`, by a segment with these timestamps, and of which SACK has told `arrived`.
     #[inline(always)]
-    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, timestamps: Option<(u32, u32)>) {
-        let flight = self.in_flight();
+    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, timestamps: Option<(u32, u32)>, arrived: &mut Arrived) {
         let acked = ack.since(self.snd_una);
-        let was_writable = self.is_writable();
         self.snd_una = ack;
         self.send.acknowledge(ack, self.config.is(Mutant::AckedBuffersKept));
         if !self.config.is(Mutant::RetriesAddUp) {
@@ -161,7 +169,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let echo = timestamps.filter(|_| self.agreement.timestamps);
         let clock = self.timestamp(now);
-        self.rtt.acknowledged(now, ack, || {
+        self.records.acknowledge(now, ack, acked, arrived);
+        self.rtt.acknowledged(now, arrived.timed(), || {
             let (_, echoed) = echo?;
             // An age beyond any timeout is an echo of nothing that we sent.
             let age = clock.wrapping_sub(echoed);
@@ -176,9 +185,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if !self.config.is(Mutant::DuplicatesAddUp) {
                 self.dupacks = 0;
             }
-            self.congestion.on_ack(acked, flight);
         } else {
-            self.acknowledge_in_recovery(acked, flight);
+            self.acknowledge_in_recovery(now, acked);
         }
         if !self.scoreboard.is_empty() {
             self.scoreboard.advance(ack);
@@ -198,7 +206,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 self.timers.set(Timer::Retransmit, self.rtt.timeout_at(now));
             }
         }
-        let told = self.write_blocked || (!was_writable && !self.config.is(Mutant::EdgeOnlyAfterRefusal));
+    }
+
+    /// What an acknowledgment makes room for, once the congestion window is what it makes of that.
+    #[inline(always)]
+    pub(super) fn note_room(&mut self, before: &Before) {
+        let told = self.write_blocked || (!before.was_writable() && !self.config.is(Mutant::EdgeOnlyAfterRefusal));
         if told && self.is_writable() {
             self.write_blocked = false;
             if !self.config.is(Mutant::DropWriteEdge) {
@@ -211,23 +224,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    fn acknowledge_in_recovery(&mut self, acked: usize, flight: usize) {
+    fn acknowledge_in_recovery(&mut self, now: Instant, acked: usize) {
         let beyond = self.snd_una.gt(self.recover) || !self.config.is(Mutant::RecoveryEndsBeyond);
         if (self.snd_una.ge(self.recover) && beyond) || (self.config.is(Mutant::PartialAckEndsRecovery) && self.phase == Phase::Recovery) {
             mark!(self, Recovered);
-            if self.phase == Phase::Recovery {
-                self.congestion.on_recovered(flight.saturating_sub(acked));
-            } else {
-                self.grow_after_loss(acked);
-            }
+            self.tell_recovered(now);
             self.phase = Phase::Open;
             self.retransmit_now = false;
             self.dupacks = 0;
             return;
         }
-        if self.phase == Phase::Loss {
-            self.grow_after_loss(acked);
-        } else {
+        if self.phase == Phase::Recovery {
             mark!(self, PartialAck);
             self.partially_acked = true;
             // RFC 6582 s3.2 step 3, partial acknowledgment: the next hole begins here.
@@ -240,13 +247,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.tx_pending = true;
     }
 
-    /// RFC 3465 s2.3: after a timeout an acknowledgment is good for one segment, since what it covers may have left the network long before.
-    fn grow_after_loss(&mut self, acked: usize) {
-        let most = if self.config.is(Mutant::StretchAckGrowsAll) { acked } else { self.mss };
-        self.congestion.on_ack(acked.min(most), usize::MAX / 4);
-    }
-
-    fn on_duplicate_ack(&mut self) {
+    fn on_duplicate_ack(&mut self, now: Instant, before: &Before) {
         if self.answers_what_was_sent_twice() {
             return;
         }
@@ -255,7 +256,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.tx_pending = true;
         let enough = if self.config.is(Mutant::TwoDuplicatesSuffice) { 2 } else { DUPACK_THRESHOLD };
         if self.phase == Phase::Open && self.dupacks >= enough {
-            self.enter_recovery();
+            self.enter_recovery(now, before);
         }
     }
 
@@ -266,7 +267,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         ended_here && !self.agreement.sack && !self.config.is(Mutant::DuplicatesOfRecoverCount)
     }
 
-    fn enter_recovery(&mut self) {
+    fn enter_recovery(&mut self, now: Instant, before: &Before) {
         if self.config.is(Mutant::NoFastRetransmit) {
             return;
         }
@@ -276,23 +277,23 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;
         self.retransmit_now = true;
-        self.rtt.retransmitted();
-        let flight = if self.config.is(Mutant::HalvesItsWindow) { self.congestion.cwnd() } else { self.in_flight() };
-        self.congestion.on_loss(flight);
+        let flight = if self.config.is(Mutant::HalvesItsWindow) { self.cwnd } else { self.in_flight() };
+        self.tell_loss(now, flight, self.delivered_since(before));
         self.tx_pending = true;
     }
 
     /// The retransmission timer ran out: everything that isn't reported by SACK counts as lost (RFC 5681 s3.1, RFC 6675 s5.1).
-    pub(super) fn enter_loss(&mut self) {
+    pub(super) fn enter_loss(&mut self, now: Instant) {
         let first = self.retries == 0;
         self.went_elsewhere = self.is_nowhere();
         // The peer acknowledged up to a block that it reported before: it has dropped it (RFC 2018 s8).
         if self.scoreboard.first() == Some(self.snd_una) && !self.config.is(Mutant::TrustSack) {
             mark!(self, SackReneged);
             self.scoreboard.clear();
+            self.records.forget_reports();
         }
         if !self.config.is(Mutant::NoCollapse) {
-            self.congestion.on_timeout(self.in_flight(), first);
+            self.tell_timeout(now, first);
         }
         self.phase = Phase::Loss;
         self.oversized = None;
@@ -300,6 +301,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::TimeoutKeepsHighRxt) {
             self.high_rxt = self.snd_una;
         }
+        self.records.look_from(self.snd_una);
+        self.note_losses(now);
         self.retransmit_now = true;
         self.dupacks = 0;
         self.tx_pending = true;

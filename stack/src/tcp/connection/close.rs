@@ -219,6 +219,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.send.clear();
         self.scoreboard.clear();
+        self.records.clear();
         // What was lost went with the send buffer: a reset that is still due must not be preceded by it.
         self.phase = Phase::Open;
         self.reassembly = None;

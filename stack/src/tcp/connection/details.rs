@@ -4,13 +4,15 @@ use core::time::Duration;
 
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, TxBuffer};
+use crate::tcp::congestion::{Algorithm, CongestionControl as _};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 
 /// A connection's inside at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// Nothing is thought to be lost (0), fast recovery (3), or recovery after a timeout (4): Linux's `enum tcp_ca_state`.
+    /// Nothing is thought to be lost (0), something has arrived out of order (1), fast recovery (3), or recovery after a timeout (4): Linux's
+    /// `enum tcp_ca_state`.
     pub congestion_state: u8,
     /// Timeouts in a row of the same bytes.
     pub retries: u32,
@@ -32,6 +34,20 @@ pub struct Details {
     pub not_sent: usize,
     /// The slow-start threshold in bytes; `None`: there is none yet.
     pub ssthresh: Option<usize>,
+    /// The congestion controller.
+    pub congestion: Algorithm,
+    /// Bytes on their way that the peer has reported by SACK.
+    pub sacked: usize,
+    /// Bytes that count as lost, and have not been sent again.
+    pub lost: usize,
+    /// All bytes that were ever delivered, in order or not.
+    pub delivered: u64,
+    /// How fast the path delivered lately, in bytes per second (zero: not known), and whether that was for want of more to send.
+    pub delivery_rate: (u64, bool),
+    /// How fast segments leave, in bytes per second; `None`: as fast as they can.
+    pub pacing_rate: Option<u64>,
+    /// The shortest round trip that was ever measured.
+    pub rtt_min: Option<Duration>,
     /// The peer's window in bytes.
     pub snd_wnd: usize,
     /// The window that the peer was told, in bytes.
@@ -66,6 +82,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let agreed = self.agreement;
         Details {
             congestion_state: match self.phase {
+                Phase::Open if self.dupacks > 0 || !self.scoreboard.is_empty() => 1,
                 Phase::Open => 0,
                 Phase::Recovery => 3,
                 Phase::Loss => 4,
@@ -80,7 +97,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             in_flight,
             // A FIN on its way is no byte of the queue's.
             not_sent: self.send.len().saturating_sub(in_flight),
-            ssthresh: self.congestion.ssthresh(),
+            ssthresh: self.congestion.ssthresh().map(|bytes| bytes as usize),
+            congestion: self.congestion.algorithm(),
+            sacked: self.scoreboard.bytes(),
+            lost: self.records.lost_bytes(),
+            delivered: self.records.delivered(),
+            delivery_rate: self.records.delivery_rate(),
+            pacing_rate: self.congestion.pacing_rate(),
+            rtt_min: self.rtt.shortest(),
             snd_wnd: self.snd_wnd,
             rcv_wnd: self.window.offered(),
             mss_announced: self.config.mss_announced(),

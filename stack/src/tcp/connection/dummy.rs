@@ -1,6 +1,6 @@
 //! A segment that is made as if it were sent, and is not.
 
-use super::{Connection, Controller};
+use super::Connection;
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::tcp::State;
@@ -24,7 +24,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let all_sent = self.send.end() == self.snd_nxt;
         let fits = len > 0 && len <= self.mss && self.snd_nxt.le(self.snd_una + self.snd_wnd) && len <= window;
         let pipe = self.pipe();
-        if !all_sent || !fits || (pipe > 0 && pipe + len > self.congestion.cwnd()) {
+        if !all_sent || !fits || (pipe > 0 && pipe + len > self.cwnd) {
             return Err(Error::WouldBlock);
         }
         Ok(self.header(now, self.snd_nxt, Flags::ACK | Flags::PSH).0)

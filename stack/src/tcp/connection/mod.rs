@@ -2,6 +2,7 @@
 
 mod ack;
 mod close;
+mod congestion;
 mod details;
 mod dummy;
 mod path;
@@ -24,10 +25,11 @@ use core::time::Duration;
 
 use super::acks::AckPolicy;
 use super::config::Config;
-use super::congestion::{Controller, NewReno};
+use super::congestion::Selected;
 use super::handshake::{Agreement, TIMESTAMPS_LEN};
 use super::profile::{Profile, Profiles};
 use super::reassembly::Reassembly;
+use super::records::Records;
 use super::recv_queue::RecvQueue;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -152,11 +154,14 @@ pub struct Connection<R, T> {
     last_data_tx: Instant,
     timers: Timers,
     rtt: Rtt,
-    congestion: NewReno,
+    congestion: Selected,
+    /// Its window in bytes.
+    cwnd: usize,
     send: SendBuffer<T>,
     recv: RecvQueue<R>,
     reassembly: Option<Box<Reassembly<R>>>,
     scoreboard: Scoreboard,
+    records: Records,
     counters: Counters,
 
     /// No challenge ACK before then (RFC 5961 s7).
@@ -228,11 +233,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             last_data_tx: now,
             timers: Timers::new(),
             rtt: Rtt::new().of(config.mutation()),
-            congestion: NewReno::new(usize::from(Config::MSS_MIN)).of(config.mutation()),
+            congestion: Selected::before_the_handshake(config.congestion, usize::from(Config::MSS_MIN), config.mutation()),
+            cwnd: 0,
             send: SendBuffer::new(iss + 1),
             recv: RecvQueue::new(),
             reassembly: None,
             scoreboard: Scoreboard::default().of(config.mutation()),
+            records: Records::default().of(config.mutation()),
             counters: Counters::default(),
             challenge_at: Instant::ZERO,
             stalled_since: now,
@@ -285,17 +292,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// The handshake is complete, after so many timeouts.
     fn establish(&mut self, now: Instant, timeouts: u32) {
         self.state = State::Established;
-        if self.config.is(Mutant::InitialWindowTwice) {
-            self.congestion.on_ack(10 * self.mss, usize::MAX / 4);
-        }
         if timeouts > 0 {
             self.rtt.lost_syn();
         }
-        if timeouts > 1 && !self.config.is(Mutant::SynLossUnnoticed) {
-            // RFC 5681 s3.1: after a lost SYN the initial window is one segment. As Linux, not yet after the first timeout, which may
-            // have been spurious (RFC 6298 s5.7 has the timer start at one second).
-            self.congestion.on_timeout(0, false);
-        }
+        self.begin_congestion_control(now, timeouts);
         self.syn_due = false;
         // The device has not taken the answer to an acknowledgment of another connection (RFC 9293 s3.10.7.4) yet: from now on it would be a
         // reset of this one.
@@ -313,7 +313,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let mss = peer_mss.min(self.config.mss_announced()).min(self.path_mss).max(Config::MSS_MIN);
         let stamped = self.agreement.timestamps && !self.config.is(Mutant::TimestampLengthForgotten);
         self.mss = usize::from(mss) - if stamped { TIMESTAMPS_LEN } else { 0 };
-        self.congestion.set_mss(self.mss);
+        self.tell_mss();
     }
 
     /// Whether [`Connection::poll_transmit`] may have something to send.
@@ -365,6 +365,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.set_limits(self.config.receive_limits());
         self.recv.keep_arrivals(self.config.arrival_times);
         self.update_mss();
+        self.change_congestion_control(now);
         if self.config.keepalive != keepalive && !(self.config.is(Mutant::KeepaliveSetLateIgnored) && keepalive.is_none()) {
             self.start_keepalive(now);
         }
@@ -426,7 +427,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         // What no limit excludes needs no look at the limits.
         const ALWAYS: usize = Config::SEND_LIMIT_MIN / 2;
         let queued = self.send.len();
-        queued < ALWAYS || queued + queued / 2 < self.config.send_limit(self.congestion.cwnd())
+        queued < ALWAYS || queued + queued / 2 < self.config.send_limit(self.cwnd)
     }
 
     /// What newly happened since the last call: [`Readiness::IN`] for every arrival, [`Readiness::OUT`] when there is room again.
@@ -508,7 +509,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The congestion window in bytes.
     pub fn cwnd(&self) -> usize {
-        self.congestion.cwnd()
+        self.cwnd
     }
 
     /// What it counted.
@@ -552,7 +553,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Whether buffers or queues hold memory.
     #[cfg(test)]
     pub(super) fn holds_memory(&self) -> bool {
-        self.send.holds_buffers() || self.recv.holds_memory()
+        self.send.holds_buffers() || self.recv.holds_memory() || self.records.holds_memory()
     }
 
     /// How many separate ranges wait for a gap to be filled.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Config, Connection, Controller, Phase, State};
+use super::{Config, Connection, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::marks::mark;
@@ -141,15 +141,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return;
         }
         if self.config.is(Mutant::MtuCutTakenForCongestion) {
-            self.congestion.on_timeout(self.in_flight(), true);
+            self.tell_timeout(self.last_tx, true);
         }
         self.oversized = None;
         self.phase = Phase::Loss;
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;
+        // (Which is nothing that the controller has to hear of.)
+        self.records.look_from(self.snd_nxt);
         self.retransmit_now = true;
         self.dupacks = 0;
-        self.rtt.retransmitted();
         self.tx_pending = true;
     }
 }

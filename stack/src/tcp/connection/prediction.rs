@@ -4,7 +4,7 @@
 //! (`transmit.rs`) is here, in one piece; whatever else may be the matter leads to the long way. Both do the same to the connection, and put
 //! the same on the wire.
 
-use super::{Connection, Controller, Phase};
+use super::{Connection, Phase};
 use crate::device::{RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Segment, State};
@@ -59,7 +59,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let len = self.send.end().since(seq);
         // (Less than half of the largest window is less than a full segment, however small the window is.)
         let is_partial = len > 0 && len < self.mss && len < self.snd_wnd_max / 2;
-        let fits = flight + len <= self.snd_wnd && (flight == 0 || flight + len <= self.congestion.cwnd());
+        let fits = flight + len <= self.snd_wnd && (flight == 0 || flight + len <= self.cwnd);
         let rto_ns = self.rtt.rto_ns();
         // (After a pause, the congestion window is another: RFC 5681 s4.1.)
         let is_fresh = flight > 0 || now.as_nanos().saturating_sub(self.last_data_tx.as_nanos()) <= rto_ns;
@@ -87,7 +87,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.acknowledged_peer(edge);
         self.snd_nxt = seq + len;
         self.snd_small = self.snd_nxt;
-        self.rtt.sent(now, self.snd_nxt);
+        let flight = seq.since(self.snd_una);
+        if flight == 0 {
+            // (Of what is sent beside other segments outside of a recovery, controllers have nothing to learn.)
+            self.tell_sending(now, len, 0);
+        }
+        self.records.push(now, (seq, self.snd_nxt), flight, self.mss);
         self.acks.on_answer(now, self.config.delayed_ack_ns);
         self.held = false;
         self.timers.start(Timer::Retransmit, Instant::from_nanos(now.as_nanos().saturating_add(rto_ns)));
@@ -103,7 +108,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// with it is.)
     #[inline(always)]
     fn is_predictable(&self) -> bool {
-        let is_due = self.peer_exited | self.reset_due | self.syn_due | self.probe_due | self.push | self.fin_queued;
+        let is_paced = self.congestion.is_paced();
+        let is_due = is_paced | self.peer_exited | self.reset_due | self.syn_due | self.probe_due | self.push | self.fin_queued;
         let waits = self.more | self.config.cork | !self.config.nodelay;
         self.tx_pending
             && self.state == State::Established

@@ -11,6 +11,7 @@ use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::tcp::payload::RxPayload;
 use crate::tcp::reassembly::Reassembly;
+use crate::tcp::records::Arrived;
 use crate::tcp::timers::Timer;
 use crate::tcp::{State, control_len};
 use crate::time::Instant;
@@ -120,7 +121,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.take_timestamp(now, header);
         }
         if header.ack != self.snd_una {
-            self.acknowledge(now, header.ack, header.options.timestamps);
+            let (before, mut arrived) = (self.before_ack(), Arrived::default());
+            self.acknowledge(now, header.ack, header.options.timestamps, &mut arrived);
+            self.tell_predicted_ack(now, before, arrived);
+            self.note_room(&before);
         }
         if !self.config.is(Mutant::PredictionForgetsWl1) {
             self.snd_wl1 = header.seq;
@@ -191,7 +195,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.window.adv = self.window.select_syn().1;
         let timeouts = self.retries;
-        self.acknowledge_rarely(now, header);
+        self.acknowledge_rarely(now, header, &mut Arrived::default());
         self.snd_wl2 = header.ack;
         self.establish(now, timeouts);
         self.ack_now();
@@ -612,6 +616,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         mark!(self, TimeWait);
         self.state = State::TimeWait;
         self.send.clear();
+        self.records.clear();
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Persist);
         self.timers.stop(Timer::Keepalive);

@@ -185,7 +185,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && !(self.tx_pending || self.syn_due || self.orphaned || self.fin_queued || self.read_shut)
             && self.acks.is_new()
             && self.window.is_new(half_open.begun, self.config.receive_limits())
-            && self.rtt == Rtt::of_handshake(is_timed, self.snd_nxt, timed_at, backoff).of(self.config.mutation())
+            && self.rtt == Rtt::of_handshake(is_timed, timed_at, backoff).of(self.config.mutation())
             && self.timers == Timers::only(&[(Timer::Retransmit, half_open.retransmit_at)])
             && *counters == half_open.counters();
         (is_plain && self.is_undisturbed()).then_some(half_open)
@@ -194,7 +194,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn take_half_open(&mut self, half_open: &HalfOpen) {
         self.timers = Timers::only(&[(Timer::Retransmit, half_open.retransmit_at)]);
         let backoff = u32::from(half_open.backoff);
-        self.rtt = Rtt::of_handshake(half_open.is_timed, self.snd_nxt, half_open.timed_at, backoff).of(self.config.mutation());
+        self.rtt = Rtt::of_handshake(half_open.is_timed, half_open.timed_at, backoff).of(self.config.mutation());
         (self.last_tx, self.stalled_since) = (half_open.last_tx, half_open.stalled_since);
         (self.retries, self.high_rxt) = (u32::from(half_open.retries), half_open.high_rxt);
         self.counters = half_open.counters();

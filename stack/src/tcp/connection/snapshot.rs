@@ -16,10 +16,11 @@ use crate::device::{RxBuffer, TxBuffer};
 use crate::flow::Counters;
 use crate::mutants::Mutant;
 use crate::tcp::acks::AckPolicy;
-use crate::tcp::congestion::NewReno;
+use crate::tcp::congestion::Selected;
 use crate::tcp::fields::{LONGEST, Reader, Writer};
 use crate::tcp::handshake::Agreement;
 use crate::tcp::reassembly::Held;
+use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::timers::Timers;
 use crate::tcp::window::ReceiveWindow;
@@ -31,7 +32,7 @@ pub use crate::tcp::fields::SnapshotError;
 use self::parts::{Clock, Flags, Loss, Path, Sending, Silence, SocketOptions};
 
 /// The layout's number, first of all.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// The states in which a connection can be written down.
 const STATES: [State; 6] = [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck];
@@ -60,10 +61,12 @@ struct Variables {
     silence: Silence,
     timers: Timers,
     rtt: Rtt,
-    congestion: NewReno,
+    congestion: Selected,
     loss: Loss,
     /// What the peer has reported of what is in flight.
     reported: Vec<SackBlock>,
+    /// When what is in flight was sent.
+    flight: Flight,
     /// What arrived out of order, but for its bytes; `None`: nothing did.
     held: Option<Held>,
     flags: Flags,
@@ -104,7 +107,7 @@ impl Snapshot {
 
     /// Whether the numbers can be a connection's.
     fn is_consistent(&self) -> bool {
-        let Variables { state, agreement, sending, window, acks, loss, held, flags, .. } = &self.variables;
+        let Variables { state, agreement, sending, window, acks, loss, flight, held, flags, .. } = &self.variables;
         let lens_fit = self.unacknowledged.len() <= LONGEST && self.unread.len() <= LONGEST;
         let held_fits = match held {
             Some(held) => held.len() == self.held.len() && held.is_within(window.nxt, window.adv) && (held.is_bare() || state.receives()),
@@ -119,6 +122,7 @@ impl Snapshot {
             && window.adv.since(window.nxt) <= LONGEST
             && sending.snd_nxt.ge(sending.snd_una)
             && loss.fits(sending.snd_una, sending.snd_nxt)
+            && flight.fits(sending.snd_una, sending.snd_nxt)
             && flags.fit(*state)
             && self.sent_is_written()
             && self.reported_was_sent()
@@ -174,13 +178,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved,
             agreement, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, went_elsewhere, ref window,
             ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
-            ref scoreboard, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
+            ref scoreboard, ref records, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
             // One that begins, is over or that nobody has any more is not written down.
             syn_due: _, reset_due: _, orphaned: _, error: _,
             // The ring has been told what newly happened, and tells the program all that it finds when it takes the connection.
             edges: _,
-            // It follows from what both ends and the path take.
-            mss: _,
+            // It follows from what both ends and the path take, and from the controller.
+            mss: _, cwnd: _,
             // Beside the variables, or outside of the snapshot.
             recv: _, local_port: _, remote_port: _,
             #[cfg(feature = "marks")]
@@ -198,9 +202,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             silence: Silence { last_rx, last_tx, last_data_tx, challenge_at, stalled_since, persist_backoff, unanswered_probes },
             timers: timers.clone(),
             rtt: rtt.clone(),
-            congestion: congestion.clone(),
+            congestion: self.congestion_awake().unwrap_or_else(|| congestion.clone()),
             loss: Loss { phase, recover, high_rxt, partially_acked, went_elsewhere, retransmit_now, dupacks, retries },
             reported: scoreboard.ranges().to_vec(),
+            flight: records.written(),
             held: out_of_order,
             flags: Flags {
                 fin_queued,

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 
 use super::ack::RELEASE_AFTER;
-use super::{Config, Connection, Controller, State};
+use super::{Config, Connection, Phase, State};
 use crate::device::{RxBuffer, TxBuffer};
 use crate::error::Error;
 use crate::marks::mark;
@@ -47,12 +47,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let queued = self.send.len();
         let room = match queued + wanted <= Config::SEND_LIMIT_MIN {
             true => wanted,
-            false => self.config.send_limit(self.congestion.cwnd()).saturating_sub(queued),
+            false => self.config.send_limit(self.cwnd).saturating_sub(queued),
         };
         if room == 0 {
             mark!(self, WriteBlocked);
             self.write_blocked = true;
             return Err(Error::WouldBlock);
+        }
+        let flight = self.in_flight();
+        if self.send.end().le(self.snd_nxt) && flight < self.cwnd && self.phase == Phase::Open {
+            // All that was written is on its way, and there was room for more (draft-ietf-ccwg-bbr s4.1.2.4).
+            self.records.mark_app_limited(flight as u64);
         }
         let room = if self.config.is(Mutant::SndbufCountedPerWrite) { room + self.send.len() } else { room };
         let copied = self.send.write(data, room, alloc);

@@ -46,6 +46,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 }
                 Timer::Release => self.on_release(),
                 Timer::PathMtu => self.on_path_mtu_expired(),
+                Timer::Pace => self.tx_pending = true,
             }
         }
     }
@@ -81,7 +82,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.tx_pending = true;
         } else if self.in_flight() > 0 {
             self.suspect_black_hole(now);
-            self.enter_loss();
+            self.enter_loss(now);
         } else {
             return;
         }
@@ -187,6 +188,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if !self.config.is(Mutant::IdleBuffersKept) {
             self.send.release_idle();
+            self.rest_congestion_control();
         }
         self.recv.release_idle(self.config.is(Mutant::IdleForgetsLent));
         if self.write_blocked && self.is_writable() {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use arrayvec::ArrayVec;
 
-use super::{Connection, Controller, Phase};
+use super::{Connection, Phase};
 use crate::device::{GATHER_LIMIT, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::marks::mark;
 use crate::mutants::Mutant;
@@ -199,11 +199,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.emit_rarely(now, seq, 0, flags, emit)?;
         if self.snd_nxt == seq {
             self.snd_nxt = seq + 1;
-            self.rtt.sent(now, self.snd_nxt);
+            self.rtt.sent_syn(now);
         } else {
             mark!(self, SynRetransmitted);
             if !self.config.is(Mutant::SynRttOfRetransmission) {
-                self.rtt.retransmitted();
+                self.rtt.sent_syn_again();
             }
             self.counters.retransmissions += 1;
         }
@@ -225,7 +225,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let data_end = self.send.end();
         let len = end.min(data_end).since(start).min(self.segment_max());
         let freely = self.config.is(Mutant::RetransmitsBeyondCwnd);
-        if !self.retransmit_now && !freely && self.exceeds_cwnd(self.congestion.cwnd(), start, len) {
+        if !self.retransmit_now && !freely && self.exceeds_cwnd(self.cwnd, start, len) {
             return Ok(false);
         }
         let fin = end.gt(data_end) && start + len == data_end;
@@ -237,12 +237,18 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let bare = self.config.is(Mutant::FinLostWithBytesSentAgain) && len > 0;
         let flags = if fin && !bare { Flags::ACK | Flags::FIN } else { Flags::ACK };
+        if !self.retransmit_now && self.must_pace(now) {
+            return Ok(false);
+        }
+        let pipe = self.pipe();
         let sent = self.emit_rarely(now, start, len, flags, emit)?;
+        self.tell_sending(now, sent, pipe);
         self.retransmit_now = false;
+        let resent = (start, start + sent + usize::from(fin && sent == len));
+        self.records.resend(now, resent, pipe, self.mss);
         self.high_rxt = start + sent + usize::from(fin && sent == len);
         self.counters.retransmissions += u64::from(!self.config.is(Mutant::RetransmissionsUncounted));
         self.counters.retransmitted_bytes += sent as u64;
-        self.rtt.retransmitted();
         // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3.)
         if start == self.snd_una && !(self.phase == Phase::Recovery && self.partially_acked) {
             self.timers.set(Timer::Retransmit, self.next_timeout(now));
@@ -272,7 +278,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 mark!(self, WindowLimited);
                 return Ok(Stop::Window);
             }
-            if let Some(stop) = self.holds_back(len, unsent, full, fin_due) {
+            if let Some(stop) = self.holds_back(now, len, unsent, full, fin_due) {
                 return Ok(stop);
             }
             self.restart_after_idle(now);
@@ -285,7 +291,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             let ends = fin_due && len == unsent && (len < usable || !takes_room);
             let flags = if ends { Flags::ACK | Flags::FIN } else { Flags::ACK };
-            let seq = self.snd_nxt;
+            let (seq, pipe) = (self.snd_nxt, self.pipe());
             let emitted = self.emit(now, seq, len, flags, emit);
             if emitted.is_err() && self.config.is(Mutant::RefusedCountsAsSent) {
                 self.snd_nxt = seq + len.min(full);
@@ -301,17 +307,22 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if sent < full && sent == len {
                 self.snd_small = self.snd_nxt;
             }
-            self.rtt.sent(now, self.snd_nxt);
+            self.tell_sending(now, sent, pipe);
+            self.records.push(now, (seq, self.snd_nxt), pipe, self.mss);
             self.acks.on_answer(now, self.config.delayed_ack_ns);
         }
     }
 
     /// Why a new segment of `len` bytes must not go out, if so (RFC 9293 s3.8.6.2.1 and s3.7.4, RFC 5681 s3.1).
     #[inline]
-    fn holds_back(&mut self, len: usize, unsent: usize, full: usize, fin_due: bool) -> Option<Stop> {
-        let cwnd = self.congestion.cwnd() * if self.config.is(Mutant::CwndTwice) { 2 } else { 1 };
+    fn holds_back(&mut self, now: Instant, len: usize, unsent: usize, full: usize, fin_due: bool) -> Option<Stop> {
+        let cwnd = self.cwnd * if self.config.is(Mutant::CwndTwice) { 2 } else { 1 };
         if self.exceeds_cwnd(cwnd, self.snd_nxt, len) && !self.config.is(Mutant::IgnoreCwnd) {
             mark!(self, CongestionLimited);
+            self.note_limited();
+            return Some(Stop::Acknowledgment);
+        }
+        if self.must_pace(now) {
             return Some(Stop::Acknowledgment);
         }
         if self.config.cork && !self.push && len > 0 && self.config.is(Mutant::CorkHoldsFullSegments) {
@@ -347,6 +358,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         held.then_some(Stop::Acknowledgment)
     }
 
+    /// Whether the controller's pace has the next segment wait; then a timer runs.
+    #[inline(always)]
+    fn must_pace(&mut self, now: Instant) -> bool {
+        let Some(until) = self.paced_until(now) else { return false };
+        self.timers.set(Timer::Pace, until);
+        true
+    }
+
     /// Whether a segment with up to `len` bytes from `seq` on is more than the congestion window has room for, beside what is on its way (RFC 5681 s3.1). What
     /// counts is what would go: where the bytes lie in more buffers than the device gathers, that is less than a full segment, of which a window of one
     /// takes several. (If it took but the first, less than half of the window would be used, and it would never grow.)
@@ -369,7 +388,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.
     fn full_segments(&self, full: usize, available: usize) -> usize {
         let pipe = if self.config.is(Mutant::CutSegmentIgnoresPipe) { 0 } else { self.pipe() };
-        let room = self.congestion.cwnd().saturating_sub(pipe);
+        let room = self.cwnd.saturating_sub(pipe);
         (available.min(room).min(self.config.tso_max as usize) / full).max(1)
     }
 
@@ -382,7 +401,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let idle_since = if self.config.is(Mutant::IdleMeasuredByReceipt) { self.last_rx } else { self.last_data_tx };
         if self.snd_una == self.snd_nxt && now.as_nanos().saturating_sub(idle_since.as_nanos()) > self.rtt.rto_ns() {
             mark!(self, RestartAfterIdle);
-            self.congestion.on_idle();
+            self.tell_idle(now, now.since(idle_since));
         }
     }
 

@@ -3,6 +3,7 @@
 mod ack_policy;
 mod arrivals;
 mod close;
+mod congestion;
 mod data;
 mod handshake;
 mod hostile;

@@ -128,6 +128,6 @@ fn the_addresses_of_a_connection_at_rest_are_used_again_by_a_younger_one() {
 fn what_rests_is_small() {
     let sizes = (size_of::<Resting>(), size_of::<Stream<Cable>>());
     // (Faults on purpose take room, too.)
-    let most = if cfg!(feature = "mutants") { 864 } else { 848 };
+    let most = if cfg!(feature = "mutants") { 896 } else { 864 };
     assert!(sizes.0 <= 256 && sizes.1 <= most, "{sizes:?}");
 }

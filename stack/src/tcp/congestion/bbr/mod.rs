@@ -154,6 +154,11 @@ impl Bbr {
         bbr
     }
 
+    /// The window that another controller of the same connection has come to.
+    pub(super) fn succeed(&mut self, cwnd: u64) {
+        self.restrict_cwnd(cwnd);
+    }
+
     /// What the model says.
     pub fn info(&self) -> Info {
         let finite = |value| (value != INFINITY).then_some(value);

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::tcp::congestion::control::WINDOW_MAX;
+use crate::tcp::fields::{Fields, SnapshotError};
 
 /// C = 0.4 segments per cubic second (RFC 9438 s5.1: "C SHOULD be set to 0.4"), as a fraction.
 const C: (u128, u128) = (2, 5);
@@ -26,7 +27,7 @@ pub(super) fn cube_root(n: u128) -> u64 {
 }
 
 /// W_cubic(t) = C (t - K)³ + W_max.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Curve {
     /// Bytes.
     w_max: u64,
@@ -40,6 +41,13 @@ impl Curve {
         let Some(missing) = w_max.checked_sub(cwnd).filter(|missing| *missing > 0) else { return Self { w_max: cwnd, k_us: 0 } };
         let cubed = u128::from(missing.min(WINDOW_MAX)) * C.1 * CUBIC_SECOND / (C.0 * u128::from(mss));
         Self { w_max, k_us: cube_root(cubed) }
+    }
+
+    /// What it consists of, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
+        let Self { w_max, k_us } = self;
+        fields.at_most(w_max, WINDOW_MAX)?;
+        fields.long(k_us)
     }
 
     /// The window after `t`, in bytes.

@@ -126,7 +126,7 @@ fn what_is_found_out_too_late_is_not_undone() {
     cubic.window.set_cwnd(30 * MSS);
     let before = cubic.clone();
     cubic.on_undo(&Undo { now: at(9), flight: 30 * MSS, acked: MSS, phase: Phase::Recovery });
-    assert_eq!(Cubic { before: before.before, ..cubic }, before);
+    assert_eq!(Cubic { before: before.before.clone(), ..cubic }, before);
 }
 
 /// s4.2, s5.8: time in which the program limits it, and idle time, is no part of t; nor does the window grow.

@@ -1,6 +1,5 @@
 //! Stories of the parts, section by section; `stack/tests/congestion` has the controllers on a modelled path.
 
-mod differential;
 mod hystart;
 mod marks;
 mod prr;

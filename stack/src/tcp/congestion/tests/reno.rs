@@ -1,4 +1,4 @@
-//! What NewReno does that it did not do before, and the list of controllers.
+//! NewReno, and the list of controllers.
 
 use super::{MSS, acked, acked_in, at, loss, ms, timeout};
 use crate::tcp::congestion::{
@@ -85,4 +85,14 @@ fn no_window_is_larger_than_can_be_announced() {
         (0..10).for_each(|_| control.on_ack(&Ack { delivered_total: 1, ..acked(1 << 40) }));
         assert!(control.cwnd() <= WINDOW_MAX, "{algorithm:?}");
     }
+}
+
+/// RFC 5681 s3.1, Linux's tcp_slow_start.
+#[test]
+fn slow_start_ends_at_the_threshold_whatever_is_acknowledged_at_once() {
+    let mut reno = Reno::new(MSS, Reduction::AtOnce);
+    reno.on_congestion(&loss(20 * MSS));
+    reno.on_timeout(&crate::tcp::congestion::Timeout { first: false, ..timeout(20 * MSS) });
+    reno.on_ack(&acked(40 * MSS));
+    assert_eq!((reno.cwnd(), reno.ssthresh()), (10 * MSS, Some(10 * MSS)));
 }

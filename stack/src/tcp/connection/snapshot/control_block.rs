@@ -8,9 +8,10 @@ use super::{STATES, Snapshot, SnapshotError, Variables};
 use crate::flow::Counters;
 use crate::tcp::acks::AckPolicy;
 use crate::tcp::config::Config;
-use crate::tcp::congestion::NewReno;
+use crate::tcp::congestion::{Beginning, Reduction};
 use crate::tcp::connection::Phase;
 use crate::tcp::handshake::Agreement;
+use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::state::State;
 use crate::tcp::timers::{Timer, Timers};
@@ -166,7 +167,13 @@ impl Snapshot {
             silence: Silence { last_rx: now, last_tx: now, last_data_tx: now, stalled_since: now, ..Silence::default() },
             timers: timers(now, config),
             rtt: Rtt::known(block.rtt),
-            congestion: NewReno::new(usize::from(block.peer_mss.min(config.mss_announced()))),
+            congestion: config.congestion.begin(&Beginning {
+                now,
+                mss: u64::from(block.peer_mss.min(config.mss_announced())),
+                sack: block.sack,
+                reduction: if block.sack { Reduction::Proportional } else { Reduction::AtOnce },
+                ..Beginning::default()
+            }),
             loss: Loss {
                 phase: Phase::Open,
                 recover: block.snd_una,
@@ -178,6 +185,7 @@ impl Snapshot {
                 retries: 0,
             },
             reported: Vec::new(),
+            flight: Flight::of_unknown((block.snd_una, block.snd_nxt), now),
             held: None,
             flags: Flags { fin_queued: block.state.has_ended(), peer_fin: block.peer_ended(), tx_pending: true, ..Flags::default() },
             options: SocketOptions::of(config),

@@ -5,12 +5,14 @@ use core::time::Duration;
 use super::{STATES, VERSION, Variables};
 use crate::error::Error;
 use crate::flow::Counters;
+use crate::mutants::Mutation;
 use crate::tcp::acks::AckPolicy;
 use crate::tcp::config::{Config, Keepalive};
-use crate::tcp::congestion::NewReno;
+use crate::tcp::congestion::{Algorithm, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::fields::{Fields, SnapshotError};
 use crate::tcp::handshake::Agreement;
+use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::RANGES_MAX;
 use crate::tcp::state::State;
@@ -203,13 +205,14 @@ pub(super) struct SocketOptions {
     pub(super) mss_user: Option<u16>,
     pub(super) rcvbuf: Option<usize>,
     pub(super) sndbuf: Option<usize>,
+    pub(super) congestion: Algorithm,
 }
 
 impl SocketOptions {
     pub(super) fn of(config: &Config) -> Self {
         #[rustfmt::skip]
         let &Config {
-            nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf,
+            nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion,
             // The device's.
             mss_max: _, family: _, gather_max: _, tso_max: _, urgent_waits: _,
             // The host's, for all of its connections.
@@ -222,17 +225,21 @@ impl SocketOptions {
             #[cfg(feature = "mutants")]
             mutant: _,
         } = config;
-        Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf }
+        Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion }
     }
 
     /// `base`, with these options.
     pub(super) fn over(&self, base: &Config) -> Config {
-        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf } = *self;
-        Config { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, ..base.clone() }
+        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion } = *self;
+        #[rustfmt::skip]
+        let config = Config {
+            nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion, ..base.clone()
+        };
+        config
     }
 
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf } = self;
+        let Self { nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion } = self;
         for flag in [nodelay, cork, quickack, linger_zero] {
             fields.flag(flag)?;
         }
@@ -246,7 +253,8 @@ impl SocketOptions {
         fields.byte(tos)?;
         fields.option(mss_user, |fields, mss| fields.short(mss))?;
         fields.option(rcvbuf, |fields, len| fields.size(len))?;
-        fields.option(sndbuf, |fields, len| fields.size(len))
+        fields.option(sndbuf, |fields, len| fields.size(len))?;
+        fields.one_of(congestion, &Algorithm::ALL)
     }
 }
 
@@ -285,7 +293,7 @@ impl Variables {
             silence: Silence::default(),
             timers: Timers::new(),
             rtt: Rtt::new(),
-            congestion: NewReno::new(usize::from(Config::MSS_MIN)),
+            congestion: Selected::before_the_handshake(Algorithm::default(), usize::from(Config::MSS_MIN), Mutation::HEALTHY),
             loss: Loss {
                 phase: Phase::Open,
                 recover: open,
@@ -297,6 +305,7 @@ impl Variables {
                 retries: 0,
             },
             reported: Vec::new(),
+            flight: Flight::default(),
             held: None,
             flags: Flags::default(),
             options: SocketOptions::default(),
@@ -307,7 +316,7 @@ impl Variables {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         #[rustfmt::skip]
         let Self {
-            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, held, flags, options, counters,
+            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
         } = self;
         fields.one_of(state, &STATES)?;
         agreement.walk(fields)?;
@@ -322,6 +331,7 @@ impl Variables {
         congestion.walk(fields)?;
         loss.walk(fields)?;
         fields.ranges(reported, RANGES_MAX)?;
+        flight.walk(fields)?;
         fields.option(held, |fields, held| held.walk(fields))?;
         flags.walk(fields)?;
         options.walk(fields)?;

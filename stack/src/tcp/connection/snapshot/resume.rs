@@ -42,7 +42,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Snapshot { variables, unacknowledged: _, unread: _, held: held_bytes } = from;
         #[rustfmt::skip]
         let Variables {
-            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, held, flags, options, counters,
+            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
         } = variables;
         let opening = Opening { iss: sending.snd_una, timestamp_offset: clock.ts_offset };
         let mut connection = Self::new(now, (&options.over(config)).into(), ports, opening, *state);
@@ -57,12 +57,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         connection.rtt = rtt.clone().of(connection.config.mutation());
         Path { mss: connection.path_mss, oversized: connection.oversized } = *path;
         connection.update_mss();
+        connection.congestion = congestion.algorithm().begin(&connection.beginning(now)).of(connection.config.mutation());
         if !connection.config.is(Mutant::ResumeRestoresInitialWindow) {
             connection.congestion.resume(congestion);
         }
+        connection.note_window();
         for &range in reported {
             connection.scoreboard.add(range, sending.snd_una, sending.snd_nxt);
         }
+        connection.records.resume(flight);
         connection.counters = *counters;
         if let Some(held) = held {
             connection.reassembly = Some(Box::new(Reassembly::resume(held, held_bytes)));
@@ -140,7 +143,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return;
         }
         if self.in_flight() > 0 {
-            self.enter_loss();
+            self.enter_loss(now);
             self.went_elsewhere = true;
             self.timers.set(Timer::Retransmit, now + self.rtt.rto());
         }

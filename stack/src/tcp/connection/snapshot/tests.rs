@@ -5,9 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::Error;
-use crate::tcp::congestion::Controller;
+use crate::tcp::congestion::{Algorithm, Beginning, Congestion, CongestionControl as _, Selected};
 use crate::tcp::connection::Phase;
 use crate::tcp::fields::Fields;
+use crate::tcp::records::{Arrived, Records};
 use crate::tcp::test_util::{TestRx, TestTx};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Config, Keepalive};
@@ -27,6 +28,26 @@ fn window(nxt: u32, adv: u32, scale: u8) -> ReceiveWindow {
     window.start(SeqNumber(nxt));
     (window.adv, window.scale) = (SeqNumber(adv), scale);
     window
+}
+
+/// Of five bytes in flight, some of which were sent again or reported.
+fn flight() -> Flight {
+    let number = |at: u32| SeqNumber(0xffff_fffe_u32.wrapping_add(at));
+    let mut records = Records::default();
+    records.push(at(4100), (number(0), number(2)), 0, 1400);
+    records.push(at(4101), (number(2), number(5)), 2, 1400);
+    records.report(at(4200), (number(4), number(5)), 1400, &mut Arrived::default());
+    records.resend(at(4201), (number(0), number(1)), 4, 1400);
+    records.look_from(number(0));
+    records.lose(number(3), 1400);
+    records.written()
+}
+
+/// A controller after a loss with so much in flight.
+fn after_loss(algorithm: Algorithm, flight: u64) -> Selected {
+    let mut congestion = algorithm.begin(&Beginning { mss: u64::from(Config::MSS_MIN), ..Beginning::default() });
+    congestion.on_congestion(&Congestion { now: at(4000), flight, sacked: flight / 3, delivered: 7, ..Congestion::default() });
+    congestion
 }
 
 fn held(blocks: Vec<SackBlock>, fin: Option<SeqNumber>) -> Option<Held> {
@@ -58,7 +79,7 @@ fn snapshot() -> Snapshot {
     variables.timers.set(Timer::Retransmit, at(5300));
     variables.timers.set(Timer::Keepalive, at(9_000_000));
     variables.timers.take_sooner();
-    variables.congestion.on_loss(20_000);
+    variables.congestion = after_loss(Algorithm::Cubic, 20_000);
     variables.loss = Loss {
         phase: Phase::Recovery,
         recover: SeqNumber(3),
@@ -70,6 +91,8 @@ fn snapshot() -> Snapshot {
         retries: 2,
     };
     variables.reported = vec![range(0, 1), range(2, 3)];
+    variables.flight = flight();
+    (variables.flight.una_at, variables.flight.limited_at, variables.flight.pace_at) = (1 << 40, 5, at(4321));
     variables.held = held(vec![range(92, 94), range(100, 103)], Some(SeqNumber(110)));
     variables.flags = Flags { fin_queued: true, more: true, soft_error: Some(Error::HostUnreachable), starved: 4, ..Flags::default() };
     let user_timeout = Some(Duration::from_millis(3001));
@@ -97,7 +120,7 @@ fn nothing_else_is_taken_for_one() {
     let mut strange = good;
     strange[4] = 99;
     assert_eq!(Snapshot::from_bytes(&strange), Err(SnapshotError::Value), "there is no such state");
-    let wrong: [fn(&mut Variables); 18] = [
+    let wrong: [fn(&mut Variables); 19] = [
         |v| v.flags.fin_queued = false,
         |v| v.flags.peer_fin = true,
         |v| v.flags.peer_exited = true,
@@ -116,6 +139,7 @@ fn nothing_else_is_taken_for_one() {
         |v| v.held = held(vec![range(92, 94), range(100, 103)], Some(SeqNumber(102))),
         |v| v.held = None,
         |v| v.loss.recover = SeqNumber(4),
+        |v| v.flight = Flight::of_unknown((SeqNumber(1), SeqNumber(4)), at(4000)),
     ];
     for (at, change) in wrong.into_iter().enumerate() {
         let mut other = snapshot();
@@ -139,8 +163,9 @@ fn it_is_small() {
     let mut least = Snapshot { unacknowledged: Vec::new(), unread: Vec::new(), held: Vec::new(), ..snapshot() };
     least.variables.held = None;
     least.variables.reported.clear();
+    least.variables.flight = Flight::default();
     let variables = least.to_bytes().len();
-    assert!(variables <= 640, "{variables} bytes of a connection at rest");
+    assert!(variables <= 1000, "{variables} bytes of a connection at rest");
     // As many gaps as are kept track of, on either side.
     least.variables.reported = vec![range(0, 1); 256];
     least.variables.held = held(vec![range(0, 1); 256], None);
@@ -194,7 +219,7 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
             variables.silence.unanswered_probes = more[7] % 10;
             variables.timers.set(Timer::Retransmit, at(5000 + u64::from(any[1] % 100_000)));
             variables.timers.take_sooner();
-            variables.congestion.on_loss(20_000 + (any[2] % 1_000_000) as usize);
+            variables.congestion = after_loss(Algorithm::ALL[(more[5] % 3) as usize], u64::from(20_000 + any[2] % 1_000_000));
             if sent > 3 {
                 variables.reported = vec![range(una.wrapping_add(1), una.wrapping_add(sent.min(3)))];
                 variables.loss.phase = if is[4] { Phase::Recovery } else { Phase::Loss };
