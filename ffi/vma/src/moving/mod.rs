@@ -267,6 +267,13 @@ pub(crate) fn is_back(process: &Process, (fd, key): (i32, Key), before: Option<r
         })
 }
 
+/// A call has come to a connection that was on its way: waits until that has ended. Whether the connection is on a ring, where the call is to be done again; it is the kernel's otherwise.
+#[cold]
+pub(crate) fn stays(process: &Process, fd: i32, key: Key) -> bool {
+    crate::fdtable::lookup(fd);
+    is_back(process, (fd, key), None)
+}
+
 /// As [`await_end`], for so long.
 pub(crate) fn await_end_for(fd: i32, patience: Duration) -> crate::fdtable::Entry {
     use crate::fdtable::{Entry, peek};

@@ -1,11 +1,13 @@
 """One end of a conversation between two guests, of connections that leave a verbs device for the kernel: `leave.py ROLE ADDRESS`. Every byte is checked."""
 
 import array
+import ctypes
 import hashlib
 import os
 import signal
 import socket
 import socketserver
+import struct
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import time
 
 FORKS, INETD, EXECS, PASSES, MIDDLE, PLAIN, SILENT, STOPPED, ENDED = range(5100, 5109)
 LEN = 1 << 18
+LIBC = ctypes.CDLL(None)
 UNPRELOADED = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 
 
@@ -250,6 +253,51 @@ def without_means(address):
     echoes(own, pattern(LEN, 2))
 
 
+def is_leaving(own):
+    """Whether the kernel is being given the connection just now, by a call that the library does not see: TCP_REPAIR."""
+    SYS_GETSOCKOPT, TCP_REPAIR = 55, 19
+    value, length = ctypes.c_int(0), ctypes.c_int(4)
+    assert LIBC.syscall(SYS_GETSOCKOPT, own.fileno(), socket.IPPROTO_TCP, TCP_REPAIR, ctypes.byref(value), ctypes.byref(length)) == 0
+    return value.value != 0
+
+
+def leave_all():
+    """A filter of system calls that is none: before it, whatever can be is the kernel's."""
+    PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+    assert LIBC.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0, 0, 0) == -1
+
+
+def meanwhile(address):
+    """A call that comes while it is found out that a connection stays is not lost for it."""
+    met = 0
+    for turn in range(10):
+        own = connect(address, SILENT)
+        echoes(own, b"before", ends=False)
+        own.settimeout(None)
+        leaver = threading.Thread(target=leave_all)
+        leaver.start()
+        while leaver.is_alive() and not is_leaving(own):
+            pass
+        met += leaver.is_alive()
+        # (What is lost is waited for in vain.)
+        signal.alarm(30)
+        if turn % 2:
+            own.shutdown(socket.SHUT_WR)
+            assert own.recv(1) == b"", "the end comes back"
+        else:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 1, 0))
+            try:
+                assert not own.recv(1), "nothing has come"
+                assert False, "nor has it ended"
+            except BlockingIOError:
+                echoes(own, b"after")
+        signal.alarm(0)
+        leaver.join()
+        own.close()
+    print(f"   in the middle of {met} moves", flush=True)
+    assert met, "none was met"
+
+
 def to_stopped(address):
     """The other end does not answer for a while: so with it."""
     own = connect(address, STOPPED)
@@ -290,6 +338,7 @@ def ask(address):
     case("a child of who asks", 3, few, lambda: by_child(address))
     case("one direction has ended", 3, few, lambda: half_closed(address))
     case("who may not", 300, 4000, lambda: without_means(address))
+    case("calls meanwhile", 100, 10000, lambda: meanwhile(address))
     case("who is stopped", 300, 4000, lambda: to_stopped(address))
 
 
