@@ -1,0 +1,352 @@
+//! The thread that has all connections on their way which leave for the kernels of both hosts.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use ringway_devices::{Entered, Handover};
+use ringway_host::leave::Kernel;
+use ringway_stack::Error;
+use ringway_stack::flow::Counters;
+use ringway_stack::offload::Reason;
+use ringway_stack::ring::{Answer, FlowId};
+
+use super::super::giving_up::File;
+use super::super::{Move, PATIENCE, Role, pair, pause, peer, to_kernel};
+use super::{SILENT_FOR, STAYS_FOR, Waiting};
+use crate::exit;
+use crate::fdtable::{self, Entry};
+use crate::mux;
+use crate::process::{Offload, Process};
+use crate::slab::Key;
+use crate::socket::{Family, Kind};
+
+/// So many leave at a time that this end began with, and as many whose peers did: each has a descriptor, and its calls wait.
+const AT_A_TIME: usize = 64;
+
+/// A connection that is off its ring, and has yet to hear of its peer.
+struct Left<'k> {
+    way: Way,
+    /// (Before the file, in whose descriptor it is.)
+    entered: Entered<'k>,
+    file: Arc<File>,
+    counters: Counters,
+}
+
+/// What is known of a connection that has come off its ring.
+#[derive(Clone, Copy)]
+struct Way {
+    local: SocketAddr,
+    remote: SocketAddr,
+    follows: bool,
+    ring: u16,
+    /// What its socket was.
+    kind: Kind,
+}
+
+/// What a connection can leave by.
+enum Means {
+    Has(Arc<File>),
+    /// No descriptor is to be had.
+    Scarce,
+    /// It has ended meanwhile.
+    Over,
+}
+
+/// The thread's work, until none is left.
+pub(super) fn run(process: &'static Process, kernel: &Kernel) {
+    let is_done = crate::boundary!(false, {
+        let mut thread = Thread { process, kernel, left: Vec::new() };
+        while thread.turn() {
+            pause();
+        }
+        true
+    });
+    if !is_done {
+        process.lock().departures.kernel = None;
+    }
+}
+
+struct Thread<'k> {
+    process: &'static Process,
+    kernel: &'k Kernel,
+    left: Vec<Left<'k>>,
+}
+
+impl<'k> Thread<'k> {
+    /// Has those leave whose turn it is, and goes on with those whose peers have answered. `false`: there is nothing more to be done, and whoever comes next begins another thread.
+    fn turn(&mut self) -> bool {
+        let mut seen = 0;
+        // (The lock is others' in between.)
+        while self.leave_next(&mut seen) {}
+        for at in (0..self.left.len()).rev() {
+            let answer = self.answer(at);
+            if answer != Some(Answer::Awaited) {
+                let left = self.left.swap_remove(at);
+                self.end_of_way(left, answer);
+            }
+        }
+        let mut guard = self.process.lock();
+        let is_over = self.left.is_empty() && guard.departures.waiting.is_empty();
+        if is_over {
+            guard.departures.kernel = None;
+        }
+        !is_over
+    }
+
+    /// The next one that can leaves, and asks. `seen`: of those that wait, so many cannot yet. `false`: none can.
+    fn leave_next(&mut self, seen: &mut usize) -> bool {
+        let mut guard = self.process.lock();
+        let offload = &mut *guard;
+        offload.poll_if_due(self.process.now());
+        offload.dispatch();
+        let Some(&next) = offload.departures.waiting.get(*seen) else { return false };
+        let (local, remote) = next.ends;
+        if self.left.iter().filter(|left| left.way.follows == next.follows).count() >= AT_A_TIME {
+            tell_once(offload, &format_args!("for {AT_A_TIME} leave at a time"));
+            // (Those whose peers wait are ahead of all others, which have a number of their own.)
+            *seen = offload.departures.waiting.iter().position(|waiting| !waiting.follows).unwrap_or(usize::MAX);
+            return next.follows;
+        }
+        // As soon as its handshake is over.
+        if offload.handshakes(local, remote) && next.since.elapsed() < PATIENCE {
+            *seen += 1;
+            return true;
+        }
+        let Some(id) = offload.rings.tcp_between(local, remote) else {
+            self.stays(offload, next);
+            return true;
+        };
+        match means(offload, next) {
+            Means::Has(file) => {
+                offload.departures.waiting.remove(*seen);
+                let left = self.leave(offload, next, file, id);
+                self.left.extend(left);
+            }
+            Means::Scarce if !self.left.is_empty() => {
+                tell_once(offload, &format_args!("and there are no descriptors for more (RLIMIT_NOFILE)"));
+                return false;
+            }
+            Means::Scarce => {
+                tracing::warn!("the connection {local} - {remote} stays this process's alone: no descriptor is to be had (RLIMIT_NOFILE)");
+                self.stays(offload, next);
+            }
+            Means::Over => self.stays(offload, next),
+        }
+        true
+    }
+
+    /// One that waited has not left, nor will.
+    fn stays(&self, offload: &mut Offload, Waiting { ends: (local, remote), .. }: Waiting) {
+        offload.departures.waiting.retain(|waiting| waiting.ends != (local, remote));
+        offload.rings.iter_mut().for_each(|own| own.ring.tcp_stays(self.process.now(), local, remote));
+        end(offload, local, remote);
+    }
+
+    /// Takes it off the ring and into the placeholder, and asks. `None`: it has not left.
+    fn leave(
+        &self,
+        offload: &mut Offload,
+        Waiting { ends: (local, remote), follows, .. }: Waiting,
+        file: Arc<File>,
+        id: FlowId,
+    ) -> Option<Left<'k>> {
+        let now = self.process.now();
+        let counters = offload.rings.of(id).info(id).map(|info| info.counters).unwrap_or_default();
+        let key = offload.moves.iter().find(|moving| moving.is_between(local, remote)).and_then(|moving| moving.key);
+        let kind = key.and_then(|key| offload.sockets.find(key)).map_or(Kind::Stream(id), |socket| socket.kind);
+        let way = Way { local, remote, follows, ring: id.ring, kind };
+        let own = &mut offload.rings.at_mut(id.ring).ring;
+        own.tcp_keep_late(local, remote);
+        let detached = match own.detach_stream(now, id) {
+            Err(Error::BadSocket) => own.detach_closed(now, id),
+            detached => detached,
+        };
+        let handover = match detached {
+            Ok(handover) => handover,
+            Err(error) => {
+                own.tcp_end_late(local, remote);
+                own.tcp_stays(now, local, remote);
+                end(offload, local, remote);
+                offload.departures.note_stayed(now, (local, remote), STAYS_FOR);
+                tracing::warn!("the connection {local} - {remote} stays this process's alone: {error}");
+                return None;
+            }
+        };
+        // SAFETY: it is open until the file is dropped, which is kept beside what borrows it here.
+        let socket = unsafe { BorrowedFd::borrow_raw(file.raw()) };
+        let asked = handover.enter(self.kernel.into_socket(socket)).and_then(|entered| match own.tcp_ask_to_leave(now, &entered) {
+            Ok(()) => Ok(entered),
+            Err(error) => Err((ringway_host::leave::LeaveError::Ring(error), entered.take_back())),
+        });
+        let entered = match asked {
+            Ok(entered) => entered,
+            Err((error, handover)) => {
+                self.go_back(offload, way, &file, handover, (STAYS_FOR, &error));
+                return None;
+            }
+        };
+        if let Some(moving) = offload.moves.iter_mut().find(|moving| moving.is_between(local, remote)) {
+            moving.role = Role::Owner;
+        }
+        if let Some(key) = key {
+            offload.on_its_way(key);
+        }
+        offload.dispatch();
+        exit::pulse();
+        Some(Left { way, entered, file, counters })
+    }
+
+    /// What the other end says. `None`: the move was given up meanwhile.
+    fn answer(&self, at: usize) -> Option<Answer> {
+        let Left { way, file, .. } = &self.left[at];
+        let mut guard = self.process.lock();
+        match guard.rings.at_mut(way.ring).ring.tcp_answer(self.process.now(), way.local, way.remote) {
+            Answer::Awaited if file.is_given_up() => None,
+            answer => Some(answer),
+        }
+    }
+
+    fn end_of_way(&self, left: Left<'k>, answer: Option<Answer>) {
+        match answer {
+            // (Who is gone has a kernel, which answers by a reset.)
+            Some(Answer::There | Answer::Gone) => self.speak(left),
+            Some(Answer::Silent) => self.stay(left, SILENT_FOR, "its other end does not answer"),
+            Some(_) => self.stay(
+                left,
+                STAYS_FOR,
+                "its other end stays on its device, for want of CAP_NET_ADMIN or another reason, which its log says",
+            ),
+            None => self.stay(left, STAYS_FOR, "it was not done in time"),
+        }
+    }
+
+    /// The other end's kernel has it.
+    fn speak(&self, Left { way, entered, file, counters }: Left<'k>) {
+        let Way { local, remote, .. } = way;
+        let process = self.process;
+        let mut guard = process.lock();
+        let offload = &mut *guard;
+        let own = &mut offload.rings.at_mut(way.ring).ring;
+        let mut late = || {
+            own.poll(process.now());
+            own.tcp_take_late(local, remote)
+        };
+        let spoken = entered.speak(&mut late);
+        own.tcp_end_late(local, remote);
+        own.tcp_has_parted(process.now(), local, remote, true);
+        offload.closed.rx_bytes += counters.rx_bytes;
+        offload.closed.tx_bytes += counters.tx_bytes;
+        let (key, reason) = end(offload, local, remote);
+        match spoken {
+            Ok(unsent) => {
+                offload.to_kernel += 1;
+                to_kernel::settle(process, offload, (key, reason), file, unsent);
+            }
+            Err(error) => {
+                tracing::warn!("the connection {local} - {remote} is reset: its other end has left its ring, and here: {error}");
+                reset(offload, way, &file, (key, reason));
+            }
+        }
+        offload.dispatch();
+    }
+
+    fn stay(&self, Left { way, entered, file, .. }: Left<'k>, how_long: Duration, why: &str) {
+        let mut guard = self.process.lock();
+        let handover = entered.take_back();
+        self.go_back(&mut guard, way, &file, handover, (how_long, &why));
+    }
+
+    /// It is on its ring again, in another place, as what it was; and for how long at least, and why.
+    fn go_back(
+        &self,
+        offload: &mut Offload,
+        way: Way,
+        file: &File,
+        handover: Handover,
+        (how_long, why): (Duration, &dyn core::fmt::Display),
+    ) {
+        let (Way { local, remote, ring, kind, .. }, now) = (way, self.process.now());
+        tracing::warn!("the connection {local} - {remote} stays this process's alone: {why}");
+        let (key, reason) = end(offload, local, remote);
+        offload.departures.note_stayed(now, (local, remote), how_long);
+        let own = &mut offload.rings.at_mut(ring).ring;
+        own.tcp_has_parted(now, local, remote, false);
+        match own.adopt(now, handover) {
+            Ok(again) if file.is_given_up() => {
+                offload.rings.of_mut(again).close(now, again, true);
+                reset(offload, way, file, (key, reason));
+            }
+            // (What the program has closed, and a child may have, ends here for whoever has it, behind what was written. What was left behind by a process that ends goes on.)
+            Ok(again) => {
+                if !offload.is_back(key, kind, again) {
+                    offload.rings.of_mut(again).close(now, again, false);
+                }
+            }
+            Err((error, _)) => {
+                tracing::error!("the connection {local} - {remote} is lost on its way back to its ring: {error}");
+                // (What the peer sends from now on is answered by a reset.)
+                own.tcp_end_late(local, remote);
+                reset(offload, way, file, (key, reason));
+            }
+        }
+        offload.dispatch();
+    }
+}
+
+/// More wait than leave at a time, and why.
+fn tell_once(offload: &mut Offload, why: &dyn core::fmt::Display) {
+    let departures = &mut offload.departures;
+    if !core::mem::replace(&mut departures.is_told, true) {
+        tracing::info!("{} connections wait until others have left for the kernels of both hosts, {why}", departures.waiting.len());
+    }
+}
+
+/// The descriptor in which the kernel gets it: the placeholder's file, by a number that is not the program's. (What is asked by that is asked of the socket.)
+fn means(offload: &mut Offload, Waiting { ends: (local, remote), .. }: Waiting) -> Means {
+    let Some(at) = offload.moves.iter().position(|moving| moving.is_between(local, remote) && moving.role == Role::Asking) else {
+        return Means::Over;
+    };
+    let moving = &offload.moves[at];
+    if let Some(file) = &moving.file {
+        return Means::Has(Arc::clone(file));
+    }
+    let socket = moving.key.and_then(|key| offload.sockets.find(key)).filter(|socket| !fdtable::is_stale_now(socket.fd));
+    let Some(socket) = socket else { return Means::Over };
+    let Some(copy) = peer::copy_of(socket.fd) else { return Means::Scarce };
+    let file = Arc::new(File::new(copy));
+    offload.moves[at].file = Some(Arc::clone(&file));
+    Means::Has(file)
+}
+
+fn reset(offload: &mut Offload, Way { local, remote, .. }: Way, file: &File, (key, reason): (Option<Key>, Reason)) {
+    let family = key.and_then(|key| offload.sockets.find(key)).map_or(Family::of(local), |socket| socket.family);
+    pair::reset(file.raw(), family, local, remote);
+    if let Some(key) = key {
+        offload.arrived(key, reason);
+    }
+}
+
+/// It moves no more: whose it is, and why it moved.
+fn end(offload: &mut Offload, local: SocketAddr, remote: SocketAddr) -> (Option<Key>, Reason) {
+    exit::pulse();
+    let at = offload.moves.iter().position(|moving| moving.is_between(local, remote));
+    let moving: Option<Move> = at.map(|at| offload.moves.swap_remove(at));
+    moving.map_or((None, Reason::SharedConnection), |moving| (moving.key, moving.reason))
+}
+
+impl Offload {
+    /// A connection is on its ring again, under another name. `false`: it has no socket.
+    fn is_back(&mut self, key: Option<Key>, before: Kind, id: FlowId) -> bool {
+        let Some(key) = key else { return false };
+        let Some(socket) = self.sockets.find_mut(key) else { return false };
+        socket.kind = if matches!(before, Kind::Connecting(_)) { Kind::Connecting(id) } else { Kind::Stream(id) };
+        for (fd, entry) in fdtable::entries().filter(|(_, entry)| *entry == Entry::Moving(key)) {
+            fdtable::change_if(fd, entry, Entry::Socket(key));
+        }
+        self.link(id, key.index);
+        mux::refresh(self, key.index);
+        true
+    }
+}
