@@ -3,6 +3,7 @@
 import array
 import ctypes
 import hashlib
+import mmap
 import os
 import re
 import resource
@@ -270,21 +271,32 @@ def without_means(address):
     echoes(own, pattern(LEN, 2))
 
 
+def unseen_call():
+    """syscall(2), but that the library does not see it, nor takes its lock for it. (Guests are of x86-64.)"""
+    code = bytes.fromhex("4889f8 4889f7 4889d6 4889ca 4d89c2 4d89c8 4c8b4c2408 0f05 c3")
+    page = mmap.mmap(-1, len(code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    page.write(code)
+    call = ctypes.CFUNCTYPE(ctypes.c_long, *[ctypes.c_void_p] * 6)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    call.page = page
+    return call
+
+
 def await_leaving(own, leaver):
-    """Until the kernel is being given the connection, by calls that the library does not see: TCP_REPAIR."""
+    """Until the kernel is being given the connection: TCP_REPAIR."""
     SYS_GETSOCKOPT, TCP_REPAIR = 55, 19
-    value, call = ctypes.c_int(0), LIBC.syscall
-    arguments = SYS_GETSOCKOPT, own.fileno(), socket.IPPROTO_TCP, TCP_REPAIR, ctypes.byref(value), ctypes.byref(ctypes.c_int(4))
+    value, length, call = ctypes.c_int(0), ctypes.c_int(4), unseen_call()
+    arguments = SYS_GETSOCKOPT, own.fileno(), socket.IPPROTO_TCP, TCP_REPAIR, ctypes.addressof(value), ctypes.addressof(length)
     # (It takes less than a millisecond, under a lock that a call which comes then waits for.)
     while not value.value and leaver.is_alive():
         call(*arguments)
 
 
 def is_kernels(own):
-    """Whether the kernel has it, by a call that the library does not see: TCP_INFO."""
+    """Whether the kernel has it: TCP_INFO."""
     SYS_GETSOCKOPT, TCP_INFO, TCP_ESTABLISHED = 55, 11, 1
     value, length = ctypes.c_ubyte(0), ctypes.c_int(1)
-    assert LIBC.syscall(SYS_GETSOCKOPT, own.fileno(), socket.IPPROTO_TCP, TCP_INFO, ctypes.byref(value), ctypes.byref(length)) == 0
+    arguments = SYS_GETSOCKOPT, own.fileno(), socket.IPPROTO_TCP, TCP_INFO, ctypes.addressof(value), ctypes.addressof(length)
+    assert unseen_call()(*arguments) == 0
     return value.value == TCP_ESTABLISHED
 
 
@@ -339,7 +351,9 @@ def threads(status):
 def many(address):
     """So many leave at once as there are neither descriptors nor threads for: a part of them at a time."""
     # (On a busy machine it may take longer than a second to hear of the other end, and then the kernel has a connection from the beginning.)
-    while is_kernels(connect(address, PLAIN)):
+    for _ in range(40):
+        if not is_kernels(connect(address, PLAIN)):
+            break
         time.sleep(1)
     owns = [connect(address, PLAIN) for _ in range(100)]
     for own in owns:
