@@ -1,7 +1,8 @@
 //! The thread that has all connections on their way which leave for the kernels of both hosts.
 
 use core::time::Duration;
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ use crate::socket::{Family, Kind};
 
 /// So many leave at a time that this end began with, and as many whose peers did: each has a descriptor, and its calls wait.
 const AT_A_TIME: usize = 64;
+/// And of either, so many to one host: one that says nothing keeps its places for as long as it is asked, and the others' connections do not wait for that.
+const TO_ONE_HOST: usize = 16;
 
 /// A connection that is off its ring, and has yet to hear of its peer.
 struct Left<'k> {
@@ -77,9 +80,8 @@ struct Thread<'k> {
 impl<'k> Thread<'k> {
     /// Has those leave whose turn it is, and goes on with those whose peers have answered. `false`: there is nothing more to be done, and whoever comes next begins another thread.
     fn turn(&mut self) -> bool {
-        let mut seen = 0;
         // (The lock is others' in between.)
-        while self.leave_next(&mut seen) {}
+        while self.leave_next() {}
         for at in (0..self.left.len()).rev() {
             let answer = self.answer(at);
             if answer != Some(Answer::Awaited) {
@@ -95,32 +97,21 @@ impl<'k> Thread<'k> {
         !is_over
     }
 
-    /// The next one that can leaves, and asks. `seen`: of those that wait, so many cannot yet. `false`: none can.
-    fn leave_next(&mut self, seen: &mut usize) -> bool {
+    /// The next one that can leaves, and asks. `false`: none can.
+    fn leave_next(&mut self) -> bool {
         let mut guard = self.process.lock();
         let offload = &mut *guard;
         offload.poll_if_due(self.process.now());
         offload.dispatch();
-        let Some(&next) = offload.departures.waiting.get(*seen) else { return false };
+        let Some(next) = self.next(offload) else { return false };
         let (local, remote) = next.ends;
-        if self.left.iter().filter(|left| left.way.follows == next.follows).count() >= AT_A_TIME {
-            tell_once(offload, &format_args!("for {AT_A_TIME} leave at a time"));
-            // (Those whose peers wait are ahead of all others, which have a number of their own.)
-            *seen = offload.departures.waiting.iter().position(|waiting| !waiting.follows).unwrap_or(usize::MAX);
-            return next.follows;
-        }
-        // As soon as its handshake is over.
-        if offload.handshakes(local, remote) && next.since.elapsed() < PATIENCE {
-            *seen += 1;
-            return true;
-        }
         let Some(id) = offload.rings.tcp_between(local, remote) else {
             self.stays(offload, next);
             return true;
         };
         match means(offload, next) {
             Means::Has(file) => {
-                offload.departures.waiting.remove(*seen);
+                offload.departures.waiting.retain(|waiting| waiting.ends != next.ends);
                 let left = self.leave(offload, next, file, id);
                 self.left.extend(left);
             }
@@ -135,6 +126,41 @@ impl<'k> Thread<'k> {
             Means::Over => self.stays(offload, next),
         }
         true
+    }
+
+    /// The first of those that wait whose turn it is. (Those whose peers wait are ahead of all others, which have a number of their own.)
+    fn next(&self, offload: &mut Offload) -> Option<Waiting> {
+        let (mut in_all, mut to_host) = ([0; 2], BTreeMap::<(bool, IpAddr), usize>::new());
+        for Way { follows, remote, .. } in self.left.iter().map(|left| left.way) {
+            in_all[usize::from(follows)] += 1;
+            *to_host.entry((follows, remote.ip())).or_default() += 1;
+        }
+        let has_place = |waiting: &Waiting| {
+            let to_host = to_host.get(&(waiting.follows, waiting.ends.1.ip())).copied().unwrap_or(0);
+            in_all[usize::from(waiting.follows)] < AT_A_TIME && to_host < TO_ONE_HOST
+        };
+        // (As soon as its handshake is over.)
+        let is_ready = |waiting: &Waiting| waiting.since.elapsed() >= PATIENCE || !offload.handshakes(waiting.ends.0, waiting.ends.1);
+        let mut waiting = offload.departures.waiting.iter();
+        let next = waiting.find(|waiting| has_place(waiting) && is_ready(waiting)).copied();
+        if next.is_none() && offload.departures.waiting.iter().any(|waiting| !has_place(waiting)) {
+            tell_once(offload, &format_args!("for {AT_A_TIME} leave at a time, and {TO_ONE_HOST} to one host"));
+        }
+        next
+    }
+
+    /// A host says nothing: what waits for its turn to ask it stays where it is.
+    fn wait_no_longer_for(&self, host: IpAddr) {
+        let (mut guard, now) = (self.process.lock(), self.process.now());
+        let asks = guard.departures.waiting.iter().filter(|waiting| !waiting.follows && waiting.ends.1.ip() == host);
+        let asks: Vec<Waiting> = asks.copied().collect();
+        if !asks.is_empty() {
+            tracing::warn!("{} more connections to {host}, which does not answer, stay this process's alone", asks.len());
+        }
+        for waiting in asks {
+            self.stays(&mut guard, waiting);
+            guard.departures.note_stayed(now, waiting.ends, STAYS_FOR);
+        }
     }
 
     /// One that waited has not left, nor will.
@@ -212,7 +238,10 @@ impl<'k> Thread<'k> {
         match answer {
             // (Who is gone has a kernel, which answers by a reset.)
             Some(Answer::There | Answer::Gone) => self.speak(left),
-            Some(Answer::Silent) => self.stay(left, SILENT_FOR, "its other end does not answer"),
+            Some(Answer::Silent) => {
+                self.wait_no_longer_for(left.way.remote.ip());
+                self.stay(left, SILENT_FOR, "its other end does not answer");
+            }
             Some(_) => self.stay(
                 left,
                 STAYS_FOR,
