@@ -24,6 +24,7 @@ use ringway_stack::offload::Reason;
 
 use super::giving_up::File;
 use super::{Move, Role, owner, pair, peer};
+use crate::fdtable;
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Family, flows};
@@ -93,12 +94,16 @@ pub(super) fn begin(process: &'static Process, offload: &mut Offload, (local, re
     if offload.rings.tcp_between(local, remote).is_none() {
         return false;
     }
-    // (What has a socket has a descriptor until its turn comes.)
+    // What has a socket has a descriptor until its turn comes. (But the first has its own before the means of all take the last.)
     let file = match key {
-        Some(_) => None,
-        None => match peer::copy_of(placeholder) {
+        Some(_) if offload.departures.kernel.is_some() || fdtable::is_stale_now(placeholder) => None,
+        Some(_) | None => match peer::copy_of(placeholder) {
             Some(copy) => Some(Arc::new(File::new(copy))),
-            None => return false,
+            None => {
+                offload.departures.note_stayed(process.now(), (local, remote), STAYS_FOR);
+                tracing::warn!("the connection {local} - {remote} stays this process's alone: no descriptor is to be had (RLIMIT_NOFILE)");
+                return false;
+            }
         },
     };
     if let Err(error) = ready(process, offload) {

@@ -121,9 +121,9 @@ impl<'k> Thread<'k> {
             }
             Means::Scarce => {
                 tracing::warn!("the connection {local} - {remote} stays this process's alone: no descriptor is to be had (RLIMIT_NOFILE)");
-                self.stays(offload, next);
+                self.stays_for_now(offload, next);
             }
-            Means::Over => self.stays(offload, next),
+            Means::Over => self.stays_for_now(offload, next),
         }
         true
     }
@@ -151,15 +151,14 @@ impl<'k> Thread<'k> {
 
     /// A host says nothing: what waits for its turn to ask it stays where it is.
     fn wait_no_longer_for(&self, host: IpAddr) {
-        let (mut guard, now) = (self.process.lock(), self.process.now());
+        let mut guard = self.process.lock();
         let asks = guard.departures.waiting.iter().filter(|waiting| !waiting.follows && waiting.ends.1.ip() == host);
         let asks: Vec<Waiting> = asks.copied().collect();
         if !asks.is_empty() {
             tracing::warn!("{} more connections to {host}, which does not answer, stay this process's alone", asks.len());
         }
         for waiting in asks {
-            self.stays(&mut guard, waiting);
-            guard.departures.note_stayed(now, waiting.ends, STAYS_FOR);
+            self.stays_for_now(&mut guard, waiting);
         }
     }
 
@@ -168,6 +167,12 @@ impl<'k> Thread<'k> {
         offload.departures.waiting.retain(|waiting| waiting.ends != (local, remote));
         offload.rings.iter_mut().for_each(|own| own.ring.tcp_stays(self.process.now(), local, remote));
         end(offload, local, remote);
+    }
+
+    /// The same of one that is still there: who asks for it hears that it is not to be had.
+    fn stays_for_now(&self, offload: &mut Offload, waiting: Waiting) {
+        self.stays(offload, waiting);
+        offload.departures.note_stayed(self.process.now(), waiting.ends, STAYS_FOR);
     }
 
     /// Takes it off the ring and into the placeholder, and asks. `None`: it has not left.
