@@ -337,7 +337,7 @@ fn tell_once(offload: &mut Offload, why: &dyn core::fmt::Display) {
     }
 }
 
-/// The descriptor in which the kernel gets it: the placeholder's file, by a number that is not the program's. (What is asked by that is asked of the socket.)
+/// The descriptor in which the kernel gets what is on a ring: the placeholder's file, by a number that is not the program's. (What is asked by that is asked of the socket.)
 fn means(offload: &mut Offload, Waiting { ends: (local, remote), .. }: Waiting) -> Means {
     let Some(at) = offload.moves.iter().position(|moving| moving.is_between(local, remote) && moving.role == Role::Asking) else {
         return Means::Over;
@@ -346,10 +346,17 @@ fn means(offload: &mut Offload, Waiting { ends: (local, remote), .. }: Waiting) 
     if let Some(file) = &moving.file {
         return Means::Has(Arc::clone(file));
     }
-    let socket = moving.key.and_then(|key| offload.sockets.find(key)).filter(|socket| !fdtable::is_stale_now(socket.fd));
-    let Some(socket) = socket else { return Means::Over };
-    let Some(copy) = peer::copy_of(socket.fd) else { return Means::Scarce };
-    let file = Arc::new(File::new(copy));
+    let own = match moving.key.and_then(|key| offload.sockets.find(key)) {
+        Some(socket) if fdtable::is_stale_now(socket.fd) => return Means::Over,
+        Some(socket) => peer::copy_of(socket.fd),
+        // The program has closed it while it waited, and nobody else has it: what is to be sent yet is left to the kernel.
+        None => {
+            offload.moves[at].key = None;
+            pair::socket(Family::of(local)).ok().inspect(|fresh| pair::set_reuse_address(fresh, 1))
+        }
+    };
+    let Some(own) = own else { return Means::Scarce };
+    let file = Arc::new(File::new(own));
     offload.moves[at].file = Some(Arc::clone(&file));
     Means::Has(file)
 }
