@@ -13,8 +13,13 @@ done
 /usr/bin/python3 "$kills" looks "$RINGWAY_VM_ADDRESS" &
 # Once the services are there, the asker may begin: it looks for this port.
 listeners() { rdma resource show cm_id link rxe0 | grep -c LISTEN; }
-for _ in $(seq 1200); do
-    if [ "$(listeners)" -ge 20 ]; then break; fi
+end=$(($(date +%s) + 200))
+until [ "$(listeners)" -ge 20 ]; do
+    if [ "$(date +%s)" -ge "$end" ]; then
+        echo "of 20 services, $(listeners) are there after 200 seconds" >&2
+        rdma resource show cm_id link rxe0
+        exit 1
+    fi
     sleep 0.1
 done
 rdma resource show cm_id link rxe0
