@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from leave import UNPRELOADED, WANTED, connect, datagrams_sent, listener
+from leave import UNPRELOADED, WANTED, connect_on_device, datagrams_sent, listener
 
 # One process each, which is stopped or killed; and one in which only connections end.
 STOPPED, KILLED_STOPPED, WITNESS, FIRST_MORTAL = 5110, 5111, 5112, 5113
@@ -42,7 +42,10 @@ def ends(connection):
 
 
 def served(connection, told):
-    order, *words = connection.makefile("rb", 0).readline().decode().split()
+    order, *words = connection.makefile("rb", 0).readline().decode().split() or [""]
+    # (One that the kernel had from the beginning, and that was closed for that.)
+    if not order:
+        return connection.close()
     if order == "tell":
         start = time.monotonic()
         while words[0] not in told and time.monotonic() < start + BOUND:
@@ -68,7 +71,7 @@ def mortal(address, port):
 
 def asks(address, port, order, wait, *steps):
     """Has a child that uses a connection, and may be killed while it leaves: signals and pauses in turn. Tells the connection's port, and what the child saw."""
-    own = connect(address, int(port))
+    own = connect_on_device(address, int(port))
     own.sendall(order.encode() + b"\n")
     print(own.getsockname()[1], flush=True)
     try:
@@ -152,7 +155,7 @@ def case(name, address, port, order, wait, steps, may_be_served, is_killed):
     before, start = datagrams_sent(), time.monotonic()
     preloaded = {**os.environ, "LD_PRELOAD": os.environ["LIBRARY"], "RINGWAY_DEVICE": "rxe:rxe0"}
     words = [sys.executable, __file__, "asks", address, str(port), order, str(wait), *map(str, steps)]
-    own, child = subprocess.run(words, env=preloaded, stdout=subprocess.PIPE, timeout=2 * BOUND, text=True).stdout.splitlines()
+    own, child = subprocess.run(words, env=preloaded, stdout=subprocess.PIPE, timeout=4 * BOUND, text=True).stdout.splitlines()
     count = datagrams_sent() - before
     there = "is killed" if is_killed else asked(address, port, f"tell {own}\n")
     here = left(os.environ["RINGWAY_VM_ADDRESS"], int(own), port, True) or "nothing"

@@ -300,6 +300,17 @@ def is_kernels(own):
     return value.value == TCP_ESTABLISHED
 
 
+def connect_on_device(address, port):
+    """One that is not the kernel's from the beginning. (On a busy machine it may take longer than a second to hear of the other end, and then the kernel has it.)"""
+    for _ in range(40):
+        own = connect(address, port)
+        if not is_kernels(own):
+            return own
+        own.close()
+        time.sleep(1)
+    raise AssertionError("the kernel has each")
+
+
 def leave_all():
     """A filter of system calls that is none: before it, whatever can be is the kernel's."""
     PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
@@ -349,12 +360,7 @@ def threads(status):
 
 def many(address):
     """So many leave at once as there are neither descriptors nor threads for: a part of them at a time."""
-    # (On a busy machine it may take longer than a second to hear of the other end, and then the kernel has a connection from the beginning.)
-    for _ in range(40):
-        if not is_kernels(connect(address, PLAIN)):
-            break
-        time.sleep(1)
-    owns = [connect(address, PLAIN) for _ in range(100)]
+    owns = [connect_on_device(address, PLAIN) for _ in range(100)]
     for own in owns:
         echoes(own, b"before", ends=False)
     used, free, limits = own_numbers(), 20, resource.getrlimit(resource.RLIMIT_NOFILE)
