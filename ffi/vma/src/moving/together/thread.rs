@@ -115,7 +115,8 @@ impl<'k> Thread<'k> {
                 let left = self.leave(offload, next, file, id);
                 self.left.extend(left);
             }
-            Means::Scarce if !self.left.is_empty() => {
+            // (A peer that has left has a descriptor there that others may wait for, as they do here: it hears at once that ours stays.)
+            Means::Scarce if !self.left.is_empty() && !next.follows => {
                 tell_once(offload, &format_args!("and there are no descriptors for more (RLIMIT_NOFILE)"));
                 return false;
             }
