@@ -111,6 +111,15 @@ pub(super) fn dissolve(fd: c_int) {
     }
 }
 
+/// What was being put into the socket (TCP_REPAIR) is there no more, in silence, and the socket is as any other.
+pub(super) fn end_repair(fd: c_int) {
+    dissolve(fd);
+    take_error(fd);
+    // (One that is connected to nobody says nothing at this.)
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, 0);
+    set_int(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
+}
+
 /// Makes closing the descriptor a reset.
 pub(super) fn break_off(fd: &Fd) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };

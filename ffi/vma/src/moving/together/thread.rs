@@ -44,6 +44,8 @@ struct Way {
     remote: SocketAddr,
     follows: bool,
     ring: u16,
+    /// Whose it was.
+    key: Option<Key>,
     /// What its socket was.
     kind: Kind,
 }
@@ -59,15 +61,15 @@ enum Means {
 
 /// The thread's work, until none is left.
 pub(super) fn run(process: &'static Process, kernel: &Kernel) {
+    let mut thread = Thread { process, kernel, left: Vec::new(), under_hand: None };
     let is_done = crate::boundary!(false, {
-        let mut thread = Thread { process, kernel, left: Vec::new() };
         while thread.turn() {
             pause();
         }
         true
     });
     if !is_done {
-        process.lock().departures.kernel = None;
+        thread.fail();
     }
 }
 
@@ -75,6 +77,8 @@ struct Thread<'k> {
     process: &'static Process,
     kernel: &'k Kernel,
     left: Vec<Left<'k>>,
+    /// The one that something is being done to, which is not among those.
+    under_hand: Option<(Way, Arc<File>)>,
 }
 
 impl<'k> Thread<'k> {
@@ -86,7 +90,9 @@ impl<'k> Thread<'k> {
             let answer = self.answer(at);
             if answer != Some(Answer::Awaited) {
                 let left = self.left.swap_remove(at);
+                self.under_hand = Some((left.way, Arc::clone(&left.file)));
                 self.end_of_way(left, answer);
+                self.under_hand = None;
             }
         }
         let mut guard = self.process.lock();
@@ -114,6 +120,7 @@ impl<'k> Thread<'k> {
                 offload.departures.waiting.retain(|waiting| waiting.ends != next.ends);
                 let left = self.leave(offload, next, file, id);
                 self.left.extend(left);
+                self.under_hand = None;
             }
             // (A peer that has left has a descriptor there that others may wait for, as they do here: it hears at once that ours stays.)
             Means::Scarce if !self.left.is_empty() && !next.follows => {
@@ -178,7 +185,7 @@ impl<'k> Thread<'k> {
 
     /// Takes it off the ring and into the placeholder, and asks. `None`: it has not left.
     fn leave(
-        &self,
+        &mut self,
         offload: &mut Offload,
         Waiting { ends: (local, remote), follows, .. }: Waiting,
         file: Arc<File>,
@@ -188,7 +195,8 @@ impl<'k> Thread<'k> {
         let counters = offload.rings.of(id).info(id).map(|info| info.counters).unwrap_or_default();
         let key = offload.moves.iter().find(|moving| moving.is_between(local, remote)).and_then(|moving| moving.key);
         let kind = key.and_then(|key| offload.sockets.find(key)).map_or(Kind::Stream(id), |socket| socket.kind);
-        let way = Way { local, remote, follows, ring: id.ring, kind };
+        let way = Way { local, remote, follows, ring: id.ring, key, kind };
+        self.under_hand = Some((way, Arc::clone(&file)));
         let own = &mut offload.rings.at_mut(id.ring).ring;
         own.tcp_keep_late(local, remote);
         let detached = match own.detach_stream(now, id) {
@@ -291,6 +299,40 @@ impl<'k> Thread<'k> {
         let mut guard = self.process.lock();
         let handover = entered.take_back();
         self.go_back(&mut guard, way, &file, handover, (how_long, &why));
+    }
+
+    /// Something has failed inside the library: nobody waits for this thread any longer.
+    fn fail(mut self) {
+        if let Some((way, file)) = self.under_hand.take() {
+            crate::boundary!((), self.break_off(way, &file));
+        }
+        while let Some(left) = self.left.pop() {
+            crate::boundary!((), self.stay(left, STAYS_FOR, "something failed inside the library"));
+        }
+        crate::boundary!((), {
+            let mut guard = self.process.lock();
+            guard.departures.kernel = None;
+            while let Some(&waiting) = guard.departures.waiting.front() {
+                self.stays_for_now(&mut guard, waiting);
+            }
+        });
+    }
+
+    /// What was being done to a connection when something failed is known to nobody: it is reset, for all who have it.
+    fn break_off(&self, way: Way, file: &File) {
+        let Way { local, remote, key, .. } = way;
+        let (mut guard, now) = (self.process.lock(), self.process.now());
+        let offload = &mut *guard;
+        let (_, reason) = end(offload, local, remote);
+        if let Some(id) = offload.rings.tcp_between(local, remote) {
+            offload.rings.of_mut(id).close(now, id, true);
+        }
+        let own = &mut offload.rings.at_mut(way.ring).ring;
+        own.tcp_end_late(local, remote);
+        own.tcp_has_parted(now, local, remote, false);
+        pair::end_repair(file.raw());
+        reset(offload, way, file, (key, reason));
+        offload.dispatch();
     }
 
     /// It is on its ring again, in another place, as what it was; and for how long at least, and why.
