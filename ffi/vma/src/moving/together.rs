@@ -124,7 +124,9 @@ fn go_on(offload: &mut Offload, at: usize, key: Option<Key>, placeholder: RawFd)
         match peer::copy_of(placeholder) {
             Some(copy) => moving.file = Some(Arc::new(File::new(copy))),
             None => {
+                let ends = (moving.local, moving.remote);
                 offload.moves.swap_remove(at);
+                offload.departures.waiting.retain(|waiting| waiting.ends != ends);
                 return false;
             }
         }

@@ -174,7 +174,8 @@ impl<'k> Thread<'k> {
     fn stays(&self, offload: &mut Offload, Waiting { ends: (local, remote), .. }: Waiting) {
         offload.departures.waiting.retain(|waiting| waiting.ends != (local, remote));
         offload.rings.iter_mut().for_each(|own| own.ring.tcp_stays(self.process.now(), local, remote));
-        end(offload, local, remote);
+        offload.moves.retain(|moving| !(moving.is_between(local, remote) && moving.role == Role::Asking));
+        exit::pulse();
     }
 
     /// The same of one that is still there: who asks for it hears that it is not to be had.
