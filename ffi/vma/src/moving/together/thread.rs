@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ringway_devices::{Entered, Handover};
 use ringway_host::leave::Kernel;
@@ -14,7 +15,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::{Answer, FlowId};
 
 use super::super::giving_up::File;
-use super::super::{Move, PATIENCE, Role, pair, pause, peer, to_kernel};
+use super::super::{MOMENT, Move, PATIENCE, Role, pair, pause_for, peer, to_kernel};
 use super::{SILENT_FOR, STAYS_FOR, Waiting};
 use crate::exit;
 use crate::fdtable::{self, Entry};
@@ -27,6 +28,9 @@ use crate::socket::{Family, Kind};
 const AT_A_TIME: usize = 64;
 /// And of either, so many to one host: one that says nothing keeps its places for as long as it is asked, and the others' connections do not wait for that.
 const TO_ONE_HOST: usize = 16;
+
+/// How often the thread looks what comes at the least, and whether more are to leave: the longer nothing has happened, the less often down to this.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A connection that is off its ring, and has yet to hear of its peer.
 struct Left<'k> {
@@ -63,8 +67,12 @@ enum Means {
 pub(super) fn run(process: &'static Process, kernel: &Kernel) {
     let mut thread = Thread { process, kernel, left: Vec::new(), under_hand: None };
     let is_done = crate::boundary!(false, {
-        while thread.turn() {
-            pause();
+        let mut last = Instant::now();
+        while let Some(has_happened) = thread.turn() {
+            if has_happened {
+                last = Instant::now();
+            }
+            pause_for((last.elapsed() / 8).clamp(MOMENT, LOOK_EVERY));
         }
         true
     });
@@ -82,25 +90,30 @@ struct Thread<'k> {
 }
 
 impl<'k> Thread<'k> {
-    /// Has those leave whose turn it is, and goes on with those whose peers have answered. `false`: there is nothing more to be done, and whoever comes next begins another thread.
-    fn turn(&mut self) -> bool {
+    /// Has those leave whose turn it is, and goes on with those whose peers have answered: whether there were any. `None`: there is nothing more to be done, and whoever comes next begins another thread.
+    fn turn(&mut self) -> Option<bool> {
+        let mut has_happened = false;
         // (The lock is others' in between.)
-        while self.leave_next() {}
-        for at in (0..self.left.len()).rev() {
-            let answer = self.answer(at);
+        while self.leave_next() {
+            has_happened = true;
+        }
+        for (at, answer) in self.answers().into_iter().enumerate().rev() {
             if answer != Some(Answer::Awaited) {
                 let left = self.left.swap_remove(at);
                 self.under_hand = Some((left.way, Arc::clone(&left.file)));
                 self.end_of_way(left, answer);
                 self.under_hand = None;
+                has_happened = true;
             }
         }
-        let mut guard = self.process.lock();
-        let is_over = self.left.is_empty() && guard.departures.waiting.is_empty();
-        if is_over {
-            guard.departures.kernel = None;
+        if self.left.is_empty() {
+            let mut guard = self.process.lock();
+            if guard.departures.waiting.is_empty() {
+                guard.departures.kernel = None;
+                return None;
+            }
         }
-        !is_over
+        Some(has_happened)
     }
 
     /// The next one that can leaves, and asks. `false`: none can.
@@ -239,14 +252,17 @@ impl<'k> Thread<'k> {
         Some(Left { way, entered, file, counters })
     }
 
-    /// What the other end says. `None`: the move was given up meanwhile.
-    fn answer(&self, at: usize) -> Option<Answer> {
-        let Left { way, file, .. } = &self.left[at];
-        let mut guard = self.process.lock();
-        match guard.rings.at_mut(way.ring).ring.tcp_answer(self.process.now(), way.local, way.remote) {
+    /// What the other ends say. `None`: the move was given up meanwhile.
+    fn answers(&self) -> Vec<Option<Answer>> {
+        if self.left.is_empty() {
+            return Vec::new();
+        }
+        let (mut guard, now) = (self.process.lock(), self.process.now());
+        let answer = |Left { way, file, .. }: &Left<'_>| match guard.rings.at_mut(way.ring).ring.tcp_answer(now, way.local, way.remote) {
             Answer::Awaited if file.is_given_up() => None,
             answer => Some(answer),
-        }
+        };
+        self.left.iter().map(answer).collect()
     }
 
     fn end_of_way(&self, left: Left<'k>, answer: Option<Answer>) {
