@@ -7,7 +7,7 @@
 //! The other end ([`follow`]) does the same: its question is the answer to ours.
 //!
 //! A server may have a thousand connections that all are to leave. So one thread has all of them on their way ([`thread`]), a number of them at a time: the others wait on their rings, which costs nothing, and are
-//! used as ever. Each that is on its way takes a descriptor, and two more are for all.
+//! used as ever. Each that is on its way takes a descriptor, and two more are for all; one that the program has closed takes its own when it begins to wait.
 
 mod thread;
 
@@ -124,9 +124,11 @@ fn go_on(offload: &mut Offload, at: usize, key: Option<Key>, placeholder: RawFd)
         match peer::copy_of(placeholder) {
             Some(copy) => moving.file = Some(Arc::new(File::new(copy))),
             None => {
-                let ends = (moving.local, moving.remote);
-                offload.moves.swap_remove(at);
-                offload.departures.waiting.retain(|waiting| waiting.ends != ends);
+                let Move { local, remote, .. } = offload.moves.swap_remove(at);
+                tracing::warn!(
+                    "the connection {local} - {remote} ends as it is closed, for children as well: no descriptor is to be had (RLIMIT_NOFILE)"
+                );
+                offload.departures.waiting.retain(|waiting| waiting.ends != (local, remote));
                 return false;
             }
         }
