@@ -191,7 +191,9 @@ pub(super) fn give_up(offload: &mut Offload, which: impl Fn(&Move) -> bool) {
             offload.rings.of_mut(id).close(now, id, true);
         }
         offload.rings.iter_mut().for_each(|own| own.ring.tcp_stays(now, local, remote));
-        let socket = key.and_then(|key| offload.sockets.find(key)).map(|socket| (socket.fd, socket.family));
+        let socket = key.and_then(|key| offload.sockets.find(key));
+        // (A number that was closed by a call that the library did not see is another file's by now.)
+        let socket = socket.filter(|socket| !fdtable::is_stale_now(socket.fd)).map(|socket| (socket.fd, socket.family));
         if let Some((fd, family)) = socket.or_else(|| file.as_ref().map(|file| (file.raw(), Family::of(local)))) {
             pair::reset(fd, family, local, remote);
         }
