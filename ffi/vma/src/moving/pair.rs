@@ -354,6 +354,16 @@ pub(super) fn set_reuse_address(fd: &Fd, value: c_int) {
     set_int(fd.raw(), libc::SOL_SOCKET, libc::SO_REUSEADDR, value);
 }
 
+/// Has the kernel send a segment on a connection that says nothing, to which the other end's kernel answers, by a reset if it has no such connection. (To end a repair that was not begun changes nothing but
+/// SO_REUSEADDR.)
+pub(super) fn probe(fd: c_int) {
+    let reuse = int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, 0);
+    if let Some(reuse) = reuse {
+        set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, reuse);
+    }
+}
+
 fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as socklen_t;

@@ -24,7 +24,7 @@ use ringway_stack::offload::Reason;
 
 use super::giving_up::File;
 use super::{Move, Role, owner, pair, peer};
-use crate::fdtable;
+use crate::fdtable::{self, Entry};
 use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::socket::{Family, flows};
@@ -153,6 +153,10 @@ fn ready(process: &'static Process, offload: &mut Offload) -> Result<(), Box<dyn
 
 /// The peers of connections have left their rings, and ask for ours to follow. For the progress thread.
 pub(super) fn follow(process: &'static Process, offload: &mut Offload) {
+    if offload.rings.iter().any(|own| own.ring.has_bereft()) {
+        let bereft: Vec<Ends> = offload.rings.iter_mut().flat_map(|own| own.ring.tcp_take_bereft()).collect();
+        bereft.into_iter().for_each(|ends| ask_other_kernel(offload, ends));
+    }
     if !offload.rings.iter().any(|own| own.ring.has_leavers()) {
         return;
     }
@@ -201,5 +205,18 @@ pub(super) fn give_up(offload: &mut Offload, which: impl Fn(&Move) -> bool) {
             offload.arrived(key, reason);
         }
         offload.dispatch();
+    }
+}
+
+/// The process at the other end of a connection that has left is gone: our kernel asks the other one by a segment, which one that has no such connection answers by a reset.
+fn ask_other_kernel(offload: &Offload, (local, remote): Ends) {
+    let is_it = |key: &Key| {
+        let socket = offload.sockets.find(*key);
+        socket.is_some_and(|socket| socket.moved && socket.bound == Some(local) && socket.peer == Some(remote))
+    };
+    let mut entries = fdtable::entries();
+    // (What children have is theirs to ask for, as is what the program has closed: it waits for nothing.)
+    if let Some((fd, _)) = entries.find(|(_, entry)| matches!(entry, Entry::Kernel(key) if is_it(key))) {
+        pair::probe(fd);
     }
 }
