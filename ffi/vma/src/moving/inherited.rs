@@ -226,12 +226,14 @@ impl InheritedConnection {
         }
     }
 
-    /// Its owner died while it put the connection into the kernel: there it says nothing, hears no reset, and is nobody's. All of its numbers get a socket without it.
+    /// Its owner died while it put the connection into the kernel: there it says nothing, hears no reset, and is nobody's. All of its numbers get a socket without it, and the other end a reset,
+    /// if this process may send one (CAP_NET_ADMIN).
     fn leave_repair(&self, key: Key, fd: c_int) {
         if self.is_common || !is_in_repair(fd) {
             return;
         }
         let Ok(fresh) = pair::socket(self.family) else { return };
+        pair::end_repair_aloud(fd);
         for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
             let _ = pair::replace(copy, &fresh);
         }

@@ -120,6 +120,13 @@ pub(super) fn end_repair(fd: c_int) {
     set_int(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
 }
 
+/// The same by a reset, whoever else has the open file: the other end's kernel may have the connection already, and would wait for ever.
+pub(super) fn end_repair_aloud(fd: c_int) {
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, 0);
+    dissolve(fd);
+    set_int(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
+}
+
 /// Makes closing the descriptor a reset.
 pub(super) fn break_off(fd: &Fd) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
