@@ -324,7 +324,8 @@ fn rxe(workspace: &Workspace) -> Result<()> {
     let words = ["sh", "ffi/vma/tests/rxe/ask.sh", &library];
     vm::in_two_guests(None, words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'"))?;
     let words = ["sh", "ffi/vma/tests/rxe/leave-ask.sh", &library];
-    vm::in_two_guests(None, words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/leave-serve.sh '{library}'"))?;
+    let peer = format!("sh ffi/vma/tests/rxe/leave-serve.sh '{library}'");
+    vm::in_two_guests_for(vm::MUCH_PATIENCE_S, None, words.map(str::to_owned).to_vec(), peer)?;
     // (A kernel that says what its drivers have for XDP: since Linux 6.3.)
     let words = ["sh", "ffi/vma/tests/virtio/ask.sh", &library, &ringway];
     vm::in_two_guests(Some("6.12"), words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/virtio/serve.sh '{library}'"))

@@ -34,6 +34,8 @@ const PACKAGES: [Package; 10] = [
 
 /// Seconds that a guest has. Booting takes four; what it emulates, ten times as long as the machine itself, or more.
 const PATIENCE_S: u64 = 600;
+/// The same of two whose cases may take longer than that together.
+pub(crate) const MUCH_PATIENCE_S: u64 = 900;
 
 /// What runs where.
 #[derive(Args)]
@@ -92,11 +94,19 @@ pub(crate) fn tests_in_guest(workspace: &Workspace, binaries: &[PathBuf], argume
 /// # Errors
 /// As [`run`].
 pub(crate) fn in_two_guests(version: Option<&str>, command: Vec<String>, peer: String) -> Result<()> {
+    in_two_guests_for(PATIENCE_S, version, command, peer)
+}
+
+/// The same, for so many seconds.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn in_two_guests_for(patience: u64, version: Option<&str>, command: Vec<String>, peer: String) -> Result<()> {
     let kernel = match version {
         Some(version) if kernel::is_known(version)? => Some(version.to_owned()),
         _ => None,
     };
-    run(&Options { kernel, peer: Some(peer), pcap: None, patience: PATIENCE_S, command })
+    run(&Options { kernel, peer: Some(peer), pcap: None, patience, command })
 }
 
 /// The same; the command's exit status.

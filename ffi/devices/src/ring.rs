@@ -176,6 +176,7 @@ impl Ring {
         fn has_candidate(&self, flow: FlowId) -> bool;
         fn has_events(&self) -> bool;
         fn has_leavers(&self) -> bool;
+        fn has_bereft(&self) -> bool;
         fn has_neighbour_questions(&self) -> bool;
         fn info(&self, flow: FlowId) -> Option<FlowInfo>;
         fn is_due(&self, now: Instant) -> bool;
@@ -238,6 +239,7 @@ impl Ring {
         fn tcp_end_late(&mut self, local: SocketAddr, remote: SocketAddr) -> Vec<LatePacket>;
         fn tcp_answer(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Answer;
         fn tcp_take_leaver(&mut self) -> Option<FlowId>;
+        fn tcp_take_bereft(&mut self) -> Vec<(SocketAddr, SocketAddr)>;
         fn tcp_stays(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr);
         fn tcp_has_parted(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr, has_left: bool);
         fn end_silently(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<Undelivered, Error>;

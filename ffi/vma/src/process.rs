@@ -6,8 +6,6 @@
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringway_devices::{MemberRef, Rendezvous, Ring, RxBuf};
@@ -74,8 +72,8 @@ pub(crate) struct Offload {
     pub(crate) greetings: Vec<crate::socket::greeting::Greeting>,
     /// Connections on their way to the kernel.
     pub(crate) moves: Vec<crate::moving::Move>,
-    /// Connections between these addresses, ours and the peer's, could not move, and stay until then at the least.
-    pub(crate) stayed: BTreeMap<(SocketAddr, SocketAddr), Instant>,
+    /// Of those, connections that leave together with their other ends.
+    pub(crate) departures: crate::moving::together::Departures,
     /// How many connections over interfaces the kernel has taken over.
     pub(crate) to_kernel: u64,
     /// Connections on their way to another ring.
@@ -268,7 +266,7 @@ fn make() -> Result<&'static Process, (Reason, String)> {
             decisions: Vec::new(),
             greetings: Vec::new(),
             moves: Vec::new(),
-            stayed: BTreeMap::new(),
+            departures: crate::moving::together::Departures::default(),
             to_kernel: 0,
             migrations: crate::moving::migration::Migrations::default(),
             backlogs: crate::moving::Backlogs::default(),

@@ -10,6 +10,9 @@
 //! What is said goes in segments of the connection without payload (`wire::tcp::Parting`), which may be lost, come twice or late like all segments. A question is repeated until it is answered, and answered each
 //! time: by who has left for as long as [`REMEMBERED`].
 //!
+//! A process that is killed while its kernel says nothing yet leaves a kernel that never will, and the other end's waits for ever, if its program only reads. So if the process of the other end is gone within
+//! [`REMEMBERED`] of a connection's leaving, whoever has the kernel's socket hears of it ([`Ring::tcp_take_bereft`]), to ask the other kernel whether it is still there.
+//!
 //! Whoever guesses a connection's numbers could have it leave. A question has to name numbers that its peer can have sent and can expect: in the window, and acknowledging nothing that was not sent nor less than
 //! what was acknowledged before (RFC 5961 s5.2 takes less). An answer has to name the question's number, of 64 bits. What is neither changes nothing, and there is no more than one answer to a segment.
 
@@ -92,6 +95,8 @@ pub(super) struct Partings {
     known: BTreeMap<Ends, Known>,
     /// Connections whose peers have left.
     leavers: VecDeque<FlowId>,
+    /// Connections that have left, and whose other ends' processes are gone since. (No more than are known at a time: they are taken as soon as it is seen that there are any.)
+    bereft: Vec<Ends>,
     drawn: u64,
 }
 
@@ -118,15 +123,22 @@ impl Partings {
         }
     }
 
-    /// Questions that are not answered yet are answered so, of the connections that `which` names.
+    /// Questions that are not answered yet are answered so, of the connections that `which` names; those that have left are bereft of their peers.
     pub(super) fn are_gone(&mut self, which: impl Fn(&FiveTuple) -> bool) {
-        for ((local, remote), known) in &mut self.known {
-            if matches!(known.stage, Stage::Asks { .. })
-                && which(&FiveTuple { protocol: Protocol::Tcp, local: *local, remote: Some(*remote) })
-            {
-                known.stage = Stage::Answered(Answer::Gone);
+        let Self { known, bereft, .. } = self;
+        known.retain(|&(local, remote), known| {
+            let is_awaited = matches!(known.stage, Stage::Asks { .. } | Stage::Left { .. });
+            if !is_awaited || !which(&FiveTuple { protocol: Protocol::Tcp, local, remote: Some(remote) }) {
+                return true;
             }
-        }
+            if matches!(known.stage, Stage::Left { .. }) {
+                bereft.push((local, remote));
+                return false;
+            }
+            known.stage = Stage::Answered(Answer::Gone);
+            true
+        });
+        bereft.truncate(PARTINGS_MAX);
     }
 }
 
@@ -181,6 +193,17 @@ impl<Q: Queues> Ring<Q> {
     /// Whether there is one.
     pub fn has_leavers(&self) -> bool {
         !self.partings.leavers.is_empty()
+    }
+
+    /// Connections (our address, the peer's) that have left for the kernels a short while ago, and whose other ends' processes are gone: theirs may have been killed before its kernel spoke, which then says
+    /// nothing, ever. (Nobody else's answer is forgotten by that: who is gone asks no more.)
+    pub fn tcp_take_bereft(&mut self) -> Vec<(SocketAddr, SocketAddr)> {
+        core::mem::take(&mut self.partings.bereft)
+    }
+
+    /// Whether there are any.
+    pub fn has_bereft(&self) -> bool {
+        !self.partings.bereft.is_empty()
     }
 
     /// A connection between these addresses (ours, the peer's) has left for our kernel, for good, or stays with this ring: who asks is told.

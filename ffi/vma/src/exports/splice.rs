@@ -15,8 +15,10 @@ use crate::descendants;
 use crate::errno::{self, Errno, to_ssize};
 use crate::extra::resume::{self, DUE};
 use crate::fdtable::{self, Entry};
+use crate::moving;
 use crate::process::process;
 use crate::real;
+use crate::socket::Kind;
 
 /// What a writable pipe is sure to have room for: one of its buffers (PIPE_BUF).
 const ROOM: usize = 4096;
@@ -43,8 +45,10 @@ pub(super) unsafe fn splice(input: c_int, at: *mut off64_t, output: c_int, to: *
 }
 
 pub(super) fn on_ring(fd: c_int) -> bool {
-    let Entry::Socket(key) = fdtable::lookup(fd) else { return false };
-    process().is_some_and(|p| p.lock().sockets.find(key).is_some_and(|s| s.ring_id().is_some()))
+    let (Entry::Socket(key), Some(process)) = (fdtable::lookup(fd), process()) else { return false };
+    let (is_there, is_moving) =
+        process.lock().sockets.find(key).map_or((false, false), |socket| (socket.ring_id().is_some(), socket.kind == Kind::Moving));
+    is_there || is_moving && moving::stays(process, fd, key)
 }
 
 /// The kernel's checks, in its order; whether there is anything to do.

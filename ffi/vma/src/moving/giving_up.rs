@@ -8,7 +8,7 @@ use std::time::Instant;
 use ringway_devices::Fd;
 
 use super::owner::{Waited, await_all, waits};
-use super::{ANSWER, Move, Role, pair, pause, peer};
+use super::{ANSWER, Move, Role, pair, pause, peer, together};
 use crate::errno::Errno;
 use crate::exit::Patience;
 use crate::process::{Offload, Process};
@@ -68,6 +68,7 @@ pub(super) fn await_or_give_up(process: &Process, patience: &mut Patience) -> bo
 
 /// Resets those of the connections under way that `which` names, for every process that has them.
 pub(super) fn give_up(offload: &mut Offload, which: impl Fn(&Move) -> bool) {
+    together::give_up(offload, &which);
     // (What the peer writes on its own, it does for nobody else.)
     for moving in offload.moves.iter().filter(|moving| moving.role != Role::Kept && which(moving)) {
         if let Some(file) = &moving.file {

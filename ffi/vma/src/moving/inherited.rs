@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use ringway_devices::{Dialogue, MemberRef};
 
-use super::{ANSWER, PATIENCE, pair, pause};
+use super::{ANSWER, PATIENCE, pair, pause_again};
 use crate::descendants;
 use crate::errno;
 use crate::fdtable::{self, Entry};
@@ -187,9 +187,9 @@ impl InheritedConnection {
             let ask = |dialogue: Dialogue| dialogue.ask(words.as_bytes(), &[], ANSWER);
             match Dialogue::begin(&self.owner, ANSWER).and_then(|dialogue| dialogue.map(ask).transpose()) {
                 // However long: what is owed comes first, as a send to a slow reader waits.
-                Ok(Some((words, _))) if words == b"wait" => pause(),
+                Ok(Some((words, _))) if words == b"wait" => pause_again(started),
                 // It is busy, or ends just now: then nobody is there the next time.
-                Err(error) if is_passing(&error) && started.elapsed() < PATIENCE => pause(),
+                Err(error) if is_passing(&error) && started.elapsed() < PATIENCE => pause_again(started),
                 Ok(Some((words, passed))) if words == b"here" && !passed.is_empty() => {
                     for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
                         let _ = pair::replace(copy, &passed[0]);
@@ -197,9 +197,9 @@ impl InheritedConnection {
                     return;
                 }
                 _ if !self.is_common && is_connected(fd) && !is_in_repair(fd) => return,
-                _ => {
-                    let (local, remote, owner) = (self.local, self.remote, self.owner.pid());
-                    tracing::warn!("the connection {local} - {remote}, inherited from process {owner}, which has it no more, is reset");
+                answer => {
+                    let stays = matches!(&answer, Ok(Some((words, _))) if words == b"stays");
+                    self.tell_why(stays);
                     self.leave_repair(key, fd);
                     if self.is_common && pair::socket(self.family).and_then(|fresh| pair::replace(fd, &fresh)).is_err() {
                         return;
@@ -213,12 +213,27 @@ impl InheritedConnection {
 }
 
 impl InheritedConnection {
-    /// Its owner died while it put the connection into the kernel: there it says nothing, hears no reset, and is nobody's. All of its numbers get a socket without it.
+    /// It is reset in this process. `stays`: its owner has it still.
+    fn tell_why(&self, stays: bool) {
+        let (local, remote, owner) = (self.local, self.remote, self.owner.pid());
+        if stays {
+            tracing::warn!(
+                "the connection {local} - {remote} goes on in process {owner} alone, which could not give it to the kernel (its log says why): for this process, which inherited it, it is reset. \
+                 Let that process alone use it, give the processes at both ends CAP_NET_ADMIN, or leave such connections to the kernel by a rule (libvma.conf: use os)"
+            );
+        } else {
+            tracing::warn!("the connection {local} - {remote}, inherited from process {owner}, which has it no more, is reset");
+        }
+    }
+
+    /// Its owner died while it put the connection into the kernel: there it says nothing, hears no reset, and is nobody's. All of its numbers get a socket without it, and the other end a reset,
+    /// if this process may send one (CAP_NET_ADMIN).
     fn leave_repair(&self, key: Key, fd: c_int) {
         if self.is_common || !is_in_repair(fd) {
             return;
         }
         let Ok(fresh) = pair::socket(self.family) else { return };
+        pair::end_repair_aloud(fd);
         for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
             let _ = pair::replace(copy, &fresh);
         }

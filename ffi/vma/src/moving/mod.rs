@@ -25,8 +25,8 @@
 //! kernels do, at one time ([`together`]).
 //!
 //! The words of the dialogue (see [`Dialogue`](ringway_devices::Dialogue); addresses are the asked side's own, then the other's):
-//! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; or `gone`, when the
-//!   child's own is the kernel's by now, or there is no such connection
+//! - `release L R` of a child to the owner: `wait`; `here` with a descriptor that is to take the place of the child's; `stays`, when the kernel cannot
+//!   have it, and the owner goes on with it; or `gone`, when the child's own is the kernel's by now, or there is no such connection
 //! - `leave L R REASON` (`alone`, if the owner's own program has closed it) of the owner to the peer: `left` or `unaccepted` with what is undelivered in
 //!   a memfd, `wait`, or `gone`
 //! - `adopt L R` of a child to the owner: `open`, while the owner has a descriptor of its own; `meet MEMBER`, who is at the other end; or `no`
@@ -63,7 +63,7 @@ mod peer;
 pub(crate) mod retreat;
 pub(crate) mod steered;
 mod to_kernel;
-mod together;
+pub(crate) mod together;
 
 pub(crate) use backlog::{Backlogs, Taken};
 
@@ -220,6 +220,11 @@ pub(crate) fn pause() {
     pause_for(MOMENT);
 }
 
+/// A pause of who has waited since then, and goes on doing so: the longer, the longer, for there may be many that wait for something that takes the processor.
+pub(crate) fn pause_again(since: std::time::Instant) {
+    pause_for((since.elapsed() / 8).clamp(MOMENT, MOMENTS));
+}
+
 /// Below a second.
 fn pause_for(time: Duration) {
     let mut nothing = libc::pollfd { fd: -1, events: 0, revents: 0 };
@@ -267,6 +272,13 @@ pub(crate) fn is_back(process: &Process, (fd, key): (i32, Key), before: Option<r
         })
 }
 
+/// A call has come to a connection that was on its way: waits until that has ended. Whether the connection is on a ring, where the call is to be done again; it is the kernel's otherwise.
+#[cold]
+pub(crate) fn stays(process: &Process, fd: i32, key: Key) -> bool {
+    crate::fdtable::lookup(fd);
+    is_back(process, (fd, key), None)
+}
+
 /// As [`await_end`], for so long.
 pub(crate) fn await_end_for(fd: i32, patience: Duration) -> crate::fdtable::Entry {
     use crate::fdtable::{Entry, peek};
@@ -274,7 +286,7 @@ pub(crate) fn await_end_for(fd: i32, patience: Duration) -> crate::fdtable::Entr
     let saved = crate::errno::current();
     let started = std::time::Instant::now();
     while matches!(peek(fd), Entry::Moving(_)) && !holds_lock && started.elapsed() < patience {
-        pause();
+        pause_again(started);
     }
     crate::errno::set(saved);
     match peek(fd) {

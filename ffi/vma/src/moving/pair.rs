@@ -111,6 +111,22 @@ pub(super) fn dissolve(fd: c_int) {
     }
 }
 
+/// What was being put into the socket (TCP_REPAIR) is there no more, in silence, and the socket is as any other.
+pub(super) fn end_repair(fd: c_int) {
+    dissolve(fd);
+    take_error(fd);
+    // (One that is connected to nobody says nothing at this.)
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, 0);
+    set_int(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
+}
+
+/// The same by a reset, whoever else has the open file: the other end's kernel may have the connection already, and would wait for ever.
+pub(super) fn end_repair_aloud(fd: c_int) {
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, 0);
+    dissolve(fd);
+    set_int(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
+}
+
 /// Makes closing the descriptor a reset.
 pub(super) fn break_off(fd: &Fd) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
@@ -343,6 +359,16 @@ pub(super) fn share_address(fd: c_int) -> Option<c_int> {
 /// Sets SO_REUSEADDR as the program has it.
 pub(super) fn set_reuse_address(fd: &Fd, value: c_int) {
     set_int(fd.raw(), libc::SOL_SOCKET, libc::SO_REUSEADDR, value);
+}
+
+/// Has the kernel send a segment on a connection that says nothing, to which the other end's kernel answers, by a reset if it has no such connection. (To end a repair that was not begun changes nothing but
+/// SO_REUSEADDR.)
+pub(super) fn probe(fd: c_int) {
+    let reuse = int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, 0);
+    if let Some(reuse) = reuse {
+        set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, reuse);
+    }
 }
 
 fn int(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {

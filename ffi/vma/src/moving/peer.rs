@@ -157,6 +157,7 @@ fn release(process: &'static Process, offload: &mut Offload, local: SocketAddr, 
     match offload.sockets.find(key) {
         // Moved by the peer, so that its descriptor is another one than the child's.
         Some(socket) if socket.moved => copy_of(socket.fd).map_or(("gone", None), |copy| ("here", Some(copy))),
+        Some(socket) if matches!(socket.kind, Kind::Stream(_) | Kind::Connecting(_)) && !offload.is_over(local, remote) => ("stays", None),
         _ => ("gone", None),
     }
 }

@@ -26,11 +26,11 @@ use crate::socket::Kind;
 /// Moves a connection into its placeholder. `key`: its socket, unless the program has closed it. `false`: it stays where it is, and the log says why.
 pub(super) fn begin(process: &'static Process, offload: &mut Offload, id: FlowId, key: Option<Key>, placeholder: RawFd) -> bool {
     let Some((local, remote)) = owner::ends(offload, id) else { return false };
+    if offload.rings.at(id.ring).ring.leaves_at_both_ends() {
+        return together::begin(process, offload, (local, remote), key, placeholder);
+    }
     // (By a number that is not the program's: what is asked by that is asked of the socket.)
     let Some(copy) = peer::copy_of(placeholder) else { return false };
-    if offload.rings.at(id.ring).ring.leaves_at_both_ends() {
-        return together::begin(process, offload, (local, remote), key, copy);
-    }
     match take_over(process, offload, id, (local, remote), &copy) {
         Ok(unsent) => {
             offload.to_kernel += 1;

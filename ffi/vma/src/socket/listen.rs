@@ -314,7 +314,10 @@ pub(crate) fn shutdown(process: &Process, fd: c_int, key: Key, how: c_int) -> Re
         }
         Kind::Moving => {
             drop(guard);
-            crate::fdtable::lookup(fd);
+            // (What is done to the placeholder of a connection that stays would be lost.)
+            if crate::moving::stays(process, fd, key) {
+                return shutdown(process, fd, key, how);
+            }
             // SAFETY: plain integers.
             kernel_result(unsafe { real::shutdown(fd, how) })
         }

@@ -57,6 +57,9 @@ const IPV6_UNICAST_IF: c_int = 76;
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
 
+/// Not a failure: the connection was on its way to the kernel when the option was to be set, or came to be.
+const ON_ITS_WAY: Errno = Errno(-1);
+
 /// Whether it is decided which families a socket takes: a connection has a port, which its placeholder may not have (do_ipv6_setsockopt).
 fn has_its_families(offload: &Offload, key: Key) -> bool {
     let Some(Socket { family: Family::V6, kind: Kind::Stream(id) | Kind::Connecting(id), .. }) = offload.sockets.find(key) else {
@@ -80,8 +83,16 @@ pub(crate) unsafe fn set(
     value: *const c_void,
     len: socklen_t,
 ) -> Result<c_int, Errno> {
-    // SAFETY: the caller's promise.
-    let result = unsafe { set_one(process, fd, key, option, value, len) };
+    let result = loop {
+        // SAFETY: the caller's promise.
+        match unsafe { set_one(process, fd, key, option, value, len) } {
+            // (It is set where the connection comes to be, on what it has then: the move itself sets and restores some.)
+            Err(ON_ITS_WAY) if moving::stays(process, fd, key) => {}
+            // SAFETY: the caller's promise.
+            Err(ON_ITS_WAY) => break kernel_result(unsafe { real::setsockopt(fd, option.0, option.1, value, len) }),
+            result => break result,
+        }
+    };
     if option.0 == libc::IPPROTO_TCP {
         return result;
     }
@@ -93,6 +104,9 @@ pub(crate) unsafe fn set(
     result
 }
 
+/// # Errors
+/// As [`set`]; [`ON_ITS_WAY`].
+///
 /// # Safety
 /// As [`set`].
 unsafe fn set_one(
@@ -103,6 +117,10 @@ unsafe fn set_one(
     value: *const c_void,
     len: socklen_t,
 ) -> Result<c_int, Errno> {
+    let before = process.lock().sockets.find(key).map(|socket| socket.kind);
+    if before == Some(Kind::Moving) {
+        return Err(ON_ITS_WAY);
+    }
     // SAFETY: the caller's promise.
     if let Some(result) = unsafe { extra::options::set(process, key, (level, name), value, len) } {
         if (level, name) == (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) && result.is_ok() {
@@ -153,7 +171,8 @@ unsafe fn set_one(
             Kind::Fresh | Kind::Listener(None) | Kind::Datagram(None) => {
                 offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
             }
-            Kind::Kernel | Kind::Moving => {}
+            Kind::Kernel => {}
+            Kind::Moving => return Err(ON_ITS_WAY),
         }
         if is_groups {
             leave_group(offload, key);
@@ -190,8 +209,11 @@ unsafe fn set_one(
         offload.uses_groups();
     }
     let Some(socket) = offload.sockets.find_mut(key) else { return Ok(0) };
-    if matches!(socket.kind, Kind::Kernel | Kind::Moving) {
-        return Ok(0);
+    match socket.kind {
+        // (Before or after the placeholder was told, or in between.)
+        Kind::Kernel | Kind::Moving if matches!(before, Some(Kind::Stream(_) | Kind::Connecting(_))) => return Err(ON_ITS_WAY),
+        Kind::Kernel | Kind::Moving => return Ok(0),
+        _ => {}
     }
     if is_preference {
         let (preference, is_set) = match device {

@@ -5,10 +5,21 @@ for role in forks inetd execs passes middle plain stopped ended; do talk $role; 
 # One that may not use TCP_REPAIR.
 setpriv --bounding-set=-net_admin /usr/bin/env RINGWAY_DEVICE=rxe:rxe0 "LD_PRELOAD=$library" \
     /usr/bin/python3 "$(dirname "$0")/leave.py" silent "$RINGWAY_VM_ADDRESS" &
-# Once the nine services are there, the asker may begin: it looks for this port.
+# Those that are killed in the middle of it, and what this host has left then.
+kills=$(dirname "$0")/kills.py
+for port in $(seq 5110 5120); do
+    RINGWAY_DEVICE=rxe:rxe0 LD_PRELOAD=$library /usr/bin/python3 "$kills" mortal "$RINGWAY_VM_ADDRESS" "$port" &
+done
+/usr/bin/python3 "$kills" looks "$RINGWAY_VM_ADDRESS" &
+# Once the services are there, the asker may begin: it looks for this port.
 listeners() { rdma resource show cm_id link rxe0 | grep -c LISTEN; }
-for _ in $(seq 1200); do
-    if [ "$(listeners)" -ge 9 ]; then break; fi
+end=$(($(date +%s) + 200))
+until [ "$(listeners)" -ge 20 ]; do
+    if [ "$(date +%s)" -ge "$end" ]; then
+        echo "of 20 services, $(listeners) are there after 200 seconds" >&2
+        rdma resource show cm_id link rxe0
+        exit 1
+    fi
     sleep 0.1
 done
 rdma resource show cm_id link rxe0

@@ -333,6 +333,28 @@ fn of_a_peer_that_is_gone_no_answer_is_awaited() {
 }
 
 #[test]
+fn who_has_left_hears_that_the_other_end_is_gone_as_long_as_it_is_remembered() {
+    let mut scene = Scene::new();
+    let _left = scene.ask();
+    assert!(scene.follow(true));
+    assert_eq!((scene.answer_to_b(), scene.answer()), (Answer::There, Answer::There));
+    let (local, remote) = (scene.local, scene.remote);
+    let other = FiveTuple { protocol: Protocol::Tcp, local, remote: Some(SocketAddr::new(B, 81)) };
+    let ours = FiveTuple { remote: Some(remote), ..other };
+    for (has_left, gone, bereft) in
+        [(false, ours, vec![]), (true, other, vec![]), (true, ours, vec![(local, remote)]), (true, ours, vec![])]
+    {
+        if has_left {
+            scene.pair.a.tcp_has_parted(scene.pair.now, local, remote, true);
+        }
+        scene.pair.a.queues_mut().gone = vec![gone];
+        scene.pair.a.queues_mut().tell(DeviceEvent::PeersGone);
+        scene.pair.a.poll(scene.pair.now);
+        assert_eq!(scene.pair.a.tcp_take_bereft(), bereft, "{gone:?}");
+    }
+}
+
+#[test]
 fn no_more_is_remembered_than_there_is_room_for() {
     let mut scene = Scene::new();
     let _left = scene.ask();
