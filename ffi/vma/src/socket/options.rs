@@ -4,6 +4,8 @@
 //! meaning for the ring is then done on the ring too; what only the ring knows (a connection's error and state) is answered
 //! from the ring.
 
+mod classes;
+
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use core::time::Duration;
@@ -15,6 +17,7 @@ use ringway_stack::offload::Reason;
 use ringway_stack::ring::UdpOptions;
 use ringway_stack::tcp;
 
+use self::classes::{concerns_datagrams_only, is_group_program, is_inherited, is_route, kernel_only};
 use super::address::Raw;
 use super::connect::kernel_result;
 use super::{Family, Kind, Socket, common, congestion, cork, groups, info, lifecycle, pacing, sharing, six, times};
@@ -24,23 +27,10 @@ use crate::process::{Offload, Process};
 use crate::slab::Key;
 use crate::{extra, moving, real};
 
-const TCP_ZEROCOPY_RECEIVE: c_int = 35;
-const TCP_TX_DELAY: c_int = 37;
-const TCP_REPAIR: c_int = 19;
-const TCP_MD5SIG: c_int = 14;
 const TCP_ULP: c_int = 31;
-const TCP_AO_ADD_KEY: c_int = 38;
-const SO_ATTACH_FILTER: c_int = 26;
-const SO_ATTACH_BPF: c_int = 50;
-const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
 const SO_ATTACH_REUSEPORT_EBPF: c_int = 52;
 pub(crate) const SO_ZEROCOPY: c_int = 60;
-const SO_TXTIME: c_int = 61;
-const SO_PEEK_OFF: c_int = 42;
 pub(crate) const SO_RXQ_OVFL: c_int = 40;
-const SO_PREFER_BUSY_POLL: c_int = 69;
-const SO_BUSY_POLL_BUDGET: c_int = 70;
-const SO_TXREHASH: c_int = 74;
 const IP_LOCAL_PORT_RANGE: c_int = 51;
 const SO_BINDTODEVICE: c_int = 25;
 const SO_BINDTOIFINDEX: c_int = 62;
@@ -48,11 +38,6 @@ const SO_INCOMING_CPU: c_int = 49;
 const SO_PEERNAME: c_int = 28;
 pub(crate) const TCP_INQ: c_int = 36;
 const UDP_CORK: c_int = 1;
-const UDP_ENCAP: c_int = 100;
-const UDP_SEGMENT: c_int = 103;
-const UDP_GRO: c_int = 104;
-const IP_UNICAST_IF: c_int = 50;
-const IPV6_UNICAST_IF: c_int = 76;
 /// The y2038-safe forms have the layout of the old ones on 64-bit machines.
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
@@ -256,10 +241,6 @@ unsafe fn set_one(
     Ok(0)
 }
 
-fn is_group_program(name: c_int) -> bool {
-    matches!(name, SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF)
-}
-
 /// A program of the kernel's chooses among the sockets that share an address (SO_ATTACH_REUSEPORT_EBPF), one of which was given to it: those of this
 /// process are all the kernel's from then on.
 fn leave_group(offload: &mut Offload, key: Key) {
@@ -272,44 +253,6 @@ fn leave_group(offload: &mut Offload, key: Key) {
         offload.leave_to_kernel(key, "setsockopt", Reason::KernelOnlyOption);
     }
     offload.dispatch();
-}
-
-/// Options that change what the kernel does to packets: the ring cannot do as much.
-fn kernel_only(level: c_int, name: c_int) -> bool {
-    match level {
-        libc::SOL_SOCKET => {
-            matches!(name, SO_TXTIME | SO_ATTACH_FILTER | SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_CBPF | SO_ATTACH_REUSEPORT_EBPF | SO_PEEK_OFF)
-        }
-        libc::IPPROTO_UDP => matches!(name, UDP_ENCAP | UDP_SEGMENT | UDP_GRO),
-        libc::IPPROTO_TCP => matches!(name, TCP_REPAIR | TCP_MD5SIG | TCP_ULP | TCP_ZEROCOPY_RECEIVE | TCP_AO_ADD_KEY),
-        // What a datagram's header said is not kept.
-        libc::IPPROTO_IP => matches!(
-            name,
-            libc::IP_RECVTTL | libc::IP_RECVTOS | libc::IP_RECVOPTS | libc::IP_RETOPTS | libc::IP_RECVORIGDSTADDR | libc::IP_OPTIONS
-        ),
-        libc::IPPROTO_IPV6 => six::concerns_all(name) || six::concerns_datagrams(name),
-        _ => false,
-    }
-}
-
-/// Options by which the kernel sends another way than its tables say of the destination alone.
-fn is_route(level: c_int, name: c_int) -> bool {
-    match level {
-        libc::SOL_SOCKET => matches!(name, libc::SO_MARK | libc::SO_DONTROUTE),
-        libc::IPPROTO_IP => name == IP_UNICAST_IF,
-        libc::IPPROTO_IPV6 => name == IPV6_UNICAST_IF,
-        _ => false,
-    }
-}
-
-/// Options that mean nothing to a connection, in the kernel as little as here.
-fn concerns_datagrams_only(level: c_int, name: c_int) -> bool {
-    match level {
-        libc::IPPROTO_IP => name != libc::IP_OPTIONS,
-        libc::IPPROTO_IPV6 => !six::concerns_all(name),
-        libc::SOL_SOCKET => name == SO_TXTIME,
-        _ => false,
-    }
 }
 
 /// Asks the kernel whether it has an upper layer protocol at all (TLS libraries try that on every connection), before a connection moves
@@ -506,41 +449,6 @@ fn apply(socket: &mut Socket, process: &Process, level: c_int, name: c_int, argu
     if matches!(socket.kind, Kind::Fresh | Kind::Listener(_)) && argument.len == size_of::<c_int>() {
         socket.inherited.retain(|&(l, n, _)| (l, n) != (level, name));
         socket.inherited.push((level, name, argument.int()));
-    }
-}
-
-/// Options that mean nothing here, which a connection has of its listener all the same, and tells who asks.
-fn is_inherited(level: c_int, name: c_int) -> bool {
-    match level {
-        libc::SOL_SOCKET => matches!(
-            name,
-            libc::SO_OOBINLINE
-                | libc::SO_PRIORITY
-                | libc::SO_DONTROUTE
-                | libc::SO_MARK
-                | libc::SO_BUSY_POLL
-                | SO_PREFER_BUSY_POLL
-                | SO_BUSY_POLL_BUDGET
-                | SO_TXREHASH
-        ),
-        libc::IPPROTO_TCP => matches!(
-            name,
-            libc::TCP_WINDOW_CLAMP | libc::TCP_NOTSENT_LOWAT | libc::TCP_SAVE_SYN | libc::TCP_THIN_LINEAR_TIMEOUTS | TCP_TX_DELAY
-        ),
-        libc::IPPROTO_IP => matches!(
-            name,
-            libc::IP_MTU_DISCOVER
-                | libc::IP_RECVERR
-                | libc::IP_FREEBIND
-                | libc::IP_TRANSPARENT
-                | libc::IP_MINTTL
-                | libc::IP_BIND_ADDRESS_NO_PORT
-                | libc::IP_MULTICAST_ALL
-                | libc::IP_RECVTTL
-                | libc::IP_RECVTOS
-        ),
-        libc::IPPROTO_IPV6 => name == libc::IPV6_V6ONLY,
-        _ => false,
     }
 }
 
