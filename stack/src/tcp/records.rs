@@ -19,6 +19,9 @@ use crate::wire::tcp::SeqNumber;
 use self::flight::SMALL_MAX;
 pub(super) use self::flight::{Flight, Record};
 
+/// What comes from elsewhere is paced by so much at most at first.
+const PACE_MAX: Duration = Duration::from_secs(1);
+
 /// What one acknowledgment tells of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrived {
@@ -269,9 +272,10 @@ impl Records {
         self.flight.as_deref().cloned().unwrap_or_else(|| self.rested.flight())
     }
 
-    /// As it was elsewhere.
-    pub(super) fn resume(&mut self, written: &Flight) {
-        self.flight = Some(Box::new(written.clone()));
+    /// As it was elsewhere. (A pace that has it wait for longer than this belongs to another clock, or is made up.)
+    pub(super) fn resume(&mut self, now: Instant, written: &Flight) {
+        let pace_at = written.pace_at.min(now + PACE_MAX);
+        self.flight = Some(Box::new(Flight { pace_at, ..written.clone() }));
     }
 }
 

@@ -200,7 +200,7 @@ impl InheritedConnection {
                 answer => {
                     let stays = matches!(&answer, Ok(Some((words, _))) if words == b"stays");
                     self.tell_why(stays);
-                    self.leave_repair(key, fd);
+                    self.leave_repair(key, fd, matches!(answer, Ok(None)));
                     if self.is_common && pair::socket(self.family).and_then(|fresh| pair::replace(fd, &fresh)).is_err() {
                         return;
                     }
@@ -226,14 +226,16 @@ impl InheritedConnection {
         }
     }
 
-    /// Its owner died while it put the connection into the kernel: there it says nothing, hears no reset, and is nobody's. All of its numbers get a socket without it, and the other end a reset,
-    /// if this process may send one (CAP_NET_ADMIN).
-    fn leave_repair(&self, key: Key, fd: c_int) {
+    /// Its owner died while it put the connection into the kernel, or stands still: there it says nothing, and hears no reset. All of its numbers get a socket without it. If it is nobody's any more (`is_dead`),
+    /// the other end gets a reset, if this process may send one (CAP_NET_ADMIN).
+    fn leave_repair(&self, key: Key, fd: c_int, is_dead: bool) {
         if self.is_common || !is_in_repair(fd) {
             return;
         }
         let Ok(fresh) = pair::socket(self.family) else { return };
-        pair::end_repair_aloud(fd);
+        if is_dead {
+            pair::end_repair_aloud(fd);
+        }
         for (copy, _) in fdtable::entries().filter(|&(_, entry)| entry == Entry::Inherited(key)) {
             let _ = pair::replace(copy, &fresh);
         }

@@ -153,10 +153,7 @@ fn ready(process: &'static Process, offload: &mut Offload) -> Result<(), Box<dyn
 
 /// The peers of connections have left their rings, and ask for ours to follow. For the progress thread.
 pub(super) fn follow(process: &'static Process, offload: &mut Offload) {
-    if offload.rings.iter().any(|own| own.ring.has_bereft()) {
-        let bereft: Vec<Ends> = offload.rings.iter_mut().flat_map(|own| own.ring.tcp_take_bereft()).collect();
-        bereft.into_iter().for_each(|ends| ask_other_kernel(offload, ends));
-    }
+    ask_other_kernels(offload);
     if !offload.rings.iter().any(|own| own.ring.has_leavers()) {
         return;
     }
@@ -208,6 +205,14 @@ pub(super) fn give_up(offload: &mut Offload, which: impl Fn(&Move) -> bool) {
     }
 }
 
+/// Where the process at the other end is gone of what has left. For the progress thread, before it looks at the rings and after that.
+pub(crate) fn ask_other_kernels(offload: &mut Offload) {
+    if offload.rings.iter().any(|own| own.ring.has_bereft()) {
+        let bereft: Vec<Ends> = offload.rings.iter_mut().flat_map(|own| own.ring.tcp_take_bereft()).collect();
+        bereft.into_iter().for_each(|ends| ask_other_kernel(offload, ends));
+    }
+}
+
 /// The process at the other end of a connection that has left is gone: our kernel asks the other one by a segment, which one that has no such connection answers by a reset.
 fn ask_other_kernel(offload: &Offload, (local, remote): Ends) {
     let is_it = |key: &Key| {
@@ -216,7 +221,7 @@ fn ask_other_kernel(offload: &Offload, (local, remote): Ends) {
     };
     let mut entries = fdtable::entries();
     // (What children have is theirs to ask for, as is what the program has closed: it waits for nothing.)
-    if let Some((fd, _)) = entries.find(|(_, entry)| matches!(entry, Entry::Kernel(key) if is_it(key))) {
+    if let Some((fd, _)) = entries.find(|&(fd, entry)| matches!(entry, Entry::Kernel(key) if is_it(&key)) && !fdtable::is_stale_now(fd)) {
         pair::probe(fd);
     }
 }

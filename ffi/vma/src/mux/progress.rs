@@ -166,6 +166,9 @@ impl Service {
         }
         let active = offload.calls() != self.calls;
         let served = (woken || now >= self.next_tick) && serve(&mut offload, rings, now, process.params.progress_engine_frames_max);
+        if served {
+            crate::moving::together::ask_other_kernels(&mut offload);
+        }
         // Woken by what is another sleeper's, which is there until that one takes it: then the thread ticks for a while.
         let in_vain = woken && !served && offload.is_told_of_beside();
         if now >= self.next_tick || active || served || in_vain {

@@ -37,7 +37,14 @@ pub(super) unsafe fn set(process: &Process, (fd, key): (c_int, Key), value: *con
     let offload = &mut *guard;
     let Some(socket) = offload.sockets.find_mut(key).filter(|socket| socket.protocol == Protocol::Tcp) else { return by_kernel };
     match (algorithm, socket.kind) {
-        (_, Kind::Kernel | Kind::Moving | Kind::Datagram(_)) | (None, Kind::Fresh | Kind::Listener(_)) => by_kernel,
+        (_, Kind::Kernel | Kind::Moving | Kind::Datagram(_)) => by_kernel,
+        // (Of a controller that the kernel alone has, it tells. A connection of the ring's begins with the default.)
+        (None, Kind::Fresh | Kind::Listener(_)) => {
+            if by_kernel.is_ok() {
+                socket.tcp.congestion = process.params.tcp_congestion;
+            }
+            by_kernel
+        }
         (None, Kind::Connecting(_) | Kind::Stream(_)) => Err(Errno(libc::ENOENT)),
         (Some(algorithm), _) => {
             socket.tcp.congestion = algorithm;

@@ -18,6 +18,12 @@ impl Stream {
         while let Some(completion) = device.poll_cq(self.cq) {
             self.on_completion(now, device, &completion);
         }
+        self.follow_completions(now, device);
+    }
+
+    /// What completions have as a consequence, once there are no more.
+    #[inline(always)]
+    fn follow_completions<D: Messages>(&mut self, now: Instant, device: &mut D) {
         self.go_on_ending(now, device);
         self.update_credits(now, device);
     }
@@ -26,7 +32,7 @@ impl Stream {
     #[inline(always)]
     pub(super) fn poll_to_read<D: Messages>(&mut self, now: Instant, device: &mut D) {
         while self.rx.messages.is_empty() {
-            let Some(completion) = device.poll_cq(self.cq) else { return self.poll(now, device) };
+            let Some(completion) = device.poll_cq(self.cq) else { return self.follow_completions(now, device) };
             self.on_completion(now, device, &completion);
         }
         self.go_on_ending(now, device);

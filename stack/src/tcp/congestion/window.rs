@@ -62,7 +62,7 @@ impl Window {
         })
     }
 
-    /// As it was elsewhere, for segments of this one's size: one of them always goes.
+    /// As it was elsewhere, for segments of this one's size: one of them always goes. (The threshold may be any: it is what was said to have been.)
     pub(super) fn resume(&mut self, from: &Self) {
         *self = Self { mss: self.mss, cwnd: from.cwnd.max(self.mss), mutation: self.mutation, ..from.clone() };
         if let Some(prr) = &mut self.prr {
@@ -206,7 +206,7 @@ impl Window {
     pub(super) fn on_recovered(&mut self, recovered: &Recovered) {
         if recovered.phase == Phase::Recovery && self.reduction == Reduction::AtOnce {
             // RFC 6582 s3.2 step 3: no burst of everything that the acknowledgment set free.
-            self.cwnd = self.ssthresh.min(recovered.flight.max(self.mss).saturating_add(self.mss)).min(WINDOW_MAX);
+            self.set_cwnd(self.ssthresh.min(recovered.flight.max(self.mss).saturating_add(self.mss)));
         }
         if recovered.phase == Phase::Recovery && self.mutation.is(Mutant::RecoveryRestoresWindow) {
             self.cwnd = 2 * self.ssthresh;
@@ -244,6 +244,29 @@ impl Window {
         self.cwnd = self.cwnd.max(mss);
         if let Some(prr) = &mut self.prr {
             prr.set_mss(mss);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Instant;
+
+    /// What comes from elsewhere may have been made up.
+    #[test]
+    fn a_window_from_elsewhere_is_never_less_than_a_segment() {
+        let mss = 1000;
+        for ssthresh in [0, 1, mss, UNKNOWN] {
+            let from = Window { ssthresh, cwnd: 0, before: Some(Box::new((0, 0))), ..Window::new(mss, Reduction::AtOnce) };
+            let mut window = Window::new(mss, Reduction::AtOnce);
+            window.resume(&from);
+            assert_eq!(window.cwnd(), mss);
+            window.on_recovered(&Recovered { now: Instant::ZERO, flight: 0, phase: Phase::Recovery });
+            assert!(window.cwnd() >= mss, "{ssthresh}: {}", window.cwnd());
+            window.undo(&Undo::default());
+            window.on_recovered(&Recovered { now: Instant::ZERO, flight: 0, phase: Phase::Recovery });
+            assert!(window.cwnd() >= mss, "{ssthresh}: {}", window.cwnd());
         }
     }
 }

@@ -283,7 +283,7 @@ impl<'k> Thread<'k> {
     }
 
     /// The other end's kernel has it.
-    fn speak(&self, Left { way, entered, file, counters }: Left<'k>) {
+    fn speak(&self, Left { way, file, entered, counters }: Left<'k>) {
         let Way { local, remote, .. } = way;
         let process = self.process;
         let mut guard = process.lock();
@@ -312,7 +312,7 @@ impl<'k> Thread<'k> {
         offload.dispatch();
     }
 
-    fn stay(&self, Left { way, entered, file, .. }: Left<'k>, how_long: Duration, why: &str) {
+    fn stay(&self, Left { way, file, entered, .. }: Left<'k>, how_long: Duration, why: &str) {
         let mut guard = self.process.lock();
         let handover = entered.take_back();
         self.go_back(&mut guard, way, &file, handover, (how_long, &why));

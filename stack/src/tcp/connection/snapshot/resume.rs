@@ -65,7 +65,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         for &range in reported {
             connection.scoreboard.add(range, sending.snd_una, sending.snd_nxt);
         }
-        connection.records.resume(flight);
+        connection.records.resume(now, flight);
         connection.counters = *counters;
         if let Some(held) = held {
             connection.reassembly = Some(Box::new(Reassembly::resume(held, held_bytes)));
