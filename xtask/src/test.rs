@@ -69,7 +69,7 @@ pub(crate) enum Step {
 }
 
 /// Seeds of every run of the simulator's step: enough for it to insist that every fault class, workload, marked code path and state comes up.
-const FIXED_SEEDS: u64 = 1000;
+const FIXED_SEEDS: u64 = 2000;
 /// Seeds that no earlier run had.
 const FRESH_SEEDS: u64 = 200;
 
