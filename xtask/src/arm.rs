@@ -9,11 +9,12 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::demo::proof::{Carried, REPORTS};
 use crate::demo::{Guard, free_port};
 use crate::install::{self, Package};
+use crate::test::again;
 use crate::workspace::{Workspace, cargo, run_command};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -21,8 +22,11 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// Where Debian has the libraries of that architecture.
 const SYSROOT: &str = "/usr/aarch64-linux-gnu";
 
-/// Seconds for all unit tests of a crate (which may run beside others), and for each program of the ping-pong.
-const PATIENCE_S: [&str; 2] = ["2400", "60"];
+/// Seconds for all unit tests of the stack (which run beside others, when those wait), for those of another crate, and for each program of the ping-pong.
+const PATIENCE_S: [&str; 3] = ["2400", "600", "60"];
+
+/// How often the tests of a crate are begun anew when the emulator itself ends, or stands still (which it does, now and then, where there are many threads and processes).
+const ATTEMPTS: usize = 3;
 
 /// Round trips of each protocol.
 const ROUND_TRIPS: u64 = 200;
@@ -103,35 +107,55 @@ pub(crate) fn stack(workspace: &Workspace) -> Result<()> {
     run_command(for_arm("build", &runner).args(["--package", "ringway-vma"]))
 }
 
-/// The step `arm`: the others' tests, and a ping-pong.
+/// The step `arm`: the others' tests, and a ping-pong. Returns what passed only when it ran again.
 ///
 /// # Errors
 /// A test fails, or the programs do not talk.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace) -> Result<Vec<String>> {
     let scratch = workspace.target.join("arm");
-    let runner = Runner::find(&scratch)?;
+    let runner = Runner { patience_s: PATIENCE_S[1], ..Runner::find(&scratch)? };
+    let mut again = Vec::new();
     for tests in CRATES {
-        test(&runner, tests)?;
+        again.extend(test(&runner, tests)?);
     }
     run_command(for_arm("build", &runner).args(["--package", "ringway-vma"]))?;
-    ping_pong(workspace, &scratch)
+    ping_pong(workspace, &scratch)?;
+    Ok(again)
 }
 
-/// Runs a crate's tests, and says which it does not run.
-fn test(runner: &Runner, (package, left_out): Tests) -> Result<()> {
+/// Runs a crate's tests, and says which it does not run. Returns what passed only when it ran again.
+fn test(runner: &Runner, (package, left_out): Tests) -> Result<Vec<String>> {
     let left_out: Vec<_> =
         left_out.iter().chain(STARTS_PROCESSES.iter().filter(|_| !runner.starts_processes && package == "ringway-shm")).collect();
     for (test, reason) in &left_out {
         println!("  {package}: {test} is not run under emulation: {reason}");
     }
-    let mut test = for_arm("test", runner);
-    test.args(["--package", package, "--lib", "--no-fail-fast", "--"]);
-    run_command(test.args(left_out.iter().flat_map(|(test, _)| ["--skip", test])))
+    let tests = || {
+        let mut test = for_arm("test", runner);
+        test.args(["--package", package, "--lib", "--no-fail-fast", "--"]);
+        test
+    };
+    let mut again = Vec::new();
+    for attempt in 1..=ATTEMPTS {
+        let (status, said) = again::watched(tests().args(left_out.iter().flat_map(|(test, _)| ["--skip", test])))?;
+        if status.success() {
+            return Ok(again);
+        }
+        let failed = again::failures(&said);
+        if !failed.is_empty() {
+            ensure!(package != STACK.0, "what repeats gets no second chance: {}", failed.join(" "));
+            return again::alone(failed, tests);
+        }
+        println!("{package}: the emulator ended, or stood still ({status}), and no test has failed: attempt {attempt} of {ATTEMPTS}");
+        again.push(format!("{package} under emulation, all tests"));
+    }
+    bail!("{package}: the emulator ended, or stood still, {ATTEMPTS} times")
 }
 
 /// What starts a program of that architecture.
 struct Runner {
     words: String,
+    patience_s: &'static str,
     /// Whether those that it starts may be of that architecture, too.
     starts_processes: bool,
 }
@@ -146,7 +170,7 @@ impl Runner {
         let namespaces = format!("unshare --user --map-root-user --mount sh {}", script.display());
         let starts_processes = Command::new("sh").args(["-c", &format!("{namespaces} true")]).stderr(Stdio::null()).status()?.success();
         let words = if starts_processes { namespaces } else { format!("qemu-aarch64 -L {SYSROOT}") };
-        Ok(Self { words, starts_processes })
+        Ok(Self { words, patience_s: PATIENCE_S[0], starts_processes })
     }
 }
 
@@ -155,7 +179,7 @@ fn for_arm(subcommand: &str, runner: &Runner) -> Command {
     let mut command = cargo();
     command.args([subcommand, "--quiet", "--target", TARGET]).env("RUSTFLAGS", "-D warnings").env("QEMU_LD_PREFIX", SYSROOT);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("timeout {} {}", PATIENCE_S[0], runner.words));
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("timeout {} {}", runner.patience_s, runner.words));
     command
 }
 
@@ -182,7 +206,7 @@ fn play(program: &Path, library: &Path, scratch: &Path, protocol: &str) -> Resul
             words
         };
         let mut command = Command::new("timeout");
-        command.args([PATIENCE_S[1], "qemu-aarch64", "-L", SYSROOT, "-E"]).arg(set("LD_PRELOAD", library));
+        command.args([PATIENCE_S[2], "qemu-aarch64", "-L", SYSROOT, "-E"]).arg(set("LD_PRELOAD", library));
         command.arg("-E").arg(set("RINGWAY_STATS_FILE", &scratch.join(REPORTS))).arg(program).arg(role);
         command.args((protocol == "UDP").then_some("--udp"));
         command

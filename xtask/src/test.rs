@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold, step by step, each with its duration, and a summary at the end.
 
+pub(crate) mod again;
 mod beside;
 
 use std::path::Path;
@@ -158,6 +159,8 @@ struct Outcome {
     step: Step,
     result: Result<()>,
     took: Duration,
+    /// Tests that failed, and passed when they ran again, alone.
+    again: Vec<String>,
 }
 
 /// Runs the steps; all of them, even if one fails.
@@ -173,8 +176,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if outcomes.len() > 1 {
         println!("\nsummary");
     }
-    for Outcome { step, result, took } in outcomes.iter().filter(|_| outcomes.len() > 1) {
+    for Outcome { step, result, took, .. } in outcomes.iter().filter(|_| outcomes.len() > 1) {
         println!("  {:10} {:7} {:>9}", step.name(), verdict(result), seconds(*took));
+    }
+    for test in outcomes.iter().flat_map(|outcome| &outcome.again) {
+        println!("  passed only when it ran again, alone: {test}");
     }
     let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
     ensure!(failed == 0, "{failed} of {} steps failed", outcomes.len());
@@ -218,20 +224,21 @@ impl Step {
     fn play(self, workspace: &Workspace, options: &Options) -> Outcome {
         println!("\n=== {}", self.name());
         let start = Instant::now();
-        let result = self.run(workspace, options);
+        let mut again = Vec::new();
+        let result = self.run(workspace, options, &mut again);
         if let Err(error) = &result {
             println!("{error:#}");
         }
         let took = start.elapsed();
         println!("=== {} {} in {}", self.name(), verdict(&result), seconds(took));
-        Outcome { step: self, result, took }
+        Outcome { step: self, result, took, again }
     }
 
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
     }
 
-    fn run(self, workspace: &Workspace, options: &Options) -> Result<()> {
+    fn run(self, workspace: &Workspace, options: &Options, again: &mut Vec<String>) -> Result<()> {
         match self {
             Self::Fmt => {
                 install::rust_components()?;
@@ -248,11 +255,11 @@ impl Step {
             }
             Self::Unit => {
                 install::packages(&UNIT)?;
-                unit(options)?;
+                again.extend(unit(workspace, options)?);
                 conformance::run(&conformance::Options { list: true, device: None })
             }
             Self::ArmStack => arm::stack(workspace),
-            Self::Arm => arm::run(workspace),
+            Self::Arm => arm::run(workspace).map(|tests| again.extend(tests)),
             Self::Install => installed::run(workspace),
             Self::Mutants => {
                 run_command(cargo().args(MUTANTS))?;
@@ -263,13 +270,13 @@ impl Step {
             Self::Memory => memory(workspace),
             Self::Rxe => rxe(workspace),
             Self::Sim => sim(workspace),
-            Self::Programs => programs(workspace, options),
+            Self::Programs => programs(workspace, options).map(|tests| again.extend(tests)),
         }
     }
 }
 
-/// (What needs network namespaces leaves itself out where there are none, but where CI is set.)
-fn unit(options: &Options) -> Result<()> {
+/// Returns what passed only when it ran again. (What needs network namespaces leaves itself out where there are none, but where CI is set.)
+fn unit(workspace: &Workspace, options: &Options) -> Result<Vec<String>> {
     let mut test = cargo();
     test.args(["test", "--workspace", "--quiet", "--no-fail-fast"]);
     if options.ci {
@@ -277,7 +284,7 @@ fn unit(options: &Options) -> Result<()> {
     } else if Privilege::of_this_user() != Privilege::Root {
         println!("not run, for they need root: tests in network namespaces (of ringway-host, ringway-xdp, ringway-vma and ringway-cli)");
     }
-    run_command(&mut test)
+    again::twice_by_cargo(workspace, &mut test)
 }
 
 /// Links in the documentation that lead nowhere, and the like.
@@ -350,8 +357,8 @@ fn sim(workspace: &Workspace) -> Result<()> {
 }
 
 /// The cases run as root in a network namespace of their own where that may be, so that the kernel's counters tell about
-/// them alone, and a second user and a second namespace can be had.
-fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
+/// them alone, and a second user and a second namespace can be had. Returns those that passed only when they ran again.
+fn programs(workspace: &Workspace, options: &Options) -> Result<Vec<String>> {
     install::packages(&PROGRAMS)?;
     let libraries =
         [("RINGWAY_LIBVMA", "libvma.so"), ("RINGWAY_LIBRSPRELOAD", "librspreload.so"), ("RINGWAY_LIBCONNECTX", "libringway_connectx.so")];
@@ -374,7 +381,7 @@ fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
         command
     };
     if !options.programs.is_empty() {
-        return run_command(&mut command(&[]));
+        return run_command(&mut command(&[])).map(|()| Vec::new());
     }
     // Much of their time, cases wait. Those with cables go beside the others.
     let said = workspace.target.join("test").join("cable.log");
@@ -385,16 +392,25 @@ fn programs(workspace: &Workspace, options: &Options) -> Result<()> {
     cables.stdout(output.try_clone()?).stderr(output);
     let (cables, others) = std::thread::scope(|scope| {
         let cables = scope.spawn(|| run_command(&mut cables));
-        let others = run_command(&mut command(&["--skip", "cable::"]));
+        let others = again::watched(&mut command(&["--skip", "cable::"]));
         (cables.join(), others)
     });
     // (Bytes of a program that is tested may be anything.)
-    print!("{}", String::from_utf8_lossy(&std::fs::read(&said)?));
+    let cables_said = String::from_utf8_lossy(&std::fs::read(&said)?).into_owned();
+    print!("{cables_said}");
     let cables = cables.unwrap_or_else(|_| Err(anyhow::anyhow!("they were not waited for")));
     if let Err(error) = &cables {
         println!("cases with cables: {error:#}");
     }
-    others.and(cables)
+    // (Nothing is beside those that run again.)
+    let (status, others_said) = others?;
+    let mut passed = Vec::new();
+    for (is_well, said) in [(status.success(), others_said), (cables.is_ok(), cables_said)] {
+        if !is_well {
+            passed.extend(again::alone(again::failures(&said), || command(&[]))?);
+        }
+    }
+    Ok(passed)
 }
 
 /// The cases, one after the other.

@@ -17,9 +17,7 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Asks cargo.
     pub(crate) fn find() -> Result<Self> {
-        let output = cargo().args(["metadata", "--no-deps", "--format-version", "1"]).stderr(Stdio::inherit()).output()?;
-        ensure!(output.status.success(), "cargo metadata failed");
-        let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let metadata = metadata()?;
         let path = |key: &str| metadata[key].as_str().map(PathBuf::from).with_context(|| format!("cargo metadata has no {key}"));
         Ok(Self { root: path("workspace_root")?, target: path("target_directory")? })
     }
@@ -82,6 +80,15 @@ impl Workspace {
         executable(&messages, &manifest, test).with_context(|| format!("{folder}/tests/{test} is no binary"))
     }
 
+    /// The folder of a package, relative to the workspace's top.
+    pub(crate) fn folder(&self, package: &str) -> Result<String> {
+        let metadata = metadata()?;
+        let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
+        let manifest = packages.iter().find(|one| one["name"] == package).and_then(|one| one["manifest_path"].as_str());
+        let folder = Path::new(manifest.with_context(|| format!("no package {package}"))?).parent().context("a file without a folder")?;
+        Ok(folder.strip_prefix(&self.root)?.to_str().context("a path that is not UTF-8")?.to_owned())
+    }
+
     /// The command that runs it, where cargo would.
     pub(crate) fn test_command(&self, folder: &str, test: &str) -> Result<Command> {
         let mut command = Command::new(self.test_binary(folder, test)?);
@@ -104,6 +111,13 @@ impl Workspace {
         let files = names.split('\0').filter(|n| !n.is_empty()).map(PathBuf::from);
         Ok(files.filter(|f| self.root.join(f).is_file()).collect())
     }
+}
+
+/// What cargo knows of the workspace and its packages.
+fn metadata() -> Result<serde_json::Value> {
+    let output = cargo().args(["metadata", "--no-deps", "--format-version", "1"]).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "cargo metadata failed");
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// The cargo that runs this xtask.

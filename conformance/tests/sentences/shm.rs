@@ -1,5 +1,6 @@
 //! Shared memory: one member that reaches itself, so that no second process or thread is needed.
 
+use core::sync::atomic::{AtomicU8, Ordering};
 use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process;
@@ -14,6 +15,7 @@ use ringway_stack::raw::RawQueue;
 /// Both hosts.
 pub(crate) struct ShmRig {
     queue: RawQueue<ShmQueues>,
+    ip: Ipv4Addr,
     _rendezvous: Arc<Rendezvous>,
 }
 
@@ -22,12 +24,13 @@ impl ShmRig {
         let settings = Settings { pool_bytes: 8 << 20, peers_max: 4, ..Settings::default() };
         let (device, rendezvous) = attach(&settings).expect("shared memory can be had");
         // The channel to itself is made by looking itself up.
-        let address = SocketAddrV4::new(own_ip(), 1);
+        let ip = own_ip();
+        let address = SocketAddrV4::new(ip, 1);
         let mut queue = RawQueue::new(device);
         let rule = queue.steer(&FlowRule::flow(Protocol::Udp, address.into(), None)).expect("an address of this process alone");
         rendezvous.resolve(Protocol::Udp, address).expect("no system error").expect("itself");
         queue.unsteer(rule.rule);
-        Self { queue, _rendezvous: rendezvous }
+        Self { queue, ip, _rendezvous: rendezvous }
     }
 }
 
@@ -50,7 +53,7 @@ impl Rig for ShmRig {
     }
 
     fn ip(&self, side: Side) -> Ipv4Addr {
-        Ipv4Addr::from_bits(own_ip().to_bits() + side as u32)
+        Ipv4Addr::from_bits(self.ip.to_bits() + side as u32)
     }
 
     /// Nothing here is timed.
@@ -64,8 +67,9 @@ impl Rig for ShmRig {
     }
 }
 
-/// A loopback address that no other process's test uses at the same time, nor the one after it.
+/// A loopback address that no other test uses at the same time, of this process (whose tests are threads) or of another, nor the one after it.
 fn own_ip() -> Ipv4Addr {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = process::id().to_be_bytes();
-    Ipv4Addr::new(127, high, low, 3)
+    Ipv4Addr::new(127, high, low, 3 + 2 * (NEXT.fetch_add(1, Ordering::Relaxed) % 100))
 }

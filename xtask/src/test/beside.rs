@@ -84,7 +84,7 @@ fn play(workspace: &Workspace, options: &Options, step: Step) -> Ended {
     let start = Instant::now();
     let said = workspace.target.join("test").join(format!("{}.log", step.name()));
     let result = play_into(&said, workspace, options, step);
-    Ended { outcome: Outcome { step, result, took: start.elapsed() }, said }
+    Ended { outcome: Outcome { step, result, took: start.elapsed(), again: Vec::new() }, said }
 }
 
 /// In a process of its own.
@@ -133,7 +133,7 @@ mod tests {
         let (sender, ended) = mpsc::channel();
         let mut beside = Beside { ended, shown: None };
         let end = |step| {
-            let outcome = Outcome { step, result: Ok(()), took: std::time::Duration::ZERO };
+            let outcome = Outcome { step, result: Ok(()), took: std::time::Duration::ZERO, again: Vec::new() };
             sender.send(Ended { outcome, said: PathBuf::new() }).unwrap();
         };
         let steps = |outcomes: Vec<Outcome>| outcomes.into_iter().map(|outcome| outcome.step).collect::<Vec<_>>();

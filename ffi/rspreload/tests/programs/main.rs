@@ -72,7 +72,8 @@ impl Server {
 
     fn client(&self, mode: &str, carrier: &str, is_preloaded: bool, environment: &[(&str, &str)]) -> Command {
         let mut command = command(&programs()[1], is_preloaded, environment);
-        command.args([mode, &self.port, carrier]);
+        // (What fails says why.)
+        command.args([mode, &self.port, carrier]).env("RSPRELOAD_LOG", "debug");
         command
     }
 

@@ -32,7 +32,8 @@ impl Bus {
     /// A program on the card whose port is that interface.
     pub(crate) fn command(&self, program: &Path, interface: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.arg("100").arg(program).args(arguments).env("VMA_CONFIG_FILE", "").env("RINGWAY_DEVICE", "mlx5:mlx5_0");
+        // (Callbacks take half a minute on an idle machine.)
+        command.arg("300").arg(program).args(arguments).env("VMA_CONFIG_FILE", "").env("RINGWAY_DEVICE", "mlx5:mlx5_0");
         command.env("LD_PRELOAD", format!("{}:{}", card().display(), library().display()));
         self.lead(&mut command, interface);
         command
