@@ -268,7 +268,7 @@ impl Step {
             Self::Loom => loom(workspace),
             Self::Build => workspace.build_tested(),
             Self::Memory => memory(workspace),
-            Self::Rxe => rxe(workspace),
+            Self::Rxe => rxe(workspace).map(|tests| again.extend(tests)),
             Self::Sim => sim(workspace),
             Self::Programs => programs(workspace, options).map(|tests| again.extend(tests)),
         }
@@ -317,25 +317,32 @@ fn loom(workspace: &Workspace) -> Result<()> {
     run_command(test.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_DEV_OPT_LEVEL", "3").arg("loom"))
 }
 
-fn rxe(workspace: &Workspace) -> Result<()> {
+/// Returns the guests that passed only when they were started again.
+fn rxe(workspace: &Workspace) -> Result<Vec<String>> {
     install::packages(&[Package::PYTHON, Package::PERFTEST])?;
     workspace.build_debug()?;
     let built = |name: &str| Ok::<_, anyhow::Error>(workspace.target.join(name).to_str().context("a path that is not UTF-8")?.to_owned());
-    let (example, library) = (built("debug/examples/interop")?, built("debug/librsocket.so")?);
-    let words = ["sh", "ffi/rsocket/tests/rxe.sh", &example, &library];
-    vm::in_guest(words.map(str::to_owned).to_vec())?;
-    let words = ["sh", "ffi/uverbs/tests/rxe.sh", &built("debug/libringway_connectx.so")?];
-    vm::in_guest(words.map(str::to_owned).to_vec())?;
-    conformance::guest::run(workspace)?;
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     let (library, ringway) = (built("debug/libvma.so")?, built("debug/ringway")?);
-    let words = ["sh", "ffi/vma/tests/rxe/ask.sh", &library];
-    vm::in_two_guests(None, words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'"))?;
-    let words = ["sh", "ffi/vma/tests/rxe/leave-ask.sh", &library];
-    let peer = format!("sh ffi/vma/tests/rxe/leave-serve.sh '{library}'");
-    vm::in_two_guests_for(vm::MUCH_PATIENCE_S, None, words.map(str::to_owned).to_vec(), peer)?;
+    let rsocket = words(&["sh", "ffi/rsocket/tests/rxe.sh", &built("debug/examples/interop")?, &built("debug/librsocket.so")?]);
+    let connectx = words(&["sh", "ffi/uverbs/tests/rxe.sh", &built("debug/libringway_connectx.so")?]);
+    let ask = words(&["sh", "ffi/vma/tests/rxe/ask.sh", &library]);
+    let leave = words(&["sh", "ffi/vma/tests/rxe/leave-ask.sh", &library]);
+    let virtio = words(&["sh", "ffi/vma/tests/virtio/ask.sh", &library, &ringway]);
+    let mut passed = Vec::new();
+    let mut guest = |name: &str, run: &dyn Fn() -> Result<()>| again::guest(name, run).map(|again| passed.extend(again));
+    guest("rsockets against librdmacm's", &|| vm::in_guest(rsocket.clone()))?;
+    guest("the software ConnectX against rxe", &|| vm::in_guest(connectx.clone()))?;
+    guest("conformance", &|| conformance::guest::run(workspace))?;
+    guest("sockets on rxe", &|| vm::in_two_guests(None, ask.clone(), format!("sh ffi/vma/tests/rxe/serve.sh '{library}'")))?;
+    guest("connections that leave", &|| {
+        vm::in_two_guests_for(vm::MUCH_PATIENCE_S, None, leave.clone(), format!("sh ffi/vma/tests/rxe/leave-serve.sh '{library}'"))
+    })?;
     // (A kernel that says what its drivers have for XDP: since Linux 6.3.)
-    let words = ["sh", "ffi/vma/tests/virtio/ask.sh", &library, &ringway];
-    vm::in_two_guests(Some("6.12"), words.map(str::to_owned).to_vec(), format!("sh ffi/vma/tests/virtio/serve.sh '{library}'"))
+    guest("sockets on virtio_net", &|| {
+        vm::in_two_guests(Some("6.12"), virtio.clone(), format!("sh ffi/vma/tests/virtio/serve.sh '{library}'"))
+    })?;
+    Ok(passed)
 }
 
 /// The fixed seeds are the same for everyone; the fresh ones begin where the clock says, so that no two runs are for nothing. Each is run

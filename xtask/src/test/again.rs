@@ -109,6 +109,17 @@ pub(crate) fn alone(tests: Vec<String>, command: impl Fn() -> Command) -> Result
     Ok(tests)
 }
 
+/// Runs what a guest has to do, and in another guest once more if that fails. Returns its name if it passes then.
+///
+/// # Errors
+/// It fails twice.
+pub(crate) fn guest(name: &str, run: impl Fn() -> Result<()>) -> Result<Option<String>> {
+    let Err(error) = run() else { return Ok(None) };
+    println!("\n{name}: {error:#}; it runs once more, in another guest");
+    run().with_context(|| format!("{name} failed twice"))?;
+    Ok(Some(format!("{name}, in a guest")))
+}
+
 /// The names that a harness lists as failed, at its end.
 pub(crate) fn failures(said: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -210,6 +221,23 @@ error: test failed, to rerun pass `-p ringway-sim --lib`
         assert_eq!(error(2, "test \"$2\" = t0"), "t1 failed twice");
         assert!(error(AT_MOST + 1, "true").contains("no chance"));
         assert!(error(0, "true").contains("does not say"));
+    }
+
+    #[test]
+    fn a_guest_has_a_second_chance_and_no_third() {
+        let runs = std::cell::Cell::new(0);
+        let passes_at = |turn| {
+            let runs = &runs;
+            runs.set(0);
+            move || {
+                runs.set(runs.get() + 1);
+                ensure!(runs.get() == turn, "it failed");
+                Ok(())
+            }
+        };
+        assert_eq!(guest("one", passes_at(1)).unwrap(), None);
+        assert_eq!(guest("one", passes_at(2)).unwrap().as_deref(), Some("one, in a guest"));
+        assert_eq!(guest("one", passes_at(3)).unwrap_err().to_string(), "one failed twice");
     }
 
     #[test]
