@@ -13,6 +13,7 @@ use crate::segment::{ACK, CWR, ECE, PSH, SYN};
 pub(super) const DRILLS: &[Drill] = &[
     ("marks that a peer tells of", told),
     ("marks that a peer is told of", echoed),
+    ("marks that a DCTCP is told of", exactly),
     ("a window of one segment that is marked", least),
     ("what is capable of marks", capable),
     ("a SYN that asks for marks in vain", in_vain),
@@ -171,6 +172,46 @@ fn echoed(bench: &mut Bench) {
     peer.nxt = peer.nxt.wrapping_add(10);
     let ack = bench.await_segment(setup.config.delayed_ack + TICK);
     bench.must(ack.is_some_and(|ack| !ack.has(ECE)), "RFC 3168 s6.1.3: a packet without bytes was marked, which is not told of");
+    bench.ring.close(bench.now, peer.id(), true);
+}
+
+/// RFC 8257 s3.2: DCTCP's sender hears of each byte whether it was marked, whatever its CWR says, and although acknowledgments are delayed.
+fn exactly(bench: &mut Bench) {
+    let mut setup = setup(bench, true);
+    setup.config.congestion = ringway_stack::tcp::congestion::Algorithm::Dctcp;
+    let mut peer = bench.connect(&setup);
+    let (mut una, mut marked, mut told) = (peer.nxt, 0, 0);
+    let mut echoes = false;
+    for _ in 0..bench.between(10, 40) {
+        echoes = if bench.chance(2) { echoes } else { bench.chance(2) };
+        let flags = ACK | if bench.chance(3) { CWR } else { 0 };
+        let len = bench.between(1, 100) as u32;
+        match echoes {
+            true => bench.give_marked(&peer, peer.nxt, peer.rcv, flags, len),
+            false => bench.give(&peer, peer.nxt, peer.rcv, flags, len),
+        }
+        peer.nxt = peer.nxt.wrapping_add(len);
+        marked += if echoes { len } else { 0 };
+        if bench.chance(4) {
+            bench.pass(setup.config.delayed_ack + TICK);
+        }
+        if bench.chance(4) {
+            let written = peer.rcv.wrapping_sub(peer.irs) as usize - 1;
+            bench.write(&peer, written, 50, SendFlags::empty());
+        }
+        for heard in bench.take() {
+            told += if heard.has(ECE) { heard.ack.wrapping_sub(una) } else { 0 };
+            una = heard.ack;
+            bench.take_in(&mut peer, &heard);
+        }
+    }
+    bench.pass(setup.config.delayed_ack + TICK);
+    for heard in bench.take() {
+        told += if heard.has(ECE) { heard.ack.wrapping_sub(una) } else { 0 };
+        una = heard.ack;
+    }
+    bench.must(una == peer.nxt, "RFC 9293 s3.8.6.3: bytes are not acknowledged");
+    bench.must(told == marked, format_args!("RFC 8257 s3.2: {told} bytes are told of as marked, and {marked} were"));
     bench.ring.close(bench.now, peer.id(), true);
 }
 

@@ -36,6 +36,10 @@ macro_rules! with_tcp {
             EchoesOnce,
             /// The peer's answer does not end that it is told of a mark (RFC 3168 s6.1.3).
             EchoesForever,
+            /// DCTCP's receiver tells of marks as others do, until it is answered (RFC 8257 s3.2).
+            EchoesUntilAnswered,
+            /// DCTCP's receiver does not acknowledge at once what came before a mark, or before bytes without (RFC 8257 s3.2).
+            EchoesTogether,
             /// A mark that the peer tells of changes nothing (RFC 3168 s6.1.2).
             MarkChangesNothing,
             /// Each acknowledgment that tells of a mark takes from the window (RFC 3168 s6.1.2).

@@ -416,6 +416,10 @@ impl<Q: Queues> Ring<Q> {
             }
         }
         let (carriage, len) = (tcp::Carriage { segments: packet.segments, marked: packet.header.is_marked() }, packet.len());
+        if stream.connection.acknowledges_before(carriage.marked, len - at) {
+            self.transmit(now, index);
+        }
+        let Some(Flow::Stream(stream)) = self.slots.at(index) else { return None };
         stream.connection.on_coalesced(now, header, packet.payload(at, len), carriage);
         self.after_segment(now, index);
         Some(())

@@ -1,5 +1,5 @@
 //! Explicit congestion notification (RFC 3168): routers mark packets that are capable of it instead of dropping them, the receiver tells of marks with ECE in all that
-//! it sends until the sender says with CWR that its window has come down.
+//! it sends until the sender says with CWR that its window has come down. Beside DCTCP it tells of each byte whether it was marked (RFC 8257).
 
 use super::congestion::Before;
 use super::{Connection, Phase};
@@ -74,6 +74,10 @@ impl Ecn {
 impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// New bytes came in the window. RFC 3168 s6.1.3: of those that a router marked, the peer is told until it answers. One that answers may be marked as well.
     pub(super) fn take_mark(&mut self, flags: Flags, marked: bool) {
+        if self.echoes_exactly() {
+            self.ecn.doing.set(Doing::ECHOES, marked);
+            return;
+        }
         if flags.contains(Flags::CWR) && !self.config.is(Mutant::EchoesForever) {
             self.ecn.doing -= Doing::ECHOES;
         }
@@ -81,6 +85,23 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             mark!(self, MarkEchoed);
             self.ecn.doing |= Doing::ECHOES;
         }
+    }
+
+    /// Whether what acknowledges bytes tells of them, and of nothing else, whether they were marked (RFC 8257 s3.2). A DCTCP is on both ends, if on one.
+    fn echoes_exactly(&self) -> bool {
+        self.config.congestion == Algorithm::Dctcp && self.agreement.echoes && !self.config.is(Mutant::EchoesUntilAnswered)
+    }
+
+    /// Whether what has come is to be acknowledged before a segment is looked at that is `marked`, or is not, with `len` bytes (RFC 8257 s3.2): what acknowledges
+    /// that one tells otherwise. Then it is [`Connection::wants_transmit`] that it asks for.
+    #[inline]
+    pub(crate) fn acknowledges_before(&mut self, marked: bool, len: usize) -> bool {
+        let differs = marked != self.ecn.doing.contains(Doing::ECHOES) && len > 0;
+        if !differs || self.window.wup == self.window.nxt || !self.echoes_exactly() || self.config.is(Mutant::EchoesTogether) {
+            return false;
+        }
+        self.ack_now();
+        true
     }
 
     /// Something was sent that said so.

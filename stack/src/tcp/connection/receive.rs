@@ -55,13 +55,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`. Whether it was what was expected: then the connection is
-    /// open, and holds nothing out of order. (Not for mutants.)
+    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`, if it is what was expected: then the connection is
+    /// open, and holds nothing out of order. (Not for mutants.) Else nothing was done, and it is one for [`Connection::on_fixed_segment_at_length`].
     #[inline(always)]
     pub(crate) fn on_fixed_segment(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) -> bool {
         let (header, payload) = (segment.header(), segment.payload());
         if segment.is_marked() || !self.is_predicted(&header, payload.len()) || !self.recv.only_copies() {
-            self.on_fixed_segment_at_length(now, *segment, frame);
             return false;
         }
         self.acks.segments = frame.meta.coalesced.max(1);
@@ -74,8 +73,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         true
     }
 
-    #[inline(never)]
-    fn on_fixed_segment_at_length(&mut self, now: Instant, segment: fixed::Segment<'_>, frame: &RxFrame<R>) {
+    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`.
+    pub(crate) fn on_fixed_segment_at_length(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) {
         let payload = RxPayload { head: segment.payload(), frame: Some(frame), body: None };
         self.on_coalesced(now, &segment.header(), payload, Carriage { segments: frame.meta.coalesced, marked: segment.is_marked() });
     }

@@ -137,7 +137,12 @@ fn what_is_sent_again_may_not_be_marked() {
         .collect();
     assert_eq!(again.len(), 1);
     assert!(!again[0].capable && !again[0].is(Flags::CWR));
-    assert_eq!(sent.iter().filter(|packet| packet.is(Flags::CWR)).count(), 1, "a loss is answered as well");
+    // All that was written had been sent when the loss showed: what is written next says so.
+    assert!(sent.iter().all(|packet| !packet.is(Flags::CWR)));
+    pair.write(A, &pattern(3 * SEGMENT)).unwrap();
+    pair.settle();
+    let answers: Vec<_> = pair.sent(A).iter().filter(|packet| !packet.payload.is_empty()).map(|packet| packet.is(Flags::CWR)).collect();
+    assert_eq!(answers, [true, false, false], "a loss is answered as well");
 }
 
 /// Whatever is marked, all bytes arrive, and nothing is sent again for it.
@@ -173,6 +178,45 @@ fn dctcp_comes_down_by_the_share_of_marks() {
     let (before, flight) = (pair.a.cwnd(), 20 * SEGMENT);
     pair.write(A, &pattern(flight)).unwrap();
     pair.settle();
+    // The reduction is over with the first bytes that are sent after it.
+    pair.write(A, &pattern(SEGMENT)).unwrap();
+    pair.settle();
     let after = pair.a.cwnd();
     assert!(after < before && after > before / 2 + SEGMENT, "{after} of {before}");
+}
+
+/// RFC 8257 s3.2: whatever is marked, of each byte the sender hears whether it was, although acknowledgments are delayed.
+#[test]
+fn dctcp_is_told_of_each_byte() {
+    for (seed, each) in [(1, 2), (2, 3), (3, 7), (4, 1)] {
+        let config = Config { congestion: Algorithm::Dctcp, ..Config::default() };
+        let mut pair = Pair::open(&config, &config);
+        let data = pattern(400_000);
+        assert_eq!(pair.transfer(A, &data), data);
+        pair.settle();
+        pair.log.clear();
+        let mut random: u64 = seed;
+        let marked = std::rc::Rc::new(core::cell::RefCell::new(Vec::new()));
+        let log = marked.clone();
+        pair.marks = Box::new(move |packet| {
+            random = (random * 1_103_515_245 + 12_345) % (1 << 31);
+            let is_marked = random / 65_536 % each == 0;
+            if is_marked {
+                log.borrow_mut().push(packet.payload.len());
+            }
+            is_marked
+        });
+        pair.write(A, &pattern(40 * SEGMENT)).unwrap();
+        pair.settle();
+        assert_eq!(pair.read(B).len(), 40 * SEGMENT);
+        pair.settle();
+        let (mut una, mut told) = (pair.sent(A)[0].header.seq, 0);
+        let acks = pair.sent(B);
+        for ack in &acks {
+            told += if ack.is(Flags::ECE) { ack.header.ack.since(una) } else { 0 };
+            una = una.max(ack.header.ack);
+        }
+        assert_eq!(told, marked.borrow().iter().sum::<usize>(), "each {each}th");
+        assert!(acks.len() < 36 || each == 2, "acknowledgments are delayed: {}", acks.len());
+    }
 }

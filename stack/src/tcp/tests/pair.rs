@@ -266,6 +266,10 @@ impl Pair {
         let len = header.emit(&mut bytes);
         let (header, _) = Header::parse(&bytes[..len]).expect("what was emitted parses");
         let now = self.now;
+        // As a ring does.
+        if self.b.is_some() && self.side(to).acknowledges_before(marked, payload.len()) {
+            self.transmit();
+        }
         if to == B && self.b.is_none() {
             assert!(header.flags.contains(Flags::SYN), "nothing else can come first");
             self.b = Some(Conn::accept(now, &self.config_b, &header, OPENING_B));
@@ -280,7 +284,9 @@ impl Pair {
             frame.meta.hardware_time = Some(card_time(now));
             let segment = fixed::Segment::parse(frame.head()).expect("it has that shape");
             self.short += 1;
-            self.side(to).on_fixed_segment(now, &segment, frame);
+            if !self.side(to).on_fixed_segment(now, &segment, frame) {
+                self.side(to).on_fixed_segment_at_length(now, &segment, frame);
+            }
             return;
         }
         let body = (!body.is_empty()).then(|| TestRx::new(body));
