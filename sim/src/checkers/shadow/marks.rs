@@ -119,7 +119,9 @@ pub(in crate::checkers) fn delivered(segment: &Segment, own: &mut Endpoint) {
     if segment.has(SYN) || segment.has(RST) || segment.len() == 0 {
         return;
     }
-    let is_first = !own.rx.has(segment.seq, segment.end());
+    // (What lies before all that arrived, or before the peer's SYN came, may be another connection's, which had these addresses.)
+    let is_next = own.irs.is_some() && !before(segment.seq, own.rx.next);
+    let is_first = is_next && !own.rx.has(segment.seq, segment.end());
     let state = &mut own.shadow.marks;
     // What brings them again may be what is taken of them, and an answer may be.
     if segment.has(CWR) || state.marked.is_some_and(|end| before(segment.seq, end)) {
