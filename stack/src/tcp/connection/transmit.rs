@@ -287,7 +287,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return Ok(stop);
             }
             self.restart_after_idle(now);
-            if self.config.tso_max as usize >= 2 * full && len == full {
+            // (Of what a device cuts, each piece would say that the window came down, and what is marked of the first ones would not be told of after the last.)
+            if self.config.tso_max as usize >= 2 * full && len == full && self.reduction_flags().is_empty() {
                 let usable = if self.config.is(Mutant::CutSegmentIgnoresWindow) { usize::MAX } else { usable };
                 len = self.full_segments(full, unsent.min(usable)) * full;
             }

@@ -220,3 +220,26 @@ fn dctcp_is_told_of_each_byte() {
         assert!(acks.len() < 36 || each == 2, "acknowledgments are delayed: {}", acks.len());
     }
 }
+
+/// RFC 3168 s6.1.2: one segment says that the window came down, also where a device cuts what is sent.
+#[test]
+fn no_piece_but_the_first_answers() {
+    let mut pair = Pair::open(&Config { tso_max: 64 << 10, ..with(Ecn::Asked) }, &Config::default());
+    let data = pattern(200_000);
+    assert_eq!(pair.transfer(A, &data), data);
+    pair.settle();
+    let mut count = 0;
+    pair.marks = Box::new(move |packet| {
+        count += usize::from(packet.from == A);
+        count == 3
+    });
+    pair.write(A, &pattern(20 * SEGMENT)).unwrap();
+    pair.settle();
+    pair.log.clear();
+    let cuts = pair.cuts;
+    pair.write(A, &pattern(8 * SEGMENT)).unwrap();
+    pair.settle();
+    let answers: Vec<_> = pair.sent(A).iter().filter(|packet| !packet.payload.is_empty()).map(|packet| packet.is(Flags::CWR)).collect();
+    assert!(answers[0] && answers[1..].iter().all(|answers| !answers), "{answers:?}");
+    assert!(pair.cuts > cuts, "the rest goes in one piece");
+}
