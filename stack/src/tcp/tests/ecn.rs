@@ -200,7 +200,7 @@ fn dctcp_is_told_of_each_byte() {
         let log = marked.clone();
         pair.marks = Box::new(move |packet| {
             random = (random * 1_103_515_245 + 12_345) % (1 << 31);
-            let is_marked = random / 65_536 % each == 0;
+            let is_marked = (random / 65_536).is_multiple_of(each);
             if is_marked {
                 log.borrow_mut().push(packet.payload.len());
             }
