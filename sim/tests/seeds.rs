@@ -141,6 +141,7 @@ const FAILED_ONCE: &[&str] = &[
     "223176448/loss+forge/0/multicast+stranger",
     "220564205/loss+duplication/10/request+churn+abort+multicast+slow+stranger+shared/ipv6",
     "1067/mark/0/shared",
+    "1008395/mark/7/shared",
 ];
 
 /// The same, of campaigns whose programs read before anybody polled on every second host.
