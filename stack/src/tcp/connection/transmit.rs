@@ -8,6 +8,7 @@ use super::{Connection, Phase};
 use crate::device::{GATHER_LIMIT, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::marks::mark;
 use crate::mutants::Mutant;
+use crate::tcp::congestion::CongestionControl as _;
 use crate::tcp::timers::Timer;
 use crate::tcp::{Segment, State};
 use crate::time::Instant;
@@ -397,11 +398,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.send.gather(seq, room + 1, usize::from(self.config.gather_max), &mut ArrayVec::new()) > room
     }
 
-    /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.
+    /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself. Where there is a pace they would not have gone
+    /// at once, so there it is a burst that the controller thinks is short (draft-ietf-ccwg-bbr s5.6.3).
     fn full_segments(&self, full: usize, available: usize) -> usize {
         let pipe = if self.config.is(Mutant::CutSegmentIgnoresPipe) { 0 } else { self.pipe() };
         let room = self.cwnd.saturating_sub(pipe);
-        (available.min(room).min(self.config.tso_max as usize) / full).max(1)
+        let burst = self.congestion.send_quantum().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        (available.min(room).min(burst).min(self.config.tso_max as usize) / full).max(1)
     }
 
     #[inline]
