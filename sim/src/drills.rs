@@ -12,6 +12,7 @@ mod card;
 mod clocks;
 mod congestion;
 mod datagrams;
+mod ecn;
 mod ends;
 mod handshakes;
 mod link;
@@ -67,6 +68,7 @@ const DRILLS: &[&[Drill]] = &[
     &[("bytes that are lent and given back", windows::given_back)],
     ring::LATER,
     &[("a window that comes down in proportion", recovery::proportional)],
+    ecn::DRILLS,
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.

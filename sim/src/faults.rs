@@ -79,6 +79,8 @@ bitflags::bitflags! {
         const FORGE = 1 << 24;
         /// A NIC tells late what it has sent.
         const COMPLETION = 1 << 25;
+        /// A router marks frames that are capable of it (RFC 3168 s5).
+        const MARK = 1 << 26;
     }
 }
 

@@ -56,6 +56,8 @@ pub enum Purpose {
     MtuSilence = 41,
     /// Whether an ICMP error is late.
     IcmpDelay = 42,
+    /// Whether a router marks a frame.
+    Mark = 49,
     /// When an ICMP error is forged.
     IcmpForged = 43,
     /// What an attacker makes of what he sees.

@@ -11,6 +11,8 @@ pub(crate) const RST: u8 = 4;
 pub(crate) const PSH: u8 = 8;
 pub(crate) const ACK: u8 = 16;
 pub(crate) const URG: u8 = 32;
+pub(crate) const ECE: u8 = 64;
+pub(crate) const CWR: u8 = 128;
 
 /// Whether `a` comes before `b` in sequence space (RFC 9293 s3.4).
 pub(crate) fn before(a: u32, b: u32) -> bool {
@@ -61,6 +63,8 @@ pub(crate) struct Segment {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) flags: u8,
+    /// The two bits of ECN in its packet (RFC 3168 s5).
+    pub(crate) codepoint: u8,
     /// Bits beside the data offset that nobody may set, and the urgent pointer.
     pub(crate) reserved: u8,
     pub(crate) urgent: u16,
@@ -88,6 +92,7 @@ impl Segment {
             seq: be32(frame, at + 4)?,
             ack: be32(frame, at + 8)?,
             flags: *frame.get(at + 13)?,
+            codepoint: ip.tos(frame) & 3,
             reserved: *frame.get(at + 12)? & 0xf,
             urgent: be16(frame, at + 18)?,
             window: be16(frame, at + 14)?,

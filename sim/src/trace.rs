@@ -277,6 +277,7 @@ fn digest(what: What) -> (u64, u64) {
                 Strike::LinkDown => (40, 0),
                 Strike::HostDown => (42, 0),
                 Strike::IcmpDelayed { by } => (44, nanos(by)),
+                Strike::Marked => (46, 0),
             };
             (kind + direction as u64, detail)
         }

@@ -140,6 +140,8 @@ const FAILED_ONCE: &[&str] = &[
     // A SYN that came again and again made a checker forget from where an attacker had sent one.
     "223176448/loss+forge/0/multicast+stranger",
     "220564205/loss+duplication/10/request+churn+abort+multicast+slow+stranger+shared/ipv6",
+    "1067/mark/0/shared",
+    "1008395/mark/7/shared",
 ];
 
 /// The same, of campaigns whose programs read before anybody polled on every second host.

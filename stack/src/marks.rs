@@ -127,6 +127,10 @@ marks! {
     NagleHeld,
     /// A cork's time ran out (tcp(7), TCP_CORK).
     CorkExpired,
+    /// The peer is told that a router marked what it sent (RFC 3168 s6.1.3).
+    MarkEchoed,
+    /// The peer told of a mark, and the window comes down (RFC 3168 s6.1.2).
+    MarkHeeded,
     /// The congestion window held a segment back (RFC 5681 s3.1).
     CongestionLimited,
     /// The peer's window held a segment back.

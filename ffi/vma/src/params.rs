@@ -40,6 +40,8 @@ pub(crate) struct Params {
     pub(crate) tcp_quickack: bool,
     /// VMA_TCP_TIMESTAMP_OPTION.
     pub(crate) tcp_timestamps: bool,
+    /// net.ipv4.tcp_ecn.
+    pub(crate) tcp_ecn: tcp::Ecn,
     /// VMA_TCP_MAX_SYN_RATE: connections a second that a listener lets begin; 0: any number.
     pub(crate) tcp_max_syn_rate: u32,
     pub(crate) tcp_congestion: Algorithm,
@@ -88,6 +90,15 @@ pub(crate) fn read() -> &'static Params {
     PARAMS.get_or_init(|| Params::of(settings()))
 }
 
+/// What the host says of ECN; what cannot be read is Linux's default. (3, 4 and 5 are of AccECN, which asks or accepts as 1 and 2 do where the peer has none.)
+fn ecn(value: Option<&str>) -> tcp::Ecn {
+    match value.map(str::trim) {
+        Some("0") => tcp::Ecn::Off,
+        Some("1" | "3") => tcp::Ecn::Asked,
+        _ => tcp::Ecn::Accepted,
+    }
+}
+
 impl Params {
     fn of(settings: &Settings) -> Self {
         let size = |id| settings.count(id) as usize;
@@ -111,6 +122,7 @@ impl Params {
                 // What cannot be read is Linux's default.
                 _ => std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").map_or(true, |value| value.trim() != "0"),
             },
+            tcp_ecn: ecn(std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").ok().as_deref()),
             tcp_max_syn_rate: settings.count(Id::TcpMaxSynRate),
             tcp_congestion: u64::try_from(settings.number(Id::TcpCcAlgo))
                 .ok()
@@ -147,6 +159,7 @@ impl Params {
             nodelay: self.tcp_nodelay,
             quickack: self.tcp_quickack,
             timestamps: self.tcp_timestamps,
+            ecn: self.tcp_ecn,
             syn_rate_max: self.tcp_max_syn_rate,
             congestion: self.tcp_congestion,
             urgent_waits: true,

@@ -37,6 +37,7 @@ pub fn struck(counts: &FaultCounts) -> impl Iterator<Item = (&'static str, u64)>
         ("neighbour", counts.neighbour_changes),
         ("icmp", counts.icmp_forged + counts.icmp_delayed),
         ("forge", counts.forged),
+        ("mark", counts.marked),
         ("(bad frame check sequence)", counts.frame_check),
         ("(queue full)", counts.queue_full),
         ("(too long for the path)", counts.too_long),

@@ -65,7 +65,7 @@ use crate::reached::Reached;
 use crate::segment;
 
 /// Names of all checkers, as they stand in the message of a breach: `checker NAME: …`.
-pub const CHECKERS: [&str; 38] = [
+pub const CHECKERS: [&str; 39] = [
     "stream",
     "datagrams",
     "after_close",
@@ -104,6 +104,7 @@ pub const CHECKERS: [&str; 38] = [
     "neighbours",
     "sockets",
     "moves",
+    "ecn",
 ];
 
 /// Where and when something is checked.

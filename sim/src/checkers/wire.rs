@@ -500,6 +500,7 @@ impl Checkers {
             }
             let scale = peer.map_or(14, |peer| flow::scale(&peer.syn, &own.syn));
             own.rto.refused(refused_since);
+            shadow::marks::delivered(segment, own);
             own.delivered(&moment, segment, scale);
             shadow::delivered(segment, own);
             if is_tainted(frame.marks) {

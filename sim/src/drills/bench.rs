@@ -12,6 +12,7 @@ use ringway_stack::device::{ChecksumVerdict, Queues};
 use ringway_stack::mutants::Mutant;
 use ringway_stack::raw::RawQueue;
 use ringway_stack::ring::{FlowId, NextHop, RecvFlags, Ring, RingConfig, SendFlags};
+use ringway_stack::tcp::Ecn;
 use ringway_stack::tcp::congestion::Algorithm;
 use ringway_stack::{Error, Instant, tcp};
 
@@ -21,7 +22,7 @@ use crate::apps::by_hand::{Ends, Outgoing};
 use crate::checksum;
 use crate::dissect::{self, Payload};
 use crate::random::{SplitMix, scale};
-use crate::segment::{ACK, FIN, PSH, RST, SYN, Segment};
+use crate::segment::{ACK, CWR, ECE, FIN, PSH, RST, SYN, Segment};
 
 /// Lines of what happened that a breach shows.
 const LOG_MAX: usize = 40;
@@ -31,6 +32,8 @@ const POLLS_MAX: u32 = 200_000;
 pub(super) const TICK: Duration = Duration::from_millis(3);
 /// How long the bench's stack stays in TIME-WAIT.
 pub(super) const TIME_WAIT: Duration = Duration::from_secs(20);
+/// The type of service of a packet behind an Ethernet header.
+pub(super) const TOS_AT: usize = 15;
 /// The port of listeners.
 pub(super) const PORT: u16 = 80;
 
@@ -63,6 +66,8 @@ pub(super) struct Setup {
     pub(super) window: u16,
     /// The stack's connection comes from the listener.
     pub(super) passive: bool,
+    /// The peer asks for ECN, or agrees to it (RFC 3168 s6.1.1).
+    pub(super) ecn: bool,
 }
 
 /// The peer's end of a connection of the stack.
@@ -338,6 +343,25 @@ impl Bench {
 
     #[expect(clippy::too_many_arguments, reason = "a segment's fields")]
     pub(super) fn give_stamped(&mut self, peer: &Peer, seq: u32, ack: u32, flags: u8, len: u32, more: &[u8], value: u32) {
+        self.queue_stamped(peer, seq, ack, flags, len, more, value);
+        self.poll();
+    }
+
+    /// As [`Bench::give`], but a router has marked it (RFC 3168 s5).
+    pub(super) fn give_marked(&mut self, peer: &Peer, seq: u32, ack: u32, flags: u8, len: u32) {
+        let value = self.clock();
+        self.queue_stamped(peer, seq, ack, flags, len, &[], value);
+        let mut wire = self.wire.borrow_mut();
+        if let Some(frame) = wire.to_stack.back_mut() {
+            frame[TOS_AT] |= 3;
+            checksum::fill_ip_header(frame);
+        }
+        drop(wire);
+        self.poll();
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a segment's fields")]
+    fn queue_stamped(&mut self, peer: &Peer, seq: u32, ack: u32, flags: u8, len: u32, more: &[u8], value: u32) {
         let mut options = Vec::with_capacity(12 + more.len());
         if peer.stamps && flags & RST == 0 {
             options.extend([1, 1, 8, 10]);
@@ -348,7 +372,6 @@ impl Bench {
         let first = peer.iss.wrapping_add(1);
         let payload = bytes_at(seq.wrapping_sub(first), len as usize);
         self.queue((peer.remote, peer.local), seq, ack, flags, peer.window, &options, &payload);
-        self.poll();
     }
 
     /// A segment comes between these addresses, and waits for a poll.
@@ -395,6 +418,7 @@ impl Bench {
             mss: self.pick(&[536, 1000, 1460]),
             window: 60_000,
             passive: self.chance(2),
+            ecn: false,
             config,
         }
     }
@@ -476,10 +500,12 @@ impl Bench {
         let syn = if setup.passive {
             self.listen(16, &setup.config);
             let options = self.syn_options(setup, 0);
-            self.queue((remote, local), iss, 0, SYN, setup.window, &options, &[]);
+            let asks = if setup.ecn { ECE | CWR } else { 0 };
+            self.queue((remote, local), iss, 0, SYN | asks, setup.window, &options, &[]);
             let syn = self.one("RFC 9293 s3.10.7.2: a SYN for a listener");
+            let agrees = if setup.ecn && setup.config.ecn != Ecn::Off { ECE } else { 0 };
             self.must(
-                syn.flags & !PSH == SYN | ACK && syn.ack == iss.wrapping_add(1),
+                syn.flags & !PSH == SYN | ACK | agrees && syn.ack == iss.wrapping_add(1),
                 "RFC 9293 s3.10.7.2: a SYN is answered by a SYN-ACK",
             );
             syn
@@ -487,7 +513,8 @@ impl Bench {
             let socket = self.ring.tcp_connect(self.now, local.into(), remote.into(), NextHop::Mac(PEER), &setup.config);
             self.must(socket.is_ok(), format_args!("connect(2): {socket:?} of addresses that nobody has"));
             let syn = self.one("RFC 9293 s3.10.1: an active open");
-            self.must(syn.flags == SYN, "RFC 9293 s3.10.1: an active open begins with a SYN");
+            let asks = if setup.config.ecn == Ecn::Asked { ECE | CWR } else { 0 };
+            self.must(syn.flags == SYN | asks, "RFC 9293 s3.10.1, RFC 3168 s6.1.1: an active open begins with a SYN");
             syn
         };
         let socket = self.socket_of(local, remote);
@@ -536,7 +563,8 @@ impl Bench {
             peer.socket = socket.ok();
         } else {
             let options = self.syn_options(setup, peer.echo);
-            self.queue((peer.remote, peer.local), peer.iss, peer.rcv, SYN | ACK, setup.window, &options, &[]);
+            let agrees = if setup.ecn { ECE } else { 0 };
+            self.queue((peer.remote, peer.local), peer.iss, peer.rcv, SYN | ACK | agrees, setup.window, &options, &[]);
             peer.nxt = peer.iss.wrapping_add(1);
             let ack = self.one("RFC 9293 s3.10.7.3: a SYN-ACK");
             self.is_ack(&ack, peer, "RFC 9293 s3.10.7.3: a SYN-ACK is acknowledged");

@@ -4,16 +4,14 @@
 use core::time::Duration;
 
 use ringway_stack::ring::SendFlags;
-use ringway_stack::tcp::State;
+use ringway_stack::tcp::{Config, Ecn, State};
 
 use super::Drill;
 use super::bench::{Bench, Peer, Setup};
-use crate::segment::{ACK, FIN, PSH, SYN};
+use crate::segment::{ACK, CWR, ECE, FIN, PSH, SYN};
 
 pub(super) const DRILLS: &[Drill] = &[("options in any order", any_order), ("options and flags beside data", beside_data)];
 
-const ECE: u8 = 0x40;
-const CWR: u8 = 0x80;
 const STAMPS: u32 = 12;
 const ETHERNET_MSS: u16 = 1460;
 /// Bytes that a header's options have (RFC 9293 s3.1).
@@ -73,6 +71,7 @@ fn stamp(value: u32, echo: u32) -> Vec<u8> {
 
 /// A connection whose peer's SYN has its options in any order.
 fn open(bench: &mut Bench, setup: &Setup) -> Peer {
+    let setup = &Setup { config: Config { ecn: Ecn::Off, ..setup.config.clone() }, ..setup.clone() };
     if !setup.passive {
         let mut peer = bench.begin(setup);
         let options = of_syn(bench, setup, peer.echo);

@@ -61,6 +61,7 @@ pub(super) struct Classes {
     bursts: Bursts,
     hidden: Class,
     icmp_delay: Class,
+    mark: Class,
     jitter: Class,
 }
 
@@ -75,6 +76,7 @@ impl Classes {
             bursts: Bursts { class: class(Purpose::BurstLoss), bad: false },
             hidden: class(Purpose::HiddenCorruption),
             icmp_delay: class(Purpose::IcmpDelay),
+            mark: class(Purpose::Mark),
             jitter: class(Purpose::Jitter),
         }
     }
@@ -88,9 +90,9 @@ impl Classes {
     /// Whether [`Classes::judge`] would let every frame pass and draw nothing.
     pub(super) fn are_calm(&self, faults: &Faults) -> bool {
         let Faults { loss_ppm, duplication_ppm, reordering_ppm, corruption_ppm, .. } = faults;
-        let Faults { burst_ppm, hidden_corruption_ppm, icmp_delay_ppm, .. } = faults;
+        let Faults { burst_ppm, hidden_corruption_ppm, icmp_delay_ppm, mark_ppm, .. } = faults;
         let any = loss_ppm | duplication_ppm | reordering_ppm | corruption_ppm | burst_ppm | hidden_corruption_ppm | icmp_delay_ppm;
-        any == 0 && !self.bursts.bad
+        any | mark_ppm == 0 && !self.bursts.bad
     }
 
     /// Lets every class have its say on a frame that would arrive thus.
@@ -103,6 +105,7 @@ impl Classes {
         let burst = self.bursts.strikes(faults);
         let hidden = self.hidden.strikes(faults.hidden_corruption_ppm);
         let icmp_delay = self.icmp_delay.strikes(faults.icmp_delay_ppm);
+        let mark = self.mark.strikes(faults.mark_ppm);
 
         if loss.is_some() || burst {
             passage.strikes.push(if loss.is_some() { Strike::Lost } else { Strike::BurstLost });
@@ -115,6 +118,13 @@ impl Classes {
             passage.strikes.push(Strike::IcmpDelayed { by });
             arrival.at += by;
             arrival.frame.marks |= Marks::DELAYED;
+        }
+        if mark.is_some()
+            && let Some(marked) = super::ecn::marked(&arrival.frame.bytes)
+        {
+            // (Its checksums are still right.)
+            passage.strikes.push(Strike::Marked);
+            arrival.frame.bytes = marked;
         }
         if let Some(detail) = duplication {
             let after = within(detail, faults.duplication_delay_max);

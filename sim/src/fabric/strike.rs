@@ -36,6 +36,8 @@ pub enum Strike {
         /// The two bytes that changed, counted from the frame's beginning; twice the same: it alone, and the checksum with it.
         bytes: [usize; 2],
     },
+    /// A router marked it: there is congestion.
+    Marked,
     /// The link is slower for a while.
     Delayed {
         /// By how much.
@@ -78,6 +80,7 @@ impl Strike {
             | Self::HeldBack { .. }
             | Self::Duplicated { .. }
             | Self::HiddenCorruption { .. }
+            | Self::Marked
             | Self::Delayed { .. }
             | Self::IcmpDelayed { .. } => false,
         }
@@ -96,6 +99,7 @@ impl fmt::Display for Strike {
             Self::BurstLost => f.write_str("lost in a burst"),
             Self::HiddenCorruption { bytes: [a, b] } if a == b => write!(f, "corrupted unnoticed: byte {a}, checksum renewed"),
             Self::HiddenCorruption { bytes: [a, b] } => write!(f, "corrupted unnoticed: bytes {a} and {b}"),
+            Self::Marked => f.write_str("marked"),
             Self::Delayed { by } => write!(f, "delayed by {by:?}"),
             Self::TooLong { mtu } => write!(f, "dropped: longer than the path's MTU of {mtu}"),
             Self::Partitioned => f.write_str("dropped: partition"),

@@ -45,6 +45,8 @@ counts! {
     burst_lost,
     /// Frames whose payload changed unnoticed.
     hidden_corrupted,
+    /// Frames that a router marked.
+    marked,
     /// Frames that a slower link delayed.
     delayed,
     /// Times a link's bandwidth and queue shrank.
@@ -113,6 +115,7 @@ impl FaultCounts {
             Strike::Duplicated { .. } => &mut self.duplicated,
             Strike::BurstLost => &mut self.burst_lost,
             Strike::HiddenCorruption { .. } => &mut self.hidden_corrupted,
+            Strike::Marked => &mut self.marked,
             Strike::Delayed { .. } => &mut self.delayed,
             Strike::TooLong { .. } => &mut self.too_long,
             Strike::Partitioned => &mut self.partitioned,

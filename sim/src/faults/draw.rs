@@ -38,6 +38,7 @@ impl Faults {
             flap: episodes(stream, 200 * MS, 20 * SECOND, 2 * SECOND),
             icmp_delay_ppm: ppm(stream, 10_000, 1_000_000),
             icmp_delay_max: time(stream, MS, 5 * SECOND),
+            mark_ppm: ppm(stream, 2_000, 500_000),
         }
     }
 }

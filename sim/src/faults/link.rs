@@ -61,6 +61,8 @@ pub struct Faults {
     pub icmp_delay_ppm: u32,
     /// The most by which they do.
     pub icmp_delay_max: Duration,
+    /// Frames that a router marks, of those that are capable of it (RFC 3168 s5).
+    pub mark_ppm: u32,
 }
 
 impl Faults {
@@ -77,6 +79,7 @@ impl Faults {
             burst_ppm: ppm(FaultSet::BURST_LOSS, self.burst_ppm),
             hidden_corruption_ppm: ppm(FaultSet::HIDDEN_CORRUPTION, self.hidden_corruption_ppm),
             icmp_delay_ppm: ppm(FaultSet::ICMP, self.icmp_delay_ppm),
+            mark_ppm: ppm(FaultSet::MARK, self.mark_ppm),
             delay: episodes(FaultSet::DELAY, self.delay),
             bandwidth: episodes(FaultSet::BANDWIDTH, self.bandwidth),
             mtu: episodes(FaultSet::MTU, self.mtu),

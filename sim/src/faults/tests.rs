@@ -4,7 +4,7 @@ use crate::random::{Purpose, RandomStream};
 
 #[test]
 fn every_class_has_a_name_that_reads_back() {
-    assert_eq!(FaultSet::all().bits(), (1 << 26) - 1);
+    assert_eq!(FaultSet::all().bits(), (1 << 27) - 1);
     for (name, class) in FaultSet::all().iter_names() {
         assert_eq!(class.to_string(), name.to_ascii_lowercase());
         assert_eq!(class.to_string().parse(), Ok(class));
@@ -23,7 +23,7 @@ fn only_keeps_what_it_is_told_to() {
         let (none, nobody) = (link.only(FaultSet::empty()), host.only(FaultSet::empty()));
         let ppm = [none.loss_ppm, none.duplication_ppm, none.reordering_ppm, none.corruption_ppm, none.burst_ppm];
         assert_eq!(ppm, [0; 5]);
-        assert_eq!((none.hidden_corruption_ppm, none.icmp_delay_ppm), (0, 0));
+        assert_eq!((none.hidden_corruption_ppm, none.icmp_delay_ppm, none.mark_ppm), (0, 0, 0));
         let link_episodes = [none.delay, none.bandwidth, none.mtu, none.partition, none.one_way, none.flap];
         let host_episodes = [nobody.clock, nobody.pause, nobody.crash, nobody.neighbour, nobody.icmp];
         assert_eq!(nobody.forge_ppm, 0);

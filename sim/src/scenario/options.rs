@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use ringway_stack::device::Steering;
 use ringway_stack::tcp::congestion::Algorithm;
-use ringway_stack::tcp::{Config, Keepalive};
+use ringway_stack::tcp::{Config, Ecn, Keepalive};
 
 use super::Scenario;
 use crate::addresses::Family;
@@ -301,6 +301,7 @@ fn tcp(stream: &mut RandomStream) -> Config {
         tos: stream.pick(&[0, 0, 0x10, 0xb8]),
         // (NewReno's window is known to the byte, CUBIC's has bounds.)
         congestion: if stream.chance_ppm(500_000) { Algorithm::Reno } else { Algorithm::Cubic },
+        ecn: stream.pick(&[Ecn::Asked, Ecn::Asked, Ecn::Accepted, Ecn::Off]),
         ..Config::default()
     }
 }

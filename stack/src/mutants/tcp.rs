@@ -30,6 +30,34 @@ macro_rules! with_tcp {
             LossKeepsWindow,
             /// In a recovery two segments more go than what arrived lets go (RFC 9937 s6.2).
             ProportionExceeded,
+            /// Marks are not told of (RFC 3168 s6.1.3).
+            MarksUntold,
+            /// Marks are told of once, whether the peer has heard of it or not (RFC 3168 s6.1.3).
+            EchoesOnce,
+            /// The peer's answer does not end that it is told of a mark (RFC 3168 s6.1.3).
+            EchoesForever,
+            /// DCTCP's receiver tells of marks as others do, until it is answered (RFC 8257 s3.2).
+            EchoesUntilAnswered,
+            /// DCTCP's receiver does not acknowledge at once what came before a mark, or before bytes without (RFC 8257 s3.2).
+            EchoesTogether,
+            /// A mark that the peer tells of changes nothing (RFC 3168 s6.1.2).
+            MarkChangesNothing,
+            /// Each acknowledgment that tells of a mark takes from the window (RFC 3168 s6.1.2).
+            EachEchoReduces,
+            /// The peer is not told that the window came down (RFC 3168 s6.1.2).
+            ReductionUntold,
+            /// What is sent again is capable of ECN (RFC 3168 s6.1.5).
+            RetransmissionCapable,
+            /// Acknowledgments without bytes are capable of ECN (RFC 3168 s6.1.4).
+            BareAckCapable,
+            /// Bytes are capable of ECN although nobody agreed on it (RFC 3168 s6.1.1).
+            CapableUnasked,
+            /// A SYN-ACK agrees on ECN that nobody asked for (RFC 3168 s6.1.1).
+            EcnUnasked,
+            /// A SYN that got no answer asks for ECN again (RFC 3168 s6.1.1.1).
+            SynAsksAgain,
+            /// ECN is agreed on although the peer's last SYN does not ask for it (RFC 3168 s6.1.1).
+            EcnKeptAfterPlainSyn,
             /// Behind the threshold the congestion window grows no more (RFC 5681 s3.1).
             AvoidanceStandsStill,
             /// A change of options, or of the path's MTU, makes the congestion window the initial one (RFC 5681 s3.1).

@@ -86,7 +86,8 @@ impl<Q: Queues> Ring<Q> {
         let to = Envelope { src: stream.local.ip(), dst: stream.remote.ip(), mac, ttl: config.ttl, tos: config.tos };
         let payload = [TxSlice { buffer: &buffer, offset: 0, len }];
         output.set_dummy(true);
-        let sent = output.tcp(queues, &to, &tcp::Segment { header, payload: &payload, payload_len: len, cut: None, unsolicited: false });
+        let segment = tcp::Segment { header, payload: &payload, payload_len: len, cut: None, unsolicited: false, capable: false };
+        let sent = output.tcp(queues, &to, &segment);
         output.set_dummy(false);
         output.flush(queues);
         // (What the device refuses is lost as it would have been.)

@@ -415,8 +415,12 @@ impl<Q: Queues> Ring<Q> {
                 return self.on_syn_in_time_wait(now, index, &packet.aside(), header, local, remote);
             }
         }
-        let (segments, len) = (packet.segments, packet.len());
-        stream.connection.on_coalesced(now, header, packet.payload(at, len), segments);
+        let (carriage, len) = (tcp::Carriage { segments: packet.segments, marked: packet.header.is_marked() }, packet.len());
+        if stream.connection.acknowledges_before(carriage.marked, len - at) {
+            self.transmit(now, index);
+        }
+        let Some(Flow::Stream(stream)) = self.slots.at(index) else { return None };
+        stream.connection.on_coalesced(now, header, packet.payload(at, len), carriage);
         self.after_segment(now, index);
         Some(())
     }
@@ -541,7 +545,7 @@ impl<Q: Queues> Ring<Q> {
                 reset.flags -= wire_tcp::Flags::ACK;
             }
             let to = Self::envelope_back(packet);
-            let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, unsolicited: false };
+            let reset = tcp::Segment { header: reset, payload: &[], payload_len: 0, cut: None, unsolicited: false, capable: false };
             if self.output.tcp(&mut self.queues, &to, &reset).is_err() {
                 self.output.counters.tx_drops += 1;
             }

@@ -35,6 +35,16 @@ impl IpHeader {
         (SocketAddr::new(self.src(), src_port), SocketAddr::new(self.dst(), dst_port))
     }
 
+    /// Whether a router marked it (RFC 3168 s5).
+    #[inline(always)]
+    pub(super) fn is_marked(&self) -> bool {
+        let class = match self {
+            Self::V4(header) => header.tos,
+            Self::V6(header) => header.traffic_class,
+        };
+        class & 3 == 3
+    }
+
     /// The sum over the pseudo header for a transport header and payload of `len` bytes in all.
     #[inline(always)]
     pub(super) fn pseudo_header(&self, protocol: u8, len: usize) -> Checksum {

@@ -16,6 +16,10 @@ use crate::wire::{arp, ethernet, icmp, igmp, ipv4, ipv6, tcp, udp};
 /// The most bytes of a packet's headers without options: Ethernet with a VLAN tag, IPv6, TCP.
 pub const HEADERS_MAX: usize = 14 + 4 + 40 + 20;
 
+/// The two bits of ECN in the type of service, or traffic class, and what those have that are capable of it (RFC 3168 s5: ECT(0)).
+const ECN_MASK: u8 = 3;
+const ECT_0: u8 = 2;
+
 /// From whom to whom, below the transport header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Envelope {
@@ -24,6 +28,15 @@ pub(super) struct Envelope {
     pub(super) mac: MacAddr,
     pub(super) ttl: u8,
     pub(super) tos: u8,
+}
+
+impl Envelope {
+    /// Of a TCP segment, which says itself whether it is capable of ECN, whatever a program made of these bits (as Linux's IP_TOS).
+    #[inline(always)]
+    fn of_segment(mut self, capable: bool) -> Self {
+        self.tos = self.tos & !ECN_MASK | if capable { ECT_0 } else { 0 };
+        self
+    }
 }
 
 /// The send side of a ring, apart from the device itself.
@@ -241,8 +254,8 @@ impl Output {
             }
             _ => {
                 // (Copies, so that nothing needs to be in memory of what goes the other way.)
-                let &Segment { header, payload, payload_len, cut, unsolicited } = segment;
-                self.tcp_of_any_layout(queues, &{ *to }, &Segment { header, payload, payload_len, cut, unsolicited })
+                let &Segment { header, payload, payload_len, cut, unsolicited, capable } = segment;
+                self.tcp_of_any_layout(queues, &{ *to }, &Segment { header, payload, payload_len, cut, unsolicited, capable })
             }
         }
     }
@@ -259,12 +272,12 @@ impl Output {
     ) -> Result<(), SendError> {
         const IP_AT: usize = ethernet::LEN;
         const TCP_AT: usize = IP_AT + ipv4::LEN;
-        let &Segment { ref header, payload, payload_len, cut, unsolicited } = segment;
+        let &Segment { ref header, payload, payload_len, cut, unsolicited, capable } = segment;
         let mut head = [0; TCP_AT + tcp::LEN + tcp::STAMPS_LEN];
         let header_len = header.emit_of_fixed_layout(&mut head[TCP_AT..]);
         ethernet::Header { dst: to.mac, src: self.mac, vlan: None, ethertype: ethernet::ETHERTYPE_IPV4 }.emit(&mut head[..IP_AT]);
         self.packet_id = self.packet_id.wrapping_add(1);
-        let ip = ipv4_header((src, dst), to, ipv4::PROTOCOL_TCP, self.packet_id, header_len + payload_len);
+        let ip = ipv4_header((src, dst), &to.of_segment(capable), ipv4::PROTOCOL_TCP, self.packet_id, header_len + payload_len);
         ip.emit(&mut head[IP_AT..TCP_AT], false);
         self.send_cut(queues, &head[..TCP_AT + header_len], payload, payload_len, (cut, unsolicited))
     }
@@ -276,10 +289,10 @@ impl Output {
         to: &Envelope,
         segment: &Segment<'_, Q::Tx>,
     ) -> Result<(), SendError> {
-        let &Segment { ref header, payload, payload_len, cut, unsolicited } = segment;
+        let &Segment { ref header, payload, payload_len, cut, unsolicited, capable } = segment;
         let mut head = [0; 128];
         let header_len = header.header_len();
-        let (at, ip) = self.lower(to, ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
+        let (at, ip) = self.lower(&to.of_segment(capable), ipv4::PROTOCOL_TCP, header_len + payload_len, &mut head);
         let end = at + header.emit(&mut head[at..]);
         if !self.caps.tx_checksum {
             let mut sum = ip.pseudo_header(ipv4::PROTOCOL_TCP, header_len + payload_len);

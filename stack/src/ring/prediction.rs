@@ -37,13 +37,26 @@ impl<Q: Queues> Ring<Q> {
             return None;
         }
         self.output.counters.rx_bytes += segment.payload().len() as u64;
-        let is_predicted = stream.connection.on_fixed_segment(now, &segment, frame);
-        if !is_predicted || stream.connection.wants_transmit() || stream.parent.is_some() || !self.stalled.is_empty() {
+        if !stream.connection.on_fixed_segment(now, &segment, frame) {
+            self.on_unexpected(now, index, &{ segment }, frame);
+        } else if stream.connection.wants_transmit() || stream.parent.is_some() || !self.stalled.is_empty() {
             self.after_fixed_segment(now, index);
         } else {
             self.settle_open(index);
         }
         Some(())
+    }
+
+    /// A segment of fixed shape that is not what its connection expects.
+    #[inline(never)]
+    fn on_unexpected(&mut self, now: Instant, index: u32, segment: &Segment<'_>, frame: &RxFrame<Q::Rx>) {
+        let Some(stream) = self.slots.live_at(index) else { return };
+        if stream.connection.acknowledges_before(segment.is_marked(), segment.payload().len()) {
+            self.transmit(now, index);
+        }
+        let Some(stream) = self.slots.live_at(index) else { return };
+        stream.connection.on_fixed_segment_at_length(now, segment, frame);
+        self.after_fixed_segment(now, index);
     }
 
     /// What a segment of fixed shape leaves to be done, if not only to be published.

@@ -5,6 +5,18 @@ use core::time::Duration;
 use super::congestion::Algorithm;
 use crate::mutants::{Mutant, Mutation};
 
+/// Explicit congestion notification (RFC 3168): routers mark packets instead of dropping them (Linux's tcp_ecn).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// No connection has it (0).
+    Off,
+    /// Those have it whose peers ask for it (2).
+    #[default]
+    Accepted,
+    /// All ask for it (1).
+    Asked,
+}
+
 /// Keepalive probes (SO_KEEPALIVE and its TCP options).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
@@ -82,6 +94,8 @@ pub struct Config {
     pub tso_max: usize,
     /// TCP_CONGESTION: how much may be in the network (Linux's tcp_congestion_control).
     pub congestion: Algorithm,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
     /// SO_LINGER with a time of zero: a connection that its process leaves behind is reset. (One that the program closes is where
     /// [`crate::ring::Ring::close`] is told so.)
     pub linger_zero: bool,
@@ -173,6 +187,7 @@ impl Default for Config {
             gather_max: 8,
             tso_max: 0,
             congestion: Algorithm::Cubic,
+            ecn: Ecn::Accepted,
             linger_zero: false,
             urgent_waits: false,
             reuse_port: false,
@@ -208,6 +223,11 @@ impl Config {
             let _ = mutant;
             false
         }
+    }
+
+    /// Whether a connection's SYN asks for ECN. (DCTCP is nothing without: RFC 8257 s3.)
+    pub(super) fn asks_for_ecn(&self) -> bool {
+        self.ecn == Ecn::Asked || (self.congestion == Algorithm::Dctcp && self.ecn != Ecn::Off)
     }
 
     /// The segment size that we announce.

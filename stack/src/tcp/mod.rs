@@ -33,7 +33,7 @@ pub(crate) mod test_util;
 mod tests;
 
 pub use arrivals::Arrival;
-pub use config::{Config, Family, Keepalive};
+pub use config::{Config, Ecn, Family, Keepalive};
 pub use connection::{Connection, ControlBlock, Details, Pending, Snapshot, SnapshotError, Undelivered};
 pub(crate) use connection::{PATH_MTU_TIME, Plausible, Rest};
 pub use payload::RxPayload;
@@ -69,6 +69,23 @@ pub struct Segment<'a, T> {
     pub cut: Option<u16>,
     /// A pure acknowledgment, which asks for no answer: [`crate::device::TxOffload::unsolicited`].
     pub unsolicited: bool,
+    /// Its packet is capable of ECN: routers may mark it instead of dropping it (RFC 3168 s5).
+    pub capable: bool,
+}
+
+/// How a segment came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carriage {
+    /// How many segments the device merged into one.
+    pub segments: u16,
+    /// A router marked its packet: there is congestion on the way (RFC 3168 s5).
+    pub marked: bool,
+}
+
+impl Default for Carriage {
+    fn default() -> Self {
+        Self { segments: 1, marked: false }
+    }
 }
 
 /// The answer to a segment that no connection matches (RFC 9293 s3.10.7.1). To a reset there is none: the caller must not ask.

@@ -92,6 +92,12 @@ impl<'f> Segment<'f> {
         }
     }
 
+    /// Whether a router marked it (RFC 3168 s5).
+    #[inline(always)]
+    pub(crate) fn is_marked(&self) -> bool {
+        self.headers[IP_AT + 1] & 3 == 3
+    }
+
     #[inline(always)]
     pub(crate) fn payload(&self) -> &'f [u8] {
         self.payload

@@ -48,6 +48,10 @@ fn segments_are_no_longer_than_mtu_and_mss_say() {
 fn tcp_starts_as_the_parameters_say() {
     let config = tcp_of(&with(&[("VMA_TCP_NODELAY", "1"), ("VMA_TCP_QUICKACK", "1"), ("VMA_TCP_TIMESTAMP_OPTION", "0")]));
     assert!(config.nodelay && config.quickack && !config.timestamps);
+    let told = ["0\n", "1\n", "2\n", "3", "4", "x"].map(|value| super::ecn(Some(value)));
+    use ringway_stack::tcp::Ecn::{Accepted, Asked, Off};
+    assert_eq!(told, [Off, Asked, Accepted, Asked, Accepted, Accepted]);
+    assert_eq!(super::ecn(None), Accepted);
     let system = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").is_ok_and(|value| value.trim() == "0");
     assert_eq!(with(&[("VMA_TCP_TIMESTAMP_OPTION", "2")]).tcp_timestamps, !system);
 }

@@ -98,7 +98,8 @@ pub(super) fn tcp_info(offload: &Offload, now: Instant, id: FlowId) -> TcpInfo {
     raw.retransmits = details.retries.min(255) as u8;
     raw.probes = details.probes.min(255) as u8;
     raw.backoff = raw.retransmits;
-    raw.options = u8::from(details.timestamps) | u8::from(details.sack) << 1 | u8::from(details.window_scales.is_some()) << 2;
+    let scales = details.window_scales.is_some();
+    raw.options = u8::from(details.timestamps) | u8::from(details.sack) << 1 | u8::from(scales) << 2 | u8::from(details.ecn) << 3;
     raw.window_scales = details.window_scales.map_or(0, |(peer, ours)| peer & 15 | ours << 4);
     raw.rto = micros(details.rto);
     raw.ato = ACK_TIMEOUT_US;

@@ -22,7 +22,8 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &End
     let flight = own.nxt.wrapping_sub(una);
     let usable = edge.wrapping_sub(own.nxt).cast_signed().max(0).cast_unsigned();
     let corked = config.cork || own.shadow.more || own.shadow.reconfigured;
-    if unsent > 0 && flight == 0 && usable >= unsent.min(state.mss) && !corked {
+    let marked = own.shadow.marks.was_told();
+    if unsent > 0 && flight == 0 && usable >= unsent.min(state.mss) && !corked && !marked {
         moment.breach(
             NAME,
             format_args!("RFC 9293 s3.9.1.2: {unsent} bytes wait for nothing: all before them is acknowledged, and {usable} may be sent"),
@@ -33,7 +34,7 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &Endpoint, _peer: &End
     let room = u64::from(flight) + u64::from(unsent.min(full)) <= 10 * u64::from(full);
     let silly = usable < unsent.min(state.mss);
     let nagle = !(config.nodelay || unsent >= state.mss || !small_waits);
-    let first_window = !state.lossy && !state.shrunk && !state.reduced_unseen;
+    let first_window = !state.lossy && !state.shrunk && !state.reduced_unseen && !marked;
     if unsent > 0 && room && !silly && !nagle && !corked && first_window {
         moment.breach(
             NAME,

@@ -9,8 +9,8 @@ const NAME: &str = "format";
 
 /// An endpoint sent a segment, which is no reset.
 pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &Endpoint) {
-    if segment.flags & (URG | 0xc0) != 0 || segment.reserved != 0 || segment.urgent != 0 {
-        moment.breach(NAME, format_args!("RFC 9293 s3.1: flags {:#x}: nothing is urgent, and ECN was not agreed on", segment.flags));
+    if segment.has(URG) || segment.reserved != 0 || segment.urgent != 0 {
+        moment.breach(NAME, format_args!("RFC 9293 s3.1: flags {:#x}: nothing is urgent", segment.flags));
     }
     if segment.has(SYN) && (segment.has(FIN) || segment.has(RST) || segment.has(PSH) || segment.len() > 0) {
         moment.breach(NAME, format_args!("RFC 9293 s3.5: a SYN with flags {:#x} and {} bytes", segment.flags, segment.len()));

@@ -8,6 +8,7 @@ mod challenges;
 pub(super) mod duties;
 pub(super) mod errors;
 pub(super) mod format;
+pub(super) mod marks;
 pub(super) mod receiver;
 pub(super) mod resets;
 pub(super) mod sacks;
@@ -82,6 +83,7 @@ pub(in crate::checkers) struct State {
     /// It came from elsewhere, or something befell it after which too little is known.
     pub(in crate::checkers) blurred: bool,
     challenges: challenges::State,
+    marks: marks::State,
     pub(in crate::checkers) receiver: receiver::State,
     pub(in crate::checkers) sender: sender::State,
 }
@@ -143,6 +145,7 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     sacks::sent(moment, segment, own);
     sender::sent(moment, segment, own, peer);
     errors::sent(moment, segment, own);
+    marks::sent(moment, segment, own, peer);
     if segment.has(FIN) && own.fin.is_none() {
         // (Both may be first, if their ends cross.)
         own.shadow.closes_first = peer.is_some_and(|peer| peer.fin.is_none_or(|fin| !own.rx.has(fin, fin.wrapping_add(1))));
@@ -232,6 +235,8 @@ pub(in crate::checkers) fn serviced(moment: &Moment, own: &mut Endpoint, peer: O
     own.shadow.attacks = 0;
     let next = own.shadow.receiver.next();
     if let Some(peer) = peer {
+        let una = own.shadow.sender.una;
+        marks::serviced(own, una, &arrivals);
         receiver::serviced(moment, own, peer, service, (&arrivals, &sent));
         sender::serviced(moment, own, peer, service, (&arrivals, &sent));
         note_acknowledged(moment.at, own, next, &arrivals);

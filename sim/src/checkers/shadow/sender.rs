@@ -11,7 +11,7 @@ use ringway_stack::tcp::congestion::Algorithm;
 
 use super::super::Moment;
 use super::super::flow::Endpoint;
-use super::super::segment::{ACK, FIN, PSH, SYN, Segment, before, later};
+use super::super::segment::{ACK, ECE, FIN, PSH, SYN, Segment, before, later};
 use super::Service;
 use crate::addresses::Family;
 
@@ -602,6 +602,7 @@ pub(in crate::checkers) fn serviced(
     // (What lies before all that came may have lain before the window.)
     let behind = own.rx.next;
     let algorithm = own.shadow.config.as_ref().map(|config| config.congestion);
+    let hears_marks = own.shadow.marks.spoke();
     let (state, repeated) = (&mut own.shadow.sender, &own.shadow.repeated);
     let nxt_before = state.nxt.unwrap_or(nxt);
     // Duplicates, those included that may have been dropped for their number or timestamp.
@@ -609,6 +610,10 @@ pub(in crate::checkers) fn serviced(
     for (at, arrival) in arrivals.iter().enumerate().filter(|(_, arrival)| lawful(arrival)) {
         if !arrival.has(ACK) || !before(iss, arrival.ack) || before(nxt, arrival.ack) {
             continue;
+        }
+        if hears_marks && arrival.has(ECE) {
+            // RFC 3168 s6.1.2: the window comes down, of which other laws speak.
+            (state.fuzzy, state.cwnd_least) = (true, 0);
         }
         if state.una.is_none() {
             // The handshake's. (A SYN that the device did not take, when its timer ran out again, was lost as well: RFC 5681 s3.1.)

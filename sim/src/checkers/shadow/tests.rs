@@ -34,6 +34,7 @@ pub(in crate::checkers) fn segment(from: &str, to: &str, seq: u32, ack: u32, fla
         seq,
         ack,
         flags,
+        codepoint: 0,
         reserved: 0,
         urgent: 0,
         window: 512,

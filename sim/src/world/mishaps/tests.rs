@@ -3,7 +3,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use ringway_stack::ring::{FlowId, Readiness, RecvFlags, SendFlags};
-use ringway_stack::tcp::{Config, Keepalive};
+use ringway_stack::tcp::{Config, Ecn, Keepalive};
 use ringway_stack::{Error, Instant};
 
 use super::*;
@@ -29,7 +29,7 @@ fn at(n: u64) -> Instant {
 
 fn config() -> Config {
     let keepalive = Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(1), count: 5 };
-    Config { keepalive: Some(keepalive), ..Config::default() }
+    Config { keepalive: Some(keepalive), ecn: Ecn::Asked, ..Config::default() }
 }
 
 /// Asks for echoes until it got so many; connects anew when its connection fails.
@@ -357,6 +357,13 @@ fn bursts_and_losses() {
     let faults = Faults { burst_ppm: 20_000, burst_frames: 5, burst_loss_ppm: 800_000, ..Faults::default() };
     link(faults, &[|c| c.burst_lost]);
     link(Faults { hidden_corruption_ppm: 20_000, ..Faults::default() }, &[|c| c.hidden_corrupted]);
+}
+
+/// (A mark takes half of a window, and loses nothing.)
+#[test]
+fn marks_of_congestion() {
+    let run = link(Faults { mark_ppm: 100_000, ..Faults::default() }, &[|c| c.marked]);
+    assert!(run.errors.read().is_empty());
 }
 
 /// Everything at once, as a swarm would draw it.

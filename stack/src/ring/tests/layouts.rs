@@ -26,7 +26,7 @@ fn a_segment_of_fixed_layout_looks_like_any() {
         };
         let slice = TxSlice { buffer: &buffer, offset: 0, len };
         let payload = if len > 0 { core::slice::from_ref(&slice) } else { &[] };
-        let segment = Segment { header, payload, payload_len: len, cut: None, unsolicited: false };
+        let segment = Segment { header, payload, payload_len: len, cut: None, unsolicited: false, capable: len > 64 };
         Output::new(caps.clone(), cable.mac, None).tcp(&mut cable, &to, &segment).unwrap();
         Output::new(caps.clone(), cable.mac, None).tcp_of_any_layout(&mut cable, &to, &segment).unwrap();
         let frames: Vec<_> = out.lock().unwrap().drain(..).collect();

@@ -1,5 +1,5 @@
 //! DCTCP (RFC 8257): the window shrinks by as much as there are marks. For networks whose switches mark early, and where all others do the same: it
-//! "must not be deployed over the public Internet without additional measures" (its abstract).
+//! "must not be deployed over the public Internet without additional measures" (its abstract). The receiver's part (s3.2) is `connection/ecn.rs`'s.
 
 use super::control::{Ack, Cause, Congestion, CongestionControl, Idle, Recovered, Sending, Timeout, Undo};
 use super::window::{Reduction, Window};
@@ -144,26 +144,5 @@ impl CongestionControl for Dctcp {
 
     fn set_mss(&mut self, mss: u64) {
         self.window.set_mss(mss);
-    }
-}
-
-/// The receiver's part (s3.2): ECE says of each byte whether it was marked, although acknowledgments are delayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Echo {
-    /// DCTCP.CE: the last segment was marked.
-    ce: bool,
-}
-
-impl Echo {
-    /// A data segment came, marked or not. `Some`: what came before it is to be acknowledged at once, with ECE or without, since from here on the
-    /// answer is the other one.
-    pub fn on_segment(&mut self, marked: bool) -> Option<bool> {
-        let before = core::mem::replace(&mut self.ce, marked);
-        (before != marked).then_some(before)
-    }
-
-    /// Whether an acknowledgment has ECE. (Not until CWR comes, as in RFC 3168 s6.1.3.)
-    pub fn ece(&self) -> bool {
-        self.ce
     }
 }

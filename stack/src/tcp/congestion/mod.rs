@@ -31,7 +31,7 @@ pub use control::{
     WINDOW_MAX,
 };
 pub use cubic::Cubic;
-pub use dctcp::{Dctcp, Echo};
+pub use dctcp::Dctcp;
 pub use hystart::{Growth, HyStart};
 pub use prr::{Progress, Prr};
 pub(super) use rate::{Latest, Summary};

@@ -41,7 +41,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             (self.unanswered_probes, self.probe_due) = (0, false);
         }
         self.last_rx = now;
-        let (before, mut arrived) = (self.before_ack(), Arrived::default());
+        let (mut before, mut arrived) = (self.before_ack(), Arrived::default());
         let sacked = self.take_sack(now, header, &mut arrived);
         let same_window = !self.update_window(header, len);
         if ack.gt(self.snd_una) {
@@ -55,6 +55,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         if sacked && self.phase == Phase::Open && self.scoreboard.loss_edge(self.mss).is_some() {
             self.enter_recovery(now, &before);
+        }
+        if header.flags.contains(Flags::ECE) || !self.ecn.is_quiet() {
+            self.on_echo(now, header.flags, &mut before);
         }
         self.tell_ack(now, &before, arrived);
         if self.snd_una.gt(before.una()) {

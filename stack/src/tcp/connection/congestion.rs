@@ -23,6 +23,10 @@ pub(super) struct Before {
     phase: Phase,
     delivered: u64,
     was_writable: bool,
+    /// A reduction for a mark was under way.
+    reduces: bool,
+    /// It tells of a mark.
+    marked: bool,
 }
 
 impl Before {
@@ -32,6 +36,16 @@ impl Before {
 
     pub(super) fn was_writable(&self) -> bool {
         self.was_writable
+    }
+
+    /// Whether something was in flight, and nothing of it known to be lost.
+    pub(super) fn was_open_with_something_in_flight(&self) -> bool {
+        self.phase == Phase::Open && self.flight > 0
+    }
+
+    /// It tells of a mark.
+    pub(super) fn note_mark(&mut self) {
+        self.marked = true;
     }
 }
 
@@ -106,6 +120,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.snd_una != self.snd_nxt || self.phase != Phase::Open {
             return;
         }
+        self.end_reaction(self.last_rx);
         self.congestion.rest(self.config.mutation());
         if matches!(self.congestion, Selected::Resting(_)) {
             self.records.rest();
@@ -129,7 +144,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// `bytes` are sent, with `in_flight` in the network before them.
     #[inline(always)]
     pub(super) fn tell_sending(&mut self, now: Instant, bytes: usize, in_flight: usize) {
-        if self.phase != Phase::Open || !self.congestion.takes_sending(now, in_flight) {
+        if self.phase != Phase::Open || self.ecn.reduces() || !self.congestion.takes_sending(now, in_flight) {
             self.tell_sending_at_length(now, bytes, in_flight);
         }
     }
@@ -170,6 +185,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             phase: self.phase,
             delivered: self.records.delivered(),
             was_writable: self.is_writable(),
+            reduces: self.ecn.reduces(),
+            marked: false,
         }
     }
 
@@ -196,7 +213,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let rtt = arrived.latest(now);
         let rate = self.records.sample(arrived, &self.rtt);
-        let phase = if before.phase == Phase::Open { self.phase } else { before.phase };
+        let phase = match if before.phase == Phase::Open { self.phase } else { before.phase } {
+            Phase::Open if before.reduces || self.ecn.reduces() => congestion::Phase::Reduced,
+            phase => phase.told(),
+        };
         let in_flight = self.pipe() as u64;
         self.congestion.on_ack(&Ack {
             now,
@@ -213,8 +233,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             srtt: self.rtt.srtt(),
             rate,
             cwnd_limited: self.records.is_limited(),
-            ce_bytes: 0,
-            phase: phase.told(),
+            // RFC 8257 s3.3: without AccECN, all of it.
+            ce_bytes: if before.marked { acked } else { 0 },
+            phase,
         });
         if self.congestion.is_paced() && self.congestion.holds_back() {
             self.records.mark_app_limited(in_flight);
@@ -224,9 +245,26 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Fast recovery begins, with `flight` bytes that are not acknowledged in order.
     pub(super) fn tell_loss(&mut self, now: Instant, flight: usize, delivered: u64) {
-        let sacked = self.scoreboard.bytes() as u64;
-        self.congestion.on_congestion(&Congestion { now, cause: Cause::Loss, flight: flight as u64, sacked, delivered });
+        if !self.has_reduced_for_mark() {
+            let sacked = self.scoreboard.bytes() as u64;
+            self.congestion.on_congestion(&Congestion { now, cause: Cause::Loss, flight: flight as u64, sacked, delivered });
+        }
+        self.react();
         self.records.look_from(self.snd_una);
+        self.note_window();
+    }
+
+    /// The peer tells of a mark among what was in flight.
+    pub(super) fn tell_mark(&mut self, now: Instant, before: &Before) {
+        let (sacked, delivered) = (self.scoreboard.bytes() as u64, self.delivered_since(before));
+        self.congestion.on_congestion(&Congestion { now, cause: Cause::Ecn, flight: before.flight as u64, sacked, delivered });
+        self.note_window();
+    }
+
+    /// All that was in flight when it told so is acknowledged.
+    pub(super) fn tell_reduced(&mut self, now: Instant) {
+        let flight = self.in_flight() as u64;
+        self.congestion.on_recovered(&Recovered { now, flight, phase: congestion::Phase::Reduced });
         self.note_window();
     }
 
@@ -239,6 +277,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn tell_timeout(&mut self, now: Instant, first: bool) {
         let flight = self.in_flight() as u64;
         self.congestion.on_timeout(&Timeout { now, flight, in_flight: 0, first });
+        self.react();
         self.note_window();
     }
 

@@ -22,6 +22,8 @@ pub struct Details {
     pub timestamps: bool,
     /// Both sides use SACK.
     pub sack: bool,
+    /// ECN is agreed on (RFC 3168).
+    pub ecn: bool,
     /// The peer's and our window scale; `None`: not used.
     pub window_scales: Option<(u8, u8)>,
     /// The retransmission timeout.
@@ -91,6 +93,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             probes: self.unanswered_probes,
             timestamps: agreed.timestamps,
             sack: agreed.sack,
+            ecn: agreed.ecn,
             window_scales: agreed.scaling.then_some((agreed.send_scale, agreed.receive_scale)),
             rto: self.rtt.rto(),
             rtt_var: self.rtt.var(),

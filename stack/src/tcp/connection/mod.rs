@@ -5,6 +5,7 @@ mod close;
 mod congestion;
 mod details;
 mod dummy;
+mod ecn;
 mod path;
 mod prediction;
 mod receive;
@@ -23,6 +24,7 @@ pub use undelivered::Undelivered;
 
 use core::time::Duration;
 
+use self::ecn::Ecn;
 use super::acks::AckPolicy;
 use super::config::Config;
 use super::congestion::Selected;
@@ -117,6 +119,7 @@ pub struct Connection<R, T> {
     local_port: u16,
     remote_port: u16,
     agreement: Agreement,
+    ecn: Ecn,
     dupacks: u16,
     /// Retransmissions of the same bytes so far.
     retries: u32,
@@ -207,7 +210,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             edges: Readiness::empty(),
             local_port,
             remote_port,
-            agreement: Agreement::offer(&config),
+            agreement: Agreement::offer(&config, state == State::SynSent),
+            ecn: Ecn::default(),
             dupacks: 0,
             retries: 0,
             snd_una: iss,

@@ -18,6 +18,7 @@ pub(crate) struct Predicted {
     ack: SeqNumber,
     window: u16,
     timestamps: Option<(u32, u32)>,
+    capable: bool,
     pub(crate) len: usize,
     /// The right edge of our window that the header announces.
     edge: SeqNumber,
@@ -28,7 +29,7 @@ impl Predicted {
     /// With its payload, which is as long as it says.
     #[inline(always)]
     pub(crate) fn segment<'a, T>(&self, payload: &'a [TxSlice<'a, T>]) -> Segment<'a, T> {
-        Segment { header: self.header(), payload, payload_len: self.len, cut: None, unsolicited: false }
+        Segment { header: self.header(), payload, payload_len: self.len, cut: None, unsolicited: false, capable: self.capable }
     }
 
     /// (Made where it is used, so that it need not be in memory.)
@@ -70,7 +71,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let (window, edge) = self.window.select(self.charged(), self.acks.peer_mss);
         let timestamps = if self.agreement.timestamps { Some((self.timestamp(now), self.ts_recent)) } else { None };
         let ports = (self.local_port, self.remote_port);
-        Some((Predicted { ports, seq, ack: self.window.nxt, window, timestamps, len, edge, rto_ns }, slice))
+        let capable = self.agreement.ecn;
+        Some((Predicted { ports, seq, ack: self.window.nxt, window, timestamps, capable, len, edge, rto_ns }, slice))
     }
 
     /// How the device took what was predicted. (At [`SendError::Full`] it is to be sent again; other errors lose it, as a network might.)
@@ -117,6 +119,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && !is_due
             && !waits
             && self.dupacks == 0
+            && self.ecn.is_quiet()
             && self.reassembly.is_none()
             && self.scoreboard.is_empty()
             && self.config.mutation().is_healthy()

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::ack::RELEASE_AFTER;
+use super::ecn::Ecn;
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, RxFrame, TxBuffer};
 use crate::error::Error;
@@ -13,7 +14,7 @@ use crate::tcp::payload::RxPayload;
 use crate::tcp::reassembly::Reassembly;
 use crate::tcp::records::Arrived;
 use crate::tcp::timers::Timer;
-use crate::tcp::{State, control_len};
+use crate::tcp::{Carriage, State, control_len};
 use crate::time::Instant;
 use crate::wire::fixed;
 use crate::wire::tcp::{Flags, Header, SeqNumber};
@@ -27,12 +28,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Takes in a segment of this connection, whose checksum was right.
     #[inline]
     pub fn on_segment(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>) {
-        self.on_coalesced(now, header, payload, 1);
+        self.on_coalesced(now, header, payload, Carriage::default());
     }
 
-    /// As [`Connection::on_segment`], for `segments` of them that the device merged into one.
+    /// As [`Connection::on_segment`], for one that came in a special way.
     #[inline(never)]
-    pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, segments: u16) {
+    pub fn on_coalesced(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, carriage: Carriage) {
+        let Carriage { segments, marked } = carriage;
         self.acks.segments = if self.config.is(Mutant::MergedCountsOnce) { 1 } else { segments.max(1) };
         self.acks.pushed |= header.flags.contains(Flags::PSH);
         if self.config.is(Mutant::MssOfAnySegment)
@@ -43,23 +45,22 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         let len = payload.len();
         self.counters.rx_packets += 1;
-        if self.is_predicted(header, len) {
+        if !marked && self.is_predicted(header, len) {
             self.on_predicted(now, header, len);
             if len > 0 {
                 self.recv.push(payload, now);
             }
         } else {
-            self.on_any_segment(now, header, payload, len);
+            self.on_any_segment(now, header, (payload, marked), len);
         }
     }
 
-    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`. Whether it was what was expected: then the connection is
-    /// open, and holds nothing out of order. (Not for mutants.)
+    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`, if it is what was expected: then the connection is
+    /// open, and holds nothing out of order. (Not for mutants.) Else nothing was done, and it is one for [`Connection::on_fixed_segment_at_length`].
     #[inline(always)]
     pub(crate) fn on_fixed_segment(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) -> bool {
         let (header, payload) = (segment.header(), segment.payload());
-        if !self.is_predicted(&header, payload.len()) || !self.recv.only_copies() {
-            self.on_fixed_segment_at_length(now, *segment, frame);
+        if segment.is_marked() || !self.is_predicted(&header, payload.len()) || !self.recv.only_copies() {
             return false;
         }
         self.acks.segments = frame.meta.coalesced.max(1);
@@ -72,10 +73,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         true
     }
 
-    #[inline(never)]
-    fn on_fixed_segment_at_length(&mut self, now: Instant, segment: fixed::Segment<'_>, frame: &RxFrame<R>) {
+    /// As [`Connection::on_coalesced`], for a segment of fixed shape that is all in the head of `frame`.
+    pub(crate) fn on_fixed_segment_at_length(&mut self, now: Instant, segment: &fixed::Segment<'_>, frame: &RxFrame<R>) {
         let payload = RxPayload { head: segment.payload(), frame: Some(frame), body: None };
-        self.on_coalesced(now, &segment.header(), payload, frame.meta.coalesced);
+        self.on_coalesced(now, &segment.header(), payload, Carriage { segments: frame.meta.coalesced, marked: segment.is_marked() });
     }
 
     /// Whether this is the next segment of an undisturbed stream: nothing of the long way would apply to it but what
@@ -100,6 +101,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             && advances
             && timestamps_good
             && self.phase == Phase::Open
+            && self.ecn.is_quiet()
             && self.reassembly.is_none()
             && self.scoreboard.is_empty()
             && header.options.sack.is_empty()
@@ -143,7 +145,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    fn on_any_segment(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>, len: usize) {
+    fn on_any_segment(&mut self, now: Instant, header: &Header, (payload, marked): (RxPayload<'_, R>, bool), len: usize) {
         match self.state {
             State::Closed | State::Listen => {}
             State::SynSent => self.on_segment_in_syn_sent(now, header),
@@ -152,7 +154,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                     if self.config.is(Mutant::TimestampBeforeAck) {
                         self.take_timestamp(now, header);
                     }
-                    self.on_acceptable(now, header, payload, len);
+                    self.on_acceptable(now, header, (payload, marked), len);
                 }
             }
         }
@@ -254,6 +256,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             if self.state == State::SynReceived && peers_own && !flags.contains(Flags::ACK) {
                 // Our SYN-ACK was lost.
                 mark!(self, SynAckRepeated);
+                if !flags.contains(Flags::ECE | Flags::CWR) && !self.config.is(Mutant::EcnKeptAfterPlainSyn) {
+                    self.agreement.give_up_ecn();
+                }
                 self.syn_due = !self.config.is(Mutant::SynAckNotRepeated);
                 self.tx_pending = true;
                 return false;
@@ -354,7 +359,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
-    fn on_acceptable(&mut self, now: Instant, header: &Header, mut payload: RxPayload<'_, R>, len: usize) {
+    fn on_acceptable(&mut self, now: Instant, header: &Header, (mut payload, marked): (RxPayload<'_, R>, bool), len: usize) {
         let opens = self.state == State::SynReceived;
         if opens && !self.complete_passive_open(now, header) {
             return;
@@ -422,6 +427,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !new_data {
             self.ack_now();
             return;
+        }
+        if kept > 0 {
+            self.take_mark(header.flags, marked);
         }
         self.receive(now, seq, payload, kept, fin);
     }
@@ -617,6 +625,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.state = State::TimeWait;
         self.send.clear();
         self.records.clear();
+        self.ecn = Ecn::default();
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Persist);
         self.timers.stop(Timer::Keepalive);

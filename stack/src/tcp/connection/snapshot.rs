@@ -17,6 +17,7 @@ use crate::flow::Counters;
 use crate::mutants::Mutant;
 use crate::tcp::acks::AckPolicy;
 use crate::tcp::congestion::Selected;
+use crate::tcp::connection::ecn::Ecn;
 use crate::tcp::fields::{LONGEST, Reader, Writer};
 use crate::tcp::handshake::Agreement;
 use crate::tcp::reassembly::Held;
@@ -32,7 +33,7 @@ pub use crate::tcp::fields::SnapshotError;
 use self::parts::{Clock, Flags, Loss, Path, Sending, Silence, SocketOptions};
 
 /// The layout's number, first of all.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// The states in which a connection can be written down.
 const STATES: [State; 6] = [State::Established, State::FinWait1, State::FinWait2, State::CloseWait, State::Closing, State::LastAck];
@@ -53,6 +54,7 @@ pub struct Snapshot {
 struct Variables {
     state: State,
     agreement: Agreement,
+    ecn: Ecn,
     path: Path,
     sending: Sending,
     window: ReceiveWindow,
@@ -176,7 +178,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         #[rustfmt::skip]
         let &Self {
             state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved,
-            agreement, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, went_elsewhere, ref window,
+            agreement, ecn, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, went_elsewhere, ref window,
             ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
             ref scoreboard, ref records, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
             // One that begins, is over or that nobody has any more is not written down.
@@ -194,6 +196,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let variables = Variables {
             state,
             agreement,
+            ecn,
             path: Path { mss: path_mss, oversized },
             sending: Sending { snd_una, snd_nxt, written: send.end(), snd_small, snd_wl1, snd_wl2, snd_wnd, snd_wnd_max },
             window: window.clone(),

@@ -46,7 +46,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 }
                 Timer::Release => self.on_release(),
                 Timer::PathMtu => self.on_path_mtu_expired(),
-                Timer::Pace => self.tx_pending = true,
+                Timer::Pace => {
+                    self.stop_waiting();
+                    self.tx_pending = true;
+                }
             }
         }
     }

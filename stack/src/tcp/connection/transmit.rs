@@ -8,6 +8,7 @@ use super::{Connection, Phase};
 use crate::device::{GATHER_LIMIT, RxBuffer, SendError, TxBuffer, TxSlice};
 use crate::marks::mark;
 use crate::mutants::Mutant;
+use crate::tcp::congestion::CongestionControl as _;
 use crate::tcp::timers::Timer;
 use crate::tcp::{Segment, State};
 use crate::time::Instant;
@@ -195,7 +196,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     fn emit_syn(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<(), SendError> {
         let seq = self.snd_una;
-        let flags = if self.state == State::SynReceived { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let answers = self.state == State::SynReceived;
+        if self.snd_nxt != seq && !answers && !self.config.is(Mutant::SynAsksAgain) {
+            // RFC 3168 s6.1.1.1: a router or a host on the way may drop what asks for ECN.
+            self.agreement.give_up_ecn();
+        }
+        let flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN } | self.agreement.syn_flags(answers);
         self.emit_rarely(now, seq, 0, flags, emit)?;
         if self.snd_nxt == seq {
             self.snd_nxt = seq + 1;
@@ -282,7 +288,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 return Ok(stop);
             }
             self.restart_after_idle(now);
-            if self.config.tso_max as usize >= 2 * full && len == full {
+            // (Of what a device cuts, each piece would say that the window came down, and what is marked of the first ones would not be told of after the last.)
+            if self.config.tso_max as usize >= 2 * full && len == full && self.reduction_flags().is_empty() {
                 let usable = if self.config.is(Mutant::CutSegmentIgnoresWindow) { usize::MAX } else { usable };
                 len = self.full_segments(full, unsent.min(usable)) * full;
             }
@@ -290,7 +297,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 mark!(self, LimitedTransmit);
             }
             let ends = fin_due && len == unsent && (len < usable || !takes_room);
-            let flags = if ends { Flags::ACK | Flags::FIN } else { Flags::ACK };
+            let mut flags = if ends { Flags::ACK | Flags::FIN } else { Flags::ACK };
+            if len > 0 {
+                flags |= self.reduction_flags();
+            }
             let (seq, pipe) = (self.snd_nxt, self.pipe());
             let emitted = self.emit(now, seq, len, flags, emit);
             if emitted.is_err() && self.config.is(Mutant::RefusedCountsAsSent) {
@@ -299,6 +309,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let sent = emitted?;
             if sent < len {
                 mark!(self, GatherLimited);
+            }
+            if sent > 0 {
+                self.told_of_reduction();
             }
             self.snd_nxt = seq + sent + usize::from(ends && sent == len);
             if self.config.is(Mutant::DataAfterFin) && ends && self.send.len() > 0 {
@@ -322,7 +335,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.note_limited();
             return Some(Stop::Acknowledgment);
         }
-        if self.must_pace(now) {
+        if self.must_pace(now) || (self.ecn.waits() && len > 0) {
             return Some(Stop::Acknowledgment);
         }
         if self.config.cork && !self.push && len > 0 && self.config.is(Mutant::CorkHoldsFullSegments) {
@@ -385,11 +398,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.send.gather(seq, room + 1, usize::from(self.config.gather_max), &mut ArrayVec::new()) > room
     }
 
-    /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself.
+    /// How many full segments can go as one that the device cuts, of `available` bytes: each of them might have gone by itself. Where there is a pace they would not have gone
+    /// at once, so there it is a burst that the controller thinks is short (draft-ietf-ccwg-bbr s5.6.3).
     fn full_segments(&self, full: usize, available: usize) -> usize {
         let pipe = if self.config.is(Mutant::CutSegmentIgnoresPipe) { 0 } else { self.pipe() };
         let room = self.cwnd.saturating_sub(pipe);
-        (available.min(room).min(self.config.tso_max as usize) / full).max(1)
+        let burst = self.congestion.send_quantum().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        (available.min(room).min(burst).min(self.config.tso_max as usize) / full).max(1)
     }
 
     #[inline]
@@ -481,8 +496,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
         }
         let (header, edge) = self.header(now, seq, flags);
-        let unsolicited = sent == 0 && flags == Flags::ACK && self.is_unsolicited(seq, edge);
-        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent, cut, unsolicited });
+        let unsolicited = sent == 0 && header.flags == Flags::ACK && self.is_unsolicited(seq, edge);
+        let capable = self.is_capable(seq, sent, flags);
+        let emitted = emit(&Segment { header, payload: &slices, payload_len: sent, cut, unsolicited, capable });
         drop(slices);
         match emitted {
             Err(SendError::Full) => return Err(SendError::Full),
@@ -506,6 +522,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         Ok(sent)
     }
 
+    /// Whether a segment of so many bytes from `seq` on may be marked instead of dropped: new bytes, and nothing else (RFC 3168 s6.1.4 to s6.1.6).
+    #[inline(always)]
+    fn is_capable(&self, seq: SeqNumber, sent: usize, flags: Flags) -> bool {
+        let is_new = sent > 0 && (seq == self.snd_nxt || self.config.is(Mutant::RetransmissionCapable));
+        let is_bare = sent == 0 && !flags.contains(Flags::SYN) && self.config.is(Mutant::BareAckCapable);
+        (is_new || is_bare) && (self.agreement.ecn || self.config.is(Mutant::CapableUnasked))
+    }
+
     /// A segment went out that acknowledges everything received.
     #[inline(always)]
     pub(super) fn acknowledged_peer(&mut self, edge: SeqNumber) {
@@ -514,6 +538,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.window.wup = self.window.nxt;
         (self.acks.now, self.acks.asks) = (false, false);
         self.acks.pushed = false;
+        self.echoed();
         if !self.config.is(Mutant::DelayedAckNotStopped) {
             self.timers.stop(Timer::DelayedAck);
         }
@@ -594,6 +619,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if self.config.is(Mutant::AckBeyondReceived) && self.reassembly.as_ref().is_some_and(|r| r.has_gap()) {
             ack += 1;
         }
+        let echo = if flags.intersects(Flags::SYN | Flags::RST) { Flags::empty() } else { self.ecn.flags() };
+        let flags = flags | echo;
         let header =
             Header { src_port: self.local_port, dst_port: self.remote_port, seq, ack, flags, window, options, ..Header::default() };
         (header, edge)

@@ -130,6 +130,34 @@ fn a_pace_is_kept() {
     assert_eq!(pair.a.counters().retransmissions, 0);
 }
 
+/// draft-ietf-ccwg-bbr s5.6.3: what the device cuts is no longer than BBR's quantum, of a millisecond at its pace.
+#[test]
+fn a_long_segment_is_no_longer_than_the_quantum() {
+    let config = Config { tso_max: 64_000, gather_max: 64, ..with(Algorithm::Bbr) };
+    let mut pair = Pair::open(&config, &Config::default());
+    pair.latency = ms(20);
+    // 1.4 megabytes per second.
+    let mut free_at = pair.now;
+    pair.fate = Box::new(move |packet, latency| {
+        if packet.from == B {
+            return vec![latency];
+        }
+        free_at = free_at.max(packet.sent) + Duration::from_nanos(700 * packet.payload.len() as u64);
+        vec![latency + free_at.since(packet.sent)]
+    });
+    let data = pattern(3_000_000);
+    assert_eq!(pair.transfer(A, &data), data);
+    assert!(pair.cuts > 100, "{} long segments", pair.cuts);
+    let sent = pair.sent(A);
+    let mut bursts = std::collections::BTreeMap::<_, usize>::new();
+    for packet in &sent[sent.len() / 2..] {
+        *bursts.entry(packet.sent).or_default() += packet.payload.len();
+    }
+    // (A pace that was missed by two milliseconds is made up for.)
+    let longest = bursts.into_values().max().unwrap_or(0);
+    assert!(longest <= 6 * SEGMENT, "{longest} bytes at once");
+}
+
 /// Linux's tcpi_delivery_rate: what the path delivers, and whether that was for want of more to send.
 #[test]
 fn the_delivery_rate_is_that_of_the_path() {

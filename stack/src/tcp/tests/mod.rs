@@ -5,6 +5,7 @@ mod arrivals;
 mod close;
 mod congestion;
 mod data;
+mod ecn;
 mod handshake;
 mod hostile;
 mod loss;

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use crate::device::{MacAddr, RxBatch, SendError};
 use crate::error::Error;
 use crate::tcp::test_util::{TestRx, TestTx};
-use crate::tcp::{Config, Connection, Opening, RxPayload, Segment, State};
+use crate::tcp::{Carriage, Config, Connection, Opening, RxPayload, Segment, State};
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, SeqNumber};
 use crate::wire::{ethernet, fixed, ipv4};
@@ -56,6 +56,8 @@ pub(super) struct Packet {
     pub(super) header: Header,
     pub(super) payload: Vec<u8>,
     pub(super) sent: Instant,
+    /// It may be marked.
+    pub(super) capable: bool,
 }
 
 impl Packet {
@@ -79,6 +81,8 @@ pub(super) struct Pair {
     pub(super) latency: Duration,
     /// Decides about each packet; the default is one arrival after the latency.
     pub(super) fate: Fate,
+    /// Decides which of those that are capable of it are marked; none are by default.
+    pub(super) marks: Box<dyn FnMut(&Packet) -> bool>,
     on_wire: VecDeque<(Instant, u64, Packet)>,
     order: u64,
     /// Everything ever sent, lost or not.
@@ -111,6 +115,7 @@ impl Pair {
             config_b: config_b.clone(),
             latency: MS,
             fate: Box::new(|_, latency| vec![latency]),
+            marks: Box::new(|_| false),
             on_wire: VecDeque::new(),
             order: 0,
             log: Vec::new(),
@@ -243,7 +248,8 @@ impl Pair {
     fn deliver_due(&mut self) {
         while self.next_arrival().is_some_and(|at| at <= self.now) {
             let Some((_, _, packet)) = self.on_wire.pop_front() else { return };
-            self.deliver(packet.from.peer(), &packet.header, &packet.payload);
+            let marked = packet.capable && (self.marks)(&packet);
+            self.deliver_perhaps_marked(packet.from.peer(), &packet.header, &packet.payload, marked);
             // As a ring does: what follows from a segment goes out before the next one is looked at.
             self.transmit();
         }
@@ -251,11 +257,19 @@ impl Pair {
 
     /// Puts a segment before a connection, as if it had come from the wire.
     pub(super) fn deliver(&mut self, to: Side, header: &Header, payload: &[u8]) {
+        self.deliver_perhaps_marked(to, header, payload, false);
+    }
+
+    fn deliver_perhaps_marked(&mut self, to: Side, header: &Header, payload: &[u8], marked: bool) {
         // What arrives has been through the codec.
         let mut bytes = [0; 60];
         let len = header.emit(&mut bytes);
         let (header, _) = Header::parse(&bytes[..len]).expect("what was emitted parses");
         let now = self.now;
+        // As a ring does.
+        if self.b.is_some() && self.side(to).acknowledges_before(marked, payload.len()) {
+            self.transmit();
+        }
         if to == B && self.b.is_none() {
             assert!(header.flags.contains(Flags::SYN), "nothing else can come first");
             self.b = Some(Conn::accept(now, &self.config_b, &header, OPENING_B));
@@ -265,15 +279,18 @@ impl Pair {
         if self.has_short_way && body.is_empty() && header.options.are_stamps_at_most() {
             let mut batch = RxBatch::new(1);
             let frame = batch.push_slot().expect("one fits");
-            frame.fill(&framed(&bytes[..len], head), None);
+            let tos = if marked { 3 } else { 0 };
+            frame.fill(&framed(&bytes[..len], head, tos), None);
             frame.meta.hardware_time = Some(card_time(now));
             let segment = fixed::Segment::parse(frame.head()).expect("it has that shape");
             self.short += 1;
-            self.side(to).on_fixed_segment(now, &segment, frame);
+            if !self.side(to).on_fixed_segment(now, &segment, frame) {
+                self.side(to).on_fixed_segment_at_length(now, &segment, frame);
+            }
             return;
         }
         let body = (!body.is_empty()).then(|| TestRx::new(body));
-        self.side(to).on_segment(now, &header, RxPayload { head, frame: None, body });
+        self.side(to).on_coalesced(now, &header, RxPayload { head, frame: None, body }, Carriage { marked, ..Carriage::default() });
     }
 
     /// Puts segments that follow one another before a connection as one, as a device that merges them does.
@@ -282,7 +299,8 @@ impl Pair {
         let header = Header { seq: packets[0].header.seq, ..last.header };
         let payload: Vec<u8> = packets.iter().flat_map(|p| p.payload.clone()).collect();
         let (now, body) = (self.now, TestRx::new(&payload));
-        self.side(to).on_coalesced(now, &header, RxPayload { body: Some(body), ..RxPayload::EMPTY }, packets.len() as u16);
+        let carriage = Carriage { segments: packets.len() as u16, ..Carriage::default() };
+        self.side(to).on_coalesced(now, &header, RxPayload { body: Some(body), ..RxPayload::EMPTY }, carriage);
         self.transmit();
     }
 
@@ -380,7 +398,7 @@ pub(super) fn packet(from: Side, sent: Instant, segment: &Segment<'_, TestTx>) -
         payload.extend(part);
     }
     assert_eq!(payload.len(), segment.payload_len);
-    Packet { from, header: segment.header, payload, sent }
+    Packet { from, header: segment.header, payload, sent, capable: segment.capable }
 }
 
 /// What a device makes of a segment: pieces of at most `mss` bytes, PSH and FIN on the last one only.
@@ -393,6 +411,9 @@ fn cut(mss: Option<u16>, packet: Packet) -> Vec<Packet> {
         if (i + 1) * mss < packet.payload.len() {
             header.flags -= Flags::PSH | Flags::FIN;
         }
+        if i > 0 {
+            header.flags -= Flags::CWR;
+        }
         Packet { header, payload: payload.to_vec(), ..packet }
     };
     pieces.map(piece).collect()
@@ -404,7 +425,7 @@ pub(super) fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// A segment's frame, between hosts that do not matter here.
-fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
+fn framed(header: &[u8], payload: &[u8], tos: u8) -> Vec<u8> {
     let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let total_len = (ipv4::LEN + header.len() + payload.len()) as u16;
     let ip = ipv4::Header {
@@ -412,7 +433,7 @@ fn framed(header: &[u8], payload: &[u8]) -> Vec<u8> {
         dst,
         protocol: ipv4::PROTOCOL_TCP,
         ttl: 64,
-        tos: 0,
+        tos,
         id: 0,
         total_len,
         dont_fragment: true,

@@ -1,7 +1,7 @@
 //! RFC 8257, and RFC 3168 where it concerns windows.
 
 use super::{MSS, acked, loss, mark, reduce, timeout};
-use crate::tcp::congestion::{Ack, Algorithm, Beginning, CongestionControl as _, Dctcp, Echo, Phase, Recovered, Reduction};
+use crate::tcp::congestion::{Ack, Algorithm, Beginning, CongestionControl as _, Dctcp, Phase, Recovered, Reduction};
 
 /// One, as [`Dctcp::alpha`] has it.
 const ONE: u64 = 1 << 20;
@@ -66,15 +66,6 @@ fn losses_are_losses() {
     assert_eq!(dctcp.cwnd(), 5 * MSS);
     dctcp.on_timeout(&timeout(10 * MSS));
     assert_eq!((dctcp.cwnd(), dctcp.ssthresh()), (MSS, Some(5 * MSS)));
-}
-
-/// s3.2: each change is told at once, for what came before it.
-#[test]
-fn the_receiver_echoes_each_segment() {
-    let mut echo = Echo::default();
-    let told: Vec<_> = [false, false, true, true, false, true].map(|marked| (echo.on_segment(marked), echo.ece())).to_vec();
-    let expected = [(None, false), (None, false), (Some(false), true), (None, true), (Some(true), false), (Some(false), true)];
-    assert_eq!(told, expected);
 }
 
 /// RFC 3168 s6.1.2, RFC 9438 s4.6: marks go on to reduce the window until it is a single segment; the threshold stays at two.

@@ -10,6 +10,7 @@ use crate::tcp::acks::AckPolicy;
 use crate::tcp::config::Config;
 use crate::tcp::congestion::{Beginning, Reduction};
 use crate::tcp::connection::Phase;
+use crate::tcp::connection::ecn::Ecn;
 use crate::tcp::handshake::Agreement;
 use crate::tcp::records::Flight;
 use crate::tcp::rtt::Rtt;
@@ -150,10 +151,14 @@ impl Snapshot {
             scaling: block.scales.is_some(),
             timestamps: block.timestamp.is_some(),
             sack: block.sack,
+            // (A kernel forgets it of a connection that it gives away or takes: its TCP_REPAIR has no word for it.)
+            ecn: false,
+            echoes: false,
         };
         let variables = Variables {
             state: block.state,
             agreement,
+            ecn: Ecn::default(),
             path: Path::default(),
             sending: block.sending(),
             window: block.window(now, config, agreement.receive_scale),

@@ -10,6 +10,7 @@ use crate::tcp::acks::AckPolicy;
 use crate::tcp::config::{Config, Keepalive};
 use crate::tcp::congestion::{Algorithm, Selected};
 use crate::tcp::connection::Phase;
+use crate::tcp::connection::ecn::Ecn;
 use crate::tcp::fields::{Fields, SnapshotError};
 use crate::tcp::handshake::Agreement;
 use crate::tcp::records::Flight;
@@ -214,7 +215,7 @@ impl SocketOptions {
         let &Config {
             nodelay, cork, quickack, linger_zero, keepalive, user_timeout, ttl, tos, mss_user, rcvbuf, sndbuf, congestion,
             // The device's.
-            mss_max: _, family: _, gather_max: _, tso_max: _, urgent_waits: _,
+            mss_max: _, family: _, gather_max: _, tso_max: _, urgent_waits: _, ecn: _,
             // The host's, for all of its connections.
             rcvbuf_initial: _, rcvbuf_max: _, sndbuf_initial: _, sndbuf_max: _, syn_retries: _, retries: _, timestamps: _, sack: _, window_scaling: _,
             time_wait: _, fin_wait2: _, black_hole_detection: _, delayed_ack: _,
@@ -284,7 +285,8 @@ impl Variables {
         let open = SeqNumber(0);
         Self {
             state: State::Closed,
-            agreement: Agreement::offer(&Config::default()),
+            agreement: Agreement::offer(&Config::default(), false),
+            ecn: Ecn::default(),
             path: Path::default(),
             sending: Sending::default(),
             window: ReceiveWindow::new(Instant::ZERO, (0, 0)),
@@ -316,10 +318,11 @@ impl Variables {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         #[rustfmt::skip]
         let Self {
-            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
+            state, agreement, ecn, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
         } = self;
         fields.one_of(state, &STATES)?;
         agreement.walk(fields)?;
+        ecn.walk(fields)?;
         path.walk(fields)?;
         sending.walk(fields)?;
         window.walk(fields)?;

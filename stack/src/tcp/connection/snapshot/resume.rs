@@ -42,12 +42,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let Snapshot { variables, unacknowledged: _, unread: _, held: held_bytes } = from;
         #[rustfmt::skip]
         let Variables {
-            state, agreement, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
+            state, agreement, ecn, path, sending, window, acks, clock, silence, timers, rtt, congestion, loss, reported, flight, held, flags, options, counters,
         } = variables;
         let opening = Opening { iss: sending.snd_una, timestamp_offset: clock.ts_offset };
         let mut connection = Self::new(now, (&options.over(config)).into(), ports, opening, *state);
         connection.syn_due = false;
-        connection.agreement = *agreement;
+        (connection.agreement, connection.ecn) = (*agreement, *ecn);
         connection.take_numbers(sending, loss);
         connection.take_times(now, clock, silence);
         connection.take_flags(flags);

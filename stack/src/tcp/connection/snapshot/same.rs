@@ -29,6 +29,7 @@ impl Variables {
         self.window = self.window.without_measurement();
         (self.rtt, self.congestion, self.loss, self.counters) = (blank.rtt, blank.congestion, blank.loss, blank.counters);
         self.flight = blank.flight;
+        self.ecn = blank.ecn;
         self.sending.snd_small = self.sending.snd_una;
         self.path.oversized = None;
         let (silence, flags) = (&mut self.silence, &mut self.flags);

@@ -60,7 +60,8 @@ fn held(blocks: Vec<SackBlock>, fin: Option<SeqNumber>) -> Option<Held> {
 fn snapshot() -> Snapshot {
     let mut variables = Variables::blank();
     variables.state = State::FinWait1;
-    variables.agreement = Agreement { peer_mss: 1400, send_scale: 7, receive_scale: 3, scaling: true, timestamps: true, sack: true };
+    variables.agreement =
+        Agreement { peer_mss: 1400, send_scale: 7, receive_scale: 3, scaling: true, timestamps: true, sack: true, ecn: true, echoes: true };
     variables.path = Path { mss: 1300, oversized: Some(SeqNumber(2)) };
     variables.sending = Sending {
         snd_una: SeqNumber(0xffff_fffe),
@@ -194,6 +195,8 @@ fn any_snapshot() -> impl Strategy<Value = Snapshot> {
                 scaling: true,
                 timestamps: is[1],
                 sack: is[2],
+                ecn: is[0],
+                echoes: is[1],
             };
             if is[3] {
                 variables.path = Path { mss: (any[4] % 65_535) as u16, oversized: is[0].then_some(SeqNumber(una.wrapping_add(sent))) };
