@@ -442,12 +442,12 @@ impl Flows {
     }
 
     /// Who answered, beside this endpoint, the SYN that it answers, and has not been acknowledged: two rings of a host may, where a rule or a group changes while
-    /// a SYN comes again.
+    /// a SYN comes again. (Not the host before it crashed and began anew: that answers nothing any more.)
     fn twin(&self, id: usize) -> Option<usize> {
         let own = &self.endpoints[id];
         let answers_the_same = |&id: &usize| {
             let other = &self.endpoints[id];
-            other.passive && other.host == own.host && other.una == other.iss && other.irs == own.irs && own.irs.is_some()
+            other.passive && other.host == own.host && !other.reset && other.una == other.iss && other.irs == own.irs && own.irs.is_some()
         };
         own.previous.filter(|_| own.passive).filter(answers_the_same)
     }
