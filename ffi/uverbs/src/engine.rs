@@ -169,9 +169,11 @@ impl Engine {
         };
         let limits = Limits { qps: QPS_MAX, cq_depth: CQ_DEPTH, wrs: 1 << 15, inline: INLINE_MAX, ..Limits::default() };
         let tuning = Tuning { datagram_mtu: mtu, ..Tuning::default() };
-        let config = NodeConfig { limits, tuning, mtu, first_qp: u16::from(bus.slot()) << 8, ..NodeConfig::new(sysfs::address().into()) };
         // (By nothing that a stranger could know.)
         let seed = std::hash::RandomState::new().hash_one(std::process::id());
+        // (Another process had this slot before, whose connections its peers may still know.)
+        let place = NodeConfig { first_qp: u16::from(bus.slot()) << 8, qps_turned: seed, ..NodeConfig::new(sysfs::address().into()) };
+        let config = NodeConfig { limits, tuning, mtu, ..place };
         let mut node = Node::new(config, seed);
         let hca = node.hca_mut();
         let memory = ProcessMemory::new();

@@ -212,7 +212,8 @@ impl<M: Memory> Hca<M> {
         }
     }
 
-    /// The same with numbers that begin so many places later, and end just before (modulo how many there are), of an adapter without queue pairs. Peers refuse a connection of a queue pair of
+    /// The same with numbers that begin so many places later, and end just before (modulo how many there are), and in each place with another one of its 256 (by what the
+    /// division leaves), of an adapter without queue pairs. Peers refuse a connection of a queue pair of
     /// which they know another connection, until its time of waiting is over (IBTA spec, volume 1, s12.9.8.3.1): so an adapter that begins anew does well to begin somewhere else.
     #[must_use]
     pub fn turned(self, by: u64) -> Self {

@@ -23,6 +23,8 @@ pub(super) struct Slab<T> {
     first: usize,
     /// How many numbers after that one the first tenant has.
     turned: usize,
+    /// Of how many tenants before it each place's first one counts.
+    before: u8,
 }
 
 impl<T> Slab<T> {
@@ -33,18 +35,20 @@ impl<T> Slab<T> {
     /// Its places are numbered from `first` on: where several tables share one space of keys.
     pub(super) fn with_first(max: usize, first: usize) -> Self {
         let first = first.min(PLACES_MAX);
-        Self { slots: Vec::new(), free: VecDeque::new(), max: max.min(PLACES_MAX - first), first, turned: 0 }
+        Self { slots: Vec::new(), free: VecDeque::new(), max: max.min(PLACES_MAX - first), first, turned: 0, before: 0 }
     }
 
-    /// Its first tenant has another number than the first one, so that a table which is made after it has others at first.
+    /// Its first tenants have other numbers than the first ones, and count as if others had been there before them: a table that is made after it, by another `by`,
+    /// has other keys at first.
     pub(super) fn turned(self, by: u64) -> Self {
-        Self { turned: (by % self.max.max(1) as u64) as usize, ..self }
+        let max = self.max.max(1) as u64;
+        Self { turned: (by % max) as usize, before: (by / max) as u8, ..self }
     }
 
     /// Puts in what `make` makes of its key; `None` if the table is full.
     pub(super) fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
         let place = if self.slots.len() < self.max {
-            self.slots.push(Slot { tenant: 0, value: None });
+            self.slots.push(Slot { tenant: self.before, value: None });
             self.slots.len() - 1
         } else {
             usize::from(self.free.pop_front()?)

@@ -212,12 +212,12 @@ fn adapters_at_one_address_have_numbers_of_their_own() {
     hca.destroy_qp(0x3_0100).unwrap();
     assert_eq!(hca.create_qp(config), Ok(0x3_0101));
     // Whoever begins anew may begin elsewhere.
-    let mut hca = Hca::<Vec<u8>>::with_first_qp(Limits { qps: 3, ..Limits::default() }, Tuning::default(), 3 << 8).turned(5);
+    let mut hca = Hca::<Vec<u8>>::with_first_qp(Limits { qps: 3, ..Limits::default() }, Tuning::default(), 3 << 8).turned(2 + 3 * 7);
     hca.create_cq(8).unwrap();
-    assert_eq!([(); 4].map(|()| hca.create_qp(config)), [Ok(0x3_0300), Ok(0x3_0100), Ok(0x3_0200), Err(CreateError::Full)]);
-    assert_eq!([0x3_0000, 0x3_0100, 0x3_0300, 0x3_0400].map(|qp| hca.qp_state(qp).is_some()), [false, true, true, false]);
-    hca.destroy_qp(0x3_0300).unwrap();
-    assert_eq!((hca.create_qp(config), hca.qp_state(0x3_0300)), (Ok(0x3_0301), None));
+    assert_eq!([(); 4].map(|()| hca.create_qp(config)), [Ok(0x3_0307), Ok(0x3_0107), Ok(0x3_0207), Err(CreateError::Full)]);
+    assert_eq!([0x3_0007, 0x3_0107, 0x3_0300, 0x3_0407].map(|qp| hca.qp_state(qp).is_some()), [false, true, false, false]);
+    hca.destroy_qp(0x3_0307).unwrap();
+    assert_eq!((hca.create_qp(config), hca.qp_state(0x3_0307)), (Ok(0x3_0308), None));
 }
 
 /// What came before a queue pair ended is acknowledged, as an adapter has done by then that needs no program for it.

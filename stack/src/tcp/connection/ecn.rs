@@ -29,8 +29,9 @@ bitflags::bitflags! {
     }
 }
 
-/// What a connection has to do with marks.
+/// What a connection has to do with marks. (Packed: all connections have it.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, packed)]
 pub(super) struct Ecn {
     doing: Doing,
     /// SND.NXT when the window came down.
@@ -67,7 +68,10 @@ impl Ecn {
         let mut bits = self.doing.bits();
         fields.byte(&mut bits)?;
         self.doing = Doing::from_bits(bits).ok_or(SnapshotError::Value)?;
-        fields.number(&mut self.until)
+        let mut until = self.until;
+        fields.number(&mut until)?;
+        self.until = until;
+        Ok(())
     }
 }
 
