@@ -137,8 +137,8 @@ fn sockperf_checks_its_bytes() {
     );
 }
 
-/// More connections than a card has queue pairs, and than queues of Unix sockets have room for. (Some of them are refused as rsockets, and are TCP: a client's queue pair may have the number of another one's
-/// before it, whose time of waiting is not over. Most are not.)
+/// More connections than a card has queue pairs, and than queues of Unix sockets have room for. (One may be refused as an rsocket, and is TCP then: a client's queue pair may, by
+/// chance, have the number of another one's before it, whose time of waiting is not over.)
 #[test]
 fn curl_gets_all_of_a_file_from_pythons_web_server_each_time() {
     in_namespace(
