@@ -172,8 +172,8 @@ impl Engine {
         // (By nothing that a stranger could know.)
         let seed = std::hash::RandomState::new().hash_one(std::process::id());
         // (Another process had this slot before, whose connections its peers may still know.)
-        let place = NodeConfig { first_qp: u16::from(bus.slot()) << 8, qps_turned: seed, ..NodeConfig::new(sysfs::address().into()) };
-        let config = NodeConfig { limits, tuning, mtu, ..place };
+        let (first_qp, qps_turned) = (u16::from(bus.slot()) << 8, seed);
+        let config = NodeConfig { limits, tuning, mtu, first_qp, qps_turned, ..NodeConfig::new(sysfs::address().into()) };
         let mut node = Node::new(config, seed);
         let hca = node.hca_mut();
         let memory = ProcessMemory::new();
