@@ -24,7 +24,7 @@ pub(crate) struct Options {
 /// Name; bytes of a message; messages one way before the other end answers; how often that; whether the figure is a rate; whether calls block (else rstream asks again and again).
 type Figure = (&'static str, u32, u32, u32, bool, bool);
 const FIGURES: [Figure; 4] = [
-    ("64 B there and back: a message", 64, 1, 2000, false, false),
+    ("64 B there and back: a message", 64, 1, 20_000, false, false),
     ("the same, by calls that block", 64, 1, 2000, false, true),
     ("64 KiB: rate", 65_536, 200, 2, true, false),
     ("1 MiB: rate", 1 << 20, 16, 2, true, false),

@@ -18,6 +18,7 @@ use crate::connections::Connection;
 use crate::error::OpenError;
 use crate::listeners::Ports;
 use crate::memory::CardMemory;
+use crate::numbered::Numbered;
 use crate::paths::Handles;
 use crate::verbs::{Channel, CompletionQueue, Context, Domain, QueuePair, Registered};
 
@@ -83,9 +84,9 @@ pub struct Adapter<M> {
     /// Ends the queue pairs first, then the queues and regions, then the device: the order of these fields.
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     pub(crate) ports: Ports,
-    pub(crate) qps: BTreeMap<u32, Queue>,
-    pub(crate) cqs: BTreeMap<u32, CompletionQueue>,
-    pub(crate) regions: BTreeMap<u32, Registered<M>>,
+    pub(crate) qps: Numbered<Queue>,
+    pub(crate) cqs: Numbered<CompletionQueue>,
+    pub(crate) regions: Numbered<Registered<M>>,
     domains: BTreeMap<u32, Weak<Domain>>,
     /// `None`: it was removed.
     pub(crate) opened: Option<Opened>,
@@ -155,9 +156,9 @@ impl<M: CardMemory> Adapter<M> {
             depths_max: Depths { responder: depth(attr.max_qp_rd_atom), initiator: depth(attr.max_qp_init_rd_atom) },
             connections: BTreeMap::new(),
             ports: Ports::default(),
-            qps: BTreeMap::new(),
-            cqs: BTreeMap::new(),
-            regions: BTreeMap::new(),
+            qps: Numbered::default(),
+            cqs: Numbered::default(),
+            regions: Numbered::default(),
             domains: BTreeMap::new(),
             opened: Some(Opened { context, channel }),
             events,
@@ -267,7 +268,7 @@ impl<M: CardMemory> Adapter<M> {
             && let Some(number) = self.opened.as_ref().and_then(|opened| opened.channel.next_event())
         {
             done += 1;
-            if let Some(cq) = self.cqs.get_mut(&number) {
+            if let Some(cq) = self.cqs.get_mut(number) {
                 cq.on_event();
                 self.unarmed.push(number);
             }
@@ -283,7 +284,7 @@ impl<M: CardMemory> Adapter<M> {
             return true;
         }
         for number in core::mem::take(&mut self.unarmed) {
-            let Some(cq) = self.cqs.get_mut(&number).filter(|cq| !cq.is_armed) else { continue };
+            let Some(cq) = self.cqs.get_mut(number).filter(|cq| !cq.is_armed) else { continue };
             cq.arm(false);
             if !cq.has_taken() && cq.look() {
                 self.found += 1;
@@ -315,7 +316,7 @@ impl<M: CardMemory> Adapter<M> {
         loop {
             self.next_number = self.next_number.wrapping_add(1);
             let number = self.next_number;
-            let is_taken = self.cqs.contains_key(&number) || self.connections.contains_key(&ConnectionId(number));
+            let is_taken = self.cqs.has(number) || self.connections.contains_key(&ConnectionId(number));
             if !is_taken && !self.domains.contains_key(&number) {
                 return number;
             }

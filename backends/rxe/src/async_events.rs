@@ -71,7 +71,7 @@ impl<M: CardMemory> Adapter<M> {
                 }
             }
             Happening::CompletionQueue(cq) => {
-                let failed: Vec<u32> = self.qps.iter().filter(|(_, queue)| queue.cqs.contains(&cq)).map(|(qpn, _)| *qpn).collect();
+                let failed: Vec<u32> = self.qps.iter().filter(|(_, queue)| queue.cqs.contains(&cq)).map(|(qpn, _)| qpn).collect();
                 failed.into_iter().for_each(|qpn| self.on_failed(qpn));
             }
             Happening::PortDown(PORT) => {

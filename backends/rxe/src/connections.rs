@@ -84,7 +84,7 @@ impl<M: CardMemory> Connections for Adapter<M> {
             return Err(CmError::TooLong);
         }
         let private_data = private_data.try_into().map_err(|_| CmError::TooLong)?;
-        if !self.qps.contains_key(&qp) {
+        if !self.qps.has(qp) {
             return Err(CmError::Missing);
         }
         self.active_at = Some(now);
@@ -156,7 +156,7 @@ impl<M: CardMemory> Adapter<M> {
         let none = std::io::ErrorKind::NotFound;
         let connection = self.connections.get(&id).ok_or(none)?;
         let cm = connection.id.as_ref().ok_or(none)?;
-        let queue = connection.qp.and_then(|qp| self.qps.get_mut(&qp)).ok_or(none)?;
+        let queue = connection.qp.and_then(|qp| self.qps.get_mut(qp)).ok_or(none)?;
         let (mut attr, mask) = cm.attributes(sys::IBV_QPS_RTR)?;
         (attr.max_dest_rd_atomic, attr.min_rnr_timer) = (connection.depths.responder, self.settings.min_rnr_timer);
         queue.pair.modify(&mut attr, mask)?;
@@ -173,7 +173,7 @@ impl<M: CardMemory> Adapter<M> {
         let none = std::io::ErrorKind::NotFound;
         let connection = self.connections.get(&id).ok_or(none)?;
         let cm = connection.id.as_ref().ok_or(none)?;
-        let queue = connection.qp.and_then(|qp| self.qps.get(&qp)).ok_or(none)?;
+        let queue = connection.qp.and_then(|qp| self.qps.get(qp)).ok_or(none)?;
         let (mut attr, mask) = cm.attributes(sys::IBV_QPS_INIT)?;
         queue.pair.modify(&mut attr, mask & !sys::IBV_QP_ACCESS_FLAGS)
     }

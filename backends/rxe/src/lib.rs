@@ -9,7 +9,7 @@
 //!   vectors
 //! - `connections`: `Connections`; `connection_events`: what librdmacm tells; `listeners`: ports
 //! - `verbs`, `cm`: the libraries' objects, each of which ends when it is dropped; `address`: addresses in C's form
-//! - `memory`: what can be registered
+//! - `memory`: what can be registered; `numbered`: things by their numbers
 //! - `packets`: Ethernet frames in UD datagrams: [`RxeDevice`] and its ring, [`RxeQueues`]
 //!
 //! Queue pairs are the caller's before anybody knows to whom they go, so librdmacm's identifiers have none: their state is changed here, with the attributes that
@@ -36,6 +36,7 @@ mod connections;
 mod error;
 mod listeners;
 mod memory;
+mod numbered;
 mod packets;
 mod paths;
 mod plane;

@@ -12,6 +12,7 @@ use ringway_stack::time::Instant;
 use crate::adapter::{Adapter, PORT, Queue};
 use crate::completions::completion_of;
 use crate::memory::{CardMemory, Pages};
+use crate::numbered::Numbered;
 use crate::paths::{Handles, vector_of};
 use crate::requests::{Pieces, refusal, request};
 use crate::transitions::{change_of, state_after};
@@ -27,6 +28,27 @@ fn refused(error: &std::io::Error) -> CreateError {
         Some(libc::EINVAL) => CreateError::Limit,
         None => CreateError::Missing,
         Some(_) => CreateError::Full,
+    }
+}
+
+impl<M: CardMemory> Adapter<M> {
+    /// A queue's next completion.
+    #[inline(never)]
+    fn next_completion(&mut self, cq: u32) -> Option<Completion> {
+        let cq = self.cqs.get_mut(cq)?;
+        loop {
+            let completion = completion_of(cq.poll()?);
+            if completion.status == Status::Success {
+                // (Those of a queue pair that is no more are gone with it.)
+                if self.qps.has(completion.qpn) {
+                    return Some(completion);
+                }
+            } else if let Some(queue) = self.qps.get_mut(completion.qpn) {
+                // (What fails without a peer's word stops sends alone: IBTA spec, s10.3.1.)
+                queue.state = if queue.transport == Transport::Rc { State::Err } else { State::Sqe };
+                return Some(completion);
+            }
+        }
     }
 }
 
@@ -59,7 +81,7 @@ impl<M: CardMemory> Messages for Adapter<M> {
         let (lkey, rkey) = region.keys().ok_or(RegisterError::Full)?;
         // A region has one name here: the peers' key, if they have one. Where a device's keys differ, another region may have the same.
         let key = if access.intersects(REMOTE) { rkey } else { lkey };
-        if self.regions.contains_key(&key) {
+        if self.regions.has(key) {
             return Err(RegisterError::Full);
         }
         self.regions.insert(key, region);
@@ -67,18 +89,18 @@ impl<M: CardMemory> Messages for Adapter<M> {
     }
 
     fn deregister(&mut self, key: u32) -> Option<M> {
-        self.regions.remove(&key).map(|mut region| {
+        self.regions.remove(key).map(|mut region| {
             region.end();
             region.into_memory()
         })
     }
 
     fn memory(&self, key: u32) -> Option<&M> {
-        self.regions.get(&key).map(|region| &region.memory)
+        self.regions.get(key).map(|region| &region.memory)
     }
 
     fn memory_mut(&mut self, key: u32) -> Option<&mut M> {
-        self.regions.get_mut(&key).map(|region| &mut region.memory)
+        self.regions.get_mut(key).map(|region| &mut region.memory)
     }
 
     fn create_cq(&mut self, depth: usize) -> Result<u32, CreateError> {
@@ -94,44 +116,33 @@ impl<M: CardMemory> Messages for Adapter<M> {
     }
 
     fn destroy_cq(&mut self, cq: u32) -> Result<(), CreateError> {
-        if self.cqs.get(&cq).ok_or(CreateError::Missing)?.users > 0 {
+        if self.cqs.get(cq).ok_or(CreateError::Missing)?.users > 0 {
             return Err(CreateError::InUse);
         }
-        self.cqs.remove(&cq);
+        self.cqs.remove(cq);
         Ok(())
     }
 
+    /// (Programs that do not sleep call this again and again, so that to find nothing is short.)
+    #[inline(always)]
     fn poll_cq(&mut self, cq: u32) -> Option<Completion> {
-        let cq = self.cqs.get_mut(&cq)?;
-        loop {
-            let completion = completion_of(cq.poll()?);
-            if completion.status == Status::Success {
-                // (Those of a queue pair that is no more are gone with it.)
-                if self.qps.contains_key(&completion.qpn) {
-                    return Some(completion);
-                }
-            } else if let Some(queue) = self.qps.get_mut(&completion.qpn) {
-                // (What fails without a peer's word stops sends alone: IBTA spec, s10.3.1.)
-                queue.state = if queue.transport == Transport::Rc { State::Err } else { State::Sqe };
-                return Some(completion);
-            }
-        }
+        if self.cqs.get_mut(cq)?.is_empty() { None } else { self.next_completion(cq) }
     }
 
     fn arm_cq(&mut self, cq: u32, arm: Arm) {
-        if let Some(cq) = self.cqs.get_mut(&cq) {
+        if let Some(cq) = self.cqs.get_mut(cq) {
             cq.arm(arm == Arm::Solicited);
         }
     }
 
     fn take_cq_event(&mut self, cq: u32) -> bool {
-        self.cqs.get_mut(&cq).is_some_and(|cq| core::mem::take(&mut cq.has_event))
+        self.cqs.get_mut(cq).is_some_and(|cq| core::mem::take(&mut cq.has_event))
     }
 
     fn create_qp(&mut self, config: QpConfig) -> Result<u32, CreateError> {
         let domain = self.domain(config.pd).map_err(|error| refused(&error))?;
         let numbers = [config.send_cq, config.recv_cq];
-        let [Some(send_cq), Some(recv_cq)] = numbers.map(|number| self.cqs.get(&number)) else { return Err(CreateError::Missing) };
+        let [Some(send_cq), Some(recv_cq)] = numbers.map(|number| self.cqs.get(number)) else { return Err(CreateError::Missing) };
         let kind = match config.transport {
             Transport::Rc => sys::IBV_QPT_RC,
             Transport::Uc => sys::IBV_QPT_UC,
@@ -140,7 +151,7 @@ impl<M: CardMemory> Messages for Adapter<M> {
         let pair = QueuePair::new(&domain, &config, kind, [send_cq, recv_cq]).map_err(|error| refused(&error))?;
         let number = pair.number();
         for cq in numbers {
-            self.cqs.get_mut(&cq).ok_or(CreateError::Missing)?.users += 1;
+            self.cqs.get_mut(cq).ok_or(CreateError::Missing)?.users += 1;
         }
         let queue = Queue {
             pair,
@@ -157,9 +168,9 @@ impl<M: CardMemory> Messages for Adapter<M> {
     }
 
     fn destroy_qp(&mut self, qp: u32) -> Result<(), CreateError> {
-        let queue = self.qps.remove(&qp).ok_or(CreateError::Missing)?;
+        let queue = self.qps.remove(qp).ok_or(CreateError::Missing)?;
         for cq in queue.cqs {
-            if let Some(cq) = self.cqs.get_mut(&cq) {
+            if let Some(cq) = self.cqs.get_mut(cq) {
                 cq.users -= 1;
             }
         }
@@ -167,7 +178,7 @@ impl<M: CardMemory> Messages for Adapter<M> {
     }
 
     fn modify_qp(&mut self, _now: Instant, qp: u32, modify: &Modify) -> Result<(), ModifyError> {
-        let queue = self.qps.get_mut(&qp).ok_or(ModifyError::NoQp)?;
+        let queue = self.qps.get_mut(qp).ok_or(ModifyError::NoQp)?;
         let vector = match modify {
             Modify::Rtr(peer) => Some(vector_of(&queue.domain.context, PORT, &peer.path).ok_or(ModifyError::Attribute)?),
             _ => None,
@@ -180,17 +191,18 @@ impl<M: CardMemory> Messages for Adapter<M> {
     }
 
     fn qp_state(&self, qp: u32) -> Option<State> {
-        self.qps.get(&qp).map(|queue| queue.state)
+        self.qps.get(qp).map(|queue| queue.state)
     }
 
     fn post_send(&mut self, _now: Instant, qp: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
         let Self { qps, regions, .. } = self;
-        let queue = qps.get_mut(&qp).ok_or(PostError::NoQp)?;
-        let mut pieces = match wr.data {
-            Data::Gather(sges) if sges.len() <= queue.sges_max => Pieces::of(sges, |key| local_key(regions, key))?,
-            Data::Inline(bytes) if bytes.len() <= queue.inline_max => Pieces::inline(bytes)?,
+        let queue = qps.get_mut(qp).ok_or(PostError::NoQp)?;
+        let mut pieces = Pieces::new();
+        match wr.data {
+            Data::Gather(sges) if sges.len() <= queue.sges_max => pieces.gather(sges, |key| local_key(regions, key))?,
+            Data::Inline(bytes) if bytes.len() <= queue.inline_max => pieces.inline(bytes)?,
             Data::Gather(_) | Data::Inline(_) => return Err(PostError::TooLong),
-        };
+        }
         let address = match (&wr.op, queue.transport) {
             (SendOp::Datagram { path, .. }, Transport::Ud) => {
                 queue.handles.of(&queue.domain, PORT, path).map_err(|_| PostError::Operation)?
@@ -208,11 +220,12 @@ impl<M: CardMemory> Messages for Adapter<M> {
 
     fn post_recv(&mut self, _now: Instant, qp: u32, id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let Self { qps, regions, .. } = self;
-        let queue = qps.get_mut(&qp).ok_or(PostError::NoQp)?;
+        let queue = qps.get_mut(qp).ok_or(PostError::NoQp)?;
         if sges.len() > queue.sges_max {
             return Err(PostError::TooLong);
         }
-        let mut pieces = Pieces::of(sges, |key| local_key(regions, key))?;
+        let mut pieces = Pieces::new();
+        pieces.gather(sges, |key| local_key(regions, key))?;
         let (sg_list, num_sge) = pieces.raw();
         let mut raw = sys::ibv_recv_wr { wr_id: id, next: ptr::null_mut(), sg_list, num_sge };
         let mut bad = ptr::null_mut();
@@ -231,6 +244,6 @@ fn posted(errno: i32) -> Result<(), PostError> {
 }
 
 /// A region's key for requests of our own. What is none of ours is left to the device to refuse.
-fn local_key<M: CardMemory>(regions: &std::collections::BTreeMap<u32, Registered<M>>, key: u32) -> u32 {
-    regions.get(&key).and_then(Registered::keys).map_or(key, |(lkey, _)| lkey)
+fn local_key<M: CardMemory>(regions: &Numbered<Registered<M>>, key: u32) -> u32 {
+    regions.get(key).and_then(Registered::keys).map_or(key, |(lkey, _)| lkey)
 }

@@ -1,53 +1,61 @@
 //! Work requests, in verbs' form.
 
+use core::mem::MaybeUninit;
 use core::ptr;
 
 use rdma_core_sys as sys;
 use ringway_stack::device::messages::{Data, PostError, SGES_MAX, SendOp, SendWr, Sge};
 
-/// The pieces of a request, with the device's keys.
+/// The pieces of a request, with the device's keys. They are put where they stay: most requests have one piece or none, and there is room for many.
 #[derive(Debug)]
 pub(crate) struct Pieces {
-    list: [sys::ibv_sge; SGES_MAX],
+    /// Invariant: the first `len` were written.
+    list: [MaybeUninit<sys::ibv_sge>; SGES_MAX],
     len: usize,
 }
 
 impl Pieces {
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self { list: [const { MaybeUninit::uninit() }; SGES_MAX], len: 0 }
+    }
+
     /// Pieces of regions, whose keys `key_of` gives as the device has them.
     ///
     /// # Errors
     /// [`PostError::TooLong`]: there are more than can be.
-    pub(crate) fn of(sges: &[Sge], key_of: impl Fn(u32) -> u32) -> Result<Self, PostError> {
-        let mut list = [sys::ibv_sge { addr: 0, length: 0, lkey: 0 }; SGES_MAX];
-        let room = list.get_mut(..sges.len()).ok_or(PostError::TooLong)?;
+    #[inline(always)]
+    pub(crate) fn gather(&mut self, sges: &[Sge], key_of: impl Fn(u32) -> u32) -> Result<(), PostError> {
+        let room = self.list.get_mut(..sges.len()).ok_or(PostError::TooLong)?;
         for (to, sge) in room.iter_mut().zip(sges) {
-            *to = sys::ibv_sge { addr: sge.address, length: sge.len, lkey: key_of(sge.lkey) };
+            to.write(sys::ibv_sge { addr: sge.address, length: sge.len, lkey: key_of(sge.lkey) });
         }
-        Ok(Self { list, len: sges.len() })
+        self.len = sges.len();
+        Ok(())
     }
 
     /// Bytes that are copied as they are posted.
     ///
     /// # Errors
     /// [`PostError::TooLong`].
-    pub(crate) fn inline(bytes: &[u8]) -> Result<Self, PostError> {
-        let mut pieces = Self::of(&[], |key| key)?;
-        if !bytes.is_empty() {
-            let length = u32::try_from(bytes.len()).map_err(|_| PostError::TooLong)?;
-            // (No request has fewer than one place.)
-            pieces.list[0] = sys::ibv_sge { addr: bytes.as_ptr().expose_provenance() as u64, length, lkey: 0 };
-            pieces.len = 1;
-        }
-        Ok(pieces)
+    #[inline(always)]
+    pub(crate) fn inline(&mut self, bytes: &[u8]) -> Result<(), PostError> {
+        let length = u32::try_from(bytes.len()).map_err(|_| PostError::TooLong)?;
+        // (No request has fewer than one place.)
+        self.list[0].write(sys::ibv_sge { addr: bytes.as_ptr().expose_provenance() as u64, length, lkey: 0 });
+        self.len = usize::from(length > 0);
+        Ok(())
     }
 
     /// What a request is given: the pieces stay where they are until it was posted.
-    pub(crate) fn raw(&mut self) -> (*mut sys::ibv_sge, i32) {
-        (if self.len == 0 { ptr::null_mut() } else { self.list.as_mut_ptr() }, self.len as i32)
+    #[inline(always)]
+    pub(crate) const fn raw(&mut self) -> (*mut sys::ibv_sge, i32) {
+        (if self.len == 0 { ptr::null_mut() } else { self.list.as_mut_ptr().cast() }, self.len as i32)
     }
 }
 
 /// A request, but for its pieces. `address`: of a datagram, the address handle.
+#[inline(always)]
 pub(crate) fn request(send: &SendWr<'_>, address: *mut sys::ibv_ah) -> sys::ibv_send_wr {
     let rdma = |remote_addr, rkey| sys::ibv_send_wr_op { rdma: sys::ibv_send_wr_rdma { remote_addr, rkey } };
     let atomic = |remote_addr, rkey, compare_add, swap| sys::ibv_send_wr_op {
@@ -113,11 +121,15 @@ mod tests {
 
     #[test]
     fn nothing_has_no_pieces_and_pieces_have_the_devices_keys() {
-        assert_eq!(Pieces::inline(&[]).unwrap().raw(), (ptr::null_mut(), 0));
+        let mut pieces = Pieces::new();
+        pieces.inline(&[]).unwrap();
+        assert_eq!(pieces.raw(), (ptr::null_mut(), 0));
         let sge = Sge { address: 1, len: 2, lkey: 3 };
-        let mut two = Pieces::of(&[sge; 2], |key| key + 10).unwrap();
-        assert_eq!((two.raw().1, two.list[1].lkey, two.list[1].length), (2, 13, 2));
-        assert_eq!(Pieces::of(&[sge; SGES_MAX + 1], |key| key).unwrap_err(), PostError::TooLong);
+        pieces.gather(&[sge; 2], |key| key + 10).unwrap();
+        // SAFETY: two pieces were written.
+        let second = unsafe { pieces.list[1].assume_init() };
+        assert_eq!((pieces.raw().1, second.lkey, second.length), (2, 13, 2));
+        assert_eq!(pieces.gather(&[sge; SGES_MAX + 1], |key| key), Err(PostError::TooLong));
     }
 
     #[test]

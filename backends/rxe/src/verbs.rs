@@ -331,18 +331,27 @@ impl CompletionQueue {
     /// The next completion. Once there is none, the device is asked again by the next call.
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<&sys::ibv_wc> {
-        let asks = self.next == self.end;
-        if asks && core::mem::take(&mut self.is_last) || !self.look() {
+        if self.is_empty() {
             return None;
         }
-        // (Of what was taken ahead, before an event was asked for or had come, nobody knows whether it was all.)
-        self.is_last |= asks && self.end < BATCH;
         self.next += 1;
         Some(&self.batch[self.next - 1])
     }
 
+    /// Whether [`CompletionQueue::poll`] finds none: then this was the call that did.
+    #[inline(always)]
+    pub(crate) fn is_empty(&mut self) -> bool {
+        let asks = self.next == self.end;
+        if asks && core::mem::take(&mut self.is_last) || !self.look() {
+            return true;
+        }
+        // (Of what was taken ahead, before an event was asked for or had come, nobody knows whether it was all.)
+        self.is_last |= asks && self.end < BATCH;
+        false
+    }
+
     /// Whether there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn look(&mut self) -> bool {
         if self.next == self.end {
             // SAFETY: the queue is there, and the array has room for so many.

@@ -17,6 +17,9 @@ use crate::table::Family;
 
 const FAULT: Errno = Errno(libc::EFAULT);
 
+/// What a stream's call says of a datagram socket.
+const NO_STREAM: Errno = Errno(libc::EOPNOTSUPP);
+
 /// A call that returns a number, or -1.
 macro_rules! int {
     ($body:expr) => {
@@ -96,7 +99,10 @@ pub extern "C" fn rclose(socket: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
-    size!(unsafe { vectors::writable(buf, len) }.and_then(|piece| recv(socket, &mut [piece], flags)))
+    size!(unsafe { vectors::writable(buf, len) }.and_then(|mut piece| {
+        let received = if flags & libc::MSG_PEEK == 0 { stream::recv_piece(socket, &mut piece, flags) } else { Err(NO_STREAM) };
+        if received == Err(NO_STREAM) { recv(socket, &mut [piece], flags) } else { received }
+    }))
 }
 
 /// rsocket(7). A stream has no source to tell of: its length is set to zero.
@@ -166,7 +172,10 @@ pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
-    size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| send(socket, &[piece], flags)))
+    size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| {
+        let sent = stream::send_piece(socket, &piece, flags);
+        if sent == Err(NO_STREAM) { send(socket, &[piece], flags) } else { sent }
+    }))
 }
 
 /// rsocket(7). EISCONN: a stream's bytes go to its peer, and nobody else can be named.
@@ -415,7 +424,7 @@ pub unsafe extern "C" fn riowrite(socket: c_int, buf: *const c_void, count: size
 /// Sends by a stream, or a datagram to whom its socket was connected.
 fn send(fd: c_int, pieces: &[IoSlice<'_>], flags: c_int) -> Result<usize, Errno> {
     match stream::send(fd, pieces, flags) {
-        Err(Errno(libc::EOPNOTSUPP)) => datagram::send(fd, pieces, flags, None),
+        Err(NO_STREAM) => datagram::send(fd, pieces, flags, None),
         sent => sent,
     }
 }
@@ -431,7 +440,7 @@ struct Received {
 
 fn receive(fd: c_int, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Result<Received, Errno> {
     match stream::recv(fd, pieces, flags) {
-        Err(Errno(libc::EOPNOTSUPP)) => datagram::recv(fd, pieces, flags).map(|datagram| Received {
+        Err(NO_STREAM) => datagram::recv(fd, pieces, flags).map(|datagram| Received {
             len: datagram.len,
             is_cut: datagram.len < datagram.whole,
             source: Some((datagram.from, datagram.family)),

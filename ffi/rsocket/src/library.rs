@@ -83,17 +83,23 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 const PATIENCE: u32 = 256;
 
 /// The lock; nothing behind it: no rsocket was made yet.
+#[inline(always)]
 pub(crate) fn lock() -> MutexGuard<'static, Option<Box<Library>>> {
     // What a panic left in the middle ends connections at worst.
-    try_lock().unwrap_or_else(|| {
-        WANTED.fetch_add(1, Ordering::Relaxed);
-        let guard = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
-        WANTED.fetch_sub(1, Ordering::Relaxed);
-        guard
-    })
+    try_lock().unwrap_or_else(wait_for_lock)
+}
+
+#[cold]
+#[inline(never)]
+fn wait_for_lock() -> MutexGuard<'static, Option<Box<Library>>> {
+    WANTED.fetch_add(1, Ordering::Relaxed);
+    let guard = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
+    WANTED.fetch_sub(1, Ordering::Relaxed);
+    guard
 }
 
 /// The lock, if nobody has it.
+#[inline(always)]
 pub(crate) fn try_lock() -> Option<MutexGuard<'static, Option<Box<Library>>>> {
     match LIBRARY.try_lock() {
         Ok(guard) => Some(guard),
@@ -147,6 +153,7 @@ const FREE_WITHIN: Duration = Duration::from_secs(1);
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// What [`OWNER`] is while this thread has the lock.
+#[inline(always)]
 fn this_thread() -> usize {
     // SAFETY: the call has no preconditions. No thread's handle is zero: it leads to what glibc and musl keep of the thread.
     unsafe { libc::pthread_self() as usize }
@@ -161,6 +168,7 @@ pub(crate) struct Entered(MutexGuard<'static, Option<Box<Library>>>);
 ///
 /// # Errors
 /// EBADF: there is no rsocket at all.
+#[inline(always)]
 pub(crate) fn enter() -> Result<Entered, Errno> {
     let guard = lock();
     if guard.is_some() { Ok(Entered::new(guard)) } else { Err(Errno(libc::EBADF)) }
@@ -184,6 +192,7 @@ pub(crate) fn enter_first() -> Result<Entered, Errno> {
 }
 
 impl Entered {
+    #[inline(always)]
     fn new(guard: MutexGuard<'static, Option<Box<Library>>>) -> Self {
         OWNER.store(this_thread(), Ordering::Relaxed);
         Self(guard)
@@ -192,20 +201,25 @@ impl Entered {
 
 impl Deref for Entered {
     type Target = Library;
+    #[inline(always)]
     fn deref(&self) -> &Library {
         self.0.as_deref().expect("the invariant")
     }
 }
 
 impl DerefMut for Entered {
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut Library {
         self.0.as_deref_mut().expect("the invariant")
     }
 }
 
 impl Drop for Entered {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.leave();
+        if !self.may_just_leave() {
+            self.leave();
+        }
         OWNER.store(0, Ordering::Relaxed);
     }
 }
@@ -276,10 +290,16 @@ impl Library {
     ///
     /// # Errors
     /// EBADF; EOPNOTSUPP: it is a datagram socket.
+    #[inline(always)]
     pub(crate) fn stream(&mut self, fd: RawFd) -> Result<SocketId, Errno> {
-        if let Some((_, id)) = self.last_stream.filter(|(last, _)| *last == fd) {
-            return Ok(id);
+        match self.last_stream {
+            Some((last, id)) if last == fd => Ok(id),
+            _ => self.find_stream(fd),
         }
+    }
+
+    #[inline(never)]
+    fn find_stream(&mut self, fd: RawFd) -> Result<SocketId, Errno> {
         let id = self.entry(fd)?.stream()?;
         self.last_stream = Some((fd, id));
         Ok(id)
@@ -346,6 +366,7 @@ impl Library {
     }
 
     /// Polls for a call that has found nothing, in one of many. (Where they are few and far between, the progress thread looks.)
+    #[inline(always)]
     pub(crate) fn poll_now_and_then(&mut self) {
         self.in_vain = self.in_vain.wrapping_add(1);
         if self.in_vain.is_multiple_of(IN_VAIN) {
@@ -447,9 +468,15 @@ impl Library {
         false
     }
 
+    /// Whether [`Library::leave`] has nothing to do: a device sends by itself, nobody sleeps, and the progress thread looks as often as it is time to.
+    #[inline(always)]
+    fn may_just_leave(&self) -> bool {
+        self.plane.is_patient() && self.sleepers.is_empty() && self.watch == Watch::Looks
+    }
+
     /// At the end of a call: sends what it asked for, and hands over. Acknowledgments alone are the next calls' to send; if there are none soon, the progress thread's, or whoever's
     /// who arms.
-    #[inline]
+    #[inline(never)]
     fn leave(&mut self) {
         if self.plane.is_urgent() {
             // (What is sent may fill a window, which an arming of before would not wake for.)

@@ -218,7 +218,16 @@ pub(crate) fn until<T>(
     deadline: Option<Instant>,
     attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    until_by(fd, dont_wait, deadline, |library| (library.poll(), true), attempt)
+    until_by(fd, dont_wait, deadline, |library| (library.poll(), true), &mut AnyAttempt(attempt))
+}
+
+/// The same of an attempt that is to be a part of the caller's code.
+///
+/// # Errors
+/// As [`until`].
+#[inline(always)]
+pub(crate) fn until_quick<A: Attempt>(fd: RawFd, dont_wait: bool, attempt: &mut A) -> Result<A::Done, Errno> {
+    until_by(fd, dont_wait, None, |library| (library.poll(), true), attempt)
 }
 
 /// The same for what sends: it needs nothing that came, as long as there is room, and does not look for it where somebody has just now.
@@ -230,36 +239,67 @@ pub(crate) fn until_sent<T>(
     dont_wait: bool,
     attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
+    until_sent_quick(fd, dont_wait, &mut AnyAttempt(attempt))
+}
+
+/// Both.
+///
+/// # Errors
+/// As [`until`].
+#[inline(always)]
+pub(crate) fn until_sent_quick<A: Attempt>(fd: RawFd, dont_wait: bool, attempt: &mut A) -> Result<A::Done, Errno> {
     until_by(fd, dont_wait, None, Library::poll_unless_recent, attempt)
+}
+
+/// What is attempted on a stream. (A compiler that finds a closure called in several places has it called in each; a method can say that it is to be there.)
+pub(crate) trait Attempt {
+    /// What comes of it.
+    type Done;
+
+    /// One attempt.
+    ///
+    /// # Errors
+    /// EAGAIN: it cannot be done yet; others.
+    fn attempt(&mut self, library: &mut Library, id: SocketId, now: Instant) -> Result<Self::Done, Errno>;
+}
+
+struct AnyAttempt<F>(F);
+
+impl<T, F: FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>> Attempt for AnyAttempt<F> {
+    type Done = T;
+
+    fn attempt(&mut self, library: &mut Library, id: SocketId, now: Instant) -> Result<T, Errno> {
+        self.0(library, id, now)
+    }
 }
 
 /// `poll`: says when it is, and whether it has polled.
 #[inline(always)]
-fn until_by<T>(
+fn until_by<A: Attempt>(
     fd: RawFd,
     dont_wait: bool,
     deadline: Option<Instant>,
     poll: impl FnOnce(&mut Library) -> (Instant, bool),
-    mut attempt: impl FnMut(&mut Library, SocketId, Instant) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    let mut attempt = |library: &mut Library, now| {
-        let id = library.stream(fd)?;
-        attempt(library, id, now)
-    };
+    attempt: &mut A,
+) -> Result<A::Done, Errno> {
     let mut library = enter()?;
     // (A device brings a stream's completions by itself. What else it has to tell is for who finds nothing there.)
     let is_patient = library.plane.is_patient();
     let (now, has_polled) = if is_patient { (library.called_at, true) } else { poll(&mut library) };
-    match attempt(&mut library, now) {
+    let id = library.stream(fd)?;
+    match attempt.attempt(&mut library, id, now) {
         Err(Errno(libc::EAGAIN)) => {}
         result => return result,
     }
     if !dont_wait && !library.entry(fd)?.is_nonblocking {
-        return wait_until(library, fd, deadline, &mut attempt);
+        return wait_until(library, fd, deadline, &mut |library, now| {
+            let id = library.stream(fd)?;
+            attempt.attempt(library, id, now)
+        });
     }
     if !has_polled {
         let now = library.poll();
-        return attempt(&mut library, now);
+        return attempt.attempt(&mut library, id, now);
     }
     if is_patient {
         library.poll_now_and_then();

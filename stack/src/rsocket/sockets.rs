@@ -123,11 +123,13 @@ impl Sockets {
         self.sockets.get(id).ok_or(Error::BadSocket)
     }
 
+    #[inline(always)]
     fn get_mut(&mut self, id: SocketId) -> Result<&mut Socket, Error> {
         self.sockets.get_mut(id).ok_or(Error::BadSocket)
     }
 
     /// The stream of a socket that has one.
+    #[inline(always)]
     fn stream(&mut self, id: SocketId) -> Result<&mut Stream, Error> {
         match &mut self.get_mut(id)?.kind {
             Kind::Stream(connected) => Ok(&mut connected.stream),

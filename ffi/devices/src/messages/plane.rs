@@ -230,6 +230,7 @@ impl<M: PlaneMemory> Messages for Plane<M> {
         by_device!(mut self, of => of.destroy_cq(cq))
     }
 
+    #[inline(always)]
     fn poll_cq(&mut self, cq: u32) -> Option<Completion> {
         by_device!(mut self, of => of.poll_cq(cq))
     }

@@ -5,10 +5,11 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::RawFd;
 
 use ringway_preload::Errno;
-use ringway_stack::Error;
+use ringway_stack::rsocket::SocketId;
+use ringway_stack::{Error, Instant};
 
-use crate::library::errno;
-use crate::wait::{until, until_sent};
+use crate::library::{Library, errno};
+use crate::wait::{Attempt, until, until_quick, until_sent, until_sent_quick};
 
 /// Sends bytes. A socket that blocks sends all of them, unless the connection ends, or a signal is delivered, in the middle.
 ///
@@ -16,7 +17,7 @@ use crate::wait::{until, until_sent};
 /// EBADF; ENOTCONN; EAGAIN: there is no room; EPIPE: this side was shut down (without a signal); ECONNRESET: the peer is gone, or has closed; EINTR.
 pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int) -> Result<usize, Errno> {
     if let [only] = pieces {
-        return send_one(fd, only, flags);
+        return send_piece(fd, only, flags);
     }
     let (mut sent, mut at) = (0, (0, 0));
     let all = until_sent(fd, flags & libc::MSG_DONTWAIT != 0, |library, id, now| {
@@ -38,19 +39,36 @@ pub(crate) fn send(fd: RawFd, pieces: &[IoSlice<'_>], flags: c_int) -> Result<us
     if sent > 0 { Ok(sent) } else { all.map(|()| 0) }
 }
 
-/// The same of one piece, as most calls have.
-fn send_one(fd: RawFd, bytes: &[u8], flags: c_int) -> Result<usize, Errno> {
-    let mut sent = 0;
-    let all = until_sent(fd, flags & libc::MSG_DONTWAIT != 0, |library, id, now| {
+/// The same of one piece, as most calls have, as a part of the caller's code.
+///
+/// # Errors
+/// As [`send`].
+#[inline(always)]
+pub(crate) fn send_piece(fd: RawFd, bytes: &[u8], flags: c_int) -> Result<usize, Errno> {
+    let mut sending = Sending { bytes, sent: 0 };
+    let all = until_sent_quick(fd, flags & libc::MSG_DONTWAIT != 0, &mut sending);
+    if sending.sent > 0 { Ok(sending.sent) } else { all.map(|()| 0) }
+}
+
+/// What a call is to send.
+struct Sending<'a> {
+    bytes: &'a [u8],
+    sent: usize,
+}
+
+impl Attempt for Sending<'_> {
+    type Done = ();
+
+    #[inline(always)]
+    fn attempt(&mut self, library: &mut Library, id: SocketId, now: Instant) -> Result<(), Errno> {
         let (sockets, device) = library.parts();
         loop {
-            sent += sockets.send(now, device, id, &bytes[sent..]).map_err(errno)?;
-            if sent == bytes.len() {
+            self.sent += sockets.send(now, device, id, &self.bytes[self.sent..]).map_err(errno)?;
+            if self.sent == self.bytes.len() {
                 return Ok(());
             }
         }
-    });
-    if sent > 0 { Ok(sent) } else { all.map(|()| 0) }
+    }
 }
 
 /// Receives bytes; none: the peer sends no more. MSG_PEEK, MSG_WAITALL and MSG_DONTWAIT mean what they mean to recv(2); other flags mean nothing.
@@ -65,7 +83,7 @@ pub(crate) fn recv(fd: RawFd, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Re
     }
     let waits_for_all = flags & libc::MSG_WAITALL != 0 && !dont_wait;
     if let [only] = pieces {
-        return recv_one(fd, only, dont_wait, waits_for_all);
+        return recv_piece(fd, only, flags);
     }
     let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
     let (mut got, mut at) = (0, (0, 0));
@@ -92,24 +110,44 @@ pub(crate) fn recv(fd: RawFd, pieces: &mut [IoSliceMut<'_>], flags: c_int) -> Re
     if got > 0 { Ok(got) } else { ended.map(|()| 0) }
 }
 
-/// The same of one piece, as most calls have.
-fn recv_one(fd: RawFd, bytes: &mut [u8], dont_wait: bool, waits_for_all: bool) -> Result<usize, Errno> {
-    let mut got = 0;
-    let ended = until(fd, dont_wait, None, |library, id, now| {
+/// The same of one piece, as most calls have, as a part of the caller's code. (MSG_PEEK is [`recv`]'s alone.)
+///
+/// # Errors
+/// As [`recv`].
+#[inline(always)]
+pub(crate) fn recv_piece(fd: RawFd, bytes: &mut [u8], flags: c_int) -> Result<usize, Errno> {
+    let dont_wait = flags & libc::MSG_DONTWAIT != 0;
+    let waits_for_all = flags & libc::MSG_WAITALL != 0 && !dont_wait;
+    let mut receiving = Receiving { bytes, got: 0, waits_for_all };
+    let ended = until_quick(fd, dont_wait, &mut receiving);
+    if receiving.got > 0 { Ok(receiving.got) } else { ended.map(|()| 0) }
+}
+
+/// What a call is to receive.
+struct Receiving<'a> {
+    bytes: &'a mut [u8],
+    got: usize,
+    waits_for_all: bool,
+}
+
+impl Attempt for Receiving<'_> {
+    type Done = ();
+
+    #[inline(always)]
+    fn attempt(&mut self, library: &mut Library, id: SocketId, now: Instant) -> Result<(), Errno> {
         let (sockets, device) = library.parts();
         loop {
-            match sockets.recv(now, device, id, &mut bytes[got..], false) {
+            match sockets.recv(now, device, id, &mut self.bytes[self.got..], false) {
                 Ok(0) => return Ok(()),
-                Ok(done) => got += done,
-                Err(Error::WouldBlock) if got > 0 && !waits_for_all => return Ok(()),
+                Ok(done) => self.got += done,
+                Err(Error::WouldBlock) => return if self.got > 0 && !self.waits_for_all { Ok(()) } else { Err(Errno(libc::EAGAIN)) },
                 Err(error) => return Err(errno(error)),
             }
-            if got == bytes.len() {
+            if self.got == self.bytes.len() {
                 return Ok(());
             }
         }
-    });
-    if got > 0 { Ok(got) } else { ended.map(|()| 0) }
+    }
 }
 
 /// The same bytes are there for the next call, so they are read into one piece, and parted.

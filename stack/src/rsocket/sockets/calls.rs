@@ -127,6 +127,7 @@ impl Sockets {
     ///
     /// # Errors
     /// Its; [`Error::NotConnected`].
+    #[inline(always)]
     pub fn send<D: Messages>(&mut self, now: Instant, device: &mut D, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
         self.stream(id)?.send(now, device, bytes)
     }
@@ -135,6 +136,7 @@ impl Sockets {
     ///
     /// # Errors
     /// Its; [`Error::NotConnected`].
+    #[inline(always)]
     pub fn recv<D: Messages>(&mut self, now: Instant, device: &mut D, id: SocketId, out: &mut [u8], peek: bool) -> Result<usize, Error> {
         self.stream(id)?.recv(now, device, out, peek)
     }

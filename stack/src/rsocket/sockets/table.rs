@@ -18,11 +18,16 @@ impl Table {
         self.sockets.push((id, Box::new(socket)));
     }
 
-    #[inline]
+    #[inline(always)]
     fn at(&self, id: SocketId) -> Option<usize> {
         if self.sockets.get(self.last).is_some_and(|(last, _)| *last == id) {
             return Some(self.last);
         }
+        self.find(id)
+    }
+
+    #[inline(never)]
+    fn find(&self, id: SocketId) -> Option<usize> {
         self.sockets.binary_search_by_key(&id, |(id, _)| *id).ok()
     }
 
@@ -30,7 +35,7 @@ impl Table {
         self.at(id).map(|at| &*self.sockets[at].1)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn get_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
         self.last = self.at(id)?;
         Some(&mut *self.sockets[self.last].1)

@@ -23,14 +23,15 @@ impl Stream {
 
     /// What completions have as a consequence, once there are no more.
     #[inline(always)]
-    fn follow_completions<D: Messages>(&mut self, now: Instant, device: &mut D) {
+    pub(super) fn follow_completions<D: Messages>(&mut self, now: Instant, device: &mut D) {
         self.go_on_ending(now, device);
         self.update_credits(now, device);
     }
 
-    /// The same for who wants to read, until there is something to: what completed after that is for the next call to take, which finds it in its turn.
-    #[inline(always)]
-    pub(super) fn poll_to_read<D: Messages>(&mut self, now: Instant, device: &mut D) {
+    /// The same for who wants to read, from its first completion on, until there is something to: what completed after that is for the next call to take, which finds it
+    /// in its turn.
+    pub(super) fn poll_to_read<D: Messages>(&mut self, now: Instant, device: &mut D, first: Completion) {
+        self.on_completion(now, device, &first);
         while self.rx.messages.is_empty() {
             let Some(completion) = device.poll_cq(self.cq) else { return self.follow_completions(now, device) };
             self.on_completion(now, device, &completion);

@@ -53,6 +53,12 @@ impl Direct {
 }
 
 impl Stream {
+    /// Whether [`Stream::send_mappings`] has anything to do.
+    #[inline(always)]
+    pub(super) fn has_mappings_to_tell(&self) -> bool {
+        !self.direct.untold.is_empty()
+    }
+
     /// Maps a buffer: for direct writes of the peer's at `offset`, or at its own address, if `remote`; else for nobody but us. The peer knows of it once it
     /// gets what is sent after this.
     ///
@@ -97,6 +103,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::WouldBlock`]: there is no room for that; why the connection failed.
+    #[inline(never)]
     pub(super) fn send_mappings<D: Messages>(&mut self, now: Instant, device: &mut D) -> Result<(), Error> {
         while let Some(mapping) = self.direct.untold.front().copied() {
             if !self.may_send(now, device) {

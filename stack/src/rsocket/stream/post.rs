@@ -216,9 +216,14 @@ impl Stream {
         if !self.host.has(Flaw::OverfillsSendBuffer) {
             self.tx.room -= len;
         }
-        if bytes.len() <= usize::from(self.sizes.inline) {
-            return post(self, device, Data::Inline(bytes));
-        }
+        let is_inline = bytes.len() <= usize::from(self.sizes.inline);
+        let (sges, used) = if is_inline { ([Sge { address: 0, len: 0, lkey: 0 }; 2], 0) } else { self.buffered(device, bytes) };
+        post(self, device, if is_inline { Data::Inline(bytes) } else { Data::Gather(&sges[..used]) })
+    }
+
+    /// Copies bytes into the send buffer, which has room for them. The pieces, and how many these are.
+    fn buffered<D: Messages>(&mut self, device: &mut D, bytes: &[u8]) -> ([Sge; 2], usize) {
+        let len = bytes.len() as u32;
         let first = len.min(self.sizes.send_buffer - self.tx.offset);
         let (head, tail) = bytes.split_at(first as usize);
         let sge = |offset: u32, len: u32| Sge { address: self.send_buffer.address + u64::from(offset), len, lkey: self.send_buffer.key };
@@ -231,7 +236,6 @@ impl Stream {
         if !tail.is_empty() {
             self.tx.offset = len - first;
         }
-        let used = if tail.is_empty() { 1 } else { 2 };
-        post(self, device, Data::Gather(&sges[..used]))
+        (sges, if tail.is_empty() { 1 } else { 2 })
     }
 }

@@ -27,12 +27,30 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::WouldBlock`]: nothing has come; [`Error::Reset`], and why the connection failed: nothing will.
+    #[inline(always)]
     pub fn recv<D: Messages>(&mut self, now: Instant, device: &mut D, out: &mut [u8], peek: bool) -> Result<usize, Error> {
+        if !peek && self.rx.messages.is_empty() {
+            // (Programs that do not sleep find nothing, again and again: what they run through then is here.)
+            match device.poll_cq(self.cq) {
+                None if self.owes_nothing() && !out.is_empty() => return self.nothing_to_read(),
+                None => self.follow_completions(now, device),
+                Some(first) => self.poll_to_read(now, device, first),
+            }
+        }
+        self.recv_what_came(now, device, out, peek)
+    }
+
+    /// Whether nothing is to be told the peer or the device, whatever there is room for.
+    #[inline(always)]
+    fn owes_nothing(&self) -> bool {
+        self.rx.spent == 0 && self.rx.free < self.sizes.recv_buffer / 2 && self.to_tell.is_none() && !self.wants_drained
+    }
+
+    #[inline(never)]
+    fn recv_what_came<D: Messages>(&mut self, now: Instant, device: &mut D, out: &mut [u8], peek: bool) -> Result<usize, Error> {
         if peek {
             // (Who looks at bytes that stay wants all that there are: they are not asked for one after the other.)
             self.poll(now, device);
-        } else if self.rx.messages.is_empty() {
-            self.poll_to_read(now, device);
         }
         if out.is_empty() {
             return Ok(0);
@@ -48,7 +66,13 @@ impl Stream {
         Ok(done)
     }
 
+    #[inline(always)]
     fn nothing_to_read(&self) -> Result<usize, Error> {
+        if self.state == State::Connected && self.readable { Err(Error::WouldBlock) } else { self.no_more_to_read() }
+    }
+
+    #[inline(never)]
+    fn no_more_to_read(&self) -> Result<usize, Error> {
         match self.state {
             State::Failed(error) => Err(error),
             State::Connected if self.readable => Err(Error::WouldBlock),

@@ -19,6 +19,7 @@ impl Transfers {
     }
 
     /// The next message's length, of `left` bytes.
+    #[inline(always)]
     pub(super) fn next(&mut self, left: usize) -> u32 {
         let left = left.min(Message::DATA_MAX as usize) as u32;
         if self.0 >= left {
@@ -94,8 +95,12 @@ impl Stream {
     /// # Errors
     /// [`Error::WouldBlock`]: none; [`Error::Pipe`]: the program has ended its side; [`Error::Reset`]: the peer ended both; why the connection failed.
     pub fn send<D: Messages>(&mut self, now: Instant, device: &mut D, bytes: &[u8]) -> Result<usize, Error> {
-        self.check_writable().or_else(|error| if error == Error::WouldBlock { Ok(()) } else { Err(error) })?;
-        self.send_mappings(now, device)?;
+        if !(self.writable && self.state == State::Connected) {
+            self.check_writable().or_else(|error| if error == Error::WouldBlock { Ok(()) } else { Err(error) })?;
+        }
+        if self.has_mappings_to_tell() {
+            self.send_mappings(now, device)?;
+        }
         let (mut done, mut transfers) = (0, Transfers::new(self.first_transfer()));
         while done < bytes.len() {
             if !self.may_send(now, device) {
