@@ -85,9 +85,10 @@ impl Bench {
         server.end()?;
         // (name, bytes, messages, iterations, total, time, Gb/sec, usec/xfer)
         let fields: Vec<&str> = said.lines().last().unwrap_or_default().split_whitespace().collect();
-        let [.., rate, time] = fields[..] else { bail!("rstream says {said}") };
-        let text = if figure.4 { rate } else { time };
-        text.parse().with_context(|| format!("no number: {said}"))
+        let [.., time] = fields[..] else { bail!("rstream says {said}") };
+        let micros: f64 = time.parse().with_context(|| format!("no number: {said}"))?;
+        // (Of the rate, rstream says two digits.)
+        Ok(if figure.4 { f64::from(figure.1) * 8.0 / (micros * 1000.0) } else { micros })
     }
 }
 
