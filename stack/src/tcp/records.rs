@@ -3,9 +3,10 @@
 //!
 //! What the device cuts into several segments has one record, of which pieces become records of their own where the peer reports a part of it, or where a
 //! part of it is sent again. Small segments that are sent one after the other while many are on their way share one. So there are not many more records than
-//! full segments in flight, and none where nothing is.
+//! full segments in flight, and none where nothing is, nor of one that is alone, until it is more than acknowledged.
 
 mod flight;
+mod lone;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ use crate::wire::tcp::SeqNumber;
 
 use self::flight::SMALL_MAX;
 pub(super) use self::flight::{Flight, Record};
+pub(super) use self::lone::Lone;
 
 /// What comes from elsewhere is paced by so much at most at first.
 const PACE_MAX: Duration = Duration::from_secs(1);
@@ -99,6 +101,14 @@ impl Records {
     /// `[start, end)` was sent for the first time, with `in_flight` bytes in the network before it, in full segments of `mss` bytes.
     #[inline(always)]
     pub(super) fn push(&mut self, now: Instant, (start, end): (SeqNumber, SeqNumber), in_flight: usize, mss: usize) {
+        if !self.begun().push_alone(now, (start, end), in_flight) {
+            self.push_beside(now, (start, end), in_flight, mss);
+        }
+    }
+
+    /// The same, of what is not alone.
+    #[inline(never)]
+    fn push_beside(&mut self, now: Instant, (start, end): (SeqNumber, SeqNumber), in_flight: usize, mss: usize) {
         let flight = self.flight_mut();
         let len = end.since(start);
         let sent = flight.sampler.on_sent(now, len as u64, in_flight as u64);
@@ -114,6 +124,7 @@ impl Records {
         let mutation = self.mutation;
         // (Of a handshake there is no record.)
         let Some(flight) = &mut self.flight else { return };
+        let flight = flight.in_full();
         flight.una_at += acked as u64;
         let newest = mutation.is(Mutant::RttOfLastSegment).then(|| flight.queue.back().map(|last| last.sent.sent_at)).flatten();
         flight.acknowledge(now, ack, arrived);
@@ -123,6 +134,22 @@ impl Records {
             arrived.oldest = Some(front.sent.sent_at);
         }
         arrived.oldest = newest.or(arrived.oldest);
+    }
+
+    /// The segment that is alone in flight, if `ack` acknowledges all of it.
+    #[inline(always)]
+    pub(super) fn lone(&self, ack: SeqNumber) -> Option<Lone> {
+        self.flight.as_ref()?.lone.filter(|lone| lone.ends_at(ack))
+    }
+
+    /// It is acknowledged, by what acknowledges `acked` bytes: all that [`Records::acknowledge`] and [`Records::sample`] do of it. `rtt` knows of its round trip.
+    #[inline(always)]
+    pub(super) fn acknowledge_lone(&mut self, now: Instant, lone: &Lone, acked: usize, rtt: &Rtt) {
+        let Some(flight) = &mut self.flight else { return };
+        flight.lone = None;
+        flight.una_at += acked as u64;
+        let judged = flight.sampler.on_delivered_alone(now, lone.sent(), lone.len(), rtt.shortest_ns());
+        flight.latest.take(&judged);
     }
 
     /// The peer reports `[start, end)` by SACK, of which it may have reported parts before.
@@ -223,11 +250,17 @@ impl Records {
 
     /// The controller's pace has new segments wait until then.
     pub(super) fn pace(&mut self, at: Instant) {
-        self.flight_mut().pace_at = at;
+        self.begun().pace_at = at;
+    }
+
+    /// With a record of each segment.
+    #[inline(always)]
+    fn flight_mut(&mut self) -> &mut Flight {
+        self.begun().in_full()
     }
 
     #[inline(always)]
-    fn flight_mut(&mut self) -> &mut Flight {
+    fn begun(&mut self) -> &mut Flight {
         if self.flight.is_none() {
             self.begin();
         }
@@ -244,19 +277,20 @@ impl Records {
     pub(super) fn clear(&mut self) {
         if let Some(flight) = &mut self.flight {
             flight.queue.clear();
+            flight.lone = None;
         }
         self.rest();
     }
 
     /// Lets go of all that an idle connection need not hold.
     pub(super) fn rest(&mut self) {
-        let Some(flight) = self.flight.take_if(|flight| flight.queue.is_empty()) else { return };
+        let Some(flight) = self.flight.take_if(|flight| flight.is_empty()) else { return };
         self.rested = Rested { delivered: flight.sampler.delivered(), latest: flight.latest.summary() };
     }
 
     /// The same, where the controller goes on to count from places in the stream.
     pub(super) fn release_idle(&mut self) {
-        if let Some(flight) = self.flight.as_mut().filter(|flight| flight.queue.is_empty()) {
+        if let Some(flight) = self.flight.as_mut().filter(|flight| flight.is_empty()) {
             flight.queue = VecDeque::new();
         }
     }
@@ -269,7 +303,9 @@ impl Records {
 
     /// What a snapshot has of it.
     pub(super) fn written(&self) -> Flight {
-        self.flight.as_deref().cloned().unwrap_or_else(|| self.rested.flight())
+        let mut flight = self.flight.as_deref().cloned().unwrap_or_else(|| self.rested.flight());
+        flight.in_full();
+        flight
     }
 
     /// As it was elsewhere. (A pace that has it wait for longer than this belongs to another clock, or is made up.)

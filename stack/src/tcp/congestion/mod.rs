@@ -34,7 +34,7 @@ pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use hystart::{Growth, HyStart};
 pub use prr::{Progress, Prr};
-pub(super) use rate::{Latest, Summary};
+pub(super) use rate::{Alone, Latest, Summary};
 pub use rate::{RateSample, RateSampler, Report, SendRecord, Supply};
 pub use reno::Reno;
 pub use resting::Resting;

@@ -46,6 +46,13 @@ pub struct SendRecord {
     pub app_limited: bool,
 }
 
+/// The same of a segment that is alone in the network, for as long as nothing is delivered or lost: the rest of its [`SendRecord`] follows from that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tcp) struct Alone {
+    pub(in crate::tcp) sent_at: Instant,
+    app_limited: bool,
+}
+
 /// What an acknowledgment tells of the path (s4.1.2.1.3): the division is left to those who want it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
@@ -81,14 +88,18 @@ pub(in crate::tcp) struct Latest {
 }
 
 impl Latest {
-    #[inline]
+    #[inline(always)]
     pub(in crate::tcp) fn take(&mut self, sample: &Judged) {
-        let interval_ns = sample.interval_ns;
-        let is_less = || u128::from(sample.delivered) * u128::from(self.interval_ns) < u128::from(self.delivered) * u128::from(interval_ns);
-        if sample.implausible || interval_ns == 0 || sample.app_limited && is_less() {
+        let &Judged { delivered, interval_ns, implausible, app_limited, .. } = sample;
+        if implausible || interval_ns == 0 || app_limited && self.is_more_than(delivered, interval_ns) {
             return;
         }
-        *self = Self { delivered: sample.delivered, interval_ns, app_limited: sample.app_limited };
+        *self = Self { delivered, interval_ns, app_limited };
+    }
+
+    #[inline(never)]
+    fn is_more_than(&self, delivered: u64, interval_ns: u64) -> bool {
+        u128::from(delivered) * u128::from(self.interval_ns) < u128::from(self.delivered) * u128::from(interval_ns)
     }
 
     /// The rate alone.
@@ -248,6 +259,40 @@ impl RateSampler {
         }
     }
 
+    /// [`RateSampler::on_sent`], with nothing in the network without it.
+    #[inline(always)]
+    pub(in crate::tcp) fn on_sent_alone(&mut self, departure: Instant) -> Alone {
+        (self.first_sent_at, self.delivered_at) = (departure, departure);
+        Alone { sent_at: departure, app_limited: self.app_limited != 0 }
+    }
+
+    /// What [`RateSampler::on_sent`] would have given.
+    pub(in crate::tcp) fn record_of(&self, alone: &Alone, bytes: u64) -> SendRecord {
+        let &Alone { sent_at, app_limited } = alone;
+        let (delivered, lost) = (self.delivered, self.lost);
+        SendRecord { sent_at, delivered, delivered_at: sent_at, first_sent_at: sent_at, lost, tx_in_flight: bytes, app_limited }
+    }
+
+    /// All `bytes` of it are delivered, and with a round trip that is measured already. What [`RateSampler::judge`] would give.
+    #[inline(always)]
+    pub(in crate::tcp) fn on_delivered_alone(&mut self, now: Instant, alone: &Alone, bytes: u64, shortest_ns: u64) -> Judged {
+        let (prior_delivered, interval_ns) = (self.delivered, now.as_nanos().saturating_sub(alone.sent_at.as_nanos()));
+        self.on_older_delivered(bytes);
+        (self.delivered_at, self.first_sent_at) = (now, alone.sent_at);
+        self.pass_bubble();
+        let implausible = shortest_ns != u64::MAX && interval_ns < shortest_ns;
+        let (delivered, app_limited) = (self.delivered - prior_delivered, alone.app_limited);
+        Judged { delivered, interval_ns, implausible, prior_delivered, lost: 0, tx_in_flight: bytes, app_limited }
+    }
+
+    /// Whether what has been delivered ends that samples are limited by the program.
+    #[inline(always)]
+    fn pass_bubble(&mut self) {
+        if self.app_limited != 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+    }
+
     /// A segment of `bytes` is reported as received, in order or by SACK, for the first time. `id` orders segments that were sent at one time,
     /// such as its last byte's position. (UpdateRateSample, s4.1.2.3.)
     #[inline]
@@ -294,10 +339,7 @@ impl RateSampler {
     /// [`RateSampler::sample`], with the largest number for a round trip that is not known.
     #[inline(always)]
     pub(in crate::tcp) fn judge(&mut self, report: &mut Report, shortest_ns: u64) -> Option<Judged> {
-        // The bubble has left the path.
-        if self.app_limited != 0 && self.delivered > self.app_limited {
-            self.app_limited = 0;
-        }
+        self.pass_bubble();
         let newest = report.newest.take()?;
         Some(Judged {
             delivered: self.delivered.saturating_sub(newest.delivered),

@@ -8,7 +8,7 @@ use crate::device::{RxBuffer, TxBuffer};
 use crate::flow::Readiness;
 use crate::marks::mark;
 use crate::mutants::Mutant;
-use crate::tcp::records::Arrived;
+use crate::tcp::records::{Arrived, Timed};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Header, SeqNumber};
@@ -61,7 +61,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.tell_ack(now, &before, arrived);
         if self.snd_una.gt(before.una()) {
-            self.note_room(&before);
+            self.note_room(before.was_writable());
         }
         true
     }
@@ -160,6 +160,39 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Something new was acknowledged, up to `ack`, which is in `(snd_una, snd_nxt]`, by a segment with these timestamps, and of which SACK has told `arrived`.
     #[inline(always)]
     pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, timestamps: Option<(u32, u32)>, arrived: &mut Arrived) {
+        let acked = self.advance_una(ack);
+        self.records.acknowledge(now, ack, acked, arrived);
+        let echo = timestamps.filter(|_| self.agreement.timestamps);
+        let clock = self.timestamp(now);
+        self.rtt.acknowledged(now, arrived.timed(), || {
+            let (_, echoed) = echo?;
+            // An age beyond any timeout is an echo of nothing that we sent.
+            let age = clock.wrapping_sub(echoed);
+            (age < 120_000 || self.config.is(Mutant::EchoOfAnyAge)).then(|| Duration::from_millis(u64::from(age.max(1))))
+        });
+        self.after_acknowledgment(now, acked);
+    }
+
+    /// An acknowledgment, which was predicted, of the segment that is alone in flight, and of a window that is too little used to grow. Whether it was that: then all
+    /// is done that [`Connection::acknowledge`] does, and [`Connection::tell_ack`], and little is left of both.
+    #[inline(always)]
+    pub(super) fn acknowledge_lone(&mut self, now: Instant, ack: SeqNumber) -> bool {
+        let Some(lone) = self.records.lone(ack) else { return false };
+        if !self.leaves_window_unused(self.in_flight()) || !self.congestion.takes_unused(now) {
+            return false;
+        }
+        let was_writable = self.is_writable();
+        let acked = self.advance_una(ack);
+        self.rtt.acknowledged(now, Timed::Since(lone.sent_at()), || None);
+        self.after_acknowledgment(now, acked);
+        self.records.acknowledge_lone(now, &lone, acked, &self.rtt);
+        self.note_room(was_writable);
+        true
+    }
+
+    /// Everything before `ack` is acknowledged. How many bytes that are.
+    #[inline(always)]
+    fn advance_una(&mut self, ack: SeqNumber) -> usize {
         let acked = ack.since(self.snd_una);
         self.snd_una = ack;
         self.send.acknowledge(ack, self.config.is(Mutant::AckedBuffersKept));
@@ -170,15 +203,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::SoftErrorSticks) {
             self.soft_error = None;
         }
-        let echo = timestamps.filter(|_| self.agreement.timestamps);
-        let clock = self.timestamp(now);
-        self.records.acknowledge(now, ack, acked, arrived);
-        self.rtt.acknowledged(now, arrived.timed(), || {
-            let (_, echoed) = echo?;
-            // An age beyond any timeout is an echo of nothing that we sent.
-            let age = clock.wrapping_sub(echoed);
-            (age < 120_000 || self.config.is(Mutant::EchoOfAnyAge)).then(|| Duration::from_millis(u64::from(age.max(1))))
-        });
+        acked
+    }
+
+    /// What `acked` bytes that are acknowledged lead to, once their round trip is known.
+    #[inline(always)]
+    fn after_acknowledgment(&mut self, now: Instant, acked: usize) {
+        let ack = self.snd_una;
         // RFC 6582 s3.2 step 3: the first partial acknowledgment starts the timer anew, and the next ones don't, where each of them shows a hole that nothing
         // told of. Many such holes then end in slow start, and do not take a round trip each (s4). (With SACK they do as well, if the peer had no room for
         // all that it would have reported.)
@@ -213,8 +244,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// What an acknowledgment makes room for, once the congestion window is what it makes of that.
     #[inline(always)]
-    pub(super) fn note_room(&mut self, before: &Before) {
-        let told = self.write_blocked || (!before.was_writable() && !self.config.is(Mutant::EdgeOnlyAfterRefusal));
+    pub(super) fn note_room(&mut self, was_writable: bool) {
+        let told = self.write_blocked || (!was_writable && !self.config.is(Mutant::EdgeOnlyAfterRefusal));
         if told && self.is_writable() {
             self.write_blocked = false;
             if !self.config.is(Mutant::DropWriteEdge) {

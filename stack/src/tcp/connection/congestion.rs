@@ -190,11 +190,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
     }
 
+    /// Whether `flight` bytes are too little of the window for it to grow.
+    #[inline(always)]
+    pub(super) fn leaves_window_unused(&self, flight: usize) -> bool {
+        2 * flight < self.cwnd && self.cwnd >= 2 * self.mss && !self.config.is(Mutant::UnusedWindowGrows)
+    }
+
     /// An acknowledgment that moved SND.UNA outside of any recovery, and before it nothing was reported.
     #[inline(always)]
     pub(super) fn tell_predicted_ack(&mut self, now: Instant, before: Before, arrived: Arrived) {
-        let is_unused = 2 * before.flight < self.cwnd && self.cwnd >= 2 * self.mss && !self.config.is(Mutant::UnusedWindowGrows);
-        if is_unused && self.congestion.takes_unused(now) {
+        if self.leaves_window_unused(before.flight) && self.congestion.takes_unused(now) {
             self.records.sample(arrived, &self.rtt);
             return;
         }

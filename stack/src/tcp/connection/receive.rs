@@ -122,11 +122,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::PredictedTimestampForgotten) && !bare {
             self.take_timestamp(now, header);
         }
-        if header.ack != self.snd_una {
-            let (before, mut arrived) = (self.before_ack(), Arrived::default());
-            self.acknowledge(now, header.ack, header.options.timestamps, &mut arrived);
-            self.tell_predicted_ack(now, before, arrived);
-            self.note_room(&before);
+        if header.ack != self.snd_una && !self.acknowledge_lone(now, header.ack) {
+            self.acknowledge_predicted(now, header.ack, header.options.timestamps);
         }
         if !self.config.is(Mutant::PredictionForgetsWl1) {
             self.snd_wl1 = header.seq;
@@ -143,6 +140,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.counters.rx_bytes += len as u64;
             self.schedule_ack(now, len);
         }
+    }
+
+    /// What a predicted segment acknowledges, of more than one that was alone.
+    #[inline(never)]
+    fn acknowledge_predicted(&mut self, now: Instant, ack: SeqNumber, timestamps: Option<(u32, u32)>) {
+        let (before, mut arrived) = (self.before_ack(), Arrived::default());
+        self.acknowledge(now, ack, timestamps, &mut arrived);
+        self.tell_predicted_ack(now, before, arrived);
+        self.note_room(before.was_writable());
     }
 
     fn on_any_segment(&mut self, now: Instant, header: &Header, (payload, marked): (RxPayload<'_, R>, bool), len: usize) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Arrived;
+use super::lone::Lone;
 use crate::tcp::congestion::{Latest, RateSampler, SendRecord};
 use crate::tcp::fields::{Fields, SnapshotError};
 use crate::time::Instant;
@@ -58,6 +59,8 @@ impl Record {
 pub(in crate::tcp) struct Flight {
     /// Invariant: in order, disjoint, none empty.
     pub(super) queue: VecDeque<Record>,
+    /// What is in flight, if that is one segment of which there is no record: then the queue is empty.
+    pub(super) lone: Option<Lone>,
     pub(super) sampler: RateSampler,
     pub(super) latest: Latest,
     /// Something that begins before this was reported, or sent again: it did not leave in order.
@@ -244,7 +247,8 @@ impl Flight {
 
     /// What it consists of, for a snapshot. (One record after the other: there is no room for more than the bytes say.)
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { queue, sampler, latest, disturbed, una_at, limited_at, lost_to, pace_at } = self;
+        // (What is written down has a record of each: see [`super::Records::written`].)
+        let Self { queue, lone: _, sampler, latest, disturbed, una_at, limited_at, lost_to, pace_at } = self;
         let mut count = queue.len() as u32;
         fields.word_at_most(&mut count, SNAPSHOT_MAX)?;
         for index in 0..count as usize {

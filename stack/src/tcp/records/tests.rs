@@ -45,7 +45,7 @@ fn step(largest: usize) -> impl Strategy<Value = Step> {
 
 impl Records {
     fn queue(&self) -> VecDeque<Record> {
-        self.flight.as_ref().map(|flight| flight.queue.clone()).unwrap_or_default()
+        self.written().queue
     }
 }
 
@@ -214,4 +214,39 @@ fn a_count_that_would_run_over_is_refused() {
     let at = bytes.windows(8).position(|window| window == delivered.to_le_bytes() || window == delivered.to_be_bytes()).unwrap();
     bytes[at..at + 8].fill(0xff);
     assert_eq!(Flight::default().walk(&mut Reader(&bytes)), Err(SnapshotError::Value));
+}
+
+/// What little is noted of a segment that is alone tells the same, at once or later, as a record does.
+#[test]
+fn a_segment_alone_is_as_any() {
+    let ms = |n: u64| Instant::ZERO + Duration::from_millis(n);
+    let mut rtt = Rtt::new();
+    let (mut short, mut long) = (Records::default(), Records::default());
+    for (round, len) in [(1u64, 5usize), (2, 90), (3, 100), (4, 1), (5, 60)] {
+        let (start, now) = (BEGIN + 1000 * round as usize, ms(100 * round));
+        for records in [&mut short, &mut long] {
+            records.push(now, (start, start + len), 0, MSS);
+        }
+        assert_eq!(short.written(), long.written());
+        // (Nobody has reported anything.)
+        long.forget_reports();
+        assert_eq!(long.lone(start + len), None);
+        assert_eq!((short.lone(start), short.lone(start + len + 1)), (None, None));
+        let lone = short.lone(start + len).expect("it is alone");
+        let later = now + Duration::from_millis(10 + round % 3);
+        let mut arrived = Arrived::default();
+        long.acknowledge(later, start + len, len, &mut arrived);
+        assert_eq!(arrived.timed(), Timed::Since(lone.sent_at()));
+        rtt.acknowledged(later, arrived.timed(), || None);
+        long.sample(arrived, &rtt);
+        short.acknowledge_lone(later, &lone, len, &rtt);
+        assert_eq!((short.written(), short.is_app_limited()), (long.written(), long.is_app_limited()));
+        if round == 3 {
+            // The program has little to send, from then on.
+            for records in [&mut short, &mut long] {
+                records.mark_app_limited(30);
+            }
+        }
+    }
+    assert_eq!(short.delivered(), 256);
 }
