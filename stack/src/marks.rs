@@ -43,6 +43,8 @@ marks! {
     FastRetransmit,
     /// A partial acknowledgment in recovery (RFC 6582 s3.2 step 3).
     PartialAck,
+    /// What was sent again was lost again, and found so by what was sent later and arrived (RFC 8985 s6.2).
+    LostAgain,
     /// A recovery ended (RFC 6582 s3.2).
     Recovered,
     /// A new segment went out on a duplicate acknowledgment (RFC 3042).

@@ -18,6 +18,7 @@ pub(super) const DRILLS: &[Drill] = &[
     ("window updates beside a flight", window_updates),
     ("two lost segments", two_lost),
     ("holes that reports show", shown_holes),
+    ("a retransmission that is lost", lost_again),
     ("a partial acknowledgment", partial),
     ("many lost segments", many_lost),
     ("after a timeout", after_timeout),
@@ -338,6 +339,52 @@ fn shown_holes(bench: &mut Bench) {
     }
     let all: Vec<_> = (0..holes).map(|hole| una.wrapping_add(hole * full)).collect();
     bench.must(again == all, format_args!("RFC 6675 s5: {again:?} sent again, and {all:?} are lost, with a flight of {SENT} segments"));
+}
+
+/// RFC 8985 s6.2: what was sent again is lost again, if what was sent a while later has arrived. It is sent once more, and once; and the window comes down
+/// once more (RFC 5681 s4.3).
+fn lost_again(bench: &mut Bench) {
+    const SENT: u32 = 20;
+    let mut peer = roomy(bench);
+    if !peer.sack {
+        return;
+    }
+    let full = peer.mss;
+    let una = flight(bench, &mut peer, u64::from(SENT));
+    bench.write(&peer, 2 * (SENT * full) as usize, (80 * full) as usize, SendFlags::empty());
+    let begin = una.wrapping_add(full);
+    let mut again = Vec::new();
+    for number in 2..=SENT / 2 {
+        report(bench, &peer, una, &[(begin, una.wrapping_add(number * full))]);
+        let heard = bench.take();
+        again.extend(parted(bench, &mut peer, &heard));
+    }
+    bench.must(again == [una], format_args!("RFC 6675 s5: {again:?} sent again, and {una} is lost"));
+    bench.pass(Duration::from_millis(bench.between(5, 20)));
+    let mut top = una.wrapping_add(SENT / 2 * full);
+    let later = peer.rcv;
+    while before(top, later) {
+        // What was sent before tells nothing of it.
+        top = top.wrapping_add(full);
+        report(bench, &peer, una, &[(begin, top)]);
+        let heard = bench.take();
+        let again = parted(bench, &mut peer, &heard);
+        bench.must(again.is_empty(), format_args!("RFC 8985 s6.2: {again:?} sent once more for what was sent before"));
+    }
+    let before_news = peer.rcv;
+    bench.must(before(later, before_news), "RFC 6675 s5: what arrives lets new segments go");
+    bench.pass(Duration::from_millis(bench.between(5, 20)));
+    let mut again = Vec::new();
+    let mut new = 0;
+    while before(top, before_news) {
+        top = top.wrapping_add(full);
+        report(bench, &peer, una, &[(begin, top)]);
+        let heard = bench.take();
+        let resent = parted(bench, &mut peer, &heard);
+        new += heard.len() - resent.len();
+        again.extend(resent);
+    }
+    bench.must(again == [una], format_args!("RFC 8985 s6.2: {again:?} sent once more, and {una} is lost again ({new} new ones)"));
 }
 
 /// RFC 6582 s3.2 step 3: without SACK, a partial acknowledgment deflates the window by what it acknowledges, and lets hardly more go than the next hole.

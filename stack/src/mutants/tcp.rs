@@ -28,6 +28,10 @@ macro_rules! with_tcp {
             TimeoutKeepsThreshold,
             /// A loss leaves the congestion window as it is (RFC 5681 s3.2).
             LossKeepsWindow,
+            /// What was sent again and is lost again is left to the timer (RFC 8985 s6.2).
+            LostAgainNeverFound,
+            /// That it was lost again takes nothing from the window (RFC 5681 s4.3).
+            LostAgainKeepsWindow,
             /// In a recovery two segments more go than what arrived lets go (RFC 9937 s6.2).
             ProportionExceeded,
             /// Marks are not told of (RFC 3168 s6.1.3).

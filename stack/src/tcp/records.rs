@@ -5,6 +5,7 @@
 //! part of it is sent again. Small segments that are sent one after the other while many are on their way share one. So there are not many more records than
 //! full segments in flight, and none where nothing is, nor of one that is alone, until it is more than acknowledged.
 
+mod again;
 mod flight;
 mod lone;
 
@@ -115,19 +116,19 @@ impl Records {
         if flight.queue.len() >= SMALL_MAX && len < mss && flight.merges(end, len, mss, &sent) {
             return;
         }
-        flight.queue.push_back(Record { start, end, sent, again: false, reported: false, lost: false });
+        flight.queue.push_back(Record { start, end, sent, again: false, reported: false, lost: false, due: false });
     }
 
     /// Everything before `ack` is acknowledged in order, which are `acked` bytes.
     #[inline(always)]
-    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, acked: usize, arrived: &mut Arrived) {
+    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, acked: usize, rtt: &Rtt, arrived: &mut Arrived) {
         let mutation = self.mutation;
         // (Of a handshake there is no record.)
         let Some(flight) = &mut self.flight else { return };
         let flight = flight.in_full();
         flight.una_at += acked as u64;
         let newest = mutation.is(Mutant::RttOfLastSegment).then(|| flight.queue.back().map(|last| last.sent.sent_at)).flatten();
-        flight.acknowledge(now, ack, arrived);
+        flight.acknowledge(now, ack, rtt.shortest_ns(), arrived);
         if mutation.is(Mutant::RttEndsAtAnyAck)
             && let Some(front) = flight.queue.front()
         {
@@ -153,8 +154,8 @@ impl Records {
     }
 
     /// The peer reports `[start, end)` by SACK, of which it may have reported parts before.
-    pub(super) fn report(&mut self, now: Instant, range: (SeqNumber, SeqNumber), mss: usize, arrived: &mut Arrived) {
-        self.flight_mut().report(now, range, mss, arrived);
+    pub(super) fn report(&mut self, now: Instant, range: (SeqNumber, SeqNumber), mss: usize, rtt: &Rtt, arrived: &mut Arrived) {
+        self.flight_mut().report(now, range, mss, rtt.shortest_ns(), arrived);
     }
 
     /// Nothing counts as reported any more (RFC 2018 s8).
@@ -176,6 +177,36 @@ impl Records {
     /// The first that counts as lost now, before `edge`, that has not arrived, and does not count as lost already. Everything before it was looked at.
     pub(super) fn lose(&mut self, edge: SeqNumber, mss: usize) -> Option<Record> {
         self.flight_mut().lose(edge, mss)
+    }
+
+    /// A recovery begins, in which the peer reports what arrives: what is sent again is looked after.
+    pub(super) fn follow(&mut self, now: Instant) {
+        self.flight_mut().follow(now);
+    }
+
+    /// It is over.
+    pub(super) fn unfollow(&mut self) {
+        if let Some(flight) = &mut self.flight {
+            flight.unfollow();
+        }
+    }
+
+    /// The next that was sent again and counts as lost again now; and whether that is one loss more, and not of those that a reduction was for.
+    pub(super) fn lose_again(&mut self, now: Instant, rtt: &Rtt) -> Option<(Record, bool)> {
+        if self.mutation.is(Mutant::LostAgainNeverFound) {
+            return None;
+        }
+        self.flight.as_mut()?.lose_again(now, rtt.shortest_ns())
+    }
+
+    /// The first of those that is to be sent once more.
+    pub(super) fn due(&mut self) -> Option<(SeqNumber, SeqNumber)> {
+        self.flight.as_mut()?.due()
+    }
+
+    /// How many bytes they have.
+    pub(super) fn due_bytes(&self) -> usize {
+        self.flight.as_ref().map_or(0, |flight| flight.due_bytes())
     }
 
     /// All that was counted as lost since the last rest.
@@ -277,7 +308,7 @@ impl Records {
     pub(super) fn clear(&mut self) {
         if let Some(flight) = &mut self.flight {
             flight.queue.clear();
-            flight.lone = None;
+            (flight.lone, flight.again) = (None, None);
         }
         self.rest();
     }
@@ -305,6 +336,7 @@ impl Records {
     pub(super) fn written(&self) -> Flight {
         let mut flight = self.flight.as_deref().cloned().unwrap_or_else(|| self.rested.flight());
         flight.in_full();
+        flight.unfollow();
         flight
     }
 

@@ -41,6 +41,8 @@ const TOLD_FOR: u8 = 4;
 /// Separate ranges that a sender keeps of what SACK reported, which the stack declares. RFC 2018 s5 has it keep what is reported ("SHOULD"), but nothing that
 /// a peer says may make it keep any number of ranges: what is not kept is sent once more than needed.
 const RANGES_MAX: usize = 256;
+/// Retransmissions whose times are known.
+const RESENT_MAX: usize = 4096;
 
 /// Segments whose round trips are measured at a time.
 const TIMED_MAX: usize = 4096;
@@ -84,6 +86,8 @@ pub(in crate::checkers) struct State {
     /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
     high_rxt_before: u32,
+    /// When what was sent again was sent last.
+    resent_at: VecDeque<(u32, u32, Instant)>,
     /// What was acknowledged by the last service, and when.
     pub(in crate::checkers) una: Option<u32>,
     pub(super) una_at: Instant,
@@ -280,6 +284,21 @@ impl State {
         }
     }
 
+    /// RFC 8985 s6.2: whether what is sent once more, after it was sent again, may be known to be lost again: so much time has passed that what was sent after it may be
+    /// what the peer reports.
+    fn may_be_lost_again(&self, segment: &Segment, at: Instant) -> bool {
+        let sent_at = self.resent_at.iter().rev().find(|&&(start, end, _)| before(start, segment.end()) && before(segment.seq, end));
+        let (Some(&(.., sent_at)), Some((least, _))) = (sent_at, self.rtt) else { return false };
+        at.since(sent_at) >= least
+    }
+
+    fn note_resent(&mut self, segment: &Segment, at: Instant) {
+        if self.resent_at.len() >= RESENT_MAX {
+            self.resent_at.pop_front();
+        }
+        self.resent_at.push_back((segment.seq, segment.end(), at));
+    }
+
     fn sample(&mut self, rtt: Duration) {
         let (least, most) = self.rtt.unwrap_or((rtt, rtt));
         self.rtt = Some((least.min(rtt), most.max(rtt)));
@@ -443,6 +462,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
     let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
     let reported = recovering && sack && before(segment.seq, highest);
+    let lost_again = reported && repeats && state.may_be_lost_again(segment, at);
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
@@ -452,7 +472,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // the first byte that it leaves, and it has started the timer again.)
     let shown = state.phase != Phase::Open && una != settled && (state.recovers || segment.seq == una);
     let timed_out = head && (state.phase != Phase::Open || !evidence) && !shown && at.since(since) + TICK >= least;
-    let going_on = state.phase != Phase::Open && (before(segment.seq, edge) || reported) && !repeats && !timed_out;
+    let going_on = state.phase != Phase::Open && (before(segment.seq, edge) || reported) && (!repeats || lost_again) && !timed_out;
     let flight = nxt.wrapping_sub(settled);
     if head && at.since(since) > RTO_MIN / 2 {
         // It may be a timeout, whatever else it looks like.
@@ -544,8 +564,13 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         state.doubted = nxt;
         state.dups = 0;
     }
+    if lost_again {
+        // RFC 5681 s4.3: the window comes down once more; and it may have been a timeout instead.
+        (state.fuzzy, state.cwnd_least) = (true, 0);
+    }
     state.fuzzy |= several;
-    state.high_rxt = segment.end();
+    state.high_rxt = if lost_again && going_on { later(state.high_rxt, segment.end()) } else { segment.end() };
+    state.note_resent(segment, at);
     if head {
         state.resent += 1;
         (state.head_at, state.head_since) = (at, at);

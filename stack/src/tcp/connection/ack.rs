@@ -141,7 +141,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         for block in blocks {
             if self.scoreboard.add(*block, una, self.snd_nxt) {
                 news = true;
-                self.records.report(now, (block.start, block.end), self.mss, arrived);
+                self.records.report(now, (block.start, block.end), self.mss, &self.rtt, arrived);
             }
             news |= self.config.is(Mutant::DuplicateSackIsLoss) && block.end.le(una);
         }
@@ -161,7 +161,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     #[inline(always)]
     pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, timestamps: Option<(u32, u32)>, arrived: &mut Arrived) {
         let acked = self.advance_una(ack);
-        self.records.acknowledge(now, ack, acked, arrived);
+        self.records.acknowledge(now, ack, acked, &self.rtt, arrived);
         let echo = timestamps.filter(|_| self.agreement.timestamps);
         let clock = self.timestamp(now);
         self.rtt.acknowledged(now, arrived.timed(), || {
@@ -263,6 +263,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if (self.snd_una.ge(self.recover) && beyond) || (self.config.is(Mutant::PartialAckEndsRecovery) && self.phase == Phase::Recovery) {
             mark!(self, Recovered);
             self.tell_recovered(now);
+            self.records.unfollow();
             self.phase = Phase::Open;
             self.retransmit_now = false;
             self.dupacks = 0;
@@ -313,6 +314,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.retransmit_now = true;
         let flight = if self.config.is(Mutant::HalvesItsWindow) { self.cwnd } else { self.in_flight() };
         self.tell_loss(now, flight, self.delivered_since(before));
+        if self.agreement.sack {
+            self.records.follow(now);
+        }
         self.tx_pending = true;
     }
 
@@ -335,6 +339,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if !self.config.is(Mutant::TimeoutKeepsHighRxt) {
             self.high_rxt = self.snd_una;
         }
+        self.records.unfollow();
         self.records.look_from(self.snd_una);
         self.note_losses(now);
         self.retransmit_now = true;
@@ -379,6 +384,6 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         };
         let resent = if self.config.is(Mutant::PipeForgetsRetransmissions) { self.snd_una } else { self.high_rxt };
         let lost = self.scoreboard.hole_bytes(resent.max(self.snd_una), self.loss_edge());
-        flight.saturating_sub(arrived + lost)
+        flight.saturating_sub(arrived + lost + self.records.due_bytes())
     }
 }

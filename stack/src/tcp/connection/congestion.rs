@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::{Connection, Phase};
 use crate::device::{RxBuffer, TxBuffer};
+use crate::marks::mark;
 use crate::mutants::Mutant;
 use crate::tcp::congestion::{
     self, Ack, Beginning, Cause, Congestion, CongestionControl as _, Idle, Lost, Recovered, Reduction, Selected, Sending, Timeout,
@@ -212,7 +213,10 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     pub(super) fn tell_ack(&mut self, now: Instant, before: &Before, arrived: Arrived) {
         let acked = self.snd_una.since(before.una) as u64;
         let delivered = self.records.delivered().saturating_sub(before.delivered);
-        let lost = if self.phase == Phase::Open { 0 } else { self.note_losses(now) };
+        let mut lost = if self.phase == Phase::Open { 0 } else { self.note_losses(now) };
+        if self.phase == Phase::Recovery {
+            lost += self.note_lost_again(now, delivered);
+        }
         if acked == 0 && delivered == 0 {
             return;
         }
@@ -312,6 +316,32 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             let (lost_total, delivered_total) = (self.records.lost(), self.records.delivered());
             self.congestion.on_lost(&Lost { now, offset, bytes, sent: record.sent, lost_total, delivered_total, in_flight });
             all += bytes;
+        }
+        all
+    }
+
+    /// Counts what is newly known to be lost although it was sent again, in bytes. `delivered`: what came with the news.
+    ///
+    /// RFC 5681 s4.3: the loss of a retransmission is one more indication of congestion, for which "cwnd (and ssthresh) MUST be lowered twice"; those that are
+    /// lost within a round trip are one.
+    fn note_lost_again(&mut self, now: Instant, delivered: u64) -> u64 {
+        let mut all = 0;
+        while let Some((record, is_new)) = self.records.lose_again(now, &self.rtt) {
+            mark!(self, LostAgain);
+            if is_new && !self.config.is(Mutant::LostAgainKeepsWindow) {
+                // (From what it comes down to already.)
+                let wanted = self.congestion.ssthresh().unwrap_or(u64::MAX);
+                let (flight, sacked) = (wanted.min(self.cwnd as u64).min(self.in_flight() as u64), 0);
+                self.congestion.on_congestion(&Congestion { now, cause: Cause::Loss, flight, sacked, delivered });
+                self.react();
+                self.note_window();
+            }
+            let bytes = record.end.since(record.start) as u64;
+            let offset = self.records.una_at() + record.start.since(self.snd_una) as u64;
+            let (lost_total, delivered_total, in_flight) = (self.records.lost(), self.records.delivered(), self.pipe() as u64);
+            self.congestion.on_lost(&Lost { now, offset, bytes, sent: record.sent, lost_total, delivered_total, in_flight });
+            all += bytes;
+            self.tx_pending = true;
         }
         all
     }

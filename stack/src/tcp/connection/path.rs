@@ -147,6 +147,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.phase = Phase::Loss;
         self.recover = self.snd_nxt;
         self.high_rxt = self.snd_una;
+        self.records.unfollow();
         // (Which is nothing that the controller has to hear of.)
         self.records.look_from(self.snd_nxt);
         self.retransmit_now = true;

@@ -226,7 +226,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     ) -> Result<bool, SendError> {
         let from = self.high_rxt.max(self.snd_una);
         let blind = self.config.is(Mutant::RetransmitsReported) && from.lt(self.loss_edge());
-        let hole = if blind { Some((from, self.loss_edge())) } else { self.scoreboard.next_hole(from, self.loss_edge()) };
+        let hole = match self.records.due() {
+            Some(due) => Some(due),
+            None if blind => Some((from, self.loss_edge())),
+            None => self.scoreboard.next_hole(from, self.loss_edge()),
+        };
         let Some((start, end)) = hole else { return Ok(false) };
         let data_end = self.send.end();
         let len = end.min(data_end).since(start).min(self.segment_max());
@@ -252,7 +256,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.retransmit_now = false;
         let resent = (start, start + sent + usize::from(fin && sent == len));
         self.records.resend(now, resent, pipe, self.mss);
-        self.high_rxt = start + sent + usize::from(fin && sent == len);
+        // (What is sent once more lies before it.)
+        self.high_rxt = resent.1.max(from);
         self.counters.retransmissions += u64::from(!self.config.is(Mutant::RetransmissionsUncounted));
         self.counters.retransmitted_bytes += sent as u64;
         // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3.)

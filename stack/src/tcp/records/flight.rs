@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Arrived;
+use super::again::Again;
 use super::lone::Lone;
 use crate::tcp::congestion::{Latest, RateSampler, SendRecord};
 use crate::tcp::fields::{Fields, SnapshotError};
@@ -29,6 +30,8 @@ pub(in crate::tcp) struct Record {
     pub(in crate::tcp) reported: bool,
     /// It counts as lost since it was sent last.
     pub(in crate::tcp) lost: bool,
+    /// It was sent again, is lost again, and is to be sent once more.
+    pub(in crate::tcp) due: bool,
 }
 
 impl Record {
@@ -37,7 +40,7 @@ impl Record {
     }
 
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { start, end, sent, again, reported, lost: is_lost } = self;
+        let Self { start, end, sent, again, reported, lost: is_lost, due: _ } = self;
         fields.number(start)?;
         fields.number(end)?;
         let SendRecord { sent_at, delivered, delivered_at, first_sent_at, lost, tx_in_flight, app_limited } = sent;
@@ -61,6 +64,8 @@ pub(in crate::tcp) struct Flight {
     pub(super) queue: VecDeque<Record>,
     /// What is in flight, if that is one segment of which there is no record: then the queue is empty.
     pub(super) lone: Option<Lone>,
+    /// What a recovery has sent again.
+    pub(super) again: Option<Box<Again>>,
     pub(super) sampler: RateSampler,
     pub(super) latest: Latest,
     /// Something that begins before this was reported, or sent again: it did not leave in order.
@@ -79,7 +84,9 @@ impl Flight {
     #[inline(never)]
     pub(super) fn merges(&mut self, end: SeqNumber, len: usize, mss: usize, sent: &SendRecord) -> bool {
         let Some(last) = self.queue.back_mut() else { return false };
-        if last.reported || last.again || last.len() + len > mss {
+        // (What is sent after a retransmission is not as old as what was sent before it.)
+        let is_older = self.again.as_ref().and_then(|again| again.sent_at()).is_some_and(|at| last.sent.sent_at < at);
+        if last.reported || last.again || is_older || last.len() + len > mss {
             return false;
         }
         (last.end, last.sent) = (end, *sent);
@@ -88,9 +95,9 @@ impl Flight {
 
     /// Everything before `ack` is acknowledged.
     #[inline(always)]
-    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, arrived: &mut Arrived) {
+    pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, shortest_ns: u64, arrived: &mut Arrived) {
         if self.disturbed.is_some() || !arrived.report.is_empty() {
-            return self.acknowledge_at_length(now, ack, arrived);
+            return self.acknowledge_at_length(now, ack, shortest_ns, arrived);
         }
         loop {
             let is_only = self.queue.len() == 1;
@@ -120,7 +127,7 @@ impl Flight {
 
     /// The same, where something was sent again or reported of what is acknowledged.
     #[inline(never)]
-    fn acknowledge_at_length(&mut self, now: Instant, ack: SeqNumber, arrived: &mut Arrived) {
+    fn acknowledge_at_length(&mut self, now: Instant, ack: SeqNumber, shortest_ns: u64, arrived: &mut Arrived) {
         while let Some(front) = self.queue.front_mut() {
             if front.start.ge(ack) {
                 break;
@@ -130,6 +137,9 @@ impl Flight {
                 let bytes = if is_whole { front.len() } else { ack.since(front.start) };
                 let id = u64::from(front.end.0);
                 self.sampler.on_delivered(&mut arrived.report, now, &front.sent, bytes as u64, id);
+                if let Some(again) = &mut self.again {
+                    again.on_delivered(now, front, bytes, shortest_ns);
+                }
                 arrived.ambiguous |= front.again;
                 if is_whole && arrived.oldest.is_none() && !front.again {
                     arrived.oldest = Some(front.sent.sent_at);
@@ -153,7 +163,14 @@ impl Flight {
         self.disturbed = self.queue.back().map(|last| last.end);
     }
 
-    pub(super) fn report(&mut self, now: Instant, (start, end): (SeqNumber, SeqNumber), mss: usize, arrived: &mut Arrived) {
+    pub(super) fn report(
+        &mut self,
+        now: Instant,
+        (start, end): (SeqNumber, SeqNumber),
+        mss: usize,
+        shortest_ns: u64,
+        arrived: &mut Arrived,
+    ) {
         self.disturb();
         self.split(start, mss);
         self.split(end, mss);
@@ -163,6 +180,10 @@ impl Flight {
             if !core::mem::replace(&mut record.reported, true) {
                 let id = u64::from(record.end.0);
                 self.sampler.on_delivered(&mut arrived.report, now, &record.sent, record.len() as u64, id);
+                if let Some(again) = &mut self.again {
+                    again.on_delivered(now, record, record.len(), shortest_ns);
+                }
+                record.due = false;
                 arrived.take(record);
             }
             to += 1;
@@ -198,6 +219,7 @@ impl Flight {
             }
             record.lost = false;
         }
+        self.follow_resent(now, (start, end));
     }
 
     pub(super) fn lose(&mut self, edge: SeqNumber, mss: usize) -> Option<Record> {
@@ -236,7 +258,7 @@ impl Flight {
     /// What is in flight, of which nobody knows when it was sent.
     pub(in crate::tcp) fn of_unknown((una, nxt): (SeqNumber, SeqNumber), now: Instant) -> Self {
         let sent = SendRecord { sent_at: now, delivered_at: now, first_sent_at: now, ..SendRecord::default() };
-        let record = Record { start: una, end: nxt, sent, again: true, reported: false, lost: false };
+        let record = Record { start: una, end: nxt, sent, again: true, reported: false, lost: false, due: false };
         Self {
             queue: (una != nxt).then_some(record).into_iter().collect(),
             disturbed: (una != nxt).then_some(nxt),
@@ -247,8 +269,8 @@ impl Flight {
 
     /// What it consists of, for a snapshot. (One record after the other: there is no room for more than the bytes say.)
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        // (What is written down has a record of each: see [`super::Records::written`].)
-        let Self { queue, lone: _, sampler, latest, disturbed, una_at, limited_at, lost_to, pace_at } = self;
+        // (What is written down has a record of each, and what is lost again is left to the timer: see [`super::Records::written`].)
+        let Self { queue, lone: _, again: _, sampler, latest, disturbed, una_at, limited_at, lost_to, pace_at } = self;
         let mut count = queue.len() as u32;
         fields.word_at_most(&mut count, SNAPSHOT_MAX)?;
         for index in 0..count as usize {

@@ -61,7 +61,7 @@ impl Flight {
         let Some(lone) = self.lone.take() else { return };
         let Lone { start, end, sent } = lone;
         let sent = self.sampler.record_of(&sent, lone.len());
-        self.queue.push_back(Record { start, end, sent, again: false, reported: false, lost: false });
+        self.queue.push_back(Record { start, end, sent, again: false, reported: false, lost: false, due: false });
     }
 
     /// Whether nothing is in flight.

@@ -82,7 +82,7 @@ impl Story {
             }
             Step::Report(at, len) => {
                 let part = self.part(at, len)?;
-                self.records.report(now, self.numbers(&part), MSS, &mut Arrived::default());
+                self.records.report(now, self.numbers(&part), MSS, &Rtt::new(), &mut Arrived::default());
                 for byte in &mut self.bytes[part] {
                     self.delivered += u64::from(!byte.reported);
                     (byte.reported, byte.hazy) = (true, true);
@@ -99,7 +99,7 @@ impl Story {
                 let ends = self.records.queue().iter().map(|record| record.end.since(BEGIN + self.una)).filter(|&end| end <= len).max();
                 let acked: Vec<_> = self.bytes.drain(..len).collect();
                 self.una += len;
-                self.records.acknowledge(now, BEGIN + self.una, len, &mut arrived);
+                self.records.acknowledge(now, BEGIN + self.una, len, &Rtt::new(), &mut arrived);
                 self.delivered += acked.iter().filter(|byte| !byte.reported).count() as u64;
                 let news = |byte: &&Byte| !byte.reported;
                 let whole = &acked[..ends.unwrap_or(0)];
@@ -235,7 +235,7 @@ fn a_segment_alone_is_as_any() {
         let lone = short.lone(start + len).expect("it is alone");
         let later = now + Duration::from_millis(10 + round % 3);
         let mut arrived = Arrived::default();
-        long.acknowledge(later, start + len, len, &mut arrived);
+        long.acknowledge(later, start + len, len, &rtt, &mut arrived);
         assert_eq!(arrived.timed(), Timed::Since(lone.sent_at()));
         rtt.acknowledged(later, arrived.timed(), || None);
         long.sample(arrived, &rtt);
@@ -249,4 +249,72 @@ fn a_segment_alone_is_as_any() {
         }
     }
     assert_eq!(short.delivered(), 256);
+}
+
+/// RFC 8985 s6.2: what was sent again is lost again if what was sent later has arrived, by more than a quarter of the shortest round trip, and not sooner; then it
+/// is sent once more, and once.
+#[test]
+fn what_is_sent_again_is_lost_by_what_was_sent_later() {
+    let ms = |n: u64| Instant::ZERO + Duration::from_millis(n);
+    let at = |segment: usize| BEGIN + segment * MSS;
+    let mut rtt = Rtt::new();
+    rtt.acknowledged(ms(20), Timed::Since(ms(0)), || None);
+    let mut records = Records::default();
+    for segment in 0..6 {
+        records.push(ms(100), (at(segment), at(segment + 1)), segment * MSS, MSS);
+    }
+    let report =
+        |records: &mut Records, now, segment| records.report(now, (at(segment), at(segment + 1)), MSS, &rtt, &mut Arrived::default());
+    report(&mut records, ms(120), 1);
+    report(&mut records, ms(120), 2);
+    records.follow(ms(120));
+    records.resend(ms(120), (at(0), at(1)), 4 * MSS, MSS);
+    // What was sent before it, and what was sent too soon after it, says nothing.
+    records.push(ms(124), (at(6), at(7)), 4 * MSS, MSS);
+    records.push(ms(125), (at(7), at(8)), 4 * MSS, MSS);
+    for (now, segment) in [(121, 3), (144, 6)] {
+        report(&mut records, ms(now), segment);
+        assert_eq!((records.lose_again(ms(now), &rtt), records.due()), (None, None));
+    }
+    report(&mut records, ms(145), 7);
+    let lost = records.lose_again(ms(145), &rtt).map(|(record, is_new)| (record.start, record.end, is_new));
+    assert_eq!(lost, Some((at(0), at(1), true)));
+    assert_eq!((records.lose_again(ms(145), &rtt), records.due(), records.due_bytes()), (None, Some((at(0), at(1))), MSS));
+    // A part of it arrives nevertheless.
+    records.acknowledge(ms(145), at(0) + 10, 10, &rtt, &mut Arrived::default());
+    assert_eq!((records.due(), records.due_bytes()), (Some((at(0) + 10, at(1))), MSS - 10));
+    records.resend(ms(145), (at(0) + 10, at(1)), 2 * MSS, MSS);
+    assert_eq!((records.due(), records.due_bytes()), (None, 0));
+    // What acknowledges it sooner than anything can answer it does not say when it arrived, and with that nothing of others.
+    records.acknowledge(ms(150), at(1), MSS - 10, &rtt, &mut Arrived::default());
+    assert_eq!((records.lose_again(ms(150), &rtt), records.due_bytes()), (None, 0));
+}
+
+/// What counts as lost again is reported, or given up, with no trace.
+#[test]
+fn what_was_lost_again_and_has_arrived_is_due_no_more() {
+    let ms = |n: u64| Instant::ZERO + Duration::from_millis(n);
+    let at = |segment: usize| BEGIN + segment * MSS;
+    let mut rtt = Rtt::new();
+    rtt.acknowledged(ms(20), Timed::Since(ms(0)), || None);
+    let mut records = Records::default();
+    records.push(ms(100), (at(0), at(4)), 0, MSS);
+    records.follow(ms(120));
+    records.resend(ms(120), (at(0), at(2)), 2 * MSS, MSS);
+    records.push(ms(140), (at(4), at(5)), 2 * MSS, MSS);
+    records.report(ms(160), (at(4), at(5)), MSS, &rtt, &mut Arrived::default());
+    assert!(records.lose_again(ms(160), &rtt).is_some());
+    // Byte by byte, and twice.
+    for _ in 0..2 {
+        for byte in (0..MSS).step_by(2) {
+            records.report(ms(161), (at(1) + byte, at(1) + byte + 1), MSS, &rtt, &mut Arrived::default());
+        }
+    }
+    // (A snapshot has none that are due.)
+    let flight = records.flight.as_ref().unwrap();
+    let all = flight.queue.iter().filter(|record| record.due).map(Record::len).sum::<usize>();
+    assert_eq!(records.due_bytes(), all);
+    assert!(all < 2 * MSS);
+    records.unfollow();
+    assert_eq!((records.due(), records.due_bytes(), records.queue().iter().any(|record| record.due)), (None, 0, false));
 }

@@ -267,6 +267,46 @@ fn a_lost_retransmission_is_found_by_the_timer() {
     assert_eq!(pair.read(B), data);
 }
 
+/// RFC 8985 s6.2: where what was sent later arrives, no timer is needed. (Without SACK nothing says what has arrived.)
+#[test]
+fn a_lost_retransmission_is_found_by_what_was_sent_later() {
+    for config in [Config::default(), no_sack()] {
+        let mut pair = Pair::open(&config, &config);
+        let (mut first, mut lost) = (None, 0);
+        pair.lose(move |packet| {
+            let is_first = packet.from == A && !packet.payload.is_empty() && *first.get_or_insert(packet.header.seq) == packet.header.seq;
+            lost += usize::from(is_first);
+            is_first && lost <= 3
+        });
+        let data = pattern(300_000);
+        let start = pair.now;
+        assert_eq!(pair.transfer(A, &data), data);
+        let took = pair.now.since(start);
+        assert_eq!(took < ms(150), config.sack, "SACK: {}, {took:?}", config.sack);
+        assert!(!config.sack || pair.a.counters().retransmissions == 3, "{}", pair.a.counters().retransmissions);
+    }
+}
+
+/// RFC 5681 s4.3: the loss of a retransmission takes from the window what another loss would.
+#[test]
+fn a_lost_retransmission_lowers_the_window_once_more() {
+    let windows = [1, 2, 3].map(|losses| {
+        let mut pair = Pair::plain();
+        let (mut first, mut lost) = (None, 0);
+        pair.lose(move |packet| {
+            let is_first = packet.from == A && !packet.payload.is_empty() && *first.get_or_insert(packet.header.seq) == packet.header.seq;
+            lost += usize::from(is_first);
+            is_first && lost <= losses
+        });
+        let data = pattern(60_000);
+        pair.write(A, &data).unwrap();
+        pair.settle();
+        assert_eq!(pair.read(B), data);
+        pair.a.cwnd()
+    });
+    assert!(windows.is_sorted_by(|more, less| more > less), "{windows:?}");
+}
+
 #[test]
 fn a_peer_that_forgets_what_it_reported_gets_it_again() {
     let mut pair = Pair::plain();

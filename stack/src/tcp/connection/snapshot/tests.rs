@@ -36,7 +36,7 @@ fn flight() -> Flight {
     let mut records = Records::default();
     records.push(at(4100), (number(0), number(2)), 0, 1400);
     records.push(at(4101), (number(2), number(5)), 2, 1400);
-    records.report(at(4200), (number(4), number(5)), 1400, &mut Arrived::default());
+    records.report(at(4200), (number(4), number(5)), 1400, &crate::tcp::rtt::Rtt::new(), &mut Arrived::default());
     records.resend(at(4201), (number(0), number(1)), 4, 1400);
     records.look_from(number(0));
     records.lose(number(3), 1400);
