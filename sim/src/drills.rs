@@ -69,6 +69,7 @@ const DRILLS: &[&[Drill]] = &[
     ring::LATER,
     &[("a window that comes down in proportion", recovery::proportional)],
     ecn::DRILLS,
+    &[("a retransmission that is lost", sending::lost_again)],
 ];
 
 /// A seed runs one drill of so many; and one of so many of those that take long.

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use ringway_stack::device::DeviceEvent;
 use ringway_stack::ring::{SendFlags, Shutdown};
+use ringway_stack::tcp::congestion::Algorithm;
 
 use super::Drill;
 use super::bench::{Bench, Heard, Peer, TICK};
@@ -18,7 +19,6 @@ pub(super) const DRILLS: &[Drill] = &[
     ("window updates beside a flight", window_updates),
     ("two lost segments", two_lost),
     ("holes that reports show", shown_holes),
-    ("a retransmission that is lost", lost_again),
     ("a partial acknowledgment", partial),
     ("many lost segments", many_lost),
     ("after a timeout", after_timeout),
@@ -343,7 +343,7 @@ fn shown_holes(bench: &mut Bench) {
 
 /// RFC 8985 s6.2: what was sent again is lost again, if what was sent a while later has arrived. It is sent once more, and once; and the window comes down
 /// once more (RFC 5681 s4.3).
-fn lost_again(bench: &mut Bench) {
+pub(super) fn lost_again(bench: &mut Bench) {
     const SENT: u32 = 20;
     let mut peer = roomy(bench);
     if !peer.sack {
@@ -351,8 +351,12 @@ fn lost_again(bench: &mut Bench) {
     }
     let full = peer.mss;
     let una = flight(bench, &mut peer, u64::from(SENT));
+    let (algorithm, tenths) = bench.pick(&[(Algorithm::Reno, 5), (Algorithm::Cubic, 7)]);
+    let set = bench.ring.tcp_configure(bench.now, peer.id(), |config| config.congestion = algorithm);
+    bench.must(set.is_ok(), format_args!("tcp(7), TCP_CONGESTION: {set:?}"));
     bench.write(&peer, 2 * (SENT * full) as usize, (80 * full) as usize, SendFlags::empty());
     let begin = una.wrapping_add(full);
+    let in_flight = peer.rcv.wrapping_sub(una);
     let mut again = Vec::new();
     for number in 2..=SENT / 2 {
         report(bench, &peer, una, &[(begin, una.wrapping_add(number * full))]);
@@ -360,7 +364,8 @@ fn lost_again(bench: &mut Bench) {
         again.extend(parted(bench, &mut peer, &heard));
     }
     bench.must(again == [una], format_args!("RFC 6675 s5: {again:?} sent again, and {una} is lost"));
-    bench.pass(Duration::from_millis(bench.between(5, 20)));
+    let pause = Duration::from_millis(bench.between(5, 20));
+    bench.pass(pause);
     let mut top = una.wrapping_add(SENT / 2 * full);
     let later = peer.rcv;
     while before(top, later) {
@@ -373,7 +378,7 @@ fn lost_again(bench: &mut Bench) {
     }
     let before_news = peer.rcv;
     bench.must(before(later, before_news), "RFC 6675 s5: what arrives lets new segments go");
-    bench.pass(Duration::from_millis(bench.between(5, 20)));
+    bench.pass(pause);
     let mut again = Vec::new();
     let mut new = 0;
     while before(top, before_news) {
@@ -385,6 +390,15 @@ fn lost_again(bench: &mut Bench) {
         again.extend(resent);
     }
     bench.must(again == [una], format_args!("RFC 8985 s6.2: {again:?} sent once more, and {una} is lost again ({new} new ones)"));
+    bench.give(&peer, peer.nxt, peer.rcv, ACK, 0);
+    bench.take();
+    let told = bench.ring.info(peer.id()).map_or(0, |info| info.cwnd) as u32;
+    let wanted = in_flight * tenths / 10 * tenths / 10;
+    bench.must(
+        told <= wanted + 3 * full,
+        format_args!("RFC 5681 s4.3: a window of {told} after two losses with {in_flight} in flight, and {wanted} are wanted"),
+    );
+    bench.ring.close(bench.now, peer.id(), true);
 }
 
 /// RFC 6582 s3.2 step 3: without SACK, a partial acknowledgment deflates the window by what it acknowledges, and lets hardly more go than the next hole.
