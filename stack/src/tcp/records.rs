@@ -336,7 +336,6 @@ impl Records {
     pub(super) fn written(&self) -> Flight {
         let mut flight = self.flight.as_deref().cloned().unwrap_or_else(|| self.rested.flight());
         flight.in_full();
-        flight.unfollow();
         flight
     }
 

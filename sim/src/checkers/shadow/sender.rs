@@ -44,6 +44,15 @@ const RANGES_MAX: usize = 256;
 /// Retransmissions whose times are known.
 const RESENT_MAX: usize = 4096;
 
+/// A retransmission.
+#[derive(Clone, Copy, Debug)]
+struct Resent {
+    start: u32,
+    end: u32,
+    at: Instant,
+    nxt: u32,
+}
+
 /// Segments whose round trips are measured at a time.
 const TIMED_MAX: usize = 4096;
 /// A device that refuses frames is tried again within this time.
@@ -86,8 +95,8 @@ pub(in crate::checkers) struct State {
     /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
     high_rxt_before: u32,
-    /// When what was sent again was sent last.
-    resent_at: VecDeque<(u32, u32, Instant)>,
+    /// What was sent again, in that order: its numbers, when it was, and what was to be sent next by then.
+    sent_again: VecDeque<Resent>,
     /// What was acknowledged by the last service, and when.
     pub(in crate::checkers) una: Option<u32>,
     pub(super) una_at: Instant,
@@ -284,19 +293,23 @@ impl State {
         }
     }
 
-    /// RFC 8985 s6.2: whether what is sent once more, after it was sent again, may be known to be lost again: so much time has passed that what was sent after it may be
-    /// what the peer reports.
-    fn may_be_lost_again(&self, segment: &Segment, at: Instant) -> bool {
-        let sent_at = self.resent_at.iter().rev().find(|&&(start, end, _)| before(start, segment.end()) && before(segment.seq, end));
-        let (Some(&(.., sent_at)), Some((least, _))) = (sent_at, self.rtt) else { return false };
-        at.since(sent_at) >= least
+    /// RFC 8985 s6.2: whether what is sent once more, after it was sent again, may be known to be lost again: something that was sent after it has arrived, of which the
+    /// peer says so by acknowledging everything before `una`, and by `blocks`. (It takes a round trip to say that.)
+    fn may_be_lost_again(&self, segment: &Segment, at: Instant, una: u32, blocks: &[(u32, u32)]) -> bool {
+        let is_it = |resent: &Resent| before(resent.start, segment.end()) && before(segment.seq, resent.end);
+        let Some(last) = self.sent_again.iter().rposition(is_it) else { return false };
+        let (resent, Some((least, _))) = (self.sent_again[last], self.rtt) else { return false };
+        let is_told = |start: u32, end: u32| !before(una, end) || blocks.iter().any(|&(from, to)| before(from, end) && before(start, to));
+        let is_new_told = blocks.iter().any(|&(_, to)| before(resent.nxt, to));
+        let is_later_told = self.sent_again.range(last + 1..).any(|later| is_told(later.start, later.end));
+        at.since(resent.at) >= least && (is_new_told || is_later_told)
     }
 
-    fn note_resent(&mut self, segment: &Segment, at: Instant) {
-        if self.resent_at.len() >= RESENT_MAX {
-            self.resent_at.pop_front();
+    fn note_resent(&mut self, segment: &Segment, at: Instant, nxt: u32) {
+        if self.sent_again.len() >= RESENT_MAX {
+            self.sent_again.pop_front();
         }
-        self.resent_at.push_back((segment.seq, segment.end(), at));
+        self.sent_again.push_back(Resent { start: segment.seq, end: segment.end(), at, nxt });
     }
 
     fn sample(&mut self, rtt: Duration) {
@@ -441,8 +454,9 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     let evidence = evidence(own);
     let sack = own.agrees_on_sack;
     let (arrivals, several) = (!own.shadow.arrivals.is_empty(), own.shadow.arrivals.len() > 1);
-    let blocks = own.shadow.sender.sacked.iter().chain(own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack()));
-    let highest = blocks.fold(una, |high, &(_, end)| later(high, end));
+    let arrived = own.shadow.arrivals.iter().flat_map(|arrival| arrival.options.sack());
+    let blocks: Vec<(u32, u32)> = own.shadow.sender.sacked.iter().chain(arrived).copied().collect();
+    let highest = blocks.iter().fold(una, |high, &(_, end)| later(high, end));
     let (bounds, relative) = (own.shadow.sender.rto(), own.relative(segment.seq));
     let begins_here = !sack && duplicates_of(own, segment.seq) >= DUPACK_THRESHOLD as usize;
     let refused = own.shadow.refused || !own.free;
@@ -462,7 +476,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
     let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
     let reported = recovering && sack && before(segment.seq, highest);
-    let lost_again = reported && repeats && state.may_be_lost_again(segment, at);
+    let lost_again = reported && repeats && state.may_be_lost_again(segment, at, una, &blocks);
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
@@ -570,7 +584,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     state.fuzzy |= several;
     state.high_rxt = if lost_again && going_on { later(state.high_rxt, segment.end()) } else { segment.end() };
-    state.note_resent(segment, at);
+    state.note_resent(segment, at, nxt);
     if head {
         state.resent += 1;
         (state.head_at, state.head_since) = (at, at);

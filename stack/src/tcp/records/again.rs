@@ -7,11 +7,14 @@
 use std::collections::VecDeque;
 
 use super::flight::{Flight, Record};
+use crate::tcp::fields::{Fields, SnapshotError};
 use crate::time::Instant;
 use crate::wire::tcp::SeqNumber;
 
 /// So many retransmissions are looked after at a time; of more, the oldest ones are left to the timer.
 const RESENT_MAX: usize = 4096;
+/// No snapshot has more that is to be sent once more.
+const DUE_MAX: u32 = 1 << 24;
 
 /// The retransmissions of one recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub(super) struct Again {
     reduced_at: Instant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Resent {
     at: Instant,
     start: SeqNumber,
@@ -47,6 +50,36 @@ impl Again {
             return;
         }
         self.newest = self.newest.max(sent_at);
+    }
+
+    /// What it consists of beside the records, for a snapshot.
+    pub(super) fn walk(&mut self, fields: &mut impl Fields, queue: &VecDeque<Record>) -> Result<(), SnapshotError> {
+        let Self { newest, resent, due, due_bytes, reduced_at } = self;
+        fields.instant(newest)?;
+        fields.instant(reduced_at)?;
+        let mut count = resent.len() as u32;
+        fields.word_at_most(&mut count, RESENT_MAX as u32)?;
+        for index in 0..count as usize {
+            if index == resent.len() {
+                resent.push_back(Resent::default());
+            }
+            let Resent { at, start, end } = &mut resent[index];
+            fields.instant(at)?;
+            fields.number(start)?;
+            fields.number(end)?;
+        }
+        let mut count = due.len() as u32;
+        fields.word_at_most(&mut count, DUE_MAX)?;
+        for index in 0..count as usize {
+            if index == due.len() {
+                due.push_back(Default::default());
+            }
+            let (start, end) = &mut due[index];
+            fields.number(start)?;
+            fields.number(end)?;
+        }
+        *due_bytes = queue.iter().filter(|record| record.due && !record.reported).map(Record::len).sum();
+        Ok(())
     }
 
     pub(super) fn sent_at(&self) -> Option<Instant> {

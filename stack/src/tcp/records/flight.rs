@@ -40,7 +40,7 @@ impl Record {
     }
 
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        let Self { start, end, sent, again, reported, lost: is_lost, due: _ } = self;
+        let Self { start, end, sent, again, reported, lost: is_lost, due } = self;
         fields.number(start)?;
         fields.number(end)?;
         let SendRecord { sent_at, delivered, delivered_at, first_sent_at, lost, tx_in_flight, app_limited } = sent;
@@ -50,7 +50,7 @@ impl Record {
         for count in [delivered, lost, tx_in_flight] {
             fields.long(count)?;
         }
-        for flag in [app_limited, again, reported, is_lost] {
+        for flag in [app_limited, again, reported, is_lost, due] {
             fields.flag(flag)?;
         }
         Ok(())
@@ -269,8 +269,8 @@ impl Flight {
 
     /// What it consists of, for a snapshot. (One record after the other: there is no room for more than the bytes say.)
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
-        // (What is written down has a record of each, and what is lost again is left to the timer: see [`super::Records::written`].)
-        let Self { queue, lone: _, again: _, sampler, latest, disturbed, una_at, limited_at, lost_to, pace_at } = self;
+        // (What is written down has a record of each: see [`super::Records::written`].)
+        let Self { queue, lone: _, again, sampler, latest, disturbed, una_at, limited_at, lost_to, pace_at } = self;
         let mut count = queue.len() as u32;
         fields.word_at_most(&mut count, SNAPSHOT_MAX)?;
         for index in 0..count as usize {
@@ -282,6 +282,7 @@ impl Flight {
         sampler.walk(fields)?;
         latest.walk(fields)?;
         fields.option(disturbed, |fields, end| fields.number(end))?;
+        fields.option(again, |fields, again| again.walk(fields, queue))?;
         fields.count_of(una_at)?;
         fields.count_of(limited_at)?;
         fields.number(lost_to)?;
