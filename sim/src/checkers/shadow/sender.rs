@@ -49,7 +49,6 @@ const RESENT_MAX: usize = 4096;
 struct Resent {
     start: u32,
     end: u32,
-    at: Instant,
     nxt: u32,
 }
 
@@ -95,7 +94,7 @@ pub(in crate::checkers) struct State {
     /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
     high_rxt_before: u32,
-    /// What was sent again, in that order: its numbers, when it was, and what was to be sent next by then.
+    /// What was sent again, in that order: its numbers, and what was to be sent next by then.
     sent_again: VecDeque<Resent>,
     /// What was acknowledged by the last service, and when.
     pub(in crate::checkers) una: Option<u32>,
@@ -294,22 +293,22 @@ impl State {
     }
 
     /// RFC 8985 s6.2: whether what is sent once more, after it was sent again, may be known to be lost again: something that was sent after it has arrived, of which the
-    /// peer says so by acknowledging everything before `una`, and by `blocks`. (It takes a round trip to say that.)
-    fn may_be_lost_again(&self, segment: &Segment, at: Instant, una: u32, blocks: &[(u32, u32)]) -> bool {
+    /// peer says so by acknowledging everything before `una`, and by `blocks`.
+    fn may_be_lost_again(&self, segment: &Segment, una: u32, blocks: &[(u32, u32)]) -> bool {
         let is_it = |resent: &Resent| before(resent.start, segment.end()) && before(segment.seq, resent.end);
         let Some(last) = self.sent_again.iter().rposition(is_it) else { return false };
-        let (resent, Some((least, _))) = (self.sent_again[last], self.rtt) else { return false };
+        let resent = self.sent_again[last];
         let is_told = |start: u32, end: u32| !before(una, end) || blocks.iter().any(|&(from, to)| before(from, end) && before(start, to));
         let is_new_told = blocks.iter().any(|&(_, to)| before(resent.nxt, to));
         let is_later_told = self.sent_again.range(last + 1..).any(|later| is_told(later.start, later.end));
-        at.since(resent.at) >= least && (is_new_told || is_later_told)
+        is_new_told || is_later_told
     }
 
-    fn note_resent(&mut self, segment: &Segment, at: Instant, nxt: u32) {
+    fn note_resent(&mut self, segment: &Segment, nxt: u32) {
         if self.sent_again.len() >= RESENT_MAX {
             self.sent_again.pop_front();
         }
-        self.sent_again.push_back(Resent { start: segment.seq, end: segment.end(), at, nxt });
+        self.sent_again.push_back(Resent { start: segment.seq, end: segment.end(), nxt });
     }
 
     fn sample(&mut self, rtt: Duration) {
@@ -476,7 +475,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
     let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
     let reported = recovering && sack && before(segment.seq, highest);
-    let lost_again = reported && repeats && state.may_be_lost_again(segment, at, una, &blocks);
+    let lost_again = reported && repeats && state.may_be_lost_again(segment, una, &blocks);
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
@@ -584,7 +583,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     state.fuzzy |= several;
     state.high_rxt = if lost_again && going_on { later(state.high_rxt, segment.end()) } else { segment.end() };
-    state.note_resent(segment, at, nxt);
+    state.note_resent(segment, nxt);
     if head {
         state.resent += 1;
         (state.head_at, state.head_since) = (at, at);

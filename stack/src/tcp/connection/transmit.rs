@@ -226,7 +226,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     ) -> Result<bool, SendError> {
         let from = self.high_rxt.max(self.snd_una);
         let blind = self.config.is(Mutant::RetransmitsReported) && from.lt(self.loss_edge());
-        let hole = match self.records.due() {
+        let due = self.records.due();
+        let hole = match due {
             Some(due) => Some(due),
             None if blind => Some((from, self.loss_edge())),
             None => self.scoreboard.next_hole(from, self.loss_edge()),
@@ -260,8 +261,9 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.high_rxt = resent.1.max(from);
         self.counters.retransmissions += u64::from(!self.config.is(Mutant::RetransmissionsUncounted));
         self.counters.retransmitted_bytes += sent as u64;
-        // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3.)
-        if start == self.snd_una && !(self.phase == Phase::Recovery && self.partially_acked) {
+        // (After a partial acknowledgment that has been decided: RFC 6582 s3.2 step 3. But what is lost again is known to be, and its next transmission has a time of its
+        // own.)
+        if start == self.snd_una && (due.is_some() || !(self.phase == Phase::Recovery && self.partially_acked)) {
             self.timers.set(Timer::Retransmit, self.next_timeout(now));
         }
         Ok(true)
