@@ -1,6 +1,7 @@
 //! The sending side: the congestion window that NewReno may have (RFC 5681, RFC 6582, RFC 6675), or that CUBIC has at most (RFC 9438), which retransmissions have
 //! a cause, and the bounds of the retransmission timeout (RFC 6298), all from what was sent and what arrived.
 
+mod again;
 mod growth;
 
 use core::time::Duration;
@@ -9,6 +10,7 @@ use std::collections::VecDeque;
 use ringway_stack::Instant;
 use ringway_stack::tcp::congestion::Algorithm;
 
+use self::again::SentAgain;
 use super::super::Moment;
 use super::super::flow::Endpoint;
 use super::super::segment::{ACK, ECE, FIN, PSH, SYN, Segment, before, later};
@@ -41,17 +43,6 @@ const TOLD_FOR: u8 = 4;
 /// Separate ranges that a sender keeps of what SACK reported, which the stack declares. RFC 2018 s5 has it keep what is reported ("SHOULD"), but nothing that
 /// a peer says may make it keep any number of ranges: what is not kept is sent once more than needed.
 const RANGES_MAX: usize = 256;
-/// Retransmissions whose times are known.
-const RESENT_MAX: usize = 4096;
-
-/// A retransmission.
-#[derive(Clone, Copy, Debug)]
-struct Resent {
-    start: u32,
-    end: u32,
-    nxt: u32,
-}
-
 /// Segments whose round trips are measured at a time.
 const TIMED_MAX: usize = 4096;
 /// A device that refuses frames is tried again within this time.
@@ -94,8 +85,7 @@ pub(in crate::checkers) struct State {
     /// Behind what was sent again since the phase began; and that as of the last service.
     high_rxt: u32,
     high_rxt_before: u32,
-    /// What was sent again, in that order: its numbers, and what was to be sent next by then.
-    sent_again: VecDeque<Resent>,
+    sent_again: SentAgain,
     /// What was acknowledged by the last service, and when.
     pub(in crate::checkers) una: Option<u32>,
     pub(super) una_at: Instant,
@@ -292,25 +282,6 @@ impl State {
         }
     }
 
-    /// RFC 8985 s6.2: whether what is sent once more, after it was sent again, may be known to be lost again: something that was sent after it has arrived, of which the
-    /// peer says so by acknowledging everything before `una`, and by `blocks`.
-    fn may_be_lost_again(&self, segment: &Segment, una: u32, blocks: &[(u32, u32)]) -> bool {
-        let is_it = |resent: &Resent| before(resent.start, segment.end()) && before(segment.seq, resent.end);
-        let Some(last) = self.sent_again.iter().rposition(is_it) else { return false };
-        let resent = self.sent_again[last];
-        let is_told = |start: u32, end: u32| !before(una, end) || blocks.iter().any(|&(from, to)| before(from, end) && before(start, to));
-        let is_new_told = blocks.iter().any(|&(_, to)| before(resent.nxt, to));
-        let is_later_told = self.sent_again.range(last + 1..).any(|later| is_told(later.start, later.end));
-        is_new_told || is_later_told
-    }
-
-    fn note_resent(&mut self, segment: &Segment, nxt: u32) {
-        if self.sent_again.len() >= RESENT_MAX {
-            self.sent_again.pop_front();
-        }
-        self.sent_again.push_back(Resent { start: segment.seq, end: segment.end(), nxt });
-    }
-
     fn sample(&mut self, rtt: Duration) {
         let (least, most) = self.rtt.unwrap_or((rtt, rtt));
         self.rtt = Some((least.min(rtt), most.max(rtt)));
@@ -475,7 +446,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     // (What counts as a loss by a timeout here, since it may have been one, may go on as a recovery.)
     let recovering = state.phase == Phase::Recovery || state.phase == Phase::Loss && state.fuzzy && evidence;
     let reported = recovering && sack && before(segment.seq, highest);
-    let lost_again = reported && repeats && state.may_be_lost_again(segment, una, &blocks);
+    let lost_again = reported && repeats && state.sent_again.may_be_lost(segment, una, &blocks);
     // (Without SACK, the segment that a partial acknowledgment names may end behind it.)
     let edge = later(state.recover, later(settled, una).wrapping_add(state.mss));
     let least = bounds.0;
@@ -583,7 +554,7 @@ fn again(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
     }
     state.fuzzy |= several;
     state.high_rxt = if lost_again && going_on { later(state.high_rxt, segment.end()) } else { segment.end() };
-    state.note_resent(segment, nxt);
+    state.sent_again.note(segment, nxt);
     if head {
         state.resent += 1;
         (state.head_at, state.head_since) = (at, at);
