@@ -43,12 +43,6 @@ fn step(largest: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-impl Records {
-    fn queue(&self) -> VecDeque<Record> {
-        self.flight.as_ref().map(|flight| flight.queue.clone()).unwrap_or_default()
-    }
-}
-
 #[derive(Default)]
 struct Story {
     records: Records,
