@@ -100,8 +100,13 @@ pub extern "C" fn rclose(socket: c_int) -> c_int {
 pub unsafe extern "C" fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
     size!(unsafe { vectors::writable(buf, len) }.and_then(|mut piece| {
-        let received = if flags & libc::MSG_PEEK == 0 { stream::recv_piece(socket, &mut piece, flags) } else { Err(NO_STREAM) };
-        if received == Err(NO_STREAM) { recv(socket, &mut [piece], flags) } else { received }
+        if flags & libc::MSG_PEEK != 0 {
+            return recv(socket, &mut [piece], flags);
+        }
+        match stream::recv_piece(socket, &mut piece, flags) {
+            Err(NO_STREAM) => datagram::recv(socket, &mut [piece], flags).map(|datagram| datagram.len),
+            received => received,
+        }
     }))
 }
 
@@ -173,8 +178,10 @@ pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int)
 pub unsafe extern "C" fn rsend(socket: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's promise.
     size!(unsafe { vectors::readable(buf, len) }.and_then(|piece| {
-        let sent = stream::send_piece(socket, &piece, flags);
-        if sent == Err(NO_STREAM) { send(socket, &[piece], flags) } else { sent }
+        match stream::send_piece(socket, &piece, flags) {
+            Err(NO_STREAM) => datagram::send(socket, &[piece], flags, None),
+            sent => sent,
+        }
     }))
 }
 
