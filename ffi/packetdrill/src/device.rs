@@ -20,6 +20,8 @@ pub(crate) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const ETHERNET: usize = 14;
 /// Packets that wait to be looked at, at most: a tester that looks at none is not to fill memory.
 const WAITING_MAX: usize = 1 << 16;
+/// The longest frame to be cut, in bytes: with a header of Ethernet before the longest packet of IP.
+const TSO_MAX: usize = ETHERNET + u16::MAX as usize;
 /// The longest send buffer.
 const BUFFER_MAX: usize = 1 << 16;
 
@@ -40,9 +42,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// An interface with that MTU, in bytes of IP packet.
+    /// An interface with that MTU, in bytes of IP packet. What is for a device to cut the tester sees in one piece, as on Linux, where it is cut behind what can be captured.
     pub(crate) fn new(mtu: usize) -> Self {
-        let capabilities = Capabilities { gather_max: 16, point_to_point: true, ..Capabilities::least(DeviceKind::Sim, mtu) };
+        let least = Capabilities::least(DeviceKind::Sim, mtu);
+        let capabilities = Capabilities { gather_max: 16, point_to_point: true, tso_max: Some(TSO_MAX), ..least };
         Self { card: SingleQueue::new(capabilities), inward: VecDeque::new(), outward: VecDeque::new(), now: Instant::ZERO }
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use ringway_stack::tcp;
+use ringway_stack::tcp::{self, congestion::Algorithm};
 
 /// The host's configuration.
 #[derive(Clone, Debug)]
@@ -76,6 +76,7 @@ impl Settings {
             "sysctls" => self.changes = Some((value.into(), 0)),
             "mtu" => self.mtu = value.parse().ok().filter(|mtu| (576..=65_535).contains(mtu))?,
             "tcp_rmem" => [_, self.tcp.rcvbuf_initial, self.tcp.rcvbuf_max] = three(value)?,
+            "tcp_congestion_control" => self.tcp.congestion = Algorithm::by_name(value)?,
             "tcp_wmem" => [_, self.tcp.sndbuf_initial, self.tcp.sndbuf_max] = three(value)?,
             _ => self.set_number(name, value.parse().ok()?)?,
         }
@@ -89,6 +90,15 @@ impl Settings {
             "tcp_timestamps" => self.tcp.timestamps = value != 0,
             "tcp_sack" => self.tcp.sack = value != 0,
             "tcp_window_scaling" => self.tcp.window_scaling = value != 0,
+            // (3 to 5 are of AccECN, which asks or accepts as 1 and 2 do where the peer has none.)
+            "tcp_ecn" => {
+                self.tcp.ecn = match value {
+                    0 => tcp::Ecn::Off,
+                    1 | 3 => tcp::Ecn::Asked,
+                    2 | 4 | 5 => tcp::Ecn::Accepted,
+                    _ => return None,
+                }
+            }
             // (One number serves both: of which the scripts at hand change the first alone.)
             "tcp_syn_retries" => self.tcp.syn_retries = value,
             "tcp_retries2" => self.tcp.retries = value,

@@ -313,11 +313,10 @@ impl World {
     ///
     /// # Errors
     /// EAGAIN, and the connection's.
-    pub(crate) fn send(&mut self, fd: c_int, bytes: &[u8], is_more: bool) -> Result<usize, Errno> {
+    pub(crate) fn send(&mut self, fd: c_int, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
         let now = self.now();
         let (socket, ring) = self.socket_and_ring(fd)?;
         let Kind::Stream { flow, .. } = socket.kind else { return Err(Error::Pipe.into()) };
-        let flags = if is_more { SendFlags::MORE } else { SendFlags::empty() };
         Ok(ring.tcp_send(now, flow, &[IoSlice::new(bytes)], flags)?)
     }
 

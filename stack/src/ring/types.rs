@@ -35,6 +35,8 @@ bitflags::bitflags! {
     pub struct SendFlags: u8 {
         /// More follows: hold back a partial segment (MSG_MORE).
         const MORE = 1;
+        /// A record ends with the last of these bytes (MSG_EOR): no segment has them and what is sent after them.
+        const END_OF_RECORD = 2;
     }
 }
 

@@ -72,7 +72,11 @@ impl<Q: Queues> Ring<Q> {
         if connection.send_queue() > 0 || data.len() != 1 || data[0].len() > ALONE {
             return self.write_sharing(now, flow, data, flags);
         }
-        connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| queues.tx_alloc(len))
+        let written = connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| queues.tx_alloc(len));
+        if flags.contains(SendFlags::END_OF_RECORD) {
+            connection.end_record(data, &written);
+        }
+        written
     }
 
     /// Writes to a stream, unless it would queue more than it leaves buffers for: so that streams whose peers acknowledge slowly share them (with n
@@ -91,6 +95,10 @@ impl<Q: Queues> Ring<Q> {
             queued += buffer.capacity();
             Some(buffer)
         };
-        connection.write(now, data, flags.contains(SendFlags::MORE), &mut alloc)
+        let written = connection.write(now, data, flags.contains(SendFlags::MORE), &mut alloc);
+        if flags.contains(SendFlags::END_OF_RECORD) {
+            connection.end_record(data, &written);
+        }
+        written
     }
 }

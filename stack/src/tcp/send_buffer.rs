@@ -15,8 +15,12 @@ struct Chunk<T> {
     buffer: T,
     /// The sequence number of the buffer's first byte, whether that is still needed or not.
     base: SeqNumber,
-    /// Bytes written. Invariant: at most the buffer's capacity; the next chunk's `base` is `base + written`.
+    /// Bytes written. Invariant: at most `room`; the next chunk's `base` is `base + written`.
     written: usize,
+    /// Bytes that it takes: the buffer's capacity, or what was written before a record ended.
+    room: usize,
+    /// A record ends behind the last byte: no segment goes beyond it.
+    ends_record: bool,
 }
 
 impl<T> Chunk<T> {
@@ -64,7 +68,7 @@ impl<T: TxBuffer> SendBuffer<T> {
         if let [only] = data
             && only.len() <= room
             && let Some(chunk) = self.chunks.back_mut()
-            && only.len() <= chunk.buffer.capacity() - chunk.written
+            && only.len() <= chunk.room - chunk.written
         {
             chunk.buffer.write(chunk.written, only);
             chunk.written += only.len();
@@ -97,28 +101,44 @@ impl<T: TxBuffer> SendBuffer<T> {
     /// Appends a part of `bytes` that fits into one buffer. `expected`: how many bytes will follow in all.
     #[inline]
     fn append(&mut self, bytes: &[u8], expected: usize, alloc: &mut impl FnMut(usize) -> Option<T>) -> usize {
-        let full = self.chunks.back().is_none_or(|chunk| chunk.written >= chunk.buffer.capacity());
+        let full = self.chunks.back().is_none_or(|chunk| chunk.written >= chunk.room);
         if full {
             let wanted = expected.max(self.len().min(CHUNK_QUEUED));
             let Some(buffer) = alloc(wanted).filter(|buffer| buffer.capacity() > 0) else { return 0 };
             if self.len() == 0 {
                 self.chunks.clear();
             }
-            self.chunks.push_back(Chunk { buffer, base: self.end, written: 0 });
+            let room = buffer.capacity();
+            self.chunks.push_back(Chunk { buffer, base: self.end, written: 0, room, ends_record: false });
         }
         let Some(chunk) = self.chunks.back_mut() else { return 0 };
-        let len = bytes.len().min(chunk.buffer.capacity() - chunk.written);
+        let len = bytes.len().min(chunk.room - chunk.written);
         chunk.buffer.write(chunk.written, &bytes[..len]);
         chunk.written += len;
         self.end += len;
         len
     }
 
+    /// A record ends with the last byte: what follows goes into another buffer, and into other segments. (The rest of this one stays empty, as Linux has a new buffer for
+    /// each record.)
+    pub(super) fn end_record(&mut self) {
+        if let Some(last) = self.chunks.back_mut() {
+            (last.room, last.ends_record) = (last.written, true);
+        }
+    }
+
+    /// Whether a record ends at `seq`.
+    #[inline(never)]
+    pub(super) fn ends_record_at(&self, seq: SeqNumber) -> bool {
+        let index = self.chunks.partition_point(|chunk| chunk.end().lt(seq));
+        self.chunks.get(index).is_some_and(|chunk| chunk.ends_record && chunk.end() == seq)
+    }
+
     /// Everything before `una` is acknowledged. Keeps a last buffer that has room left.
     #[inline(always)]
     pub(super) fn acknowledge(&mut self, una: SeqNumber, hoards: bool) {
         self.una = una.min(self.end).max(self.una);
-        let is_kept = |chunk: &Chunk<T>| chunk.written < chunk.buffer.capacity();
+        let is_kept = |chunk: &Chunk<T>| chunk.written < chunk.room;
         // (Of few bytes, mostly the only one.)
         if self.chunks.len() == 1 && self.chunks.front().is_some_and(is_kept) || hoards && self.una != self.end {
             return;
@@ -129,7 +149,7 @@ impl<T: TxBuffer> SendBuffer<T> {
     #[inline(never)]
     fn drop_acknowledged(&mut self) {
         while let Some(front) = self.chunks.front() {
-            let reusable = self.chunks.len() == 1 && front.written < front.buffer.capacity();
+            let reusable = self.chunks.len() == 1 && front.written < front.room;
             if front.end().gt(self.una) || reusable {
                 return;
             }
@@ -216,6 +236,9 @@ impl<T: TxBuffer> SendBuffer<T> {
             slices.push(TxSlice { buffer: &chunk.buffer, offset, len: part });
             gathered += part;
             index += 1;
+            if chunk.ends_record {
+                break;
+            }
         }
         gathered
     }

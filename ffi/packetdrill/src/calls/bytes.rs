@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 
 use libc::{cmsghdr, iovec, msghdr, sockaddr, socklen_t};
+use ringway_stack::ring::SendFlags;
 
 use super::host;
 use crate::address;
@@ -15,7 +16,7 @@ use crate::sockets::Kind;
 /// TCP_INQ, and the control message of that name (linux/tcp.h).
 pub(crate) const TCP_INQ: c_int = 36;
 /// Flags of sends that change nothing here: there is no SIGPIPE, and no neighbour to confirm.
-const SEND_NEUTRAL: c_int = libc::MSG_NOSIGNAL | libc::MSG_CONFIRM | libc::MSG_DONTWAIT | libc::MSG_MORE;
+const SEND_NEUTRAL: c_int = libc::MSG_NOSIGNAL | libc::MSG_CONFIRM | libc::MSG_DONTWAIT | libc::MSG_MORE | libc::MSG_EOR;
 /// Flags of receives that are known.
 const RECV_KNOWN: c_int =
     libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC | libc::MSG_WAITALL | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
@@ -78,7 +79,7 @@ fn receive(host: &Host, fd: c_int, parts: &Parts, flags: c_int) -> Result<usize,
 
 /// Sends these bytes: how many were taken.
 fn transmit(host: &Host, fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize, Errno> {
-    // (MSG_EOR, MSG_ZEROCOPY, MSG_FASTOPEN and MSG_OOB ask for what the stack does not have.)
+    // (MSG_ZEROCOPY, MSG_FASTOPEN and MSG_OOB ask for what the stack does not have.)
     if flags & !SEND_NEUTRAL != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
@@ -88,7 +89,9 @@ fn transmit(host: &Host, fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize,
         (socket.nonblocking, socket.timeouts[1])
     };
     let may_sleep = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
-    let is_more = flags & libc::MSG_MORE != 0;
+    let mut how = SendFlags::empty();
+    how.set(SendFlags::MORE, flags & libc::MSG_MORE != 0);
+    how.set(SendFlags::END_OF_RECORD, flags & libc::MSG_EOR != 0);
     let mut sent = 0;
     let mut has_slept = false;
     let outcome = host.wait(may_sleep, timeout, |world| {
@@ -97,7 +100,7 @@ fn transmit(host: &Host, fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize,
             return Err(Errno::AGAIN);
         }
         loop {
-            sent += world.send(fd, &bytes[sent..], is_more)?;
+            sent += world.send(fd, &bytes[sent..], how)?;
             if sent == bytes.len() {
                 return Ok(());
             }

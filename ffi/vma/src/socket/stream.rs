@@ -310,6 +310,17 @@ fn send_plain_rest(process: &Process, key: Key, data: &[IoSlice<'_>], flags: c_i
     })
 }
 
+/// What the stack makes of send(2)'s flags.
+#[inline(always)]
+pub(super) fn send_flags(flags: c_int) -> SendFlags {
+    let mut sent = SendFlags::empty();
+    if flags & (libc::MSG_MORE | libc::MSG_EOR) != 0 {
+        sent.set(SendFlags::MORE, flags & libc::MSG_MORE != 0);
+        sent.set(SendFlags::END_OF_RECORD, flags & libc::MSG_EOR != 0);
+    }
+    sent
+}
+
 impl ProcessRing {
     /// Sends what there is room for. `looks`: what has lain here for a while is looked at first; `always`: whenever it came. And whether something of the
     /// connection is held afterwards.
@@ -323,7 +334,7 @@ impl ProcessRing {
         looks: bool,
         always: bool,
     ) -> (Result<usize, Error>, bool) {
-        let flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
+        let flags = send_flags(flags);
         // A peer's reset, or its end, that has lain here for a while is known to the kernel's send. (A program that sends as fast as it can does not
         // look each time, unless VMA_RX_POLL_ON_TX_TCP says so; where something is held, `watch_held` sees to that.)
         if always {
@@ -385,7 +396,7 @@ fn send_rest(
     timeout: Option<Duration>,
     flags: c_int,
 ) -> Result<usize, Errno> {
-    let ring_flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
+    let ring_flags = send_flags(flags);
     while !left.is_empty() {
         let sent = blocking(process, key, timeout, |offload, now| {
             let id = offload.flow_now(key, id);

@@ -689,7 +689,9 @@ fn what_was_closed_before_its_peer_had_room_for_it_is_still_owed() {
     let (client, server, _) = pair.connected();
     let bytes: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
     let mut written = 0;
-    while let Ok(count) = write(&mut pair.a, pair.now, client, &bytes[written..]) {
+    while written < bytes.len()
+        && let Ok(count) = write(&mut pair.a, pair.now, client, &bytes[written..])
+    {
         written += count;
         pair.settle();
     }

@@ -83,6 +83,17 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         Ok(copied)
     }
 
+    /// `data` ends a record, of which so much was written: if that is all, no segment has bytes before and after its end (MSG_EOR, as Linux has it; RFC 9293 knows no
+    /// records).
+    #[cold]
+    #[inline(never)]
+    pub fn end_record(&mut self, data: &[IoSlice<'_>], written: &Result<usize, Error>) {
+        let wanted: usize = data.iter().map(|slice| slice.len()).sum();
+        if wanted > 0 && matches!(written, Ok(written) if *written == wanted) {
+            self.send.end_record();
+        }
+    }
+
     /// A writer found buffers for so many bytes only. It is told when to try again: once the peer has given some back, as it says by acknowledging
     /// more or by opening its window, or after a while.
     #[cold]

@@ -41,7 +41,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 }
                 Timer::Cork => {
                     mark!(self, CorkExpired);
-                    self.push = true;
+                    (self.push, self.more) = (true, false);
                     self.tx_pending = true;
                 }
                 Timer::Release => self.on_release(),

@@ -488,14 +488,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             debug_assert!(sent > 0, "bytes to send are in the buffer");
             if self.config.tso_max > 0 && len > self.segment_max() {
                 let full = self.segment_max();
-                // What the device gathers is seldom a whole number of segments; the rest goes with the next.
-                if sent < len && sent > full && !self.config.is(Mutant::CutUnevenly) {
+                // What the device gathers is seldom a whole number of segments; the rest goes with the next. (At the end of a record there is none.)
+                if sent < len && sent > full && !self.config.is(Mutant::CutUnevenly) && !self.send.ends_record_at(seq + sent) {
                     sent = sent / full * full;
                     shorten(&mut slices, sent);
                 }
                 cut = (sent > full).then_some(full as u16);
             }
-            if seq + sent == self.send.end() && !self.config.is(Mutant::NoPush) {
+            if self.pushes(seq + sent, cut.is_some() || sent < len && self.send.ends_record_at(seq + sent)) {
                 flags |= Flags::PSH;
             }
             if sent < len && !self.config.is(Mutant::FinBeforeItsBytes) {
@@ -527,6 +527,15 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
         }
         Ok(sent)
+    }
+
+    /// Whether a segment up to `end` says PSH: where nothing follows that is there by now, unless the program said that more will (RFC 9293 s3.9.1.2: a MUST where no
+    /// more is buffered and nobody could say so). And, as Linux, where a device cuts it, so that the peer's card does not wait for more to put together; and where a
+    /// record ends.
+    #[inline(always)]
+    fn pushes(&self, end: SeqNumber, is_cut_or_record: bool) -> bool {
+        let is_last = end == self.send.end() && !self.more;
+        (is_last || is_cut_or_record) && !self.config.is(Mutant::NoPush)
     }
 
     /// Whether a segment of so many bytes from `seq` on may be marked instead of dropped: new bytes, and nothing else (RFC 3168 s6.1.4 to s6.1.6).

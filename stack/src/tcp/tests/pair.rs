@@ -173,6 +173,13 @@ impl Pair {
         self.side(side).write(now, &[IoSlice::new(data)], more, &mut |_| Some(TestTx::new(buffer)))
     }
 
+    /// Writes the end of a record, all of it.
+    pub(super) fn write_record(&mut self, side: Side, data: &[u8]) {
+        let written = self.write(side, data);
+        self.side(side).end_record(&[IoSlice::new(data)], &written);
+        assert_eq!(written, Ok(data.len()));
+    }
+
     /// Everything that can be read now.
     pub(super) fn read(&mut self, side: Side) -> Vec<u8> {
         let mut all = Vec::new();

@@ -9,6 +9,7 @@ use ringway_stack::Error;
 use ringway_stack::ring::SendFlags;
 use ringway_stack::time::Instant;
 
+use super::super::stream::send_flags;
 use super::super::vectors;
 use super::{Plain, table};
 use crate::errno::Errno;
@@ -36,7 +37,7 @@ pub(in crate::socket) fn send_rest(process: &Process, key: Key, data: &[IoSlice<
     let Some(plain) = Plain::find(key).filter(|plain| plain.waits_alone(flags) && !plain.has_send_timeout()) else {
         return Rest::LongWay(done);
     };
-    let flags = if flags & libc::MSG_MORE != 0 { SendFlags::MORE } else { SendFlags::empty() };
+    let flags = send_flags(flags);
     let mut left = vectors::rest(data, done);
     let mut send = Send { plain, key, left: &mut left, done, flags, ended: None };
     match alone::run(process, SpinClass::Rx, None, true, &mut send) {
