@@ -30,6 +30,11 @@ impl<Q: Queues> Ring<Q> {
             Err(Error::NoBuffers) => self.write_after_reap(now, flow, data, flags),
             written => written,
         };
+        if flags.contains(SendFlags::END_OF_RECORD)
+            && let Ok(stream) = self.slots.stream(flow)
+        {
+            stream.connection.end_record(data, &written);
+        }
         let is_held = self.transmit_written(now, flow.index);
         self.output.flush(&mut self.queues);
         (written, is_held)
@@ -72,11 +77,7 @@ impl<Q: Queues> Ring<Q> {
         if connection.send_queue() > 0 || data.len() != 1 || data[0].len() > ALONE {
             return self.write_sharing(now, flow, data, flags);
         }
-        let written = connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| queues.tx_alloc(len));
-        if flags.contains(SendFlags::END_OF_RECORD) {
-            connection.end_record(data, &written);
-        }
-        written
+        connection.write(now, data, flags.contains(SendFlags::MORE), &mut |len| queues.tx_alloc(len))
     }
 
     /// Writes to a stream, unless it would queue more than it leaves buffers for: so that streams whose peers acknowledge slowly share them (with n
@@ -95,10 +96,6 @@ impl<Q: Queues> Ring<Q> {
             queued += buffer.capacity();
             Some(buffer)
         };
-        let written = connection.write(now, data, flags.contains(SendFlags::MORE), &mut alloc);
-        if flags.contains(SendFlags::END_OF_RECORD) {
-            connection.end_record(data, &written);
-        }
-        written
+        connection.write(now, data, flags.contains(SendFlags::MORE), &mut alloc)
     }
 }
