@@ -26,6 +26,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             _ => return,
         }
         self.fin_queued = true;
+        // Nothing more will follow, whatever a write said (MSG_MORE).
+        self.more = false;
         self.tx_pending = true;
         self.edges |= Readiness::OUT;
         if (self.peer_fin || self.read_shut) && !self.config.is(Mutant::OwnEndHangsUpUntold) {

@@ -4,6 +4,7 @@ use super::pair::Side::{A, B};
 use super::pair::{Pair, ms, pattern};
 use crate::error::Error;
 use crate::tcp::{Config, Keepalive, RxPayload, State};
+use crate::wire::tcp::Flags;
 
 /// A pair whose quick acknowledgments at the start are used up.
 fn settled() -> Pair {
@@ -197,7 +198,9 @@ fn more_holds_until_the_next_write_and_fin_pulls_any_cork() {
     pair.write_more(A, b"tail", true).unwrap();
     pair.shutdown(A);
     pair.transmit();
-    assert_eq!(pair.sent(A)[0].payload, b"tail");
+    // Nothing can follow an end: it is pushed, whatever was said before (RFC 9293 s3.9.1.2).
+    let sent = &pair.sent(A)[0];
+    assert_eq!((sent.payload.as_slice(), sent.header.flags), (b"tail".as_slice(), Flags::ACK | Flags::PSH | Flags::FIN));
 }
 
 fn keepalive() -> Config {
