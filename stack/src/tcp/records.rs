@@ -113,6 +113,7 @@ impl Records {
         let flight = self.flight_mut();
         let len = end.since(start);
         let sent = flight.sampler.on_sent(now, len as u64, in_flight as u64);
+        flight.note_used(in_flight + len);
         if flight.queue.len() >= SMALL_MAX && len < mss && flight.merges(end, len, mss, &sent) {
             return;
         }
@@ -272,6 +273,12 @@ impl Records {
     #[inline(always)]
     pub(super) fn is_limited(&self) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.limited_at >= flight.una_at)
+    }
+
+    /// The most that was in flight since what was in flight when something was sent last, in bytes; zero: no more than one segment.
+    #[inline(always)]
+    pub(super) fn used(&self) -> u64 {
+        self.flight.as_ref().map_or(0, |flight| flight.used)
     }
 
     /// No new segment before then, by the controller's pace.

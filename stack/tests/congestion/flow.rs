@@ -199,7 +199,7 @@ impl Flow {
     /// An acknowledgment of transmissions comes, with whether they were marked.
     pub(crate) fn on_ack(&mut self, now: Instant, ids: &[(u64, bool)]) {
         self.check_supply();
-        let (una_before, flight_before) = (self.una, self.flight());
+        let (una_before, flight_most) = (self.una, self.flight());
         let (mut rtt, mut delivered, mut marked, mut newest, mut report) = (None, 0, 0, None, Report::default());
         for &(id, ce) in ids {
             let Some(index) = id.checked_sub(self.first_id) else { continue };
@@ -239,7 +239,7 @@ impl Flow {
             delivered,
             sacked: delivered.saturating_sub(acked),
             lost: lost.len() as u64 * MSS,
-            flight_before,
+            flight_most,
             in_flight: self.in_flight,
             una: self.una * MSS,
             nxt: self.nxt * MSS,

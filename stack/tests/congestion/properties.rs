@@ -62,7 +62,7 @@ fn ack() -> impl Strategy<Value = Ack> {
         delivered: a[1],
         sacked: a[2],
         lost: a[3],
-        flight_before: a[4],
+        flight_most: a[4],
         in_flight: b[0],
         una: b[1],
         nxt: b[2],

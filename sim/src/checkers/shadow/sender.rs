@@ -11,6 +11,7 @@ use ringway_stack::Instant;
 use ringway_stack::tcp::congestion::Algorithm;
 
 use self::again::SentAgain;
+use self::growth::Used;
 use super::super::Moment;
 use super::super::flow::Endpoint;
 use super::super::segment::{ACK, ECE, FIN, PSH, SYN, Segment, before, later};
@@ -76,6 +77,7 @@ pub(in crate::checkers) struct State {
     cwnd_least: u64,
     ssthresh: u64,
     counted: u64,
+    used: Used,
     pub(super) phase: Phase,
     recover: u32,
     /// What seemed to begin it may have been the last of one that just ended: then three duplicates begin another.
@@ -415,6 +417,7 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         let settled = state.una == Some(una);
         (state.head_at, state.head_since) = (at, if settled { at } else { state.head_since });
     }
+    state.used.sent(state.una.filter(|&known| before(known, una)).unwrap_or(una), segment.end());
     state.time(segment, at);
 }
 
@@ -701,7 +704,10 @@ pub(in crate::checkers) fn serviced(
             match state.phase {
                 // (What was sent meanwhile may have been on its way already.)
                 Phase::Open if several => state.grow(acked, u32::MAX / 4, 0),
-                Phase::Open => state.grow(acked, nxt.wrapping_sub(una), if stale { 0 } else { nxt_before.wrapping_sub(una) }),
+                Phase::Open => {
+                    let flight = nxt.wrapping_sub(una).max(state.used.most());
+                    state.grow(acked, flight, if stale { 0 } else { nxt_before.wrapping_sub(una) });
+                }
                 Phase::Loss => {
                     state.fuzzy |= several;
                     // RFC 3465 s2.3: L is one segment after a timeout.

@@ -62,8 +62,9 @@ pub struct Ack {
     pub sacked: u64,
     /// What is counted as lost since it came.
     pub lost: u64,
-    /// What was sent and not acknowledged in order before it came: FlightSize (RFC 5681 s2).
-    pub flight_before: u64,
+    /// The most that was sent and not acknowledged in order (FlightSize: RFC 5681 s2) since what was in flight when something was sent last: of the window that much was
+    /// used, whatever was acknowledged since.
+    pub flight_most: u64,
     /// What is in the network after it: neither acknowledged, nor reported by SACK, nor lost (`pipe` of RFC 6675 s2).
     pub in_flight: u64,
     /// SND.UNA after it.

@@ -115,12 +115,12 @@ impl Window {
     }
 
     /// Whether `ack` may let the window grow: one that was not used is not known to be safe to grow (RFC 7661 s1; Linux's tcp_is_cwnd_limited). In
-    /// slow start half of it suffices, since it doubles.
+    /// slow start more than half of it suffices, since it doubles.
     pub(super) fn is_used(&self, ack: &Ack) -> bool {
         match ack.phase {
             Phase::Loss => true,
-            _ if self.in_slow_start() => ack.flight_before.saturating_mul(2) >= self.cwnd || self.mutation.is(Mutant::UnusedWindowGrows),
-            _ => ack.flight_before.saturating_add(self.mss) > self.cwnd,
+            _ if self.in_slow_start() => ack.flight_most.saturating_mul(2) > self.cwnd || self.mutation.is(Mutant::UnusedWindowGrows),
+            _ => ack.flight_most.saturating_add(self.mss) > self.cwnd,
         }
     }
 

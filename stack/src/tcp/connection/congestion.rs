@@ -67,7 +67,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         self.congestion = self.config.congestion.begin(&self.beginning(now)).of(self.config.mutation());
         if self.config.is(Mutant::InitialWindowTwice) {
             let acked = 10 * self.mss as u64;
-            self.congestion.on_ack(&Ack { now, acked, delivered: acked, flight_before: u64::MAX / 4, ..Ack::default() });
+            self.congestion.on_ack(&Ack { now, acked, delivered: acked, flight_most: u64::MAX / 4, ..Ack::default() });
         }
         if timeouts > 1 && !self.config.is(Mutant::SynLossUnnoticed) {
             // RFC 5681 s3.1: after a lost SYN the initial window is one segment. As Linux, not yet after the first timeout, which may
@@ -194,13 +194,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     /// Whether `flight` bytes are too little of the window for it to grow.
     #[inline(always)]
     pub(super) fn leaves_window_unused(&self, flight: usize) -> bool {
-        2 * flight < self.cwnd && self.cwnd >= 2 * self.mss && !self.config.is(Mutant::UnusedWindowGrows)
+        2 * flight <= self.cwnd && self.cwnd >= 2 * self.mss && !self.config.is(Mutant::UnusedWindowGrows)
     }
 
     /// An acknowledgment that moved SND.UNA outside of any recovery, and before it nothing was reported.
     #[inline(always)]
     pub(super) fn tell_predicted_ack(&mut self, now: Instant, before: Before, arrived: Arrived) {
-        if self.leaves_window_unused(before.flight) && self.congestion.takes_unused(now) {
+        let flight = before.flight.max(self.records.used() as usize);
+        if self.leaves_window_unused(flight) && self.congestion.takes_unused(now) {
             self.records.sample(arrived, &self.rtt);
             return;
         }
@@ -233,7 +234,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             delivered,
             sacked: delivered.saturating_sub(acked),
             lost,
-            flight_before: before.flight as u64,
+            flight_most: self.records.used().max(before.flight as u64),
             in_flight,
             una: self.records.una_at(),
             nxt: self.records.una_at() + self.in_flight() as u64,

@@ -11,7 +11,7 @@ use crate::time::Instant;
 /// A connection's inside at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// Nothing is thought to be lost (0), something has arrived out of order (1), fast recovery (3), or recovery after a timeout (4): Linux's
+    /// Nothing is thought to be lost (0), something has arrived out of order (1), the window comes down for a mark (2), fast recovery (3), or recovery after a timeout (4): Linux's
     /// `enum tcp_ca_state`.
     pub congestion_state: u8,
     /// Timeouts in a row of the same bytes.
@@ -84,6 +84,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         let agreed = self.agreement;
         Details {
             congestion_state: match self.phase {
+                Phase::Open if self.ecn.reduces() => 2,
                 Phase::Open if self.dupacks > 0 || !self.scoreboard.is_empty() => 1,
                 Phase::Open => 0,
                 Phase::Recovery => 3,

@@ -73,6 +73,9 @@ pub(in crate::tcp) struct Flight {
     /// SND.UNA as a place in the stream, which does not wrap; and up to where the stream was sent when the window last had no room for more.
     pub(in crate::tcp) una_at: u64,
     pub(in crate::tcp) limited_at: u64,
+    /// The most that was in flight since SND.UNA was at `used_to`, or when something was sent then; and up to where it was sent.
+    pub(super) used: u64,
+    pub(super) used_to: u64,
     /// What is newly lost lies behind this: everything before it was looked at since the recovery began.
     pub(in crate::tcp) lost_to: SeqNumber,
     /// No new segment before then, by the controller's pace.
@@ -91,6 +94,15 @@ impl Flight {
         }
         (last.end, last.sent) = (end, *sent);
         true
+    }
+
+    /// Something was sent, after which so many bytes are in flight. (Linux's tcp_cwnd_validate: what counts is the most of a round trip.)
+    #[inline(always)]
+    pub(super) fn note_used(&mut self, bytes: usize) {
+        let bytes = bytes as u64;
+        if self.una_at >= self.used_to || bytes > self.used {
+            (self.used, self.used_to) = (bytes, self.una_at + bytes);
+        }
     }
 
     /// Everything before `ack` is acknowledged.
@@ -270,7 +282,7 @@ impl Flight {
     /// What it consists of, for a snapshot. (One record after the other: there is no room for more than the bytes say.)
     pub(in crate::tcp) fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         // (What is written down has a record of each: see [`super::Records::written`].)
-        let Self { queue, lone: _, again, sampler, latest, disturbed, una_at, limited_at, lost_to, pace_at } = self;
+        let Self { queue, lone: _, again, sampler, latest, disturbed, una_at, limited_at, used, used_to, lost_to, pace_at } = self;
         let mut count = queue.len() as u32;
         fields.word_at_most(&mut count, SNAPSHOT_MAX)?;
         for index in 0..count as usize {
@@ -285,6 +297,8 @@ impl Flight {
         fields.option(again, |fields, again| again.walk(fields, queue))?;
         fields.count_of(una_at)?;
         fields.count_of(limited_at)?;
+        fields.count_of(used)?;
+        fields.count_of(used_to)?;
         fields.number(lost_to)?;
         fields.instant(pace_at)
     }

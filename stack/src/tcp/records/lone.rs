@@ -44,6 +44,7 @@ impl Flight {
             return false;
         }
         self.lone = Some(Lone { start, end, sent: self.sampler.on_sent_alone(now) });
+        self.used = 0;
         true
     }
 

@@ -137,7 +137,7 @@ fn limited_time_does_not_count() {
     windows(&mut cubic, ms(100), 2000);
     let before = cubic.cwnd();
     for second in 3..60 {
-        cubic.on_ack(&Ack { now: at(1000 * second), flight_before: 2 * MSS, ..acked(2 * MSS) });
+        cubic.on_ack(&Ack { now: at(1000 * second), flight_most: 2 * MSS, ..acked(2 * MSS) });
     }
     assert_eq!(cubic.cwnd(), before);
     // An idle minute, shorter than a timeout for who says so; then as if nothing had been.

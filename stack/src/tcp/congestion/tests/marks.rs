@@ -10,7 +10,7 @@ const ONE: u64 = 1 << 20;
 fn observe(dctcp: &mut Dctcp, windows: u64, marked: u64) {
     for window in 1..=windows {
         let una = window * 100 * MSS;
-        let ack = Ack { acked: 100 * MSS, una, nxt: una + 99 * MSS, ce_bytes: marked * MSS, flight_before: 0, ..Ack::default() };
+        let ack = Ack { acked: 100 * MSS, una, nxt: una + 99 * MSS, ce_bytes: marked * MSS, flight_most: 0, ..Ack::default() };
         dctcp.on_ack(&ack);
     }
 }

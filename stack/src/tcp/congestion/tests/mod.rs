@@ -23,7 +23,7 @@ pub(super) fn at(ms: u64) -> Instant {
 
 /// An acknowledgment of `bytes` in order, of a window that is used.
 pub(super) fn acked(bytes: u64) -> Ack {
-    Ack { acked: bytes, delivered: bytes, flight_before: u64::MAX / 4, srtt: ms(100), ..Ack::default() }
+    Ack { acked: bytes, delivered: bytes, flight_most: u64::MAX / 4, srtt: ms(100), ..Ack::default() }
 }
 
 /// The same in another phase.
