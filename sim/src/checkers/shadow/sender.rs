@@ -320,6 +320,10 @@ pub(in crate::checkers) fn sent(moment: &Moment, segment: &Segment, own: &mut En
     if segment.span() > 0 {
         own.shadow.sender.resends(segment.seq);
     }
+    if segment.span() > 0 && !before(segment.seq, own.nxt) {
+        let (una, state) = (own.una, &mut own.shadow.sender);
+        state.used.sent(state.una.filter(|&known| before(known, una)).unwrap_or(una), segment.end());
+    }
     let known = super::State::is_known(own) && !own.disturbed;
     if known && segment.span() > 0 && peer.is_some() && own.shadow.sender.una.is_some() {
         if before(segment.seq, own.nxt) {
@@ -417,7 +421,6 @@ fn new(moment: &Moment, segment: &Segment, own: &mut Endpoint) {
         let settled = state.una == Some(una);
         (state.head_at, state.head_since) = (at, if settled { at } else { state.head_since });
     }
-    state.used.sent(state.una.filter(|&known| before(known, una)).unwrap_or(una), segment.end());
     state.time(segment, at);
 }
 
