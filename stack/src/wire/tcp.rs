@@ -1,9 +1,11 @@
-//! TCP headers and options (RFC 9293 s3.1, RFC 2018, RFC 7323), and sequence numbers.
+//! TCP headers and options (RFC 9293 s3.1, RFC 2018, RFC 7323, RFC 7413), and sequence numbers.
 
+mod fast_open;
 pub(super) mod options;
 mod parting;
 mod seq;
 
+pub use fast_open::{Cookie, FastOpen};
 pub use options::{Options, SackBlock, SackBlocks};
 pub use seq::SeqNumber;
 

@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::checksum::{self, Checksum};
-use super::tcp::{Flags, Options, SackBlock, SackBlocks, SeqNumber};
+use super::tcp::{Cookie, FastOpen, Flags, Options, SackBlock, SackBlocks, SeqNumber};
 use super::{arp, ethernet, fixed, icmp, ipv4, ipv6, tcp, udp};
 use crate::addr::MacAddr;
 
@@ -161,6 +161,22 @@ proptest! {
     }
 
     #[test]
+    fn a_fast_open_option_roundtrips(header in tcp_header(), bytes: [u8; 16], words in 0..=8usize, is_experimental: bool) {
+        let cookie = Cookie::new(&bytes[..2 * words]);
+        prop_assert_eq!(cookie.is_some(), words >= 2);
+        let option = FastOpen { cookie, is_experimental };
+        let mut header = header;
+        header.options.set_fast_open(Some(option));
+        let mut out = [0; tcp::LEN_MAX];
+        let len = header.emit(&mut out);
+        prop_assert_eq!((len, len % 4), (header.header_len(), 0));
+        let (parsed, _) = tcp::Header::parse(&out[..len]).unwrap();
+        prop_assert_eq!(parsed.options.fast_open(), Some(option));
+        prop_assert!(parsed.options.sack.as_slice().is_empty());
+        prop_assert_eq!(parsed, header);
+    }
+
+    #[test]
     fn a_segment_of_fixed_layout_says_what_its_headers_say(
         link in (mac(), mac()),
         ip in ipv4_header(),
@@ -285,6 +301,30 @@ fn a_linux_syn_is_emitted_byte_for_byte() {
     let expected = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 5, 0, 0, 0, 0, 1, 3, 3, 7];
     assert_eq!(out[20..], expected);
     assert_eq!(out[12], 0xa0);
+}
+
+#[test]
+fn a_cookie_of_another_length_is_none_and_blocks_come_before_one() {
+    let parse = |options: &[u8]| {
+        let mut segment = [0; tcp::LEN_MAX];
+        segment[12] = ((20 + options.len().next_multiple_of(4)) as u8 / 4) << 4;
+        segment[20..20 + options.len()].copy_from_slice(options);
+        tcp::Header::parse(&segment).unwrap().0.options
+    };
+    assert_eq!(parse(&[34, 2]).fast_open(), Some(FastOpen::default()));
+    assert_eq!(parse(&[254, 4, 0xf9, 0x89]).fast_open(), Some(FastOpen { is_experimental: true, ..FastOpen::default() }));
+    assert_eq!(parse(&[34, 6, 1, 2, 3, 4]).fast_open(), Some(FastOpen { cookie: Cookie::new(&[1, 2, 3, 4]), is_experimental: false }));
+    // Two bytes, an odd number of them, more than there may be, another experiment.
+    for option in [
+        &[34, 4, 1, 2][..],
+        &[34, 7, 1, 2, 3, 4, 5],
+        &[34, 20, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+        &[254, 4, 0xf9, 0x90],
+    ] {
+        assert_eq!(parse(option), Options::default(), "{option:?}");
+    }
+    let both = parse(&[34, 2, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+    assert_eq!((both.fast_open(), both.sack.as_slice().len()), (None, 1));
 }
 
 #[test]

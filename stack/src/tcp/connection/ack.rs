@@ -131,7 +131,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     fn take_sack(&mut self, now: Instant, header: &Header, arrived: &mut Arrived) -> bool {
-        if header.options.sack.is_empty() || !self.agreement.sack {
+        if header.options.sack.as_slice().is_empty() || !self.agreement.sack {
             return false;
         }
         let una = self.snd_una.max(header.ack);

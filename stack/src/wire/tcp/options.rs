@@ -1,5 +1,6 @@
 //! TCP's options, in Linux's order and padding.
 
+use super::fast_open::{self, Cookie, FastOpen};
 use super::{STAMPS_LEN, SeqNumber};
 use crate::wire::be16;
 
@@ -27,14 +28,20 @@ pub struct SackBlock {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SackBlocks {
     blocks: [SackBlock; 4],
-    /// Invariant: at most 4.
+    /// Invariant: at most 4, or [`COOKIE`] and more: then there are no blocks, and a cookie lies in their place ([`Options::fast_open`]).
     len: u8,
 }
+
+/// A SYN has no blocks, and nothing but a SYN has a cookie: so no header is longer for it. Beside the mark: the cookie's length, and the form.
+const COOKIE: u8 = 0x80;
+const EXPERIMENTAL: u8 = 0x40;
+const COOKIE_LEN: u8 = 0x1f;
 
 impl SackBlocks {
     /// Adds a block; `false` if four are there already.
     #[inline]
     pub fn push(&mut self, block: SackBlock) -> bool {
+        debug_assert!(self.len < COOKIE, "a SYN has no blocks");
         let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else { return false };
         *slot = block;
         self.len += 1;
@@ -44,25 +51,53 @@ impl SackBlocks {
     /// The blocks, in the order of the header.
     #[inline]
     pub fn as_slice(&self) -> &[SackBlock] {
-        &self.blocks[..usize::from(self.len).min(4)]
+        // (The last is a comparison that the limit needs anyway.)
+        let len = usize::from(self.len);
+        &self.blocks[..if len <= 4 { len } else { 0 }]
     }
 
-    /// Whether there are none.
+    /// Whether there are none. (Of a SYN with a cookie nobody asks.)
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    fn hold(&mut self, option: &FastOpen) {
+        let bytes = option.cookie.as_ref().map_or(&[][..], Cookie::as_slice);
+        let mut padded = [0; Cookie::LEN_MAX];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        for (block, eight) in self.blocks.iter_mut().zip(padded.chunks_exact(8)) {
+            let number = |at: usize| SeqNumber(u32::from_be_bytes([eight[at], eight[at + 1], eight[at + 2], eight[at + 3]]));
+            *block = SackBlock { start: number(0), end: number(4) };
+        }
+        self.len = COOKIE | bytes.len() as u8 | if option.is_experimental { EXPERIMENTAL } else { 0 };
+    }
+
+    fn held(&self) -> Option<FastOpen> {
+        if self.len < COOKIE {
+            return None;
+        }
+        let mut padded = [0; Cookie::LEN_MAX];
+        for (block, eight) in self.blocks.iter().zip(padded.chunks_exact_mut(8)) {
+            eight[..4].copy_from_slice(&block.start.0.to_be_bytes());
+            eight[4..].copy_from_slice(&block.end.0.to_be_bytes());
+        }
+        let cookie = Cookie::new(&padded[..usize::from(self.len & COOKIE_LEN)]);
+        Some(FastOpen { cookie, is_experimental: self.len & EXPERIMENTAL != 0 })
+    }
+
     /// Drops all blocks behind the first `len`.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len.min(4) as u8);
+        if self.len < COOKIE {
+            self.len = self.len.min(len.min(4) as u8);
+        }
     }
 }
 
 impl PartialEq for SackBlocks {
     fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
+        self.as_slice() == other.as_slice() && self.held() == other.held()
     }
 }
 
@@ -84,6 +119,19 @@ pub struct Options {
 }
 
 impl Options {
+    /// What a SYN or a SYN-ACK says of Fast Open (RFC 7413).
+    pub fn fast_open(&self) -> Option<FastOpen> {
+        self.sack.held()
+    }
+
+    /// The same, with which it has no blocks.
+    pub fn set_fast_open(&mut self, option: Option<FastOpen>) {
+        self.sack = SackBlocks::default();
+        if let Some(option) = option {
+            self.sack.hold(&option);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn parse(bytes: &[u8]) -> Self {
         let mut options = Self::default();
@@ -118,7 +166,10 @@ impl Options {
                 // A length that leads nowhere: what follows cannot be found.
                 _ => return,
             };
-            if known_only && !matches!(kind, MSS | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS) {
+            // (An experiment is known by its number.)
+            if known_only
+                && !matches!(kind, fast_open::KIND | fast_open::EXPERIMENT_KIND | MSS | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS)
+            {
                 return;
             }
             let (option, rest) = bytes.split_at(len);
@@ -136,10 +187,19 @@ impl Options {
                 self.timestamps = Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
             }
             (SACK, value) if value.len() % 8 == 0 => {
+                // (What has blocks is no SYN, and has no cookie to speak of.)
+                if self.sack.held().is_some() {
+                    self.sack = SackBlocks::default();
+                }
                 for block in value.chunks_exact(8) {
                     let start = SeqNumber(u32::from_be_bytes([block[0], block[1], block[2], block[3]]));
                     let end = SeqNumber(u32::from_be_bytes([block[4], block[5], block[6], block[7]]));
                     self.sack.push(SackBlock { start, end });
+                }
+            }
+            (fast_open::KIND | fast_open::EXPERIMENT_KIND, value) if self.sack.is_empty() => {
+                if let Some(option) = FastOpen::parse(kind, value) {
+                    self.sack.hold(&option);
                 }
             }
             _ => {}
@@ -153,7 +213,7 @@ impl Options {
         if self.are_stamps_at_most() {
             return timestamps;
         }
-        self.len_before_sack() + self.sack_len()
+        self.len_before_sack() + self.sack_len() + self.fast_open_len()
     }
 
     /// Whether there are none.
@@ -184,6 +244,11 @@ impl Options {
             0 => 0,
             blocks => 4 + 8 * blocks,
         }
+    }
+
+    /// With its padding.
+    fn fast_open_len(&self) -> usize {
+        self.fast_open().map_or(0, |option| option.len().next_multiple_of(4))
     }
 
     #[inline]
@@ -234,6 +299,13 @@ impl Options {
                 put(&block.start.0.to_be_bytes());
                 put(&block.end.0.to_be_bytes());
             }
+        }
+        if let Some(option) = self.fast_open() {
+            // (As Linux pads it: behind.)
+            let (head, len) = option.head();
+            put(&head[..len]);
+            put(option.cookie.as_ref().map_or(&[], Cookie::as_slice));
+            put(&[NOP; 4][..option.len().next_multiple_of(4) - option.len()]);
         }
         at
     }
