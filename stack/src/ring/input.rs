@@ -359,7 +359,10 @@ impl<Q: Queues> Ring<Q> {
                     return Some(());
                 }
                 match listener {
-                    Some(index) => self.on_listener(now, index, &packet.aside(), &header, local, remote, payload_len),
+                    Some(index) => {
+                        let (aside, len) = (packet.aside(), packet.len());
+                        self.on_listener(now, index, &aside, &header, local, remote, packet.payload(at, len))
+                    }
                     None => self.refuse(&packet.aside(), &header, payload_len),
                 }
             }
@@ -407,7 +410,9 @@ impl<Q: Queues> Ring<Q> {
             let (payload_len, (remote, local)) = (packet.len() - at, ends());
             return self.on_stranger(now, index, &packet.aside(), header, local, remote, payload_len);
         }
-        if stream.connection.state() == tcp::State::TimeWait && header.opens() {
+        let state = stream.connection.state();
+        let is_handshake = matches!(state, tcp::State::SynSent | tcp::State::SynReceived);
+        if state == tcp::State::TimeWait && header.opens() {
             let (remote, local) = ends();
             if stream.connection.accepts_new_syn(header)
                 || self.unanswered_syns.is_retransmission(now, FlowKey::new(Protocol::Tcp, local, remote), header.seq)
@@ -421,6 +426,9 @@ impl<Q: Queues> Ring<Q> {
         }
         let Some(Flow::Stream(stream)) = self.slots.at(index) else { return None };
         stream.connection.on_coalesced(now, header, packet.payload(at, len), carriage);
+        if is_handshake {
+            self.after_handshake_segment(now, index);
+        }
         self.after_segment(now, index);
         Some(())
     }
@@ -462,7 +470,7 @@ impl<Q: Queues> Ring<Q> {
         }
         self.on_syn_from_another_mac(now, index);
         match self.demux.find(Protocol::Tcp, local, remote) {
-            Some(listener) => self.on_listener(now, listener, packet, header, local, remote, payload_len),
+            Some(listener) => self.on_listener(now, listener, packet, header, local, remote, RxPayload::EMPTY),
             None => self.refuse(packet, header, payload_len),
         }
     }
@@ -480,7 +488,8 @@ impl<Q: Queues> Ring<Q> {
         mark!(self, TimeWaitSyn);
         self.end_time_wait(index);
         match self.demux.find(Protocol::Tcp, local, remote) {
-            Some(listener) => self.on_listener(now, listener, packet, header, local, remote, 0),
+            // (What comes with it comes again.)
+            Some(listener) => self.on_listener(now, listener, packet, header, local, remote, RxPayload::EMPTY),
             None => self.refuse(packet, header, 0),
         }
     }
@@ -494,7 +503,7 @@ impl<Q: Queues> Ring<Q> {
         header: &wire_tcp::Header,
         local: SocketAddr,
         remote: SocketAddr,
-        payload_len: usize,
+        payload: RxPayload<'_, Q::Rx>,
     ) -> Option<()> {
         let flags = header.flags;
         if flags.contains(wire_tcp::Flags::RST) {
@@ -504,10 +513,10 @@ impl<Q: Queues> Ring<Q> {
             if self.config.is(Mutant::ListenerRefusesNothing) {
                 return None;
             }
-            return self.refuse(packet, header, payload_len);
+            return self.refuse(packet, header, payload.len());
         }
         let hop = if self.output.caps.point_to_point { NextHop::Mac(packet.from) } else { self.hop_back(now, packet) };
-        self.on_syn(now, index, header, local, remote, hop)
+        self.on_syn(now, index, (header, payload), local, remote, hop)
     }
 
     /// The way back to who sent a packet: through the neighbour table, which may learn from it at no cost.

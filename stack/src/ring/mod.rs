@@ -11,6 +11,7 @@
 mod arp;
 mod demux;
 mod dummy;
+mod fast_open;
 mod gone;
 mod handover;
 mod icmp;
@@ -41,6 +42,7 @@ mod types;
 mod udp;
 mod writing;
 
+pub use fast_open::EarlyData;
 pub use handover::Handover;
 pub use late::LatePacket;
 pub use output::HEADERS_MAX;
@@ -66,6 +68,7 @@ use rand_core::{Rng, SeedableRng};
 
 use self::arp::Answers;
 use self::demux::Demux;
+use self::fast_open::FastOpens;
 use self::handover::{FormerMacs, HandedOver, HandoversUnderWay};
 use self::incarnations::{EarlierIncarnations, UnansweredSyns};
 use self::late::Late;
@@ -167,6 +170,9 @@ pub struct Ring<Q: Queues> {
     /// Whose call polls just now ([`Ring::tcp_recv_polling`]).
     reader: Reader,
     secret: [u8; 32],
+    fast_opens: FastOpens,
+    /// For cookies of listeners that have no key of their own.
+    fast_open_key: [u8; 16],
     #[cfg(feature = "marks")]
     marks: MarkCounts,
 }
@@ -177,6 +183,9 @@ impl<Q: Queues> Ring<Q> {
         let mut rng = ChaCha8Rng::from_seed(seed);
         let mut secret = [0; 32];
         rng.fill_bytes(&mut secret);
+        // (From draws of its own, so that all others are what they were.)
+        let mut fast_open_key = [0; 16];
+        ChaCha8Rng::from_seed(secret).fill_bytes(&mut fast_open_key);
         let (mac, caps) = (queues.mac(), queues.capabilities().clone());
         Self {
             mac,
@@ -218,6 +227,8 @@ impl<Q: Queues> Ring<Q> {
             lends: false,
             reader: Reader::NOBODY,
             secret,
+            fast_opens: FastOpens::default(),
+            fast_open_key,
             queues,
             config,
             #[cfg(feature = "marks")]

@@ -55,7 +55,11 @@ impl<Q: Queues> Ring<Q> {
             self.transmit(now, index);
         }
         let Some(stream) = self.slots.live_at(index) else { return };
+        let is_handshake = matches!(stream.connection.state(), State::SynSent | State::SynReceived);
         stream.connection.on_fixed_segment_at_length(now, segment, frame);
+        if is_handshake {
+            self.after_handshake_segment(now, index);
+        }
         self.after_fixed_segment(now, index);
     }
 

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use self::resting::Resting;
+use super::fast_open::Early;
 use super::types::{FlowId, NextHop};
 use super::udp::UdpFlow;
 use crate::device::{FiveTuple, Protocol, Queues, RuleId};
@@ -139,6 +140,8 @@ pub(super) struct Listener {
     pub(super) counters: Counters,
     /// SYNs that were taken since then: within a second.
     pub(super) syns: (Instant, u32),
+    /// Those that began with bytes.
+    pub(super) early: Early,
 }
 
 impl Listener {

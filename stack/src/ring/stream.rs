@@ -10,6 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use super::Ring;
 use super::arp::resolve;
 use super::demux::FlowKey;
+use super::fast_open::Verdict;
 use super::neighbour::Neighbours;
 use super::output::{Envelope, Output};
 use super::rates::{self, Meter, Rates};
@@ -173,12 +174,12 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// A SYN for a listener. Beyond the backlog it is dropped, as Linux does: the peer tries again.
+    /// A SYN for a listener, and what came with it. Beyond the backlog it is dropped, as Linux does: the peer tries again.
     pub(super) fn on_syn(
         &mut self,
         now: Instant,
         index: u32,
-        header: &wire::Header,
+        (header, payload): (&wire::Header, tcp::RxPayload<'_, Q::Rx>),
         local: SocketAddr,
         remote: SocketAddr,
         hop: NextHop,
@@ -209,8 +210,21 @@ impl<Q: Queues> Ring<Q> {
         // Where there is no room for a rule, the peer tries again.
         let rule = self.steer_accepted(index, local, remote).ok()?;
         let profile = self.slots.profiles.share(&config);
-        let connection = tcp::Connection::accept(now, profile, header, self.opening(now, local, remote));
+        let opening = self.opening(now, local, remote);
+        let verdict = self.judge_syn(now, parent, (remote.ip(), local.ip()), header, !payload.is_empty());
+        let is_fast = matches!(verdict, Verdict::Fast(_));
+        let connection = match verdict {
+            Verdict::Fast(offer) => tcp::Connection::accept_fast(now, profile, header, payload, opening, offer),
+            Verdict::Plain(offer) => {
+                let mut connection = tcp::Connection::accept(now, profile, header, opening);
+                offer.into_iter().for_each(|offer| connection.offer_cookie(offer));
+                connection
+            }
+        };
         let id = self.insert_stream(now, key, connection, local, remote, hop, Some(parent), rule).ok()?;
+        if is_fast {
+            self.count_early(id, parent);
+        }
         if let Ok(listener) = self.slots.listener(parent) {
             listener.half_open += 1;
         }
@@ -239,7 +253,8 @@ impl<Q: Queues> Ring<Q> {
         let Some(stream) = self.slots.live_at(index) else { return };
         let Some(parent) = stream.parent else { return };
         let state = stream.connection.state();
-        if stream.queued || matches!(state, tcp::State::SynReceived | tcp::State::Closed) {
+        let is_under_way = state == tcp::State::SynReceived && !stream.connection.is_open_early();
+        if stream.queued || is_under_way || state == tcp::State::Closed {
             return;
         }
         stream.queued = true;
@@ -512,6 +527,7 @@ impl<Q: Queues> Ring<Q> {
     pub(super) fn drop_stream(&mut self, index: u32) {
         let Some(Flow::Stream(mut stream)) = self.slots.remove(index) else { return };
         unnote(&mut stream, &mut self.queues);
+        self.uncount_early(index, None);
         self.forget_rate(index);
         self.former_macs.remove(&index);
         let key = FlowKey::new(Protocol::Tcp, stream.local, stream.remote);

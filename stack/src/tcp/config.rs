@@ -35,6 +35,33 @@ impl Default for Keepalive {
     }
 }
 
+/// Fast Open of a listener (RFC 7413).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastOpen {
+    /// TCP_FASTOPEN: so many connections may be their program's before the handshake is over; zero: none.
+    pub under_way_max: usize,
+    /// Bytes are taken from whoever sends them, cookie or not: for networks in which no address is made up.
+    pub without_cookie: bool,
+    /// TCP_FASTOPEN_KEY; `None`: the ring's own.
+    pub keys: Option<FastOpenKeys>,
+}
+
+/// What cookies are made with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FastOpenKeys {
+    /// The key of those that are given.
+    pub primary: [u8; 16],
+    /// The key before that, whose cookies are good as well.
+    pub backup: Option<[u8; 16]>,
+}
+
+impl core::fmt::Debug for FastOpenKeys {
+    /// (Nobody reads them in a log.)
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("FastOpenKeys")
+    }
+}
+
 /// A connection's configuration. The default is Linux's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -107,6 +134,8 @@ pub struct Config {
     pub reuse_port: bool,
     /// Connections that a listener lets begin in a second; zero: any number. Beyond them a SYN is dropped, and comes again.
     pub syn_rate_max: u32,
+    /// Fast Open, of a listener.
+    pub fast_open: FastOpen,
     /// Keeps when the bytes came that wait to be read ([`crate::ring::Ring::tcp_arrival`]).
     pub arrival_times: bool,
     /// What is deliberately wrong (set by [`crate::ring::RingConfig::mutant`]).
@@ -192,6 +221,7 @@ impl Default for Config {
             urgent_waits: false,
             reuse_port: false,
             syn_rate_max: 0,
+            fast_open: FastOpen::default(),
             arrival_times: false,
             #[cfg(feature = "mutants")]
             mutant: Mutant::Healthy,

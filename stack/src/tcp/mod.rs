@@ -33,8 +33,8 @@ pub(crate) mod test_util;
 mod tests;
 
 pub use arrivals::Arrival;
-pub use config::{Config, Ecn, Family, Keepalive};
-pub use connection::{Connection, ControlBlock, Details, Pending, Snapshot, SnapshotError, Undelivered};
+pub use config::{Config, Ecn, Family, FastOpen, FastOpenKeys, Keepalive};
+pub use connection::{Connection, ControlBlock, Details, Learnt, Pending, Snapshot, SnapshotError, Undelivered};
 pub(crate) use connection::{PATH_MTU_TIME, Plausible, Rest};
 pub use payload::RxPayload;
 pub use profile::Profile;

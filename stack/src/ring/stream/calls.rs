@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::super::Ring;
 use super::super::demux::FlowKey;
+use super::super::fast_open::EarlyData;
 use super::super::slots::{Flow, Listener, Silent};
 use super::super::steering::Holder;
 use super::super::types::{FlowId, NextHop, RecvFlags, Reuse};
@@ -30,6 +31,34 @@ impl<Q: Queues> Ring<Q> {
         hop: NextHop,
         config: &tcp::Config,
     ) -> Result<FlowId, Error> {
+        let (id, _) = self.connect(now, (local, remote), hop, config, None)?;
+        Ok(id)
+    }
+
+    /// As [`Ring::tcp_connect`], where the peer may have given this host a cookie (RFC 7413): then its SYN has as much of the program's bytes as fit, and how many
+    /// of them were taken is told. Else it asks for one.
+    ///
+    /// # Errors
+    /// As [`Ring::tcp_connect`].
+    pub fn tcp_connect_fast(
+        &mut self,
+        now: Instant,
+        ends: (SocketAddr, SocketAddr),
+        hop: NextHop,
+        config: &tcp::Config,
+        early: &EarlyData<'_>,
+    ) -> Result<(FlowId, usize), Error> {
+        self.connect(now, ends, hop, config, Some(early))
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        (local, remote): (SocketAddr, SocketAddr),
+        hop: NextHop,
+        config: &tcp::Config,
+        early: Option<&EarlyData<'_>>,
+    ) -> Result<(FlowId, usize), Error> {
         let is_complete = |end: SocketAddr| end.port() != 0 && !end.ip().is_unspecified();
         if !is_complete(local) || !is_complete(remote) || local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::Invalid);
@@ -55,9 +84,14 @@ impl<Q: Queues> Ring<Q> {
         {
             stream.silent = Silent::UntilSteered;
         }
+        let mut taken = 0;
+        if let Some(early) = early {
+            // (Without buffers it is a SYN without bytes.)
+            taken = self.open_fast(now, id, early).unwrap_or(0);
+        }
         self.transmit(now, id.index);
         self.output.flush(&mut self.queues);
-        Ok(id)
+        Ok((id, taken))
     }
 
     /// Whether [`Ring::tcp_connect`] could open a connection of these addresses: none has them, or one that may be followed.
@@ -112,6 +146,7 @@ impl<Q: Queues> Ring<Q> {
             config: config.clone(),
             counters: Counters::default(),
             syns: (Instant::ZERO, 0),
+            early: Default::default(),
         };
         match self.slots.insert(Flow::Listener(Box::new(listener))) {
             Ok(id) => {

@@ -191,7 +191,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             // Linux's tcp_reset.
             State::CloseWait if self.config.is(Mutant::ResetAfterEndIsSilent) => self.finish(),
             State::CloseWait => self.fail(Error::Pipe),
-            State::SynReceived => self.fail(Error::Refused),
+            // (Of a program's own connection: as of any other.)
+            State::SynReceived if !self.is_open_early() => self.fail(Error::Refused),
             _ => self.fail(Error::Reset),
         }
     }

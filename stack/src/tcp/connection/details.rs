@@ -24,6 +24,8 @@ pub struct Details {
     pub sack: bool,
     /// ECN is agreed on (RFC 3168).
     pub ecn: bool,
+    /// All bytes of our SYN were acknowledged with it, or what came with the peer's was taken (RFC 7413).
+    pub syn_data: bool,
     /// The peer's and our window scale; `None`: not used.
     pub window_scales: Option<(u8, u8)>,
     /// The retransmission timeout.
@@ -95,6 +97,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             timestamps: agreed.timestamps,
             sack: agreed.sack,
             ecn: agreed.ecn,
+            syn_data: self.syn_data,
             window_scales: agreed.scaling.then_some((agreed.send_scale, agreed.receive_scale)),
             rto: self.rtt.rto(),
             rtt_var: self.rtt.var(),

@@ -6,6 +6,7 @@ mod congestion;
 mod details;
 mod dummy;
 mod ecn;
+mod fast_open;
 mod path;
 mod prediction;
 mod receive;
@@ -25,6 +26,7 @@ pub use undelivered::Undelivered;
 use core::time::Duration;
 
 use self::ecn::Ecn;
+use self::fast_open::FastOpen;
 use super::acks::AckPolicy;
 use super::config::Config;
 use super::congestion::Selected;
@@ -47,6 +49,7 @@ use crate::time::Instant;
 use crate::wire::tcp::{Header, SeqNumber};
 
 pub use details::{Details, Pending};
+pub use fast_open::Learnt;
 
 /// The slowest that a timestamp clock may tick (RFC 7323 s5.4).
 const TIMESTAMP_TICK_MAX: Duration = Duration::from_secs(1);
@@ -114,6 +117,8 @@ pub struct Connection<R, T> {
     write_blocked: bool,
     /// How often, one after the other, writers found no buffers.
     starved: u8,
+    /// All bytes of our SYN were acknowledged with it, or what came with the peer's was taken (RFC 7413).
+    syn_data: bool,
     edges: Readiness,
 
     local_port: u16,
@@ -178,6 +183,8 @@ pub struct Connection<R, T> {
     oversized: Option<SeqNumber>,
     error: Option<Error>,
     soft_error: Option<Error>,
+    /// `None` for nearly all, and once the handshake is over.
+    fast_open: Option<Box<FastOpen>>,
     config: Profile,
     #[cfg(feature = "marks")]
     marks: crate::marks::MarkSet,
@@ -207,6 +214,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             retransmit_now: false,
             write_blocked: false,
             starved: 0,
+            syn_data: false,
             edges: Readiness::empty(),
             local_port,
             remote_port,
@@ -253,6 +261,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             oversized: None,
             error: None,
             soft_error: None,
+            fast_open: None,
             config,
             #[cfg(feature = "marks")]
             marks: crate::marks::MarkSet::default(),
@@ -295,11 +304,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// The handshake is complete, after so many timeouts.
     fn establish(&mut self, now: Instant, timeouts: u32) {
+        let was_open = self.is_open_early();
         self.state = State::Established;
         if timeouts > 0 {
             self.rtt.lost_syn();
         }
-        self.begin_congestion_control(now, timeouts);
+        if !was_open {
+            self.begin_congestion_control(now, timeouts);
+        }
         self.syn_due = false;
         // The device has not taken the answer to an acknowledgment of another connection (RFC 9293 s3.10.7.4) yet: from now on it would be a
         // reset of this one.
@@ -403,7 +415,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         match self.state {
             State::Closed => return ready | Readiness::IN | Readiness::OUT | Readiness::RDHUP | Readiness::HUP,
             State::SynSent if self.config.is(Mutant::WritableWhileConnecting) => return ready | Readiness::OUT,
-            State::Listen | State::SynSent | State::SynReceived => return ready,
+            State::SynReceived => return ready | self.readiness_early(),
+            State::Listen | State::SynSent => return ready,
             _ => {}
         }
         let read_ended = self.peer_fin || self.read_shut;

@@ -154,7 +154,8 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn on_any_segment(&mut self, now: Instant, header: &Header, (payload, marked): (RxPayload<'_, R>, bool), len: usize) {
         match self.state {
             State::Closed | State::Listen => {}
-            State::SynSent => self.on_segment_in_syn_sent(now, header),
+            State::SynSent => self.on_segment_in_syn_sent(now, header, payload),
+            State::SynReceived if self.is_fast_syn_again(header, len) => self.repeat_syn_ack(header),
             _ => {
                 if self.is_acceptable(now, header, len) {
                     if self.config.is(Mutant::TimestampBeforeAck) {
@@ -167,7 +168,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// RFC 9293 s3.10.7.3.
-    fn on_segment_in_syn_sent(&mut self, now: Instant, header: &Header) {
+    fn on_segment_in_syn_sent(&mut self, now: Instant, header: &Header, payload: RxPayload<'_, R>) {
         let flags = header.flags;
         let acknowledges = flags.contains(Flags::ACK);
         let strange = header.ack.le(self.snd_una) || header.ack.gt(self.snd_nxt);
@@ -203,10 +204,14 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.window.adv = self.window.select_syn().1;
         let timeouts = self.retries;
+        self.conclude_fast_open(header);
         self.acknowledge_rarely(now, header, &mut Arrived::default());
         self.snd_wl2 = header.ack;
         self.establish(now, timeouts);
         self.ack_now();
+        if !payload.is_empty() || flags.contains(Flags::FIN) {
+            self.take_syn_ack_bytes(now, header, payload);
+        }
     }
 
     /// The first checks: timestamps (RFC 7323 s5.3), sequence numbers, RST and SYN (RFC 9293 s3.10.7.4, RFC 5961).
@@ -260,13 +265,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         if flags.contains(Flags::SYN) {
             let peers_own = header.seq + 1 == self.window.nxt && len == 0;
             if self.state == State::SynReceived && peers_own && !flags.contains(Flags::ACK) {
-                // Our SYN-ACK was lost.
-                mark!(self, SynAckRepeated);
-                if !flags.contains(Flags::ECE | Flags::CWR) && !self.config.is(Mutant::EcnKeptAfterPlainSyn) {
-                    self.agreement.give_up_ecn();
-                }
-                self.syn_due = !self.config.is(Mutant::SynAckNotRepeated);
-                self.tx_pending = true;
+                self.repeat_syn_ack(header);
                 return false;
             }
             // The other half of a simultaneous open goes on below.
@@ -289,6 +288,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             return false;
         }
         flags.contains(Flags::ACK) || self.config.is(Mutant::AckBitUnchecked)
+    }
+
+    /// Our SYN-ACK was lost.
+    fn repeat_syn_ack(&mut self, syn: &Header) {
+        mark!(self, SynAckRepeated);
+        if !syn.flags.contains(Flags::ECE | Flags::CWR) && !self.config.is(Mutant::EcnKeptAfterPlainSyn) {
+            self.agreement.give_up_ecn();
+        }
+        self.syn_due = !self.config.is(Mutant::SynAckNotRepeated);
+        self.tx_pending = true;
     }
 
     /// Protection against wrapped sequence numbers.
@@ -441,7 +450,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// Cuts off what was received already and what lies behind the window, and gives how many bytes are left.
-    fn trim(&mut self, seq: &mut SeqNumber, payload: &mut RxPayload<'_, R>, fin: &mut bool) -> usize {
+    pub(super) fn trim(&mut self, seq: &mut SeqNumber, payload: &mut RxPayload<'_, R>, fin: &mut bool) -> usize {
         let len = payload.len();
         let old = self.window.nxt.since(*seq).min(len + 1);
         if old > 0 {
@@ -466,7 +475,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     }
 
     /// Takes bytes in that are in the window, in order or not.
-    fn receive(&mut self, now: Instant, seq: SeqNumber, payload: RxPayload<'_, R>, len: usize, fin: bool) {
+    pub(super) fn receive(&mut self, now: Instant, seq: SeqNumber, payload: RxPayload<'_, R>, len: usize, fin: bool) {
         if fin && seq != self.window.nxt && self.config.is(Mutant::EofEarly) {
             self.on_fin(now);
             return;
@@ -559,10 +568,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         }
         self.window.adv = self.window.adv.max(self.window.select_syn().1);
         let fin_queued = self.fin_queued;
+        self.conclude_fast_open(header);
         self.establish(now, self.retries);
         if fin_queued && !self.config.is(Mutant::ShutInHandshakeForgotten) {
             self.state = State::FinWait1;
         }
+        self.fast_open = None;
         self.snd_wl1 = header.seq;
         self.snd_wl2 = header.ack;
         self.set_send_window(self.window_of(header));

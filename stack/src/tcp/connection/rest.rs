@@ -182,6 +182,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             retransmissions: u16::try_from(counters.retransmissions).ok()?,
         };
         let is_plain = self.snd_una + 1usize == self.snd_nxt
+            && self.fast_open.is_none()
             && !(self.tx_pending || self.syn_due || self.orphaned || self.fin_queued || self.read_shut)
             && self.acks.is_new()
             && self.window.is_new(half_open.begun, self.config.receive_limits())

@@ -177,12 +177,12 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn written(&self) -> (Variables, Vec<u8>) {
         #[rustfmt::skip]
         let &Self {
-            state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved,
+            state, phase, tx_pending, fin_queued, peer_fin, read_shut, peer_exited, probe_due, push, more, held, retransmit_now, write_blocked, starved, syn_data,
             agreement, ecn, dupacks, retries, snd_una, snd_nxt, snd_wnd, snd_wnd_max, snd_wl1, snd_wl2, snd_small, recover, high_rxt, partially_acked, went_elsewhere, ref window,
             ref acks, ts_recent, ts_recent_known, ts_offset, ts_recent_at, last_rx, last_tx, last_data_tx, ref timers, ref rtt, ref congestion, ref send, ref reassembly,
             ref scoreboard, ref records, counters, challenge_at, stalled_since, persist_backoff, unanswered_probes, path_mss, oversized, soft_error, ref config,
             // One that begins, is over or that nobody has any more is not written down.
-            syn_due: _, reset_due: _, orphaned: _, error: _,
+            syn_due: _, reset_due: _, orphaned: _, error: _, fast_open: _,
             // The ring has been told what newly happened, and tells the program all that it finds when it takes the connection.
             edges: _,
             // It follows from what both ends and the path take, and from the controller.
@@ -222,6 +222,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
                 held,
                 write_blocked,
                 starved,
+                syn_data,
                 soft_error,
             },
             options: SocketOptions::of(config),

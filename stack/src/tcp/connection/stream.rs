@@ -36,7 +36,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
         more: bool,
         alloc: &mut impl FnMut(usize) -> Option<T>,
     ) -> Result<usize, Error> {
-        if !matches!(self.state, State::Established | State::CloseWait) {
+        if !matches!(self.state, State::Established | State::CloseWait) && !self.may_write_early() {
             return Err(self.write_error());
         }
         let wanted: usize = data.iter().map(|slice| slice.len()).sum();

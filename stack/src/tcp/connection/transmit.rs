@@ -19,7 +19,7 @@ const CORK_MAX: Duration = Duration::from_millis(200);
 
 /// Why no further new segment goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
+pub(super) enum Stop {
     /// There is nothing.
     Drained,
     /// The peer's window.
@@ -145,7 +145,7 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.transmit_special(now, emit)?;
         }
         if !self.state.is_synchronized() {
-            return Ok(());
+            return self.transmit_early(now, emit);
         }
         let stop = self.transmit_new(now, emit)?;
         if self.acks.now {
@@ -156,10 +156,16 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             }
             told?;
         }
+        self.note_stop(now, stop);
+        Ok(())
+    }
+
+    /// No more goes out for now.
+    #[inline(always)]
+    pub(super) fn note_stop(&mut self, now: Instant, stop: Stop) {
         self.push &= self.config.is(Mutant::PushNeverCleared);
         self.held = matches!(stop, Stop::Window | Stop::Acknowledgment);
         self.arm(now, stop);
-        Ok(())
     }
 
     /// All that an undisturbed stream doesn't need.
@@ -202,6 +208,13 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
             self.agreement.give_up_ecn();
         }
         let flags = if answers { Flags::SYN | Flags::ACK } else { Flags::SYN } | self.agreement.syn_flags(answers);
+        if self.snd_nxt == seq && self.fast_open.is_some() {
+            self.emit_fast_syn(now, flags, emit)?;
+            self.rtt.sent_syn(now);
+            self.syn_due = false;
+            self.timers.start(Timer::Retransmit, now + self.rtt.rto());
+            return Ok(());
+        }
         self.emit_rarely(now, seq, 0, flags, emit)?;
         if self.snd_nxt == seq {
             self.snd_nxt = seq + 1;
@@ -271,7 +284,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
 
     /// Sends what was never sent.
     #[inline]
-    fn transmit_new(&mut self, now: Instant, emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>) -> Result<Stop, SendError> {
+    pub(super) fn transmit_new(
+        &mut self,
+        now: Instant,
+        emit: &mut impl FnMut(&Segment<'_, T>) -> Result<(), SendError>,
+    ) -> Result<Stop, SendError> {
         loop {
             let unsent = self.send.end().since(self.snd_nxt);
             let fin_due = self.fin_queued && self.snd_nxt.le(self.send.end());

@@ -164,6 +164,7 @@ pub(super) struct Flags {
     pub(super) held: bool,
     pub(super) write_blocked: bool,
     pub(super) starved: u8,
+    pub(super) syn_data: bool,
     pub(super) soft_error: Option<Error>,
 }
 
@@ -171,9 +172,9 @@ impl Flags {
     fn walk(&mut self, fields: &mut impl Fields) -> Result<(), SnapshotError> {
         #[rustfmt::skip]
         let Self {
-            fin_queued, peer_fin, read_shut, peer_exited, tx_pending, probe_due, push, more, held, write_blocked, starved, soft_error,
+            fin_queued, peer_fin, read_shut, peer_exited, tx_pending, probe_due, push, more, held, write_blocked, starved, syn_data, soft_error,
         } = self;
-        for flag in [fin_queued, peer_fin, read_shut, peer_exited, tx_pending, probe_due, push, more, held, write_blocked] {
+        for flag in [fin_queued, peer_fin, read_shut, peer_exited, tx_pending, probe_due, push, more, held, write_blocked, syn_data] {
             fields.flag(flag)?;
         }
         fields.byte(starved)?;
@@ -220,7 +221,7 @@ impl SocketOptions {
             rcvbuf_initial: _, rcvbuf_max: _, sndbuf_initial: _, sndbuf_max: _, syn_retries: _, retries: _, timestamps: _, sack: _, window_scaling: _,
             time_wait: _, fin_wait2: _, black_hole_detection: _, delayed_ack: _,
             // A listener's.
-            reuse_port: _, syn_rate_max: _,
+            reuse_port: _, syn_rate_max: _, fast_open: _,
             // Of what was received; whoever takes the socket over has it set there.
             arrival_times: _,
             #[cfg(feature = "mutants")]

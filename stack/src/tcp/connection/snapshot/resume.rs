@@ -129,11 +129,11 @@ impl<R: RxBuffer, T: TxBuffer> Connection<R, T> {
     fn take_flags(&mut self, flags: &Flags) {
         #[rustfmt::skip]
         let Flags {
-            fin_queued, peer_fin, read_shut, peer_exited, tx_pending, probe_due, push, more, held, write_blocked, starved, soft_error,
+            fin_queued, peer_fin, read_shut, peer_exited, tx_pending, probe_due, push, more, held, write_blocked, starved, syn_data, soft_error,
         } = *flags;
         (self.fin_queued, self.peer_fin, self.read_shut, self.peer_exited) = (fin_queued, peer_fin, read_shut, peer_exited);
         (self.tx_pending, self.probe_due, self.push, self.more, self.held) = (tx_pending, probe_due, push, more, held);
-        (self.write_blocked, self.starved, self.soft_error) = (write_blocked, starved, soft_error);
+        (self.write_blocked, self.starved, self.soft_error, self.syn_data) = (write_blocked, starved, soft_error, syn_data);
     }
 
     /// One of the two ends is elsewhere from now on, and each knows where the other is: what was on its way is lost, and is sent again without
