@@ -49,7 +49,10 @@ fn connection(fields: &mut Fields, info: &FlowInfo, details: &Details) {
     let mss = usize::from(info.mss.max(1));
     let segments = |bytes: usize| word(bytes.div_ceil(mss) as u64);
     let retries = details.retries.min(255) as u8;
-    let options = u8::from(details.timestamps) | u8::from(details.sack) << 1 | u8::from(details.window_scales.is_some()) << 2;
+    let options = u8::from(details.timestamps)
+        | u8::from(details.sack) << 1
+        | u8::from(details.window_scales.is_some()) << 2
+        | u8::from(details.syn_data) << 5;
     let scales = details.window_scales.map_or(0, |(peer, ours)| peer & 15 | ours << 4);
     let probes = details.probes.min(255) as u8;
     fields.bytes(&[

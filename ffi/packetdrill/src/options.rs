@@ -15,6 +15,9 @@ use crate::sockets::{Kind, Socket};
 use crate::world::World;
 
 const TCP_CC_INFO: c_int = 26;
+const TCP_FASTOPEN_CONNECT: c_int = 30;
+const TCP_FASTOPEN_KEY: c_int = 33;
+const TCP_FASTOPEN_NO_COOKIE: c_int = 34;
 const SO_MEMINFO: c_int = 55;
 /// What SO_MEMINFO has: nine numbers (SK_MEMINFO_VARS).
 const MEMINFO_LEN: usize = 9 * 4;
@@ -41,6 +44,10 @@ pub(crate) fn set(world: &mut World, fd: c_int, level: c_int, name: c_int, value
             let which = usize::from(name == libc::SO_SNDTIMEO);
             world.socket(fd)?.timeouts[which] = Some(time).filter(|time| !time.is_zero());
             return Ok(());
+        }
+        (libc::IPPROTO_TCP, TCP_FASTOPEN_KEY) => {
+            let keys = tcp::FastOpenKeys::of_bytes(value).ok_or(Errno::INVALID)?;
+            return world.configure(fd, |config| config.fast_open.keys = Some(keys));
         }
         _ => {}
     }
@@ -80,6 +87,21 @@ fn set_tcp(world: &mut World, fd: c_int, name: c_int, value: c_int) -> Result<()
     let seconds = u64::try_from(value).ok().filter(|value| *value > 0);
     let positive = || seconds.map(Duration::from_secs).ok_or(Errno::INVALID);
     match name {
+        libc::TCP_FASTOPEN => {
+            let most = usize::try_from(value).map_err(|_| Errno::INVALID)?;
+            world.configure(fd, |config| config.fast_open.under_way_max = most)
+        }
+        TCP_FASTOPEN_CONNECT => {
+            if world.settings.fast_open & 1 == 0 {
+                return Err(Errno::NOT_SUPPORTED);
+            }
+            world.socket(fd)?.defers_connect = value != 0;
+            Ok(())
+        }
+        TCP_FASTOPEN_NO_COOKIE => {
+            world.socket(fd)?.without_cookie = value != 0;
+            world.configure(fd, |config| config.fast_open.without_cookie = value != 0)
+        }
         libc::TCP_NODELAY => {
             let is_corked = world.socket(fd)?.config.cork;
             world.configure(fd, |config| (config.nodelay, config.cork) = (value != 0, config.cork && value == 0))?;

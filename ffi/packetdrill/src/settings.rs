@@ -17,6 +17,8 @@ use ringway_stack::tcp::{self, congestion::Algorithm};
 pub(crate) struct Settings {
     /// What sockets begin with.
     pub(crate) tcp: tcp::Config,
+    /// Linux's tcp_fastopen: clients (1), servers (2), clients without a cookie (4), servers without (0x200), all listeners (0x400).
+    pub(crate) fast_open: u32,
     /// Keepalive of sockets that ask for it.
     pub(crate) keepalive: tcp::Keepalive,
     /// The interface's, in bytes of IP packet.
@@ -33,6 +35,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tcp: tcp::Config::default(),
+            fast_open: 1,
             keepalive: tcp::Keepalive::default(),
             mtu: 1500,
             local_v4: IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)),
@@ -75,6 +78,11 @@ impl Settings {
             },
             "sysctls" => self.changes = Some((value.into(), 0)),
             "mtu" => self.mtu = value.parse().ok().filter(|mtu| (576..=65_535).contains(mtu))?,
+            "tcp_fastopen" => {
+                let (digits, radix) = value.strip_prefix("0x").map_or((value, 10), |digits| (digits, 16));
+                self.fast_open = u32::from_str_radix(digits, radix).ok()?;
+            }
+            "tcp_fastopen_key" => self.tcp.fast_open.keys = Some(fast_open_keys(value)?),
             "tcp_rmem" => [_, self.tcp.rcvbuf_initial, self.tcp.rcvbuf_max] = three(value)?,
             "tcp_congestion_control" => self.tcp.congestion = Algorithm::by_name(value)?,
             "tcp_wmem" => [_, self.tcp.sndbuf_initial, self.tcp.sndbuf_max] = three(value)?,
@@ -111,6 +119,13 @@ impl Settings {
         }
         Some(())
     }
+}
+
+/// tcp_fastopen_key: a key, or two with a comma between them, each four words in hexadecimal, whose least significant byte is the key's first.
+fn fast_open_keys(value: &str) -> Option<tcp::FastOpenKeys> {
+    let words: Option<Vec<u32>> = value.split(['-', ',']).map(|word| u32::from_str_radix(word.trim(), 16).ok()).collect();
+    let bytes: Vec<u8> = words?.iter().flat_map(|word| word.to_le_bytes()).collect();
+    tcp::FastOpenKeys::of_bytes(&bytes)
 }
 
 /// Three numbers, as tcp_rmem and tcp_wmem have.

@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ringway_stack::Error;
-use ringway_stack::ring::{FlowId, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown};
+use ringway_stack::ring::{EarlyData, FlowId, NextHop, Readiness, RecvFlags, Ring, SendFlags, Shutdown};
 use ringway_stack::tcp;
 
 use crate::address::Named;
@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     /// Neither listening nor connected, yet or again.
     Fresh,
     Listener(FlowId),
+    /// connect(2) has promised a connection (TCP_FASTOPEN_CONNECT): its SYN waits for the first bytes.
+    Deferred(SocketAddr),
     /// `is_new`: connect(2) has not reported yet how it went.
     Stream {
         flow: FlowId,
@@ -45,6 +47,9 @@ pub(crate) struct Socket {
     pub(crate) timeouts: [Option<Duration>; 2],
     /// TCP_INQ: recvmsg tells how much is left.
     pub(crate) tells_rest: bool,
+    /// TCP_FASTOPEN_CONNECT and TCP_FASTOPEN_NO_COOKIE.
+    pub(crate) defers_connect: bool,
+    pub(crate) without_cookie: bool,
     /// Options that mean nothing here but are to be read as they were set: level, name, value.
     pub(crate) remembered: Vec<(c_int, c_int, c_int)>,
 }
@@ -52,7 +57,7 @@ pub(crate) struct Socket {
 impl Socket {
     pub(crate) fn flow(&self) -> Option<FlowId> {
         match self.kind {
-            Kind::Fresh => None,
+            Kind::Fresh | Kind::Deferred(_) => None,
             Kind::Listener(flow) | Kind::Stream { flow, .. } => Some(flow),
         }
     }
@@ -61,6 +66,8 @@ impl Socket {
     pub(crate) fn stream(&self) -> Result<FlowId, Errno> {
         match self.kind {
             Kind::Stream { flow, .. } => Ok(flow),
+            // (Nothing has come yet.)
+            Kind::Deferred(_) => Err(Errno::AGAIN),
             Kind::Fresh | Kind::Listener(_) => Err(Errno::NOT_CONNECTED),
         }
     }
@@ -70,6 +77,7 @@ impl Socket {
         let bits = match self.flow() {
             Some(flow) => ring.readiness(flow),
             // tcp_poll: neither direction is there.
+            None if matches!(self.kind, Kind::Deferred(_)) => Readiness::OUT,
             None => Readiness::OUT | Readiness::HUP,
         };
         bits.bits()
@@ -105,6 +113,8 @@ impl World {
             linger: None,
             timeouts: [None; 2],
             tells_rest: false,
+            defers_connect: false,
+            without_cookie: false,
             remembered: Vec::new(),
         };
         self.add(Object::Socket(Box::new(socket)))
@@ -136,7 +146,7 @@ impl World {
         let backlog = usize::try_from(backlog).unwrap_or(BACKLOG_MAX).min(BACKLOG_MAX);
         let socket = self.socket(fd)?.clone();
         match socket.kind {
-            Kind::Stream { .. } => Err(Errno::INVALID),
+            Kind::Stream { .. } | Kind::Deferred(_) => Err(Errno::INVALID),
             Kind::Listener(flow) => Ok(self.ring.tcp_set_backlog(flow, backlog)?),
             Kind::Fresh => {
                 let any = if socket.domain == libc::AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
@@ -144,8 +154,18 @@ impl World {
                     Some(local) => local,
                     None => SocketAddr::new(any, self.free_port(any, None)?),
                 };
-                let flow = self.ring.tcp_listen(local, backlog, &socket.config)?;
+                let mut config = socket.config.clone();
+                let fast_open = self.settings.fast_open;
+                config.fast_open.without_cookie |= fast_open & 0x200 != 0;
+                if fast_open & 0x402 == 0x402 && config.fast_open.under_way_max == 0 {
+                    config.fast_open.under_way_max = backlog;
+                }
+                if fast_open & 2 == 0 {
+                    config.fast_open.under_way_max = 0;
+                }
+                let flow = self.ring.tcp_listen(local, backlog, &config)?;
                 let socket = self.socket(fd)?;
+                socket.config = config;
                 (socket.kind, socket.bound) = (Kind::Listener(flow), Some(local));
                 self.owns(fd, flow);
                 Ok(())
@@ -175,17 +195,44 @@ impl World {
     /// # Errors
     /// As connect(2); never EINPROGRESS, which is for who waits.
     pub(crate) fn connect(&mut self, fd: c_int, name: Named) -> Result<(), Errno> {
+        self.begin(fd, name, None).map(|_| ())
+    }
+
+    /// Whether bytes can go with a SYN to that address.
+    fn has_cookie(&mut self, fd: c_int, remote: SocketAddr) -> Result<bool, Errno> {
+        let (now, without_cookie) = (self.now(), self.opens_without_cookie(fd)?);
+        Ok(self.ring.tcp_has_cookie(now, remote.ip(), without_cookie))
+    }
+
+    fn opens_without_cookie(&mut self, fd: c_int) -> Result<bool, Errno> {
+        Ok(self.socket(fd)?.without_cookie || self.settings.fast_open & 4 != 0)
+    }
+
+    /// sendto(2) with MSG_FASTOPEN, or the first bytes of a connection that waits for them: how many were taken. `all`: those too that do not go with the SYN.
+    ///
+    /// # Errors
+    /// As connect(2); EOPNOTSUPP: it is switched off.
+    pub(crate) fn connect_fast(&mut self, fd: c_int, name: Named, bytes: &[u8], all: bool) -> Result<usize, Errno> {
+        if self.settings.fast_open & 1 == 0 {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        self.begin(fd, name, Some((bytes, all)))
+    }
+
+    fn begin(&mut self, fd: c_int, name: Named, early: Option<(&[u8], bool)>) -> Result<usize, Errno> {
         let now = self.now();
         let (socket, ring) = self.socket_and_ring(fd)?;
-        let Named::Address(remote) = name else { return self.disconnect(fd) };
+        let Named::Address(remote) = name else { return self.disconnect(fd).map(|()| 0) };
         match socket.kind {
+            Kind::Deferred(_) if early.is_none() => return Err(Error::AlreadyConnected.into()),
+            Kind::Deferred(_) => {}
             Kind::Listener(_) => return Err(Error::AlreadyConnected.into()),
             Kind::Stream { flow, is_new } if !socket.is_over(ring) => {
                 return match ring.info(flow).and_then(|info| info.state) {
                     Some(tcp::State::SynSent) => Err(Error::Already.into()),
                     _ if is_new => {
                         socket.kind = Kind::Stream { flow, is_new: false };
-                        Ok(())
+                        Ok(0)
                     }
                     _ => Err(Error::AlreadyConnected.into()),
                 };
@@ -198,6 +245,13 @@ impl World {
             }
             Kind::Fresh => {}
         }
+        let defers = self.socket(fd)?.defers_connect && early.is_none();
+        if defers && self.has_cookie(fd, remote)? {
+            self.socket(fd)?.kind = Kind::Deferred(remote);
+            return Ok(0);
+        }
+        let early = early.or(defers.then_some((&[], false)));
+        let without_cookie = self.opens_without_cookie(fd)?;
         let bound = self.socket(fd)?.bound;
         let ip = bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or_else(|| self.local_for(remote.ip()));
         let port = match bound {
@@ -206,11 +260,17 @@ impl World {
         };
         let local = SocketAddr::new(ip, port);
         let config = self.socket(fd)?.config.clone();
-        let flow = self.ring.tcp_connect(now, local, remote, NextHop::Mac(PEER), &config)?;
+        let (flow, taken) = match early {
+            None => (self.ring.tcp_connect(now, local, remote, NextHop::Mac(PEER), &config)?, 0),
+            Some((bytes, all)) => {
+                let early = EarlyData { data: &[IoSlice::new(bytes)], all, without_cookie };
+                self.ring.tcp_connect_fast(now, (local, remote), NextHop::Mac(PEER), &config, &early)?
+            }
+        };
         let socket = self.socket(fd)?;
         (socket.kind, socket.bound) = (Kind::Stream { flow, is_new: true }, Some(local));
         self.owns(fd, flow);
-        Ok(())
+        Ok(taken)
     }
 
     /// Why the connection has failed that was begun, if it has; told once.
@@ -241,7 +301,10 @@ impl World {
     fn disconnect(&mut self, fd: c_int) -> Result<(), Errno> {
         let now = self.now();
         let (socket, ring) = self.socket_and_ring(fd)?;
-        let Some(flow) = socket.flow() else { return Ok(()) };
+        let Some(flow) = socket.flow() else {
+            socket.kind = if matches!(socket.kind, Kind::Deferred(_)) { Kind::Fresh } else { socket.kind };
+            return Ok(());
+        };
         (socket.kind, socket.bound) = (Kind::Fresh, None);
         ring.close(now, flow, true);
         self.disown(flow);

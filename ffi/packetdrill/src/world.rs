@@ -93,6 +93,7 @@ impl World {
             if self.socket(fd).is_ok_and(|socket| !matches!(socket.kind, Kind::Stream { .. })) {
                 let _ = self.configure(fd, |config| {
                     (config.timestamps, config.sack, config.window_scaling) = (now.timestamps, now.sack, now.window_scaling);
+                    config.fast_open.keys = config.fast_open.keys.or(now.fast_open.keys);
                 });
             }
         }

@@ -7,7 +7,7 @@ use libc::{cmsghdr, iovec, msghdr, sockaddr, socklen_t};
 use ringway_stack::ring::SendFlags;
 
 use super::host;
-use crate::address;
+use crate::address::{self, Named};
 use crate::errno::{Errno, returned};
 use crate::host::Host;
 use crate::memory;
@@ -77,15 +77,39 @@ fn receive(host: &Host, fd: c_int, parts: &Parts, flags: c_int) -> Result<usize,
     Ok(got.len())
 }
 
+/// Opens a connection with these bytes (MSG_FASTOPEN), or begins one that waited for them: how many were taken. Who may sleep is told when it is established.
+fn open_fast(host: &Host, fd: c_int, name: Named, bytes: &[u8], flags: c_int) -> Result<usize, Errno> {
+    if flags & !(SEND_NEUTRAL | libc::MSG_FASTOPEN) != 0 {
+        return Err(Errno::NOT_SUPPORTED);
+    }
+    let (taken, may_sleep, timeout) = host.now(|world| {
+        let socket = world.socket(fd)?;
+        let may_sleep = !socket.nonblocking && flags & libc::MSG_DONTWAIT == 0;
+        let timeout = socket.timeouts[1];
+        Ok((world.connect_fast(fd, name, bytes, may_sleep)?, may_sleep, timeout))
+    })?;
+    match host.wait(may_sleep, timeout, |world| world.connected(fd)) {
+        Err(Errno::AGAIN) if taken > 0 && !may_sleep => Ok(taken),
+        Err(Errno::AGAIN) => Err(Errno(libc::EINPROGRESS)),
+        Err(other) => Err(other),
+        Ok(()) if taken < bytes.len() && may_sleep => Ok(taken + transmit(host, fd, &bytes[taken..], flags & SEND_NEUTRAL)?),
+        Ok(()) => Ok(taken),
+    }
+}
+
 /// Sends these bytes: how many were taken.
 fn transmit(host: &Host, fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize, Errno> {
-    // (MSG_ZEROCOPY, MSG_FASTOPEN and MSG_OOB ask for what the stack does not have.)
+    // (MSG_ZEROCOPY and MSG_OOB ask for what the stack does not have.)
     if flags & !SEND_NEUTRAL != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
     let (nonblocking, timeout) = {
         let mut guard = host.lock();
         let socket = guard.world.socket(fd)?;
+        if let Kind::Deferred(remote) = socket.kind {
+            drop(guard);
+            return open_fast(host, fd, Named::Address(remote), bytes, flags);
+        }
         (socket.nonblocking, socket.timeouts[1])
     };
     let may_sleep = !nonblocking && flags & libc::MSG_DONTWAIT == 0;
@@ -110,6 +134,21 @@ fn transmit(host: &Host, fd: c_int, bytes: &[u8], flags: c_int) -> Result<usize,
         outcome?;
     }
     Ok(sent)
+}
+
+/// sendto(2) and sendmsg(2) with MSG_FASTOPEN. On a connection that is there already, it is as without.
+fn fast(host: &Host, fd: c_int, name: *const sockaddr, name_len: socklen_t, bytes: &[u8], flags: c_int) -> Result<isize, Errno> {
+    let (name, is_established) = {
+        let mut guard = host.lock();
+        let domain = guard.world.socket(fd)?.domain;
+        let is_established = matches!(guard.world.socket(fd)?.kind, Kind::Stream { .. }) && guard.world.connected(fd) != Err(Errno::AGAIN);
+        (address::read(domain, name.cast(), name_len)?, is_established)
+    };
+    let sent = match is_established {
+        true => transmit(host, fd, bytes, flags & !libc::MSG_FASTOPEN),
+        false => open_fast(host, fd, name, bytes, flags),
+    };
+    sent.map(|len| len as isize)
 }
 
 fn gathered(parts: &Parts) -> Result<Vec<u8>, Errno> {
@@ -244,7 +283,10 @@ pub(crate) unsafe extern "C" fn sendto(
     // SAFETY: the caller's promise.
     let host = unsafe { host(userdata) };
     returned(|| {
-        if !name.is_null() && flags & libc::MSG_FASTOPEN == 0 {
+        if !name.is_null() && flags & libc::MSG_FASTOPEN != 0 {
+            return fast(host, fd, name, name_len, &memory::read(buffer, len)?, flags);
+        }
+        if !name.is_null() {
             let mut guard = host.lock();
             let socket = guard.world.socket(fd)?;
             address::read(socket.domain, name.cast(), name_len)?;
@@ -265,6 +307,9 @@ pub(crate) unsafe extern "C" fn sendmsg(userdata: *mut c_void, fd: c_int, messag
     returned(|| {
         let header = memory::get(message)?;
         let bytes = gathered(&memory::vector(header.msg_iov, header.msg_iovlen)?)?;
+        if !header.msg_name.is_null() && flags & libc::MSG_FASTOPEN != 0 {
+            return fast(host, fd, header.msg_name.cast_const().cast(), header.msg_namelen, &bytes, flags);
+        }
         transmit(host, fd, &bytes, flags).map(|len| len as isize)
     })
 }

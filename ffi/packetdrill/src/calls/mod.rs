@@ -17,6 +17,7 @@ use crate::address::{self, Named};
 use crate::errno::{Errno, returned_int};
 use crate::host::Host;
 use crate::preloaded;
+use crate::sockets::Kind;
 
 /// The host that a call is for.
 ///
@@ -98,7 +99,8 @@ pub(crate) unsafe extern "C" fn connect(userdata: *mut c_void, fd: c_int, name: 
             let before = world.socket(fd)?.kind;
             world.connect(fd, name)?;
             let socket = world.socket(fd)?;
-            Ok((!socket.nonblocking, socket.timeouts[1], socket.kind != before && name != Named::Nothing))
+            let is_begun = matches!(socket.kind, Kind::Stream { .. });
+            Ok((!socket.nonblocking, socket.timeouts[1], is_begun && socket.kind != before && name != Named::Nothing))
         })?;
         if !is_new {
             return Ok(0);
